@@ -1,0 +1,1 @@
+"""A content-addressed, crash-safe store of build artifacts. Knows nothing of kernels."""

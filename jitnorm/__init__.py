@@ -1,0 +1,1 @@
+"""jitnorm: JIT-compiled normalization and low-precision quantization, the same bits on every target."""

@@ -1,0 +1,1 @@
+"""Kernel sources and the generator that composes them: KernelConfig + Target -> Source."""

@@ -1,0 +1,80 @@
+"""Target: what a kernel is built for, and what the hardware behind it can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# sm_87 and sm_88 are left out: cubins of other 8.x targets are not promised to run there.
+_CAPABILITY_OF = {
+    "sm_80": (8, 0),
+    "sm_86": (8, 6),
+    "sm_89": (8, 9),
+    "sm_90a": (9, 0),
+    "sm_100a": (10, 0),
+    "sm_103a": (10, 3),
+    "sm_110a": (11, 0),
+    "sm_120a": (12, 0),
+    "sm_121a": (12, 1),
+}
+TARGET_NAMES = ("cpu", *_CAPABILITY_OF)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the code is built for: ``cpu`` or one CUDA architecture, such as ``sm_90a``.
+
+    Its text form is its name: ``str(Target("sm_90a")) == "sm_90a"``.
+
+    Args:
+        name: one of `TARGET_NAMES`.
+
+    Raises:
+        ValueError: the name is not a known target.
+
+    Example:
+        >>> Target("sm_100a").has_native_e2m1, Target("sm_90a").has_native_e2m1
+        (True, False)
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in TARGET_NAMES:
+            raise ValueError(f"target: {self.name!r} is not known; use one of {', '.join(TARGET_NAMES)}")
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def of_capability(cls, major: int, minor: int) -> Target:
+        """The target of a CUDA device of compute capability ``major.minor``; ValueError if there is none."""
+        for name, capability in _CAPABILITY_OF.items():
+            if capability == (major, minor):
+                return cls(name)
+        supported = ", ".join(f"{a}.{b}" for a, b in _CAPABILITY_OF.values())
+        raise ValueError(f"device: compute capability {major}.{minor} is not supported; supported are {supported}")
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether this is the CPU target."""
+        return self.name == "cpu"
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """Compute capability of a CUDA target; (0, 0) for the CPU."""
+        return _CAPABILITY_OF.get(self.name, (0, 0))
+
+    @property
+    def has_native_e2m1(self) -> bool:
+        """Whether cvt to E2M1 is an instruction (from Blackwell on, arch-specific targets only)."""
+        return self.capability >= (10, 0)
+
+    @property
+    def has_native_e4m3(self) -> bool:
+        """Whether cvt to E4M3 is an instruction (from Ada on)."""
+        return self.capability >= (8, 9)
+
+    @property
+    def has_pdl(self) -> bool:
+        """Whether programmatic dependent launch exists (from Hopper on)."""
+        return self.capability >= (9, 0)
