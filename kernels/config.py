@@ -1,0 +1,120 @@
+"""KernelConfig: everything that changes the generated code, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from .quant_spec import QuantSpec, require_one_of
+
+OPS = ("rmsnorm",)
+INPUT_DTYPES = ("float16", "bfloat16")
+VECTOR_BYTES = (2, 4, 8, 16)
+MAX_HIDDEN_SIZE = 65536
+MIN_QUANTIZED_HIDDEN_SIZE = 64
+MAX_ROW_DIMS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class KernelConfig:
+    """A frozen, hashable description of one kernel; two equal configurations give the same source.
+
+    The text form lists every field, ``rmsnorm:hidden_size=4096,input=bfloat16,...``; `parse` reads it back and
+    lets fields with a default be left out.
+
+    Args:
+        op: what the kernel computes; ``rmsnorm``.
+        hidden_size: elements in a row, 1 to 65536; with `quant` at least 64 and divisible by the block size.
+        input: dtype of the input, ``float16`` or ``bfloat16``.
+        weight: dtype of the weight, the input's (the default) or ``float32``.
+        quant: how the normalized row is encoded; None writes it in the input's dtype.
+        row_dims: how many leading dimensions are left once those that one stride can walk are merged.
+        vector_bytes: bytes of input that one load may read, as the tensors' addresses and strides allow.
+        pdl: whether the kernel takes part in programmatic dependent launch.
+
+    Raises:
+        ValueError: a field has a value that is not allowed.
+
+    Example:
+        >>> KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/16").quant.scale_format
+        'e4m3'
+    """
+
+    op: str
+    hidden_size: int
+    input: str = "bfloat16"
+    weight: str = ""
+    quant: QuantSpec | None = None
+    row_dims: int = 1
+    vector_bytes: int = 16
+    pdl: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.weight:
+            object.__setattr__(self, "weight", self.input)
+        require_one_of("op", self.op, OPS)
+        require_one_of("input dtype", self.input, INPUT_DTYPES)
+        require_one_of("weight dtype", self.weight, (self.input, "float32"))
+        require_one_of("row_dims", self.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
+        require_one_of("vector_bytes", self.vector_bytes, VECTOR_BYTES)
+        self._check_hidden_size()
+
+    def _check_hidden_size(self) -> None:
+        smallest = MIN_QUANTIZED_HIDDEN_SIZE if self.quant else 1
+        if not smallest <= self.hidden_size <= MAX_HIDDEN_SIZE:
+            raise ValueError(
+                f"input: its last dimension (hidden size) is {self.hidden_size}; "
+                f"{smallest} to {MAX_HIDDEN_SIZE} is supported" + (" with quantization" if self.quant else "")
+            )
+        if self.quant and self.hidden_size % self.quant.block_size:
+            raise ValueError(
+                f"input: its last dimension (hidden size) is {self.hidden_size}, "
+                f"not a multiple of block_size {self.quant.block_size}; pad the input or change block_size"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.op}:" + ",".join(f"{f.name}={_to_text(getattr(self, f.name))}" for f in fields(self)[1:])
+
+    @classmethod
+    def parse(cls, text: str) -> KernelConfig:
+        """The KernelConfig of a text form; ValueError says what cannot be read."""
+        op, _, rest = text.strip().partition(":")
+        values: dict[str, Any] = {}
+        for item in filter(None, rest.split(",")):
+            name, equals, value = item.partition("=")
+            if not equals or name not in _READERS:
+                raise ValueError(f"config: cannot read {item!r}; write field=value with one of {', '.join(_READERS)}")
+            values[name] = _READERS[name](name, value)
+        if "hidden_size" not in values:
+            raise ValueError(f"config: {text!r} has no hidden_size; write for example rmsnorm:hidden_size=4096")
+        return cls(op, **values)
+
+
+def _to_text(value: object) -> str:
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def _read_int(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"config: {name} is {text!r}, which is not a whole number")
+    return int(text)
+
+
+def _read_bool(name: str, text: str) -> bool:
+    require_one_of(f"config: {name}", text, ("true", "false"))
+    return text == "true"
+
+
+def _read_quant(name: str, text: str) -> QuantSpec | None:
+    return None if text == "none" else QuantSpec.parse(text)
+
+
+_READERS: dict[str, Any] = {
+    "hidden_size": _read_int,
+    "input": lambda name, text: text,
+    "weight": lambda name, text: text,
+    "quant": _read_quant,
+    "row_dims": _read_int,
+    "vector_bytes": _read_int,
+    "pdl": _read_bool,
+}

@@ -1,0 +1,24 @@
+"""Constants of the numerics that Python and the generated sources share."""
+
+from __future__ import annotations
+
+# Elements that one accumulator of the row statistic sums in order. Part of the output bits: never change it
+# without a new format version. 16 and 8 were measured, see docs/measured.md.
+CHUNK_SIZE = 16
+# Chunks whose sums one butterfly combines: one warp, a chunk a lane.
+GROUP_CHUNKS = 32
+
+
+def ceil_div(a: int, b: int) -> int:
+    """a / b rounded up."""
+    return -(-a // b)
+
+
+def round_up(a: int, b: int) -> int:
+    """The smallest multiple of b that is not below a."""
+    return ceil_div(a, b) * b
+
+
+def next_power_of_two(a: int) -> int:
+    """The smallest power of two that is not below a >= 1."""
+    return 1 << (a - 1).bit_length()
