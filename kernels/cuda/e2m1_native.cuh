@@ -1,0 +1,16 @@
+// E2M1 by the instruction of Blackwell's arch-specific targets: round to nearest even, saturating, NaN to code 7.
+// Eight codes, the first in the lowest nibble.
+JITNORM_INLINE UInt32 encode_e2m1x8(const float* v) {
+  UInt32 codes;
+  asm("{\n"
+      ".reg .b8 a, b, c, d;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 a, %2, %1;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 b, %4, %3;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 c, %6, %5;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 d, %8, %7;\n"
+      "mov.b32 %0, {a, b, c, d};\n"
+      "}"
+      : "=r"(codes)
+      : "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "f"(v[4]), "f"(v[5]), "f"(v[6]), "f"(v[7]));
+  return codes;
+}

@@ -1,0 +1,18 @@
+// The encode stage of a plain norm: y rounded to the input's 16-bit type.
+struct EncodeContext {
+  Input* row;
+};
+
+JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row) {
+  return {a.out + row_offset(row, a.extents, a.out_strides)};
+}
+
+JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, int length, const float (&y)[kChunkSize]) {
+  InputChunk chunk;
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) round_to(y[i], chunk.elements[i]);
+  store_chunk(context.row + index * kChunkSize, chunk, length);
+}
+
+JITNORM_INLINE void end_row(const EncodeContext&, int) {}
+JITNORM_INLINE void write_padding_row(const Arguments&, Int64, int) {}

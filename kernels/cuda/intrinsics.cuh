@@ -1,0 +1,27 @@
+// The arithmetic of the numerics on the GPU: one IEEE rounding each, never contracted.
+#define JITNORM_INLINE __device__ __forceinline__
+#define JITNORM_UNROLL _Pragma("unroll")
+
+constexpr UInt32 kFullWarp = 0xffffffffu;
+
+JITNORM_INLINE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+JITNORM_INLINE float add_rn(float a, float b) { return __fadd_rn(a, b); }
+JITNORM_INLINE float mul_rn(float a, float b) { return __fmul_rn(a, b); }
+JITNORM_INLINE float div_rn(float a, float b) { return __fdiv_rn(a, b); }
+JITNORM_INLINE float reciprocal_rn(float a) { return __frcp_rn(a); }
+JITNORM_INLINE float sqrt_rn(float a) { return __fsqrt_rn(a); }
+JITNORM_INLINE UInt32 bits_of(float a) { return __float_as_uint(a); }
+JITNORM_INLINE float float_of(UInt32 bits) { return __uint_as_float(bits); }
+
+// The larger magnitude of a >= 0 and v; NaN if either is.
+JITNORM_INLINE float max_magnitude(float a, float v) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(__uint_as_float(__float_as_uint(v) & 0x7fffffffu)));
+  return result;
+}
+
+// a, but at most `limit`; limit if a is NaN.
+JITNORM_INLINE float min_or_limit(float a, float limit) { return fminf(a, limit); }
+
+// The GPU's arithmetic gives every NaN as 0x7fffffff already.
+JITNORM_INLINE float with_positive_nan(float a) { return a; }

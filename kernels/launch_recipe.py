@@ -1,0 +1,77 @@
+"""The launch recipe: what the launcher must know to check a call and to launch the kernel, as JSON.
+
+A kernel's parameters are plain: for each argument that is present, a pointer and, if its rows are strided, one
+64-bit stride in elements for each row dimension; or a float. Then the number of rows, then the extents of the
+row dimensions after the first, all 64-bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .config import KernelConfig
+from .interface import Argument, ScalarArgument, grid_size, interface, padded_rows
+from .schedule import row_schedule
+from .target import Target
+
+# Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
+LAUNCHER_ABI = 1
+ENTRY = "jitnorm_kernel"
+
+
+def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
+    """The recipe of one kernel; for the CPU, `grid` counts rows and there are no launch attributes."""
+    recipe: dict[str, Any] = {
+        "abi": LAUNCHER_ABI,
+        "entry": ENTRY,
+        "row_dims": config.row_dims,
+        "arguments": [_argument(argument, config) for argument in interface(config)],
+    }
+    if target.is_cpu:
+        return {**recipe, "device": "cpu", "grid": padded_rows(config)}
+    schedule = row_schedule(config.hidden_size)
+    return {
+        **recipe,
+        "device": "cuda",
+        "capability": list(target.capability),
+        "grid": grid_size(config, schedule.rows_per_block),
+        "block": schedule.threads,
+        "cluster": 1,
+        "shared_bytes": 0,
+        "pdl": config.pdl,
+    }
+
+
+def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
+    if isinstance(argument, ScalarArgument):
+        return {"name": argument.name, "kind": "float32"}
+    if not argument.is_present:
+        return {"name": argument.name, "kind": "absent"}
+    return {
+        "name": argument.name,
+        "kind": "tensor",
+        "dtypes": list(argument.dtypes),
+        "shape": list(argument.shape),
+        "alignment": argument.access_bytes(config.vector_bytes),
+        "output": argument.is_output,
+        "strided": argument.is_strided,
+        "may_be": argument.may_be or "",
+    }
+
+
+def dispatch_signature(config: KernelConfig) -> list[dict[str, Any]]:
+    """What a dispatcher must know of an op's arguments to tell which kernel a call needs.
+
+    It holds for every configuration of the same op and the same presence of quantization.
+    """
+    return [
+        {"name": argument.name, "kind": "float32"}
+        if isinstance(argument, ScalarArgument)
+        else {
+            "name": argument.name,
+            "kind": "tensor",
+            "strided": argument.is_strided,
+            "chunk_bytes": min(16, argument.chunk_bytes),
+        }
+        for argument in interface(config)
+    ]

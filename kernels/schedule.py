@@ -1,0 +1,52 @@
+"""How a CUDA kernel divides a row among lanes, warps and blocks: a pure function of the hidden size.
+
+No schedule changes the output bits; docs/numerics.md says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two
+
+WARP_LANES = 32
+# Rows that need no more than a warp fill blocks of this many threads.
+SMALL_ROW_THREADS = 128
+MAX_WARPS_PER_ROW = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RowSchedule:
+    """A row's threads: `lanes_per_row` lanes in each of `warps_per_row` warps, `chunks_per_lane` chunks a lane."""
+
+    lanes_per_row: int
+    warps_per_row: int
+    chunks_per_lane: int
+    rows_per_block: int
+
+    @property
+    def threads_per_row(self) -> int:
+        """Threads that share a row."""
+        return self.lanes_per_row * self.warps_per_row
+
+    @property
+    def threads(self) -> int:
+        """Threads in a block."""
+        return self.threads_per_row * self.rows_per_block
+
+
+def row_schedule(hidden_size: int) -> RowSchedule:
+    """The schedule of a row-wise norm.
+
+    Example:
+        >>> row_schedule(4096).threads, row_schedule(64).rows_per_block
+        (256, 32)
+    """
+    chunks = ceil_div(hidden_size, CHUNK_SIZE)
+    groups = ceil_div(chunks, GROUP_CHUNKS)
+    if groups == 1:
+        lanes = next_power_of_two(chunks)
+        return RowSchedule(lanes, 1, 1, SMALL_ROW_THREADS // lanes)
+    chunks_per_lane = ceil_div(groups, MAX_WARPS_PER_ROW)
+    warps = ceil_div(groups, chunks_per_lane)
+    return RowSchedule(WARP_LANES, warps, chunks_per_lane, 1)
