@@ -1,0 +1,199 @@
+// Checks a call's arguments against a recipe and makes of them what a launch needs. Nothing is written before all
+// checks have passed.
+struct CheckedCall {
+  DLDevice device;
+  MergedRows rows;
+  int64_t grid = 0;
+  std::optional<void*> stream;  // none: the caller's current one
+  // Kernel parameters: each value in a slot of its own, in the order of launch_recipe.py.
+  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowDims];
+  int slot_count = 0;
+
+  void Push(int64_t value) { slots[slot_count++] = value; }
+  void Push(const void* value) { Push(reinterpret_cast<int64_t>(value)); }
+  void Push(float value) {
+    Push(int64_t{0});
+    std::memcpy(&slots[slot_count - 1], &value, sizeof(value));
+  }
+};
+
+// The stream that may follow a call's arguments.
+inline std::optional<void*> GivenStream(ffi::PackedArgs args, size_t count) {
+  if (args.size() <= static_cast<int>(count) || args[static_cast<int>(count)] == nullptr) return std::nullopt;
+  return reinterpret_cast<void*>(args[static_cast<int>(count)].cast<int64_t>());
+}
+
+class CallChecker {
+ public:
+  explicit CallChecker(Recipe recipe) : recipe_(std::move(recipe)) {
+    JITNORM_CHECK(recipe_.arguments.size() <= kMaxArguments, ValueError) << "recipe: has too many arguments";
+  }
+
+  const Recipe& recipe() const { return recipe_; }
+
+  CheckedCall Check(ffi::PackedArgs args) const {
+    CheckedCall call;
+    CheckCount(args);
+    const DLTensor* tensors[kMaxArguments] = {};
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) tensors[i] = TensorAt(i, args);
+    call.device = tensors[0]->device;
+    CheckDevice(call.device);
+    call.stream = GivenStream(args, recipe_.arguments.size());
+    JITNORM_CHECK(recipe_.is_cuda || !call.stream, ValueError)
+        << "stream: is given, but " << recipe_.arguments[0].name << " is on the cpu; pass None";
+    const DLTensor* strided[kMaxArguments];
+    int strided_count = 0;
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
+      if (tensors[i] == nullptr) continue;
+      CheckTensor(recipe_.arguments[i], *tensors[i], *tensors[0]);
+      if (recipe_.arguments[i].is_strided) strided[strided_count++] = tensors[i];
+    }
+    call.rows = MergeRows(strided, strided_count);
+    JITNORM_CHECK(call.rows.dims <= recipe_.row_dims, ValueError)
+        << recipe_.arguments[0].name << ": its leading dimensions need " << call.rows.dims
+        << " strides, this kernel walks " << recipe_.row_dims << "; use a kernel with row_dims=" << call.rows.dims;
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) CheckExtents(i, tensors, call.rows.rows);
+    CheckOutputs(tensors);
+    call.grid = recipe_.grid.Evaluate(call.rows.rows);
+    FillSlots(args, tensors, call);
+    return call;
+  }
+
+ private:
+  void CheckCount(ffi::PackedArgs args) const {
+    const int count = static_cast<int>(recipe_.arguments.size());
+    if (args.size() == count || args.size() == count + 1) return;
+    TVM_FFI_THROW(TypeError) << "the kernel takes " << count << " arguments and, optionally, a stream; got "
+                             << args.size();
+  }
+
+  const DLTensor* TensorAt(size_t i, ffi::PackedArgs args) const {
+    const Argument& argument = recipe_.arguments[i];
+    const ffi::AnyView value = args[static_cast<int>(i)];
+    if (argument.kind == Argument::Kind::kFloat32) {
+      if (!value.try_cast<double>()) {
+        TVM_FFI_THROW(TypeError) << argument.name << ": is a " << value.GetTypeKey() << "; expected a number";
+      }
+      return nullptr;
+    }
+    if (argument.kind == Argument::Kind::kAbsent) {
+      JITNORM_CHECK(value == nullptr, ValueError) << argument.name << ": this kernel takes none; pass None";
+      return nullptr;
+    }
+    std::optional<DLTensor*> tensor = value.try_cast<DLTensor*>();
+    if (!tensor) {
+      TVM_FFI_THROW(TypeError) << argument.name << ": is a " << value.GetTypeKey() << "; expected a tensor";
+    }
+    return *tensor;
+  }
+
+  void CheckDevice(DLDevice device) const {
+    const char* allowed = recipe_.is_cuda ? "a CUDA device" : "cpu";
+    JITNORM_CHECK(recipe_.is_cuda ? IsCuda(device) : IsHost(device), ValueError)
+        << recipe_.arguments[0].name << ": is on " << DeviceName(device) << ", this kernel is built for " << allowed;
+  }
+
+  void CheckTensor(const Argument& argument, const DLTensor& t, const DLTensor& first) const {
+    JITNORM_CHECK(DeviceName(t.device) == DeviceName(first.device), ValueError)
+        << argument.name << ": is on " << DeviceName(t.device) << ", expected " << DeviceName(first.device)
+        << ", where " << recipe_.arguments[0].name << " is";
+    const bool is_allowed = std::any_of(argument.dtypes.begin(), argument.dtypes.end(),
+                                        [&](DLDataType dtype) { return dtype == t.dtype; });
+    JITNORM_CHECK(is_allowed, ValueError) << argument.name << ": dtype is " << t.dtype << ", expected " << DtypeText(argument);
+    const int inner_dims = static_cast<int>(argument.extents.size());
+    const int leading_dims = argument.has_leading_dims ? first.ndim - 1 : 0;
+    bool has_rank = t.ndim == leading_dims + inner_dims && t.ndim > 0;
+    for (int d = 0; has_rank && d < leading_dims; ++d) has_rank = t.shape[d] == first.shape[d];
+    if (!has_rank) ThrowShape(argument, t, first);
+  }
+
+  void CheckExtents(size_t i, const DLTensor* const* tensors, int64_t rows) const {
+    if (tensors[i] == nullptr) return;
+    const Argument& argument = recipe_.arguments[i];
+    const DLTensor& t = *tensors[i];
+    const int inner_dims = static_cast<int>(argument.extents.size());
+    for (int d = 0; d < inner_dims; ++d) {
+      if (t.shape[t.ndim - inner_dims + d] != argument.extents[d].Evaluate(rows)) ThrowShape(argument, t, *tensors[0]);
+    }
+    if (ElementCount(t) == 0) return;
+    const int64_t inner_stride = StrideOf(t, t.ndim - 1);
+    JITNORM_CHECK(t.shape[t.ndim - 1] == 1 || inner_stride == 1, ValueError)
+        << argument.name << ": the stride of its last dimension is " << inner_stride
+        << ", expected 1; make its rows contiguous";
+    JITNORM_CHECK(argument.is_strided || ffi::IsContiguous(t), ValueError)
+        << argument.name << ": is not contiguous, which only " << recipe_.arguments[0].name
+        << " and the outputs of its shape need not be";
+    const int64_t alignment = argument.is_strided ? RowAlignment(t) : PointerAlignment(t);
+    JITNORM_CHECK(alignment >= argument.alignment, ValueError)
+        << argument.name << ": its rows are aligned to " << alignment << " bytes, this kernel needs "
+        << argument.alignment << (argument.alignment == ElementBytes(argument.dtypes[0])
+                                      ? ", the size of an element"
+                                      : "; use a kernel with a smaller vector_bytes");
+  }
+
+  static int64_t PointerAlignment(const DLTensor& t) {
+    const uint64_t bits = reinterpret_cast<uint64_t>(DataOf(t)) | 16;
+    return static_cast<int64_t>(bits & (~bits + 1));
+  }
+
+  void CheckOutputs(const DLTensor* const* tensors) const {
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
+      const Argument& output = recipe_.arguments[i];
+      if (tensors[i] == nullptr || !output.is_output) continue;
+      JITNORM_CHECK(IsInjective(*tensors[i]), ValueError) << output.name << ": its strides make elements share memory";
+      for (size_t j = 0; j < recipe_.arguments.size(); ++j) {
+        const Argument& other = recipe_.arguments[j];
+        if (j == i || tensors[j] == nullptr) continue;
+        if (other.name == output.may_be && IsSame(*tensors[i], *tensors[j])) continue;
+        JITNORM_CHECK(!MayOverlap(*tensors[i], *tensors[j]), ValueError)
+            << output.name << ": overlaps the memory of " << other.name << "; give it memory of its own";
+      }
+    }
+  }
+
+  static bool IsSame(const DLTensor& a, const DLTensor& b) {
+    bool same = DataOf(a) == DataOf(b) && a.ndim == b.ndim;
+    for (int d = 0; same && d < a.ndim; ++d) same = a.shape[d] == 1 || StrideOf(a, d) == StrideOf(b, d);
+    return same;
+  }
+
+  void FillSlots(ffi::PackedArgs args, const DLTensor* const* tensors, CheckedCall& call) const {
+    // A call may need fewer row dimensions than the kernel walks: extents of 1 in front do no harm.
+    const int missing = recipe_.row_dims - call.rows.dims;
+    int strided = 0;
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
+      const Argument& argument = recipe_.arguments[i];
+      if (argument.kind == Argument::Kind::kFloat32) call.Push(static_cast<float>(args[static_cast<int>(i)].cast<double>()));
+      if (argument.kind != Argument::Kind::kTensor) continue;
+      call.Push(DataOf(*tensors[i]));
+      if (!argument.is_strided) continue;
+      for (int d = 0; d < recipe_.row_dims; ++d) call.Push(d < missing ? 0 : call.rows.strides[strided][d - missing]);
+      ++strided;
+    }
+    call.Push(call.rows.rows);
+    for (int d = 1; d < recipe_.row_dims; ++d) call.Push(d < missing ? 1 : call.rows.extents[d - missing]);
+  }
+
+  static std::string DtypeText(const Argument& argument) {
+    std::string text;
+    for (DLDataType dtype : argument.dtypes) {
+      text += (text.empty() ? "" : " or ") + std::string(ffi::DLDataTypeToString(dtype));
+    }
+    return text;
+  }
+
+  [[noreturn]] void ThrowShape(const Argument& argument, const DLTensor& t, const DLTensor& first) const {
+    std::vector<int64_t> expected;
+    int64_t rows = 1;
+    for (int d = 0; d < first.ndim - 1; ++d) {
+      rows *= first.shape[d];
+      if (argument.has_leading_dims) expected.push_back(first.shape[d]);
+    }
+    for (const Extent& extent : argument.extents) expected.push_back(extent.Evaluate(rows));
+    TVM_FFI_THROW(ValueError) << argument.name << ": shape is " << ShapeText(t.shape, t.ndim) << ", expected "
+                              << ShapeText(expected.data(), static_cast<int>(expected.size()));
+    TVM_FFI_UNREACHABLE();
+  }
+
+  Recipe recipe_;
+};

@@ -1,0 +1,140 @@
+// A dispatcher finds the kernel of a call by the tensors' metadata: one hash look-up. A combination not seen before is
+// a miss, which it reports as facts: from them the caller gets a kernel and has the dispatcher learn it.
+class Dispatcher {
+ public:
+  explicit Dispatcher(const ffi::String& signature) {
+    for (const ffi::Any& json : ffi::json::Parse(signature).cast<ffi::json::Array>()) {
+      const JsonObject object = json.cast<JsonObject>();
+      Role role{Field<ffi::String>(object, "name"), Field<ffi::String>(object, "kind") == "tensor"};
+      if (role.is_tensor) {
+        role.is_strided = Field<bool>(object, "strided");
+        role.chunk_bytes = Field<int64_t>(object, "chunk_bytes");
+      }
+      roles_.push_back(std::move(role));
+    }
+    JITNORM_CHECK(roles_.size() <= kMaxArguments, ValueError) << "signature: has too many arguments";
+  }
+
+  // Runs the call; if there is no kernel for it, writes nothing and returns its facts.
+  ffi::Any Call(ffi::PackedArgs args) const {
+    const Key key = KeyOf(args);
+    const ffi::Function kernel = Find(key);
+    if (kernel == nullptr) return FactsOf(key, args);
+    ffi::Any nothing;
+    kernel.CallPacked(args, &nothing);
+    return nothing;
+  }
+
+  // From now on, calls like this one run `kernel`.
+  void Learn(ffi::Function kernel, ffi::PackedArgs args) {
+    std::unique_lock lock(mutex_);
+    kernels_.insert_or_assign(KeyOf(args), std::move(kernel));
+  }
+
+ private:
+  struct Role {
+    std::string name;
+    bool is_tensor;
+    bool is_strided = false;
+    int64_t chunk_bytes = 0;
+  };
+
+  // Hashed and compared as bytes: it has no padding.
+  struct Key {
+    DLDevice device;
+    int64_t hidden_size;
+    int row_dims, vector_bytes;
+    uint32_t dtypes[kMaxArguments];  // code, bits and lanes; 0 for None
+
+    bool operator==(const Key& other) const { return std::memcmp(this, &other, sizeof(Key)) == 0; }
+  };
+
+  struct KeyHash {
+    size_t operator()(const Key& key) const {
+      return std::hash<std::string_view>()({reinterpret_cast<const char*>(&key), sizeof(Key)});
+    }
+  };
+
+  Key KeyOf(ffi::PackedArgs args) const {
+    if (args.size() < static_cast<int>(roles_.size())) {
+      TVM_FFI_THROW(TypeError) << "expected " << roles_.size() << " arguments, got " << args.size();
+    }
+    Key key{};
+    const DLTensor* strided[kMaxArguments];
+    int strided_count = 0;
+    int64_t vector_bytes = 16;
+    for (size_t i = 0; i < roles_.size(); ++i) {
+      std::optional<DLTensor*> tensor = args[static_cast<int>(i)].try_cast<DLTensor*>();
+      if (i == 0 && !tensor) {
+        TVM_FFI_THROW(TypeError) << roles_[0].name << ": is a " << args[0].GetTypeKey() << "; expected a tensor";
+      }
+      if (!tensor || !roles_[i].is_tensor) continue;
+      const DLTensor& t = **tensor;
+      key.dtypes[i] = t.dtype.code | t.dtype.bits << 8 | static_cast<uint32_t>(t.dtype.lanes) << 16 | kPresent;
+      if (roles_[i].chunk_bytes > 0) vector_bytes = std::min(vector_bytes, WidestAccess(t, roles_[i].chunk_bytes));
+      if (roles_[i].is_strided && HasLeadingShape(t, strided, strided_count)) strided[strided_count++] = &t;
+      if (i == 0) {
+        key.device = t.device;
+        key.hidden_size = t.ndim > 0 ? t.shape[t.ndim - 1] : 0;
+      }
+    }
+    key.vector_bytes = static_cast<int>(vector_bytes);
+    key.row_dims = strided_count ? MergeRows(strided, strided_count).dims : 1;
+    return key;
+  }
+
+  // Tensors of another leading shape than the first's are left to the checker, which refuses them.
+  static bool HasLeadingShape(const DLTensor& t, const DLTensor* const* strided, int count) {
+    return t.ndim > 0 && (count == 0 || (t.ndim == strided[0]->ndim &&
+                                         std::equal(t.shape, t.shape + t.ndim - 1, strided[0]->shape)));
+  }
+
+  // Bytes of the input's accesses for which this tensor's own, in proportion, are aligned.
+  static int64_t WidestAccess(const DLTensor& t, int64_t chunk_bytes) {
+    if (ElementCount(t) == 0) return 16;
+    const int64_t alignment = RowAlignment(t), element = ElementBytes(t.dtype);
+    int64_t vector_bytes = 16;
+    while (vector_bytes > 2 && std::max(element, chunk_bytes * vector_bytes / 16) > alignment) vector_bytes /= 2;
+    return vector_bytes;
+  }
+
+  ffi::Function Find(const Key& key) const {
+    std::shared_lock lock(mutex_);
+    auto it = kernels_.find(key);
+    return it == kernels_.end() ? ffi::Function(nullptr) : it->second;
+  }
+
+  // dtypes ("" for None), hidden size, row dims, vector bytes, whether on a CUDA device, its ordinal, whether the
+  // stream is capturing.
+  ffi::Any FactsOf(const Key& key, ffi::PackedArgs args) const {
+    const bool is_cuda = IsCuda(key.device);
+    JITNORM_CHECK(is_cuda || IsHost(key.device), ValueError)
+        << roles_[0].name << ": is on " << DeviceName(key.device) << "; allowed are cpu and cuda";
+    ffi::Array<ffi::String> dtypes;
+    for (size_t i = 0; i < roles_.size(); ++i) {
+      const uint32_t packed = key.dtypes[i];
+      const DLDataType dtype{static_cast<uint8_t>(packed), static_cast<uint8_t>(packed >> 8),
+                             static_cast<uint16_t>((packed & ~kPresent) >> 16)};
+      dtypes.push_back(packed ? ffi::DLDataTypeToString(dtype) : ffi::String(""));
+    }
+    const std::optional<void*> stream = GivenStream(args, roles_.size());
+    const bool is_capturing = is_cuda && IsCapturing(stream ? *stream : TVMFFIEnvGetStream(kDLCUDA, key.device.device_id));
+    return ffi::Array<ffi::Any>{dtypes,  key.hidden_size,      key.row_dims, key.vector_bytes,
+                                is_cuda, key.device.device_id, is_capturing};
+  }
+
+  static constexpr uint32_t kPresent = 1u << 31;
+  std::vector<Role> roles_;
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<Key, ffi::Function, KeyHash> kernels_;
+};
+
+// Two functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call).
+inline ffi::Array<ffi::Function> MakeDispatcher(const ffi::String& signature) {
+  auto dispatcher = std::make_shared<Dispatcher>(signature);
+  return {ffi::Function::FromPacked(
+              [dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Call(args); }),
+          ffi::Function::FromPacked([dispatcher](ffi::PackedArgs args, ffi::Any*) {
+            dispatcher->Learn(args[0].cast<ffi::Function>(), args.Slice(1));
+          })};
+}

@@ -1,0 +1,37 @@
+// Extents of a launch recipe: a number, the symbol "M" (the number of rows), or [operator, operand, operand].
+class Extent {
+ public:
+  explicit Extent(const ffi::Any& json) {
+    if (std::optional<int64_t> number = json.try_cast<int64_t>()) {
+      number_ = *number;
+    } else if (std::optional<ffi::json::Array> list = json.try_cast<ffi::json::Array>()) {
+      operator_ = OperatorOf((*list)[0].cast<ffi::String>());
+      for (size_t i = 1; i < list->size(); ++i) operands_.emplace_back((*list)[i]);
+    } else {
+      operator_ = Operator::kRows;
+    }
+  }
+
+  int64_t Evaluate(int64_t rows) const {
+    if (operator_ == Operator::kNumber) return number_;
+    if (operator_ == Operator::kRows) return rows;
+    const int64_t a = operands_[0].Evaluate(rows), b = operands_[1].Evaluate(rows);
+    if (operator_ == Operator::kMultiply) return a * b;
+    return operator_ == Operator::kCeilDiv ? (a + b - 1) / b : (a + b - 1) / b * b;
+  }
+
+ private:
+  enum class Operator { kNumber, kRows, kMultiply, kCeilDiv, kRoundUp };
+
+  static Operator OperatorOf(const ffi::String& name) {
+    if (name == "*") return Operator::kMultiply;
+    if (name == "ceil_div") return Operator::kCeilDiv;
+    if (name == "round_up") return Operator::kRoundUp;
+    TVM_FFI_THROW(ValueError) << "recipe: operator " << name << " is unknown; allowed are *, ceil_div, round_up";
+    TVM_FFI_UNREACHABLE();
+  }
+
+  Operator operator_ = Operator::kNumber;
+  int64_t number_ = 0;
+  std::vector<Extent> operands_;
+};

@@ -1,0 +1,130 @@
+// A kernel: a recipe and the code it launches.
+class Kernel {
+ public:
+  explicit Kernel(Recipe recipe) : checker_(std::move(recipe)) {}
+  virtual ~Kernel() = default;
+
+  void Call(ffi::PackedArgs args) const {
+    CheckedCall call = checker_.Check(args);
+    if (call.grid == 0) return;
+    void* parameters[sizeof(call.slots) / sizeof(call.slots[0])];
+    for (int i = 0; i < call.slot_count; ++i) parameters[i] = &call.slots[i];
+    Launch(call, parameters);
+  }
+
+ protected:
+  const Recipe& recipe() const { return checker_.recipe(); }
+
+ private:
+  virtual void Launch(const CheckedCall& call, void** parameters) const = 0;
+
+  CallChecker checker_;
+};
+
+// Machine code for the CPU: a shared object, loaded from memory so that exactly the verified bytes run.
+class CpuKernel : public Kernel {
+ public:
+  CpuKernel(Recipe recipe, const ffi::Bytes& payload) : Kernel(std::move(recipe)) {
+    // The descriptor stays open: dlopen knows libraries by name, and no other kernel may get this one's.
+    const int file = memfd_create("jitnorm", MFD_CLOEXEC);
+    JITNORM_CHECK(file >= 0, RuntimeError) << "memfd_create failed: " << std::strerror(errno);
+    for (size_t done = 0; done < payload.size();) {
+      const ssize_t written = write(file, payload.data() + done, payload.size() - done);
+      JITNORM_CHECK(written > 0, RuntimeError) << "cannot copy the kernel to memory: " << std::strerror(errno);
+      done += static_cast<size_t>(written);
+    }
+    void* library = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
+    JITNORM_CHECK(library != nullptr, RuntimeError) << "cannot load the kernel: " << dlerror();
+    entry_ = reinterpret_cast<Entry>(dlsym(library, this->recipe().entry.c_str()));
+    JITNORM_CHECK(entry_ != nullptr, RuntimeError) << "the kernel has no entry point " << this->recipe().entry;
+  }
+
+ private:
+  using Entry = void (*)(void* const* parameters, int64_t first, int64_t last);
+
+  void Launch(const CheckedCall& call, void** parameters) const final { entry_(parameters, 0, call.grid); }
+
+  Entry entry_;
+};
+
+// Machine code for one GPU generation: a cubin. The code stays loaded for the life of the process.
+class CudaKernel : public Kernel {
+ public:
+  CudaKernel(Recipe recipe, const ffi::Bytes& payload) : Kernel(std::move(recipe)) {
+    const Driver& driver = Driver::Get();
+    CUlibrary library;
+    driver.Check(driver.LibraryLoadData(&library, payload.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+                 "cuLibraryLoadData");
+    driver.Check(driver.LibraryGetKernel(&kernel_, library, this->recipe().entry.c_str()), "cuLibraryGetKernel");
+  }
+
+ private:
+  void Launch(const CheckedCall& call, void** parameters) const final {
+    const int device = call.device.device_id;
+    const DeviceScope scope(device);
+    void* stream = call.stream ? *call.stream : TVMFFIEnvGetStream(kDLCUDA, device);
+    const CUfunction function = FunctionOn(device, stream);
+    JITNORM_CHECK(call.grid <= 0x7fffffff, ValueError)
+        << recipe().arguments[0].name << ": has " << call.rows.rows << " rows, more than one launch can cover";
+    CUlaunchAttribute attributes[2] = {};
+    CUlaunchConfig config{{static_cast<unsigned>(call.grid), 1, 1}, {recipe().block, 1, 1}, recipe().shared_bytes,
+                          static_cast<CUstream>(stream), attributes, 0};
+    if (recipe().pdl) {
+      CUlaunchAttribute& attribute = attributes[config.attribute_count++];
+      attribute.id = kProgrammaticStreamSerialization;
+      attribute.value.programmatic_stream_serialization = 1;
+    }
+    if (recipe().cluster > 1) {
+      CUlaunchAttribute& attribute = attributes[config.attribute_count++];
+      attribute.id = kClusterDimension;
+      attribute.value.cluster[0] = recipe().cluster;
+      attribute.value.cluster[1] = attribute.value.cluster[2] = 1;
+    }
+    const Driver& driver = Driver::Get();
+    driver.Check(driver.LaunchKernelEx(&config, function, parameters, nullptr), "cuLaunchKernelEx");
+  }
+
+  // The function in the device's context, loaded there at its first use.
+  CUfunction FunctionOn(int device, void* stream) const {
+    CUfunction function = functions_[device].load(std::memory_order_acquire);
+    if (function != nullptr) return function;
+    const Driver& driver = Driver::Get();
+    int major = 0, minor = 0;
+    driver.Check(driver.DeviceGetAttribute(&major, kCapabilityMajor, device), "cuDeviceGetAttribute");
+    driver.Check(driver.DeviceGetAttribute(&minor, kCapabilityMinor, device), "cuDeviceGetAttribute");
+    JITNORM_CHECK(major == recipe().capability_major && minor == recipe().capability_minor, ValueError)
+        << recipe().arguments[0].name << ": is on a device of compute capability " << major << "." << minor
+        << ", this kernel is built for " << recipe().capability_major << "." << recipe().capability_minor;
+    JITNORM_CHECK(!IsCapturing(stream), RuntimeError)
+        << "the kernel is not loaded on cuda:" << device
+        << " yet, and loading it would break the graph capture; call it once before capturing";
+    driver.Check(driver.KernelGetFunction(&function, kernel_), "cuKernelGetFunction");
+    if (recipe().shared_bytes > 48 * 1024) {
+      const int bytes = static_cast<int>(recipe().shared_bytes);
+      driver.Check(driver.FuncSetAttribute(function, kMaxDynamicSharedBytes, bytes), "cuFuncSetAttribute");
+    }
+    functions_[device].store(function, std::memory_order_release);
+    return function;
+  }
+
+  CUkernel kernel_;
+  mutable std::atomic<CUfunction> functions_[kMaxDevices] = {};
+};
+
+inline ffi::Function LoadKernel(const ffi::String& recipe_text, const ffi::Bytes& payload) {
+  Recipe recipe = ReadRecipe(recipe_text);
+  std::shared_ptr<const Kernel> kernel;
+  if (recipe.is_cuda) {
+    kernel = std::make_shared<CudaKernel>(std::move(recipe), payload);
+  } else {
+    kernel = std::make_shared<CpuKernel>(std::move(recipe), payload);
+  }
+  return ffi::Function::FromPacked(
+      [kernel = std::move(kernel)](ffi::PackedArgs args, ffi::Any*) { kernel->Call(args); });
+}
+
+// Raises what a kernel of this recipe would raise for a call; launches nothing.
+inline ffi::Function MakeChecker(const ffi::String& recipe_text) {
+  auto checker = std::make_shared<const CallChecker>(ReadRecipe(recipe_text));
+  return ffi::Function::FromPacked([checker](ffi::PackedArgs args, ffi::Any*) { checker->Check(args); });
+}

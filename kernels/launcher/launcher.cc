@@ -1,0 +1,43 @@
+// What the launcher exports through TVM-FFI.
+namespace {
+
+ffi::Array<int64_t> DeviceCapability(int64_t device) {
+  const Driver& driver = Driver::Get();
+  int count = 0, major = 0, minor = 0;
+  driver.Check(driver.DeviceGetCount(&count), "cuDeviceGetCount");
+  JITNORM_CHECK(device >= 0 && device < count, ValueError) << "device: cuda:" << device << " does not exist; there are " << count;
+  driver.Check(driver.DeviceGetAttribute(&major, kCapabilityMajor, static_cast<int>(device)), "cuDeviceGetAttribute");
+  driver.Check(driver.DeviceGetAttribute(&minor, kCapabilityMinor, static_cast<int>(device)), "cuDeviceGetAttribute");
+  return {major, minor};
+}
+
+ffi::String DeviceNameOf(int64_t device) {
+  const Driver& driver = Driver::Get();
+  char name[256] = {};
+  driver.Check(driver.DeviceGetName(name, sizeof(name) - 1, static_cast<int>(device)), "cuDeviceGetName");
+  return name;
+}
+
+int64_t DeviceCount() {
+  int count = 0;
+  Driver::Get().Check(Driver::Get().DeviceGetCount(&count), "cuDeviceGetCount");
+  return count;
+}
+
+int64_t DriverVersion() {
+  int version = 0;
+  Driver::Get().Check(Driver::Get().DriverGetVersion(&version), "cuDriverGetVersion");
+  return version;
+}
+
+}  // namespace
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(load_kernel, LoadKernel)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(make_checker, MakeChecker)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(make_dispatcher, MakeDispatcher)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(allocate, Allocate)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(reinterpret, Reinterpret)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(device_count, DeviceCount)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(device_name, DeviceNameOf)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(device_capability, DeviceCapability)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(driver_version, DriverVersion)

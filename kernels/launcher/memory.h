@@ -1,0 +1,47 @@
+// Tensors for callers whose framework cannot give one.
+struct HostAllocator {
+  void AllocData(DLTensor* t) {
+    const size_t bytes = (ffi::GetDataSize(*t) + 63) / 64 * 64;
+    t->data = bytes == 0 ? nullptr : std::aligned_alloc(64, bytes);
+    JITNORM_CHECK(bytes == 0 || t->data != nullptr, MemoryError) << "cannot allocate " << bytes << " bytes";
+  }
+  void FreeData(DLTensor* t) { std::free(t->data); }
+};
+
+struct CudaAllocator {
+  void AllocData(DLTensor* t) {
+    const Driver& driver = Driver::Get();
+    const DeviceScope scope(t->device.device_id);
+    uint64_t address = 0;
+    const size_t bytes = ffi::GetDataSize(*t);
+    if (bytes > 0) driver.Check(driver.MemAlloc(&address, bytes), "cuMemAlloc");
+    t->data = reinterpret_cast<void*>(address);
+  }
+  // cuMemFree waits for work that uses the memory.
+  void FreeData(DLTensor* t) {
+    if (t->data == nullptr) return;
+    const DeviceScope scope(t->device.device_id);
+    Driver::Get().MemFree(reinterpret_cast<uint64_t>(t->data));
+  }
+};
+
+// An uninitialised dense tensor on the CPU (`device` < 0) or a CUDA device.
+inline ffi::Tensor Allocate(const ffi::Shape& shape, const ffi::String& dtype, int64_t device) {
+  const DLDataType parsed = ffi::StringToDLDataType(dtype);
+  if (device < 0) return ffi::Tensor::FromNDAlloc(HostAllocator(), shape, parsed, DLDevice{kDLCPU, 0});
+  return ffi::Tensor::FromNDAlloc(CudaAllocator(), shape, parsed, DLDevice{kDLCUDA, static_cast<int>(device)});
+}
+
+// The same memory under another dtype of the same size, for frameworks whose DLPack export lacks the dtype.
+inline ffi::Tensor Reinterpret(const ffi::Tensor& tensor, const ffi::String& dtype) {
+  DLTensor prototype = *tensor.GetDLTensorPtr();
+  const DLDataType parsed = ffi::StringToDLDataType(dtype);
+  JITNORM_CHECK(ElementBytes(parsed) == ElementBytes(prototype.dtype), ValueError)
+      << "dtype: " << dtype << " has another size than " << prototype.dtype;
+  prototype.dtype = parsed;
+  TVMFFIObjectHandle view;
+  TVM_FFI_CHECK_SAFE_CALL(TVMFFITensorCreateUnsafeView(
+      ffi::details::ObjectUnsafe::TVMFFIObjectPtrFromObjectRef(tensor), &prototype, &view));
+  return ffi::Tensor(
+      ffi::details::ObjectUnsafe::ObjectPtrFromOwned<ffi::TensorObj>(static_cast<TVMFFIObject*>(view)));
+}

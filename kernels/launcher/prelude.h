@@ -1,0 +1,31 @@
+// The launcher: turns an artifact into a tvm_ffi.Function. It is compiled as one text, the files of this folder one
+// after another in the order of launcher_source.py.
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/extra/c_env_api.h>
+#include <tvm/ffi/extra/json.h>
+#include <tvm/ffi/function.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <sstream>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace ffi = tvm::ffi;
+
+// Like TVM_FFI_CHECK, but the message says only what the caller has to know, not the condition that failed.
+#define JITNORM_CHECK(condition, ErrorKind) \
+  if (!(condition)) TVM_FFI_THROW(ErrorKind)

@@ -1,0 +1,85 @@
+// The launch recipe of launch_recipe.py, read from its JSON text.
+using JsonObject = ffi::json::Object;
+
+inline ffi::Any Field(const JsonObject& object, const char* name) {
+  auto it = object.find(ffi::String(name));
+  JITNORM_CHECK(it != object.end(), ValueError) << "recipe: has no field " << name;
+  return (*it).second;
+}
+
+template <typename T>
+T Field(const JsonObject& object, const char* name) {
+  return Field(object, name).cast<T>();
+}
+
+struct Argument {
+  enum class Kind { kTensor, kFloat32, kAbsent };
+  std::string name;
+  Kind kind;
+  std::vector<DLDataType> dtypes;
+  bool has_leading_dims = false;  // its shape begins with the leading dimensions that all such tensors share
+  std::vector<Extent> extents;    // after the leading dimensions
+  int64_t alignment = 1;
+  bool is_output = false;
+  bool is_strided = false;
+  std::string may_be;
+};
+
+inline Argument ReadArgument(const JsonObject& json) {
+  Argument argument;
+  argument.name = Field<ffi::String>(json, "name");
+  const std::string kind = Field<ffi::String>(json, "kind");
+  argument.kind = kind == "tensor"    ? Argument::Kind::kTensor
+                  : kind == "float32" ? Argument::Kind::kFloat32
+                                      : Argument::Kind::kAbsent;
+  if (argument.kind != Argument::Kind::kTensor) return argument;
+  for (const ffi::Any& dtype : Field<ffi::json::Array>(json, "dtypes")) {
+    argument.dtypes.push_back(ffi::StringToDLDataType(dtype.cast<ffi::String>()));
+  }
+  for (const ffi::Any& extent : Field<ffi::json::Array>(json, "shape")) {
+    if (std::optional<ffi::String> text = extent.try_cast<ffi::String>(); text && *text == "...") {
+      argument.has_leading_dims = true;
+    } else {
+      argument.extents.emplace_back(extent);
+    }
+  }
+  argument.alignment = Field<int64_t>(json, "alignment");
+  argument.is_output = Field<bool>(json, "output");
+  argument.is_strided = Field<bool>(json, "strided");
+  argument.may_be = Field<ffi::String>(json, "may_be");
+  return argument;
+}
+
+struct Recipe {
+  std::string entry;
+  bool is_cuda;
+  int row_dims;
+  std::vector<Argument> arguments;
+  Extent grid;
+  // CUDA only
+  int capability_major = 0, capability_minor = 0;
+  unsigned block = 1, cluster = 1, shared_bytes = 0;
+  bool pdl = false;
+};
+
+inline Recipe ReadRecipe(const ffi::String& text) {
+  const JsonObject json = ffi::json::Parse(text).cast<JsonObject>();
+  const int64_t abi = Field<int64_t>(json, "abi");
+  JITNORM_CHECK(abi == kLauncherAbi, ValueError)
+      << "recipe: is for launcher ABI " << abi << ", this launcher has " << kLauncherAbi << "; rebuild the kernel";
+  Recipe recipe{Field<ffi::String>(json, "entry"), Field<ffi::String>(json, "device") == "cuda",
+                static_cast<int>(Field<int64_t>(json, "row_dims")), {}, Extent(Field(json, "grid"))};
+  for (const ffi::Any& argument : Field<ffi::json::Array>(json, "arguments")) {
+    recipe.arguments.push_back(ReadArgument(argument.cast<JsonObject>()));
+  }
+  if (recipe.is_cuda) {
+    const auto capability = Field<ffi::json::Array>(json, "capability");
+    recipe.capability_major = static_cast<int>(capability[0].cast<int64_t>());
+    recipe.capability_minor = static_cast<int>(capability[1].cast<int64_t>());
+    recipe.block = static_cast<unsigned>(Field<int64_t>(json, "block"));
+    recipe.cluster = static_cast<unsigned>(Field<int64_t>(json, "cluster"));
+    recipe.shared_bytes = static_cast<unsigned>(Field<int64_t>(json, "shared_bytes"));
+    recipe.pdl = Field<bool>(json, "pdl");
+  }
+  return recipe;
+}

@@ -1,0 +1,139 @@
+// Facts about tensors: where their bytes lie, and by how few strides their rows can be walked.
+constexpr int kMaxRowDims = 8;
+constexpr int kMaxArguments = 16;
+
+inline bool IsCuda(DLDevice device) {
+  return device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged;
+}
+
+inline bool IsHost(DLDevice device) { return device.device_type == kDLCPU || device.device_type == kDLCUDAHost; }
+
+// As frameworks write it: "cpu", "cuda:0".
+inline std::string DeviceName(DLDevice device) {
+  if (IsHost(device)) return "cpu";
+  if (IsCuda(device)) return "cuda:" + std::to_string(device.device_id);
+  return "device type " + std::to_string(device.device_type) + ":" + std::to_string(device.device_id);
+}
+
+inline char* DataOf(const DLTensor& t) { return static_cast<char*>(t.data) + t.byte_offset; }
+
+inline int64_t ElementBytes(DLDataType dtype) { return (dtype.bits * dtype.lanes + 7) / 8; }
+
+inline int64_t StrideOf(const DLTensor& t, int dim) {
+  if (t.strides != nullptr) return t.strides[dim];
+  int64_t stride = 1;
+  for (int d = t.ndim - 1; d > dim; --d) stride *= t.shape[d];
+  return stride;
+}
+
+inline std::string ShapeText(const int64_t* shape, int ndim) {
+  std::ostringstream text;
+  text << "(";
+  for (int d = 0; d < ndim; ++d) text << (d ? ", " : "") << shape[d];
+  text << (ndim == 1 ? ",)" : ")");
+  return text.str();
+}
+
+// The leading dimensions of several tensors of one leading shape, merged where one stride can walk both.
+struct MergedRows {
+  int dims = 1;
+  int64_t rows = 1;
+  int64_t extents[kMaxRowDims] = {1};
+  int64_t strides[kMaxArguments][kMaxRowDims] = {};
+};
+
+// Merges the leading dimensions (all but the last) of `count` tensors whose leading shapes are equal; dims is more
+// than kMaxRowDims if they cannot be merged that far.
+inline MergedRows MergeRows(const DLTensor* const* tensors, int count) {
+  MergedRows merged;
+  const DLTensor& first = *tensors[0];
+  for (int d = 0; d < first.ndim - 1; ++d) merged.rows *= first.shape[d];
+  int64_t extents[kMaxRowDims];  // innermost first
+  int64_t strides[kMaxArguments][kMaxRowDims];
+  int dims = 0;
+  for (int d = first.ndim - 2; d >= 0; --d) {
+    const int64_t extent = first.shape[d];
+    if (extent == 1) continue;
+    bool merges = dims > 0;
+    for (int t = 0; merges && t < count; ++t) {
+      merges = StrideOf(*tensors[t], d) == strides[t][dims - 1] * extents[dims - 1];
+    }
+    if (merges) {
+      extents[dims - 1] *= extent;
+      continue;
+    }
+    if (dims == kMaxRowDims) {
+      merged.dims = kMaxRowDims + 1;
+      return merged;
+    }
+    extents[dims] = extent;
+    for (int t = 0; t < count; ++t) strides[t][dims] = StrideOf(*tensors[t], d);
+    ++dims;
+  }
+  merged.dims = dims == 0 ? 1 : dims;
+  for (int d = 0; d < dims; ++d) {
+    merged.extents[dims - 1 - d] = extents[d];
+    for (int t = 0; t < count; ++t) merged.strides[t][dims - 1 - d] = strides[t][d];
+  }
+  return merged;
+}
+
+// The largest power of two, up to 16, that divides the address of every row of `t`.
+inline int64_t RowAlignment(const DLTensor& t) {
+  uint64_t bits = reinterpret_cast<uint64_t>(DataOf(t)) | 16;
+  for (int d = 0; d < t.ndim - 1; ++d) {
+    if (t.shape[d] > 1) bits |= static_cast<uint64_t>(StrideOf(t, d) * ElementBytes(t.dtype));
+  }
+  return static_cast<int64_t>(bits & (~bits + 1));
+}
+
+// The bytes [begin, end) that a tensor's elements lie in.
+struct ByteRange {
+  int64_t begin, end;
+};
+
+inline ByteRange RangeOf(const DLTensor& t, int first_dim = 0) {
+  ByteRange range{0, ElementBytes(t.dtype)};
+  for (int d = first_dim; d < t.ndim; ++d) {
+    const int64_t reach = (t.shape[d] - 1) * StrideOf(t, d) * ElementBytes(t.dtype);
+    (reach < 0 ? range.begin : range.end) += reach;
+  }
+  const int64_t address = reinterpret_cast<int64_t>(DataOf(t));
+  return {address + range.begin, address + range.end};
+}
+
+inline int64_t ElementCount(const DLTensor& t) {
+  int64_t count = 1;
+  for (int d = 0; d < t.ndim; ++d) count *= t.shape[d];
+  return count;
+}
+
+// Whether two tensors may share a byte. Views of one buffer that interleave, such as q and k cut out of a packed QKV
+// tensor, do not: their outermost strides are equal, and within one such stride they lie apart.
+inline bool MayOverlap(const DLTensor& a, const DLTensor& b) {
+  if (ElementCount(a) == 0 || ElementCount(b) == 0) return false;
+  const ByteRange whole_a = RangeOf(a), whole_b = RangeOf(b);
+  if (whole_a.end <= whole_b.begin || whole_b.end <= whole_a.begin) return false;
+  if (a.ndim < 2 || b.ndim < 2) return true;
+  const int64_t period = StrideOf(a, 0) * ElementBytes(a.dtype);
+  if (period <= 0 || period != StrideOf(b, 0) * ElementBytes(b.dtype)) return true;
+  const ByteRange inner_a = RangeOf(a, 1), inner_b = RangeOf(b, 1);
+  const int64_t distance = ((inner_b.begin - inner_a.begin) % period + period) % period;
+  return distance < inner_a.end - inner_a.begin || distance + (inner_b.end - inner_b.begin) > period;
+}
+
+// Whether distinct elements of `t` lie at distinct addresses: taken by ascending stride, each dimension steps over
+// all that the smaller ones reach.
+inline bool IsInjective(const DLTensor& t) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, extent
+  for (int d = 0; d < t.ndim; ++d) {
+    if (t.shape[d] > 1) dims.emplace_back(std::abs(StrideOf(t, d)), t.shape[d]);
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 1;
+  for (auto [stride, extent] : dims) {
+    if (stride < reach) return false;
+    reach = stride * (extent - 1) + reach;
+  }
+  return true;
+}

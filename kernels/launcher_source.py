@@ -1,0 +1,28 @@
+"""The launcher's source as one text, so that its cache key holds all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .launch_recipe import LAUNCHER_ABI
+
+_FOLDER = Path(__file__).parent / "launcher"
+# Each file uses only what stands before it.
+_FILES = (
+    "prelude.h",
+    "extents.h",
+    "recipe.h",
+    "tensors.h",
+    "checks.h",
+    "driver.h",
+    "kernel.h",
+    "dispatcher.h",
+    "memory.h",
+    "launcher.cc",
+)
+
+
+def launcher_source() -> str:
+    """The complete C++ text of the launcher; it needs the headers of TVM-FFI."""
+    prelude, *rest = ((_FOLDER / name).read_text(encoding="utf-8") for name in _FILES)
+    return "\n".join([prelude, f"constexpr int kLauncherAbi = {LAUNCHER_ABI};\n", *rest])
