@@ -1,1 +1,49 @@
-""""""
+"""Interop: the frameworks whose tensors jitnorm takes, none of which it imports before the caller has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.interop.base import Framework
+
+_by_type: dict[type, Framework] = {}
+
+
+def framework_of(tensor: Any, name: str) -> Framework:
+    """The framework that a tensor belongs to.
+
+    Raises:
+        TypeError: it is no tensor of a framework that jitnorm knows.
+    """
+    found = _by_type.get(type(tensor))
+    if found is None:
+        found = _by_type[type(tensor)] = _discover(tensor, name)
+    return found
+
+
+def _discover(tensor: Any, name: str) -> Framework:
+    modules = {base.__module__.partition(".")[0] for base in type(tensor).__mro__}
+    if "torch" in modules:
+        from jitnorm.interop.torch import Torch
+
+        return Torch()
+    if "numpy" in modules:
+        from jitnorm.interop.numpy import NumPy
+
+        return NumPy()
+    if modules & {"jax", "jaxlib"}:
+        from jitnorm.interop.jax import Jax
+
+        return Jax()
+    if "cupy" in modules:
+        from jitnorm.interop.cupy import CuPy
+
+        return CuPy()
+    if "tvm_ffi" in modules:
+        from jitnorm.interop.tvm import TvmFfi
+
+        return TvmFfi()
+    raise TypeError(
+        f"{name}: is a {type(tensor).__module__}.{type(tensor).__qualname__}; "
+        "expected a tensor of torch, NumPy, JAX, CuPy or tvm_ffi"
+    )

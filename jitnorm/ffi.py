@@ -1,0 +1,44 @@
+"""TVM-FFI, imported when it is first needed and without dragging torch in."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+class _WithoutTorch(MetaPathFinder):
+    """Makes `import torch` fail in the thread that made it; other threads see nothing of it."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname == "torch" and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError("torch is kept out of this import", name="torch")
+        return None
+
+
+@lru_cache(maxsize=1)
+def tvm_ffi() -> ModuleType:
+    """The module `tvm_ffi`.
+
+    Its import would import torch wherever torch is installed, at a cost of about a second, also for callers who
+    use NumPy or JAX. Torch tensors carry the DLPack exchange protocol themselves, so torch may come later.
+    """
+    hides_torch = "torch" not in sys.modules
+    finder = _WithoutTorch()
+    if hides_torch:
+        sys.meta_path.insert(0, finder)
+    try:
+        import tvm_ffi as module
+    finally:
+        if hides_torch:
+            sys.meta_path.remove(finder)
+    return module

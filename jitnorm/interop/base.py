@@ -1,0 +1,33 @@
+"""Framework: how the tensors of one array library enter and leave a kernel call."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+
+class Framework(ABC):
+    """One array library. Dtypes are DLPack's names, such as ``bfloat16`` or ``float4_e2m1fnx2``."""
+
+    # Whether tensors go into a call as they are and bring their stream along.
+    is_direct = False
+
+    @abstractmethod
+    def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
+        """What stands for `tensor` in a call; TypeError, naming the argument, if it cannot be passed."""
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
+        """A new uninitialised output on the device of `like`; uint8 where the library lacks `dtype`."""
+
+    def result(self, output: Any) -> Any:
+        """What the caller gets for an output that `empty` made."""
+        return output
+
+    def stream(self, tensor: Any) -> int | None:
+        """The stream that the caller is on, as an integer; None if the call finds it by itself."""
+        return None
+
+    def dtype_name(self, tensor: Any) -> str:
+        """The DLPack name of a tensor's dtype."""
+        return str(tensor.dtype)

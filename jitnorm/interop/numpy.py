@@ -1,0 +1,42 @@
+"""NumPy arrays: bfloat16 and FP8 come from ml_dtypes, which NumPy's DLPack export does not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitnorm.ffi import tvm_ffi
+from jitnorm.interop.base import Framework
+from jitnorm.launcher import launcher
+
+_NATIVE = ("float16", "float32", "uint8")
+
+
+class NumPy(Framework):
+    """Arrays of `numpy`, on the CPU."""
+
+    def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
+        if is_output and not tensor.flags.writeable:
+            raise ValueError(f"{name}: is read-only; expected an array that can be written")
+        dtype = tensor.dtype.name
+        if dtype in _NATIVE:
+            return tensor if tensor.flags.writeable else _exported(tensor)
+        storage = tensor.view(f"u{tensor.dtype.itemsize}")
+        return launcher().reinterpret(_exported(storage), dtype)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
+        if dtype in _NATIVE:
+            return np.empty(shape, dtype)
+        import ml_dtypes
+
+        name = "uint8" if dtype in ("float4_e2m1fnx2", "float8_e8m0fnu") else dtype
+        return np.empty(shape, getattr(ml_dtypes, name, np.uint8))
+
+    def dtype_name(self, tensor: Any) -> str:
+        return str(tensor.dtype.name)
+
+
+def _exported(array: Any) -> Any:
+    """The array as TVM-FFI takes it even if it is read-only, which only DLPack 1.0 can say."""
+    return tvm_ffi().from_dlpack(array.__dlpack__(max_version=(1, 0)))

@@ -1,0 +1,47 @@
+"""torch tensors: they carry the DLPack exchange protocol, their stream included."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import Any
+
+from jitnorm.interop.base import Framework
+
+_NAMES = {
+    "float4_e2m1fnx2": "float4_e2m1fn_x2",
+    "float8_e4m3fn": "float8_e4m3fn",
+    "bfloat16": "bfloat16",
+    "float16": "float16",
+    "float32": "float32",
+}
+
+
+class Torch(Framework):
+    """Tensors of `torch`."""
+
+    def __init__(self) -> None:
+        from jitnorm.ffi import tvm_ffi
+
+        self._torch: Any = sys.modules["torch"]
+        tvm_ffi()
+        # Since torch 2.10 tensors carry the protocol; for older ones TVM-FFI has an add-on.
+        self.is_direct = hasattr(self._torch.Tensor, "__dlpack_c_exchange_api__")
+
+    def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
+        return tensor.detach() if tensor.requires_grad else tensor
+
+    def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
+        return self._torch.empty(shape, dtype=self._dtype(dtype), device=like.device)
+
+    def stream(self, tensor: Any) -> int | None:
+        if self.is_direct or not tensor.is_cuda:
+            return None
+        return int(self._torch.cuda.current_stream(tensor.device).cuda_stream)
+
+    def dtype_name(self, tensor: Any) -> str:
+        return str(tensor.dtype).removeprefix("torch.")
+
+    @lru_cache(maxsize=None)  # noqa: B019 - there is one instance, for the life of the process
+    def _dtype(self, name: str) -> Any:
+        return getattr(self._torch, _NAMES.get(name, "uint8"), self._torch.uint8)
