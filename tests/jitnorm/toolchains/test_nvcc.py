@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,6 +119,18 @@ def test_a_toolkit_named_by_the_environment_comes_before_path(
     toolkit = make_toolkit(tmp_path / "cuda")
     monkeypatch.setenv(variable, str(toolkit))
     assert Nvcc().location == toolkit / "bin/nvcc"
+
+
+def test_the_wheels_come_after_path(
+    only_path: Path, make_program: MakeProgram, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    toolkit = make_toolkit(tmp_path / "site-packages/nvidia/cu13")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site-packages")])
+    make_program("g++", "exit 0")
+    assert Nvcc().location == toolkit / "bin/nvcc"
+    on_path = make_toolkit(tmp_path / "cuda")
+    make_program("nvcc", f'exec {on_path}/bin/nvcc "$@"')
+    assert Nvcc().location == on_path / "bin/nvcc"
 
 
 def test_the_identity_is_asked_once_per_state_of_the_parts(
