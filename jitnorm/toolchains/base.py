@@ -1,0 +1,55 @@
+"""Toolchain: the interface between a source text and an artifact's payload."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import ClassVar
+
+    from jitnorm.kernels.target import Target
+
+
+class Toolchain(ABC):
+    """One compiler of this machine. Making one only looks for files; it starts and loads nothing.
+
+    ``identity()`` and ``flags(target)`` belong in the cache key: together with the source they
+    determine every byte of ``compile(source, target)``.
+
+    Args:
+        memo_dir: folder in which identities are remembered across processes; None for no memory.
+        work_dir: existing folder for temporary folders; None for the system's.
+
+    Raises:
+        ToolchainMissingError: the compiler is not on this machine.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, memo_dir: Path | None = None, work_dir: Path | None = None) -> None:
+        self._memo_dir = memo_dir
+        self._work_dir = work_dir
+
+    @property
+    @abstractmethod
+    def location(self) -> Path:
+        """The compiler's file, to show to people; it has no place in a cache key."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """The compiler's own version and build: one line of ASCII, the same in every process, no path."""
+
+    @abstractmethod
+    def flags(self, target: Target) -> tuple[str, ...]:
+        """Every option that changes the output."""
+
+    @abstractmethod
+    def compile(self, source: str, target: Target) -> bytes:
+        """The payload: a cubin for a CUDA target, a shared library for the CPU.
+
+        Raises:
+            CompileError: the compiler refused the source, crashed or exceeded the time limit.
+            ValueError: this toolchain does not build for the target.
+        """

@@ -1,0 +1,40 @@
+"""What this machine has of each toolchain, for people to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jitnorm.toolchains import TOOLCHAIN_NAMES, toolchain_class
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What this machine has of one toolchain.
+
+    Attributes:
+        name: the toolchain.
+        available: whether it can be used.
+        identity: its version and build; empty if it is not available.
+        location: where it lies; None if it is not available.
+        remedy: what is wrong and what to do about it; empty if it is available.
+    """
+
+    name: str
+    available: bool
+    identity: str = ""
+    location: Path | None = None
+    remedy: str = ""
+
+
+def installed(memo_dir: Path | None = None) -> list[Installation]:
+    """What this machine has of every toolchain; never raises for one that is missing or broken."""
+    return [_inspect(name, memo_dir) for name in TOOLCHAIN_NAMES]
+
+
+def _inspect(name: str, memo_dir: Path | None) -> Installation:
+    try:
+        toolchain = toolchain_class(name)(memo_dir)
+        return Installation(name, True, toolchain.identity(), toolchain.location)
+    except (RuntimeError, OSError, ValueError) as error:
+        return Installation(name, False, remedy=str(error))

@@ -1,0 +1,166 @@
+"""NVRTC through cuda-core: CUDA source to cubin inside this process, with no driver or host compiler."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jitnorm.toolchains.base import Toolchain
+from jitnorm.toolchains.errors import CompileError, ToolchainChangedError, ToolchainMissingError
+from jitnorm.toolchains.identity import memoised
+from jitnorm.toolchains.search import on_sys_path, toolkit_roots
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from jitnorm.kernels.target import Target
+
+_LIBRARY = "libnvrtc.so.13"
+_REMEDY = 'pip install "jitnorm[cuda]"'
+_SOURCE_NAME = "kernel.cu"
+# Keyword arguments of cuda.core.ProgramOptions.
+_OPTIONS = {"std": "c++17", "fma": False, "prec_div": True, "prec_sqrt": True, "ftz": False}
+_in_use: Path | None = None  # what cuda-core has taken; for the rest of the process
+
+
+class Nvrtc(Toolchain):
+    """The NVRTC library that cuda-core loads, found as cuda-core would: see `Toolchain`.
+
+    A compilation cannot be interrupted: it runs on the calling thread, without a time limit.
+    """
+
+    name = "nvrtc"
+
+    def __init__(self, memo_dir: Path | None = None, work_dir: Path | None = None) -> None:
+        super().__init__(memo_dir, work_dir)
+        self._library = _find()
+
+    @property
+    def location(self) -> Path:
+        """The library."""
+        return self._library
+
+    def identity(self) -> str:
+        """See `Toolchain.identity`."""
+        return memoised([self._library], self._probe, self._memo_dir)
+
+    def flags(self, target: Target) -> tuple[str, ...]:
+        """See `Toolchain.flags`."""
+        return (f"arch={target}", *(f"{name}={value}" for name, value in _OPTIONS.items()))
+
+    def compile(self, source: str, target: Target) -> bytes:
+        """See `Toolchain.compile`."""
+        if target.is_cpu:
+            raise ValueError("target: nvrtc builds for CUDA targets, not for cpu")
+        _load(self._library)
+        from cuda.core import Program, ProgramOptions
+
+        options = ProgramOptions(name=_SOURCE_NAME, arch=str(target), **_OPTIONS)
+        try:
+            return bytes(Program(source, "c++", options).compile("cubin").code)
+        except Exception as error:  # cuda-core's own error class is private
+            reason, _, log = str(error).rstrip("\0").partition(", compilation log:\n")
+            raise CompileError(self.name, str(target), reason, log, source) from error
+
+    def _probe(self) -> str:
+        _load(self._library)
+        return _build_of(_ptx_of_empty_program())
+
+
+def _find() -> Path:
+    if on_sys_path("cuda/core/__init__.py") is None:
+        raise ToolchainMissingError("cuda-core, which drives NVRTC,", ["cuda/core on sys.path"], _REMEDY)
+    in_wheel = f"nvidia/cu13/lib/{_LIBRARY}"
+    found = _in_use or _loaded_library() or on_sys_path(in_wheel)
+    if found is not None:
+        return found
+    conda = os.environ.get("CONDA_PREFIX")
+    roots = ([Path(conda)] if conda else []) + toolkit_roots()
+    folders = [root / name for root in roots for name in ("lib64", "lib")]
+    for folder in folders:
+        if (folder / _LIBRARY).is_file():
+            return folder / _LIBRARY
+    found = _system_library()
+    if found is None:
+        places = "CONDA_PREFIX, CUDA_PATH, CUDA_HOME, the system's library folders"
+        looked = [f"{in_wheel} on sys.path", *map(str, folders), places]
+        remedy = f"{_REMEDY}, or set CUDA_HOME to a CUDA 13 toolkit"
+        raise ToolchainMissingError(f"NVRTC 13 ({_LIBRARY})", looked, remedy)
+    return found
+
+
+def _loaded_library() -> Path | None:
+    """The NVRTC 13 that this process has loaded already, say through PyTorch: cuda-core will use that one."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        found = next((line.rstrip("\n") for line in maps if f"/{_LIBRARY}" in line), None)
+    if found is None:
+        return None
+    path = found[found.index("/") :]
+    if path.endswith(" (deleted)"):
+        raise ToolchainChangedError(f"nvrtc: {path} was replaced under this process; start a new one")
+    return Path(path)
+
+
+def _system_library() -> Path | None:
+    """What the dynamic linker finds, through cuda-core's own search; it is slow, so it comes last."""
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    try:
+        path = load_nvidia_dynamic_lib("nvrtc").abs_path
+    except RuntimeError:
+        return None
+    return Path(path) if path and os.path.basename(path).startswith(_LIBRARY) else None
+
+
+def _load(library: Path) -> None:
+    """Load the library so that cuda-core takes this one, and check that it does.
+
+    cuda-core prefers a library that is loaded already. Its own search knows fewer places: packages
+    that a .pth file or PYTHONPATH adds are not among them.
+    """
+    global _in_use
+    import ctypes
+
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    if _loaded_library() is None:
+        ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
+        # NVRTC 13.0's wheel lacks the run path to its second half.
+        for builtins in sorted(library.parent.glob("libnvrtc-builtins.so.13.*")):
+            ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
+    used = load_nvidia_dynamic_lib("nvrtc").abs_path
+    if used is None or not os.path.samefile(used, library):
+        raise ToolchainChangedError(
+            f"nvrtc: the cache key was made for {library}, but this process has since loaded {used}; "
+            "import the package that loads it before the first use of jitnorm"
+        )
+    _in_use = library
+
+
+def _ptx_of_empty_program() -> str:
+    from cuda.bindings import nvrtc
+
+    def checked(answer: tuple[Any, ...]) -> Any:
+        status, *values = answer
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise RuntimeError(f"nvrtc: asking for its version failed: {status.name}")
+        return values[0] if values else None
+
+    program = checked(nvrtc.nvrtcCreateProgram(b"", b"empty.cu", 0, [], []))
+    try:
+        checked(nvrtc.nvrtcCompileProgram(program, 0, []))
+        ptx = bytearray(checked(nvrtc.nvrtcGetPTXSize(program)))
+        checked(nvrtc.nvrtcGetPTX(program, ptx))
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+    return ptx.decode("ascii", "replace")
+
+
+def _build_of(ptx: str) -> str:
+    """The lines of a PTX header that name the compiler, as one."""
+    lines = re.findall(r"^// (Compiler Build ID: .*|Cuda compilation tools, .*)$", ptx, re.MULTILINE)
+    if len(lines) != 2:
+        raise RuntimeError(f"nvrtc: its PTX does not name the compiler: {ptx[:200]!r}")
+    return ", ".join(["NVRTC", *lines])

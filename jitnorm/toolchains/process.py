@@ -1,0 +1,150 @@
+"""Runs compilers: bounded in time, in a private folder, deaf to the user's locale and flag variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jitnorm.toolchains.errors import CompileError
+
+if TYPE_CHECKING:
+    from jitnorm.kernels.target import Target
+
+_PROBE_SECONDS = 30.0
+# Anything else, such as CPATH or NVCC_APPEND_FLAGS, could change the output behind the cache key's back.
+_INHERITED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HOME")
+
+
+class TimeLimitError(Exception):
+    """The program ran longer than it may; holds what it had written."""
+
+
+def time_limit() -> float:
+    """Seconds that one compilation may take: ``JITNORM_COMPILE_TIMEOUT``, by default 300."""
+    text = os.environ.get("JITNORM_COMPILE_TIMEOUT", "300")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"JITNORM_COMPILE_TIMEOUT: {text!r} is not a number of seconds; use one above 0")
+    return seconds
+
+
+def run(argv: Sequence[str], folder: Path | None, seconds: float) -> tuple[int, str]:
+    """Run a program and return its exit status (negative: killed by that signal) and all that it wrote.
+
+    Raises:
+        TimeLimitError: it did not finish in time; it and all that it started have been killed.
+        OSError: it cannot be started.
+    """
+    import subprocess
+
+    with subprocess.Popen(
+        argv,
+        cwd=folder,
+        env=_environment(folder),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired as expired:
+            _kill_group(process.pid)
+            raise TimeLimitError((expired.output or b"").decode("utf-8", "replace")) from None
+        except BaseException:
+            _kill_group(process.pid)
+            raise
+        return process.returncode, output.decode("utf-8", "replace")
+
+
+def ask(argv: Sequence[str], folder: Path | None = None) -> str:
+    """What a program answers, for probes.
+
+    Raises:
+        RuntimeError: it cannot be started, fails or hangs.
+    """
+    command = " ".join(argv)
+    try:
+        status, output = run(argv, folder, _PROBE_SECONDS)
+    except TimeLimitError:
+        raise RuntimeError(f"{command}: no answer within {_PROBE_SECONDS:g} s") from None
+    except OSError as error:
+        raise RuntimeError(f"{command}: cannot be started: {error}") from None
+    if status != 0:
+        raise RuntimeError(f"{command}: {_describe(status)}: {output.strip()[:500]}")
+    return output
+
+
+def compile_file(
+    argv: Sequence[str],
+    *,
+    source: str,
+    source_name: str,
+    output_name: str,
+    toolchain: str,
+    target: Target,
+    work_dir: Path | None,
+) -> bytes:
+    """Run a compiler in a folder of its own and return the file that it makes.
+
+    Args:
+        argv: the command; it names its files relative to that folder, so that no path gets into the output.
+        source: the text to compile.
+        source_name: the file that it is written to.
+        output_name: the file that the compiler makes.
+        toolchain: its name, for the error.
+        target: what it builds for, for the error.
+        work_dir: where to make the folder; None for the system's default.
+
+    Raises:
+        CompileError: the compiler failed, was killed, exceeded the time limit or made nothing.
+    """
+    import tempfile
+
+    seconds = time_limit()
+    with tempfile.TemporaryDirectory(prefix="jitnorm-", dir=work_dir, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        (folder / source_name).write_text(source, encoding="utf-8")
+        log = ""
+        try:
+            status, log = run(argv, folder, seconds)
+            if status == 0:
+                return (folder / output_name).read_bytes()
+            reason = _describe(status)
+        except TimeLimitError as error:
+            reason, log = f"killed after {seconds:g} s, the limit in JITNORM_COMPILE_TIMEOUT", str(error)
+        except FileNotFoundError as error:
+            reason = f"no such file: {error.filename}"
+        except OSError as error:
+            reason = f"{error.strerror}: {error.filename}"
+        raise CompileError(toolchain, str(target), reason, log, source)
+
+
+def _environment(folder: Path | None) -> dict[str, str]:
+    inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+    own = {"LC_ALL": "C", "CCACHE_DISABLE": "1"}  # ccache would write outside the folder
+    return inherited | own | ({} if folder is None else {"TMPDIR": str(folder)})
+
+
+def _kill_group(leader: int) -> None:
+    import contextlib
+    import signal
+
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _describe(status: int) -> str:
+    import signal
+
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jitnorm.toolchains import identity
+
+MakeProgram = Callable[[str, str], Path]
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the identities or the settings of another, nor those of the machine."""
+    monkeypatch.setattr(identity, "_seen", {})
+    for name in (
+        "CXX",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "CONDA_PREFIX",
+        "JITNORM_BACKEND",
+        "JITNORM_COMPILE_TIMEOUT",
+    ):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def make_program(tmp_path: Path) -> MakeProgram:
+    """Writes an executable shell script; its folder is ``tmp_path / "bin"``."""
+
+    def make(name: str, script: str) -> Path:
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def only_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """PATH is one empty folder, ``tmp_path / "bin"``."""
+    folder = tmp_path / "bin"
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+@pytest.fixture
+def no_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No installed package brings a compiler."""
+    for module in ("nvrtc", "nvcc"):
+        monkeypatch.setattr(f"jitnorm.toolchains.{module}.on_sys_path", lambda relative: None)
+
+
+@pytest.fixture
+def cubin_architecture() -> Callable[[bytes], int]:
+    """Reads the SM version out of a cubin's ELF header, which is independent of how it was compiled."""
+
+    def read(cubin: bytes) -> int:
+        assert cubin[:4] == b"\x7fELF"
+        assert struct.unpack_from("<H", cubin, 18) == (190,)  # EM_CUDA
+        abi_version, flags = cubin[8], int.from_bytes(cubin[48:52], "little")
+        return (flags >> 8 if abi_version >= 8 else flags) & 0xFF
+
+    return read
+
+
+@pytest.fixture
+def work_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def is_running() -> Callable[[int], bool]:
+    def check(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    assert check(os.getpid())
+    return check

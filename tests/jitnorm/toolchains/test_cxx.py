@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import ctypes
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from jitnorm.kernels.target import Target
+
+from jitnorm.toolchains import CompileError, ToolchainMissingError, cxx, identity
+from jitnorm.toolchains.cxx import Cxx
+
+MakeProgram = Callable[[str, str], Path]
+CPU = Target("cpu")
+SOURCE = """
+#include <cmath>
+namespace { int calls; struct Count { Count() { ++calls; } } count; }
+extern "C" float rms(const float* x, int n) {
+  float sum = 0;
+  for (int i = 0; i < n; ++i) sum += x[i] * x[i];
+  return std::sqrt(sum / static_cast<float>(n)) * static_cast<float>(calls);
+}
+"""
+
+
+def load(payload: bytes, folder: Path) -> ctypes.CDLL:
+    path = folder / "payload.so"
+    path.write_bytes(payload)
+    return ctypes.CDLL(str(path))
+
+
+def test_the_payload_is_a_library_that_can_be_called(tmp_path: Path, work_dir: Path) -> None:
+    rms = load(Cxx(work_dir=work_dir).compile(SOURCE, CPU), tmp_path).rms
+    rms.restype = ctypes.c_float
+    assert rms((ctypes.c_float * 2)(1.0, 7.0), 2) == 5.0
+    assert list(work_dir.iterdir()) == []
+
+
+def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    assert Cxx(work_dir=tmp_path).compile(SOURCE) == Cxx(work_dir=tmp_path / "other").compile(SOURCE)
+
+
+def test_products_are_not_contracted_into_sums(tmp_path: Path) -> None:
+    source = 'extern "C" float f(float a, float b, float c) { return a * b + c; }'
+    f = load(Cxx().compile(source), tmp_path).f
+    f.restype, f.argtypes = ctypes.c_float, [ctypes.c_float] * 3
+    a = 1 + 2.0**-12
+    assert f(a, a, -(1 + 2.0**-11)) == 0.0  # fused, the rounding error 2**-24 would remain
+
+
+def test_build_shared_uses_the_flags_of_the_caller_alone(tmp_path: Path) -> None:
+    include = tmp_path / "include"
+    include.mkdir()
+    (include / "answer.h").write_text("#define ANSWER 40\n")
+    refuses_optimization = "#ifdef __OPTIMIZE__\n#error\n#endif\n"
+    source = f'{refuses_optimization}#include <answer.h>\nextern "C" int f() {{ return ANSWER + MORE; }}'
+    assert load(Cxx().build_shared(source, [f"-I{include}", "-DMORE=2"]), tmp_path).f() == 42
+
+
+def test_a_refused_source_gives_the_log_and_the_line() -> None:
+    with pytest.raises(CompileError, match="cxx: compiling for cpu failed: exit status 1") as caught:
+        Cxx().compile("int f() {\n  return undefined;\n}")
+    assert "undefined" in caught.value.log
+    assert ">    2 |   return undefined;" in str(caught.value)
+    assert "jitnorm-" not in str(caught.value)
+
+
+def test_cuda_targets_are_refused() -> None:
+    with pytest.raises(ValueError, match="not for sm_90a"):
+        Cxx().compile(SOURCE, Target("sm_90a"))
+
+
+@pytest.mark.parametrize("has_v3", [True, False])
+def test_the_flags_name_a_level_of_instructions_if_the_processor_has_it(
+    monkeypatch: pytest.MonkeyPatch, has_v3: bool
+) -> None:
+    monkeypatch.setattr(cxx, "_processor_has_v3", lambda: has_v3)
+    monkeypatch.setattr(Cxx, "identity", lambda self: "g++ (GCC) 13.2.0, x86_64-linux-gnu")
+    flags = Cxx().flags(CPU)
+    assert ("-march=x86-64-v3" in flags) == has_v3
+    assert "-ffp-contract=off" in flags
+    assert not {"-ffast-math", "-march=native"} & set(flags)
+
+
+@pytest.mark.parametrize(
+    ("text", "knows"),
+    [
+        ("g++ (Debian 12.2.0-14+deb12u1) 12.2.0, x86_64-linux-gnu", True),
+        ("g++ (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0, x86_64-linux-gnu", True),
+        ("g++ (Ubuntu 9.4.0-1ubuntu1~20.04.2) 9.4.0, x86_64-linux-gnu", False),
+        ("g++ (GCC) 10.2.1 20210130 (Red Hat 10.2.1-11), x86_64-redhat-linux", False),
+        ("g++ (GCC) 14.2.1 20250110 (Red Hat 14.2.1-7), x86_64-redhat-linux", True),
+        ("g++ (Debian 12.2.0-14) 12.2.0, aarch64-linux-gnu", False),
+        ("Debian clang version 14.0.6, x86_64-pc-linux-gnu", True),
+        ("clang version 11.1.0, x86_64-unknown-linux-gnu", False),
+        ("clang version 17.0.6 (Fedora 17.0.6-2.fc39), x86_64-redhat-linux-gnu", True),
+        ("some compiler, x86_64-linux-gnu", False),
+    ],
+)
+def test_the_level_is_known_from_gcc_11_and_clang_12_on(text: str, knows: bool) -> None:
+    assert cxx._compiler_knows_v3(text) == knows
+
+
+FAKE = 'case "$1" in --version) echo "${0##*/} (Fake) 12.1.0";; -dumpmachine) echo x86_64-linux-gnu;; esac'
+
+
+def test_cxx_comes_before_gxx_and_gxx_before_clangxx(
+    only_path: Path, make_program: MakeProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clang = make_program("clang++", FAKE)
+    assert Cxx().location == clang
+    gxx = make_program("g++", FAKE)
+    assert Cxx().location == gxx
+    mine = make_program("my-compiler", FAKE)
+    monkeypatch.setenv("CXX", "my-compiler")
+    assert Cxx().location == mine
+    monkeypatch.setenv("CXX", str(clang))
+    assert Cxx().location == clang
+
+
+def test_a_missing_compiler_names_the_remedy(only_path: Path) -> None:
+    with pytest.raises(ToolchainMissingError, match=r"g\+\+, clang\+\+ on PATH.*apt-get install g\+\+.*CXX"):
+        Cxx()
+
+
+@pytest.mark.parametrize("value", ["ccache g++", "no-such-compiler"])
+def test_a_cxx_that_is_no_program_is_an_error_even_where_gxx_exists(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("CXX", value)
+    with pytest.raises(ToolchainMissingError, match=f"CXX='{value.replace('+', '[+]')}'"):
+        Cxx()
+
+
+def test_the_identity_is_the_version_and_the_machine() -> None:
+    version, _, machine = Cxx().identity().rpartition(", ")
+    assert any(digit.isdigit() for digit in version)
+    assert machine.count("-") >= 2
+    assert "/" not in version
+
+
+def test_the_identity_does_not_depend_on_the_name_of_the_program(
+    make_program: MakeProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = set()
+    for name in ("g++", "c++", "x86_64-conda-linux-gnu-g++"):
+        monkeypatch.setenv("CXX", str(make_program(name, FAKE)))
+        texts.add(Cxx().identity())
+    assert texts == {"g++ (Fake) 12.1.0, x86_64-linux-gnu"}
+
+
+def test_a_binary_is_asked_once_for_all_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first = Cxx(tmp_path / "memo").identity()
+    monkeypatch.setattr(identity, "_seen", {})
+    monkeypatch.setattr(Cxx, "_probe", lambda self: pytest.fail("asked again"))
+    assert Cxx(tmp_path / "memo").identity() == first
+
+
+def test_what_may_hide_another_compiler_is_asked_in_every_process(
+    make_program: MakeProgram, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = make_program("g++", FAKE)
+    (tmp_path / "link").mkdir()
+    ccache = Path(shutil.copy(shutil.which("true") or "/bin/true", tmp_path / "ccache"))
+    masquerade = tmp_path / "link/g++"
+    masquerade.symlink_to(ccache)
+    for compiler in (script, masquerade):
+        assert not cxx._is_compiler(compiler)
+    monkeypatch.setenv("CXX", str(script))
+    Cxx(tmp_path / "memo").identity()
+    assert not (tmp_path / "memo").exists()
+
+
+def test_a_compiler_that_is_killed_is_reported(
+    make_program: MakeProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = f'if [ "$1" = -shared ]; then kill -SEGV $$; fi\n{FAKE}'
+    monkeypatch.setenv("CXX", str(make_program("g++", script)))
+    with pytest.raises(CompileError, match="cxx: compiling for cpu failed: killed by SIGSEGV"):
+        Cxx().compile(SOURCE)

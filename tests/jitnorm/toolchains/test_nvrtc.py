@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from jitnorm.kernels.target import TARGET_NAMES, Target
+
+from jitnorm.toolchains import CompileError, ToolchainChangedError, ToolchainMissingError, nvrtc
+from jitnorm.toolchains.nvrtc import Nvrtc
+
+HOPPER = Target("sm_90a")
+KERNEL = """
+namespace { __device__ int counter; }
+extern "C" __global__ void scale(float* x) { x[threadIdx.x] *= 2.0f + counter++; }
+"""
+
+
+PROGRAM = """
+import hashlib, sys
+from jitnorm.kernels.target import Target
+from jitnorm.toolchains import select
+target = Target("sm_90a")
+print(hashlib.sha256(select(target, "nvrtc").compile(sys.argv[1], target)).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("name", TARGET_NAMES[1:])
+def test_every_cuda_target_compiles_to_a_cubin_of_its_architecture(
+    name: str, cubin_architecture: Callable[[bytes], int]
+) -> None:
+    cubin = Nvrtc().compile(KERNEL, Target(name))
+    assert cubin_architecture(cubin) == int(name.strip("sm_a"))
+    assert b".text.scale\0" in cubin
+
+
+def test_every_process_makes_the_same_bytes(tmp_path: Path) -> None:
+    digests = set()
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        command = [sys.executable, "-c", PROGRAM, KERNEL]
+        digests.add(subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120).stdout)
+    assert len(digests) == 1
+
+
+def test_the_flags_reach_the_compiler() -> None:
+    contractible = 'extern "C" __global__ void f(float* x) { x[0] = x[1] * x[2] + x[3]; }'
+    from cuda.core import ProgramOptions
+
+    options = ProgramOptions(arch="sm_90a", **nvrtc._OPTIONS).as_bytes("nvrtc")
+    assert {b"-arch=sm_90a", b"--std=c++17", b"--fmad=false", b"--ftz=false"} <= set(options)
+    assert {b"--prec-div=true", b"--prec-sqrt=true"} <= set(options)
+    explicit = 'extern "C" __global__ void f(float* x) { x[0] = __fadd_rn(__fmul_rn(x[1], x[2]), x[3]); }'
+    assert Nvrtc().compile(contractible, HOPPER) == Nvrtc().compile(explicit, HOPPER)
+
+
+def test_the_flags_name_the_target_and_every_option() -> None:
+    assert Nvrtc().flags(HOPPER) == (
+        *("arch=sm_90a", "std=c++17", "fma=False"),
+        *("prec_div=True", "prec_sqrt=True", "ftz=False"),
+    )
+
+
+def test_a_refused_source_gives_the_log_and_the_line() -> None:
+    with pytest.raises(CompileError, match="nvrtc: compiling for sm_90a failed") as caught:
+        Nvrtc().compile('extern "C" __global__ void f() {\n  undefined();\n}', HOPPER)
+    assert 'identifier "undefined" is undefined' in caught.value.log
+    assert ">    2 |   undefined();" in str(caught.value)
+
+
+def test_the_cpu_is_refused() -> None:
+    with pytest.raises(ValueError, match="not for cpu"):
+        Nvrtc().compile(KERNEL, Target("cpu"))
+
+
+def test_the_identity_is_the_build_of_the_compiler() -> None:
+    identity = Nvrtc().identity()
+    assert identity.startswith("NVRTC, Compiler Build ID: CL-")
+    assert "release 13." in identity
+    assert "/" not in identity
+
+
+def test_the_identity_is_that_of_the_library_which_cuda_core_uses() -> None:
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    toolchain = Nvrtc()
+    toolchain.identity()
+    path = load_nvidia_dynamic_lib("nvrtc").abs_path
+    assert path is not None
+    assert toolchain.location.samefile(path)
+    loaded = nvrtc._loaded_library()
+    assert loaded is not None
+    assert loaded.samefile(path)
+
+
+def test_another_library_loaded_after_the_key_was_made_is_an_error(tmp_path: Path) -> None:
+    toolchain = Nvrtc()
+    toolchain.compile(KERNEL, HOPPER)
+    toolchain._library = tmp_path / "libnvrtc.so.13"
+    toolchain._library.touch()
+    with pytest.raises(ToolchainChangedError, match="has since loaded"):
+        toolchain.compile(KERNEL, HOPPER)
+
+
+def test_a_library_that_the_process_has_loaded_comes_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(nvrtc, "_in_use", None)
+    monkeypatch.setattr(nvrtc, "_loaded_library", lambda: tmp_path / "libnvrtc.so.13")
+    assert Nvrtc().location == tmp_path / "libnvrtc.so.13"
+
+
+@pytest.fixture
+def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "_in_use", None)
+    monkeypatch.setattr(nvrtc, "_loaded_library", lambda: None)
+
+
+@pytest.mark.usefixtures("nothing_loaded")
+def test_a_toolkit_named_by_the_environment_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    library = tmp_path / "lib64/libnvrtc.so.13"
+    library.parent.mkdir()
+    library.touch()
+    monkeypatch.setattr(
+        nvrtc, "on_sys_path", lambda relative: Path("/x") if "cuda/core" in relative else None
+    )
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert Nvrtc().location == library
+
+
+@pytest.mark.usefixtures("nothing_loaded")
+def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        nvrtc, "on_sys_path", lambda relative: Path("/x") if "cuda/core" in relative else None
+    )
+    monkeypatch.setattr(nvrtc, "_system_library", lambda: None)
+    with pytest.raises(
+        ToolchainMissingError, match=r"libnvrtc\.so\.13.*pip install \"jitnorm\[cuda\]\".*CUDA_HOME"
+    ):
+        Nvrtc()
+
+
+@pytest.mark.usefixtures("no_wheels")
+def test_a_missing_cuda_core_names_the_remedy() -> None:
+    with pytest.raises(ToolchainMissingError, match=r"cuda-core.*pip install \"jitnorm\[cuda\]\""):
+        Nvrtc()

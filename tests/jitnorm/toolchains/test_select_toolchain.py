@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jitnorm.kernels.target import Target
+
+from jitnorm.toolchains import ToolchainMissingError, nvcc, nvrtc, select, toolchain_class
+from jitnorm.toolchains.inventory import installed
+
+CPU, HOPPER = Target("cpu"), Target("sm_90a")
+
+
+@pytest.fixture
+def no_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "on_sys_path", lambda relative: None)
+
+
+@pytest.fixture
+def nvcc_somewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(nvcc, "_find_nvcc", lambda host_compiler: tmp_path / "nvcc")
+    monkeypatch.setattr(nvcc, "_part", lambda compiler, *candidates: compiler)
+
+
+def test_the_cpu_gets_cxx() -> None:
+    assert select(CPU).name == "cxx"
+    assert select(CPU, "cxx").name == "cxx"
+
+
+@pytest.mark.usefixtures("nvcc_somewhere")
+def test_cuda_targets_get_nvrtc_if_both_are_there() -> None:
+    assert select(HOPPER).name == "nvrtc"
+
+
+@pytest.mark.usefixtures("no_nvrtc", "nvcc_somewhere")
+def test_cuda_targets_get_nvcc_where_nvrtc_is_missing() -> None:
+    assert select(HOPPER).name == "nvcc"
+
+
+@pytest.mark.usefixtures("nvcc_somewhere")
+@pytest.mark.parametrize("name", ["nvrtc", "nvcc"])
+def test_a_backend_can_be_named(name: str) -> None:
+    assert select(HOPPER, name).name == name
+
+
+@pytest.mark.usefixtures("nvcc_somewhere")
+def test_the_variable_replaces_auto_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITNORM_BACKEND", "nvcc")
+    assert select(HOPPER).name == "nvcc"
+    assert select(HOPPER, "nvrtc").name == "nvrtc"
+    assert select(CPU).name == "cxx"
+
+
+@pytest.mark.parametrize("value", ["", "auto"])
+def test_an_empty_variable_means_auto(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("JITNORM_BACKEND", value)
+    assert select(HOPPER).name == "nvrtc"
+
+
+@pytest.mark.parametrize(
+    ("target", "backend", "allowed"),
+    [
+        (HOPPER, "clang", "auto, nvrtc, nvcc"),
+        (HOPPER, "cxx", "auto, nvrtc, nvcc"),
+        (CPU, "nvcc", "auto, cxx"),
+    ],
+)
+def test_a_backend_that_does_not_fit_lists_those_that_do(target: Target, backend: str, allowed: str) -> None:
+    with pytest.raises(
+        ValueError, match=f"backend: '{backend}' does not build for {target}; use one of {allowed}"
+    ):
+        select(target, backend)
+
+
+def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITNORM_BACKEND", "gcc")
+    with pytest.raises(ValueError, match="JITNORM_BACKEND: 'gcc'"):
+        select(HOPPER)
+
+
+def test_an_unknown_name_has_no_class() -> None:
+    with pytest.raises(ValueError, match="use one of nvrtc, nvcc, cxx"):
+        toolchain_class("tcc")
+
+
+@pytest.mark.usefixtures("no_wheels", "only_path")
+def test_a_machine_without_compilers_is_told_all_remedies() -> None:
+    with pytest.raises(ToolchainMissingError, match="a compiler for sm_90a was not found") as caught:
+        select(HOPPER)
+    assert 'pip install "jitnorm[cuda]"' in str(caught.value)
+    assert "apt-get install g++" in str(caught.value)
+    with pytest.raises(ToolchainMissingError, match=r"apt-get install g\+\+"):
+        select(CPU)
+
+
+def test_the_inventory_tells_identity_and_place() -> None:
+    inventory = {entry.name: entry for entry in installed()}
+    assert list(inventory) == ["nvrtc", "nvcc", "cxx"]
+    for name in ("nvrtc", "cxx"):
+        entry = inventory[name]
+        assert entry.available
+        assert entry.identity == toolchain_class(name)().identity()
+        assert entry.location is not None
+        assert entry.location.exists()
+        assert entry.remedy == ""
+
+
+@pytest.mark.usefixtures("no_wheels", "only_path")
+def test_the_inventory_tells_the_remedy_for_what_is_missing() -> None:
+    for entry in installed():
+        assert not entry.available
+        assert "remedy: " in entry.remedy
+        assert (entry.identity, entry.location) == ("", None)
