@@ -2,6 +2,9 @@
 // Short rows share a warp, rows of up to a group have a warp each, longer ones a block.
 static_assert(128 % kRowsPerBlock == 0, "the last block must end with the last padding row of a swizzled layout");
 
+// The weight is fetched before the reduction hides its latency, unless the registers are needed for the row.
+constexpr bool kPrefetchesWeight = kChunksPerLane * (int)(sizeof(InputChunk) + sizeof(WeightChunk)) <= 192;
+
 JITNORM_INLINE void norm_rows(const Arguments& a) {
   const int thread = threadIdx.x % kThreadsPerRow;
   const int lane = threadIdx.x % kLanesPerRow;
@@ -26,8 +29,10 @@ JITNORM_INLINE void norm_rows(const Arguments& a) {
     length[j] = is_row ? chunk_length(index[j]) : 0;
     load_chunk(h[j], from + index[j] * kChunkSize, length[j]);
   }
-  JITNORM_UNROLL
-  for (int j = 0; j < kChunksPerLane; ++j) load_chunk(w[j], a.weight + index[j] * kChunkSize, length[j]);
+  if constexpr (kPrefetchesWeight) {
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunksPerLane; ++j) load_chunk(w[j], a.weight + index[j] * kChunkSize, length[j]);
+  }
 #if JITNORM_PDL
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
@@ -40,6 +45,8 @@ JITNORM_INLINE void norm_rows(const Arguments& a) {
   const EncodeContext context = begin_row(a, is_row ? row : 0);
   JITNORM_UNROLL
   for (int j = 0; j < kChunksPerLane; ++j) {
+    if constexpr (kChunksPerLane > 4) forget_unpacked(h[j]);
+    if constexpr (!kPrefetchesWeight) load_chunk(w[j], a.weight + index[j] * kChunkSize, length[j]);
     float y[kChunkSize];
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) {

@@ -27,6 +27,7 @@ template <typename T, int kAccessBytes>
 union alignas(16) Chunk {
   static constexpr int kBytes = kChunkSize * (int)sizeof(T);
   T elements[kChunkSize];
+  UInt32 words[kBytes / 4];
   typename Access<kAccessBytes>::Type accesses[kBytes / kAccessBytes];
 };
 
@@ -73,4 +74,12 @@ JITNORM_INLINE void store_chunk(T* to, const Chunk<T, kAccessBytes>& chunk, int 
   for (int i = 0; i < kChunkSize; ++i) {
     if (kHasPartialChunk && i < length) to[i] = chunk.elements[i];
   }
+}
+
+// Makes the compiler unpack the chunk anew where it is used next, rather than hold its floats until then: they take
+// twice the registers of the chunk, which long rows do not have (at 65536 the compiler spilled 33 of them).
+template <typename T, int kAccessBytes>
+JITNORM_INLINE void forget_unpacked(Chunk<T, kAccessBytes>& chunk) {
+  JITNORM_UNROLL
+  for (UInt32& word : chunk.words) asm volatile("" : "+r"(word));
 }
