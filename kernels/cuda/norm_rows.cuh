@@ -22,16 +22,15 @@ JITNORM_INLINE void norm_rows(const Arguments& a) {
   const Input* from = a.input + (is_row ? row_offset(row, a.extents, a.input_strides) : 0);
   InputChunk h[kChunksPerLane];
   WeightChunk w[kChunksPerLane];
-  int index[kChunksPerLane], length[kChunksPerLane];
+  int index[kChunksPerLane];
   JITNORM_UNROLL
   for (int j = 0; j < kChunksPerLane; ++j) {
-    index[j] = (j * kWarpsPerRow + warp) * kLanesPerRow + lane;
-    length[j] = is_row ? chunk_length(index[j]) : 0;
-    load_chunk(h[j], from + index[j] * kChunkSize, length[j]);
+    index[j] = is_row ? (j * kWarpsPerRow + warp) * kLanesPerRow + lane : kChunks;
+    load_chunk(h[j], from, index[j]);
   }
   if constexpr (kPrefetchesWeight) {
     JITNORM_UNROLL
-    for (int j = 0; j < kChunksPerLane; ++j) load_chunk(w[j], a.weight + index[j] * kChunkSize, length[j]);
+    for (int j = 0; j < kChunksPerLane; ++j) load_chunk(w[j], a.weight, index[j]);
   }
 #if JITNORM_PDL
   asm volatile("griddepcontrol.launch_dependents;");
@@ -46,13 +45,13 @@ JITNORM_INLINE void norm_rows(const Arguments& a) {
   JITNORM_UNROLL
   for (int j = 0; j < kChunksPerLane; ++j) {
     if constexpr (kChunksPerLane > 4) forget_unpacked(h[j]);
-    if constexpr (!kPrefetchesWeight) load_chunk(w[j], a.weight + index[j] * kChunkSize, length[j]);
+    if constexpr (!kPrefetchesWeight) load_chunk(w[j], a.weight, index[j]);
     float y[kChunkSize];
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) {
       y[i] = normalize(to_float(h[j].elements[i]), rstd, to_float(w[j].elements[i]));
     }
-    encode_chunk(context, index[j], length[j], y);
+    encode_chunk(context, index[j], y);
   }
   if (is_row) end_row(context, thread);
 }
