@@ -7,11 +7,10 @@ from typing import Any
 
 from .quant_spec import QuantSpec, require_one_of
 
-OPS = ("rmsnorm",)
-INPUT_DTYPES = ("float16", "bfloat16")
+OPS = ("rmsnorm", "quantize")
+INPUT_DTYPES = ("float16", "bfloat16", "float32")
 VECTOR_BYTES = (2, 4, 8, 16)
-MAX_HIDDEN_SIZE = 65536
-MIN_QUANTIZED_HIDDEN_SIZE = 64
+MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 
 
@@ -23,17 +22,20 @@ class KernelConfig:
     lets fields with a default be left out.
 
     Args:
-        op: what the kernel computes; ``rmsnorm``.
-        hidden_size: elements in a row, 1 to 65536; with `quant` at least 64 and divisible by the block size.
-        input: dtype of the input, ``float16`` or ``bfloat16``.
-        weight: dtype of the weight, the input's (the default) or ``float32``.
-        quant: how the normalized row is encoded; None writes it in the input's dtype.
+        op: what the kernel computes: ``rmsnorm``, or ``quantize`` for quantization alone.
+        hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one.
+        input: dtype of the input: ``float16``, ``bfloat16`` or ``float32``.
+        weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ``quantize``.
+        unit_bias: whether 1 is added to the weight, as Gemma does.
+        residual: whether a residual is added to the input first, and the sum stored.
+        quant: how the result is encoded; None writes it in the input's dtype.
+        keep_norm: whether the normalized row is written in the input's dtype, too, beside its codes.
         row_dims: how many leading dimensions are left once those that one stride can walk are merged.
         vector_bytes: bytes of input that one load may read, as the tensors' addresses and strides allow.
         pdl: whether the kernel takes part in programmatic dependent launch.
 
     Raises:
-        ValueError: a field has a value that is not allowed.
+        ValueError: a field has a value that is not allowed, or not with the others.
 
     Example:
         >>> KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/16").quant.scale_format
@@ -44,32 +46,48 @@ class KernelConfig:
     hidden_size: int
     input: str = "bfloat16"
     weight: str = ""
+    unit_bias: bool = False
+    residual: bool = False
     quant: QuantSpec | None = None
+    keep_norm: bool = False
     row_dims: int = 1
     vector_bytes: int = 16
     pdl: bool = False
 
     def __post_init__(self) -> None:
-        if not self.weight:
-            object.__setattr__(self, "weight", self.input)
         require_one_of("op", self.op, OPS)
+        if not self.weight:
+            object.__setattr__(self, "weight", self.input if self.normalizes else "none")
         require_one_of("input dtype", self.input, INPUT_DTYPES)
-        require_one_of("weight dtype", self.weight, (self.input, "float32"))
+        weights = dict.fromkeys((self.input, "float32")) if self.normalizes else ("none",)
+        require_one_of("weight dtype", self.weight, tuple(weights))
         require_one_of("row_dims", self.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
         require_one_of("vector_bytes", self.vector_bytes, VECTOR_BYTES)
         self._check_hidden_size()
+        if self.quant is None and (self.keep_norm or not self.normalizes):
+            raise ValueError("quant: is None, but quantize and keep_norm need a QuantSpec")
+        if not self.normalizes and (self.unit_bias or self.residual or self.keep_norm):
+            raise ValueError("op: is 'quantize', which has no unit_bias, residual or keep_norm; use 'rmsnorm'")
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether rows are normalized."""
+        return self.op != "quantize"
+
+    @property
+    def block_size(self) -> int:
+        """Elements that share a scale; 1 if scales belong to rows, to the tensor, or do not exist."""
+        return self.quant.block_size if self.quant and isinstance(self.quant.block_size, int) else 1
 
     def _check_hidden_size(self) -> None:
-        smallest = MIN_QUANTIZED_HIDDEN_SIZE if self.quant else 1
-        if not smallest <= self.hidden_size <= MAX_HIDDEN_SIZE:
+        if not 1 <= self.hidden_size <= MAX_HIDDEN_SIZE:
             raise ValueError(
-                f"input: its last dimension (hidden size) is {self.hidden_size}; "
-                f"{smallest} to {MAX_HIDDEN_SIZE} is supported" + (" with quantization" if self.quant else "")
+                f"input: its last dimension (hidden size) is {self.hidden_size}; 1 to {MAX_HIDDEN_SIZE} is supported"
             )
-        if self.quant and self.hidden_size % self.quant.block_size:
+        if self.hidden_size % self.block_size:
             raise ValueError(
                 f"input: its last dimension (hidden size) is {self.hidden_size}, "
-                f"not a multiple of block_size {self.quant.block_size}; pad the input or change block_size"
+                f"not a multiple of block_size {self.block_size}; pad the input or change block_size"
             )
 
     def __str__(self) -> str:
@@ -113,7 +131,10 @@ _READERS: dict[str, Any] = {
     "hidden_size": _read_int,
     "input": lambda name, text: text,
     "weight": lambda name, text: text,
+    "unit_bias": _read_bool,
+    "residual": _read_bool,
     "quant": _read_quant,
+    "keep_norm": _read_bool,
     "row_dims": _read_int,
     "vector_bytes": _read_int,
     "pdl": _read_bool,

@@ -15,7 +15,7 @@ from .config import KernelConfig
 from .interface import C_TYPES, Argument, ScalarArgument, TensorArgument, interface
 from .launch_recipe import ENTRY
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
-from .quant_spec import QuantSpec
+from .quant_spec import MAX_CODE, QuantSpec
 from .schedule import row_schedule
 from .target import Target
 
@@ -74,31 +74,42 @@ def _stage_files(config: KernelConfig, target: Target) -> Iterator[str]:
     yield "common/row_offset.h"
     if not target.is_cpu:
         yield "cuda/vector_access.cuh"
-    yield f"{folder}/row_sum.{suffix}"
-    yield "common/normalize.h"
+    yield f"{folder}/combine_{'add' if config.residual else 'none'}.{suffix}"
+    yield f"{folder}/row_reduce.{suffix}"
+    yield f"common/{config.op if config.normalizes else 'identity'}.h"
+    yield f"{folder}/norm_kept.{suffix}" if config.keep_norm else "common/norm_dropped.h"
     if config.quant:
-        yield from _fp4_files(config.quant, target)
-        yield f"{folder}/encode_fp4.{suffix}"
+        yield from _encode_files(config.quant, target)
     else:
         yield f"{folder}/encode_half.{suffix}"
-    yield f"{folder}/norm_rows.{suffix}"
+    yield f"{folder}/rows.{suffix}"
 
 
-def _fp4_files(quant: QuantSpec, target: Target) -> Iterator[str]:
-    yield "cuda/e2m1_native.cuh" if target.has_native_e2m1 else "common/e2m1_exact.h"
+def _encode_files(quant: QuantSpec, target: Target) -> Iterator[str]:
+    folder, suffix = ("cpu", "h") if target.is_cpu else ("cuda", "cuh")
+    formats = {quant.element, quant.scale_format} & {"e4m3", "e5m2"}
+    for name in sorted(formats):
+        yield f"cuda/{name}_native.cuh" if target.has_native_e4m3 else f"common/{name}_exact.h"
+    is_native = target.has_native_e2m1 if quant.element == "e2m1" else target.has_native_e4m3
+    yield f"cuda/codes_{quant.element}_native.cuh" if is_native else f"common/codes_{quant.element}_exact.h"
+    if not target.is_cpu:
+        yield "cuda/store_codes.cuh"
+    if not quant.has_blocks:
+        yield f"common/fp8_scale_{quant.block_size}.h"
+        yield f"{folder}/encode_fp8.{suffix}"
+        return
     yield "common/block_scale.h"
-    if quant.scale_format == "e4m3":
-        yield "cuda/e4m3_native.cuh" if target.has_native_e4m3 else "common/e4m3_exact.h"
-    yield f"common/scale_{quant.scale_format}.h"
+    yield f"common/scale_{quant.scale_format.partition('_')[0]}.h"
     yield "common/scale_layout.h"
-    yield "common/fp4_arguments.h"
+    yield f"common/global_scale_{quant.global_scale}.h"
+    yield f"{folder}/encode_blocks.{suffix}"
 
 
 def _constants(config: KernelConfig, target: Target) -> Iterator[str]:
     chunks = ceil_div(config.hidden_size, CHUNK_SIZE)
     groups = ceil_div(chunks, GROUP_CHUNKS)
     yield f"typedef {C_TYPES[config.input]} Input;"
-    yield f"typedef {C_TYPES[config.weight]} Weight;"
+    yield f"typedef {C_TYPES[config.weight] if config.normalizes else 'float'} Weight;"
     yield _int("kHiddenSize", config.hidden_size)
     yield _int("kRowDims", config.row_dims)
     yield _int("kChunkSize", CHUNK_SIZE)
@@ -106,6 +117,8 @@ def _constants(config: KernelConfig, target: Target) -> Iterator[str]:
     yield _int("kChunks", chunks)
     yield _int("kGroups", groups)
     yield _int("kPaddedGroups", next_power_of_two(groups))
+    yield _bool("kHasUnitBias", config.unit_bias)
+    yield _bool("kNeedsRowAmax", config.quant is not None and config.quant.needs_row_amax)
     if config.quant:
         yield from _quant_constants(config, config.quant)
     if not target.is_cpu:
@@ -113,27 +126,40 @@ def _constants(config: KernelConfig, target: Target) -> Iterator[str]:
 
 
 def _quant_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[str]:
-    columns = config.hidden_size // quant.block_size
-    yield _int("kBlockSize", quant.block_size)
+    largest = MAX_CODE[quant.element]
+    columns = config.hidden_size // config.block_size
+    yield f"constexpr float kMaxCode = {largest}f;"
+    # The nearest float of the quotient: the division is one IEEE rounding, here in the compiler.
+    yield f"constexpr float kReciprocalMax = 1.0f / {largest}f;"
+    yield f"constexpr float kSmallestRowScale = 1.0f / (512.0f * {largest}f);"
+    yield "constexpr float kSmallestAmax = 1e-4f;"
+    yield _int("kBlockSize", config.block_size)
     yield _int("kScaleColumns", columns)
-    yield _int("kPaddedScaleColumns", round_up(columns, 4))
+    yield _int("kPaddedScaleColumns", round_up(columns, 4) if quant.is_swizzled else columns)
+    yield _int("kPaddedRowMultiple", quant.row_multiple)
     yield _bool("kHasSwizzledScales", quant.is_swizzled)
     yield _bool("kHasLinearScales", quant.both_layouts or not quant.is_swizzled)
-    yield _bool("kHasGlobalScale", quant.global_scale == "given")
+    yield _bool("kHasColumnMajorScales", quant.is_column_major)
+    yield _bool("kPowerOfTwoScales", quant.scale_format == "f32_ue8m0")
 
 
 def _cuda_constants(config: KernelConfig) -> Iterator[str]:
-    schedule = row_schedule(config.hidden_size)
+    schedule = row_schedule(config)
     yield _int("kLanesPerRow", schedule.lanes_per_row)
     yield _int("kWarpsPerRow", schedule.warps_per_row)
     yield _int("kThreadsPerRow", schedule.threads_per_row)
     yield _int("kChunksPerLane", schedule.chunks_per_lane)
     yield _int("kRowsPerBlock", schedule.rows_per_block)
     yield _int("kThreads", schedule.threads)
+    yield _bool("kHoldsRow", schedule.holds_row)
     yield _bool("kHasPartialChunk", config.hidden_size % CHUNK_SIZE != 0)
+    accesses = {"weight": 16}
     for argument in interface(config):
         if isinstance(argument, TensorArgument) and argument.chunk_bytes:
-            yield _int(f"k{_pascal(argument.name)}AccessBytes", argument.access_bytes(config.vector_bytes))
+            accesses[argument.field] = argument.access_bytes(config.vector_bytes)
+    for name in ("input", "weight", "codes"):
+        if name in accesses:
+            yield _int(f"k{name.capitalize()}AccessBytes", accesses[name])
     yield f"#define JITNORM_PDL {int(config.pdl)}"
 
 
@@ -143,10 +169,6 @@ def _int(name: str, value: int) -> str:
 
 def _bool(name: str, value: bool) -> str:
     return f"constexpr bool {name} = {str(value).lower()};"
-
-
-def _pascal(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def _pointer(argument: TensorArgument) -> str:
@@ -160,9 +182,9 @@ def _arguments(config: KernelConfig) -> str:
         if isinstance(argument, ScalarArgument):
             fields.append(f"{argument.c_type} {argument.name};")
             continue
-        fields.append(f"{_pointer(argument)} {argument.name};")
+        fields.append(f"{_pointer(argument)} {argument.field};")
         if argument.is_strided:
-            fields.append(f"Int64 {argument.name}_strides[kRowDims];")
+            fields.append(f"Int64 {argument.field}_strides[kRowDims];")
     fields += ["Int64 rows;", "Int64 extents[kRowDims];"]
     return "struct Arguments {\n" + "".join(f"  {line}\n" for line in fields) + "};\n"
 
@@ -192,7 +214,8 @@ def _initializer(config: KernelConfig) -> str:
     for argument in interface(config):
         values.append(argument.name if _is_present(argument) else "nullptr")
         if isinstance(argument, TensorArgument) and argument.is_strided:
-            values.append("{" + ", ".join(f"{argument.name}_stride{d}" for d in dims) + "}")
+            strides = (f"{argument.name}_stride{d}" if argument.is_present else "0" for d in dims)
+            values.append("{" + ", ".join(strides) + "}")
     values += ["rows", "{" + ", ".join("rows" if d == 0 else f"extent{d}" for d in dims) + "}"]
     return ", ".join(values)
 
@@ -207,11 +230,11 @@ def _entry(config: KernelConfig, target: Target) -> str:
         return (
             f'extern "C" void {ENTRY}(void* const* parameters, Int64 first, Int64 last) {{\n'
             f"{reads}  const Arguments arguments = {{{_initializer(config)}}};\n"
-            "  norm_rows(arguments, first, last);\n}\n"
+            "  process_rows(arguments, first, last);\n}\n"
         )
     declared = ", ".join(f"{kind} {name}" for kind, name in parameters)
     return (
         f'extern "C" __global__ void __launch_bounds__(kThreads) {ENTRY}({declared}) {{\n'
         f"  const Arguments arguments = {{{_initializer(config)}}};\n"
-        "  norm_rows(arguments);\n}\n"
+        "  process_rows(arguments);\n}\n"
     )

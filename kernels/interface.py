@@ -6,15 +6,27 @@ specialization all derive from what `interface` returns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import dataclass
 from typing import Any
 
 from .config import KernelConfig
 from .numerics import CHUNK_SIZE, ceil_div, round_up
-from .quant_spec import QuantSpec
+from .quant_spec import CODE_BITS, QuantSpec
 
 C_TYPES = {"float16": "Float16", "bfloat16": "BFloat16", "float32": "float"}
 ELEMENT_BYTES = {"Float16": 2, "BFloat16": 2, "float": 4, "UInt8": 1}
+_CODES = {
+    "e2m1": ("y_fp4", ("float4_e2m1fnx2", "uint8")),
+    "e4m3": ("out", ("float8_e4m3fn", "uint8")),
+    "e5m2": ("out", ("float8_e5m2", "uint8")),
+}
+_SCALES = {
+    "e4m3": ("UInt8", ("float8_e4m3fn", "uint8")),
+    "ue8m0": ("UInt8", ("float8_e8m0fnu", "uint8")),
+    "f32": ("float", ("float32",)),
+    "f32_ue8m0": ("float", ("float32",)),
+}
 
 # An extent is a number, the symbol "M" (the product of the leading dimensions) or [operator, operand, ...].
 Extent = int | str | list[Any]
@@ -25,7 +37,7 @@ class TensorArgument:
     """One tensor of an op.
 
     Args:
-        name: as the caller and the source know it.
+        name: as the caller knows it.
         c_type: type of its elements in the source.
         dtypes: the DLPack dtypes it may have.
         shape: its extents; a first extent "..." stands for the leading dimensions that all such tensors share.
@@ -34,6 +46,7 @@ class TensorArgument:
         is_strided: whether its rows may lie at any stride; otherwise it is dense.
         may_be: name of the input that this output may be, for an operation in place.
         is_present: False if this configuration does without it: the caller passes None.
+        field: as the source knows it; the name by default.
     """
 
     name: str
@@ -45,6 +58,11 @@ class TensorArgument:
     is_strided: bool = False
     may_be: str | None = None
     is_present: bool = True
+    field: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.field:
+            object.__setattr__(self, "field", self.name)
 
     def access_bytes(self, vector_bytes: int) -> int:
         """Bytes of one access when 16-byte accesses of the input are narrowed to `vector_bytes`."""
@@ -56,16 +74,28 @@ class ScalarArgument:
     """One float32 number passed by value."""
 
     name: str
-    c_type: str = field(default="float", init=False)
+    c_type: str = dataclasses.field(default="float", init=False)
 
 
 Argument = TensorArgument | ScalarArgument
 
 
 def interface(config: KernelConfig) -> tuple[Argument, ...]:
-    """The arguments of `config`'s kernel, in calling order."""
-    outputs = _fp4_outputs(config, config.quant) if config.quant else (_half_output(config),)
-    return (_rows("input", config.input, config), _weight(config), *outputs, ScalarArgument("eps"))
+    """The arguments of `config`'s kernel, in calling order.
+
+    Which there are depends on the op and the kind of encoding alone; some are absent in some configurations.
+    """
+    arguments: list[Argument] = [_rows("input", config.input, config)]
+    if config.normalizes:
+        arguments.append(_rows("residual", config.input, config, is_present=config.residual))
+        arguments.append(_weight(config))
+    arguments += _encoded_outputs(config, config.quant) if config.quant else [_half_output(config)]
+    if config.normalizes:
+        sum_options: dict[str, Any] = {"is_output": True, "may_be": "residual", "is_present": config.residual}
+        arguments.append(_rows("residual_out", config.input, config, **sum_options))
+        arguments.append(_rows("y_out", config.input, config, is_output=True, is_present=config.keep_norm))
+        arguments.append(ScalarArgument("eps"))
+    return tuple(arguments)
 
 
 def _rows(name: str, dtype: str, config: KernelConfig, **options: Any) -> TensorArgument:
@@ -84,35 +114,48 @@ def _half_output(config: KernelConfig) -> TensorArgument:
     return _rows("out", config.input, config, is_output=True, may_be="input")
 
 
-def _fp4_outputs(config: KernelConfig, quant: QuantSpec) -> tuple[TensorArgument, ...]:
-    columns = config.hidden_size // quant.block_size
-    linear: tuple[Extent, ...] = ("...", columns)
-    swizzled: tuple[Extent, ...] = (swizzled_scale_bytes(columns),)
-    scale_dtype = {"e4m3": "float8_e4m3fn", "ue8m0": "float8_e8m0fnu"}[quant.scale_format]
+def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
+    name, dtypes = _CODES[quant.element]
+    bits = CODE_BITS[quant.element]
     codes = TensorArgument(
-        "y_fp4", "UInt8", ("float4_e2m1fnx2", "uint8"), ("...", config.hidden_size // 2), CHUNK_SIZE // 2,
-        is_output=True, is_strided=True,
+        name, "UInt8", dtypes, ("...", config.hidden_size * bits // 8), CHUNK_SIZE * bits // 8,
+        is_output=True, is_strided=True, field="codes",
     )  # fmt: skip
-    return (
-        codes,
-        _scales("block_scale", scale_dtype, swizzled if quant.is_swizzled else linear),
-        _scales("block_scale_unswizzled", scale_dtype, linear, quant.both_layouts),
-        TensorArgument("global_scale", "float", ("float32",), (1,), is_present=quant.global_scale == "given"),
+    row_scale = TensorArgument(
+        "row_scale", "float", ("float32",), ("M",), is_output=True, is_present=quant.needs_row_amax
     )
+    if not quant.has_blocks:
+        scale = TensorArgument("scale", "float", ("float32",), (1,), is_present=quant.block_size == "tensor")
+        return [codes, scale, row_scale]
+    return [
+        codes,
+        *_block_scales(config, quant),
+        TensorArgument("global_scale", "float", ("float32",), (1,), is_present=quant.global_scale == "given"),
+        row_scale,
+    ]
 
 
-def _scales(name: str, dtype: str, shape: tuple[Extent, ...], is_present: bool = True) -> TensorArgument:
-    return TensorArgument(name, "UInt8", (dtype, "uint8"), shape, is_output=True, is_present=is_present)
-
-
-def swizzled_scale_bytes(columns: int) -> Extent:
-    """Size of the 128x4 layout of M rows of `columns` scales: both rounded up, to 128 and to 4."""
-    return ["*", ["round_up", "M", 128], round_up(columns, 4)]
+def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
+    c_type, dtypes = _SCALES[quant.scale_format]
+    columns = config.hidden_size // config.block_size
+    linear: tuple[Extent, ...] = ("...", columns)
+    first = linear
+    if quant.is_swizzled:
+        first = (["*", padded_rows(config), round_up(columns, 4)],)
+    elif quant.is_column_major:
+        first = (columns, padded_rows(config))
+    return [
+        TensorArgument("block_scale", c_type, dtypes, first, is_output=True),
+        TensorArgument(
+            "block_scale_unswizzled", c_type, dtypes, linear, is_output=True, is_present=quant.both_layouts
+        ),
+    ]
 
 
 def padded_rows(config: KernelConfig) -> Extent:
-    """Rows that a kernel visits: all, and those that pad a swizzled scale layout."""
-    return ["round_up", "M", 128] if config.quant and config.quant.is_swizzled else "M"
+    """Rows that a kernel visits: all, and those that pad the scales' layout."""
+    multiple = config.quant.row_multiple if config.quant else 1
+    return "M" if multiple == 1 else ["round_up", "M", multiple]
 
 
 def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:

@@ -29,7 +29,7 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
     }
     if target.is_cpu:
         return {**recipe, "device": "cpu", "grid": padded_rows(config)}
-    schedule = row_schedule(config.hidden_size)
+    schedule = row_schedule(config)
     return {
         **recipe,
         "device": "cuda",

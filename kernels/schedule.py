@@ -1,4 +1,4 @@
-"""How a CUDA kernel divides a row among lanes, warps and blocks: a pure function of the hidden size.
+"""How a CUDA kernel divides a row among lanes, warps and blocks: a pure function of the configuration.
 
 No schedule changes the output bits; docs/numerics.md says why.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .config import KernelConfig
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two
 
 WARP_LANES = 32
@@ -16,17 +17,23 @@ SMALL_ROW_THREADS = 128
 # above, 8 warps leave room for enough rows a multiprocessor, until a lane has as many chunks as registers allow.
 SINGLE_WARP_GROUPS = 4
 PREFERRED_WARPS = 8
-MAX_CHUNKS_PER_LANE = 8
+MAX_WARPS = 16
+# Bytes of a row that a lane can hold in registers beside what it computes with.
+MAX_HELD_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class RowSchedule:
-    """A row's threads: `lanes_per_row` lanes in each of `warps_per_row` warps, `chunks_per_lane` chunks a lane."""
+    """A row's threads: `lanes_per_row` lanes in each of `warps_per_row` warps, `chunks_per_lane` chunks a lane.
+
+    `holds_row` says whether the row stays in registers; otherwise each pass loads it again.
+    """
 
     lanes_per_row: int
     warps_per_row: int
     chunks_per_lane: int
     rows_per_block: int
+    holds_row: bool = True
 
     @property
     def threads_per_row(self) -> int:
@@ -39,19 +46,24 @@ class RowSchedule:
         return self.threads_per_row * self.rows_per_block
 
 
-def row_schedule(hidden_size: int) -> RowSchedule:
-    """The schedule of a row-wise norm.
+def row_schedule(config: KernelConfig) -> RowSchedule:
+    """The schedule of a row-wise op.
 
     Example:
-        >>> row_schedule(4096).threads, row_schedule(64).rows_per_block
-        (256, 32)
+        >>> row_schedule(KernelConfig("rmsnorm", 4096)).threads
+        256
     """
-    chunks = ceil_div(hidden_size, CHUNK_SIZE)
+    chunks = ceil_div(config.hidden_size, CHUNK_SIZE)
     groups = ceil_div(chunks, GROUP_CHUNKS)
     if groups == 1:
         lanes = next_power_of_two(chunks)
         return RowSchedule(lanes, 1, 1, SMALL_ROW_THREADS // lanes)
     if groups <= SINGLE_WARP_GROUPS:
         return RowSchedule(WARP_LANES, 1, groups, 1)
-    chunks_per_lane = min(ceil_div(groups, PREFERRED_WARPS), MAX_CHUNKS_PER_LANE)
+    # A sum with the residual and a float32 input are held as floats.
+    held_bytes = 4 if config.residual or config.input == "float32" else 2
+    most_chunks = MAX_HELD_BYTES // (held_bytes * CHUNK_SIZE)
+    if groups > MAX_WARPS * most_chunks:
+        return RowSchedule(WARP_LANES, MAX_WARPS, ceil_div(groups, MAX_WARPS), 1, holds_row=False)
+    chunks_per_lane = min(ceil_div(groups, PREFERRED_WARPS), most_chunks)
     return RowSchedule(WARP_LANES, ceil_div(groups, chunks_per_lane), chunks_per_lane, 1)

@@ -11,3 +11,5 @@ struct BFloat16 {
 struct Float16 {
   UInt16 bits;
 };
+
+constexpr float kMaxFloat = 0x1.fffffep127f;

@@ -28,3 +28,5 @@ JITNORM_INLINE void round_to(float x, Float16& result) {
   const UInt32 rounded = magnitude >= 0x477ff000u ? 0x7c00u : finite;
   result.bits = (UInt16)(magnitude > 0x7f800000u ? 0x7fffu : sign | rounded);
 }
+
+JITNORM_INLINE void round_to(float x, float& result) { result = with_canonical_nan(x); }

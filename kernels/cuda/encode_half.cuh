@@ -1,9 +1,9 @@
-// The encode stage of a plain norm: y rounded to the input's 16-bit type.
+// The encode stage of a plain norm: y rounded to the input's type.
 struct EncodeContext {
   Input* row;
 };
 
-JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row) {
+JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, float, bool) {
   return {a.out + row_offset(row, a.extents, a.out_strides)};
 }
 

@@ -16,3 +16,5 @@ JITNORM_INLINE void round_to(float x, BFloat16& result) {
 JITNORM_INLINE void round_to(float x, Float16& result) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
 }
+
+JITNORM_INLINE void round_to(float x, float& result) { result = with_canonical_nan(x); }

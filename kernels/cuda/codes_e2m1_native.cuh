@@ -1,6 +1,9 @@
 // E2M1 by the instruction of Blackwell's arch-specific targets: round to nearest even, saturating, NaN to code 7.
-// Eight codes, the first in the lowest nibble.
-JITNORM_INLINE UInt32 encode_e2m1x8(const float* v) {
+constexpr int kCodesPerWord = 8;
+constexpr UInt32 kNaNCodes = 0x77777777u;
+
+// Codes in a word, the first in the lowest nibble.
+JITNORM_INLINE UInt32 encode_word(const float* v) {
   UInt32 codes;
   asm("{\n"
       ".reg .b8 a, b, c, d;\n"

@@ -13,10 +13,13 @@ JITNORM_INLINE UInt32 encode_e2m1(float v) {
   return sign | ((steps + (binade >> 22) + 2u) & 7u);
 }
 
-// Eight codes, the first in the lowest nibble.
-JITNORM_INLINE UInt32 encode_e2m1x8(const float* v) {
+constexpr int kCodesPerWord = 8;
+constexpr UInt32 kNaNCodes = 0x77777777u;
+
+// Codes in a word, the first in the lowest nibble.
+JITNORM_INLINE UInt32 encode_word(const float* v) {
   UInt32 codes = 0;
   JITNORM_UNROLL
-  for (int i = 0; i < 8; ++i) codes |= encode_e2m1(v[i]) << (4 * i);
+  for (int i = 0; i < kCodesPerWord; ++i) codes |= encode_e2m1(v[i]) << (4 * i);
   return codes;
 }

@@ -1,0 +1,9 @@
+// Codes in E5M2, four a word, the first in the lowest byte.
+constexpr int kCodesPerWord = 4;
+constexpr UInt32 kNaNCodes = 0x7f7f7f7fu;
+
+JITNORM_INLINE UInt32 encode_word(const float* v) {
+  return encode_e5m2(v[0]) | encode_e5m2(v[1]) << 8 | encode_e5m2(v[2]) << 16 | encode_e5m2(v[3]) << 24;
+}
+
+JITNORM_INLINE UInt32 encode_code(float v) { return encode_e5m2(v); }

@@ -1,0 +1,42 @@
+// The encode stage with a scale for each block: NVFP4, MXFP4, MXFP8 and FP8 groups.
+constexpr int kLanesPerBlock = kBlockSize / kChunkSize;
+static_assert(kBlockSize % kChunkSize == 0 && kHiddenSize % kBlockSize == 0, "a block is whole chunks");
+static_assert(kLanesPerBlock <= kLanesPerRow, "a block's lanes are of one row");
+
+struct EncodeContext {
+  const Arguments& arguments;
+  Int64 row;
+  UInt8* codes;
+  GlobalScale global;
+};
+
+JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, float row_amax, bool is_writer) {
+  const float global_scale = global_scale_of(a, row, row_amax, is_writer);
+  return {a, row, a.codes + row_offset(row, a.extents, a.codes_strides), prepare_global_scale(global_scale)};
+}
+
+JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const float (&y)[kChunkSize]) {
+  float amax = 0.0f;
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) amax = max_magnitude(amax, y[i]);
+  const BlockScale scale = scale_of(butterfly_max<kLanesPerBlock>(amax), context.global);
+  CodeChunk codes;
+  JITNORM_UNROLL
+  for (int i = 0; i < kCodeWords; ++i) {
+    float scaled[kCodesPerWord];
+    JITNORM_UNROLL
+    for (int j = 0; j < kCodesPerWord; ++j) scaled[j] = mul_rn(y[kCodesPerWord * i + j], scale.encode);
+    codes.words[i] = (encode_word(scaled) & scale.keep) | scale.fill;
+  }
+  if (index >= kChunks) return;
+  store_codes(context.codes, index, codes);
+  if (index % kLanesPerBlock == 0) store_scale(context.arguments, context.row, index / kLanesPerBlock, scale.stored);
+}
+
+JITNORM_INLINE void end_row(const EncodeContext& context, int thread) {
+  store_zero_scales(context.arguments, context.row, kScaleColumns, thread, kThreadsPerRow);
+}
+
+JITNORM_INLINE void write_padding_row(const Arguments& a, Int64 row, int thread) {
+  store_zero_scales(a, row, 0, thread, kThreadsPerRow);
+}

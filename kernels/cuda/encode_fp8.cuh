@@ -1,0 +1,25 @@
+// The encode stage of FP8 with one scale for the tensor, given, or for the row, found.
+struct EncodeContext {
+  UInt8* codes;
+  float encode;  // codes are those of y * encode
+};
+
+JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, float row_amax, bool is_writer) {
+  const float scale = fp8_scale_of(a, row, row_amax, is_writer);
+  return {a.codes + row_offset(row, a.extents, a.codes_strides), reciprocal_rn(scale)};
+}
+
+JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const float (&y)[kChunkSize]) {
+  CodeChunk codes;
+  JITNORM_UNROLL
+  for (int i = 0; i < kCodeWords; ++i) {
+    float scaled[kCodesPerWord];
+    JITNORM_UNROLL
+    for (int j = 0; j < kCodesPerWord; ++j) scaled[j] = mul_rn(y[kCodesPerWord * i + j], context.encode);
+    codes.words[i] = encode_word(scaled);
+  }
+  store_codes(context.codes, index, codes);
+}
+
+JITNORM_INLINE void end_row(const EncodeContext&, int) {}
+JITNORM_INLINE void write_padding_row(const Arguments&, Int64, int) {}
