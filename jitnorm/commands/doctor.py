@@ -96,9 +96,9 @@ class Report:
 
 def examine() -> Report:
     """Look at this machine; builds the launcher if it is not cached, and never raises for what is missing."""
+    _, launcher_problem = _attempt(launcher)
     store, cache = _open_cache()
     toolchains = tuple(installed(memo_folder(store) if store else None))
-    _, launcher_problem = _attempt(launcher)
     driver, driver_problem = _attempt(_driver_version)
     gpus, _ = _attempt(_gpus)
     return Report(

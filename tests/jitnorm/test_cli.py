@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,12 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache folder, for this process and those that it starts."""
     monkeypatch.setenv("JITNORM_CACHE_DIR", str(tmp_path / "cache"))
     user_store.cache_clear()
-    return tmp_path / "cache"
+    yield tmp_path / "cache"
+    user_store.cache_clear()
 
 
 @pytest.mark.parametrize("command", [[], ["demo"], ["doctor"], ["source"], ["cache"], ["cache", "ls"]])
