@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 
+import jitnorm
 from jitnorm.cache import Store
 from jitnorm.kernels.target import TARGET_NAMES, Target
 from jitnorm.launcher import launcher
@@ -102,7 +103,7 @@ def examine() -> Report:
     driver, driver_problem = _attempt(_driver_version)
     gpus, _ = _attempt(_gpus)
     return Report(
-        jitnorm=version("jitnorm"),
+        jitnorm=jitnorm.__version__,
         python=platform.python_version(),
         tvm_ffi=version("apache-tvm-ffi"),
         launcher_problem=launcher_problem,

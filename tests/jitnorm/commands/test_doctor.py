@@ -89,7 +89,7 @@ def test_an_untrusted_cache_is_reported_with_its_remedy(monkeypatch: pytest.Monk
 
 def test_every_missing_framework_comes_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
-        if name in ("jitnorm", "apache-tvm-ffi"):
+        if name == "apache-tvm-ffi":
             return "1.0"
         raise doctor.PackageNotFoundError(name)
 
