@@ -90,9 +90,7 @@ def doctor(json: _Json = False) -> None:
 def source(
     config: Annotated[
         str,
-        typer.Argument(
-            help="A KernelConfig as text: rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given"
-        ),
+        typer.Argument(help="A KernelConfig as text: rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given"),
     ],
     target: Annotated[
         str | None, typer.Option(help="What to build for, such as sm_90a; default: the first GPU, else cpu.")

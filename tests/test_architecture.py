@@ -75,10 +75,7 @@ def test_the_reference_imports_nothing_of_the_project() -> None:
 
 def test_toolchains_import_of_the_project_only_themselves_and_the_target() -> None:
     allowed = ("jitnorm.toolchains", "jitnorm.kernels.target")
-    assert (
-        violations(below("jitnorm/toolchains"), lambda n: not within(n, "jitnorm") or within(n, *allowed))
-        == []
-    )
+    assert violations(below("jitnorm/toolchains"), lambda n: not within(n, "jitnorm") or within(n, *allowed)) == []
 
 
 def test_nothing_imports_the_command_line() -> None:

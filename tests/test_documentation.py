@@ -29,9 +29,7 @@ def test_the_examples_of_the_readme_run(example: str) -> None:
 
 def test_every_variable_that_the_code_reads_is_in_the_readme() -> None:
     sources = (
-        path.read_text(encoding="utf-8")
-        for folder in ("jitnorm", "cache")
-        for path in (ROOT / folder).rglob("*.py")
+        path.read_text(encoding="utf-8") for folder in ("jitnorm", "cache") for path in (ROOT / folder).rglob("*.py")
     )
     read = {name for source in sources for name in re.findall(r"\"(JITNORM_[A-Z_]+)\"", source)}
     assert read == set(re.findall(r"\| `(JITNORM_[A-Z_]+)` \|", README))

@@ -153,9 +153,7 @@ def _open_cache() -> tuple[Store | None, CacheState]:
 
         return None, CacheState(str(default_root()), False, trust, 0, 0, problem)
     sizes = [entry.payload_size for entry in store.entries()]
-    problem = (
-        "" if store.writable else "nothing can be stored; set JITNORM_CACHE_DIR to a folder you can write to"
-    )
+    problem = "" if store.writable else "nothing can be stored; set JITNORM_CACHE_DIR to a folder you can write to"
     return store, CacheState(str(store.layout.root), store.writable, trust, len(sizes), sum(sizes), problem)
 
 

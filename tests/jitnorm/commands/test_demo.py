@@ -47,9 +47,7 @@ def outcome_with(monkeypatch: pytest.MonkeyPatch, case: Case, spoil: tuple[int, 
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.site}-{case.quant}")
-def test_equal_bytes_are_exact_and_their_sizes_are_counted(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_bytes_are_exact_and_their_sizes_are_counted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = outcome_with(monkeypatch, case)
     assert outcome.is_exact
     assert outcome.input_bytes == 256 * 384 * 2

@@ -38,9 +38,7 @@ def test_a_kernel_is_a_line_with_key_kind_target_backend_size_age_and_config(
     assert KernelConfig.parse(config) == CONFIG, "a listed configuration can be given to `jitnorm source`"
 
 
-def test_the_last_line_counts_entries_and_payload_bytes(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_last_line_counts_entries_and_payload_bytes(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     listing.list_cache(as_json=False)
     assert capsys.readouterr().out.splitlines()[-1] == f"2 entries, 2.0 KiB, in {store.layout.root}"
 
