@@ -34,9 +34,7 @@ class Artifact:
 
     def __post_init__(self) -> None:
         if not isinstance(self.payload, bytes):
-            raise TypeError(
-                f"payload is a {type(self.payload).__name__}; allowed is bytes: wrap it in bytes()"
-            )
+            raise TypeError(f"payload is a {type(self.payload).__name__}; allowed is bytes: wrap it in bytes()")
         object.__setattr__(self, "manifest", _copy_json_object(self.manifest))
 
 

@@ -10,9 +10,7 @@ from jitnorm.cache.store import Store
 from jitnorm.cache.warn import warn_once
 
 
-def load_or_build(
-    store: Store, key: str, build: Callable[[], Artifact], *, timeout: float | None = None
-) -> Artifact:
+def load_or_build(store: Store, key: str, build: Callable[[], Artifact], *, timeout: float | None = None) -> Artifact:
     """Return the artifact stored under ``key``; build and store it if there is none.
 
     Processes and threads that miss together build once: the others wait. Whoever waits longer than

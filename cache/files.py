@@ -71,9 +71,7 @@ def read_file(name: str, folder: int) -> bytes:
     # O_NONBLOCK: opening a pipe must not wait for a writer.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        with open(
-            name, "rb", buffering=0, opener=lambda path, _: os.open(path, flags, dir_fd=folder)
-        ) as file:
+        with open(name, "rb", buffering=0, opener=lambda path, _: os.open(path, flags, dir_fd=folder)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise CorruptEntryError(f"{name} is not a regular file")
             return file.readall()

@@ -53,9 +53,7 @@ def check_key(key: str) -> None:
         ValueError: ``key`` is not one.
     """
     if not is_key(key):
-        raise ValueError(
-            f"cache key is {key!r}; allowed are 64 lower-case hexadecimal digits: get one from make_key"
-        )
+        raise ValueError(f"cache key is {key!r}; allowed are 64 lower-case hexadecimal digits: get one from make_key")
 
 
 def _encode_label(label: str) -> bytes:

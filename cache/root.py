@@ -127,8 +127,7 @@ def _check_trust(folder: Path, *, check_owner: bool) -> None:
     user = os.geteuid()
     if found.st_uid != user:
         raise CacheTrustError(
-            f"the cache folder {folder} belongs to user {found.st_uid}, and this process is user {user}'s. "
-            f"{remedy}"
+            f"the cache folder {folder} belongs to user {found.st_uid}, and this process is user {user}'s. {remedy}"
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise CacheTrustError(

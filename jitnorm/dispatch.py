@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from jitnorm.errors import KernelNotReadyError
@@ -49,7 +49,7 @@ class Dispatcher:
             self._prepare(arguments, facts)
             self._launch(*arguments)
 
-    @lru_cache(maxsize=None)  # noqa: B019 - dispatchers live as long as the process
+    @cache  # noqa: B019 - dispatchers live as long as the process
     def arguments_of(self, hidden_size: int, input_dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
         """Shape and preferred dtype of each tensor of calls with such an input; ValueError if it is not allowed."""
         config = KernelConfig(self._op, hidden_size, input_dtype, quant=self._quant)

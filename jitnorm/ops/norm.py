@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
@@ -10,7 +10,7 @@ from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.run import run
 
 
-@lru_cache(maxsize=None)
+@cache
 def _norm_dispatcher(enable_pdl: bool | None) -> Dispatcher:
     return Dispatcher("rmsnorm", None, enable_pdl)
 
@@ -54,9 +54,14 @@ def rmsnorm(
     return run(_norm_dispatcher(enable_pdl), (input, weight, out), eps, stream)[2]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _fp4_dispatcher(
-    block_size: int, scale_format: str | None, swizzled: bool, both: bool, has_global_scale: bool, enable_pdl: bool | None
+    block_size: int,
+    scale_format: str | None,
+    swizzled: bool,
+    both: bool,
+    has_global_scale: bool,
+    enable_pdl: bool | None,
 ) -> Dispatcher:
     default_format = "e4m3" if block_size == 16 else "ue8m0"
     layout = "linear+128x4" if both else "128x4" if swizzled else "linear"

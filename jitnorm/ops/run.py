@@ -38,9 +38,7 @@ def run(dispatcher: Dispatcher, tensors: tuple[Any, ...], eps: float, stream: An
         for position, (name, tensor) in enumerate(zip(dispatcher.names, tensors, strict=True))
     ]
     dispatcher.run(*converted, eps, framework.stream(tensors[0]) if handle is None else handle)
-    return tuple(
-        framework.result(tensor) if position in missing else tensor for position, tensor in enumerate(tensors)
-    )
+    return tuple(framework.result(tensor) if position in missing else tensor for position, tensor in enumerate(tensors))
 
 
 def _with_outputs(
@@ -77,4 +75,3 @@ def stream_handle(stream: Any) -> int:
         f"stream: is a {type(stream).__name__}; expected None, an integer, a torch or CuPy stream, "
         "or an object with __cuda_stream__"
     )
-

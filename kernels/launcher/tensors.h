@@ -2,9 +2,7 @@
 constexpr int kMaxRowDims = 8;
 constexpr int kMaxArguments = 16;
 
-inline bool IsCuda(DLDevice device) {
-  return device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged;
-}
+inline bool IsCuda(DLDevice device) { return device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged; }
 
 inline bool IsHost(DLDevice device) { return device.device_type == kDLCPU || device.device_type == kDLCUDAHost; }
 

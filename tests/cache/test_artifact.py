@@ -99,9 +99,7 @@ def test_a_payload_that_is_not_bytes_is_refused() -> None:
 
 
 def flips(data: bytes) -> list[bytes]:
-    return [
-        data[:i] + bytes([data[i] ^ 1 << bit]) + data[i + 1 :] for i in range(len(data)) for bit in range(8)
-    ]
+    return [data[:i] + bytes([data[i] ^ 1 << bit]) + data[i + 1 :] for i in range(len(data)) for bit in range(8)]
 
 
 def cuts(data: bytes) -> list[bytes]:

@@ -31,9 +31,7 @@ def test_a_build_must_give_an_artifact(store: Store, key: str) -> None:
     assert store.load(key) is None
 
 
-def test_a_wrong_timeout_is_refused_even_if_nobody_has_to_wait(
-    store: Store, key: str, artifact: Artifact
-) -> None:
+def test_a_wrong_timeout_is_refused_even_if_nobody_has_to_wait(store: Store, key: str, artifact: Artifact) -> None:
     store.publish(key, artifact)
     with pytest.raises(ValueError, match="timeout is -1"):
         load_or_build(store, key, lambda: artifact, timeout=-1)

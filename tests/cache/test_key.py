@@ -40,9 +40,7 @@ def test_text_counts_as_its_utf8_bytes(fields: dict[str, str | bytes]) -> None:
 
 @settings(deadline=None)
 @given(field_maps, field_maps)
-def test_different_fields_give_different_keys(
-    one: dict[str, str | bytes], other: dict[str, str | bytes]
-) -> None:
+def test_different_fields_give_different_keys(one: dict[str, str | bytes], other: dict[str, str | bytes]) -> None:
     assume(as_bytes(one) != as_bytes(other))
     assert make_key(one) != make_key(other)
 

@@ -89,9 +89,7 @@ def test_a_wait_that_ends_names_the_holder_and_then_builds_privately(
     assert store.load(key) == artifact
 
 
-def test_the_lock_of_a_killed_holder_is_free_at_once(
-    store: Store, key: str, start_worker: StartWorker
-) -> None:
+def test_the_lock_of_a_killed_holder_is_free_at_once(store: Store, key: str, start_worker: StartWorker) -> None:
     worker = start_worker("hang_in_build", root=store.layout.root, key=key)
     assert worker.stdout is not None
     assert worker.stdout.readline() == "building\n"
@@ -150,9 +148,7 @@ def test_the_wait_is_120_seconds_unless_said_otherwise(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("text", ["-1", "inf", "nan", "soon", "1e9"])
 def test_a_wait_without_a_sensible_bound_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITNORM_LOCK_TIMEOUT", text)
-    with pytest.raises(
-        CacheError, match=rf"JITNORM_LOCK_TIMEOUT is '{text}'; allowed are 0 to 86400 seconds"
-    ):
+    with pytest.raises(CacheError, match=rf"JITNORM_LOCK_TIMEOUT is '{text}'; allowed are 0 to 86400 seconds"):
         wait_bound(None)
     if text != "soon":
         with pytest.raises(ValueError, match=r"timeout is .*; allowed are 0 to 86400 seconds"):

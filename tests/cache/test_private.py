@@ -36,9 +36,7 @@ def test_a_private_folder_names_its_writer_and_goes_with_it(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_folder_of_a_dead_process_is_removed_however_the_clock_stands(
-    tmp_path: Path, dead_pid: int
-) -> None:
+def test_the_folder_of_a_dead_process_is_removed_however_the_clock_stands(tmp_path: Path, dead_pid: int) -> None:
     make(tmp_path, f"{host_token()}.{dead_pid}.aa", age=-10 * HOUR)
     remove_stale(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -63,9 +61,7 @@ def test_a_fresh_folder_of_a_process_that_may_live_is_kept(tmp_path: Path, dead_
     assert set(tmp_path.iterdir()) == kept
 
 
-def test_publishing_removes_what_the_dead_left(
-    store: Store, key: str, artifact: Artifact, dead_pid: int
-) -> None:
+def test_publishing_removes_what_the_dead_left(store: Store, key: str, artifact: Artifact, dead_pid: int) -> None:
     make(store.layout.private, f"{host_token()}.{dead_pid}.aa")
     store.publish(key, artifact)
     assert list(store.layout.private.iterdir()) == []

@@ -140,9 +140,7 @@ def test_a_link_stands_for_its_target(tmp_path: Path) -> None:
 # What if it cannot be used.
 
 
-def test_an_unwritable_root_that_the_user_named_is_an_error(
-    start_worker: StartWorker, open_folder: Path
-) -> None:
+def test_an_unwritable_root_that_the_user_named_is_an_error(start_worker: StartWorker, open_folder: Path) -> None:
     open_folder.chmod(0o555)
     output, _ = start_worker("use_unwritable_explicit", folder=open_folder).communicate(timeout=30)
     assert output.startswith("CacheUnusableError: ")
@@ -177,9 +175,7 @@ def test_a_default_that_cannot_exist_is_never_read_later(tmp_path: Path) -> None
     assert not root.path.is_relative_to(tmp_path)
 
 
-def test_a_root_below_a_file_that_the_user_named_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_root_below_a_file_that_the_user_named_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("JITNORM_CACHE_DIR", str(tmp_path / "file" / "cache"))
     with pytest.raises(CacheUnusableError, match="Not a directory"):

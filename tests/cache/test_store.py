@@ -161,9 +161,7 @@ def test_damage_that_cannot_be_moved_away_is_a_miss(
     assert "cannot be moved away" in caplog.text
 
 
-def test_a_store_that_is_not_writable_leaves_damage_where_it_is(
-    store: Store, key: str, artifact: Artifact
-) -> None:
+def test_a_store_that_is_not_writable_leaves_damage_where_it_is(store: Store, key: str, artifact: Artifact) -> None:
     store.publish(key, artifact)
     cut(0.5)(store.layout.entry(key) / "payload")
     assert Store(store.layout.root, writable=False).load(key) is None

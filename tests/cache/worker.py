@@ -35,9 +35,7 @@ def note(log: str) -> None:
     os.close(descriptor)
 
 
-def build_when_told(
-    root: str, key: str, log: str, timeout: float, build_seconds: float, size: int = 100_000
-) -> None:
+def build_when_told(root: str, key: str, log: str, timeout: float, build_seconds: float, size: int = 100_000) -> None:
     """Build, leaving a line in ``log`` for every build begun."""
 
     def build() -> Artifact:
