@@ -5,21 +5,44 @@ Importing it loads no array framework and no compiler.
 
 from jitnorm.errors import KernelNotReadyError
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.quant_spec import MXFP4, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
-from jitnorm.ops.norm import rmsnorm, rmsnorm_fp4quant
+from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
+from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
+from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
+from jitnorm.ops.norm_fp8 import (
+    fused_add_rmsnorm_quant,
+    gemma_fused_add_rmsnorm_quant,
+    gemma_rmsnorm_quant,
+    rmsnorm_quant,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "FP8_GROUP",
+    "FP8_TENSOR",
+    "FP8_TOKEN",
     "MXFP4",
+    "MXFP8",
     "NVFP4",
     "KernelConfig",
     "KernelNotReadyError",
     "QuantSpec",
+    "QuantizedTensor",
     "Target",
+    "add_rmsnorm_fp4quant",
+    "fused_add_rmsnorm",
+    "fused_add_rmsnorm_quant",
+    "gemma_fused_add_rmsnorm",
+    "gemma_fused_add_rmsnorm_quant",
+    "gemma_rmsnorm",
+    "gemma_rmsnorm_quant",
     "get_kernel",
+    "norm_quantize",
+    "quantize",
     "rmsnorm",
     "rmsnorm_fp4quant",
+    "rmsnorm_quant",
 ]

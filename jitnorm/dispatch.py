@@ -10,7 +10,6 @@ from jitnorm.errors import KernelNotReadyError
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.interface import Extent, TensorArgument, interface
 from jitnorm.kernels.launch_recipe import dispatch_signature
-from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
 from jitnorm.manager import get_kernel, recipe_text
@@ -20,29 +19,28 @@ class Dispatcher:
     """Runs the calls of one op with one set of options.
 
     Args:
-        op: as in KernelConfig.
-        quant: as in KernelConfig.
         enable_pdl: True, False, or None for wherever the target can.
+        options: fields of KernelConfig that the op and the caller's options fix; the rest follows from the tensors.
 
     Attributes:
         names: of the op's tensors, in calling order.
         outputs: the positions of those that the op writes with these options.
     """
 
-    def __init__(self, op: str, quant: QuantSpec | None, enable_pdl: bool | None) -> None:
-        self._op, self._quant, self._enable_pdl = op, quant, enable_pdl
-        prototype = KernelConfig(op, 64, quant=quant)
-        tensors = [a for a in interface(prototype) if isinstance(a, TensorArgument)]
-        self.names = tuple(a.name for a in tensors)
-        self.outputs = tuple(i for i, a in enumerate(tensors) if a.is_output and a.is_present)
+    def __init__(self, enable_pdl: bool | None, **options: Any) -> None:
+        self._enable_pdl, self._options = enable_pdl, options
+        prototype = KernelConfig(hidden_size=_ANY_HIDDEN_SIZE, **options)
+        self._tensors = [a for a in interface(prototype) if isinstance(a, TensorArgument)]
+        self.names = tuple(a.name for a in self._tensors)
+        self.outputs = tuple(i for i, a in enumerate(self._tensors) if a.is_output and a.is_present)
         self._launch, self._learn = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype)))
 
     def run(self, *arguments: Any) -> None:
         """Run the op.
 
         Args:
-            arguments: the op's in the order of `interface`, outputs included, converted for TVM-FFI; then the stream,
-                None for the caller's current one.
+            arguments: the op's in the order of `interface`, outputs included, None for those that the options do
+                without, converted for TVM-FFI; then the stream, None for the caller's current one.
         """
         facts = self._launch(*arguments)
         if facts is not None:
@@ -52,23 +50,24 @@ class Dispatcher:
     @cache  # noqa: B019 - dispatchers live as long as the process
     def arguments_of(self, hidden_size: int, input_dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
         """Shape and preferred dtype of each tensor of calls with such an input; ValueError if it is not allowed."""
-        config = KernelConfig(self._op, hidden_size, input_dtype, quant=self._quant)
+        config = KernelConfig(hidden_size=hidden_size, input=input_dtype, **self._options)
         return tuple((a.shape, a.dtypes[0]) for a in interface(config) if isinstance(a, TensorArgument))
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> None:
         dtypes, hidden_size, row_dims, vector_bytes, is_cuda, device, is_capturing = facts
+        self._check_presence(arguments, dtypes)
         target = cuda_target(device) if is_cuda else Target("cpu")
         config = KernelConfig(
-            self._op,
-            hidden_size,
-            *self._input_and_weight(dtypes),
-            quant=self._quant,
+            hidden_size=hidden_size,
+            input=dtypes[0],
+            weight=dtypes[self.names.index("weight")] if "weight" in self.names else "",
             row_dims=row_dims,
             vector_bytes=vector_bytes,
             pdl=self._pdl(target),
+            **self._options,
         )
         # A call that its kernel would refuse is refused before anything is compiled for it.
-        launcher().make_checker(recipe_text(config, target))(*arguments)
+        launcher().make_checker(recipe_text(config, target))(*(a for a in arguments if a is not None))
         if is_capturing:
             raise KernelNotReadyError(
                 f"the kernel of {config} is not loaded, and loading it would break the CUDA graph being captured; "
@@ -76,10 +75,12 @@ class Dispatcher:
             )
         self._learn(get_kernel(config, target), *arguments)
 
-    def _input_and_weight(self, dtypes: Any) -> tuple[str, str]:
-        if not dtypes[1]:
-            raise TypeError("weight: is not a tensor; expected one of the input's dtype or float32")
-        return dtypes[0], dtypes[1]
+    def _check_presence(self, arguments: tuple[Any, ...], dtypes: Any) -> None:
+        for argument, value, dtype in zip(self._tensors, arguments, dtypes, strict=False):
+            if argument.is_present and not dtype:
+                raise TypeError(f"{argument.name}: is {value!r}; expected a tensor")
+            if not argument.is_present and value is not None:
+                raise ValueError(f"{argument.name}: is given, but the other options leave no use for it; pass None")
 
     def _pdl(self, target: Target) -> bool:
         if self._enable_pdl is None:
@@ -90,6 +91,10 @@ class Dispatcher:
                 "pass None or False"
             )
         return self._enable_pdl
+
+
+# Divisible by every block size: what a dispatcher has to know of an op is the same for all hidden sizes.
+_ANY_HIDDEN_SIZE = 4096
 
 
 @lru_cache(maxsize=64)

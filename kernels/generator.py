@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from .config import KernelConfig
-from .interface import C_TYPES, Argument, ScalarArgument, TensorArgument, interface
+from .interface import C_TYPES, ScalarArgument, TensorArgument, interface
 from .launch_recipe import ENTRY
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MAX_CODE, QuantSpec
@@ -191,7 +191,7 @@ def _arguments(config: KernelConfig) -> str:
 
 def _parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
     """Type and name of each parameter of the entry point, in the order that launch_recipe.py documents."""
-    for argument in filter(_is_present, interface(config)):
+    for argument in (a for a in interface(config) if a.is_present):
         if isinstance(argument, ScalarArgument):
             yield argument.c_type, argument.name
             continue
@@ -204,15 +204,11 @@ def _parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
         yield "Int64", f"extent{d}"
 
 
-def _is_present(argument: Argument) -> bool:
-    return isinstance(argument, ScalarArgument) or argument.is_present
-
-
 def _initializer(config: KernelConfig) -> str:
     dims = range(config.row_dims)
     values = []
     for argument in interface(config):
-        values.append(argument.name if _is_present(argument) else "nullptr")
+        values.append(argument.name if argument.is_present else "nullptr")
         if isinstance(argument, TensorArgument) and argument.is_strided:
             strides = (f"{argument.name}_stride{d}" if argument.is_present else "0" for d in dims)
             values.append("{" + ", ".join(strides) + "}")

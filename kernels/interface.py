@@ -75,6 +75,7 @@ class ScalarArgument:
 
     name: str
     c_type: str = dataclasses.field(default="float", init=False)
+    is_present: bool = dataclasses.field(default=True, init=False)
 
 
 Argument = TensorArgument | ScalarArgument
@@ -146,9 +147,7 @@ def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
         first = (columns, padded_rows(config))
     return [
         TensorArgument("block_scale", c_type, dtypes, first, is_output=True),
-        TensorArgument(
-            "block_scale_unswizzled", c_type, dtypes, linear, is_output=True, is_present=quant.both_layouts
-        ),
+        TensorArgument("block_scale_unswizzled", c_type, dtypes, linear, is_output=True, is_present=quant.both_layouts),
     ]
 
 

@@ -25,7 +25,7 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "abi": LAUNCHER_ABI,
         "entry": ENTRY,
         "row_dims": config.row_dims,
-        "arguments": [_argument(argument, config) for argument in interface(config)],
+        "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
     if target.is_cpu:
         return {**recipe, "device": "cpu", "grid": padded_rows(config)}
@@ -45,8 +45,6 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
 def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
     if isinstance(argument, ScalarArgument):
         return {"name": argument.name, "kind": "float32"}
-    if not argument.is_present:
-        return {"name": argument.name, "kind": "absent"}
     return {
         "name": argument.name,
         "kind": "tensor",

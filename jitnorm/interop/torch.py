@@ -11,6 +11,7 @@ from jitnorm.interop.base import Framework
 _NAMES = {
     "float4_e2m1fnx2": "float4_e2m1fn_x2",
     "float8_e4m3fn": "float8_e4m3fn",
+    "float8_e5m2": "float8_e5m2",
     "bfloat16": "bfloat16",
     "float16": "float16",
     "float32": "float32",

@@ -1,4 +1,4 @@
-"""RMSNorm, plain and fused with quantization."""
+"""RMSNorm, with and without a residual."""
 
 from __future__ import annotations
 
@@ -6,23 +6,16 @@ from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
-from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.run import run
 
 
 @cache
-def _norm_dispatcher(enable_pdl: bool | None) -> Dispatcher:
-    return Dispatcher("rmsnorm", None, enable_pdl)
+def _dispatcher(residual: bool, unit_bias: bool, enable_pdl: bool | None) -> Dispatcher:
+    return Dispatcher(enable_pdl, op="rmsnorm", residual=residual, unit_bias=unit_bias)
 
 
 def rmsnorm(
-    input: Any,
-    weight: Any,
-    eps: float = 1e-06,
-    out: Any = None,
-    enable_pdl: bool | None = None,
-    *,
-    stream: Any = None,
+    input: Any, weight: Any, eps: float = 1e-06, out: Any = None, enable_pdl: bool | None = None, *, stream: Any = None
 ) -> Any:
     """Root-mean-square normalization: ``input / sqrt(mean(input**2) + eps) * weight``, row by row.
 
@@ -30,7 +23,7 @@ def rmsnorm(
     The formula is that of Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
 
     Args:
-        input: float16 or bfloat16, shape (..., hidden_size), 1 to 65536 elements a row; rows at any stride.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
         weight: shape (hidden_size,), the input's dtype or float32.
         eps: added to the mean of squares.
         out: where to write, like the input; None allocates. It may be the input itself.
@@ -49,86 +42,91 @@ def rmsnorm(
         >>> import numpy as np
         >>> x = np.array([[3.0, 4.0]], np.float16)
         >>> rmsnorm(x, np.ones(2, np.float16), eps=0.0)
-        array([[0.8486, 1.131 ]], dtype=float16)
+        array([[0.8486, 1.132 ]], dtype=float16)
     """
-    return run(_norm_dispatcher(enable_pdl), (input, weight, out), eps, stream)[2]
+    tensors = (input, None, weight, out, None, None)
+    return run(_dispatcher(False, False, enable_pdl), tensors, (eps,), stream)[3]
 
 
-@cache
-def _fp4_dispatcher(
-    block_size: int,
-    scale_format: str | None,
-    swizzled: bool,
-    both: bool,
-    has_global_scale: bool,
-    enable_pdl: bool | None,
-) -> Dispatcher:
-    default_format = "e4m3" if block_size == 16 else "ue8m0"
-    layout = "linear+128x4" if both else "128x4" if swizzled else "linear"
-    global_scale = "given" if has_global_scale else "none"
-    quant = QuantSpec("e2m1", block_size, scale_format or default_format, layout, global_scale)
-    return Dispatcher("rmsnorm", quant, enable_pdl)
-
-
-def rmsnorm_fp4quant(
-    input: Any,
-    weight: Any,
-    y_fp4: Any = None,
-    block_scale: Any = None,
-    global_scale: Any = None,
-    eps: float = 1e-06,
-    block_size: int = 16,
-    scale_format: str | None = None,
-    is_sf_swizzled_layout: bool = False,
-    enable_pdl: bool | None = None,
-    *,
-    output_both_sf_layouts: bool = False,
-    block_scale_unswizzled: Any = None,
-    stream: Any = None,
+def gemma_rmsnorm(
+    input: Any, weight: Any, eps: float = 1e-06, out: Any = None, enable_pdl: bool | None = None, *, stream: Any = None
 ) -> Any:
-    """RMSNorm, then FP4 quantization of the unrounded result, in one pass over the input.
-
-    Block 16 with ``e4m3`` is NVFP4, block 32 with ``ue8m0`` is MXFP4; both crossed combinations exist too.
-    docs/numerics.md defines every bit. The same bytes come from every GPU and from the CPU.
-
-    Args:
-        input: float16 or bfloat16, shape (..., hidden_size), 64 to 65536 elements a row, divisible by
-            `block_size`; rows at any stride.
-        weight: shape (hidden_size,), the input's dtype or float32.
-        y_fp4: where to write the codes, two a byte, shape (..., hidden_size / 2): float4_e2m1fn_x2 or uint8; rows at
-            any stride; None allocates.
-        block_scale: where to write the scales, float8_e4m3fn (or uint8) or, for ``ue8m0``, uint8: linear
-            (..., hidden_size / block_size), or swizzled and flat, (roundup(M, 128) * roundup(columns, 4),), padding
-            zero; contiguous; None allocates.
-        global_scale: float32 tensor of one element on the input's device, the encode scale (448 * 6 / amax of the
-            tensor), or None for 1; with ``ue8m0`` it must be None.
-        eps: added to the mean of squares.
-        block_size: values that share a scale, 16 or 32.
-        scale_format: ``e4m3`` or ``ue8m0``; None: ``e4m3`` for block 16, ``ue8m0`` for block 32.
-        is_sf_swizzled_layout: whether `block_scale` has the 128x4 layout that block-scaled MMA reads.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        output_both_sf_layouts: write the scales in both layouts, `block_scale` being the swizzled one.
-        block_scale_unswizzled: where to write the linear scales then; None allocates.
-        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
-
-    Returns:
-        ``(y_fp4, block_scale)``, or ``(y_fp4, block_scale, block_scale_unswizzled)`` with both layouts.
-
-    Raises:
-        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
-        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+    """RMSNorm as Gemma has it: the weight is ``weight + 1``. All else is as in `rmsnorm`.
 
     Example:
         >>> import numpy as np
-        >>> x = np.linspace(-1, 1, 128, dtype=np.float16).reshape(2, 64)
-        >>> codes, scales = rmsnorm_fp4quant(x, np.ones(64, np.float16))
-        >>> codes.shape, scales.shape, scales.dtype.name
-        ((2, 32), (2, 4), 'float8_e4m3fn')
+        >>> x = np.array([[3.0, 4.0]], np.float16)
+        >>> gemma_rmsnorm(x, np.zeros(2, np.float16), eps=0.0)
+        array([[0.8486, 1.132 ]], dtype=float16)
     """
-    dispatcher = _fp4_dispatcher(
-        block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts, global_scale is not None, enable_pdl
-    )
-    tensors = (input, weight, y_fp4, block_scale, block_scale_unswizzled, global_scale)
-    _, _, y_fp4, block_scale, block_scale_unswizzled, _ = run(dispatcher, tensors, eps, stream)
-    return (y_fp4, block_scale, block_scale_unswizzled) if output_both_sf_layouts else (y_fp4, block_scale)
+    tensors = (input, None, weight, out, None, None)
+    return run(_dispatcher(False, True, enable_pdl), tensors, (eps,), stream)[3]
+
+
+def fused_add_rmsnorm(
+    input: Any,
+    residual: Any,
+    weight: Any,
+    eps: float = 1e-06,
+    enable_pdl: bool | None = None,
+    *,
+    out: Any = None,
+    residual_out: Any = None,
+    stream: Any = None,
+) -> None:
+    """Add the residual to the input, then RMSNorm of the float32 sum; in place unless told otherwise.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride. Becomes the norm.
+        residual: like the input. Becomes the sum, rounded to its dtype.
+        weight: shape (hidden_size,), the input's dtype or float32.
+        eps: added to the mean of squares.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        out: where to write the norm instead.
+        residual_out: where to write the sum instead.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework, or cannot be written, such as a JAX array.
+
+    Example:
+        >>> import numpy as np
+        >>> x, r = np.array([[1.0, 1.0]], np.float16), np.array([[2.0, 3.0]], np.float16)
+        >>> fused_add_rmsnorm(x, r, np.ones(2, np.float16), eps=0.0)
+        >>> x, r
+        (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
+    """
+    _fused_add(input, residual, weight, eps, enable_pdl, out, residual_out, stream, unit_bias=False)
+
+
+def gemma_fused_add_rmsnorm(
+    input: Any,
+    residual: Any,
+    weight: Any,
+    eps: float = 1e-06,
+    enable_pdl: bool | None = None,
+    *,
+    out: Any = None,
+    residual_out: Any = None,
+    stream: Any = None,
+) -> None:
+    """`fused_add_rmsnorm` as Gemma has it: the weight is ``weight + 1``.
+
+    Example:
+        >>> import numpy as np
+        >>> x, r = np.array([[1.0, 1.0]], np.float16), np.array([[2.0, 3.0]], np.float16)
+        >>> gemma_fused_add_rmsnorm(x, r, np.zeros(2, np.float16), eps=0.0)
+        >>> x
+        array([[0.8486, 1.132 ]], dtype=float16)
+    """
+    _fused_add(input, residual, weight, eps, enable_pdl, out, residual_out, stream, unit_bias=True)
+
+
+def _fused_add(
+    input: Any, residual: Any, weight: Any, eps: float, enable_pdl: bool | None, out: Any, residual_out: Any,
+    stream: Any, *, unit_bias: bool,
+) -> None:  # fmt: skip
+    written = (input if out is None else out, residual if residual_out is None else residual_out)
+    tensors = (input, residual, weight, *written, None)
+    run(_dispatcher(True, unit_bias, enable_pdl), tensors, (eps,), stream)

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from jitnorm.interop.base import Framework
 
 
-def run(dispatcher: Dispatcher, tensors: tuple[Any, ...], eps: float, stream: Any) -> tuple[Any, ...]:
+def run(dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...], stream: Any) -> tuple[Any, ...]:
     """Run an op on the caller's stream.
 
     Args:
         dispatcher: the op's, for the options of this call.
         tensors: in the op's order, the input first; outputs that are None are allocated.
-        eps: the op's epsilon.
+        scalars: the op's numbers, such as its epsilon.
         stream: what the caller gave: None, an integer, or a stream object of a framework.
 
     Returns:
@@ -31,13 +31,13 @@ def run(dispatcher: Dispatcher, tensors: tuple[Any, ...], eps: float, stream: An
     if missing:
         tensors = _with_outputs(missing, dispatcher, framework, tensors)
     if framework.is_direct:
-        dispatcher.run(*tensors, eps, handle)
+        dispatcher.run(*tensors, *scalars, handle)
         return tensors
     converted = [
         None if tensor is None else framework_of(tensor, name).argument(name, tensor, position in dispatcher.outputs)
         for position, (name, tensor) in enumerate(zip(dispatcher.names, tensors, strict=True))
     ]
-    dispatcher.run(*converted, eps, framework.stream(tensors[0]) if handle is None else handle)
+    dispatcher.run(*converted, *scalars, framework.stream(tensors[0]) if handle is None else handle)
     return tuple(framework.result(tensor) if position in missing else tensor for position, tensor in enumerate(tensors))
 
 

@@ -11,8 +11,6 @@ JITNORM_INLINE float to_float(float x) { return x; }
 
 JITNORM_INLINE void round_to(float x, BFloat16& result) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x)); }
 
-JITNORM_INLINE void round_to(float x, Float16& result) {
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
-}
+JITNORM_INLINE void round_to(float x, Float16& result) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x)); }
 
 JITNORM_INLINE void round_to(float x, float& result) { result = with_canonical_nan(x); }

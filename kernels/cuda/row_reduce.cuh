@@ -45,7 +45,8 @@ struct RowSum {
     if constexpr (kGroups == 1) {
       return single;
     } else {
-      for (int g = kChunksPerLane * kWarpsPerRow + threadIdx.x; g < kPaddedGroups; g += kThreads) group_sums()[g] = 0.0f;
+      for (int g = kChunksPerLane * kWarpsPerRow + threadIdx.x; g < kPaddedGroups; g += kThreads)
+        group_sums()[g] = 0.0f;
       __syncthreads();
       constexpr int kLanes = kPaddedGroups < 32 ? kPaddedGroups : 32;
       constexpr int kFolds = kPaddedGroups / kLanes;

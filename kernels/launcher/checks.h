@@ -76,10 +76,6 @@ class CallChecker {
       }
       return nullptr;
     }
-    if (argument.kind == Argument::Kind::kAbsent) {
-      JITNORM_CHECK(value == nullptr, ValueError) << argument.name << ": this kernel takes none; pass None";
-      return nullptr;
-    }
     std::optional<DLTensor*> tensor = value.try_cast<DLTensor*>();
     if (!tensor) {
       TVM_FFI_THROW(TypeError) << argument.name << ": is a " << value.GetTypeKey() << "; expected a tensor";

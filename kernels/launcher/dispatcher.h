@@ -15,13 +15,19 @@ class Dispatcher {
     JITNORM_CHECK(roles_.size() <= kMaxArguments, ValueError) << "signature: has too many arguments";
   }
 
-  // Runs the call; if there is no kernel for it, writes nothing and returns its facts.
+  // Runs the call, whose kernel takes the arguments that are not None; if there is no kernel for it, writes nothing
+  // and returns its facts.
   ffi::Any Call(ffi::PackedArgs args) const {
     const Key key = KeyOf(args);
     const ffi::Function kernel = Find(key);
     if (kernel == nullptr) return FactsOf(key, args);
+    ffi::AnyView present[kMaxArguments + 1];
+    int count = 0;
+    for (int i = 0; i < args.size(); ++i) {
+      if (args[i] != nullptr) present[count++] = args[i];
+    }
     ffi::Any nothing;
-    kernel.CallPacked(args, &nothing);
+    kernel.CallPacked(ffi::PackedArgs(present, count), &nothing);
     return nothing;
   }
 
@@ -56,8 +62,9 @@ class Dispatcher {
   };
 
   Key KeyOf(ffi::PackedArgs args) const {
-    if (args.size() < static_cast<int>(roles_.size())) {
-      TVM_FFI_THROW(TypeError) << "expected " << roles_.size() << " arguments, got " << args.size();
+    const int count = static_cast<int>(roles_.size());
+    if (args.size() != count && args.size() != count + 1) {
+      TVM_FFI_THROW(TypeError) << "expected " << count << " arguments and, optionally, a stream; got " << args.size();
     }
     Key key{};
     const DLTensor* strided[kMaxArguments];

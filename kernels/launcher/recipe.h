@@ -13,7 +13,7 @@ T Field(const JsonObject& object, const char* name) {
 }
 
 struct Argument {
-  enum class Kind { kTensor, kFloat32, kAbsent };
+  enum class Kind { kTensor, kFloat32 };
   std::string name;
   Kind kind;
   std::vector<DLDataType> dtypes;
@@ -29,9 +29,7 @@ inline Argument ReadArgument(const JsonObject& json) {
   Argument argument;
   argument.name = Field<ffi::String>(json, "name");
   const std::string kind = Field<ffi::String>(json, "kind");
-  argument.kind = kind == "tensor"    ? Argument::Kind::kTensor
-                  : kind == "float32" ? Argument::Kind::kFloat32
-                                      : Argument::Kind::kAbsent;
+  argument.kind = kind == "tensor" ? Argument::Kind::kTensor : Argument::Kind::kFloat32;
   if (argument.kind != Argument::Kind::kTensor) return argument;
   for (const ffi::Any& dtype : Field<ffi::json::Array>(json, "dtypes")) {
     argument.dtypes.push_back(ffi::StringToDLDataType(dtype.cast<ffi::String>()));

@@ -1,0 +1,84 @@
+"""RMSNorm fused with FP8 quantization by a given scale."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jitnorm.dispatch import Dispatcher
+from jitnorm.interop import framework_of
+from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.run import run
+
+_ELEMENTS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+
+
+@cache
+def _dispatcher(residual: bool, unit_bias: bool, out_dtype: str, enable_pdl: bool | None) -> Dispatcher:
+    if out_dtype not in _ELEMENTS:
+        raise ValueError(f"out: dtype is {out_dtype}, expected {' or '.join(_ELEMENTS)}")
+    quant = QuantSpec(_ELEMENTS[out_dtype], "tensor", "f32")
+    return Dispatcher(enable_pdl, op="rmsnorm", residual=residual, unit_bias=unit_bias, quant=quant)
+
+
+def rmsnorm_quant(
+    out: Any, input: Any, weight: Any, scale: Any, eps: float = 1e-06, enable_pdl: bool | None = None,
+    *, stream: Any = None,
+) -> None:  # fmt: skip
+    """RMSNorm, then FP8: ``out = fp8(y * (1 / scale))`` of the unrounded norm ``y``, to nearest even, saturating.
+
+    Args:
+        out: where to write, shape of the input, float8_e4m3fn or float8_e5m2; rows at any stride.
+        input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
+        weight: shape (hidden_size,), the input's dtype or float32.
+        scale: float32 tensor of one element on the input's device, a divisor.
+        eps: added to the mean of squares.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import ml_dtypes, numpy as np
+        >>> x = np.array([[3.0, 4.0]], np.float16)
+        >>> out = np.empty((1, 2), ml_dtypes.float8_e4m3fn)
+        >>> rmsnorm_quant(out, x, np.ones(2, np.float16), np.array([0.5], np.float32), eps=0.0)
+        >>> out.astype(float).tolist()
+        [[1.75, 2.25]]
+    """
+    _quant(out, input, None, weight, scale, eps, enable_pdl, stream, unit_bias=False)
+
+
+def gemma_rmsnorm_quant(
+    out: Any, input: Any, weight: Any, scale: Any, eps: float = 1e-06, enable_pdl: bool | None = None,
+    *, stream: Any = None,
+) -> None:  # fmt: skip
+    """`rmsnorm_quant` as Gemma has it: the weight is ``weight + 1``."""
+    _quant(out, input, None, weight, scale, eps, enable_pdl, stream, unit_bias=True)
+
+
+def fused_add_rmsnorm_quant(
+    out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float = 1e-06,
+    enable_pdl: bool | None = None, *, stream: Any = None,
+) -> None:  # fmt: skip
+    """Add the residual, then `rmsnorm_quant` of the float32 sum; the residual becomes the sum, the input stays."""
+    _quant(out, input, residual, weight, scale, eps, enable_pdl, stream, unit_bias=False)
+
+
+def gemma_fused_add_rmsnorm_quant(
+    out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float = 1e-06,
+    enable_pdl: bool | None = None, *, stream: Any = None,
+) -> None:  # fmt: skip
+    """`fused_add_rmsnorm_quant` as Gemma has it: the weight is ``weight + 1``."""
+    _quant(out, input, residual, weight, scale, eps, enable_pdl, stream, unit_bias=True)
+
+
+def _quant(
+    out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float, enable_pdl: bool | None, stream: Any,
+    *, unit_bias: bool,
+) -> None:  # fmt: skip
+    out_dtype = framework_of(out, "out").dtype_name(out)
+    dispatcher = _dispatcher(residual is not None, unit_bias, out_dtype, enable_pdl)
+    run(dispatcher, (input, residual, weight, out, scale, None, residual, None), (eps,), stream)
