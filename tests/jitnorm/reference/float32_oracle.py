@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from fractions import Fraction
 from typing import Any
@@ -10,6 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 F32 = NDArray[np.float32]
+
+FLT_MAX = float(np.finfo(np.float32).max)
+INF, NAN = math.inf, math.nan
+NANS = np.array([0x7FC00000, 0xFFC00000, 0x7F800001, 0xFFFFFFFF], np.uint32).view(np.float32)
+"""NaNs of either sign, quiet and signalling; none is the one that jitnorm writes."""
 
 
 def exact(value: Any) -> Fraction:
@@ -39,6 +45,13 @@ def exact_fma(a: Any, b: Any, c: Any) -> np.float32:
     return result
 
 
+def nearest_code(magnitude: Fraction, values: list[Fraction]) -> int:
+    """Return the index of the nearest of the ascending values, the even one at a tie."""
+    above = bisect.bisect_left(values, magnitude)
+    neighbours = range(max(above - 1, 0), min(above + 1, len(values)))
+    return min(neighbours, key=lambda code: (abs(values[code] - magnitude), code & 1))
+
+
 def same_bits(actual: NDArray[Any], expected: NDArray[Any]) -> bool:
     """Compare byte for byte, except that any NaN equals any NaN."""
     nan = np.isnan(actual) & np.isnan(expected)
@@ -51,6 +64,12 @@ def around(boundaries: F32) -> F32:
     bits = boundaries.view(np.int32)[:, None] + np.arange(-4, 5, dtype=np.int32)
     near = np.maximum(bits, 0).ravel().view(np.float32)
     return np.concatenate([near, -near])
+
+
+def bits(values: F32) -> list[int]:
+    """Return the bit patterns, flat."""
+    patterns: list[int] = values.view(np.uint32).ravel().tolist()
+    return patterns
 
 
 def random_rows(rows: int, columns: int, seed: int = 0) -> F32:

@@ -6,100 +6,26 @@ import math
 from fractions import Fraction
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
-from float32_oracle import F32, around, exact, nearest_float32, same_bits
+from float32_oracle import F32, FLT_MAX, INF, NAN, around, bits, exact, nearest_float32
+from fp4_oracle import E4M3_VALUES, SIXTH, exact_e2m1_code, exact_e4m3_block, unpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 
 from jitnorm.reference import (
     ScaleFormat,
     ScaleRounding,
-    decode_e2m1,
     decode_e4m3,
     dequantize_fp4,
-    encode_e2m1,
-    encode_e4m3,
     quantize_fp4,
 )
 
-FLT_MAX = float(np.finfo(np.float32).max)
-INF, NAN = math.inf, math.nan
-SIXTH = np.uint32(0x3E2AAAAB).view(np.float32)
-E4M3_VALUES = [exact(v) for v in np.arange(127, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn)]
-E2M1_VALUES = [Fraction(n, 2) for n in (0, 1, 2, 3, 4, 6, 8, 12)]
 FORMATS: list[tuple[int, ScaleFormat]] = [(16, "e4m3"), (32, "e4m3"), (16, "ue8m0"), (32, "ue8m0")]
 
 every_format = pytest.mark.parametrize(("block_size", "scale_format"), FORMATS)
 finite_float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
-
-
-def exact_e2m1_code(value: Fraction, negative: bool) -> int:
-    code = min(range(8), key=lambda c: (abs(E2M1_VALUES[c] - abs(value)), c & 1))
-    return code | 8 * negative
-
-
-def every_16_bit_value(dtype: Any) -> F32:
-    values: F32 = np.arange(2**16, dtype=np.uint16).view(dtype).astype(np.float32)
-    return values
-
-
-def unpack(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.stack([codes & 0xF, codes >> 4], axis=-1).reshape(len(codes), -1)
-
-
-# ---- elements --------------------------------------------------------------------------------------------
-
-
-def test_every_e4m3_byte_decodes_as_in_ml_dtypes() -> None:
-    codes = np.arange(256, dtype=np.uint8)
-    assert same_bits(decode_e4m3(codes), codes.view(ml_dtypes.float8_e4m3fn).astype(np.float32))
-
-
-def test_every_e2m1_code_decodes_as_in_ml_dtypes() -> None:
-    codes = np.arange(16, dtype=np.uint8)
-    assert same_bits(decode_e2m1(codes), codes.view(ml_dtypes.float4_e2m1fn).astype(np.float32))
-
-
-def positive_ties(codes: int, dtype: Any) -> F32:
-    values = np.arange(codes, dtype=np.uint8).view(dtype).astype(np.float32)
-    return np.concatenate([values, (values[:-1] + values[1:]) / 2, values[-1:] * np.float32(1.0625)])
-
-
-@pytest.mark.parametrize(
-    "v",
-    [
-        pytest.param(every_16_bit_value(np.float16), id="every-float16"),
-        pytest.param(every_16_bit_value(ml_dtypes.bfloat16), id="every-bfloat16"),
-        pytest.param(around(positive_ties(127, ml_dtypes.float8_e4m3fn)), id="around-every-e4m3-boundary"),
-        pytest.param(around(positive_ties(8, ml_dtypes.float4_e2m1fn)), id="around-every-e2m1-boundary"),
-    ],
-)
-def test_elements_encode_as_in_ml_dtypes(v: F32) -> None:
-    # ml_dtypes overflows to NaN and keeps its sign; jitnorm saturates and has one NaN.
-    nan = np.isnan(v)
-    number = np.where(nan, 0, v)
-    e4m3 = np.clip(number, -448, 448).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
-    assert (encode_e4m3(v) == np.where(nan, 0x7F, e4m3)).all()
-    e2m1 = np.clip(number, -6, 6).astype(ml_dtypes.float4_e2m1fn).view(np.uint8)
-    assert (encode_e2m1(v) == np.where(nan, 0x7, e2m1)).all()
-
-
-def test_elements_saturate_keep_the_sign_of_zero_and_have_one_nan() -> None:
-    v = np.array([0.0, -0.0, INF, -INF, NAN, -NAN, 1e30, -(2.0**-149)], np.float32)
-    assert encode_e2m1(v).tolist() == [0x0, 0x8, 0x7, 0xF, 0x7, 0x7, 0x7, 0x8]
-    assert encode_e4m3(v).tolist() == [0x00, 0x80, 0x7E, 0xFE, 0x7F, 0x7F, 0x7E, 0x80]
-
-
-def test_e2m1_ties_go_to_the_even_code() -> None:
-    ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0], np.float32)
-    assert encode_e2m1(ties).tolist() == [0, 2, 2, 4, 4, 6, 6]
-
-
-# ---- blocks ----------------------------------------------------------------------------------------------
 
 
 def one_block(block_size: int, **elements: float) -> F32:
@@ -126,6 +52,7 @@ def test_element_2i_lies_in_the_low_nibble() -> None:
         (np.nextafter(np.float32(3), np.float32(4)), 127, 126),
         (3.0, 126, 126),
         (8.0, 128, 128),
+        (9.0, 128, 128),
         (2.0**-148, 0, 0),  # a sixth of it is zero
         (3 * 2.0**-149, 1, 0),  # a sixth would be a tie to zero; the float32 factor lies above a sixth
         (2.0**-130, 1, 0),
@@ -147,22 +74,7 @@ def test_a_ue8m0_scale_is_a_power_of_two(amax: float, up: int, floor: int) -> No
 positive_normal = st.floats(2.0**-20, 2.0**20, width=32)
 
 
-def exact_e4m3_block(block: F32, global_scale: float) -> tuple[int, list[int]]:
-    """Return the scale byte and the codes of a block, rounding exact rationals where the definition does."""
-    gs = exact(global_scale)
-    factor = exact(nearest_float32(gs * exact(SIXTH)))
-    scale = min(exact(nearest_float32(exact(np.abs(block).max()) * factor)), Fraction(448))
-    byte = min(range(127), key=lambda b: (abs(E4M3_VALUES[b] - scale), b & 1))
-    if byte == 0:
-        return 0, [0] * len(block)
-    product = nearest_float32(E4M3_VALUES[byte] * exact(nearest_float32(1 / gs)))
-    encode_scale = exact(nearest_float32(1 / exact(product)))
-    scaled = [exact(nearest_float32(exact(v) * encode_scale)) for v in block]
-    signs = np.signbit(block).tolist()
-    return byte, [exact_e2m1_code(v, negative) for v, negative in zip(scaled, signs, strict=True)]
-
-
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(
     y=arrays(np.float32, (1, 16), elements=st.floats(-(2.0**20), 2.0**20, width=32)),
     global_scale=positive_normal,
@@ -176,7 +88,7 @@ def test_e4m3_blocks_round_after_every_operation(y: F32, global_scale: float) ->
 def test_e4m3_blocks_round_after_every_operation_next_to_a_boundary(global_scale: float) -> None:
     # An element next to a tie of e2m1 and a maximum next to a tie of e4m3: one wrong bit on the way shows.
     gs = np.float32(global_scale)
-    scales = np.array(E4M3_VALUES[56:88], np.float32)
+    scales = np.array(E4M3_VALUES[56:73], np.float32)
     maxima = around(np.float32(3) * (scales[:-1] + scales[1:]) / gs)
     ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0], np.float32)
     ties = np.concatenate([ties, -ties])
@@ -189,7 +101,7 @@ def test_e4m3_blocks_round_after_every_operation_next_to_a_boundary(global_scale
         assert (byte, block_codes.tolist()) == exact_e4m3_block(block, gs)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(arrays(np.float32, (1, 32), elements=finite_float32))
 def test_ue8m0_blocks_scale_by_an_exact_power_of_two(y: F32) -> None:
     codes, scales = quantize_fp4(y, block_size=32, scale_format="ue8m0")
@@ -209,7 +121,7 @@ def test_ue8m0_blocks_scale_by_an_exact_power_of_two(y: F32) -> None:
 
 @every_format
 @pytest.mark.parametrize("scale_rounding", ["up", "floor"])
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_decoding_is_off_by_half_a_step_or_by_saturation(
     block_size: int, scale_format: ScaleFormat, scale_rounding: ScaleRounding, data: st.DataObject
@@ -229,7 +141,7 @@ def test_decoding_is_off_by_half_a_step_or_by_saturation(
     assert (np.abs(decoded - y) <= bound * (1 + 2.0**-20)).all()
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(
     arrays(np.float32, (2, 64), elements=st.just(0.0) | positive_normal | positive_normal.map(lambda v: -v)),
     st.integers(-60, 60),
@@ -315,6 +227,12 @@ def test_decoding_divides_by_the_global_scale_last() -> None:
     assert decoded[0, :2].tolist() == expected
 
 
+def test_decoding_by_a_global_scale_of_zero_is_the_nan_of_jitnorm() -> None:
+    codes, scales = np.zeros((1, 8), np.uint8), np.array([[0x38]], np.uint8)
+    decoded = dequantize_fp4(codes, scales, block_size=16, scale_format="e4m3", global_scale=0.0)
+    assert bits(decoded) == [0x7FFFFFFF] * 16
+
+
 def test_the_top_of_float32_decodes_to_infinity_under_a_ue8m0_scale() -> None:
     y = np.array([[1.75 * 2.0**127, 1.7 * 2.0**127] + [0] * 30], np.float32)
     codes, scales = quantize_fp4(y, block_size=32, scale_format="ue8m0")
@@ -335,15 +253,14 @@ def test_decoding_keeps_the_smallest_and_marks_the_nan_ue8m0_scale() -> None:
 ONES = np.ones((2, 64), np.float32)
 BYTES = np.ones((2, 4), np.uint8)
 # Typed so that the type checker lets these mistakes through to the checks at run time.
-ANY_ONES: Any = ONES
+DOUBLES: Any = ONES.astype(np.float64)
 E5M2: Any = "e5m2"
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: encode_e2m1(ONES.astype(np.float64)), TypeError, "v is float64"),
-        (lambda: decode_e4m3(ANY_ONES), TypeError, "codes is float32"),
+        (lambda: quantize_fp4(DOUBLES, block_size=16, scale_format="e4m3"), TypeError, "y is float64"),
         (lambda: quantize_fp4(ONES, block_size=8, scale_format="e4m3"), ValueError, "block_size is 8"),
         (
             lambda: quantize_fp4(ONES, block_size=16, scale_format=E5M2),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitnorm.reference import ScaleLayout, swizzle_scales, unswizzle_scales
+from jitnorm.reference import ScaleLayout, column_major_scales, swizzle_scales, unswizzle_scales
 
 LAYOUTS: list[ScaleLayout] = ["linear", "128x4", "8x4"]
 
@@ -58,3 +58,27 @@ def test_scales_must_be_bytes_in_two_dimensions() -> None:
         swizzle_scales(np.ones((2, 4), np.float32), "8x4")
     with pytest.raises(ValueError, match="it must be 2-D"):
         swizzle_scales(np.ones(8, np.uint8), "8x4")
+
+
+@pytest.mark.parametrize("tma_aligned", [False, True])
+@settings(deadline=None)
+@given(rows=st.integers(0, 70), groups=st.integers(0, 9))
+def test_column_major_scales_lie_one_column_after_the_other(
+    rows: int, groups: int, tma_aligned: bool
+) -> None:
+    scales = np.arange(1, rows * groups + 1, dtype=np.float32).reshape(rows, groups)
+    flat = column_major_scales(scales, tma_aligned)
+    column_size = math.ceil(rows / 4) * 4 if tma_aligned else rows
+    expected = [0.0] * (groups * column_size)
+    for m in range(rows):
+        for g in range(groups):
+            expected[g * column_size + m] = float(scales[m, g])
+    assert flat.dtype == np.float32
+    assert flat.tolist() == expected
+
+
+def test_column_major_scales_must_be_float32_in_two_dimensions() -> None:
+    with pytest.raises(TypeError, match="scales is uint8"):
+        column_major_scales(np.ones((2, 4), np.uint8), True)
+    with pytest.raises(ValueError, match="it must be 2-D"):
+        column_major_scales(np.ones(8, np.float32), True)

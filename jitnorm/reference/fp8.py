@@ -1,0 +1,129 @@
+"""FP8 with float32 scales: one of the tensor, one a token (row), or one a group of a row."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jitnorm.reference.checks import as_blocks, as_float32, as_rows, require_member
+from jitnorm.reference.elements import E4M3_MAX, E5M2_MAX, encode_e4m3, encode_e5m2
+from jitnorm.reference.float32 import ONE, canonical, ceil_exponent_field, max_magnitude
+
+Fp8Dtype = Literal["e4m3", "e5m2"]
+GroupScaleFormat = Literal["f32", "ue8m0_f32"]
+
+_MAX = {"e4m3": E4M3_MAX, "e5m2": E5M2_MAX}
+_GROUP_SIZES = (64, 128)
+_LEAST_GROUP_AMAX = np.float32(1e-4)
+
+
+@np.errstate(all="ignore")
+def quantize_fp8_static(y: NDArray[Any], scale: float, dtype: Fp8Dtype = "e4m3") -> NDArray[np.uint8]:
+    """Quantize to FP8 with a scale that is given: each element is encoded as y * (1 / scale).
+
+    Args:
+        y: float32 (float16 and bfloat16 are widened), any shape.
+        scale: What a decoded element is multiplied by, rounded to float32. Any value is taken as it is.
+        dtype: "e4m3" or "e5m2".
+
+    Returns:
+        The codes, uint8 in the shape of y; NaN is 0x7F.
+
+    Raises:
+        TypeError: y has another dtype.
+        ValueError: dtype is not allowed.
+
+    Example:
+        >>> [hex(code) for code in quantize_fp8_static(np.array([0.5, -8], np.float32), scale=0.5)]
+        ['0x38', '0xd8']
+    """
+    require_member(dtype, get_args(Fp8Dtype), "dtype")
+    return _encode_scaled(as_float32(y, "y"), np.float32(scale), dtype)
+
+
+@np.errstate(all="ignore")
+def quantize_fp8_token(
+    y: NDArray[Any], dtype: Fp8Dtype = "e4m3", scale_ub: float | None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Quantize each row to FP8 with a scale of its own.
+
+    The scale is ``max(min(amax, scale_ub) / MAX, 1 / (MAX * 512))``, where amax is the largest magnitude of
+    the row and MAX is 448 or 57344; each element is encoded as ``y * (1 / scale)``.
+
+    Args:
+        y: (M, H) float32 (float16 and bfloat16 are widened). H is at least 1.
+        dtype: "e4m3" or "e5m2".
+        scale_ub: Upper bound of amax, above zero, rounded to float32; None is no bound.
+
+    Returns:
+        The codes, (M, H) uint8, and the scales, (M, 1) float32. A row with a NaN has the scale NaN and the
+        codes 0x7F. An unbounded row with an infinity has an infinite scale, the code 0x7F for its infinities
+        and zeros with a sign for the rest.
+
+    Raises:
+        TypeError: y has another dtype.
+        ValueError: dtype or scale_ub is not allowed, or the rows are empty.
+
+    Example:
+        >>> codes, scales = quantize_fp8_token(np.array([[896, -2]], np.float32))
+        >>> [hex(code) for code in codes[0]], scales.tolist()
+        (['0x7e', '0xb8'], [[2.0]])
+    """
+    require_member(dtype, get_args(Fp8Dtype), "dtype")
+    y = as_rows(y, "y")
+    amax = max_magnitude(y)[:, None]
+    if scale_ub is not None:
+        if not scale_ub > 0:
+            raise ValueError(f"scale_ub is {scale_ub}; use a number above zero, or None for no bound")
+        amax = np.minimum(amax, np.float32(scale_ub))
+    largest = _MAX[dtype]
+    scales = np.maximum(amax / largest, ONE / (largest * np.float32(512)))
+    return _encode_scaled(y, scales, dtype), canonical(scales)
+
+
+@np.errstate(all="ignore")
+def quantize_fp8_group(
+    y: NDArray[Any], group_size: int = 128, scale_format: GroupScaleFormat = "f32"
+) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Quantize groups of a row to E4M3 with one float32 scale a group.
+
+    The scale is ``max(amax, 1e-4) / 448``, where amax is the largest magnitude of the group; each element is
+    encoded as ``y * (1 / scale)``.
+
+    Args:
+        y: (M, H) float32 (float16 and bfloat16 are widened); group_size divides H.
+        group_size: 64 or 128.
+        scale_format: "f32" takes the scale as it is, "ue8m0_f32" the least power of two not below it.
+
+    Returns:
+        The codes, (M, H) uint8, and the scales, (M, H / group_size) float32. A group with a NaN has the
+        scale NaN and the codes 0x7F. A group with an infinity has an infinite scale, the code 0x7F for its
+        infinities and zeros with a sign for the rest.
+
+    Raises:
+        TypeError: y has another dtype.
+        ValueError: An option is not allowed, or group_size does not divide H.
+
+    Example:
+        >>> quantize_fp8_group(np.full((1, 128), 500, np.float32), scale_format="ue8m0_f32")[1].tolist()
+        [[2.0]]
+    """
+    require_member(group_size, _GROUP_SIZES, "group_size")
+    require_member(scale_format, get_args(GroupScaleFormat), "scale_format")
+    groups = as_blocks(y, group_size)
+    scales = np.maximum(max_magnitude(groups), _LEAST_GROUP_AMAX) / E4M3_MAX
+    if scale_format == "ue8m0_f32":
+        scales = np.where(np.isnan(scales), scales, _ceil_power_of_two(scales))
+    return _encode_scaled(groups, scales[..., None], "e4m3").reshape(y.shape), canonical(scales)
+
+
+def _encode_scaled(y: NDArray[np.float32], scale: Any, dtype: Fp8Dtype) -> NDArray[np.uint8]:
+    encode = encode_e4m3 if dtype == "e4m3" else encode_e5m2
+    return encode(y * (ONE / scale))
+
+
+def _ceil_power_of_two(scales: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the least power of two not below each scale; the scales are normal or infinite."""
+    return (ceil_exponent_field(scales) << 23).view(np.float32)

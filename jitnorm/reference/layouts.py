@@ -1,0 +1,98 @@
+"""The layouts in which consumers read the scales."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jitnorm.reference.checks import FLOAT32, as_float32, as_uint8, require_member
+
+ScaleLayout = Literal["linear", "128x4", "8x4"]
+
+_TMA_ALIGNED_ROWS = 4  # TMA strides are multiples of 16 bytes
+
+
+def swizzle_scales(scales: NDArray[np.uint8], layout: ScaleLayout) -> NDArray[np.uint8]:
+    """Lay out block scales for a consumer, with zeros as padding.
+
+    Args:
+        scales: (M, K) uint8, K block columns.
+        layout: "linear", "128x4" or "8x4" (rows x block columns of a tile).
+
+    Returns:
+        (M, K) for "linear", else flat: both sides of (M, K) rounded up to whole tiles.
+
+    Raises:
+        TypeError: scales is not uint8.
+        ValueError: layout is unknown or scales is not 2-D.
+    """
+    rows, columns = as_uint8(scales, "scales", ndim=2).shape
+    offsets, size = _scale_offsets(rows, columns, layout)
+    flat = np.zeros(size, np.uint8)
+    flat[offsets] = scales
+    return flat.reshape(scales.shape) if layout == "linear" else flat
+
+
+def unswizzle_scales(
+    flat: NDArray[np.uint8],
+    M: int,  # noqa: N803 - the interface names the dimensions as the documentation does
+    K: int,  # noqa: N803
+    layout: ScaleLayout,
+) -> NDArray[np.uint8]:
+    """Return the (M, K) scales that :func:`swizzle_scales` laid out.
+
+    Raises:
+        TypeError: flat is not uint8.
+        ValueError: layout is unknown or flat has a size that does not fit.
+    """
+    flat = as_uint8(flat, "flat")
+    offsets, size = _scale_offsets(M, K, layout)
+    if flat.size != size:
+        raise ValueError(f"flat has {flat.size} bytes; ({M}, {K}) scales in layout {layout} take {size}")
+    scales: NDArray[np.uint8] = flat.reshape(size)[offsets]
+    return scales
+
+
+def column_major_scales(scales: NDArray[np.float32], tma_aligned: bool) -> NDArray[np.float32]:
+    """Lay out float32 group scales column by column, with zeros as padding.
+
+    Args:
+        scales: (M, G) float32, G groups a row.
+        tma_aligned: Whether each column takes M rounded up to a multiple of 4 elements, as the strides of a
+            TMA load are multiples of 16 bytes, or M alone.
+
+    Returns:
+        Flat float32: the scale of row m and group g lies at g times the size of a column, plus m.
+
+    Raises:
+        TypeError: scales is not float32.
+        ValueError: scales is not 2-D.
+
+    Example:
+        >>> column_major_scales(np.array([[1, 2], [3, 4]], np.float32), tma_aligned=True).tolist()
+        [1.0, 3.0, 0.0, 0.0, 2.0, 4.0, 0.0, 0.0]
+    """
+    if scales.dtype != FLOAT32:
+        raise TypeError(f"scales is {scales.dtype}; use float32")
+    rows, groups = as_float32(scales, "scales", ndim=2).shape
+    column_size = -(-rows // _TMA_ALIGNED_ROWS) * _TMA_ALIGNED_ROWS if tma_aligned else rows
+    columns = np.zeros((groups, column_size), np.float32)
+    columns[:, :rows] = scales.T
+    return columns.ravel()
+
+
+def _scale_offsets(rows: int, columns: int, layout: ScaleLayout) -> tuple[NDArray[np.intp], int]:
+    """Return the (rows, columns) offsets of the scales in a layout and its size in bytes."""
+    require_member(layout, get_args(ScaleLayout), "layout")
+    m = np.arange(rows)[:, None]
+    k = np.arange(columns)[None, :]
+    column_tiles = -(-columns // 4)
+    if layout == "linear":
+        return m * columns + k, rows * columns
+    if layout == "128x4":
+        tile = (m // 128) * column_tiles + k // 4
+        return tile * 512 + (m % 32) * 16 + (m % 128) // 32 * 4 + k % 4, -(-rows // 128) * column_tiles * 512
+    tile = (m // 8) * column_tiles + k // 4
+    return tile * 32 + (m % 8) * 4 + k % 4, -(-rows // 8) * column_tiles * 32

@@ -1,0 +1,83 @@
+"""The sums over a row, along one fixed tree that depends on the row length alone.
+
+A chunk of ``CHUNK`` elements is accumulated in order, from zero; 32 chunks form a group, combined by a
+butterfly; the groups, filled up to a power of two, are combined by a butterfly again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jitnorm.reference.checks import as_rows
+from jitnorm.reference.float32 import canonical, fma
+
+CHUNK: int = 16
+"""Consecutive elements of a row that one accumulator takes in, in order."""
+
+_GROUP = 32
+_Accumulate = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.float32]]
+
+
+@np.errstate(all="ignore")
+def sum_of_squares(h: NDArray[Any]) -> NDArray[np.float32]:
+    """Sum the squares of each row along the tree, accumulated by fused multiply-adds.
+
+    Args:
+        h: (M, H) float32; float16 and bfloat16 are widened. H is at least 1.
+
+    Returns:
+        (M,) float32.
+
+    Raises:
+        TypeError: h has another dtype.
+        ValueError: h is not 2-D or its rows are empty.
+    """
+    return _tree_sum(as_rows(h, "h"), lambda accumulator, v: fma(v, v, accumulator))
+
+
+@np.errstate(all="ignore")
+def row_sum(h: NDArray[Any]) -> NDArray[np.float32]:
+    """Sum each row along the tree, accumulated by additions.
+
+    Args:
+        h: (M, H) float32; float16 and bfloat16 are widened. H is at least 1.
+
+    Returns:
+        (M,) float32.
+
+    Raises:
+        TypeError: h has another dtype.
+        ValueError: h is not 2-D or its rows are empty.
+    """
+    return _tree_sum(as_rows(h, "h"), lambda accumulator, v: accumulator + v)
+
+
+def _tree_sum(h: NDArray[np.float32], accumulate: _Accumulate) -> NDArray[np.float32]:
+    rows, length = h.shape
+    groups = -(-length // (CHUNK * _GROUP))
+    # No partial sum is -0, as each begins at +0, so a zero taken in changes nothing: zeros stand for whatever
+    # is missing.
+    padded = np.zeros((rows, groups * _GROUP * CHUNK), np.float32)
+    padded[:, :length] = h
+    chunks = padded.reshape(rows, groups, _GROUP, CHUNK)
+    accumulator = np.zeros((rows, groups, _GROUP), np.float32)
+    for i in range(CHUNK):
+        accumulator = accumulate(accumulator, chunks[..., i])
+    group_sums = np.zeros((rows, 1 << (groups - 1).bit_length()), np.float32)
+    group_sums[:, :groups] = _butterfly_sum(accumulator)
+    return canonical(_butterfly_sum(group_sums))
+
+
+def _butterfly_sum(lanes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Reduce the last axis, a power of two wide, by v[i] + v[i ^ k] for k = width / 2 down to 1."""
+    k = lanes.shape[-1] // 2
+    while k:
+        # Addition commutes, so lanes i and i ^ k hold the same sum and the lower half is enough.
+        lanes = lanes[..., :k] + lanes[..., k:]
+        k //= 2
+    total: NDArray[np.float32] = lanes[..., 0]
+    return total

@@ -1,0 +1,344 @@
+"""FP8 with float32 scales in the reference, against exact rational arithmetic."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from float32_oracle import (
+    F32,
+    FLT_MAX,
+    INF,
+    NAN,
+    NANS,
+    around,
+    bits,
+    exact,
+    nearest_code,
+    nearest_float32,
+    random_rows,
+)
+from fp4_oracle import E4M3_VALUES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from jitnorm.reference import (
+    Fp8Dtype,
+    GroupScaleFormat,
+    decode_e4m3,
+    decode_e5m2,
+    encode_e4m3,
+    quantize_fp8_group,
+    quantize_fp8_static,
+    quantize_fp8_token,
+)
+
+E5M2_VALUES = [exact(v) for v in np.arange(124, dtype=np.uint8).view(ml_dtypes.float8_e5m2)]
+VALUES = {"e4m3": E4M3_VALUES, "e5m2": E5M2_VALUES}
+DECODE = {"e4m3": decode_e4m3, "e5m2": decode_e5m2}
+MAX = {"e4m3": 448, "e5m2": 57344}
+
+every_dtype = pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
+every_group = pytest.mark.parametrize("group_size", [64, 128])
+every_scale_format = pytest.mark.parametrize("scale_format", ["f32", "ue8m0_f32"])
+finite_float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+def exact_codes(y: F32, scale: Any, dtype: str) -> list[int]:
+    """Encode finite elements over a finite positive scale, rounding where the definition does."""
+    inverse = exact(nearest_float32(1 / exact(scale)))
+    scaled = [nearest_float32(exact(v) * inverse) for v in y]
+    # An element above the largest float32 saturates as the largest does.
+    magnitudes = [exact(min(abs(v), np.float32(FLT_MAX))) for v in scaled]
+    signs = np.signbit(y).tolist()
+    return [nearest_code(m, VALUES[dtype]) | 0x80 * s for m, s in zip(magnitudes, signs, strict=True)]
+
+
+def ties(dtype: str) -> F32:
+    values = np.array(VALUES[dtype], np.float32)
+    midpoints: F32 = (values[:-1] + values[1:]) * np.float32(0.5)
+    return midpoints
+
+
+# ---- one scale -------------------------------------------------------------------------------------------
+
+
+@every_dtype
+@pytest.mark.parametrize("scale", [1.0, 0.7, 1.1, 3e-3, 123.0])
+def test_a_static_scale_multiplies_by_its_rounded_inverse(dtype: Fp8Dtype, scale: float) -> None:
+    rounded = np.float32(scale)
+    y = around(ties(dtype) * rounded)
+    assert quantize_fp8_static(y, scale, dtype).tolist() == exact_codes(y, rounded, dtype)
+
+
+def test_a_static_scale_does_not_divide() -> None:
+    scale = np.float32(0.7)
+    y = around(ties("e4m3") * scale)
+    assert (quantize_fp8_static(y, 0.7) != encode_e4m3(y / scale)).any()
+
+
+@pytest.mark.parametrize(
+    ("scale", "codes"),
+    [
+        (0.0, [0x7E, 0xFE, 0x7F]),  # zero times infinity is NaN
+        (INF, [0x00, 0x80, 0x00]),
+        (-1.0, [0xB8, 0x38, 0x80]),
+        (NAN, [0x7F, 0x7F, 0x7F]),
+        (2.0**-149, [0x7E, 0xFE, 0x7F]),  # its inverse is infinite
+    ],
+)
+def test_a_static_scale_is_taken_as_it_is(scale: float, codes: list[int]) -> None:
+    assert quantize_fp8_static(np.array([1, -1, 0], np.float32), scale).tolist() == codes
+
+
+def test_static_codes_have_the_shape_of_the_input() -> None:
+    y = np.array([[[INF, -INF, NAN]]], np.float16)
+    assert quantize_fp8_static(y, 1.0).tolist() == [[[0x7E, 0xFE, 0x7F]]]
+    assert quantize_fp8_static(y, 1.0, "e5m2").tolist() == [[[0x7B, 0xFB, 0x7F]]]
+
+
+# ---- one scale a token -----------------------------------------------------------------------------------
+
+
+def exact_token_scale(amax: np.float32, dtype: str, scale_ub: float | None) -> np.float32:
+    if scale_ub is not None:
+        amax = min(amax, np.float32(scale_ub))
+    least = nearest_float32(Fraction(1, MAX[dtype] * 512))
+    return max(nearest_float32(exact(amax) / MAX[dtype]), least, key=float)
+
+
+@every_dtype
+@pytest.mark.parametrize("scale_ub", [None, 2.7])
+@settings(deadline=None, max_examples=50)
+@given(y=arrays(np.float32, (2, 20), elements=finite_float32 | st.floats(-4, 4, width=32)))
+def test_a_token_rounds_after_every_operation(dtype: Fp8Dtype, scale_ub: float | None, y: F32) -> None:
+    codes, scales = quantize_fp8_token(y, dtype, scale_ub)
+    expected = [exact_token_scale(np.abs(row).max(), dtype, scale_ub) for row in y]
+    assert scales.tolist() == [[scale] for scale in expected]
+    assert codes.tolist() == [exact_codes(row, s, dtype) for row, s in zip(y, expected, strict=True)]
+
+
+@every_dtype
+def test_a_token_rounds_after_every_operation_next_to_a_boundary(dtype: Fp8Dtype) -> None:
+    amax = np.abs(random_rows(30, 1)) + np.float32(1)
+    y = np.concatenate([amax, around(ties(dtype)) * (amax / np.float32(MAX[dtype]))], axis=1)
+    y = np.clip(y, -amax, amax)
+    codes, scales = quantize_fp8_token(y, dtype)
+    assert scales[:, 0].tolist() == [nearest_float32(exact(a) / MAX[dtype]) for a in amax[:, 0]]
+    for row, row_codes, scale in zip(y[:3], codes, scales[:, 0], strict=False):
+        assert row_codes.tolist() == exact_codes(row, scale, dtype)
+    divided = np.array([quantize_fp8_static(row / s, 1.0, dtype) for row, s in zip(y, scales, strict=True)])
+    assert (codes != divided).any(), "the cases do not tell a division from a multiplication"
+    assert (scales != amax * (np.float32(1) / np.float32(MAX[dtype]))).any()
+
+
+@every_dtype
+def test_a_token_of_zeros_has_the_least_scale(dtype: Fp8Dtype) -> None:
+    codes, scales = quantize_fp8_token(np.array([[0.0, -0.0]], np.float32), dtype)
+    assert scales.tolist() == [[nearest_float32(Fraction(1, MAX[dtype] * 512))]]
+    assert codes.tolist() == [[0x00, 0x80]]
+
+
+@every_dtype
+def test_the_least_scale_is_that_of_a_largest_magnitude_of_a_512th(dtype: Fp8Dtype) -> None:
+    at = np.float32(2.0**-9)
+    below, above = np.nextafter(at, np.float32(0)), at + np.float32(2.0**-32)
+    scales = [quantize_fp8_token(np.full((1, 8), v), dtype)[1].item() for v in (below, at, above)]
+    assert scales[0] == scales[1] < scales[2]
+
+
+def test_an_upper_bound_saturates_what_lies_above_it() -> None:
+    y = np.array([[448, 100, -1, 0], [INF, -INF, 1, 0], [NAN, 1, 1, 1], [1, 1, 1, 0.5]], np.float32)
+    codes, scales = quantize_fp8_token(y, scale_ub=56.0)
+    assert scales[:2].tolist() == [[0.125], [0.125]]
+    assert codes[:2].tolist() == [[0x7E, 0x7E, 0xD0, 0x00], [0x7E, 0xFE, 0x50, 0x00]]
+    assert bits(scales[2]) == [0x7FFFFFFF], "a bound does not hide a NaN"
+    assert (codes[2] == 0x7F).all()
+    assert scales[3] == np.float32(1) / np.float32(448)
+
+
+@every_dtype
+@pytest.mark.parametrize("nan", NANS)
+def test_a_nan_takes_its_whole_token_and_no_other(dtype: Fp8Dtype, nan: np.float32) -> None:
+    y = np.ones((2, 5), np.float32)
+    y[0, 3:] = nan, INF
+    codes, scales = quantize_fp8_token(y, dtype)
+    assert bits(scales[0]) == [0x7FFFFFFF]
+    assert (codes[0] == 0x7F).all()
+    assert (DECODE[dtype](codes[1]) == MAX[dtype]).all()
+
+
+@every_dtype
+def test_an_infinity_makes_the_scale_infinite(dtype: Fp8Dtype) -> None:
+    codes, scales = quantize_fp8_token(np.array([[INF, -INF, 3, -3]], np.float32), dtype)
+    assert scales.tolist() == [[INF]]
+    assert codes.tolist() == [[0x7F, 0x7F, 0x00, 0x80]], "zero times infinity is NaN"
+
+
+# ---- one scale a group -----------------------------------------------------------------------------------
+
+
+def exact_group_scale(amax: np.float32, scale_format: str) -> np.float32:
+    scale = nearest_float32(max(exact(amax), exact(np.float32(1e-4))) / 448)
+    if scale_format == "f32":
+        return scale
+    power = Fraction(1, 2**30)
+    while power < exact(scale):
+        power *= 2
+    return nearest_float32(power)
+
+
+@every_group
+@every_scale_format
+@settings(deadline=None, max_examples=30)
+@given(data=st.data())
+def test_a_group_rounds_after_every_operation(
+    group_size: int, scale_format: GroupScaleFormat, data: st.DataObject
+) -> None:
+    elements = finite_float32 | st.floats(-4, 4, width=32)
+    y = data.draw(arrays(np.float32, (1, 128), elements=elements))
+    codes, scales = quantize_fp8_group(y, group_size, scale_format)
+    groups = y.reshape(-1, group_size)
+    expected = [exact_group_scale(np.abs(group).max(), scale_format) for group in groups]
+    assert scales.tolist() == [expected]
+    exact_groups = [exact_codes(group, s, "e4m3") for group, s in zip(groups, expected, strict=True)]
+    assert codes[0].tolist() == [code for group in exact_groups for code in group]
+
+
+@every_scale_format
+def test_a_group_rounds_after_every_operation_next_to_a_boundary(scale_format: GroupScaleFormat) -> None:
+    amax = np.abs(random_rows(10, 1)) + np.float32(1)
+    scale = np.array([[exact_group_scale(a, scale_format)] for a in amax[:, 0]])
+    y = np.concatenate([amax, around(ties("e4m3"))[:127] * scale], axis=1)
+    y[:, 1:] = np.clip(y[:, 1:], -amax, amax)
+    codes, scales = quantize_fp8_group(y, 128, scale_format)
+    assert scales.tolist() == scale.tolist()
+    for row, row_codes, row_scale in zip(y, codes, scales[:, 0], strict=True):
+        assert row_codes.tolist() == exact_codes(row, row_scale, "e4m3")
+
+
+def test_a_group_multiplies_by_the_rounded_inverse_of_its_divided_scale() -> None:
+    y = random_rows(300, 128)
+    codes, scales = quantize_fp8_group(y)
+    amax = np.abs(y).max(axis=1, keepdims=True)
+    assert (scales == amax / np.float32(448)).all()
+    assert (scales != amax * (np.float32(1) / np.float32(448))).any()
+    tie = ties("e4m3")[60:124]
+    y[:, 1:65] = np.clip(tie * scales, -amax, amax)
+    y[:, 0] = amax[:, 0]
+    codes, scales = quantize_fp8_group(y)
+    assert (codes != encode_e4m3(y / scales)).any(), "the cases do not tell a division from a multiplication"
+
+
+@pytest.mark.parametrize(
+    ("amax", "power"),
+    [
+        (448.0, 1.0),
+        (np.nextafter(np.float32(448), INF), 2.0),
+        (np.nextafter(np.float32(448), np.float32(0)), 1.0),
+        (672.0, 2.0),
+        (224.0, 0.5),
+        (1e-4, 2.0**-22),
+        (0.0, 2.0**-22),
+        (FLT_MAX, 2.0**120),
+        (INF, INF),
+    ],
+)
+def test_a_power_of_two_scale_is_the_least_one_not_below(amax: float, power: float) -> None:
+    y = np.zeros((1, 64), np.float32)
+    y[0, 9] = -amax
+    assert quantize_fp8_group(y, 64, "ue8m0_f32")[1].tolist() == [[power]]
+
+
+@every_scale_format
+def test_a_small_group_has_the_least_scale_and_keeps_its_signs(scale_format: GroupScaleFormat) -> None:
+    y = np.full((1, 64), -0.0, np.float32)
+    y[0, 0] = 2.0**-149
+    codes, scales = quantize_fp8_group(y, 64, scale_format)
+    assert scales.tolist() == [[exact_group_scale(np.float32(0), scale_format)]]
+    assert codes[0].tolist() == [0x00] + [0x80] * 63
+
+
+@every_group
+@every_scale_format
+@pytest.mark.parametrize("nan", NANS)
+def test_a_nan_takes_its_whole_group_and_no_other(
+    group_size: int, scale_format: GroupScaleFormat, nan: np.float32
+) -> None:
+    y = np.ones((1, 2 * group_size), np.float32)
+    y[0, 3:5] = nan, INF
+    codes, scales = quantize_fp8_group(y, group_size, scale_format)
+    assert bits(scales[0, :1]) == [0x7FFFFFFF]
+    assert (codes[0, :group_size] == 0x7F).all()
+    assert scales[0, 1] == exact_group_scale(np.float32(1), scale_format)
+    assert (codes[0, group_size:] & 0x7F != 0x7F).all()
+
+
+@every_scale_format
+def test_an_infinity_makes_the_scale_of_its_group_infinite(scale_format: GroupScaleFormat) -> None:
+    y = np.ones((1, 64), np.float32)
+    y[0, :3] = INF, -INF, -3
+    codes, scales = quantize_fp8_group(y, 64, scale_format)
+    assert scales.tolist() == [[INF]]
+    assert codes[0, :4].tolist() == [0x7F, 0x7F, 0x80, 0x00], "zero times infinity is NaN"
+
+
+# ---- properties of all -----------------------------------------------------------------------------------
+
+
+def decoded(codes: NDArray[np.uint8], scales: F32, dtype: str) -> NDArray[np.float64]:
+    values: NDArray[np.float64] = DECODE[dtype](codes).astype(np.float64)
+    return values * np.repeat(scales, codes.shape[1] // scales.shape[1], axis=1)
+
+
+@settings(deadline=None, max_examples=50)
+@given(y=arrays(np.float32, (2, 128), elements=st.floats(-(2.0**100), 2.0**100, width=32)))
+def test_decoding_is_off_by_half_a_step_and_never_saturates(y: F32) -> None:
+    outputs: list[tuple[Any, Any]] = [
+        (quantize_fp8_token(y), "e4m3"),
+        (quantize_fp8_token(y, "e5m2"), "e5m2"),
+        (quantize_fp8_group(y, 64), "e4m3"),
+        (quantize_fp8_group(y, 128, "ue8m0_f32"), "e4m3"),
+    ]
+    for (codes, scales), dtype in outputs:
+        relative, absolute = {"e4m3": (1 / 16, 2.0**-10), "e5m2": (1 / 8, 2.0**-17)}[dtype]
+        step = np.repeat(scales, codes.shape[1] // scales.shape[1], axis=1).astype(float)
+        bound = np.maximum(np.abs(y.astype(float)) * relative, step * absolute)
+        assert (np.abs(decoded(codes, scales, dtype) - y) <= bound * (1 + 2.0**-20)).all()
+
+
+def test_no_rows_give_no_codes() -> None:
+    nothing = np.ones((0, 128), np.float32)
+    assert [part.shape for part in quantize_fp8_token(nothing)] == [(0, 128), (0, 1)]
+    assert [part.shape for part in quantize_fp8_group(nothing, 64)] == [(0, 128), (0, 2)]
+
+
+ONES = np.ones((2, 64), np.float32)
+DOUBLES = ONES.astype(np.float64)
+UNKNOWN: Any = "e3m4"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: quantize_fp8_static(DOUBLES, 1.0), TypeError, "y is float64"),
+        (lambda: quantize_fp8_static(ONES, 1.0, UNKNOWN), ValueError, "dtype is 'e3m4'"),
+        (lambda: quantize_fp8_token(DOUBLES), TypeError, "y is float64"),
+        (lambda: quantize_fp8_token(ONES, UNKNOWN), ValueError, "dtype is 'e3m4'"),
+        (lambda: quantize_fp8_token(ONES[:, :0]), ValueError, "at least one element"),
+        (lambda: quantize_fp8_token(ONES, scale_ub=0.0), ValueError, "scale_ub is 0.0"),
+        (lambda: quantize_fp8_token(ONES, scale_ub=NAN), ValueError, "scale_ub is nan"),
+        (lambda: quantize_fp8_group(DOUBLES), TypeError, "y is float64"),
+        (lambda: quantize_fp8_group(ONES, 32), ValueError, "group_size is 32; use one of 64, 128"),
+        (lambda: quantize_fp8_group(ONES, 128), ValueError, "multiple of 128"),
+        (lambda: quantize_fp8_group(ONES, 64, UNKNOWN), ValueError, "scale_format is 'e3m4'"),
+    ],
+)
+def test_what_is_not_defined_is_an_error(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
