@@ -49,7 +49,7 @@ def rmsnorm(
         >>> import numpy as np
         >>> x = np.array([[3.0, 4.0]], np.float16)
         >>> rmsnorm(x, np.ones(2, np.float16), eps=0.0)
-        array([[0.8486, 1.131 ]], dtype=float16)
+        array([[0.8486, 1.132 ]], dtype=float16)
     """
     return run(_norm_dispatcher(enable_pdl), (input, weight, out), eps, stream)[2]
 
