@@ -1,4 +1,4 @@
-"""What all tests share: one kernel cache for the whole run, the helpers' folder, the option of the golden tests."""
+"""What all tests share: one kernel cache for the run, the helpers, the option of the golden tests."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jitnorm.launcher import launcher
 from jitnorm.reference import ScaleFormat, quantize_fp4, rmsnorm_f32, round_to, swizzle_scales
 
 Bytes = NDArray[np.uint8]
@@ -49,7 +50,8 @@ LAYOUTS = ["linear", "128x4", "both"]
 
 def expected_rmsnorm(x: NDArray[Any], weight: NDArray[Any], eps: float = 1e-6) -> NDArray[Any]:
     """What rmsnorm must return for a NumPy array of any number of dimensions."""
-    return round_to(rmsnorm_f32(_rows(x), weight, eps), x.dtype).reshape(x.shape)
+    rounded = round_to(rmsnorm_f32(_rows(x), weight, eps), x.dtype)
+    return rounded.reshape(x.shape)
 
 
 def expected_fp4(
@@ -84,9 +86,11 @@ def as_bytes(tensor: Any) -> Bytes:
     elif type(tensor).__module__.startswith("cupy"):
         tensor = tensor.view("uint8").get()
     elif type(tensor).__module__.startswith("tvm_ffi"):
-        import torch
+        from torch.utils.dlpack import from_dlpack
 
-        return as_bytes(torch.from_dlpack(tensor))
+        # torch's import of DLPack lacks the narrowest dtypes in some versions.
+        is_narrow = str(tensor.dtype).startswith(("float4", "float8"))
+        return as_bytes(from_dlpack(launcher().reinterpret(tensor, "uint8") if is_narrow else tensor))
     return np.ascontiguousarray(tensor).view(np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""The kernels' arithmetic on the host, exhaustively: every pattern of every format, against tables and ml_dtypes."""
+"""The kernels' arithmetic on the host: every pattern of every format against tables and ml_dtypes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from jitnorm.reference import encode_e2m1, encode_e4m3, quantize_fp4, sum_of_squares
 
 INFINITY_BITS = 0x7F800000
+BFLOAT16_OVERFLOW = (2 - 2**-8) * 2.0**127  # half a step above the largest
 SPECIAL = np.array(
     [0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1e-45, -1e-45, 1e-38, 3.4e38, 6, 448, 2688, 1 / 6], np.float32
 )
 
-# A check walks the magnitudes in order. All from first[c] to before first[c + 1] must give code c, with either sign.
+# A check walks the magnitudes in order: from first[c] to before first[c + 1] all must give code c, with either
+# sign.
 CONVERSIONS = """
 static UInt32 to_bfloat16(float x) { BFloat16 r; round_to(x, r); return r.bits; }
 static UInt32 to_float16(float x) { Float16 r; round_to(x, r); return r.bits; }
@@ -100,7 +102,7 @@ def test_every_16_bit_pattern_widens_exactly(conversions: ctypes.CDLL, name: str
 
 
 def first_of_each_code(values: NDArray[np.float32], overflow: float | None = None) -> NDArray[np.uint32]:
-    """The bits of the smallest magnitude that rounds to each of the ascending `values`, then those of the first NaN.
+    """The bits of the smallest magnitude that rounds to each of the ascending values, then the first NaN's.
 
     Halfway between two values lies what goes to the even code. From `overflow` on, infinity is one code more.
     """
@@ -126,7 +128,7 @@ def magnitudes(dtype: Any, codes: int) -> NDArray[np.float32]:
         ("encode_e4m3", first_of_each_code(magnitudes(ml_dtypes.float8_e4m3fn, 0x7F)), 0x80, 0x7F),
         (
             "to_bfloat16",
-            first_of_each_code(magnitudes(ml_dtypes.bfloat16, 0x7F80), float.fromhex("0x1.FFp127")),
+            first_of_each_code(magnitudes(ml_dtypes.bfloat16, 0x7F80), BFLOAT16_OVERFLOW),
             0x8000,
             0x7FFF,
         ),
@@ -137,7 +139,7 @@ def magnitudes(dtype: Any, codes: int) -> NDArray[np.float32]:
 def test_every_float_rounds_to_the_nearest_value(
     conversions: ctypes.CDLL, encode: str, first: NDArray[np.uint32], sign_bit: int, nan: int
 ) -> None:
-    """All 2**32 floats: ties to the even code, large ones saturate or overflow, NaN has one code, -0 its sign."""
+    """All 2**32 floats: ties go to the even code, large ones saturate or overflow, -0 keeps its sign."""
     check = getattr(conversions, f"check_{encode}")
     check.restype = ctypes.c_int64
     assert check(pointer(first), len(first) - 1, sign_bit, nan) == 0
