@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from jitnorm.errors import KernelNotReadyError
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.interface import TensorArgument, interface
+from jitnorm.kernels.interface import Extent, TensorArgument, interface
 from jitnorm.kernels.launch_recipe import dispatch_signature
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.target import Target
@@ -19,34 +19,41 @@ from jitnorm.manager import get_kernel, recipe_text
 class Dispatcher:
     """Runs the calls of one op with one set of options.
 
-    Calling it takes the op's arguments in the order of `interface`, then the stream (None for the caller's current
-    one).
-
     Args:
         op: as in KernelConfig.
         quant: as in KernelConfig.
         enable_pdl: True, False, or None for wherever the target can.
+
+    Attributes:
+        names: of the op's tensors, in calling order.
+        outputs: the positions of those that the op writes with these options.
     """
 
     def __init__(self, op: str, quant: QuantSpec | None, enable_pdl: bool | None) -> None:
         self._op, self._quant, self._enable_pdl = op, quant, enable_pdl
         prototype = KernelConfig(op, 64, quant=quant)
         tensors = [a for a in interface(prototype) if isinstance(a, TensorArgument)]
-        self.outputs = tuple(a.name for a in tensors if a.is_output and a.is_present)
-        self._run, self._learn = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype)))
+        self.names = tuple(a.name for a in tensors)
+        self.outputs = tuple(i for i, a in enumerate(tensors) if a.is_output and a.is_present)
+        self._launch, self._learn = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype)))
 
-    def __call__(self, *arguments: Any) -> None:
-        """Run the op; arguments are converted already."""
-        facts = self._run(*arguments)
+    def run(self, *arguments: Any) -> None:
+        """Run the op.
+
+        Args:
+            arguments: the op's in the order of `interface`, outputs included, converted for TVM-FFI; then the stream,
+                None for the caller's current one.
+        """
+        facts = self._launch(*arguments)
         if facts is not None:
             self._prepare(arguments, facts)
-            self._run(*arguments)
+            self._launch(*arguments)
 
-    @lru_cache(maxsize=None)  # noqa: B019 - dispatchers live as long as the process
-    def output_arguments(self, hidden_size: int, input_dtype: str) -> list[TensorArgument]:
-        """The outputs of calls with such an input; ValueError if it is not allowed."""
+    @cache  # noqa: B019 - dispatchers live as long as the process
+    def arguments_of(self, hidden_size: int, input_dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
+        """Shape and preferred dtype of each tensor of calls with such an input; ValueError if it is not allowed."""
         config = KernelConfig(self._op, hidden_size, input_dtype, quant=self._quant)
-        return [a for a in interface(config) if isinstance(a, TensorArgument) and a.is_output]
+        return tuple((a.shape, a.dtypes[0]) for a in interface(config) if isinstance(a, TensorArgument))
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> None:
         dtypes, hidden_size, row_dims, vector_bytes, is_cuda, device, is_capturing = facts

@@ -6,13 +6,15 @@ import sys
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
-class _WithoutTorch(MetaPathFinder):
-    """Makes `import torch` fail in the thread that made it; other threads see nothing of it."""
+class _WithoutTorch:
+    """A finder that makes `import torch` fail in the thread that made it; other threads see nothing of it.
+
+    It has no base class: importlib.abc would load shutil and tempfile with every `import jitnorm`.
+    """
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()

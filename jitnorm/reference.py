@@ -369,17 +369,13 @@ def _encode(v: NDArray[np.float32], values: NDArray[np.float32], sign_bit: int) 
     return encoded
 
 
-def _e4m3_scales(
-    amax: NDArray[np.float32], global_scale: np.float32
-) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+def _e4m3_scales(amax: NDArray[np.float32], global_scale: np.float32) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     scales = encode_e4m3(np.minimum(amax * (global_scale * _ONE_SIXTH), _E4M3_MAX))
     encode_scale = np.minimum(_ONE / (decode_e4m3(scales) * (_ONE / global_scale)), _FLT_MAX)
     return scales, encode_scale
 
 
-def _ue8m0_scales(
-    amax: NDArray[np.float32], rounding: ScaleRounding
-) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+def _ue8m0_scales(amax: NDArray[np.float32], rounding: ScaleRounding) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     if rounding == "up":
         bits = (amax * _ONE_SIXTH).view(np.uint32)
         exponent = _exponent_field(bits) + ((bits & 0x7FFFFF) != 0)

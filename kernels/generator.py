@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from .config import KernelConfig
@@ -57,7 +57,7 @@ def generate(config: KernelConfig, target: Target) -> Source:
     return Source(config, target, "\n".join(parts))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _file(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 

@@ -10,7 +10,7 @@ GROUP_CHUNKS = 32
 
 
 def ceil_div(a: int, b: int) -> int:
-    """a / b rounded up."""
+    """Quotient of a and b, rounded up."""
     return -(-a // b)
 
 

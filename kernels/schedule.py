@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two
 
 WARP_LANES = 32
-# Rows that need no more than a warp fill blocks of this many threads.
+# Rows that need no more than a group fill blocks of this many threads.
 SMALL_ROW_THREADS = 128
-MAX_WARPS_PER_ROW = 16
+# Measured on an H200, see docs/measured.md: up to 4 groups are fastest in one warp, which waits for no other;
+# above, 8 warps leave room for enough rows a multiprocessor, until a lane has as many chunks as registers allow.
+SINGLE_WARP_GROUPS = 4
+PREFERRED_WARPS = 8
+MAX_CHUNKS_PER_LANE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ def row_schedule(hidden_size: int) -> RowSchedule:
     if groups == 1:
         lanes = next_power_of_two(chunks)
         return RowSchedule(lanes, 1, 1, SMALL_ROW_THREADS // lanes)
-    chunks_per_lane = ceil_div(groups, MAX_WARPS_PER_ROW)
-    warps = ceil_div(groups, chunks_per_lane)
-    return RowSchedule(WARP_LANES, warps, chunks_per_lane, 1)
+    if groups <= SINGLE_WARP_GROUPS:
+        return RowSchedule(WARP_LANES, 1, groups, 1)
+    chunks_per_lane = min(ceil_div(groups, PREFERRED_WARPS), MAX_CHUNKS_PER_LANE)
+    return RowSchedule(WARP_LANES, ceil_div(groups, chunks_per_lane), chunks_per_lane, 1)

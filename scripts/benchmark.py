@@ -180,10 +180,8 @@ def main() -> None:
         for row in measure(op, QUICK_SHAPES if options.quick else SHAPES):
             rows.append(row)
             shape = f"{row.rows}x{row.hidden_size}"
-            print(
-                f"{row.op:14} {row.by:10} {shape:>14} {row.time:8.2f} {row.copy:8.2f} {row.roofline:8.3f} {row.host:8.2f}",
-                flush=True,
-            )
+            times = f"{row.time:8.2f} {row.copy:8.2f} {row.roofline:8.3f} {row.host:8.2f}"
+            print(f"{row.op:14} {row.by:10} {shape:>14} {times}", flush=True)
     if options.json:
         about = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
         options.json.write_text(json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")

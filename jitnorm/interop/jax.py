@@ -39,4 +39,3 @@ class Jax(Framework):
 
     def dtype_name(self, tensor: Any) -> str:
         return str(tensor.dtype.name)
-

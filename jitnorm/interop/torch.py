@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from jitnorm.interop.base import Framework
@@ -42,6 +42,6 @@ class Torch(Framework):
     def dtype_name(self, tensor: Any) -> str:
         return str(tensor.dtype).removeprefix("torch.")
 
-    @lru_cache(maxsize=None)  # noqa: B019 - there is one instance, for the life of the process
+    @cache  # noqa: B019 - there is one instance, for the life of the process
     def _dtype(self, name: str) -> Any:
         return getattr(self._torch, _NAMES.get(name, "uint8"), self._torch.uint8)

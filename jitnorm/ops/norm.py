@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
@@ -10,7 +10,7 @@ from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.run import run
 
 
-@lru_cache(maxsize=None)
+@cache
 def _norm_dispatcher(enable_pdl: bool | None) -> Dispatcher:
     return Dispatcher("rmsnorm", None, enable_pdl)
 
@@ -51,13 +51,17 @@ def rmsnorm(
         >>> rmsnorm(x, np.ones(2, np.float16), eps=0.0)
         array([[0.8486, 1.131 ]], dtype=float16)
     """
-    tensors = {"input": input, "weight": weight, "out": out}
-    return run(_norm_dispatcher(enable_pdl), tensors, eps, stream)[0]
+    return run(_norm_dispatcher(enable_pdl), (input, weight, out), eps, stream)[2]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _fp4_dispatcher(
-    block_size: int, scale_format: str | None, swizzled: bool, both: bool, has_global_scale: bool, enable_pdl: bool | None
+    block_size: int,
+    scale_format: str | None,
+    swizzled: bool,
+    both: bool,
+    has_global_scale: bool,
+    enable_pdl: bool | None,
 ) -> Dispatcher:
     default_format = "e4m3" if block_size == 16 else "ue8m0"
     layout = "linear+128x4" if both else "128x4" if swizzled else "linear"
@@ -125,12 +129,6 @@ def rmsnorm_fp4quant(
     dispatcher = _fp4_dispatcher(
         block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts, global_scale is not None, enable_pdl
     )
-    tensors = {
-        "input": input,
-        "weight": weight,
-        "y_fp4": y_fp4,
-        "block_scale": block_scale,
-        "block_scale_unswizzled": block_scale_unswizzled,
-        "global_scale": global_scale,
-    }
-    return run(dispatcher, tensors, eps, stream)
+    tensors = (input, weight, y_fp4, block_scale, block_scale_unswizzled, global_scale)
+    _, _, y_fp4, block_scale, block_scale_unswizzled, _ = run(dispatcher, tensors, eps, stream)
+    return (y_fp4, block_scale, block_scale_unswizzled) if output_both_sf_layouts else (y_fp4, block_scale)

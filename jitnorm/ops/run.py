@@ -13,42 +13,49 @@ if TYPE_CHECKING:
     from jitnorm.interop.base import Framework
 
 
-def run(dispatcher: Dispatcher, tensors: dict[str, Any], eps: float, stream: Any) -> tuple[Any, ...]:
-    """Run an op on the caller's stream and return its outputs.
+def run(dispatcher: Dispatcher, tensors: tuple[Any, ...], eps: float, stream: Any) -> tuple[Any, ...]:
+    """Run an op on the caller's stream.
 
     Args:
         dispatcher: the op's, for the options of this call.
-        tensors: by name, in the op's order, ``input`` first; outputs that are None are allocated.
+        tensors: in the op's order, the input first; outputs that are None are allocated.
         eps: the op's epsilon.
         stream: what the caller gave: None, an integer, or a stream object of a framework.
+
+    Returns:
+        `tensors`, with the outputs that were None.
     """
-    framework = framework_of(tensors["input"], "input")
-    missing = [name for name in dispatcher.outputs if tensors[name] is None]
-    if missing:
-        _allocate(missing, dispatcher, framework, tensors)
+    framework = framework_of(tensors[0], "input")
     handle = None if stream is None else stream_handle(stream)
+    missing = [position for position in dispatcher.outputs if tensors[position] is None]
+    if missing:
+        tensors = _with_outputs(missing, dispatcher, framework, tensors)
     if framework.is_direct:
-        dispatcher(*tensors.values(), eps, handle)
-    else:
-        converted = [
-            None if tensor is None else framework_of(tensor, name).argument(name, tensor, name in dispatcher.outputs)
-            for name, tensor in tensors.items()
-        ]
-        dispatcher(*converted, eps, framework.stream(tensors["input"]) if handle is None else handle)
-    return tuple(
-        [framework.result(tensors[name]) if name in missing else tensors[name] for name in dispatcher.outputs]
-    )
+        dispatcher.run(*tensors, eps, handle)
+        return tensors
+    converted = [
+        None if tensor is None else framework_of(tensor, name).argument(name, tensor, position in dispatcher.outputs)
+        for position, (name, tensor) in enumerate(zip(dispatcher.names, tensors, strict=True))
+    ]
+    dispatcher.run(*converted, eps, framework.stream(tensors[0]) if handle is None else handle)
+    return tuple(framework.result(tensor) if position in missing else tensor for position, tensor in enumerate(tensors))
 
 
-def _allocate(names: list[str], dispatcher: Dispatcher, framework: Framework, tensors: dict[str, Any]) -> None:
-    input = tensors["input"]
+def _with_outputs(
+    missing: list[int], dispatcher: Dispatcher, framework: Framework, tensors: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    input = tensors[0]
     shape = tuple(input.shape)
     if not shape:
         raise ValueError("input: has no dimensions; expected (..., hidden_size)")
-    for argument in dispatcher.output_arguments(shape[-1], framework.dtype_name(input)):
-        if argument.name in names:
-            extents = [shape[:-1] if e == "..." else (evaluate(e, prod(shape[:-1])),) for e in argument.shape]
-            tensors[argument.name] = framework.empty(sum(extents, ()), argument.dtypes[0], input)
+    filled = list(tensors)
+    arguments = dispatcher.arguments_of(shape[-1], framework.dtype_name(input))
+    for position in missing:
+        extents, dtype = arguments[position]
+        inner = tuple(evaluate(extent, prod(shape[:-1])) for extent in extents if extent != "...")
+        leading = shape[:-1] if "..." in extents else ()
+        filled[position] = framework.empty(leading + inner, dtype, input)
+    return tuple(filled)
 
 
 def stream_handle(stream: Any) -> int:
@@ -68,4 +75,3 @@ def stream_handle(stream: Any) -> int:
         f"stream: is a {type(stream).__name__}; expected None, an integer, a torch or CuPy stream, "
         "or an object with __cuda_stream__"
     )
-

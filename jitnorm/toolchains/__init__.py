@@ -75,9 +75,7 @@ def toolchain_class(name: str) -> type[Toolchain]:
     raise ValueError(f"toolchain: {name!r} is not known; use one of {', '.join(TOOLCHAIN_NAMES)}")
 
 
-def _first_installed(
-    names: tuple[str, ...], target: Target, memo_dir: Path | None, work_dir: Path | None
-) -> Toolchain:
+def _first_installed(names: tuple[str, ...], target: Target, memo_dir: Path | None, work_dir: Path | None) -> Toolchain:
     missing = []
     for name in names:
         try:

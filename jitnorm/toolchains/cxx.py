@@ -99,9 +99,7 @@ def find_cxx() -> Path:
     found = next(filter(None, map(on_path, programs)), None)
     if found is None:
         by_name = f"CXX={wanted!r}, which must be one program without arguments"
-        raise ToolchainMissingError(
-            "a C++ compiler", [by_name if wanted else "g++, clang++ on PATH"], _REMEDY
-        )
+        raise ToolchainMissingError("a C++ compiler", [by_name if wanted else "g++, clang++ on PATH"], _REMEDY)
     return found
 
 

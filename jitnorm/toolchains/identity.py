@@ -36,9 +36,7 @@ def memoised(files: Sequence[Path], probe: Callable[[], str], memo_dir: Path | N
     if answer is None:
         answer = probe()
         if not _well_formed(answer):
-            raise ValueError(
-                f"identity: {answer!r} is not one line of 1 to {_MAX_LENGTH} printable characters"
-            )
+            raise ValueError(f"identity: {answer!r} is not one line of 1 to {_MAX_LENGTH} printable characters")
         if memo is not None:
             _write(memo, answer)
     _seen[stamp] = answer

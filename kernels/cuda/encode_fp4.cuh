@@ -19,7 +19,7 @@ JITNORM_INLINE void store_scale(const Arguments& a, Int64 row, int column, UInt3
   if (kHasLinearScales) linear_scales(a)[linear_offset(row, column)] = (UInt8)byte;
 }
 
-JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, int length, const float (&y)[kChunkSize]) {
+JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const float (&y)[kChunkSize]) {
   float amax = 0.0f;
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) amax = max_magnitude(amax, y[i]);
@@ -39,7 +39,7 @@ JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, int le
     for (int j = 0; j < 8; ++j) scaled[j] = mul_rn(y[8 * i + j], scale.encode);
     codes.words[i] = (encode_e2m1x8(scaled) & scale.keep) | scale.fill;
   }
-  if (length == 0) return;
+  if (index >= kChunks) return;
   copy_words(context.codes + index * kCodeBytes, codes.accesses);
   if (index % kLanesPerBlock == 0) store_scale(context.arguments, context.row, index / kLanesPerBlock, scale.byte);
 }

@@ -7,11 +7,11 @@ JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row) {
   return {a.out + row_offset(row, a.extents, a.out_strides)};
 }
 
-JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, int length, const float (&y)[kChunkSize]) {
+JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const float (&y)[kChunkSize]) {
   InputChunk chunk;
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) round_to(y[i], chunk.elements[i]);
-  store_chunk(context.row + index * kChunkSize, chunk, length);
+  store_chunk(context.row, index, chunk);
 }
 
 JITNORM_INLINE void end_row(const EncodeContext&, int) {}

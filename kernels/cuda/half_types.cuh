@@ -9,10 +9,6 @@ JITNORM_INLINE float to_float(Float16 x) {
 
 JITNORM_INLINE float to_float(float x) { return x; }
 
-JITNORM_INLINE void round_to(float x, BFloat16& result) {
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
-}
+JITNORM_INLINE void round_to(float x, BFloat16& result) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x)); }
 
-JITNORM_INLINE void round_to(float x, Float16& result) {
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
-}
+JITNORM_INLINE void round_to(float x, Float16& result) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x)); }

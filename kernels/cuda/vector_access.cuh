@@ -27,6 +27,7 @@ template <typename T, int kAccessBytes>
 union alignas(16) Chunk {
   static constexpr int kBytes = kChunkSize * (int)sizeof(T);
   T elements[kChunkSize];
+  UInt32 words[kBytes / 4];
   typename Access<kAccessBytes>::Type accesses[kBytes / kAccessBytes];
 };
 
@@ -45,32 +46,34 @@ JITNORM_INLINE void copy_words(void* to, const Word (&from)[kCount]) {
   for (int i = 0; i < kCount; ++i) static_cast<Word*>(to)[i] = from[i];
 }
 
-// Elements of a row that chunk `index` holds: all but for the row's last chunk, and none past it.
-JITNORM_INLINE int chunk_length(int index) {
-  if (!kHasPartialChunk) return index < kChunks ? kChunkSize : 0;
-  const int length = kHiddenSize - index * kChunkSize;
-  return length < 0 ? 0 : length < kChunkSize ? length : kChunkSize;
-}
+// Chunks of a row that are whole; the one after them may hold a few elements, those past it none.
+constexpr int kWholeChunks = kHiddenSize / kChunkSize;
 
-// The chunk at `from`; elements past `length` are zero.
+// Element i of chunk `index` belongs to the row. Compare, do not clamp a length: ptxas 13.0 took the predicate of a
+// clamping minimum (VIMNMX.RELU) for "the chunk is whole", and partial chunks read past their row.
+JITNORM_INLINE bool is_in_row(int index, int i) { return kHasPartialChunk && index * kChunkSize + i < kHiddenSize; }
+
+// Chunk `index` of the row at `row`; elements past the row are zero.
 template <typename T, int kAccessBytes>
-JITNORM_INLINE void load_chunk(Chunk<T, kAccessBytes>& chunk, const T* from, int length) {
-  if (length == kChunkSize) {
+JITNORM_INLINE void load_chunk(Chunk<T, kAccessBytes>& chunk, const T* row, int index) {
+  const T* from = row + index * kChunkSize;
+  if (index < kWholeChunks) {
     copy_words(chunk.accesses, from);
     return;
   }
   JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) chunk.elements[i] = kHasPartialChunk && i < length ? from[i] : T{};
+  for (int i = 0; i < kChunkSize; ++i) chunk.elements[i] = is_in_row(index, i) ? from[i] : T{};
 }
 
 template <typename T, int kAccessBytes>
-JITNORM_INLINE void store_chunk(T* to, const Chunk<T, kAccessBytes>& chunk, int length) {
-  if (length == kChunkSize) {
+JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>& chunk) {
+  T* to = row + index * kChunkSize;
+  if (index < kWholeChunks) {
     copy_words(to, chunk.accesses);
     return;
   }
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
-    if (kHasPartialChunk && i < length) to[i] = chunk.elements[i];
+    if (is_in_row(index, i)) to[i] = chunk.elements[i];
   }
 }

@@ -97,9 +97,10 @@ class CallChecker {
     JITNORM_CHECK(DeviceName(t.device) == DeviceName(first.device), ValueError)
         << argument.name << ": is on " << DeviceName(t.device) << ", expected " << DeviceName(first.device)
         << ", where " << recipe_.arguments[0].name << " is";
-    const bool is_allowed = std::any_of(argument.dtypes.begin(), argument.dtypes.end(),
-                                        [&](DLDataType dtype) { return dtype == t.dtype; });
-    JITNORM_CHECK(is_allowed, ValueError) << argument.name << ": dtype is " << t.dtype << ", expected " << DtypeText(argument);
+    const bool is_allowed =
+        std::any_of(argument.dtypes.begin(), argument.dtypes.end(), [&](DLDataType dtype) { return dtype == t.dtype; });
+    JITNORM_CHECK(is_allowed, ValueError)
+        << argument.name << ": dtype is " << t.dtype << ", expected " << DtypeText(argument);
     const int inner_dims = static_cast<int>(argument.extents.size());
     const int leading_dims = argument.has_leading_dims ? first.ndim - 1 : 0;
     bool has_rank = t.ndim == leading_dims + inner_dims && t.ndim > 0;
@@ -126,9 +127,9 @@ class CallChecker {
     const int64_t alignment = argument.is_strided ? RowAlignment(t) : PointerAlignment(t);
     JITNORM_CHECK(alignment >= argument.alignment, ValueError)
         << argument.name << ": its rows are aligned to " << alignment << " bytes, this kernel needs "
-        << argument.alignment << (argument.alignment == ElementBytes(argument.dtypes[0])
-                                      ? ", the size of an element"
-                                      : "; use a kernel with a smaller vector_bytes");
+        << argument.alignment
+        << (argument.alignment == ElementBytes(argument.dtypes[0]) ? ", the size of an element"
+                                                                   : "; use a kernel with a smaller vector_bytes");
   }
 
   static int64_t PointerAlignment(const DLTensor& t) {
@@ -163,7 +164,8 @@ class CallChecker {
     int strided = 0;
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
       const Argument& argument = recipe_.arguments[i];
-      if (argument.kind == Argument::Kind::kFloat32) call.Push(static_cast<float>(args[static_cast<int>(i)].cast<double>()));
+      if (argument.kind == Argument::Kind::kFloat32)
+        call.Push(static_cast<float>(args[static_cast<int>(i)].cast<double>()));
       if (argument.kind != Argument::Kind::kTensor) continue;
       call.Push(DataOf(*tensors[i]));
       if (!argument.is_strided) continue;

@@ -85,8 +85,8 @@ class Dispatcher {
 
   // Tensors of another leading shape than the first's are left to the checker, which refuses them.
   static bool HasLeadingShape(const DLTensor& t, const DLTensor* const* strided, int count) {
-    return t.ndim > 0 && (count == 0 || (t.ndim == strided[0]->ndim &&
-                                         std::equal(t.shape, t.shape + t.ndim - 1, strided[0]->shape)));
+    return t.ndim > 0 &&
+           (count == 0 || (t.ndim == strided[0]->ndim && std::equal(t.shape, t.shape + t.ndim - 1, strided[0]->shape)));
   }
 
   // Bytes of the input's accesses for which this tensor's own, in proportion, are aligned.
@@ -118,7 +118,8 @@ class Dispatcher {
       dtypes.push_back(packed ? ffi::DLDataTypeToString(dtype) : ffi::String(""));
     }
     const std::optional<void*> stream = GivenStream(args, roles_.size());
-    const bool is_capturing = is_cuda && IsCapturing(stream ? *stream : TVMFFIEnvGetStream(kDLCUDA, key.device.device_id));
+    const bool is_capturing =
+        is_cuda && IsCapturing(stream ? *stream : TVMFFIEnvGetStream(kDLCUDA, key.device.device_id));
     return ffi::Array<ffi::Any>{dtypes,  key.hidden_size,      key.row_dims, key.vector_bytes,
                                 is_cuda, key.device.device_id, is_capturing};
   }

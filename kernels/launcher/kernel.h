@@ -42,7 +42,14 @@ class CpuKernel : public Kernel {
  private:
   using Entry = void (*)(void* const* parameters, int64_t first, int64_t last);
 
-  void Launch(const CheckedCall& call, void** parameters) const final { entry_(parameters, 0, call.grid); }
+  // In the default floating-point environment: callers may have told the processor to flush denormals.
+  void Launch(const CheckedCall& call, void** parameters) const final {
+    std::fenv_t callers;
+    std::fegetenv(&callers);
+    std::fesetenv(FE_DFL_ENV);
+    entry_(parameters, 0, call.grid);
+    std::fesetenv(&callers);
+  }
 
   Entry entry_;
 };
@@ -67,8 +74,12 @@ class CudaKernel : public Kernel {
     JITNORM_CHECK(call.grid <= 0x7fffffff, ValueError)
         << recipe().arguments[0].name << ": has " << call.rows.rows << " rows, more than one launch can cover";
     CUlaunchAttribute attributes[2] = {};
-    CUlaunchConfig config{{static_cast<unsigned>(call.grid), 1, 1}, {recipe().block, 1, 1}, recipe().shared_bytes,
-                          static_cast<CUstream>(stream), attributes, 0};
+    CUlaunchConfig config{{static_cast<unsigned>(call.grid), 1, 1},
+                          {recipe().block, 1, 1},
+                          recipe().shared_bytes,
+                          static_cast<CUstream>(stream),
+                          attributes,
+                          0};
     if (recipe().pdl) {
       CUlaunchAttribute& attribute = attributes[config.attribute_count++];
       attribute.id = kProgrammaticStreamSerialization;

@@ -5,7 +5,8 @@ ffi::Array<int64_t> DeviceCapability(int64_t device) {
   const Driver& driver = Driver::Get();
   int count = 0, major = 0, minor = 0;
   driver.Check(driver.DeviceGetCount(&count), "cuDeviceGetCount");
-  JITNORM_CHECK(device >= 0 && device < count, ValueError) << "device: cuda:" << device << " does not exist; there are " << count;
+  JITNORM_CHECK(device >= 0 && device < count, ValueError)
+      << "device: cuda:" << device << " does not exist; there are " << count;
   driver.Check(driver.DeviceGetAttribute(&major, kCapabilityMajor, static_cast<int>(device)), "cuDeviceGetAttribute");
   driver.Check(driver.DeviceGetAttribute(&minor, kCapabilityMinor, static_cast<int>(device)), "cuDeviceGetAttribute");
   return {major, minor};

@@ -40,8 +40,7 @@ inline ffi::Tensor Reinterpret(const ffi::Tensor& tensor, const ffi::String& dty
       << "dtype: " << dtype << " has another size than " << prototype.dtype;
   prototype.dtype = parsed;
   TVMFFIObjectHandle view;
-  TVM_FFI_CHECK_SAFE_CALL(TVMFFITensorCreateUnsafeView(
-      ffi::details::ObjectUnsafe::TVMFFIObjectPtrFromObjectRef(tensor), &prototype, &view));
-  return ffi::Tensor(
-      ffi::details::ObjectUnsafe::ObjectPtrFromOwned<ffi::TensorObj>(static_cast<TVMFFIObject*>(view)));
+  TVM_FFI_CHECK_SAFE_CALL(TVMFFITensorCreateUnsafeView(ffi::details::ObjectUnsafe::TVMFFIObjectPtrFromObjectRef(tensor),
+                                                       &prototype, &view));
+  return ffi::Tensor(ffi::details::ObjectUnsafe::ObjectPtrFromOwned<ffi::TensorObj>(static_cast<TVMFFIObject*>(view)));
 }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cfenv>
 #include <cstdlib>
 #include <cstring>
 #include <memory>

@@ -67,8 +67,11 @@ inline Recipe ReadRecipe(const ffi::String& text) {
   const int64_t abi = Field<int64_t>(json, "abi");
   JITNORM_CHECK(abi == kLauncherAbi, ValueError)
       << "recipe: is for launcher ABI " << abi << ", this launcher has " << kLauncherAbi << "; rebuild the kernel";
-  Recipe recipe{Field<ffi::String>(json, "entry"), Field<ffi::String>(json, "device") == "cuda",
-                static_cast<int>(Field<int64_t>(json, "row_dims")), {}, Extent(Field(json, "grid"))};
+  Recipe recipe{Field<ffi::String>(json, "entry"),
+                Field<ffi::String>(json, "device") == "cuda",
+                static_cast<int>(Field<int64_t>(json, "row_dims")),
+                {},
+                Extent(Field(json, "grid"))};
   for (const ffi::Any& argument : Field<ffi::json::Array>(json, "arguments")) {
     recipe.arguments.push_back(ReadArgument(argument.cast<JsonObject>()));
   }

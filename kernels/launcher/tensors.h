@@ -2,9 +2,7 @@
 constexpr int kMaxRowDims = 8;
 constexpr int kMaxArguments = 16;
 
-inline bool IsCuda(DLDevice device) {
-  return device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged;
-}
+inline bool IsCuda(DLDevice device) { return device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged; }
 
 inline bool IsHost(DLDevice device) { return device.device_type == kDLCPU || device.device_type == kDLCUDAHost; }
 
@@ -38,8 +36,8 @@ inline std::string ShapeText(const int64_t* shape, int ndim) {
 struct MergedRows {
   int dims = 1;
   int64_t rows = 1;
-  int64_t extents[kMaxRowDims] = {1};
-  int64_t strides[kMaxArguments][kMaxRowDims] = {};
+  int64_t extents[kMaxRowDims];
+  int64_t strides[kMaxArguments][kMaxRowDims];
 };
 
 // Merges the leading dimensions (all but the last) of `count` tensors whose leading shapes are equal; dims is more
@@ -70,7 +68,12 @@ inline MergedRows MergeRows(const DLTensor* const* tensors, int count) {
     for (int t = 0; t < count; ++t) strides[t][dims] = StrideOf(*tensors[t], d);
     ++dims;
   }
-  merged.dims = dims == 0 ? 1 : dims;
+  if (dims == 0) {  // a single row
+    extents[dims] = 1;
+    for (int t = 0; t < count; ++t) strides[t][dims] = 0;
+    dims = 1;
+  }
+  merged.dims = dims;
   for (int d = 0; d < dims; ++d) {
     merged.extents[dims - 1 - d] = extents[d];
     for (int t = 0; t < count; ++t) merged.strides[t][dims - 1 - d] = strides[t][d];

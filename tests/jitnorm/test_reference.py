@@ -80,9 +80,7 @@ def test_fma_rounds_once_where_rounding_twice_goes_wrong() -> None:
 
 @pytest.mark.parametrize("chunk", [8, 16])
 @pytest.mark.parametrize("length", [1, 7, 8, 17, 384, 511, 512, 513, 1040, 2700])
-def test_sum_of_squares_follows_the_definition(
-    length: int, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sum_of_squares_follows_the_definition(length: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "CHUNK", chunk)
     h = random_rows(2, length, seed=length) * np.float32(3)
     expected = np.array([scalar_sum_of_squares(row, chunk) for row in h])
@@ -163,9 +161,7 @@ def test_a_row_does_not_depend_on_its_batch(dtype: Any) -> None:
         assert [part.tobytes() for part in parts] == [codes[i].tobytes(), scales[i].tobytes()]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "mantissa", "least"), [(np.float16, 10, -14), (ml_dtypes.bfloat16, 7, -126)]
-)
+@pytest.mark.parametrize(("dtype", "mantissa", "least"), [(np.float16, 10, -14), (ml_dtypes.bfloat16, 7, -126)])
 def test_16_bit_outputs_are_rounded_to_nearest_even(dtype: Any, mantissa: int, least: int) -> None:
     infinity = int(np.array(INF, dtype).view(np.uint16))
     values = np.arange(infinity, dtype=np.uint16).view(dtype).astype(np.float64)

@@ -236,9 +236,7 @@ def test_decoding_is_off_by_half_a_step_or_by_saturation(
 )
 def test_a_power_of_two_moves_ue8m0_scales_and_keeps_the_codes(y: F32, exponent: int) -> None:
     codes, scales = quantize_fp4(y, block_size=32, scale_format="ue8m0")
-    moved_codes, moved_scales = quantize_fp4(
-        y * np.float32(2.0**exponent), block_size=32, scale_format="ue8m0"
-    )
+    moved_codes, moved_scales = quantize_fp4(y * np.float32(2.0**exponent), block_size=32, scale_format="ue8m0")
     is_zero = ~y.reshape(2, 2, 32).any(axis=-1)
     assert (moved_codes == codes).all()
     assert (moved_scales == np.where(is_zero, 0, scales.astype(int) + exponent)).all()

@@ -29,9 +29,7 @@ def compile_with(program: Path, work_dir: Path, source: str = "source") -> bytes
 def test_the_compiler_reads_the_source_and_makes_the_output_in_its_own_folder(
     make_program: MakeProgram, work_dir: Path
 ) -> None:
-    program = make_program(
-        "compiler", 'pwd > kernel.so; echo "$TMPDIR" >> kernel.so; cat kernel.cpp >> kernel.so'
-    )
+    program = make_program("compiler", 'pwd > kernel.so; echo "$TMPDIR" >> kernel.so; cat kernel.cpp >> kernel.so')
     folder, temporary, text = compile_with(program, work_dir, "int é;").decode().splitlines()
     assert Path(folder).parent == work_dir
     assert temporary == folder
@@ -39,9 +37,7 @@ def test_the_compiler_reads_the_source_and_makes_the_output_in_its_own_folder(
     assert list(work_dir.iterdir()) == []
 
 
-def test_a_failing_compiler_gives_its_log_and_leaves_nothing(
-    make_program: MakeProgram, work_dir: Path
-) -> None:
+def test_a_failing_compiler_gives_its_log_and_leaves_nothing(make_program: MakeProgram, work_dir: Path) -> None:
     program = make_program("compiler", "echo out; echo err >&2; echo partial > kernel.so; exit 3")
     with pytest.raises(CompileError, match="fake: compiling for cpu failed: exit status 3") as caught:
         compile_with(program, work_dir)
@@ -76,9 +72,7 @@ def test_the_time_limit_kills_the_compiler_and_its_children(
     pids = tmp_path / "pids"
     program = make_program("compiler", f"sleep 60 & echo $! $$ > {pids}; echo started; wait")
     begin = time.monotonic()
-    with pytest.raises(
-        CompileError, match=r"killed after 0\.5 s, the limit in JITNORM_COMPILE_TIMEOUT"
-    ) as caught:
+    with pytest.raises(CompileError, match=r"killed after 0\.5 s, the limit in JITNORM_COMPILE_TIMEOUT") as caught:
         compile_with(program, work_dir)
     assert time.monotonic() - begin < 30
     assert caught.value.log == "started\n"
@@ -116,9 +110,7 @@ def test_output_larger_than_a_pipe_is_read_whole(make_program: MakeProgram) -> N
     assert (status, len(output)) == (0, 1_000_000)
 
 
-def test_a_probe_that_fails_names_the_command_and_its_words(
-    make_program: MakeProgram, tmp_path: Path
-) -> None:
+def test_a_probe_that_fails_names_the_command_and_its_words(make_program: MakeProgram, tmp_path: Path) -> None:
     program = make_program("compiler", "echo broken; exit 1")
     with pytest.raises(RuntimeError, match="compiler --version: exit status 1: broken"):
         ask([str(program), "--version"])

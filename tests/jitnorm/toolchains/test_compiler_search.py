@@ -32,9 +32,7 @@ def test_a_program_given_as_a_path_is_not_searched(tmp_path: Path, monkeypatch: 
     assert on_path(str(tmp_path / "other")) is None
 
 
-def test_packages_are_searched_in_the_order_of_sys_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_are_searched_in_the_order_of_sys_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = make_file(tmp_path / "a/x/lib"), make_file(tmp_path / "b/x/lib")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "none"), str(tmp_path / "a"), str(tmp_path / "b")])
     assert on_sys_path("x/lib") == first

@@ -173,9 +173,7 @@ def test_what_may_hide_another_compiler_is_asked_in_every_process(
     assert not (tmp_path / "memo").exists()
 
 
-def test_a_compiler_that_is_killed_is_reported(
-    make_program: MakeProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_is_killed_is_reported(make_program: MakeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
     script = f'if [ "$1" = -shared ]; then kill -SEGV $$; fi\n{FAKE}'
     monkeypatch.setenv("CXX", str(make_program("g++", script)))
     with pytest.raises(CompileError, match="cxx: compiling for cpu failed: killed by SIGSEGV"):

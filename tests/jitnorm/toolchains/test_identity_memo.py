@@ -73,9 +73,7 @@ def _replace(file: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [_rewrite, _touch, _replace])
-def test_a_changed_file_is_asked_again(
-    compiler: Path, tmp_path: Path, change: Callable[[Path], None]
-) -> None:
+def test_a_changed_file_is_asked_again(compiler: Path, tmp_path: Path, change: Callable[[Path], None]) -> None:
     memoised([compiler], Probe(), tmp_path / "memo")
     change(compiler)
     assert memoised([compiler], Probe("compiler 2.0"), tmp_path / "memo") == "compiler 2.0"
@@ -100,9 +98,7 @@ def test_a_link_that_turns_to_another_file_is_asked_again(compiler: Path, tmp_pa
 
 
 @pytest.mark.parametrize("content", [b"", b"two\nlines", b"x" * 501, b"\xff\xfe", b"tab\there", b"nul\0"])
-def test_a_damaged_memo_is_replaced(
-    compiler: Path, tmp_path: Path, forget: Callable[[], None], content: bytes
-) -> None:
+def test_a_damaged_memo_is_replaced(compiler: Path, tmp_path: Path, forget: Callable[[], None], content: bytes) -> None:
     memo_dir = tmp_path / "memo"
     memoised([compiler], Probe(), memo_dir)
     only_memo(memo_dir).write_bytes(content)

@@ -43,9 +43,7 @@ def test_cuda_targets_compile_to_a_cubin_of_their_architecture(
 @requires_nvcc
 def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    assert Nvcc(work_dir=tmp_path).compile(KERNEL, HOPPER) == Nvcc(work_dir=tmp_path / "other").compile(
-        KERNEL, HOPPER
-    )
+    assert Nvcc(work_dir=tmp_path).compile(KERNEL, HOPPER) == Nvcc(work_dir=tmp_path / "other").compile(KERNEL, HOPPER)
 
 
 @requires_nvcc
@@ -133,9 +131,7 @@ def test_the_wheels_come_after_path(
     assert Nvcc().location == on_path / "bin/nvcc"
 
 
-def test_the_identity_is_asked_once_per_state_of_the_parts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_identity_is_asked_once_per_state_of_the_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     toolkit, memo_dir = make_toolkit(tmp_path / "cuda"), tmp_path / "memo"
     monkeypatch.setenv("CUDA_HOME", str(toolkit))
     assert Nvcc(memo_dir).identity() == "nvcc cuda_1, cicc CL-1, ptxas cuda_1"
@@ -156,9 +152,7 @@ def test_a_missing_nvcc_names_the_remedy(only_path: Path, make_program: MakeProg
 
 def test_a_missing_host_compiler_is_named(only_path: Path, make_program: MakeProgram) -> None:
     make_program("nvcc", "exit 0")
-    with pytest.raises(
-        ToolchainMissingError, match=r"C\+\+ compiler, which nvcc needs.*apt-get install g\+\+"
-    ):
+    with pytest.raises(ToolchainMissingError, match=r"C\+\+ compiler, which nvcc needs.*apt-get install g\+\+"):
         Nvcc()
 
 

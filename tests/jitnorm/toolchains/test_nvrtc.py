@@ -105,9 +105,7 @@ def test_another_library_loaded_after_the_key_was_made_is_an_error(tmp_path: Pat
         toolchain.compile(KERNEL, HOPPER)
 
 
-def test_a_library_that_the_process_has_loaded_comes_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_library_that_the_process_has_loaded_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(nvrtc, "_in_use", None)
     monkeypatch.setattr(nvrtc, "_loaded_library", lambda: tmp_path / "libnvrtc.so.13")
     assert Nvrtc().location == tmp_path / "libnvrtc.so.13"
@@ -124,22 +122,16 @@ def test_a_toolkit_named_by_the_environment_is_found(monkeypatch: pytest.MonkeyP
     library = tmp_path / "lib64/libnvrtc.so.13"
     library.parent.mkdir()
     library.touch()
-    monkeypatch.setattr(
-        nvrtc, "on_sys_path", lambda relative: Path("/x") if "cuda/core" in relative else None
-    )
+    monkeypatch.setattr(nvrtc, "on_sys_path", lambda relative: Path("/x") if "cuda/core" in relative else None)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert Nvrtc().location == library
 
 
 @pytest.mark.usefixtures("nothing_loaded")
 def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        nvrtc, "on_sys_path", lambda relative: Path("/x") if "cuda/core" in relative else None
-    )
+    monkeypatch.setattr(nvrtc, "on_sys_path", lambda relative: Path("/x") if "cuda/core" in relative else None)
     monkeypatch.setattr(nvrtc, "_system_library", lambda: None)
-    with pytest.raises(
-        ToolchainMissingError, match=r"libnvrtc\.so\.13.*pip install \"jitnorm\[cuda\]\".*CUDA_HOME"
-    ):
+    with pytest.raises(ToolchainMissingError, match=r"libnvrtc\.so\.13.*pip install \"jitnorm\[cuda\]\".*CUDA_HOME"):
         Nvrtc()
 
 

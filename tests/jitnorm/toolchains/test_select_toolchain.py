@@ -66,9 +66,7 @@ def test_an_empty_variable_means_auto(monkeypatch: pytest.MonkeyPatch, value: st
     ],
 )
 def test_a_backend_that_does_not_fit_lists_those_that_do(target: Target, backend: str, allowed: str) -> None:
-    with pytest.raises(
-        ValueError, match=f"backend: '{backend}' does not build for {target}; use one of {allowed}"
-    ):
+    with pytest.raises(ValueError, match=f"backend: '{backend}' does not build for {target}; use one of {allowed}"):
         select(target, backend)
 
 

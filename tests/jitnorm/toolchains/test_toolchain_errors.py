@@ -35,9 +35,7 @@ def test_an_error_in_the_first_line_has_an_excerpt_that_begins_there() -> None:
     assert error.excerpt.startswith(">    1 | line 1\n")
 
 
-@pytest.mark.parametrize(
-    "log", ["", "other.h:5:3: error: no", "kernel.cpp:5:3: warning: no", "nvcc fatal: 5"]
-)
+@pytest.mark.parametrize("log", ["", "other.h:5:3: error: no", "kernel.cpp:5:3: warning: no", "nvcc fatal: 5"])
 def test_a_log_that_names_no_line_of_the_source_gives_no_excerpt(log: str) -> None:
     assert CompileError("cxx", "cpu", "exit status 1", log, SOURCE).excerpt == ""
 

@@ -1,0 +1,69 @@
+"""Where things lie below a cache root. The only place that knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from jitnorm.cache.key import check_key, is_key
+
+PAYLOAD = "payload"
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of one cache root. Computes, touches nothing.
+
+    Attributes:
+        root: the folder that everything lies in.
+    """
+
+    root: Path
+
+    @property
+    def version(self) -> Path:
+        """All of this layout; an incompatible later layout takes another name beside it."""
+        return self.root / "v1"
+
+    @property
+    def private(self) -> Path:
+        """Entries being written, one folder per writer."""
+        return self.version / "tmp"
+
+    @property
+    def quarantine(self) -> Path:
+        """Entries that failed verification."""
+        return self.version / "quarantine"
+
+    @property
+    def locks(self) -> Path:
+        """Lock files, one per key, and the notes on their holders."""
+        return self.version / "locks"
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders that every writer needs, outermost first."""
+        return (self.root, self.version, self.private, self.quarantine, self.locks)
+
+    def entry(self, key: str) -> Path:
+        """The folder of one entry."""
+        check_key(key)
+        return self.version / key[:2] / key
+
+    def lock(self, key: str) -> Path:
+        """The lock file of one key. It is never removed: a waiter may have it open."""
+        check_key(key)
+        return self.locks / f"{key}.lock"
+
+    def holder(self, key: str) -> Path:
+        """The note on who holds the lock of one key."""
+        check_key(key)
+        return self.locks / f"{key}.holder"
+
+    def entries(self) -> Iterator[tuple[str, Path]]:
+        """The key and folder of every entry there is, in the order of the keys."""
+        for folder in sorted(self.version.glob("??/*")):
+            if is_key(folder.name) and self.entry(folder.name) == folder:
+                yield folder.name, folder

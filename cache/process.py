@@ -1,0 +1,35 @@
+"""Which process this is, and whether another one still lives."""
+
+from __future__ import annotations
+
+import os
+import re
+
+
+def host_name() -> str:
+    """The name of this host, for people to read."""
+    return os.uname().nodename
+
+
+def host_token() -> str:
+    """A name without dots for the set of processes whose ids can be compared with this one's.
+
+    Containers may share a host name and a cache folder but not their process ids, so the process
+    namespace is a part of it.
+    """
+    try:
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        namespace = 0
+    return re.sub(r"[^A-Za-z0-9-]", "-", f"{host_name()}-{namespace}")
+
+
+def is_dead(pid: int) -> bool:
+    """Whether no process of this host and namespace has the id ``pid``."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        return False
+    return False

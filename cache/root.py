@@ -1,0 +1,136 @@
+"""Which folder the cache lies in, and whether compiled code may be loaded from it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from jitnorm.cache.errors import CacheError, CacheTrustError, CacheUnusableError
+from jitnorm.cache.files import make_folder
+from jitnorm.cache.layout import Layout
+from jitnorm.cache.warn import warn_once
+
+FOLDER_VARIABLE = "JITNORM_CACHE_DIR"
+TRUST_VARIABLE = "JITNORM_CACHE_TRUST"
+
+# Nothing can exist below it: the place of a store that is always empty.
+_NOWHERE = Path(os.devnull)
+
+
+class Root(NamedTuple):
+    """A checked cache folder.
+
+    Attributes:
+        path: the folder, without symbolic links.
+        writable: whether artifacts can be published to it.
+    """
+
+    path: Path
+    writable: bool
+
+
+def default_root() -> Path:
+    """Return the cache folder of this environment, which need not exist.
+
+    ``JITNORM_CACHE_DIR`` if set, else ``$XDG_CACHE_HOME/jitnorm``, else ``~/.cache/jitnorm``.
+    """
+    if named := os.environ.get(FOLDER_VARIABLE):
+        return Path(os.path.expanduser(named))
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if base.is_absolute():  # the XDG specification has relative paths ignored
+        return base / "jitnorm"
+    home = Path(os.path.expanduser("~"))
+    return (home if home.is_absolute() else _NOWHERE) / ".cache" / "jitnorm"
+
+
+def root_is_explicit() -> bool:
+    """Whether the user named the cache folder, and so should hear of it if it cannot be used."""
+    return bool(os.environ.get(FOLDER_VARIABLE))
+
+
+def open_root(path: Path, *, explicit: bool) -> Root:
+    """Create a cache folder if it is missing, and check it.
+
+    Args:
+        path: the folder. A symbolic link stands for its target.
+        explicit: whether the user asked for this folder. A folder that is only the default may be
+            unusable: that is logged once, and nothing will be published to it.
+
+    Raises:
+        CacheTrustError: it is not a folder, belongs to another user, or is writable by others. The last
+            two are accepted if ``JITNORM_CACHE_TRUST`` is ``any``.
+        CacheUnusableError: it is explicit and cannot be created or written.
+        CacheError: ``JITNORM_CACHE_TRUST`` has an unknown value.
+    """
+    check_owner = _trust_is_limited()
+    path = Path(os.path.realpath(path))
+    reason = None
+    for folder in Layout(path).folders:
+        reason = reason or _make_writable(folder)
+        # Those within the root too: others may have made them while the root was open to them.
+        _check_trust(folder, check_owner=check_owner)
+    if reason is None:
+        return Root(path, writable=True)
+    if explicit:
+        raise CacheUnusableError(
+            f"the cache folder {path}, named by {FOLDER_VARIABLE}, cannot be used: {reason}. "
+            f"Make it writable, or set {FOLDER_VARIABLE} to a folder that you can write to"
+        )
+    warn_once(
+        "root",
+        path,
+        "the cache folder %s cannot be used: %s. What is built is kept in memory only; "
+        "set %s to a folder that you can write to",
+        path,
+        reason,
+        FOLDER_VARIABLE,
+    )
+    # A missing folder that somebody else makes later has not been checked.
+    return Root(path if path.is_dir() else _NOWHERE, writable=False)
+
+
+def _trust_is_limited() -> bool:
+    value = os.environ.get(TRUST_VARIABLE, "")
+    if value not in ("", "any"):
+        raise CacheError(
+            f"{TRUST_VARIABLE} is {value!r}; allowed is 'any', which accepts a cache folder of any owner and "
+            "mode: unset it otherwise"
+        )
+    return value != "any"
+
+
+def _make_writable(folder: Path) -> str | None:
+    """Make a folder if it is missing; return why it cannot be written, or None if it can."""
+    try:
+        make_folder(folder)
+    except OSError as error:
+        return str(error)
+    if os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        return None
+    return f"{folder} is not writable"
+
+
+def _check_trust(folder: Path, *, check_owner: bool) -> None:
+    try:
+        found = folder.stat()
+    except OSError:
+        return  # nothing can be loaded from it
+    if not stat.S_ISDIR(found.st_mode):
+        raise CacheTrustError(
+            f"the cache folder {folder} is not a folder. Remove it, or name another with {FOLDER_VARIABLE}"
+        )
+    if not check_owner:
+        return
+    remedy = f"Name another with {FOLDER_VARIABLE}, or set {TRUST_VARIABLE}=any to run whatever code it holds"
+    user = os.geteuid()
+    if found.st_uid != user:
+        raise CacheTrustError(
+            f"the cache folder {folder} belongs to user {found.st_uid}, and this process is user {user}'s. {remedy}"
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise CacheTrustError(
+            f"the cache folder {folder} has mode {stat.S_IMODE(found.st_mode):04o}: others can write to it. "
+            f"If you know what it holds, run chmod go-w {folder}; if not, delete it. {remedy}"
+        )

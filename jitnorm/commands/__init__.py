@@ -1,0 +1,1 @@
+"""What the commands of `jitnorm` do; `jitnorm.cli` only reads their arguments."""

@@ -1,0 +1,199 @@
+"""The demo: FP4 on real activations, compared with the reference byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from jitnorm import reference
+from jitnorm.commands.place import Place
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.generator import generate
+from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.kernels.target import Target
+from jitnorm.launcher import launcher, load_or_build_launcher
+from jitnorm.manager import kernel_key, load_or_build_kernel
+from jitnorm.ops.norm import rmsnorm_fp4quant
+from jitnorm.store import memo_folder, user_store
+from jitnorm.toolchains import select
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+EPS = 1e-6
+_ACTIVATIONS = Path(__file__).parents[1] / "data" / "activations.npz"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the demo: which activations, and how they are encoded."""
+
+    site: str
+    format: str
+    quant: QuantSpec
+
+
+CASES = (
+    Case("l3_mlp", "NVFP4", QuantSpec("e2m1", 16, "e4m3", "linear", "given")),
+    Case("l3_mlp", "MXFP4", QuantSpec("e2m1", 32, "ue8m0", "linear")),
+    Case("l5_mlp", "NVFP4", QuantSpec("e2m1", 16, "e4m3", "128x4", "given")),
+    Case("l5_mlp", "MXFP4", QuantSpec("e2m1", 32, "ue8m0", "128x4")),
+)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What it took to get code that is ready to run, in seconds.
+
+    Attributes:
+        key: what the artifact is stored under.
+        build: time to compile it; None if it was in the cache.
+        load: time to get it from the cache into this process, as every later process will.
+    """
+
+    key: str
+    build: float | None
+    load: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the demo found for one case.
+
+    Attributes:
+        case: the case.
+        timing: how long its kernel took.
+        codes_equal: whether all codes are the reference's.
+        scales_equal: whether all scales are, padding included.
+        sqnr: signal to quantization noise of the decoded output against the float32 norm, in dB.
+        input_bytes: size of the input, which a plain norm would have written once more.
+        output_bytes: size of codes and scales, padding included.
+    """
+
+    case: Case
+    timing: Timing
+    codes_equal: bool
+    scales_equal: bool
+    sqnr: float
+    input_bytes: int
+    output_bytes: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every output bit is the reference's."""
+        return self.codes_equal and self.scales_equal
+
+
+def prepare_launcher() -> float | None:
+    """Get the launcher ready; return the seconds that its build took, or None if it was in the cache.
+
+    Raises:
+        RuntimeError: it cannot be built.
+    """
+    store = user_store()
+    before = {entry.key for entry in store.entries()}
+    start = perf_counter()
+    load_or_build_launcher(store)
+    elapsed = perf_counter() - start
+    launcher()
+    is_new = {entry.key for entry in store.entries()} != before or not store.writable
+    return elapsed if is_new else None
+
+
+def run_demo(place: Place) -> Iterator[Outcome]:
+    """Run all cases, one at a time.
+
+    Raises:
+        RuntimeError: a kernel cannot be built or run.
+    """
+    for case in CASES:
+        x, weight = activations(case.site)
+        timing = time_kernel(config_of(case, x.shape[1], place.target), place.target)
+        yield compare(case, timing, place, x, weight)
+
+
+def activations(site: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The bfloat16 input, (256, 384), and weight, (384,), of one site; see jitnorm/data/README.md."""
+    import ml_dtypes
+    import numpy as np
+
+    with np.load(_ACTIVATIONS) as arrays:
+        return arrays[f"x_{site}"].view(ml_dtypes.bfloat16), arrays[f"gamma_{site}"].view(ml_dtypes.bfloat16)
+
+
+def config_of(case: Case, hidden_size: int, target: Target) -> KernelConfig:
+    """The configuration that the op will dispatch to."""
+    return KernelConfig("rmsnorm", hidden_size, "bfloat16", quant=case.quant, pdl=target.has_pdl)
+
+
+def time_kernel(config: KernelConfig, target: Target) -> Timing:
+    """Build a kernel unless it is cached, and load it."""
+    store = user_store()
+    key = kernel_key(generate(config, target), select(target, memo_dir=memo_folder(store)))
+    is_cached = store.load(key) is not None
+    start = perf_counter()
+    artifact = load_or_build_kernel(config, target, store)
+    built = perf_counter()
+    if store.writable:
+        artifact = load_or_build_kernel(config, target, store)
+    launcher().load_kernel(artifact.manifest["recipe"], artifact.payload)
+    return Timing(key, None if is_cached else built - start, perf_counter() - built)
+
+
+def compare(case: Case, timing: Timing, place: Place, x: NDArray[Any], weight: NDArray[Any]) -> Outcome:
+    """Run the op through its public interface and compare every byte with the reference."""
+    import numpy as np
+
+    quant = case.quant
+    y = reference.rmsnorm_f32(x, weight, EPS)
+    global_scale = encode_scale(y) if quant.global_scale == "given" else None
+    codes, scales = map(
+        place.memory.bytes_of,
+        rmsnorm_fp4quant(
+            place.memory.put(x),
+            place.memory.put(weight),
+            global_scale=None if global_scale is None else place.memory.put(global_scale),
+            eps=EPS,
+            block_size=quant.block_size,
+            scale_format=quant.scale_format,
+            is_sf_swizzled_layout=quant.is_swizzled,
+        ),
+    )
+    options: dict[str, Any] = {
+        "block_size": quant.block_size,
+        "scale_format": quant.scale_format,
+        "global_scale": None if global_scale is None else float(global_scale[0]),
+    }
+    layout: Any = quant.scale_layout
+    wanted_codes, wanted_scales = reference.quantize_fp4(y, **options)
+    columns = x.shape[1] // quant.block_size
+    linear = scales if layout == "linear" else reference.unswizzle_scales(scales, x.shape[0], columns, layout)
+    return Outcome(
+        case,
+        timing,
+        np.array_equal(codes, wanted_codes),
+        np.array_equal(scales, reference.swizzle_scales(wanted_scales, layout)),
+        sqnr(y, reference.dequantize_fp4(codes, linear, **options)),
+        x.nbytes,
+        codes.nbytes + scales.nbytes,
+    )
+
+
+def encode_scale(y: NDArray[np.float32]) -> NDArray[np.float32]:
+    """NVFP4's global scale: it makes the largest block scale 448, the largest E4M3 value."""
+    import numpy as np
+
+    largest = np.float32(448 * 6)
+    return np.array([largest / np.abs(y).max()], np.float32)
+
+
+def sqnr(signal: NDArray[np.float32], decoded: NDArray[np.float32]) -> float:
+    """Signal to quantization noise ratio in dB."""
+    import numpy as np
+
+    wanted = signal.astype(np.float64)
+    return float(10 * np.log10(np.sum(wanted**2) / np.sum((wanted - decoded) ** 2)))

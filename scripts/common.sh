@@ -1,0 +1,41 @@
+# What the scripts share; they source this file from the repository's root.
+
+say() { printf '==> %s\n' "$*"; }
+
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+require_python() {
+  command -v python3 >/dev/null || fail "python3 was not found; install Python 3.10 or later"
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+    fail "python3 is $(python3 --version); install Python 3.10 or later"
+}
+
+require_cxx() {
+  command -v "${CXX:-g++}" >/dev/null || { [ -z "${CXX:-}" ] && command -v clang++ >/dev/null; } ||
+    fail "no C++ compiler: ${CXX:-g++ or clang++} was not found; install one, e.g. apt-get install g++, or set CXX"
+}
+
+# make_venv FOLDER: a virtual environment with pip, unless there is one.
+make_venv() {
+  "$1/bin/python" -m pip --version >/dev/null 2>&1 && return
+  say "creating $1 with $(python3 --version)"
+  python3 -m venv --clear "$1" ||
+    fail "python3 -m venv failed; on Debian and Ubuntu: apt-get install python3-venv"
+}
+
+# pip_install FOLDER ARGUMENT...: pip in the environment FOLDER.
+pip_install() {
+  local venv=$1
+  shift
+  say "pip install $*"
+  # setuptools would pack what an earlier build left behind, files since removed among it.
+  rm -rf build
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" </dev/null
+}
+
+has_nvidia_driver() {
+  [ -e /proc/driver/nvidia/version ] || nvidia-smi -L >/dev/null 2>&1
+}

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jitnorm.cache import Artifact, Store, make_key
+
+KEY = make_key({"test": "a kernel"})
+WORKER = Path(__file__).with_name("worker.py")
+
+StartWorker = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def key() -> str:
+    return KEY
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache")
+
+
+@pytest.fixture
+def artifact() -> Artifact:
+    return Artifact(bytes(range(256)) * 16, {"target": "sm_90a", "flags": ["-O3"], "version": 3})
+
+
+@pytest.fixture
+def start_worker() -> Iterator[StartWorker]:
+    """Start ``worker.py`` processes; none of them outlives the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(task: str, **arguments: Any) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, str(WORKER), task, json.dumps(arguments, default=str)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=_clean_environment(),
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate(timeout=30)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that a process without privileges can reach, unlike those of tmp_path."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o777)
+        yield Path(name)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in _SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+
+
+_SETTINGS = ("JITNORM_CACHE_DIR", "JITNORM_CACHE_TRUST", "JITNORM_LOCK_TIMEOUT", "XDG_CACHE_HOME")
+
+
+def _clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _SETTINGS}

@@ -1,0 +1,27 @@
+"""Quantities as people read them: at every boundary between two units."""
+
+from __future__ import annotations
+
+import pytest
+
+from jitnorm.commands.units import age, duration, size
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0004, "0.4 ms"), (0.01, "10 ms"), (0.5, "500 ms"), (1, "1.00 s"), (75.5, "75.50 s")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-2, "0 s"), (59, "59 s"), (60, "1 min"), (3600, "1 h"), (86400 * 3, "3 d")]
+)
+def test_ages(seconds: float, text: str) -> None:
+    assert age(seconds) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB")])
+def test_sizes(count: int, text: str) -> None:
+    assert size(count) == text

@@ -1,0 +1,150 @@
+"""The command line as its users meet it: output, exit codes, and errors as one line on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.generator import generate
+from jitnorm.kernels.target import TARGET_NAMES, Target
+from typer.testing import CliRunner, Result
+
+from jitnorm.cli import app
+from jitnorm.store import user_store
+
+SECONDS = 120.0
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own, for what a process does once: opening the cache, loading the launcher."""
+    return subprocess.run(
+        [sys.executable, "-m", "jitnorm.cli", *arguments],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache folder, for this process and those that it starts."""
+    monkeypatch.setenv("JITNORM_CACHE_DIR", str(tmp_path / "cache"))
+    user_store.cache_clear()
+    yield tmp_path / "cache"
+    user_store.cache_clear()
+
+
+@pytest.mark.parametrize("command", [[], ["demo"], ["doctor"], ["source"], ["cache"], ["cache", "ls"]])
+def test_every_command_explains_itself(command: list[str]) -> None:
+    result = invoke(*command, "--help")
+    assert result.exit_code == 0
+    assert "Usage:" in result.output
+
+
+def test_help_loads_neither_numpy_nor_tvm_ffi_nor_the_commands() -> None:
+    code = (
+        "import sys\n"
+        "from jitnorm.cli import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'tvm_ffi', 'torch', 'jitnorm.commands', 'jitnorm.reference'}\n"
+        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_version_is_that_of_the_package() -> None:
+    import jitnorm
+
+    assert invoke("--version").output == f"jitnorm {jitnorm.__version__}\n"
+
+
+def test_the_demo_proves_its_bits_and_finds_its_kernels_in_the_cache_the_second_time(cache: Path) -> None:
+    first, second = run("demo", "--cpu"), run("demo", "--cpu")
+    for result in (first, second):
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.count(" exact ") == 4
+        assert "DIFFER" not in result.stdout
+    assert "(4 built now, 0 from the cache)" in first.stdout
+    assert "(0 built now, 4 from the cache)" in second.stdout
+    kernels = [entry for entry in user_store().entries() if entry.manifest["kind"] == "kernel"]
+    assert len(kernels) == 4, "the op must have run the kernels that the demo timed"
+
+
+def test_the_demo_without_a_compiler_says_what_to_install(cache: Path) -> None:
+    result = run("demo", CXX="no-such-compiler")
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: a C++ compiler was not found")
+    assert "remedy: install g++" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("target", TARGET_NAMES)
+def test_source_is_exactly_what_the_generator_gives(target: str) -> None:
+    text = "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given"
+    result = invoke("source", text, "--target", target)
+    assert result.exit_code == 0
+    assert result.stdout == generate(KernelConfig.parse(text), Target(target)).text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["softmax:hidden_size=64", "--target", "cpu"], "error: op: is 'softmax'"),
+        (["rmsnorm:hidden=64", "--target", "cpu"], "error: config: cannot read 'hidden=64'"),
+        (["rmsnorm:hidden_size=64", "--target", "sm_70"], "error: target: 'sm_70' is not known"),
+        (["rmsnorm:hidden_size=64,pdl=true", "--target", "sm_80"], "error: pdl: is True"),
+    ],
+)
+def test_a_wrong_argument_is_one_line_on_stderr_and_exit_code_2(arguments: list[str], message: str) -> None:
+    result = invoke("source", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(message)
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_cache_that_others_can_write_to_is_one_line_on_stderr_and_exit_code_1(cache: Path) -> None:
+    cache.mkdir()
+    cache.chmod(0o777)
+    result = invoke("cache", "ls")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"error: the cache folder {cache} has mode 0777")
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_unforeseen_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("jitnorm.commands.listing.list_cache", fail)
+    assert isinstance(invoke("cache", "ls").exception, ZeroDivisionError)
+
+
+def test_an_empty_cache_is_listed_as_such(cache: Path) -> None:
+    result = invoke("cache", "ls")
+    assert result.exit_code == 0
+    assert result.stdout == f"0 entries, 0 B, in {cache}\n"
+    assert json.loads(invoke("cache", "ls", "--json").stdout) == []
+
+
+def test_the_doctor_fails_where_nothing_can_be_built_and_says_why(cache: Path) -> None:
+    result = run("doctor", "--json", CXX="no-such-compiler")
+    report = json.loads(result.stdout)
+    assert result.returncode == 1
+    assert report["can_build"] is False
+    assert "install g++" in report["launcher_problem"]
+    assert "cpu" not in report["targets"]

@@ -1,0 +1,100 @@
+"""The import rules of docs/architecture.md hold, and the page names every source file."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+FOLDERS = ("jitnorm", "kernels", "cache")
+SOURCES = sorted(
+    path.relative_to(ROOT)
+    for folder in FOLDERS
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in {".py", ".h", ".cuh", ".cc"}
+)
+MODULES = [path for path in SOURCES if path.suffix == ".py"]
+
+
+def module_name(path: Path) -> str:
+    """The dotted name that a file is installed under."""
+    parts = path.with_suffix("").parts
+    installed = parts if parts[0] == "jitnorm" else ("jitnorm", *parts)
+    return ".".join(installed[:-1] if installed[-1] == "__init__" else installed)
+
+
+def imports(path: Path, *, at_import_only: bool = False) -> Iterator[str]:
+    """Absolute names of what a file imports, also for type checkers only and within functions."""
+    package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    for node in tree.body if at_import_only else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*base, node.module] if node.module else base)
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def violations(paths: list[Path], is_allowed: Callable[[str], bool]) -> list[str]:
+    return [f"{path} imports {name}" for path in paths for name in imports(path) if not is_allowed(name)]
+
+
+def within(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def is_standard(name: str) -> bool:
+    return name.partition(".")[0] in sys.stdlib_module_names
+
+
+def below(folder: str) -> list[Path]:
+    found = [path for path in MODULES if path.as_posix().startswith(f"{folder}/")]
+    assert found, f"{folder} has no modules; the test looks in the wrong place"
+    return found
+
+
+def test_kernels_import_only_themselves_and_the_standard_library() -> None:
+    assert violations(below("kernels"), lambda n: is_standard(n) or within(n, "jitnorm.kernels")) == []
+
+
+def test_the_cache_imports_only_itself_the_standard_library_and_filelock() -> None:
+    allowed = ("jitnorm.cache", "filelock")
+    assert violations(below("cache"), lambda n: is_standard(n) or within(n, *allowed)) == []
+
+
+def test_the_reference_imports_nothing_of_the_project() -> None:
+    assert violations([Path("jitnorm/reference.py")], lambda n: not within(n, "jitnorm")) == []
+
+
+def test_toolchains_import_of_the_project_only_themselves_and_the_target() -> None:
+    allowed = ("jitnorm.toolchains", "jitnorm.kernels.target")
+    assert violations(below("jitnorm/toolchains"), lambda n: not within(n, "jitnorm") or within(n, *allowed)) == []
+
+
+def test_nothing_imports_the_command_line() -> None:
+    library = [p for p in MODULES if p != Path("jitnorm/cli.py") and p.parent != Path("jitnorm/commands")]
+    assert violations(library, lambda n: not within(n, "jitnorm.cli", "jitnorm.commands")) == []
+
+
+def test_the_command_line_imports_its_commands_only_when_they_run() -> None:
+    names = list(imports(Path("jitnorm/cli.py"), at_import_only=True))
+    assert [name for name in names if within(name, "jitnorm")] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_the_page_has_a_line_for_every_source_file(path: Path) -> None:
+    assert f"| `{path.as_posix()}` |" in PAGE.read_text(encoding="utf-8")
+
+
+def test_every_path_that_the_page_names_exists() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    named = set(re.findall(r"\b(?:jitnorm|kernels|cache|docs|tests)/[\w./]*\w", text))
+    assert named
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []

@@ -1,0 +1,46 @@
+"""What the documentation says is so: links lead somewhere, examples run, its tables leave nothing out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from jitnorm.kernels.target import TARGET_NAMES, Target
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_within_the_repository_lead_to_a_file(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=["torch", "numpy"])
+def test_the_examples_of_the_readme_run(example: str) -> None:
+    if "import torch" in example:
+        pytest.importorskip("torch", reason="the example is for users of torch")
+    exec(compile(example, "README.md", "exec"), {})
+
+
+def test_every_variable_that_the_code_reads_is_in_the_readme() -> None:
+    sources = (
+        path.read_text(encoding="utf-8") for folder in ("jitnorm", "cache") for path in (ROOT / folder).rglob("*.py")
+    )
+    read = {name for source in sources for name in re.findall(r"\"(JITNORM_[A-Z_]+)\"", source)}
+    assert read == set(re.findall(r"\| `(JITNORM_[A-Z_]+)` \|", README))
+
+
+@pytest.mark.parametrize("name", TARGET_NAMES)
+def test_the_table_of_targets_tells_what_each_can_do(name: str) -> None:
+    row = re.search(rf"^\| `{name}` \|(.*)$", README, re.MULTILINE)
+    assert row is not None
+    _, e4m3, e2m1, pdl, _ = (cell.strip() for cell in row[1].strip("|").split("|"))
+    target = Target(name)
+    assert (e4m3 == "instruction") == target.has_native_e4m3
+    assert (e2m1 == "instruction") == target.has_native_e2m1
+    assert (pdl == "yes") == target.has_pdl
