@@ -54,9 +54,7 @@ def expected_rmsnorm(x: NDArray[Any], weight: NDArray[Any], eps: float = 1e-6) -
     return rounded.reshape(x.shape)
 
 
-def expected_fp4(
-    x: NDArray[Any], weight: NDArray[Any], options: Fp4Options, eps: float = 1e-6
-) -> tuple[Bytes, ...]:
+def expected_fp4(x: NDArray[Any], weight: NDArray[Any], options: Fp4Options, eps: float = 1e-6) -> tuple[Bytes, ...]:
     """What rmsnorm_fp4quant must return, each output as its bytes."""
     y = rmsnorm_f32(_rows(x), weight, eps)
     codes, scales = quantize_fp4(

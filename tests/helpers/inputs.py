@@ -72,9 +72,7 @@ def _huge(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) ->
     return (bits | generator.integers(0, 2, shape, dtype=np.uint16) << 15).view(dtype)
 
 
-def _with_special(
-    generator: np.random.Generator, shape: tuple[int, int], dtype: Any, bits: list[int]
-) -> Array:
+def _with_special(generator: np.random.Generator, shape: tuple[int, int], dtype: Any, bits: list[int]) -> Array:
     """Random, but every second row holds one of the bit patterns, at its first, last or a random place."""
     x = _random(generator, shape, dtype)
     for row in range(0, shape[0], 2):

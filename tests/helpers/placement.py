@@ -33,9 +33,7 @@ class Placement:
     reversed: tuple[bool, ...]
 
 
-def placements(
-    leading_dims: int, gaps: tuple[int, ...], may_reverse: bool = True
-) -> st.SearchStrategy[Placement]:
+def placements(leading_dims: int, gaps: tuple[int, ...], may_reverse: bool = True) -> st.SearchStrategy[Placement]:
     """Any placement; `gaps` are the row gaps and offsets to choose from."""
     counts = st.tuples(*[st.integers(0, 1)] * leading_dims)
     return st.builds(

@@ -224,9 +224,7 @@ sys.stdout.buffer.write(jitnorm.rmsnorm(x, np.ones(48, np.float16)).tobytes())
 """
 
 
-def test_processes_that_miss_together_compile_once(
-    tmp_path: Path, make_compiler: Callable[[str], Path]
-) -> None:
+def test_processes_that_miss_together_compile_once(tmp_path: Path, make_compiler: Callable[[str], Path]) -> None:
     """32 of them, released at once on an empty cache, that the launcher is missing from too."""
     log, cache = tmp_path / "compilations", tmp_path / "cache"
     real = shutil.which("g++") or shutil.which("clang++")

@@ -94,9 +94,7 @@ def test_another_thread_may_load_torch_during_the_first_call(tmp_path: Path) -> 
     assert run_python(TORCH_MEANWHILE, cwd=tmp_path).strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    "name", ["rmsnorm", "rmsnorm_fp4quant", "get_kernel", "KernelConfig", "Target", "NVFP4"]
-)
+@pytest.mark.parametrize("name", ["rmsnorm", "rmsnorm_fp4quant", "get_kernel", "KernelConfig", "Target", "NVFP4"])
 def test_the_package_exports(name: str) -> None:
     import jitnorm
 

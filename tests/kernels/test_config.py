@@ -179,9 +179,7 @@ def test_an_unknown_target_names_the_known_ones(name: str) -> None:
 
 
 def test_an_unknown_capability_names_the_known_ones() -> None:
-    with pytest.raises(
-        ValueError, match=r"device: compute capability 7\.5 is not supported; supported are 8\.0, "
-    ):
+    with pytest.raises(ValueError, match=r"device: compute capability 7\.5 is not supported; supported are 8\.0, "):
         Target.of_capability(7, 5)
 
 

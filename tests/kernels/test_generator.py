@@ -85,9 +85,7 @@ def test_programmatic_dependent_launch_is_refused_before_hopper() -> None:
     config = replace(PLAIN, pdl=True)
     assert "griddepcontrol.wait" in generate(config, HOPPER).text
     for name in ("cpu", "sm_80", "sm_89"):
-        with pytest.raises(
-            ValueError, match=rf"pdl: is True, but {name} has no .* begins with sm_90a; use False"
-        ):
+        with pytest.raises(ValueError, match=rf"pdl: is True, but {name} has no .* begins with sm_90a; use False"):
             generate(config, Target(name))
 
 

@@ -70,17 +70,13 @@ def test_python_and_the_launcher_evaluate_extents_alike(extent: Extent, rows: in
 
 
 def test_an_unknown_operator_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"recipe: operator \+ is unknown; allowed are \*, ceil_div, round_up"
-    ):
+    with pytest.raises(ValueError, match=r"recipe: operator \+ is unknown; allowed are \*, ceil_div, round_up"):
         launcher().make_checker(json.dumps(recipe_of(["+", "M", 1])))
 
 
 def test_a_recipe_of_another_launcher_is_refused() -> None:
     recipe = {**recipe_of(1), "abi": LAUNCHER_ABI + 1}
-    with pytest.raises(
-        ValueError, match=rf"recipe: is for launcher ABI {LAUNCHER_ABI + 1}.*rebuild the kernel"
-    ):
+    with pytest.raises(ValueError, match=rf"recipe: is for launcher ABI {LAUNCHER_ABI + 1}.*rebuild the kernel"):
         launcher().make_checker(json.dumps(recipe))
 
 
@@ -135,9 +131,7 @@ def test_every_kind_of_output_may_be_given_as_bytes() -> None:
 @pytest.mark.parametrize("vector_bytes", [2, 4, 8, 16])
 def test_accesses_narrow_together_but_never_below_an_element(vector_bytes: int) -> None:
     config = KernelConfig("rmsnorm", 64, weight="float32", quant=NVFP4, vector_bytes=vector_bytes)
-    accesses = {
-        a.name: a.access_bytes(vector_bytes) for a in interface(config) if isinstance(a, TensorArgument)
-    }
+    accesses = {a.name: a.access_bytes(vector_bytes) for a in interface(config) if isinstance(a, TensorArgument)}
     assert accesses["input"] == vector_bytes
     assert accesses["weight"] == max(4, vector_bytes)
     assert accesses["y_fp4"] == max(1, vector_bytes // 2)

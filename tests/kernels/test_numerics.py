@@ -187,12 +187,8 @@ def block_maxima() -> NDArray[np.float32]:
     return np.concatenate([random_bits.view(np.float32), bits.view(np.float32), np.abs(SPECIAL)])
 
 
-@pytest.mark.parametrize(
-    ("quant", "global_scales"), [(NVFP4, GLOBAL_SCALES), (MXFP4, [None])], ids=["e4m3", "ue8m0"]
-)
-def test_block_scales_are_the_reference_s(
-    quant: Any, global_scales: list[float | None], folder: Path
-) -> None:
+@pytest.mark.parametrize(("quant", "global_scales"), [(NVFP4, GLOBAL_SCALES), (MXFP4, [None])], ids=["e4m3", "ue8m0"])
+def test_block_scales_are_the_reference_s(quant: Any, global_scales: list[float | None], folder: Path) -> None:
     library = load_with_kernel(KernelConfig("rmsnorm", 64, quant=quant), SCALES, folder)
     amax = block_maxima()
     blocks = np.zeros((amax.size, 16), np.float32)

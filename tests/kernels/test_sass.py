@@ -20,9 +20,7 @@ QUANTS = ("none", "e2m1/16/e4m3", "e2m1/32/ue8m0")
 WEIGHTS = ("input=float16,weight=float16", "input=bfloat16,weight=bfloat16", "input=bfloat16,weight=float32")
 
 _NVDISASM = on_sys_path("nvidia/cu13/bin/nvdisasm") or on_path("nvdisasm")
-pytestmark = pytest.mark.skipif(
-    _NVDISASM is None, reason="nvdisasm is missing: pip install nvidia-cuda-nvdisasm"
-)
+pytestmark = pytest.mark.skipif(_NVDISASM is None, reason="nvdisasm is missing: pip install nvidia-cuda-nvdisasm")
 
 
 @cache
@@ -65,9 +63,7 @@ def test_on_hopper_a_row_is_loaded_wide_and_stays_in_registers(
 
 @pytest.mark.parametrize("target_name", ["sm_100a", "sm_120a"])
 @pytest.mark.parametrize("quant", QUANTS[1:])
-def test_on_blackwell_codes_come_from_the_native_conversion(
-    quant: str, target_name: str, tmp_path: Path
-) -> None:
+def test_on_blackwell_codes_come_from_the_native_conversion(quant: str, target_name: str, tmp_path: Path) -> None:
     found = opcodes(f"rmsnorm:hidden_size=4096,quant={quant}", target_name, tmp_path)
     assert any(opcode.startswith("F2FP") and "E2M1" in opcode for opcode in found)
     assert_wide_loads(found)

@@ -31,9 +31,7 @@ def test_only_the_number_of_chunks_counts() -> None:
 def test_every_chunk_is_owned_by_exactly_one_lane() -> None:
     for chunks, schedule in all_schedules():
         # As cuda/norm_rows.cuh has it: (j * warps + warp) * lanes + lane.
-        j, warp, lane = np.ogrid[
-            : schedule.chunks_per_lane, : schedule.warps_per_row, : schedule.lanes_per_row
-        ]
+        j, warp, lane = np.ogrid[: schedule.chunks_per_lane, : schedule.warps_per_row, : schedule.lanes_per_row]
         owned = ((j * schedule.warps_per_row + warp) * schedule.lanes_per_row + lane).ravel()
         count = np.bincount(owned, minlength=chunks)
         assert (count[:chunks] == 1).all(), chunks

@@ -67,9 +67,7 @@ def test_rmsnorm_gives_the_reference_s_bytes(make: Callable[[Any], Any], dtype: 
 
 
 @pytest.mark.parametrize("options", [*FORMATS, Fp4Options(layout="both", global_scale=0.75)], ids=str)
-def test_rmsnorm_fp4quant_gives_the_reference_s_bytes(
-    make: Callable[[Any], Any], options: Fp4Options
-) -> None:
+def test_rmsnorm_fp4quant_gives_the_reference_s_bytes(make: Callable[[Any], Any], options: Fp4Options) -> None:
     x, weight = make_input("real", ROWS, SIZE, "bfloat16"), make_weight(SIZE, "bfloat16")
     scale = options.given_global_scale()
     given = None if scale is None else make(scale)
@@ -226,9 +224,7 @@ def test_capturing_a_call_never_made_before_is_an_error_and_the_capture_goes_on(
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         copy.copy_(tensor)
-        with pytest.raises(
-            KernelNotReadyError, match="call the op once with such tensors before the capture"
-        ):
+        with pytest.raises(KernelNotReadyError, match="call the op once with such tensors before the capture"):
             op(tensor, on_gpu)
     graph.replay()
     torch.cuda.synchronize()

@@ -67,9 +67,7 @@ def test_an_empty_batch_gives_empty_outputs(framework: str) -> None:
 
 @pytest.mark.parametrize(("input_from", "weight_from"), list(product(CPU_FRAMEWORKS, CPU_FRAMEWORKS)))
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_frameworks_may_be_mixed_and_the_input_s_decides(
-    input_from: str, weight_from: str, dtype: str
-) -> None:
+def test_frameworks_may_be_mixed_and_the_input_s_decides(input_from: str, weight_from: str, dtype: str) -> None:
     x, weight = make_input("real", ROWS, SIZE, dtype), make_weight(SIZE, dtype)
     out = rmsnorm(CPU_FRAMEWORKS[input_from](x), CPU_FRAMEWORKS[weight_from](weight))
     assert type(out) is type(CPU_FRAMEWORKS[input_from](x))

@@ -226,9 +226,10 @@ def test_the_call_that_all_the_cases_change_is_allowed(good: Callable[[], dict[s
     arguments = good()
     before = {name: array.tobytes() for name, array in arguments.items()}
     (rmsnorm if good is good_norm else rmsnorm_fp4quant)(**arguments)
-    assert {name for name, array in arguments.items() if array.tobytes() != before[name]} == set(
-        arguments
-    ) - {"input", "weight"}
+    assert {name for name, array in arguments.items() if array.tobytes() != before[name]} == set(arguments) - {
+        "input",
+        "weight",
+    }
 
 
 def test_a_read_only_numpy_output_is_refused(empty_store: Store) -> None:
@@ -259,9 +260,7 @@ def test_a_kernel_refuses_a_wrong_number_of_arguments() -> None:
     kernel = jitnorm.get_kernel(KernelConfig("rmsnorm", SIZE, "float16"))
     call = list(good_norm().values())
     for arguments in (call, [*call, 1e-6, None, None]):
-        with pytest.raises(
-            TypeError, match=f"takes 4 arguments and, optionally, a stream; got {len(arguments)}"
-        ):
+        with pytest.raises(TypeError, match=f"takes 4 arguments and, optionally, a stream; got {len(arguments)}"):
             kernel(*arguments)
 
 

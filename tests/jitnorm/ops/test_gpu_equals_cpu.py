@@ -72,9 +72,7 @@ def check_fp4(x: torch.Tensor, weight: torch.Tensor, options: Fp4Options) -> Non
     assert_all_same(fp4(x.cuda(), weight.cuda(), options), fp4(x, weight, options))
 
 
-@pytest.mark.parametrize(
-    "hidden_size", [1, 2, 15, 16, 17, 384, 511, 512, 513, 1024, 7168, 16383, 16385, 65536]
-)
+@pytest.mark.parametrize("hidden_size", [1, 2, 15, 16, 17, 384, 511, 512, 513, 1024, 7168, 16383, 16385, 65536])
 @pytest.mark.parametrize("weight_dtype", ["same", "float32"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rmsnorm_on_every_kind_of_input(dtype: str, weight_dtype: str, hidden_size: int) -> None:
@@ -269,9 +267,7 @@ def test_rmsnorm_of_more_than_2_to_the_31_elements(huge: tuple[torch.Tensor, tor
 
 
 @pytest.mark.parametrize("options", [NVFP4, replace(MXFP4, layout="both")], ids=str)
-def test_fp4_of_more_than_2_to_the_31_elements(
-    options: Fp4Options, huge: tuple[torch.Tensor, torch.Tensor]
-) -> None:
+def test_fp4_of_more_than_2_to_the_31_elements(options: Fp4Options, huge: tuple[torch.Tensor, torch.Tensor]) -> None:
     x, weight = huge
     columns = HUGE_SIZE // options.block_size
     padded = -(-HUGE_ROWS // 128) * 128

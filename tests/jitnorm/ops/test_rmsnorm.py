@@ -47,9 +47,7 @@ def test_any_weight_pattern_is_taken(dtype: str) -> None:
         assert_same_bytes(rmsnorm(x, weight), expected_rmsnorm(x, weight), kind)
 
 
-@pytest.mark.parametrize(
-    "shape", [(), (1,), (5,), (0,), (2, 3), (0, 3), (3, 0), (2, 1, 3), (1, 1, 1), (2, 2, 2, 2)]
-)
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (0,), (2, 3), (0, 3), (3, 0), (2, 1, 3), (1, 1, 1), (2, 2, 2, 2)])
 def test_any_number_of_leading_dimensions(shape: tuple[int, ...]) -> None:
     x = make_input("random", int(np.prod(shape)), SMALL, "float16").reshape(*shape, SMALL)
     weight = make_weight(SMALL, "float16")
