@@ -26,4 +26,6 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     folder = tempfile.mkdtemp(prefix="jitnorm-tests-")
     os.environ["JITNORM_CACHE_DIR"] = folder
+    # JAX would take most of the GPU's memory at its first use, and torch's tests need some too.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

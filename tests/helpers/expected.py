@@ -50,7 +50,7 @@ LAYOUTS = ["linear", "128x4", "both"]
 
 def expected_rmsnorm(x: NDArray[Any], weight: NDArray[Any], eps: float = 1e-6) -> NDArray[Any]:
     """What rmsnorm must return for a NumPy array of any number of dimensions."""
-    rounded = round_to(rmsnorm_f32(_rows(x), weight, eps), x.dtype)
+    rounded: NDArray[Any] = round_to(rmsnorm_f32(_rows(x), weight, eps), x.dtype)
     return rounded.reshape(x.shape)
 
 

@@ -66,9 +66,8 @@ def test_an_empty_batch_gives_empty_outputs(framework: str) -> None:
 
 
 @pytest.mark.parametrize(("input_from", "weight_from"), list(product(CPU_FRAMEWORKS, CPU_FRAMEWORKS)))
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_frameworks_may_be_mixed_and_the_input_s_decides(input_from: str, weight_from: str, dtype: str) -> None:
-    x, weight = make_input("real", ROWS, SIZE, dtype), make_weight(SIZE, dtype)
+def test_frameworks_may_be_mixed_and_the_input_s_decides(input_from: str, weight_from: str) -> None:
+    x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
     out = rmsnorm(CPU_FRAMEWORKS[input_from](x), CPU_FRAMEWORKS[weight_from](weight))
     assert type(out) is type(CPU_FRAMEWORKS[input_from](x))
     assert_same_bytes(out, expected_rmsnorm(x, weight))

@@ -58,6 +58,21 @@ def test_inference_mode_and_no_grad_change_nothing() -> None:
             assert_same_bytes(rmsnorm(to_torch(x), to_torch(weight)), expected_rmsnorm(x, weight))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_caller_who_flushes_denormals_gets_the_same_bytes(dtype: str) -> None:
+    x, weight = make_input("tiny", ROWS, SIZE, dtype), make_weight(SIZE, dtype)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush denormals")
+    try:
+        out = rmsnorm(to_torch(x), to_torch(weight), eps=0.0)
+        codes = rmsnorm_fp4quant(to_torch(x), to_torch(weight), eps=0.0)
+        assert (torch.tensor([1e-40]) * 1 == 0).all(), "the caller's own setting is gone"
+    finally:
+        torch.set_flush_denormal(False)
+    assert_same_bytes(out, expected_rmsnorm(x, weight, eps=0.0))
+    assert_all_same(codes, expected_fp4(x, weight, NVFP4, eps=0.0))
+
+
 def test_an_output_of_another_layout_keeps_it() -> None:
     x, weight = make_input("real", 6, SIZE, "float16"), make_weight(SIZE, "float16")
     out = torch.empty((3, 2, SIZE), dtype=torch.float16).transpose(0, 1)
