@@ -55,3 +55,9 @@ def test_a_weight_under_jit_is_refused_with_the_way_out() -> None:
     x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
     with pytest.raises(TypeError, match=r"weight: is traced by jax\.jit.*call them outside"):
         jax.jit(lambda w: rmsnorm(to_jax(x), w))(to_jax(weight))
+
+
+def test_an_input_under_jit_is_refused_with_the_way_out() -> None:
+    x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
+    with pytest.raises(TypeError, match=r"input: is traced by jax\.jit.*call them outside"):
+        jax.jit(lambda a: rmsnorm_fp4quant(a, to_jax(weight)))(to_jax(x))

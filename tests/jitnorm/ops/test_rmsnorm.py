@@ -128,6 +128,17 @@ def test_one_part_of_a_packed_tensor_may_go_to_another() -> None:
     assert_same_bytes(packed[:, 128:], expected_rmsnorm(before[:, :64], weight))
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_one_part_of_a_packed_batch_may_go_to_another(batch: int) -> None:
+    """The parts interleave below the outermost dimension, yet share no byte."""
+    packed = make_input("random", batch * 5, 3 * 64, "float16").reshape(batch, 5, 3, 64)
+    weight, before = make_weight(64, "float16"), packed.copy()
+    rmsnorm(packed[:, :, 0], weight, out=packed[:, :, 1])
+    assert_same_bytes(packed[:, :, 0], before[:, :, 0])
+    assert_same_bytes(packed[:, :, 1], expected_rmsnorm(before[:, :, 0], weight))
+    assert_same_bytes(packed[:, :, 2], before[:, :, 2])
+
+
 def test_a_broadcast_input_is_read_as_it_looks() -> None:
     row = make_input("random", 1, SMALL, "bfloat16")
     weight = make_weight(SMALL, "bfloat16")
