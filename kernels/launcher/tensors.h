@@ -128,6 +128,7 @@ inline bool MayOverlap(const DLTensor& a, const DLTensor& b) {
 // Whether distinct elements of `t` lie at distinct addresses: taken by ascending stride, each dimension steps over
 // all that the smaller ones reach.
 inline bool IsInjective(const DLTensor& t) {
+  if (ElementCount(t) == 0) return true;  // NumPy exports them with strides of 0
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, extent
   for (int d = 0; d < t.ndim; ++d) {
     if (t.shape[d] > 1) dims.emplace_back(std::abs(StrideOf(t, d)), t.shape[d]);

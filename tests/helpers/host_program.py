@@ -1,0 +1,36 @@
+"""C++ compiled from the kernels' own headers and called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.generator import generate
+from jitnorm.kernels.target import Target
+from numpy.typing import NDArray
+
+from jitnorm.toolchains.cxx import Cxx
+
+
+def load_with_kernel(config: KernelConfig, functions: str, folder: Path) -> ctypes.CDLL:
+    """The functions, compiled behind the CPU kernel of a configuration, whose stages they may use."""
+    compiler = Cxx()
+    library = folder / f"{abs(hash((config, functions)))}.so"
+    text = generate(config, Target("cpu")).text + functions
+    library.write_bytes(compiler.build_shared(text, compiler.flags()))
+    return ctypes.CDLL(str(library))
+
+
+def pointer(array: NDArray[Any]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def call_over(function: Any, values: NDArray[Any], result_dtype: Any) -> NDArray[Any]:
+    """What ``function(const In* from, Int64 count, Out* to)`` writes for contiguous `values`."""
+    values = np.ascontiguousarray(values)
+    results = np.empty(values.shape, result_dtype)
+    function(pointer(values), ctypes.c_int64(values.size), pointer(results))
+    return results

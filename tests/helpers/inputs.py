@@ -1,0 +1,113 @@
+"""Inputs that find what random numbers do not, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+DTYPES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+_INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80}
+
+
+def make_input(kind: str, rows: int, hidden_size: int, dtype: str, seed: int = 0) -> Array:
+    """A (rows, hidden_size) array: one of `INPUT_KINDS`."""
+    with np.errstate(over="ignore"):
+        return _KINDS[kind](np.random.default_rng(seed), (rows, hidden_size), DTYPES[dtype])
+
+
+def make_weight(hidden_size: int, dtype: str, seed: int = 1) -> Array:
+    """Weights of both signs around 1, with a few zeros of both signs."""
+    weight = 1 + np.random.default_rng(seed).standard_normal(hidden_size) / 4
+    weight[3::61], weight[5::61] = 0.0, -0.0
+    return weight.astype(np.float32 if dtype == "float32" else DTYPES[dtype])
+
+
+def _random(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
+    return generator.standard_normal(shape).astype(dtype)
+
+
+def _finite_patterns(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
+    bits = generator.integers(0, _INFINITY[dtype.name], shape, dtype=np.uint16)
+    return (bits | generator.integers(0, 2, shape, dtype=np.uint16) << 15).view(dtype)
+
+
+def _all_patterns(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
+    return generator.integers(0, 1 << 16, shape, dtype=np.uint16).view(dtype)
+
+
+@lru_cache(maxsize=1)
+def _activations() -> Array:
+    with np.load(str(files("jitnorm") / "data" / "activations.npz")) as sample:
+        stacked = np.concatenate([sample["x_l5_mlp"].ravel(), sample["x_l3_mlp"].ravel()])
+    return stacked.view(ml_dtypes.bfloat16)
+
+
+def _real(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
+    return np.resize(_activations(), shape).astype(dtype)
+
+
+def _zeros(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
+    zeros = np.zeros(shape, dtype)
+    zeros[:, 1::3] = -0.0
+    return zeros
+
+
+def _tiny(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
+    """Denormals and zeros of both signs."""
+    bits = generator.integers(0, 64, shape, dtype=np.uint16)
+    return (bits | generator.integers(0, 2, shape, dtype=np.uint16) << 15).view(dtype)
+
+
+def _huge(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
+    """Up to the largest finite value: the sum of squares of bfloat16 overflows."""
+    bits = _INFINITY[dtype.name] - generator.integers(1, 300, shape, dtype=np.uint16)
+    return (bits | generator.integers(0, 2, shape, dtype=np.uint16) << 15).view(dtype)
+
+
+def _with_special(generator: np.random.Generator, shape: tuple[int, int], dtype: Any, bits: list[int]) -> Array:
+    """Random, but every second row holds one of the bit patterns, at its first, last or a random place."""
+    x = _random(generator, shape, dtype)
+    for row in range(0, shape[0], 2):
+        place = (0, shape[1] - 1, int(generator.integers(shape[1])))[row // 2 % 3]
+        x.view(np.uint16)[row, place] = bits[row // 2 % len(bits)]
+    return x
+
+
+def _nan(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
+    signalling = _INFINITY[dtype.name] + 1
+    return _with_special(generator, shape, dtype, [0x7FFF, 0xFFFF, signalling, signalling | 0x8000])
+
+
+def _inf(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
+    infinity = _INFINITY[dtype.name]
+    return _with_special(generator, shape, dtype, [infinity, infinity | 0x8000])
+
+
+def _spiky(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
+    """A row is tiny but for one large value, so most blocks have scales near or at zero."""
+    x = (generator.standard_normal(shape) * 1e-4).astype(dtype)
+    x[np.arange(shape[0]), generator.integers(0, shape[1], shape[0])] = 1000
+    return x
+
+
+_KINDS: dict[str, Callable[[np.random.Generator, tuple[int, int], Any], Array]] = {
+    "random": _random,
+    "real": _real,
+    "zeros": _zeros,
+    "tiny": _tiny,
+    "huge": _huge,
+    "nan": _nan,
+    "inf": _inf,
+    "spiky": _spiky,
+    "finite_patterns": _finite_patterns,
+    "all_patterns": _all_patterns,
+}
+INPUT_KINDS = tuple(_KINDS)

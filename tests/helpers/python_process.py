@@ -1,0 +1,24 @@
+"""Fresh Python processes, for what one process can show only once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TIME_LIMIT = 120.0
+
+
+def run_python(program: str, *arguments: str, cwd: Path, **environment: str) -> str:
+    """What a program prints; its failure is the test's, with all that it wrote."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

@@ -1,0 +1,52 @@
+"""NumPy arrays, with the dtypes of ml_dtypes."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from expected import MXFP4, NVFP4, assert_all_same, assert_same_bytes, expected_fp4, expected_rmsnorm
+from inputs import DTYPES, make_input, make_weight
+
+from jitnorm import rmsnorm, rmsnorm_fp4quant
+
+ROWS, SIZE = 5, 96
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_read_only_inputs_are_read(dtype: str) -> None:
+    x, weight = make_input("real", ROWS, SIZE, dtype), make_weight(SIZE, dtype)
+    x.flags.writeable = weight.flags.writeable = False
+    assert_same_bytes(rmsnorm(x, weight), expected_rmsnorm(x, weight))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_may_run_backwards(dtype: str) -> None:
+    x, weight = make_input("real", 6, SIZE, dtype), make_weight(SIZE, dtype)
+    for view in (x[::-1], x.reshape(2, 3, SIZE)[::-1, ::-1], x[::-2]):
+        assert_same_bytes(rmsnorm(view, weight), expected_rmsnorm(view, weight))
+
+
+def test_outputs_may_have_the_narrow_dtypes_of_ml_dtypes() -> None:
+    x, weight = make_input("real", ROWS, SIZE, "bfloat16"), make_weight(SIZE, "bfloat16")
+    codes = np.zeros((ROWS, SIZE // 2), np.uint8)
+    scales = np.zeros((ROWS, SIZE // 16), ml_dtypes.float8_e4m3fn)
+    rmsnorm_fp4quant(x, weight, codes, scales)
+    assert_all_same((codes, scales), expected_fp4(x, weight, NVFP4))
+    powers = np.zeros((ROWS, SIZE // 32), ml_dtypes.float8_e8m0fnu)
+    rmsnorm_fp4quant(x, weight, codes, powers, block_size=32)
+    assert_all_same((codes, powers), expected_fp4(x, weight, MXFP4))
+
+
+def test_a_subclass_of_ndarray_is_an_array() -> None:
+    class Tagged(np.ndarray):  # type: ignore[type-arg]
+        pass
+
+    x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
+    assert_same_bytes(rmsnorm(x.view(Tagged), weight), expected_rmsnorm(x, weight))
+
+
+def test_another_byte_order_is_an_error() -> None:
+    x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
+    with pytest.raises((BufferError, ValueError), match="byte order"):
+        rmsnorm(x.astype(">f2"), weight)

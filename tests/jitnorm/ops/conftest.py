@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jitnorm.kernels.config import KernelConfig
+
+from jitnorm import dispatch
+from jitnorm.ops import norm
+
+
+@pytest.fixture
+def fresh_dispatchers() -> Iterator[None]:
+    """No call has been seen before."""
+    for factory in (norm._norm_dispatcher, norm._fp4_dispatcher):
+        factory.cache_clear()
+    yield
+    for factory in (norm._norm_dispatcher, norm._fp4_dispatcher):
+        factory.cache_clear()
+
+
+@pytest.fixture
+def prepared(fresh_dispatchers: None, monkeypatch: pytest.MonkeyPatch) -> list[KernelConfig]:
+    """The configurations of the kernels that calls have asked for, in order."""
+    configs: list[KernelConfig] = []
+    get_kernel = dispatch.get_kernel
+
+    def spy(config: KernelConfig, target: Any) -> Any:
+        configs.append(config)
+        return get_kernel(config, target)
+
+    monkeypatch.setattr(dispatch, "get_kernel", spy)
+    return configs

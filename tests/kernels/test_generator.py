@@ -1,0 +1,104 @@
+"""The generator's texts: complete, the same on every machine, and different wherever the configuration is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.generator import generate
+from jitnorm.kernels.quant_spec import MXFP4, NVFP4, QuantSpec
+from jitnorm.kernels.target import TARGET_NAMES, Target
+from python_process import run_python
+
+from jitnorm.toolchains.nvrtc import Nvrtc
+
+CPU, HOPPER = Target("cpu"), Target("sm_90a")
+PLAIN = KernelConfig("rmsnorm", 4096)
+FUSED = KernelConfig("rmsnorm", 4096, quant=QuantSpec(scale_layout="linear+128x4", global_scale="given"))
+
+DIGEST_PROGRAM = """
+import hashlib
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.generator import generate
+from jitnorm.kernels.target import TARGET_NAMES, Target
+config = KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/linear+128x4/given")
+texts = [generate(config, Target(name)).text for name in TARGET_NAMES]
+print(hashlib.sha256("".join(texts).encode()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("name", TARGET_NAMES)
+@pytest.mark.parametrize("config", [PLAIN, FUSED], ids=["plain", "fused"])
+def test_every_target_gets_a_complete_source(name: str, config: KernelConfig) -> None:
+    source = generate(config, Target(name))
+    assert (source.config, source.target) == (config, Target(name))
+    assert "#include" not in source.text
+    assert f"// {config}\n// for {name}." in source.text
+    assert ("__global__" in source.text) == (name != "cpu")
+    assert 'extern "C"' in source.text
+
+
+def test_every_process_writes_the_same_text(tmp_path: Path) -> None:
+    digests = {run_python(DIGEST_PROGRAM, cwd=tmp_path, PYTHONHASHSEED=seed) for seed in ("1", "2")}
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hidden_size": 4112},
+        {"input": "float16", "weight": "float16"},
+        {"weight": "float32"},
+        {"quant": None},
+        {"quant": MXFP4},
+        {"quant": replace(NVFP4, block_size=32)},
+        {"quant": replace(NVFP4, scale_format="ue8m0")},
+        {"quant": replace(NVFP4, scale_layout="128x4")},
+        {"quant": replace(NVFP4, global_scale="given")},
+        {"row_dims": 2},
+        {"vector_bytes": 8},
+        {"pdl": True},
+    ],
+    ids=lambda change: ",".join(f"{name}={value}" for name, value in change.items()),
+)
+def test_every_field_changes_more_than_the_comment_on_top(change: dict[str, object]) -> None:
+    config = KernelConfig("rmsnorm", 4096, quant=NVFP4)
+    assert code(replace(config, **change)) != code(config)  # type: ignore[arg-type]
+
+
+def code(config: KernelConfig) -> str:
+    return re.sub(r"//.*", "", generate(config, HOPPER).text)
+
+
+def test_the_narrow_formats_use_the_instruction_where_there_is_one() -> None:
+    config = KernelConfig("rmsnorm", 4096, quant=NVFP4)
+    for name in TARGET_NAMES:
+        text, target = generate(config, Target(name)).text, Target(name)
+        assert ("cvt.rn.satfinite.e2m1x2.f32" in text) == target.has_native_e2m1, name
+        assert ("cvt.rn.satfinite.e4m3x2.f32" in text) == target.has_native_e4m3, name
+
+
+def test_programmatic_dependent_launch_is_refused_before_hopper() -> None:
+    config = replace(PLAIN, pdl=True)
+    assert "griddepcontrol.wait" in generate(config, HOPPER).text
+    for name in ("cpu", "sm_80", "sm_89"):
+        with pytest.raises(ValueError, match=rf"pdl: is True, but {name} has no .* begins with sm_90a; use False"):
+            generate(config, Target(name))
+
+
+@pytest.mark.parametrize("name", TARGET_NAMES[1:])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rmsnorm:hidden_size=100,input=float16,row_dims=3,vector_bytes=2",
+        "rmsnorm:hidden_size=4096,weight=float32,quant=e2m1/16/e4m3/linear+128x4/given",
+        "rmsnorm:hidden_size=96,input=float16,quant=e2m1/32/ue8m0/128x4,row_dims=2,vector_bytes=4",
+    ],
+)
+def test_nvrtc_compiles_every_target_without_a_gpu(name: str, text: str) -> None:
+    target = Target(name)
+    cubin = Nvrtc().compile(generate(KernelConfig.parse(text), target).text, target)
+    assert b".text.jitnorm_kernel\0" in cubin

@@ -1,0 +1,98 @@
+"""The GPU's conversions on all 2**32 floats, against torch's and against comparisons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.generator import generate
+from jitnorm.kernels.launch_recipe import LAUNCHER_ABI
+from jitnorm.kernels.quant_spec import NVFP4
+from jitnorm.kernels.target import Target
+
+from jitnorm.launcher import launcher
+from jitnorm.toolchains import select
+
+pytestmark = pytest.mark.gpu
+
+ROW = 8192  # floats of a block: 1024 threads of 8
+CHUNK = 1 << 27
+
+# A thread converts eight floats.
+KERNELS = """
+#define CONVERT(name, statement) \\
+extern "C" __global__ void name(const float* from, Int64 stride, UInt16* to, Int64) { \\
+  float v[8]; \\
+  const Int64 at = blockIdx.x * stride + threadIdx.x * 8; \\
+  for (int i = 0; i < 8; ++i) v[i] = from[at + i]; \\
+  for (int i = 0; i < 8; ++i) { UInt16& result = to[at + i]; statement; } \\
+}
+CONVERT(to_e2m1, result = (UInt16)(encode_e2m1x8(v) >> (4 * i) & 15u))
+CONVERT(to_e4m3, result = (UInt16)encode_e4m3(v[i]))
+CONVERT(to_bfloat16, BFloat16 h; round_to(v[i], h); result = h.bits)
+CONVERT(to_float16, Float16 h; round_to(v[i], h); result = h.bits)
+"""
+
+
+def e2m1(x: torch.Tensor) -> torch.Tensor:
+    """Halfway between two codes lies the even one's."""
+    m = x.abs()
+    code = (m > 0.25).short() + (m >= 0.75) + (m > 1.25) + (m >= 1.75) + (m > 2.5) + (m >= 3.5) + (m > 5)
+    return torch.where(x.isnan(), 7, code + 8 * x.signbit())
+
+
+def e4m3(x: torch.Tensor) -> torch.Tensor:
+    code = x.clamp(-448, 448).to(torch.float8_e4m3fn).view(torch.uint8).short()
+    return torch.where(x.isnan(), 0x7F, code)
+
+
+def bfloat16(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.isnan(), 0x7FFF, x.bfloat16().view(torch.int16))
+
+
+def float16(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.isnan(), 0x7FFF, x.half().view(torch.int16))
+
+
+def recipe(entry: str, target: Target) -> str:
+    common = {"kind": "tensor", "alignment": 2, "may_be": "", "shape": ["...", ROW]}
+    arguments = [
+        {**common, "name": "input", "dtypes": ["float32"], "output": False, "strided": True},
+        {**common, "name": "out", "dtypes": ["int16"], "output": True, "strided": False},
+    ]
+    fields: dict[str, Any] = {"abi": LAUNCHER_ABI, "entry": entry, "row_dims": 1, "arguments": arguments}
+    launch = {"grid": "M", "block": ROW // 8, "cluster": 1, "shared_bytes": 0, "pdl": False}
+    return json.dumps({**fields, **launch, "device": "cuda", "capability": list(target.capability)})
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return Target.of_capability(*torch.cuda.get_device_capability())
+
+
+@pytest.fixture(scope="module")
+def cubin(target: Target) -> bytes:
+    source = generate(KernelConfig("rmsnorm", 64, quant=NVFP4), target).text
+    return select(target).compile(source + KERNELS, target)
+
+
+def all_floats() -> Iterator[torch.Tensor]:
+    for start in range(-(1 << 31), 1 << 31, CHUNK):
+        bits = torch.arange(start, start + CHUNK, dtype=torch.int64, device="cuda").int()
+        yield bits.view(torch.float32).view(-1, ROW)
+
+
+@pytest.mark.parametrize("expected", [e2m1, e4m3, bfloat16, float16])
+def test_every_float_rounds_to_the_nearest_value(
+    expected: Callable[[torch.Tensor], torch.Tensor], cubin: bytes, target: Target
+) -> None:
+    convert = launcher().load_kernel(recipe(f"to_{expected.__name__}", target), cubin)
+    for x in all_floats():
+        out = torch.full(x.shape, -1, dtype=torch.int16, device="cuda")
+        convert(x, out)
+        wrong = out != expected(x).short()
+        assert not wrong.any(), f"{x[wrong][0].item()!r}: {out[wrong][0].item():#06x}"

@@ -1,0 +1,77 @@
+"""What the compiler made of the kernels: wide loads, native conversions, and all of a row in registers."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.generator import generate
+from jitnorm.kernels.target import Target
+
+from jitnorm.toolchains.nvrtc import Nvrtc
+from jitnorm.toolchains.search import on_path, on_sys_path
+
+HIDDEN_SIZES = (64, 384, 2048, 4096, 7168, 8192, 16384, 32768, 65536)
+QUANTS = ("none", "e2m1/16/e4m3", "e2m1/32/ue8m0")
+WEIGHTS = ("input=float16,weight=float16", "input=bfloat16,weight=bfloat16", "input=bfloat16,weight=float32")
+
+_NVDISASM = on_sys_path("nvidia/cu13/bin/nvdisasm") or on_path("nvdisasm")
+pytestmark = pytest.mark.skipif(_NVDISASM is None, reason="nvdisasm is missing: pip install nvidia-cuda-nvdisasm")
+
+
+@cache
+def cubin_of(text: str, target_name: str) -> bytes:
+    target = Target(target_name)
+    return Nvrtc().compile(generate(KernelConfig.parse(text), target).text, target)
+
+
+def opcodes(text: str, target_name: str, folder: Path) -> list[str]:
+    """The instructions of a kernel, operands left out: LDG.E.128.CONSTANT, F2FP..., ..."""
+    cubin = folder / "kernel.cubin"
+    cubin.write_bytes(cubin_of(text, target_name))
+    command = [str(_NVDISASM), "--print-code", str(cubin)]
+    listing = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    found = re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?([A-Z][\w.]*)", listing, re.MULTILINE)
+    assert "EXIT" in found
+    return found
+
+
+def assert_wide_loads(found: list[str]) -> None:
+    loads = [opcode for opcode in found if opcode.startswith("LDG")]
+    assert any(re.search(r"\.(128|256)\b", opcode) for opcode in loads), loads
+
+
+def assert_no_local_memory(found: list[str]) -> None:
+    local = [opcode for opcode in found if re.match(r"(LDL|STL)\b", opcode)]
+    assert not local, f"{len(local)} accesses of local memory: registers spill"
+
+
+@pytest.mark.parametrize("hidden_size", HIDDEN_SIZES)
+@pytest.mark.parametrize("dtypes", WEIGHTS)
+@pytest.mark.parametrize("quant", QUANTS)
+def test_on_hopper_a_row_is_loaded_wide_and_stays_in_registers(
+    quant: str, dtypes: str, hidden_size: int, tmp_path: Path
+) -> None:
+    found = opcodes(f"rmsnorm:hidden_size={hidden_size},{dtypes},quant={quant}", "sm_90a", tmp_path)
+    assert_wide_loads(found)
+    assert_no_local_memory(found)
+
+
+@pytest.mark.parametrize("target_name", ["sm_100a", "sm_120a"])
+@pytest.mark.parametrize("quant", QUANTS[1:])
+def test_on_blackwell_codes_come_from_the_native_conversion(quant: str, target_name: str, tmp_path: Path) -> None:
+    found = opcodes(f"rmsnorm:hidden_size=4096,quant={quant}", target_name, tmp_path)
+    assert any(opcode.startswith("F2FP") and "E2M1" in opcode for opcode in found)
+    assert_wide_loads(found)
+    assert_no_local_memory(found)
+
+
+def test_narrow_accesses_are_narrow(tmp_path: Path) -> None:
+    """The counter-example: what the assertion on wide loads looks for is not always there."""
+    found = opcodes("rmsnorm:hidden_size=4096,vector_bytes=2", "sm_90a", tmp_path)
+    with pytest.raises(AssertionError, match="LDG"):
+        assert_wide_loads(found)
