@@ -50,6 +50,7 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
         "kind": "tensor",
         "dtypes": list(argument.dtypes),
         "shape": list(argument.shape),
+        "single": argument.shape == (1,),
         "alignment": argument.access_bytes(config.vector_bytes),
         "output": argument.is_output,
         "strided": argument.is_strided,

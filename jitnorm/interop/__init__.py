@@ -7,6 +7,8 @@ from typing import Any
 from jitnorm.interop.base import Framework
 
 _by_type: dict[type, Framework] = {}
+# The types of tensors that go into a call as they are; None stands for itself.
+direct_types: set[type] = {type(None)}
 
 
 def framework_of(tensor: Any, name: str) -> Framework:
@@ -18,6 +20,8 @@ def framework_of(tensor: Any, name: str) -> Framework:
     found = _by_type.get(type(tensor))
     if found is None:
         found = _by_type[type(tensor)] = _discover(tensor, name)
+        if found.is_direct:
+            direct_types.add(type(tensor))
     return found
 
 
@@ -27,7 +31,7 @@ def _discover(tensor: Any, name: str) -> Framework:
         from jitnorm.interop.torch import Torch
 
         return Torch()
-    if "numpy" in modules:
+    if "numpy" in modules and type(tensor).__name__ != "MaskedArray":
         from jitnorm.interop.numpy import NumPy
 
         return NumPy()
@@ -45,5 +49,5 @@ def _discover(tensor: Any, name: str) -> Framework:
         return TvmFfi()
     raise TypeError(
         f"{name}: is a {type(tensor).__module__}.{type(tensor).__qualname__}; "
-        "expected a tensor of torch, NumPy, JAX, CuPy or tvm_ffi"
+        "expected a tensor of torch, NumPy (without a mask), JAX, CuPy or tvm_ffi"
     )

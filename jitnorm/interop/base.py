@@ -16,6 +16,10 @@ class Framework(ABC):
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         """What stands for `tensor` in a call; TypeError, naming the argument, if it cannot be passed."""
 
+    def refusal(self, tensor: Any) -> str | None:
+        """Why `tensor` cannot be passed at all, or None."""
+        return None
+
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         """A new uninitialised output on the device of `like`; uint8 where the library lacks `dtype`."""

@@ -21,9 +21,12 @@ class Jax(Framework):
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         if is_output and isinstance(tensor, self._jax.Array):
             raise TypeError(f"{name}: JAX arrays are immutable; leave it None and take what is returned")
-        if isinstance(tensor, self._jax.core.Tracer):
-            raise TypeError(f"{name}: is traced by jax.jit, which jitnorm's eager ops cannot take; call them outside")
         return tensor if is_output else tvm_ffi().from_dlpack(tensor.__dlpack__(stream=self.stream(tensor)))
+
+    def refusal(self, tensor: Any) -> str | None:
+        if isinstance(tensor, self._jax.core.Tracer):
+            return "is traced by jax.jit, which jitnorm's eager ops cannot take; call them outside"
+        return None
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         name = "uint8" if dtype in ("float4_e2m1fnx2", "float8_e8m0fnu") else dtype

@@ -32,6 +32,13 @@ class Torch(Framework):
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         return tensor.detach() if tensor.requires_grad else tensor
 
+    def refusal(self, tensor: Any) -> str | None:
+        if tensor.device.type not in ("cpu", "cuda"):
+            return f"is on {tensor.device}; allowed are cpu and cuda"
+        if tensor.layout is not self._torch.strided:
+            return f"has layout {tensor.layout}; allowed is torch.strided"
+        return None
+
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         return self._torch.empty(shape, dtype=self._dtype(dtype), device=like.device)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from jitnorm.interop import framework_of
+from jitnorm.interop import direct_types, framework_of
 from jitnorm.kernels.interface import evaluate
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ def run(dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, 
     """
     framework = framework_of(tensors[0], "input")
     handle = None if stream is None else stream_handle(stream)
+    is_direct = direct_types.issuperset(map(type, tensors))
+    if not is_direct:
+        _check_passable(dispatcher, tensors)
     missing = [position for position in dispatcher.outputs if tensors[position] is None]
     if missing:
         tensors = _with_outputs(missing, dispatcher, framework, tensors)
@@ -39,6 +42,14 @@ def run(dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, 
     ]
     dispatcher.run(*converted, *scalars, framework.stream(tensors[0]) if handle is None else handle)
     return tuple(framework.result(tensor) if position in missing else tensor for position, tensor in enumerate(tensors))
+
+
+def _check_passable(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> None:
+    """Raise TypeError, naming the argument, if a tensor has no memory that a kernel could read or write."""
+    for name, tensor in zip(dispatcher.names, tensors, strict=True):
+        refusal = None if tensor is None else framework_of(tensor, name).refusal(tensor)
+        if refusal:
+            raise TypeError(f"{name}: {refusal}")
 
 
 def _with_outputs(

@@ -97,6 +97,10 @@ class CallChecker {
         std::any_of(argument.dtypes.begin(), argument.dtypes.end(), [&](DLDataType dtype) { return dtype == t.dtype; });
     JITNORM_CHECK(is_allowed, ValueError)
         << argument.name << ": dtype is " << t.dtype << ", expected " << DtypeText(argument);
+    if (argument.is_single) {
+      if (ElementCount(t) != 1) ThrowShape(argument, t, first);
+      return;
+    }
     const int inner_dims = static_cast<int>(argument.extents.size());
     const int leading_dims = argument.has_leading_dims ? first.ndim - 1 : 0;
     bool has_rank = t.ndim == leading_dims + inner_dims && t.ndim > 0;
@@ -108,13 +112,13 @@ class CallChecker {
     if (tensors[i] == nullptr) return;
     const Argument& argument = recipe_.arguments[i];
     const DLTensor& t = *tensors[i];
-    const int inner_dims = static_cast<int>(argument.extents.size());
+    const int inner_dims = argument.is_single ? 0 : static_cast<int>(argument.extents.size());
     for (int d = 0; d < inner_dims; ++d) {
       if (t.shape[t.ndim - inner_dims + d] != argument.extents[d].Evaluate(rows)) ThrowShape(argument, t, *tensors[0]);
     }
     if (ElementCount(t) == 0) return;
-    const int64_t inner_stride = StrideOf(t, t.ndim - 1);
-    JITNORM_CHECK(t.shape[t.ndim - 1] == 1 || inner_stride == 1, ValueError)
+    const int64_t inner_stride = t.ndim > 0 ? StrideOf(t, t.ndim - 1) : 1;
+    JITNORM_CHECK(t.ndim == 0 || t.shape[t.ndim - 1] == 1 || inner_stride == 1, ValueError)
         << argument.name << ": the stride of its last dimension is " << inner_stride
         << ", expected 1; make its rows contiguous";
     JITNORM_CHECK(argument.is_strided || ffi::IsContiguous(t), ValueError)

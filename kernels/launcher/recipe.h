@@ -19,6 +19,7 @@ struct Argument {
   std::vector<DLDataType> dtypes;
   bool has_leading_dims = false;  // its shape begins with the leading dimensions that all such tensors share
   std::vector<Extent> extents;    // after the leading dimensions
+  bool is_single = false;         // one element, in a tensor of any rank
   int64_t alignment = 1;
   bool is_output = false;
   bool is_strided = false;
@@ -41,6 +42,7 @@ inline Argument ReadArgument(const JsonObject& json) {
       argument.extents.emplace_back(extent);
     }
   }
+  argument.is_single = Field<bool>(json, "single");
   argument.alignment = Field<int64_t>(json, "alignment");
   argument.is_output = Field<bool>(json, "output");
   argument.is_strided = Field<bool>(json, "strided");

@@ -111,24 +111,52 @@ inline int64_t ElementCount(const DLTensor& t) {
   return count;
 }
 
+// One dimension of the distances from the runs of one tensor to those of another: from -below to above strides.
+struct DistanceDim {
+  int64_t stride, below, above;  // stride in bytes, positive
+};
+
+// Whether a run of `width_b` bytes that starts `distance` after a run of `width_a` bytes can be made to overlap it by
+// steps along `dims`, largest stride first. True if in doubt.
+inline bool CanMeet(int64_t distance, int64_t width_a, int64_t width_b, const DistanceDim* dims, size_t count) {
+  if (count == 0) return distance < width_a && -distance < width_b;
+  int64_t reach = std::max(width_a, width_b);
+  for (size_t d = 1; d < count; ++d) reach += dims[d].stride * std::max(dims[d].below, dims[d].above);
+  const DistanceDim& dim = dims[0];
+  const int64_t first = std::max(-dim.below, (-distance - reach) / dim.stride - 1);
+  const int64_t last = std::min(dim.above, (-distance + reach) / dim.stride + 1);
+  if (last - first > 8) return true;
+  for (int64_t steps = first; steps <= last; ++steps) {
+    if (CanMeet(distance + steps * dim.stride, width_a, width_b, dims + 1, count - 1)) return true;
+  }
+  return false;
+}
+
 // Whether two tensors may share a byte. Views of one buffer that interleave, such as q and k cut out of a packed QKV
-// tensor, do not: their outermost strides are equal, and within one such stride they lie apart.
+// tensor, do not: they have the same strides, and no steps along these lead from one to the other.
 inline bool MayOverlap(const DLTensor& a, const DLTensor& b) {
   if (ElementCount(a) == 0 || ElementCount(b) == 0) return false;
   const ByteRange whole_a = RangeOf(a), whole_b = RangeOf(b);
   if (whole_a.end <= whole_b.begin || whole_b.end <= whole_a.begin) return false;
-  if (a.ndim < 2 || b.ndim < 2) return true;
-  const int64_t period = StrideOf(a, 0) * ElementBytes(a.dtype);
-  if (period <= 0 || period != StrideOf(b, 0) * ElementBytes(b.dtype)) return true;
-  const ByteRange inner_a = RangeOf(a, 1), inner_b = RangeOf(b, 1);
-  const int64_t distance = ((inner_b.begin - inner_a.begin) % period + period) % period;
-  return distance < inner_a.end - inner_a.begin || distance + (inner_b.end - inner_b.begin) > period;
+  if (a.ndim != b.ndim || a.ndim == 0) return true;
+  std::vector<DistanceDim> dims;
+  for (int d = 0; d < a.ndim - 1; ++d) {
+    const int64_t stride_a = StrideOf(a, d) * ElementBytes(a.dtype), stride_b = StrideOf(b, d) * ElementBytes(b.dtype);
+    if (a.shape[d] == 1 && b.shape[d] == 1) continue;
+    const int64_t stride = a.shape[d] > 1 ? stride_a : stride_b;
+    if (a.shape[d] > 1 && b.shape[d] > 1 && stride_a != stride_b) return true;
+    if (stride < 0) return true;
+    if (stride > 0) dims.push_back({stride, a.shape[d] - 1, b.shape[d] - 1});
+  }
+  std::sort(dims.begin(), dims.end(), [](auto& x, auto& y) { return x.stride > y.stride; });
+  const ByteRange run_a = RangeOf(a, a.ndim - 1), run_b = RangeOf(b, b.ndim - 1);
+  return CanMeet(run_b.begin - run_a.begin, run_a.end - run_a.begin, run_b.end - run_b.begin, dims.data(), dims.size());
 }
 
 // Whether distinct elements of `t` lie at distinct addresses: taken by ascending stride, each dimension steps over
 // all that the smaller ones reach.
 inline bool IsInjective(const DLTensor& t) {
-  if (ElementCount(t) == 0) return true;  // NumPy exports them with strides of 0
+  if (ElementCount(t) == 0) return true;          // NumPy exports them with strides of 0
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, extent
   for (int d = 0; d < t.ndim; ++d) {
     if (t.shape[d] > 1) dims.emplace_back(std::abs(StrideOf(t, d)), t.shape[d]);
