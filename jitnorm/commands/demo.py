@@ -16,7 +16,7 @@ from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher, load_or_build_launcher
 from jitnorm.manager import kernel_key, load_or_build_kernel
-from jitnorm.ops.norm import rmsnorm_fp4quant
+from jitnorm.ops.norm_fp4 import rmsnorm_fp4quant
 from jitnorm.store import memo_folder, user_store
 from jitnorm.toolchains import select
 

@@ -83,7 +83,8 @@ def norm_quantize(
 
     Example:
         >>> import numpy as np
-        >>> q = norm_quantize(np.ones((2, 64), np.float16), np.ones(64, np.float16), spec=QuantSpec("e4m3", 32, "ue8m0"))
+        >>> x, mxfp8 = np.ones((2, 64), np.float16), QuantSpec("e4m3", 32, "ue8m0")
+        >>> q = norm_quantize(x, np.ones(64, np.float16), spec=mxfp8)
         >>> q.data.dtype.name, q.scale.shape
         ('float8_e4m3fn', (2, 2))
     """

@@ -113,11 +113,8 @@ def add_rmsnorm_fp4quant(
 ) -> Any:
     """Add the residual, then RMSNorm of the float32 sum, then FP4 quantization, in one pass.
 
-    Args:
-        input: as in `rmsnorm_fp4quant`; it stays as it is.
-        residual: like the input, rows at any stride; becomes the sum, rounded to its dtype.
-        weight: as in `rmsnorm_fp4quant`, and so all that is not named here.
-        y_out: where to write the norm itself, too, rounded to the input's dtype; None: nowhere.
+    The input stays as it is. The residual, like the input and with rows at any stride, becomes the sum, rounded to its
+    dtype. `y_out` receives the norm itself, too, rounded to the input's dtype. All else is as in `rmsnorm_fp4quant`.
 
     Returns:
         ``(y_fp4, block_scale)``, or ``(y_fp4, block_scale, block_scale_unswizzled)`` with both layouts.

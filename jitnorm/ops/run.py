@@ -33,8 +33,12 @@ def run(dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, 
     missing = [position for position in dispatcher.outputs if tensors[position] is None]
     if missing:
         tensors = _with_outputs(missing, dispatcher, framework, tensors)
-    if framework.is_direct:
-        dispatcher.run(*tensors, *scalars, handle)
+    if is_direct:
+        try:
+            dispatcher.run(*tensors, *scalars, handle)
+        except RuntimeError:
+            _check_passable(dispatcher, tensors)
+            raise
         return tensors
     converted = [
         None if tensor is None else framework_of(tensor, name).argument(name, tensor, position in dispatcher.outputs)

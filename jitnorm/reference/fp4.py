@@ -54,17 +54,11 @@ def quantize_fp4(
     require_member(scale_rounding, get_args(ScaleRounding), "scale_rounding")
     if scale_format == "e4m3":
         if scale_rounding != "up":
-            raise ValueError(
-                f"scale_rounding is {scale_rounding!r}; e4m3 scales allow only 'up', the default"
-            )
-        return _quantize_e4m3(
-            as_blocks(y, block_size), np.float32(1 if global_scale is None else global_scale)
-        )
+            raise ValueError(f"scale_rounding is {scale_rounding!r}; e4m3 scales allow only 'up', the default")
+        return _quantize_e4m3(as_blocks(y, block_size), np.float32(1 if global_scale is None else global_scale))
     blocks = as_blocks(y, block_size)
     amax = max_magnitude(blocks)
-    scales, encode_scale = ue8m0_scales(
-        amax, scale_rounding, reciprocal=_ONE_SIXTH, max_exponent=_MAX_EXPONENT
-    )
+    scales, encode_scale = ue8m0_scales(amax, scale_rounding, reciprocal=_ONE_SIXTH, max_exponent=_MAX_EXPONENT)
     return _encode_blocks(blocks, encode_scale, is_zero=amax == 0), scales
 
 
@@ -142,9 +136,7 @@ def dequantize_fp4(
     return canonical(values).reshape(rows, columns * block_size)
 
 
-def _quantize_e4m3(
-    blocks: NDArray[np.float32], global_scale: Any
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def _quantize_e4m3(blocks: NDArray[np.float32], global_scale: Any) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Quantize blocks with E4M3 scales; the global scale is one float32, or a column of one a row."""
     scales = encode_e4m3(np.minimum(max_magnitude(blocks) * (global_scale * _ONE_SIXTH), E4M3_MAX))
     encode_scale = np.minimum(ONE / (decode_e4m3(scales) * (ONE / global_scale)), FLT_MAX)

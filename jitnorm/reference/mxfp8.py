@@ -45,9 +45,7 @@ def quantize_mxfp8(
     require_member(scale_rounding, get_args(ScaleRounding), "scale_rounding")
     blocks = as_blocks(y, _BLOCK_SIZE)
     amax = max_magnitude(blocks)
-    scales, encode_scale = ue8m0_scales(
-        amax, scale_rounding, reciprocal=ONE / E4M3_MAX, max_exponent=_MAX_EXPONENT
-    )
+    scales, encode_scale = ue8m0_scales(amax, scale_rounding, reciprocal=ONE / E4M3_MAX, max_exponent=_MAX_EXPONENT)
     codes = encode_e4m3(blocks * encode_scale[..., None])
     codes[amax == 0] = 0
     return codes.reshape(y.shape), scales

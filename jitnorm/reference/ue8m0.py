@@ -28,9 +28,7 @@ def ue8m0_scales(
         reciprocal: One over the largest element, a float32.
         max_exponent: floor(log2) of the largest element.
     """
-    exponent = (
-        ceil_exponent_field(amax * reciprocal) if rounding == "up" else exponent_field(amax) - max_exponent
-    )
+    exponent = ceil_exponent_field(amax * reciprocal) if rounding == "up" else exponent_field(amax) - max_exponent
     exponent = np.clip(exponent, 0, _LARGEST)
     is_nan = np.isnan(amax)
     encode_scale = np.where(is_nan, NAN, power_of_two(_BIAS - exponent))

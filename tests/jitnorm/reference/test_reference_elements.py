@@ -20,9 +20,7 @@ from jitnorm.reference import (
 )
 
 
-@pytest.mark.parametrize(
-    ("dtype", "mantissa", "least"), [(np.float16, 10, -14), (ml_dtypes.bfloat16, 7, -126)]
-)
+@pytest.mark.parametrize(("dtype", "mantissa", "least"), [(np.float16, 10, -14), (ml_dtypes.bfloat16, 7, -126)])
 def test_16_bit_outputs_are_rounded_to_nearest_even(dtype: Any, mantissa: int, least: int) -> None:
     infinity = int(np.array(INF, dtype).view(np.uint16))
     values = np.arange(infinity, dtype=np.uint16).view(dtype).astype(np.float64)

@@ -63,9 +63,7 @@ def test_scales_must_be_bytes_in_two_dimensions() -> None:
 @pytest.mark.parametrize("tma_aligned", [False, True])
 @settings(deadline=None)
 @given(rows=st.integers(0, 70), groups=st.integers(0, 9))
-def test_column_major_scales_lie_one_column_after_the_other(
-    rows: int, groups: int, tma_aligned: bool
-) -> None:
+def test_column_major_scales_lie_one_column_after_the_other(rows: int, groups: int, tma_aligned: bool) -> None:
     scales = np.arange(1, rows * groups + 1, dtype=np.float32).reshape(rows, groups)
     flat = column_major_scales(scales, tma_aligned)
     column_size = math.ceil(rows / 4) * 4 if tma_aligned else rows

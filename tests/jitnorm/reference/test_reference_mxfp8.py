@@ -78,9 +78,7 @@ def test_blocks_scale_by_an_exact_power_of_two(scale_rounding: ScaleRounding, y:
 
 @every_rounding
 @pytest.mark.parametrize("exponent", [-125, 0, 100])
-def test_elements_next_to_every_boundary_round_to_nearest_even(
-    scale_rounding: ScaleRounding, exponent: int
-) -> None:
+def test_elements_next_to_every_boundary_round_to_nearest_even(scale_rounding: ScaleRounding, exponent: int) -> None:
     values = decode_e4m3(np.arange(127, dtype=np.uint8))
     elements = around((values[:-1] + values[1:]) * np.float32(0.5))
     y = np.zeros((-(-len(elements) // 31), 32), np.float32)
