@@ -9,7 +9,7 @@ from .quant_spec import QuantSpec, require_one_of
 
 OPS = ("rmsnorm", "quantize")
 INPUT_DTYPES = ("float16", "bfloat16", "float32")
-VECTOR_BYTES = (2, 4, 8, 16)
+VECTOR_BYTES = (1, 2, 4, 8, 16)
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 

@@ -101,7 +101,7 @@ class Dispatcher {
     if (ElementCount(t) == 0) return 16;
     const int64_t alignment = RowAlignment(t), element = ElementBytes(t.dtype);
     int64_t vector_bytes = 16;
-    while (vector_bytes > 2 && std::max(element, chunk_bytes * vector_bytes / 16) > alignment) vector_bytes /= 2;
+    while (vector_bytes > 1 && std::max(element, chunk_bytes * vector_bytes / 16) > alignment) vector_bytes /= 2;
     return vector_bytes;
   }
 
