@@ -56,6 +56,8 @@ class KernelConfig:
 
     def __post_init__(self) -> None:
         require_one_of("op", self.op, OPS)
+        if not isinstance(self.quant, QuantSpec | None):
+            raise TypeError(f"quant: is {self.quant!r}; expected a QuantSpec or None")
         if not self.weight:
             object.__setattr__(self, "weight", self.input if self.normalizes else "none")
         require_one_of("input dtype", self.input, INPUT_DTYPES)
@@ -80,6 +82,8 @@ class KernelConfig:
         return self.quant.block_size if self.quant and isinstance(self.quant.block_size, int) else 1
 
     def _check_hidden_size(self) -> None:
+        if type(self.hidden_size) is not int:
+            raise TypeError(f"hidden_size: is {self.hidden_size!r}; expected an int")
         if not 1 <= self.hidden_size <= MAX_HIDDEN_SIZE:
             raise ValueError(
                 f"input: its last dimension (hidden size) is {self.hidden_size}; 1 to {MAX_HIDDEN_SIZE} is supported"
@@ -100,8 +104,10 @@ class KernelConfig:
         values: dict[str, Any] = {}
         for item in filter(None, rest.split(",")):
             name, equals, value = item.partition("=")
-            if not equals or name not in _READERS:
-                raise ValueError(f"config: cannot read {item!r}; write field=value with one of {', '.join(_READERS)}")
+            if not equals or name not in _READERS or name in values:
+                raise ValueError(
+                    f"config: cannot read {item!r}; write field=value once for any of {', '.join(_READERS)}"
+                )
             values[name] = _READERS[name](name, value)
         if "hidden_size" not in values:
             raise ValueError(f"config: {text!r} has no hidden_size; write for example rmsnorm:hidden_size=4096")
