@@ -8,7 +8,7 @@ from typing import Any
 
 from jitnorm.errors import KernelNotReadyError
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.interface import Extent, TensorArgument, interface
+from jitnorm.kernels.interface import Extent, ScalarArgument, TensorArgument, interface
 from jitnorm.kernels.launch_recipe import dispatch_signature
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
@@ -30,7 +30,8 @@ class Dispatcher:
     def __init__(self, enable_pdl: bool | None, **options: Any) -> None:
         self._enable_pdl, self._options = enable_pdl, options
         prototype = KernelConfig(hidden_size=_ANY_HIDDEN_SIZE, **options)
-        self._tensors = [a for a in interface(prototype) if isinstance(a, TensorArgument)]
+        self._arguments = interface(prototype)
+        self._tensors = [a for a in self._arguments if isinstance(a, TensorArgument)]
         self.names = tuple(a.name for a in self._tensors)
         self.outputs = tuple(i for i, a in enumerate(self._tensors) if a.is_output and a.is_present)
         self._launch, self._learn = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype)))
@@ -67,7 +68,7 @@ class Dispatcher:
             **self._options,
         )
         # A call that its kernel would refuse is refused before anything is compiled for it.
-        launcher().make_checker(recipe_text(config, target))(*(a for a in arguments if a is not None))
+        launcher().make_checker(recipe_text(config, target))(*self._taken_by_the_kernel(arguments))
         if is_capturing:
             raise KernelNotReadyError(
                 f"the kernel of {config} is not loaded, and loading it would break the CUDA graph being captured; "
@@ -81,6 +82,12 @@ class Dispatcher:
                 raise TypeError(f"{argument.name}: is {value!r}; expected a tensor")
             if not argument.is_present and value is not None:
                 raise ValueError(f"{argument.name}: is given, but the other options leave no use for it; pass None")
+
+    def _taken_by_the_kernel(self, arguments: tuple[Any, ...]) -> list[Any]:
+        """The arguments without the tensors that are absent; a number that is None is left to be refused."""
+        is_number = [isinstance(argument, ScalarArgument) for argument in self._arguments]
+        is_number += [False] * (len(arguments) - len(is_number))  # the stream
+        return [value for value, number in zip(arguments, is_number, strict=True) if number or value is not None]
 
     def _pdl(self, target: Target) -> bool:
         if self._enable_pdl is None:

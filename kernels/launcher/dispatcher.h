@@ -15,7 +15,7 @@ class Dispatcher {
     JITNORM_CHECK(roles_.size() <= kMaxArguments, ValueError) << "signature: has too many arguments";
   }
 
-  // Runs the call, whose kernel takes the arguments that are not None; if there is no kernel for it, writes nothing
+  // Runs the call, whose kernel takes its numbers and the tensors that are not None; if there is no kernel for it, writes nothing
   // and returns its facts.
   ffi::Any Call(ffi::PackedArgs args) const {
     const Key key = KeyOf(args);
@@ -24,7 +24,8 @@ class Dispatcher {
     ffi::AnyView present[kMaxArguments + 1];
     int count = 0;
     for (int i = 0; i < args.size(); ++i) {
-      if (args[i] != nullptr) present[count++] = args[i];
+      const bool is_number = i < static_cast<int>(roles_.size()) && !roles_[i].is_tensor;
+      if (is_number || args[i] != nullptr) present[count++] = args[i];
     }
     ffi::Any nothing;
     kernel.CallPacked(ffi::PackedArgs(present, count), &nothing);
