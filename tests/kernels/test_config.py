@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pickle
 from typing import Any
 
@@ -11,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jitnorm.kernels.config import INPUT_DTYPES, VECTOR_BYTES, KernelConfig
 from jitnorm.kernels.quant_spec import (
-    BLOCK_SIZES,
-    GLOBAL_SCALES,
+    FP8_GROUP,
+    FP8_TENSOR,
+    FP8_TOKEN,
     MXFP4,
+    MXFP8,
     NVFP4,
-    SCALE_FORMATS,
-    SCALE_LAYOUTS,
     QuantSpec,
 )
 from jitnorm.kernels.target import TARGET_NAMES, Target
@@ -26,29 +27,42 @@ import jitnorm
 CONFIG = KernelConfig("rmsnorm", 4096, quant=NVFP4)
 
 
-@st.composite
-def quant_specs(draw: st.DrawFn) -> QuantSpec:
-    scale_format = draw(st.sampled_from(SCALE_FORMATS))
-    return QuantSpec(
-        "e2m1",
-        draw(st.sampled_from(BLOCK_SIZES)),
-        scale_format,
-        draw(st.sampled_from(SCALE_LAYOUTS)),
-        "none" if scale_format == "ue8m0" else draw(st.sampled_from(GLOBAL_SCALES)),
-    )
+SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
+# What goes together, as docs/numerics.md has it.
+EVERY_SPEC = [
+    *(QuantSpec("e2m1", n, "e4m3", at, g) for n in (16, 32) for at in SWIZZLED for g in ("none", "given", "row")),
+    *(QuantSpec("e2m1", n, "ue8m0", at) for n in (16, 32) for at in SWIZZLED),
+    *(QuantSpec("e4m3", 32, "ue8m0", at) for at in SWIZZLED),
+    *(
+        QuantSpec("e4m3", n, scale, at)
+        for n in (64, 128)
+        for scale in ("f32", "f32_ue8m0")
+        for at in ("linear", "column", "column4")
+    ),
+    *(QuantSpec(element, n, "f32") for element in ("e4m3", "e5m2") for n in ("row", "tensor")),
+]
+
+
+def quant_specs() -> st.SearchStrategy[QuantSpec]:
+    return st.sampled_from(EVERY_SPEC)
 
 
 @st.composite
 def configs(draw: st.DrawFn) -> KernelConfig:
     input_dtype = draw(st.sampled_from(INPUT_DTYPES))
     quant = draw(st.none() | quant_specs())
-    block = quant.block_size if quant else 1
+    block = quant.block_size if quant and isinstance(quant.block_size, int) else 1
+    op = draw(st.sampled_from(["rmsnorm", "quantize"])) if quant else "rmsnorm"
+    normalizes = op == "rmsnorm"
     return KernelConfig(
-        "rmsnorm",
-        block * draw(st.integers(64 // block if quant else 1, 65536 // block)),
+        op,
+        block * draw(st.integers(1, 262144 // block)),
         input_dtype,
-        draw(st.sampled_from([input_dtype, "float32"])),
+        draw(st.sampled_from([input_dtype, "float32"])) if normalizes else "none",
+        normalizes and draw(st.booleans()),
+        normalizes and draw(st.booleans()),
         quant,
+        normalizes and quant is not None and draw(st.booleans()),
         draw(st.integers(1, 8)),
         draw(st.sampled_from(VECTOR_BYTES)),
         draw(st.booleans()),
@@ -80,8 +94,8 @@ def test_configs_travel_between_processes(config: KernelConfig) -> None:
 
 def test_the_text_form_lists_every_field() -> None:
     assert str(CONFIG) == (
-        "rmsnorm:hidden_size=4096,input=bfloat16,weight=bfloat16,quant=e2m1/16/e4m3/linear/none,"
-        "row_dims=1,vector_bytes=16,pdl=false"
+        "rmsnorm:hidden_size=4096,input=bfloat16,weight=bfloat16,unit_bias=false,residual=false,"
+        "quant=e2m1/16/e4m3/linear/none,keep_norm=false,row_dims=1,vector_bytes=16,pdl=false"
     )
 
 
@@ -92,6 +106,18 @@ def test_fields_with_a_default_may_be_left_out_of_the_text() -> None:
 
 def test_the_weight_has_the_input_s_dtype_unless_told() -> None:
     assert KernelConfig("rmsnorm", 64, "float16").weight == "float16"
+    assert KernelConfig("quantize", 64, quant=NVFP4).weight == "none"
+
+
+def test_every_other_combination_is_refused() -> None:
+    values = [list(dict.fromkeys(getattr(s, f.name) for s in EVERY_SPEC)) for f in dataclasses.fields(QuantSpec)]
+    allowed = set(map(str, EVERY_SPEC))
+    for combination in itertools.product(*values):
+        if "/".join(map(str, combination)) in allowed:
+            QuantSpec(*combination)
+        else:
+            with pytest.raises(ValueError, match=r"\w+: is .*, which does not go with .*; allowed then are "):
+                QuantSpec(*combination)
 
 
 @pytest.mark.parametrize("value", [CONFIG, NVFP4, Target("sm_90a")])
@@ -107,15 +133,22 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
     [
         ("rmsnorm", "no hidden_size"),
         ("rmsnorm:", "no hidden_size"),
-        ("layernorm:hidden_size=64", r"op: is 'layernorm'; allowed are 'rmsnorm'"),
+        ("layernorm:hidden_size=64", r"op: is 'layernorm'; allowed are 'rmsnorm', 'quantize'"),
         ("rmsnorm:hidden_size", "cannot read 'hidden_size'"),
         ("rmsnorm:hidden_size=64,depth=3", "cannot read 'depth=3'.*hidden_size, input"),
         ("rmsnorm:hidden_size=many", "hidden_size is 'many'.*whole number"),
         ("rmsnorm:hidden_size=-64", "hidden_size is '-64'"),
         ("rmsnorm:hidden_size=64,pdl=yes", "pdl: is 'yes'; allowed are 'true', 'false'"),
         (
-            "rmsnorm:hidden_size=64,input=float32",
-            "input dtype: is 'float32'; allowed are 'float16', 'bfloat16'",
+            "rmsnorm:hidden_size=64,input=float64",
+            "input dtype: is 'float64'; allowed are 'float16', 'bfloat16', 'float32'",
+        ),
+        ("quantize:hidden_size=64,quant=e2m1,weight=float32", "weight dtype: is 'float32'; allowed are 'none'"),
+        ("quantize:hidden_size=64", "quant: is None, but quantize and keep_norm need a QuantSpec"),
+        ("rmsnorm:hidden_size=64,keep_norm=true", "quant: is None, but quantize and keep_norm need a QuantSpec"),
+        *(
+            (f"quantize:hidden_size=64,quant=e2m1,{name}=true", f"op: is 'quantize', which has no .*{name}.*'rmsnorm'")
+            for name in ("unit_bias", "residual", "keep_norm")
         ),
         (
             "rmsnorm:hidden_size=64,input=float16,weight=bfloat16",
@@ -123,20 +156,31 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ),
         ("rmsnorm:hidden_size=64,row_dims=9", "row_dims: is 9; allowed are 1, 2, 3, 4, 5, 6, 7, 8"),
         ("rmsnorm:hidden_size=64,row_dims=0", "row_dims: is 0"),
-        ("rmsnorm:hidden_size=64,vector_bytes=3", "vector_bytes: is 3; allowed are 2, 4, 8, 16"),
-        ("rmsnorm:hidden_size=0", "hidden size.* is 0; 1 to 65536"),
-        ("rmsnorm:hidden_size=65537", "hidden size.* is 65537; 1 to 65536"),
-        ("rmsnorm:hidden_size=48,quant=e2m1/16", "hidden size.* is 48; 64 to 65536 is supported with quant"),
+        ("rmsnorm:hidden_size=64,vector_bytes=3", "vector_bytes: is 3; allowed are 1, 2, 4, 8, 16"),
+        ("rmsnorm:hidden_size=0", "hidden size.* is 0; 1 to 262144"),
+        ("rmsnorm:hidden_size=262145", "hidden size.* is 262145; 1 to 262144"),
+        ("rmsnorm:hidden_size=8,quant=e2m1/16", "8, not a multiple of block_size 16; pad"),
         ("rmsnorm:hidden_size=72,quant=e2m1/16", "72, not a multiple of block_size 16; pad"),
         ("rmsnorm:hidden_size=80,quant=e2m1/32", "80, not a multiple of block_size 32"),
-        ("rmsnorm:hidden_size=64,quant=e3m2", "element: is 'e3m2'; allowed are 'e2m1'"),
-        ("rmsnorm:hidden_size=64,quant=e2m1/8", "block_size: is 8; allowed are 16, 32"),
-        ("rmsnorm:hidden_size=64,quant=e2m1/x", "'e2m1/x' is not element/block_size"),
-        ("rmsnorm:hidden_size=64,quant=e2m1/16/e5m2", "scale_format: is 'e5m2'; allowed are 'e4m3', 'ue8m0'"),
-        ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/8x4", "scale_layout: is '8x4'; allowed are"),
+        ("rmsnorm:hidden_size=64,quant=e3m2", "element: is 'e3m2'; allowed are 'e2m1', 'e4m3', 'e5m2'"),
+        ("rmsnorm:hidden_size=64,quant=e2m1/8", "block_size: is 8; allowed are 16, 32, 64, 128, 'row', 'tensor'"),
+        ("rmsnorm:hidden_size=64,quant=e2m1/x", "block_size: is 'x'; allowed are 16, 32, 64, 128, 'row', 'tensor'"),
+        ("rmsnorm:hidden_size=64,quant=e2m1/64", "block_size: is 64, which does not go with element 'e2m1'.*16, 32"),
+        (
+            "rmsnorm:hidden_size=64,quant=e2m1/16/e5m2",
+            "scale_format: is 'e5m2'; allowed are 'e4m3', 'ue8m0', 'f32', 'f32_ue8m0'",
+        ),
+        (
+            "rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/4x4",
+            "scale_layout: is '4x4'; allowed are 'linear', '128x4', '8x4'",
+        ),
+        ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/column", "scale_layout: is 'column', which does not go with"),
         ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/some", "global_scale: is 'some'; allowed are"),
         ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/more", "is not element/block_size"),
-        ("rmsnorm:hidden_size=64,quant=e2m1/32/ue8m0/linear/given", "global_scale: has no meaning.*ue8m0"),
+        (
+            "rmsnorm:hidden_size=64,quant=e2m1/32/ue8m0/linear/given",
+            "global_scale: is 'given', which does not go with .*ue8m0.*then are 'none'",
+        ),
     ],
 )
 def test_an_error_names_the_field_and_what_is_allowed(text: str, message: str) -> None:
@@ -147,7 +191,12 @@ def test_an_error_names_the_field_and_what_is_allowed(text: str, message: str) -
 def test_the_named_formats_are_nvidia_s_and_ocp_s() -> None:
     assert str(NVFP4) == "e2m1/16/e4m3/linear/none"
     assert str(MXFP4) == "e2m1/32/ue8m0/linear/none"
-    assert (jitnorm.NVFP4, jitnorm.MXFP4) == (NVFP4, MXFP4)
+    assert str(MXFP8) == "e4m3/32/ue8m0/linear/none"
+    assert str(FP8_TENSOR) == "e4m3/tensor/f32/linear/none"
+    assert str(FP8_TOKEN) == "e4m3/row/f32/linear/none"
+    assert str(FP8_GROUP) == "e4m3/128/f32/linear/none"
+    for name in ("NVFP4", "MXFP4", "MXFP8", "FP8_TENSOR", "FP8_TOKEN", "FP8_GROUP"):
+        assert getattr(jitnorm, name) == globals()[name]
 
 
 def test_another_layout_is_another_value() -> None:
@@ -156,12 +205,26 @@ def test_another_layout_is_another_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "swizzled", "both"),
-    [("linear", False, False), ("128x4", True, False), ("linear+128x4", True, True)],
+    ("layout", "swizzled", "both", "rows"),
+    [
+        ("linear", False, False, 1),
+        ("128x4", True, False, 128),
+        ("linear+128x4", True, True, 128),
+        ("8x4", True, False, 8),
+        ("linear+8x4", True, True, 8),
+    ],
 )
-def test_a_layout_says_which_scales_are_written(layout: str, swizzled: bool, both: bool) -> None:
+def test_a_layout_says_which_scales_are_written(layout: str, swizzled: bool, both: bool, rows: int) -> None:
     spec = NVFP4.with_layout(layout)
-    assert (spec.is_swizzled, spec.both_layouts) == (swizzled, both)
+    assert (spec.is_swizzled, spec.both_layouts, spec.row_multiple) == (swizzled, both, rows)
+    assert not spec.is_column_major
+
+
+@pytest.mark.parametrize(("layout", "rows"), [("column", 1), ("column4", 4)])
+def test_a_column_major_layout_rounds_the_rows_up(layout: str, rows: int) -> None:
+    spec = FP8_GROUP.with_layout(layout)
+    assert (spec.is_column_major, spec.is_swizzled, spec.both_layouts) == (True, False, False)
+    assert spec.row_multiple == rows
 
 
 def test_a_target_is_known_by_name_and_by_capability() -> None:

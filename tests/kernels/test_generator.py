@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
-from jitnorm.kernels.quant_spec import MXFP4, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import TARGET_NAMES, Target
 from python_process import run_python
 
@@ -61,6 +61,17 @@ def test_every_process_writes_the_same_text(tmp_path: Path) -> None:
         {"row_dims": 2},
         {"vector_bytes": 8},
         {"pdl": True},
+        {"residual": True},
+        {"unit_bias": True},
+        {"keep_norm": True},
+        {"op": "quantize", "weight": "none"},
+        {"quant": replace(NVFP4, global_scale="row")},
+        {"quant": replace(NVFP4, scale_layout="8x4")},
+        {"quant": MXFP8},
+        {"quant": FP8_TENSOR},
+        {"quant": FP8_TOKEN},
+        {"quant": FP8_GROUP},
+        {"input": "float32", "weight": "float32"},
     ],
     ids=lambda change: ",".join(f"{name}={value}" for name, value in change.items()),
 )
@@ -81,6 +92,14 @@ def test_the_narrow_formats_use_the_instruction_where_there_is_one() -> None:
         assert ("cvt.rn.satfinite.e4m3x2.f32" in text) == target.has_native_e4m3, name
 
 
+def test_fp8_uses_the_instruction_where_there_is_one() -> None:
+    for element in ("e4m3", "e5m2"):
+        config = KernelConfig("rmsnorm", 4096, quant=QuantSpec(element, "tensor", "f32"))
+        for name in TARGET_NAMES:
+            text, target = generate(config, Target(name)).text, Target(name)
+            assert (f"cvt.rn.satfinite.{element}x2.f32" in text) == target.has_native_e4m3, name
+
+
 def test_programmatic_dependent_launch_is_refused_before_hopper() -> None:
     config = replace(PLAIN, pdl=True)
     assert "griddepcontrol.wait" in generate(config, HOPPER).text
@@ -96,6 +115,9 @@ def test_programmatic_dependent_launch_is_refused_before_hopper() -> None:
         "rmsnorm:hidden_size=100,input=float16,row_dims=3,vector_bytes=2",
         "rmsnorm:hidden_size=4096,weight=float32,quant=e2m1/16/e4m3/linear+128x4/given",
         "rmsnorm:hidden_size=96,input=float16,quant=e2m1/32/ue8m0/128x4,row_dims=2,vector_bytes=4",
+        "rmsnorm:hidden_size=4096,residual=true,unit_bias=true,keep_norm=true,quant=e2m1/16/e4m3/8x4/row",
+        "quantize:hidden_size=17,input=float32,quant=e5m2/row/f32,vector_bytes=1",
+        "rmsnorm:hidden_size=131072,input=float32,quant=e4m3/128/f32_ue8m0/column4",
     ],
 )
 def test_nvrtc_compiles_every_target_without_a_gpu(name: str, text: str) -> None:

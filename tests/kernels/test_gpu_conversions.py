@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from jitnorm.toolchains import select
 
 pytestmark = pytest.mark.gpu
 
+FOLDER = Path(__file__).parents[2] / "kernels"
 ROW = 8192  # floats of a block: 1024 threads of 8
 CHUNK = 1 << 27
 
@@ -31,8 +33,9 @@ extern "C" __global__ void name(const float* from, Int64 stride, UInt16* to, Int
   for (int i = 0; i < 8; ++i) v[i] = from[at + i]; \\
   for (int i = 0; i < 8; ++i) { UInt16& result = to[at + i]; statement; } \\
 }
-CONVERT(to_e2m1, result = (UInt16)(encode_e2m1x8(v) >> (4 * i) & 15u))
+CONVERT(to_e2m1, result = (UInt16)(encode_word(v) >> (4 * i) & 15u))
 CONVERT(to_e4m3, result = (UInt16)encode_e4m3(v[i]))
+CONVERT(to_e5m2, result = (UInt16)encode_e5m2(v[i]))
 CONVERT(to_bfloat16, BFloat16 h; round_to(v[i], h); result = h.bits)
 CONVERT(to_float16, Float16 h; round_to(v[i], h); result = h.bits)
 """
@@ -50,6 +53,11 @@ def e4m3(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.isnan(), 0x7F, code)
 
 
+def e5m2(x: torch.Tensor) -> torch.Tensor:
+    code = x.clamp(-57344, 57344).to(torch.float8_e5m2).view(torch.uint8).short()
+    return torch.where(x.isnan(), 0x7F, code)
+
+
 def bfloat16(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.isnan(), 0x7FFF, x.bfloat16().view(torch.int16))
 
@@ -59,7 +67,7 @@ def float16(x: torch.Tensor) -> torch.Tensor:
 
 
 def recipe(entry: str, target: Target) -> str:
-    common = {"kind": "tensor", "alignment": 2, "may_be": "", "shape": ["...", ROW]}
+    common = {"kind": "tensor", "single": False, "alignment": 2, "may_be": "", "shape": ["...", ROW]}
     arguments = [
         {**common, "name": "input", "dtypes": ["float32"], "output": False, "strided": True},
         {**common, "name": "out", "dtypes": ["int16"], "output": True, "strided": False},
@@ -77,7 +85,9 @@ def target() -> Target:
 @pytest.fixture(scope="module")
 def cubin(target: Target) -> bytes:
     source = generate(KernelConfig("rmsnorm", 64, quant=NVFP4), target).text
-    return select(target).compile(source + KERNELS, target)
+    e5m2_file = "cuda/e5m2_native.cuh" if target.has_native_e4m3 else "common/e5m2_exact.h"
+    e5m2_stage = (FOLDER / e5m2_file).read_text(encoding="utf-8")  # NVFP4 does without it
+    return select(target).compile(source + e5m2_stage + KERNELS, target)
 
 
 def all_floats() -> Iterator[torch.Tensor]:
@@ -86,7 +96,7 @@ def all_floats() -> Iterator[torch.Tensor]:
         yield bits.view(torch.float32).view(-1, ROW)
 
 
-@pytest.mark.parametrize("expected", [e2m1, e4m3, bfloat16, float16])
+@pytest.mark.parametrize("expected", [e2m1, e4m3, e5m2, bfloat16, float16])
 def test_every_float_rounds_to_the_nearest_value(
     expected: Callable[[torch.Tensor], torch.Tensor], cubin: bytes, target: Target
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -11,17 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.interface import Extent, TensorArgument, evaluate, interface, swizzled_scale_bytes
+from jitnorm.kernels.interface import Extent, TensorArgument, evaluate, interface
 from jitnorm.kernels.launch_recipe import LAUNCHER_ABI, dispatch_signature, launch_recipe
 from jitnorm.kernels.launcher_source import launcher_source
-from jitnorm.kernels.quant_spec import MXFP4, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import TARGET_NAMES, Target
 
 from jitnorm.launcher import launcher
-from jitnorm.reference import swizzle_scales
+from jitnorm.reference import column_major_scales, swizzle_scales
 
 CPU = Target("cpu")
 BOTH = QuantSpec(scale_layout="linear+128x4", global_scale="given")
+SWIZZLED = [NVFP4.with_layout(layout) for layout in ("linear", "128x4", "8x4", "linear+8x4")]
 
 
 def extents() -> st.SearchStrategy[Extent]:
@@ -37,7 +39,7 @@ def extents() -> st.SearchStrategy[Extent]:
 
 def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
     """A recipe of one input of two elements a row and an output of `extent` bytes."""
-    common = {"kind": "tensor", "strided": False, "alignment": 1, "may_be": ""}
+    common = {"kind": "tensor", "strided": False, "single": False, "alignment": 1, "may_be": ""}
     arguments = [
         {
             **common,
@@ -88,58 +90,96 @@ def test_a_recipe_without_a_field_is_refused(field: str) -> None:
         launcher().make_checker(json.dumps(recipe))
 
 
+def size_of_scales(quant: QuantSpec, rows: int, columns: int) -> int:
+    """Elements of block_scale, as the interface has it."""
+    config = KernelConfig("quantize", columns * int(quant.block_size), quant=quant)
+    shape = next(a.shape for a in interface(config) if isinstance(a, TensorArgument) and a.name == "block_scale")
+    return math.prod(evaluate(extent, rows) for extent in shape)
+
+
+@pytest.mark.parametrize("layout", ["128x4", "8x4"])
 @given(st.integers(0, 700), st.integers(1, 40))
-def test_swizzled_scales_take_the_reference_s_size(rows: int, columns: int) -> None:
-    size = evaluate(swizzled_scale_bytes(columns), rows)
-    assert size == swizzle_scales(np.zeros((rows, columns), np.uint8), "128x4").size
+def test_swizzled_scales_take_the_reference_s_size(layout: Any, rows: int, columns: int) -> None:
+    expected = swizzle_scales(np.zeros((rows, columns), np.uint8), layout).size
+    assert size_of_scales(NVFP4.with_layout(layout), rows, columns) == expected
+
+
+@given(st.integers(0, 700), st.integers(1, 40))
+def test_column_major_scales_take_the_reference_s_size(rows: int, columns: int) -> None:
+    for layout in ("column", "column4"):
+        expected = column_major_scales(np.zeros((rows, columns), np.float32), layout == "column4").size
+        assert size_of_scales(FP8_GROUP.with_layout(layout), rows, columns) == expected
+
+
+NORM = ("input", "residual", "weight")
+BLOCKS = ("block_scale", "block_scale_unswizzled", "global_scale", "row_scale")
+WRITTEN = ("residual_out", "y_out", "eps")
 
 
 @pytest.mark.parametrize(
-    ("quant", "names"),
+    ("op", "quant", "names"),
     [
-        (None, ["input", "weight", "out", "eps"]),
-        (NVFP4, ["input", "weight", "y_fp4", "block_scale", "block_scale_unswizzled", "global_scale", "eps"]),
+        ("rmsnorm", None, (*NORM, "out", *WRITTEN)),
+        ("rmsnorm", NVFP4, (*NORM, "y_fp4", *BLOCKS, *WRITTEN)),
+        ("rmsnorm", MXFP8, (*NORM, "out", *BLOCKS, *WRITTEN)),
+        ("rmsnorm", FP8_TENSOR, (*NORM, "out", "scale", "row_scale", *WRITTEN)),
+        ("quantize", FP8_TOKEN, ("input", "out", "scale", "row_scale")),
+        ("quantize", FP8_GROUP, ("input", "out", *BLOCKS)),
     ],
+    ids=str,
 )
-def test_an_op_s_arguments_keep_their_order(quant: QuantSpec | None, names: list[str]) -> None:
-    config = KernelConfig("rmsnorm", 64, quant=quant)
-    assert [argument.name for argument in interface(config)] == names
-    for listed in (launch_recipe(config, CPU)["arguments"], dispatch_signature(config)):
-        assert [argument["name"] for argument in listed] == names
+def test_an_op_s_arguments_keep_their_order(op: str, quant: QuantSpec | None, names: tuple[str, ...]) -> None:
+    config = KernelConfig(op, 128, quant=quant)
+    assert tuple(argument.name for argument in interface(config)) == names
+    assert tuple(argument["name"] for argument in dispatch_signature(config)) == names
+    listed = [argument["name"] for argument in launch_recipe(config, CPU)["arguments"]]
+    assert listed == [name for name in names if name in listed]
 
 
 @pytest.mark.parametrize(
-    ("quant", "absent"),
+    ("config", "taken"),
     [
-        (NVFP4, {"block_scale_unswizzled", "global_scale"}),
-        (MXFP4.with_layout("128x4"), {"block_scale_unswizzled", "global_scale"}),
-        (BOTH, set()),
+        ("rmsnorm:hidden_size=64", "input weight out eps"),
+        ("rmsnorm:hidden_size=64,residual=true", "input residual weight out residual_out eps"),
+        ("rmsnorm:hidden_size=64,quant=e2m1", "input weight y_fp4 block_scale eps"),
+        ("rmsnorm:hidden_size=64,quant=e2m1,keep_norm=true", "input weight y_fp4 block_scale y_out eps"),
+        ("quantize:hidden_size=64,quant=e2m1/32/ue8m0/128x4", "input y_fp4 block_scale"),
+        ("quantize:hidden_size=64,quant=e2m1/16/e4m3/linear/row", "input y_fp4 block_scale row_scale"),
+        (f"quantize:hidden_size=64,quant={BOTH}", "input y_fp4 block_scale block_scale_unswizzled global_scale"),
+        ("quantize:hidden_size=64,quant=e5m2/row/f32", "input out row_scale"),
+        ("quantize:hidden_size=64,quant=e5m2/tensor/f32", "input out scale"),
     ],
 )
-def test_what_a_configuration_does_without_is_absent(quant: QuantSpec, absent: set[str]) -> None:
-    recipe = launch_recipe(KernelConfig("rmsnorm", 64, quant=quant), CPU)
-    assert {a["name"] for a in recipe["arguments"] if a["kind"] == "absent"} == absent
+def test_a_kernel_takes_only_what_its_configuration_has(config: str, taken: str) -> None:
+    recipe = launch_recipe(KernelConfig.parse(config), CPU)
+    assert [argument["name"] for argument in recipe["arguments"]] == taken.split()
 
 
-def test_every_kind_of_output_may_be_given_as_bytes() -> None:
-    for quant in (NVFP4, MXFP4, BOTH):
-        for argument in interface(KernelConfig("rmsnorm", 64, quant=quant)):
+def test_codes_and_narrow_scales_may_be_given_as_bytes() -> None:
+    for quant in (NVFP4, MXFP4, BOTH, MXFP8, FP8_TENSOR, FP8_TOKEN, FP8_GROUP):
+        for argument in interface(KernelConfig("quantize", 128, quant=quant)):
             if isinstance(argument, TensorArgument) and argument.is_output:
-                assert argument.dtypes[-1] == "uint8"
+                assert argument.dtypes[-1] == ("uint8" if argument.c_type == "UInt8" else "float32")
 
 
-@pytest.mark.parametrize("vector_bytes", [2, 4, 8, 16])
+@pytest.mark.parametrize("vector_bytes", [1, 2, 4, 8, 16])
 def test_accesses_narrow_together_but_never_below_an_element(vector_bytes: int) -> None:
     config = KernelConfig("rmsnorm", 64, weight="float32", quant=NVFP4, vector_bytes=vector_bytes)
     accesses = {a.name: a.access_bytes(vector_bytes) for a in interface(config) if isinstance(a, TensorArgument)}
-    assert accesses["input"] == vector_bytes
+    assert accesses["input"] == max(2, vector_bytes)
     assert accesses["weight"] == max(4, vector_bytes)
     assert accesses["y_fp4"] == max(1, vector_bytes // 2)
 
 
-def test_only_the_output_of_a_plain_norm_may_be_its_input() -> None:
-    for quant, expected in ((None, {"out": "input"}), (NVFP4, {})):
-        recipe = launch_recipe(KernelConfig("rmsnorm", 64, quant=quant), CPU)
+def test_only_a_plain_norm_and_the_sum_may_be_written_in_place() -> None:
+    plain, total = {"out": "input"}, {"residual_out": "residual"}
+    for quant, residual, expected in (
+        (None, False, plain),
+        (None, True, plain | total),
+        (NVFP4, False, {}),
+        (FP8_TENSOR, True, total),
+    ):
+        recipe = launch_recipe(KernelConfig("rmsnorm", 64, residual=residual, quant=quant), CPU)
         in_place = {a["name"]: a["may_be"] for a in recipe["arguments"] if a.get("may_be")}
         assert in_place == expected
 
@@ -147,13 +187,14 @@ def test_only_the_output_of_a_plain_norm_may_be_its_input() -> None:
 @pytest.mark.parametrize("name", TARGET_NAMES)
 def test_a_grid_covers_all_rows_and_the_padding_exactly(name: str) -> None:
     target = Target(name)
-    for hidden_size in (64, 4096, 65536):
-        for quant in (None, NVFP4, NVFP4.with_layout("128x4")):
+    for hidden_size in (128, 4096, 65536):
+        for quant in (None, *(FP8_GROUP.with_layout(at) for at in ("column", "column4")), *SWIZZLED):
             config = KernelConfig("rmsnorm", hidden_size, quant=quant)
             recipe = launch_recipe(config, target)
             rows_per_block = 1 if target.is_cpu else max(1, 128 * 16 // hidden_size)
             for rows in (0, 1, 127, 128, 129):
-                visited = -(-rows // 128) * 128 if quant and quant.is_swizzled else rows
+                multiple = quant.row_multiple if quant else 1
+                visited = -(-rows // multiple) * multiple
                 assert evaluate(recipe["grid"], rows) == -(-visited // rows_per_block), (config, rows)
 
 
@@ -174,7 +215,7 @@ def test_a_signature_holds_for_every_configuration_of_its_op() -> None:
         dispatch_signature(KernelConfig("rmsnorm", hidden_size, dtype, quant=quant))
         for hidden_size in (64, 65536)
         for dtype in ("float16", "bfloat16")
-        for quant in (NVFP4, MXFP4, BOTH)
+        for quant in (NVFP4, MXFP4, BOTH, NVFP4.with_global_scale("row"))
     ]
     assert all(signature == signatures[0] for signature in signatures)
 

@@ -15,8 +15,9 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import MXFP4, NVFP4
 from numpy.typing import NDArray
 
-from jitnorm.reference import encode_e2m1, encode_e4m3, quantize_fp4, sum_of_squares
+from jitnorm.reference import encode_e2m1, encode_e4m3, encode_e5m2, quantize_fp4, sum_of_squares
 
+KERNELS = Path(__file__).parents[2] / "kernels"
 INFINITY_BITS = 0x7F800000
 BFLOAT16_OVERFLOW = (2 - 2**-8) * 2.0**127  # half a step above the largest
 SPECIAL = np.array(
@@ -45,6 +46,7 @@ extern "C" Int64 check_##encode(const UInt32* first, int codes, UInt32 sign_bit,
 }
 CHECK(encode_e2m1)
 CHECK(encode_e4m3)
+CHECK(encode_e5m2)
 CHECK(to_bfloat16)
 CHECK(to_float16)
 
@@ -63,8 +65,11 @@ extern "C" void encode_e2m1s(const float* from, Int64 count, UInt8* to) {
 extern "C" void encode_e4m3s(const float* from, Int64 count, UInt8* to) {
   for (Int64 i = 0; i < count; ++i) to[i] = (UInt8)encode_e4m3(from[i]);
 }
+extern "C" void encode_e5m2s(const float* from, Int64 count, UInt8* to) {
+  for (Int64 i = 0; i < count; ++i) to[i] = (UInt8)encode_e5m2(from[i]);
+}
 extern "C" void encode_e2m1_words(const float* from, Int64 count, UInt32* to) {
-  for (Int64 i = 0; i < count / 8; ++i) to[i] = encode_e2m1x8(from + 8 * i);
+  for (Int64 i = 0; i < count / 8; ++i) to[i] = encode_word(from + 8 * i);
 }
 """
 
@@ -74,7 +79,7 @@ extern "C" void scales_of(const float* amax, Int64 count, float global_scale, UI
   const GlobalScale global = prepare_global_scale(global_scale);
   for (Int64 i = 0; i < count; ++i) {
     const BlockScale scale = scale_of(amax[i], global);
-    bytes[i] = (UInt8)scale.byte;
+    bytes[i] = (UInt8)scale.stored;
     codes[i] = (UInt8)(((encode_e2m1(mul_rn(amax[i], scale.encode)) & scale.keep) | scale.fill) & 15u);
   }
 }
@@ -88,7 +93,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def conversions(folder: Path) -> ctypes.CDLL:
-    return load_with_kernel(KernelConfig("rmsnorm", 64, quant=NVFP4), CONVERSIONS, folder)
+    e5m2 = (KERNELS / "common" / "e5m2_exact.h").read_text(encoding="utf-8")  # NVFP4 does without it
+    return load_with_kernel(KernelConfig("rmsnorm", 64, quant=NVFP4), e5m2 + CONVERSIONS, folder)
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("bfloat16", ml_dtypes.bfloat16), ("float16", np.float16)])
@@ -126,6 +132,7 @@ def magnitudes(dtype: Any, codes: int) -> NDArray[np.float32]:
     [
         ("encode_e2m1", first_of_each_code(magnitudes(ml_dtypes.float4_e2m1fn, 8)), 0x8, 0x7),
         ("encode_e4m3", first_of_each_code(magnitudes(ml_dtypes.float8_e4m3fn, 0x7F)), 0x80, 0x7F),
+        ("encode_e5m2", first_of_each_code(magnitudes(ml_dtypes.float8_e5m2, 0x7C)), 0x80, 0x7F),
         (
             "to_bfloat16",
             first_of_each_code(magnitudes(ml_dtypes.bfloat16, 0x7F80), BFLOAT16_OVERFLOW),
@@ -134,7 +141,7 @@ def magnitudes(dtype: Any, codes: int) -> NDArray[np.float32]:
         ),
         ("to_float16", first_of_each_code(magnitudes(np.float16, 0x7C00), 65520.0), 0x8000, 0x7FFF),
     ],
-    ids=["e2m1", "e4m3", "bfloat16", "float16"],
+    ids=["e2m1", "e4m3", "e5m2", "bfloat16", "float16"],
 )
 def test_every_float_rounds_to_the_nearest_value(
     conversions: ctypes.CDLL, encode: str, first: NDArray[np.uint32], sign_bit: int, nan: int
@@ -159,10 +166,10 @@ def floats() -> NDArray[np.float32]:
     return np.concatenate([bits.view(np.float32), near, SPECIAL, np.zeros(2, np.float32)])
 
 
-@pytest.mark.parametrize("name", ["e2m1", "e4m3"])
+@pytest.mark.parametrize("name", ["e2m1", "e4m3", "e5m2"])
 def test_the_reference_encodes_the_same(conversions: ctypes.CDLL, name: str) -> None:
     encoded = call_over(getattr(conversions, f"encode_{name}s"), floats(), np.uint8)
-    expected = {"e2m1": encode_e2m1, "e4m3": encode_e4m3}[name](floats())
+    expected = {"e2m1": encode_e2m1, "e4m3": encode_e4m3, "e5m2": encode_e5m2}[name](floats())
     assert (encoded == expected).all()
 
 
@@ -206,16 +213,16 @@ def test_block_scales_are_the_reference_s(quant: Any, global_scales: list[float 
 
 
 ROW_SUM = """
-extern "C" void row_sums(const Input* rows, Int64 count, float* sums) {
-  for (Int64 i = 0; i < count / kHiddenSize; ++i) sums[i] = row_sum(rows + i * kHiddenSize);
+extern "C" void row_sums(const float* rows, Int64 count, float* sums) {
+  for (Int64 i = 0; i < count / kHiddenSize; ++i) sums[i] = row_sum_of_squares(rows + i * kHiddenSize);
 }
 """
 
 
-@pytest.mark.parametrize("hidden_size", [1, 15, 16, 17, 511, 512, 513, 5000, 16384, 65536])
+@pytest.mark.parametrize("hidden_size", [1, 15, 16, 17, 511, 512, 513, 5000, 16384, 65536, 262144])
 def test_row_sums_are_the_reference_s(hidden_size: int, folder: Path) -> None:
     library = load_with_kernel(KernelConfig("rmsnorm", hidden_size), ROW_SUM, folder)
     for kind in ("random", "real", "huge", "tiny", "finite_patterns"):
         rows = make_input(kind, 4, hidden_size, "bfloat16")
-        sums = call_over(library.row_sums, rows, np.float32).ravel()[:4]
+        sums = call_over(library.row_sums, rows.astype(np.float32), np.float32).ravel()[:4]
         assert (sums.view(np.uint32) == sum_of_squares(rows).view(np.uint32)).all(), kind

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
-from jitnorm.kernels.config import MAX_HIDDEN_SIZE
+from jitnorm.kernels.config import MAX_HIDDEN_SIZE, KernelConfig
 from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
-from jitnorm.kernels.schedule import RowSchedule, row_schedule
+from jitnorm.kernels.schedule import MAX_HELD_BYTES, MAX_WARPS, RowSchedule, row_schedule
 
 from jitnorm.reference import CHUNK
 
+# A held row takes two or four bytes an element.
+NARROW, WIDE = KernelConfig("rmsnorm", 16), KernelConfig("rmsnorm", 16, residual=True)
+
+
+@cache
+def schedules_of(config: KernelConfig) -> tuple[RowSchedule, ...]:
+    sizes = range(CHUNK_SIZE, MAX_HIDDEN_SIZE + 1, CHUNK_SIZE)
+    return tuple(row_schedule(replace(config, hidden_size=size)) for size in sizes)
+
 
 def all_schedules() -> Iterator[tuple[int, RowSchedule]]:
-    """One hidden size for each number of chunks, and its schedule."""
-    for chunks in range(1, MAX_HIDDEN_SIZE // CHUNK_SIZE + 1):
-        yield chunks, row_schedule(chunks * CHUNK_SIZE)
+    """One hidden size for each number of chunks, and its schedules."""
+    for config in (NARROW, WIDE):
+        yield from enumerate(schedules_of(config), 1)
 
 
 def test_the_chunk_is_the_reference_s() -> None:
@@ -23,14 +34,14 @@ def test_the_chunk_is_the_reference_s() -> None:
 
 
 def test_only_the_number_of_chunks_counts() -> None:
-    for hidden_size in range(1, MAX_HIDDEN_SIZE + 1):
-        chunks = -(-hidden_size // CHUNK_SIZE)
-        assert row_schedule(hidden_size) == row_schedule(chunks * CHUNK_SIZE), hidden_size
+    for chunks, expected in enumerate(schedules_of(NARROW), 1):
+        for hidden_size in (chunks * CHUNK_SIZE - 15, chunks * CHUNK_SIZE - 1):
+            assert row_schedule(replace(NARROW, hidden_size=hidden_size)) == expected, hidden_size
 
 
 def test_every_chunk_is_owned_by_exactly_one_lane() -> None:
     for chunks, schedule in all_schedules():
-        # As cuda/norm_rows.cuh has it: (j * warps + warp) * lanes + lane.
+        # As cuda/rows.cuh has it: (j * warps + warp) * lanes + lane.
         j, warp, lane = np.ogrid[: schedule.chunks_per_lane, : schedule.warps_per_row, : schedule.lanes_per_row]
         owned = ((j * schedule.warps_per_row + warp) * schedule.lanes_per_row + lane).ravel()
         count = np.bincount(owned, minlength=chunks)
@@ -44,7 +55,9 @@ def test_no_lane_is_idle_that_a_smaller_schedule_would_do_without() -> None:
         if schedule.warps_per_row == 1:
             assert capacity < 2 * chunks, chunks
         else:
-            assert capacity - chunks < schedule.chunks_per_lane * GROUP_CHUNKS, chunks
+            # A row that is not held is spread over the most warps: what is idle is part of their last chunks.
+            spare = schedule.chunks_per_lane * GROUP_CHUNKS if schedule.holds_row else schedule.threads_per_row
+            assert capacity - chunks < spare, chunks
 
 
 def test_lanes_of_a_row_are_a_power_of_two_within_a_warp() -> None:
@@ -70,9 +83,19 @@ def test_the_last_block_ends_with_the_last_padding_row_of_a_swizzled_layout() ->
         assert schedule.rows_per_block == 1 or schedule.warps_per_row == 1, chunks
 
 
-def test_each_group_has_a_thread_to_zero_or_write_its_sum() -> None:
-    """cuda/row_sum.cuh pads the groups to a power of two with one store a thread."""
+def test_the_warps_of_a_row_take_every_group_that_has_a_sum() -> None:
+    """cuda/row_reduce.cuh has a sum for each warp and slot, and zeroes what is left up to a power of two."""
     for chunks, schedule in all_schedules():
         groups = -(-chunks // GROUP_CHUNKS)
-        padded = 1 << (groups - 1).bit_length()
-        assert groups == 1 or padded <= schedule.threads, chunks
+        assert groups <= schedule.warps_per_row * schedule.chunks_per_lane, chunks
+
+
+def test_a_row_is_held_exactly_if_the_registers_of_a_block_can_hold_it() -> None:
+    for config, element_bytes in ((NARROW, 2), (WIDE, 4)):
+        most = MAX_WARPS * GROUP_CHUNKS * MAX_HELD_BYTES // (CHUNK_SIZE * element_bytes)
+        for chunks, schedule in enumerate(schedules_of(config), 1):
+            assert schedule.holds_row == (chunks <= most), chunks
+
+
+def test_a_float32_row_is_held_like_a_sum() -> None:
+    assert schedules_of(KernelConfig("rmsnorm", 16, "float32")) == schedules_of(WIDE)

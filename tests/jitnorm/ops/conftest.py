@@ -7,17 +7,17 @@ import pytest
 from jitnorm.kernels.config import KernelConfig
 
 from jitnorm import dispatch
-from jitnorm.ops import norm
+from jitnorm.ops import general, norm, norm_fp4, norm_fp8
 
 
 @pytest.fixture
 def fresh_dispatchers() -> Iterator[None]:
     """No call has been seen before."""
-    for factory in (norm._norm_dispatcher, norm._fp4_dispatcher):
-        factory.cache_clear()
+    for module in (norm, norm_fp4, norm_fp8, general):
+        module._dispatcher.cache_clear()
     yield
-    for factory in (norm._norm_dispatcher, norm._fp4_dispatcher):
-        factory.cache_clear()
+    for module in (norm, norm_fp4, norm_fp8, general):
+        module._dispatcher.cache_clear()
 
 
 @pytest.fixture
