@@ -51,7 +51,7 @@ def rmsnorm(
         >>> rmsnorm(x, np.ones(2, np.float16), eps=0.0)
         array([[0.8486, 1.132 ]], dtype=float16)
     """
-    return run(_norm_dispatcher(enable_pdl), (input, weight, out), eps, stream)[2]
+    return run(_norm_dispatcher(enable_pdl), (input, weight, out), eps, stream, out is None)[2]
 
 
 @cache
@@ -130,5 +130,7 @@ def rmsnorm_fp4quant(
         block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts, global_scale is not None, enable_pdl
     )
     tensors = (input, weight, y_fp4, block_scale, block_scale_unswizzled, global_scale)
-    _, _, y_fp4, block_scale, block_scale_unswizzled, _ = run(dispatcher, tensors, eps, stream)
+    misses_linear = output_both_sf_layouts and block_scale_unswizzled is None
+    allocates = y_fp4 is None or block_scale is None or misses_linear
+    _, _, y_fp4, block_scale, block_scale_unswizzled, _ = run(dispatcher, tensors, eps, stream, allocates)
     return (y_fp4, block_scale, block_scale_unswizzled) if output_both_sf_layouts else (y_fp4, block_scale)
