@@ -10,7 +10,6 @@ from jitnorm.kernels.interface import evaluate
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
-    from jitnorm.interop.base import Framework
 
 
 def run(dispatcher: Dispatcher, tensors: tuple[Any, ...], eps: float, stream: Any, allocates: bool) -> tuple[Any, ...]:
