@@ -91,7 +91,7 @@ def norm_quantize(
     spec, given = _with_global_scale(spec, global_scale)
     dispatcher = _dispatcher("rmsnorm", residual is not None, unit_bias, y_out is not None, spec, enable_pdl)
     encoded = _encoded(spec, given, scale)
-    made = run(dispatcher, (input, residual, weight, *encoded, residual, y_out), (eps,), stream)
+    made = run(dispatcher, (input, residual, weight, *encoded, residual, y_out), (eps,), stream, allocates=True)
     return _quantized(spec, made[3 : 3 + len(encoded)], tuple(input.shape))
 
 
@@ -115,7 +115,7 @@ def quantize(
     spec, given = _with_global_scale(spec, global_scale)
     encoded = _encoded(spec, given, scale)
     dispatcher = _dispatcher("quantize", False, False, False, spec, enable_pdl)
-    made = run(dispatcher, (input, *encoded), (), stream)
+    made = run(dispatcher, (input, *encoded), (), stream, allocates=True)
     return _quantized(spec, made[1:], tuple(input.shape))
 
 

@@ -45,7 +45,7 @@ def rmsnorm(
         array([[0.8486, 1.132 ]], dtype=float16)
     """
     tensors = (input, None, weight, out, None, None)
-    return run(_dispatcher(False, False, enable_pdl), tensors, (eps,), stream)[3]
+    return run(_dispatcher(False, False, enable_pdl), tensors, (eps,), stream, out is None)[3]
 
 
 def gemma_rmsnorm(
@@ -60,7 +60,7 @@ def gemma_rmsnorm(
         array([[0.8486, 1.132 ]], dtype=float16)
     """
     tensors = (input, None, weight, out, None, None)
-    return run(_dispatcher(False, True, enable_pdl), tensors, (eps,), stream)[3]
+    return run(_dispatcher(False, True, enable_pdl), tensors, (eps,), stream, out is None)[3]
 
 
 def fused_add_rmsnorm(
@@ -129,4 +129,4 @@ def _fused_add(
 ) -> None:  # fmt: skip
     written = (input if out is None else out, residual if residual_out is None else residual_out)
     tensors = (input, residual, weight, *written, None)
-    run(_dispatcher(True, unit_bias, enable_pdl), tensors, (eps,), stream)
+    run(_dispatcher(True, unit_bias, enable_pdl), tensors, (eps,), stream, allocates=False)

@@ -89,7 +89,8 @@ def rmsnorm_fp4quant(
         global_scale is not None, enable_pdl,
     )  # fmt: skip
     outputs = (y_fp4, block_scale, block_scale_unswizzled, global_scale, None)
-    made = run(dispatcher, (input, None, weight, *outputs, None, None), (eps,), stream)
+    allocates = y_fp4 is None or block_scale is None or (output_both_sf_layouts and block_scale_unswizzled is None)
+    made = run(dispatcher, (input, None, weight, *outputs, None, None), (eps,), stream, allocates)
     return made[3:6] if output_both_sf_layouts else made[3:5]
 
 
@@ -132,5 +133,6 @@ def add_rmsnorm_fp4quant(
         global_scale is not None, enable_pdl,
     )  # fmt: skip
     outputs = (y_fp4, block_scale, block_scale_unswizzled, global_scale, None)
-    made = run(dispatcher, (input, residual, weight, *outputs, residual, y_out), (eps,), stream)
+    allocates = y_fp4 is None or block_scale is None or (output_both_sf_layouts and block_scale_unswizzled is None)
+    made = run(dispatcher, (input, residual, weight, *outputs, residual, y_out), (eps,), stream, allocates)
     return made[3:6] if output_both_sf_layouts else made[3:5]

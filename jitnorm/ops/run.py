@@ -10,10 +10,11 @@ from jitnorm.kernels.interface import evaluate
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
-    from jitnorm.interop.base import Framework
 
 
-def run(dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...], stream: Any) -> tuple[Any, ...]:
+def run(
+    dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...], stream: Any, allocates: bool
+) -> tuple[Any, ...]:
     """Run an op on the caller's stream.
 
     Args:
@@ -21,31 +22,37 @@ def run(dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, 
         tensors: in the op's order, the input first; outputs that are None are allocated.
         scalars: the op's numbers, such as its epsilon.
         stream: what the caller gave: None, an integer, or a stream object of a framework.
+        allocates: whether an output is None; the op knows it at less cost than a search.
 
     Returns:
         `tensors`, with the outputs that were None.
     """
-    framework = framework_of(tensors[0], "input")
-    handle = None if stream is None else stream_handle(stream)
-    is_direct = direct_types.issuperset(map(type, tensors))
-    if not is_direct:
+    if not direct_types.issuperset(map(type, tensors)):
+        return _run_converted(dispatcher, tensors, scalars, stream)
+    if allocates:
+        tensors = _with_outputs(dispatcher, tensors)
+    try:
+        dispatcher.run(*tensors, *scalars, None if stream is None else stream_handle(stream))
+    except RuntimeError:
         _check_passable(dispatcher, tensors)
-    missing = [position for position in dispatcher.outputs if tensors[position] is None]
-    if missing:
-        tensors = _with_outputs(missing, dispatcher, framework, tensors)
-    if is_direct:
-        try:
-            dispatcher.run(*tensors, *scalars, handle)
-        except RuntimeError:
-            _check_passable(dispatcher, tensors)
-            raise
-        return tensors
+        raise
+    return tensors
+
+
+def _run_converted(
+    dispatcher: Dispatcher, given: tuple[Any, ...], scalars: tuple[float, ...], stream: Any
+) -> tuple[Any, ...]:
+    _check_passable(dispatcher, given)
+    framework = framework_of(given[0], "input")
+    tensors = _with_outputs(dispatcher, given)
     converted = [
         None if tensor is None else framework_of(tensor, name).argument(name, tensor, position in dispatcher.outputs)
         for position, (name, tensor) in enumerate(zip(dispatcher.names, tensors, strict=True))
     ]
-    dispatcher.run(*converted, *scalars, framework.stream(tensors[0]) if handle is None else handle)
-    return tuple(framework.result(tensor) if position in missing else tensor for position, tensor in enumerate(tensors))
+    dispatcher.run(*converted, *scalars, framework.stream(given[0]) if stream is None else stream_handle(stream))
+    return tuple(
+        framework.result(tensor) if tensor is not given[position] else tensor for position, tensor in enumerate(tensors)
+    )
 
 
 def _check_passable(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> None:
@@ -56,9 +63,11 @@ def _check_passable(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> None:
             raise TypeError(f"{name}: {refusal}")
 
 
-def _with_outputs(
-    missing: list[int], dispatcher: Dispatcher, framework: Framework, tensors: tuple[Any, ...]
-) -> tuple[Any, ...]:
+def _with_outputs(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    missing = [position for position in dispatcher.outputs if tensors[position] is None]
+    if not missing:
+        return tensors
+    framework = framework_of(tensors[0], "input")
     input = tensors[0]
     shape = tuple(input.shape)
     if not shape:

@@ -90,7 +90,7 @@ class CallChecker {
   }
 
   void CheckTensor(const Argument& argument, const DLTensor& t, const DLTensor& first) const {
-    JITNORM_CHECK(DeviceName(t.device) == DeviceName(first.device), ValueError)
+    JITNORM_CHECK(IsSameDevice(t.device, first.device), ValueError)
         << argument.name << ": is on " << DeviceName(t.device) << ", expected " << DeviceName(first.device)
         << ", where " << recipe_.arguments[0].name << " is";
     const bool is_allowed =

@@ -6,6 +6,10 @@ inline bool IsCuda(DLDevice device) { return device.device_type == kDLCUDA || de
 
 inline bool IsHost(DLDevice device) { return device.device_type == kDLCPU || device.device_type == kDLCUDAHost; }
 
+inline bool IsSameDevice(DLDevice a, DLDevice b) {
+  return (IsHost(a) && IsHost(b)) || (IsCuda(a) && IsCuda(b) && a.device_id == b.device_id);
+}
+
 // As frameworks write it: "cpu", "cuda:0".
 inline std::string DeviceName(DLDevice device) {
   if (IsHost(device)) return "cpu";
@@ -156,6 +160,7 @@ inline bool MayOverlap(const DLTensor& a, const DLTensor& b) {
 // Whether distinct elements of `t` lie at distinct addresses: taken by ascending stride, each dimension steps over
 // all that the smaller ones reach.
 inline bool IsInjective(const DLTensor& t) {
+  if (ffi::IsContiguous(t)) return true;
   if (ElementCount(t) == 0) return true;          // NumPy exports them with strides of 0
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, extent
   for (int d = 0; d < t.ndim; ++d) {

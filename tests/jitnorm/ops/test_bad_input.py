@@ -93,7 +93,7 @@ NORM_CASES = [
     Refused("input_int8", lambda c: {"input": np.ones((4, 64), np.int8)}, "input dtype: is 'int8'; allowed are"),
     Refused("input_bool", lambda c: {"input": np.ones((4, 64), bool)}, "input dtype: is 'bool'; allowed are"),
     Refused("input_list", lambda c: {"input": [[1.0] * 64]}, "input: is a builtins.list; expected a tensor of torch, NumPy", TypeError, NUMPY_ONLY),
-    Refused("input_none", lambda c: {"input": None}, "input: is a builtins.NoneType; expected a tensor", TypeError),
+    Refused("input_none", lambda c: {"input": None}, "input: is a .*None.*; expected a tensor", TypeError),
     Refused("input_scalar", lambda c: {"input": memory((), half), "out": None}, r"input: has no dimensions; expected \(\.\.\., hidden_size\)"),
     Refused("input_empty_rows", lambda c: {"input": values(4, 0), "weight": values(0), "out": memory((4, 0), half)}, "input: its last dimension .* is 0; 1 to 262144"),
     Refused("input_too_long", lambda c: {"input": values(1, 262145), "weight": values(262145), "out": None}, "input: its last dimension .* is 262145; 1 to 262144"),
