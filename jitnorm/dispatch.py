@@ -56,6 +56,7 @@ class Dispatcher:
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> None:
         dtypes, hidden_size, row_dims, vector_bytes, is_cuda, device, is_capturing = facts
+        dtypes = [str(dtype) for dtype in dtypes]  # plain strings: they stay in the configuration
         self._check_presence(arguments, dtypes)
         target = cuda_target(device) if is_cuda else Target("cpu")
         config = KernelConfig(

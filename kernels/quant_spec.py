@@ -26,7 +26,7 @@ _FAMILIES = (
 def require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raise ValueError, naming the argument and what is allowed, unless `value` is one of `allowed`."""
     # 16.0 equals 16 and True equals 1, but neither writes the same source.
-    if not any(value == option and type(value) is type(option) for option in allowed):
+    if isinstance(value, bool) or not any(value == option and isinstance(value, type(option)) for option in allowed):
         raise ValueError(f"{name}: is {value!r}; allowed are {', '.join(map(repr, allowed))}")
 
 

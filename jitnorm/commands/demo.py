@@ -158,19 +158,19 @@ def compare(case: Case, timing: Timing, place: Place, x: NDArray[Any], weight: N
             place.memory.put(weight),
             global_scale=None if global_scale is None else place.memory.put(global_scale),
             eps=EPS,
-            block_size=quant.block_size,
+            block_size=int(quant.block_size),
             scale_format=quant.scale_format,
             is_sf_swizzled_layout=quant.is_swizzled,
         ),
     )
     options: dict[str, Any] = {
-        "block_size": quant.block_size,
+        "block_size": int(quant.block_size),
         "scale_format": quant.scale_format,
         "global_scale": None if global_scale is None else float(global_scale[0]),
     }
     layout: Any = quant.scale_layout
     wanted_codes, wanted_scales = reference.quantize_fp4(y, **options)
-    columns = x.shape[1] // quant.block_size
+    columns = x.shape[1] // int(quant.block_size)
     linear = scales if layout == "linear" else reference.unswizzle_scales(scales, x.shape[0], columns, layout)
     return Outcome(
         case,

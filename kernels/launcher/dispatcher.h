@@ -15,8 +15,8 @@ class Dispatcher {
     JITNORM_CHECK(roles_.size() <= kMaxArguments, ValueError) << "signature: has too many arguments";
   }
 
-  // Runs the call, whose kernel takes its numbers and the tensors that are not None; if there is no kernel for it, writes nothing
-  // and returns its facts.
+  // Runs the call, whose kernel takes its numbers and the tensors that are not None; if there is no kernel for it,
+  // writes nothing and returns its facts.
   ffi::Any Call(ffi::PackedArgs args) const {
     const Key key = KeyOf(args);
     const ffi::Function kernel = Find(key);
