@@ -45,7 +45,8 @@ JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const WeightChunk& w, fl
 // The largest |y| of the row.
 JITNORM_INLINE float row_amax(const Arguments& a, Row& row, float rstd, int warp, int lane) {
   float amax = 0.0f;
-  visit_chunks(row, [&](const HeldChunk& h, int j) {
+  visit_chunks(row, [&](HeldChunk& h, int j) {
+    if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
     if constexpr (kNormalizes && !kPrefetchesWeight) load_chunk(row.weight[0], weight_of(a), row.index(j));
     float y[kChunkSize];
     normalize_chunk(h, row.weight[kPrefetchesWeight ? j : 0], rstd, y);

@@ -77,3 +77,11 @@ JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>&
     if (is_in_row(index, i)) to[i] = chunk.elements[i];
   }
 }
+
+// Makes the compiler unpack the chunk anew where it is used next, rather than hold its floats until then: they take
+// twice the registers of a 16-bit chunk, which long rows do not have.
+template <typename T, int kAccessBytes>
+JITNORM_INLINE void forget_unpacked(Chunk<T, kAccessBytes>& chunk) {
+  JITNORM_UNROLL
+  for (UInt32& word : chunk.words) asm volatile("" : "+r"(word));
+}
