@@ -134,6 +134,12 @@ def assert_encoded(got: QuantizedTensor, y: Array, spec: QuantSpec, shape: tuple
         assert_same_bytes(value, wanted, f"{name} of {what}")
 
 
+def found_outputs(q: QuantizedTensor) -> tuple[Any, ...]:
+    """What the op has computed, in the order of `encoded`."""
+    scale = None if q.spec.block_size == "tensor" else q.scale
+    return tuple(value for value in (q.data, scale, q.row_scale, q.scale_unswizzled) if value is not None)
+
+
 def _is_linear(spec: QuantSpec) -> bool:
     return spec.scale_layout == "linear" and spec.block_size != "row"
 
