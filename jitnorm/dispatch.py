@@ -55,8 +55,8 @@ class Dispatcher:
         return tuple((a.shape, a.dtypes[0]) for a in interface(config) if isinstance(a, TensorArgument))
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> None:
-        dtypes, hidden_size, row_dims, vector_bytes, is_cuda, device, is_capturing = facts
-        dtypes = [str(dtype) for dtype in dtypes]  # plain strings: they stay in the configuration
+        found, hidden_size, row_dims, vector_bytes, is_cuda, device, is_capturing = facts
+        dtypes = [str(dtype) for dtype in found]  # out of TVM-FFI's own kind of string
         self._check_presence(arguments, dtypes)
         target = cuda_target(device) if is_cuda else Target("cpu")
         config = KernelConfig(

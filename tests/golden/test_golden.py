@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from encoded import GIVEN, encoded, found_outputs, given_keywords, normalized
 from expected import expected_fp4, expected_rmsnorm
 from frameworks import to_torch_cuda
-from golden_cases import Case, all_cases, digest, splitmix64
+from golden_cases import Case, QuantCase, all_cases, digest, quant_cases, splitmix64
 
-from jitnorm import rmsnorm, rmsnorm_fp4quant
+from jitnorm import norm_quantize, quantize, rmsnorm, rmsnorm_fp4quant
 
 FILE = Path(__file__).with_name("digests.json")
-CASES = list(all_cases())
+CASES: list[Case] = [*all_cases(), *quant_cases()]
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
@@ -28,6 +29,11 @@ def stored() -> dict[str, str]:
 
 
 def reference_digest(case: Case) -> str:
+    if isinstance(case, QuantCase):
+        y = case.input().astype(np.float32)
+        if case.is_fused:
+            y = normalized(case.input(), case.weight(), case.residual(), unit_bias=True)
+        return digest(tuple(encoded(y, case.spec, GIVEN).values()))
     if case.options is None:
         return digest((expected_rmsnorm(case.input(), case.weight()),))
     return digest(expected_fp4(case.input(), case.weight(), case.options))
@@ -35,6 +41,13 @@ def reference_digest(case: Case) -> str:
 
 def op_digest(case: Case, make: Any) -> str:
     x, weight = make(case.input()), make(case.weight())
+    if isinstance(case, QuantCase):
+        keywords = given_keywords(case.spec, make)
+        if case.is_fused:
+            q = norm_quantize(x, weight, residual=make(case.residual()), unit_bias=True, **keywords)
+        else:
+            q = quantize(x, **keywords)
+        return digest(found_outputs(q))
     if case.options is None:
         return digest((rmsnorm(x, weight),))
     scale = case.options.given_global_scale()

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from encoded import SPECS, hidden_size_of
 from expected import FORMATS, LAYOUTS, Fp4Options, as_bytes
 from inputs import DTYPES
+from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TOKEN, MXFP8, QuantSpec
+from jitnorm.kernels.quant_spec import NVFP4 as NVFP4_SPEC
 from numpy.typing import NDArray
 
 ROWS = 12
@@ -47,6 +50,31 @@ class Case:
         if self.weight_dtype == "float32":
             return bits.astype(np.uint32).view(np.float32)
         return bits.astype(np.uint16).view(DTYPES[self.weight_dtype])
+
+
+@dataclass(frozen=True)
+class QuantCase(Case):
+    """One call of norm_quantize, Gemma's weight and a residual included if `is_fused`, or of quantize."""
+
+    spec: QuantSpec = NVFP4_SPEC
+    is_fused: bool = False
+
+    def __str__(self) -> str:
+        op = "fused_add_norm_quantize" if self.is_fused else "quantize"
+        return f"{op}-{str(self.spec).replace('/', '.')}-{self.hidden_size}-{self.dtype}-{self.weight_dtype}"
+
+    def residual(self) -> NDArray[Any]:
+        """Moderate values."""
+        noise = splitmix64(3, ROWS * self.hidden_size).reshape(ROWS, self.hidden_size)
+        return _moderate(noise, self.dtype).astype(np.uint16).view(DTYPES[self.dtype])
+
+
+def quant_cases() -> Iterator[QuantCase]:
+    for number, spec in enumerate(SPECS):
+        dtype = list(DTYPES)[number % 2]
+        yield QuantCase(hidden_size_of(spec), dtype, dtype, None, spec, is_fused=number % 2 == 1)
+    for spec in (NVFP4_SPEC.with_global_scale("row"), FP8_TOKEN, FP8_GROUP, MXFP8):
+        yield QuantCase(131072, "bfloat16", "bfloat16", None, spec, is_fused=True)
 
 
 def all_cases() -> Iterator[Case]:

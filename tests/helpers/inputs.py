@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 DTYPES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
-_INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80}
+ALL_DTYPES = {**DTYPES, "float32": np.dtype(np.float32)}
+_INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}
 
 
 def make_input(kind: str, rows: int, hidden_size: int, dtype: str, seed: int = 0) -> Array:
     """A (rows, hidden_size) array: one of `INPUT_KINDS`."""
     with np.errstate(over="ignore"):
-        return _KINDS[kind](np.random.default_rng(seed), (rows, hidden_size), DTYPES[dtype])
+        return _KINDS[kind](np.random.default_rng(seed), (rows, hidden_size), ALL_DTYPES[dtype])
 
 
 def make_weight(hidden_size: int, dtype: str, seed: int = 1) -> Array:
@@ -30,17 +31,26 @@ def make_weight(hidden_size: int, dtype: str, seed: int = 1) -> Array:
     return weight.astype(np.float32 if dtype == "float32" else DTYPES[dtype])
 
 
+def _bits_of(dtype: Any) -> Any:
+    return np.uint32 if dtype.itemsize == 4 else np.uint16
+
+
+def _signed(generator: np.random.Generator, bits: Array, dtype: Any) -> Array:
+    """Magnitudes with signs at random."""
+    signs = generator.integers(0, 2, bits.shape, dtype=bits.dtype) << bits.dtype.type(8 * dtype.itemsize - 1)
+    return (bits | signs).view(dtype)
+
+
 def _random(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
     return generator.standard_normal(shape).astype(dtype)
 
 
 def _finite_patterns(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
-    bits = generator.integers(0, _INFINITY[dtype.name], shape, dtype=np.uint16)
-    return (bits | generator.integers(0, 2, shape, dtype=np.uint16) << 15).view(dtype)
+    return _signed(generator, generator.integers(0, _INFINITY[dtype.name], shape, dtype=_bits_of(dtype)), dtype)
 
 
 def _all_patterns(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
-    return generator.integers(0, 1 << 16, shape, dtype=np.uint16).view(dtype)
+    return generator.integers(0, 1 << 8 * dtype.itemsize, shape, dtype=_bits_of(dtype)).view(dtype)
 
 
 @lru_cache(maxsize=1)
@@ -62,14 +72,13 @@ def _zeros(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -
 
 def _tiny(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
     """Denormals and zeros of both signs."""
-    bits = generator.integers(0, 64, shape, dtype=np.uint16)
-    return (bits | generator.integers(0, 2, shape, dtype=np.uint16) << 15).view(dtype)
+    return _signed(generator, generator.integers(0, 64, shape, dtype=_bits_of(dtype)), dtype)
 
 
 def _huge(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
     """Up to the largest finite value: the sum of squares of bfloat16 overflows."""
-    bits = _INFINITY[dtype.name] - generator.integers(1, 300, shape, dtype=np.uint16)
-    return (bits | generator.integers(0, 2, shape, dtype=np.uint16) << 15).view(dtype)
+    bits = _bits_of(dtype)(_INFINITY[dtype.name]) - generator.integers(1, 300, shape, dtype=_bits_of(dtype))
+    return _signed(generator, bits, dtype)
 
 
 def _with_special(generator: np.random.Generator, shape: tuple[int, int], dtype: Any, bits: list[int]) -> Array:
@@ -77,18 +86,18 @@ def _with_special(generator: np.random.Generator, shape: tuple[int, int], dtype:
     x = _random(generator, shape, dtype)
     for row in range(0, shape[0], 2):
         place = (0, shape[1] - 1, int(generator.integers(shape[1])))[row // 2 % 3]
-        x.view(np.uint16)[row, place] = bits[row // 2 % len(bits)]
+        x.view(_bits_of(dtype))[row, place] = bits[row // 2 % len(bits)]
     return x
 
 
 def _nan(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
-    signalling = _INFINITY[dtype.name] + 1
-    return _with_special(generator, shape, dtype, [0x7FFF, 0xFFFF, signalling, signalling | 0x8000])
+    sign, signalling = 1 << 8 * dtype.itemsize - 1, _INFINITY[dtype.name] + 1
+    return _with_special(generator, shape, dtype, [sign - 1, 2 * sign - 1, signalling, signalling | sign])
 
 
 def _inf(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
-    infinity = _INFINITY[dtype.name]
-    return _with_special(generator, shape, dtype, [infinity, infinity | 0x8000])
+    sign, infinity = 1 << 8 * dtype.itemsize - 1, _INFINITY[dtype.name]
+    return _with_special(generator, shape, dtype, [infinity, infinity | sign])
 
 
 def _spiky(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:

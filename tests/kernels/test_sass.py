@@ -70,8 +70,6 @@ FAMILY = (
 
 # Their results are right, but a few registers go through the L1 cache.
 SPILLING = {
-    ("quant=e5m2/row/f32", 65536),
-    ("quant=e2m1/16/e4m3/128x4/row", 65536),
     ("quant=e4m3/128/f32/column4", 262144),
 }
 

@@ -1,0 +1,153 @@
+"""Every encoding, and what it must give, byte for byte, by the NumPy reference."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from expected import assert_same_bytes
+from jitnorm.kernels.quant_spec import QuantSpec
+from numpy.typing import NDArray
+
+from jitnorm import QuantizedTensor
+from jitnorm.reference import (
+    column_major_scales,
+    quantize_fp4,
+    quantize_fp8_group,
+    quantize_fp8_static,
+    quantize_fp8_token,
+    quantize_mxfp8,
+    quantize_nvfp4_row,
+    rmsnorm_f32,
+    swizzle_scales,
+)
+
+Array = NDArray[Any]
+
+_SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
+SPECS = [
+    *(QuantSpec("e2m1", 16, "e4m3", at, g) for at in _SWIZZLED for g in ("none", "given", "row")),
+    *(QuantSpec("e2m1", 32, "ue8m0", at) for at in _SWIZZLED),
+    QuantSpec("e2m1", 16, "ue8m0", "8x4"),
+    QuantSpec("e2m1", 32, "e4m3", "linear+8x4", "row"),
+    *(QuantSpec("e4m3", 32, "ue8m0", at) for at in _SWIZZLED),
+    *(
+        QuantSpec("e4m3", size, scale_format, at)
+        for size in (64, 128)
+        for scale_format in ("f32", "f32_ue8m0")
+        for at in ("linear", "column", "column4")
+    ),
+    *(QuantSpec(element, size, "f32") for element in ("e4m3", "e5m2") for size in ("row", "tensor")),
+]
+GIVEN = np.float32(0.37)
+
+
+def hidden_size_of(spec: QuantSpec) -> int:
+    """A small one that fills neither the layout's tiles nor, where blocks allow it, a chunk."""
+    if not isinstance(spec.block_size, int):
+        return 40
+    return 96 if spec.block_size <= 32 else 3 * spec.block_size
+
+
+def rows_of(x: Array) -> Array:
+    """The array with its leading dimensions made one."""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
+def normalized(
+    x: Array, weight: Array, residual: Array | None = None, unit_bias: bool = False, eps: float = 1e-6
+) -> Array:
+    """The unrounded norm, two-dimensional."""
+    added = None if residual is None else rows_of(residual)
+    return rmsnorm_f32(rows_of(x), weight, eps, residual=added, weight_bias=float(unit_bias))
+
+
+def encoded(y: Array, spec: QuantSpec, given: np.float32 | None = None) -> dict[str, Array]:
+    """What encoding the rows `y` must give, by the fields of QuantizedTensor; without leading dimensions."""
+    if spec.block_size == "tensor":
+        assert given is not None
+        return {"data": quantize_fp8_static(y, float(given), spec.element)}  # type: ignore[arg-type]
+    if spec.block_size == "row":
+        codes, row_scale = quantize_fp8_token(y, spec.element)  # type: ignore[arg-type]
+        return {"data": codes, "scale": row_scale[:, 0]}
+    if spec.scale_format.startswith("f32"):
+        power_of_two = spec.scale_format == "f32_ue8m0"
+        codes, linear = quantize_fp8_group(y, int(spec.block_size), "ue8m0_f32" if power_of_two else "f32")
+        if spec.scale_layout == "linear":
+            return {"data": codes, "scale": linear}
+        flat = column_major_scales(linear, spec.scale_layout == "column4")
+        return {"data": codes, "scale": flat.reshape(linear.shape[1], -1 if len(y) else 0)}
+    fields = _block_codes(y, spec, given)
+    if spec.scale_layout != "linear":
+        linear = fields["scale"]
+        fields["scale"] = swizzle_scales(linear, spec.scale_layout.removeprefix("linear+"))  # type: ignore[arg-type]
+        if spec.both_layouts:
+            fields["scale_unswizzled"] = linear
+    return fields
+
+
+def _block_codes(y: Array, spec: QuantSpec, given: np.float32 | None) -> dict[str, Array]:
+    """Codes with scales in one byte, in the linear layout."""
+    if spec.element == "e4m3":
+        codes, scales = quantize_mxfp8(y)
+        return {"data": codes, "scale": scales}
+    if spec.global_scale == "row":
+        codes, scales, row_scale = quantize_nvfp4_row(y, int(spec.block_size))
+        return {"data": codes, "scale": scales, "row_scale": row_scale}
+    codes, scales = quantize_fp4(
+        y,
+        block_size=int(spec.block_size),
+        scale_format=spec.scale_format,  # type: ignore[arg-type]
+        global_scale=float(given) if spec.global_scale == "given" and given is not None else None,
+    )
+    return {"data": codes, "scale": scales}
+
+
+def given_keywords(spec: QuantSpec, make: Any = np.asarray) -> dict[str, Any]:
+    """The keyword arguments `spec` and those tensors that it needs to be given."""
+    given = make(np.array([GIVEN], np.float32))
+    base = spec.with_global_scale("none")
+    if spec.block_size == "tensor":
+        return {"spec": base, "scale": given}
+    return {"spec": base, "global_scale": {"none": None, "given": given, "row": "row"}[spec.global_scale]}
+
+
+_FIELDS = ("data", "scale", "row_scale", "scale_unswizzled")
+
+
+def assert_encoded(got: QuantizedTensor, y: Array, spec: QuantSpec, shape: tuple[int, ...], what: str) -> None:
+    """The op has given what `encoded` has, with the leading dimensions of `shape`."""
+    assert (got.spec, got.shape) == (spec, shape)
+    expected = encoded(y, spec, GIVEN)
+    for name in _FIELDS:
+        value = getattr(got, name)
+        if name == "scale" and spec.block_size == "tensor":
+            continue
+        if name not in expected:
+            assert value is None, f"{name} should be None"
+            continue
+        wanted = expected[name]
+        has_leading = name == "data" or name == "scale_unswizzled" or (name == "scale" and _is_linear(spec))
+        if has_leading:
+            wanted = wanted.reshape(*shape[:-1], wanted.shape[-1])
+        assert_same_bytes(value, wanted, f"{name} of {what}")
+
+
+def found_outputs(q: QuantizedTensor) -> tuple[Any, ...]:
+    """What the op has computed, in the order of `encoded`."""
+    scale = None if q.spec.block_size == "tensor" else q.scale
+    return tuple(value for value in (q.data, scale, q.row_scale, q.scale_unswizzled) if value is not None)
+
+
+def _is_linear(spec: QuantSpec) -> bool:
+    return spec.scale_layout == "linear" and spec.block_size != "row"
+
+
+def assert_same_encoding(got: QuantizedTensor, other: QuantizedTensor, what: str) -> None:
+    """Two calls have given the same bytes."""
+    for name in _FIELDS:
+        a, b = getattr(got, name), getattr(other, name)
+        assert (a is None) == (b is None), name
+        if a is not None:
+            assert_same_bytes(a, b, f"{name} of {what}")
