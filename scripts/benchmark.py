@@ -24,6 +24,7 @@ import torch
 import jitnorm
 
 Call = Callable[[], Any]
+Maker = Callable[[int, int], Call]
 
 L2_BYTES = 60e6
 SHAPES = [
@@ -109,13 +110,32 @@ def random(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.bfloat16, device="cuda")
 
 
+def fp8(*shape: int) -> torch.Tensor:
+    return torch.empty(*shape, dtype=torch.float8_e4m3fn, device="cuda")
+
+
 def jitnorm_rmsnorm(m: int, h: int) -> Call:
     x, w = random(m, h), random(h)
     out = torch.empty_like(x)
     return lambda: jitnorm.rmsnorm(x, w, out=out)
 
 
-def jitnorm_fp4(block_size: int) -> Callable[[int, int], Call]:
+def jitnorm_add(m: int, h: int) -> Call:
+    x, r, w = random(m, h), random(m, h), random(h)
+    return lambda: jitnorm.fused_add_rmsnorm(x, r, w)
+
+
+def jitnorm_fp8(m: int, h: int) -> Call:
+    x, w, out, scale = random(m, h), random(h), fp8(m, h), torch.ones(1, device="cuda")
+    return lambda: jitnorm.rmsnorm_quant(out, x, w, scale)
+
+
+def jitnorm_add_fp8(m: int, h: int) -> Call:
+    x, r, w, out, scale = random(m, h), random(m, h), random(h), fp8(m, h), torch.ones(1, device="cuda")
+    return lambda: jitnorm.fused_add_rmsnorm_quant(out, x, r, w, scale)
+
+
+def jitnorm_fp4(block_size: int) -> Maker:
     def make(m: int, h: int) -> Call:
         x, w = random(m, h), random(h)
         codes, scales = jitnorm.rmsnorm_fp4quant(x, w, block_size=block_size)
@@ -124,38 +144,76 @@ def jitnorm_fp4(block_size: int) -> Callable[[int, int], Call]:
     return make
 
 
-def flashinfer_rmsnorm(m: int, h: int) -> Call:
-    from flashinfer import norm
-
-    x, w = random(m, h), random(h)
-    out = torch.empty_like(x)
-    return lambda: norm.rmsnorm(x, w, out=out)
+def jitnorm_add_fp4(m: int, h: int) -> Call:
+    x, r, w = random(m, h), random(m, h), random(h)
+    codes, scales = jitnorm.add_rmsnorm_fp4quant(x, r, w)
+    return lambda: jitnorm.add_rmsnorm_fp4quant(x, r, w, codes, scales)
 
 
-def quack_rmsnorm(m: int, h: int) -> Call:
-    from quack.rmsnorm import rmsnorm_fwd
+def jitnorm_general(spec: jitnorm.QuantSpec, *, normalizes: bool) -> Maker:
+    """The ops over QuantSpec, which allocate their outputs."""
 
-    x, w = random(m, h), random(h)
-    return lambda: rmsnorm_fwd(x, w)
+    def make(m: int, h: int) -> Call:
+        x, w = random(m, h), random(h)
+        if normalizes:
+            return lambda: jitnorm.norm_quantize(x, w, spec=spec)
+        return lambda: jitnorm.quantize(x, spec=spec)
+
+    return make
+
+
+def flashinfer(name: str) -> Maker:
+    def make(m: int, h: int) -> Call:
+        from flashinfer import norm
+
+        x, r, w, scale = random(m, h), random(m, h), random(h), torch.ones(1, device="cuda")
+        out, out8 = torch.empty_like(x), fp8(m, h)
+        calls: dict[str, Call] = {
+            "rmsnorm": lambda: norm.rmsnorm(x, w, out=out),
+            "add": lambda: norm.fused_add_rmsnorm(x, r, w),
+            "fp8": lambda: norm.rmsnorm_quant(out8, x, w, scale),
+            "add fp8": lambda: norm.fused_add_rmsnorm_quant(out8, x, r, w, scale),
+        }
+        return calls[name]
+
+    return make
+
+
+def quack(name: str) -> Maker:
+    def make(m: int, h: int) -> Call:
+        from quack.rmsnorm import rmsnorm_fwd
+
+        x, r, w = random(m, h), random(m, h), random(h)
+        return (lambda: rmsnorm_fwd(x, w)) if name == "rmsnorm" else (lambda: rmsnorm_fwd(x, w, residual=r))
+
+    return make
 
 
 @dataclass(frozen=True)
 class Op:
     name: str
     bytes_per_element: float
-    by: dict[str, Callable[[int, int], Call]]
+    by: dict[str, Maker]
 
 
 def ops() -> list[Op]:
-    peers = {
-        name: make
-        for name, make in (("flashinfer", flashinfer_rmsnorm), ("quack", quack_rmsnorm))
-        if find_spec(name) is not None
-    }
-    return [
-        Op("rmsnorm", 4, {"jitnorm": jitnorm_rmsnorm, **peers}),
+    """Each op, the bytes that it moves for each element of bfloat16 input, and who offers it."""
+    mxfp8, fp8_token = jitnorm.MXFP8, jitnorm.FP8_TOKEN
+    everything = [
+        Op("rmsnorm", 4, {"jitnorm": jitnorm_rmsnorm, "flashinfer": flashinfer("rmsnorm"), "quack": quack("rmsnorm")}),
+        Op("add_rmsnorm", 8, {"jitnorm": jitnorm_add, "flashinfer": flashinfer("add"), "quack": quack("add")}),
+        Op("rmsnorm fp8", 3, {"jitnorm": jitnorm_fp8, "flashinfer": flashinfer("fp8")}),
+        Op("add fp8", 7, {"jitnorm": jitnorm_add_fp8, "flashinfer": flashinfer("add fp8")}),
         Op("rmsnorm nvfp4", 2.5625, {"jitnorm": jitnorm_fp4(16)}),
         Op("rmsnorm mxfp4", 2.53125, {"jitnorm": jitnorm_fp4(32)}),
+        Op("add nvfp4", 6.5625, {"jitnorm": jitnorm_add_fp4}),
+        Op("rmsnorm mxfp8", 3.03125, {"jitnorm": jitnorm_general(mxfp8, normalizes=True)}),
+        Op("fp8 token", 3, {"jitnorm": jitnorm_general(fp8_token, normalizes=True)}),
+        Op("nvfp4 alone", 2.5625, {"jitnorm": jitnorm_general(jitnorm.NVFP4, normalizes=False)}),
+    ]
+    missing = {name for name in ("flashinfer", "quack") if find_spec(name) is None}
+    return [
+        Op(op.name, op.bytes_per_element, {k: v for k, v in op.by.items() if k not in missing}) for op in everything
     ]
 
 
