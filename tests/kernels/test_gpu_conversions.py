@@ -87,6 +87,8 @@ def cubin(target: Target) -> bytes:
     source = generate(KernelConfig("rmsnorm", 64, quant=NVFP4), target).text
     e5m2_file = "cuda/e5m2_native.cuh" if target.has_native_e4m3 else "common/e5m2_exact.h"
     e5m2_stage = (FOLDER / e5m2_file).read_text(encoding="utf-8")  # NVFP4 does without it
+    if target.has_native_e4m3:
+        e5m2_stage += "JITNORM_INLINE UInt32 encode_e5m2(float v) { return encode_e5m2x2(v, 0.0f) & 0xffu; }\n"
     return select(target).compile(source + e5m2_stage + KERNELS, target)
 
 
