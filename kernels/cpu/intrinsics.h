@@ -6,6 +6,7 @@ JITNORM_INLINE float fma_rn(float a, float b, float c) { return __builtin_fmaf(a
 JITNORM_INLINE float add_rn(float a, float b) { return a + b; }
 JITNORM_INLINE float mul_rn(float a, float b) { return a * b; }
 JITNORM_INLINE float div_rn(float a, float b) { return a / b; }
+JITNORM_INLINE float reciprocal_rn(float a) { return 1.0f / a; }
 JITNORM_INLINE float sqrt_rn(float a) { return __builtin_sqrtf(a); }
 
 JITNORM_INLINE UInt32 bits_of(float a) {
@@ -18,13 +19,6 @@ JITNORM_INLINE float float_of(UInt32 bits) {
   float a;
   __builtin_memcpy(&a, &bits, sizeof(a));
   return a;
-}
-
-// The divisor is hidden from the optimizer: GCC 13 folds 1 / (largest float), which is denormal, to zero.
-JITNORM_INLINE float reciprocal_rn(float a) {
-  UInt32 bits = bits_of(a);
-  asm("" : "+r"(bits));
-  return 1.0f / float_of(bits);
 }
 
 // The larger magnitude of a >= 0 and v; NaN if either is: as integers, NaN lies above infinity.
