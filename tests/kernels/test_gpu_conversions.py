@@ -27,13 +27,19 @@ CHUNK = 1 << 27
 # A thread converts eight floats.
 KERNELS = """
 #define CONVERT(name, statement) \\
-extern "C" __global__ void name(const float* from, Int64 stride, UInt16* to, Int64) { \\
+extern "C" __global__ void name(const float* from, Int64 stride, UInt16* to, Int64 rows) { \\
   float v[8]; \\
   const Int64 at = blockIdx.x * stride + threadIdx.x * 8; \\
   for (int i = 0; i < 8; ++i) v[i] = from[at + i]; \\
   for (int i = 0; i < 8; ++i) { UInt16& result = to[at + i]; statement; } \\
 }
-CONVERT(to_e2m1, result = (UInt16)(encode_word(v) >> (4 * i) & 15u))
+// What a kernel encodes is a product, so a NaN among it is the arithmetic's own; `rows` is at least 1.
+__device__ UInt32 encode_products(const float* v, Int64 rows) {
+  float products[8];
+  for (int i = 0; i < 8; ++i) products[i] = mul_rn(v[i], rows > 0 ? 1.0f : 0.0f);
+  return encode_word(products);
+}
+CONVERT(to_e2m1, result = (UInt16)(encode_products(v, rows) >> (4 * i) & 15u))
 CONVERT(to_e4m3, result = (UInt16)encode_e4m3(v[i]))
 CONVERT(to_e5m2, result = (UInt16)encode_e5m2(v[i]))
 CONVERT(to_bfloat16, BFloat16 h; round_to(v[i], h); result = h.bits)
