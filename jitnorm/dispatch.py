@@ -25,6 +25,8 @@ class Dispatcher:
     Attributes:
         names: of the op's tensors, in calling order.
         outputs: the positions of those that the op writes with these options.
+        launch: one call into the launcher, with the arguments of `run`; returns None, or the facts of a call that has
+            no kernel yet, and then it wrote nothing.
     """
 
     def __init__(self, enable_pdl: bool | None, **options: Any) -> None:
@@ -34,7 +36,7 @@ class Dispatcher:
         self._tensors = [a for a in self._arguments if isinstance(a, TensorArgument)]
         self.names = tuple(a.name for a in self._tensors)
         self.outputs = tuple(i for i, a in enumerate(self._tensors) if a.is_output and a.is_present)
-        self._launch, self._learn = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype)))
+        self.launch, self._learn = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype)))
 
     def run(self, *arguments: Any) -> None:
         """Run the op.
@@ -43,10 +45,10 @@ class Dispatcher:
             arguments: the op's in the order of `interface`, outputs included, None for those that the options do
                 without, converted for TVM-FFI; then the stream, None for the caller's current one.
         """
-        facts = self._launch(*arguments)
+        facts = self.launch(*arguments)
         if facts is not None:
             self._prepare(arguments, facts)
-            self._launch(*arguments)
+            self.launch(*arguments)
 
     @cache  # noqa: B019 - dispatchers live as long as the process
     def arguments_of(self, hidden_size: int, input_dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:

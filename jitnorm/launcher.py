@@ -75,7 +75,7 @@ def load_or_build_launcher(store: Store) -> Artifact:
         "source": source,
         "toolchain": compiler.identity(),
         "flags": "\0".join(_FLAGS),
-        "headers": _digest(include),
+        "headers": _headers_identity(include, memo_folder(store)),
     }
 
     def build() -> Artifact:
@@ -87,6 +87,14 @@ def load_or_build_launcher(store: Store) -> Artifact:
 
 def _include_folder() -> Path:
     return Path(tvm_ffi().__file__ or "").parent / "include"
+
+
+def _headers_identity(include: Path, memo_dir: Path | None) -> str:
+    """The digest of TVM-FFI's headers; reading them all takes milliseconds, so it is remembered by their library."""
+    from jitnorm.toolchains.identity import memoised
+
+    library = include.parent / "lib" / "libtvm_ffi.so"
+    return memoised((library,), lambda: _digest(include), memo_dir) if library.exists() else _digest(include)
 
 
 def _digest(folder: Path) -> str:

@@ -31,8 +31,10 @@ def run(
         return _run_converted(dispatcher, tensors, scalars, stream)
     if allocates:
         tensors = _with_outputs(dispatcher, tensors)
+    handle = None if stream is None else stream_handle(stream)
     try:
-        dispatcher.run(*tensors, *scalars, None if stream is None else stream_handle(stream))
+        if dispatcher.launch(*tensors, *scalars, handle) is not None:
+            dispatcher.run(*tensors, *scalars, handle)
     except RuntimeError:
         _check_passable(dispatcher, tensors)
         raise

@@ -81,7 +81,7 @@ def family() -> Iterator[Any]:
         yield pytest.param(options, hidden_size, marks=marks, id=f"{options}-{hidden_size}")
 
 
-@pytest.mark.parametrize(("options", "hidden_size"), family())
+@pytest.mark.parametrize(("options", "hidden_size"), list(family()))
 def test_on_hopper_every_op_loads_wide_and_spills_nothing(options: str, hidden_size: int, tmp_path: Path) -> None:
     found = opcodes(f"rmsnorm:hidden_size={hidden_size},{options}", "sm_90a", tmp_path)
     assert_wide_loads(found)
