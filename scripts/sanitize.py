@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-import itertools
-
 import torch
 
 import jitnorm
 
-FORMATS = [(16, "e4m3"), (32, "ue8m0"), (16, "ue8m0"), (32, "e4m3")]
-# One lane a row, shared warps, one warp, several warps with partial groups, the longest rows.
-HIDDEN_SIZES = (64, 96, 1056, 4128, 16384, 65536)
+SPECS = [
+    jitnorm.NVFP4.with_layout("linear+128x4"),
+    jitnorm.NVFP4.with_layout("8x4").with_global_scale("row"),
+    jitnorm.MXFP4.with_layout("128x4"),
+    jitnorm.MXFP8.with_layout("128x4"),
+    jitnorm.FP8_TOKEN,
+    jitnorm.FP8_GROUP.with_layout("column4"),
+]
+# Several rows a warp, one warp, several warps with partial groups, the longest rows held, rows loaded again.
+HIDDEN_SIZES = (128, 1152, 4224, 65536, 131072)
+
+
+def launch_all(hidden_size: int, dtype: torch.dtype) -> int:
+    x = torch.randn(5, hidden_size, device="cuda").to(dtype)
+    w = torch.randn(hidden_size, device="cuda").to(dtype)
+    residual = torch.randn(5, hidden_size, device="cuda").to(dtype)
+    jitnorm.rmsnorm(x, w)
+    jitnorm.rmsnorm(x[:, : hidden_size - 1], w[: hidden_size - 1].clone().float())
+    jitnorm.fused_add_rmsnorm(x.clone(), residual, w)
+    for spec in SPECS:
+        jitnorm.norm_quantize(x, w, spec=spec)
+        jitnorm.quantize(x, spec=spec)
+    jitnorm.add_rmsnorm_fp4quant(x, residual, w, y_out=torch.empty_like(x))
+    return 4 + 2 * len(SPECS)
 
 
 def main() -> None:
-    launched = 0
-    for hidden_size, dtype in itertools.product(HIDDEN_SIZES, (torch.float16, torch.bfloat16)):
-        x = torch.randn(5, hidden_size, device="cuda").to(dtype)
-        w = torch.randn(hidden_size, device="cuda").to(dtype)
-        jitnorm.rmsnorm(x, w)
-        jitnorm.rmsnorm(x[:, : hidden_size - 1], w[: hidden_size - 1].clone().float())
-        launched += 2
-        for block_size, scale_format in FORMATS:
-            global_scale = torch.ones(1, device="cuda") if scale_format == "e4m3" else None
-            jitnorm.rmsnorm_fp4quant(
-                x, w, global_scale=global_scale, block_size=block_size, scale_format=scale_format,
-                output_both_sf_layouts=True,
-            )  # fmt: skip
-            launched += 1
+    launched = sum(launch_all(hidden_size, torch.bfloat16) for hidden_size in HIDDEN_SIZES)
+    launched += launch_all(1152, torch.float32)
     torch.cuda.synchronize()
     print(f"launched {launched} kernels")
 
