@@ -118,6 +118,7 @@ def _constants(config: KernelConfig, target: Target) -> Iterator[str]:
     yield _int("kGroups", groups)
     yield _int("kPaddedGroups", next_power_of_two(groups))
     yield _bool("kHasUnitBias", config.unit_bias)
+    yield _int("kPaddedRowMultiple", config.quant.row_multiple if config.quant else 1)
     yield _bool("kNeedsRowAmax", config.quant is not None and config.quant.needs_row_amax)
     if config.quant:
         yield from _quant_constants(config, config.quant)
@@ -136,7 +137,6 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[str]:
     yield _int("kBlockSize", config.block_size)
     yield _int("kScaleColumns", columns)
     yield _int("kPaddedScaleColumns", round_up(columns, 4) if quant.is_swizzled else columns)
-    yield _int("kPaddedRowMultiple", quant.row_multiple)
     yield _bool("kHasSwizzledScales", quant.is_swizzled)
     yield _bool("kHasLinearScales", quant.both_layouts or not quant.is_swizzled)
     yield _bool("kHasColumnMajorScales", quant.is_column_major)

@@ -88,9 +88,9 @@ def rmsnorm_fp4quant(
         False, False, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
         global_scale is not None, enable_pdl,
     )  # fmt: skip
-    outputs = (y_fp4, block_scale, block_scale_unswizzled, global_scale, None)
+    tensors = (input, None, weight, y_fp4, block_scale, block_scale_unswizzled, global_scale, None, None, None)
     allocates = y_fp4 is None or block_scale is None or (output_both_sf_layouts and block_scale_unswizzled is None)
-    made = run(dispatcher, (input, None, weight, *outputs, None, None), (eps,), stream, allocates)
+    made = run(dispatcher, tensors, (eps,), stream, allocates)
     return made[3:6] if output_both_sf_layouts else made[3:5]
 
 
@@ -132,7 +132,7 @@ def add_rmsnorm_fp4quant(
         True, y_out is not None, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
         global_scale is not None, enable_pdl,
     )  # fmt: skip
-    outputs = (y_fp4, block_scale, block_scale_unswizzled, global_scale, None)
+    encoded = (y_fp4, block_scale, block_scale_unswizzled, global_scale, None)
     allocates = y_fp4 is None or block_scale is None or (output_both_sf_layouts and block_scale_unswizzled is None)
-    made = run(dispatcher, (input, residual, weight, *outputs, residual, y_out), (eps,), stream, allocates)
+    made = run(dispatcher, (input, residual, weight, *encoded, residual, y_out), (eps,), stream, allocates)
     return made[3:6] if output_both_sf_layouts else made[3:5]

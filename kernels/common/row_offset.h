@@ -7,3 +7,8 @@ JITNORM_INLINE Int64 row_offset(Int64 row, const Int64* extents, const Int64* st
   }
   return offset + row * strides[0];
 }
+
+// Rows with those that pad the layout of the scales.
+JITNORM_INLINE Int64 padded_rows(Int64 rows) {
+  return (rows + kPaddedRowMultiple - 1) / kPaddedRowMultiple * kPaddedRowMultiple;
+}

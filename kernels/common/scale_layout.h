@@ -1,7 +1,7 @@
 // Where the scale of row m, block column k is stored, kScaleColumns columns a row.
 JITNORM_INLINE Int64 linear_offset(Int64 m, int k, Int64 rows) {
   // Column-major: each column's rows are rounded up to what the reader loads at once.
-  if (kHasColumnMajorScales) return k * ((rows + kPaddedRowMultiple - 1) / kPaddedRowMultiple * kPaddedRowMultiple) + m;
+  if (kHasColumnMajorScales) return k * padded_rows(rows) + m;
   return m * kScaleColumns + k;
 }
 

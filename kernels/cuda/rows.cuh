@@ -1,7 +1,6 @@
 // The schedule of row-wise ops: a row stays in the registers of its threads from its only load to its store.
 // Short rows share a warp, rows of up to a few groups have a warp each, longer ones a block. Rows too long for the
 // registers of a block are loaded again for each pass.
-static_assert(128 % kRowsPerBlock == 0, "the last block must end with the last padding row of a swizzled layout");
 
 // Long rows are encoded a few chunks at a time, by the same code: unrolled in full, 8 chunks took NVRTC 0.34 s instead
 // of 0.2, and the compiler kept their unpacked floats, twice the size of the chunks, in more registers than there are.
@@ -86,7 +85,7 @@ JITNORM_INLINE void process_rows(const Arguments& a) {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
   // A block of one row may leave early; in a block of several, all lanes are needed by the shuffles below.
-  if (!is_row) write_padding_row(a, block_row, thread);
+  if (!is_row && block_row < padded_rows(a.rows)) write_padding_row(a, block_row, thread);
   if (kRowsPerBlock == 1 && !is_row) return;
 
   const Int64 at = is_row ? block_row : 0;

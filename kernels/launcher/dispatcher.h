@@ -19,8 +19,8 @@ class Dispatcher {
   // writes nothing and returns its facts.
   ffi::Any Call(ffi::PackedArgs args) const {
     const Key key = KeyOf(args);
-    const ffi::Function kernel = Find(key);
-    if (kernel == nullptr) return FactsOf(key, args);
+    const Entry* entry = Find(key);
+    if (entry == nullptr) return FactsOf(key, args);
     ffi::AnyView present[kMaxArguments + 1];
     int count = 0;
     for (int i = 0; i < args.size(); ++i) {
@@ -28,14 +28,16 @@ class Dispatcher {
       if (is_number || args[i] != nullptr) present[count++] = args[i];
     }
     ffi::Any nothing;
-    kernel.CallPacked(ffi::PackedArgs(present, count), &nothing);
+    entry->kernel.CallPacked(ffi::PackedArgs(present, count), &nothing);
     return nothing;
   }
 
   // From now on, calls like this one run `kernel`.
   void Learn(ffi::Function kernel, ffi::PackedArgs args) {
+    const Key key = KeyOf(args);
     std::unique_lock lock(mutex_);
-    kernels_.insert_or_assign(KeyOf(args), std::move(kernel));
+    entries_.push_back({key, std::move(kernel)});
+    by_key_[key] = &entries_.back();
   }
 
  private:
@@ -106,10 +108,20 @@ class Dispatcher {
     return vector_bytes;
   }
 
-  ffi::Function Find(const Key& key) const {
+  struct Entry {
+    Key key;
+    ffi::Function kernel;
+  };
+
+  // Calls repeat: the last one's kernel is tried before the map.
+  const Entry* Find(const Key& key) const {
+    const Entry* last = last_.load(std::memory_order_acquire);
+    if (last != nullptr && last->key == key) return last;
     std::shared_lock lock(mutex_);
-    auto it = kernels_.find(key);
-    return it == kernels_.end() ? ffi::Function(nullptr) : it->second;
+    auto it = by_key_.find(key);
+    if (it == by_key_.end()) return nullptr;
+    last_.store(it->second, std::memory_order_release);
+    return it->second;
   }
 
   // dtypes ("" for None), hidden size, row dims, vector bytes, whether on a CUDA device, its ordinal, whether the
@@ -135,7 +147,9 @@ class Dispatcher {
   static constexpr uint32_t kPresent = 1u << 31;
   std::vector<Role> roles_;
   mutable std::shared_mutex mutex_;
-  std::unordered_map<Key, ffi::Function, KeyHash> kernels_;
+  std::deque<Entry> entries_;  // none is ever moved or removed: calls use them without the lock
+  std::unordered_map<Key, const Entry*, KeyHash> by_key_;
+  mutable std::atomic<const Entry*> last_{nullptr};
 };
 
 // Two functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call).

@@ -15,6 +15,7 @@
 #include <cfenv>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
