@@ -48,7 +48,7 @@ class CallChecker {
       CheckTensor(recipe_.arguments[i], *tensors[i], *tensors[0]);
       if (recipe_.arguments[i].is_strided) strided[strided_count++] = tensors[i];
     }
-    call.rows = MergeRows(strided, strided_count);
+    MergeRows(strided, strided_count, call.rows);
     JITNORM_CHECK(call.rows.dims <= recipe_.row_dims, ValueError)
         << recipe_.arguments[0].name << ": its leading dimensions need " << call.rows.dims
         << " strides, this kernel walks " << recipe_.row_dims << "; use a kernel with row_dims=" << call.rows.dims;
@@ -138,6 +138,10 @@ class CallChecker {
   }
 
   void CheckOutputs(const DLTensor* const* tensors) const {
+    ByteRange ranges[kMaxArguments];
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
+      if (tensors[i] != nullptr) ranges[i] = RangeOf(*tensors[i]);
+    }
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
       const Argument& output = recipe_.arguments[i];
       if (tensors[i] == nullptr || !output.is_output) continue;
@@ -145,6 +149,7 @@ class CallChecker {
       for (size_t j = 0; j < recipe_.arguments.size(); ++j) {
         const Argument& other = recipe_.arguments[j];
         if (j == i || tensors[j] == nullptr) continue;
+        if (ranges[i].end <= ranges[j].begin || ranges[j].end <= ranges[i].begin) continue;
         if (other.name == output.may_be && IsSame(*tensors[i], *tensors[j])) continue;
         JITNORM_CHECK(!MayOverlap(*tensors[i], *tensors[j]), ValueError)
             << output.name << ": overlaps the memory of " << other.name << "; give it memory of its own";

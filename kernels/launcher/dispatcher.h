@@ -89,7 +89,9 @@ class Dispatcher {
       }
     }
     key.vector_bytes = static_cast<int>(vector_bytes);
-    key.row_dims = strided_count ? MergeRows(strided, strided_count).dims : 1;
+    MergedRows rows;
+    if (strided_count > 0) MergeRows(strided, strided_count, rows);
+    key.row_dims = strided_count > 0 ? rows.dims : 1;
     return key;
   }
 

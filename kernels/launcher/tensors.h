@@ -38,16 +38,16 @@ inline std::string ShapeText(const int64_t* shape, int ndim) {
 
 // The leading dimensions of several tensors of one leading shape, merged where one stride can walk both.
 struct MergedRows {
-  int dims = 1;
-  int64_t rows = 1;
+  int dims;
+  int64_t rows;
   int64_t extents[kMaxRowDims];
   int64_t strides[kMaxArguments][kMaxRowDims];
 };
 
 // Merges the leading dimensions (all but the last) of `count` tensors whose leading shapes are equal; dims is more
 // than kMaxRowDims if they cannot be merged that far.
-inline MergedRows MergeRows(const DLTensor* const* tensors, int count) {
-  MergedRows merged;
+inline void MergeRows(const DLTensor* const* tensors, int count, MergedRows& merged) {
+  merged.rows = 1;
   const DLTensor& first = *tensors[0];
   for (int d = 0; d < first.ndim - 1; ++d) merged.rows *= first.shape[d];
   int64_t extents[kMaxRowDims];  // innermost first
@@ -66,7 +66,7 @@ inline MergedRows MergeRows(const DLTensor* const* tensors, int count) {
     }
     if (dims == kMaxRowDims) {
       merged.dims = kMaxRowDims + 1;
-      return merged;
+      return;
     }
     extents[dims] = extent;
     for (int t = 0; t < count; ++t) strides[t][dims] = StrideOf(*tensors[t], d);
@@ -82,7 +82,6 @@ inline MergedRows MergeRows(const DLTensor* const* tensors, int count) {
     merged.extents[dims - 1 - d] = extents[d];
     for (int t = 0; t < count; ++t) merged.strides[t][dims - 1 - d] = strides[t][d];
   }
-  return merged;
 }
 
 // The largest power of two, up to 16, that divides the address of every row of `t`.
@@ -136,12 +135,10 @@ inline bool CanMeet(int64_t distance, int64_t width_a, int64_t width_b, const Di
   return false;
 }
 
-// Whether two tensors may share a byte. Views of one buffer that interleave, such as q and k cut out of a packed QKV
-// tensor, do not: they have the same strides, and no steps along these lead from one to the other.
+// Whether two tensors whose ranges meet may share a byte. Views of one buffer that interleave, such as q and k cut out
+// of a packed QKV tensor, do not: they have the same strides, and no steps along these lead from one to the other.
 inline bool MayOverlap(const DLTensor& a, const DLTensor& b) {
   if (ElementCount(a) == 0 || ElementCount(b) == 0) return false;
-  const ByteRange whole_a = RangeOf(a), whole_b = RangeOf(b);
-  if (whole_a.end <= whole_b.begin || whole_b.end <= whole_a.begin) return false;
   if (a.ndim != b.ndim || a.ndim == 0) return true;
   std::vector<DistanceDim> dims;
   for (int d = 0; d < a.ndim - 1; ++d) {
