@@ -20,9 +20,7 @@ class Jax(Framework):
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         if is_output and isinstance(tensor, self._jax.Array):
-            raise TypeError(
-                f"{name}: JAX arrays are immutable; pass None where the op allocates, or use an op that returns its outputs"
-            )
+            raise TypeError(f"{name}: JAX arrays are immutable; leave it None where the op allocates its outputs")
         return tensor if is_output else tvm_ffi().from_dlpack(tensor.__dlpack__(stream=self.stream(tensor)))
 
     def refusal(self, tensor: Any) -> str | None:
