@@ -61,7 +61,7 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
 def dispatch_signature(config: KernelConfig) -> list[dict[str, Any]]:
     """What a dispatcher must know of an op's arguments to tell which kernel a call needs.
 
-    It holds for every configuration of the same op and the same presence of quantization.
+    It holds for every configuration whose kernel takes the same arguments.
     """
     return [
         {"name": argument.name, "kind": "float32"}
@@ -73,4 +73,5 @@ def dispatch_signature(config: KernelConfig) -> list[dict[str, Any]]:
             "chunk_bytes": min(16, argument.chunk_bytes),
         }
         for argument in interface(config)
+        if argument.is_present
     ]

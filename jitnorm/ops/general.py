@@ -8,7 +8,7 @@ from typing import Any
 
 from jitnorm.dispatch import Dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.run import run
+from jitnorm.ops.run import run_named
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,11 @@ def norm_quantize(
     """
     spec, given = _with_global_scale(spec, global_scale)
     dispatcher = _dispatcher("rmsnorm", residual is not None, unit_bias, y_out is not None, spec, enable_pdl)
-    encoded = _encoded(spec, given, scale)
-    made = run(dispatcher, (input, residual, weight, *encoded, residual, y_out), (eps,), stream, allocates=True)
-    return _quantized(spec, made[3 : 3 + len(encoded)], tuple(input.shape))
+    tensors = {
+        "input": input, "residual": residual, "weight": weight, "global_scale": given, "scale": scale,
+        "residual_out": residual, "y_out": y_out,
+    }  # fmt: skip
+    return _quantized(spec, run_named(dispatcher, tensors, (eps,), stream), tuple(input.shape))
 
 
 def quantize(
@@ -113,10 +115,9 @@ def quantize(
         ((2, 32), (2,))
     """
     spec, given = _with_global_scale(spec, global_scale)
-    encoded = _encoded(spec, given, scale)
     dispatcher = _dispatcher("quantize", False, False, False, spec, enable_pdl)
-    made = run(dispatcher, (input, *encoded), (), stream, allocates=True)
-    return _quantized(spec, made[1:], tuple(input.shape))
+    tensors = {"input": input, "global_scale": given, "scale": scale}
+    return _quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape))
 
 
 def _with_global_scale(spec: QuantSpec, global_scale: Any) -> tuple[QuantSpec, Any]:
@@ -125,18 +126,16 @@ def _with_global_scale(spec: QuantSpec, global_scale: Any) -> tuple[QuantSpec, A
     return (spec if global_scale is None else replace(spec, global_scale="given")), global_scale
 
 
-def _encoded(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[Any, ...]:
-    """The encode stage's arguments, outputs not yet allocated."""
+def _quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...]) -> QuantizedTensor:
+    row_scale = made.get("row_scale")
     if not spec.has_blocks:
-        return (None, scale, None)
-    if scale is not None:
-        raise ValueError("scale: is given, but the scales of blocks are found; pass None, or give global_scale")
-    return (None, None, None, global_scale, None)
-
-
-def _quantized(spec: QuantSpec, made: tuple[Any, ...], shape: tuple[int, ...]) -> QuantizedTensor:
-    if not spec.has_blocks:
-        data, given, found = made
-        return QuantizedTensor(data, found if given is None else given, None, None, None, spec, shape)
-    data, scale, unswizzled, global_scale, row_scale = made
-    return QuantizedTensor(data, scale, global_scale, row_scale, unswizzled, spec, shape)
+        return QuantizedTensor(made["out"], made.get("scale", row_scale), None, None, None, spec, shape)
+    return QuantizedTensor(
+        data=made["y_fp4" if spec.element == "e2m1" else "out"],
+        scale=made["block_scale"],
+        global_scale=made.get("global_scale"),
+        row_scale=row_scale,
+        scale_unswizzled=made.get("block_scale_unswizzled"),
+        spec=spec,
+        shape=shape,
+    )

@@ -44,8 +44,7 @@ def rmsnorm(
         >>> rmsnorm(x, np.ones(2, np.float16), eps=0.0)
         array([[0.8486, 1.132 ]], dtype=float16)
     """
-    tensors = (input, None, weight, out, None, None)
-    return run(_dispatcher(False, False, enable_pdl), tensors, (eps,), stream, out is None)[3]
+    return run(_dispatcher(False, False, enable_pdl), (input, weight, out), (eps,), stream, out is None)[2]
 
 
 def gemma_rmsnorm(
@@ -59,8 +58,7 @@ def gemma_rmsnorm(
         >>> gemma_rmsnorm(x, np.zeros(2, np.float16), eps=0.0)
         array([[0.8486, 1.132 ]], dtype=float16)
     """
-    tensors = (input, None, weight, out, None, None)
-    return run(_dispatcher(False, True, enable_pdl), tensors, (eps,), stream, out is None)[3]
+    return run(_dispatcher(False, True, enable_pdl), (input, weight, out), (eps,), stream, out is None)[2]
 
 
 def fused_add_rmsnorm(
@@ -128,5 +126,4 @@ def _fused_add(
     stream: Any, *, unit_bias: bool,
 ) -> None:  # fmt: skip
     written = (input if out is None else out, residual if residual_out is None else residual_out)
-    tensors = (input, residual, weight, *written, None)
-    run(_dispatcher(True, unit_bias, enable_pdl), tensors, (eps,), stream, allocates=False)
+    run(_dispatcher(True, unit_bias, enable_pdl), (input, residual, weight, *written), (eps,), stream, allocates=False)

@@ -88,10 +88,10 @@ def rmsnorm_fp4quant(
         False, False, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
         global_scale is not None, enable_pdl,
     )  # fmt: skip
-    tensors = (input, None, weight, y_fp4, block_scale, block_scale_unswizzled, global_scale, None, None, None)
-    allocates = y_fp4 is None or block_scale is None or (output_both_sf_layouts and block_scale_unswizzled is None)
-    made = run(dispatcher, tensors, (eps,), stream, allocates)
-    return made[3:6] if output_both_sf_layouts else made[3:5]
+    scales, allocates = _scales(block_scale, output_both_sf_layouts, block_scale_unswizzled)
+    given = () if global_scale is None else (global_scale,)
+    made = run(dispatcher, (input, weight, y_fp4, *scales, *given), (eps,), stream, allocates or y_fp4 is None)
+    return made[2:5] if output_both_sf_layouts else made[2:4]
 
 
 def add_rmsnorm_fp4quant(
@@ -132,7 +132,21 @@ def add_rmsnorm_fp4quant(
         True, y_out is not None, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
         global_scale is not None, enable_pdl,
     )  # fmt: skip
-    encoded = (y_fp4, block_scale, block_scale_unswizzled, global_scale, None)
-    allocates = y_fp4 is None or block_scale is None or (output_both_sf_layouts and block_scale_unswizzled is None)
-    made = run(dispatcher, (input, residual, weight, *encoded, residual, y_out), (eps,), stream, allocates)
+    scales, allocates = _scales(block_scale, output_both_sf_layouts, block_scale_unswizzled)
+    given = () if global_scale is None else (global_scale,)
+    kept = () if y_out is None else (y_out,)
+    tensors = (input, residual, weight, y_fp4, *scales, *given, residual, *kept)
+    made = run(dispatcher, tensors, (eps,), stream, allocates or y_fp4 is None)
     return made[3:6] if output_both_sf_layouts else made[3:5]
+
+
+def _scales(block_scale: Any, both: bool, unswizzled: Any) -> tuple[tuple[Any, ...], bool]:
+    """The tensors that receive scales, and whether one of them is None."""
+    if both:
+        return (block_scale, unswizzled), block_scale is None or unswizzled is None
+    if unswizzled is not None:
+        raise ValueError(
+            "block_scale_unswizzled: is given, but the scales are written in one layout; "
+            "pass None or output_both_sf_layouts=True"
+        )
+    return (block_scale,), block_scale is None

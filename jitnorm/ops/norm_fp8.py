@@ -81,4 +81,5 @@ def _quant(
 ) -> None:  # fmt: skip
     out_dtype = framework_of(out, "out").dtype_name(out)
     dispatcher = _dispatcher(residual is not None, unit_bias, out_dtype, enable_pdl)
-    run(dispatcher, (input, residual, weight, out, scale, None, residual, None), (eps,), stream, allocates=False)
+    added = () if residual is None else (residual,)
+    run(dispatcher, (input, *added, weight, out, scale, *added), (eps,), stream, allocates=False)

@@ -19,7 +19,7 @@ def run(
 
     Args:
         dispatcher: the op's, for the options of this call.
-        tensors: in the op's order, the input first; outputs that are None are allocated.
+        tensors: those that the dispatcher takes, in its order, the input first; outputs that are None are allocated.
         scalars: the op's numbers, such as its epsilon.
         stream: what the caller gave: None, an integer, or a stream object of a framework.
         allocates: whether an output is None; the op knows it at less cost than a search.
@@ -39,6 +39,28 @@ def run(
         _check_passable(dispatcher, tensors)
         raise
     return tensors
+
+
+def run_named(dispatcher: Dispatcher, tensors: dict[str, Any], scalars: tuple[float, ...], stream: Any) -> Any:
+    """`run` with tensors by their names, for ops with many that are optional.
+
+    Args:
+        dispatcher: the op's, for the options of this call.
+        tensors: those that the caller gave, the others None or left out.
+        scalars: the op's numbers.
+        stream: what the caller gave.
+
+    Returns:
+        every tensor of the call by its name, outputs included.
+
+    Raises:
+        ValueError: a tensor is given that the options leave no use for.
+    """
+    for name, tensor in tensors.items():
+        if tensor is not None and name not in dispatcher.names:
+            raise ValueError(f"{name}: is given, but the other options leave no use for it; pass None")
+    taken = tuple(tensors.get(name) for name in dispatcher.names)
+    return dict(zip(dispatcher.names, run(dispatcher, taken, scalars, stream, allocates=True), strict=True))
 
 
 def _run_converted(

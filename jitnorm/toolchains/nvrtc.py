@@ -1,4 +1,4 @@
-"""NVRTC through cuda-core: CUDA source to cubin inside this process, with no driver or host compiler."""
+"""NVRTC: CUDA source to cubin inside this process, with no driver or host compiler."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ from typing import TYPE_CHECKING
 from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.errors import CompileError, ToolchainChangedError, ToolchainMissingError
 from jitnorm.toolchains.identity import memoised
+from jitnorm.toolchains.nvrtc_program import NvrtcError, cubin_of, ptx_of
 from jitnorm.toolchains.search import on_sys_path, toolkit_roots
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from jitnorm.kernels.target import Target
 
 _LIBRARY = "libnvrtc.so.13"
 _REMEDY = 'pip install "jitnorm[cuda]"'
 _SOURCE_NAME = "kernel.cu"
-# Keyword arguments of cuda.core.ProgramOptions.
-_OPTIONS = {"std": "c++17", "fma": False, "prec_div": True, "prec_sqrt": True, "ftz": False}
-_in_use: Path | None = None  # what cuda-core has taken; for the rest of the process
+_OPTIONS = ("--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false")
+_in_use: Path | None = None  # what cuda-bindings have taken; for the rest of the process
 
 
 class Nvrtc(Toolchain):
-    """The NVRTC library that cuda-core loads, found as cuda-core would: see `Toolchain`.
+    """The NVRTC library that cuda-bindings load, found as they would: see `Toolchain`.
 
     A compilation cannot be interrupted: it runs on the calling thread, without a time limit.
     """
@@ -48,30 +46,26 @@ class Nvrtc(Toolchain):
 
     def flags(self, target: Target) -> tuple[str, ...]:
         """See `Toolchain.flags`."""
-        return (f"arch={target}", *(f"{name}={value}" for name, value in _OPTIONS.items()))
+        return (f"--gpu-architecture={target}", *_OPTIONS)
 
     def compile(self, source: str, target: Target) -> bytes:
         """See `Toolchain.compile`."""
         if target.is_cpu:
             raise ValueError("target: nvrtc builds for CUDA targets, not for cpu")
         _load(self._library)
-        from cuda.core import Program, ProgramOptions
-
-        options = ProgramOptions(name=_SOURCE_NAME, arch=str(target), **_OPTIONS)
         try:
-            return bytes(Program(source, "c++", options).compile("cubin").code)
-        except Exception as error:  # cuda-core's own error class is private
-            reason, _, log = str(error).rstrip("\0").partition(", compilation log:\n")
-            raise CompileError(self.name, str(target), reason, log, source) from error
+            return cubin_of(source, _SOURCE_NAME, self.flags(target))
+        except NvrtcError as error:
+            raise CompileError(self.name, str(target), error.reason, error.log, source) from error
 
     def _probe(self) -> str:
         _load(self._library)
-        return _build_of(_ptx_of_empty_program())
+        return _build_of(ptx_of("", "empty.cu"))
 
 
 def _find() -> Path:
-    if on_sys_path("cuda/core/__init__.py") is None:
-        raise ToolchainMissingError("cuda-core, which drives NVRTC,", ["cuda/core on sys.path"], _REMEDY)
+    if on_sys_path("cuda/bindings/__init__.py") is None:
+        raise ToolchainMissingError("cuda-bindings, which drive NVRTC,", ["cuda/bindings on sys.path"], _REMEDY)
     in_wheel = f"nvidia/cu13/lib/{_LIBRARY}"
     found = _in_use or _loaded_library() or on_sys_path(in_wheel)
     if found is not None:
@@ -92,7 +86,7 @@ def _find() -> Path:
 
 
 def _loaded_library() -> Path | None:
-    """The NVRTC 13 that this process has loaded already, say through PyTorch: cuda-core will use that one."""
+    """The NVRTC 13 that this process has loaded already, say through PyTorch: cuda-bindings will use that one."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         found = next((line.rstrip("\n") for line in maps if f"/{_LIBRARY}" in line), None)
     if found is None:
@@ -104,7 +98,7 @@ def _loaded_library() -> Path | None:
 
 
 def _system_library() -> Path | None:
-    """What the dynamic linker finds, through cuda-core's own search; it is slow, so it comes last."""
+    """What the dynamic linker finds, through cuda-bindings' own search; it is slow, so it comes last."""
     from cuda.pathfinder import load_nvidia_dynamic_lib
 
     try:
@@ -115,9 +109,9 @@ def _system_library() -> Path | None:
 
 
 def _load(library: Path) -> None:
-    """Load the library so that cuda-core takes this one, and check that it does.
+    """Load the library so that cuda-bindings take this one, and check that they do.
 
-    cuda-core prefers a library that is loaded already. Its own search knows fewer places: packages
+    They prefer a library that is loaded already. Their own search knows fewer places: packages
     that a .pth file or PYTHONPATH adds are not among them.
     """
     global _in_use
@@ -137,25 +131,6 @@ def _load(library: Path) -> None:
             "import the package that loads it before the first use of jitnorm"
         )
     _in_use = library
-
-
-def _ptx_of_empty_program() -> str:
-    from cuda.bindings import nvrtc
-
-    def checked(answer: tuple[Any, ...]) -> Any:
-        status, *values = answer
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise RuntimeError(f"nvrtc: asking for its version failed: {status.name}")
-        return values[0] if values else None
-
-    program = checked(nvrtc.nvrtcCreateProgram(b"", b"empty.cu", 0, [], []))
-    try:
-        checked(nvrtc.nvrtcCompileProgram(program, 0, []))
-        ptx = bytearray(checked(nvrtc.nvrtcGetPTXSize(program)))
-        checked(nvrtc.nvrtcGetPTX(program, ptx))
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
-    return ptx.decode("ascii", "replace")
 
 
 def _build_of(ptx: str) -> str:

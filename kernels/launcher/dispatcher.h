@@ -15,20 +15,13 @@ class Dispatcher {
     JITNORM_CHECK(roles_.size() <= kMaxArguments, ValueError) << "signature: has too many arguments";
   }
 
-  // Runs the call, whose kernel takes its numbers and the tensors that are not None; if there is no kernel for it,
-  // writes nothing and returns its facts.
+  // Runs the call; if there is no kernel for it, writes nothing and returns its facts.
   ffi::Any Call(ffi::PackedArgs args) const {
     const Key key = KeyOf(args);
     const Entry* entry = Find(key);
     if (entry == nullptr) return FactsOf(key, args);
-    ffi::AnyView present[kMaxArguments + 1];
-    int count = 0;
-    for (int i = 0; i < args.size(); ++i) {
-      const bool is_number = i < static_cast<int>(roles_.size()) && !roles_[i].is_tensor;
-      if (is_number || args[i] != nullptr) present[count++] = args[i];
-    }
     ffi::Any nothing;
-    entry->kernel.CallPacked(ffi::PackedArgs(present, count), &nothing);
+    entry->kernel.CallPacked(args, &nothing);
     return nothing;
   }
 
@@ -53,7 +46,7 @@ class Dispatcher {
     DLDevice device;
     int64_t hidden_size;
     int row_dims, vector_bytes;
-    uint32_t dtypes[kMaxArguments];  // code, bits and lanes; 0 for None
+    uint32_t dtypes[kMaxArguments];  // code, bits and lanes; 0 for what is no tensor
 
     bool operator==(const Key& other) const { return std::memcmp(this, &other, sizeof(Key)) == 0; }
   };
@@ -126,7 +119,7 @@ class Dispatcher {
     return it->second;
   }
 
-  // dtypes ("" for None), hidden size, row dims, vector bytes, whether on a CUDA device, its ordinal, whether the
+  // dtypes ("" for what is no tensor), hidden size, row dims, vector bytes, whether on a CUDA device, its ordinal, whether the
   // stream is capturing.
   ffi::Any FactsOf(const Key& key, ffi::PackedArgs args) const {
     const bool is_cuda = IsCuda(key.device);

@@ -157,7 +157,7 @@ FP4_CASES = [
     Refused("scales_linear_for_swizzled", lambda c: swizzled(4, 4), r"block_scale: shape is \(4, 4\), expected \(512,\)"),
     Refused("scales_unpadded_for_swizzled", lambda c: swizzled(16), r"block_scale: shape is \(16,\), expected \(512,\)"),
     Refused("scales_swizzled_for_linear", lambda c: {"block_scale": memory((512,), np.uint8)}, r"block_scale: shape is \(512,\), expected \(4, 4\)"),
-    Refused("one_layout_unswizzled_given", lambda c: {"block_scale_unswizzled": memory((4, 4), np.uint8)}, "block_scale_unswizzled: is given, but the other options leave no use for it; pass None"),
+    Refused("one_layout_unswizzled_given", lambda c: {"block_scale_unswizzled": memory((4, 4), np.uint8)}, "block_scale_unswizzled: is given, but the scales are written in one layout; pass None or output_both_sf_layouts=True"),
     Refused("both_layouts_wrong_linear", lambda c: {"output_both_sf_layouts": True, "block_scale": memory((512,), np.uint8), "block_scale_unswizzled": memory((4, 8), np.uint8)}, r"block_scale_unswizzled: shape is \(4, 8\), expected \(4, 4\)"),
     Refused("global_scale_float64", lambda c: {"global_scale": np.ones(1)}, "global_scale: dtype is float64, expected float32"),
     Refused("global_scale_size", lambda c: {"global_scale": np.ones(2, np.float32)}, r"global_scale: shape is \(2,\), expected \(1,\)"),

@@ -101,8 +101,8 @@ QUANT = [
 ]  # fmt: skip
 
 SCALES = [
-    ("scale_for_blocks", lambda c: {"scale": ones(1, dtype=np.float32)}, "scale: is given, but the scales of blocks are found; pass None", ValueError),
-    ("scale_for_groups", with_spec(FP8_GROUP, scale=ones(1, dtype=np.float32)), "scale: is given, but the scales of blocks are found; pass None", ValueError),
+    ("scale_for_blocks", lambda c: {"scale": ones(1, dtype=np.float32)}, "scale: is given, but the other options leave no use for it; pass None", ValueError),
+    ("scale_for_groups", with_spec(FP8_GROUP, scale=ones(1, dtype=np.float32)), "scale: is given, but the other options leave no use for it; pass None", ValueError),
     ("scale_for_rows", with_spec(FP8_TOKEN, scale=ones(1, dtype=np.float32)), "scale: is given, but the other options leave no use for it; pass None", ValueError),
     ("no_scale_for_the_tensor", with_spec(FP8_TENSOR), "scale: is None; expected a tensor", TypeError),
     ("row_scale_with_mxfp4", with_spec(MXFP4, global_scale="row"), "global_scale: is 'row', which does not go with .*'ue8m0'.*then are 'none'", ValueError),

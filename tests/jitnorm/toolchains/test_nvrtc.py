@@ -48,19 +48,14 @@ def test_every_process_makes_the_same_bytes(tmp_path: Path) -> None:
 
 def test_the_flags_reach_the_compiler() -> None:
     contractible = 'extern "C" __global__ void f(float* x) { x[0] = x[1] * x[2] + x[3]; }'
-    from cuda.core import ProgramOptions
-
-    options = ProgramOptions(arch="sm_90a", **nvrtc._OPTIONS).as_bytes("nvrtc")
-    assert {b"-arch=sm_90a", b"--std=c++17", b"--fmad=false", b"--ftz=false"} <= set(options)
-    assert {b"--prec-div=true", b"--prec-sqrt=true"} <= set(options)
     explicit = 'extern "C" __global__ void f(float* x) { x[0] = __fadd_rn(__fmul_rn(x[1], x[2]), x[3]); }'
     assert Nvrtc().compile(contractible, HOPPER) == Nvrtc().compile(explicit, HOPPER)
 
 
 def test_the_flags_name_the_target_and_every_option() -> None:
     assert Nvrtc().flags(HOPPER) == (
-        *("arch=sm_90a", "std=c++17", "fma=False"),
-        *("prec_div=True", "prec_sqrt=True", "ftz=False"),
+        *("--gpu-architecture=sm_90a", "--std=c++17", "--fmad=false"),
+        *("--prec-div=true", "--prec-sqrt=true", "--ftz=false"),
     )
 
 
@@ -83,7 +78,7 @@ def test_the_identity_is_the_build_of_the_compiler() -> None:
     assert "/" not in identity
 
 
-def test_the_identity_is_that_of_the_library_which_cuda_core_uses() -> None:
+def test_the_identity_is_that_of_the_library_which_cuda_bindings_use() -> None:
     from cuda.pathfinder import load_nvidia_dynamic_lib
 
     toolchain = Nvrtc()
@@ -122,20 +117,20 @@ def test_a_toolkit_named_by_the_environment_is_found(monkeypatch: pytest.MonkeyP
     library = tmp_path / "lib64/libnvrtc.so.13"
     library.parent.mkdir()
     library.touch()
-    monkeypatch.setattr(nvrtc, "on_sys_path", lambda relative: Path("/x") if "cuda/core" in relative else None)
+    monkeypatch.setattr(nvrtc, "on_sys_path", lambda relative: Path("/x") if "cuda/bindings" in relative else None)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert Nvrtc().location == library
 
 
 @pytest.mark.usefixtures("nothing_loaded")
 def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvrtc, "on_sys_path", lambda relative: Path("/x") if "cuda/core" in relative else None)
+    monkeypatch.setattr(nvrtc, "on_sys_path", lambda relative: Path("/x") if "cuda/bindings" in relative else None)
     monkeypatch.setattr(nvrtc, "_system_library", lambda: None)
     with pytest.raises(ToolchainMissingError, match=r"libnvrtc\.so\.13.*pip install \"jitnorm\[cuda\]\".*CUDA_HOME"):
         Nvrtc()
 
 
 @pytest.mark.usefixtures("no_wheels")
-def test_a_missing_cuda_core_names_the_remedy() -> None:
-    with pytest.raises(ToolchainMissingError, match=r"cuda-core.*pip install \"jitnorm\[cuda\]\""):
+def test_missing_cuda_bindings_name_the_remedy() -> None:
+    with pytest.raises(ToolchainMissingError, match=r"cuda-bindings.*pip install \"jitnorm\[cuda\]\""):
         Nvrtc()
