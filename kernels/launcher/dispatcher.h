@@ -119,8 +119,8 @@ class Dispatcher {
     return it->second;
   }
 
-  // dtypes ("" for what is no tensor), hidden size, row dims, vector bytes, whether on a CUDA device, its ordinal, whether the
-  // stream is capturing.
+  // dtypes ("" for what is no tensor), hidden size, row dims, vector bytes, whether on a CUDA device, its ordinal,
+  // whether the stream is capturing.
   ffi::Any FactsOf(const Key& key, ffi::PackedArgs args) const {
     const bool is_cuda = IsCuda(key.device);
     JITNORM_CHECK(is_cuda || IsHost(key.device), ValueError)
