@@ -59,7 +59,7 @@ def test_exp_rounds_after_every_operation(x: float) -> None:
 
 def test_exp_is_less_than_one_ulp_off() -> None:
     x = np.concatenate([np.linspace(-103.97, 88.72, 400_003), np.linspace(-0.35, 0.35, 100_003)]).astype(np.float32)
-    assert ulps(exp_f32(x), np.exp(x.astype(np.float64))).max() < 0.92
+    assert ulps(exp_f32(x), np.exp(x.astype(np.float64))).max() < 0.94
 
 
 def test_exp_grows_with_its_argument() -> None:
@@ -106,10 +106,10 @@ def test_silu_rounds_after_every_operation(x: float) -> None:
     assert silu_f32(np.array([x], np.float32))[0] == expected
 
 
-def test_silu_is_less_than_two_and_a_half_ulp_off() -> None:
+def test_silu_is_less_than_2_point_4_ulp_off() -> None:
     x = np.linspace(-88.72, 100, 400_003).astype(np.float32)
     wide = x.astype(np.float64)
-    assert ulps(silu_f32(x), wide / (1 + np.exp(-wide))).max() < 2.5
+    assert ulps(silu_f32(x), wide / (1 + np.exp(-wide))).max() < 2.4
 
 
 @pytest.mark.parametrize(
