@@ -17,6 +17,7 @@ from jitnorm.ops.norm_fp8 import (
     gemma_rmsnorm_quant,
     rmsnorm_quant,
 )
+from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, qk_rmsnorm
 
 __version__ = "0.1.0"
 
@@ -37,10 +38,12 @@ __all__ = [
     "fused_add_rmsnorm_quant",
     "gemma_fused_add_rmsnorm",
     "gemma_fused_add_rmsnorm_quant",
+    "gemma_qk_rmsnorm",
     "gemma_rmsnorm",
     "gemma_rmsnorm_quant",
     "get_kernel",
     "norm_quantize",
+    "qk_rmsnorm",
     "quantize",
     "rmsnorm",
     "rmsnorm_fp4quant",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache, lru_cache
+from math import prod
 from typing import Any
 
 from jitnorm.errors import KernelNotReadyError
@@ -20,21 +21,27 @@ class Dispatcher:
 
     Args:
         enable_pdl: True, False, or None for wherever the target can.
+        as_bytes: names of the outputs that are allocated as uint8 rather than in their narrow dtype.
         options: fields of KernelConfig that the op and the caller's options fix; the rest follows from the tensors.
 
     Attributes:
         names: of the tensors that the op takes with these options, in calling order.
         outputs: the positions of those that it writes.
+        leaders: for each, the position of the input whose leading shape it has, if it has any.
         launch: one call into the launcher, with the arguments of `run`; returns None, or the facts of a call that has
             no kernel yet, and then it wrote nothing.
     """
 
-    def __init__(self, enable_pdl: bool | None, **options: Any) -> None:
-        self._enable_pdl, self._options = enable_pdl, options
+    def __init__(self, enable_pdl: bool | None, *, as_bytes: tuple[str, ...] = (), **options: Any) -> None:
+        self._enable_pdl, self._as_bytes, self._options = enable_pdl, as_bytes, options
         prototype = KernelConfig(hidden_size=_ANY_HIDDEN_SIZE, **options)
         tensors = _tensors(prototype)
         self.names = tuple(a.name for a in tensors)
         self.outputs = tuple(i for i, a in enumerate(tensors) if a.is_output)
+        row_sets = [a.row_set for a in tensors]
+        self.leaders = tuple(map(row_sets.index, row_sets))
+        self._weight = next((i for i, a in enumerate(tensors) if a.field == "weight"), None)
+        self._is_batched = prototype.batched
         self.launch, self._learn = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype)))
 
     def run(self, *arguments: Any) -> None:
@@ -53,7 +60,18 @@ class Dispatcher:
     def arguments_of(self, hidden_size: int, input_dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
         """Shape and preferred dtype of each tensor of calls with such an input; ValueError if it is not allowed."""
         config = KernelConfig(hidden_size=hidden_size, input=input_dtype, **self._options)
-        return tuple((argument.shape, argument.dtypes[0]) for argument in _tensors(config))
+        return tuple(
+            (argument.shape, "uint8" if argument.name in self._as_bytes else argument.dtypes[0])
+            for argument in _tensors(config)
+        )
+
+    def rows_and_matrices(self, leading: tuple[int, ...]) -> tuple[int, int]:
+        """What M and B are for an input of these leading dimensions."""
+        if not self._is_batched:
+            return prod(leading), 1
+        if not leading:
+            raise ValueError(f"{self.names[0]}: has one dimension; expected (matrices, ..., hidden_size)")
+        return prod(leading[1:]), leading[0]
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> None:
         found, hidden_size, row_dims, vector_bytes, is_cuda, device, is_capturing = facts
@@ -65,7 +83,7 @@ class Dispatcher:
         config = KernelConfig(
             hidden_size=hidden_size,
             input=dtypes[0],
-            weight=dtypes[self.names.index("weight")] if "weight" in self.names else "",
+            weight="" if self._weight is None else dtypes[self._weight],
             row_dims=row_dims,
             vector_bytes=vector_bytes,
             pdl=self._pdl(target),

@@ -33,6 +33,13 @@ class KernelConfig:
         row_dims: how many leading dimensions are left once those that one stride can walk are merged.
         vector_bytes: bytes of input that one load may read, as the tensors' addresses and strides allow.
         pdl: whether the kernel takes part in programmatic dependent launch.
+        pair: whether the rows are those of two inputs, each with a weight and an output of its own; only for a plain
+            ``rmsnorm``.
+        batched: whether the input's first dimension counts matrices, whose scales are padded each for itself.
+        masked: whether a mask says how many rows of each matrix there are, the others being left alone; only if
+            `batched`.
+        scale_per_matrix: whether the scale that is given, global or of FP8, has an element for each matrix; only if
+            `batched`.
 
     Raises:
         ValueError: a field has a value that is not allowed, or not with the others.
@@ -53,6 +60,10 @@ class KernelConfig:
     row_dims: int = 1
     vector_bytes: int = 16
     pdl: bool = False
+    pair: bool = False
+    batched: bool = False
+    masked: bool = False
+    scale_per_matrix: bool = False
 
     def __post_init__(self) -> None:
         require_one_of("op", self.op, OPS)
@@ -70,6 +81,7 @@ class KernelConfig:
             raise ValueError("quant: is None, but quantize and keep_norm need a QuantSpec")
         if not self.normalizes and (self.unit_bias or self.residual or self.keep_norm):
             raise ValueError("op: is 'quantize', which has no unit_bias, residual or keep_norm; use 'rmsnorm'")
+        self._check_row_sets()
 
     @property
     def normalizes(self) -> bool:
@@ -81,12 +93,21 @@ class KernelConfig:
         """Elements that share a scale; 1 if scales belong to rows, to the tensor, or do not exist."""
         return self.quant.block_size if self.quant and isinstance(self.quant.block_size, int) else 1
 
+    def _check_row_sets(self) -> None:
+        if self.pair and (not self.normalizes or self.residual or self.quant or self.batched):
+            raise ValueError("pair: is True, which goes with a plain rmsnorm alone, without residual, quant or batched")
+        if (self.masked or self.scale_per_matrix) and not self.batched:
+            raise ValueError("masked, scale_per_matrix: need batched=True")
+        if self.scale_per_matrix and not (self.quant and self.quant.needs_given_scale):
+            raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
+
     def _check_hidden_size(self) -> None:
         if type(self.hidden_size) is not int:
             raise TypeError(f"hidden_size: is {self.hidden_size!r}; expected an int")
         if not 1 <= self.hidden_size <= MAX_HIDDEN_SIZE:
             raise ValueError(
-                f"input: its last dimension (hidden size) is {self.hidden_size}; 1 to {MAX_HIDDEN_SIZE} is supported"
+                f"{'q' if self.pair else 'input'}: its last dimension (hidden size) is {self.hidden_size}; "
+                f"1 to {MAX_HIDDEN_SIZE} is supported"
             )
         if self.hidden_size % self.block_size:
             raise ValueError(
@@ -144,4 +165,8 @@ _READERS: dict[str, Any] = {
     "row_dims": _read_int,
     "vector_bytes": _read_int,
     "pdl": _read_bool,
+    "pair": _read_bool,
+    "batched": _read_bool,
+    "masked": _read_bool,
+    "scale_per_matrix": _read_bool,
 }

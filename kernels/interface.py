@@ -15,7 +15,7 @@ from .numerics import CHUNK_SIZE, ceil_div, round_up
 from .quant_spec import CODE_BITS, QuantSpec
 
 C_TYPES = {"float16": "Float16", "bfloat16": "BFloat16", "float32": "float"}
-ELEMENT_BYTES = {"Float16": 2, "BFloat16": 2, "float": 4, "UInt8": 1}
+ELEMENT_BYTES = {"Float16": 2, "BFloat16": 2, "float": 4, "UInt8": 1, "Int32": 4}
 _CODES = {
     "e2m1": ("y_fp4", ("float4_e2m1fnx2", "uint8")),
     "e4m3": ("out", ("float8_e4m3fn", "uint8")),
@@ -28,7 +28,8 @@ _SCALES = {
     "f32_ue8m0": ("float", ("float32",)),
 }
 
-# An extent is a number, the symbol "M" (the product of the leading dimensions) or [operator, operand, ...].
+# An extent is a number, a symbol or [operator, operand, operand]. The symbols are "M", the number of rows (the product
+# of the leading dimensions; of one matrix in a batch), "M2", that of the second row set, and "B", the number of matrices.
 Extent = int | str | list[Any]
 
 
@@ -40,13 +41,15 @@ class TensorArgument:
         name: as the caller knows it.
         c_type: type of its elements in the source.
         dtypes: the DLPack dtypes it may have.
-        shape: its extents; a first extent "..." stands for the leading dimensions that all such tensors share.
+        shape: its extents; a first extent "..." stands for the leading dimensions that all such tensors of a row set
+            share.
         chunk_bytes: bytes that belong to one chunk of a row; 0 if it is not accessed by chunks.
         is_output: whether the kernel writes it.
         is_strided: whether its rows may lie at any stride; otherwise it is dense.
         may_be: name of the input that this output may be, for an operation in place.
         is_present: False if this configuration does without it: the caller passes None.
         field: as the source knows it; the name by default.
+        row_set: which row set it belongs to, 0 or 1; in a source, both know it by one field.
     """
 
     name: str
@@ -59,6 +62,7 @@ class TensorArgument:
     may_be: str | None = None
     is_present: bool = True
     field: str = ""
+    row_set: int = 0
 
     def __post_init__(self) -> None:
         if not self.field:
@@ -86,7 +90,11 @@ def interface(config: KernelConfig) -> tuple[Argument, ...]:
 
     Which there are depends on the op and the kind of encoding alone; some are absent in some configurations.
     """
+    if config.pair:
+        return _pair_interface(config)
     arguments: list[Argument] = [_rows("input", config.input, config)]
+    if config.masked:
+        arguments.append(TensorArgument("mask", "Int32", ("int32",), ("B",)))
     if config.normalizes:
         arguments.append(_rows("residual", config.input, config, is_present=config.residual))
         arguments.append(_weight(config))
@@ -99,20 +107,30 @@ def interface(config: KernelConfig) -> tuple[Argument, ...]:
     return tuple(arguments)
 
 
+def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
+    names = ("q", "k")
+    return (
+        *(_rows(name, config.input, config, field="input", row_set=i) for i, name in enumerate(names)),
+        *(_weight(config, name=f"{name}_weight", field="weight", row_set=i) for i, name in enumerate(names)),
+        *(_half_output(config, f"{name}_out", name, field="out", row_set=i) for i, name in enumerate(names)),
+        ScalarArgument("eps"),
+    )
+
+
 def _rows(name: str, dtype: str, config: KernelConfig, **options: Any) -> TensorArgument:
     c_type = C_TYPES[dtype]
     chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES[c_type]
     return TensorArgument(name, c_type, (dtype,), ("...", config.hidden_size), chunk_bytes, is_strided=True, **options)
 
 
-def _weight(config: KernelConfig) -> TensorArgument:
+def _weight(config: KernelConfig, name: str = "weight", **options: Any) -> TensorArgument:
     c_type = C_TYPES[config.weight]
     chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES[c_type]
-    return TensorArgument("weight", c_type, (config.weight,), (config.hidden_size,), chunk_bytes)
+    return TensorArgument(name, c_type, (config.weight,), (config.hidden_size,), chunk_bytes, **options)
 
 
-def _half_output(config: KernelConfig) -> TensorArgument:
-    return _rows("out", config.input, config, is_output=True, may_be="input")
+def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input", **options: Any) -> TensorArgument:
+    return _rows(name, config.input, config, is_output=True, may_be=may_be, **options)
 
 
 def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
@@ -123,15 +141,16 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
         is_output=True, is_strided=True, field="codes",
     )  # fmt: skip
     row_scale = TensorArgument(
-        "row_scale", "float", ("float32",), ("M",), is_output=True, is_present=quant.needs_row_amax
+        "row_scale", "float", ("float32",), _of_matrices(config, "M"), is_output=True, is_present=quant.needs_row_amax
     )
+    given: tuple[Extent, ...] = ("B",) if config.scale_per_matrix else (1,)
     if not quant.has_blocks:
-        scale = TensorArgument("scale", "float", ("float32",), (1,), is_present=quant.block_size == "tensor")
+        scale = TensorArgument("scale", "float", ("float32",), given, is_present=quant.block_size == "tensor")
         return [codes, scale, row_scale]
     return [
         codes,
         *_block_scales(config, quant),
-        TensorArgument("global_scale", "float", ("float32",), (1,), is_present=quant.global_scale == "given"),
+        TensorArgument("global_scale", "float", ("float32",), given, is_present=quant.global_scale == "given"),
         row_scale,
     ]
 
@@ -142,31 +161,41 @@ def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     linear: tuple[Extent, ...] = ("...", columns)
     first = linear
     if quant.is_swizzled:
-        first = (["*", padded_rows(config), round_up(columns, 4)],)
+        first = _of_matrices(config, ["*", padded_rows(config), round_up(columns, 4)])
     elif quant.is_column_major:
-        first = (columns, padded_rows(config))
+        first = _of_matrices(config, columns, padded_rows(config))
     return [
         TensorArgument("block_scale", c_type, dtypes, first, is_output=True),
         TensorArgument("block_scale_unswizzled", c_type, dtypes, linear, is_output=True, is_present=quant.both_layouts),
     ]
 
 
+def _of_matrices(config: KernelConfig, *extents: Extent) -> tuple[Extent, ...]:
+    """The shape of what each matrix of a batch has for itself."""
+    return ("B", *extents) if config.batched else extents
+
+
 def padded_rows(config: KernelConfig) -> Extent:
-    """Rows that a kernel visits: all, and those that pad the scales' layout."""
+    """The rows and those that pad the scales' layout; of each matrix in a batch."""
     multiple = config.quant.row_multiple if config.quant else 1
     return "M" if multiple == 1 else ["round_up", "M", multiple]
 
 
 def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
-    """Blocks of `rows_per_block` rows that cover all rows a kernel visits."""
-    return padded_rows(config) if rows_per_block == 1 else ["ceil_div", padded_rows(config), rows_per_block]
+    """Blocks of `rows_per_block` rows, each of one row set or matrix, that cover all rows a kernel visits."""
+    # What a mask leaves out is not padded either.
+    rows = "M" if config.masked else padded_rows(config)
+    blocks = rows if rows_per_block == 1 else ["ceil_div", rows, rows_per_block]
+    if config.batched:
+        return ["*", "B", blocks]
+    return ["+", blocks, "M2" if rows_per_block == 1 else ["ceil_div", "M2", rows_per_block]] if config.pair else blocks
 
 
-def evaluate(extent: Extent, rows: int) -> int:
+def evaluate(extent: Extent, rows: int, matrices: int = 1, second_rows: int = 0) -> int:
     """The value of an extent for M = `rows`; the launcher has the same evaluator in C++."""
     if isinstance(extent, int):
         return extent
     if isinstance(extent, str):
-        return rows
-    operator, a, b = extent[0], evaluate(extent[1], rows), evaluate(extent[2], rows)
-    return {"*": a * b, "round_up": round_up(a, b), "ceil_div": ceil_div(a, b)}[operator]
+        return {"M": rows, "B": matrices, "M2": second_rows}[extent]
+    operator, a, b = extent[0], *(evaluate(operand, rows, matrices, second_rows) for operand in extent[1:])
+    return {"+": a + b, "*": a * b, "round_up": round_up(a, b), "ceil_div": ceil_div(a, b)}[operator]

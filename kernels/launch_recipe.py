@@ -1,8 +1,8 @@
 """The launch recipe: what the launcher must know to check a call and to launch the kernel, as JSON.
 
 A kernel's parameters are plain: for each argument that is present, a pointer and, if its rows are strided, one
-64-bit stride in elements for each row dimension; or a float. Then the number of rows, then the extents of the
-row dimensions after the first, all 64-bit.
+64-bit stride in elements for each row dimension; or a float. Then for each row set the number of rows (of one matrix
+in a batch) and the extents of the row dimensions after the first, all 64-bit.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from .config import KernelConfig
-from .interface import Argument, ScalarArgument, grid_size, interface, padded_rows
+from .interface import Argument, ScalarArgument, grid_size, interface
 from .schedule import row_schedule
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
-LAUNCHER_ABI = 1
+LAUNCHER_ABI = 2
 ENTRY = "jitnorm_kernel"
 
 
@@ -25,10 +25,11 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "abi": LAUNCHER_ABI,
         "entry": ENTRY,
         "row_dims": config.row_dims,
+        "batched": config.batched,
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
     if target.is_cpu:
-        return {**recipe, "device": "cpu", "grid": padded_rows(config)}
+        return {**recipe, "device": "cpu", "grid": grid_size(config, rows_per_block=1)}
     schedule = row_schedule(config)
     return {
         **recipe,
@@ -50,6 +51,7 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
         "kind": "tensor",
         "dtypes": list(argument.dtypes),
         "shape": list(argument.shape),
+        "row_set": argument.row_set,
         "single": argument.shape == (1,),
         "alignment": argument.access_bytes(config.vector_bytes),
         "output": argument.is_output,
@@ -69,6 +71,7 @@ def dispatch_signature(config: KernelConfig) -> list[dict[str, Any]]:
         else {
             "name": argument.name,
             "kind": "tensor",
+            "row_set": argument.row_set,
             "strided": argument.is_strided,
             "chunk_bytes": min(16, argument.chunk_bytes),
         }

@@ -129,6 +129,11 @@ class QuantSpec:
         """Whether encoding needs the largest magnitude of the row first."""
         return self.global_scale == "row" or self.block_size == "row"
 
+    @property
+    def needs_given_scale(self) -> bool:
+        """Whether encoding needs a scale that is given, global or of FP8."""
+        return self.global_scale == "given" or self.block_size == "tensor"
+
 
 NVFP4 = QuantSpec("e2m1", 16, "e4m3")
 MXFP4 = QuantSpec("e2m1", 32, "ue8m0")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop import direct_types, framework_of
@@ -67,7 +66,7 @@ def _run_converted(
     dispatcher: Dispatcher, given: tuple[Any, ...], scalars: tuple[float, ...], stream: Any
 ) -> tuple[Any, ...]:
     _check_passable(dispatcher, given)
-    framework = framework_of(given[0], "input")
+    framework = framework_of(given[0], dispatcher.names[0])
     tensors = _with_outputs(dispatcher, given)
     converted = [
         None if tensor is None else framework_of(tensor, name).argument(name, tensor, position in dispatcher.outputs)
@@ -91,19 +90,27 @@ def _with_outputs(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> tuple[Any
     missing = [position for position in dispatcher.outputs if tensors[position] is None]
     if not missing:
         return tensors
-    framework = framework_of(tensors[0], "input")
     input = tensors[0]
-    shape = tuple(input.shape)
-    if not shape:
-        raise ValueError("input: has no dimensions; expected (..., hidden_size)")
+    framework = framework_of(input, dispatcher.names[0])
+    arguments = dispatcher.arguments_of(_shape_of(dispatcher, tensors, 0)[-1], framework.dtype_name(input))
     filled = list(tensors)
-    arguments = dispatcher.arguments_of(shape[-1], framework.dtype_name(input))
     for position in missing:
         extents, dtype = arguments[position]
-        inner = tuple(evaluate(extent, prod(shape[:-1])) for extent in extents if extent != "...")
-        leading = shape[:-1] if "..." in extents else ()
-        filled[position] = framework.empty(leading + inner, dtype, input)
+        leading = _shape_of(dispatcher, tensors, dispatcher.leaders[position])[:-1]
+        sizes = dispatcher.rows_and_matrices(leading)
+        inner = tuple(evaluate(extent, *sizes) for extent in extents if extent != "...")
+        filled[position] = framework.empty(leading + inner if "..." in extents else inner, dtype, input)
     return tuple(filled)
+
+
+def _shape_of(dispatcher: Dispatcher, tensors: tuple[Any, ...], position: int) -> tuple[int, ...]:
+    """The shape of an input that others take theirs from."""
+    name, tensor = dispatcher.names[position], tensors[position]
+    framework_of(tensor, name)  # refuses what is no tensor
+    shape = tuple(tensor.shape)
+    if not shape:
+        raise ValueError(f"{name}: has no dimensions; expected (..., hidden_size)")
+    return shape
 
 
 def stream_handle(stream: Any) -> int:

@@ -3,6 +3,7 @@ typedef unsigned char UInt8;
 typedef unsigned short UInt16;
 typedef unsigned int UInt32;
 typedef unsigned long long UInt64;
+typedef int Int32;
 typedef long long Int64;
 
 struct BFloat16 {

@@ -2,8 +2,8 @@
 JITNORM_INLINE void process_rows(const Arguments& a, Int64 first, Int64 last) {
   static thread_local float h[kHiddenSize];
   for (Int64 row = first; row < last; ++row) {
-    if (row >= a.rows) {
-      write_padding_row(a, row);
+    if (!is_processed(a, row)) {
+      if (is_padding(a, row)) write_padding_row(a, row);
       continue;
     }
     load_row(a, row, h);

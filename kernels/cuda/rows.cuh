@@ -74,18 +74,22 @@ JITNORM_INLINE void encode_held(const Arguments& a, Row& row, const EncodeContex
   }
 }
 
-JITNORM_INLINE void process_rows(const Arguments& a) {
+// Blocks that cover the rows of a row set.
+JITNORM_INLINE Int64 blocks_of(Int64 rows) { return (visited_rows(rows) + kRowsPerBlock - 1) / kRowsPerBlock; }
+
+// Block number `block` of a row set.
+JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   const int thread = threadIdx.x % kThreadsPerRow;
   const int lane = threadIdx.x % kLanesPerRow;
   const int warp = thread / kLanesPerRow;
-  const Int64 block_row = (Int64)blockIdx.x * kRowsPerBlock + threadIdx.x / kThreadsPerRow;
-  const bool is_row = block_row < a.rows;
+  const Int64 block_row = block * kRowsPerBlock + threadIdx.x / kThreadsPerRow;
 
 #if JITNORM_PDL
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+  const bool is_row = is_processed(a, block_row);
   // A block of one row may leave early; in a block of several, all lanes are needed by the shuffles below.
-  if (!is_row && block_row < padded_rows(a.rows)) write_padding_row(a, block_row, thread);
+  if (is_padding(a, block_row)) write_padding_row(a, block_row, thread);
   if (kRowsPerBlock == 1 && !is_row) return;
 
   const Int64 at = is_row ? block_row : 0;

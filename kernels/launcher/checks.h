@@ -2,11 +2,12 @@
 // checks have passed.
 struct CheckedCall {
   DLDevice device;
-  MergedRows rows;
+  MergedRows rows[kMaxRowSets];
+  Sizes sizes;
   int64_t grid = 0;
   std::optional<void*> stream;  // none: the caller's current one
   // Kernel parameters: each value in a slot of its own, in the order of launch_recipe.py.
-  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowDims];
+  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * kMaxRowDims];
   int slot_count = 0;
 
   void Push(int64_t value) { slots[slot_count++] = value; }
@@ -27,6 +28,12 @@ class CallChecker {
  public:
   explicit CallChecker(Recipe recipe) : recipe_(std::move(recipe)) {
     JITNORM_CHECK(recipe_.arguments.size() <= kMaxArguments, ValueError) << "recipe: has too many arguments";
+    for (size_t i = recipe_.arguments.size(); i-- > 0;) {
+      const Argument& argument = recipe_.arguments[i];
+      if (!argument.has_leading_dims || argument.row_set == 0) continue;
+      leaders_[argument.row_set] = i;
+      row_sets_ = std::max(row_sets_, argument.row_set + 1);
+    }
   }
 
   const Recipe& recipe() const { return recipe_; }
@@ -41,20 +48,26 @@ class CallChecker {
     call.stream = GivenStream(args, recipe_.arguments.size());
     JITNORM_CHECK(recipe_.is_cuda || !call.stream, ValueError)
         << "stream: is given, but " << recipe_.arguments[0].name << " is on the cpu; pass None";
-    const DLTensor* strided[kMaxArguments];
-    int strided_count = 0;
+    const DLTensor* strided[kMaxRowSets][kMaxArguments];
+    int strided_count[kMaxRowSets] = {};
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
       if (tensors[i] == nullptr) continue;
-      CheckTensor(recipe_.arguments[i], *tensors[i], *tensors[0]);
-      if (recipe_.arguments[i].is_strided) strided[strided_count++] = tensors[i];
+      const Argument& argument = recipe_.arguments[i];
+      CheckTensor(argument, *tensors[i], tensors);
+      if (argument.is_strided) strided[argument.row_set][strided_count[argument.row_set]++] = tensors[i];
     }
-    MergeRows(strided, strided_count, call.rows);
-    JITNORM_CHECK(call.rows.dims <= recipe_.row_dims, ValueError)
-        << recipe_.arguments[0].name << ": its leading dimensions need " << call.rows.dims
-        << " strides, this kernel walks " << recipe_.row_dims << "; use a kernel with row_dims=" << call.rows.dims;
-    for (size_t i = 0; i < recipe_.arguments.size(); ++i) CheckExtents(i, tensors, call.rows.rows);
+    CheckMatrices(*tensors[0]);
+    for (int set = 0; set < row_sets_; ++set) {
+      MergeRows(strided[set], strided_count[set], call.rows[set]);
+      JITNORM_CHECK(call.rows[set].dims <= recipe_.row_dims, ValueError)
+          << recipe_.arguments[leaders_[set]].name << ": its leading dimensions need " << call.rows[set].dims
+          << " strides, this kernel walks " << recipe_.row_dims
+          << "; use a kernel with row_dims=" << call.rows[set].dims;
+    }
+    call.sizes = SizesOf(tensors);
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) CheckExtents(i, tensors, call.sizes);
     CheckOutputs(tensors);
-    call.grid = recipe_.grid.Evaluate(call.rows.rows);
+    call.grid = recipe_.grid.Evaluate(call.sizes);
     FillSlots(args, tensors, call);
     return call;
   }
@@ -89,32 +102,53 @@ class CallChecker {
         << recipe_.arguments[0].name << ": is on " << DeviceName(device) << ", this kernel is built for " << allowed;
   }
 
-  void CheckTensor(const Argument& argument, const DLTensor& t, const DLTensor& first) const {
-    JITNORM_CHECK(IsSameDevice(t.device, first.device), ValueError)
-        << argument.name << ": is on " << DeviceName(t.device) << ", expected " << DeviceName(first.device)
+  void CheckMatrices(const DLTensor& first) const {
+    JITNORM_CHECK(!recipe_.is_batched || first.ndim > 1, ValueError)
+        << recipe_.arguments[0].name << ": shape is " << ShapeText(first.shape, first.ndim)
+        << ", expected (matrices, ..., hidden size)";
+  }
+
+  static int64_t RowCount(const DLTensor& t, int first_dim) {
+    int64_t rows = 1;
+    for (int d = first_dim; d < t.ndim - 1; ++d) rows *= t.shape[d];
+    return rows;
+  }
+
+  Sizes SizesOf(const DLTensor* const* tensors) const {
+    Sizes sizes;
+    sizes.rows = RowCount(*tensors[0], recipe_.is_batched ? 1 : 0);
+    if (row_sets_ > 1) sizes.second_rows = RowCount(*tensors[leaders_[1]], 0);
+    if (recipe_.is_batched) sizes.matrices = tensors[0]->shape[0];
+    return sizes;
+  }
+
+  void CheckTensor(const Argument& argument, const DLTensor& t, const DLTensor* const* tensors) const {
+    const DLTensor& first = *tensors[leaders_[argument.row_set]];
+    JITNORM_CHECK(IsSameDevice(t.device, tensors[0]->device), ValueError)
+        << argument.name << ": is on " << DeviceName(t.device) << ", expected " << DeviceName(tensors[0]->device)
         << ", where " << recipe_.arguments[0].name << " is";
     const bool is_allowed =
         std::any_of(argument.dtypes.begin(), argument.dtypes.end(), [&](DLDataType dtype) { return dtype == t.dtype; });
     JITNORM_CHECK(is_allowed, ValueError)
         << argument.name << ": dtype is " << t.dtype << ", expected " << DtypeText(argument);
     if (argument.is_single) {
-      if (ElementCount(t) != 1) ThrowShape(argument, t, first);
+      if (ElementCount(t) != 1) ThrowShape(argument, t, tensors);
       return;
     }
     const int inner_dims = static_cast<int>(argument.extents.size());
     const int leading_dims = argument.has_leading_dims ? first.ndim - 1 : 0;
     bool has_rank = t.ndim == leading_dims + inner_dims && t.ndim > 0;
     for (int d = 0; has_rank && d < leading_dims; ++d) has_rank = t.shape[d] == first.shape[d];
-    if (!has_rank) ThrowShape(argument, t, first);
+    if (!has_rank) ThrowShape(argument, t, tensors);
   }
 
-  void CheckExtents(size_t i, const DLTensor* const* tensors, int64_t rows) const {
+  void CheckExtents(size_t i, const DLTensor* const* tensors, const Sizes& sizes) const {
     if (tensors[i] == nullptr) return;
     const Argument& argument = recipe_.arguments[i];
     const DLTensor& t = *tensors[i];
     const int inner_dims = argument.is_single ? 0 : static_cast<int>(argument.extents.size());
     for (int d = 0; d < inner_dims; ++d) {
-      if (t.shape[t.ndim - inner_dims + d] != argument.extents[d].Evaluate(rows)) ThrowShape(argument, t, *tensors[0]);
+      if (t.shape[t.ndim - inner_dims + d] != argument.extents[d].Evaluate(sizes)) ThrowShape(argument, t, tensors);
     }
     if (ElementCount(t) == 0) return;
     const int64_t inner_stride = t.ndim > 0 ? StrideOf(t, t.ndim - 1) : 1;
@@ -148,7 +182,7 @@ class CallChecker {
       JITNORM_CHECK(IsInjective(*tensors[i]), ValueError) << output.name << ": its strides make elements share memory";
       for (size_t j = 0; j < recipe_.arguments.size(); ++j) {
         const Argument& other = recipe_.arguments[j];
-        if (j == i || tensors[j] == nullptr) continue;
+        if (j == i || tensors[j] == nullptr || (other.is_output && j < i)) continue;
         if (ranges[i].end <= ranges[j].begin || ranges[j].end <= ranges[i].begin) continue;
         if (other.name == output.may_be && IsSame(*tensors[i], *tensors[j])) continue;
         JITNORM_CHECK(!MayOverlap(*tensors[i], *tensors[j]), ValueError)
@@ -165,8 +199,8 @@ class CallChecker {
 
   void FillSlots(ffi::PackedArgs args, const DLTensor* const* tensors, CheckedCall& call) const {
     // A call may need fewer row dimensions than the kernel walks: extents of 1 in front do no harm.
-    const int missing = recipe_.row_dims - call.rows.dims;
-    int strided = 0;
+    int missing[kMaxRowSets] = {}, strided[kMaxRowSets] = {};
+    for (int set = 0; set < row_sets_; ++set) missing[set] = recipe_.row_dims - call.rows[set].dims;
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
       const Argument& argument = recipe_.arguments[i];
       if (argument.kind == Argument::Kind::kFloat32)
@@ -174,11 +208,14 @@ class CallChecker {
       if (argument.kind != Argument::Kind::kTensor) continue;
       call.Push(DataOf(*tensors[i]));
       if (!argument.is_strided) continue;
-      for (int d = 0; d < recipe_.row_dims; ++d) call.Push(d < missing ? 0 : call.rows.strides[strided][d - missing]);
-      ++strided;
+      const int set = argument.row_set, at = strided[set]++, skip = missing[set];
+      for (int d = 0; d < recipe_.row_dims; ++d) call.Push(d < skip ? 0 : call.rows[set].strides[at][d - skip]);
     }
-    call.Push(call.rows.rows);
-    for (int d = 1; d < recipe_.row_dims; ++d) call.Push(d < missing ? 1 : call.rows.extents[d - missing]);
+    for (int set = 0; set < row_sets_; ++set) {
+      const int skip = missing[set];
+      call.Push(set == 0 ? call.sizes.rows : call.sizes.second_rows);
+      for (int d = 1; d < recipe_.row_dims; ++d) call.Push(d < skip ? 1 : call.rows[set].extents[d - skip]);
+    }
   }
 
   static std::string DtypeText(const Argument& argument) {
@@ -189,18 +226,19 @@ class CallChecker {
     return text;
   }
 
-  [[noreturn]] void ThrowShape(const Argument& argument, const DLTensor& t, const DLTensor& first) const {
+  [[noreturn]] void ThrowShape(const Argument& argument, const DLTensor& t, const DLTensor* const* tensors) const {
+    CheckMatrices(*tensors[0]);
+    const DLTensor& first = *tensors[leaders_[argument.row_set]];
     std::vector<int64_t> expected;
-    int64_t rows = 1;
-    for (int d = 0; d < first.ndim - 1; ++d) {
-      rows *= first.shape[d];
-      if (argument.has_leading_dims) expected.push_back(first.shape[d]);
-    }
-    for (const Extent& extent : argument.extents) expected.push_back(extent.Evaluate(rows));
+    if (argument.has_leading_dims) expected.assign(first.shape, first.shape + std::max(0, first.ndim - 1));
+    const Sizes sizes = SizesOf(tensors);
+    for (const Extent& extent : argument.extents) expected.push_back(extent.Evaluate(sizes));
     TVM_FFI_THROW(ValueError) << argument.name << ": shape is " << ShapeText(t.shape, t.ndim) << ", expected "
                               << ShapeText(expected.data(), static_cast<int>(expected.size()));
     TVM_FFI_UNREACHABLE();
   }
 
   Recipe recipe_;
+  int row_sets_ = 1;
+  size_t leaders_[kMaxRowSets] = {};  // the first argument of each row set, whose leading shape the others have
 };

@@ -7,6 +7,7 @@ class Dispatcher {
       const JsonObject object = json.cast<JsonObject>();
       Role role{Field<ffi::String>(object, "name"), Field<ffi::String>(object, "kind") == "tensor"};
       if (role.is_tensor) {
+        role.row_set = ReadRowSet(object);
         role.is_strided = Field<bool>(object, "strided");
         role.chunk_bytes = Field<int64_t>(object, "chunk_bytes");
       }
@@ -37,6 +38,7 @@ class Dispatcher {
   struct Role {
     std::string name;
     bool is_tensor;
+    int row_set = 0;
     bool is_strided = false;
     int64_t chunk_bytes = 0;
   };
@@ -63,8 +65,8 @@ class Dispatcher {
       TVM_FFI_THROW(TypeError) << "expected " << count << " arguments and, optionally, a stream; got " << args.size();
     }
     Key key{};
-    const DLTensor* strided[kMaxArguments];
-    int strided_count = 0;
+    const DLTensor* strided[kMaxRowSets][kMaxArguments];
+    int strided_count[kMaxRowSets] = {};
     int64_t vector_bytes = 16;
     for (size_t i = 0; i < roles_.size(); ++i) {
       std::optional<DLTensor*> tensor = args[static_cast<int>(i)].try_cast<DLTensor*>();
@@ -75,16 +77,23 @@ class Dispatcher {
       const DLTensor& t = **tensor;
       key.dtypes[i] = t.dtype.code | t.dtype.bits << 8 | static_cast<uint32_t>(t.dtype.lanes) << 16 | kPresent;
       if (roles_[i].chunk_bytes > 0) vector_bytes = std::min(vector_bytes, WidestAccess(t, roles_[i].chunk_bytes));
-      if (roles_[i].is_strided && HasLeadingShape(t, strided, strided_count)) strided[strided_count++] = &t;
+      const int set = roles_[i].row_set;
+      if (roles_[i].is_strided && HasLeadingShape(t, strided[set], strided_count[set])) {
+        strided[set][strided_count[set]++] = &t;
+      }
       if (i == 0) {
         key.device = t.device;
         key.hidden_size = t.ndim > 0 ? t.shape[t.ndim - 1] : 0;
       }
     }
     key.vector_bytes = static_cast<int>(vector_bytes);
-    MergedRows rows;
-    if (strided_count > 0) MergeRows(strided, strided_count, rows);
-    key.row_dims = strided_count > 0 ? rows.dims : 1;
+    key.row_dims = 1;
+    for (int set = 0; set < kMaxRowSets; ++set) {
+      if (strided_count[set] == 0) continue;
+      MergedRows rows;
+      MergeRows(strided[set], strided_count[set], rows);
+      key.row_dims = std::max(key.row_dims, rows.dims);
+    }
     return key;
   }
 

@@ -1,4 +1,11 @@
-// Extents of a launch recipe: a number, the symbol "M" (the number of rows), or [operator, operand, operand].
+// What the symbols of extents stand for.
+struct Sizes {
+  int64_t rows = 0;         // "M": rows; with several matrices, of each
+  int64_t second_rows = 0;  // "M2": rows of the second row set
+  int64_t matrices = 1;     // "B"
+};
+
+// Extents of a launch recipe: a number, a symbol, or [operator, operand, operand].
 class Extent {
  public:
   explicit Extent(const ffi::Any& json) {
@@ -8,26 +15,38 @@ class Extent {
       operator_ = OperatorOf((*list)[0].cast<ffi::String>());
       for (size_t i = 1; i < list->size(); ++i) operands_.emplace_back((*list)[i]);
     } else {
-      operator_ = Operator::kRows;
+      operator_ = SymbolOf(json.cast<ffi::String>());
     }
   }
 
-  int64_t Evaluate(int64_t rows) const {
+  int64_t Evaluate(const Sizes& sizes) const {
     if (operator_ == Operator::kNumber) return number_;
-    if (operator_ == Operator::kRows) return rows;
-    const int64_t a = operands_[0].Evaluate(rows), b = operands_[1].Evaluate(rows);
+    if (operator_ == Operator::kRows) return sizes.rows;
+    if (operator_ == Operator::kSecondRows) return sizes.second_rows;
+    if (operator_ == Operator::kMatrices) return sizes.matrices;
+    const int64_t a = operands_[0].Evaluate(sizes), b = operands_[1].Evaluate(sizes);
+    if (operator_ == Operator::kAdd) return a + b;
     if (operator_ == Operator::kMultiply) return a * b;
     return operator_ == Operator::kCeilDiv ? (a + b - 1) / b : (a + b - 1) / b * b;
   }
 
  private:
-  enum class Operator { kNumber, kRows, kMultiply, kCeilDiv, kRoundUp };
+  enum class Operator { kNumber, kRows, kSecondRows, kMatrices, kAdd, kMultiply, kCeilDiv, kRoundUp };
+
+  static Operator SymbolOf(const ffi::String& name) {
+    if (name == "M") return Operator::kRows;
+    if (name == "M2") return Operator::kSecondRows;
+    if (name == "B") return Operator::kMatrices;
+    TVM_FFI_THROW(ValueError) << "recipe: symbol " << name << " is unknown; allowed are M, M2, B";
+    TVM_FFI_UNREACHABLE();
+  }
 
   static Operator OperatorOf(const ffi::String& name) {
+    if (name == "+") return Operator::kAdd;
     if (name == "*") return Operator::kMultiply;
     if (name == "ceil_div") return Operator::kCeilDiv;
     if (name == "round_up") return Operator::kRoundUp;
-    TVM_FFI_THROW(ValueError) << "recipe: operator " << name << " is unknown; allowed are *, ceil_div, round_up";
+    TVM_FFI_THROW(ValueError) << "recipe: operator " << name << " is unknown; allowed are +, *, ceil_div, round_up";
     TVM_FFI_UNREACHABLE();
   }
 

@@ -12,11 +12,21 @@ T Field(const JsonObject& object, const char* name) {
   return Field(object, name).cast<T>();
 }
 
+// Tensors of one leading shape are a row set; a kernel may have two, each with a leading shape of its own.
+constexpr int kMaxRowSets = 2;
+
+inline int ReadRowSet(const JsonObject& json) {
+  const int64_t row_set = Field<int64_t>(json, "row_set");
+  JITNORM_CHECK(row_set >= 0 && row_set < kMaxRowSets, ValueError) << "recipe: row_set is " << row_set;
+  return static_cast<int>(row_set);
+}
+
 struct Argument {
   enum class Kind { kTensor, kFloat32 };
   std::string name;
   Kind kind;
   std::vector<DLDataType> dtypes;
+  int row_set = 0;                // whose leading dimensions it has, if it has any
   bool has_leading_dims = false;  // its shape begins with the leading dimensions that all such tensors share
   std::vector<Extent> extents;    // after the leading dimensions
   bool is_single = false;         // one element, in a tensor of any rank
@@ -42,6 +52,7 @@ inline Argument ReadArgument(const JsonObject& json) {
       argument.extents.emplace_back(extent);
     }
   }
+  argument.row_set = ReadRowSet(json);
   argument.is_single = Field<bool>(json, "single");
   argument.alignment = Field<int64_t>(json, "alignment");
   argument.is_output = Field<bool>(json, "output");
@@ -54,6 +65,7 @@ struct Recipe {
   std::string entry;
   bool is_cuda;
   int row_dims;
+  bool is_batched;  // the first dimension counts matrices
   std::vector<Argument> arguments;
   Extent grid;
   // CUDA only
@@ -70,6 +82,7 @@ inline Recipe ReadRecipe(const ffi::String& text) {
   Recipe recipe{Field<ffi::String>(json, "entry"),
                 Field<ffi::String>(json, "device") == "cuda",
                 static_cast<int>(Field<int64_t>(json, "row_dims")),
+                Field<bool>(json, "batched"),
                 {},
                 Extent(Field(json, "grid"))};
   for (const ffi::Any& argument : Field<ffi::json::Array>(json, "arguments")) {

@@ -39,7 +39,6 @@ inline std::string ShapeText(const int64_t* shape, int ndim) {
 // The leading dimensions of several tensors of one leading shape, merged where one stride can walk both.
 struct MergedRows {
   int dims;
-  int64_t rows;
   int64_t extents[kMaxRowDims];
   int64_t strides[kMaxArguments][kMaxRowDims];
 };
@@ -47,9 +46,7 @@ struct MergedRows {
 // Merges the leading dimensions (all but the last) of `count` tensors whose leading shapes are equal; dims is more
 // than kMaxRowDims if they cannot be merged that far.
 inline void MergeRows(const DLTensor* const* tensors, int count, MergedRows& merged) {
-  merged.rows = 1;
   const DLTensor& first = *tensors[0];
-  for (int d = 0; d < first.ndim - 1; ++d) merged.rows *= first.shape[d];
   int64_t extents[kMaxRowDims];  // innermost first
   int64_t strides[kMaxArguments][kMaxRowDims];
   int dims = 0;
@@ -135,23 +132,36 @@ inline bool CanMeet(int64_t distance, int64_t width_a, int64_t width_b, const Di
   return false;
 }
 
+// The distances that steps along the leading dimensions of two tensors make, by stride.
+struct DistanceDims {
+  DistanceDim dims[kMaxRowDims];
+  int count = 0;
+
+  // Adds those of `t`, the one that distances are measured from or to; false if there are too many, or some run down.
+  bool Add(const DLTensor& t, bool is_from) {
+    for (int d = 0; d < t.ndim - 1; ++d) {
+      const int64_t stride = StrideOf(t, d) * ElementBytes(t.dtype), steps = t.shape[d] - 1;
+      if (steps == 0 || stride == 0) continue;
+      DistanceDim* dim = std::find_if(dims, dims + count, [&](const DistanceDim& x) { return x.stride == stride; });
+      if (stride < 0 || dim == dims + kMaxRowDims) return false;
+      if (dim == dims + count) dims[count++] = {stride, 0, 0};
+      (is_from ? dim->below : dim->above) += steps;
+    }
+    return true;
+  }
+};
+
 // Whether two tensors whose ranges meet may share a byte. Views of one buffer that interleave, such as q and k cut out
-// of a packed QKV tensor, do not: they have the same strides, and no steps along these lead from one to the other.
+// of a packed QKV tensor, do not: no steps along their strides lead from one to the other.
 inline bool MayOverlap(const DLTensor& a, const DLTensor& b) {
   if (ElementCount(a) == 0 || ElementCount(b) == 0) return false;
-  if (a.ndim != b.ndim || a.ndim == 0) return true;
-  std::vector<DistanceDim> dims;
-  for (int d = 0; d < a.ndim - 1; ++d) {
-    const int64_t stride_a = StrideOf(a, d) * ElementBytes(a.dtype), stride_b = StrideOf(b, d) * ElementBytes(b.dtype);
-    if (a.shape[d] == 1 && b.shape[d] == 1) continue;
-    const int64_t stride = a.shape[d] > 1 ? stride_a : stride_b;
-    if (a.shape[d] > 1 && b.shape[d] > 1 && stride_a != stride_b) return true;
-    if (stride < 0) return true;
-    if (stride > 0) dims.push_back({stride, a.shape[d] - 1, b.shape[d] - 1});
-  }
-  std::sort(dims.begin(), dims.end(), [](auto& x, auto& y) { return x.stride > y.stride; });
+  if (a.ndim == 0 || b.ndim == 0) return true;
+  DistanceDims distances;
+  if (!distances.Add(a, true) || !distances.Add(b, false)) return true;
+  DistanceDim* dims = distances.dims;
+  std::sort(dims, dims + distances.count, [](auto& x, auto& y) { return x.stride > y.stride; });
   const ByteRange run_a = RangeOf(a, a.ndim - 1), run_b = RangeOf(b, b.ndim - 1);
-  return CanMeet(run_b.begin - run_a.begin, run_a.end - run_a.begin, run_b.end - run_b.begin, dims.data(), dims.size());
+  return CanMeet(run_b.begin - run_a.begin, run_a.end - run_a.begin, run_b.end - run_b.begin, dims, distances.count);
 }
 
 // Whether distinct elements of `t` lie at distinct addresses: taken by ascending stride, each dimension steps over
@@ -159,13 +169,17 @@ inline bool MayOverlap(const DLTensor& a, const DLTensor& b) {
 inline bool IsInjective(const DLTensor& t) {
   if (ffi::IsContiguous(t)) return true;
   if (ElementCount(t) == 0) return true;          // NumPy exports them with strides of 0
-  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, extent
+  std::pair<int64_t, int64_t> dims[64];           // stride, extent
+  int count = 0;
   for (int d = 0; d < t.ndim; ++d) {
-    if (t.shape[d] > 1) dims.emplace_back(std::abs(StrideOf(t, d)), t.shape[d]);
+    if (t.shape[d] == 1) continue;
+    if (count == 64) return false;  // 64 dimensions of two elements are more than there are addresses
+    dims[count++] = {std::abs(StrideOf(t, d)), t.shape[d]};
   }
-  std::sort(dims.begin(), dims.end());
+  std::sort(dims, dims + count);
   int64_t reach = 1;
-  for (auto [stride, extent] : dims) {
+  for (int d = 0; d < count; ++d) {
+    const auto [stride, extent] = dims[d];
     if (stride < reach) return false;
     reach = stride * (extent - 1) + reach;
   }

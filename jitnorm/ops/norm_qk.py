@@ -1,0 +1,95 @@
+"""RMSNorm of two tensors in one launch: the heads of queries and keys."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jitnorm.dispatch import Dispatcher
+from jitnorm.ops.run import run
+
+
+@cache
+def _dispatcher(unit_bias: bool, enable_pdl: bool | None) -> Dispatcher:
+    return Dispatcher(enable_pdl, op="rmsnorm", pair=True, unit_bias=unit_bias)
+
+
+def qk_rmsnorm(
+    q: Any,
+    k: Any,
+    q_weight: Any,
+    k_weight: Any,
+    eps: float = 1e-06,
+    q_out: Any = None,
+    k_out: Any = None,
+    enable_pdl: bool | None = None,
+    *,
+    stream: Any = None,
+) -> tuple[Any, Any]:
+    """RMSNorm of each head of the queries and of the keys, in one launch; each row is as `rmsnorm` gives it.
+
+    The two may be views cut out of one packed QKV tensor, and may be normalized in place.
+
+    Args:
+        q: float16, bfloat16 or float32, shape (..., head_dim), such as (tokens, q_heads, head_dim); 1 to 262144
+            elements a row; rows at any stride.
+        k: of the same dtype, shape (..., head_dim) with leading dimensions of its own; rows at any stride.
+        q_weight: shape (head_dim,), the dtype of `q` or float32.
+        k_weight: like `q_weight`.
+        eps: added to the mean of squares.
+        q_out: where to write, like `q`; None allocates. It may be `q` itself.
+        k_out: where to write, like `k`; None allocates. It may be `k` itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(q_out, k_out)``.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> qkv = np.array([[[3.0, 4.0], [6.0, 8.0], [1.0, 1.0]]], np.float16)
+        >>> q, k, weight = qkv[:, :1], qkv[:, 1:2], np.ones(2, np.float16)
+        >>> _ = qk_rmsnorm(q, k, weight, 2 * weight, eps=0.0, q_out=q, k_out=k)
+        >>> qkv
+        array([[[0.8486, 1.132 ],
+                [1.697 , 2.264 ],
+                [1.    , 1.    ]]], dtype=float16)
+    """
+    return _qk_rmsnorm(q, k, q_weight, k_weight, eps, q_out, k_out, _dispatcher(False, enable_pdl), stream)
+
+
+def gemma_qk_rmsnorm(
+    q: Any,
+    k: Any,
+    q_weight: Any,
+    k_weight: Any,
+    eps: float = 1e-06,
+    q_out: Any = None,
+    k_out: Any = None,
+    enable_pdl: bool | None = None,
+    *,
+    stream: Any = None,
+) -> tuple[Any, Any]:
+    """`qk_rmsnorm` as Gemma has it: the weights are ``weight + 1``.
+
+    Example:
+        >>> import numpy as np
+        >>> x, weight = np.array([[3.0, 4.0]], np.float16), np.zeros(2, np.float16)
+        >>> gemma_qk_rmsnorm(x, x[:0], weight, weight, eps=0.0)
+        (array([[0.8486, 1.132 ]], dtype=float16), array([], shape=(0, 2), dtype=float16))
+    """
+    return _qk_rmsnorm(q, k, q_weight, k_weight, eps, q_out, k_out, _dispatcher(True, enable_pdl), stream)
+
+
+def _qk_rmsnorm(
+    q: Any, k: Any, q_weight: Any, k_weight: Any, eps: float, q_out: Any, k_out: Any, dispatcher: Dispatcher,
+    stream: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    tensors = (q, k, q_weight, k_weight, q_out, k_out)
+    made = run(dispatcher, tensors, (eps,), stream, q_out is None or k_out is None)
+    return made[4], made[5]

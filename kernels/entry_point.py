@@ -1,0 +1,136 @@
+"""The entry point of a source: its plain parameters, and the `Arguments` that stages read, made of them.
+
+Stages see one row set at a time: that of the parameters, one of two (a pair), or one matrix of a batch. The entry point
+says what `Arguments` are for each, and the stage `row_sets` which one runs where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .config import KernelConfig
+from .interface import Argument, Extent, ScalarArgument, TensorArgument, interface
+from .launch_recipe import ENTRY
+from .target import Target
+
+
+def arguments_struct(config: KernelConfig) -> str:
+    """The struct that stages read; arguments that are absent are null."""
+    fields = []
+    for argument in _of_set(config, 0):
+        if isinstance(argument, ScalarArgument):
+            fields.append(f"{argument.c_type} {argument.name};")
+            continue
+        fields.append(f"{_pointer(argument)} {argument.field};")
+        if argument.is_strided:
+            fields.append(f"Int64 {argument.field}_strides[kRowDims];")
+    fields += ["Int64 rows;", "Int64 extents[kRowDims];"]
+    return "struct Arguments {\n" + _lines(fields) + "};\n"
+
+
+def entry_point(config: KernelConfig, target: Target) -> str:
+    """The function that the launcher calls."""
+    parameters = list(_parameters(config))
+    if target.is_cpu:
+        reads = [
+            f"{kind} {name} = *static_cast<{kind} const*>(parameters[{i}]);"
+            for i, (kind, name) in enumerate(parameters)
+        ]
+        return (
+            f'extern "C" void {ENTRY}(void* const* parameters, Int64 first, Int64 last) {{\n'
+            f"{_lines(reads)}{_arguments_of(config)}  process_row_sets(arguments_of, first, last);\n}}\n"
+        )
+    declared = ", ".join(f"{kind} {name}" for kind, name in parameters)
+    return (
+        f'extern "C" __global__ void __launch_bounds__(kThreads) {ENTRY}({declared}) {{\n'
+        f"{_arguments_of(config)}  process_row_sets(arguments_of);\n}}\n"
+    )
+
+
+def _lines(lines: list[str]) -> str:
+    return "".join(f"  {line}\n" for line in lines)
+
+
+def _pointer(argument: TensorArgument) -> str:
+    return f"{'' if argument.is_output else 'const '}{argument.c_type}*"
+
+
+def _of_set(config: KernelConfig, row_set: int) -> Iterator[Argument]:
+    """The arguments that a row set has, those that it shares with the other included."""
+    for argument in interface(config):
+        if isinstance(argument, ScalarArgument) or argument.row_set == row_set:
+            yield argument
+
+
+def _parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
+    """Type and name of each parameter of the entry point, in the order that launch_recipe.py documents."""
+    for argument in (a for a in interface(config) if a.is_present):
+        if isinstance(argument, ScalarArgument):
+            yield argument.c_type, argument.name
+            continue
+        yield _pointer(argument), argument.name
+        if argument.is_strided:
+            for d in range(config.row_dims):
+                yield "Int64", f"{argument.name}_stride{d}"
+    for prefix in _extent_prefixes(config):
+        yield "Int64", f"{prefix}rows"
+        for d in range(1, config.row_dims):
+            yield "Int64", f"{prefix}extent{d}"
+
+
+def _extent_prefixes(config: KernelConfig) -> tuple[str, ...]:
+    """What the names of the row sets' extents begin with."""
+    return ("", "second_") if config.pair else ("",)
+
+
+def _values(config: KernelConfig, row_set: int) -> list[str]:
+    """The members of `Arguments`, one after another, as expressions of a row set's parameters."""
+    dims = range(config.row_dims)
+    values = []
+    for argument in _of_set(config, row_set):
+        values.append(argument.name if argument.is_present else "nullptr")
+        if isinstance(argument, TensorArgument) and argument.is_strided:
+            values += [f"{argument.name}_stride{d}" if argument.is_present else "0" for d in dims]
+    prefix = _extent_prefixes(config)[row_set]
+    return [*values, f"{prefix}rows", *(f"{prefix}{'rows' if d == 0 else f'extent{d}'}" for d in dims)]
+
+
+def _arguments_of(config: KernelConfig) -> str:
+    """The function object that gives the `Arguments` of a row set."""
+    values = _values(config, 0)
+    if config.pair:
+        # Chosen one by one: a choice between two structs would put both into local memory.
+        values = [a if a == b else f"second ? {b} : {a}" for a, b in zip(values, _values(config, 1), strict=True)]
+        return f"  const auto arguments_of = [=](bool second) {{ return Arguments{{{', '.join(values)}}}; }};\n"
+    if not config.batched:
+        return f"  const auto arguments_of = [=] {{ return Arguments{{{', '.join(values)}}}; }};\n"
+    steps = "".join(f"  {line}\n" for line in _steps_to_matrix(config))
+    return (
+        "  const auto arguments_of = [=](Int64 matrix) {\n"
+        f"    Arguments a = {{{', '.join(values)}}};\n"
+        f"{steps}    return a;\n  }};\n"
+    )
+
+
+def _steps_to_matrix(config: KernelConfig) -> Iterator[str]:
+    """What moves each pointer from the first matrix to the one called `matrix`."""
+    for argument in interface(config):
+        if isinstance(argument, ScalarArgument) or not argument.is_present:
+            continue
+        if argument.is_strided:
+            yield f"  a.{argument.field} += row_offset(matrix * a.rows, a.extents, a.{argument.field}_strides);"
+        elif argument.shape[0] in ("...", "B"):
+            rows = ["a.rows"] if argument.shape[0] == "..." else []
+            factors = ["matrix", *rows, *map(_expression, argument.shape[1:])]
+            yield f"  a.{argument.field} += {' * '.join(factors)};"
+
+
+def _expression(extent: Extent) -> str:
+    """An extent in the language of the source."""
+    if not isinstance(extent, list):
+        return "a.rows" if extent == "M" else str(extent)
+    operator, x, y = extent[0], *map(_expression, extent[1:])
+    if operator in ("+", "*"):
+        return f"({x} {operator} {y})"
+    quotient = f"(({x} + {y} - 1) / {y})"
+    return f"({quotient} * {y})" if operator == "round_up" else quotient
