@@ -54,6 +54,7 @@ def configs(draw: st.DrawFn) -> KernelConfig:
     block = quant.block_size if quant and isinstance(quant.block_size, int) else 1
     op = draw(st.sampled_from(["rmsnorm", "quantize"])) if quant else "rmsnorm"
     normalizes = op == "rmsnorm"
+    batched = draw(st.booleans())
     return KernelConfig(
         op,
         block * draw(st.integers(1, 262144 // block)),
@@ -66,6 +67,9 @@ def configs(draw: st.DrawFn) -> KernelConfig:
         draw(st.integers(1, 8)),
         draw(st.sampled_from(VECTOR_BYTES)),
         draw(st.booleans()),
+        batched=batched,
+        masked=batched and draw(st.booleans()),
+        scale_per_matrix=batched and quant is not None and quant.needs_given_scale and draw(st.booleans()),
     )
 
 
@@ -95,7 +99,8 @@ def test_configs_travel_between_processes(config: KernelConfig) -> None:
 def test_the_text_form_lists_every_field() -> None:
     assert str(CONFIG) == (
         "rmsnorm:hidden_size=4096,input=bfloat16,weight=bfloat16,unit_bias=false,residual=false,"
-        "quant=e2m1/16/e4m3/linear/none,keep_norm=false,row_dims=1,vector_bytes=16,pdl=false"
+        "quant=e2m1/16/e4m3/linear/none,keep_norm=false,row_dims=1,vector_bytes=16,pdl=false,"
+        "pair=false,batched=false,masked=false,scale_per_matrix=false"
     )
 
 
@@ -149,6 +154,17 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         *(
             (f"quantize:hidden_size=64,quant=e2m1,{name}=true", f"op: is 'quantize', which has no .*{name}.*'rmsnorm'")
             for name in ("unit_bias", "residual", "keep_norm")
+        ),
+        *(
+            (f"{config},pair=true", "pair: is True, which goes with a plain rmsnorm alone")
+            for config in ("rmsnorm:hidden_size=64,quant=e2m1", "quantize:hidden_size=64,quant=e2m1")
+        ),
+        ("rmsnorm:hidden_size=64,residual=true,pair=true", "pair: is True, which goes with a plain rmsnorm alone"),
+        ("rmsnorm:hidden_size=64,batched=true,pair=true", "pair: is True, which goes with a plain rmsnorm alone"),
+        ("rmsnorm:hidden_size=64,masked=true", "masked, scale_per_matrix: need batched=True"),
+        (
+            "quantize:hidden_size=64,quant=e2m1,batched=true,scale_per_matrix=true",
+            "scale_per_matrix: is True, but quant has no scale that is given",
         ),
         (
             "rmsnorm:hidden_size=64,input=float16,weight=bfloat16",

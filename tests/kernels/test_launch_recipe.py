@@ -28,8 +28,8 @@ SWIZZLED = [NVFP4.with_layout(layout) for layout in ("linear", "128x4", "8x4", "
 
 def extents() -> st.SearchStrategy[Extent]:
     positive: st.SearchStrategy[Extent] = st.integers(1, 1000)
-    operators = ("*", "round_up", "ceil_div")
-    leaves: st.SearchStrategy[Extent] = st.integers(0, 100000) | st.just("M")
+    operators = ("+", "*", "round_up", "ceil_div")
+    leaves: st.SearchStrategy[Extent] = st.integers(0, 100000) | st.sampled_from(["M", "M2", "B"])
     return st.recursive(
         leaves,
         lambda inner: st.tuples(st.sampled_from(operators), inner, positive).map(list),
@@ -38,42 +38,40 @@ def extents() -> st.SearchStrategy[Extent]:
 
 
 def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
-    """A recipe of one input of two elements a row and an output of `extent` bytes."""
-    common = {"kind": "tensor", "strided": False, "single": False, "alignment": 1, "may_be": ""}
+    """A recipe of two inputs of two elements a row, the first a batch, and an output of `extent` bytes."""
+    common = {"kind": "tensor", "dtypes": ["uint8"], "row_set": 0, "single": False, "alignment": 1, "may_be": ""}
+    rows = {**common, "shape": ["...", 2], "output": False, "strided": True}
     arguments = [
-        {
-            **common,
-            "name": "input",
-            "dtypes": ["uint8"],
-            "shape": ["...", 2],
-            "output": False,
-            "strided": True,
-        },
-        {**common, "name": "out", "dtypes": ["uint8"], "shape": [extent], "output": True},
+        {**rows, "name": "input"},
+        {**rows, "name": "second", "row_set": 1},
+        {**common, "name": "out", "shape": [extent], "output": True, "strided": False},
     ]
-    recipe = {"abi": LAUNCHER_ABI, "entry": "f", "row_dims": 1, "arguments": arguments}
+    recipe = {"abi": LAUNCHER_ABI, "entry": "f", "row_dims": 1, "batched": True, "arguments": arguments}
     return {**recipe, "device": "cpu", "grid": grid}
 
 
-def size_by_launcher(extent: Extent, rows: int) -> int:
+def size_by_launcher(extent: Extent, rows: int, matrices: int, second_rows: int) -> int:
     """The size that the launcher wants of the output, out of its complaint about another one."""
     check = launcher().make_checker(json.dumps(recipe_of(extent)))
     with pytest.raises(ValueError, match=r"out: shape is \(1, 1\), expected \(\d+,\)") as caught:
-        check(np.zeros((rows, 2), np.uint8), np.zeros((1, 1), np.uint8))
+        inputs = np.zeros((matrices, rows, 2), np.uint8), np.zeros((second_rows, 2), np.uint8)
+        check(*inputs, np.zeros((1, 1), np.uint8))
     found = re.search(r"expected \((\d+),\)", str(caught.value))
     assert found
     return int(found[1])
 
 
 @settings(deadline=None, max_examples=200)
-@given(extents(), st.integers(0, 5000))
-def test_python_and_the_launcher_evaluate_extents_alike(extent: Extent, rows: int) -> None:
-    assert size_by_launcher(extent, rows) == evaluate(extent, rows)
+@given(extents(), st.integers(0, 5000), st.integers(0, 5), st.integers(0, 5000))
+def test_python_and_the_launcher_evaluate_extents_alike(extent: Extent, rows: int, matrices: int, second: int) -> None:
+    assert size_by_launcher(extent, rows, matrices, second) == evaluate(extent, rows, matrices, second)
 
 
-def test_an_unknown_operator_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"recipe: operator \+ is unknown; allowed are \*, ceil_div, round_up"):
-        launcher().make_checker(json.dumps(recipe_of(["+", "M", 1])))
+def test_an_unknown_operator_or_symbol_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"recipe: operator - is unknown; allowed are \+, \*, ceil_div, round_up"):
+        launcher().make_checker(json.dumps(recipe_of(["-", "M", 1])))
+    with pytest.raises(ValueError, match="recipe: symbol N is unknown; allowed are M, M2, B"):
+        launcher().make_checker(json.dumps(recipe_of("N")))
 
 
 def test_a_recipe_of_another_launcher_is_refused() -> None:
@@ -82,7 +80,7 @@ def test_a_recipe_of_another_launcher_is_refused() -> None:
         launcher().make_checker(json.dumps(recipe))
 
 
-@pytest.mark.parametrize("field", ["entry", "device", "row_dims", "arguments", "grid", "abi"])
+@pytest.mark.parametrize("field", ["entry", "device", "row_dims", "batched", "arguments", "grid", "abi"])
 def test_a_recipe_without_a_field_is_refused(field: str) -> None:
     recipe = recipe_of(1)
     del recipe[field]

@@ -7,16 +7,18 @@ import pytest
 from jitnorm.kernels.config import KernelConfig
 
 from jitnorm import dispatch
-from jitnorm.ops import general, norm, norm_fp4, norm_fp8
+from jitnorm.ops import general, norm, norm_fp4, norm_fp8, norm_qk
+
+_MODULES = (norm, norm_fp4, norm_fp8, norm_qk, general)
 
 
 @pytest.fixture
 def fresh_dispatchers() -> Iterator[None]:
     """No call has been seen before."""
-    for module in (norm, norm_fp4, norm_fp8, general):
+    for module in _MODULES:
         module._dispatcher.cache_clear()
     yield
-    for module in (norm, norm_fp4, norm_fp8, general):
+    for module in _MODULES:
         module._dispatcher.cache_clear()
 
 
