@@ -8,6 +8,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
+from jitnorm.ops.batched import nvfp4_batched_quantize, scaled_fp4_grouped_quantize
 from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
 from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
@@ -43,9 +44,11 @@ __all__ = [
     "gemma_rmsnorm_quant",
     "get_kernel",
     "norm_quantize",
+    "nvfp4_batched_quantize",
     "qk_rmsnorm",
     "quantize",
     "rmsnorm",
     "rmsnorm_fp4quant",
     "rmsnorm_quant",
+    "scaled_fp4_grouped_quantize",
 ]

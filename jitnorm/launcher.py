@@ -22,6 +22,7 @@ _FUNCTIONS = (
     "make_dispatcher",
     "allocate",
     "reinterpret",
+    "permute",
     "device_count",
     "device_name",
     "device_capability",
@@ -37,6 +38,7 @@ class Launcher:
     make_dispatcher: Callable[[str], Any]
     allocate: Callable[[Any, str, int], Any]
     reinterpret: Callable[[Any, str], Any]
+    permute: Callable[[Any, Any, Any], Any]
     device_count: Callable[[], int]
     device_name: Callable[[int], str]
     device_capability: Callable[[int], Any]

@@ -28,6 +28,10 @@ class Framework(ABC):
         """What the caller gets for an output that `empty` made."""
         return output
 
+    def permuted(self, tensor: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
+        """A dense tensor seen with another shape, its dimensions then in another order."""
+        return tensor.reshape(shape).transpose(order)
+
     def stream(self, tensor: Any) -> int | None:
         """The stream that the caller is on, as an integer; None if the call finds it by itself."""
         return None

@@ -42,6 +42,9 @@ class Torch(Framework):
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         return self._torch.empty(shape, dtype=self._dtype(dtype), device=like.device)
 
+    def permuted(self, tensor: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
+        return tensor.view(shape).permute(order)
+
     def stream(self, tensor: Any) -> int | None:
         if self.is_direct or not tensor.is_cuda:
             return None

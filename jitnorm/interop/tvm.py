@@ -21,3 +21,6 @@ class TvmFfi(Framework):
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         device = like.device
         return launcher().allocate(shape, dtype, -1 if device.dlpack_device_type() == _CPU else device.index)
+
+    def permuted(self, tensor: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
+        return launcher().permute(tensor, shape, order)

@@ -8,6 +8,7 @@ from typing import Any
 
 from jitnorm.dispatch import Dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.batched import batch_options
 from jitnorm.ops.run import run_named
 
 
@@ -23,6 +24,7 @@ class QuantizedTensor:
         scale_unswizzled: the scales in the linear layout, if `spec` asks for both layouts, else None.
         spec: how the values are encoded.
         shape: the logical shape, in values.
+        batched: whether the first dimension counts matrices, whose scales are padded each for itself.
     """
 
     data: Any
@@ -32,15 +34,11 @@ class QuantizedTensor:
     scale_unswizzled: Any
     spec: QuantSpec
     shape: tuple[int, ...]
+    batched: bool = False
 
 
 @cache
-def _dispatcher(
-    op: str, residual: bool, unit_bias: bool, keep_norm: bool, quant: QuantSpec, enable_pdl: bool | None
-) -> Dispatcher:
-    options: dict[str, Any] = {"op": op, "quant": quant}
-    if op != "quantize":
-        options |= {"residual": residual, "unit_bias": unit_bias, "keep_norm": keep_norm}
+def _dispatcher(enable_pdl: bool | None, **options: Any) -> Dispatcher:
     return Dispatcher(enable_pdl, **options)
 
 
@@ -55,6 +53,8 @@ def norm_quantize(
     eps: float = 1e-06,
     unit_bias: bool = False,
     y_out: Any = None,
+    batched: bool = False,
+    mask: Any = None,
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> QuantizedTensor:
@@ -71,6 +71,11 @@ def norm_quantize(
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         y_out: where to write the norm itself, too, rounded to the input's dtype; None: nowhere.
+        batched: whether the first dimension of the input, (B, ..., hidden_size), counts matrices: the scales of each
+            are padded for itself, its swizzled ones of shape (B, ...), and `global_scale` and `scale` may also have the
+            shape (B,), one for each.
+        mask: int32, shape (B,), only if `batched`: how many rows of each matrix there are; nothing is written for the
+            others, also not to the padding, and what is allocated stays uninitialised there. None: all.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -89,12 +94,15 @@ def norm_quantize(
         ('float8_e4m3fn', (2, 2))
     """
     spec, given = _with_global_scale(spec, global_scale)
-    dispatcher = _dispatcher("rmsnorm", residual is not None, unit_bias, y_out is not None, spec, enable_pdl)
+    dispatcher = _dispatcher(
+        enable_pdl, op="rmsnorm", residual=residual is not None, unit_bias=unit_bias, keep_norm=y_out is not None,
+        quant=spec, **batch_options(spec, batched, mask, scale if given is None else given),
+    )  # fmt: skip
     tensors = {
-        "input": input, "residual": residual, "weight": weight, "global_scale": given, "scale": scale,
+        "input": input, "mask": mask, "residual": residual, "weight": weight, "global_scale": given, "scale": scale,
         "residual_out": residual, "y_out": y_out,
     }  # fmt: skip
-    return _quantized(spec, run_named(dispatcher, tensors, (eps,), stream), tuple(input.shape))
+    return _quantized(spec, run_named(dispatcher, tensors, (eps,), stream), tuple(input.shape), batched)
 
 
 def quantize(
@@ -103,6 +111,8 @@ def quantize(
     spec: QuantSpec,
     global_scale: Any = None,
     scale: Any = None,
+    batched: bool = False,
+    mask: Any = None,
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> QuantizedTensor:
@@ -115,9 +125,10 @@ def quantize(
         ((2, 32), (2,))
     """
     spec, given = _with_global_scale(spec, global_scale)
-    dispatcher = _dispatcher("quantize", False, False, False, spec, enable_pdl)
-    tensors = {"input": input, "global_scale": given, "scale": scale}
-    return _quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape))
+    batch = batch_options(spec, batched, mask, scale if given is None else given)
+    dispatcher = _dispatcher(enable_pdl, op="quantize", quant=spec, **batch)
+    tensors = {"input": input, "mask": mask, "global_scale": given, "scale": scale}
+    return _quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape), batched)
 
 
 def _with_global_scale(spec: QuantSpec, global_scale: Any) -> tuple[QuantSpec, Any]:
@@ -126,10 +137,10 @@ def _with_global_scale(spec: QuantSpec, global_scale: Any) -> tuple[QuantSpec, A
     return (spec if global_scale is None else replace(spec, global_scale="given")), global_scale
 
 
-def _quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...]) -> QuantizedTensor:
+def _quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], batched: bool) -> QuantizedTensor:
     row_scale = made.get("row_scale")
     if not spec.has_blocks:
-        return QuantizedTensor(made["out"], made.get("scale", row_scale), None, None, None, spec, shape)
+        return QuantizedTensor(made["out"], made.get("scale", row_scale), None, None, None, spec, shape, batched)
     return QuantizedTensor(
         data=made["y_fp4" if spec.element == "e2m1" else "out"],
         scale=made["block_scale"],
@@ -138,4 +149,5 @@ def _quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...]) ->
         scale_unswizzled=made.get("block_scale_unswizzled"),
         spec=spec,
         shape=shape,
+        batched=batched,
     )

@@ -32,6 +32,14 @@ inline ffi::Tensor Allocate(const ffi::Shape& shape, const ffi::String& dtype, i
   return ffi::Tensor::FromNDAlloc(CudaAllocator(), shape, parsed, DLDevice{kDLCUDA, static_cast<int>(device)});
 }
 
+// The same memory, described otherwise.
+inline ffi::Tensor ViewOf(const ffi::Tensor& tensor, const DLTensor& description) {
+  TVMFFIObjectHandle view;
+  TVM_FFI_CHECK_SAFE_CALL(TVMFFITensorCreateUnsafeView(ffi::details::ObjectUnsafe::TVMFFIObjectPtrFromObjectRef(tensor),
+                                                       &description, &view));
+  return ffi::Tensor(ffi::details::ObjectUnsafe::ObjectPtrFromOwned<ffi::TensorObj>(static_cast<TVMFFIObject*>(view)));
+}
+
 // The same memory under another dtype of the same size, for frameworks whose DLPack export lacks the dtype.
 inline ffi::Tensor Reinterpret(const ffi::Tensor& tensor, const ffi::String& dtype) {
   DLTensor prototype = *tensor.GetDLTensorPtr();
@@ -39,8 +47,23 @@ inline ffi::Tensor Reinterpret(const ffi::Tensor& tensor, const ffi::String& dty
   JITNORM_CHECK(ElementBytes(parsed) == ElementBytes(prototype.dtype), ValueError)
       << "dtype: " << dtype << " has another size than " << prototype.dtype;
   prototype.dtype = parsed;
-  TVMFFIObjectHandle view;
-  TVM_FFI_CHECK_SAFE_CALL(TVMFFITensorCreateUnsafeView(ffi::details::ObjectUnsafe::TVMFFIObjectPtrFromObjectRef(tensor),
-                                                       &prototype, &view));
-  return ffi::Tensor(ffi::details::ObjectUnsafe::ObjectPtrFromOwned<ffi::TensorObj>(static_cast<TVMFFIObject*>(view)));
+  return ViewOf(tensor, prototype);
+}
+
+// A dense tensor with another shape of as many elements, its dimensions then in another order.
+inline ffi::Tensor Permute(const ffi::Tensor& tensor, const ffi::Shape& shape, const ffi::Shape& order) {
+  DLTensor prototype = *tensor.GetDLTensorPtr();
+  JITNORM_CHECK(ffi::IsContiguous(prototype) && shape.Product() == ElementCount(prototype), ValueError)
+      << "shape: is no other one of a dense tensor of shape " << ShapeText(prototype.shape, prototype.ndim);
+  JITNORM_CHECK(shape.size() == order.size(), ValueError) << "order: names " << order.size() << " dimensions";
+  std::vector<int64_t> dense(shape.size(), 1), extents, strides;
+  for (size_t d = shape.size(); d-- > 1;) dense[d - 1] = dense[d] * shape[d];
+  for (int64_t d : order) {
+    extents.push_back(shape.at(d));
+    strides.push_back(dense.at(d));
+  }
+  prototype.ndim = static_cast<int>(extents.size());
+  prototype.shape = extents.data();
+  prototype.strides = strides.data();
+  return ViewOf(tensor, prototype);
 }

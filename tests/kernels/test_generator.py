@@ -72,6 +72,10 @@ def test_every_process_writes_the_same_text(tmp_path: Path) -> None:
         {"quant": FP8_TOKEN},
         {"quant": FP8_GROUP},
         {"input": "float32", "weight": "float32"},
+        {"quant": None, "pair": True},
+        {"batched": True},
+        {"batched": True, "masked": True},
+        {"quant": NVFP4.with_global_scale("given"), "batched": True, "scale_per_matrix": True},
     ],
     ids=lambda change: ",".join(f"{name}={value}" for name, value in change.items()),
 )
@@ -118,6 +122,9 @@ def test_programmatic_dependent_launch_is_refused_before_hopper() -> None:
         "rmsnorm:hidden_size=4096,residual=true,unit_bias=true,keep_norm=true,quant=e2m1/16/e4m3/8x4/row",
         "quantize:hidden_size=17,input=float32,quant=e5m2/row/f32,vector_bytes=1",
         "rmsnorm:hidden_size=131072,input=float32,quant=e4m3/128/f32_ue8m0/column4",
+        "rmsnorm:hidden_size=72,input=float16,weight=float32,pair=true,row_dims=2,vector_bytes=8",
+        "rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16/e4m3/linear+128x4/row,batched=true,row_dims=2",
+        "quantize:hidden_size=256,quant=e4m3/tensor/f32,batched=true,masked=true,scale_per_matrix=true",
     ],
 )
 def test_nvrtc_compiles_every_target_without_a_gpu(name: str, text: str) -> None:

@@ -7,9 +7,9 @@ import pytest
 from jitnorm.kernels.config import KernelConfig
 
 from jitnorm import dispatch
-from jitnorm.ops import general, norm, norm_fp4, norm_fp8, norm_qk
+from jitnorm.ops import batched, general, norm, norm_fp4, norm_fp8, norm_qk
 
-_MODULES = (norm, norm_fp4, norm_fp8, norm_qk, general)
+_MODULES = (norm, norm_fp4, norm_fp8, norm_qk, batched, general)
 
 
 @pytest.fixture

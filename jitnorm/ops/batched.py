@@ -1,0 +1,141 @@
+"""Quantization of batches of matrices, the scales of each padded for itself, with and without a mask."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import prod
+from typing import Any
+
+from jitnorm.dispatch import Dispatcher
+from jitnorm.interop import framework_of
+from jitnorm.kernels.numerics import ceil_div
+from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
+from jitnorm.ops.run import run_named
+
+
+def batch_options(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) -> dict[str, bool]:
+    """The fields of KernelConfig that say how a batch is encoded.
+
+    Raises:
+        ValueError: a mask is given for what is no batch.
+    """
+    if mask is not None and not batched:
+        raise ValueError("mask: is given, but batched is False; pass None or batched=True")
+    has_several = batched and quant.needs_given_scale and given_scale is not None and prod(getattr(given_scale, "shape", ())) != 1
+    return {"batched": batched, "masked": mask is not None, "scale_per_matrix": has_several}
+
+
+@cache
+def _dispatcher(
+    quant: QuantSpec, as_bytes: tuple[str, ...], enable_pdl: bool | None, **options: bool
+) -> Dispatcher:
+    return Dispatcher(enable_pdl, as_bytes=as_bytes, op="quantize", quant=quant, **options)
+
+
+def nvfp4_batched_quantize(
+    a: Any,
+    a_global_sf: Any,
+    sf_vec_size: int = 16,
+    nvfp4_4over6: None = None,
+    *,
+    enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> tuple[Any, Any]:
+    """NVFP4 quantization of a batch of matrices, the 128x4 scales of each padded for itself.
+
+    Each matrix gets the bytes that it gets alone. `jitnorm.quantize` with ``batched=True`` does the same for every
+    format and layout.
+
+    Args:
+        a: float16, bfloat16 or float32, shape (B, M, K), K divisible by `sf_vec_size`; rows at any stride. Errors call
+            it input.
+        a_global_sf: float32 tensor on the device of `a`, the encode scale (448 * 6 / amax): one element for all, or
+            shape (B,), one for each matrix; None for 1. Errors call it global_scale.
+        sf_vec_size: values that share a scale, 16 or 32.
+        nvfp4_4over6: must be None.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(codes, scales)``, both uint8: (B, M, K / 2), and (B, roundup(M, 128) * roundup(K / sf_vec_size, 4)),
+        padding zero.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> codes, scales = nvfp4_batched_quantize(np.ones((3, 2, 64), np.float16), np.ones(1, np.float32))
+        >>> codes.shape, scales.shape, codes.dtype.name, scales.dtype.name
+        ((3, 2, 32), (3, 512), 'uint8', 'uint8')
+    """
+    require_one_of("sf_vec_size", sf_vec_size, (16, 32))
+    return _quantized(a, None, a_global_sf, sf_vec_size, nvfp4_4over6, ("y_fp4", "block_scale"), enable_pdl, stream)
+
+
+def scaled_fp4_grouped_quantize(
+    a: Any,
+    mask: Any,
+    a_global_sf: Any,
+    nvfp4_4over6: None = None,
+    *,
+    enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> tuple[Any, Any]:
+    """NVFP4 quantization of the first ``mask[b]`` rows of each matrix b, as the input of a masked grouped GEMM.
+
+    Nothing is written for the other rows, neither codes nor scales: there the outputs are uninitialised memory.
+
+    Args:
+        a: float16, bfloat16 or float32, shape (B, M, K), K divisible by 16; rows at any stride. Errors call it input.
+        mask: int32, shape (B,), how many rows of each matrix there are; counts below 0 are 0, above M they are M.
+        a_global_sf: float32 tensor on the device of `a`, the encode scale (448 * 6 / amax): one element for all, or
+            shape (B,), one for each matrix; None for 1. Errors call it global_scale.
+        nvfp4_4over6: must be None.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(codes, scales)``: uint8 of shape (M, K / 2, B), and float8_e4m3fn of shape
+        (32, 4, ceil(M / 128), 4, ceil(K / 64), B), the 128x4 layout of each matrix taken apart; in memory B comes
+        first. (JAX has no strides: there the order in memory is that of the shapes.)
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> a, mask = np.ones((3, 200, 64), np.float16), np.array([0, 7, 200], np.int32)
+        >>> codes, scales = scaled_fp4_grouped_quantize(a, mask, np.ones(1, np.float32))
+        >>> codes.shape, scales.shape
+        ((200, 32, 3), (32, 4, 2, 4, 1, 3))
+    """
+    framework_of(mask, "mask")
+    codes, scales = _quantized(a, mask, a_global_sf, 16, nvfp4_4over6, ("y_fp4",), enable_pdl, stream)
+    matrices, rows, hidden_size = a.shape
+    tiles = (matrices, ceil_div(rows, 128), ceil_div(hidden_size, 64), 32, 4, 4)
+    framework = framework_of(codes, "codes")
+    return (
+        framework.permuted(codes, (matrices, rows, hidden_size // 2), (1, 2, 0)),
+        framework.permuted(scales, tiles, (3, 4, 1, 5, 2, 0)),
+    )
+
+
+def _quantized(
+    a: Any, mask: Any, a_global_sf: Any, block_size: int, nvfp4_4over6: Any, as_bytes: tuple[str, ...],
+    enable_pdl: bool | None, stream: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Codes and 128x4 scales of NVFP4."""
+    if nvfp4_4over6 is not None:
+        raise ValueError(f"nvfp4_4over6: is {nvfp4_4over6!r}; allowed is None")
+    framework_of(a, "a")
+    if len(a.shape) != 3:
+        raise ValueError(f"a: shape is {tuple(a.shape)}, expected (B, M, K)")
+    quant = QuantSpec("e2m1", block_size, "e4m3", "128x4", "none" if a_global_sf is None else "given")
+    dispatcher = _dispatcher(quant, as_bytes, enable_pdl, **batch_options(quant, True, mask, a_global_sf))
+    made = run_named(dispatcher, {"input": a, "mask": mask, "global_scale": a_global_sf}, (), stream)
+    return made["y_fp4"], made["block_scale"]
