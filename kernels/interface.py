@@ -29,7 +29,7 @@ _SCALES = {
 }
 
 # An extent is a number, a symbol or [operator, operand, operand]. The symbols are "M", the number of rows (the product
-# of the leading dimensions; of one matrix in a batch), "M2", that of the second row set, and "B", the number of matrices.
+# of the leading dimensions; of one matrix in a batch), "M2", that of the second row set, and "B", that of matrices.
 Extent = int | str | list[Any]
 
 

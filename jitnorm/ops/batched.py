@@ -21,14 +21,14 @@ def batch_options(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) 
     """
     if mask is not None and not batched:
         raise ValueError("mask: is given, but batched is False; pass None or batched=True")
-    has_several = batched and quant.needs_given_scale and given_scale is not None and prod(getattr(given_scale, "shape", ())) != 1
+    has_several = (
+        batched and quant.needs_given_scale and given_scale is not None and prod(getattr(given_scale, "shape", ())) != 1
+    )
     return {"batched": batched, "masked": mask is not None, "scale_per_matrix": has_several}
 
 
 @cache
-def _dispatcher(
-    quant: QuantSpec, as_bytes: tuple[str, ...], enable_pdl: bool | None, **options: bool
-) -> Dispatcher:
+def _dispatcher(quant: QuantSpec, as_bytes: tuple[str, ...], enable_pdl: bool | None, **options: bool) -> Dispatcher:
     return Dispatcher(enable_pdl, as_bytes=as_bytes, op="quantize", quant=quant, **options)
 
 

@@ -168,8 +168,8 @@ inline bool MayOverlap(const DLTensor& a, const DLTensor& b) {
 // all that the smaller ones reach.
 inline bool IsInjective(const DLTensor& t) {
   if (ffi::IsContiguous(t)) return true;
-  if (ElementCount(t) == 0) return true;          // NumPy exports them with strides of 0
-  std::pair<int64_t, int64_t> dims[64];           // stride, extent
+  if (ElementCount(t) == 0) return true;  // NumPy exports them with strides of 0
+  std::pair<int64_t, int64_t> dims[64];   // stride, extent
   int count = 0;
   for (int d = 0; d < t.ndim; ++d) {
     if (t.shape[d] == 1) continue;

@@ -53,8 +53,8 @@ def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
 def size_by_launcher(extent: Extent, rows: int, matrices: int, second_rows: int) -> int:
     """The size that the launcher wants of the output, out of its complaint about another one."""
     check = launcher().make_checker(json.dumps(recipe_of(extent)))
+    inputs = np.zeros((matrices, rows, 2), np.uint8), np.zeros((second_rows, 2), np.uint8)
     with pytest.raises(ValueError, match=r"out: shape is \(1, 1\), expected \(\d+,\)") as caught:
-        inputs = np.zeros((matrices, rows, 2), np.uint8), np.zeros((second_rows, 2), np.uint8)
         check(*inputs, np.zeros((1, 1), np.uint8))
     found = re.search(r"expected \((\d+),\)", str(caught.value))
     assert found

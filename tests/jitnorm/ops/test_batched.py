@@ -297,9 +297,7 @@ def test_the_gpu_s_bytes_are_the_cpu_s(spec: QuantSpec) -> None:
     for kind in INPUT_KINDS:
         for shape in ((3, 5), (2, 130), (4, 0), (2, 2, 3)):
             x = make(kind, (*shape, size))
-            on_cpu, on_gpu = (
-                quantize(to(x), batched=True, **given_keywords(spec, to)) for to in make_on.values()
-            )
+            on_cpu, on_gpu = (quantize(to(x), batched=True, **given_keywords(spec, to)) for to in make_on.values())
             assert_same_encoding(on_gpu, on_cpu, kind)
 
 
@@ -308,7 +306,11 @@ def test_the_gpu_s_bytes_are_the_cpu_s(spec: QuantSpec) -> None:
 def test_the_gpu_leaves_alone_what_a_mask_does(size: int) -> None:
     """The outputs' memory is the allocator's: only what the mask counts is compared, and the residual."""
     counts = np.array([150, 0, 7, -3, 1000, 129], np.int32)
-    x, residual, weight = make("random", (6, 150, size)), make("random", (6, 150, size), 3), make_weight(size, "float16")
+    x, residual, weight = (
+        make("random", (6, 150, size)),
+        make("random", (6, 150, size), 3),
+        make_weight(size, "float16"),
+    )
     runs = []
     for device in ("cpu", "cuda"):
         x_, r, w, mask = (to_torch(array, device) for array in (x, residual, weight, counts))
