@@ -8,8 +8,9 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
+from jitnorm.ops.gated import silu_and_mul_quantize
 from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
-from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
+from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
     fused_add_rmsnorm_quant,
@@ -17,6 +18,7 @@ from jitnorm.ops.norm_fp8 import (
     gemma_rmsnorm_quant,
     rmsnorm_quant,
 )
+from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
 
 __version__ = "0.1.0"
 
@@ -40,9 +42,13 @@ __all__ = [
     "gemma_rmsnorm",
     "gemma_rmsnorm_quant",
     "get_kernel",
+    "layernorm",
+    "mhc_rmsnorm_quantize",
     "norm_quantize",
     "quantize",
     "rmsnorm",
     "rmsnorm_fp4quant",
     "rmsnorm_quant",
+    "rmsnorm_quantize",
+    "silu_and_mul_quantize",
 ]

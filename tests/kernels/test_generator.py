@@ -118,6 +118,10 @@ def test_programmatic_dependent_launch_is_refused_before_hopper() -> None:
         "rmsnorm:hidden_size=4096,residual=true,unit_bias=true,keep_norm=true,quant=e2m1/16/e4m3/8x4/row",
         "quantize:hidden_size=17,input=float32,quant=e5m2/row/f32,vector_bytes=1",
         "rmsnorm:hidden_size=131072,input=float32,quant=e4m3/128/f32_ue8m0/column4",
+        "layernorm:hidden_size=4097,input=float16",
+        "quantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given,gate_columns=8",
+        "quantize:hidden_size=1000,quant=e4m3/row/f32,gate_columns=-1,vector_bytes=8",
+        "rmsnorm:hidden_size=7168,streams=4,weight=float32,quant=e2m1/16/e4m3/linear/row,keep_rstd=true,pdl=false",
     ],
 )
 def test_nvrtc_compiles_every_target_without_a_gpu(name: str, text: str) -> None:
