@@ -9,8 +9,9 @@ from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, 
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
 from jitnorm.ops.batched import nvfp4_batched_quantize, scaled_fp4_grouped_quantize
+from jitnorm.ops.gated import silu_and_mul_quantize
 from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
-from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
+from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
     fused_add_rmsnorm_quant,
@@ -19,6 +20,7 @@ from jitnorm.ops.norm_fp8 import (
     rmsnorm_quant,
 )
 from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, qk_rmsnorm
+from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
 
 __version__ = "0.1.0"
 
@@ -43,6 +45,8 @@ __all__ = [
     "gemma_rmsnorm",
     "gemma_rmsnorm_quant",
     "get_kernel",
+    "layernorm",
+    "mhc_rmsnorm_quantize",
     "norm_quantize",
     "nvfp4_batched_quantize",
     "qk_rmsnorm",
@@ -50,5 +54,7 @@ __all__ = [
     "rmsnorm",
     "rmsnorm_fp4quant",
     "rmsnorm_quant",
+    "rmsnorm_quantize",
     "scaled_fp4_grouped_quantize",
+    "silu_and_mul_quantize",
 ]

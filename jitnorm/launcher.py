@@ -21,6 +21,7 @@ _FUNCTIONS = (
     "make_checker",
     "make_dispatcher",
     "allocate",
+    "merge_last_two",
     "reinterpret",
     "permute",
     "device_count",
@@ -37,6 +38,7 @@ class Launcher:
     make_checker: Callable[[str], Any]
     make_dispatcher: Callable[[str], Any]
     allocate: Callable[[Any, str, int], Any]
+    merge_last_two: Callable[[Any], Any]
     reinterpret: Callable[[Any, str], Any]
     permute: Callable[[Any, Any, Any], Any]
     device_count: Callable[[], int]

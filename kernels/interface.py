@@ -49,6 +49,7 @@ class TensorArgument:
         may_be: name of the input that this output may be, for an operation in place.
         is_present: False if this configuration does without it: the caller passes None.
         field: as the source knows it; the name by default.
+        run_bytes: bytes of its shortest contiguous run within a row, whose alignment bounds accesses; 0 for the row.
         row_set: which row set it belongs to, 0 or 1; in a source, both know it by one field.
     """
 
@@ -62,6 +63,7 @@ class TensorArgument:
     may_be: str | None = None
     is_present: bool = True
     field: str = ""
+    run_bytes: int = 0
     row_set: int = 0
 
     def __post_init__(self) -> None:
@@ -70,7 +72,10 @@ class TensorArgument:
 
     def access_bytes(self, vector_bytes: int) -> int:
         """Bytes of one access when 16-byte accesses of the input are narrowed to `vector_bytes`."""
-        return max(ELEMENT_BYTES[self.c_type], min(16, self.chunk_bytes) * vector_bytes // 16)
+        widest = min(16, self.chunk_bytes) * vector_bytes // 16
+        if self.run_bytes:
+            widest = min(widest, self.run_bytes & -self.run_bytes)
+        return max(ELEMENT_BYTES[self.c_type], widest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +97,21 @@ def interface(config: KernelConfig) -> tuple[Argument, ...]:
     """
     if config.pair:
         return _pair_interface(config)
-    arguments: list[Argument] = [_rows("input", config.input, config)]
+    arguments: list[Argument] = [_input(config)]
     if config.masked:
         arguments.append(TensorArgument("mask", "Int32", ("int32",), ("B",)))
+    if config.streams:
+        arguments.append(TensorArgument("A", "float", ("float32",), ("...", config.streams), field="mix"))
     if config.normalizes:
         arguments.append(_rows("residual", config.input, config, is_present=config.residual))
         arguments.append(_weight(config))
+        arguments.append(_bias(config))
     arguments += _encoded_outputs(config, config.quant) if config.quant else [_half_output(config)]
     if config.normalizes:
         sum_options: dict[str, Any] = {"is_output": True, "may_be": "residual", "is_present": config.residual}
         arguments.append(_rows("residual_out", config.input, config, **sum_options))
         arguments.append(_rows("y_out", config.input, config, is_output=True, is_present=config.keep_norm))
+        arguments.append(_row_output("inv_rms", config, is_present=config.keep_rstd))
         arguments.append(ScalarArgument("eps"))
     return tuple(arguments)
 
@@ -111,7 +120,7 @@ def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
     names = ("q", "k")
     return (
         *(_rows(name, config.input, config, field="input", row_set=i) for i, name in enumerate(names)),
-        *(_weight(config, name=f"{name}_weight", field="weight", row_set=i) for i, name in enumerate(names)),
+        *(_weight(config, name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
         *(_half_output(config, f"{name}_out", name, field="out", row_set=i) for i, name in enumerate(names)),
         ScalarArgument("eps"),
     )
@@ -123,10 +132,32 @@ def _rows(name: str, dtype: str, config: KernelConfig, **options: Any) -> Tensor
     return TensorArgument(name, c_type, (dtype,), ("...", config.hidden_size), chunk_bytes, is_strided=True, **options)
 
 
-def _weight(config: KernelConfig, name: str = "weight", **options: Any) -> TensorArgument:
+def _input(config: KernelConfig) -> TensorArgument:
+    rows = _rows("X" if config.streams else "input", config.input, config, field="input")
+    run_bytes = (config.gate_columns or config.hidden_size) * ELEMENT_BYTES[rows.c_type]
+    if config.rows_combined == 1:
+        return rows
+    return dataclasses.replace(rows, shape=("...", config.rows_combined * config.hidden_size), run_bytes=run_bytes)
+
+
+def _weight(config: KernelConfig, name: str = "", **options: Any) -> TensorArgument:
     c_type = C_TYPES[config.weight]
     chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES[c_type]
-    return TensorArgument(name, c_type, (config.weight,), (config.hidden_size,), chunk_bytes, **options)
+    name = name or ("gemma" if config.op == "layernorm" else "weight")
+    shape = (config.hidden_size,)
+    return TensorArgument(name, c_type, (config.weight,), shape, chunk_bytes, field="weight", **options)
+
+
+def _bias(config: KernelConfig) -> TensorArgument:
+    chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES["float"]
+    is_present = config.op == "layernorm"
+    shape = (config.hidden_size,)
+    return TensorArgument("beta", "float", ("float32",), shape, chunk_bytes, is_present=is_present, field="bias")
+
+
+def _row_output(name: str, config: KernelConfig, *, is_present: bool) -> TensorArgument:
+    shape = _of_matrices(config, "M")
+    return TensorArgument(name, "float", ("float32",), shape, is_output=True, is_present=is_present)
 
 
 def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input", **options: Any) -> TensorArgument:
@@ -140,9 +171,7 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
         name, "UInt8", dtypes, ("...", config.hidden_size * bits // 8), CHUNK_SIZE * bits // 8,
         is_output=True, is_strided=True, field="codes",
     )  # fmt: skip
-    row_scale = TensorArgument(
-        "row_scale", "float", ("float32",), _of_matrices(config, "M"), is_output=True, is_present=quant.needs_row_amax
-    )
+    row_scale = _row_output("row_scale", config, is_present=quant.needs_row_amax)
     given: tuple[Extent, ...] = ("B",) if config.scale_per_matrix else (1,)
     if not quant.has_blocks:
         scale = TensorArgument("scale", "float", ("float32",), given, is_present=quant.block_size == "tensor")

@@ -93,7 +93,7 @@ def norm_quantize(
         >>> q.data.dtype.name, q.scale.shape
         ('float8_e4m3fn', (2, 2))
     """
-    spec, given = _with_global_scale(spec, global_scale)
+    spec, given = with_global_scale(spec, global_scale)
     dispatcher = _dispatcher(
         enable_pdl, op="rmsnorm", residual=residual is not None, unit_bias=unit_bias, keep_norm=y_out is not None,
         quant=spec, **batch_options(spec, batched, mask, scale if given is None else given),
@@ -102,7 +102,7 @@ def norm_quantize(
         "input": input, "mask": mask, "residual": residual, "weight": weight, "global_scale": given, "scale": scale,
         "residual_out": residual, "y_out": y_out,
     }  # fmt: skip
-    return _quantized(spec, run_named(dispatcher, tensors, (eps,), stream), tuple(input.shape), batched)
+    return quantized(spec, run_named(dispatcher, tensors, (eps,), stream), tuple(input.shape), batched)
 
 
 def quantize(
@@ -124,20 +124,22 @@ def quantize(
         >>> q.data.shape, q.row_scale.shape
         ((2, 32), (2,))
     """
-    spec, given = _with_global_scale(spec, global_scale)
+    spec, given = with_global_scale(spec, global_scale)
     batch = batch_options(spec, batched, mask, scale if given is None else given)
     dispatcher = _dispatcher(enable_pdl, op="quantize", quant=spec, **batch)
     tensors = {"input": input, "mask": mask, "global_scale": given, "scale": scale}
-    return _quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape), batched)
+    return quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape), batched)
 
 
-def _with_global_scale(spec: QuantSpec, global_scale: Any) -> tuple[QuantSpec, Any]:
+def with_global_scale(spec: QuantSpec, global_scale: Any) -> tuple[QuantSpec, Any]:
+    """The spec for what the caller gave as `global_scale`, and the tensor to pass, if any."""
     if isinstance(global_scale, str):
         return replace(spec, global_scale=global_scale), None
     return (spec if global_scale is None else replace(spec, global_scale="given")), global_scale
 
 
-def _quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], batched: bool) -> QuantizedTensor:
+def quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], batched: bool = False) -> QuantizedTensor:
+    """A call's tensors, by their names, as one."""
     row_scale = made.get("row_scale")
     if not spec.has_blocks:
         return QuantizedTensor(made["out"], made.get("scale", row_scale), None, None, None, spec, shape, batched)
