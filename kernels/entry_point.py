@@ -56,10 +56,14 @@ def _pointer(argument: TensorArgument) -> str:
 
 
 def _of_set(config: KernelConfig, row_set: int) -> Iterator[Argument]:
-    """The arguments that a row set has, those that it shares with the other included."""
+    """The arguments that a row set has, in the order of the first one's; it shares those that it lacks."""
+    tensors = [a for a in interface(config) if isinstance(a, TensorArgument)]
+    own = {tensor.field: tensor for tensor in tensors if tensor.row_set == row_set}
     for argument in interface(config):
-        if isinstance(argument, ScalarArgument) or argument.row_set == row_set:
+        if isinstance(argument, ScalarArgument):
             yield argument
+        elif argument.row_set == 0:
+            yield own.get(argument.field, argument)
 
 
 def _parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:

@@ -117,11 +117,14 @@ def interface(config: KernelConfig) -> tuple[Argument, ...]:
 
 
 def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
+    """Those of a plain norm, twice."""
     names = ("q", "k")
     return (
         *(_rows(name, config.input, config, field="input", row_set=i) for i, name in enumerate(names)),
         *(_weight(config, name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
+        _bias(config),
         *(_half_output(config, f"{name}_out", name, field="out", row_set=i) for i, name in enumerate(names)),
+        _row_output("inv_rms", config, is_present=False),
         ScalarArgument("eps"),
     )
 
