@@ -24,7 +24,7 @@ def arguments_struct(config: KernelConfig) -> str:
         fields.append(f"{_pointer(argument)} {argument.field};")
         if argument.is_strided:
             fields.append(f"Int64 {argument.field}_strides[kRowDims];")
-    fields += ["Int64 rows;", "Int64 extents[kRowDims];"]
+    fields += ["Int64 rows;", "Int64 extents[kRowDims];", *(["Int64 matrices;"] if config.batched else [])]
     return "struct Arguments {\n" + _lines(fields) + "};\n"
 
 
@@ -80,6 +80,8 @@ def _parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
         yield "Int64", f"{prefix}rows"
         for d in range(1, config.row_dims):
             yield "Int64", f"{prefix}extent{d}"
+    if config.batched:
+        yield "Int64", "matrices"
 
 
 def _extent_prefixes(config: KernelConfig) -> tuple[str, ...]:
@@ -96,7 +98,8 @@ def _values(config: KernelConfig, row_set: int) -> list[str]:
         if isinstance(argument, TensorArgument) and argument.is_strided:
             values += [f"{argument.name}_stride{d}" if argument.is_present else "0" for d in dims]
     prefix = _extent_prefixes(config)[row_set]
-    return [*values, f"{prefix}rows", *(f"{prefix}{'rows' if d == 0 else f'extent{d}'}" for d in dims)]
+    values += [f"{prefix}rows", *(f"{prefix}{'rows' if d == 0 else f'extent{d}'}" for d in dims)]
+    return [*values, *(["matrices"] if config.batched else [])]
 
 
 def _arguments_of(config: KernelConfig) -> str:

@@ -89,7 +89,15 @@ def _stage_files(config: KernelConfig, target: Target) -> Iterator[str]:
     else:
         yield f"{folder}/encode_half.{suffix}"
     yield f"{folder}/rows.{suffix}"
-    yield f"{folder}/row_sets_{'pair' if config.pair else 'matrices' if config.batched else 'one'}.{suffix}"
+    yield f"{folder}/row_sets_{_row_sets(config, target)}.{suffix}"
+
+
+def _row_sets(config: KernelConfig, target: Target) -> str:
+    if config.pair:
+        return "pair"
+    if config.masked and not target.is_cpu:
+        return "masked"
+    return "matrices" if config.batched else "one"
 
 
 def _combine(config: KernelConfig) -> str:

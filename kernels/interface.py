@@ -230,4 +230,4 @@ def evaluate(extent: Extent, rows: int, matrices: int = 1, second_rows: int = 0)
     if isinstance(extent, str):
         return {"M": rows, "B": matrices, "M2": second_rows}[extent]
     operator, a, b = extent[0], *(evaluate(operand, rows, matrices, second_rows) for operand in extent[1:])
-    return {"+": a + b, "*": a * b, "round_up": round_up(a, b), "ceil_div": ceil_div(a, b)}[operator]
+    return {"+": a + b, "*": a * b, "min": min(a, b), "round_up": round_up(a, b), "ceil_div": ceil_div(a, b)}[operator]

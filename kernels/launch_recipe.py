@@ -2,7 +2,7 @@
 
 A kernel's parameters are plain: for each argument that is present, a pointer and, if its rows are strided, one
 64-bit stride in elements for each row dimension; or a float. Then for each row set the number of rows (of one matrix
-in a batch) and the extents of the row dimensions after the first, all 64-bit.
+in a batch) and the extents of the row dimensions after the first, in a batch the number of matrices, all 64-bit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from .config import KernelConfig
 from .interface import Argument, ScalarArgument, grid_size, interface
-from .schedule import row_schedule
+from .schedule import MASKED_THREADS, row_schedule
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
@@ -31,11 +31,12 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
     if target.is_cpu:
         return {**recipe, "device": "cpu", "grid": grid_size(config, rows_per_block=1)}
     schedule = row_schedule(config)
+    grid = grid_size(config, schedule.rows_per_block)
     return {
         **recipe,
         "device": "cuda",
         "capability": list(target.capability),
-        "grid": grid_size(config, schedule.rows_per_block),
+        "grid": ["min", grid, MASKED_THREADS // schedule.threads] if config.masked else grid,
         "block": schedule.threads,
         "cluster": 1,
         "shared_bytes": 0,

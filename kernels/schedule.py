@@ -20,6 +20,8 @@ PREFERRED_WARPS = 8
 MAX_WARPS = 16
 # Bytes of a row that a lane can hold in registers beside what it computes with.
 MAX_HELD_BYTES = 256
+# Threads of a launch whose rows are counted by a mask: as many as the largest GPUs run at once.
+MASKED_THREADS = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)

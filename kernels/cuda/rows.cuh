@@ -102,6 +102,13 @@ JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Row& row, int warp,
 // Blocks that cover the rows of a row set.
 JITNORM_INLINE Int64 blocks_of(Int64 rows) { return (visited_rows(rows) + kRowsPerBlock - 1) / kRowsPerBlock; }
 
+// With programmatic dependent launch, the kernel before may still write what this one reads.
+JITNORM_INLINE void wait_for_inputs() {
+#if JITNORM_PDL
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Block number `block` of a row set.
 JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   const int thread = threadIdx.x % kThreadsPerRow;
@@ -109,9 +116,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   const int warp = thread / kLanesPerRow;
   const Int64 block_row = block * kRowsPerBlock + threadIdx.x / kThreadsPerRow;
 
-#if JITNORM_PDL
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+  wait_for_inputs();
   const bool is_row = is_processed(a, block_row);
   // A block of one row may leave early; in a block of several, all lanes are needed by the shuffles below.
   if (is_padding(a, block_row)) write_padding_row(a, block_row, thread);

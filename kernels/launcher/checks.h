@@ -7,7 +7,7 @@ struct CheckedCall {
   int64_t grid = 0;
   std::optional<void*> stream;  // none: the caller's current one
   // Kernel parameters: each value in a slot of its own, in the order of launch_recipe.py.
-  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * kMaxRowDims];
+  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * kMaxRowDims + 1];
   int slot_count = 0;
 
   void Push(int64_t value) { slots[slot_count++] = value; }
@@ -216,6 +216,7 @@ class CallChecker {
       call.Push(set == 0 ? call.sizes.rows : call.sizes.second_rows);
       for (int d = 1; d < recipe_.row_dims; ++d) call.Push(d < skip ? 1 : call.rows[set].extents[d - skip]);
     }
+    if (recipe_.is_batched) call.Push(call.sizes.matrices);
   }
 
   static std::string DtypeText(const Argument& argument) {

@@ -27,11 +27,12 @@ class Extent {
     const int64_t a = operands_[0].Evaluate(sizes), b = operands_[1].Evaluate(sizes);
     if (operator_ == Operator::kAdd) return a + b;
     if (operator_ == Operator::kMultiply) return a * b;
+    if (operator_ == Operator::kMin) return std::min(a, b);
     return operator_ == Operator::kCeilDiv ? (a + b - 1) / b : (a + b - 1) / b * b;
   }
 
  private:
-  enum class Operator { kNumber, kRows, kSecondRows, kMatrices, kAdd, kMultiply, kCeilDiv, kRoundUp };
+  enum class Operator { kNumber, kRows, kSecondRows, kMatrices, kAdd, kMultiply, kMin, kCeilDiv, kRoundUp };
 
   static Operator SymbolOf(const ffi::String& name) {
     if (name == "M") return Operator::kRows;
@@ -44,9 +45,10 @@ class Extent {
   static Operator OperatorOf(const ffi::String& name) {
     if (name == "+") return Operator::kAdd;
     if (name == "*") return Operator::kMultiply;
+    if (name == "min") return Operator::kMin;
     if (name == "ceil_div") return Operator::kCeilDiv;
     if (name == "round_up") return Operator::kRoundUp;
-    TVM_FFI_THROW(ValueError) << "recipe: operator " << name << " is unknown; allowed are +, *, ceil_div, round_up";
+    TVM_FFI_THROW(ValueError) << "recipe: operator " << name << " is unknown; allowed are +, *, min, ceil_div, round_up";
     TVM_FFI_UNREACHABLE();
   }
 

@@ -28,7 +28,7 @@ SWIZZLED = [NVFP4.with_layout(layout) for layout in ("linear", "128x4", "8x4", "
 
 def extents() -> st.SearchStrategy[Extent]:
     positive: st.SearchStrategy[Extent] = st.integers(1, 1000)
-    operators = ("+", "*", "round_up", "ceil_div")
+    operators = ("+", "*", "min", "round_up", "ceil_div")
     leaves: st.SearchStrategy[Extent] = st.integers(0, 100000) | st.sampled_from(["M", "M2", "B"])
     return st.recursive(
         leaves,
@@ -68,7 +68,7 @@ def test_python_and_the_launcher_evaluate_extents_alike(extent: Extent, rows: in
 
 
 def test_an_unknown_operator_or_symbol_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"recipe: operator - is unknown; allowed are \+, \*, ceil_div, round_up"):
+    with pytest.raises(ValueError, match=r"recipe: operator - is unknown; allowed are \+, \*, min, ceil_div, round_up"):
         launcher().make_checker(json.dumps(recipe_of(["-", "M", 1])))
     with pytest.raises(ValueError, match="recipe: symbol N is unknown; allowed are M, M2, B"):
         launcher().make_checker(json.dumps(recipe_of("N")))
