@@ -8,7 +8,11 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
-from jitnorm.ops.batched import nvfp4_batched_quantize, scaled_fp4_grouped_quantize
+from jitnorm.ops.batched import (
+    nvfp4_batched_quantize,
+    scaled_fp4_grouped_quantize,
+    silu_and_mul_scaled_nvfp4_experts_quantize,
+)
 from jitnorm.ops.gated import silu_and_mul_quantize
 from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
 from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm
@@ -57,4 +61,5 @@ __all__ = [
     "rmsnorm_quantize",
     "scaled_fp4_grouped_quantize",
     "silu_and_mul_quantize",
+    "silu_and_mul_scaled_nvfp4_experts_quantize",
 ]

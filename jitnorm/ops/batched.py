@@ -28,7 +28,7 @@ def batch_options(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) 
 
 
 @cache
-def _dispatcher(quant: QuantSpec, as_bytes: tuple[str, ...], enable_pdl: bool | None, **options: bool) -> Dispatcher:
+def _dispatcher(quant: QuantSpec, as_bytes: tuple[str, ...], enable_pdl: bool | None, **options: Any) -> Dispatcher:
     return Dispatcher(enable_pdl, as_bytes=as_bytes, op="quantize", quant=quant, **options)
 
 
@@ -114,20 +114,52 @@ def scaled_fp4_grouped_quantize(
         >>> codes.shape, scales.shape
         ((200, 32, 3), (32, 4, 2, 4, 1, 3))
     """
+    return _grouped(a, mask, a_global_sf, nvfp4_4over6, enable_pdl, stream, gate_columns=0)
+
+
+def silu_and_mul_scaled_nvfp4_experts_quantize(
+    a: Any,
+    mask: Any,
+    a_global_sf: Any,
+    nvfp4_4over6: None = None,
+    *,
+    enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> tuple[Any, Any]:
+    """SwiGLU, ``silu(gate) * value``, then what `scaled_fp4_grouped_quantize` does, in one pass.
+
+    The arguments, what is returned and what is raised are as there, but for `a`: its shape is (B, M, 2 * K), in each
+    row K gates and then K values.
+
+    Example:
+        >>> import numpy as np
+        >>> a, mask = np.ones((3, 200, 128), np.float16), np.array([0, 7, 200], np.int32)
+        >>> codes, scales = silu_and_mul_scaled_nvfp4_experts_quantize(a, mask, np.ones(1, np.float32))
+        >>> codes.shape, scales.shape
+        ((200, 32, 3), (32, 4, 2, 4, 1, 3))
+    """
+    return _grouped(a, mask, a_global_sf, nvfp4_4over6, enable_pdl, stream, gate_columns=-1)
+
+
+def _grouped(
+    a: Any, mask: Any, a_global_sf: Any, nvfp4_4over6: Any, enable_pdl: bool | None, stream: Any, *, gate_columns: int
+) -> tuple[Any, Any]:
+    """Codes and scales of what a mask counts, in the shapes that grouped GEMMs take."""
     framework_of(mask, "mask")
-    codes, scales = _quantized(a, mask, a_global_sf, 16, nvfp4_4over6, ("y_fp4",), enable_pdl, stream)
-    matrices, rows, hidden_size = a.shape
-    tiles = (matrices, ceil_div(rows, 128), ceil_div(hidden_size, 64), 32, 4, 4)
+    as_bytes = ("y_fp4",)
+    codes, scales = _quantized(a, mask, a_global_sf, 16, nvfp4_4over6, as_bytes, enable_pdl, stream, gate_columns)
+    matrices, rows, code_bytes = codes.shape
+    tiles = (matrices, ceil_div(rows, 128), ceil_div(code_bytes, 32), 32, 4, 4)
     framework = framework_of(codes, "codes")
     return (
-        framework.permuted(codes, (matrices, rows, hidden_size // 2), (1, 2, 0)),
+        framework.permuted(codes, (matrices, rows, code_bytes), (1, 2, 0)),
         framework.permuted(scales, tiles, (3, 4, 1, 5, 2, 0)),
     )
 
 
 def _quantized(
     a: Any, mask: Any, a_global_sf: Any, block_size: int, nvfp4_4over6: Any, as_bytes: tuple[str, ...],
-    enable_pdl: bool | None, stream: Any,
+    enable_pdl: bool | None, stream: Any, gate_columns: int = 0,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Codes and 128x4 scales of NVFP4."""
     if nvfp4_4over6 is not None:
@@ -136,6 +168,7 @@ def _quantized(
     if len(a.shape) != 3:
         raise ValueError(f"a: shape is {tuple(a.shape)}, expected (B, M, K)")
     quant = QuantSpec("e2m1", block_size, "e4m3", "128x4", "none" if a_global_sf is None else "given")
-    dispatcher = _dispatcher(quant, as_bytes, enable_pdl, **batch_options(quant, True, mask, a_global_sf))
+    batch = batch_options(quant, True, mask, a_global_sf)
+    dispatcher = _dispatcher(quant, as_bytes, enable_pdl, gate_columns=gate_columns, **batch)
     made = run_named(dispatcher, {"input": a, "mask": mask, "global_scale": a_global_sf}, (), stream)
     return made["y_fp4"], made["block_scale"]

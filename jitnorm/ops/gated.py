@@ -7,13 +7,14 @@ from typing import Any
 
 from jitnorm.dispatch import Dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.batched import batch_options
 from jitnorm.ops.general import QuantizedTensor, quantized, with_global_scale
 from jitnorm.ops.run import run_named
 
 
 @cache
-def _dispatcher(quant: QuantSpec, gate_columns: int, enable_pdl: bool | None) -> Dispatcher:
-    return Dispatcher(enable_pdl, op="quantize", quant=quant, gate_columns=gate_columns)
+def _dispatcher(quant: QuantSpec, gate_columns: int, enable_pdl: bool | None, **options: Any) -> Dispatcher:
+    return Dispatcher(enable_pdl, op="quantize", quant=quant, gate_columns=gate_columns, **options)
 
 
 def silu_and_mul_quantize(
@@ -23,6 +24,8 @@ def silu_and_mul_quantize(
     granularity: int | None = None,
     global_scale: Any = None,
     scale: Any = None,
+    batched: bool = False,
+    mask: Any = None,
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> QuantizedTensor:
@@ -38,6 +41,8 @@ def silu_and_mul_quantize(
         global_scale: ``"row"`` for one that is found for each row; a float32 tensor of one element, the encode scale;
             None for none. Only with block scales in e4m3.
         scale: float32 tensor of one element, the divisor, if `spec.block_size` is ``tensor``.
+        batched: whether the first dimension counts matrices, as in `norm_quantize`.
+        mask: how many rows of each matrix there are, as in `norm_quantize`.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -57,7 +62,8 @@ def silu_and_mul_quantize(
     if granularity is not None and (type(granularity) is not int or granularity < 1):
         raise ValueError(f"granularity: is {granularity!r}; expected None or a positive integer")
     spec, given = with_global_scale(spec, global_scale)
-    dispatcher = _dispatcher(spec, -1 if granularity is None else granularity, enable_pdl)
-    tensors = {"input": input, "global_scale": given, "scale": scale}
+    batch = batch_options(spec, batched, mask, scale if given is None else given)
+    dispatcher = _dispatcher(spec, -1 if granularity is None else granularity, enable_pdl, **batch)
+    tensors = {"input": input, "mask": mask, "global_scale": given, "scale": scale}
     made = run_named(dispatcher, tensors, (), stream)
-    return quantized(spec, made, (*input.shape[:-1], input.shape[-1] // 2))
+    return quantized(spec, made, (*input.shape[:-1], input.shape[-1] // 2), batched)

@@ -1,5 +1,5 @@
-// A row set for each matrix of a batch, whose rows a mask counts: those of all matrices are shared out among the blocks of
-// a grid that does not grow with them. Such batches have room for many more rows than they hold, and most of as many
+// A row set for each matrix of a batch, whose rows a mask counts: those of all matrices are shared out among the blocks
+// of a grid that does not grow with them. Such batches have room for many more rows than they hold, and most of as many
 // blocks would begin only to end.
 
 // Makes `block`, counted from the first one of `matrix`, one of that matrix's own; false if there are not so many.

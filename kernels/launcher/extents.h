@@ -48,7 +48,8 @@ class Extent {
     if (name == "min") return Operator::kMin;
     if (name == "ceil_div") return Operator::kCeilDiv;
     if (name == "round_up") return Operator::kRoundUp;
-    TVM_FFI_THROW(ValueError) << "recipe: operator " << name << " is unknown; allowed are +, *, min, ceil_div, round_up";
+    TVM_FFI_THROW(ValueError) << "recipe: operator " << name
+                              << " is unknown; allowed are +, *, min, ceil_div, round_up";
     TVM_FFI_UNREACHABLE();
   }
 

@@ -29,6 +29,8 @@ from jitnorm import (
     nvfp4_batched_quantize,
     quantize,
     scaled_fp4_grouped_quantize,
+    silu_and_mul_quantize,
+    silu_and_mul_scaled_nvfp4_experts_quantize,
 )
 
 GIVEN = NVFP4.with_layout("128x4").with_global_scale("given")
@@ -235,6 +237,29 @@ def test_scaled_fp4_grouped_quantize_takes_the_tiles_apart(name: str) -> None:
             assert not row.T.ravel()[6:].any()
 
 
+def test_experts_are_gated_first() -> None:
+    counts, scale = np.array([0, 200, 131], np.int32), np.array([0.5], np.float32)
+    x = make("random", (3, 200, 192))
+    codes, scales = silu_and_mul_scaled_nvfp4_experts_quantize(x, counts, scale)
+    assert (codes.shape, scales.shape) == ((200, 48, 3), (32, 4, 2, 4, 2, 3))
+    got_scales = to_bytes(scales)
+    for b, count in enumerate(counts):
+        alone = silu_and_mul_quantize(x[b], spec=NVFP4, global_scale=scale)
+        assert_same_bytes(codes[:count, :, b], as_bytes(alone.data[:count]))
+        for m in range(count):
+            row = got_scales[m % 32, m % 128 // 32, m // 128, :, :, b]
+            assert_same_bytes(row.T.ravel()[:6], alone.scale[m])
+
+
+@pytest.mark.parametrize("spec", SOME_SPECS, ids=str)
+def test_a_gated_batch_is_its_matrices(spec: QuantSpec) -> None:
+    x = make("random", (2, 5, 2 * hidden_size_of(spec)))
+    q = silu_and_mul_quantize(x, batched=True, **given_keywords(spec))
+    for b in range(2):
+        alone = silu_and_mul_quantize(x[b], **given_keywords(spec))
+        assert_same_encoding(matrix_of(q, b), alone, str(b))
+
+
 def to_bytes(tensor: Any) -> Any:
     """The bytes of a tensor whose elements are bytes, whatever its strides."""
     if isinstance(tensor, np.ndarray):
@@ -302,21 +327,21 @@ def test_the_gpu_s_bytes_are_the_cpu_s(spec: QuantSpec) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("size", [64, 1024, 8192])
-def test_the_gpu_leaves_alone_what_a_mask_does(size: int) -> None:
-    """The outputs' memory is the allocator's: only what the mask counts is compared, and the residual."""
-    counts = np.array([150, 0, 7, -3, 1000, 129], np.int32)
-    x, residual, weight = (
-        make("random", (6, 150, size)),
-        make("random", (6, 150, size), 3),
-        make_weight(size, "float16"),
-    )
+@pytest.mark.parametrize(("size", "rows"), [(64, 150), (1024, 150), (8192, 150), (64, 30000), (4096, 700)])
+def test_the_gpu_leaves_alone_what_a_mask_does(size: int, rows: int) -> None:
+    """The outputs' memory is the allocator's: only what the mask counts is compared, and the residual.
+
+    In the last cases a block of threads has rows of several matrices, one after another.
+    """
+    counts = np.array([rows, 0, 7, -3, 100000, rows - 21], np.int32)
+    x, residual = (make("random", (6, rows, size), seed) for seed in (0, 3))
+    weight = make_weight(size, "float16")
     runs = []
     for device in ("cpu", "cuda"):
         x_, r, w, mask = (to_torch(array, device) for array in (x, residual, weight, counts))
         q = norm_quantize(x_, w, spec=NVFP4, residual=r, batched=True, mask=mask)
         runs.append((as_bytes(q.data), as_bytes(q.scale), as_bytes(r)))
     for got, wanted in zip(runs[1], runs[0], strict=True):
-        for b, count in enumerate(np.clip(counts, 0, 150)):
+        for b, count in enumerate(np.clip(counts, 0, rows)):
             assert_same_bytes(got[b, :count], wanted[b, :count])
     assert_same_bytes(runs[1][2], runs[0][2])
