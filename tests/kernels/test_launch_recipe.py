@@ -196,6 +196,22 @@ def test_a_grid_covers_all_rows_and_the_padding_exactly(name: str) -> None:
                 assert evaluate(recipe["grid"], rows) == -(-visited // rows_per_block), (config, rows)
 
 
+def test_no_block_has_rows_of_two_row_sets() -> None:
+    target = Target("sm_90a")  # 16 rows of 128 elements a block
+    pair = launch_recipe(KernelConfig("rmsnorm", 128, pair=True), target)["grid"]
+    batch = launch_recipe(KernelConfig("quantize", 128, quant=SWIZZLED[1], batched=True), target)["grid"]
+    for rows, others in ((0, 0), (0, 1), (1, 0), (16, 17), (127, 129)):
+        assert evaluate(pair, rows, second_rows=others) == -(-rows // 16) + -(-others // 16)
+        assert evaluate(batch, rows, matrices=others) == others * -(-rows // 128) * 8
+
+
+def test_a_masked_grid_does_not_grow_with_the_batch_but_covers_a_small_one() -> None:
+    config = KernelConfig("quantize", 4096, quant=SWIZZLED[1], batched=True, masked=True)
+    grid = launch_recipe(config, Target("sm_90a"))["grid"]
+    assert [evaluate(grid, rows, matrices=8) for rows in (0, 1, 100, 1000, 10000)] == [0, 8, 800, 1024, 1024]
+    assert evaluate(launch_recipe(config, CPU)["grid"], 1000, matrices=8) == 8000
+
+
 def test_a_cuda_recipe_says_how_to_launch() -> None:
     recipe = launch_recipe(KernelConfig("rmsnorm", 4096, pdl=True), Target("sm_90a"))
     assert (recipe["device"], recipe["capability"]) == ("cuda", [9, 0])

@@ -102,6 +102,34 @@ def test_keys_of_one_head_may_lack_the_dimension_of_heads() -> None:
     assert_same_bytes(packed[:, 9], before[:, 9])
 
 
+@settings(deadline=None, max_examples=300)
+@given(data=st.data())
+def test_outputs_that_share_memory_are_refused_and_views_that_interleave_are_not(data: st.DataObject) -> None:
+    memory = np.zeros(2000, np.float16)
+    outputs = []
+    for _ in range(2):
+        shape = tuple(data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
+        strides = [2 * data.draw(st.sampled_from([16, 32, 48, 96, 160])) for _ in shape]
+        start = data.draw(st.integers(0, 12)) * 8
+        outputs.append(np.lib.stride_tricks.as_strided(memory[start:], (*shape, 16), (*strides, 2)))
+    q, k = (ones(*out.shape) for out in outputs)
+    is_injective = all(len(set(addresses(out))) == out.size for out in outputs)
+    try:
+        qk_rmsnorm(q, k, ones(16), ones(16), q_out=outputs[0], k_out=outputs[1])
+    except ValueError as error:
+        assert "share memory" in str(error) or "overlaps" in str(error)  # noqa: PT017 - which calls raise is the question
+        assert not memory.any()
+    else:
+        assert is_injective
+        assert not np.shares_memory(*outputs)
+
+
+def addresses(view: Any) -> list[int]:
+    """Of all elements."""
+    offsets = sum(np.indices(view.shape)[d] * view.strides[d] for d in range(view.ndim))
+    return (view.ctypes.data + offsets).ravel().tolist()
+
+
 @pytest.mark.parametrize("name", CPU_FRAMEWORKS)
 def test_every_framework_gets_the_same_bytes(name: str) -> None:
     q, k, weight = make("random", (3, 2, 64), "bfloat16"), make("random", (3, 64), "bfloat16", 1), ones(64, "bfloat16")
@@ -143,6 +171,7 @@ BAD: list[tuple[str, Callable[[Any], dict[str, Any]], str, Any]] = [
     ("k_out_rank", lambda c: {"k_out": ones(8, 64)}, r"k_out: shape is \(8, 64\), expected \(4, 2, 64\)", ValueError),
     ("k_out_dtype", lambda c: {"k_out": ones(4, 2, 64, "float32")}, "k_out: dtype is float32, expected float16", ValueError),
     ("outputs_overlap", lambda c: shared_outputs(), "q_out: overlaps the memory of k_out", ValueError),
+    ("k_out_within_q_out", lambda c: {"k": ones(4, 64), "q_out": (m := ones(4, 5, 64))[:, :3], "k_out": m[:, 2]}, "q_out: overlaps the memory of k_out", ValueError),
     ("q_out_is_k", lambda c: {"q": ones(4, 2, 64), "q_out": c["k"]}, "q_out: overlaps the memory of k", ValueError),
     ("k_out_is_weight", lambda c: {"k": ones(1, 64), "k_out": c["q_weight"].reshape(1, 64)}, "k_out: overlaps the memory of q_weight", ValueError),
     ("pdl", lambda c: {"enable_pdl": True}, "enable_pdl: is True, but cpu has no", ValueError),
