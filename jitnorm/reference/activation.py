@@ -28,7 +28,8 @@ _NEWTON_STEPS = 3
 def silu_f32(x: NDArray[Any]) -> NDArray[np.float32]:
     """Return ``x / (1 + exp(-x))`` by float32 operations alone, each of which every target computes with the same bits.
 
-    With -x = n ln 2 + r, n an integer and r at most half of ln 2: ``exp(-x) = 2^n * exp(r)``. Below -87, x counts as -87.
+    With -x = n ln 2 + r, n an integer and r at most half of ln 2: ``exp(-x) = 2^n * exp(r)``. Below -87, x counts as
+    -87.
 
     Args:
         x: float32 (float16, bfloat16 and E4M3 are widened), any shape.
@@ -56,7 +57,7 @@ def silu_f32(x: NDArray[Any]) -> NDArray[np.float32]:
 
 def _reciprocal(d: NDArray[np.float32]) -> NDArray[np.float32]:
     """1 / d by Newton's method, for normal d with a normal reciprocal."""
-    y = (_RECIPROCAL_GUESS - d.view(np.uint32)).view(np.float32)
+    y: NDArray[np.float32] = (_RECIPROCAL_GUESS - d.view(np.uint32)).view(np.float32)
     for _ in range(_NEWTON_STEPS):
         y = fma(y, fma(-d, y, ONE), y)
     return y
