@@ -7,7 +7,9 @@ specialization all derive from what `interface` returns.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import add, mul
 from typing import Any
 
 from .config import KernelConfig
@@ -229,5 +231,14 @@ def evaluate(extent: Extent, rows: int, matrices: int = 1, second_rows: int = 0)
         return extent
     if isinstance(extent, str):
         return {"M": rows, "B": matrices, "M2": second_rows}[extent]
-    operator, a, b = extent[0], *(evaluate(operand, rows, matrices, second_rows) for operand in extent[1:])
-    return {"+": a + b, "*": a * b, "min": min(a, b), "round_up": round_up(a, b), "ceil_div": ceil_div(a, b)}[operator]
+    operator, *operands = extent
+    return _OPERATORS[operator](*(evaluate(operand, rows, matrices, second_rows) for operand in operands))
+
+
+_OPERATORS: dict[str, Callable[[int, int], int]] = {
+    "+": add,
+    "*": mul,
+    "min": min,
+    "round_up": round_up,
+    "ceil_div": ceil_div,
+}
