@@ -14,8 +14,8 @@ from .config import KernelConfig
 from .numerics import CHUNK_SIZE, ceil_div, round_up
 from .quant_spec import CODE_BITS, QuantSpec
 
-C_TYPES = {"float16": "Float16", "bfloat16": "BFloat16", "float32": "float"}
-ELEMENT_BYTES = {"Float16": 2, "BFloat16": 2, "float": 4, "UInt8": 1}
+C_TYPES = {"float16": "Float16", "bfloat16": "BFloat16", "float32": "float", "float8_e4m3fn": "Float8E4M3"}
+ELEMENT_BYTES = {"Float16": 2, "BFloat16": 2, "float": 4, "Float8E4M3": 1, "UInt8": 1}
 _CODES = {
     "e2m1": ("y_fp4", ("float4_e2m1fnx2", "uint8")),
     "e4m3": ("out", ("float8_e4m3fn", "uint8")),
@@ -46,6 +46,8 @@ class TensorArgument:
         is_strided: whether its rows may lie at any stride; otherwise it is dense.
         may_be: name of the input that this output may be, for an operation in place.
         is_present: False if this configuration does without it: the caller passes None.
+        is_flat: whether a tensor of any shape will do, if it is dense and has as many elements.
+        is_zeroed: whether the launcher fills it with zeros before the kernel runs.
         field: as the source knows it; the name by default.
     """
 
@@ -58,6 +60,8 @@ class TensorArgument:
     is_strided: bool = False
     may_be: str | None = None
     is_present: bool = True
+    is_flat: bool = False
+    is_zeroed: bool = False
     field: str = ""
 
     def __post_init__(self) -> None:
@@ -90,9 +94,13 @@ def interface(config: KernelConfig) -> tuple[Argument, ...]:
     if config.normalizes:
         arguments.append(_rows("residual", config.input, config, is_present=config.residual))
         arguments.append(_weight(config))
-    arguments += _encoded_outputs(config, config.quant) if config.quant else [_half_output(config)]
+    if config.amax_only:
+        arguments.append(_number("amax", is_output=True, is_zeroed=True))
+    else:
+        arguments += _encoded_outputs(config, config.quant) if config.quant else [_half_output(config)]
     if config.normalizes:
-        sum_options: dict[str, Any] = {"is_output": True, "may_be": "residual", "is_present": config.residual}
+        stores_sum = config.residual and not config.amax_only
+        sum_options: dict[str, Any] = {"is_output": True, "may_be": "residual", "is_present": stores_sum}
         arguments.append(_rows("residual_out", config.input, config, **sum_options))
         arguments.append(_rows("y_out", config.input, config, is_output=True, is_present=config.keep_norm))
         arguments.append(ScalarArgument("eps"))
@@ -115,30 +123,36 @@ def _half_output(config: KernelConfig) -> TensorArgument:
     return _rows("out", config.input, config, is_output=True, may_be="input")
 
 
+def _number(name: str, **options: Any) -> TensorArgument:
+    """A float32 tensor of one element."""
+    return TensorArgument(name, "float", ("float32",), (1,), **options)
+
+
 def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     name, dtypes = _CODES[quant.element]
     bits = CODE_BITS[quant.element]
     codes = TensorArgument(
-        name, "UInt8", dtypes, ("...", config.hidden_size * bits // 8), CHUNK_SIZE * bits // 8,
+        name, "UInt8", dtypes, ("...", config.encoded_size * bits // 8), CHUNK_SIZE * bits // 8,
         is_output=True, is_strided=True, field="codes",
     )  # fmt: skip
-    row_scale = TensorArgument(
-        "row_scale", "float", ("float32",), ("M",), is_output=True, is_present=quant.needs_row_amax
-    )
-    if not quant.has_blocks:
-        scale = TensorArgument("scale", "float", ("float32",), (1,), is_present=quant.block_size == "tensor")
-        return [codes, scale, row_scale]
-    return [
-        codes,
-        *_block_scales(config, quant),
-        TensorArgument("global_scale", "float", ("float32",), (1,), is_present=quant.global_scale == "given"),
-        row_scale,
+    is_found = quant.needs_tensor_amax
+    found = [
+        TensorArgument(
+            "row_scale", "float", ("float32",), ("M",), is_output=True, is_present=quant.needs_row_amax, is_flat=True
+        ),
+        _number("amax", is_present=is_found),
+        _number("tensor_scale", is_output=True, is_present=is_found),
     ]
+    bound = _number("scale_ub", is_present=config.scale_ub)
+    if not quant.has_blocks:
+        return [codes, _number("scale", is_present=quant.block_size == "tensor" and not is_found), *found, bound]
+    global_scale = _number("global_scale", is_present=quant.global_scale == "given")
+    return [codes, *_block_scales(config, quant), global_scale, *found, bound]
 
 
 def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     c_type, dtypes = _SCALES[quant.scale_format]
-    columns = config.hidden_size // config.block_size
+    columns = config.encoded_size // config.block_size
     linear: tuple[Extent, ...] = ("...", columns)
     first = linear
     if quant.is_swizzled:
@@ -146,8 +160,11 @@ def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     elif quant.is_column_major:
         first = (columns, padded_rows(config))
     return [
-        TensorArgument("block_scale", c_type, dtypes, first, is_output=True),
-        TensorArgument("block_scale_unswizzled", c_type, dtypes, linear, is_output=True, is_present=quant.both_layouts),
+        TensorArgument("block_scale", c_type, dtypes, first, is_output=True, is_flat=True),
+        TensorArgument(
+            "block_scale_unswizzled", c_type, dtypes, linear,
+            is_output=True, is_present=quant.both_layouts, is_flat=True,
+        ),  # fmt: skip
     ]
 
 

@@ -15,7 +15,7 @@ from .schedule import row_schedule
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
-LAUNCHER_ABI = 1
+LAUNCHER_ABI = 2
 ENTRY = "jitnorm_kernel"
 
 
@@ -38,7 +38,8 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "block": schedule.threads,
         "cluster": 1,
         "shared_bytes": 0,
-        "pdl": config.pdl,
+        # Its output is zeroed by a memset, which a kernel cannot overtake.
+        "pdl": config.pdl and not config.amax_only,
     }
 
 
@@ -51,6 +52,8 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
         "dtypes": list(argument.dtypes),
         "shape": list(argument.shape),
         "single": argument.shape == (1,),
+        "flat": argument.is_flat,
+        "zeroed": argument.is_zeroed,
         "alignment": argument.access_bytes(config.vector_bytes),
         "output": argument.is_output,
         "strided": argument.is_strided,

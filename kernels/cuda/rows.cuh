@@ -49,8 +49,14 @@ JITNORM_INLINE float row_amax(const Arguments& a, Row& row, float rstd, int warp
     if constexpr (kNormalizes && !kPrefetchesWeight) load_chunk(row.weight[0], weight_of(a), row.index(j));
     float y[kChunkSize];
     normalize_chunk(h, row.weight[kPrefetchesWeight ? j : 0], rstd, y);
+    // What lies past the row does not count: its zeros become NaN if the reciprocal root mean square is infinite.
+    const int index = row.index(j);
+    float of_chunk = 0.0f;
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) amax = max_magnitude(amax, y[i]);
+    for (int i = 0; i < kChunkSize; ++i) {
+      if (!kHasPartialChunk || index * kChunkSize + i < kHiddenSize) of_chunk = max_magnitude(of_chunk, y[i]);
+    }
+    if (index < kChunks) amax = max_magnitude(amax, of_chunk);
   });
   return row_max(amax, warp, lane);
 }

@@ -8,6 +8,9 @@ struct CheckedCall {
   // Kernel parameters: each value in a slot of its own, in the order of launch_recipe.py.
   int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowDims];
   int slot_count = 0;
+  // Outputs of one 32-bit element that are zeroed before the kernel runs.
+  void* zeroed[kMaxArguments];
+  int zeroed_count = 0;
 
   void Push(int64_t value) { slots[slot_count++] = value; }
   void Push(const void* value) { Push(reinterpret_cast<int64_t>(value)); }
@@ -101,6 +104,7 @@ class CallChecker {
       if (ElementCount(t) != 1) ThrowShape(argument, t, first);
       return;
     }
+    if (argument.is_flat && t.ndim > 0) return;
     const int inner_dims = static_cast<int>(argument.extents.size());
     const int leading_dims = argument.has_leading_dims ? first.ndim - 1 : 0;
     bool has_rank = t.ndim == leading_dims + inner_dims && t.ndim > 0;
@@ -112,7 +116,8 @@ class CallChecker {
     if (tensors[i] == nullptr) return;
     const Argument& argument = recipe_.arguments[i];
     const DLTensor& t = *tensors[i];
-    const int inner_dims = argument.is_single ? 0 : static_cast<int>(argument.extents.size());
+    if (argument.is_flat && ElementCount(t) != ExpectedCount(argument, rows)) ThrowShape(argument, t, *tensors[0]);
+    const int inner_dims = argument.is_single || argument.is_flat ? 0 : static_cast<int>(argument.extents.size());
     for (int d = 0; d < inner_dims; ++d) {
       if (t.shape[t.ndim - inner_dims + d] != argument.extents[d].Evaluate(rows)) ThrowShape(argument, t, *tensors[0]);
     }
@@ -130,6 +135,12 @@ class CallChecker {
         << argument.alignment
         << (argument.alignment == ElementBytes(argument.dtypes[0]) ? ", the size of an element"
                                                                    : "; use a kernel with a smaller vector_bytes");
+  }
+
+  static int64_t ExpectedCount(const Argument& argument, int64_t rows) {
+    int64_t count = argument.has_leading_dims ? rows : 1;
+    for (const Extent& extent : argument.extents) count *= extent.Evaluate(rows);
+    return count;
   }
 
   static int64_t PointerAlignment(const DLTensor& t) {
@@ -173,6 +184,9 @@ class CallChecker {
         call.Push(static_cast<float>(args[static_cast<int>(i)].cast<double>()));
       if (argument.kind != Argument::Kind::kTensor) continue;
       call.Push(DataOf(*tensors[i]));
+      // Without rows no kernel runs that could write the output.
+      const bool stays_unwritten = argument.is_output && argument.is_single && call.grid == 0;
+      if (argument.is_zeroed || stays_unwritten) call.zeroed[call.zeroed_count++] = DataOf(*tensors[i]);
       if (!argument.is_strided) continue;
       for (int d = 0; d < recipe_.row_dims; ++d) call.Push(d < missing ? 0 : call.rows.strides[strided][d - missing]);
       ++strided;

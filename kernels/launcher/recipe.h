@@ -21,7 +21,9 @@ struct Argument {
   std::vector<Extent> extents;    // after the leading dimensions
   bool is_single = false;         // one element, in a tensor of any rank
   int64_t alignment = 1;
+  bool is_flat = false;  // any shape of as many elements will do
   bool is_output = false;
+  bool is_zeroed = false;  // filled with zeros before the kernel runs
   bool is_strided = false;
   std::string may_be;
 };
@@ -43,6 +45,8 @@ inline Argument ReadArgument(const JsonObject& json) {
     }
   }
   argument.is_single = Field<bool>(json, "single");
+  argument.is_flat = Field<bool>(json, "flat");
+  argument.is_zeroed = Field<bool>(json, "zeroed");
   argument.alignment = Field<int64_t>(json, "alignment");
   argument.is_output = Field<bool>(json, "output");
   argument.is_strided = Field<bool>(json, "strided");
