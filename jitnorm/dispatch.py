@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -15,22 +16,37 @@ from jitnorm.launcher import launcher
 from jitnorm.manager import get_kernel, recipe_text
 
 
+# Extents and dtypes of outputs, by name, as an op wants them allocated if these are not the interface's own.
+Allocations = Callable[[KernelConfig], dict[str, tuple[tuple[Extent, ...], str]]]
+
+
 class Dispatcher:
     """Runs the calls of one op with one set of options.
 
     Args:
         enable_pdl: True, False, or None for wherever the target can.
+        allocations: what outputs that the caller leaves out become, where that is not what the interface says.
+        aliases: what the op calls arguments that the interface calls otherwise, for its errors.
         options: fields of KernelConfig that the op and the caller's options fix; the rest follows from the tensors.
 
     Attributes:
         names: of the tensors that the op takes with these options, in calling order.
         outputs: the positions of those that it writes.
+        aliases: as given.
         launch: one call into the launcher, with the arguments of `run`; returns None, or the facts of a call that has
             no kernel yet, and then it wrote nothing.
     """
 
-    def __init__(self, enable_pdl: bool | None, **options: Any) -> None:
-        self._enable_pdl, self._options = enable_pdl, options
+    def __init__(
+        self,
+        enable_pdl: bool | None,
+        *,
+        allocations: Allocations | None = None,
+        aliases: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        self._enable_pdl, self._options, self._allocations = enable_pdl, options, allocations
+        self.aliases = aliases or {}
         prototype = KernelConfig(hidden_size=_ANY_HIDDEN_SIZE, **options)
         tensors = _tensors(prototype)
         self.names = tuple(a.name for a in tensors)
@@ -53,7 +69,8 @@ class Dispatcher:
     def arguments_of(self, hidden_size: int, input_dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
         """Shape and preferred dtype of each tensor of calls with such an input; ValueError if it is not allowed."""
         config = KernelConfig(hidden_size=hidden_size, input=input_dtype, **self._options)
-        return tuple((argument.shape, argument.dtypes[0]) for argument in _tensors(config))
+        own = self._allocations(config) if self._allocations else {}
+        return tuple(own.get(argument.name, (argument.shape, argument.dtypes[0])) for argument in _tensors(config))
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> None:
         found, hidden_size, row_dims, vector_bytes, is_cuda, device, is_capturing = facts

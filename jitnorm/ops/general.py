@@ -7,7 +7,8 @@ from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
-from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
+from jitnorm.ops.amax import compute_amax, norm_amax
 from jitnorm.ops.run import run_named
 
 
@@ -17,12 +18,16 @@ class QuantizedTensor:
 
     Args:
         data: the codes: E2M1 two a byte, element 2i in the low nibble; FP8 one a byte.
-        scale: the scales in the layout that `spec` names: of the blocks, of the rows (M,), or the given one.
+        scale: the scales in the layout that `spec` names: of the blocks, of the rows (M,), or of the tensor, given or
+            found.
         global_scale: the encode scale that was given, or None.
         row_scale: the decode scale of each row, float32 (M,), if `spec.global_scale` is ``row``, else None.
         scale_unswizzled: the scales in the linear layout, if `spec` asks for both layouts, else None.
         spec: how the values are encoded.
         shape: the logical shape, in values.
+        tensor_scale: the decode scale of the tensor, float32 (1,), if it has one for its block scales that was found
+            (`spec.global_scale` is ``tensor``), else None.
+        amax: the largest magnitude of the tensor, float32 (1,), if a scale was found from it, else None.
     """
 
     data: Any
@@ -32,13 +37,21 @@ class QuantizedTensor:
     scale_unswizzled: Any
     spec: QuantSpec
     shape: tuple[int, ...]
+    tensor_scale: Any = None
+    amax: Any = None
 
 
 @cache
 def _dispatcher(
-    op: str, residual: bool, unit_bias: bool, keep_norm: bool, quant: QuantSpec, enable_pdl: bool | None
+    op: str,
+    residual: bool,
+    unit_bias: bool,
+    keep_norm: bool,
+    quant: QuantSpec,
+    scale_ub: bool,
+    enable_pdl: bool | None,
 ) -> Dispatcher:
-    options: dict[str, Any] = {"op": op, "quant": quant}
+    options: dict[str, Any] = {"op": op, "quant": quant, "scale_ub": scale_ub}
     if op != "quantize":
         options |= {"residual": residual, "unit_bias": unit_bias, "keep_norm": keep_norm}
     return Dispatcher(enable_pdl, **options)
@@ -55,22 +68,28 @@ def norm_quantize(
     eps: float = 1e-06,
     unit_bias: bool = False,
     y_out: Any = None,
+    scale_ub: Any = None,
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> QuantizedTensor:
     """RMSNorm, then quantization of the unrounded result, in one pass: any input and any QuantSpec.
+
+    A scale that is found for the whole tensor takes two passes, two launches without a synchronization with the host.
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
         weight: shape (hidden_size,), the input's dtype or float32.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
-        global_scale: ``"row"`` for one that is found for each row; a float32 tensor of one element, the encode scale;
-            None for none. Only with block scales in e4m3.
-        scale: float32 tensor of one element, the divisor, if `spec.block_size` is ``tensor``.
+        global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
+            float32 tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
+        scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` for
+            one that is found.
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         y_out: where to write the norm itself, too, rounded to the input's dtype; None: nowhere.
+        scale_ub: float32 tensor of one element that bounds the amax of each FP8 scale of a row or group; None: no
+            bound.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -88,11 +107,16 @@ def norm_quantize(
         >>> q.data.dtype.name, q.scale.shape
         ('float8_e4m3fn', (2, 2))
     """
-    spec, given = _with_global_scale(spec, global_scale)
-    dispatcher = _dispatcher("rmsnorm", residual is not None, unit_bias, y_out is not None, spec, enable_pdl)
+    spec, given, scale = _with_scales(spec, global_scale, scale)
+    amax = None
+    if spec.needs_tensor_amax:
+        amax = norm_amax(input, weight, residual, eps, unit_bias, enable_pdl, stream)
+    dispatcher = _dispatcher(
+        "rmsnorm", residual is not None, unit_bias, y_out is not None, spec, scale_ub is not None, enable_pdl
+    )
     tensors = {
-        "input": input, "residual": residual, "weight": weight, "global_scale": given, "scale": scale,
-        "residual_out": residual, "y_out": y_out,
+        "input": input, "residual": residual, "weight": weight, "global_scale": given, "scale": scale, "amax": amax,
+        "scale_ub": scale_ub, "residual_out": residual, "y_out": y_out,
     }  # fmt: skip
     return _quantized(spec, run_named(dispatcher, tensors, (eps,), stream), tuple(input.shape))
 
@@ -103,10 +127,11 @@ def quantize(
     spec: QuantSpec,
     global_scale: Any = None,
     scale: Any = None,
+    scale_ub: Any = None,
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> QuantizedTensor:
-    """Quantization alone: any input and any QuantSpec. The arguments are those of `norm_quantize`.
+    """Quantization alone: any input, float8_e4m3fn too, and any QuantSpec. The arguments are those of `norm_quantize`.
 
     Example:
         >>> import numpy as np
@@ -114,22 +139,30 @@ def quantize(
         >>> q.data.shape, q.row_scale.shape
         ((2, 32), (2,))
     """
-    spec, given = _with_global_scale(spec, global_scale)
-    dispatcher = _dispatcher("quantize", False, False, False, spec, enable_pdl)
-    tensors = {"input": input, "global_scale": given, "scale": scale}
+    spec, given, scale = _with_scales(spec, global_scale, scale)
+    amax = compute_amax(input, stream=stream) if spec.needs_tensor_amax else None
+    dispatcher = _dispatcher("quantize", False, False, False, spec, scale_ub is not None, enable_pdl)
+    tensors = {"input": input, "global_scale": given, "scale": scale, "amax": amax, "scale_ub": scale_ub}
     return _quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape))
 
 
-def _with_global_scale(spec: QuantSpec, global_scale: Any) -> tuple[QuantSpec, Any]:
+def _with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSpec, Any, Any]:
+    """The spec with the kind of global scale that is asked for, then the two scales that are given, or None."""
+    if isinstance(scale, str):
+        require_one_of("scale", scale, ("tensor",))
+        if spec.block_size != "tensor":
+            raise ValueError(f"scale: is 'tensor', but the scales of {spec} belong to blocks or rows; pass None")
+        return replace(spec, global_scale="tensor"), None, None
     if isinstance(global_scale, str):
-        return replace(spec, global_scale=global_scale), None
-    return (spec if global_scale is None else replace(spec, global_scale="given")), global_scale
+        return replace(spec, global_scale=global_scale), None, scale
+    return (spec if global_scale is None else replace(spec, global_scale="given")), global_scale, scale
 
 
 def _quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...]) -> QuantizedTensor:
-    row_scale = made.get("row_scale")
+    row_scale, tensor_scale, amax = (made.get(name) for name in ("row_scale", "tensor_scale", "amax"))
     if not spec.has_blocks:
-        return QuantizedTensor(made["out"], made.get("scale", row_scale), None, None, None, spec, shape)
+        found = tensor_scale if row_scale is None else row_scale
+        return QuantizedTensor(made["out"], made.get("scale", found), None, None, None, spec, shape, None, amax)
     return QuantizedTensor(
         data=made["y_fp4" if spec.element == "e2m1" else "out"],
         scale=made["block_scale"],
@@ -138,4 +171,6 @@ def _quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...]) ->
         scale_unswizzled=made.get("block_scale_unswizzled"),
         spec=spec,
         shape=shape,
+        tensor_scale=tensor_scale,
+        amax=amax,
     )
