@@ -12,7 +12,7 @@ from typing import Any
 
 from .config import KernelConfig
 from .numerics import CHUNK_SIZE, ceil_div, round_up
-from .quant_spec import CODE_BITS, QuantSpec
+from .quant_spec import CODE_BITS, QuantSpec, smallest_fp8_scale
 
 C_TYPES = {"float16": "Float16", "bfloat16": "BFloat16", "float32": "float", "float8_e4m3fn": "Float8E4M3"}
 ELEMENT_BYTES = {"Float16": 2, "BFloat16": 2, "float": 4, "Float8E4M3": 1, "UInt8": 1}
@@ -48,6 +48,7 @@ class TensorArgument:
         is_present: False if this configuration does without it: the caller passes None.
         is_flat: whether a tensor of any shape will do, if it is dense and has as many elements.
         is_zeroed: whether the launcher fills it with zeros before the kernel runs.
+        if_empty: what the launcher writes into an output of one element if there are no rows, and no kernel runs.
         field: as the source knows it; the name by default.
     """
 
@@ -62,6 +63,7 @@ class TensorArgument:
     is_present: bool = True
     is_flat: bool = False
     is_zeroed: bool = False
+    if_empty: float = 0.0
     field: str = ""
 
     def __post_init__(self) -> None:
@@ -136,12 +138,13 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
         is_output=True, is_strided=True, field="codes",
     )  # fmt: skip
     is_found = quant.needs_tensor_amax
+    scale_of_nothing = 0.0 if quant.has_blocks else smallest_fp8_scale(quant.element)
     found = [
         TensorArgument(
             "row_scale", "float", ("float32",), ("M",), is_output=True, is_present=quant.needs_row_amax, is_flat=True
         ),
         _number("amax", is_present=is_found),
-        _number("tensor_scale", is_output=True, is_present=is_found),
+        _number("tensor_scale", is_output=True, is_present=is_found, if_empty=scale_of_nothing),
     ]
     bound = _number("scale_ub", is_present=config.scale_ub)
     if not quant.has_blocks:

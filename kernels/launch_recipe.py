@@ -54,6 +54,7 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
         "single": argument.shape == (1,),
         "flat": argument.is_flat,
         "zeroed": argument.is_zeroed,
+        "if_empty": argument.if_empty,
         "alignment": argument.access_bytes(config.vector_bytes),
         "output": argument.is_output,
         "strided": argument.is_strided,

@@ -28,6 +28,11 @@ _FAMILIES = (
 )
 
 
+def smallest_fp8_scale(element: str) -> float:
+    """The smallest scale of a row or tensor of FP8 that is found, to be rounded to float32."""
+    return 1 / (512 * MAX_CODE[element])
+
+
 def require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raise ValueError, naming the argument and what is allowed, unless `value` is one of `allowed`."""
     # 16.0 equals 16 and True equals 1, but neither writes the same source.

@@ -8,9 +8,13 @@ struct CheckedCall {
   // Kernel parameters: each value in a slot of its own, in the order of launch_recipe.py.
   int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowDims];
   int slot_count = 0;
-  // Outputs of one 32-bit element that are zeroed before the kernel runs.
-  void* zeroed[kMaxArguments];
-  int zeroed_count = 0;
+  // Outputs of one float32 that are written before the kernel runs.
+  struct Fill {
+    void* at;
+    float value;
+  };
+  Fill fills[kMaxArguments];
+  int fill_count = 0;
 
   void Push(int64_t value) { slots[slot_count++] = value; }
   void Push(const void* value) { Push(reinterpret_cast<int64_t>(value)); }
@@ -186,7 +190,9 @@ class CallChecker {
       call.Push(DataOf(*tensors[i]));
       // Without rows no kernel runs that could write the output.
       const bool stays_unwritten = argument.is_output && argument.is_single && call.grid == 0;
-      if (argument.is_zeroed || stays_unwritten) call.zeroed[call.zeroed_count++] = DataOf(*tensors[i]);
+      if (argument.is_zeroed || stays_unwritten) {
+        call.fills[call.fill_count++] = {DataOf(*tensors[i]), stays_unwritten ? argument.if_empty : 0.0f};
+      }
       if (!argument.is_strided) continue;
       for (int d = 0; d < recipe_.row_dims; ++d) call.Push(d < missing ? 0 : call.rows.strides[strided][d - missing]);
       ++strided;

@@ -6,7 +6,7 @@ class Kernel {
 
   void Call(ffi::PackedArgs args) const {
     CheckedCall call = checker_.Check(args);
-    if (call.grid == 0 && call.zeroed_count == 0) return;
+    if (call.grid == 0 && call.fill_count == 0) return;
     void* parameters[sizeof(call.slots) / sizeof(call.slots[0])];
     for (int i = 0; i < call.slot_count; ++i) parameters[i] = &call.slots[i];
     Launch(call, parameters);
@@ -44,7 +44,7 @@ class CpuKernel : public Kernel {
 
   // In the default floating-point environment: callers may have told the processor to flush denormals.
   void Launch(const CheckedCall& call, void** parameters) const final {
-    for (int i = 0; i < call.zeroed_count; ++i) std::memset(call.zeroed[i], 0, 4);
+    for (int i = 0; i < call.fill_count; ++i) std::memcpy(call.fills[i].at, &call.fills[i].value, sizeof(float));
     std::fenv_t callers;
     std::fegetenv(&callers);
     std::fesetenv(FE_DFL_ENV);
@@ -75,9 +75,11 @@ class CudaKernel : public Kernel {
     JITNORM_CHECK(call.grid <= 0x7fffffff, ValueError)
         << recipe().arguments[0].name << ": has " << call.rows.rows << " rows, more than one launch can cover";
     const Driver& driver = Driver::Get();
-    for (int i = 0; i < call.zeroed_count; ++i) {
-      const uint64_t address = reinterpret_cast<uint64_t>(call.zeroed[i]);
-      driver.Check(driver.MemsetD32Async(address, 0, 1, static_cast<CUstream>(stream)), "cuMemsetD32Async");
+    for (int i = 0; i < call.fill_count; ++i) {
+      const uint64_t address = reinterpret_cast<uint64_t>(call.fills[i].at);
+      unsigned bits;
+      std::memcpy(&bits, &call.fills[i].value, sizeof(bits));
+      driver.Check(driver.MemsetD32Async(address, bits, 1, static_cast<CUstream>(stream)), "cuMemsetD32Async");
     }
     if (call.grid == 0) return;
     CUlaunchAttribute attributes[2] = {};
