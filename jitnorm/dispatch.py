@@ -15,7 +15,6 @@ from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
 from jitnorm.manager import get_kernel, recipe_text
 
-
 # Extents and dtypes of outputs, by name, as an op wants them allocated if these are not the interface's own.
 Allocations = Callable[[KernelConfig], dict[str, tuple[tuple[Extent, ...], str]]]
 

@@ -103,15 +103,20 @@ class KernelConfig:
         quant = self.quant
         if self.amax_only and quant is not None:
             raise ValueError(f"amax_only: is True, but quant is {quant}; use None, for nothing is encoded")
-        if self.scale_ub and (quant is None or quant.element == "e2m1" or quant.scale_format == "ue8m0"
-                              or quant.block_size == "tensor"):
-            raise ValueError(f"scale_ub: is given, but only FP8 scales of rows or groups have a bound; quant is {quant}")
+        if self.scale_ub and (
+            quant is None or quant.element == "e2m1" or quant.scale_format == "ue8m0" or quant.block_size == "tensor"
+        ):
+            raise ValueError(
+                f"scale_ub: is given, but only FP8 scales of rows or groups have a bound; quant is {quant}"
+            )
         if self.inverse_global_scale and (quant is None or quant.global_scale != "given"):
             raise ValueError(f"inverse_global_scale: is True, but no global scale is given; quant is {quant}")
         if type(self.alignment) is not int or self.alignment < 1:
             raise ValueError(f"alignment: is {self.alignment!r}; expected a positive int")
         if self.alignment > 1 and (self.normalizes or quant is None or quant.scale_format not in ("e4m3", "ue8m0")):
-            raise ValueError(f"alignment: is {self.alignment}, but only quantize with block scales of one byte pads rows")
+            raise ValueError(
+                f"alignment: is {self.alignment}, but only quantize with block scales of one byte pads rows"
+            )
 
     def _check_hidden_size(self) -> None:
         if type(self.hidden_size) is not int:

@@ -165,8 +165,13 @@ def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     return [
         TensorArgument("block_scale", c_type, dtypes, first, is_output=True, is_flat=True),
         TensorArgument(
-            "block_scale_unswizzled", c_type, dtypes, linear,
-            is_output=True, is_present=quant.both_layouts, is_flat=True,
+            "block_scale_unswizzled",
+            c_type,
+            dtypes,
+            linear,
+            is_output=True,
+            is_present=quant.both_layouts,
+            is_flat=True,
         ),  # fmt: skip
     ]
 

@@ -39,7 +39,16 @@ def extents() -> st.SearchStrategy[Extent]:
 
 def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
     """A recipe of one input of two elements a row and an output of `extent` bytes."""
-    common = {"kind": "tensor", "strided": False, "may_be": "", "single": False, "flat": False, "zeroed": False, "if_empty": 0.0, "alignment": 1}
+    common = {
+        "kind": "tensor",
+        "strided": False,
+        "may_be": "",
+        "single": False,
+        "flat": False,
+        "zeroed": False,
+        "if_empty": 0.0,
+        "alignment": 1,
+    }
     arguments = [
         {
             **common,
