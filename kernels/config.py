@@ -103,12 +103,8 @@ class KernelConfig:
         quant = self.quant
         if self.amax_only and quant is not None:
             raise ValueError(f"amax_only: is True, but quant is {quant}; use None, for nothing is encoded")
-        if self.scale_ub and (
-            quant is None or quant.element == "e2m1" or quant.scale_format == "ue8m0" or quant.block_size == "tensor"
-        ):
-            raise ValueError(
-                f"scale_ub: is given, but only FP8 scales of rows or groups have a bound; quant is {quant}"
-            )
+        if self.scale_ub and (quant is None or not quant.may_be_bounded):
+            raise ValueError(f"scale_ub: is given, but only FP8 scales of rows or groups are bounded; quant is {quant}")
         if self.inverse_global_scale and (quant is None or quant.global_scale != "given"):
             raise ValueError(f"inverse_global_scale: is True, but no global scale is given; quant is {quant}")
         if type(self.alignment) is not int or self.alignment < 1:

@@ -98,7 +98,7 @@ def _encode_files(config: KernelConfig, quant: QuantSpec, target: Target) -> Ite
     yield f"cuda/codes_{quant.element}_native.cuh" if is_native else f"common/codes_{quant.element}_exact.h"
     if not target.is_cpu:
         yield "cuda/store_codes.cuh"
-    if quant.scale_format.startswith("f32") and quant.block_size != "tensor":
+    if quant.may_be_bounded:
         yield f"common/amax_{'bounded' if config.scale_ub else 'unbounded'}.h"
     if not quant.has_blocks:
         yield from _fp8_scale_files(quant)

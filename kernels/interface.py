@@ -172,7 +172,7 @@ def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
             is_output=True,
             is_present=quant.both_layouts,
             is_flat=True,
-        ),  # fmt: skip
+        ),
     ]
 
 

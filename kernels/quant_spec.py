@@ -158,6 +158,11 @@ class QuantSpec:
         return self.global_scale == "row" or self.block_size == "row"
 
     @property
+    def may_be_bounded(self) -> bool:
+        """Whether the amax of each scale may have an upper bound."""
+        return self.scale_format.startswith("f32") and self.block_size != "tensor"
+
+    @property
     def needs_tensor_amax(self) -> bool:
         """Whether encoding needs the largest magnitude of the tensor first, which another launch finds."""
         return self.global_scale == "tensor"

@@ -11,7 +11,7 @@ from jitnorm.ops.run import run, run_named
 
 @cache
 def _dispatcher(op: str, residual: bool, unit_bias: bool, enable_pdl: bool | None) -> Dispatcher:
-    options = {"op": op, "residual": residual, "unit_bias": unit_bias, "amax_only": True}
+    options: dict[str, Any] = {"op": op, "residual": residual, "unit_bias": unit_bias, "amax_only": True}
     return Dispatcher(enable_pdl, **options)
 
 

@@ -97,7 +97,7 @@ def fp4_quantize(
 def nvfp4_quantize(
     a: Any,
     a_global_sf: Any,
-    sfLayout: Any = SfLayout.layout_128x4,
+    sfLayout: Any = SfLayout.layout_128x4,  # noqa: N803 - FlashInfer's name
     do_shuffle: bool = False,
     sf_vec_size: int = 16,
     enable_pdl: bool | None = None,
@@ -166,7 +166,7 @@ def mxfp4_quantize(
     a: Any,
     backend: str = "cuda",
     enable_pdl: bool | None = None,
-    sfLayout: Any = SfLayout.layout_128x4,
+    sfLayout: Any = SfLayout.layout_128x4,  # noqa: N803 - FlashInfer's name
     *,
     stream: Any = None,
 ) -> tuple[Any, Any]:
