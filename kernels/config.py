@@ -109,6 +109,10 @@ class KernelConfig:
             raise ValueError(f"inverse_global_scale: is True, but no global scale is given; quant is {quant}")
         if type(self.alignment) is not int or self.alignment < 1:
             raise ValueError(f"alignment: is {self.alignment!r}; expected a positive int")
+        if self.alignment % self.block_size and self.block_size % self.alignment:
+            raise ValueError(
+                f"alignment: is {self.alignment}; allowed are divisors and multiples of block_size {self.block_size}"
+            )
         if self.alignment > 1 and (self.normalizes or quant is None or quant.scale_format not in ("e4m3", "ue8m0")):
             raise ValueError(
                 f"alignment: is {self.alignment}, but only quantize with block scales of one byte pads rows"
@@ -126,10 +130,10 @@ class KernelConfig:
                 f"input: its last dimension (hidden size) is {self.hidden_size}, "
                 f"not a multiple of block_size {self.block_size}; pad the input or change block_size"
             )
-        if self.encoded_size > MAX_HIDDEN_SIZE or self.encoded_size % self.block_size:
+        if self.encoded_size > MAX_HIDDEN_SIZE:
             raise ValueError(
                 f"alignment: is {self.alignment}, which makes rows of {self.encoded_size} codes; "
-                f"up to {MAX_HIDDEN_SIZE}, a multiple of {self.block_size}, is supported"
+                f"up to {MAX_HIDDEN_SIZE} is supported"
             )
 
     def __str__(self) -> str:
