@@ -162,7 +162,7 @@ def assert_encoded(got: QuantizedTensor, y: Array, spec: QuantSpec, shape: tuple
 def found_outputs(q: QuantizedTensor) -> tuple[Any, ...]:
     """What the op has computed, in the order of `encoded`."""
     scale = None if _is_given(q.spec) else q.scale
-    fields = (q.data, scale, q.row_scale, q.scale_unswizzled, q.tensor_scale)
+    fields = (q.data, scale, q.row_scale, q.tensor_scale, q.scale_unswizzled)
     return tuple(value for value in fields if value is not None)
 
 

@@ -7,16 +7,28 @@ import pytest
 from jitnorm.kernels.config import KernelConfig
 
 from jitnorm import dispatch
-from jitnorm.ops import general, norm, norm_fp4, norm_fp8
+from jitnorm.ops import (
+    amax,
+    general,
+    norm,
+    norm_fp4,
+    norm_fp8,
+    norm_fp8_dynamic,
+    norm_mxfp8,
+    quantize_fp4,
+    quantize_fp8,
+)
+
+MODULES = (amax, general, norm, norm_fp4, norm_fp8, norm_fp8_dynamic, norm_mxfp8, quantize_fp4, quantize_fp8)
 
 
 @pytest.fixture
 def fresh_dispatchers() -> Iterator[None]:
     """No call has been seen before."""
-    for module in (norm, norm_fp4, norm_fp8, general):
+    for module in MODULES:
         module._dispatcher.cache_clear()
     yield
-    for module in (norm, norm_fp4, norm_fp8, general):
+    for module in MODULES:
         module._dispatcher.cache_clear()
 
 
