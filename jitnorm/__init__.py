@@ -9,8 +9,9 @@ from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, 
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
 from jitnorm.ops.amax import compute_amax
+from jitnorm.ops.gated import silu_and_mul_quantize
 from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
-from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
+from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
     fused_add_rms_norm_static_fp8_quant,
@@ -26,6 +27,7 @@ from jitnorm.ops.norm_fp8_dynamic import (
     rms_norm_per_block_quant,
 )
 from jitnorm.ops.norm_mxfp8 import add_rmsnorm_mxfp8quant, rmsnorm_mxfp8quant
+from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
 from jitnorm.ops.quantize_fp4 import fp4_quantize, mxfp4_quantize, nvfp4_quantize
 from jitnorm.ops.quantize_fp8 import mxfp8_quantize
 from jitnorm.ops.sf_layout import SfLayout
@@ -58,6 +60,8 @@ __all__ = [
     "gemma_rmsnorm",
     "gemma_rmsnorm_quant",
     "get_kernel",
+    "layernorm",
+    "mhc_rmsnorm_quantize",
     "mxfp4_quantize",
     "mxfp8_quantize",
     "norm_quantize",
@@ -70,4 +74,6 @@ __all__ = [
     "rmsnorm_fp4quant",
     "rmsnorm_mxfp8quant",
     "rmsnorm_quant",
+    "rmsnorm_quantize",
+    "silu_and_mul_quantize",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any
@@ -11,6 +12,7 @@ from jitnorm.errors import KernelNotReadyError
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.interface import Extent, TensorArgument, interface
 from jitnorm.kernels.launch_recipe import dispatch_signature
+from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
 from jitnorm.manager import get_kernel, recipe_text
@@ -46,10 +48,11 @@ class Dispatcher:
     ) -> None:
         self._enable_pdl, self._options, self._allocations = enable_pdl, options, allocations
         self.aliases = aliases or {}
-        prototype = KernelConfig(hidden_size=_ANY_HIDDEN_SIZE, **options)
+        prototype = KernelConfig(hidden_size=_any_hidden_size(**options), **options)
         tensors = _tensors(prototype)
         self.names = tuple(a.name for a in tensors)
         self.outputs = tuple(i for i, a in enumerate(tensors) if a.is_output)
+        self._rows_combined = prototype.rows_combined
         self.launch, self._learn = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype)))
 
     def run(self, *arguments: Any) -> None:
@@ -65,21 +68,21 @@ class Dispatcher:
             self.launch(*arguments)
 
     @cache  # noqa: B019 - dispatchers live as long as the process
-    def arguments_of(self, hidden_size: int, input_dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
+    def arguments_of(self, columns: int, input_dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
         """Shape and preferred dtype of each tensor of calls with such an input; ValueError if it is not allowed."""
-        config = KernelConfig(hidden_size=hidden_size, input=input_dtype, **self._options)
+        config = KernelConfig(hidden_size=self._hidden_size(columns), input=input_dtype, **self._options)
         own = self._allocations(config) if self._allocations else {}
         return tuple(own.get(argument.name, (argument.shape, argument.dtypes[0])) for argument in _tensors(config))
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> None:
-        found, hidden_size, row_dims, vector_bytes, is_cuda, device, is_capturing = facts
+        found, columns, row_dims, vector_bytes, is_cuda, device, is_capturing = facts
         dtypes = [str(dtype) for dtype in found]  # out of TVM-FFI's own kind of string
         for name, value, dtype in zip(self.names, arguments, dtypes, strict=False):
             if not dtype:
                 raise TypeError(f"{name}: is {value!r}; expected a tensor")
         target = cuda_target(device) if is_cuda else Target("cpu")
         config = KernelConfig(
-            hidden_size=hidden_size,
+            hidden_size=self._hidden_size(columns),
             input=dtypes[0],
             weight=dtypes[self.names.index("weight")] if "weight" in self.names else "",
             row_dims=row_dims,
@@ -96,6 +99,15 @@ class Dispatcher:
             )
         self._learn(get_kernel(config, target), *arguments)
 
+    def _hidden_size(self, columns: int) -> int:
+        """The hidden size of an input that many columns wide."""
+        if columns % self._rows_combined:
+            raise ValueError(
+                f"input: its last dimension is {columns}, not a multiple of {self._rows_combined}, "
+                "as many rows as are combined"
+            )
+        return columns // self._rows_combined
+
     def _pdl(self, target: Target) -> bool:
         if self._enable_pdl is None:
             return target.has_pdl
@@ -111,8 +123,10 @@ def _tensors(config: KernelConfig) -> list[TensorArgument]:
     return [a for a in interface(config) if isinstance(a, TensorArgument) and a.is_present]
 
 
-# Divisible by every block size: what a dispatcher has to know of an op is the same for all hidden sizes.
-_ANY_HIDDEN_SIZE = 4096
+def _any_hidden_size(quant: QuantSpec | None = None, gate_columns: int = 0, **_: Any) -> int:
+    """One that the options allow: what a dispatcher has to know of an op is the same for all of them."""
+    block_size = quant.block_size if quant and isinstance(quant.block_size, int) else 1
+    return math.lcm(block_size, max(1, gate_columns))
 
 
 @lru_cache(maxsize=64)

@@ -8,23 +8,24 @@ from typing import Any
 from .numerics import round_up
 from .quant_spec import QuantSpec, require_one_of, to_text
 
-OPS = ("rmsnorm", "quantize")
+OPS = ("rmsnorm", "layernorm", "quantize")
 NORM_DTYPES = ("float16", "bfloat16", "float32")
 INPUT_DTYPES = (*NORM_DTYPES, "float8_e4m3fn")
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
+MAX_STREAMS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:
     """A frozen, hashable description of one kernel; two equal configurations give the same source.
 
-    The text form lists every field, ``rmsnorm:hidden_size=4096,input=bfloat16,...``; `parse` reads it back and
-    lets fields with a default be left out.
+    The text form, ``rmsnorm:hidden_size=4096,input=bfloat16,...``, lists the fields up to `pdl`, and of the later ones
+    those that are not at their default; `parse` reads it back and lets every field with a default be left out.
 
     Args:
-        op: what the kernel computes: ``rmsnorm``, or ``quantize`` for quantization alone.
+        op: what the kernel computes: ``rmsnorm``, ``layernorm``, or ``quantize`` for quantization alone.
         hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one.
         input: dtype of the input: ``float16``, ``bfloat16`` or ``float32``; ``quantize`` also takes ``float8_e4m3fn``.
         weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ``quantize``.
@@ -35,6 +36,10 @@ class KernelConfig:
         row_dims: how many leading dimensions are left once those that one stride can walk are merged.
         vector_bytes: bytes of input that one load may read, as the tensors' addresses and strides allow.
         pdl: whether the kernel takes part in programmatic dependent launch.
+        gate_columns: for SwiGLU, how many columns of gates stand before as many of values, in turns, in an input of
+            twice the hidden size; the hidden size itself, or -1 for it, if the halves follow each other; 0 without.
+        streams: for hyper-connections (mHC), how many rows, 1 to 4, are mixed into one; 0 without.
+        keep_rstd: whether the reciprocal root mean square of each row is written, too.
         amax_only: whether the largest magnitude of all (normalized) elements is all that is written; `quant` is None
             and a residual is only read.
         scale_ub: whether an upper bound of amax is given; only for FP8 with scales of rows or groups.
@@ -61,6 +66,9 @@ class KernelConfig:
     row_dims: int = 1
     vector_bytes: int = 16
     pdl: bool = False
+    gate_columns: int = 0
+    streams: int = 0
+    keep_rstd: bool = False
     amax_only: bool = False
     scale_ub: bool = False
     inverse_global_scale: bool = False
@@ -71,23 +79,55 @@ class KernelConfig:
         if not isinstance(self.quant, QuantSpec | None):
             raise TypeError(f"quant: is {self.quant!r}; expected a QuantSpec or None")
         if not self.weight:
-            object.__setattr__(self, "weight", self.input if self.normalizes else "none")
+            object.__setattr__(self, "weight", self._default_weight)
         require_one_of("input dtype", self.input, NORM_DTYPES if self.normalizes else INPUT_DTYPES)
-        weights = dict.fromkeys((self.input, "float32")) if self.normalizes else ("none",)
-        require_one_of("weight dtype", self.weight, tuple(weights))
+        require_one_of("weight dtype", self.weight, tuple(dict.fromkeys((self._default_weight, self._wide_weight))))
         require_one_of("row_dims", self.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
         require_one_of("vector_bytes", self.vector_bytes, VECTOR_BYTES)
         self._check_options()
         self._check_hidden_size()
         if self.quant is None and (self.keep_norm or not (self.normalizes or self.amax_only)):
             raise ValueError("quant: is None, but quantize and keep_norm need a QuantSpec")
-        if not self.normalizes and (self.unit_bias or self.residual or self.keep_norm):
-            raise ValueError("op: is 'quantize', which has no unit_bias, residual or keep_norm; use 'rmsnorm'")
+        if not self.normalizes and (self.unit_bias or self.residual or self.keep_norm or self.keep_rstd):
+            raise ValueError(
+                "op: is 'quantize', which has no unit_bias, residual, keep_norm or keep_rstd; use 'rmsnorm'"
+            )
+        if self.unit_bias and self.op == "layernorm":
+            raise ValueError("unit_bias: is True, but layernorm has none; use 'rmsnorm'")
+        self._check_combine()
 
     @property
     def normalizes(self) -> bool:
         """Whether rows are normalized."""
         return self.op != "quantize"
+
+    @property
+    def _default_weight(self) -> str:
+        return {"rmsnorm": self.input, "layernorm": "float32"}.get(self.op, "none")
+
+    @property
+    def _wide_weight(self) -> str:
+        return "float32" if self.normalizes else "none"
+
+    def _check_combine(self) -> None:
+        if self.gate_columns == -1:
+            object.__setattr__(self, "gate_columns", self.hidden_size)
+        require_one_of("streams", self.streams, (0, 1, 2, 3, MAX_STREAMS))
+        if type(self.gate_columns) is not int:
+            raise TypeError(f"gate_columns: is {self.gate_columns!r}; expected an int")
+        if self.gate_columns and not 1 <= self.gate_columns <= self.hidden_size:
+            raise ValueError(f"granularity: is {self.gate_columns}; 1 to {self.hidden_size} is allowed")
+        if self.gate_columns and self.hidden_size % self.gate_columns:
+            raise ValueError(
+                f"granularity: is {self.gate_columns}, which does not divide the hidden size {self.hidden_size}"
+            )
+        if sum(map(bool, (self.residual, self.gate_columns, self.streams))) > 1:
+            raise ValueError("op: can have only one of residual, gate_columns and streams")
+
+    @property
+    def rows_combined(self) -> int:
+        """Values of the input that go into one: 2 with gates, one of each stream, else 1."""
+        return 2 if self.gate_columns else self.streams or 1
 
     @property
     def block_size(self) -> int:
@@ -101,8 +141,10 @@ class KernelConfig:
 
     def _check_options(self) -> None:
         quant = self.quant
-        if self.amax_only and quant is not None:
-            raise ValueError(f"amax_only: is True, but quant is {quant}; use None, for nothing is encoded")
+        if self.amax_only and (quant is not None or self.keep_rstd):
+            raise ValueError(
+                f"amax_only: is True, but quant is {quant} and keep_rstd {self.keep_rstd}; use None and False"
+            )
         if self.scale_ub and (quant is None or not quant.may_be_bounded):
             raise ValueError(f"scale_ub: is given, but only FP8 scales of rows or groups are bounded; quant is {quant}")
         if self.inverse_global_scale and (quant is None or quant.global_scale != "given"):
@@ -113,7 +155,9 @@ class KernelConfig:
             raise ValueError(
                 f"alignment: is {self.alignment}; allowed are divisors and multiples of block_size {self.block_size}"
             )
-        if self.alignment > 1 and (self.normalizes or quant is None or quant.scale_format not in ("e4m3", "ue8m0")):
+        if self.alignment > 1 and (
+            self.normalizes or self.rows_combined > 1 or quant is None or quant.scale_format not in ("e4m3", "ue8m0")
+        ):
             raise ValueError(
                 f"alignment: is {self.alignment}, but only quantize with block scales of one byte pads rows"
             )
@@ -137,7 +181,10 @@ class KernelConfig:
             )
 
     def __str__(self) -> str:
-        return f"{self.op}:" + ",".join(f"{f.name}={to_text(getattr(self, f.name))}" for f in fields(self)[1:])
+        names = [field.name for field in fields(self)[1:]]
+        common = names.index("pdl") + 1
+        listed = names[:common] + [f.name for f in fields(self)[common + 1 :] if getattr(self, f.name) != f.default]
+        return f"{self.op}:" + ",".join(f"{name}={to_text(getattr(self, name))}" for name in listed)
 
     @classmethod
     def parse(cls, text: str) -> KernelConfig:
@@ -162,6 +209,10 @@ def _read_int(name: str, text: str) -> int:
     return int(text)
 
 
+def _read_columns(name: str, text: str) -> int:
+    return -1 if text == "-1" else _read_int(name, text)
+
+
 def _read_bool(name: str, text: str) -> bool:
     require_one_of(f"config: {name}", text, ("true", "false"))
     return text == "true"
@@ -182,6 +233,9 @@ _READERS: dict[str, Any] = {
     "row_dims": _read_int,
     "vector_bytes": _read_int,
     "pdl": _read_bool,
+    "gate_columns": _read_columns,
+    "streams": _read_int,
+    "keep_rstd": _read_bool,
     "amax_only": _read_bool,
     "scale_ub": _read_bool,
     "inverse_global_scale": _read_bool,

@@ -50,6 +50,7 @@ class TensorArgument:
         is_zeroed: whether the launcher fills it with zeros before the kernel runs.
         if_empty: what the launcher writes into an output of one element if there are no rows, and no kernel runs.
         field: as the source knows it; the name by default.
+        run_bytes: bytes of its shortest contiguous run within a row, whose alignment bounds accesses; 0 for the row.
     """
 
     name: str
@@ -65,6 +66,7 @@ class TensorArgument:
     is_zeroed: bool = False
     if_empty: float = 0.0
     field: str = ""
+    run_bytes: int = 0
 
     def __post_init__(self) -> None:
         if not self.field:
@@ -72,7 +74,10 @@ class TensorArgument:
 
     def access_bytes(self, vector_bytes: int) -> int:
         """Bytes of one access when 16-byte accesses of the input are narrowed to `vector_bytes`."""
-        return max(ELEMENT_BYTES[self.c_type], min(16, self.chunk_bytes) * vector_bytes // 16)
+        widest = min(16, self.chunk_bytes) * vector_bytes // 16
+        if self.run_bytes:
+            widest = min(widest, self.run_bytes & -self.run_bytes)
+        return max(ELEMENT_BYTES[self.c_type], widest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +97,13 @@ def interface(config: KernelConfig) -> tuple[Argument, ...]:
 
     Which there are depends on the op and the kind of encoding alone; some are absent in some configurations.
     """
-    arguments: list[Argument] = [_rows("input", config.input, config)]
+    arguments: list[Argument] = [_input(config)]
+    if config.streams:
+        arguments.append(TensorArgument("A", "float", ("float32",), ("...", config.streams), field="mix"))
     if config.normalizes:
         arguments.append(_rows("residual", config.input, config, is_present=config.residual))
         arguments.append(_weight(config))
+        arguments.append(_bias(config))
     if config.amax_only:
         arguments.append(_number("amax", is_output=True, is_zeroed=True))
     else:
@@ -105,6 +113,7 @@ def interface(config: KernelConfig) -> tuple[Argument, ...]:
         sum_options: dict[str, Any] = {"is_output": True, "may_be": "residual", "is_present": stores_sum}
         arguments.append(_rows("residual_out", config.input, config, **sum_options))
         arguments.append(_rows("y_out", config.input, config, is_output=True, is_present=config.keep_norm))
+        arguments.append(_row_output("inv_rms", is_present=config.keep_rstd))
         arguments.append(ScalarArgument("eps"))
     return tuple(arguments)
 
@@ -115,10 +124,30 @@ def _rows(name: str, dtype: str, config: KernelConfig, **options: Any) -> Tensor
     return TensorArgument(name, c_type, (dtype,), ("...", config.hidden_size), chunk_bytes, is_strided=True, **options)
 
 
+def _input(config: KernelConfig) -> TensorArgument:
+    rows = _rows("X" if config.streams else "input", config.input, config, field="input")
+    run_bytes = (config.gate_columns or config.hidden_size) * ELEMENT_BYTES[rows.c_type]
+    if config.rows_combined == 1:
+        return rows
+    return dataclasses.replace(rows, shape=("...", config.rows_combined * config.hidden_size), run_bytes=run_bytes)
+
+
 def _weight(config: KernelConfig) -> TensorArgument:
     c_type = C_TYPES[config.weight]
     chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES[c_type]
-    return TensorArgument("weight", c_type, (config.weight,), (config.hidden_size,), chunk_bytes)
+    name = "gemma" if config.op == "layernorm" else "weight"
+    return TensorArgument(name, c_type, (config.weight,), (config.hidden_size,), chunk_bytes, field="weight")
+
+
+def _bias(config: KernelConfig) -> TensorArgument:
+    chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES["float"]
+    is_present = config.op == "layernorm"
+    shape = (config.hidden_size,)
+    return TensorArgument("beta", "float", ("float32",), shape, chunk_bytes, is_present=is_present, field="bias")
+
+
+def _row_output(name: str, *, is_present: bool) -> TensorArgument:
+    return TensorArgument(name, "float", ("float32",), ("M",), is_output=True, is_present=is_present, is_flat=True)
 
 
 def _half_output(config: KernelConfig) -> TensorArgument:
@@ -140,9 +169,7 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     is_found = quant.needs_tensor_amax
     scale_of_nothing = 0.0 if quant.has_blocks else smallest_fp8_scale(quant.element)
     found = [
-        TensorArgument(
-            "row_scale", "float", ("float32",), ("M",), is_output=True, is_present=quant.needs_row_amax, is_flat=True
-        ),
+        _row_output("row_scale", is_present=quant.needs_row_amax),
         _number("amax", is_present=is_found),
         _number("tensor_scale", is_output=True, is_present=is_found, if_empty=scale_of_nothing),
     ]

@@ -10,9 +10,8 @@ from jitnorm.ops.run import run, run_named
 
 
 @cache
-def _dispatcher(op: str, residual: bool, unit_bias: bool, enable_pdl: bool | None) -> Dispatcher:
-    options: dict[str, Any] = {"op": op, "residual": residual, "unit_bias": unit_bias, "amax_only": True}
-    return Dispatcher(enable_pdl, **options)
+def _dispatcher(enable_pdl: bool | None, **options: Any) -> Dispatcher:
+    return Dispatcher(enable_pdl, amax_only=True, **options)
 
 
 @cache
@@ -49,6 +48,12 @@ def norm_amax(
     input: Any, weight: Any, residual: Any, eps: float, unit_bias: bool, enable_pdl: bool | None, stream: Any
 ) -> Any:
     """The largest magnitude of the unrounded norm; the residual is only read."""
-    dispatcher = _dispatcher("rmsnorm", residual is not None, unit_bias, enable_pdl)
+    dispatcher = _dispatcher(enable_pdl, op="rmsnorm", residual=residual is not None, unit_bias=unit_bias)
     tensors = {"input": input, "weight": weight, "residual": residual}
     return run_named(dispatcher, tensors, (eps,), stream)["amax"]
+
+
+def gated_amax(input: Any, gate_columns: int, enable_pdl: bool | None, stream: Any) -> Any:
+    """The largest magnitude of the unrounded product of SwiGLU."""
+    dispatcher = _dispatcher(enable_pdl, op="quantize", gate_columns=gate_columns)
+    return run_named(dispatcher, {"input": input}, (), stream)["amax"]

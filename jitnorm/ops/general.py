@@ -107,7 +107,7 @@ def norm_quantize(
         >>> q.data.dtype.name, q.scale.shape
         ('float8_e4m3fn', (2, 2))
     """
-    spec, given, scale = _with_scales(spec, global_scale, scale)
+    spec, given, scale = with_scales(spec, global_scale, scale)
     amax = None
     if spec.needs_tensor_amax:
         amax = norm_amax(input, weight, residual, eps, unit_bias, enable_pdl, stream)
@@ -118,7 +118,7 @@ def norm_quantize(
         "input": input, "residual": residual, "weight": weight, "global_scale": given, "scale": scale, "amax": amax,
         "scale_ub": scale_ub, "residual_out": residual, "y_out": y_out,
     }  # fmt: skip
-    return _quantized(spec, run_named(dispatcher, tensors, (eps,), stream), tuple(input.shape))
+    return quantized(spec, run_named(dispatcher, tensors, (eps,), stream), tuple(input.shape))
 
 
 def quantize(
@@ -139,14 +139,14 @@ def quantize(
         >>> q.data.shape, q.row_scale.shape
         ((2, 32), (2,))
     """
-    spec, given, scale = _with_scales(spec, global_scale, scale)
+    spec, given, scale = with_scales(spec, global_scale, scale)
     amax = compute_amax(input, stream=stream) if spec.needs_tensor_amax else None
     dispatcher = _dispatcher("quantize", False, False, False, spec, scale_ub is not None, enable_pdl)
     tensors = {"input": input, "global_scale": given, "scale": scale, "amax": amax, "scale_ub": scale_ub}
-    return _quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape))
+    return quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape))
 
 
-def _with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSpec, Any, Any]:
+def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSpec, Any, Any]:
     """The spec with the kind of global scale that is asked for, then the two scales that are given, or None."""
     if isinstance(scale, str):
         require_one_of("scale", scale, ("tensor",))
@@ -158,7 +158,8 @@ def _with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantS
     return (spec if global_scale is None else replace(spec, global_scale="given")), global_scale, scale
 
 
-def _quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...]) -> QuantizedTensor:
+def quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...]) -> QuantizedTensor:
+    """A call's tensors, by their names, as one."""
     row_scale, tensor_scale, amax = (made.get(name) for name in ("row_scale", "tensor_scale", "amax"))
     if not spec.has_blocks:
         found = tensor_scale if row_scale is None else row_scale

@@ -4,10 +4,7 @@ JITNORM_INLINE float squared_error(const float* y, const BlockScale& scale, floa
   float error = 0.0f;
   JITNORM_UNROLL
   for (int i = 0; i < kBlockSize; i += kCodesPerWord) {
-    float scaled[kCodesPerWord];
-    JITNORM_UNROLL
-    for (int j = 0; j < kCodesPerWord; ++j) scaled[j] = mul_rn(y[i + j], scale.encode);
-    const UInt32 codes = (encode_word(scaled) & scale.keep) | scale.fill;
+    const UInt32 codes = (encode_word(y + i, scale.encode) & scale.keep) | scale.fill;
     JITNORM_UNROLL
     for (int j = 0; j < kCodesPerWord; ++j) {
       const float difference = add_rn(y[i + j], -mul_rn(decode_e2m1(codes >> (4 * j)), decode));

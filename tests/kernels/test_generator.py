@@ -141,6 +141,10 @@ def test_programmatic_dependent_launch_is_refused_before_hopper() -> None:
         "quantize:hidden_size=4096,quant=e2m1/16/e4m3/linear/tensor/up/true",
         "rmsnorm:hidden_size=4096,residual=true,amax_only=true",
         "quantize:hidden_size=96,input=float8_e4m3fn,quant=e4m3/32/ue8m0/8x4/none/floor/false,alignment=128",
+        "layernorm:hidden_size=4097,input=float16",
+        "quantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given,gate_columns=8",
+        "quantize:hidden_size=1000,quant=e4m3/row/f32,gate_columns=-1,vector_bytes=8",
+        "rmsnorm:hidden_size=7168,streams=4,weight=float32,quant=e2m1/16/e4m3/linear/row,keep_rstd=true,pdl=false",
     ],
 )
 def test_nvrtc_compiles_every_target_without_a_gpu(name: str, text: str) -> None:
