@@ -18,7 +18,7 @@ Example:
 
 from __future__ import annotations
 
-from jitnorm.reference.activation import exp_f32, silu_f32, swiglu_f32
+from jitnorm.reference.activation import silu_f32, swiglu_f32
 from jitnorm.reference.elements import (
     decode_e2m1,
     decode_e4m3,
@@ -70,7 +70,6 @@ __all__ = [
     "encode_e2m1",
     "encode_e4m3",
     "encode_e5m2",
-    "exp_f32",
     "inv_rms_f32",
     "layernorm_f32",
     "mhc_mix_f32",

@@ -32,6 +32,9 @@ JITNORM_INLINE float max_magnitude(float a, float v) {
 // a, but at most `limit`; limit if a is NaN.
 JITNORM_INLINE float min_or_limit(float a, float limit) { return a < limit ? a : limit; }
 
+// a, but at least `limit`; NaN stays.
+JITNORM_INLINE float max_or_nan(float a, float limit) { return a < limit ? limit : a; }
+
 // x86 gives its own NaNs a sign, the GPU does not.
 JITNORM_INLINE float with_positive_nan(float a) { return a != a ? float_of(0x7fffffffu) : a; }
 JITNORM_INLINE float with_canonical_nan(float a) { return with_positive_nan(a); }

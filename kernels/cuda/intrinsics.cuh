@@ -25,6 +25,13 @@ JITNORM_INLINE float max_magnitude(float a, float v) {
 // a, but at most `limit`; limit if a is NaN.
 JITNORM_INLINE float min_or_limit(float a, float limit) { return fminf(a, limit); }
 
+// a, but at least `limit`; NaN stays.
+JITNORM_INLINE float max_or_nan(float a, float limit) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(limit));
+  return result;
+}
+
 // The GPU's arithmetic gives every NaN as 0x7fffffff already; a NaN that was only loaded may be another.
 JITNORM_INLINE float with_positive_nan(float a) { return a; }
 JITNORM_INLINE float with_canonical_nan(float a) { return a != a ? __uint_as_float(0x7fffffffu) : a; }
