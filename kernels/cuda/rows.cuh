@@ -55,13 +55,14 @@ JITNORM_INLINE float row_amax(const Arguments& a, Row& row, RowStatistic statist
     float y[kChunkSize];
     const int index = row.index(j);
     normalize_chunk(a, h, row.weight[kPrefetchesWeight ? j : 0], statistic, index, y);
-    // What lies past the row does not count: its zeros become NaN if the reciprocal root mean square is infinite.
-    float of_chunk = 0.0f;
+    // What lies past the row does not count: normalized, its zeros are NaN if the row's statistic is infinite.
+    float larger = amax;
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) {
-      if (!kHasPartialChunk || index * kChunkSize + i < kHiddenSize) of_chunk = max_magnitude(of_chunk, y[i]);
+      const bool counts = !kNormalizes || !kHasPartialChunk || index * kChunkSize + i < kHiddenSize;
+      if (counts) larger = max_magnitude(larger, y[i]);
     }
-    if (index < kChunks) amax = max_magnitude(amax, of_chunk);
+    if (!kNormalizes || index < kChunks) amax = larger;
   });
   return row_max(amax, warp, lane);
 }
