@@ -7,8 +7,9 @@ from functools import cache, lru_cache
 from typing import Any
 
 from jitnorm.errors import KernelNotReadyError
+from jitnorm.kernels.arguments import Extent, TensorArgument, evaluate
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.interface import Extent, TensorArgument, interface
+from jitnorm.kernels.interface import interface
 from jitnorm.kernels.launch_recipe import dispatch_signature
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
@@ -35,6 +36,8 @@ class Dispatcher:
         tensors = _tensors(prototype)
         self.names = tuple(a.name for a in tensors)
         self.outputs = tuple(i for i, a in enumerate(tensors) if a.is_output)
+        # Of codes in E2M1 an element is two values.
+        self._values_per_element = _ANY_HIDDEN_SIZE // evaluate(tensors[0].shape[-1], rows=0)
         self.launch, self._learn = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype)))
 
     def run(self, *arguments: Any) -> None:
@@ -50,26 +53,28 @@ class Dispatcher:
             self.launch(*arguments)
 
     @cache  # noqa: B019 - dispatchers live as long as the process
-    def arguments_of(self, hidden_size: int, input_dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
-        """Shape and preferred dtype of each tensor of calls with such an input; ValueError if it is not allowed."""
-        config = KernelConfig(hidden_size=hidden_size, input=input_dtype, **self._options)
+    def arguments_of(self, extent: int, dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
+        """Shape and preferred dtype of each tensor of calls whose first tensor has that last extent and dtype.
+
+        ValueError if it is not allowed.
+        """
+        config = self._config(extent, dtype)
         return tuple((argument.shape, argument.dtypes[0]) for argument in _tensors(config))
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> None:
-        found, hidden_size, row_dims, vector_bytes, is_cuda, device, is_capturing = facts
+        found, extent, row_dims, vector_bytes, is_cuda, device, is_capturing = facts
         dtypes = [str(dtype) for dtype in found]  # out of TVM-FFI's own kind of string
         for name, value, dtype in zip(self.names, arguments, dtypes, strict=False):
             if not dtype:
                 raise TypeError(f"{name}: is {value!r}; expected a tensor")
         target = cuda_target(device) if is_cuda else Target("cpu")
-        config = KernelConfig(
-            hidden_size=hidden_size,
-            input=dtypes[0],
+        config = self._config(
+            extent,
+            dtypes[0],
             weight=dtypes[self.names.index("weight")] if "weight" in self.names else "",
             row_dims=row_dims,
             vector_bytes=vector_bytes,
             pdl=self._pdl(target),
-            **self._options,
         )
         # A call that its kernel would refuse is refused before anything is compiled for it.
         launcher().make_checker(recipe_text(config, target))(*arguments)
@@ -79,6 +84,11 @@ class Dispatcher:
                 "call the op once with such tensors before the capture begins"
             )
         self._learn(get_kernel(config, target), *arguments)
+
+    def _config(self, extent: int, dtype: str, **fields: Any) -> KernelConfig:
+        """The configuration of a call by its first tensor: its last extent and its dtype."""
+        fields |= {"input": dtype, **self._options}
+        return KernelConfig(hidden_size=extent * self._values_per_element, **fields)
 
     def _pdl(self, target: Target) -> bool:
         if self._enable_pdl is None:

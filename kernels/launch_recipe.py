@@ -2,44 +2,54 @@
 
 A kernel's parameters are plain: for each argument that is present, a pointer and, if its rows are strided, one
 64-bit stride in elements for each row dimension; or a float. Then the number of rows, then the extents of the
-row dimensions after the first, all 64-bit.
+row dimensions after the first and, for ops on batches of matrices, the rows of a matrix, all 64-bit.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from .arguments import Argument, ScalarArgument
 from .config import KernelConfig
-from .interface import Argument, ScalarArgument, grid_size, interface, padded_rows
-from .schedule import row_schedule
+from .interface import grid_size, interface, work_size
+from .schedule import ITEM_THREADS, row_schedule
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
-LAUNCHER_ABI = 1
+LAUNCHER_ABI = 2
 ENTRY = "jitnorm_kernel"
 
 
 def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
-    """The recipe of one kernel; for the CPU, `grid` counts rows and there are no launch attributes."""
+    """The recipe of one kernel; for the CPU, `grid` counts rows or items and there are no launch attributes."""
     recipe: dict[str, Any] = {
         "abi": LAUNCHER_ABI,
         "entry": ENTRY,
         "row_dims": config.row_dims,
+        "matrices": config.has_matrices,
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
     if target.is_cpu:
-        return {**recipe, "device": "cpu", "grid": padded_rows(config)}
-    schedule = row_schedule(config)
+        return {**recipe, "device": "cpu", "grid": work_size(config)}
+    per_block, threads = _block(config)
     return {
         **recipe,
         "device": "cuda",
         "capability": list(target.capability),
-        "grid": grid_size(config, schedule.rows_per_block),
-        "block": schedule.threads,
+        "grid": grid_size(config, per_block),
+        "block": threads,
         "cluster": 1,
         "shared_bytes": 0,
         "pdl": config.pdl,
     }
+
+
+def _block(config: KernelConfig) -> tuple[int, int]:
+    """Rows or items of a block, and its threads."""
+    if not config.is_row_wise:
+        return ITEM_THREADS, ITEM_THREADS
+    schedule = row_schedule(config)
+    return schedule.rows_per_block, schedule.threads
 
 
 def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:

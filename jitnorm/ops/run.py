@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop import direct_types, framework_of
-from jitnorm.kernels.interface import evaluate
+from jitnorm.kernels.arguments import evaluate
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -67,7 +67,7 @@ def _run_converted(
     dispatcher: Dispatcher, given: tuple[Any, ...], scalars: tuple[float, ...], stream: Any
 ) -> tuple[Any, ...]:
     _check_passable(dispatcher, given)
-    framework = framework_of(given[0], "input")
+    framework = framework_of(given[0], dispatcher.names[0])
     tensors = _with_outputs(dispatcher, given)
     converted = [
         None if tensor is None else framework_of(tensor, name).argument(name, tensor, position in dispatcher.outputs)
@@ -91,18 +91,19 @@ def _with_outputs(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> tuple[Any
     missing = [position for position in dispatcher.outputs if tensors[position] is None]
     if not missing:
         return tensors
-    framework = framework_of(tensors[0], "input")
-    input = tensors[0]
-    shape = tuple(input.shape)
+    first, name = tensors[0], dispatcher.names[0]
+    framework = framework_of(first, name)
+    shape = tuple(first.shape)
     if not shape:
-        raise ValueError("input: has no dimensions; expected (..., hidden_size)")
+        raise ValueError(f"{name}: has no dimensions; expected (..., hidden_size)")
     filled = list(tensors)
-    arguments = dispatcher.arguments_of(shape[-1], framework.dtype_name(input))
+    arguments = dispatcher.arguments_of(shape[-1], framework.dtype_name(first))
+    sizes = (prod(shape[:-1]), shape[-2] if len(shape) > 1 else 1)
     for position in missing:
         extents, dtype = arguments[position]
-        inner = tuple(evaluate(extent, prod(shape[:-1])) for extent in extents if extent != "...")
+        inner = tuple(evaluate(extent, *sizes) for extent in extents if extent != "...")
         leading = shape[:-1] if "..." in extents else ()
-        filled[position] = framework.empty(leading + inner, dtype, input)
+        filled[position] = framework.empty(leading + inner, dtype, first)
     return tuple(filled)
 
 

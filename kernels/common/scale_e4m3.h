@@ -10,11 +10,6 @@ JITNORM_INLINE GlobalScale prepare_global_scale(float global_scale) {
   return {mul_rn(global_scale, kReciprocalMax), reciprocal_rn(global_scale)};
 }
 
-JITNORM_INLINE float decode_e4m3(UInt32 code) {
-  // As the top bits of a float the exponent is 120 too small; the product also normalizes denormals, exactly.
-  return mul_rn(float_of(((code & 0x80u) << 24) | ((code & 0x7fu) << 20)), 0x1p120f);
-}
-
 JITNORM_INLINE BlockScale scale_of(float amax, GlobalScale global) {
   const UInt32 code = encode_e4m3(mul_rn(amax, global.reciprocal_max));
   const float encode = reciprocal_rn(mul_rn(decode_e4m3(code), global.inverse));

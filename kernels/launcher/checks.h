@@ -6,7 +6,7 @@ struct CheckedCall {
   int64_t grid = 0;
   std::optional<void*> stream;  // none: the caller's current one
   // Kernel parameters: each value in a slot of its own, in the order of launch_recipe.py.
-  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowDims];
+  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowDims + 1];
   int slot_count = 0;
 
   void Push(int64_t value) { slots[slot_count++] = value; }
@@ -52,10 +52,12 @@ class CallChecker {
     JITNORM_CHECK(call.rows.dims <= recipe_.row_dims, ValueError)
         << recipe_.arguments[0].name << ": its leading dimensions need " << call.rows.dims
         << " strides, this kernel walks " << recipe_.row_dims << "; use a kernel with row_dims=" << call.rows.dims;
-    for (size_t i = 0; i < recipe_.arguments.size(); ++i) CheckExtents(i, tensors, call.rows.rows);
+    const Sizes sizes = SizesOf(*tensors[0]);
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) CheckExtents(i, tensors, sizes);
     CheckOutputs(tensors);
-    call.grid = recipe_.grid.Evaluate(call.rows.rows);
+    call.grid = recipe_.grid.Evaluate(sizes);
     FillSlots(args, tensors, call);
+    if (recipe_.has_matrices) call.Push(sizes.matrix_rows);
     return call;
   }
 
@@ -108,13 +110,19 @@ class CallChecker {
     if (!has_rank) ThrowShape(argument, t, first);
   }
 
-  void CheckExtents(size_t i, const DLTensor* const* tensors, int64_t rows) const {
+  static Sizes SizesOf(const DLTensor& first) {
+    Sizes sizes{1, first.ndim > 1 ? first.shape[first.ndim - 2] : 1};
+    for (int d = 0; d < first.ndim - 1; ++d) sizes.rows *= first.shape[d];
+    return sizes;
+  }
+
+  void CheckExtents(size_t i, const DLTensor* const* tensors, const Sizes& sizes) const {
     if (tensors[i] == nullptr) return;
     const Argument& argument = recipe_.arguments[i];
     const DLTensor& t = *tensors[i];
     const int inner_dims = argument.is_single ? 0 : static_cast<int>(argument.extents.size());
     for (int d = 0; d < inner_dims; ++d) {
-      if (t.shape[t.ndim - inner_dims + d] != argument.extents[d].Evaluate(rows)) ThrowShape(argument, t, *tensors[0]);
+      if (t.shape[t.ndim - inner_dims + d] != argument.extents[d].Evaluate(sizes)) ThrowShape(argument, t, *tensors[0]);
     }
     if (ElementCount(t) == 0) return;
     const int64_t inner_stride = t.ndim > 0 ? StrideOf(t, t.ndim - 1) : 1;
@@ -191,12 +199,8 @@ class CallChecker {
 
   [[noreturn]] void ThrowShape(const Argument& argument, const DLTensor& t, const DLTensor& first) const {
     std::vector<int64_t> expected;
-    int64_t rows = 1;
-    for (int d = 0; d < first.ndim - 1; ++d) {
-      rows *= first.shape[d];
-      if (argument.has_leading_dims) expected.push_back(first.shape[d]);
-    }
-    for (const Extent& extent : argument.extents) expected.push_back(extent.Evaluate(rows));
+    for (int d = 0; argument.has_leading_dims && d < first.ndim - 1; ++d) expected.push_back(first.shape[d]);
+    for (const Extent& extent : argument.extents) expected.push_back(extent.Evaluate(SizesOf(first)));
     TVM_FFI_THROW(ValueError) << argument.name << ": shape is " << ShapeText(t.shape, t.ndim) << ", expected "
                               << ShapeText(expected.data(), static_cast<int>(expected.size()));
     TVM_FFI_UNREACHABLE();

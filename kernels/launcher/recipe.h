@@ -56,6 +56,7 @@ struct Recipe {
   int row_dims;
   std::vector<Argument> arguments;
   Extent grid;
+  bool has_matrices = false;
   // CUDA only
   int capability_major = 0, capability_minor = 0;
   unsigned block = 1, cluster = 1, shared_bytes = 0;
@@ -71,7 +72,8 @@ inline Recipe ReadRecipe(const ffi::String& text) {
                 Field<ffi::String>(json, "device") == "cuda",
                 static_cast<int>(Field<int64_t>(json, "row_dims")),
                 {},
-                Extent(Field(json, "grid"))};
+                Extent(Field(json, "grid")),
+                Field<bool>(json, "matrices")};
   for (const ffi::Any& argument : Field<ffi::json::Array>(json, "arguments")) {
     recipe.arguments.push_back(ReadArgument(argument.cast<JsonObject>()));
   }
