@@ -201,6 +201,7 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[str]:
     yield _bool("kHasSwizzledScales", quant.is_swizzled)
     yield _bool("kHasLinearScales", quant.both_layouts or not quant.is_swizzled)
     yield _bool("kHasColumnMajorScales", quant.is_column_major)
+    yield _bool("kHasGlobalScale", quant.global_scale != "none")
     yield _bool("kPowerOfTwoScales", quant.scale_format == "f32_ue8m0")
 
 

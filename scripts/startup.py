@@ -3,8 +3,8 @@
     python scripts/startup.py
 
 Each figure is the best of several fresh processes, on NumPy input and the CPU target, and on torch input and the GPU
-if there is one. Cold builds are those of the kernel of RMSNorm to NVFP4 at hidden size 4096, the first of their process:
-with the import of the bindings and the loading of the compiler, whose identity the cache remembers.
+if there is one. Cold builds are those of the kernel of RMSNorm to NVFP4 at hidden size 4096, the first of their
+process: with the import of the bindings and the loading of the compiler, whose identity the cache remembers.
 """
 
 from __future__ import annotations

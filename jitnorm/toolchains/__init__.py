@@ -13,13 +13,12 @@ from pathlib import Path
 
 from jitnorm.kernels.target import Target
 from jitnorm.toolchains.base import Toolchain
-from jitnorm.toolchains.errors import CompileError, ToolchainChangedError, ToolchainMissingError
+from jitnorm.toolchains.errors import CompileError, ToolchainMissingError
 
 __all__ = [
     "TOOLCHAIN_NAMES",
     "CompileError",
     "Toolchain",
-    "ToolchainChangedError",
     "ToolchainMissingError",
     "select",
     "toolchain_class",

@@ -28,10 +28,6 @@ class ToolchainMissingError(RuntimeError):
         return f"{self.what} was not found; looked at: {'; '.join(self.looked)}; remedy: {self.remedy}"
 
 
-class ToolchainChangedError(RuntimeError):
-    """The compiler that would do the work is not the one whose identity went into the cache key."""
-
-
 class CompileError(RuntimeError):
     """A compiler refused a source, crashed or took too long.
 

@@ -30,7 +30,7 @@ def executable(path: Path) -> Path | None:
 
 
 def toolkit_roots() -> list[Path]:
-    """CUDA toolkits named by the environment, in the order that cuda-bindings give the variables."""
+    """CUDA toolkits named by the environment, in the order in which NVIDIA's own tools read the variables."""
     return [Path(root) for root in map(os.environ.get, ("CUDA_PATH", "CUDA_HOME")) if root]
 
 

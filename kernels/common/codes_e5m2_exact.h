@@ -1,9 +1,10 @@
-// Codes in E5M2, four a word, the first in the lowest byte.
+// Codes in E5M2 of y * factor, four a word, the first in the lowest byte.
 constexpr int kCodesPerWord = 4;
 constexpr UInt32 kNaNCodes = 0x7f7f7f7fu;
 
-JITNORM_INLINE UInt32 encode_word(const float* v) {
-  return encode_e5m2(v[0]) | encode_e5m2(v[1]) << 8 | encode_e5m2(v[2]) << 16 | encode_e5m2(v[3]) << 24;
-}
+JITNORM_INLINE UInt32 encode_code(float y, float factor) { return encode_e5m2(mul_rn(y, factor)); }
 
-JITNORM_INLINE UInt32 encode_code(float v) { return encode_e5m2(v); }
+JITNORM_INLINE UInt32 encode_word(const float* y, float factor) {
+  return encode_code(y[0], factor) | encode_code(y[1], factor) << 8 | encode_code(y[2], factor) << 16 |
+         encode_code(y[3], factor) << 24;
+}

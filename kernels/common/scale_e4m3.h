@@ -7,6 +7,8 @@ struct GlobalScale {
 };
 
 JITNORM_INLINE GlobalScale prepare_global_scale(float global_scale) {
+  // A reciprocal of 1 is not known to the compiler: spelt out, three instructions a block fall away.
+  if (!kHasGlobalScale) return {kReciprocalMax, 1.0f};
   return {mul_rn(global_scale, kReciprocalMax), reciprocal_rn(global_scale)};
 }
 

@@ -3,10 +3,8 @@ constexpr int kBlockWords = kBlockSize / kCodesPerWord;
 
 JITNORM_INLINE UInt32 encode_block(const float* y, GlobalScale global, UInt8* to) {
   const BlockScale scale = scale_of(row_max(y, kBlockSize), global);
-  float scaled[kBlockSize];
-  for (int i = 0; i < kBlockSize; ++i) scaled[i] = mul_rn(y[i], scale.encode);
   for (int i = 0; i < kBlockWords; ++i) {
-    const UInt32 codes = (encode_word(scaled + kCodesPerWord * i) & scale.keep) | scale.fill;
+    const UInt32 codes = (encode_word(y + kCodesPerWord * i, scale.encode) & scale.keep) | scale.fill;
     __builtin_memcpy(to + 4 * i, &codes, sizeof(codes));
   }
   return scale.stored;

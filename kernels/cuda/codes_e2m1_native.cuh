@@ -2,8 +2,11 @@
 constexpr int kCodesPerWord = 8;
 constexpr UInt32 kNaNCodes = 0x77777777u;
 
-// Codes in a word, the first in the lowest nibble.
-JITNORM_INLINE UInt32 encode_word(const float* v) {
+// Codes of y * factor in a word, the first in the lowest nibble.
+JITNORM_INLINE UInt32 encode_word(const float* y, float factor) {
+  float v[kCodesPerWord];
+  JITNORM_UNROLL
+  for (int i = 0; i < kCodesPerWord; ++i) v[i] = mul_rn(y[i], factor);
   UInt32 codes;
   asm("{\n"
       ".reg .b8 a, b, c, d;\n"

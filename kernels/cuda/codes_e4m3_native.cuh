@@ -1,7 +1,8 @@
-// Codes in E4M3, four a word, the first in the lowest byte.
+// Codes in E4M3 of y * factor, four a word, the first in the lowest byte.
 constexpr int kCodesPerWord = 4;
 constexpr UInt32 kNaNCodes = 0x7f7f7f7fu;
 
-JITNORM_INLINE UInt32 encode_word(const float* v) {
-  return encode_e4m3x2(v[0], v[1]) | encode_e4m3x2(v[2], v[3]) << 16;
+JITNORM_INLINE UInt32 encode_word(const float* y, float factor) {
+  return encode_e4m3x2(mul_rn(y[0], factor), mul_rn(y[1], factor)) |
+         encode_e4m3x2(mul_rn(y[2], factor), mul_rn(y[3], factor)) << 16;
 }

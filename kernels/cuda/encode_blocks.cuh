@@ -23,10 +23,7 @@ JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const 
   CodeChunk codes;
   JITNORM_UNROLL
   for (int i = 0; i < kCodeWords; ++i) {
-    float scaled[kCodesPerWord];
-    JITNORM_UNROLL
-    for (int j = 0; j < kCodesPerWord; ++j) scaled[j] = mul_rn(y[kCodesPerWord * i + j], scale.encode);
-    codes.words[i] = (encode_word(scaled) & scale.keep) | scale.fill;
+    codes.words[i] = (encode_word(y + kCodesPerWord * i, scale.encode) & scale.keep) | scale.fill;
   }
   if (index >= kChunks) return;
   store_codes(context.codes, index, codes);

@@ -13,10 +13,7 @@ JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const 
   CodeChunk codes;
   JITNORM_UNROLL
   for (int i = 0; i < kCodeWords; ++i) {
-    float scaled[kCodesPerWord];
-    JITNORM_UNROLL
-    for (int j = 0; j < kCodesPerWord; ++j) scaled[j] = mul_rn(y[kCodesPerWord * i + j], context.encode);
-    codes.words[i] = encode_word(scaled);
+    codes.words[i] = encode_word(y + kCodesPerWord * i, context.encode);
   }
   store_codes(context.codes, index, codes);
 }

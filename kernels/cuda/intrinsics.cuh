@@ -13,6 +13,8 @@ JITNORM_INLINE float sqrt_rn(float a) { return __fsqrt_rn(a); }
 JITNORM_INLINE UInt32 bits_of(float a) { return __float_as_uint(a); }
 JITNORM_INLINE float float_of(UInt32 bits) { return __uint_as_float(bits); }
 
+JITNORM_INLINE float magnitude_of(float a) { return fabsf(a); }
+
 // The larger magnitude of a >= 0 and v; NaN if either is.
 JITNORM_INLINE float max_magnitude(float a, float v) {
   float result;

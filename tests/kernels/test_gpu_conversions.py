@@ -37,7 +37,7 @@ extern "C" __global__ void name(const float* from, Int64 stride, UInt16* to, Int
 __device__ UInt32 encode_products(const float* v, Int64 rows) {
   float products[8];
   for (int i = 0; i < 8; ++i) products[i] = mul_rn(v[i], rows > 0 ? 1.0f : 0.0f);
-  return encode_word(products);
+  return encode_word(products, 1.0f);
 }
 CONVERT(to_e2m1, result = (UInt16)(encode_products(v, rows) >> (4 * i) & 15u))
 CONVERT(to_e4m3, result = (UInt16)encode_e4m3(v[i]))

@@ -29,6 +29,7 @@ SPECIAL = np.array(
 CONVERSIONS = """
 static UInt32 to_bfloat16(float x) { BFloat16 r; round_to(x, r); return r.bits; }
 static UInt32 to_float16(float x) { Float16 r; round_to(x, r); return r.bits; }
+static inline UInt32 encode_e2m1(float x) { const float y[8] = {x}; return encode_word(y, 1.0f) & 15u; }
 
 #define CHECK(encode) \\
 extern "C" Int64 check_##encode(const UInt32* first, int codes, UInt32 sign_bit, UInt32 nan) { \\
@@ -69,7 +70,7 @@ extern "C" void encode_e5m2s(const float* from, Int64 count, UInt8* to) {
   for (Int64 i = 0; i < count; ++i) to[i] = (UInt8)encode_e5m2(from[i]);
 }
 extern "C" void encode_e2m1_words(const float* from, Int64 count, UInt32* to) {
-  for (Int64 i = 0; i < count / 8; ++i) to[i] = encode_word(from + 8 * i);
+  for (Int64 i = 0; i < count / 8; ++i) to[i] = encode_word(from + 8 * i, 1.0f);
 }
 """
 
@@ -80,7 +81,8 @@ extern "C" void scales_of(const float* amax, Int64 count, float global_scale, UI
   for (Int64 i = 0; i < count; ++i) {
     const BlockScale scale = scale_of(amax[i], global);
     bytes[i] = (UInt8)scale.stored;
-    codes[i] = (UInt8)(((encode_e2m1(mul_rn(amax[i], scale.encode)) & scale.keep) | scale.fill) & 15u);
+    const float y[8] = {amax[i]};
+    codes[i] = (UInt8)(((encode_word(y, scale.encode) & scale.keep) | scale.fill) & 15u);
   }
 }
 """
@@ -194,7 +196,11 @@ def block_maxima() -> NDArray[np.float32]:
     return np.concatenate([random_bits.view(np.float32), bits.view(np.float32), np.abs(SPECIAL)])
 
 
-@pytest.mark.parametrize(("quant", "global_scales"), [(NVFP4, GLOBAL_SCALES), (MXFP4, [None])], ids=["e4m3", "ue8m0"])
+@pytest.mark.parametrize(
+    ("quant", "global_scales"),
+    [(NVFP4, [None]), (NVFP4.with_global_scale("given"), GLOBAL_SCALES), (MXFP4, [None])],
+    ids=str,
+)
 def test_block_scales_are_the_reference_s(quant: Any, global_scales: list[float | None], folder: Path) -> None:
     library = load_with_kernel(KernelConfig("rmsnorm", 64, quant=quant), SCALES, folder)
     amax = block_maxima()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jitnorm.kernels.target import TARGET_NAMES, Target
 
-from jitnorm.toolchains import CompileError, ToolchainChangedError, ToolchainMissingError, nvrtc
+from jitnorm.toolchains import CompileError, ToolchainMissingError, nvrtc
 from jitnorm.toolchains.nvrtc import Nvrtc
 
 HOPPER = Target("sm_90a")
@@ -78,59 +78,30 @@ def test_the_identity_is_the_build_of_the_compiler() -> None:
     assert "/" not in identity
 
 
-def test_the_identity_is_that_of_the_library_which_cuda_bindings_use() -> None:
-    from cuda.pathfinder import load_nvidia_dynamic_lib
-
-    toolchain = Nvrtc()
-    toolchain.identity()
-    path = load_nvidia_dynamic_lib("nvrtc").abs_path
-    assert path is not None
-    assert toolchain.location.samefile(path)
-    loaded = nvrtc._loaded_library()
-    assert loaded is not None
-    assert loaded.samefile(path)
-
-
-def test_another_library_loaded_after_the_key_was_made_is_an_error(tmp_path: Path) -> None:
-    toolchain = Nvrtc()
-    toolchain.compile(KERNEL, HOPPER)
-    toolchain._library = tmp_path / "libnvrtc.so.13"
-    toolchain._library.touch()
-    with pytest.raises(ToolchainChangedError, match="has since loaded"):
-        toolchain.compile(KERNEL, HOPPER)
-
-
-def test_a_library_that_the_process_has_loaded_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(nvrtc, "_in_use", None)
-    monkeypatch.setattr(nvrtc, "_loaded_library", lambda: tmp_path / "libnvrtc.so.13")
-    assert Nvrtc().location == tmp_path / "libnvrtc.so.13"
-
-
 @pytest.fixture
-def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvrtc, "_in_use", None)
-    monkeypatch.setattr(nvrtc, "_loaded_library", lambda: None)
+def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "on_sys_path", lambda relative: None)
+    monkeypatch.setattr(nvrtc, "_SYSTEM_FOLDERS", ())
+    for variable in ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"):
+        monkeypatch.delenv(variable, raising=False)
 
 
-@pytest.mark.usefixtures("nothing_loaded")
-def test_a_toolkit_named_by_the_environment_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    library = tmp_path / "lib64/libnvrtc.so.13"
-    library.parent.mkdir()
+@pytest.mark.usefixtures("nothing_installed")
+@pytest.mark.parametrize(
+    ("variable", "folder"),
+    [("CUDA_HOME", "lib64"), ("CUDA_PATH", "lib"), ("CONDA_PREFIX", "lib"), ("LD_LIBRARY_PATH", ".")],
+)
+def test_a_toolkit_named_by_the_environment_is_found(
+    variable: str, folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    library = tmp_path / folder / "libnvrtc.so.13"
+    library.parent.mkdir(exist_ok=True)
     library.touch()
-    monkeypatch.setattr(nvrtc, "on_sys_path", lambda relative: Path("/x") if "cuda/bindings" in relative else None)
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setenv(variable, str(tmp_path))
     assert Nvrtc().location == library
 
 
-@pytest.mark.usefixtures("nothing_loaded")
-def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvrtc, "on_sys_path", lambda relative: Path("/x") if "cuda/bindings" in relative else None)
-    monkeypatch.setattr(nvrtc, "_system_library", lambda: None)
+@pytest.mark.usefixtures("nothing_installed")
+def test_a_missing_library_names_the_remedy() -> None:
     with pytest.raises(ToolchainMissingError, match=r"libnvrtc\.so\.13.*pip install \"jitnorm\[cuda\]\".*CUDA_HOME"):
-        Nvrtc()
-
-
-@pytest.mark.usefixtures("no_wheels")
-def test_missing_cuda_bindings_name_the_remedy() -> None:
-    with pytest.raises(ToolchainMissingError, match=r"cuda-bindings.*pip install \"jitnorm\[cuda\]\""):
         Nvrtc()
