@@ -8,7 +8,15 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
+from jitnorm.ops.dequantize import (
+    SfLayout,
+    dequantize,
+    e2m1_and_ufp8sf_scale_to_float,
+    mxfp4_dequantize,
+    mxfp8_dequantize_host,
+)
 from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
+from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
 from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
@@ -17,6 +25,7 @@ from jitnorm.ops.norm_fp8 import (
     gemma_rmsnorm_quant,
     rmsnorm_quant,
 )
+from jitnorm.ops.weight import quantize_weight
 
 __version__ = "0.1.0"
 
@@ -31,8 +40,12 @@ __all__ = [
     "KernelNotReadyError",
     "QuantSpec",
     "QuantizedTensor",
+    "SfLayout",
     "Target",
     "add_rmsnorm_fp4quant",
+    "block_scale_interleave",
+    "dequantize",
+    "e2m1_and_ufp8sf_scale_to_float",
     "fused_add_rmsnorm",
     "fused_add_rmsnorm_quant",
     "gemma_fused_add_rmsnorm",
@@ -40,9 +53,14 @@ __all__ = [
     "gemma_rmsnorm",
     "gemma_rmsnorm_quant",
     "get_kernel",
+    "mxfp4_dequantize",
+    "mxfp8_dequantize_host",
     "norm_quantize",
     "quantize",
+    "quantize_weight",
     "rmsnorm",
     "rmsnorm_fp4quant",
     "rmsnorm_quant",
+    "shuffle_matrix_a",
+    "shuffle_matrix_sf_a",
 ]

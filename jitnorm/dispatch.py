@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from functools import cache, lru_cache
+from math import prod
 from typing import Any
 
 from jitnorm.errors import KernelNotReadyError
-from jitnorm.kernels.arguments import Extent, TensorArgument, evaluate
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.interface import interface
+from jitnorm.kernels.interface import Extent, TensorArgument, evaluate, interface
 from jitnorm.kernels.launch_recipe import dispatch_signature
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
@@ -35,6 +35,7 @@ class Dispatcher:
         prototype = KernelConfig(hidden_size=_ANY_HIDDEN_SIZE, **options)
         tensors = _tensors(prototype)
         self.names = tuple(a.name for a in tensors)
+        self._is_batched = prototype.batched
         self.outputs = tuple(i for i, a in enumerate(tensors) if a.is_output)
         # Of codes in E2M1 an element is two values.
         self._values_per_element = _ANY_HIDDEN_SIZE // evaluate(tensors[0].shape[-1], rows=0)
@@ -60,6 +61,14 @@ class Dispatcher:
         """
         config = self._config(extent, dtype)
         return tuple((argument.shape, argument.dtypes[0]) for argument in _tensors(config))
+
+    def rows_and_matrices(self, leading: tuple[int, ...]) -> tuple[int, int]:
+        """How many rows and matrices a first tensor of those leading dimensions has; rows of each matrix."""
+        if not self._is_batched:
+            return prod(leading), 1
+        if not leading:
+            raise ValueError(f"{self.names[0]}: has one dimension; expected (matrices, ..., hidden_size)")
+        return prod(leading[1:]), leading[0]
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> None:
         found, extent, row_dims, vector_bytes, is_cuda, device, is_capturing = facts

@@ -12,7 +12,7 @@ _OPTIONS = {
     "rmsnorm": ("unit_bias", "residual", "quant", "keep_norm"),
     "quantize": ("quant", "axis"),
     "dequantize": ("quant", "axis", "tensor_scale"),
-    "interleave": (),
+    "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
 }
 OPS = tuple(_OPTIONS)
@@ -50,6 +50,7 @@ class KernelConfig:
         axis: the dimension that blocks and codes run along, -1 or 0: 0 is for weights of two dimensions, E2M1 in the
             linear layout.
         tensor_scale: whether ``dequantize`` multiplies by a float32 tensor of one element.
+        batched: whether the first dimension counts matrices, which are padded each for itself.
         shuffle_rows: rows that ``shuffle`` permutes among themselves, 16 or 32.
 
     Raises:
@@ -73,6 +74,7 @@ class KernelConfig:
     pdl: bool = False
     axis: int = -1
     tensor_scale: bool = False
+    batched: bool = False
     shuffle_rows: int = 0
 
     def __post_init__(self) -> None:
@@ -106,11 +108,6 @@ class KernelConfig:
         return self.normalizes or (self.op == "quantize" and self.axis != 0)
 
     @property
-    def has_matrices(self) -> bool:
-        """Whether the last two dimensions are a matrix that is padded for itself."""
-        return self.op == "interleave"
-
-    @property
     def block_size(self) -> int:
         """Elements that share a scale; 1 if scales belong to rows, to the tensor, or do not exist."""
         return self.quant.block_size if self.quant and isinstance(self.quant.block_size, int) else 1
@@ -118,7 +115,9 @@ class KernelConfig:
     @property
     def _first(self) -> str:
         """Name of the tensor that the caller gives first."""
-        return "data" if self.op == "dequantize" else "input"
+        if self.op == "quantize" and self.axis == 0:
+            return "w"
+        return {"dequantize": "data", "interleave": "unswizzled_sf", "shuffle": "input_tensor"}.get(self.op, "input")
 
     def _check_hidden_size(self) -> None:
         if type(self.hidden_size) is not int:
@@ -219,5 +218,6 @@ _READERS: dict[str, Any] = {
     "pdl": _read_bool,
     "axis": lambda name, text: -1 if text == "-1" else _read_int(name, text),
     "tensor_scale": _read_bool,
+    "batched": _read_bool,
     "shuffle_rows": _read_int,
 }

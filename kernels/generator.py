@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .arguments import C_TYPES, Extent, ScalarArgument, TensorArgument
 from .config import KernelConfig
-from .interface import interface
-from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, item_count
+from .interface import C_TYPES, ScalarArgument, TensorArgument, interface
+from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS
 from .launch_recipe import ENTRY
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MAX_CODE, QuantSpec
@@ -54,7 +53,6 @@ def generate(config: KernelConfig, target: Target) -> Source:
         *map(_file, _language_files(target)),
         "// The configuration.\n" + "".join(line + "\n" for line in constants(config, target)),
         _arguments(config),
-        *([] if config.is_row_wise or target.is_cpu else [_item_count(config)]),
         *map(_file, files(config, target)),
         _entry(config, target),
     ]
@@ -117,7 +115,7 @@ def _code_files(quant: QuantSpec, target: Target) -> Iterator[str]:
 def _block_scale_files(quant: QuantSpec) -> Iterator[str]:
     yield "common/block_scale.h"
     if quant.scale_format == "e4m3":
-        yield "common/decode_e4m3.h"
+        yield "common/e4m3_decode.h"
     yield f"common/scale_{_format_of_scales(quant)}.h"
 
 
@@ -151,8 +149,10 @@ def _decode_files(config: KernelConfig) -> Iterator[str]:
     quant = config.quant
     assert quant
     if "e4m3" in (quant.element, quant.scale_format):
-        yield "common/decode_e4m3.h"
-        yield "common/value_e4m3.h"
+        yield "common/e4m3_decode.h"
+        yield "common/e4m3_input.h"
+    if quant.element == "e2m1":
+        yield "common/e2m1_decode.h"
     yield f"common/values_{quant.element}.h"
     yield f"common/decode_scale_{_format_of_scales(quant)}.h"
     yield f"common/undo_global_{'tensor' if config.tensor_scale else quant.global_scale}.h"
@@ -250,22 +250,6 @@ def _item_constants(config: KernelConfig, target: Target) -> Iterator[str]:
         yield f"#define JITNORM_PDL {int(config.pdl)}"
 
 
-def _item_count(config: KernelConfig) -> str:
-    body = f"return {_expression(item_count(config))};"
-    return f"JITNORM_INLINE Int64 item_count(const Arguments& a) {{ {body} }}\n"
-
-
-def _expression(extent: Extent) -> str:
-    """An extent in C++."""
-    if isinstance(extent, int):
-        return str(extent)
-    if isinstance(extent, str):
-        return {"M": "a.rows", "R": "a.matrix_rows", "B": "(a.rows / a.matrix_rows)"}[extent]
-    operator, a, b = extent[0], _expression(extent[1]), _expression(extent[2])
-    ceiling = f"(({a} + {b} - 1) / {b})"
-    return {"*": f"({a} * {b})", "ceil_div": ceiling, "round_up": f"({ceiling} * {b})"}[operator]
-
-
 def _int(name: str, value: int) -> str:
     return f"constexpr int {name} = {value};"
 
@@ -289,8 +273,8 @@ def _arguments(config: KernelConfig) -> str:
         if argument.is_strided:
             fields.append(f"Int64 {argument.field}_strides[kRowDims];")
     fields += ["Int64 rows;", "Int64 extents[kRowDims];"]
-    if config.has_matrices:
-        fields.append("Int64 matrix_rows;")
+    if not config.is_row_wise:
+        fields.append("Int64 items;")
     return "struct Arguments {\n" + "".join(f"  {line}\n" for line in fields) + "};\n"
 
 
@@ -307,8 +291,8 @@ def _parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
     yield "Int64", "rows"
     for d in range(1, config.row_dims):
         yield "Int64", f"extent{d}"
-    if config.has_matrices:
-        yield "Int64", "matrix_rows"
+    if not config.is_row_wise:
+        yield "Int64", "items"
 
 
 def _initializer(config: KernelConfig) -> str:
@@ -320,7 +304,7 @@ def _initializer(config: KernelConfig) -> str:
             strides = (f"{argument.name}_stride{d}" if argument.is_present else "0" for d in dims)
             values.append("{" + ", ".join(strides) + "}")
     values += ["rows", "{" + ", ".join("rows" if d == 0 else f"extent{d}" for d in dims) + "}"]
-    values += ["matrix_rows"] if config.has_matrices else []
+    values += [] if config.is_row_wise else ["items"]
     return ", ".join(values)
 
 

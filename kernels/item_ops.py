@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from .arguments import (
-    C_TYPES,
-    CODE_DTYPES,
-    ELEMENT_BYTES,
-    SCALE_TYPES,
-    Argument,
-    Extent,
-    TensorArgument,
-    block_scale_shape,
-    codes_argument,
-    rows_argument,
-    single_argument,
-)
+from dataclasses import replace
+from typing import Any
+
 from .config import KernelConfig
+from .interface import C_TYPES, ELEMENT_BYTES, Argument, Extent, TensorArgument, interface
 from .numerics import CHUNK_SIZE, ceil_div, round_up
 from .quant_spec import CODE_BITS, SWIZZLED_ROWS, QuantSpec
 
@@ -32,93 +23,89 @@ def item_arguments(config: KernelConfig) -> tuple[Argument, ...]:
     assert config.quant
     if config.op == "quantize":
         return _quantize_columns(config, config.quant)
-    return (_dequantize if config.axis else _dequantize_columns)(config, config.quant)
+    return (_dequantize_columns if config.axis == 0 else _dequantize_rows)(config, config.quant)
 
 
 def item_count(config: KernelConfig) -> Extent:
     """How many items a kernel visits."""
     size = config.hidden_size
     if config.op == "interleave":
-        quads = ceil_div(size, INTERLEAVED_COLUMNS)
-        return ["*", ["*", "B", ["round_up", "R", INTERLEAVED_ROWS]], quads]
+        return ["*", "B", ["*", _interleaved_rows(), ceil_div(size, INTERLEAVED_COLUMNS)]]
     if config.axis == 0:
         assert config.quant
-        block = config.block_size if config.op == "quantize" else _block_bytes(config, config.quant)
-        return ["*", ["ceil_div", "M", block], size]
+        rows = config.block_size if config.op == "quantize" else _block_bytes(config, config.quant)
+        return ["*", ["ceil_div", "M", rows], size]
     return ["*", "M", ceil_div(size, CHUNK_SIZE)]
+
+
+def _quantized(config: KernelConfig, **changes: Any) -> dict[str, TensorArgument]:
+    """What ``quantize`` along the rows takes, by the names of the source; decoding reads what it writes."""
+    row_wise = replace(config, op="quantize", axis=-1, tensor_scale=False, **changes)
+    return {a.field: a for a in interface(row_wise) if isinstance(a, TensorArgument)}
+
+
+def _dequantize_rows(config: KernelConfig, quant: QuantSpec) -> tuple[Argument, ...]:
+    values, *encoded = _quantized(config).values()
+    names = {"codes": "data", "block_scale" if quant.has_blocks else "row_scale": "scale"}
+    return (
+        *(replace(a, name=names.get(a.field, a.name), is_output=False, is_flat=a.field == "block_scale") for a in encoded),
+        _tensor_scale(config),
+        replace(values, name="out", field="out", is_output=True),
+    )
+
+
+def _tensor_scale(config: KernelConfig) -> TensorArgument:
+    return TensorArgument("tensor_scale", "float", ("float32",), (1,), is_present=config.tensor_scale)
+
+
+# Along the first dimension M counts rows of the first tensor; its shape says that they must be whole blocks.
+
+
+def _dequantize_columns(config: KernelConfig, quant: QuantSpec) -> tuple[Argument, ...]:
+    size, rows = config.hidden_size, _block_bytes(config, quant)
+    of_rows = _quantized(config, hidden_size=config.block_size)
+    value_rows: Extent = ["*", "M", 8 // CODE_BITS[quant.element]]
+    dense: dict[str, Any] = {"chunk_bytes": 0, "is_strided": False}
+    data: dict[str, Any] = {"name": "data", "chunk_bytes": 0, "is_output": False}
+    return (
+        replace(of_rows["codes"], shape=(["round_up", "M", rows], size), **data),
+        replace(of_rows["block_scale"], name="scale", shape=(["ceil_div", "M", rows], size), is_output=False),
+        of_rows["global_scale"],
+        _tensor_scale(config),
+        replace(of_rows["input"], name="out", field="out", shape=(value_rows, size), is_output=True, **dense),
+    )
+
+
+def _quantize_columns(config: KernelConfig, quant: QuantSpec) -> tuple[Argument, ...]:
+    size, block = config.hidden_size, config.block_size
+    of_rows = _quantized(config, hidden_size=block)
+    code_rows: Extent = ["ceil_div", "M", 8 // CODE_BITS[quant.element]]
+    return (
+        replace(of_rows["input"], name="w", shape=(["round_up", "M", block], size), chunk_bytes=0),
+        replace(of_rows["codes"], shape=(code_rows, size), chunk_bytes=0, is_strided=False),
+        replace(of_rows["block_scale"], shape=(["ceil_div", "M", block], size)),
+        of_rows["global_scale"],
+    )
 
 
 def _block_bytes(config: KernelConfig, quant: QuantSpec) -> int:
     return config.block_size * CODE_BITS[quant.element] // 8
 
 
-def _dequantize(config: KernelConfig, quant: QuantSpec) -> tuple[Argument, ...]:
-    return (
-        codes_argument("data", config, quant),
-        _scale(config, quant),
-        *_global_scales(config, quant),
-        rows_argument("out", config.input, config, is_output=True),
-    )
-
-
-def _scale(config: KernelConfig, quant: QuantSpec) -> TensorArgument:
-    if quant.block_size == "tensor":
-        return single_argument("scale")
-    c_type, dtypes = SCALE_TYPES[quant.scale_format]
-    shape = block_scale_shape(config, quant) if quant.has_blocks else ("M",)
-    return TensorArgument("scale", c_type, dtypes, shape)
-
-
-def _global_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
-    return [
-        single_argument("global_scale", is_present=quant.global_scale == "given"),
-        TensorArgument("row_scale", "float", ("float32",), ("M",), is_present=quant.global_scale == "row"),
-        single_argument("tensor_scale", is_present=config.tensor_scale),
-    ]
-
-
-# Along the first dimension M counts rows of the first tensor, so its shape says that they must be whole blocks.
-
-
-def _dequantize_columns(config: KernelConfig, quant: QuantSpec) -> tuple[Argument, ...]:
-    size, rows = config.hidden_size, _block_bytes(config, quant)
-    scale_type, scale_dtypes = SCALE_TYPES[quant.scale_format]
-    values: Extent = ["*", "M", 8 // CODE_BITS[quant.element]]
-    return (
-        TensorArgument(
-            "data", "UInt8", CODE_DTYPES[quant.element], (["round_up", "M", rows], size),
-            is_strided=True, field="codes",
-        ),
-        TensorArgument("scale", scale_type, scale_dtypes, (["ceil_div", "M", rows], size)),
-        *_global_scales(config, quant),
-        TensorArgument("out", C_TYPES[config.input], (config.input,), (values, size), is_output=True),
-    )  # fmt: skip
-
-
-def _quantize_columns(config: KernelConfig, quant: QuantSpec) -> tuple[Argument, ...]:
-    size, block = config.hidden_size, config.block_size
-    scale_type, scale_dtypes = SCALE_TYPES[quant.scale_format]
-    bytes_: Extent = ["ceil_div", "M", 8 // CODE_BITS[quant.element]]
-    blocks: Extent = ["ceil_div", "M", block]
-    return (
-        TensorArgument(
-            "input", C_TYPES[config.input], (config.input,), (["round_up", "M", block], size), is_strided=True
-        ),
-        TensorArgument("y_fp4", "UInt8", CODE_DTYPES[quant.element], (bytes_, size), is_output=True, field="codes"),
-        TensorArgument("block_scale", scale_type, scale_dtypes, (blocks, size), is_output=True),
-        single_argument("global_scale", is_present=quant.global_scale == "given"),
-    )
-
-
 def _interleave(config: KernelConfig) -> tuple[Argument, ...]:
-    c_type, columns = C_TYPES[config.input], round_up(config.hidden_size, INTERLEAVED_COLUMNS)
-    size: Extent = ["*", ["*", "B", ["round_up", "R", INTERLEAVED_ROWS]], columns]
+    c_type = C_TYPES[config.input]
+    matrix: Extent = ["*", _interleaved_rows(), round_up(config.hidden_size, INTERLEAVED_COLUMNS)]
+    chunk_bytes = INTERLEAVED_COLUMNS * ELEMENT_BYTES[c_type]
     return (
-        TensorArgument("input", c_type, (config.input,), ("...", config.hidden_size), is_strided=True),
         TensorArgument(
-            "out", c_type, _moved_dtypes(config), (size,), INTERLEAVED_COLUMNS * ELEMENT_BYTES[c_type], is_output=True
+            "unswizzled_sf", c_type, (config.input,), ("...", config.hidden_size), is_strided=True, field="input"
         ),
+        TensorArgument("out", c_type, _copied_dtypes(config), (["*", "B", matrix],), chunk_bytes, is_output=True),
     )
+
+
+def _interleaved_rows() -> Extent:
+    return ["round_up", "M", INTERLEAVED_ROWS]
 
 
 def _shuffle(config: KernelConfig) -> tuple[Argument, ...]:
@@ -126,12 +113,12 @@ def _shuffle(config: KernelConfig) -> tuple[Argument, ...]:
     shape: tuple[Extent, ...] = (["round_up", "M", config.shuffle_rows], config.hidden_size)
     chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES[c_type]
     return (
-        TensorArgument("input", c_type, (config.input,), shape, chunk_bytes, is_strided=True),
-        TensorArgument("out", c_type, _moved_dtypes(config), shape, chunk_bytes, is_output=True, is_strided=True),
+        TensorArgument("input_tensor", c_type, (config.input,), shape, chunk_bytes, is_strided=True, field="input"),
+        TensorArgument("out", c_type, _copied_dtypes(config), shape, chunk_bytes, is_output=True, is_strided=True),
     )
 
 
-def _moved_dtypes(config: KernelConfig) -> tuple[str, ...]:
-    """The dtypes of a copy: the input's, and uint8 in its place where a framework lacks it."""
+def _copied_dtypes(config: KernelConfig) -> tuple[str, ...]:
+    """The input's dtype, and uint8 in its place where a framework lacks it."""
     is_byte = C_TYPES[config.input] == "UInt8"
     return tuple(dict.fromkeys((config.input, "uint8"))) if is_byte else (config.input,)

@@ -2,16 +2,16 @@
 
 A kernel's parameters are plain: for each argument that is present, a pointer and, if its rows are strided, one
 64-bit stride in elements for each row dimension; or a float. Then the number of rows, then the extents of the
-row dimensions after the first and, for ops on batches of matrices, the rows of a matrix, all 64-bit.
+row dimensions after the first and, for ops on items, the number of items, all 64-bit.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from .arguments import Argument, ScalarArgument
 from .config import KernelConfig
-from .interface import grid_size, interface, work_size
+from .interface import Argument, Extent, ScalarArgument, grid_size, interface, padded_rows
+from .item_ops import item_count
 from .schedule import ITEM_THREADS, row_schedule
 from .target import Target
 
@@ -26,17 +26,19 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "abi": LAUNCHER_ABI,
         "entry": ENTRY,
         "row_dims": config.row_dims,
-        "matrices": config.has_matrices,
+        "batched": config.batched,
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
+    items = None if config.is_row_wise else item_count(config)
+    recipe["items"] = items
     if target.is_cpu:
-        return {**recipe, "device": "cpu", "grid": work_size(config)}
-    per_block, threads = _block(config)
+        return {**recipe, "device": "cpu", "grid": padded_rows(config) if items is None else items}
+    grid, threads = _row_blocks(config) if items is None else (["ceil_div", items, ITEM_THREADS], ITEM_THREADS)
     return {
         **recipe,
         "device": "cuda",
         "capability": list(target.capability),
-        "grid": grid_size(config, per_block),
+        "grid": grid,
         "block": threads,
         "cluster": 1,
         "shared_bytes": 0,
@@ -44,12 +46,10 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
     }
 
 
-def _block(config: KernelConfig) -> tuple[int, int]:
-    """Rows or items of a block, and its threads."""
-    if not config.is_row_wise:
-        return ITEM_THREADS, ITEM_THREADS
+def _row_blocks(config: KernelConfig) -> tuple[Extent, int]:
+    """How many blocks there are, and how many threads in each."""
     schedule = row_schedule(config)
-    return schedule.rows_per_block, schedule.threads
+    return grid_size(config, schedule.rows_per_block), schedule.threads
 
 
 def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
@@ -61,6 +61,7 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
         "dtypes": list(argument.dtypes),
         "shape": list(argument.shape),
         "single": argument.shape == (1,),
+        "flat": argument.is_flat,
         "alignment": argument.access_bytes(config.vector_bytes),
         "output": argument.is_output,
         "strided": argument.is_strided,

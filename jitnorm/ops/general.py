@@ -23,6 +23,7 @@ class QuantizedTensor:
         scale_unswizzled: the scales in the linear layout, if `spec` asks for both layouts, else None.
         spec: how the values are encoded.
         shape: the logical shape, in values.
+        axis: the dimension that blocks and codes run along: -1, or 0 for weights from `quantize_weight`.
     """
 
     data: Any
@@ -32,6 +33,7 @@ class QuantizedTensor:
     scale_unswizzled: Any
     spec: QuantSpec
     shape: tuple[int, ...]
+    axis: int = -1
 
 
 @cache
@@ -88,7 +90,7 @@ def norm_quantize(
         >>> q.data.dtype.name, q.scale.shape
         ('float8_e4m3fn', (2, 2))
     """
-    spec, given = _with_global_scale(spec, global_scale)
+    spec, given = with_global_scale(spec, global_scale)
     dispatcher = _dispatcher("rmsnorm", residual is not None, unit_bias, y_out is not None, spec, enable_pdl)
     tensors = {
         "input": input, "residual": residual, "weight": weight, "global_scale": given, "scale": scale,
@@ -114,13 +116,14 @@ def quantize(
         >>> q.data.shape, q.row_scale.shape
         ((2, 32), (2,))
     """
-    spec, given = _with_global_scale(spec, global_scale)
+    spec, given = with_global_scale(spec, global_scale)
     dispatcher = _dispatcher("quantize", False, False, False, spec, enable_pdl)
     tensors = {"input": input, "global_scale": given, "scale": scale}
     return _quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape))
 
 
-def _with_global_scale(spec: QuantSpec, global_scale: Any) -> tuple[QuantSpec, Any]:
+def with_global_scale(spec: QuantSpec, global_scale: Any) -> tuple[QuantSpec, Any]:
+    """The encoding with the global scale that a caller has given, by name or as a tensor, and the tensor or None."""
     if isinstance(global_scale, str):
         return replace(spec, global_scale=global_scale), None
     return (spec if global_scale is None else replace(spec, global_scale="given")), global_scale

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop import direct_types, framework_of
-from jitnorm.kernels.arguments import evaluate
+from jitnorm.kernels.interface import evaluate
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -98,7 +97,7 @@ def _with_outputs(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> tuple[Any
         raise ValueError(f"{name}: has no dimensions; expected (..., hidden_size)")
     filled = list(tensors)
     arguments = dispatcher.arguments_of(shape[-1], framework.dtype_name(first))
-    sizes = (prod(shape[:-1]), shape[-2] if len(shape) > 1 else 1)
+    sizes = dispatcher.rows_and_matrices(shape[:-1])
     for position in missing:
         extents, dtype = arguments[position]
         inner = tuple(evaluate(extent, *sizes) for extent in extents if extent != "...")

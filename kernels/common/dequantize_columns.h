@@ -4,7 +4,7 @@ constexpr int kBlockBytes = kBlockSize * kCodeBits / 8;
 JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
   const Int64 block = item / kHiddenSize;
   const int column = (int)(item % kHiddenSize);
-  const DecodeContext context = {value_of_scale(a.scale[item]), global_scale_at(a, block)};
+  const DecodeContext context = {value_of_scale(a.block_scale[item]), global_scale_at(a, block)};
   Output* to = a.out + block * kBlockSize * kHiddenSize + column;
   JITNORM_UNROLL
   for (int i = 0; i < kBlockSize; ++i) {

@@ -15,10 +15,7 @@ JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
   UInt8* codes = a.codes + block * kBlockWords * 4 * kHiddenSize + column;
   JITNORM_UNROLL
   for (int i = 0; i < kBlockWords; ++i) {
-    float scaled[kCodesPerWord];
-    JITNORM_UNROLL
-    for (int j = 0; j < kCodesPerWord; ++j) scaled[j] = mul_rn(y[kCodesPerWord * i + j], scale.encode);
-    const UInt32 word = (encode_word(scaled) & scale.keep) | scale.fill;
+    const UInt32 word = (encode_word(y + kCodesPerWord * i, scale.encode) & scale.keep) | scale.fill;
     JITNORM_UNROLL
     for (int j = 0; j < 4; ++j) codes[(4 * i + j) * (Int64)kHiddenSize] = (UInt8)(word >> (8 * j));
   }

@@ -5,5 +5,5 @@ JITNORM_INLINE void process_items(const Arguments& a) {
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
   const Int64 item = (Int64)blockIdx.x * kThreads + threadIdx.x;
-  if (item < item_count(a)) process_item(a, item);
+  if (item < a.items) process_item(a, item);
 }

@@ -3,6 +3,7 @@
 struct CheckedCall {
   DLDevice device;
   MergedRows rows;
+  Sizes sizes;
   int64_t grid = 0;
   std::optional<void*> stream;  // none: the caller's current one
   // Kernel parameters: each value in a slot of its own, in the order of launch_recipe.py.
@@ -52,12 +53,12 @@ class CallChecker {
     JITNORM_CHECK(call.rows.dims <= recipe_.row_dims, ValueError)
         << recipe_.arguments[0].name << ": its leading dimensions need " << call.rows.dims
         << " strides, this kernel walks " << recipe_.row_dims << "; use a kernel with row_dims=" << call.rows.dims;
-    const Sizes sizes = SizesOf(*tensors[0]);
-    for (size_t i = 0; i < recipe_.arguments.size(); ++i) CheckExtents(i, tensors, sizes);
+    CheckMatrices(*tensors[0]);
+    call.sizes = SizesOf(*tensors[0]);
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) CheckExtents(i, tensors, call.sizes);
     CheckOutputs(tensors);
-    call.grid = recipe_.grid.Evaluate(sizes);
+    call.grid = recipe_.grid.Evaluate(call.sizes);
     FillSlots(args, tensors, call);
-    if (recipe_.has_matrices) call.Push(sizes.matrix_rows);
     return call;
   }
 
@@ -103,6 +104,7 @@ class CallChecker {
       if (ElementCount(t) != 1) ThrowShape(argument, t, first);
       return;
     }
+    if (argument.is_flat && t.ndim > 0) return;
     const int inner_dims = static_cast<int>(argument.extents.size());
     const int leading_dims = argument.has_leading_dims ? first.ndim - 1 : 0;
     bool has_rank = t.ndim == leading_dims + inner_dims && t.ndim > 0;
@@ -110,9 +112,15 @@ class CallChecker {
     if (!has_rank) ThrowShape(argument, t, first);
   }
 
-  static Sizes SizesOf(const DLTensor& first) {
-    Sizes sizes{1, first.ndim > 1 ? first.shape[first.ndim - 2] : 1};
-    for (int d = 0; d < first.ndim - 1; ++d) sizes.rows *= first.shape[d];
+  void CheckMatrices(const DLTensor& first) const {
+    JITNORM_CHECK(!recipe_.is_batched || first.ndim > 1, ValueError)
+        << recipe_.arguments[0].name << ": shape is " << ShapeText(first.shape, first.ndim)
+        << ", expected (matrices, ..., hidden size)";
+  }
+
+  Sizes SizesOf(const DLTensor& first) const {
+    Sizes sizes{1, recipe_.is_batched ? first.shape[0] : 1};
+    for (int d = recipe_.is_batched ? 1 : 0; d < first.ndim - 1; ++d) sizes.rows *= first.shape[d];
     return sizes;
   }
 
@@ -120,7 +128,8 @@ class CallChecker {
     if (tensors[i] == nullptr) return;
     const Argument& argument = recipe_.arguments[i];
     const DLTensor& t = *tensors[i];
-    const int inner_dims = argument.is_single ? 0 : static_cast<int>(argument.extents.size());
+    if (argument.is_flat && ElementCount(t) != ExpectedCount(argument, sizes)) ThrowShape(argument, t, *tensors[0]);
+    const int inner_dims = argument.is_single || argument.is_flat ? 0 : static_cast<int>(argument.extents.size());
     for (int d = 0; d < inner_dims; ++d) {
       if (t.shape[t.ndim - inner_dims + d] != argument.extents[d].Evaluate(sizes)) ThrowShape(argument, t, *tensors[0]);
     }
@@ -138,6 +147,12 @@ class CallChecker {
         << argument.alignment
         << (argument.alignment == ElementBytes(argument.dtypes[0]) ? ", the size of an element"
                                                                    : "; use a kernel with a smaller vector_bytes");
+  }
+
+  static int64_t ExpectedCount(const Argument& argument, const Sizes& sizes) {
+    int64_t count = argument.has_leading_dims ? sizes.rows * sizes.matrices : 1;
+    for (const Extent& extent : argument.extents) count *= extent.Evaluate(sizes);
+    return count;
   }
 
   static int64_t PointerAlignment(const DLTensor& t) {
@@ -185,8 +200,9 @@ class CallChecker {
       for (int d = 0; d < recipe_.row_dims; ++d) call.Push(d < missing ? 0 : call.rows.strides[strided][d - missing]);
       ++strided;
     }
-    call.Push(call.rows.rows);
+    call.Push(call.sizes.rows);
     for (int d = 1; d < recipe_.row_dims; ++d) call.Push(d < missing ? 1 : call.rows.extents[d - missing]);
+    if (recipe_.items) call.Push(recipe_.items->Evaluate(call.sizes));
   }
 
   static std::string DtypeText(const Argument& argument) {
@@ -198,6 +214,7 @@ class CallChecker {
   }
 
   [[noreturn]] void ThrowShape(const Argument& argument, const DLTensor& t, const DLTensor& first) const {
+    CheckMatrices(first);
     std::vector<int64_t> expected;
     for (int d = 0; argument.has_leading_dims && d < first.ndim - 1; ++d) expected.push_back(first.shape[d]);
     for (const Extent& extent : argument.extents) expected.push_back(extent.Evaluate(SizesOf(first)));

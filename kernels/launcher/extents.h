@@ -1,10 +1,10 @@
-// Extents of a launch recipe: a number, a symbol, or [operator, operand, operand].
-
-// What the symbols stand for, of the first tensor: M rows in all, in B matrices of R rows.
+// What the symbols of extents stand for.
 struct Sizes {
-  int64_t rows = 0, matrix_rows = 0;
+  int64_t rows = 0;      // "M": rows; with several matrices, of each
+  int64_t matrices = 1;  // "B"
 };
 
+// Extents of a launch recipe: a number, a symbol, or [operator, operand, operand].
 class Extent {
  public:
   explicit Extent(const ffi::Any& json) {
@@ -21,21 +21,19 @@ class Extent {
   int64_t Evaluate(const Sizes& sizes) const {
     if (operator_ == Operator::kNumber) return number_;
     if (operator_ == Operator::kRows) return sizes.rows;
-    if (operator_ == Operator::kMatrixRows) return sizes.matrix_rows;
-    if (operator_ == Operator::kMatrices) return sizes.matrix_rows == 0 ? 0 : sizes.rows / sizes.matrix_rows;
+    if (operator_ == Operator::kMatrices) return sizes.matrices;
     const int64_t a = operands_[0].Evaluate(sizes), b = operands_[1].Evaluate(sizes);
     if (operator_ == Operator::kMultiply) return a * b;
     return operator_ == Operator::kCeilDiv ? (a + b - 1) / b : (a + b - 1) / b * b;
   }
 
  private:
-  enum class Operator { kNumber, kRows, kMatrixRows, kMatrices, kMultiply, kCeilDiv, kRoundUp };
+  enum class Operator { kNumber, kRows, kMatrices, kMultiply, kCeilDiv, kRoundUp };
 
   static Operator SymbolOf(const ffi::String& name) {
     if (name == "M") return Operator::kRows;
-    if (name == "R") return Operator::kMatrixRows;
     if (name == "B") return Operator::kMatrices;
-    TVM_FFI_THROW(ValueError) << "recipe: symbol " << name << " is unknown; allowed are M, R, B";
+    TVM_FFI_THROW(ValueError) << "recipe: symbol " << name << " is unknown; allowed are M, B";
     TVM_FFI_UNREACHABLE();
   }
 

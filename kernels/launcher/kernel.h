@@ -72,7 +72,7 @@ class CudaKernel : public Kernel {
     void* stream = call.stream ? *call.stream : TVMFFIEnvGetStream(kDLCUDA, device);
     const CUfunction function = FunctionOn(device, stream);
     JITNORM_CHECK(call.grid <= 0x7fffffff, ValueError)
-        << recipe().arguments[0].name << ": has " << call.rows.rows << " rows, more than one launch can cover";
+        << recipe().arguments[0].name << ": has " << call.sizes.rows << " rows, more than one launch can cover";
     CUlaunchAttribute attributes[2] = {};
     CUlaunchConfig config{{static_cast<unsigned>(call.grid), 1, 1},
                           {recipe().block, 1, 1},

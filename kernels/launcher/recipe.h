@@ -21,6 +21,7 @@ struct Argument {
   std::vector<Extent> extents;    // after the leading dimensions
   bool is_single = false;         // one element, in a tensor of any rank
   int64_t alignment = 1;
+  bool is_flat = false;  // any shape of as many elements will do
   bool is_output = false;
   bool is_strided = false;
   std::string may_be;
@@ -43,6 +44,7 @@ inline Argument ReadArgument(const JsonObject& json) {
     }
   }
   argument.is_single = Field<bool>(json, "single");
+  argument.is_flat = Field<bool>(json, "flat");
   argument.alignment = Field<int64_t>(json, "alignment");
   argument.is_output = Field<bool>(json, "output");
   argument.is_strided = Field<bool>(json, "strided");
@@ -54,9 +56,10 @@ struct Recipe {
   std::string entry;
   bool is_cuda;
   int row_dims;
+  bool is_batched;  // the first dimension counts matrices
   std::vector<Argument> arguments;
   Extent grid;
-  bool has_matrices = false;
+  std::optional<Extent> items;  // a kernel on items is told their number
   // CUDA only
   int capability_major = 0, capability_minor = 0;
   unsigned block = 1, cluster = 1, shared_bytes = 0;
@@ -71,9 +74,10 @@ inline Recipe ReadRecipe(const ffi::String& text) {
   Recipe recipe{Field<ffi::String>(json, "entry"),
                 Field<ffi::String>(json, "device") == "cuda",
                 static_cast<int>(Field<int64_t>(json, "row_dims")),
+                Field<bool>(json, "batched"),
                 {},
-                Extent(Field(json, "grid")),
-                Field<bool>(json, "matrices")};
+                Extent(Field(json, "grid"))};
+  if (const ffi::Any items = Field(json, "items"); items != nullptr) recipe.items.emplace(items);
   for (const ffi::Any& argument : Field<ffi::json::Array>(json, "arguments")) {
     recipe.arguments.push_back(ReadArgument(argument.cast<JsonObject>()));
   }

@@ -39,7 +39,6 @@ inline std::string ShapeText(const int64_t* shape, int ndim) {
 // The leading dimensions of several tensors of one leading shape, merged where one stride can walk both.
 struct MergedRows {
   int dims;
-  int64_t rows;
   int64_t extents[kMaxRowDims];
   int64_t strides[kMaxArguments][kMaxRowDims];
 };
@@ -47,9 +46,7 @@ struct MergedRows {
 // Merges the leading dimensions (all but the last) of `count` tensors whose leading shapes are equal; dims is more
 // than kMaxRowDims if they cannot be merged that far.
 inline void MergeRows(const DLTensor* const* tensors, int count, MergedRows& merged) {
-  merged.rows = 1;
   const DLTensor& first = *tensors[0];
-  for (int d = 0; d < first.ndim - 1; ++d) merged.rows *= first.shape[d];
   int64_t extents[kMaxRowDims];  // innermost first
   int64_t strides[kMaxArguments][kMaxRowDims];
   int dims = 0;
