@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,10 @@ def test_the_table_of_targets_tells_what_each_can_do(name: str) -> None:
     assert (e4m3 == "instruction") == target.has_native_e4m3
     assert (e2m1 == "instruction") == target.has_native_e2m1
     assert (pdl == "yes") == target.has_pdl
+
+
+def test_the_page_on_formats_has_what_its_script_measures() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "formats.py"))
+    rows = script["measure"]()
+    assert script["table"](rows) in (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    assert script["plot"](rows) == (ROOT / "docs" / "formats.svg").read_text(encoding="utf-8")

@@ -2,8 +2,8 @@
 
 Every kernel, on every device, is compared with this package byte for byte. It is written from the
 definition alone and shares no code with the kernels. All arithmetic is float32, rounded to nearest even,
-with denormals; the only fused operation is the multiply-add of :func:`sum_of_squares`. Every NaN that a
-function returns has one fixed code, 0x7FFFFFFF in float32.
+with denormals; products and sums are fused only where docs/numerics.md writes fma. Every NaN that a function
+returns has one fixed code, 0x7FFFFFFF in float32.
 
 Example:
     >>> import numpy as np
@@ -18,6 +18,7 @@ Example:
 
 from __future__ import annotations
 
+from jitnorm.reference.activation import exp_f32, silu_f32, swiglu_f32
 from jitnorm.reference.elements import (
     decode_e2m1,
     decode_e4m3,
@@ -27,18 +28,28 @@ from jitnorm.reference.elements import (
     encode_e5m2,
     round_to,
 )
-from jitnorm.reference.fp4 import ScaleFormat, dequantize_fp4, quantize_fp4, quantize_nvfp4_row
+from jitnorm.reference.fp4 import (
+    ScaleFormat,
+    dequantize_fp4,
+    quantize_fp4,
+    quantize_fp4_columns,
+    quantize_nvfp4_row,
+    quantize_nvfp4_tensor,
+)
 from jitnorm.reference.fp8 import (
     Fp8Dtype,
     GroupScaleFormat,
+    dequantize_fp8,
     quantize_fp8_group,
     quantize_fp8_static,
+    quantize_fp8_tensor,
     quantize_fp8_token,
 )
 from jitnorm.reference.layouts import ScaleLayout, column_major_scales, swizzle_scales, unswizzle_scales
+from jitnorm.reference.mhc import mhc_mix_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
-from jitnorm.reference.norm import layernorm_f32, rmsnorm_f32, stored_residual
-from jitnorm.reference.statistics import CHUNK, row_sum, sum_of_squares
+from jitnorm.reference.norm import inv_rms_f32, layernorm_f32, rmsnorm_f32, stored_residual
+from jitnorm.reference.statistics import CHUNK, amax_f32, row_sum, sum_of_squares
 from jitnorm.reference.ue8m0 import ScaleRounding
 
 __all__ = [
@@ -48,27 +59,37 @@ __all__ = [
     "ScaleFormat",
     "ScaleLayout",
     "ScaleRounding",
+    "amax_f32",
     "column_major_scales",
     "decode_e2m1",
     "decode_e4m3",
     "decode_e5m2",
     "dequantize_fp4",
+    "dequantize_fp8",
     "dequantize_mxfp8",
     "encode_e2m1",
     "encode_e4m3",
     "encode_e5m2",
+    "exp_f32",
+    "inv_rms_f32",
     "layernorm_f32",
+    "mhc_mix_f32",
     "quantize_fp4",
+    "quantize_fp4_columns",
     "quantize_fp8_group",
     "quantize_fp8_static",
+    "quantize_fp8_tensor",
     "quantize_fp8_token",
     "quantize_mxfp8",
     "quantize_nvfp4_row",
+    "quantize_nvfp4_tensor",
     "rmsnorm_f32",
     "round_to",
     "row_sum",
+    "silu_f32",
     "stored_residual",
     "sum_of_squares",
+    "swiglu_f32",
     "swizzle_scales",
     "unswizzle_scales",
 ]

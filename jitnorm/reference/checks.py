@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 FLOAT16 = np.dtype(np.float16)
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOAT32 = np.dtype(np.float32)
+E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
 def as_float32(array: NDArray[Any], name: str, ndim: int | None = None) -> NDArray[np.float32]:
-    """Widen float16 and bfloat16, refuse what is not floating point or has another number of dimensions."""
-    if array.dtype not in (FLOAT16, BFLOAT16, FLOAT32):
-        raise TypeError(f"{name} is {array.dtype}; use float16, bfloat16 (ml_dtypes) or float32")
+    """Widen float16, bfloat16 and E4M3, refuse another dtype or number of dimensions."""
+    if array.dtype not in (FLOAT16, BFLOAT16, FLOAT32, E4M3):
+        raise TypeError(f"{name} is {array.dtype}; use float16, float32, or bfloat16 or float8_e4m3fn of ml_dtypes")
     _require_ndim(array, ndim, name)
     return array.astype(np.float32)
 

@@ -31,7 +31,7 @@ def round_to(y: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
     """Round float32 to an output dtype, to nearest even, and write every NaN with one code.
 
     Args:
-        y: float32 (float16 and bfloat16 are widened), any shape.
+        y: float32 (float16, bfloat16 and E4M3 are widened), any shape.
         dtype: float16 or bfloat16 (ml_dtypes), whose NaN becomes 0x7FFF, or float32, whose NaN becomes
             0x7FFFFFFF and whose numbers stay.
 
@@ -53,7 +53,7 @@ def encode_e2m1(v: NDArray[Any]) -> NDArray[np.uint8]:
     """Encode as E2M1, one code 0x0 to 0xF per element: to nearest even, saturating to 6, NaN as 0x7.
 
     Args:
-        v: float32 (float16 and bfloat16 are widened), any shape. The sign of zero is kept.
+        v: float32 (float16, bfloat16 and E4M3 are widened), any shape. The sign of zero is kept.
 
     Raises:
         TypeError: v has another dtype.
@@ -75,7 +75,7 @@ def encode_e4m3(v: NDArray[Any]) -> NDArray[np.uint8]:
     """Encode as OCP E4M3 (e4m3fn): to nearest even, saturating to 448, every NaN as 0x7F.
 
     Args:
-        v: float32 (float16 and bfloat16 are widened), any shape. The sign of zero is kept.
+        v: float32 (float16, bfloat16 and E4M3 are widened), any shape. The sign of zero is kept.
 
     Raises:
         TypeError: v has another dtype.
@@ -96,7 +96,7 @@ def encode_e5m2(v: NDArray[Any]) -> NDArray[np.uint8]:
     """Encode as OCP E5M2: to nearest even, saturating to 57344, infinity too, every NaN as 0x7F.
 
     Args:
-        v: float32 (float16 and bfloat16 are widened), any shape. The sign of zero is kept.
+        v: float32 (float16, bfloat16 and E4M3 are widened), any shape. The sign of zero is kept.
 
     Raises:
         TypeError: v has another dtype.

@@ -7,17 +7,31 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.reference.checks import as_blocks, as_rows, as_uint8, require_member, require_shape
-from jitnorm.reference.elements import E4M3_MAX, decode_e2m1, decode_e4m3, encode_e2m1, encode_e4m3
+from jitnorm.reference.checks import (
+    FLOAT32,
+    as_blocks,
+    as_float32,
+    as_rows,
+    as_uint8,
+    require_member,
+    require_shape,
+)
+from jitnorm.reference.elements import E4M3_MAX, decode_e2m1, decode_e4m3
 from jitnorm.reference.float32 import FLT_MAX, ONE, canonical, max_magnitude
-from jitnorm.reference.ue8m0 import ScaleRounding, decode_ue8m0, ue8m0_scales
+from jitnorm.reference.fp4_blocks import (
+    E2M1_MAX,
+    encode_e4m3_blocks,
+    encode_four_over_six,
+    encode_ue8m0_blocks,
+    pack_e2m1,
+    unpack_e2m1,
+)
+from jitnorm.reference.statistics import amax_f32
+from jitnorm.reference.ue8m0 import ScaleRounding, decode_ue8m0
 
 ScaleFormat = Literal["e4m3", "ue8m0"]
 
 _BLOCK_SIZES = (16, 32)
-_MAX = np.float32(6)
-_MAX_EXPONENT = 2
-_ONE_SIXTH = np.uint32(0x3E2AAAAB).view(np.float32)
 
 
 @np.errstate(all="ignore")
@@ -28,18 +42,21 @@ def quantize_fp4(
     scale_format: ScaleFormat,
     global_scale: float | None = None,
     scale_rounding: ScaleRounding = "up",
+    four_over_six: bool = False,
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Quantize blocks of a row to E2M1 with one scale a block.
 
     NVFP4 is block size 16 with "e4m3" scales, MXFP4 is 32 with "ue8m0".
 
     Args:
-        y: (M, H) float32 (float16 and bfloat16 are widened); block_size divides H.
+        y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); block_size divides H.
         block_size: 16 or 32.
         scale_format: "e4m3" or "ue8m0".
         global_scale: Encode scale of the tensor, rounded to float32, for "e4m3" only; None is 1.
         scale_rounding: "up" takes the power of two not below amax / 6; "floor" is the OCP rule
             floor(log2(amax)) - 2, for "ue8m0" only.
+        four_over_six: Whether a block takes the scale amax / 4 where that makes its squared error less than
+            amax / 6 does. For "e4m3" and blocks of 16 only.
 
     Returns:
         The codes, (M, H / 2) uint8 with element 2i in the low nibble, and the scales, (M, H / block_size)
@@ -50,21 +67,21 @@ def quantize_fp4(
         TypeError: y has another dtype.
         ValueError: An option is not allowed, or block_size does not divide H.
     """
-    _require_options(block_size, scale_format, global_scale)
+    _require_format(block_size, scale_format, global_scale)
     require_member(scale_rounding, get_args(ScaleRounding), "scale_rounding")
     if scale_format == "e4m3":
         if scale_rounding != "up":
             raise ValueError(f"scale_rounding is {scale_rounding!r}; e4m3 scales allow only 'up', the default")
-        return _quantize_e4m3(as_blocks(y, block_size), np.float32(1 if global_scale is None else global_scale))
-    blocks = as_blocks(y, block_size)
-    amax = max_magnitude(blocks)
-    scales, encode_scale = ue8m0_scales(amax, scale_rounding, reciprocal=_ONE_SIXTH, max_exponent=_MAX_EXPONENT)
-    return _encode_blocks(blocks, encode_scale, is_zero=amax == 0), scales
+        return _quantize_e4m3(y, block_size, np.float32(1 if global_scale is None else global_scale), four_over_six)
+    if four_over_six:
+        raise ValueError("four_over_six is True; ue8m0 scales allow only False, the default")
+    codes, scales = encode_ue8m0_blocks(as_blocks(y, block_size), scale_rounding)
+    return pack_e2m1(codes), scales
 
 
 @np.errstate(all="ignore")
 def quantize_nvfp4_row(
-    y: NDArray[Any], block_size: int = 16
+    y: NDArray[Any], block_size: int = 16, *, four_over_six: bool = False
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float32]]:
     """Quantize as :func:`quantize_fp4` does with E4M3 scales, each row with a global scale of its own.
 
@@ -73,8 +90,9 @@ def quantize_nvfp4_row(
     the whole row NaN.
 
     Args:
-        y: (M, H) float32 (float16 and bfloat16 are widened). H is at least 1 and block_size divides it.
+        y: (M, H) float32 (float16, bfloat16 and E4M3 are widened). H is at least 1 and block_size divides it.
         block_size: 16 or 32.
+        four_over_six: As in :func:`quantize_fp4`, for blocks of 16 only.
 
     Returns:
         The codes, (M, H / 2) uint8; the scales, (M, H / block_size) uint8; and the row scales, (M,) float32:
@@ -91,10 +109,88 @@ def quantize_nvfp4_row(
         ('0x77', '0x7e', [0.0078125])
     """
     require_member(block_size, _BLOCK_SIZES, "block_size")
-    amax = max_magnitude(as_rows(y, "y"))
-    global_scales = np.minimum(E4M3_MAX * _MAX / np.minimum(amax, FLT_MAX), FLT_MAX)
-    codes, scales = _quantize_e4m3(as_blocks(y, block_size), global_scales[:, None])
-    return codes, scales, canonical(np.where(amax == 0, np.float32(0), ONE / global_scales))
+    global_scales, row_scales = _global_scales(max_magnitude(as_rows(y, "y")))
+    codes, scales = _quantize_e4m3(y, block_size, global_scales[:, None], four_over_six)
+    return codes, scales, row_scales
+
+
+@np.errstate(all="ignore")
+def quantize_nvfp4_tensor(
+    y: NDArray[Any], block_size: int = 16, *, four_over_six: bool = False
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float32]]:
+    """Quantize as :func:`quantize_nvfp4_row` does, with one global scale for all rows.
+
+    Args:
+        y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); block_size divides H.
+        block_size: 16 or 32.
+        four_over_six: As in :func:`quantize_fp4`, for blocks of 16 only.
+
+    Returns:
+        The codes, (M, H / 2) uint8; the scales, (M, H / block_size) uint8; and the tensor scale, (1,)
+        float32: one over the global scale. A NaN makes the tensor scale NaN, all scales 0x7F and all codes
+        0x7; a tensor of zeros, or without elements, has the tensor scale 0.
+
+    Raises:
+        TypeError: y has another dtype.
+        ValueError: block_size is not allowed or does not divide H.
+
+    Example:
+        >>> codes, scales, tensor_scale = quantize_nvfp4_tensor(np.full((2, 16), 21, np.float32))
+        >>> hex(codes[0, 0]), hex(scales[1, 0]), tensor_scale.tolist()
+        ('0x77', '0x7e', [0.0078125])
+    """
+    require_member(block_size, _BLOCK_SIZES, "block_size")
+    global_scale, tensor_scale = _global_scales(amax_f32(y))
+    codes, scales = _quantize_e4m3(y, block_size, global_scale[0], four_over_six)
+    return codes, scales, tensor_scale
+
+
+@np.errstate(all="ignore")
+def quantize_fp4_columns(
+    weight: NDArray[Any],
+    *,
+    block_size: int,
+    scale_format: ScaleFormat,
+    global_scale: float | None = None,
+    scale_rounding: ScaleRounding = "up",
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Quantize blocks of a column, along the first dimension, as :func:`quantize_fp4` does those of a row.
+
+    Args:
+        weight: (K, N) float32 (float16, bfloat16 and E4M3 are widened); block_size divides K.
+        block_size: 16 or 32.
+        scale_format: "e4m3" or "ue8m0".
+        global_scale: As in :func:`quantize_fp4`.
+        scale_rounding: As in :func:`quantize_fp4`.
+
+    Returns:
+        The codes, (K / 2, N) uint8, where byte (j, n) holds element (2j, n) in the low nibble and (2j + 1, n)
+        in the high one, and the scales, (K / block_size, N) uint8.
+
+    Raises:
+        TypeError: weight has another dtype.
+        ValueError: An option is not allowed, weight is not 2-D, or block_size does not divide K.
+
+    Example:
+        >>> weight = np.zeros((32, 2), np.float32)
+        >>> weight[:3, 1] = 6, 4, -1
+        >>> codes, scales = quantize_fp4_columns(weight, block_size=16, scale_format="e4m3")
+        >>> [hex(byte) for byte in codes[:2, 1]], scales.tolist()
+        (['0x67', '0xa'], [[0, 56], [0, 0]])
+    """
+    require_member(block_size, _BLOCK_SIZES, "block_size")
+    columns = as_float32(weight, "weight", ndim=2).T
+    if columns.shape[1] % block_size:
+        length = columns.shape[1]
+        raise ValueError(f"weight has columns of {length} elements; their number must be a multiple of {block_size}")
+    codes, scales = quantize_fp4(
+        columns,
+        block_size=block_size,
+        scale_format=scale_format,
+        global_scale=global_scale,
+        scale_rounding=scale_rounding,
+    )
+    return np.ascontiguousarray(codes.T), np.ascontiguousarray(scales.T)
 
 
 @np.errstate(all="ignore")
@@ -105,8 +201,12 @@ def dequantize_fp4(
     block_size: int,
     scale_format: ScaleFormat,
     global_scale: float | None = None,
+    decode_scale: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
-    """Decode what :func:`quantize_fp4` returns, with the same options.
+    """Decode what :func:`quantize_fp4` and its siblings return, with the same options.
+
+    With E4M3 scales, ``d = value * scale`` is divided by global_scale or multiplied by decode_scale. What
+    :func:`quantize_fp4_columns` returns is decoded transposed: codes, scales and the result.
 
     Args:
         codes: (M, H / 2) uint8, element 2i in the low nibble.
@@ -114,49 +214,66 @@ def dequantize_fp4(
         block_size: 16 or 32.
         scale_format: "e4m3" or "ue8m0".
         global_scale: Encode scale of the tensor, for "e4m3" only; None is 1.
+        decode_scale: The row scales, (M,) float32, of :func:`quantize_nvfp4_row`, or the tensor scale, (1,),
+            of :func:`quantize_nvfp4_tensor`, in place of a global scale; None is neither.
 
     Returns:
         (M, H) float32; a block whose scale is NaN is NaN throughout. Under "ue8m0", values from 1.75 * 2^127
-        on may have been rounded up to 2^128, which is infinite.
+        on may have been rounded up to 2^128, which is infinite. For another dtype, see :func:`round_to`.
 
     Raises:
-        TypeError: codes or scales is not uint8.
+        TypeError: codes or scales is not uint8, or decode_scale is not float32.
         ValueError: An option is not allowed, or the shapes do not fit.
     """
-    _require_options(block_size, scale_format, global_scale)
-    codes = as_uint8(codes, "codes")
+    _require_format(block_size, scale_format, global_scale)
+    codes = as_uint8(codes, "codes", ndim=2)
     rows, columns = as_uint8(scales, "scales", ndim=2).shape
     require_shape(codes, (rows, columns * block_size // 2), "codes")
-    values = decode_e2m1(np.stack([codes & 0xF, codes >> 4], axis=-1)).reshape(rows, columns, block_size)
-    if scale_format == "e4m3":
-        divisor = np.float32(1 if global_scale is None else global_scale)
-        values = values * decode_e4m3(scales)[..., None] / divisor
-    else:
-        values = values * decode_ue8m0(scales)[..., None]
+    factor = _decode_factor(decode_scale, rows, scale_format, global_scale)
+    values = decode_e2m1(unpack_e2m1(codes)).reshape(rows, columns, block_size)
+    block_scales = decode_e4m3(scales) if scale_format == "e4m3" else decode_ue8m0(scales)
+    values = values * block_scales[..., None]
+    if global_scale is not None:
+        values = values / np.float32(global_scale)
+    if factor is not None:
+        values = values * factor[:, None, None]
     return canonical(values).reshape(rows, columns * block_size)
 
 
-def _quantize_e4m3(blocks: NDArray[np.float32], global_scale: Any) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Quantize blocks with E4M3 scales; the global scale is one float32, or a column of one a row."""
-    scales = encode_e4m3(np.minimum(max_magnitude(blocks) * (global_scale * _ONE_SIXTH), E4M3_MAX))
-    encode_scale = np.minimum(ONE / (decode_e4m3(scales) * (ONE / global_scale)), FLT_MAX)
-    return _encode_blocks(blocks, encode_scale, is_zero=(scales & 0x7F) == 0), scales
+def _quantize_e4m3(
+    y: NDArray[Any], block_size: int, global_scale: Any, four_over_six: bool
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Quantize rows with E4M3 scales; the global scale is one float32, or a column of one a row."""
+    if four_over_six and block_size != 16:
+        raise ValueError(f"block_size is {block_size}; four_over_six takes blocks of 16")
+    encode = encode_four_over_six if four_over_six else encode_e4m3_blocks
+    codes, scales = encode(as_blocks(y, block_size), global_scale)
+    return pack_e2m1(codes), scales
 
 
-def _encode_blocks(
-    blocks: NDArray[np.float32], encode_scale: NDArray[np.float32], is_zero: NDArray[np.bool_]
-) -> NDArray[np.uint8]:
-    """Encode the scaled blocks, two elements a byte, and clear those that are zero."""
-    codes = encode_e2m1(blocks * encode_scale[..., None])
-    codes[is_zero] = 0
-    rows, columns, block_size = blocks.shape
-    codes = codes.reshape(rows, columns * block_size)
-    packed: NDArray[np.uint8] = codes[:, 0::2] | codes[:, 1::2] << np.uint8(4)
-    return packed
+def _global_scales(amax: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the global scales that make the largest block scale 448, and what decoding multiplies by."""
+    global_scales = np.minimum(E4M3_MAX * E2M1_MAX / np.minimum(amax, FLT_MAX), FLT_MAX)
+    return global_scales, canonical(np.where(amax == 0, np.float32(0), ONE / global_scales))
 
 
-def _require_options(block_size: int, scale_format: ScaleFormat, global_scale: float | None) -> None:
+def _require_format(block_size: int, scale_format: ScaleFormat, global_scale: float | None) -> None:
     require_member(block_size, _BLOCK_SIZES, "block_size")
     require_member(scale_format, get_args(ScaleFormat), "scale_format")
     if scale_format == "ue8m0" and global_scale is not None:
         raise ValueError(f"global_scale is {global_scale}; ue8m0 scales take none, so pass None")
+
+
+def _decode_factor(
+    decode_scale: NDArray[np.float32] | None, rows: int, scale_format: ScaleFormat, global_scale: float | None
+) -> NDArray[np.float32] | None:
+    """Return decode_scale, one a row or one for all, after its checks."""
+    if decode_scale is None:
+        return None
+    if scale_format == "ue8m0" or global_scale is not None:
+        raise ValueError("decode_scale is given; it goes with e4m3 scales and without a global_scale, else pass None")
+    if decode_scale.dtype != FLOAT32:
+        raise TypeError(f"decode_scale is {decode_scale.dtype}; use float32")
+    if decode_scale.shape not in ((rows,), (1,)):
+        raise ValueError(f"decode_scale has shape {decode_scale.shape}; it must be ({rows},) or (1,)")
+    return decode_scale

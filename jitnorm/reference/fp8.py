@@ -7,9 +7,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.reference.checks import as_blocks, as_float32, as_rows, require_member
-from jitnorm.reference.elements import E4M3_MAX, E5M2_MAX, encode_e4m3, encode_e5m2
+from jitnorm.reference.checks import FLOAT32, as_blocks, as_float32, as_rows, as_uint8, require_member
+from jitnorm.reference.elements import E4M3_MAX, E5M2_MAX, decode_e4m3, decode_e5m2, encode_e4m3, encode_e5m2
 from jitnorm.reference.float32 import ONE, canonical, ceil_exponent_field, max_magnitude
+from jitnorm.reference.statistics import amax_f32
 
 Fp8Dtype = Literal["e4m3", "e5m2"]
 GroupScaleFormat = Literal["f32", "ue8m0_f32"]
@@ -24,7 +25,7 @@ def quantize_fp8_static(y: NDArray[Any], scale: float, dtype: Fp8Dtype = "e4m3")
     """Quantize to FP8 with a scale that is given: each element is encoded as y * (1 / scale).
 
     Args:
-        y: float32 (float16 and bfloat16 are widened), any shape.
+        y: float32 (float16, bfloat16 and E4M3 are widened), any shape.
         scale: What a decoded element is multiplied by, rounded to float32. Any value is taken as it is.
         dtype: "e4m3" or "e5m2".
 
@@ -44,18 +45,45 @@ def quantize_fp8_static(y: NDArray[Any], scale: float, dtype: Fp8Dtype = "e4m3")
 
 
 @np.errstate(all="ignore")
+def quantize_fp8_tensor(y: NDArray[Any], dtype: Fp8Dtype = "e4m3") -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Quantize to FP8 with one scale, found from the whole tensor by the rule of :func:`quantize_fp8_token`.
+
+    Args:
+        y: float32 (float16, bfloat16 and E4M3 are widened), any shape.
+        dtype: "e4m3" or "e5m2".
+
+    Returns:
+        The codes, uint8 in the shape of y, and the scale, (1,) float32. A NaN gives the scale NaN and the
+        codes 0x7F; an infinity counts as in :func:`quantize_fp8_token`.
+
+    Raises:
+        TypeError: y has another dtype.
+        ValueError: dtype is not allowed.
+
+    Example:
+        >>> codes, scale = quantize_fp8_tensor(np.array([[896], [-2]], np.float32))
+        >>> [hex(code) for code in codes[:, 0]], scale.tolist()
+        (['0x7e', '0xb8'], [2.0])
+    """
+    require_member(dtype, get_args(Fp8Dtype), "dtype")
+    scale = _dynamic_scales(amax_f32(y), dtype)
+    return _encode_scaled(as_float32(y, "y"), scale[0], dtype), canonical(scale)
+
+
+@np.errstate(all="ignore")
 def quantize_fp8_token(
     y: NDArray[Any], dtype: Fp8Dtype = "e4m3", scale_ub: float | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """Quantize each row to FP8 with a scale of its own.
 
-    The scale is ``max(min(amax, scale_ub) / MAX, 1 / (MAX * 512))``, where amax is the largest magnitude of
-    the row and MAX is 448 or 57344; each element is encoded as ``y * (1 / scale)``.
+    The scale is ``max(amax / MAX, 1 / (MAX * 512))``, where amax is the largest magnitude of the row, at most
+    scale_ub, and MAX is 448 or 57344; each element is encoded as ``y * (1 / scale)``.
 
     Args:
-        y: (M, H) float32 (float16 and bfloat16 are widened). H is at least 1.
+        y: (M, H) float32 (float16, bfloat16 and E4M3 are widened). H is at least 1.
         dtype: "e4m3" or "e5m2".
-        scale_ub: Upper bound of amax, above zero, rounded to float32; None is no bound.
+        scale_ub: Upper bound of amax, rounded to float32. Any value is taken as it is; None and NaN are no
+            bound.
 
     Returns:
         The codes, (M, H) uint8, and the scales, (M, 1) float32. A row with a NaN has the scale NaN and the
@@ -64,7 +92,7 @@ def quantize_fp8_token(
 
     Raises:
         TypeError: y has another dtype.
-        ValueError: dtype or scale_ub is not allowed, or the rows are empty.
+        ValueError: dtype is not allowed, or the rows are empty.
 
     Example:
         >>> codes, scales = quantize_fp8_token(np.array([[896, -2]], np.float32))
@@ -73,33 +101,31 @@ def quantize_fp8_token(
     """
     require_member(dtype, get_args(Fp8Dtype), "dtype")
     y = as_rows(y, "y")
-    amax = max_magnitude(y)[:, None]
-    if scale_ub is not None:
-        if not scale_ub > 0:
-            raise ValueError(f"scale_ub is {scale_ub}; use a number above zero, or None for no bound")
-        amax = np.minimum(amax, np.float32(scale_ub))
-    largest = _MAX[dtype]
-    scales = np.maximum(amax / largest, ONE / (largest * np.float32(512)))
+    scales = _dynamic_scales(_bounded(max_magnitude(y)[:, None], scale_ub), dtype)
     return _encode_scaled(y, scales, dtype), canonical(scales)
 
 
 @np.errstate(all="ignore")
 def quantize_fp8_group(
-    y: NDArray[Any], group_size: int = 128, scale_format: GroupScaleFormat = "f32"
+    y: NDArray[Any],
+    group_size: int = 128,
+    scale_format: GroupScaleFormat = "f32",
+    scale_ub: float | None = None,
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """Quantize groups of a row to E4M3 with one float32 scale a group.
 
-    The scale is ``max(amax, 1e-4) / 448``, where amax is the largest magnitude of the group; each element is
-    encoded as ``y * (1 / scale)``.
+    The scale is ``max(amax, 1e-4) / 448``, where amax is the largest magnitude of the group, at most
+    scale_ub; each element is encoded as ``y * (1 / scale)``.
 
     Args:
-        y: (M, H) float32 (float16 and bfloat16 are widened); group_size divides H.
+        y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); group_size divides H.
         group_size: 64 or 128.
         scale_format: "f32" takes the scale as it is, "ue8m0_f32" the least power of two not below it.
+        scale_ub: As in :func:`quantize_fp8_token`.
 
     Returns:
         The codes, (M, H) uint8, and the scales, (M, H / group_size) float32. A group with a NaN has the
-        scale NaN and the codes 0x7F. A group with an infinity has an infinite scale, the code 0x7F for its
+        scale NaN and the codes 0x7F. An unbounded group with an infinity has an infinite scale, the code 0x7F for its
         infinities and zeros with a sign for the rest.
 
     Raises:
@@ -113,10 +139,63 @@ def quantize_fp8_group(
     require_member(group_size, _GROUP_SIZES, "group_size")
     require_member(scale_format, get_args(GroupScaleFormat), "scale_format")
     groups = as_blocks(y, group_size)
-    scales = np.maximum(max_magnitude(groups), _LEAST_GROUP_AMAX) / E4M3_MAX
+    scales = np.maximum(_bounded(max_magnitude(groups), scale_ub), _LEAST_GROUP_AMAX) / E4M3_MAX
     if scale_format == "ue8m0_f32":
         scales = np.where(np.isnan(scales), scales, _ceil_power_of_two(scales))
     return _encode_scaled(groups, scales[..., None], "e4m3").reshape(y.shape), canonical(scales)
+
+
+@np.errstate(all="ignore")
+def dequantize_fp8(
+    codes: NDArray[np.uint8], scales: NDArray[np.float32], dtype: Fp8Dtype = "e4m3"
+) -> NDArray[np.float32]:
+    """Decode what the functions above return: the value of each code times its scale.
+
+    Args:
+        codes: uint8, any shape with the scale of a tensor, else (M, H).
+        scales: (1,) float32 of the tensor, or (M, G) of rows or groups, where G divides H.
+        dtype: "e4m3" or "e5m2".
+
+    Returns:
+        float32 in the shape of the codes. For another dtype, see :func:`round_to`.
+
+    Raises:
+        TypeError: codes is not uint8 or scales is not float32.
+        ValueError: dtype is not allowed or the shapes do not fit.
+
+    Example:
+        >>> codes = np.array([[0x38, 0xB8, 0x40, 0x7F]], np.uint8)
+        >>> dequantize_fp8(codes, np.array([[0.5, 3]], np.float32)).tolist()
+        [[0.5, -0.5, 6.0, nan]]
+    """
+    require_member(dtype, get_args(Fp8Dtype), "dtype")
+    codes = as_uint8(codes, "codes")
+    if scales.dtype != FLOAT32:
+        raise TypeError(f"scales is {scales.dtype}; use float32")
+    values = decode_e4m3(codes) if dtype == "e4m3" else decode_e5m2(codes)
+    if scales.shape == (1,):
+        return canonical(values * scales[0])
+    if codes.ndim != 2 or scales.ndim != 2 or len(scales) != len(codes):
+        raise ValueError(f"scales has shape {scales.shape}; with codes of {codes.shape} use (1,) or (M, G)")
+    groups, length = scales.shape[1], codes.shape[1]
+    if groups == 0 or length % groups:
+        raise ValueError(f"scales has {groups} columns; their number must divide the {length} of codes")
+    return canonical(values * np.repeat(scales, length // groups, axis=1))
+
+
+def _bounded(amax: NDArray[np.float32], upper_bound: float | None) -> NDArray[np.float32]:
+    """Return amax, at most the upper bound; a NaN on either side leaves amax as it is."""
+    if upper_bound is None:
+        return amax
+    bound = np.float32(upper_bound)
+    return np.where(amax > bound, bound, amax)
+
+
+def _dynamic_scales(amax: NDArray[np.float32], dtype: Fp8Dtype) -> NDArray[np.float32]:
+    """Return amax / MAX, at least the scale of an amax of 1 / 512."""
+    largest = _MAX[dtype]
+    scales: NDArray[np.float32] = np.maximum(amax / largest, ONE / (largest * np.float32(512)))
+    return scales
 
 
 def _encode_scaled(y: NDArray[np.float32], scale: Any, dtype: Fp8Dtype) -> NDArray[np.uint8]:

@@ -23,7 +23,7 @@ def quantize_mxfp8(
     """Quantize blocks of 32 elements of a row to E4M3 with one UE8M0 scale a block.
 
     Args:
-        y: (M, H) float32 (float16 and bfloat16 are widened); 32 divides H.
+        y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); 32 divides H.
         scale_rounding: "up" takes the power of two not below amax / 448; "floor" is the OCP rule
             floor(log2(amax)) - 8.
 

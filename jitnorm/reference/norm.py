@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.reference.checks import FLOAT32, as_float32, require_shape
+from jitnorm.reference.checks import BFLOAT16, E4M3, FLOAT16, FLOAT32, as_float32, require_shape
 from jitnorm.reference.elements import round_to
 from jitnorm.reference.float32 import ONE, canonical
 from jitnorm.reference.statistics import row_sum, sum_of_squares
@@ -25,11 +25,11 @@ def rmsnorm_f32(
     """Normalize the rows of ``x + residual`` by their root mean square and apply the weight.
 
     With h = x + residual, unrounded: ``y = (h * rstd) * (weight + weight_bias)``, where
-    ``rstd = 1 / sqrt(sum_of_squares(h) / H + eps)``.
+    ``rstd = 1 / sqrt(sum_of_squares(h) / H + eps)``, see :func:`inv_rms_f32`.
 
     Args:
-        x: (M, H) float16, bfloat16 or float32.
-        weight: (H,) in the dtype of x, or float32.
+        x: (M, H) float16, bfloat16, float32 or E4M3 (ml_dtypes.float8_e4m3fn).
+        weight: (H,) in the dtype of x, or float32; with an x in E4M3, float16, bfloat16 or float32.
         eps: Added to the mean square, rounded to float32.
         residual: (M, H) float16, bfloat16 or float32, added to x; None adds nothing.
         weight_bias: Added to the weight, rounded to float32. Zero means that no addition takes place, so a
@@ -45,13 +45,34 @@ def rmsnorm_f32(
     h = as_float32(x, "x", ndim=2)
     if residual is not None:
         h = _add(h, residual)
-    if weight.dtype not in (x.dtype, FLOAT32):
-        raise TypeError(f"weight is {weight.dtype}; use the dtype of x, {x.dtype}, or float32")
+    dtypes = (FLOAT16, BFLOAT16, FLOAT32) if x.dtype == E4M3 else (x.dtype, FLOAT32)
+    if weight.dtype not in dtypes:
+        allowed = " or ".join(dict.fromkeys(map(str, dtypes)))
+        raise TypeError(f"weight is {weight.dtype}; with an x of {x.dtype}, use {allowed}")
     require_shape(weight, h.shape[1:], "weight")
     factor = as_float32(weight, "weight")
     if np.float32(weight_bias) != 0:
         factor = factor + np.float32(weight_bias)
-    return canonical((h * _reciprocal_root_mean_square(h, eps)) * factor)
+    return canonical((h * inv_rms_f32(h, eps)[:, None]) * factor)
+
+
+@np.errstate(all="ignore")
+def inv_rms_f32(h: NDArray[Any], eps: float = 1e-6) -> NDArray[np.float32]:
+    """Return what RMSNorm multiplies a row by: ``1 / sqrt(sum_of_squares(h) / H + eps)``.
+
+    Args:
+        h: (M, H) float32 (float16, bfloat16 and E4M3 are widened). H is at least 1.
+        eps: Added to the mean square, rounded to float32.
+
+    Returns:
+        (M,) float32.
+
+    Raises:
+        TypeError: h has another dtype.
+        ValueError: h is not 2-D or its rows are empty.
+    """
+    mean_square = sum_of_squares(h) / np.float32(h.shape[1])
+    return canonical(ONE / np.sqrt(mean_square + np.float32(eps)))
 
 
 @np.errstate(all="ignore")
@@ -64,7 +85,7 @@ def layernorm_f32(
     ``rstd = 1 / sqrt(sum_of_squares(d) / H + eps)``.
 
     Args:
-        x: (M, H) float16, bfloat16 or float32.
+        x: (M, H) float16, bfloat16, float32 or E4M3.
         gamma: (H,) float32.
         beta: (H,) float32.
         eps: Added to the variance, rounded to float32.
@@ -88,7 +109,7 @@ def layernorm_f32(
         require_shape(parameter, h.shape[1:], name)
     mean = row_sum(h) / np.float32(h.shape[1])
     d = h - mean[:, None]
-    return canonical((d * _reciprocal_root_mean_square(d, eps)) * gamma + beta)
+    return canonical((d * inv_rms_f32(d, eps)[:, None]) * gamma + beta)
 
 
 @np.errstate(all="ignore")
@@ -115,10 +136,3 @@ def _add(x: NDArray[np.float32], residual: NDArray[Any]) -> NDArray[np.float32]:
     require_shape(residual, x.shape, "residual")
     total: NDArray[np.float32] = x + as_float32(residual, "residual")
     return total
-
-
-def _reciprocal_root_mean_square(h: NDArray[np.float32], eps: float) -> NDArray[np.float32]:
-    """Return ``1 / sqrt(sum_of_squares(h) / H + eps)`` as a column, (M, 1)."""
-    mean_square = sum_of_squares(h) / np.float32(h.shape[1])
-    rstd: NDArray[np.float32] = ONE / np.sqrt(mean_square + np.float32(eps))
-    return rstd[:, None]

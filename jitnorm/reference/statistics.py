@@ -1,4 +1,4 @@
-"""The sums over a row, along one fixed tree that depends on the row length alone.
+"""The sums over a row, along one fixed tree that depends on the row length alone, and the largest magnitude.
 
 A chunk of ``CHUNK`` elements is accumulated in order, from zero; 32 chunks form a group, combined by a
 butterfly; the groups, filled up to a power of two, are combined by a butterfly again.
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.reference.checks import as_rows
+from jitnorm.reference.checks import as_float32, as_rows
 from jitnorm.reference.float32 import canonical, fma
 
 CHUNK: int = 16
@@ -27,7 +27,7 @@ def sum_of_squares(h: NDArray[Any]) -> NDArray[np.float32]:
     """Sum the squares of each row along the tree, accumulated by fused multiply-adds.
 
     Args:
-        h: (M, H) float32; float16 and bfloat16 are widened. H is at least 1.
+        h: (M, H) float32; float16, bfloat16 and E4M3 are widened. H is at least 1.
 
     Returns:
         (M,) float32.
@@ -44,7 +44,7 @@ def row_sum(h: NDArray[Any]) -> NDArray[np.float32]:
     """Sum each row along the tree, accumulated by additions.
 
     Args:
-        h: (M, H) float32; float16 and bfloat16 are widened. H is at least 1.
+        h: (M, H) float32; float16, bfloat16 and E4M3 are widened. H is at least 1.
 
     Returns:
         (M,) float32.
@@ -54,6 +54,26 @@ def row_sum(h: NDArray[Any]) -> NDArray[np.float32]:
         ValueError: h is not 2-D or its rows are empty.
     """
     return _tree_sum(as_rows(h, "h"), lambda accumulator, v: accumulator + v)
+
+
+def amax_f32(y: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the largest magnitude of a tensor.
+
+    Args:
+        y: float32 (float16, bfloat16 and E4M3 are widened), any shape.
+
+    Returns:
+        (1,) float32: NaN if y holds a NaN, 0 if it holds nothing.
+
+    Raises:
+        TypeError: y has another dtype.
+
+    Example:
+        >>> amax_f32(np.array([[3, -4]], np.float16)).tolist()
+        [4.0]
+    """
+    magnitudes = np.abs(as_float32(y, "y")).ravel()
+    return canonical(magnitudes.max(initial=0, keepdims=True))
 
 
 def _tree_sum(h: NDArray[np.float32], accumulate: _Accumulate) -> NDArray[np.float32]:

@@ -18,10 +18,10 @@ def exact_e2m1_code(value: Fraction, negative: bool) -> int:
     return nearest_code(abs(value), E2M1_VALUES) | 8 * negative
 
 
-def exact_e4m3_block(block: F32, global_scale: float) -> tuple[int, list[int]]:
+def exact_e4m3_block(block: F32, global_scale: float, reciprocal: np.float32 = SIXTH) -> tuple[int, list[int]]:
     """Return the scale byte and the codes of a block, rounding exact rationals where the definition does."""
     gs = exact(global_scale)
-    factor = exact(nearest_float32(gs * exact(SIXTH)))
+    factor = exact(nearest_float32(gs * exact(reciprocal)))
     scale = min(exact(nearest_float32(exact(np.abs(block).max()) * factor)), Fraction(448))
     byte = nearest_code(scale, E4M3_VALUES)
     if byte == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -32,9 +33,11 @@ from jitnorm.reference import (
     GroupScaleFormat,
     decode_e4m3,
     decode_e5m2,
+    dequantize_fp8,
     encode_e4m3,
     quantize_fp8_group,
     quantize_fp8_static,
+    quantize_fp8_tensor,
     quantize_fp8_token,
 )
 
@@ -162,6 +165,28 @@ def test_an_upper_bound_saturates_what_lies_above_it() -> None:
     assert scales[3] == np.float32(1) / np.float32(448)
 
 
+@pytest.mark.parametrize("scale_format", ["f32", "ue8m0_f32"])
+def test_an_upper_bound_takes_a_group_to_what_a_largest_element_of_its_size_would(
+    scale_format: GroupScaleFormat,
+) -> None:
+    y = random_rows(3, 128) * np.float32(10)
+    y[0, 0], y[1, :64] = NAN, np.clip(y[1, :64], -2.5, 2.5)
+    codes, scales = quantize_fp8_group(y, 64, scale_format, scale_ub=2.7)
+    clipped_codes, clipped_scales = quantize_fp8_group(np.clip(y, -2.7, 2.7), 64, scale_format)
+    assert bits(scales) == bits(clipped_scales)
+    assert (codes != quantize_fp8_group(y, 64, scale_format)[0]).any()
+    # A power of two may leave room above the bound.
+    is_within = ~(np.abs(y) > np.float32(2.7))
+    assert (codes == clipped_codes)[is_within].all()
+
+
+@pytest.mark.parametrize(("scale_ub", "amax"), [(0.0, 0.0), (-INF, 0.0), (INF, 4.0), (NAN, 4.0), (4.0, 4.0)])
+def test_every_upper_bound_is_taken_as_it_is(scale_ub: float, amax: float) -> None:
+    y, bounded = np.full((1, 64), -4, np.float32), np.full((1, 64), amax, np.float32)
+    assert quantize_fp8_token(y, scale_ub=scale_ub)[1] == quantize_fp8_token(bounded)[1]
+    assert quantize_fp8_group(y, 64, scale_ub=scale_ub)[1] == quantize_fp8_group(bounded, 64)[1]
+
+
 @every_dtype
 @pytest.mark.parametrize("nan", NANS)
 def test_a_nan_takes_its_whole_token_and_no_other(dtype: Fp8Dtype, nan: np.float32) -> None:
@@ -178,6 +203,36 @@ def test_an_infinity_makes_the_scale_infinite(dtype: Fp8Dtype) -> None:
     codes, scales = quantize_fp8_token(np.array([[INF, -INF, 3, -3]], np.float32), dtype)
     assert scales.tolist() == [[INF]]
     assert codes.tolist() == [[0x7F, 0x7F, 0x00, 0x80]], "zero times infinity is NaN"
+
+
+# ---- one scale, found ------------------------------------------------------------------------------------
+
+
+@every_dtype
+@settings(deadline=None, max_examples=50)
+@given(y=arrays(np.float32, (2, 3, 5), elements=finite_float32 | st.floats(-4, 4, width=32)))
+def test_a_found_scale_is_that_of_all_rows_as_one_token(dtype: Fp8Dtype, y: F32) -> None:
+    codes, scale = quantize_fp8_tensor(y, dtype)
+    as_token, token_scale = quantize_fp8_token(y.reshape(1, -1), dtype)
+    assert (codes.shape, scale.shape) == (y.shape, (1,))
+    assert codes.tobytes() == as_token.tobytes()
+    assert scale.tobytes() == token_scale.tobytes()
+    assert scale.tolist() == [exact_token_scale(np.abs(y).max(), dtype, None)]
+
+
+@pytest.mark.parametrize("nan", NANS)
+def test_a_nan_takes_the_whole_tensor(nan: np.float32) -> None:
+    y = np.ones((2, 5), np.float32)
+    y[0, 3:] = nan, INF
+    codes, scale = quantize_fp8_tensor(y)
+    assert bits(scale) == [0x7FFFFFFF]
+    assert (codes == 0x7F).all()
+
+
+def test_a_tensor_of_nothing_has_the_least_scale() -> None:
+    codes, scale = quantize_fp8_tensor(np.ones((0, 64), np.float32))
+    assert codes.shape == (0, 64)
+    assert scale.tolist() == [nearest_float32(Fraction(1, 448 * 512))]
 
 
 # ---- one scale a group -----------------------------------------------------------------------------------
@@ -312,6 +367,32 @@ def test_decoding_is_off_by_half_a_step_and_never_saturates(y: F32) -> None:
         assert (np.abs(decoded(codes, scales, dtype) - y) <= bound * (1 + 2.0**-20)).all()
 
 
+every_scales_shape = pytest.mark.parametrize("shape", [(1,), (3, 1), (3, 4)])
+
+
+@every_dtype
+@every_scales_shape
+def test_decoding_is_one_multiplication(dtype: Fp8Dtype, shape: tuple[int, ...]) -> None:
+    codes = np.arange(3 * 40, dtype=np.uint8).reshape(3, 40) + np.uint8(110)  # of both signs, specials too
+    scales = np.abs(random_rows(1, math.prod(shape)).reshape(shape)) + np.float32(2.0**-140)
+    values = DECODE[dtype](codes)
+    decoded = dequantize_fp8(codes, scales, dtype)
+    by_column = np.broadcast_to(scales if len(shape) == 1 else np.repeat(scales, 40 // shape[1], axis=1), (3, 40))
+    for value, scale, result in zip(values.ravel(), by_column.ravel(), decoded.ravel(), strict=True):
+        if np.isfinite(value):
+            assert result == nearest_float32(exact(value) * exact(scale))
+            assert np.signbit(result) == np.signbit(value)
+        else:
+            assert bits(result) == ([0x7FFFFFFF] if np.isnan(value) else bits(value))
+
+
+def test_a_nan_scale_makes_all_that_it_scales_nan() -> None:
+    codes = np.array([[0x00, 0x38, 0x00, 0x38]], np.uint8)
+    decoded = dequantize_fp8(codes, np.array([[NAN, 2]], np.float32))
+    assert bits(decoded[0, :2]) == [0x7FFFFFFF] * 2
+    assert decoded[0, 2:].tolist() == [0.0, 2.0]
+
+
 def test_no_rows_give_no_codes() -> None:
     nothing = np.ones((0, 128), np.float32)
     assert [part.shape for part in quantize_fp8_token(nothing)] == [(0, 128), (0, 1)]
@@ -319,7 +400,8 @@ def test_no_rows_give_no_codes() -> None:
 
 
 ONES = np.ones((2, 64), np.float32)
-DOUBLES = ONES.astype(np.float64)
+DOUBLES: Any = ONES.astype(np.float64)
+CODES = np.zeros((2, 64), np.uint8)
 UNKNOWN: Any = "e3m4"
 
 
@@ -331,8 +413,14 @@ UNKNOWN: Any = "e3m4"
         (lambda: quantize_fp8_token(DOUBLES), TypeError, "y is float64"),
         (lambda: quantize_fp8_token(ONES, UNKNOWN), ValueError, "dtype is 'e3m4'"),
         (lambda: quantize_fp8_token(ONES[:, :0]), ValueError, "at least one element"),
-        (lambda: quantize_fp8_token(ONES, scale_ub=0.0), ValueError, "scale_ub is 0.0"),
-        (lambda: quantize_fp8_token(ONES, scale_ub=NAN), ValueError, "scale_ub is nan"),
+        (lambda: quantize_fp8_tensor(DOUBLES), TypeError, "y is float64"),
+        (lambda: quantize_fp8_tensor(ONES, UNKNOWN), ValueError, "dtype is 'e3m4'"),
+        (lambda: dequantize_fp8(CODES, ONES[0, :1], UNKNOWN), ValueError, "dtype is 'e3m4'"),
+        (lambda: dequantize_fp8(CODES, DOUBLES), TypeError, "scales is float64"),
+        (lambda: dequantize_fp8(CODES, ONES[:1]), ValueError, r"use \(1,\) or \(M, G\)"),
+        (lambda: dequantize_fp8(CODES, ONES[0]), ValueError, r"use \(1,\) or \(M, G\)"),
+        (lambda: dequantize_fp8(CODES, ONES[:, :3]), ValueError, "3 columns; their number must divide the 64"),
+        (lambda: dequantize_fp8(CODES, ONES[:, :0]), ValueError, "0 columns"),
         (lambda: quantize_fp8_group(DOUBLES), TypeError, "y is float64"),
         (lambda: quantize_fp8_group(ONES, 32), ValueError, "group_size is 32; use one of 64, 128"),
         (lambda: quantize_fp8_group(ONES, 128), ValueError, "multiple of 128"),

@@ -24,6 +24,7 @@ from float32_oracle import (
 from row_oracle import add, add_square, scalar_tree
 
 from jitnorm.reference import (
+    inv_rms_f32,
     layernorm_f32,
     quantize_fp4,
     rmsnorm_f32,
@@ -229,3 +230,18 @@ HALVES: Any = ONES.astype(np.float16)
 def test_what_is_not_defined_is_an_error(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+# ---- the statistic ---------------------------------------------------------------------------------------
+
+
+@every_dtype
+def test_the_statistic_is_what_rmsnorm_multiplies_by(dtype: Any) -> None:
+    x = random_rows(4, 100).astype(dtype)
+    inv_rms = inv_rms_f32(x, 1e-5)
+    assert inv_rms.tolist() == [nearest_float32(exact_rstd(row.astype(np.float32), np.float32(1e-5))) for row in x]
+    assert bits(rmsnorm_f32(x, np.ones(100, dtype), 1e-5)) == bits(x.astype(np.float32) * inv_rms[:, None])
+
+
+def test_the_statistic_of_a_nan_is_the_nan_of_jitnorm() -> None:
+    assert bits(inv_rms_f32(NANS[:, None])) == [0x7FFFFFFF] * len(NANS)
