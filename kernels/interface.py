@@ -181,4 +181,6 @@ def evaluate(extent: Extent, rows: int, matrices: int = 1) -> int:
     if isinstance(extent, str):
         return {"M": rows, "B": matrices}[extent]
     operator, a, b = extent[0], *(evaluate(operand, rows, matrices) for operand in extent[1:])
-    return {"*": a * b, "round_up": round_up(a, b), "ceil_div": ceil_div(a, b)}[operator]
+    if operator == "*":
+        return a * b
+    return {"round_up": round_up, "ceil_div": ceil_div}[operator](a, b)

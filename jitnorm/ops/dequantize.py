@@ -72,13 +72,13 @@ def dequantize(
     """
     if not isinstance(q, QuantizedTensor):
         raise TypeError(f"q: is a {type(q).__name__}; expected a QuantizedTensor, which quantize returns")
+    framework = framework_of(q.data, "data")
     _check_shape(q)
     spec, scale = q.spec, q.scale
     if spec.both_layouts:
         spec, scale = spec.with_layout("linear"), q.scale_unswizzled
     if dtype is None:
-        framework = framework_of(q.data, "data") if out is None else framework_of(out, "out")
-        dtype = framework.float_dtype if out is None else framework.dtype_name(out)
+        dtype = framework.float_dtype if out is None else framework_of(out, "out").dtype_name(out)
     tensors = {"data": q.data, "scale": scale, "global_scale": q.global_scale, "row_scale": q.row_scale, "out": out}
     return run_named(_dispatcher(spec, dtype, q.axis, False, enable_pdl), tensors, (), stream)["out"]
 

@@ -88,7 +88,8 @@ def _float_scales(q: QuantizedTensor, rows: int) -> Array:
         return np.asarray(q.scale).reshape(1)
     if q.spec.is_column_major:
         return np.ascontiguousarray(q.scale[:, :rows].T)
-    return np.asarray(q.scale).reshape(rows, -1)
+    groups = q.shape[-1] // q.spec.block_size if isinstance(q.spec.block_size, int) else 1
+    return np.asarray(q.scale).reshape(rows, groups)
 
 
 FLOAT_DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jitnorm.kernels.config import INPUT_DTYPES, VECTOR_BYTES, KernelConfig
+from jitnorm.kernels.config import INPUT_DTYPES, MOVED_DTYPES, SHUFFLE_ROWS, VECTOR_BYTES, KernelConfig
 from jitnorm.kernels.quant_spec import (
     FP8_GROUP,
     FP8_TENSOR,
@@ -47,6 +47,25 @@ def quant_specs() -> st.SearchStrategy[QuantSpec]:
     return st.sampled_from(EVERY_SPEC)
 
 
+def item_configs() -> st.SearchStrategy[KernelConfig]:
+    """Of the ops that are not row-wise."""
+    sizes, floats = st.integers(1, 262144), st.sampled_from(INPUT_DTYPES)
+    columns = st.sampled_from([s for s in EVERY_SPEC if s.element == "e2m1" and s.scale_layout == "linear"])
+    columns = columns.filter(lambda spec: spec.global_scale != "row")
+    vectors = st.sampled_from(VECTOR_BYTES)
+    return st.one_of(
+        st.builds(
+            KernelConfig, st.sampled_from(["quantize", "dequantize"]), sizes, floats, quant=columns, axis=st.just(0)
+        ),
+        st.builds(KernelConfig, st.just("dequantize"), st.just(512), floats, quant=st.just(MXFP4), tensor_scale=st.booleans()),
+        st.builds(KernelConfig, st.just("interleave"), sizes, st.sampled_from(MOVED_DTYPES), batched=st.booleans()),
+        st.builds(
+            KernelConfig, st.just("shuffle"), sizes, st.sampled_from(MOVED_DTYPES),
+            shuffle_rows=st.sampled_from(SHUFFLE_ROWS), vector_bytes=vectors,
+        ),
+    )  # fmt: skip
+
+
 @st.composite
 def configs(draw: st.DrawFn) -> KernelConfig:
     input_dtype = draw(st.sampled_from(INPUT_DTYPES))
@@ -54,6 +73,8 @@ def configs(draw: st.DrawFn) -> KernelConfig:
     block = quant.block_size if quant and isinstance(quant.block_size, int) else 1
     op = draw(st.sampled_from(["rmsnorm", "quantize"])) if quant else "rmsnorm"
     normalizes = op == "rmsnorm"
+    if op == "rmsnorm" and quant is None and draw(st.booleans()):
+        return draw(item_configs())
     return KernelConfig(
         op,
         block * draw(st.integers(1, 262144 // block)),
@@ -95,7 +116,8 @@ def test_configs_travel_between_processes(config: KernelConfig) -> None:
 def test_the_text_form_lists_every_field() -> None:
     assert str(CONFIG) == (
         "rmsnorm:hidden_size=4096,input=bfloat16,weight=bfloat16,unit_bias=false,residual=false,"
-        "quant=e2m1/16/e4m3/linear/none,keep_norm=false,row_dims=1,vector_bytes=16,pdl=false"
+        "quant=e2m1/16/e4m3/linear/none,keep_norm=false,row_dims=1,vector_bytes=16,pdl=false,"
+        "axis=-1,tensor_scale=false,batched=false,shuffle_rows=0"
     )
 
 
@@ -144,12 +166,30 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
             "input dtype: is 'float64'; allowed are 'float16', 'bfloat16', 'float32'",
         ),
         ("quantize:hidden_size=64,quant=e2m1,weight=float32", "weight dtype: is 'float32'; allowed are 'none'"),
-        ("quantize:hidden_size=64", "quant: is None, but quantize and keep_norm need a QuantSpec"),
-        ("rmsnorm:hidden_size=64,keep_norm=true", "quant: is None, but quantize and keep_norm need a QuantSpec"),
+        ("quantize:hidden_size=64", "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec"),
+        ("rmsnorm:hidden_size=64,keep_norm=true", "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec"),
         *(
             (f"quantize:hidden_size=64,quant=e2m1,{name}=true", f"op: is 'quantize', which has no .*{name}.*'rmsnorm'")
             for name in ("unit_bias", "residual", "keep_norm")
         ),
+        ("dequantize:hidden_size=64", "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec"),
+        ("dequantize:hidden_size=64,quant=e2m1,residual=true", "op: is 'dequantize', which has no residual"),
+        ("dequantize:hidden_size=72,quant=e2m1", "data: its last dimension .* 72, not a multiple of block_size 16"),
+        ("dequantize:hidden_size=64,quant=e2m1/16/e4m3/linear+128x4", "scale_layout: is 'linear.128x4', but .* one layout"),
+        (
+            "dequantize:hidden_size=64,quant=e2m1/16/e4m3/linear/row,tensor_scale=true",
+            "global_scale: is 'row', but with tensor_scale it must be 'none'",
+        ),
+        ("quantize:hidden_size=64,quant=e2m1,tensor_scale=true", "has no tensor_scale; .* or use 'dequantize'"),
+        ("rmsnorm:hidden_size=64,axis=0", "op: is 'rmsnorm', which has no axis; leave it -1, or use 'quantize', 'deq"),
+        ("quantize:hidden_size=64,quant=e2m1,axis=1", "axis: is 1; allowed are -1, 0"),
+        ("quantize:hidden_size=64,quant=e4m3/32/ue8m0,axis=0", "axis: is 0, which does not go with .* allowed are e2m1"),
+        ("interleave:hidden_size=64,quant=e2m1", "op: is 'interleave', which has no quant; leave it none, or use"),
+        ("interleave:hidden_size=64,weight=float32", "weight dtype: is 'float32'; allowed are 'none'"),
+        ("interleave:hidden_size=64,input=int8", "input dtype: is 'int8'; allowed are 'float16', .*'uint8'"),
+        ("rmsnorm:hidden_size=64,input=uint8", "input dtype: is 'uint8'; allowed are 'float16', 'bfloat16', 'float32'"),
+        ("shuffle:hidden_size=64", "shuffle_rows: is 0; allowed are 16, 32"),
+        ("shuffle:hidden_size=64,shuffle_rows=16,batched=true", "op: is 'shuffle', which has no batched"),
         (
             "rmsnorm:hidden_size=64,input=float16,weight=bfloat16",
             "weight dtype: is 'bfloat16'; allowed are 'float16', 'float32'",

@@ -80,6 +80,23 @@ def test_every_field_changes_more_than_the_comment_on_top(change: dict[str, obje
     assert code(replace(config, **change)) != code(config)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("quantize:hidden_size=4096,quant=e2m1/16", {"axis": 0}),
+        ("quantize:hidden_size=4096,quant=e2m1/16", {"op": "dequantize"}),
+        ("dequantize:hidden_size=4096,quant=e2m1/16", {"axis": 0}),
+        ("dequantize:hidden_size=4096,quant=e2m1/16", {"tensor_scale": True}),
+        ("dequantize:hidden_size=4096,quant=e2m1/16", {"input": "float32"}),
+        ("dequantize:hidden_size=4096,quant=e2m1/16", {"vector_bytes": 4}),
+        ("shuffle:hidden_size=64,shuffle_rows=16", {"shuffle_rows": 32}),
+    ],
+)
+def test_every_field_of_an_op_on_items_changes_it(text: str, change: dict[str, object]) -> None:
+    config = KernelConfig.parse(text)
+    assert code(replace(config, **change)) != code(config)  # type: ignore[arg-type]
+
+
 def code(config: KernelConfig) -> str:
     return re.sub(r"//.*", "", generate(config, HOPPER).text)
 
@@ -118,6 +135,12 @@ def test_programmatic_dependent_launch_is_refused_before_hopper() -> None:
         "rmsnorm:hidden_size=4096,residual=true,unit_bias=true,keep_norm=true,quant=e2m1/16/e4m3/8x4/row",
         "quantize:hidden_size=17,input=float32,quant=e5m2/row/f32,vector_bytes=1",
         "rmsnorm:hidden_size=131072,input=float32,quant=e4m3/128/f32_ue8m0/column4",
+        "dequantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given",
+        "dequantize:hidden_size=17,input=float32,quant=e5m2/row/f32,row_dims=2,vector_bytes=1",
+        "dequantize:hidden_size=17,quant=e2m1/32/ue8m0,axis=0,tensor_scale=true",
+        "quantize:hidden_size=17,input=float16,quant=e2m1/16/e4m3/linear/given,axis=0",
+        "interleave:hidden_size=17,input=bfloat16,batched=true",
+        "shuffle:hidden_size=17,input=uint8,shuffle_rows=32,vector_bytes=1",
     ],
 )
 def test_nvrtc_compiles_every_target_without_a_gpu(name: str, text: str) -> None:

@@ -29,7 +29,7 @@ SWIZZLED = [NVFP4.with_layout(layout) for layout in ("linear", "128x4", "8x4", "
 def extents() -> st.SearchStrategy[Extent]:
     positive: st.SearchStrategy[Extent] = st.integers(1, 1000)
     operators = ("*", "round_up", "ceil_div")
-    leaves: st.SearchStrategy[Extent] = st.integers(0, 100000) | st.just("M")
+    leaves: st.SearchStrategy[Extent] = st.integers(0, 100000) | st.sampled_from(["M", "B"])
     return st.recursive(
         leaves,
         lambda inner: st.tuples(st.sampled_from(operators), inner, positive).map(list),
@@ -38,8 +38,8 @@ def extents() -> st.SearchStrategy[Extent]:
 
 
 def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
-    """A recipe of one input of two elements a row and an output of `extent` bytes."""
-    common = {"kind": "tensor", "strided": False, "single": False, "alignment": 1, "may_be": ""}
+    """A recipe of a batch of matrices, two elements a row, and an output of `extent` bytes."""
+    common = {"kind": "tensor", "strided": False, "single": False, "flat": False, "alignment": 1, "may_be": ""}
     arguments = [
         {
             **common,
@@ -51,24 +51,29 @@ def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
         },
         {**common, "name": "out", "dtypes": ["uint8"], "shape": [extent], "output": True},
     ]
-    recipe = {"abi": LAUNCHER_ABI, "entry": "f", "row_dims": 1, "arguments": arguments}
+    recipe = {"abi": LAUNCHER_ABI, "entry": "f", "row_dims": 1, "batched": True, "items": None, "arguments": arguments}
     return {**recipe, "device": "cpu", "grid": grid}
 
 
-def size_by_launcher(extent: Extent, rows: int) -> int:
+def size_by_launcher(extent: Extent, rows: int, matrices: int) -> int:
     """The size that the launcher wants of the output, out of its complaint about another one."""
     check = launcher().make_checker(json.dumps(recipe_of(extent)))
     with pytest.raises(ValueError, match=r"out: shape is \(1, 1\), expected \(\d+,\)") as caught:
-        check(np.zeros((rows, 2), np.uint8), np.zeros((1, 1), np.uint8))
+        check(np.zeros((matrices, rows, 2), np.uint8), np.zeros((1, 1), np.uint8))
     found = re.search(r"expected \((\d+),\)", str(caught.value))
     assert found
     return int(found[1])
 
 
 @settings(deadline=None, max_examples=200)
-@given(extents(), st.integers(0, 5000))
-def test_python_and_the_launcher_evaluate_extents_alike(extent: Extent, rows: int) -> None:
-    assert size_by_launcher(extent, rows) == evaluate(extent, rows)
+@given(extents(), st.integers(0, 5000), st.integers(0, 50))
+def test_python_and_the_launcher_evaluate_extents_alike(extent: Extent, rows: int, matrices: int) -> None:
+    assert size_by_launcher(extent, rows, matrices) == evaluate(extent, rows, matrices)
+
+
+def test_an_unknown_symbol_is_refused() -> None:
+    with pytest.raises(ValueError, match="recipe: symbol K is unknown; allowed are M, B"):
+        launcher().make_checker(json.dumps(recipe_of("K")))
 
 
 def test_an_unknown_operator_is_refused() -> None:
@@ -82,7 +87,7 @@ def test_a_recipe_of_another_launcher_is_refused() -> None:
         launcher().make_checker(json.dumps(recipe))
 
 
-@pytest.mark.parametrize("field", ["entry", "device", "row_dims", "arguments", "grid", "abi"])
+@pytest.mark.parametrize("field", ["entry", "device", "row_dims", "batched", "items", "arguments", "grid", "abi"])
 def test_a_recipe_without_a_field_is_refused(field: str) -> None:
     recipe = recipe_of(1)
     del recipe[field]

@@ -120,10 +120,10 @@ def test_the_default_dtype_is_bfloat16_where_the_framework_has_it(framework: str
 
 
 def test_the_dtype_is_that_of_the_output_given() -> None:
-    q = quantize(np.ones((2, 64), np.float16), spec=NVFP4)
+    q = quantize(np.full((2, 64), 6, np.float16), spec=NVFP4)
     out = np.empty((2, 64), ml_dtypes.bfloat16)
     assert dequantize(q, out=out) is out
-    assert (out == 1).all()
+    assert (out == 6).all()
 
 
 # FlashInfer's names.
