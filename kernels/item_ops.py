@@ -48,7 +48,10 @@ def _dequantize_rows(config: KernelConfig, quant: QuantSpec) -> tuple[Argument, 
     values, *encoded = _quantized(config).values()
     names = {"codes": "data", "block_scale" if quant.has_blocks else "row_scale": "scale"}
     return (
-        *(replace(a, name=names.get(a.field, a.name), is_output=False, is_flat=a.field == "block_scale") for a in encoded),
+        *(
+            replace(a, name=names.get(a.field, a.name), is_output=False, is_flat=a.field == "block_scale")
+            for a in encoded
+        ),
         _tensor_scale(config),
         replace(values, name="out", field="out", is_output=True),
     )

@@ -49,7 +49,7 @@ def block_scale_interleave(unswizzled_sf: Any, *, out: Any = None, stream: Any =
 
 
 def shuffle_matrix_a(input_tensor: Any, epilogue_tile_m: int, *, stream: Any = None) -> Any:
-    """Permute the rows of a weight as the epilogue of a tile stores them: FlashInfer's (TensorRT-LLM's) `shuffleMatrixA`.
+    """Permute the rows of a weight as the epilogue of a GEMM stores them (TensorRT-LLM's `shuffleMatrixA`).
 
     In each block of 16 rows, or of 32 if `epilogue_tile_m` is a multiple of 128, row d of the result is row
     ``(d % 8) * (block / 8) + d // 8`` of the input.

@@ -16,7 +16,9 @@ def _dispatcher(quant: QuantSpec) -> Dispatcher:
     return Dispatcher(None, op="quantize", axis=0, quant=quant)
 
 
-def quantize_weight(w: Any, *, spec: QuantSpec = NVFP4, global_scale: Any = None, stream: Any = None) -> QuantizedTensor:
+def quantize_weight(
+    w: Any, *, spec: QuantSpec = NVFP4, global_scale: Any = None, stream: Any = None
+) -> QuantizedTensor:
     """Quantize a weight of shape (K, N) in blocks along K, the dimension that a product with it sums over.
 
     Blocks are runs of a column; their numerics are those of `quantize`.

@@ -8,7 +8,7 @@ JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
   const Input* from = a.input + row_offset(source, a.extents, a.input_strides) + index * kChunkSize;
   Input* to = a.out + row_offset(row, a.extents, a.out_strides) + index * kChunkSize;
   if (index < kHiddenSize / kChunkSize) {
-    Input chunk[kChunkSize];
+    alignas(16) Input chunk[kChunkSize];
     load_array<kInputAccessBytes>(chunk, from);
     store_array<kOutAccessBytes>(to, chunk);
   } else {

@@ -57,7 +57,9 @@ def item_configs() -> st.SearchStrategy[KernelConfig]:
         st.builds(
             KernelConfig, st.sampled_from(["quantize", "dequantize"]), sizes, floats, quant=columns, axis=st.just(0)
         ),
-        st.builds(KernelConfig, st.just("dequantize"), st.just(512), floats, quant=st.just(MXFP4), tensor_scale=st.booleans()),
+        st.builds(
+            KernelConfig, st.just("dequantize"), st.just(512), floats, quant=st.just(MXFP4), tensor_scale=st.booleans()
+        ),
         st.builds(KernelConfig, st.just("interleave"), sizes, st.sampled_from(MOVED_DTYPES), batched=st.booleans()),
         st.builds(
             KernelConfig, st.just("shuffle"), sizes, st.sampled_from(MOVED_DTYPES),
@@ -167,7 +169,10 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ),
         ("quantize:hidden_size=64,quant=e2m1,weight=float32", "weight dtype: is 'float32'; allowed are 'none'"),
         ("quantize:hidden_size=64", "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec"),
-        ("rmsnorm:hidden_size=64,keep_norm=true", "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec"),
+        (
+            "rmsnorm:hidden_size=64,keep_norm=true",
+            "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec",
+        ),
         *(
             (f"quantize:hidden_size=64,quant=e2m1,{name}=true", f"op: is 'quantize', which has no .*{name}.*'rmsnorm'")
             for name in ("unit_bias", "residual", "keep_norm")
@@ -175,7 +180,10 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ("dequantize:hidden_size=64", "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec"),
         ("dequantize:hidden_size=64,quant=e2m1,residual=true", "op: is 'dequantize', which has no residual"),
         ("dequantize:hidden_size=72,quant=e2m1", "data: its last dimension .* 72, not a multiple of block_size 16"),
-        ("dequantize:hidden_size=64,quant=e2m1/16/e4m3/linear+128x4", "scale_layout: is 'linear.128x4', but .* one layout"),
+        (
+            "dequantize:hidden_size=64,quant=e2m1/16/e4m3/linear+128x4",
+            "scale_layout: is 'linear.128x4', but .* one layout",
+        ),
         (
             "dequantize:hidden_size=64,quant=e2m1/16/e4m3/linear/row,tensor_scale=true",
             "global_scale: is 'row', but with tensor_scale it must be 'none'",
@@ -183,7 +191,10 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ("quantize:hidden_size=64,quant=e2m1,tensor_scale=true", "has no tensor_scale; .* or use 'dequantize'"),
         ("rmsnorm:hidden_size=64,axis=0", "op: is 'rmsnorm', which has no axis; leave it -1, or use 'quantize', 'deq"),
         ("quantize:hidden_size=64,quant=e2m1,axis=1", "axis: is 1; allowed are -1, 0"),
-        ("quantize:hidden_size=64,quant=e4m3/32/ue8m0,axis=0", "axis: is 0, which does not go with .* allowed are e2m1"),
+        (
+            "quantize:hidden_size=64,quant=e4m3/32/ue8m0,axis=0",
+            "axis: is 0, which does not go with .* allowed are e2m1",
+        ),
         ("interleave:hidden_size=64,quant=e2m1", "op: is 'interleave', which has no quant; leave it none, or use"),
         ("interleave:hidden_size=64,weight=float32", "weight dtype: is 'float32'; allowed are 'none'"),
         ("interleave:hidden_size=64,input=int8", "input dtype: is 'int8'; allowed are 'float16', .*'uint8'"),
