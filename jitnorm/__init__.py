@@ -15,9 +15,10 @@ from jitnorm.ops.dequantize import (
     mxfp4_dequantize,
     mxfp8_dequantize_host,
 )
+from jitnorm.ops.gated import silu_and_mul_quantize
 from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
 from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
-from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
+from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
     fused_add_rmsnorm_quant,
@@ -25,6 +26,7 @@ from jitnorm.ops.norm_fp8 import (
     gemma_rmsnorm_quant,
     rmsnorm_quant,
 )
+from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
 from jitnorm.ops.weight import quantize_weight
 
 __version__ = "0.1.0"
@@ -53,6 +55,8 @@ __all__ = [
     "gemma_rmsnorm",
     "gemma_rmsnorm_quant",
     "get_kernel",
+    "layernorm",
+    "mhc_rmsnorm_quantize",
     "mxfp4_dequantize",
     "mxfp8_dequantize_host",
     "norm_quantize",
@@ -61,6 +65,8 @@ __all__ = [
     "rmsnorm",
     "rmsnorm_fp4quant",
     "rmsnorm_quant",
+    "rmsnorm_quantize",
     "shuffle_matrix_a",
     "shuffle_matrix_sf_a",
+    "silu_and_mul_quantize",
 ]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import cache, lru_cache
-from math import prod
 from typing import Any
 
 from jitnorm.errors import KernelNotReadyError
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.interface import Extent, TensorArgument, evaluate, interface
 from jitnorm.kernels.launch_recipe import dispatch_signature
+from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
 from jitnorm.manager import get_kernel, recipe_text
@@ -32,13 +33,15 @@ class Dispatcher:
 
     def __init__(self, enable_pdl: bool | None, **options: Any) -> None:
         self._enable_pdl, self._options = enable_pdl, options
-        prototype = KernelConfig(hidden_size=_ANY_HIDDEN_SIZE, **options)
+        prototype = KernelConfig(hidden_size=_any_hidden_size(**options), **options)
         tensors = _tensors(prototype)
         self.names = tuple(a.name for a in tensors)
         self._is_batched = prototype.batched
         self.outputs = tuple(i for i, a in enumerate(tensors) if a.is_output)
+        self._rows_combined = prototype.rows_combined
         # Of codes in E2M1 an element is two values.
-        self._values_per_element = _ANY_HIDDEN_SIZE // evaluate(tensors[0].shape[-1], rows=0)
+        columns = evaluate(tensors[0].shape[-1], rows=0)
+        self._values_per_element = max(1, prototype.hidden_size // columns)
         self.launch, self._learn = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype)))
 
     def run(self, *arguments: Any) -> None:
@@ -54,31 +57,31 @@ class Dispatcher:
             self.launch(*arguments)
 
     @cache  # noqa: B019 - dispatchers live as long as the process
-    def arguments_of(self, extent: int, dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
-        """Shape and preferred dtype of each tensor of calls whose first tensor has that last extent and dtype.
+    def arguments_of(self, columns: int, dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
+        """Shape and preferred dtype of each tensor of calls whose first one is that wide, in that dtype.
 
         ValueError if it is not allowed.
         """
-        config = self._config(extent, dtype)
+        config = self._config(columns, dtype)
         return tuple((argument.shape, argument.dtypes[0]) for argument in _tensors(config))
 
     def rows_and_matrices(self, leading: tuple[int, ...]) -> tuple[int, int]:
         """How many rows and matrices a first tensor of those leading dimensions has; rows of each matrix."""
         if not self._is_batched:
-            return prod(leading), 1
+            return math.prod(leading), 1
         if not leading:
             raise ValueError(f"{self.names[0]}: has one dimension; expected (matrices, ..., hidden_size)")
-        return prod(leading[1:]), leading[0]
+        return math.prod(leading[1:]), leading[0]
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> None:
-        found, extent, row_dims, vector_bytes, is_cuda, device, is_capturing = facts
+        found, columns, row_dims, vector_bytes, is_cuda, device, is_capturing = facts
         dtypes = [str(dtype) for dtype in found]  # out of TVM-FFI's own kind of string
         for name, value, dtype in zip(self.names, arguments, dtypes, strict=False):
             if not dtype:
                 raise TypeError(f"{name}: is {value!r}; expected a tensor")
         target = cuda_target(device) if is_cuda else Target("cpu")
         config = self._config(
-            extent,
+            columns,
             dtypes[0],
             weight=dtypes[self.names.index("weight")] if "weight" in self.names else "",
             row_dims=row_dims,
@@ -94,10 +97,19 @@ class Dispatcher:
             )
         self._learn(get_kernel(config, target), *arguments)
 
-    def _config(self, extent: int, dtype: str, **fields: Any) -> KernelConfig:
-        """The configuration of a call by its first tensor: its last extent and its dtype."""
+    def _config(self, columns: int, dtype: str, **fields: Any) -> KernelConfig:
+        """The configuration of a call by its first tensor: how wide it is, and its dtype."""
         fields |= {"input": dtype, **self._options}
-        return KernelConfig(hidden_size=extent * self._values_per_element, **fields)
+        return KernelConfig(hidden_size=self._hidden_size(columns), **fields)
+
+    def _hidden_size(self, columns: int) -> int:
+        """The hidden size of a first tensor that many columns wide."""
+        if columns % self._rows_combined:
+            raise ValueError(
+                f"input: its last dimension is {columns}, not a multiple of {self._rows_combined}, "
+                "as many rows as are combined"
+            )
+        return columns * self._values_per_element // self._rows_combined
 
     def _pdl(self, target: Target) -> bool:
         if self._enable_pdl is None:
@@ -114,8 +126,10 @@ def _tensors(config: KernelConfig) -> list[TensorArgument]:
     return [a for a in interface(config) if isinstance(a, TensorArgument) and a.is_present]
 
 
-# Divisible by every block size: what a dispatcher has to know of an op is the same for all hidden sizes.
-_ANY_HIDDEN_SIZE = 4096
+def _any_hidden_size(quant: QuantSpec | None = None, gate_columns: int = 0, **_: Any) -> int:
+    """One that the options allow: what a dispatcher has to know of an op is the same for all of them."""
+    block_size = quant.block_size if quant and isinstance(quant.block_size, int) else 1
+    return math.lcm(block_size, max(1, gate_columns))
 
 
 @lru_cache(maxsize=64)

@@ -21,6 +21,7 @@ _FUNCTIONS = (
     "make_checker",
     "make_dispatcher",
     "allocate",
+    "merge_last_two",
     "reinterpret",
     "device_count",
     "device_name",
@@ -36,6 +37,7 @@ class Launcher:
     make_checker: Callable[[str], Any]
     make_dispatcher: Callable[[str], Any]
     allocate: Callable[[Any, str, int], Any]
+    merge_last_two: Callable[[Any], Any]
     reinterpret: Callable[[Any, str], Any]
     device_count: Callable[[], int]
     device_name: Callable[[int], str]

@@ -8,15 +8,17 @@ from typing import Any
 from .quant_spec import QuantSpec, require_one_of
 
 # The options that each op has; the others keep their defaults.
+_COMBINED = ("residual", "gate_columns", "streams")
 _OPTIONS = {
-    "rmsnorm": ("unit_bias", "residual", "quant", "keep_norm"),
-    "quantize": ("quant", "axis"),
+    "rmsnorm": (*_COMBINED, "unit_bias", "quant", "keep_norm", "keep_rstd"),
+    "layernorm": (*_COMBINED, "quant", "keep_norm", "keep_rstd"),
+    "quantize": ("gate_columns", "streams", "quant", "axis"),
     "dequantize": ("quant", "axis", "tensor_scale"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
 }
 OPS = tuple(_OPTIONS)
-NORMS = ("rmsnorm",)
+NORMS = ("rmsnorm", "layernorm")
 INPUT_DTYPES = ("float16", "bfloat16", "float32")
 # Of ops that move elements and do not look into them.
 MOVED_DTYPES = (*INPUT_DTYPES, "uint8", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fnx2")
@@ -24,18 +26,19 @@ SHUFFLE_ROWS = (16, 32)
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
+MAX_STREAMS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:
     """A frozen, hashable description of one kernel; two equal configurations give the same source.
 
-    The text form lists every field, ``rmsnorm:hidden_size=4096,input=bfloat16,...``; `parse` reads it back and
-    lets fields with a default be left out.
+    The text form, ``rmsnorm:hidden_size=4096,input=bfloat16,...``, lists the fields up to `pdl`, and of the later ones
+    those that are not at their default; `parse` reads it back and lets every field with a default be left out.
 
     Args:
-        op: what the kernel computes: ``rmsnorm``; ``quantize`` for quantization alone; ``dequantize`` for the inverse;
-            ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows.
+        op: what the kernel computes: ``rmsnorm``, ``layernorm``; ``quantize`` for quantization alone, ``dequantize``
+            for the inverse; ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows.
         hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one along the row.
         input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;
             one of `MOVED_DTYPES` for ``interleave`` and ``shuffle``.
@@ -47,6 +50,10 @@ class KernelConfig:
         row_dims: how many leading dimensions are left once those that one stride can walk are merged.
         vector_bytes: bytes of input that one load may read, as the tensors' addresses and strides allow.
         pdl: whether the kernel takes part in programmatic dependent launch.
+        gate_columns: for SwiGLU, how many columns of gates stand before as many of values, in turns, in an input of
+            twice the hidden size; the hidden size itself, or -1 for it, if the halves follow each other; 0 without.
+        streams: for hyper-connections (mHC), how many rows, 1 to 4, are mixed into one; 0 without.
+        keep_rstd: whether the reciprocal root mean square of each row is written, too.
         axis: the dimension that blocks and codes run along, -1 or 0: 0 is for weights of two dimensions, E2M1 in the
             linear layout.
         tensor_scale: whether ``dequantize`` multiplies by a float32 tensor of one element.
@@ -72,6 +79,9 @@ class KernelConfig:
     row_dims: int = 1
     vector_bytes: int = 16
     pdl: bool = False
+    gate_columns: int = 0
+    streams: int = 0
+    keep_rstd: bool = False
     axis: int = -1
     tensor_scale: bool = False
     batched: bool = False
@@ -82,15 +92,15 @@ class KernelConfig:
         if not isinstance(self.quant, QuantSpec | None):
             raise TypeError(f"quant: is {self.quant!r}; expected a QuantSpec or None")
         if not self.weight:
-            object.__setattr__(self, "weight", self.input if self.normalizes else "none")
+            object.__setattr__(self, "weight", self._default_weight)
         require_one_of("input dtype", self.input, MOVED_DTYPES if self.moves else INPUT_DTYPES)
-        weights = dict.fromkeys((self.input, "float32")) if self.normalizes else ("none",)
-        require_one_of("weight dtype", self.weight, tuple(weights))
+        require_one_of("weight dtype", self.weight, tuple(dict.fromkeys((self._default_weight, self._wide_weight))))
         require_one_of("row_dims", self.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
         require_one_of("vector_bytes", self.vector_bytes, VECTOR_BYTES)
         require_one_of("axis", self.axis, (-1, 0))
         self._check_hidden_size()
         self._check_options()
+        self._check_combine()
 
     @property
     def normalizes(self) -> bool:
@@ -106,6 +116,34 @@ class KernelConfig:
     def is_row_wise(self) -> bool:
         """Whether the kernel works on whole rows, rather than on independent items."""
         return self.normalizes or (self.op == "quantize" and self.axis != 0)
+
+    @property
+    def _default_weight(self) -> str:
+        return {"rmsnorm": self.input, "layernorm": "float32"}.get(self.op, "none")
+
+    @property
+    def _wide_weight(self) -> str:
+        return "float32" if self.normalizes else "none"
+
+    def _check_combine(self) -> None:
+        if self.gate_columns == -1:
+            object.__setattr__(self, "gate_columns", self.hidden_size)
+        require_one_of("streams", self.streams, (0, 1, 2, 3, MAX_STREAMS))
+        if type(self.gate_columns) is not int:
+            raise TypeError(f"gate_columns: is {self.gate_columns!r}; expected an int")
+        if self.gate_columns and not 1 <= self.gate_columns <= self.hidden_size:
+            raise ValueError(f"granularity: is {self.gate_columns}; 1 to {self.hidden_size} is allowed")
+        if self.gate_columns and self.hidden_size % self.gate_columns:
+            raise ValueError(
+                f"granularity: is {self.gate_columns}, which does not divide the hidden size {self.hidden_size}"
+            )
+        if sum(map(bool, (self.residual, self.gate_columns, self.streams))) > 1:
+            raise ValueError("op: can have only one of residual, gate_columns and streams")
+
+    @property
+    def rows_combined(self) -> int:
+        """Values of the input that go into one: 2 with gates, one of each stream, else 1."""
+        return 2 if self.gate_columns else self.streams or 1
 
     @property
     def block_size(self) -> int:
@@ -148,7 +186,7 @@ class KernelConfig:
         if self.quant and self.op == "dequantize":
             self._check_decoding(self.quant)
         if self.quant and self.axis == 0:
-            _check_columns(self.quant)
+            self._check_columns(self.quant)
 
     def _check_decoding(self, quant: QuantSpec) -> None:
         if quant.both_layouts:
@@ -158,8 +196,20 @@ class KernelConfig:
         if self.tensor_scale and quant.global_scale != "none":
             raise ValueError(f"global_scale: is {quant.global_scale!r}, but with tensor_scale it must be 'none'")
 
+    def _check_columns(self, quant: QuantSpec) -> None:
+        if self.gate_columns or self.streams:
+            raise ValueError("axis: is 0, which does not go with gate_columns or streams; use -1")
+        if quant.element != "e2m1" or quant.scale_layout != "linear" or quant.global_scale not in ("none", "given"):
+            raise ValueError(
+                f"axis: is 0, which does not go with quant {quant}; "
+                "allowed are e2m1 in the linear layout, with the global scale none or given"
+            )
+
     def __str__(self) -> str:
-        return f"{self.op}:" + ",".join(f"{f.name}={_to_text(getattr(self, f.name))}" for f in fields(self)[1:])
+        names = [field.name for field in fields(self)[1:]]
+        common = names.index("pdl") + 1
+        listed = names[:common] + [f.name for f in fields(self)[common + 1 :] if getattr(self, f.name) != f.default]
+        return f"{self.op}:" + ",".join(f"{name}={_to_text(getattr(self, name))}" for name in listed)
 
     @classmethod
     def parse(cls, text: str) -> KernelConfig:
@@ -178,14 +228,6 @@ class KernelConfig:
         return cls(op, **values)
 
 
-def _check_columns(quant: QuantSpec) -> None:
-    if quant.element != "e2m1" or quant.scale_layout != "linear" or quant.global_scale not in ("none", "given"):
-        raise ValueError(
-            f"axis: is 0, which does not go with quant {quant}; "
-            "allowed are e2m1 in the linear layout, with the global scale none or given"
-        )
-
-
 def _to_text(value: object) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
@@ -194,6 +236,10 @@ def _read_int(name: str, text: str) -> int:
     if not text.isdecimal():
         raise ValueError(f"config: {name} is {text!r}, which is not a whole number")
     return int(text)
+
+
+def _read_columns(name: str, text: str) -> int:
+    return -1 if text == "-1" else _read_int(name, text)
 
 
 def _read_bool(name: str, text: str) -> bool:
@@ -216,6 +262,9 @@ _READERS: dict[str, Any] = {
     "row_dims": _read_int,
     "vector_bytes": _read_int,
     "pdl": _read_bool,
+    "gate_columns": _read_columns,
+    "streams": _read_int,
+    "keep_rstd": _read_bool,
     "axis": lambda name, text: -1 if text == "-1" else _read_int(name, text),
     "tensor_scale": _read_bool,
     "batched": _read_bool,

@@ -76,15 +76,28 @@ def _stage_files(config: KernelConfig, target: Target) -> Iterator[str]:
     yield "common/row_offset.h"
     if not target.is_cpu:
         yield "cuda/vector_access.cuh"
-    yield f"{folder}/combine_{'add' if config.residual else 'none'}.{suffix}"
-    yield f"{folder}/row_reduce.{suffix}"
+    if config.gate_columns:
+        yield "common/silu.h"
+    yield f"{folder}/combine_{_combine(config)}.{suffix}"
+    yield "common/row_statistic.h"
+    if config.normalizes:
+        yield "common/norm_arguments.h"
     yield f"common/{config.op if config.normalizes else 'identity'}.h"
+    yield f"{folder}/row_reduce.{suffix}"
     yield f"{folder}/norm_kept.{suffix}" if config.keep_norm else "common/norm_dropped.h"
     if config.quant:
         yield from _encode_files(config.quant, target)
     else:
         yield f"{folder}/encode_half.{suffix}"
     yield f"{folder}/rows.{suffix}"
+
+
+def _combine(config: KernelConfig) -> str:
+    if config.residual:
+        return "add"
+    if config.gate_columns:
+        return "silu"
+    return "mix" if config.streams else "none"
 
 
 def _encode_files(quant: QuantSpec, target: Target) -> Iterator[str]:
@@ -179,6 +192,11 @@ def _constants(config: KernelConfig, target: Target) -> Iterator[str]:
     yield _int("kGroups", groups)
     yield _int("kPaddedGroups", next_power_of_two(groups))
     yield _bool("kHasUnitBias", config.unit_bias)
+    yield _bool("kKeepsRstd", config.keep_rstd)
+    if config.gate_columns:
+        yield _int("kGateColumns", config.gate_columns)
+    if config.streams:
+        yield _int("kStreams", config.streams)
     yield _int("kPaddedRowMultiple", config.quant.row_multiple if config.quant else 1)
     yield _bool("kNeedsRowAmax", config.quant is not None and config.quant.needs_row_amax)
     if config.quant:
@@ -215,11 +233,11 @@ def _cuda_constants(config: KernelConfig) -> Iterator[str]:
     yield _int("kThreads", schedule.threads)
     yield _bool("kHoldsRow", schedule.holds_row)
     yield _bool("kHasPartialChunk", config.hidden_size % CHUNK_SIZE != 0)
-    accesses = {"weight": 16}
+    accesses = {"weight": 16, "bias": 16}
     for argument in interface(config):
         if isinstance(argument, TensorArgument) and argument.chunk_bytes:
             accesses[argument.field] = argument.access_bytes(config.vector_bytes)
-    for name in ("input", "weight", "codes"):
+    for name in ("input", "weight", "bias", "codes"):
         if name in accesses:
             yield _int(f"k{name.capitalize()}AccessBytes", accesses[name])
     yield f"#define JITNORM_PDL {int(config.pdl)}"

@@ -54,6 +54,7 @@ class TensorArgument:
         is_present: False if this configuration does without it: the caller passes None.
         is_flat: whether a tensor of any shape will do, if it is dense and has as many elements.
         field: as the source knows it; the name by default.
+        run_bytes: bytes of its shortest contiguous run within a row, whose alignment bounds accesses; 0 for the row.
     """
 
     name: str
@@ -67,6 +68,7 @@ class TensorArgument:
     is_present: bool = True
     is_flat: bool = False
     field: str = ""
+    run_bytes: int = 0
 
     def __post_init__(self) -> None:
         if not self.field:
@@ -74,7 +76,10 @@ class TensorArgument:
 
     def access_bytes(self, vector_bytes: int) -> int:
         """Bytes of one access when 16-byte accesses of the input are narrowed to `vector_bytes`."""
-        return max(ELEMENT_BYTES[self.c_type], min(16, self.chunk_bytes) * vector_bytes // 16)
+        widest = min(16, self.chunk_bytes) * vector_bytes // 16
+        if self.run_bytes:
+            widest = min(widest, self.run_bytes & -self.run_bytes)
+        return max(ELEMENT_BYTES[self.c_type], widest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +103,19 @@ def interface(config: KernelConfig) -> tuple[Argument, ...]:
         from .item_ops import item_arguments  # which are made out of what this module defines
 
         return item_arguments(config)
-    arguments: list[Argument] = [_rows("input", config.input, config)]
+    arguments: list[Argument] = [_input(config)]
+    if config.streams:
+        arguments.append(TensorArgument("A", "float", ("float32",), ("...", config.streams), field="mix"))
     if config.normalizes:
         arguments.append(_rows("residual", config.input, config, is_present=config.residual))
         arguments.append(_weight(config))
+        arguments.append(_bias(config))
     arguments += _encoded_outputs(config, config.quant) if config.quant else [_half_output(config)]
     if config.normalizes:
         sum_options: dict[str, Any] = {"is_output": True, "may_be": "residual", "is_present": config.residual}
         arguments.append(_rows("residual_out", config.input, config, **sum_options))
         arguments.append(_rows("y_out", config.input, config, is_output=True, is_present=config.keep_norm))
+        arguments.append(_row_output("inv_rms", is_present=config.keep_rstd))
         arguments.append(ScalarArgument("eps"))
     return tuple(arguments)
 
@@ -117,10 +126,30 @@ def _rows(name: str, dtype: str, config: KernelConfig, **options: Any) -> Tensor
     return TensorArgument(name, c_type, (dtype,), ("...", config.hidden_size), chunk_bytes, is_strided=True, **options)
 
 
+def _input(config: KernelConfig) -> TensorArgument:
+    rows = _rows("X" if config.streams else "input", config.input, config, field="input")
+    run_bytes = (config.gate_columns or config.hidden_size) * ELEMENT_BYTES[rows.c_type]
+    if config.rows_combined == 1:
+        return rows
+    return dataclasses.replace(rows, shape=("...", config.rows_combined * config.hidden_size), run_bytes=run_bytes)
+
+
 def _weight(config: KernelConfig) -> TensorArgument:
     c_type = C_TYPES[config.weight]
     chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES[c_type]
-    return TensorArgument("weight", c_type, (config.weight,), (config.hidden_size,), chunk_bytes)
+    name = "gemma" if config.op == "layernorm" else "weight"
+    return TensorArgument(name, c_type, (config.weight,), (config.hidden_size,), chunk_bytes, field="weight")
+
+
+def _bias(config: KernelConfig) -> TensorArgument:
+    chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES["float"]
+    is_present = config.op == "layernorm"
+    shape = (config.hidden_size,)
+    return TensorArgument("beta", "float", ("float32",), shape, chunk_bytes, is_present=is_present, field="bias")
+
+
+def _row_output(name: str, *, is_present: bool) -> TensorArgument:
+    return TensorArgument(name, "float", ("float32",), ("M",), is_output=True, is_present=is_present)
 
 
 def _half_output(config: KernelConfig) -> TensorArgument:
@@ -134,9 +163,7 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
         name, "UInt8", dtypes, ("...", config.hidden_size * bits // 8), CHUNK_SIZE * bits // 8,
         is_output=True, is_strided=True, field="codes",
     )  # fmt: skip
-    row_scale = TensorArgument(
-        "row_scale", "float", ("float32",), ("M",), is_output=True, is_present=quant.needs_row_amax
-    )
+    row_scale = _row_output("row_scale", is_present=quant.needs_row_amax)
     if not quant.has_blocks:
         scale = TensorArgument("scale", "float", ("float32",), (1,), is_present=quant.block_size == "tensor")
         return [codes, scale, row_scale]

@@ -62,8 +62,9 @@ def row_schedule(config: KernelConfig) -> RowSchedule:
         return RowSchedule(lanes, 1, 1, SMALL_ROW_THREADS // lanes)
     if groups <= SINGLE_WARP_GROUPS:
         return RowSchedule(WARP_LANES, 1, groups, 1)
-    # A sum with the residual and a float32 input are held as floats.
-    held_bytes = 4 if config.residual or config.input == "float32" else 2
+    # What is combined from several values and a float32 input are held as floats.
+    is_combined = config.residual or config.rows_combined > 1 or config.streams == 1
+    held_bytes = 4 if is_combined or config.input == "float32" else 2
     most_chunks = MAX_HELD_BYTES // (held_bytes * CHUNK_SIZE)
     if groups > MAX_WARPS * most_chunks:
         return RowSchedule(WARP_LANES, MAX_WARPS, ceil_div(groups, MAX_WARPS), 1, holds_row=False)

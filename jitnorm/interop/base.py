@@ -26,6 +26,11 @@ class Framework(ABC):
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         """A new uninitialised output on the device of `like`; uint8 where the library lacks `dtype`."""
 
+    def merge_last_two(self, tensor: Any) -> Any:
+        """The tensor with its last two dimensions made one; a copy only where they are not contiguous."""
+        *leading, a, b = tensor.shape
+        return tensor.reshape((*leading, a * b))
+
     def result(self, output: Any) -> Any:
         """What the caller gets for an output that `empty` made."""
         return output

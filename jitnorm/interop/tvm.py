@@ -18,6 +18,9 @@ class TvmFfi(Framework):
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         return tensor
 
+    def merge_last_two(self, tensor: Any) -> Any:
+        return launcher().merge_last_two(tensor)
+
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         device = like.device
         return launcher().allocate(shape, dtype, -1 if device.dlpack_device_type() == _CPU else device.index)

@@ -96,7 +96,7 @@ def norm_quantize(
         "input": input, "residual": residual, "weight": weight, "global_scale": given, "scale": scale,
         "residual_out": residual, "y_out": y_out,
     }  # fmt: skip
-    return _quantized(spec, run_named(dispatcher, tensors, (eps,), stream), tuple(input.shape))
+    return quantized(spec, run_named(dispatcher, tensors, (eps,), stream), tuple(input.shape))
 
 
 def quantize(
@@ -119,17 +119,18 @@ def quantize(
     spec, given = with_global_scale(spec, global_scale)
     dispatcher = _dispatcher("quantize", False, False, False, spec, enable_pdl)
     tensors = {"input": input, "global_scale": given, "scale": scale}
-    return _quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape))
+    return quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape))
 
 
 def with_global_scale(spec: QuantSpec, global_scale: Any) -> tuple[QuantSpec, Any]:
-    """The encoding with the global scale that a caller has given, by name or as a tensor, and the tensor or None."""
+    """The spec for what the caller gave as `global_scale`, and the tensor to pass, if any."""
     if isinstance(global_scale, str):
         return replace(spec, global_scale=global_scale), None
     return (spec if global_scale is None else replace(spec, global_scale="given")), global_scale
 
 
-def _quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...]) -> QuantizedTensor:
+def quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...]) -> QuantizedTensor:
+    """A call's tensors, by their names, as one."""
     row_scale = made.get("row_scale")
     if not spec.has_blocks:
         return QuantizedTensor(made["out"], made.get("scale", row_scale), None, None, None, spec, shape)

@@ -1,4 +1,4 @@
-"""RMSNorm, with and without a residual."""
+"""RMSNorm, with and without a residual, and layer normalization."""
 
 from __future__ import annotations
 
@@ -45,6 +45,44 @@ def rmsnorm(
         array([[0.8486, 1.132 ]], dtype=float16)
     """
     return run(_dispatcher(False, False, enable_pdl), (input, weight, out), (eps,), stream, out is None)[2]
+
+
+@cache
+def _layernorm_dispatcher(enable_pdl: bool | None) -> Dispatcher:
+    return Dispatcher(enable_pdl, op="layernorm")
+
+
+def layernorm(
+    input: Any, gemma: Any, beta: Any, eps: float = 1e-06, *, out: Any = None, enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> Any:  # fmt: skip
+    """Layer normalization, row by row: ``(input - mean) / sqrt(variance + eps) * gemma + beta``.
+
+    The variance is the mean of the squared differences from the mean. docs/numerics.md defines every bit.
+    The formula is that of Ba, Kiros and Hinton, "Layer Normalization" (2016).
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        gemma: the factors, float32, shape (hidden_size,); FlashInfer's name for gamma.
+        beta: what is added, float32, shape (hidden_size,).
+        eps: added to the variance.
+        out: where to write, like the input; None allocates. It may be the input itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> layernorm(np.array([[1, 3]], np.float16), np.ones(2, np.float32), np.zeros(2, np.float32), eps=0.0)
+        array([[-1.,  1.]], dtype=float16)
+    """
+    return run(_layernorm_dispatcher(enable_pdl), (input, gemma, beta, out), (eps,), stream, out is None)[3]
 
 
 def gemma_rmsnorm(

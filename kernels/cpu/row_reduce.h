@@ -6,24 +6,31 @@ JITNORM_INLINE float fold_sum(float* values, int width) {
   return values[0];
 }
 
-JITNORM_INLINE float chunk_sum_of_squares(const float* chunk, int length) {
-  float sum = 0.0f;
-  for (int i = 0; i < length; ++i) sum = fma_rn(chunk[i], chunk[i], sum);
-  return sum;
-}
-
-JITNORM_INLINE float row_sum_of_squares(const float* row) {
+// The sum of a row's terms along the tree; accumulate(sum, value) adds a value's term.
+template <typename Accumulate>
+JITNORM_INLINE float tree_sum(const float* row, Accumulate accumulate) {
   float groups[kPaddedGroups] = {};
   for (int g = 0; g < kGroups; ++g) {
     float sums[kGroupChunks] = {};
     for (int i = 0; i < kGroupChunks && g * kGroupChunks + i < kChunks; ++i) {
       const int begin = (g * kGroupChunks + i) * kChunkSize;
-      const int left = kHiddenSize - begin;
-      sums[i] = chunk_sum_of_squares(row + begin, left < kChunkSize ? left : kChunkSize);
+      const int end = begin + kChunkSize < kHiddenSize ? begin + kChunkSize : kHiddenSize;
+      for (int e = begin; e < end; ++e) sums[i] = accumulate(sums[i], row[e]);
     }
     groups[g] = fold_sum(sums, kGroupChunks);
   }
   return fold_sum(groups, kPaddedGroups);
+}
+
+JITNORM_INLINE float row_sum(const float* row) {
+  return tree_sum(row, [](float sum, float h) { return add_rn(sum, h); });
+}
+
+JITNORM_INLINE float row_sum_of_squares(const float* row, float mean) {
+  return tree_sum(row, [mean](float sum, float h) {
+    const float d = centered(h, mean);
+    return fma_rn(d, d, sum);
+  });
 }
 
 JITNORM_INLINE float row_max(const float* row, int length) {

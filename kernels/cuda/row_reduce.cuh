@@ -1,11 +1,20 @@
 // Reductions over a row. The sum is one tree of additions, fixed by the hidden size alone, so that every schedule
 // gives the same bits; a maximum has the same bits in any order.
-JITNORM_INLINE float chunk_sum_of_squares(const HeldChunk& chunk) {
+JITNORM_INLINE float chunk_sum(const HeldChunk& chunk) {
+  float sum = 0.0f;
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) sum = add_rn(sum, to_float(chunk.elements[i]));
+  return sum;
+}
+
+// What lies past the row counts as zero, also where the mean does not.
+JITNORM_INLINE float chunk_sum_of_squares(const HeldChunk& chunk, float mean, int index) {
   float sum = 0.0f;
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
-    const float h = to_float(chunk.elements[i]);
-    sum = fma_rn(h, h, sum);
+    const bool is_counted = !kCenters || index < kWholeChunks || is_in_row(index, i);
+    const float d = is_counted ? centered(to_float(chunk.elements[i]), mean) : 0.0f;
+    sum = fma_rn(d, d, sum);
   }
   return sum;
 }

@@ -36,26 +36,32 @@ JITNORM_INLINE void visit_chunks(Row& row, Visit visit) {
   }
 }
 
-JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const WeightChunk& w, float rstd, float (&y)[kChunkSize]) {
+JITNORM_INLINE void normalize_chunk(const Arguments& a, const HeldChunk& h, const WeightChunk& w,
+                                    RowStatistic statistic, int index, float (&y)[kChunkSize]) {
+  Chunk<float, kBiasAccessBytes> bias{};
+  if constexpr (kCenters) load_chunk(bias, bias_of(a), index);
   JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) y[i] = normalize(to_float(h.elements[i]), rstd, to_float(w.elements[i]));
+  for (int i = 0; i < kChunkSize; ++i) {
+    y[i] = normalize(to_float(h.elements[i]), statistic, to_float(w.elements[i]), bias.elements[i]);
+  }
 }
 
 // The largest |y| of the row.
-JITNORM_INLINE float row_amax(const Arguments& a, Row& row, float rstd, int warp, int lane) {
+JITNORM_INLINE float row_amax(const Arguments& a, Row& row, RowStatistic statistic, int warp, int lane) {
   float amax = 0.0f;
   visit_chunks(row, [&](HeldChunk& h, int j) {
     if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
     if constexpr (kNormalizes && !kPrefetchesWeight) load_chunk(row.weight[0], weight_of(a), row.index(j));
     float y[kChunkSize];
-    normalize_chunk(h, row.weight[kPrefetchesWeight ? j : 0], rstd, y);
+    normalize_chunk(a, h, row.weight[kPrefetchesWeight ? j : 0], statistic, row.index(j), y);
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) amax = max_magnitude(amax, y[i]);
   });
   return row_max(amax, warp, lane);
 }
 
-JITNORM_INLINE void encode_held(const Arguments& a, Row& row, const EncodeContext& context, Int64 at, float rstd) {
+JITNORM_INLINE void encode_held(const Arguments& a, Row& row, const EncodeContext& context, Int64 at,
+                                RowStatistic statistic) {
 #pragma unroll 1
   for (int first = 0; first < kChunkSlots; first += kChunksAtOnce) {
     JITNORM_UNROLL
@@ -64,7 +70,7 @@ JITNORM_INLINE void encode_held(const Arguments& a, Row& row, const EncodeContex
       if constexpr (!kHoldsRow) load_held(row.held[j], row.source, index);
       if constexpr (kNormalizes && !kPrefetchesWeight) load_chunk(row.weight[j], weight_of(a), index);
       float y[kChunkSize];
-      normalize_chunk(row.held[j], row.weight[j], rstd, y);
+      normalize_chunk(a, row.held[j], row.weight[j], statistic, index, y);
       store_sum(row.source, row.held[j], index);
       store_norm(a, at, index, y);
       encode_chunk(context, index, y);
@@ -72,6 +78,25 @@ JITNORM_INLINE void encode_held(const Arguments& a, Row& row, const EncodeContex
     JITNORM_UNROLL
     for (int j = 0; j + kChunksAtOnce < kHeldChunks; ++j) row.held[j] = row.held[j + kChunksAtOnce];
   }
+}
+
+// The row's statistic; every thread of the block takes part.
+JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Row& row, int warp, int lane) {
+  RowStatistic statistic{0.0f, 1.0f};
+  if constexpr (kCenters) {
+    RowSum sum;
+    visit_chunks(row, [&](const HeldChunk& h, int j) { sum.add(chunk_sum(h), j, warp, lane); });
+    statistic.mean = mean_of(sum.total(lane));
+    if constexpr (kGroups > 1) __syncthreads();  // the sums of squares take the same memory
+  }
+  if constexpr (kNormalizes) {
+    RowSum sum;
+    visit_chunks(row, [&](const HeldChunk& h, int j) {
+      sum.add(chunk_sum_of_squares(h, statistic.mean, row.index(j)), j, warp, lane);
+    });
+    statistic.rstd = reciprocal_rms(sum.total(lane), eps_of(a));
+  }
+  return statistic;
 }
 
 JITNORM_INLINE void process_rows(const Arguments& a) {
@@ -102,16 +127,14 @@ JITNORM_INLINE void process_rows(const Arguments& a) {
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 
-  float rstd = 1.0f, amax = 0.0f;
-  if constexpr (kNormalizes) {
-    RowSum sum;
-    visit_chunks(row, [&](const HeldChunk& h, int j) { sum.add(chunk_sum_of_squares(h), j, warp, lane); });
-    rstd = reciprocal_rms(a, sum.total(lane));
-  }
-  if constexpr (kNeedsRowAmax) amax = row_amax(a, row, rstd, warp, lane);
+  const RowStatistic statistic = statistic_of(a, row, warp, lane);
+  float amax = 0.0f;
+  if constexpr (kNeedsRowAmax) amax = row_amax(a, row, statistic, warp, lane);
 
   // Threads that are there only for the shuffles store nothing: their chunks lie past the row.
-  const EncodeContext context = begin_row(a, at, amax, is_row && thread == 0);
-  encode_held(a, row, context, at, rstd);
+  const bool is_writer = is_row && thread == 0;
+  if (kKeepsRstd && is_writer) inv_rms_of(a)[at] = statistic.rstd;
+  const EncodeContext context = begin_row(a, at, amax, is_writer);
+  encode_held(a, row, context, at, statistic);
   if (is_row) end_row(context, thread);
 }

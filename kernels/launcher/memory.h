@@ -32,6 +32,32 @@ inline ffi::Tensor Allocate(const ffi::Shape& shape, const ffi::String& dtype, i
   return ffi::Tensor::FromNDAlloc(CudaAllocator(), shape, parsed, DLDevice{kDLCUDA, static_cast<int>(device)});
 }
 
+// The memory of a tensor under another description, which is copied.
+inline ffi::Tensor ViewOf(const ffi::Tensor& tensor, const DLTensor& prototype) {
+  TVMFFIObjectHandle view;
+  TVM_FFI_CHECK_SAFE_CALL(TVMFFITensorCreateUnsafeView(ffi::details::ObjectUnsafe::TVMFFIObjectPtrFromObjectRef(tensor),
+                                                       &prototype, &view));
+  return ffi::Tensor(ffi::details::ObjectUnsafe::ObjectPtrFromOwned<ffi::TensorObj>(static_cast<TVMFFIObject*>(view)));
+}
+
+// The same memory with its last two dimensions, which must be dense, made one.
+inline ffi::Tensor MergeLastTwo(const ffi::Tensor& tensor) {
+  DLTensor prototype = *tensor.GetDLTensorPtr();
+  JITNORM_CHECK(prototype.ndim >= 2, ValueError)
+      << "tensor: has " << prototype.ndim << " dimensions; expected 2 or more";
+  const int last = prototype.ndim - 1;
+  JITNORM_CHECK(StrideOf(prototype, last - 1) == prototype.shape[last], ValueError)
+      << "tensor: its last two dimensions are not contiguous";
+  std::vector<int64_t> shape(prototype.shape, prototype.shape + last), strides;
+  for (int d = 0; d < last; ++d) strides.push_back(StrideOf(prototype, d));
+  shape.back() *= prototype.shape[last];
+  strides.back() = StrideOf(prototype, last);
+  prototype.ndim = last;
+  prototype.shape = shape.data();
+  prototype.strides = strides.data();
+  return ViewOf(tensor, prototype);
+}
+
 // The same memory under another dtype of the same size, for frameworks whose DLPack export lacks the dtype.
 inline ffi::Tensor Reinterpret(const ffi::Tensor& tensor, const ffi::String& dtype) {
   DLTensor prototype = *tensor.GetDLTensorPtr();
@@ -39,8 +65,5 @@ inline ffi::Tensor Reinterpret(const ffi::Tensor& tensor, const ffi::String& dty
   JITNORM_CHECK(ElementBytes(parsed) == ElementBytes(prototype.dtype), ValueError)
       << "dtype: " << dtype << " has another size than " << prototype.dtype;
   prototype.dtype = parsed;
-  TVMFFIObjectHandle view;
-  TVM_FFI_CHECK_SAFE_CALL(TVMFFITensorCreateUnsafeView(ffi::details::ObjectUnsafe::TVMFFIObjectPtrFromObjectRef(tensor),
-                                                       &prototype, &view));
-  return ffi::Tensor(ffi::details::ObjectUnsafe::ObjectPtrFromOwned<ffi::TensorObj>(static_cast<TVMFFIObject*>(view)));
+  return ViewOf(tensor, prototype);
 }

@@ -115,12 +115,14 @@ def test_configs_travel_between_processes(config: KernelConfig) -> None:
     assert pickle.loads(pickle.dumps(config)) == config
 
 
-def test_the_text_form_lists_every_field() -> None:
+def test_the_text_form_lists_the_common_fields_and_what_is_not_at_its_default() -> None:
     assert str(CONFIG) == (
         "rmsnorm:hidden_size=4096,input=bfloat16,weight=bfloat16,unit_bias=false,residual=false,"
-        "quant=e2m1/16/e4m3/linear/none,keep_norm=false,row_dims=1,vector_bytes=16,pdl=false,"
-        "axis=-1,tensor_scale=false,batched=false,shuffle_rows=0"
+        "quant=e2m1/16/e4m3/linear/none,keep_norm=false,row_dims=1,vector_bytes=16,pdl=false"
     )
+    gated = KernelConfig("quantize", 64, quant=NVFP4, gate_columns=-1)
+    assert str(gated).endswith("pdl=false,gate_columns=64")
+    assert KernelConfig.parse(str(gated)) == gated
 
 
 def test_fields_with_a_default_may_be_left_out_of_the_text() -> None:
@@ -157,7 +159,14 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
     [
         ("rmsnorm", "no hidden_size"),
         ("rmsnorm:", "no hidden_size"),
-        ("layernorm:hidden_size=64", r"op: is 'layernorm'; allowed are 'rmsnorm', 'quantize'"),
+        ("softmax:hidden_size=64", r"op: is 'softmax'; allowed are 'rmsnorm', 'layernorm', 'quantize'"),
+        ("layernorm:hidden_size=64,unit_bias=true", "op: is 'layernorm', which has no unit_bias; .* use 'rmsnorm'"),
+        ("layernorm:hidden_size=64,weight=float16", "weight dtype: is 'float16'; allowed are 'float32'"),
+        ("quantize:hidden_size=64,quant=e2m1/16,gate_columns=48", "granularity: is 48, which does not divide"),
+        ("quantize:hidden_size=64,quant=e2m1/16,gate_columns=65", "granularity: is 65; 1 to 64 is allowed"),
+        ("rmsnorm:hidden_size=64,streams=5", "streams: is 5; allowed are 0, 1, 2, 3, 4"),
+        ("rmsnorm:hidden_size=64,streams=2,residual=true", "only one of residual, gate_columns and streams"),
+        ("quantize:hidden_size=64,quant=e2m1/16,keep_rstd=true", "which has no keep_rstd"),
         ("rmsnorm:hidden_size", "cannot read 'hidden_size'"),
         ("rmsnorm:hidden_size=64,depth=3", "cannot read 'depth=3'.*hidden_size, input"),
         ("rmsnorm:hidden_size=many", "hidden_size is 'many'.*whole number"),

@@ -116,9 +116,9 @@ def test_column_major_scales_take_the_reference_s_size(rows: int, columns: int) 
         assert size_of_scales(FP8_GROUP.with_layout(layout), rows, columns) == expected
 
 
-NORM = ("input", "residual", "weight")
+NORM = ("input", "residual", "weight", "beta")
 BLOCKS = ("block_scale", "block_scale_unswizzled", "global_scale", "row_scale")
-WRITTEN = ("residual_out", "y_out", "eps")
+WRITTEN = ("residual_out", "y_out", "inv_rms", "eps")
 
 
 @pytest.mark.parametrize(

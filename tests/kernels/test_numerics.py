@@ -220,7 +220,7 @@ def test_block_scales_are_the_reference_s(quant: Any, global_scales: list[float 
 
 ROW_SUM = """
 extern "C" void row_sums(const float* rows, Int64 count, float* sums) {
-  for (Int64 i = 0; i < count / kHiddenSize; ++i) sums[i] = row_sum_of_squares(rows + i * kHiddenSize);
+  for (Int64 i = 0; i < count / kHiddenSize; ++i) sums[i] = row_sum_of_squares(rows + i * kHiddenSize, 0.0f);
 }
 """
 

@@ -1,0 +1,104 @@
+"""RMSNorm to NVFP4 with a global scale for each row, plain or of mixed streams: what DeepSeek-style pipelines run."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jitnorm.dispatch import Dispatcher
+from jitnorm.interop import framework_of
+from jitnorm.kernels.quant_spec import NVFP4
+from jitnorm.ops.run import run_named
+
+_OUTPUTS = ("y_fp4", "block_scale", "row_scale", "inv_rms")
+
+
+@cache
+def _dispatcher(streams: int, scale_layout: str, enable_pdl: bool | None) -> Dispatcher:
+    quant = NVFP4.with_layout(scale_layout).with_global_scale("row")
+    return Dispatcher(enable_pdl, op="rmsnorm", quant=quant, streams=streams, keep_rstd=True)
+
+
+def rmsnorm_quantize(
+    x: Any, weight: Any, eps: float = 1e-06, *, scale_layout: str = "linear", enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    """RMSNorm, then NVFP4 with a global scale for each row, found in the same launch.
+
+    A value is decoded as ``e2m1 value * e4m3 scale * row_scale``; docs/numerics.md defines every bit.
+
+    Args:
+        x: float16, bfloat16 or float32, shape (..., hidden_size), divisible by 16; rows at any stride.
+        weight: shape (hidden_size,), float32 or the dtype of `x`.
+        eps: added to the mean of squares.
+        scale_layout: ``linear``, ``128x4`` or ``8x4``.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        codes (..., hidden_size / 2), two a byte; block scales in `scale_layout`; the decode scale of each row, float32
+        (M,), 0 for a row of zeros; the reciprocal root mean square of each row, float32 (M,).
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.full((1, 16), 2.0, np.float16)
+        >>> codes, scales, row_scale, inv_rms = rmsnorm_quantize(x, np.ones(16, np.float32), eps=0.0)
+        >>> codes.shape, scales.shape, float(inv_rms[0])
+        ((1, 8), (1, 1), 0.5)
+    """
+    tensors = {"input": x, "weight": weight}
+    made = run_named(_dispatcher(0, scale_layout, enable_pdl), tensors, (eps,), stream)
+    codes, scales, row_scale, inv_rms = (made[name] for name in _OUTPUTS)
+    return codes, scales, row_scale, inv_rms
+
+
+def mhc_rmsnorm_quantize(
+    X: Any,  # noqa: N803 - the name it has in the formula
+    A: Any,  # noqa: N803
+    weight: Any,
+    eps: float = 1e-06,
+    *,
+    scale_layout: str = "linear",
+    enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> tuple[Any, Any, Any, Any]:
+    """Mix the streams of hyper-connections (mHC), then `rmsnorm_quantize` of the unrounded mix, in one launch.
+
+    A row is ``sum(A[..., i] * X[..., i, :])`` over the streams i, in float32.
+
+    Args:
+        X: float16, bfloat16 or float32, shape (..., n, hidden_size), n of 1 to 4; (n, hidden_size) contiguous.
+        A: the factors, float32, shape (..., n), contiguous.
+        weight: shape (hidden_size,), float32 or the dtype of `X`.
+        eps: added to the mean of squares.
+        scale_layout: ``linear``, ``128x4`` or ``8x4``.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        what `rmsnorm_quantize` returns.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.stack([np.full(16, 1.0), np.full(16, 3.0)]).astype(np.float16)[None]
+        >>> A = np.array([[0.5, 0.5]], np.float32)
+        >>> _, _, _, inv_rms = mhc_rmsnorm_quantize(X, A, np.ones(16, np.float32), eps=0.0)
+        >>> float(inv_rms[0])
+        0.5
+    """
+    framework = framework_of(X, "X")
+    if len(X.shape) < 2 or not 1 <= X.shape[-2] <= 4:
+        raise ValueError(f"X: shape is {tuple(X.shape)}; expected (..., n, hidden_size) with n of 1 to 4")
+    streams = int(X.shape[-2])
+    tensors = {"X": framework.merge_last_two(X), "A": A, "weight": weight}
+    made = run_named(_dispatcher(streams, scale_layout, enable_pdl), tensors, (eps,), stream)
+    codes, scales, row_scale, inv_rms = (made[name] for name in _OUTPUTS)
+    return codes, scales, row_scale, inv_rms

@@ -1,0 +1,10 @@
+// What normalizing a row takes: its mean, of layer normalization alone, and the reciprocal of its root mean square.
+struct RowStatistic {
+  float mean, rstd;
+};
+
+JITNORM_INLINE float mean_of(float sum) { return div_rn(sum, (float)kHiddenSize); }
+
+JITNORM_INLINE float reciprocal_rms(float sum_of_squares, float eps) {
+  return reciprocal_rn(sqrt_rn(add_rn(mean_of(sum_of_squares), eps)));
+}

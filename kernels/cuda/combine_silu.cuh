@@ -1,0 +1,49 @@
+// The combine stage of SwiGLU: a row is silu(gate) * value of an input with both.
+typedef Chunk<float, 16> HeldChunk;
+
+struct RowSource {
+  const Input* input;
+};
+
+JITNORM_INLINE RowSource source_of(const Arguments& a, Int64 row) {
+  return {a.input + row_offset(row, a.extents, a.input_strides)};
+}
+
+// Gates and values of a chunk's outputs: each in one run, both in one run of two chunks, or scattered.
+JITNORM_INLINE void load_gated(InputChunk& gate, InputChunk& value, const Input* row, int index) {
+  constexpr bool kIsRun = kGateColumns % kChunkSize == 0 || kGateColumns == kHiddenSize;
+  if constexpr (kIsRun) {
+    const Input* from = row + index * kChunkSize / kGateColumns * kGateColumns;
+    load_chunk(gate, from, index);
+    load_chunk(value, from + kGateColumns, index);
+  } else if (kChunkSize % kGateColumns == 0 && index < kWholeChunks) {
+    InputChunk both[2];
+    copy_words(both[0].accesses, row + index * 2 * kChunkSize);
+    copy_words(both[1].accesses, row + (index * 2 + 1) * kChunkSize);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      const int at = gate_position(i);
+      gate.elements[i] = both[at / kChunkSize].elements[at % kChunkSize];
+      value.elements[i] = both[(at + kGateColumns) / kChunkSize].elements[(at + kGateColumns) % kChunkSize];
+    }
+  } else {
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      const bool is_there = index < kWholeChunks || is_in_row(index, i);
+      const Input* from = row + gate_position(index * kChunkSize + i);
+      gate.elements[i] = is_there ? from[0] : Input{};
+      value.elements[i] = is_there ? from[kGateColumns] : Input{};
+    }
+  }
+}
+
+JITNORM_INLINE void load_held(HeldChunk& h, const RowSource& source, int index) {
+  InputChunk gate, value;
+  load_gated(gate, value, source.input, index);
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) {
+    h.elements[i] = mul_rn(silu(to_float(gate.elements[i])), to_float(value.elements[i]));
+  }
+}
+
+JITNORM_INLINE void store_sum(const RowSource&, const HeldChunk&, int) {}

@@ -1,0 +1,76 @@
+"""silu_and_mul_quantize is quantize of SwiGLU's unrounded product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from encoded import SPECS, assert_encoded, assert_same_encoding, given_keywords, hidden_size_of, rows_of
+from frameworks import CPU_FRAMEWORKS
+from inputs import ALL_DTYPES, INPUT_KINDS, make_input
+from jitnorm.kernels.quant_spec import FP8_TOKEN, MXFP8, NVFP4, QuantSpec
+
+from jitnorm import silu_and_mul_quantize
+from jitnorm.reference import swiglu_f32
+
+
+@pytest.mark.parametrize(("number", "spec"), list(enumerate(SPECS)), ids=str)
+def test_every_format_gives_the_reference_s_bytes(number: int, spec: QuantSpec) -> None:
+    dtype, size = list(ALL_DTYPES)[number % 3], hidden_size_of(spec)
+    for kind in INPUT_KINDS:
+        x = make_input(kind, 5, 2 * size, dtype)
+        got = silu_and_mul_quantize(x, **given_keywords(spec))
+        assert_encoded(got, swiglu_f32(x), spec, (5, size), f"{kind}, {dtype}")
+
+
+@pytest.mark.parametrize("granularity", [1, 2, 4, 8, 16, 24, 32, 48, 96, None])
+@pytest.mark.parametrize("spec", [NVFP4, MXFP8], ids=str)
+def test_gates_and_values_may_take_turns(spec: QuantSpec, granularity: int | None) -> None:
+    x = make_input("finite_patterns", 9, 192, "bfloat16")
+    got = silu_and_mul_quantize(x, spec=spec, granularity=granularity)
+    assert_encoded(got, swiglu_f32(x, granularity), spec, (9, 96), str(granularity))
+
+
+def test_interleaved_columns_give_what_halves_give() -> None:
+    halves = make_input("real", 5, 128, "float16")
+    turns = halves.reshape(5, 2, 8, 8).transpose(0, 2, 1, 3).reshape(5, 128)
+    expected = silu_and_mul_quantize(halves, spec=NVFP4)
+    assert_same_encoding(silu_and_mul_quantize(turns, spec=NVFP4, granularity=8), expected, "8")
+
+
+@pytest.mark.parametrize("size", [1, 15, 17, 33])
+def test_halves_of_any_length(size: int) -> None:
+    """The values then begin at any element."""
+    x = make_input("random", 5, 2 * size, "float16")
+    assert_encoded(silu_and_mul_quantize(x, spec=FP8_TOKEN), swiglu_f32(x), FP8_TOKEN, (5, size), str(size))
+
+
+@pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
+def test_every_framework_gets_the_same_bytes(framework: str) -> None:
+    x = make_input("real", 6, 128, "bfloat16").reshape(2, 3, 128)
+    got = silu_and_mul_quantize(CPU_FRAMEWORKS[framework](x), spec=NVFP4)
+    assert_encoded(got, swiglu_f32(rows_of(x)), NVFP4, (2, 3, 64), framework)
+
+
+def test_rows_may_lie_at_any_stride() -> None:
+    x = make_input("random", 12, 300, "float16").reshape(2, 6, 300)
+    for view in (x[:, ::2, :256], x[:, 1::2, 3:259]):
+        y = swiglu_f32(rows_of(np.ascontiguousarray(view)))
+        assert_encoded(silu_and_mul_quantize(view, spec=NVFP4), y, NVFP4, (2, 3, 128), str(view.strides))
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        (129, {}, "input: its last dimension is 129, not a multiple of 2"),
+        (130, {}, "hidden size. is 65, not a multiple of block_size 16"),
+        (128, {"granularity": 24}, "granularity: is 24, which does not divide the hidden size 64"),
+        (128, {"granularity": 128}, "granularity: is 128; 1 to 64 is allowed"),
+        (128, {"granularity": 0}, "granularity: is 0; expected None or a positive integer"),
+        (128, {"granularity": 8.0}, "granularity: is 8.0; expected None or a positive integer"),
+    ],
+)
+def test_bad_input_is_refused(columns: int, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        silu_and_mul_quantize(np.ones((2, columns), np.float16), spec=NVFP4, **options)

@@ -1,0 +1,77 @@
+"""The GPU's bytes are the CPU target's, for layer normalization, SwiGLU and mixed streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from encoded import assert_same_encoding, given_keywords
+from expected import assert_same_bytes
+from frameworks import to_torch
+from inputs import ALL_DTYPES, INPUT_KINDS, make_input, make_weight
+from jitnorm.kernels.quant_spec import FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
+
+import jitnorm
+
+pytestmark = pytest.mark.gpu
+
+ROW_NVFP4 = NVFP4.with_global_scale("row")
+SPECS = [NVFP4.with_layout("128x4"), MXFP8, MXFP4, ROW_NVFP4, FP8_TOKEN, QuantSpec("e5m2", "tensor", "f32")]
+
+
+def kinds(size: int) -> tuple[str, ...]:
+    return INPUT_KINDS if size < 16384 else ("random", "nan", "huge")
+
+
+@pytest.mark.parametrize("size", [1, 17, 513, 4096, 32768, 262144])
+@pytest.mark.parametrize("dtype", ALL_DTYPES)
+def test_layernorm(dtype: str, size: int) -> None:
+    gamma, beta = (to_torch(make_weight(size, "float32", seed)) for seed in (1, 2))
+    for kind in kinds(size):
+        x = to_torch(make_input(kind, 5, size, dtype))
+        expected = jitnorm.layernorm(x, gamma, beta)
+        assert_same_bytes(jitnorm.layernorm(x.cuda(), gamma.cuda(), beta.cuda()), expected, kind)
+
+
+def assert_same_gated(size: int, dtype: str, spec: QuantSpec, granularity: int | None) -> None:
+    for kind in kinds(size):
+        x = to_torch(make_input(kind, 5, 2 * size, dtype))
+        runs = [
+            jitnorm.silu_and_mul_quantize(
+                x.to(device), granularity=granularity, **given_keywords(spec, lambda a, d=device: to_torch(a, d))
+            )
+            for device in ("cpu", "cuda")
+        ]
+        assert_same_encoding(runs[1], runs[0], kind)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("size", [96, 4096, 65536])
+def test_swiglu_of_halves(size: int, spec: QuantSpec) -> None:
+    assert_same_gated(size, list(ALL_DTYPES)[size // 32 % 3], spec, None)
+
+
+@pytest.mark.parametrize("granularity", [1, 2, 8, 16, 24, 48])
+def test_swiglu_of_columns_that_take_turns(granularity: int) -> None:
+    assert_same_gated(96, "bfloat16", NVFP4, granularity)
+
+
+@pytest.mark.parametrize("size", [15, 33])
+def test_swiglu_of_halves_of_any_length(size: int) -> None:
+    assert_same_gated(size, "float16", FP8_TOKEN, None)
+
+
+@pytest.mark.parametrize("streams", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [112, 7168, 65536])
+def test_mixed_streams(size: int, streams: int) -> None:
+    dtype = list(ALL_DTYPES)[streams % 3]
+    weight = to_torch(make_weight(size, "float32"))
+    factors = to_torch(make_input("random", 5, streams, "float32", 3))
+    for kind in kinds(size):
+        x = to_torch(make_input(kind, 5 * streams, size, dtype)).reshape(5, streams, size)
+        runs: list[Any] = [
+            jitnorm.mhc_rmsnorm_quantize(*(tensor.to(device) for tensor in (x, factors, weight)))
+            for device in ("cpu", "cuda")
+        ]
+        for got, wanted in zip(runs[1], runs[0], strict=True):
+            assert_same_bytes(got, wanted, kind)
