@@ -14,8 +14,15 @@ from jitnorm.ops.batched import (
     scaled_fp4_grouped_quantize,
     silu_and_mul_scaled_nvfp4_experts_quantize,
 )
+from jitnorm.ops.dequantize import (
+    dequantize,
+    e2m1_and_ufp8sf_scale_to_float,
+    mxfp4_dequantize,
+    mxfp8_dequantize_host,
+)
 from jitnorm.ops.gated import silu_and_mul_quantize
 from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
+from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
 from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
@@ -37,6 +44,7 @@ from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
 from jitnorm.ops.quantize_fp4 import fp4_quantize, mxfp4_quantize, nvfp4_quantize
 from jitnorm.ops.quantize_fp8 import mxfp8_quantize
 from jitnorm.ops.sf_layout import SfLayout
+from jitnorm.ops.weight import quantize_weight
 
 __version__ = "0.1.0"
 
@@ -55,7 +63,10 @@ __all__ = [
     "Target",
     "add_rmsnorm_fp4quant",
     "add_rmsnorm_mxfp8quant",
+    "block_scale_interleave",
     "compute_amax",
+    "dequantize",
+    "e2m1_and_ufp8sf_scale_to_float",
     "fp4_quantize",
     "fused_add_rms_norm_static_fp8_quant",
     "fused_add_rmsnorm",
@@ -69,13 +80,16 @@ __all__ = [
     "get_kernel",
     "layernorm",
     "mhc_rmsnorm_quantize",
+    "mxfp4_dequantize",
     "mxfp4_quantize",
+    "mxfp8_dequantize_host",
     "mxfp8_quantize",
     "norm_quantize",
     "nvfp4_batched_quantize",
     "nvfp4_quantize",
     "qk_rmsnorm",
     "quantize",
+    "quantize_weight",
     "rms_norm_dynamic_per_token_quant",
     "rms_norm_per_block_quant",
     "rms_norm_static_fp8_quant",
@@ -85,6 +99,8 @@ __all__ = [
     "rmsnorm_quant",
     "rmsnorm_quantize",
     "scaled_fp4_grouped_quantize",
+    "shuffle_matrix_a",
+    "shuffle_matrix_sf_a",
     "silu_and_mul_quantize",
     "silu_and_mul_scaled_nvfp4_experts_quantize",
 ]

@@ -9,8 +9,9 @@ from functools import cache, lru_cache
 from typing import Any
 
 from jitnorm.errors import KernelNotReadyError
+from jitnorm.kernels.arguments import Extent, evaluate
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.interface import Extent, TensorArgument, interface
+from jitnorm.kernels.interface import tensor_arguments
 from jitnorm.kernels.launch_recipe import dispatch_signature
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.target import Target
@@ -50,13 +51,17 @@ class Dispatcher:
         self._enable_pdl, self._options, self._allocations = enable_pdl, options, allocations
         self.aliases = aliases or {}
         prototype = KernelConfig(hidden_size=_any_hidden_size(**options), **options)
-        tensors = _tensors(prototype)
+        tensors = tensor_arguments(prototype)
         self.names = tuple(a.name for a in tensors)
+        self._is_batched = prototype.batched
         self.outputs = tuple(i for i, a in enumerate(tensors) if a.is_output)
         row_sets = [a.row_set for a in tensors]
         self.leaders = tuple(map(row_sets.index, row_sets))
         self._weight = next((i for i, a in enumerate(tensors) if a.name.endswith("weight")), None)
-        self._rows_combined, self._is_batched = prototype.rows_combined, prototype.batched
+        self._rows_combined = prototype.rows_combined
+        # Of codes in E2M1 an element is two values.
+        columns = evaluate(tensors[0].shape[-1], rows=0)
+        self._values_per_element = max(1, prototype.hidden_size // columns)
         self.launch, self._learn = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype)))
 
     def run(self, *arguments: Any) -> None:
@@ -72,18 +77,21 @@ class Dispatcher:
             self.launch(*arguments)
 
     @cache  # noqa: B019 - dispatchers live as long as the process
-    def arguments_of(self, columns: int, input_dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
-        """Shape and preferred dtype of each tensor of calls with such an input; ValueError if it is not allowed."""
-        config = KernelConfig(hidden_size=self._hidden_size(columns), input=input_dtype, **self._options)
+    def arguments_of(self, columns: int, dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
+        """Shape and preferred dtype of each tensor of calls whose first one is that wide, in that dtype.
+
+        ValueError if it is not allowed.
+        """
+        config = self._config(columns, dtype)
         own = self._allocations(config) if self._allocations else {}
         arguments = []
-        for argument in _tensors(config):
+        for argument in tensor_arguments(config):
             shape, dtype = own.get(argument.name, (None, argument.dtypes[0]))
             arguments.append((argument.shape if shape is None else shape, dtype))
         return tuple(arguments)
 
     def rows_and_matrices(self, leading: tuple[int, ...]) -> tuple[int, int]:
-        """What M and B are for an input of these leading dimensions."""
+        """How many rows and matrices a first tensor of those leading dimensions has; rows of each matrix."""
         if not self._is_batched:
             return math.prod(leading), 1
         if not leading:
@@ -97,14 +105,13 @@ class Dispatcher:
             if not dtype:
                 raise TypeError(f"{name}: is {value!r}; expected a tensor")
         target = cuda_target(device) if is_cuda else Target("cpu")
-        config = KernelConfig(
-            hidden_size=self._hidden_size(columns),
-            input=dtypes[0],
+        config = self._config(
+            columns,
+            dtypes[0],
             weight="" if self._weight is None else dtypes[self._weight],
             row_dims=row_dims,
             vector_bytes=vector_bytes,
             pdl=self._pdl(target),
-            **self._options,
         )
         # A call that its kernel would refuse is refused before anything is compiled for it.
         launcher().make_checker(recipe_text(config, target))(*arguments)
@@ -115,14 +122,19 @@ class Dispatcher:
             )
         self._learn(get_kernel(config, target), *arguments)
 
+    def _config(self, columns: int, dtype: str, **fields: Any) -> KernelConfig:
+        """The configuration of a call by its first tensor: how wide it is, and its dtype."""
+        fields |= {"input": dtype, **self._options}
+        return KernelConfig(hidden_size=self._hidden_size(columns), **fields)
+
     def _hidden_size(self, columns: int) -> int:
-        """The hidden size of an input that many columns wide."""
+        """The hidden size of a first tensor that many columns wide."""
         if columns % self._rows_combined:
             raise ValueError(
                 f"input: its last dimension is {columns}, not a multiple of {self._rows_combined}, "
                 "as many rows as are combined"
             )
-        return columns // self._rows_combined
+        return columns * self._values_per_element // self._rows_combined
 
     def _pdl(self, target: Target) -> bool:
         if self._enable_pdl is None:
@@ -133,10 +145,6 @@ class Dispatcher:
                 "pass None or False"
             )
         return self._enable_pdl
-
-
-def _tensors(config: KernelConfig) -> list[TensorArgument]:
-    return [a for a in interface(config) if isinstance(a, TensorArgument) and a.is_present]
 
 
 def _any_hidden_size(quant: QuantSpec | None = None, gate_columns: int = 0, **_: Any) -> int:

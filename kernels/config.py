@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from .config_rules import MOVES, NORMS, check, default_weight
 from .numerics import round_up
 from .quant_spec import QuantSpec, require_one_of, to_text
-
-OPS = ("rmsnorm", "layernorm", "quantize")
-NORM_DTYPES = ("float16", "bfloat16", "float32")
-INPUT_DTYPES = (*NORM_DTYPES, "float8_e4m3fn")
-VECTOR_BYTES = (1, 2, 4, 8, 16)
-MAX_HIDDEN_SIZE = 262144
-MAX_ROW_DIMS = 8
-MAX_STREAMS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +18,12 @@ class KernelConfig:
     those that are not at their default; `parse` reads it back and lets every field with a default be left out.
 
     Args:
-        op: what the kernel computes: ``rmsnorm``, ``layernorm``, or ``quantize`` for quantization alone.
-        hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one.
-        input: dtype of the input: ``float16``, ``bfloat16`` or ``float32``; ``quantize`` also takes ``float8_e4m3fn``.
-        weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ``quantize``.
+        op: what the kernel computes: ``rmsnorm``, ``layernorm``; ``quantize`` for quantization alone, ``dequantize``
+            for the inverse; ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows.
+        hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one along the row.
+        input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;
+            also ``float8_e4m3fn`` for ``quantize``; one of `MOVED_DTYPES` for ``interleave`` and ``shuffle``.
+        weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         residual: whether a residual is added to the input first, and the sum stored.
         quant: how the result is encoded; None writes it in the input's dtype.
@@ -42,7 +37,7 @@ class KernelConfig:
         keep_rstd: whether the reciprocal root mean square of each row is written, too.
         pair: whether the rows are those of two inputs, each with a weight and an output of its own; only for a plain
             ``rmsnorm``.
-        batched: whether the input's first dimension counts matrices, whose scales are padded each for itself.
+        batched: whether the first dimension counts matrices, whose scales are padded each for itself.
         masked: whether a mask says how many rows of each matrix there are, the others being left alone; only if
             `batched`.
         scale_per_matrix: whether the scale that is given, global or of FP8, has an element for each matrix; only if
@@ -53,6 +48,10 @@ class KernelConfig:
         inverse_global_scale: whether the global scale given is the decode scale, the inverse of the encode scale.
         alignment: what the rows of codes are rounded up to, in elements, which are zero; only for ``quantize`` with
             scales of one byte.
+        axis: the dimension that blocks and codes run along, -1 or 0: 0 is for weights of two dimensions, E2M1 in the
+            linear layout.
+        tensor_scale: whether ``dequantize`` multiplies by a float32 tensor of one element.
+        shuffle_rows: rows that ``shuffle`` permutes among themselves, 16 or 32.
 
     Raises:
         ValueError: a field has a value that is not allowed, or not with the others.
@@ -84,57 +83,31 @@ class KernelConfig:
     scale_ub: bool = False
     inverse_global_scale: bool = False
     alignment: int = 1
+    axis: int = -1
+    tensor_scale: bool = False
+    shuffle_rows: int = 0
 
     def __post_init__(self) -> None:
-        require_one_of("op", self.op, OPS)
-        if not isinstance(self.quant, QuantSpec | None):
-            raise TypeError(f"quant: is {self.quant!r}; expected a QuantSpec or None")
         if not self.weight:
-            object.__setattr__(self, "weight", self._default_weight)
-        require_one_of("input dtype", self.input, NORM_DTYPES if self.normalizes else INPUT_DTYPES)
-        require_one_of("weight dtype", self.weight, tuple(dict.fromkeys((self._default_weight, self._wide_weight))))
-        require_one_of("row_dims", self.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
-        require_one_of("vector_bytes", self.vector_bytes, VECTOR_BYTES)
-        self._check_options()
-        self._check_hidden_size()
-        if self.quant is None and (self.keep_norm or not (self.normalizes or self.amax_only)):
-            raise ValueError("quant: is None, but quantize and keep_norm need a QuantSpec")
-        if not self.normalizes and (self.unit_bias or self.residual or self.keep_norm or self.keep_rstd):
-            raise ValueError(
-                "op: is 'quantize', which has no unit_bias, residual, keep_norm or keep_rstd; use 'rmsnorm'"
-            )
-        if self.unit_bias and self.op == "layernorm":
-            raise ValueError("unit_bias: is True, but layernorm has none; use 'rmsnorm'")
-        self._check_combine()
-        self._check_row_sets()
+            object.__setattr__(self, "weight", default_weight(self.op, self.input))
+        if self.gate_columns == -1:
+            object.__setattr__(self, "gate_columns", self.hidden_size)
+        check(self)
 
     @property
     def normalizes(self) -> bool:
         """Whether rows are normalized."""
-        return self.op != "quantize"
+        return self.op in NORMS
 
     @property
-    def _default_weight(self) -> str:
-        return {"rmsnorm": self.input, "layernorm": "float32"}.get(self.op, "none")
+    def moves(self) -> bool:
+        """Whether elements are moved as they are."""
+        return self.op in MOVES
 
     @property
-    def _wide_weight(self) -> str:
-        return "float32" if self.normalizes else "none"
-
-    def _check_combine(self) -> None:
-        if self.gate_columns == -1:
-            object.__setattr__(self, "gate_columns", self.hidden_size)
-        require_one_of("streams", self.streams, (0, 1, 2, 3, MAX_STREAMS))
-        if type(self.gate_columns) is not int:
-            raise TypeError(f"gate_columns: is {self.gate_columns!r}; expected an int")
-        if self.gate_columns and not 1 <= self.gate_columns <= self.hidden_size:
-            raise ValueError(f"granularity: is {self.gate_columns}; 1 to {self.hidden_size} is allowed")
-        if self.gate_columns and self.hidden_size % self.gate_columns:
-            raise ValueError(
-                f"granularity: is {self.gate_columns}, which does not divide the hidden size {self.hidden_size}"
-            )
-        if sum(map(bool, (self.residual, self.gate_columns, self.streams))) > 1:
-            raise ValueError("op: can have only one of residual, gate_columns and streams")
+    def is_row_wise(self) -> bool:
+        """Whether the kernel works on whole rows, rather than on independent items."""
+        return self.normalizes or (self.op == "quantize" and self.axis != 0)
 
     @property
     def rows_combined(self) -> int:
@@ -150,67 +123,6 @@ class KernelConfig:
     def encoded_size(self) -> int:
         """Elements in a row of codes: the hidden size, rounded up to the alignment."""
         return round_up(self.hidden_size, self.alignment)
-
-    def _check_options(self) -> None:
-        quant = self.quant
-        if self.amax_only and (quant is not None or self.keep_rstd):
-            raise ValueError(
-                f"amax_only: is True, but quant is {quant} and keep_rstd {self.keep_rstd}; use None and False"
-            )
-        if self.scale_ub and (quant is None or not quant.may_be_bounded):
-            raise ValueError(f"scale_ub: is given, but only FP8 scales of rows or groups are bounded; quant is {quant}")
-        if self.inverse_global_scale and (quant is None or quant.global_scale != "given"):
-            raise ValueError(f"inverse_global_scale: is True, but no global scale is given; quant is {quant}")
-        if type(self.alignment) is not int or self.alignment < 1:
-            raise ValueError(f"alignment: is {self.alignment!r}; expected a positive int")
-        if self.alignment % self.block_size and self.block_size % self.alignment:
-            raise ValueError(
-                f"alignment: is {self.alignment}; allowed are divisors and multiples of block_size {self.block_size}"
-            )
-        if self.alignment > 1 and (
-            self.normalizes or self.rows_combined > 1 or quant is None or quant.scale_format not in ("e4m3", "ue8m0")
-        ):
-            raise ValueError(
-                f"alignment: is {self.alignment}, but only quantize with block scales of one byte pads rows"
-            )
-
-    def _check_row_sets(self) -> None:
-        others = (
-            self.residual,
-            self.quant,
-            self.gate_columns,
-            self.streams,
-            self.keep_rstd,
-            self.batched,
-            self.amax_only,
-        )
-        if self.pair and (self.op != "rmsnorm" or any(others)):
-            raise ValueError("pair: is True, which goes with a plain rmsnorm alone")
-        if (self.masked or self.scale_per_matrix) and not self.batched:
-            raise ValueError("masked, scale_per_matrix: need batched=True")
-        if self.masked and (self.amax_only or (self.quant and self.quant.needs_tensor_amax)):
-            raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
-        if self.scale_per_matrix and not (self.quant and self.quant.needs_given_scale):
-            raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
-
-    def _check_hidden_size(self) -> None:
-        if type(self.hidden_size) is not int:
-            raise TypeError(f"hidden_size: is {self.hidden_size!r}; expected an int")
-        if not 1 <= self.hidden_size <= MAX_HIDDEN_SIZE:
-            raise ValueError(
-                f"{'q' if self.pair else 'input'}: its last dimension (hidden size) is {self.hidden_size}; "
-                f"1 to {MAX_HIDDEN_SIZE} is supported"
-            )
-        if self.hidden_size % self.block_size:
-            raise ValueError(
-                f"input: its last dimension (hidden size) is {self.hidden_size}, "
-                f"not a multiple of block_size {self.block_size}; pad the input or change block_size"
-            )
-        if self.encoded_size > MAX_HIDDEN_SIZE:
-            raise ValueError(
-                f"alignment: is {self.alignment}, which makes rows of {self.encoded_size} codes; "
-                f"up to {MAX_HIDDEN_SIZE} is supported"
-            )
 
     def __str__(self) -> str:
         names = [field.name for field in fields(self)[1:]]
@@ -241,7 +153,7 @@ def _read_int(name: str, text: str) -> int:
     return int(text)
 
 
-def _read_columns(name: str, text: str) -> int:
+def _read_maybe_minus_one(name: str, text: str) -> int:
     return -1 if text == "-1" else _read_int(name, text)
 
 
@@ -265,7 +177,7 @@ _READERS: dict[str, Any] = {
     "row_dims": _read_int,
     "vector_bytes": _read_int,
     "pdl": _read_bool,
-    "gate_columns": _read_columns,
+    "gate_columns": _read_maybe_minus_one,
     "streams": _read_int,
     "keep_rstd": _read_bool,
     "pair": _read_bool,
@@ -276,4 +188,7 @@ _READERS: dict[str, Any] = {
     "scale_ub": _read_bool,
     "inverse_global_scale": _read_bool,
     "alignment": _read_int,
+    "axis": _read_maybe_minus_one,
+    "tensor_scale": _read_bool,
+    "shuffle_rows": _read_int,
 }

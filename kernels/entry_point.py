@@ -1,15 +1,16 @@
 """The entry point of a source: its plain parameters, and the `Arguments` that stages read, made of them.
 
-Stages see one row set at a time: that of the parameters, one of two (a pair), or one matrix of a batch. The entry point
-says what `Arguments` are for each, and the stage `row_sets` which one runs where.
+Row-wise stages see one row set at a time: that of the parameters, one of two (a pair), or one matrix of a batch. The
+entry point says what `Arguments` are for each, and the stage `row_sets` which one runs where. Items see them all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .arguments import Argument, Extent, ScalarArgument, TensorArgument
 from .config import KernelConfig
-from .interface import Argument, Extent, ScalarArgument, TensorArgument, interface
+from .interface import interface
 from .launch_recipe import ENTRY
 from .target import Target
 
@@ -24,7 +25,7 @@ def arguments_struct(config: KernelConfig) -> str:
         fields.append(f"{_pointer(argument)} {argument.field};")
         if argument.is_strided:
             fields.append(f"Int64 {argument.field}_strides[kRowDims];")
-    fields += ["Int64 rows;", "Int64 extents[kRowDims];", *(["Int64 matrices;"] if config.batched else [])]
+    fields += ["Int64 rows;", "Int64 extents[kRowDims];", *(f"Int64 {name};" for name in _counts(config))]
     return "struct Arguments {\n" + _lines(fields) + "};\n"
 
 
@@ -38,13 +39,22 @@ def entry_point(config: KernelConfig, target: Target) -> str:
         ]
         return (
             f'extern "C" void {ENTRY}(void* const* parameters, Int64 first, Int64 last) {{\n'
-            f"{_lines(reads)}{_arguments_of(config)}  process_row_sets(arguments_of, first, last);\n}}\n"
+            f"{_lines(reads)}{_process(config, ', first, last')}}}\n"
         )
     declared = ", ".join(f"{kind} {name}" for kind, name in parameters)
-    return (
-        f'extern "C" __global__ void __launch_bounds__(kThreads) {ENTRY}({declared}) {{\n'
-        f"{_arguments_of(config)}  process_row_sets(arguments_of);\n}}\n"
-    )
+    return f'extern "C" __global__ void __launch_bounds__(kThreads) {ENTRY}({declared}) {{\n{_process(config)}}}\n'
+
+
+def _process(config: KernelConfig, part: str = "") -> str:
+    """What the entry point does: on the host, with a `part` of the rows or items."""
+    if config.is_row_wise:
+        return f"{_arguments_of(config)}  process_row_sets(arguments_of{part});\n"
+    return f"  process_items(Arguments{{{', '.join(_values(config, 0))}}}{part});\n"
+
+
+def _counts(config: KernelConfig) -> list[str]:
+    """What is counted beside rows."""
+    return ["matrices"] * config.batched + ["items"] * (not config.is_row_wise)
 
 
 def _lines(lines: list[str]) -> str:
@@ -80,8 +90,8 @@ def _parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
         yield "Int64", f"{prefix}rows"
         for d in range(1, config.row_dims):
             yield "Int64", f"{prefix}extent{d}"
-    if config.batched:
-        yield "Int64", "matrices"
+    for name in _counts(config):
+        yield "Int64", name
 
 
 def _extent_prefixes(config: KernelConfig) -> tuple[str, ...]:
@@ -99,7 +109,7 @@ def _values(config: KernelConfig, row_set: int) -> list[str]:
             values += [f"{argument.name}_stride{d}" if argument.is_present else "0" for d in dims]
     prefix = _extent_prefixes(config)[row_set]
     values += [f"{prefix}rows", *(f"{prefix}{'rows' if d == 0 else f'extent{d}'}" for d in dims)]
-    return [*values, *(["matrices"] if config.batched else [])]
+    return [*values, *_counts(config)]
 
 
 def _arguments_of(config: KernelConfig) -> str:

@@ -2,16 +2,20 @@
 
 A kernel's parameters are plain: for each argument that is present, a pointer and, if its rows are strided, one
 64-bit stride in elements for each row dimension; or a float. Then for each row set the number of rows (of one matrix
-in a batch) and the extents of the row dimensions after the first, in a batch the number of matrices, all 64-bit.
+in a batch) and the extents of the row dimensions after the first, in a batch the number of matrices, and for ops on
+items their number, all 64-bit.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from .arguments import Argument, Extent, ScalarArgument
 from .config import KernelConfig
-from .interface import Argument, ScalarArgument, grid_size, interface
-from .schedule import MASKED_THREADS, row_schedule
+from .interface import interface
+from .item_ops import item_count
+from .row_ops import grid_size
+from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
@@ -20,29 +24,37 @@ ENTRY = "jitnorm_kernel"
 
 
 def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
-    """The recipe of one kernel; for the CPU, `grid` counts rows and there are no launch attributes."""
+    """The recipe of one kernel; for the CPU, `grid` counts rows or items and there are no launch attributes."""
+    items = None if config.is_row_wise else item_count(config)
     recipe: dict[str, Any] = {
         "abi": LAUNCHER_ABI,
         "entry": ENTRY,
         "row_dims": config.row_dims,
         "batched": config.batched,
+        "items": items,
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
     if target.is_cpu:
-        return {**recipe, "device": "cpu", "grid": grid_size(config, rows_per_block=1)}
-    schedule = row_schedule(config)
-    grid = grid_size(config, schedule.rows_per_block)
+        return {**recipe, "device": "cpu", "grid": grid_size(config, rows_per_block=1) if items is None else items}
+    grid, threads = _row_blocks(config) if items is None else (["ceil_div", items, ITEM_THREADS], ITEM_THREADS)
     return {
         **recipe,
         "device": "cuda",
         "capability": list(target.capability),
-        "grid": ["min", grid, MASKED_THREADS // schedule.threads] if config.masked else grid,
-        "block": schedule.threads,
+        "grid": grid,
+        "block": threads,
         "cluster": 1,
         "shared_bytes": 0,
         # Its output is zeroed by a memset, which a kernel cannot overtake.
         "pdl": config.pdl and not config.amax_only,
     }
+
+
+def _row_blocks(config: KernelConfig) -> tuple[Extent, int]:
+    """How many blocks there are, and how many threads in each."""
+    schedule = row_schedule(config)
+    grid = grid_size(config, schedule.rows_per_block)
+    return ["min", grid, MASKED_THREADS // schedule.threads] if config.masked else grid, schedule.threads
 
 
 def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:

@@ -18,6 +18,8 @@ SMALL_ROW_THREADS = 128
 SINGLE_WARP_GROUPS = 4
 PREFERRED_WARPS = 8
 MAX_WARPS = 16
+# Threads of a block of items, one item each.
+ITEM_THREADS = 256
 # Bytes of a row that a lane can hold in registers beside what it computes with.
 MAX_HELD_BYTES = 256
 # Threads of a launch whose rows are counted by a mask: as many as the largest GPUs run at once.

@@ -11,6 +11,8 @@ class Framework(ABC):
 
     # Whether tensors go into a call as they are and bring their stream along.
     is_direct = False
+    # What decoded values are unless told otherwise: float32 where the library has no bfloat16 of its own.
+    float_dtype = "bfloat16"
 
     @abstractmethod
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:

@@ -14,6 +14,8 @@ _NATIVE = ("float16", "float32", "uint8")
 class CuPy(Framework):
     """Arrays of `cupy`."""
 
+    float_dtype = "float32"
+
     def __init__(self) -> None:
         self._cupy: Any = sys.modules["cupy"]
 

@@ -16,6 +16,8 @@ _NATIVE = ("float16", "float32", "uint8")
 class NumPy(Framework):
     """Arrays of `numpy`, on the CPU."""
 
+    float_dtype = "float32"
+
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         if is_output and not tensor.flags.writeable:
             raise ValueError(f"{name}: is read-only; expected an array that can be written")

@@ -51,7 +51,8 @@ class Torch(Framework):
         return int(self._torch.cuda.current_stream(tensor.device).cuda_stream)
 
     def dtype_name(self, tensor: Any) -> str:
-        return str(tensor.dtype).removeprefix("torch.")
+        name = str(tensor.dtype).removeprefix("torch.")
+        return "float4_e2m1fnx2" if name == "float4_e2m1fn_x2" else name
 
     @cache  # noqa: B019 - there is one instance, for the life of the process
     def _dtype(self, name: str) -> Any:

@@ -30,6 +30,7 @@ class QuantizedTensor:
         tensor_scale: the decode scale of the tensor, float32 (1,), if it has one for its block scales that was found
             (`spec.global_scale` is ``tensor``), else None.
         amax: the largest magnitude of the tensor, float32 (1,), if a scale was found from it, else None.
+        axis: the dimension that blocks and codes run along: -1, or 0 for weights from `quantize_weight`.
     """
 
     data: Any
@@ -42,6 +43,7 @@ class QuantizedTensor:
     batched: bool = False
     tensor_scale: Any = None
     amax: Any = None
+    axis: int = -1
 
 
 @cache

@@ -6,10 +6,11 @@ from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Allocated, Dispatcher
+from jitnorm.kernels.arguments import Extent
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.interface import Extent, padded_rows
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
+from jitnorm.kernels.row_ops import padded_rows
 from jitnorm.ops.run import run
 from jitnorm.ops.sf_layout import SfLayout, layout_name
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from jitnorm.dispatch import Allocated, Dispatcher
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.interface import padded_rows
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import MXFP8, require_one_of
+from jitnorm.kernels.row_ops import padded_rows
 from jitnorm.ops.run import run
 from jitnorm.ops.sf_layout import layout_name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop import direct_types, framework_of
-from jitnorm.kernels.interface import evaluate
+from jitnorm.kernels.arguments import evaluate
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -104,16 +104,16 @@ def _with_outputs(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> tuple[Any
     missing = [position for position in dispatcher.outputs if tensors[position] is None]
     if not missing:
         return tensors
-    input = tensors[0]
-    framework = framework_of(input, dispatcher.names[0])
-    arguments = dispatcher.arguments_of(_shape_of(dispatcher, tensors, 0)[-1], framework.dtype_name(input))
+    first = tensors[0]
+    framework = framework_of(first, dispatcher.names[0])
+    arguments = dispatcher.arguments_of(_shape_of(dispatcher, tensors, 0)[-1], framework.dtype_name(first))
     filled = list(tensors)
     for position in missing:
         extents, dtype = arguments[position]
         leading = _shape_of(dispatcher, tensors, dispatcher.leaders[position])[:-1]
         sizes = dispatcher.rows_and_matrices(leading)
         inner = tuple(evaluate(extent, *sizes) for extent in extents if extent != "...")
-        filled[position] = framework.empty(leading + inner if "..." in extents else inner, dtype, input)
+        filled[position] = framework.empty(leading + inner if "..." in extents else inner, dtype, first)
     return tuple(filled)
 
 

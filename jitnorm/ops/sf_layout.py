@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-_NAMES = ("128x4", "8x4", "linear")
-
 
 class SfLayout(IntEnum):
     """Layout of block scales; FlashInfer's enumeration of this name is taken, too."""
@@ -18,6 +16,6 @@ class SfLayout(IntEnum):
 
 def layout_name(argument: str, layout: Any) -> str:
     """A layout as QuantSpec calls it; ValueError, naming the argument, if there is none."""
-    if isinstance(layout, int) and 0 <= layout < len(_NAMES):
-        return _NAMES[layout]
-    raise ValueError(f"{argument}: is {layout!r}; allowed are {', '.join(map(str, map(repr, SfLayout)))}")
+    if isinstance(layout, int) and layout in tuple(SfLayout):
+        return SfLayout(layout).name.removeprefix("layout_")
+    raise ValueError(f"{argument}: is {layout!r}; allowed are {', '.join(f'{x.value} ({x.name})' for x in SfLayout)}")

@@ -7,7 +7,7 @@ struct CheckedCall {
   int64_t grid = 0;
   std::optional<void*> stream;  // none: the caller's current one
   // Kernel parameters: each value in a slot of its own, in the order of launch_recipe.py.
-  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * kMaxRowDims + 1];
+  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * kMaxRowDims + 2];
   int slot_count = 0;
   // Outputs of one float32 that are written before the kernel runs.
   struct Fill {
@@ -237,6 +237,7 @@ class CallChecker {
       for (int d = 1; d < recipe_.row_dims; ++d) call.Push(d < skip ? 1 : call.rows[set].extents[d - skip]);
     }
     if (recipe_.is_batched) call.Push(call.sizes.matrices);
+    if (recipe_.items) call.Push(recipe_.items->Evaluate(call.sizes));
   }
 
   static std::string DtypeText(const Argument& argument) {

@@ -74,6 +74,7 @@ struct Recipe {
   bool is_batched;  // the first dimension counts matrices
   std::vector<Argument> arguments;
   Extent grid;
+  std::optional<Extent> items;  // a kernel on items is told their number
   // CUDA only
   int capability_major = 0, capability_minor = 0;
   unsigned block = 1, cluster = 1, shared_bytes = 0;
@@ -91,6 +92,7 @@ inline Recipe ReadRecipe(const ffi::String& text) {
                 Field<bool>(json, "batched"),
                 {},
                 Extent(Field(json, "grid"))};
+  if (const ffi::Any items = Field(json, "items"); items != nullptr) recipe.items.emplace(items);
   for (const ffi::Any& argument : Field<ffi::json::Array>(json, "arguments")) {
     recipe.arguments.push_back(ReadArgument(argument.cast<JsonObject>()));
   }

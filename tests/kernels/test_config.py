@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jitnorm.kernels.config import INPUT_DTYPES, NORM_DTYPES, VECTOR_BYTES, KernelConfig
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.config_rules import FLOAT_DTYPES, INPUT_DTYPES, MOVED_DTYPES, SHUFFLE_ROWS, VECTOR_BYTES
 from jitnorm.kernels.quant_spec import (
     FP8_GROUP,
     FP8_TENSOR,
@@ -51,6 +52,27 @@ def quant_specs() -> st.SearchStrategy[QuantSpec]:
     return st.sampled_from(EVERY_SPEC)
 
 
+def item_configs() -> st.SearchStrategy[KernelConfig]:
+    """Of the ops that are not row-wise."""
+    sizes, floats = st.integers(1, 262144), st.sampled_from(FLOAT_DTYPES)
+    columns = st.sampled_from([s for s in EVERY_SPEC if s.element == "e2m1" and s.scale_layout == "linear"])
+    columns = columns.filter(lambda spec: spec.global_scale not in ("row", "tensor"))
+    vectors = st.sampled_from(VECTOR_BYTES)
+    return st.one_of(
+        st.builds(
+            KernelConfig, st.sampled_from(["quantize", "dequantize"]), sizes, floats, quant=columns, axis=st.just(0)
+        ),
+        st.builds(
+            KernelConfig, st.just("dequantize"), st.just(512), floats, quant=st.just(MXFP4), tensor_scale=st.booleans()
+        ),
+        st.builds(KernelConfig, st.just("interleave"), sizes, st.sampled_from(MOVED_DTYPES), batched=st.booleans()),
+        st.builds(
+            KernelConfig, st.just("shuffle"), sizes, st.sampled_from(MOVED_DTYPES),
+            shuffle_rows=st.sampled_from(SHUFFLE_ROWS), vector_bytes=vectors,
+        ),
+    )  # fmt: skip
+
+
 @st.composite
 def configs(draw: st.DrawFn) -> KernelConfig:
     quant = draw(st.none() | quant_specs())
@@ -58,7 +80,9 @@ def configs(draw: st.DrawFn) -> KernelConfig:
     amax_only = quant is None and draw(st.booleans())
     op = draw(st.sampled_from(["rmsnorm", "quantize"])) if quant or amax_only else "rmsnorm"
     normalizes = op == "rmsnorm"
-    input_dtype = draw(st.sampled_from(NORM_DTYPES if normalizes else INPUT_DTYPES))
+    if op == "rmsnorm" and quant is None and draw(st.booleans()):
+        return draw(item_configs())
+    input_dtype = draw(st.sampled_from(FLOAT_DTYPES if normalizes else INPUT_DTYPES))
     has_bound = quant is not None and quant.scale_format.startswith("f32") and quant.block_size != "tensor"
     pads = not normalizes and quant is not None and not quant.scale_format.startswith("f32")
     batched = draw(st.booleans())
@@ -153,13 +177,13 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ("rmsnorm", "no hidden_size"),
         ("rmsnorm:", "no hidden_size"),
         ("softmax:hidden_size=64", r"op: is 'softmax'; allowed are 'rmsnorm', 'layernorm', 'quantize'"),
-        ("layernorm:hidden_size=64,unit_bias=true", "unit_bias: is True, but layernorm has none"),
+        ("layernorm:hidden_size=64,unit_bias=true", "op: is 'layernorm', which has no unit_bias; .* use 'rmsnorm'"),
         ("layernorm:hidden_size=64,weight=float16", "weight dtype: is 'float16'; allowed are 'float32'"),
         ("quantize:hidden_size=64,quant=e2m1/16,gate_columns=48", "granularity: is 48, which does not divide"),
         ("quantize:hidden_size=64,quant=e2m1/16,gate_columns=65", "granularity: is 65; 1 to 64 is allowed"),
         ("rmsnorm:hidden_size=64,streams=5", "streams: is 5; allowed are 0, 1, 2, 3, 4"),
         ("rmsnorm:hidden_size=64,streams=2,residual=true", "only one of residual, gate_columns and streams"),
-        ("quantize:hidden_size=64,quant=e2m1/16,keep_rstd=true", "which has no unit_bias"),
+        ("quantize:hidden_size=64,quant=e2m1/16,keep_rstd=true", "which has no keep_rstd"),
         ("rmsnorm:hidden_size", "cannot read 'hidden_size'"),
         ("rmsnorm:hidden_size=64,depth=3", "cannot read 'depth=3'.*hidden_size, input"),
         ("rmsnorm:hidden_size=many", "hidden_size is 'many'.*whole number"),
@@ -170,8 +194,11 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
             "input dtype: is 'float64'; allowed are 'float16', 'bfloat16', 'float32'",
         ),
         ("quantize:hidden_size=64,quant=e2m1,weight=float32", "weight dtype: is 'float32'; allowed are 'none'"),
-        ("quantize:hidden_size=64", "quant: is None, but quantize and keep_norm need a QuantSpec"),
-        ("rmsnorm:hidden_size=64,keep_norm=true", "quant: is None, but quantize and keep_norm need a QuantSpec"),
+        ("quantize:hidden_size=64", "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec"),
+        (
+            "rmsnorm:hidden_size=64,keep_norm=true",
+            "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec",
+        ),
         *(
             (f"quantize:hidden_size=64,quant=e2m1,{name}=true", f"op: is 'quantize', which has no .*{name}.*'rmsnorm'")
             for name in ("unit_bias", "residual", "keep_norm")
@@ -187,6 +214,30 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
             "quantize:hidden_size=64,quant=e2m1,batched=true,scale_per_matrix=true",
             "scale_per_matrix: is True, but quant has no scale that is given",
         ),
+        ("dequantize:hidden_size=64", "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec"),
+        ("dequantize:hidden_size=64,quant=e2m1,residual=true", "op: is 'dequantize', which has no residual"),
+        ("dequantize:hidden_size=72,quant=e2m1", "data: its last dimension .* 72, not a multiple of block_size 16"),
+        (
+            "dequantize:hidden_size=64,quant=e2m1/16/e4m3/linear+128x4",
+            "scale_layout: is 'linear.128x4', but .* one layout",
+        ),
+        (
+            "dequantize:hidden_size=64,quant=e2m1/16/e4m3/linear/row,tensor_scale=true",
+            "global_scale: is 'row', but with tensor_scale it must be 'none'",
+        ),
+        ("quantize:hidden_size=64,quant=e2m1,tensor_scale=true", "has no tensor_scale; .* or use 'dequantize'"),
+        ("rmsnorm:hidden_size=64,axis=0", "op: is 'rmsnorm', which has no axis; leave it -1, or use 'quantize', 'deq"),
+        ("quantize:hidden_size=64,quant=e2m1,axis=1", "axis: is 1; allowed are -1, 0"),
+        (
+            "quantize:hidden_size=64,quant=e4m3/32/ue8m0,axis=0",
+            "axis: is 0, which does not go with .* allowed are e2m1",
+        ),
+        ("interleave:hidden_size=64,quant=e2m1", "op: is 'interleave', which has no quant; leave it none, or use"),
+        ("interleave:hidden_size=64,weight=float32", "weight dtype: is 'float32'; allowed are 'none'"),
+        ("interleave:hidden_size=64,input=int8", "input dtype: is 'int8'; allowed are 'float16', .*'uint8'"),
+        ("rmsnorm:hidden_size=64,input=uint8", "input dtype: is 'uint8'; allowed are 'float16', 'bfloat16', 'float32'"),
+        ("shuffle:hidden_size=64", "shuffle_rows: is 0; allowed are 16, 32"),
+        ("shuffle:hidden_size=64,shuffle_rows=16,batched=true", "op: is 'shuffle', which has no batched"),
         (
             "rmsnorm:hidden_size=64,input=float16,weight=bfloat16",
             "weight dtype: is 'bfloat16'; allowed are 'float16', 'float32'",

@@ -97,9 +97,18 @@ def test_every_field_changes_more_than_the_comment_on_top(change: dict[str, obje
         ("quantize:hidden_size=4096,quant=e4m3/128/f32", {"scale_ub": True}),
         ("quantize:hidden_size=4096,quant=e4m3/tensor/f32", {"quant": replace(FP8_TENSOR, global_scale="tensor")}),
         ("quantize:hidden_size=4096,quant=e2m1/16/e4m3/linear/given", {"inverse_global_scale": True}),
+        ("quantize:hidden_size=4096,quant=e2m1/16", {"axis": 0}),
+        ("quantize:hidden_size=4096,quant=e2m1/16", {"op": "dequantize"}),
+        ("quantize:hidden_size=4096,quant=e2m1/16,axis=0", {"quant": replace(NVFP4, four_over_six=True)}),
+        ("dequantize:hidden_size=4096,quant=e2m1/16", {"axis": 0}),
+        ("dequantize:hidden_size=4096,quant=e2m1/16", {"tensor_scale": True}),
+        ("dequantize:hidden_size=4096,quant=e2m1/16", {"input": "float32"}),
+        ("dequantize:hidden_size=4096,quant=e2m1/16", {"vector_bytes": 4}),
+        ("dequantize:hidden_size=4096,quant=e2m1/16", {"batched": True}),
+        ("shuffle:hidden_size=64,shuffle_rows=16", {"shuffle_rows": 32}),
     ],
 )
-def test_every_option_of_an_encoding_does_so_too(text: str, change: dict[str, object]) -> None:
+def test_every_option_of_an_encoding_or_an_op_on_items_does_so_too(text: str, change: dict[str, object]) -> None:
     config = KernelConfig.parse(text)
     assert code(replace(config, **change)) != code(config)  # type: ignore[arg-type]
 
@@ -152,6 +161,12 @@ def test_programmatic_dependent_launch_is_refused_before_hopper() -> None:
         "rmsnorm:hidden_size=72,input=float16,weight=float32,pair=true,row_dims=2,vector_bytes=8",
         "rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16/e4m3/linear+128x4/row,batched=true,row_dims=2",
         "quantize:hidden_size=256,quant=e4m3/tensor/f32,batched=true,masked=true,scale_per_matrix=true",
+        "dequantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given",
+        "dequantize:hidden_size=17,input=float32,quant=e5m2/row/f32,row_dims=2,vector_bytes=1",
+        "dequantize:hidden_size=17,quant=e2m1/32/ue8m0,axis=0,tensor_scale=true",
+        "quantize:hidden_size=17,input=float16,quant=e2m1/16/e4m3/linear/given,axis=0",
+        "interleave:hidden_size=17,input=bfloat16,batched=true",
+        "shuffle:hidden_size=17,input=uint8,shuffle_rows=32,vector_bytes=1",
     ],
 )
 def test_nvrtc_compiles_every_target_without_a_gpu(name: str, text: str) -> None:

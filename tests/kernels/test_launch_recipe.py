@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jitnorm.kernels.arguments import Extent, TensorArgument, evaluate
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.interface import Extent, TensorArgument, evaluate, interface
+from jitnorm.kernels.interface import interface
 from jitnorm.kernels.launch_recipe import LAUNCHER_ABI, dispatch_signature, launch_recipe
 from jitnorm.kernels.launcher_source import launcher_source
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
@@ -56,7 +57,7 @@ def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
         {**rows, "name": "second", "row_set": 1},
         {**common, "name": "out", "shape": [extent], "output": True, "strided": False},
     ]
-    recipe = {"abi": LAUNCHER_ABI, "entry": "f", "row_dims": 1, "batched": True, "arguments": arguments}
+    recipe = {"abi": LAUNCHER_ABI, "entry": "f", "row_dims": 1, "batched": True, "items": None, "arguments": arguments}
     return {**recipe, "device": "cpu", "grid": grid}
 
 
@@ -90,7 +91,7 @@ def test_a_recipe_of_another_launcher_is_refused() -> None:
         launcher().make_checker(json.dumps(recipe))
 
 
-@pytest.mark.parametrize("field", ["entry", "device", "row_dims", "batched", "arguments", "grid", "abi"])
+@pytest.mark.parametrize("field", ["entry", "device", "row_dims", "batched", "items", "arguments", "grid", "abi"])
 def test_a_recipe_without_a_field_is_refused(field: str) -> None:
     recipe = recipe_of(1)
     del recipe[field]

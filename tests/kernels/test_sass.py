@@ -99,6 +99,22 @@ def test_on_hopper_a_row_is_loaded_wide_and_stays_in_registers(
     assert_no_local_memory(found)
 
 
+@pytest.mark.parametrize(
+    ("text", "stores"),
+    [
+        ("dequantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given", "STG.E.128"),
+        ("dequantize:hidden_size=4096,quant=e4m3/32/ue8m0,input=float32", "STG.E.128"),
+        ("shuffle:hidden_size=4096,input=bfloat16,shuffle_rows=32", "STG.E.128"),
+        ("interleave:hidden_size=64,input=uint8", "STG.E"),
+        ("quantize:hidden_size=4096,quant=e2m1/16,axis=0", "STG.E.U8"),
+    ],
+)
+def test_on_hopper_items_are_stored_wide_and_spill_nothing(text: str, stores: str, tmp_path: Path) -> None:
+    found = opcodes(text, "sm_90a", tmp_path)
+    assert_no_local_memory(found)
+    assert stores in {opcode for opcode in found if opcode.startswith("STG")}
+
+
 @pytest.mark.parametrize("target_name", ["sm_100a", "sm_120a"])
 @pytest.mark.parametrize("quant", QUANTS[1:])
 def test_on_blackwell_codes_come_from_the_native_conversion(quant: str, target_name: str, tmp_path: Path) -> None:

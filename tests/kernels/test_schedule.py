@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-from jitnorm.kernels.config import MAX_HIDDEN_SIZE, KernelConfig
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.config_rules import MAX_HIDDEN_SIZE
 from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
 from jitnorm.kernels.schedule import MAX_HELD_BYTES, MAX_WARPS, RowSchedule, row_schedule
 

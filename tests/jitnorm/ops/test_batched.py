@@ -17,8 +17,9 @@ from frameworks import CPU_FRAMEWORKS, to_torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import INPUT_KINDS, make_input, make_weight
+from jitnorm.kernels.arguments import TensorArgument, evaluate
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.interface import TensorArgument, evaluate, interface
+from jitnorm.kernels.interface import interface
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, NVFP4, QuantSpec
 from placement import place, placements, poisoned
 

@@ -1,0 +1,222 @@
+"""Decoding: codes and scales back to values, over any `QuantSpec` and by FlashInfer's names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from jitnorm.dispatch import Dispatcher
+from jitnorm.interop import framework_of
+from jitnorm.kernels.config_rules import FLOAT_DTYPES
+from jitnorm.kernels.quant_spec import CODE_BITS, MXFP4, MXFP8, QuantSpec, require_one_of
+from jitnorm.ops.batched import batch_options
+from jitnorm.ops.general import QuantizedTensor
+from jitnorm.ops.run import run_named
+from jitnorm.ops.sf_layout import SfLayout, layout_name
+
+
+@cache
+def _dispatcher(quant: QuantSpec, dtype: str, axis: int, enable_pdl: bool | None, **options: Any) -> Dispatcher:
+    require_one_of("dtype", dtype, FLOAT_DTYPES)
+    return Dispatcher(enable_pdl, op="dequantize", quant=quant, input=dtype, axis=axis, **options)
+
+
+@cache
+def _named_dispatcher(quant: QuantSpec, enable_pdl: bool | None, data: str, scale: str, given: str) -> Dispatcher:
+    options: dict[str, Any] = {"op": "dequantize", "quant": quant, "input": "float32", "tensor_scale": bool(given)}
+    return Dispatcher(enable_pdl, aliases={"data": data, "scale": scale, "tensor_scale": given}, **options)
+
+
+def dequantize(
+    q: QuantizedTensor,
+    *,
+    dtype: str | None = None,
+    out: Any = None,
+    enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> Any:
+    """Decode: each code times the scale of its block, row or tensor, undoing a global scale; rounded once.
+
+    docs/numerics.md defines every bit. A scale that is NaN makes all values of its block NaN.
+
+    Args:
+        q: what `quantize`, `norm_quantize` or `quantize_weight` has given, in any format and layout.
+        dtype: of the values: ``bfloat16``, ``float16`` or ``float32``. None: that of `out`; without it ``bfloat16``,
+            or ``float32`` for NumPy and CuPy, which have no bfloat16 of their own.
+        out: where to write, shape of `q`; rows at any stride, unless `q.axis` is 0. None allocates.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        `out`, in the shape of `q`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride or alignment that is not allowed.
+        TypeError: `q` is no QuantizedTensor, or holds what is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> from jitnorm import NVFP4, quantize
+        >>> x = np.array([[0.5, -1, 1.5, -2, 3, -4, 6, 0] * 2], np.float32)
+        >>> bool((dequantize(quantize(x, spec=NVFP4)) == x).all())
+        True
+    """
+    if not isinstance(q, QuantizedTensor):
+        raise TypeError(f"q: is a {type(q).__name__}; expected a QuantizedTensor, which quantize returns")
+    framework = framework_of(q.data, "data")
+    _check_shape(q)
+    if dtype is None:
+        dtype = framework.float_dtype if out is None else framework_of(out, "out").dtype_name(out)
+    has_tensor_scale = q.spec.has_blocks and q.spec.needs_tensor_amax
+    spec = _decoded_spec(q.spec)
+    batch = batch_options(spec, q.batched, None, q.global_scale if spec.has_blocks else q.scale)
+    dispatcher = _dispatcher(
+        spec, dtype, q.axis, enable_pdl, tensor_scale=has_tensor_scale,
+        batched=batch["batched"], scale_per_matrix=batch["scale_per_matrix"],
+    )  # fmt: skip
+    tensors = {
+        "data": q.data, "scale": q.scale_unswizzled if q.spec.both_layouts else q.scale, "global_scale": q.global_scale,
+        "row_scale": q.row_scale, "tensor_scale": q.tensor_scale, "out": out,
+    }  # fmt: skip
+    return run_named(dispatcher, tensors, (), stream)["out"]
+
+
+@cache
+def _decoded_spec(spec: QuantSpec) -> QuantSpec:
+    """What decoding has to know of an encoding: one layout, and not how its scales were found."""
+    return replace(
+        spec,
+        scale_layout="linear" if spec.both_layouts else spec.scale_layout,
+        global_scale="none" if spec.needs_tensor_amax else spec.global_scale,
+        scale_rounding="up",
+        four_over_six=False,
+    )
+
+
+def _check_shape(q: QuantizedTensor) -> None:
+    shape = list(q.data.shape)
+    if shape:
+        shape[q.axis] *= 8 // CODE_BITS[q.spec.element]
+    if tuple(shape) != tuple(q.shape):
+        raise ValueError(f"q: its shape is {tuple(q.shape)}, but its data, {tuple(q.data.shape)}, holds {tuple(shape)}")
+
+
+def e2m1_and_ufp8sf_scale_to_float(
+    e2m1_tensor: Any,
+    ufp8_scale_tensor: Any,
+    global_scale_tensor: Any = None,
+    sf_vec_size: int = 16,
+    ufp8_type: int = 1,
+    is_sf_swizzled_layout: bool = True,
+    is_sf_8x4_layout: bool = False,
+    *,
+    enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> Any:
+    """Decode FP4 to float32: ``code * scale * global_scale_tensor``.
+
+    The result is where the codes are; FlashInfer's is always on the CPU.
+
+    Args:
+        e2m1_tensor: codes, two a byte, shape (..., hidden_size / 2): float4_e2m1fn_x2 or uint8; rows at any stride.
+        ufp8_scale_tensor: block scales of any shape, as long as their number is right: uint8, or their own dtype.
+        global_scale_tensor: float32 tensor of one element, which *multiplies*: the inverse of the encode scale that
+            `rmsnorm_fp4quant` takes. None is 1.
+        sf_vec_size: values that share a scale, 16 or 32.
+        ufp8_type: format of the scales: 1 for E4M3, 0 for UE8M0.
+        is_sf_swizzled_layout: whether the scales are swizzled, 128x4; else they are linear.
+        is_sf_8x4_layout: whether the swizzled layout is 8x4.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        float32, shape (..., hidden_size), in the framework of `e2m1_tensor`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> codes, scales = np.full((1, 8), 0x42, np.uint8), np.full((1, 1), 0x40, np.uint8)
+        >>> e2m1_and_ufp8sf_scale_to_float(codes, scales, is_sf_swizzled_layout=False)[0, :2].tolist()
+        [2.0, 4.0]
+    """
+    require_one_of("ufp8_type", ufp8_type, (0, 1))
+    if is_sf_8x4_layout and not is_sf_swizzled_layout:
+        raise ValueError("is_sf_8x4_layout: is True, but is_sf_swizzled_layout is False; a linear layout has no tiles")
+    layout = ("8x4" if is_sf_8x4_layout else "128x4") if is_sf_swizzled_layout else "linear"
+    spec = QuantSpec("e2m1", sf_vec_size, "e4m3" if ufp8_type else "ue8m0", layout)
+    given = "" if global_scale_tensor is None else "global_scale_tensor"
+    dispatcher = _named_dispatcher(spec, enable_pdl, "e2m1_tensor", "ufp8_scale_tensor", given)
+    return _to_float(e2m1_tensor, ufp8_scale_tensor, global_scale_tensor, dispatcher, stream)
+
+
+def mxfp4_dequantize(
+    a_fp4: Any, a_sf: Any, sfLayout: Any = SfLayout.layout_128x4,  # noqa: N803 - FlashInfer's name
+    *, enable_pdl: bool | None = None, stream: Any = None,
+) -> Any:  # fmt: skip
+    """Decode MXFP4 to float32.
+
+    Args:
+        a_fp4: codes, two a byte, shape (..., hidden_size / 2): float4_e2m1fn_x2 or uint8; rows at any stride.
+        a_sf: block scales in UE8M0 of any shape, as long as their number is right.
+        sfLayout: their layout, an `SfLayout`, or FlashInfer's.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        float32, shape (..., hidden_size), where `a_fp4` is.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> codes, scales = np.full((1, 16), 0x42, np.uint8), np.full((1, 1), 128, np.uint8)
+        >>> mxfp4_dequantize(codes, scales, SfLayout.layout_linear)[0, :2].tolist()
+        [2.0, 4.0]
+    """
+    spec = MXFP4.with_layout(layout_name("sfLayout", sfLayout))
+    return _to_float(a_fp4, a_sf, None, _named_dispatcher(spec, enable_pdl, "a_fp4", "a_sf", ""), stream)
+
+
+def mxfp8_dequantize_host(
+    input: Any, scale_tensor: Any, is_sf_swizzled_layout: bool = True, sf_swizzle_layout: Any = None,
+    *, enable_pdl: bool | None = None, stream: Any = None,
+) -> Any:  # fmt: skip
+    """Decode MXFP8 to float32, on the device that the codes are on, in spite of the name.
+
+    Args:
+        input: E4M3 codes, shape (..., hidden_size): float8_e4m3fn or uint8; rows at any stride.
+        scale_tensor: block scales in UE8M0 of any shape, as long as their number is right.
+        is_sf_swizzled_layout: whether the scales are in the 128x4 layout; else they are linear.
+        sf_swizzle_layout: their layout, an `SfLayout`, or FlashInfer's; None: as `is_sf_swizzled_layout` says.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        float32, shape (..., hidden_size), where `input` is.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> codes, scales = np.full((1, 32), 0x38, np.uint8), np.full((1, 1), 128, np.uint8)
+        >>> mxfp8_dequantize_host(codes, scales, is_sf_swizzled_layout=False)[0, :2].tolist()
+        [2.0, 2.0]
+    """
+    layout = "128x4" if is_sf_swizzled_layout else "linear"
+    if sf_swizzle_layout is not None:
+        layout = layout_name("sf_swizzle_layout", sf_swizzle_layout)
+    dispatcher = _named_dispatcher(MXFP8.with_layout(layout), enable_pdl, "input", "scale_tensor", "")
+    return _to_float(input, scale_tensor, None, dispatcher, stream)
+
+
+def _to_float(data: Any, scale: Any, tensor_scale: Any, dispatcher: Dispatcher, stream: Any) -> Any:
+    tensors = {"data": data, "scale": scale, "tensor_scale": tensor_scale}
+    return run_named(dispatcher, tensors, (), stream)["out"]

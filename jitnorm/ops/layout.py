@@ -1,0 +1,121 @@
+"""Rearrangements of weights and scales for the GEMMs that read them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jitnorm.dispatch import Dispatcher
+from jitnorm.kernels.quant_spec import require_one_of
+from jitnorm.ops.run import run
+
+
+@cache
+def _interleaver(batched: bool) -> Dispatcher:
+    return Dispatcher(None, op="interleave", batched=batched)
+
+
+@cache
+def _shuffler(rows: int) -> Dispatcher:
+    return Dispatcher(None, op="shuffle", shuffle_rows=rows)
+
+
+def block_scale_interleave(unswizzled_sf: Any, *, out: Any = None, stream: Any = None) -> Any:
+    """Linear block scales to the 128x4 layout, padded with zeros to whole tiles.
+
+    Args:
+        unswizzled_sf: shape (rows, columns), or (matrices, rows, columns), each matrix padded for itself: uint8, an
+            8-bit float, or bfloat16, float16, float32; rows at any stride.
+        out: where to write, flat, (matrices * roundup(rows, 128) * roundup(columns, 4),), of the same dtype;
+            contiguous. None allocates.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        `out`; uint8 if the framework cannot give the dtype of the scales.
+
+    Raises:
+        ValueError: a shape, dtype, device or stride that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> scales = np.arange(8, dtype=np.uint8).reshape(2, 4)
+        >>> swizzled = block_scale_interleave(scales)
+        >>> swizzled.shape, swizzled[:4].tolist(), swizzled[16:20].tolist()
+        ((512,), [0, 1, 2, 3], [4, 5, 6, 7])
+    """
+    dims = _dims("unswizzled_sf", unswizzled_sf, (2, 3))
+    return run(_interleaver(dims == 3), (unswizzled_sf, out), (), stream, out is None)[1]
+
+
+def shuffle_matrix_a(input_tensor: Any, epilogue_tile_m: int, *, stream: Any = None) -> Any:
+    """Permute the rows of a weight as the epilogue of a GEMM stores them (TensorRT-LLM's `shuffleMatrixA`).
+
+    In each block of 16 rows, or of 32 if `epilogue_tile_m` is a multiple of 128, row d of the result is row
+    ``(d % 8) * (block / 8) + d // 8`` of the input.
+
+    Args:
+        input_tensor: shape (rows, columns), rows a multiple of the block, columns at most 262144: uint8, an FP4 or
+            8-bit float, or bfloat16, float16, float32; rows at any stride.
+        epilogue_tile_m: rows of an epilogue tile.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        a contiguous tensor like the input; uint8 if the framework cannot give its dtype.
+
+    Raises:
+        ValueError: a shape, dtype, device or stride that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> shuffle_matrix_a(np.arange(16, dtype=np.uint8).reshape(16, 1), 64)[:, 0].tolist()
+        [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15]
+    """
+    _dims("input_tensor", input_tensor, (2,))
+    block = 32 if epilogue_tile_m % 128 == 0 else 16
+    _check_rows(input_tensor, block)
+    return run(_shuffler(block), (input_tensor, None), (), stream, allocates=True)[1]
+
+
+def shuffle_matrix_sf_a(
+    input_tensor: Any, epilogue_tile_m: int, num_elts_per_sf: int = 16, *, stream: Any = None
+) -> Any:  # fmt: skip
+    """`shuffle_matrix_a` of linear block scales, then `block_scale_interleave`.
+
+    Args:
+        input_tensor: linear block scales, shape (rows, columns), rows a multiple of 128; dtypes and strides as there.
+        epilogue_tile_m: rows of an epilogue tile.
+        num_elts_per_sf: values that share a scale, 16 or 32; the result does not depend on it.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        the scales in the 128x4 layout, flat.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> shuffle_matrix_sf_a(np.zeros((128, 6), np.uint8), 128).shape
+        (1024,)
+    """
+    require_one_of("num_elts_per_sf", num_elts_per_sf, (16, 32))
+    _dims("input_tensor", input_tensor, (2,))
+    _check_rows(input_tensor, 128)
+    return block_scale_interleave(shuffle_matrix_a(input_tensor, epilogue_tile_m, stream=stream), stream=stream)
+
+
+def _dims(name: str, tensor: Any, allowed: tuple[int, ...]) -> int:
+    """The number of dimensions; what has no shape is left for `run` to refuse."""
+    dims = len(getattr(tensor, "shape", allowed[:1] * allowed[0]))
+    if dims not in allowed:
+        raise ValueError(f"{name}: has {dims} dimensions; expected {' or '.join(map(str, allowed))}")
+    return dims
+
+
+def _check_rows(tensor: Any, multiple: int) -> None:
+    rows = getattr(tensor, "shape", (0,))[0]
+    if rows % multiple:
+        raise ValueError(f"input_tensor: has {rows} rows; expected a multiple of {multiple}, so pad it")

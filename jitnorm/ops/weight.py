@@ -1,0 +1,54 @@
+"""Quantization of weights along their first dimension."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from jitnorm.dispatch import Dispatcher
+from jitnorm.kernels.quant_spec import NVFP4, QuantSpec
+from jitnorm.ops.general import QuantizedTensor, quantized, with_scales
+from jitnorm.ops.run import run_named
+
+
+@cache
+def _dispatcher(quant: QuantSpec) -> Dispatcher:
+    return Dispatcher(None, op="quantize", axis=0, quant=quant)
+
+
+def quantize_weight(
+    w: Any, *, spec: QuantSpec = NVFP4, global_scale: Any = None, stream: Any = None
+) -> QuantizedTensor:
+    """Quantize a weight of shape (K, N) in blocks along K, the dimension that a product with it sums over.
+
+    Blocks are runs of a column; their numerics are those of `quantize`.
+
+    Args:
+        w: float16, bfloat16 or float32, shape (K, N), K a multiple of the block size, N up to 262144; rows at any
+            stride.
+        spec: ``jitnorm.NVFP4`` or ``jitnorm.MXFP4``, or another format of E2M1 with linear block scales.
+        global_scale: float32 tensor of one element, the encode scale, or None for 1; only with E4M3 scales.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        codes, shape (K / 2, N), byte [j, n] holding element 2j of column n in its low nibble and 2j + 1 in its high
+        one; scales, (K / block, N); `axis` is 0. `dequantize` decodes it.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> q = quantize_weight(np.ones((32, 3), np.float16))
+        >>> q.data.shape, q.scale.shape, q.axis
+        ((16, 3), (2, 3), 0)
+    """
+    spec, given, _ = with_scales(spec, global_scale, None)
+    dispatcher = _dispatcher(spec)
+    shape = tuple(getattr(w, "shape", ()))
+    if shape and (len(shape) != 2 or shape[0] % int(spec.block_size)):
+        raise ValueError(f"w: shape is {shape}; expected (K, N), K a multiple of {spec.block_size}, so pad it")
+    made = run_named(dispatcher, {"w": w, "global_scale": given}, (), stream)
+    return replace(quantized(spec, made, shape), axis=0)

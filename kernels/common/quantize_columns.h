@@ -1,0 +1,23 @@
+// An item is a block of a column: values to codes and their scale. Neighbouring items are neighbouring columns.
+constexpr int kBlockWords = kBlockSize / kCodesPerWord;
+
+JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
+  const Int64 block = item / kHiddenSize;
+  const int column = (int)(item % kHiddenSize);
+  float y[kBlockSize], amax = 0.0f;
+  JITNORM_UNROLL
+  for (int i = 0; i < kBlockSize; ++i) {
+    y[i] = to_float(a.input[row_offset(block * kBlockSize + i, a.extents, a.input_strides) + column]);
+    amax = max_magnitude(amax, y[i]);
+  }
+  const GlobalScale global = prepare_global_scale(a, global_scale_of(a, block, 0.0f, false));
+  const BlockScale scale = choose_scale(y, amax, global);
+  a.block_scale[item] = (Scale)scale.stored;
+  UInt8* codes = a.codes + block * kBlockWords * 4 * kHiddenSize + column;
+  JITNORM_UNROLL
+  for (int i = 0; i < kBlockWords; ++i) {
+    const UInt32 word = (encode_word(y + kCodesPerWord * i, scale.encode) & scale.keep) | scale.fill;
+    JITNORM_UNROLL
+    for (int j = 0; j < 4; ++j) codes[(4 * i + j) * (Int64)kHiddenSize] = (UInt8)(word >> (8 * j));
+  }
+}

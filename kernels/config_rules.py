@@ -1,0 +1,188 @@
+"""What the fields of a KernelConfig may be, and which go together."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from .quant_spec import QuantSpec, require_one_of, to_text
+
+if TYPE_CHECKING:
+    from .config import KernelConfig
+
+FLOAT_DTYPES = ("float16", "bfloat16", "float32")
+# Of quantize.
+INPUT_DTYPES = (*FLOAT_DTYPES, "float8_e4m3fn")
+# Of ops that move elements and do not look into them.
+MOVED_DTYPES = (*INPUT_DTYPES, "uint8", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fnx2")
+VECTOR_BYTES = (1, 2, 4, 8, 16)
+SHUFFLE_ROWS = (16, 32)
+MAX_HIDDEN_SIZE = 262144
+MAX_ROW_DIMS = 8
+MAX_STREAMS = 4
+
+# The options that each op has; the others keep their defaults.
+_COMBINED = ("residual", "gate_columns", "streams")
+_ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale", "batched", "masked", "scale_per_matrix")
+_OPTIONS = {
+    "rmsnorm": (*_COMBINED, *_ENCODED, "unit_bias", "keep_norm", "keep_rstd"),
+    "layernorm": (*_COMBINED, *_ENCODED, "keep_norm", "keep_rstd"),
+    "quantize": ("gate_columns", "streams", *_ENCODED, "axis"),
+    "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
+    "interleave": ("batched",),
+    "shuffle": ("shuffle_rows",),
+}
+OPS = tuple(_OPTIONS)
+NORMS = ("rmsnorm", "layernorm")
+MOVES = ("interleave", "shuffle")
+
+
+def default_weight(op: str, input: str) -> str:
+    """The dtype of the weight unless told."""
+    return {"rmsnorm": input, "layernorm": "float32"}.get(op, "none")
+
+
+def check(config: KernelConfig) -> None:
+    """Raise ValueError or TypeError if a field has a value that is not allowed, or not with the others."""
+    _check_fields(config)
+    _check_options(config)
+    _check_alignment(config)
+    _check_hidden_size(config)
+    _check_combine(config)
+    _check_row_sets(config)
+    if config.quant:
+        _check_decoding(config, config.quant)
+        _check_columns(config, config.quant)
+
+
+def _check_fields(config: KernelConfig) -> None:
+    require_one_of("op", config.op, OPS)
+    if not isinstance(config.quant, QuantSpec | None):
+        raise TypeError(f"quant: is {config.quant!r}; expected a QuantSpec or None")
+    inputs = MOVED_DTYPES if config.moves else INPUT_DTYPES if config.op == "quantize" else FLOAT_DTYPES
+    require_one_of("input dtype", config.input, inputs)
+    wide = "float32" if config.normalizes else "none"
+    require_one_of("weight dtype", config.weight, tuple(dict.fromkeys((default_weight(config.op, config.input), wide))))
+    require_one_of("row_dims", config.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
+    require_one_of("vector_bytes", config.vector_bytes, VECTOR_BYTES)
+    require_one_of("streams", config.streams, (0, 1, 2, 3, MAX_STREAMS))
+    require_one_of("axis", config.axis, (-1, 0))
+
+
+def _check_options(config: KernelConfig) -> None:
+    for field in fields(config):
+        users = [op for op in OPS if field.name in _OPTIONS[op]]
+        if users and config.op not in users and getattr(config, field.name) != field.default:
+            raise ValueError(
+                f"op: is {config.op!r}, which has no {field.name}; leave it {to_text(field.default)}, "
+                f"or use {', '.join(map(repr, users))}"
+            )
+    quant = config.quant
+    if config.op == "shuffle":
+        require_one_of("shuffle_rows", config.shuffle_rows, SHUFFLE_ROWS)
+    needs_quant = config.op in ("quantize", "dequantize") and not config.amax_only
+    if quant is None and (config.keep_norm or needs_quant):
+        raise ValueError("quant: is None, but quantize, dequantize and keep_norm need a QuantSpec")
+    if config.amax_only and (quant is not None or config.keep_rstd or config.axis == 0):
+        raise ValueError(
+            f"amax_only: is True, but quant is {quant}, keep_rstd {config.keep_rstd}, axis {config.axis}; "
+            "use None, False, -1"
+        )
+    if config.scale_ub and (quant is None or not quant.may_be_bounded):
+        raise ValueError(f"scale_ub: is given, but only FP8 scales of rows or groups are bounded; quant is {quant}")
+    if config.inverse_global_scale and (quant is None or quant.global_scale != "given"):
+        raise ValueError(f"inverse_global_scale: is True, but no global scale is given; quant is {quant}")
+
+
+def _check_alignment(config: KernelConfig) -> None:
+    alignment, quant = config.alignment, config.quant
+    if type(alignment) is not int or alignment < 1:
+        raise ValueError(f"alignment: is {alignment!r}; expected a positive int")
+    if alignment == 1:
+        return
+    if alignment % config.block_size and config.block_size % alignment:
+        raise ValueError(
+            f"alignment: is {alignment}; allowed are divisors and multiples of block_size {config.block_size}"
+        )
+    pads = config.op == "quantize" and config.rows_combined == 1 and config.axis != 0
+    if not pads or quant is None or quant.scale_format not in ("e4m3", "ue8m0"):
+        raise ValueError(f"alignment: is {alignment}, but only quantize with block scales of one byte pads rows")
+
+
+def _check_hidden_size(config: KernelConfig) -> None:
+    size, first = config.hidden_size, _name_of_first(config)
+    if type(size) is not int:
+        raise TypeError(f"hidden_size: is {size!r}; expected an int")
+    if not 1 <= size <= MAX_HIDDEN_SIZE:
+        raise ValueError(f"{first}: its last dimension (hidden size) is {size}; 1 to {MAX_HIDDEN_SIZE} is supported")
+    if config.axis and size % config.block_size:
+        raise ValueError(
+            f"{first}: its last dimension (hidden size) is {size}, "
+            f"not a multiple of block_size {config.block_size}; pad the input or change block_size"
+        )
+    if config.encoded_size > MAX_HIDDEN_SIZE:
+        raise ValueError(
+            f"alignment: is {config.alignment}, which makes rows of {config.encoded_size} codes; "
+            f"up to {MAX_HIDDEN_SIZE} is supported"
+        )
+
+
+def _name_of_first(config: KernelConfig) -> str:
+    """Name of the tensor that the caller gives first."""
+    if config.pair:
+        return "q"
+    if config.op == "quantize" and config.axis == 0:
+        return "w"
+    return {"dequantize": "data", "interleave": "unswizzled_sf", "shuffle": "input_tensor"}.get(config.op, "input")
+
+
+def _check_combine(config: KernelConfig) -> None:
+    if type(config.gate_columns) is not int:
+        raise TypeError(f"gate_columns: is {config.gate_columns!r}; expected an int")
+    if config.gate_columns and not 1 <= config.gate_columns <= config.hidden_size:
+        raise ValueError(f"granularity: is {config.gate_columns}; 1 to {config.hidden_size} is allowed")
+    if config.gate_columns and config.hidden_size % config.gate_columns:
+        raise ValueError(
+            f"granularity: is {config.gate_columns}, which does not divide the hidden size {config.hidden_size}"
+        )
+    if sum(map(bool, (config.residual, config.gate_columns, config.streams))) > 1:
+        raise ValueError("op: can have only one of residual, gate_columns and streams")
+
+
+def _check_row_sets(config: KernelConfig) -> None:
+    others = (*_COMBINED, "quant", "keep_rstd", "batched", "amax_only")
+    if config.pair and (config.op != "rmsnorm" or any(getattr(config, name) for name in others)):
+        raise ValueError("pair: is True, which goes with a plain rmsnorm alone")
+    if (config.masked or config.scale_per_matrix) and not config.batched:
+        raise ValueError("masked, scale_per_matrix: need batched=True")
+    if config.masked and (config.amax_only or (config.quant and config.quant.needs_tensor_amax)):
+        raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
+    if config.scale_per_matrix and not (config.quant and config.quant.needs_given_scale):
+        raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
+
+
+def _check_decoding(config: KernelConfig, quant: QuantSpec) -> None:
+    if config.op != "dequantize":
+        return
+    if quant.both_layouts:
+        raise ValueError(
+            f"scale_layout: is {quant.scale_layout!r}, but dequantize reads one layout; name either of the two"
+        )
+    if quant.needs_tensor_amax:
+        raise ValueError(
+            "global_scale: is 'tensor', but dequantize finds no scale; use 'none', with blocks tensor_scale"
+        )
+    if config.tensor_scale and quant.global_scale != "none":
+        raise ValueError(f"global_scale: is {quant.global_scale!r}, but with tensor_scale it must be 'none'")
+
+
+def _check_columns(config: KernelConfig, quant: QuantSpec) -> None:
+    if config.axis != 0:
+        return
+    if config.gate_columns or config.streams or config.batched:
+        raise ValueError("axis: is 0, which does not go with gate_columns, streams or batched; use -1")
+    if quant.element != "e2m1" or quant.scale_layout != "linear" or quant.global_scale not in ("none", "given"):
+        raise ValueError(
+            f"axis: is 0, which does not go with quant {quant}; "
+            "allowed are e2m1 in the linear layout, with the global scale none or given"
+        )
