@@ -8,6 +8,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
+from jitnorm.ops.amax import compute_amax
 from jitnorm.ops.batched import (
     nvfp4_batched_quantize,
     scaled_fp4_grouped_quantize,
@@ -18,13 +19,24 @@ from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
 from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
+    fused_add_rms_norm_static_fp8_quant,
     fused_add_rmsnorm_quant,
     gemma_fused_add_rmsnorm_quant,
     gemma_rmsnorm_quant,
+    rms_norm_static_fp8_quant,
     rmsnorm_quant,
 )
+from jitnorm.ops.norm_fp8_dynamic import (
+    fused_add_rmsnorm_fp8_block_quant,
+    rms_norm_dynamic_per_token_quant,
+    rms_norm_per_block_quant,
+)
+from jitnorm.ops.norm_mxfp8 import add_rmsnorm_mxfp8quant, rmsnorm_mxfp8quant
 from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, qk_rmsnorm
 from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
+from jitnorm.ops.quantize_fp4 import fp4_quantize, mxfp4_quantize, nvfp4_quantize
+from jitnorm.ops.quantize_fp8 import mxfp8_quantize
+from jitnorm.ops.sf_layout import SfLayout
 
 __version__ = "0.1.0"
 
@@ -39,9 +51,15 @@ __all__ = [
     "KernelNotReadyError",
     "QuantSpec",
     "QuantizedTensor",
+    "SfLayout",
     "Target",
     "add_rmsnorm_fp4quant",
+    "add_rmsnorm_mxfp8quant",
+    "compute_amax",
+    "fp4_quantize",
+    "fused_add_rms_norm_static_fp8_quant",
     "fused_add_rmsnorm",
+    "fused_add_rmsnorm_fp8_block_quant",
     "fused_add_rmsnorm_quant",
     "gemma_fused_add_rmsnorm",
     "gemma_fused_add_rmsnorm_quant",
@@ -51,12 +69,19 @@ __all__ = [
     "get_kernel",
     "layernorm",
     "mhc_rmsnorm_quantize",
+    "mxfp4_quantize",
+    "mxfp8_quantize",
     "norm_quantize",
     "nvfp4_batched_quantize",
+    "nvfp4_quantize",
     "qk_rmsnorm",
     "quantize",
+    "rms_norm_dynamic_per_token_quant",
+    "rms_norm_per_block_quant",
+    "rms_norm_static_fp8_quant",
     "rmsnorm",
     "rmsnorm_fp4quant",
+    "rmsnorm_mxfp8quant",
     "rmsnorm_quant",
     "rmsnorm_quantize",
     "scaled_fp4_grouped_quantize",

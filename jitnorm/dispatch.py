@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -17,25 +18,38 @@ from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
 from jitnorm.manager import get_kernel, recipe_text
 
+# Extents (None: the interface's own) and dtypes of outputs, by name, as an op wants them allocated.
+Allocated = dict[str, tuple[tuple[Extent, ...] | None, str]]
+
 
 class Dispatcher:
     """Runs the calls of one op with one set of options.
 
     Args:
         enable_pdl: True, False, or None for wherever the target can.
-        as_bytes: names of the outputs that are allocated as uint8 rather than in their narrow dtype.
+        allocations: what outputs that the caller leaves out become, where that is not what the interface says.
+        aliases: what the op calls arguments that the interface calls otherwise, for its errors.
         options: fields of KernelConfig that the op and the caller's options fix; the rest follows from the tensors.
 
     Attributes:
         names: of the tensors that the op takes with these options, in calling order.
         outputs: the positions of those that it writes.
         leaders: for each, the position of the input whose leading shape it has, if it has any.
+        aliases: as given.
         launch: one call into the launcher, with the arguments of `run`; returns None, or the facts of a call that has
             no kernel yet, and then it wrote nothing.
     """
 
-    def __init__(self, enable_pdl: bool | None, *, as_bytes: tuple[str, ...] = (), **options: Any) -> None:
-        self._enable_pdl, self._as_bytes, self._options = enable_pdl, as_bytes, options
+    def __init__(
+        self,
+        enable_pdl: bool | None,
+        *,
+        allocations: Callable[[KernelConfig], Allocated] | None = None,
+        aliases: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        self._enable_pdl, self._options, self._allocations = enable_pdl, options, allocations
+        self.aliases = aliases or {}
         prototype = KernelConfig(hidden_size=_any_hidden_size(**options), **options)
         tensors = _tensors(prototype)
         self.names = tuple(a.name for a in tensors)
@@ -62,10 +76,12 @@ class Dispatcher:
     def arguments_of(self, columns: int, input_dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
         """Shape and preferred dtype of each tensor of calls with such an input; ValueError if it is not allowed."""
         config = KernelConfig(hidden_size=self._hidden_size(columns), input=input_dtype, **self._options)
-        return tuple(
-            (argument.shape, "uint8" if argument.name in self._as_bytes else argument.dtypes[0])
-            for argument in _tensors(config)
-        )
+        own = self._allocations(config) if self._allocations else {}
+        arguments = []
+        for argument in _tensors(config):
+            shape, dtype = own.get(argument.name, (None, argument.dtypes[0]))
+            arguments.append((argument.shape if shape is None else shape, dtype))
+        return tuple(arguments)
 
     def rows_and_matrices(self, leading: tuple[int, ...]) -> tuple[int, int]:
         """What M and B are for an input of these leading dimensions."""

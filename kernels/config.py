@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .quant_spec import QuantSpec, require_one_of
+from .numerics import round_up
+from .quant_spec import QuantSpec, require_one_of, to_text
 
 OPS = ("rmsnorm", "layernorm", "quantize")
-INPUT_DTYPES = ("float16", "bfloat16", "float32")
+NORM_DTYPES = ("float16", "bfloat16", "float32")
+INPUT_DTYPES = (*NORM_DTYPES, "float8_e4m3fn")
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
@@ -25,7 +27,7 @@ class KernelConfig:
     Args:
         op: what the kernel computes: ``rmsnorm``, ``layernorm``, or ``quantize`` for quantization alone.
         hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one.
-        input: dtype of the input: ``float16``, ``bfloat16`` or ``float32``.
+        input: dtype of the input: ``float16``, ``bfloat16`` or ``float32``; ``quantize`` also takes ``float8_e4m3fn``.
         weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ``quantize``.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         residual: whether a residual is added to the input first, and the sum stored.
@@ -46,6 +48,12 @@ class KernelConfig:
             `batched`.
         scale_per_matrix: whether the scale that is given, global or of FP8, has an element for each matrix; only if
             `batched`.
+        amax_only: whether the largest magnitude of all (normalized) elements is all that is written; `quant` is None
+            and a residual is only read.
+        scale_ub: whether an upper bound of amax is given; only for FP8 with scales of rows or groups.
+        inverse_global_scale: whether the global scale given is the decode scale, the inverse of the encode scale.
+        alignment: what the rows of codes are rounded up to, in elements, which are zero; only for ``quantize`` with
+            scales of one byte.
 
     Raises:
         ValueError: a field has a value that is not allowed, or not with the others.
@@ -74,6 +82,10 @@ class KernelConfig:
     batched: bool = False
     masked: bool = False
     scale_per_matrix: bool = False
+    amax_only: bool = False
+    scale_ub: bool = False
+    inverse_global_scale: bool = False
+    alignment: int = 1
 
     def __post_init__(self) -> None:
         require_one_of("op", self.op, OPS)
@@ -81,12 +93,13 @@ class KernelConfig:
             raise TypeError(f"quant: is {self.quant!r}; expected a QuantSpec or None")
         if not self.weight:
             object.__setattr__(self, "weight", self._default_weight)
-        require_one_of("input dtype", self.input, INPUT_DTYPES)
+        require_one_of("input dtype", self.input, NORM_DTYPES if self.normalizes else INPUT_DTYPES)
         require_one_of("weight dtype", self.weight, tuple(dict.fromkeys((self._default_weight, self._wide_weight))))
         require_one_of("row_dims", self.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
         require_one_of("vector_bytes", self.vector_bytes, VECTOR_BYTES)
+        self._check_options()
         self._check_hidden_size()
-        if self.quant is None and (self.keep_norm or not self.normalizes):
+        if self.quant is None and (self.keep_norm or not (self.normalizes or self.amax_only)):
             raise ValueError("quant: is None, but quantize and keep_norm need a QuantSpec")
         if not self.normalizes and (self.unit_bias or self.residual or self.keep_norm or self.keep_rstd):
             raise ValueError(
@@ -135,12 +148,50 @@ class KernelConfig:
         """Elements that share a scale; 1 if scales belong to rows, to the tensor, or do not exist."""
         return self.quant.block_size if self.quant and isinstance(self.quant.block_size, int) else 1
 
+    @property
+    def encoded_size(self) -> int:
+        """Elements in a row of codes: the hidden size, rounded up to the alignment."""
+        return round_up(self.hidden_size, self.alignment)
+
+    def _check_options(self) -> None:
+        quant = self.quant
+        if self.amax_only and (quant is not None or self.keep_rstd):
+            raise ValueError(
+                f"amax_only: is True, but quant is {quant} and keep_rstd {self.keep_rstd}; use None and False"
+            )
+        if self.scale_ub and (quant is None or not quant.may_be_bounded):
+            raise ValueError(f"scale_ub: is given, but only FP8 scales of rows or groups are bounded; quant is {quant}")
+        if self.inverse_global_scale and (quant is None or quant.global_scale != "given"):
+            raise ValueError(f"inverse_global_scale: is True, but no global scale is given; quant is {quant}")
+        if type(self.alignment) is not int or self.alignment < 1:
+            raise ValueError(f"alignment: is {self.alignment!r}; expected a positive int")
+        if self.alignment % self.block_size and self.block_size % self.alignment:
+            raise ValueError(
+                f"alignment: is {self.alignment}; allowed are divisors and multiples of block_size {self.block_size}"
+            )
+        if self.alignment > 1 and (
+            self.normalizes or self.rows_combined > 1 or quant is None or quant.scale_format not in ("e4m3", "ue8m0")
+        ):
+            raise ValueError(
+                f"alignment: is {self.alignment}, but only quantize with block scales of one byte pads rows"
+            )
+
     def _check_row_sets(self) -> None:
-        others = (self.residual, self.quant, self.gate_columns, self.streams, self.keep_rstd, self.batched)
+        others = (
+            self.residual,
+            self.quant,
+            self.gate_columns,
+            self.streams,
+            self.keep_rstd,
+            self.batched,
+            self.amax_only,
+        )
         if self.pair and (self.op != "rmsnorm" or any(others)):
             raise ValueError("pair: is True, which goes with a plain rmsnorm alone")
         if (self.masked or self.scale_per_matrix) and not self.batched:
             raise ValueError("masked, scale_per_matrix: need batched=True")
+        if self.masked and (self.amax_only or (self.quant and self.quant.needs_tensor_amax)):
+            raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
         if self.scale_per_matrix and not (self.quant and self.quant.needs_given_scale):
             raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
 
@@ -157,12 +208,17 @@ class KernelConfig:
                 f"input: its last dimension (hidden size) is {self.hidden_size}, "
                 f"not a multiple of block_size {self.block_size}; pad the input or change block_size"
             )
+        if self.encoded_size > MAX_HIDDEN_SIZE:
+            raise ValueError(
+                f"alignment: is {self.alignment}, which makes rows of {self.encoded_size} codes; "
+                f"up to {MAX_HIDDEN_SIZE} is supported"
+            )
 
     def __str__(self) -> str:
         names = [field.name for field in fields(self)[1:]]
         common = names.index("pdl") + 1
         listed = names[:common] + [f.name for f in fields(self)[common + 1 :] if getattr(self, f.name) != f.default]
-        return f"{self.op}:" + ",".join(f"{name}={_to_text(getattr(self, name))}" for name in listed)
+        return f"{self.op}:" + ",".join(f"{name}={to_text(getattr(self, name))}" for name in listed)
 
     @classmethod
     def parse(cls, text: str) -> KernelConfig:
@@ -179,10 +235,6 @@ class KernelConfig:
         if "hidden_size" not in values:
             raise ValueError(f"config: {text!r} has no hidden_size; write for example rmsnorm:hidden_size=4096")
         return cls(op, **values)
-
-
-def _to_text(value: object) -> str:
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _read_int(name: str, text: str) -> int:
@@ -223,4 +275,8 @@ _READERS: dict[str, Any] = {
     "batched": _read_bool,
     "masked": _read_bool,
     "scale_per_matrix": _read_bool,
+    "amax_only": _read_bool,
+    "scale_ub": _read_bool,
+    "inverse_global_scale": _read_bool,
+    "alignment": _read_int,
 }

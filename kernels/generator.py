@@ -15,7 +15,7 @@ from .config import KernelConfig
 from .entry_point import arguments_struct, entry_point
 from .interface import C_TYPES, TensorArgument, interface
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
-from .quant_spec import MAX_CODE, QuantSpec
+from .quant_spec import MAX_CODE, MAX_EXPONENT, QuantSpec
 from .schedule import row_schedule
 from .target import Target
 
@@ -73,6 +73,10 @@ def _stage_files(config: KernelConfig, target: Target) -> Iterator[str]:
     folder, suffix = ("cpu", "h") if target.is_cpu else ("cuda", "cuh")
     yield "common/row_offset.h"
     yield f"common/rows_{'masked' if config.masked else 'all'}.h"
+    if config.input == "float8_e4m3fn" or (config.quant and config.quant.scale_format == "e4m3"):
+        yield "common/e4m3_decode.h"
+    if config.input == "float8_e4m3fn":
+        yield "common/e4m3_input.h"
     if not target.is_cpu:
         yield "cuda/vector_access.cuh"
     if config.gate_columns:
@@ -85,9 +89,9 @@ def _stage_files(config: KernelConfig, target: Target) -> Iterator[str]:
     yield f"{folder}/row_reduce.{suffix}"
     yield f"{folder}/norm_kept.{suffix}" if config.keep_norm else "common/norm_dropped.h"
     if config.quant:
-        yield from _encode_files(config.quant, target)
+        yield from _encode_files(config, config.quant, target)
     else:
-        yield f"{folder}/encode_half.{suffix}"
+        yield f"{folder}/encode_{'amax' if config.amax_only else 'half'}.{suffix}"
     yield f"{folder}/rows.{suffix}"
     yield f"{folder}/row_sets_{_row_sets(config, target)}.{suffix}"
 
@@ -108,7 +112,7 @@ def _combine(config: KernelConfig) -> str:
     return "mix" if config.streams else "none"
 
 
-def _encode_files(quant: QuantSpec, target: Target) -> Iterator[str]:
+def _encode_files(config: KernelConfig, quant: QuantSpec, target: Target) -> Iterator[str]:
     folder, suffix = ("cpu", "h") if target.is_cpu else ("cuda", "cuh")
     formats = {quant.element, quant.scale_format} & {"e4m3", "e5m2"}
     for name in sorted(formats):
@@ -117,23 +121,41 @@ def _encode_files(quant: QuantSpec, target: Target) -> Iterator[str]:
     yield f"cuda/codes_{quant.element}_native.cuh" if is_native else f"common/codes_{quant.element}_exact.h"
     if not target.is_cpu:
         yield "cuda/store_codes.cuh"
+    if quant.may_be_bounded:
+        yield f"common/amax_{'bounded' if config.scale_ub else 'unbounded'}.h"
     if not quant.has_blocks:
-        yield f"common/fp8_scale_{quant.block_size}.h"
+        yield from _fp8_scale_files(quant)
         yield f"{folder}/encode_fp8.{suffix}"
         return
     yield "common/block_scale.h"
+    if quant.scale_format == "ue8m0":
+        yield f"common/ue8m0_{quant.scale_rounding}.h"
     yield f"common/scale_{quant.scale_format.partition('_')[0]}.h"
+    if quant.four_over_six:
+        yield "common/e2m1_decode.h"
+    yield f"common/{'four_over_six' if quant.four_over_six else 'single_scale'}.h"
     yield "common/scale_layout.h"
-    yield f"common/global_scale_{quant.global_scale}.h"
+    if quant.global_scale in ("row", "tensor"):
+        yield "common/global_scale_of_amax.h"
+    yield f"common/global_scale_{'inverse' if config.inverse_global_scale else quant.global_scale}.h"
     yield f"{folder}/encode_blocks.{suffix}"
 
 
+def _fp8_scale_files(quant: QuantSpec) -> Iterator[str]:
+    if quant.block_size == "tensor" and not quant.needs_tensor_amax:
+        yield "common/fp8_scale_given.h"
+        return
+    yield "common/fp8_scale_of_amax.h"
+    yield f"common/fp8_scale_{quant.block_size}.h"
+
+
 def _constants(config: KernelConfig, target: Target) -> Iterator[str]:
-    chunks = ceil_div(config.hidden_size, CHUNK_SIZE)
+    chunks = ceil_div(config.encoded_size, CHUNK_SIZE)
     groups = ceil_div(chunks, GROUP_CHUNKS)
     yield f"typedef {C_TYPES[config.input]} Input;"
     yield f"typedef {C_TYPES[config.weight] if config.normalizes else 'float'} Weight;"
-    yield _int("kHiddenSize", config.hidden_size)
+    yield _int("kHiddenSize", config.encoded_size)
+    yield _int("kInputSize", config.hidden_size)
     yield _int("kRowDims", config.row_dims)
     yield _int("kChunkSize", CHUNK_SIZE)
     yield _int("kGroupChunks", GROUP_CHUNKS)
@@ -147,7 +169,8 @@ def _constants(config: KernelConfig, target: Target) -> Iterator[str]:
     if config.streams:
         yield _int("kStreams", config.streams)
     yield _int("kPaddedRowMultiple", config.quant.row_multiple if config.quant else 1)
-    yield _bool("kNeedsRowAmax", config.quant is not None and config.quant.needs_row_amax)
+    yield _bool("kStoresSum", config.residual and not config.amax_only)
+    yield _bool("kNeedsRowAmax", config.amax_only or (config.quant is not None and config.quant.needs_row_amax))
     if config.quant:
         yield from _quant_constants(config, config.quant)
     if not target.is_cpu:
@@ -156,7 +179,8 @@ def _constants(config: KernelConfig, target: Target) -> Iterator[str]:
 
 def _quant_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[str]:
     largest = MAX_CODE[quant.element]
-    columns = config.hidden_size // config.block_size
+    columns = config.encoded_size // config.block_size
+    yield _int("kMaxExponent", MAX_EXPONENT[quant.element])
     yield f"constexpr float kMaxCode = {largest}f;"
     # The nearest float of the quotient: the division is one IEEE rounding, here in the compiler.
     yield f"constexpr float kReciprocalMax = 1.0f / {largest}f;"
@@ -182,7 +206,7 @@ def _cuda_constants(config: KernelConfig) -> Iterator[str]:
     yield _int("kThreads", schedule.threads)
     yield _bool("kHoldsRow", schedule.holds_row)
     yield _bool("kMayPrefetchWeight", schedule.prefetches_weight)
-    yield _bool("kHasPartialChunk", config.hidden_size % CHUNK_SIZE != 0)
+    yield _bool("kHasPartialChunk", config.encoded_size % CHUNK_SIZE != 0)
     accesses = {"weight": 16, "bias": 16}
     for argument in interface(config):
         if isinstance(argument, TensorArgument) and argument.chunk_bytes:

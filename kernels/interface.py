@@ -14,10 +14,10 @@ from typing import Any
 
 from .config import KernelConfig
 from .numerics import CHUNK_SIZE, ceil_div, round_up
-from .quant_spec import CODE_BITS, QuantSpec
+from .quant_spec import CODE_BITS, QuantSpec, smallest_fp8_scale
 
-C_TYPES = {"float16": "Float16", "bfloat16": "BFloat16", "float32": "float"}
-ELEMENT_BYTES = {"Float16": 2, "BFloat16": 2, "float": 4, "UInt8": 1, "Int32": 4}
+C_TYPES = {"float16": "Float16", "bfloat16": "BFloat16", "float32": "float", "float8_e4m3fn": "Float8E4M3"}
+ELEMENT_BYTES = {"Float16": 2, "BFloat16": 2, "float": 4, "Float8E4M3": 1, "UInt8": 1, "Int32": 4}
 _CODES = {
     "e2m1": ("y_fp4", ("float4_e2m1fnx2", "uint8")),
     "e4m3": ("out", ("float8_e4m3fn", "uint8")),
@@ -50,6 +50,9 @@ class TensorArgument:
         is_strided: whether its rows may lie at any stride; otherwise it is dense.
         may_be: name of the input that this output may be, for an operation in place.
         is_present: False if this configuration does without it: the caller passes None.
+        is_flat: whether a tensor of any shape will do, if it is dense and has as many elements.
+        is_zeroed: whether the launcher fills it with zeros before the kernel runs.
+        if_empty: what the launcher writes into an output of one element if there are no rows, and no kernel runs.
         field: as the source knows it; the name by default.
         run_bytes: bytes of its shortest contiguous run within a row, whose alignment bounds accesses; 0 for the row.
         row_set: which row set it belongs to, 0 or 1; in a source, both know it by one field.
@@ -64,6 +67,9 @@ class TensorArgument:
     is_strided: bool = False
     may_be: str | None = None
     is_present: bool = True
+    is_flat: bool = False
+    is_zeroed: bool = False
+    if_empty: float = 0.0
     field: str = ""
     run_bytes: int = 0
     row_set: int = 0
@@ -108,9 +114,13 @@ def interface(config: KernelConfig) -> tuple[Argument, ...]:
         arguments.append(_rows("residual", config.input, config, is_present=config.residual))
         arguments.append(_weight(config))
         arguments.append(_bias(config))
-    arguments += _encoded_outputs(config, config.quant) if config.quant else [_half_output(config)]
+    if config.amax_only:
+        arguments.append(_number("amax", is_output=True, is_zeroed=True))
+    else:
+        arguments += _encoded_outputs(config, config.quant) if config.quant else [_half_output(config)]
     if config.normalizes:
-        sum_options: dict[str, Any] = {"is_output": True, "may_be": "residual", "is_present": config.residual}
+        stores_sum = config.residual and not config.amax_only
+        sum_options: dict[str, Any] = {"is_output": True, "may_be": "residual", "is_present": stores_sum}
         arguments.append(_rows("residual_out", config.input, config, **sum_options))
         arguments.append(_rows("y_out", config.input, config, is_output=True, is_present=config.keep_norm))
         arguments.append(_row_output("inv_rms", config, is_present=config.keep_rstd))
@@ -162,36 +172,49 @@ def _bias(config: KernelConfig) -> TensorArgument:
 
 def _row_output(name: str, config: KernelConfig, *, is_present: bool) -> TensorArgument:
     shape = _of_matrices(config, "M")
-    return TensorArgument(name, "float", ("float32",), shape, is_output=True, is_present=is_present)
+    return TensorArgument(name, "float", ("float32",), shape, is_output=True, is_present=is_present, is_flat=True)
 
 
 def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input", **options: Any) -> TensorArgument:
     return _rows(name, config.input, config, is_output=True, may_be=may_be, **options)
 
 
+def _number(name: str, **options: Any) -> TensorArgument:
+    """A float32 tensor of one element."""
+    return TensorArgument(name, "float", ("float32",), (1,), **options)
+
+
+def _given_scale(name: str, config: KernelConfig, *, is_present: bool) -> TensorArgument:
+    """A float32 scale, or one for each matrix."""
+    number = _number(name, is_present=is_present)
+    return dataclasses.replace(number, shape=("B",)) if config.scale_per_matrix else number
+
+
 def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     name, dtypes = _CODES[quant.element]
     bits = CODE_BITS[quant.element]
     codes = TensorArgument(
-        name, "UInt8", dtypes, ("...", config.hidden_size * bits // 8), CHUNK_SIZE * bits // 8,
+        name, "UInt8", dtypes, ("...", config.encoded_size * bits // 8), CHUNK_SIZE * bits // 8,
         is_output=True, is_strided=True, field="codes",
     )  # fmt: skip
-    row_scale = _row_output("row_scale", config, is_present=quant.needs_row_amax)
-    given: tuple[Extent, ...] = ("B",) if config.scale_per_matrix else (1,)
-    if not quant.has_blocks:
-        scale = TensorArgument("scale", "float", ("float32",), given, is_present=quant.block_size == "tensor")
-        return [codes, scale, row_scale]
-    return [
-        codes,
-        *_block_scales(config, quant),
-        TensorArgument("global_scale", "float", ("float32",), given, is_present=quant.global_scale == "given"),
-        row_scale,
+    is_found = quant.needs_tensor_amax
+    scale_of_nothing = 0.0 if quant.has_blocks else smallest_fp8_scale(quant.element)
+    found = [
+        _row_output("row_scale", config, is_present=quant.needs_row_amax),
+        _number("amax", is_present=is_found),
+        _number("tensor_scale", is_output=True, is_present=is_found, if_empty=scale_of_nothing),
     ]
+    bound = _number("scale_ub", is_present=config.scale_ub)
+    if not quant.has_blocks:
+        is_given = quant.block_size == "tensor" and not is_found
+        return [codes, _given_scale("scale", config, is_present=is_given), *found, bound]
+    global_scale = _given_scale("global_scale", config, is_present=quant.global_scale == "given")
+    return [codes, *_block_scales(config, quant), global_scale, *found, bound]
 
 
 def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     c_type, dtypes = _SCALES[quant.scale_format]
-    columns = config.hidden_size // config.block_size
+    columns = config.encoded_size // config.block_size
     linear: tuple[Extent, ...] = ("...", columns)
     first = linear
     if quant.is_swizzled:
@@ -199,8 +222,16 @@ def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     elif quant.is_column_major:
         first = _of_matrices(config, columns, padded_rows(config))
     return [
-        TensorArgument("block_scale", c_type, dtypes, first, is_output=True),
-        TensorArgument("block_scale_unswizzled", c_type, dtypes, linear, is_output=True, is_present=quant.both_layouts),
+        TensorArgument("block_scale", c_type, dtypes, first, is_output=True, is_flat=True),
+        TensorArgument(
+            "block_scale_unswizzled",
+            c_type,
+            dtypes,
+            linear,
+            is_output=True,
+            is_present=quant.both_layouts,
+            is_flat=True,
+        ),
     ]
 
 

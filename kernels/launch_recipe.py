@@ -40,7 +40,8 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "block": schedule.threads,
         "cluster": 1,
         "shared_bytes": 0,
-        "pdl": config.pdl,
+        # Its output is zeroed by a memset, which a kernel cannot overtake.
+        "pdl": config.pdl and not config.amax_only,
     }
 
 
@@ -54,6 +55,9 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
         "shape": list(argument.shape),
         "row_set": argument.row_set,
         "single": argument.shape == (1,),
+        "flat": argument.is_flat,
+        "zeroed": argument.is_zeroed,
+        "if_empty": argument.if_empty,
         "alignment": argument.access_bytes(config.vector_bytes),
         "output": argument.is_output,
         "strided": argument.is_strided,

@@ -4,47 +4,69 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-# Element formats: bits of a code, the largest value.
+# Element formats: bits of a code, the largest value and its exponent.
 CODE_BITS = {"e2m1": 4, "e4m3": 8, "e5m2": 8}
 MAX_CODE = {"e2m1": 6.0, "e4m3": 448.0, "e5m2": 57344.0}
+MAX_EXPONENT = {"e2m1": 2, "e4m3": 8, "e5m2": 15}
 
 SWIZZLED_ROWS = {"128x4": 128, "8x4": 8}  # rows of a tile
 COLUMN_ROWS = {"column": 1, "column4": 4}  # what each column's rows are rounded up to
 _SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
 _GROUPS = ("linear", *COLUMN_ROWS)
 
-# What goes together: (elements, block sizes, scale formats, layouts, global scales).
+_GLOBAL = ("none", "given", "row", "tensor")
+
+# What goes together: (elements, block sizes, scale formats, layouts, global scales, roundings, four over six).
 _FAMILIES = (
-    (("e2m1",), (16, 32), ("e4m3",), _SWIZZLED, ("none", "given", "row")),
-    (("e2m1",), (16, 32), ("ue8m0",), _SWIZZLED, ("none",)),
-    (("e4m3",), (32,), ("ue8m0",), _SWIZZLED, ("none",)),
-    (("e4m3",), (64, 128), ("f32", "f32_ue8m0"), _GROUPS, ("none",)),
-    (("e4m3", "e5m2"), ("row", "tensor"), ("f32",), ("linear",), ("none",)),
+    (("e2m1",), (16,), ("e4m3",), _SWIZZLED, _GLOBAL, ("up",), (False, True)),
+    (("e2m1",), (32,), ("e4m3",), _SWIZZLED, _GLOBAL, ("up",), (False,)),
+    (("e2m1",), (16, 32), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
+    (("e4m3",), (32,), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
+    (("e4m3",), (64, 128), ("f32", "f32_ue8m0"), _GROUPS, ("none",), ("up",), (False,)),
+    (("e4m3", "e5m2"), ("row",), ("f32",), ("linear",), ("none",), ("up",), (False,)),
+    (("e4m3", "e5m2"), ("tensor",), ("f32",), ("linear",), ("none", "tensor"), ("up",), (False,)),
 )
+
+
+def smallest_fp8_scale(element: str) -> float:
+    """The smallest scale of a row or tensor of FP8 that is found, to be rounded to float32."""
+    return 1 / (512 * MAX_CODE[element])
 
 
 def require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raise ValueError, naming the argument and what is allowed, unless `value` is one of `allowed`."""
     # 16.0 equals 16 and True equals 1, but neither writes the same source.
-    if isinstance(value, bool) or not any(value == option and isinstance(value, type(option)) for option in allowed):
+    if not any(value == option and type(value) is type(option) for option in allowed):
         raise ValueError(f"{name}: is {value!r}; allowed are {', '.join(map(repr, allowed))}")
+
+
+def to_text(value: object) -> str:
+    """A field's value as text forms have it: ``true``, ``none``, else as str() does."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
 class QuantSpec:
     """How values are encoded: element format, block size, scale format and layout, global scale.
 
-    The text form is its fields joined by slashes: ``e2m1/16/e4m3/128x4/given``.
+    The text form is its fields joined by slashes: ``e2m1/16/e4m3/128x4/given``. The last two are written only if one
+    of them is not the default: ``e2m1/32/ue8m0/linear/none/floor/false``.
 
     Args:
         element: format of the codes: ``e2m1`` (FP4), ``e4m3`` or ``e5m2`` (FP8).
-        block_size: values that share a scale: 16, 32, 64, 128, ``row`` or ``tensor`` (the scale is given then).
+        block_size: values that share a scale: 16, 32, 64, 128, ``row`` or ``tensor`` (whose scale is given,
+            unless `global_scale` is ``tensor``).
         scale_format: ``e4m3`` (NVFP4's), ``ue8m0`` (a power of two, of the MX formats), ``f32``, or ``f32_ue8m0``, a
             power of two stored as float32.
         scale_layout: ``linear`` (row-major); ``128x4`` or ``8x4`` (swizzled for block-scaled MMA); ``linear+128x4``
             or ``linear+8x4`` (both); ``column`` or ``column4`` (column-major, rows rounded up to 4).
         global_scale: ``given`` if a float32 encode scale multiplies the block scales, ``row`` if each row has one of
-            its own, found and returned; only with ``e2m1`` codes and ``e4m3`` scales.
+            its own, found and returned; only with ``e2m1`` codes and ``e4m3`` scales. ``tensor`` if the whole tensor
+            has one that is found and returned; also with block size ``tensor``, whose scale is then found.
+        scale_rounding: for ``ue8m0`` scales: ``up`` to the power of two at or above ``amax / (largest code)``, or
+            ``floor``, OCP's rule, ``2^(floor(log2 amax) - (exponent of the largest code))``, which may cut values off.
+        four_over_six: whether each block takes the better of two scales, ``amax / 6`` and ``amax / 4``, by the sum of
+            squared errors; only for ``e2m1/16/e4m3``.
 
     Raises:
         ValueError: a field has a value that is not allowed, or not with the others.
@@ -59,6 +81,8 @@ class QuantSpec:
     scale_format: str = "e4m3"
     scale_layout: str = "linear"
     global_scale: str = "none"
+    scale_rounding: str = "up"
+    four_over_six: bool = False
 
     def __post_init__(self) -> None:
         families = list(_FAMILIES)
@@ -76,18 +100,22 @@ class QuantSpec:
             families = [family for family in families if value in family[position]]
 
     def __str__(self) -> str:
-        return "/".join(str(getattr(self, field.name)) for field in fields(self))
+        values = [getattr(self, field.name) for field in fields(self)]
+        if values[-2:] == ["up", False]:
+            del values[-2:]
+        return "/".join(map(to_text, values))
 
     @classmethod
     def parse(cls, text: str) -> QuantSpec:
         """The QuantSpec of a text form; fields left out at the end take their defaults."""
-        values: list[int | str] = list(text.split("/"))
+        values: list[int | str | bool] = list(text.split("/"))
         if len(values) > len(fields(cls)):
             raise ValueError(
-                f"quant: {text!r} is not element/block_size/scale_format/scale_layout/global_scale, "
-                "such as e2m1/16/e4m3/linear/none"
+                f"quant: {text!r} is not element/block_size/scale_format/scale_layout/global_scale/scale_rounding/"
+                "four_over_six, such as e2m1/16/e4m3/linear/none"
             )
         values[1:2] = [int(value) if str(value).isdecimal() else value for value in values[1:2]]
+        values[6:] = [{"true": True, "false": False}.get(str(value), value) for value in values[6:]]
         return cls(*values)  # type: ignore[arg-type]
 
     def with_layout(self, scale_layout: str) -> QuantSpec:
@@ -130,9 +158,19 @@ class QuantSpec:
         return self.global_scale == "row" or self.block_size == "row"
 
     @property
+    def may_be_bounded(self) -> bool:
+        """Whether the amax of each scale may have an upper bound."""
+        return self.scale_format.startswith("f32") and self.block_size != "tensor"
+
+    @property
     def needs_given_scale(self) -> bool:
         """Whether encoding needs a scale that is given, global or of FP8."""
-        return self.global_scale == "given" or self.block_size == "tensor"
+        return self.global_scale == "given" or (self.block_size == "tensor" and not self.needs_tensor_amax)
+
+    @property
+    def needs_tensor_amax(self) -> bool:
+        """Whether encoding needs the largest magnitude of the tensor first, which another launch finds."""
+        return self.global_scale == "tensor"
 
 
 NVFP4 = QuantSpec("e2m1", 16, "e4m3")

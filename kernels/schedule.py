@@ -61,7 +61,7 @@ def row_schedule(config: KernelConfig) -> RowSchedule:
         >>> row_schedule(KernelConfig("rmsnorm", 4096)).threads
         256
     """
-    chunks = ceil_div(config.hidden_size, CHUNK_SIZE)
+    chunks = ceil_div(config.encoded_size, CHUNK_SIZE)
     groups = ceil_div(chunks, GROUP_CHUNKS)
     if groups == 1:
         lanes = next_power_of_two(chunks)

@@ -6,8 +6,9 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
+from jitnorm.dispatch import Allocated, Dispatcher
 from jitnorm.interop import framework_of
+from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.run import run_named
@@ -21,6 +22,10 @@ def batch_options(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) 
     """
     if mask is not None and not batched:
         raise ValueError("mask: is given, but batched is False; pass None or batched=True")
+    if mask is not None and quant.needs_tensor_amax:
+        raise ValueError(
+            "mask: is given, but a scale found for the tensor counts all rows; pass None, or give the scale"
+        )
     has_several = (
         batched and quant.needs_given_scale and given_scale is not None and prod(getattr(given_scale, "shape", ())) != 1
     )
@@ -29,7 +34,11 @@ def batch_options(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) 
 
 @cache
 def _dispatcher(quant: QuantSpec, as_bytes: tuple[str, ...], enable_pdl: bool | None, **options: Any) -> Dispatcher:
-    return Dispatcher(enable_pdl, as_bytes=as_bytes, op="quantize", quant=quant, **options)
+    def byte_outputs(_: KernelConfig) -> Allocated:
+        return dict.fromkeys(as_bytes, (None, "uint8"))
+
+    aliases = {"input": "a", "global_scale": "a_global_sf"}
+    return Dispatcher(enable_pdl, allocations=byte_outputs, aliases=aliases, op="quantize", quant=quant, **options)
 
 
 def nvfp4_batched_quantize(
@@ -47,10 +56,9 @@ def nvfp4_batched_quantize(
     format and layout.
 
     Args:
-        a: float16, bfloat16 or float32, shape (B, M, K), K divisible by `sf_vec_size`; rows at any stride. Errors call
-            it input.
+        a: float16, bfloat16 or float32, shape (B, M, K), K divisible by `sf_vec_size`; rows at any stride.
         a_global_sf: float32 tensor on the device of `a`, the encode scale (448 * 6 / amax): one element for all, or
-            shape (B,), one for each matrix; None for 1. Errors call it global_scale.
+            shape (B,), one for each matrix; None for 1.
         sf_vec_size: values that share a scale, 16 or 32.
         nvfp4_4over6: must be None.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
@@ -89,10 +97,10 @@ def scaled_fp4_grouped_quantize(
     Nothing is written for the other rows, neither codes nor scales: there the outputs are uninitialised memory.
 
     Args:
-        a: float16, bfloat16 or float32, shape (B, M, K), K divisible by 16; rows at any stride. Errors call it input.
+        a: float16, bfloat16 or float32, shape (B, M, K), K divisible by 16; rows at any stride.
         mask: int32, shape (B,), how many rows of each matrix there are; counts below 0 are 0, above M they are M.
         a_global_sf: float32 tensor on the device of `a`, the encode scale (448 * 6 / amax): one element for all, or
-            shape (B,), one for each matrix; None for 1. Errors call it global_scale.
+            shape (B,), one for each matrix; None for 1.
         nvfp4_4over6: must be None.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.

@@ -7,8 +7,9 @@ from typing import Any
 
 from jitnorm.dispatch import Dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.amax import gated_amax
 from jitnorm.ops.batched import batch_options
-from jitnorm.ops.general import QuantizedTensor, quantized, with_global_scale
+from jitnorm.ops.general import QuantizedTensor, quantized, with_scales
 from jitnorm.ops.run import run_named
 
 
@@ -31,6 +32,8 @@ def silu_and_mul_quantize(
 ) -> QuantizedTensor:
     """SwiGLU, ``silu(gate) * value``, then quantization of the unrounded product, in one pass: any QuantSpec.
 
+    A scale that is found for the whole tensor takes two passes, two launches without a synchronization with the host.
+
     The exponential is jitnorm's own, so that its bits agree on every target; docs/numerics.md defines it.
 
     Args:
@@ -38,9 +41,10 @@ def silu_and_mul_quantize(
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``.
         granularity: how many columns of gates stand before as many of values, in turns; it divides the hidden size.
             None: all gates come first.
-        global_scale: ``"row"`` for one that is found for each row; a float32 tensor of one element, the encode scale;
-            None for none. Only with block scales in e4m3.
-        scale: float32 tensor of one element, the divisor, if `spec.block_size` is ``tensor``.
+        global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
+            float32 tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
+        scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` for
+            one that is found.
         batched: whether the first dimension counts matrices, as in `norm_quantize`.
         mask: how many rows of each matrix there are, as in `norm_quantize`.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
@@ -61,9 +65,11 @@ def silu_and_mul_quantize(
     """
     if granularity is not None and (type(granularity) is not int or granularity < 1):
         raise ValueError(f"granularity: is {granularity!r}; expected None or a positive integer")
-    spec, given = with_global_scale(spec, global_scale)
+    spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_options(spec, batched, mask, scale if given is None else given)
-    dispatcher = _dispatcher(spec, -1 if granularity is None else granularity, enable_pdl, **batch)
-    tensors = {"input": input, "mask": mask, "global_scale": given, "scale": scale}
+    gate_columns = -1 if granularity is None else granularity
+    amax = gated_amax(input, gate_columns, enable_pdl, stream) if spec.needs_tensor_amax else None
+    dispatcher = _dispatcher(spec, gate_columns, enable_pdl, **batch)
+    tensors = {"input": input, "mask": mask, "global_scale": given, "scale": scale, "amax": amax}
     made = run_named(dispatcher, tensors, (), stream)
     return quantized(spec, made, (*input.shape[:-1], input.shape[-1] // 2), batched)

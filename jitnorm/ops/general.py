@@ -7,7 +7,8 @@ from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
-from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
+from jitnorm.ops.amax import compute_amax, norm_amax
 from jitnorm.ops.batched import batch_options
 from jitnorm.ops.run import run_named
 
@@ -18,13 +19,17 @@ class QuantizedTensor:
 
     Args:
         data: the codes: E2M1 two a byte, element 2i in the low nibble; FP8 one a byte.
-        scale: the scales in the layout that `spec` names: of the blocks, of the rows (M,), or the given one.
+        scale: the scales in the layout that `spec` names: of the blocks, of the rows (M,), or of the tensor, given or
+            found.
         global_scale: the encode scale that was given, or None.
         row_scale: the decode scale of each row, float32 (M,), if `spec.global_scale` is ``row``, else None.
         scale_unswizzled: the scales in the linear layout, if `spec` asks for both layouts, else None.
         spec: how the values are encoded.
         shape: the logical shape, in values.
         batched: whether the first dimension counts matrices, whose scales are padded each for itself.
+        tensor_scale: the decode scale of the tensor, float32 (1,), if it has one for its block scales that was found
+            (`spec.global_scale` is ``tensor``), else None.
+        amax: the largest magnitude of the tensor, float32 (1,), if a scale was found from it, else None.
     """
 
     data: Any
@@ -35,6 +40,8 @@ class QuantizedTensor:
     spec: QuantSpec
     shape: tuple[int, ...]
     batched: bool = False
+    tensor_scale: Any = None
+    amax: Any = None
 
 
 @cache
@@ -55,19 +62,23 @@ def norm_quantize(
     y_out: Any = None,
     batched: bool = False,
     mask: Any = None,
+    scale_ub: Any = None,
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> QuantizedTensor:
     """RMSNorm, then quantization of the unrounded result, in one pass: any input and any QuantSpec.
+
+    A scale that is found for the whole tensor takes two passes, two launches without a synchronization with the host.
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
         weight: shape (hidden_size,), the input's dtype or float32.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
-        global_scale: ``"row"`` for one that is found for each row; a float32 tensor of one element, the encode scale;
-            None for none. Only with block scales in e4m3.
-        scale: float32 tensor of one element, the divisor, if `spec.block_size` is ``tensor``.
+        global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
+            float32 tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
+        scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` for
+            one that is found.
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         y_out: where to write the norm itself, too, rounded to the input's dtype; None: nowhere.
@@ -76,6 +87,8 @@ def norm_quantize(
             shape (B,), one for each.
         mask: int32, shape (B,), only if `batched`: how many rows of each matrix there are; nothing is written for the
             others, also not to the padding, and what is allocated stays uninitialised there. None: all.
+        scale_ub: float32 tensor of one element that bounds the amax of each FP8 scale of a row or group; None: no
+            bound.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -93,14 +106,18 @@ def norm_quantize(
         >>> q.data.dtype.name, q.scale.shape
         ('float8_e4m3fn', (2, 2))
     """
-    spec, given = with_global_scale(spec, global_scale)
+    spec, given, scale = with_scales(spec, global_scale, scale)
+    batch = batch_options(spec, batched, mask, scale if given is None else given)
+    amax = None
+    if spec.needs_tensor_amax:
+        amax = norm_amax(input, weight, residual, eps, unit_bias, enable_pdl, stream)
     dispatcher = _dispatcher(
         enable_pdl, op="rmsnorm", residual=residual is not None, unit_bias=unit_bias, keep_norm=y_out is not None,
-        quant=spec, **batch_options(spec, batched, mask, scale if given is None else given),
+        quant=spec, scale_ub=scale_ub is not None, **batch,
     )  # fmt: skip
     tensors = {
         "input": input, "mask": mask, "residual": residual, "weight": weight, "global_scale": given, "scale": scale,
-        "residual_out": residual, "y_out": y_out,
+        "amax": amax, "scale_ub": scale_ub, "residual_out": residual, "y_out": y_out,
     }  # fmt: skip
     return quantized(spec, run_named(dispatcher, tensors, (eps,), stream), tuple(input.shape), batched)
 
@@ -113,10 +130,11 @@ def quantize(
     scale: Any = None,
     batched: bool = False,
     mask: Any = None,
+    scale_ub: Any = None,
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> QuantizedTensor:
-    """Quantization alone: any input and any QuantSpec. The arguments are those of `norm_quantize`.
+    """Quantization alone: any input, float8_e4m3fn too, and any QuantSpec. The arguments are those of `norm_quantize`.
 
     Example:
         >>> import numpy as np
@@ -124,25 +142,35 @@ def quantize(
         >>> q.data.shape, q.row_scale.shape
         ((2, 32), (2,))
     """
-    spec, given = with_global_scale(spec, global_scale)
+    spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_options(spec, batched, mask, scale if given is None else given)
-    dispatcher = _dispatcher(enable_pdl, op="quantize", quant=spec, **batch)
-    tensors = {"input": input, "mask": mask, "global_scale": given, "scale": scale}
+    amax = compute_amax(input, stream=stream) if spec.needs_tensor_amax else None
+    dispatcher = _dispatcher(enable_pdl, op="quantize", quant=spec, scale_ub=scale_ub is not None, **batch)
+    tensors = {
+        "input": input, "mask": mask, "global_scale": given, "scale": scale, "amax": amax, "scale_ub": scale_ub,
+    }  # fmt: skip
     return quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape), batched)
 
 
-def with_global_scale(spec: QuantSpec, global_scale: Any) -> tuple[QuantSpec, Any]:
-    """The spec for what the caller gave as `global_scale`, and the tensor to pass, if any."""
+def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSpec, Any, Any]:
+    """The spec with the kind of global scale that is asked for, then the two scales that are given, or None."""
+    if isinstance(scale, str):
+        require_one_of("scale", scale, ("tensor",))
+        if spec.block_size != "tensor":
+            raise ValueError(f"scale: is 'tensor', but the scales of {spec} belong to blocks or rows; pass None")
+        return replace(spec, global_scale="tensor"), None, None
     if isinstance(global_scale, str):
-        return replace(spec, global_scale=global_scale), None
-    return (spec if global_scale is None else replace(spec, global_scale="given")), global_scale
+        return replace(spec, global_scale=global_scale), None, scale
+    return (spec if global_scale is None else replace(spec, global_scale="given")), global_scale, scale
 
 
 def quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], batched: bool = False) -> QuantizedTensor:
     """A call's tensors, by their names, as one."""
-    row_scale = made.get("row_scale")
+    row_scale, tensor_scale, amax = (made.get(name) for name in ("row_scale", "tensor_scale", "amax"))
     if not spec.has_blocks:
-        return QuantizedTensor(made["out"], made.get("scale", row_scale), None, None, None, spec, shape, batched)
+        found = tensor_scale if row_scale is None else row_scale
+        scale = made.get("scale", found)
+        return QuantizedTensor(made["out"], scale, None, None, None, spec, shape, batched, amax=amax)
     return QuantizedTensor(
         data=made["y_fp4" if spec.element == "e2m1" else "out"],
         scale=made["block_scale"],
@@ -152,4 +180,6 @@ def quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], bat
         spec=spec,
         shape=shape,
         batched=batched,
+        tensor_scale=tensor_scale,
+        amax=amax,
     )

@@ -88,7 +88,7 @@ def rmsnorm_fp4quant(
         False, False, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
         global_scale is not None, enable_pdl,
     )  # fmt: skip
-    scales, allocates = _scales(block_scale, output_both_sf_layouts, block_scale_unswizzled)
+    scales, allocates = scale_outputs(block_scale, output_both_sf_layouts, block_scale_unswizzled)
     given = () if global_scale is None else (global_scale,)
     made = run(dispatcher, (input, weight, y_fp4, *scales, *given), (eps,), stream, allocates or y_fp4 is None)
     return made[2:5] if output_both_sf_layouts else made[2:4]
@@ -132,7 +132,7 @@ def add_rmsnorm_fp4quant(
         True, y_out is not None, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
         global_scale is not None, enable_pdl,
     )  # fmt: skip
-    scales, allocates = _scales(block_scale, output_both_sf_layouts, block_scale_unswizzled)
+    scales, allocates = scale_outputs(block_scale, output_both_sf_layouts, block_scale_unswizzled)
     given = () if global_scale is None else (global_scale,)
     kept = () if y_out is None else (y_out,)
     tensors = (input, residual, weight, y_fp4, *scales, *given, residual, *kept)
@@ -140,7 +140,7 @@ def add_rmsnorm_fp4quant(
     return made[3:6] if output_both_sf_layouts else made[3:5]
 
 
-def _scales(block_scale: Any, both: bool, unswizzled: Any) -> tuple[tuple[Any, ...], bool]:
+def scale_outputs(block_scale: Any, both: bool, unswizzled: Any) -> tuple[tuple[Any, ...], bool]:
     """The tensors that receive scales, and whether one of them is None."""
     if both:
         return (block_scale, unswizzled), block_scale is None or unswizzled is None

@@ -14,11 +14,13 @@ _ELEMENTS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
 
 @cache
-def _dispatcher(residual: bool, unit_bias: bool, out_dtype: str, enable_pdl: bool | None) -> Dispatcher:
+def _dispatcher(residual: bool, unit_bias: bool, out_dtype: str, out_name: str, enable_pdl: bool | None) -> Dispatcher:
     if out_dtype not in _ELEMENTS:
-        raise ValueError(f"out: dtype is {out_dtype}, expected {' or '.join(_ELEMENTS)}")
+        raise ValueError(f"{out_name}: dtype is {out_dtype}, expected {' or '.join(_ELEMENTS)}")
+    options: dict[str, Any] = {"residual": residual, "unit_bias": unit_bias}
     quant = QuantSpec(_ELEMENTS[out_dtype], "tensor", "f32")
-    return Dispatcher(enable_pdl, op="rmsnorm", residual=residual, unit_bias=unit_bias, quant=quant)
+    aliases = {} if out_name == "out" else {"out": out_name}
+    return Dispatcher(enable_pdl, aliases=aliases, op="rmsnorm", quant=quant, **options)
 
 
 def rmsnorm_quant(
@@ -75,11 +77,36 @@ def gemma_fused_add_rmsnorm_quant(
     _quant(out, input, residual, weight, scale, eps, enable_pdl, stream, unit_bias=True)
 
 
+def rms_norm_static_fp8_quant(
+    result: Any, input: Any, weight: Any, scale: Any, epsilon: float, *, enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> None:  # fmt: skip
+    """`rmsnorm_quant` under the name and with the order that vLLM has: the result first, then `epsilon` last.
+
+    Example:
+        >>> import ml_dtypes, numpy as np
+        >>> x = np.array([[3.0, 4.0]], np.float16)
+        >>> result = np.empty((1, 2), ml_dtypes.float8_e4m3fn)
+        >>> rms_norm_static_fp8_quant(result, x, np.ones(2, np.float16), np.array([0.5], np.float32), 0.0)
+        >>> result.astype(float).tolist()
+        [[1.75, 2.25]]
+    """
+    _quant(result, input, None, weight, scale, epsilon, enable_pdl, stream, unit_bias=False, out_name="result")
+
+
+def fused_add_rms_norm_static_fp8_quant(
+    result: Any, input: Any, residual: Any, weight: Any, scale: Any, epsilon: float, *,
+    enable_pdl: bool | None = None, stream: Any = None,
+) -> None:  # fmt: skip
+    """`fused_add_rmsnorm_quant` under the name and with the order that vLLM has."""
+    _quant(result, input, residual, weight, scale, epsilon, enable_pdl, stream, unit_bias=False, out_name="result")
+
+
 def _quant(
     out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float, enable_pdl: bool | None, stream: Any,
-    *, unit_bias: bool,
+    *, unit_bias: bool, out_name: str = "out",
 ) -> None:  # fmt: skip
-    out_dtype = framework_of(out, "out").dtype_name(out)
-    dispatcher = _dispatcher(residual is not None, unit_bias, out_dtype, enable_pdl)
+    out_dtype = framework_of(out, out_name).dtype_name(out)
+    dispatcher = _dispatcher(residual is not None, unit_bias, out_dtype, out_name, enable_pdl)
     added = () if residual is None else (residual,)
     run(dispatcher, (input, *added, weight, out, scale, *added), (eps,), stream, allocates=False)

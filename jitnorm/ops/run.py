@@ -26,6 +26,20 @@ def run(
     Returns:
         `tensors`, with the outputs that were None.
     """
+    if not dispatcher.aliases:
+        return _run(dispatcher, tensors, scalars, stream, allocates)
+    try:
+        return _run(dispatcher, tensors, scalars, stream, allocates)
+    except (TypeError, ValueError) as error:
+        name, _, rest = str(error).partition(":")
+        if name not in dispatcher.aliases:
+            raise
+        raise type(error)(f"{dispatcher.aliases[name]}:{rest}") from None
+
+
+def _run(
+    dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...], stream: Any, allocates: bool
+) -> tuple[Any, ...]:
     if not direct_types.issuperset(map(type, tensors)):
         return _run_converted(dispatcher, tensors, scalars, stream)
     if allocates:

@@ -4,17 +4,13 @@ typedef UInt8 Scale;
 struct GlobalScale {
   float reciprocal_max;  // global scale / 6
   float inverse;         // 1 / global scale
+  float quarter;         // global scale / 4
 };
 
-JITNORM_INLINE GlobalScale prepare_global_scale(float global_scale) {
+JITNORM_INLINE GlobalScale prepare_global_scale(const Arguments&, float global_scale) {
   // A reciprocal of 1 is not known to the compiler: spelt out, three instructions a block fall away.
-  if (!kHasGlobalScale) return {kReciprocalMax, 1.0f};
-  return {mul_rn(global_scale, kReciprocalMax), reciprocal_rn(global_scale)};
-}
-
-JITNORM_INLINE float decode_e4m3(UInt32 code) {
-  // As the top bits of a float the exponent is 120 too small; the product also normalizes denormals, exactly.
-  return mul_rn(float_of(((code & 0x80u) << 24) | ((code & 0x7fu) << 20)), 0x1p120f);
+  if (!kHasGlobalScale) return {kReciprocalMax, 1.0f, 0.25f};
+  return {mul_rn(global_scale, kReciprocalMax), reciprocal_rn(global_scale), mul_rn(global_scale, 0.25f)};
 }
 
 JITNORM_INLINE BlockScale scale_of(float amax, GlobalScale global) {

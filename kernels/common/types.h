@@ -12,5 +12,8 @@ struct BFloat16 {
 struct Float16 {
   UInt16 bits;
 };
+struct Float8E4M3 {
+  UInt8 bits;
+};
 
 constexpr float kMaxFloat = 0x1.fffffep127f;

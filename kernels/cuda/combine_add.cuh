@@ -1,4 +1,4 @@
-// The combine stage with a residual: a row is the float32 sum, which is also stored, rounded to the input's type.
+// The combine stage with a residual: a row is the float32 sum, which may also be stored, rounded to the input's type.
 typedef Chunk<float, 16> HeldChunk;
 
 struct RowSource {
@@ -23,6 +23,7 @@ JITNORM_INLINE void load_held(HeldChunk& h, const RowSource& source, int index) 
 
 // Only once nobody will load the residual again: the sum may take its place.
 JITNORM_INLINE void store_sum(const RowSource& source, const HeldChunk& h, int index) {
+  if constexpr (!kStoresSum) return;
   InputChunk sum;
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) round_to(h.elements[i], sum.elements[i]);

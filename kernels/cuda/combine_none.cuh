@@ -9,6 +9,10 @@ JITNORM_INLINE RowSource source_of(const Arguments& a, Int64 row) {
   return {a.input + row_offset(row, a.extents, a.input_strides)};
 }
 
-JITNORM_INLINE void load_held(HeldChunk& h, const RowSource& source, int index) { load_chunk(h, source.input, index); }
+// Rows of codes may be longer than those of the input; a chunk past a row is zero.
+JITNORM_INLINE void load_held(HeldChunk& h, const RowSource& source, int index) {
+  const bool is_padding = kInputSize < kHiddenSize && index >= kInputSize / kChunkSize;
+  load_chunk(h, source.input, is_padding ? kChunks : index);
+}
 
 JITNORM_INLINE void store_sum(const RowSource&, const HeldChunk&, int) {}

@@ -12,14 +12,14 @@ struct EncodeContext {
 
 JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, float row_amax, bool is_writer) {
   const float global_scale = global_scale_of(a, row, row_amax, is_writer);
-  return {a, row, a.codes + row_offset(row, a.extents, a.codes_strides), prepare_global_scale(global_scale)};
+  return {a, row, a.codes + row_offset(row, a.extents, a.codes_strides), prepare_global_scale(a, global_scale)};
 }
 
 JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const float (&y)[kChunkSize]) {
   float amax = 0.0f;
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) amax = max_magnitude(amax, y[i]);
-  const BlockScale scale = scale_of(butterfly_max<kLanesPerBlock>(amax), context.global);
+  const BlockScale scale = choose_scale(y, butterfly_max<kLanesPerBlock>(amax), context.global);
   CodeChunk codes;
   JITNORM_UNROLL
   for (int i = 0; i < kCodeWords; ++i) {

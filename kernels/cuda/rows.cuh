@@ -53,9 +53,16 @@ JITNORM_INLINE float row_amax(const Arguments& a, Row& row, RowStatistic statist
     if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
     if constexpr (kNormalizes && !kPrefetchesWeight) load_chunk(row.weight[0], weight_of(a), row.index(j));
     float y[kChunkSize];
-    normalize_chunk(a, h, row.weight[kPrefetchesWeight ? j : 0], statistic, row.index(j), y);
+    const int index = row.index(j);
+    normalize_chunk(a, h, row.weight[kPrefetchesWeight ? j : 0], statistic, index, y);
+    // What lies past the row does not count: normalized, its zeros are NaN if the row's statistic is infinite.
+    float larger = amax;
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) amax = max_magnitude(amax, y[i]);
+    for (int i = 0; i < kChunkSize; ++i) {
+      const bool counts = !kNormalizes || !kHasPartialChunk || index * kChunkSize + i < kHiddenSize;
+      if (counts) larger = max_magnitude(larger, y[i]);
+    }
+    if (!kNormalizes || index < kChunks) amax = larger;
   });
   return row_max(amax, warp, lane);
 }

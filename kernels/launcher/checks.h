@@ -9,6 +9,13 @@ struct CheckedCall {
   // Kernel parameters: each value in a slot of its own, in the order of launch_recipe.py.
   int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * kMaxRowDims + 1];
   int slot_count = 0;
+  // Outputs of one float32 that are written before the kernel runs.
+  struct Fill {
+    void* at;
+    float value;
+  };
+  Fill fills[kMaxArguments];
+  int fill_count = 0;
 
   void Push(int64_t value) { slots[slot_count++] = value; }
   void Push(const void* value) { Push(reinterpret_cast<int64_t>(value)); }
@@ -135,6 +142,7 @@ class CallChecker {
       if (ElementCount(t) != 1) ThrowShape(argument, t, tensors);
       return;
     }
+    if (argument.is_flat && t.ndim > 0) return;
     const int inner_dims = static_cast<int>(argument.extents.size());
     const int leading_dims = argument.has_leading_dims ? first.ndim - 1 : 0;
     bool has_rank = t.ndim == leading_dims + inner_dims && t.ndim > 0;
@@ -146,7 +154,8 @@ class CallChecker {
     if (tensors[i] == nullptr) return;
     const Argument& argument = recipe_.arguments[i];
     const DLTensor& t = *tensors[i];
-    const int inner_dims = argument.is_single ? 0 : static_cast<int>(argument.extents.size());
+    if (argument.is_flat && ElementCount(t) != ExpectedCount(argument, sizes)) ThrowShape(argument, t, tensors);
+    const int inner_dims = argument.is_single || argument.is_flat ? 0 : static_cast<int>(argument.extents.size());
     for (int d = 0; d < inner_dims; ++d) {
       if (t.shape[t.ndim - inner_dims + d] != argument.extents[d].Evaluate(sizes)) ThrowShape(argument, t, tensors);
     }
@@ -164,6 +173,12 @@ class CallChecker {
         << argument.alignment
         << (argument.alignment == ElementBytes(argument.dtypes[0]) ? ", the size of an element"
                                                                    : "; use a kernel with a smaller vector_bytes");
+  }
+
+  static int64_t ExpectedCount(const Argument& argument, const Sizes& sizes) {
+    int64_t count = argument.has_leading_dims ? sizes.rows * sizes.matrices : 1;
+    for (const Extent& extent : argument.extents) count *= extent.Evaluate(sizes);
+    return count;
   }
 
   static int64_t PointerAlignment(const DLTensor& t) {
@@ -207,6 +222,11 @@ class CallChecker {
         call.Push(static_cast<float>(args[static_cast<int>(i)].cast<double>()));
       if (argument.kind != Argument::Kind::kTensor) continue;
       call.Push(DataOf(*tensors[i]));
+      // Without rows no kernel runs that could write the output.
+      const bool stays_unwritten = argument.is_output && argument.is_single && call.grid == 0;
+      if (argument.is_zeroed || stays_unwritten) {
+        call.fills[call.fill_count++] = {DataOf(*tensors[i]), stays_unwritten ? argument.if_empty : 0.0f};
+      }
       if (!argument.is_strided) continue;
       const int set = argument.row_set, at = strided[set]++, skip = missing[set];
       for (int d = 0; d < recipe_.row_dims; ++d) call.Push(d < skip ? 0 : call.rows[set].strides[at][d - skip]);

@@ -47,6 +47,7 @@ struct Driver {
   CUresult (*FuncSetAttribute)(CUfunction, int, int);
   CUresult (*LaunchKernelEx)(const CUlaunchConfig*, CUfunction, void**, void**);
   CUresult (*StreamIsCapturing)(CUstream, int*);
+  CUresult (*MemsetD32Async)(uint64_t, unsigned, size_t, CUstream);
   CUresult (*MemAlloc)(uint64_t*, size_t);
   CUresult (*MemFree)(uint64_t);
 
@@ -97,6 +98,7 @@ struct Driver {
     find(driver.FuncSetAttribute, "cuFuncSetAttribute");
     find(driver.LaunchKernelEx, "cuLaunchKernelEx");
     find(driver.StreamIsCapturing, "cuStreamIsCapturing");
+    find(driver.MemsetD32Async, "cuMemsetD32Async");
     find(driver.MemAlloc, "cuMemAlloc_v2");
     find(driver.MemFree, "cuMemFree_v2");
     if (!missing.empty()) return "CUDA driver: has no " + missing + "; update it to CUDA 12.0 or later";

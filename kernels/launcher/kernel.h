@@ -6,7 +6,7 @@ class Kernel {
 
   void Call(ffi::PackedArgs args) const {
     CheckedCall call = checker_.Check(args);
-    if (call.grid == 0) return;
+    if (call.grid == 0 && call.fill_count == 0) return;
     void* parameters[sizeof(call.slots) / sizeof(call.slots[0])];
     for (int i = 0; i < call.slot_count; ++i) parameters[i] = &call.slots[i];
     Launch(call, parameters);
@@ -44,6 +44,7 @@ class CpuKernel : public Kernel {
 
   // In the default floating-point environment: callers may have told the processor to flush denormals.
   void Launch(const CheckedCall& call, void** parameters) const final {
+    for (int i = 0; i < call.fill_count; ++i) std::memcpy(call.fills[i].at, &call.fills[i].value, sizeof(float));
     std::fenv_t callers;
     std::fegetenv(&callers);
     std::fesetenv(FE_DFL_ENV);
@@ -73,6 +74,14 @@ class CudaKernel : public Kernel {
     const CUfunction function = FunctionOn(device, stream);
     JITNORM_CHECK(call.grid <= 0x7fffffff, ValueError)
         << recipe().arguments[0].name << ": has more rows than one launch can cover";
+    const Driver& driver = Driver::Get();
+    for (int i = 0; i < call.fill_count; ++i) {
+      const uint64_t address = reinterpret_cast<uint64_t>(call.fills[i].at);
+      unsigned bits;
+      std::memcpy(&bits, &call.fills[i].value, sizeof(bits));
+      driver.Check(driver.MemsetD32Async(address, bits, 1, static_cast<CUstream>(stream)), "cuMemsetD32Async");
+    }
+    if (call.grid == 0) return;
     CUlaunchAttribute attributes[2] = {};
     CUlaunchConfig config{{static_cast<unsigned>(call.grid), 1, 1},
                           {recipe().block, 1, 1},
@@ -91,7 +100,6 @@ class CudaKernel : public Kernel {
       attribute.value.cluster[0] = recipe().cluster;
       attribute.value.cluster[1] = attribute.value.cluster[2] = 1;
     }
-    const Driver& driver = Driver::Get();
     driver.Check(driver.LaunchKernelEx(&config, function, parameters, nullptr), "cuLaunchKernelEx");
   }
 

@@ -31,7 +31,10 @@ struct Argument {
   std::vector<Extent> extents;    // after the leading dimensions
   bool is_single = false;         // one element, in a tensor of any rank
   int64_t alignment = 1;
+  bool is_flat = false;  // any shape of as many elements will do
   bool is_output = false;
+  bool is_zeroed = false;  // filled with zeros before the kernel runs
+  float if_empty = 0;      // what one element becomes if there are no rows
   bool is_strided = false;
   std::string may_be;
 };
@@ -54,6 +57,9 @@ inline Argument ReadArgument(const JsonObject& json) {
   }
   argument.row_set = ReadRowSet(json);
   argument.is_single = Field<bool>(json, "single");
+  argument.is_flat = Field<bool>(json, "flat");
+  argument.is_zeroed = Field<bool>(json, "zeroed");
+  argument.if_empty = static_cast<float>(Field<double>(json, "if_empty"));
   argument.alignment = Field<int64_t>(json, "alignment");
   argument.is_output = Field<bool>(json, "output");
   argument.is_strided = Field<bool>(json, "strided");

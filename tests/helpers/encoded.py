@@ -16,9 +16,11 @@ from jitnorm.reference import (
     quantize_fp4,
     quantize_fp8_group,
     quantize_fp8_static,
+    quantize_fp8_tensor,
     quantize_fp8_token,
     quantize_mxfp8,
     quantize_nvfp4_row,
+    quantize_nvfp4_tensor,
     rmsnorm_f32,
     swizzle_scales,
 )
@@ -39,6 +41,15 @@ SPECS = [
         for at in ("linear", "column", "column4")
     ),
     *(QuantSpec(element, size, "f32") for element in ("e4m3", "e5m2") for size in ("row", "tensor")),
+    *(QuantSpec("e2m1", 16, "e4m3", at, "tensor") for at in ("linear", "linear+128x4")),
+    QuantSpec("e2m1", 32, "e4m3", "linear", "tensor"),
+    *(QuantSpec(element, "tensor", "f32", "linear", "tensor") for element in ("e4m3", "e5m2")),
+    *(
+        QuantSpec("e2m1", 16, "e4m3", at, g, four_over_six=True)
+        for at, g in (("linear", "none"), ("8x4", "given"), ("128x4", "row"), ("linear", "tensor"))
+    ),
+    *(QuantSpec("e2m1", size, "ue8m0", "linear", "none", "floor") for size in (16, 32)),
+    QuantSpec("e4m3", 32, "ue8m0", "128x4", "none", "floor"),
 ]
 GIVEN = np.float32(0.37)
 
@@ -65,6 +76,9 @@ def normalized(
 
 def encoded(y: Array, spec: QuantSpec, given: np.float32 | None = None) -> dict[str, Array]:
     """What encoding the rows `y` must give, by the fields of QuantizedTensor; without leading dimensions."""
+    if spec.block_size == "tensor" and spec.global_scale == "tensor":
+        codes, found = quantize_fp8_tensor(y, spec.element)  # type: ignore[arg-type]
+        return {"data": codes, "scale": found}
     if spec.block_size == "tensor":
         assert given is not None
         return {"data": quantize_fp8_static(y, float(given), spec.element)}  # type: ignore[arg-type]
@@ -90,16 +104,21 @@ def encoded(y: Array, spec: QuantSpec, given: np.float32 | None = None) -> dict[
 def _block_codes(y: Array, spec: QuantSpec, given: np.float32 | None) -> dict[str, Array]:
     """Codes with scales in one byte, in the linear layout."""
     if spec.element == "e4m3":
-        codes, scales = quantize_mxfp8(y)
+        codes, scales = quantize_mxfp8(y, spec.scale_rounding)  # type: ignore[arg-type]
         return {"data": codes, "scale": scales}
     if spec.global_scale == "row":
-        codes, scales, row_scale = quantize_nvfp4_row(y, int(spec.block_size))
+        codes, scales, row_scale = quantize_nvfp4_row(y, int(spec.block_size), four_over_six=spec.four_over_six)
         return {"data": codes, "scale": scales, "row_scale": row_scale}
+    if spec.global_scale == "tensor":
+        codes, scales, found = quantize_nvfp4_tensor(y, int(spec.block_size), four_over_six=spec.four_over_six)
+        return {"data": codes, "scale": scales, "tensor_scale": found}
     codes, scales = quantize_fp4(
         y,
         block_size=int(spec.block_size),
         scale_format=spec.scale_format,  # type: ignore[arg-type]
         global_scale=float(given) if spec.global_scale == "given" and given is not None else None,
+        scale_rounding=spec.scale_rounding,  # type: ignore[arg-type]
+        four_over_six=spec.four_over_six,
     )
     return {"data": codes, "scale": scales}
 
@@ -109,11 +128,17 @@ def given_keywords(spec: QuantSpec, make: Any = np.asarray) -> dict[str, Any]:
     given = make(np.array([GIVEN], np.float32))
     base = spec.with_global_scale("none")
     if spec.block_size == "tensor":
-        return {"spec": base, "scale": given}
-    return {"spec": base, "global_scale": {"none": None, "given": given, "row": "row"}[spec.global_scale]}
+        return {"spec": base, "scale": "tensor" if spec.global_scale == "tensor" else given}
+    kinds = {"none": None, "given": given, "row": "row", "tensor": "tensor"}
+    return {"spec": base, "global_scale": kinds[spec.global_scale]}
 
 
-_FIELDS = ("data", "scale", "row_scale", "scale_unswizzled")
+def _is_given(spec: QuantSpec) -> bool:
+    """Whether `scale` is what the caller has given."""
+    return spec.block_size == "tensor" and spec.global_scale == "none"
+
+
+_FIELDS = ("data", "scale", "row_scale", "scale_unswizzled", "tensor_scale")
 
 
 def assert_encoded(got: QuantizedTensor, y: Array, spec: QuantSpec, shape: tuple[int, ...], what: str) -> None:
@@ -122,7 +147,7 @@ def assert_encoded(got: QuantizedTensor, y: Array, spec: QuantSpec, shape: tuple
     expected = encoded(y, spec, GIVEN)
     for name in _FIELDS:
         value = getattr(got, name)
-        if name == "scale" and spec.block_size == "tensor":
+        if name == "scale" and _is_given(spec):
             continue
         if name not in expected:
             assert value is None, f"{name} should be None"
@@ -136,12 +161,13 @@ def assert_encoded(got: QuantizedTensor, y: Array, spec: QuantSpec, shape: tuple
 
 def found_outputs(q: QuantizedTensor) -> tuple[Any, ...]:
     """What the op has computed, in the order of `encoded`."""
-    scale = None if q.spec.block_size == "tensor" else q.scale
-    return tuple(value for value in (q.data, scale, q.row_scale, q.scale_unswizzled) if value is not None)
+    scale = None if _is_given(q.spec) else q.scale
+    fields = (q.data, scale, q.row_scale, q.tensor_scale, q.scale_unswizzled)
+    return tuple(value for value in fields if value is not None)
 
 
 def _is_linear(spec: QuantSpec) -> bool:
-    return spec.scale_layout == "linear" and spec.block_size != "row"
+    return spec.scale_layout == "linear" and spec.has_blocks
 
 
 def assert_same_encoding(got: QuantizedTensor, other: QuantizedTensor, what: str) -> None:

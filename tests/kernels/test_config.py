@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jitnorm.kernels.config import INPUT_DTYPES, VECTOR_BYTES, KernelConfig
+from jitnorm.kernels.config import INPUT_DTYPES, NORM_DTYPES, VECTOR_BYTES, KernelConfig
 from jitnorm.kernels.quant_spec import (
     FP8_GROUP,
     FP8_TENSOR,
@@ -28,11 +28,14 @@ CONFIG = KernelConfig("rmsnorm", 4096, quant=NVFP4)
 
 
 SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
+GLOBAL = ("none", "given", "row", "tensor")
+ROUNDINGS = ("up", "floor")
 # What goes together, as docs/numerics.md has it.
 EVERY_SPEC = [
-    *(QuantSpec("e2m1", n, "e4m3", at, g) for n in (16, 32) for at in SWIZZLED for g in ("none", "given", "row")),
-    *(QuantSpec("e2m1", n, "ue8m0", at) for n in (16, 32) for at in SWIZZLED),
-    *(QuantSpec("e4m3", 32, "ue8m0", at) for at in SWIZZLED),
+    *(QuantSpec("e2m1", n, "e4m3", at, g) for n in (16, 32) for at in SWIZZLED for g in GLOBAL),
+    *(QuantSpec("e2m1", 16, "e4m3", at, g, four_over_six=True) for at in SWIZZLED for g in GLOBAL),
+    *(QuantSpec("e2m1", n, "ue8m0", at, "none", r) for n in (16, 32) for at in SWIZZLED for r in ROUNDINGS),
+    *(QuantSpec("e4m3", 32, "ue8m0", at, "none", r) for at in SWIZZLED for r in ROUNDINGS),
     *(
         QuantSpec("e4m3", n, scale, at)
         for n in (64, 128)
@@ -40,6 +43,7 @@ EVERY_SPEC = [
         for at in ("linear", "column", "column4")
     ),
     *(QuantSpec(element, n, "f32") for element in ("e4m3", "e5m2") for n in ("row", "tensor")),
+    *(QuantSpec(element, "tensor", "f32", global_scale="tensor") for element in ("e4m3", "e5m2")),
 ]
 
 
@@ -49,15 +53,19 @@ def quant_specs() -> st.SearchStrategy[QuantSpec]:
 
 @st.composite
 def configs(draw: st.DrawFn) -> KernelConfig:
-    input_dtype = draw(st.sampled_from(INPUT_DTYPES))
     quant = draw(st.none() | quant_specs())
     block = quant.block_size if quant and isinstance(quant.block_size, int) else 1
-    op = draw(st.sampled_from(["rmsnorm", "quantize"])) if quant else "rmsnorm"
+    amax_only = quant is None and draw(st.booleans())
+    op = draw(st.sampled_from(["rmsnorm", "quantize"])) if quant or amax_only else "rmsnorm"
     normalizes = op == "rmsnorm"
+    input_dtype = draw(st.sampled_from(NORM_DTYPES if normalizes else INPUT_DTYPES))
+    has_bound = quant is not None and quant.scale_format.startswith("f32") and quant.block_size != "tensor"
+    pads = not normalizes and quant is not None and not quant.scale_format.startswith("f32")
     batched = draw(st.booleans())
+    counts_rows = not amax_only and not (quant and quant.needs_tensor_amax)
     return KernelConfig(
         op,
-        block * draw(st.integers(1, 262144 // block)),
+        block * draw(st.integers(1, 262144 // block // 4)),
         input_dtype,
         draw(st.sampled_from([input_dtype, "float32"])) if normalizes else "none",
         normalizes and draw(st.booleans()),
@@ -68,8 +76,12 @@ def configs(draw: st.DrawFn) -> KernelConfig:
         draw(st.sampled_from(VECTOR_BYTES)),
         draw(st.booleans()),
         batched=batched,
-        masked=batched and draw(st.booleans()),
+        masked=batched and counts_rows and draw(st.booleans()),
         scale_per_matrix=batched and quant is not None and quant.needs_given_scale and draw(st.booleans()),
+        amax_only=amax_only,
+        scale_ub=has_bound and draw(st.booleans()),
+        inverse_global_scale=quant is not None and quant.global_scale == "given" and draw(st.booleans()),
+        alignment=block * draw(st.integers(1, 4)) if pads else 1,
     )
 
 
@@ -118,9 +130,9 @@ def test_the_weight_has_the_input_s_dtype_unless_told() -> None:
 
 def test_every_other_combination_is_refused() -> None:
     values = [list(dict.fromkeys(getattr(s, f.name) for s in EVERY_SPEC)) for f in dataclasses.fields(QuantSpec)]
-    allowed = set(map(str, EVERY_SPEC))
+    allowed = set(map(dataclasses.astuple, EVERY_SPEC))
     for combination in itertools.product(*values):
-        if "/".join(map(str, combination)) in allowed:
+        if combination in allowed:
             QuantSpec(*combination)
         else:
             with pytest.raises(ValueError, match=r"\w+: is .*, which does not go with .*; allowed then are "):
@@ -201,7 +213,34 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ),
         ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/column", "scale_layout: is 'column', which does not go with"),
         ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/some", "global_scale: is 'some'; allowed are"),
-        ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/more", "is not element/block_size"),
+        ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/up/false/more", "is not element/block_size"),
+        (
+            "rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/floor",
+            "scale_rounding: is 'floor', which does not",
+        ),
+        (
+            "rmsnorm:hidden_size=64,quant=e2m1/32/ue8m0/linear/none/down",
+            "scale_rounding: is 'down'; allowed are 'up'",
+        ),
+        ("rmsnorm:hidden_size=64,quant=e2m1/32/ue8m0/linear/none/up/true", "four_over_six: is True, which does not go"),
+        (
+            "rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/up/1",
+            "four_over_six: is '1'; allowed are False",
+        ),
+        ("rmsnorm:hidden_size=64,quant=e2m1,amax_only=true", "amax_only: is True, but quant is e2m1/16.*; use None"),
+        (
+            "rmsnorm:hidden_size=64,quant=e2m1,scale_ub=true",
+            "scale_ub: is given, but only FP8 scales of rows",
+        ),
+        ("quantize:hidden_size=64,quant=e4m3/tensor/f32,scale_ub=true", "scale_ub: is given, but only FP8 scales of"),
+        (
+            "quantize:hidden_size=64,quant=e2m1,inverse_global_scale=true",
+            "inverse_global_scale: .* scale is given",
+        ),
+        ("quantize:hidden_size=64,quant=e2m1,alignment=0", "alignment: is 0; expected a positive int"),
+        ("quantize:hidden_size=64,quant=e2m1,alignment=72", "alignment: is 72; allowed are divisors and multiples of"),
+        ("rmsnorm:hidden_size=64,quant=e2m1,alignment=32", "alignment: is 32, but only quantize with block scales"),
+        ("rmsnorm:hidden_size=64,input=float8_e4m3fn", "input dtype: is 'float8_e4m3fn'; allowed are 'float16', 'bf"),
         (
             "rmsnorm:hidden_size=64,quant=e2m1/32/ue8m0/linear/given",
             "global_scale: is 'given', which does not go with .*ue8m0.*then are 'none'",
@@ -222,6 +261,11 @@ def test_the_named_formats_are_nvidia_s_and_ocp_s() -> None:
     assert str(FP8_GROUP) == "e4m3/128/f32/linear/none"
     for name in ("NVFP4", "MXFP4", "MXFP8", "FP8_TENSOR", "FP8_TOKEN", "FP8_GROUP"):
         assert getattr(jitnorm, name) == globals()[name]
+
+
+def test_options_of_a_spec_are_in_its_text_if_one_is_not_the_default() -> None:
+    assert str(dataclasses.replace(MXFP4, scale_rounding="floor")) == "e2m1/32/ue8m0/linear/none/floor/false"
+    assert str(dataclasses.replace(NVFP4, four_over_six=True)) == "e2m1/16/e4m3/linear/none/up/true"
 
 
 def test_another_layout_is_another_value() -> None:

@@ -76,11 +76,31 @@ def test_every_process_writes_the_same_text(tmp_path: Path) -> None:
         {"batched": True},
         {"batched": True, "masked": True},
         {"quant": NVFP4.with_global_scale("given"), "batched": True, "scale_per_matrix": True},
+        {"quant": replace(NVFP4, four_over_six=True)},
+        {"quant": replace(NVFP4, global_scale="tensor")},
+        {"quant": None, "amax_only": True},
     ],
     ids=lambda change: ",".join(f"{name}={value}" for name, value in change.items()),
 )
 def test_every_field_changes_more_than_the_comment_on_top(change: dict[str, object]) -> None:
     config = KernelConfig("rmsnorm", 4096, quant=NVFP4)
+    assert code(replace(config, **change)) != code(config)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("quantize:hidden_size=4096,quant=e4m3/32/ue8m0", {"quant": replace(MXFP8, scale_rounding="floor")}),
+        ("quantize:hidden_size=4096,quant=e4m3/32/ue8m0", {"alignment": 8192}),
+        ("quantize:hidden_size=4096,quant=e4m3/32/ue8m0", {"input": "float8_e4m3fn"}),
+        ("quantize:hidden_size=4096,quant=e4m3/row/f32", {"scale_ub": True}),
+        ("quantize:hidden_size=4096,quant=e4m3/128/f32", {"scale_ub": True}),
+        ("quantize:hidden_size=4096,quant=e4m3/tensor/f32", {"quant": replace(FP8_TENSOR, global_scale="tensor")}),
+        ("quantize:hidden_size=4096,quant=e2m1/16/e4m3/linear/given", {"inverse_global_scale": True}),
+    ],
+)
+def test_every_option_of_an_encoding_does_so_too(text: str, change: dict[str, object]) -> None:
+    config = KernelConfig.parse(text)
     assert code(replace(config, **change)) != code(config)  # type: ignore[arg-type]
 
 
@@ -121,7 +141,10 @@ def test_programmatic_dependent_launch_is_refused_before_hopper() -> None:
         "rmsnorm:hidden_size=96,input=float16,quant=e2m1/32/ue8m0/128x4,row_dims=2,vector_bytes=4",
         "rmsnorm:hidden_size=4096,residual=true,unit_bias=true,keep_norm=true,quant=e2m1/16/e4m3/8x4/row",
         "quantize:hidden_size=17,input=float32,quant=e5m2/row/f32,vector_bytes=1",
-        "rmsnorm:hidden_size=131072,input=float32,quant=e4m3/128/f32_ue8m0/column4",
+        "rmsnorm:hidden_size=131072,input=float32,quant=e4m3/128/f32_ue8m0/column4,scale_ub=true",
+        "quantize:hidden_size=4096,quant=e2m1/16/e4m3/linear/tensor/up/true",
+        "rmsnorm:hidden_size=4096,residual=true,amax_only=true",
+        "quantize:hidden_size=96,input=float8_e4m3fn,quant=e4m3/32/ue8m0/8x4/none/floor/false,alignment=128",
         "layernorm:hidden_size=4097,input=float16",
         "quantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given,gate_columns=8",
         "quantize:hidden_size=1000,quant=e4m3/row/f32,gate_columns=-1,vector_bytes=8",

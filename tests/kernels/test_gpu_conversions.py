@@ -74,6 +74,7 @@ def float16(x: torch.Tensor) -> torch.Tensor:
 
 def recipe(entry: str, target: Target) -> str:
     common = {"kind": "tensor", "single": False, "alignment": 2, "may_be": "", "shape": ["...", ROW]}
+    common |= {"flat": False, "zeroed": False, "if_empty": 0.0}
     arguments = [
         {**common, "name": "input", "dtypes": ["float32"], "output": False, "strided": True},
         {**common, "name": "out", "dtypes": ["int16"], "output": True, "strided": False},

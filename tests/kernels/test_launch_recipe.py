@@ -39,7 +39,17 @@ def extents() -> st.SearchStrategy[Extent]:
 
 def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
     """A recipe of two inputs of two elements a row, the first a batch, and an output of `extent` bytes."""
-    common = {"kind": "tensor", "dtypes": ["uint8"], "row_set": 0, "single": False, "alignment": 1, "may_be": ""}
+    common = {
+        "kind": "tensor",
+        "dtypes": ["uint8"],
+        "row_set": 0,
+        "single": False,
+        "flat": False,
+        "zeroed": False,
+        "if_empty": 0.0,
+        "alignment": 1,
+        "may_be": "",
+    }
     rows = {**common, "shape": ["...", 2], "output": False, "strided": True}
     arguments = [
         {**rows, "name": "input"},
@@ -110,7 +120,8 @@ def test_column_major_scales_take_the_reference_s_size(rows: int, columns: int) 
 
 
 NORM = ("input", "residual", "weight", "beta")
-BLOCKS = ("block_scale", "block_scale_unswizzled", "global_scale", "row_scale")
+FOUND = ("row_scale", "amax", "tensor_scale", "scale_ub")
+BLOCKS = ("block_scale", "block_scale_unswizzled", "global_scale", *FOUND)
 WRITTEN = ("residual_out", "y_out", "inv_rms", "eps")
 
 
@@ -120,8 +131,8 @@ WRITTEN = ("residual_out", "y_out", "inv_rms", "eps")
         ("rmsnorm", None, (*NORM, "out", *WRITTEN)),
         ("rmsnorm", NVFP4, (*NORM, "y_fp4", *BLOCKS, *WRITTEN)),
         ("rmsnorm", MXFP8, (*NORM, "out", *BLOCKS, *WRITTEN)),
-        ("rmsnorm", FP8_TENSOR, (*NORM, "out", "scale", "row_scale", *WRITTEN)),
-        ("quantize", FP8_TOKEN, ("input", "out", "scale", "row_scale")),
+        ("rmsnorm", FP8_TENSOR, (*NORM, "out", "scale", *FOUND, *WRITTEN)),
+        ("quantize", FP8_TOKEN, ("input", "out", "scale", *FOUND)),
         ("quantize", FP8_GROUP, ("input", "out", *BLOCKS)),
     ],
     ids=str,
@@ -146,6 +157,11 @@ def test_an_op_s_arguments_keep_their_order(op: str, quant: QuantSpec | None, na
         (f"quantize:hidden_size=64,quant={BOTH}", "input y_fp4 block_scale block_scale_unswizzled global_scale"),
         ("quantize:hidden_size=64,quant=e5m2/row/f32", "input out row_scale"),
         ("quantize:hidden_size=64,quant=e5m2/tensor/f32", "input out scale"),
+        ("quantize:hidden_size=64,quant=e5m2/tensor/f32/linear/tensor", "input out amax tensor_scale"),
+        ("quantize:hidden_size=64,quant=e2m1/16/e4m3/linear/tensor", "input y_fp4 block_scale amax tensor_scale"),
+        ("quantize:hidden_size=64,quant=e4m3/row/f32,scale_ub=true", "input out row_scale scale_ub"),
+        ("quantize:hidden_size=64,amax_only=true", "input amax"),
+        ("rmsnorm:hidden_size=64,residual=true,amax_only=true", "input residual weight amax eps"),
     ],
 )
 def test_a_kernel_takes_only_what_its_configuration_has(config: str, taken: str) -> None:

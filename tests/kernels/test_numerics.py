@@ -77,7 +77,7 @@ extern "C" void encode_e2m1_words(const float* from, Int64 count, UInt32* to) {
 # The scale of a block whose largest magnitude is amax, and the code that amax gets.
 SCALES = """
 extern "C" void scales_of(const float* amax, Int64 count, float global_scale, UInt8* bytes, UInt8* codes) {
-  const GlobalScale global = prepare_global_scale(global_scale);
+  const GlobalScale global = prepare_global_scale(Arguments{}, global_scale);
   for (Int64 i = 0; i < count; ++i) {
     const BlockScale scale = scale_of(amax[i], global);
     bytes[i] = (UInt8)scale.stored;

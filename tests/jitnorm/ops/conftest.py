@@ -7,18 +7,42 @@ import pytest
 from jitnorm.kernels.config import KernelConfig
 
 from jitnorm import dispatch
-from jitnorm.ops import batched, general, norm, norm_fp4, norm_fp8, norm_qk
+from jitnorm.ops import (
+    amax,
+    batched,
+    general,
+    norm,
+    norm_fp4,
+    norm_fp8,
+    norm_fp8_dynamic,
+    norm_mxfp8,
+    norm_qk,
+    quantize_fp4,
+    quantize_fp8,
+)
 
-_MODULES = (norm, norm_fp4, norm_fp8, norm_qk, batched, general)
+MODULES = (
+    amax,
+    batched,
+    general,
+    norm,
+    norm_fp4,
+    norm_fp8,
+    norm_fp8_dynamic,
+    norm_mxfp8,
+    norm_qk,
+    quantize_fp4,
+    quantize_fp8,
+)
 
 
 @pytest.fixture
 def fresh_dispatchers() -> Iterator[None]:
     """No call has been seen before."""
-    for module in _MODULES:
+    for module in MODULES:
         module._dispatcher.cache_clear()
     yield
-    for module in _MODULES:
+    for module in MODULES:
         module._dispatcher.cache_clear()
 
 

@@ -60,7 +60,7 @@ def matrix_of(q: QuantizedTensor, b: int) -> QuantizedTensor:
     return QuantizedTensor(q.data[b], scale, q.global_scale, *rest, q.spec, q.shape[1:])
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if not spec.needs_tensor_amax], ids=str)
 def test_each_matrix_gets_what_it_gets_alone(spec: QuantSpec) -> None:
     for kind, shape in (("random", (3, 5)), ("nan", (2, 130)), ("spiky", (2, 2, 3))):
         x = make(kind, (*shape, hidden_size_of(spec)))
@@ -69,6 +69,20 @@ def test_each_matrix_gets_what_it_gets_alone(spec: QuantSpec) -> None:
         assert q.shape == x.shape
         for b in range(shape[0]):
             assert_same_encoding(matrix_of(q, b), quantize(x[b], **given_keywords(spec)), f"{kind} {shape}")
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.needs_tensor_amax], ids=str)
+def test_a_scale_that_is_found_for_the_tensor_is_that_of_all_matrices(spec: QuantSpec) -> None:
+    x = make("random", (3, 5, hidden_size_of(spec)))
+    batch, whole = (quantize(x, batched=batched, **given_keywords(spec)) for batched in (True, False))
+    assert_same_bytes(batch.data, whole.data)
+    assert_same_bytes(batch.amax, whole.amax)
+    if spec.has_blocks:
+        assert_same_bytes(batch.tensor_scale, whole.tensor_scale)
+        linear = [q.scale_unswizzled if spec.both_layouts else q.scale for q in (batch, whole)]
+        assert_same_bytes(linear[0], linear[1])
+    else:
+        assert_same_bytes(batch.scale, whole.scale)
 
 
 @pytest.mark.parametrize("spec", SOME_SPECS, ids=str)
@@ -278,17 +292,17 @@ def good() -> dict[str, Any]:
 BAD: list[tuple[str, dict[str, Any], str, Any]] = [
     ("a_none", {"a": None}, "a: is .*None.*; expected a tensor", TypeError),
     ("a_matrix", {"a": ones(5, 64)}, r"a: shape is \(5, 64\), expected \(B, M, K\)", ValueError),
-    ("a_size", {"a": ones(3, 5, 40)}, "input: its last dimension .* is 40, not a multiple of block_size 16", ValueError),
+    ("a_size", {"a": ones(3, 5, 40)}, "a: its last dimension .* is 40, not a multiple of block_size 16", ValueError),
     ("a_integers", {"a": ones(3, 5, 64, dtype=np.int32)}, "input dtype: is 'int32'", ValueError),
-    ("a_stride", {"a": ones(3, 5, 128)[..., ::2]}, "input: the stride of its last dimension is 2", ValueError),
+    ("a_stride", {"a": ones(3, 5, 128)[..., ::2]}, "a: the stride of its last dimension is 2", ValueError),
     ("mask_none", {"mask": None}, "mask: is .*None.*; expected a tensor", TypeError),
     ("mask_dtype", {"mask": ones(3, dtype=np.int64)}, "mask: dtype is int64, expected int32", ValueError),
     ("mask_size", {"mask": ones(4, dtype=np.int32)}, r"mask: shape is \(4,\), expected \(3,\)", ValueError),
     ("mask_rank", {"mask": ones(3, 1, dtype=np.int32)}, r"mask: shape is \(3, 1\), expected \(3,\)", ValueError),
     ("mask_stride", {"mask": ones(6, dtype=np.int32)[::2]}, "mask: the stride of its last dimension is 2, expected 1", ValueError),
-    ("scales", {"a_global_sf": ones(2, dtype=np.float32)}, r"global_scale: shape is \(2,\), expected \(3,\)", ValueError),
-    ("scale_rank", {"a_global_sf": ones(3, 1, dtype=np.float32)}, r"global_scale: shape is \(3, 1\), expected \(3,\)", ValueError),
-    ("scale_dtype", {"a_global_sf": ones(1)}, "global_scale: dtype is float16, expected float32", ValueError),
+    ("scales", {"a_global_sf": ones(2, dtype=np.float32)}, r"a_global_sf: shape is \(2,\), expected \(3,\)", ValueError),
+    ("scale_rank", {"a_global_sf": ones(3, 1, dtype=np.float32)}, r"a_global_sf: shape is \(3, 1\), expected \(3,\)", ValueError),
+    ("scale_dtype", {"a_global_sf": ones(1)}, "a_global_sf: dtype is float16, expected float32", ValueError),
     ("four_over_six", {"nvfp4_4over6": True}, "nvfp4_4over6: is True; allowed is None", ValueError),
     ("pdl", {"enable_pdl": True}, "enable_pdl: is True, but cpu has no", ValueError),
 ]  # fmt: skip
@@ -305,6 +319,8 @@ def test_what_is_no_batch_is_refused() -> None:
         quantize(ones(64), spec=NVFP4, batched=True)
     with pytest.raises(ValueError, match="mask: is given, but batched is False; pass None or batched=True"):
         quantize(ones(3, 64), spec=NVFP4, mask=ones(3, dtype=np.int32))
+    with pytest.raises(ValueError, match="mask: is given, but a scale found for the tensor counts all rows"):
+        quantize(ones(3, 2, 64), spec=NVFP4, global_scale="tensor", batched=True, mask=ones(3, dtype=np.int32))
     with pytest.raises(ValueError, match="sf_vec_size: is 8; allowed are 16, 32"):
         nvfp4_batched_quantize(ones(3, 5, 64), None, 8)
     with pytest.raises(ValueError, match="scale: is given, but the other options leave no use for it"):

@@ -1,0 +1,109 @@
+"""RMSNorm fused with MXFP8 quantization, with and without a residual."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jitnorm.dispatch import Dispatcher
+from jitnorm.kernels.quant_spec import MXFP8
+from jitnorm.ops.norm_fp4 import scale_outputs
+from jitnorm.ops.run import run
+
+
+@cache
+def _dispatcher(residual: bool, keep_norm: bool, swizzled: bool, both: bool, enable_pdl: bool | None) -> Dispatcher:
+    quant = MXFP8.with_layout("linear+128x4" if both else "128x4" if swizzled else "linear")
+    options: dict[str, Any] = {"residual": residual, "keep_norm": keep_norm, "quant": quant}
+    return Dispatcher(enable_pdl, aliases={"out": "y_fp8"}, op="rmsnorm", **options)
+
+
+def rmsnorm_mxfp8quant(
+    input: Any,
+    weight: Any,
+    y_fp8: Any = None,
+    block_scale: Any = None,
+    eps: float = 1e-06,
+    is_sf_swizzled_layout: bool = False,
+    enable_pdl: bool | None = None,
+    *,
+    output_both_sf_layouts: bool = False,
+    block_scale_unswizzled: Any = None,
+    stream: Any = None,
+) -> Any:
+    """RMSNorm, then MXFP8 quantization of the unrounded result, in one pass over the input.
+
+    The counterpart of `rmsnorm_fp4quant` for E4M3 codes in blocks of 32 with UE8M0 scales.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size), up to 262144 elements a row, divisible by 32;
+            rows at any stride.
+        weight: shape (hidden_size,), the input's dtype or float32.
+        y_fp8: where to write the codes, shape of the input, float8_e4m3fn or uint8; rows at any stride; None allocates.
+        block_scale: where to write the scales, uint8: linear (..., hidden_size / 32), or swizzled, padding zero, with
+            roundup(M, 128) * roundup(hidden_size / 32, 4) elements; contiguous; None allocates, flat if swizzled.
+        eps: added to the mean of squares.
+        is_sf_swizzled_layout: whether `block_scale` has the 128x4 layout that block-scaled MMA reads.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        output_both_sf_layouts: write the scales in both layouts, `block_scale` being the swizzled one.
+        block_scale_unswizzled: where to write the linear scales then; None allocates.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(y_fp8, block_scale)``, or ``(y_fp8, block_scale, block_scale_unswizzled)`` with both layouts.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.linspace(-1, 1, 128, dtype=np.float16).reshape(2, 64)
+        >>> codes, scales = rmsnorm_mxfp8quant(x, np.ones(64, np.float16))
+        >>> codes.shape, codes.dtype.name, scales.shape
+        ((2, 64), 'float8_e4m3fn', (2, 2))
+    """
+    dispatcher = _dispatcher(False, False, is_sf_swizzled_layout, output_both_sf_layouts, enable_pdl)
+    scales, allocates = scale_outputs(block_scale, output_both_sf_layouts, block_scale_unswizzled)
+    made = run(dispatcher, (input, weight, y_fp8, *scales), (eps,), stream, allocates or y_fp8 is None)
+    return made[2:]
+
+
+def add_rmsnorm_mxfp8quant(
+    input: Any,
+    residual: Any,
+    weight: Any,
+    y_fp8: Any = None,
+    block_scale: Any = None,
+    eps: float = 1e-06,
+    is_sf_swizzled_layout: bool = False,
+    output_both_sf_layouts: bool = False,
+    block_scale_unswizzled: Any = None,
+    enable_pdl: bool | None = None,
+    y_out: Any = None,
+    *,
+    stream: Any = None,
+) -> Any:
+    """Add the residual, then RMSNorm of the float32 sum, then MXFP8 quantization, in one pass.
+
+    The input stays as it is. The residual, like the input and with rows at any stride, becomes the sum, rounded to its
+    dtype. `y_out` receives the norm itself, too, rounded to the input's dtype. All else is as in `rmsnorm_mxfp8quant`.
+
+    Returns:
+        ``(y_fp8, block_scale)``, or ``(y_fp8, block_scale, block_scale_unswizzled)`` with both layouts.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.linspace(-1, 1, 128, dtype=np.float16).reshape(2, 64)
+        >>> residual = np.ones_like(x)
+        >>> codes, scales = add_rmsnorm_mxfp8quant(x, residual, np.ones(64, np.float16))
+        >>> float(residual[0, 0]), float(residual[-1, -1])
+        (0.0, 2.0)
+    """
+    dispatcher = _dispatcher(True, y_out is not None, is_sf_swizzled_layout, output_both_sf_layouts, enable_pdl)
+    scales, allocates = scale_outputs(block_scale, output_both_sf_layouts, block_scale_unswizzled)
+    kept = () if y_out is None else (y_out,)
+    tensors = (input, residual, weight, y_fp8, *scales, residual, *kept)
+    made = run(dispatcher, tensors, (eps,), stream, allocates or y_fp8 is None)
+    return made[3 : 4 + len(scales)]
