@@ -14,6 +14,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.interface import tensor_arguments
 from jitnorm.kernels.launch_recipe import dispatch_signature
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.kernels.schedule import for_many_rows
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
 from jitnorm.manager import get_kernel, recipe_text
@@ -99,7 +100,7 @@ class Dispatcher:
         return math.prod(leading[1:]), leading[0]
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> None:
-        found, columns, row_dims, vector_bytes, is_cuda, device, is_capturing = facts
+        found, columns, row_dims, vector_bytes, has_many_rows, is_cuda, device, is_capturing = facts
         dtypes = [str(dtype) for dtype in found]  # out of TVM-FFI's own kind of string
         for name, value, dtype in zip(self.names, arguments, dtypes, strict=False):
             if not dtype:
@@ -113,6 +114,8 @@ class Dispatcher:
             vector_bytes=vector_bytes,
             pdl=self._pdl(target),
         )
+        if is_cuda and has_many_rows:
+            config = for_many_rows(config)
         # A call that its kernel would refuse is refused before anything is compiled for it.
         launcher().make_checker(recipe_text(config, target))(*arguments)
         if is_capturing:

@@ -34,6 +34,7 @@ class KernelConfig:
         gate_columns: for SwiGLU, how many columns of gates stand before as many of values, in turns, in an input of
             twice the hidden size; the hidden size itself, or -1 for it, if the halves follow each other; 0 without.
         streams: for hyper-connections (mHC), how many rows, 1 to 4, are mixed into one; 0 without.
+        many_rows: whether the kernel is for so many rows that they, not the time of one, decide; see schedule.py.
         keep_rstd: whether the reciprocal root mean square of each row is written, too.
         pair: whether the rows are those of two inputs, each with a weight and an output of its own; only for a plain
             ``rmsnorm``.
@@ -74,6 +75,7 @@ class KernelConfig:
     pdl: bool = False
     gate_columns: int = 0
     streams: int = 0
+    many_rows: bool = False
     keep_rstd: bool = False
     pair: bool = False
     batched: bool = False
@@ -179,6 +181,7 @@ _READERS: dict[str, Any] = {
     "pdl": _read_bool,
     "gate_columns": _read_maybe_minus_one,
     "streams": _read_int,
+    "many_rows": _read_bool,
     "keep_rstd": _read_bool,
     "pair": _read_bool,
     "batched": _read_bool,

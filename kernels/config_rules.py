@@ -23,11 +23,12 @@ MAX_STREAMS = 4
 
 # The options that each op has; the others keep their defaults.
 _COMBINED = ("residual", "gate_columns", "streams")
-_ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale", "batched", "masked", "scale_per_matrix")
+_ROWS = ("many_rows", "batched", "masked", "scale_per_matrix")
+_ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
-    "rmsnorm": (*_COMBINED, *_ENCODED, "unit_bias", "keep_norm", "keep_rstd"),
-    "layernorm": (*_COMBINED, *_ENCODED, "keep_norm", "keep_rstd"),
-    "quantize": ("gate_columns", "streams", *_ENCODED, "axis"),
+    "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "keep_norm", "keep_rstd"),
+    "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd"),
+    "quantize": ("gate_columns", "streams", *_ROWS, *_ENCODED, "axis"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),

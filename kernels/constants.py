@@ -75,6 +75,7 @@ def _cuda_constants(config: KernelConfig) -> Iterator[str]:
     yield _int("kRowsPerBlock", schedule.rows_per_block)
     yield _int("kThreads", schedule.threads)
     yield _bool("kHoldsRow", schedule.holds_row)
+    yield _bool("kMayPrefetchWeight", schedule.prefetches_weight)
     yield _bool("kHasPartialChunk", config.encoded_size % CHUNK_SIZE != 0)
     accesses = {"weight": 16, "bias": 16}
     for argument in interface(config):

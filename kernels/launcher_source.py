@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .launch_recipe import LAUNCHER_ABI
+from .schedule import MANY_ELEMENTS
 
 _FOLDER = Path(__file__).parent / "launcher"
 # Each file uses only what stands before it.
@@ -25,4 +26,5 @@ _FILES = (
 def launcher_source() -> str:
     """The complete C++ text of the launcher; it needs the headers of TVM-FFI."""
     prelude, *rest = ((_FOLDER / name).read_text(encoding="utf-8") for name in _FILES)
-    return "\n".join([prelude, f"constexpr int kLauncherAbi = {LAUNCHER_ABI};\n", *rest])
+    constants = f"constexpr int kLauncherAbi = {LAUNCHER_ABI};\nconstexpr int64_t kManyElements = {MANY_ELEMENTS};\n"
+    return "\n".join([prelude, constants, *rest])

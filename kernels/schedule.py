@@ -5,7 +5,7 @@ No schedule changes the output bits; docs/numerics.md says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .config import KernelConfig
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two
@@ -20,6 +20,10 @@ PREFERRED_WARPS = 8
 MAX_WARPS = 16
 # Threads of a block of items, one item each.
 ITEM_THREADS = 256
+# With this many elements or more, so many rows wait for a multiprocessor that few warps a row, which have less to wait
+# for, use memory better than many, which finish a row sooner.
+MANY_ELEMENTS = 1 << 26
+CHUNKS_OF_MANY_ROWS = 4
 # Bytes of a row that a lane can hold in registers beside what it computes with.
 MAX_HELD_BYTES = 256
 # Threads of a launch whose rows are counted by a mask: as many as the largest GPUs run at once.
@@ -30,7 +34,8 @@ MASKED_THREADS = 1 << 18
 class RowSchedule:
     """A row's threads: `lanes_per_row` lanes in each of `warps_per_row` warps, `chunks_per_lane` chunks a lane.
 
-    `holds_row` says whether the row stays in registers; otherwise each pass loads it again.
+    `holds_row` says whether the row stays in registers; otherwise each pass loads it again. `prefetches_weight` says
+    whether the weight, too, may be loaded before it is needed.
     """
 
     lanes_per_row: int
@@ -38,6 +43,7 @@ class RowSchedule:
     chunks_per_lane: int
     rows_per_block: int
     holds_row: bool = True
+    prefetches_weight: bool = True
 
     @property
     def threads_per_row(self) -> int:
@@ -71,4 +77,15 @@ def row_schedule(config: KernelConfig) -> RowSchedule:
     if groups > MAX_WARPS * most_chunks:
         return RowSchedule(WARP_LANES, MAX_WARPS, ceil_div(groups, MAX_WARPS), 1, holds_row=False)
     chunks_per_lane = min(ceil_div(groups, PREFERRED_WARPS), most_chunks)
+    if config.many_rows and chunks_per_lane < CHUNKS_OF_MANY_ROWS:
+        warps = ceil_div(groups, CHUNKS_OF_MANY_ROWS)
+        return RowSchedule(WARP_LANES, warps, ceil_div(groups, warps), 1, prefetches_weight=False)
     return RowSchedule(WARP_LANES, ceil_div(groups, chunks_per_lane), chunks_per_lane, 1)
+
+
+def for_many_rows(config: KernelConfig) -> KernelConfig:
+    """The configuration for calls of `MANY_ELEMENTS` or more; the same if its schedule is: one kernel serves then."""
+    if not config.is_row_wise:
+        return config
+    many = replace(config, many_rows=True)
+    return config if row_schedule(many) == row_schedule(config) else many

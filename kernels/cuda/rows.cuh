@@ -9,7 +9,7 @@ constexpr int kChunkSlots = (kChunksPerLane + kChunksAtOnce - 1) / kChunksAtOnce
 constexpr int kHeldChunks = kHoldsRow ? kChunkSlots : 1;
 
 // The weight is fetched before the reduction hides its latency, unless the registers are needed for the row.
-constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kChunksPerLane == kChunksAtOnce &&
+constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kMayPrefetchWeight && kChunksPerLane == kChunksAtOnce &&
                                    kChunksPerLane * (int)(sizeof(HeldChunk) + sizeof(WeightChunk)) <= 192;
 
 struct Row {

@@ -47,7 +47,8 @@ class Dispatcher {
   struct Key {
     DLDevice device;
     int64_t hidden_size;
-    int row_dims, vector_bytes;
+    int row_dims;
+    int16_t vector_bytes, many_rows;
     uint32_t dtypes[kMaxArguments];  // code, bits and lanes; 0 for what is no tensor
 
     bool operator==(const Key& other) const { return std::memcmp(this, &other, sizeof(Key)) == 0; }
@@ -86,14 +87,19 @@ class Dispatcher {
         key.hidden_size = t.ndim > 0 ? t.shape[t.ndim - 1] : 0;
       }
     }
-    key.vector_bytes = static_cast<int>(vector_bytes);
+    key.vector_bytes = static_cast<int16_t>(vector_bytes);
     key.row_dims = 1;
+    int64_t all_rows = 0;
     for (int set = 0; set < kMaxRowSets; ++set) {
       if (strided_count[set] == 0) continue;
       MergedRows rows;
       MergeRows(strided[set], strided_count[set], rows);
       key.row_dims = std::max(key.row_dims, rows.dims);
+      int64_t rows_of_set = rows.dims <= kMaxRowDims;
+      for (int d = 0; d < rows.dims && d < kMaxRowDims; ++d) rows_of_set *= rows.extents[d];
+      all_rows += rows_of_set;
     }
+    key.many_rows = all_rows * key.hidden_size >= kManyElements;
     return key;
   }
 
@@ -128,8 +134,8 @@ class Dispatcher {
     return it->second;
   }
 
-  // dtypes ("" for what is no tensor), hidden size, row dims, vector bytes, whether on a CUDA device, its ordinal,
-  // whether the stream is capturing.
+  // dtypes ("" for what is no tensor), hidden size, row dims, vector bytes, whether there are many rows, whether on a
+  // CUDA device, its ordinal, whether the stream is capturing.
   ffi::Any FactsOf(const Key& key, ffi::PackedArgs args) const {
     const bool is_cuda = IsCuda(key.device);
     JITNORM_CHECK(is_cuda || IsHost(key.device), ValueError)
@@ -144,8 +150,9 @@ class Dispatcher {
     const std::optional<void*> stream = GivenStream(args, roles_.size());
     const bool is_capturing =
         is_cuda && IsCapturing(stream ? *stream : TVMFFIEnvGetStream(kDLCUDA, key.device.device_id));
-    return ffi::Array<ffi::Any>{dtypes,  key.hidden_size,      key.row_dims, key.vector_bytes,
-                                is_cuda, key.device.device_id, is_capturing};
+    return ffi::Array<ffi::Any>{
+        dtypes,  key.hidden_size,      key.row_dims, static_cast<int>(key.vector_bytes), key.many_rows != 0,
+        is_cuda, key.device.device_id, is_capturing};
   }
 
   static constexpr uint32_t kPresent = 1u << 31;

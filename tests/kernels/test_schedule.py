@@ -10,12 +10,15 @@ import numpy as np
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.config_rules import MAX_HIDDEN_SIZE
 from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
-from jitnorm.kernels.schedule import MAX_HELD_BYTES, MAX_WARPS, RowSchedule, row_schedule
+from jitnorm.kernels.schedule import MAX_HELD_BYTES, MAX_WARPS, RowSchedule, for_many_rows, row_schedule
 
 from jitnorm.reference import CHUNK
 
 # A held row takes two or four bytes an element.
 NARROW, WIDE = KernelConfig("rmsnorm", 16), KernelConfig("rmsnorm", 16, residual=True)
+MANY_NARROW, MANY_WIDE = replace(NARROW, many_rows=True), replace(WIDE, many_rows=True)
+
+HELD = [replace(config, hidden_size=size) for config in (NARROW, WIDE) for size in (64, 2048, 4096, 8192, 32768)]
 
 
 @cache
@@ -26,7 +29,7 @@ def schedules_of(config: KernelConfig) -> tuple[RowSchedule, ...]:
 
 def all_schedules() -> Iterator[tuple[int, RowSchedule]]:
     """One hidden size for each number of chunks, and its schedules."""
-    for config in (NARROW, WIDE):
+    for config in (NARROW, WIDE, MANY_NARROW, MANY_WIDE):
         yield from enumerate(schedules_of(config), 1)
 
 
@@ -92,10 +95,17 @@ def test_the_warps_of_a_row_take_every_group_that_has_a_sum() -> None:
 
 
 def test_a_row_is_held_exactly_if_the_registers_of_a_block_can_hold_it() -> None:
-    for config, element_bytes in ((NARROW, 2), (WIDE, 4)):
+    for config, element_bytes in ((NARROW, 2), (WIDE, 4), (MANY_NARROW, 2), (MANY_WIDE, 4)):
         most = MAX_WARPS * GROUP_CHUNKS * MAX_HELD_BYTES // (CHUNK_SIZE * element_bytes)
         for chunks, schedule in enumerate(schedules_of(config), 1):
             assert schedule.holds_row == (chunks <= most), chunks
+
+
+def test_many_rows_have_a_kernel_of_their_own_only_where_its_schedule_differs() -> None:
+    different = [row_schedule(replace(config, many_rows=True)) != row_schedule(config) for config in HELD]
+    assert [for_many_rows(config) != config for config in HELD] == different
+    assert True in different
+    assert False in different
 
 
 def test_a_float32_row_is_held_like_a_sum() -> None:
