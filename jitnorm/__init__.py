@@ -20,7 +20,7 @@ from jitnorm.ops.dequantize import (
     mxfp4_dequantize,
     mxfp8_dequantize_host,
 )
-from jitnorm.ops.gated import silu_and_mul_quantize
+from jitnorm.ops.gated import silu_and_mul_nvfp4_quantize, silu_and_mul_quantize
 from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
 from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
 from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm
@@ -101,6 +101,7 @@ __all__ = [
     "scaled_fp4_grouped_quantize",
     "shuffle_matrix_a",
     "shuffle_matrix_sf_a",
+    "silu_and_mul_nvfp4_quantize",
     "silu_and_mul_quantize",
     "silu_and_mul_scaled_nvfp4_experts_quantize",
 ]

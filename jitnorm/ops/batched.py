@@ -10,7 +10,8 @@ from jitnorm.dispatch import Allocated, Dispatcher
 from jitnorm.interop import framework_of
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import ceil_div
-from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
+from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.fp4_arguments import fp4_spec
 from jitnorm.ops.run import run_named
 
 
@@ -45,7 +46,7 @@ def nvfp4_batched_quantize(
     a: Any,
     a_global_sf: Any,
     sf_vec_size: int = 16,
-    nvfp4_4over6: None = None,
+    nvfp4_4over6: Any = None,
     *,
     enable_pdl: bool | None = None,
     stream: Any = None,
@@ -60,7 +61,7 @@ def nvfp4_batched_quantize(
         a_global_sf: float32 tensor on the device of `a`, the encode scale (448 * 6 / amax): one element for all, or
             shape (B,), one for each matrix; None for 1.
         sf_vec_size: values that share a scale, 16 or 32.
-        nvfp4_4over6: must be None.
+        nvfp4_4over6: None, or as in `fp4_quantize`.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -79,7 +80,6 @@ def nvfp4_batched_quantize(
         >>> codes.shape, scales.shape, codes.dtype.name, scales.dtype.name
         ((3, 2, 32), (3, 512), 'uint8', 'uint8')
     """
-    require_one_of("sf_vec_size", sf_vec_size, (16, 32))
     return _quantized(a, None, a_global_sf, sf_vec_size, nvfp4_4over6, ("y_fp4", "block_scale"), enable_pdl, stream)
 
 
@@ -87,7 +87,7 @@ def scaled_fp4_grouped_quantize(
     a: Any,
     mask: Any,
     a_global_sf: Any,
-    nvfp4_4over6: None = None,
+    nvfp4_4over6: Any = None,
     *,
     enable_pdl: bool | None = None,
     stream: Any = None,
@@ -101,7 +101,7 @@ def scaled_fp4_grouped_quantize(
         mask: int32, shape (B,), how many rows of each matrix there are; counts below 0 are 0, above M they are M.
         a_global_sf: float32 tensor on the device of `a`, the encode scale (448 * 6 / amax): one element for all, or
             shape (B,), one for each matrix; None for 1.
-        nvfp4_4over6: must be None.
+        nvfp4_4over6: None, or as in `fp4_quantize`.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -129,7 +129,7 @@ def silu_and_mul_scaled_nvfp4_experts_quantize(
     a: Any,
     mask: Any,
     a_global_sf: Any,
-    nvfp4_4over6: None = None,
+    nvfp4_4over6: Any = None,
     *,
     enable_pdl: bool | None = None,
     stream: Any = None,
@@ -170,12 +170,10 @@ def _quantized(
     enable_pdl: bool | None, stream: Any, gate_columns: int = 0,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Codes and 128x4 scales of NVFP4."""
-    if nvfp4_4over6 is not None:
-        raise ValueError(f"nvfp4_4over6: is {nvfp4_4over6!r}; allowed is None")
     framework_of(a, "a")
     if len(a.shape) != 3:
         raise ValueError(f"a: shape is {tuple(a.shape)}, expected (B, M, K)")
-    quant = QuantSpec("e2m1", block_size, "e4m3", "128x4", "none" if a_global_sf is None else "given")
+    quant = fp4_spec(block_size, "e4m3", "128x4", "none" if a_global_sf is None else "given", nvfp4_4over6)
     batch = batch_options(quant, True, mask, a_global_sf)
     dispatcher = _dispatcher(quant, as_bytes, enable_pdl, gate_columns=gate_columns, **batch)
     made = run_named(dispatcher, {"input": a, "mask": mask, "global_scale": a_global_sf}, (), stream)

@@ -11,9 +11,10 @@ from jitnorm.interop import framework_of
 from jitnorm.kernels.config_rules import FLOAT_DTYPES
 from jitnorm.kernels.quant_spec import CODE_BITS, MXFP4, MXFP8, QuantSpec, require_one_of
 from jitnorm.ops.batched import batch_options
+from jitnorm.ops.fp4_arguments import fp4_spec
 from jitnorm.ops.general import QuantizedTensor
 from jitnorm.ops.run import run_named
-from jitnorm.ops.sf_layout import SfLayout, layout_name
+from jitnorm.ops.sf_layout import SfLayout, layout_name, layout_of_flags
 
 
 @cache
@@ -146,8 +147,8 @@ def e2m1_and_ufp8sf_scale_to_float(
     require_one_of("ufp8_type", ufp8_type, (0, 1))
     if is_sf_8x4_layout and not is_sf_swizzled_layout:
         raise ValueError("is_sf_8x4_layout: is True, but is_sf_swizzled_layout is False; a linear layout has no tiles")
-    layout = ("8x4" if is_sf_8x4_layout else "128x4") if is_sf_swizzled_layout else "linear"
-    spec = QuantSpec("e2m1", sf_vec_size, "e4m3" if ufp8_type else "ue8m0", layout)
+    layout = layout_of_flags(is_sf_swizzled_layout, is_sf_8x4_layout)
+    spec = fp4_spec(sf_vec_size, "e4m3" if ufp8_type else "ue8m0", layout, "none", None)
     given = "" if global_scale_tensor is None else "global_scale_tensor"
     dispatcher = _named_dispatcher(spec, enable_pdl, "e2m1_tensor", "ufp8_scale_tensor", given)
     return _to_float(e2m1_tensor, ufp8_scale_tensor, global_scale_tensor, dispatcher, stream)

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from functools import cache
+from math import prod
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
+from jitnorm.interop import framework_of
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.amax import gated_amax
 from jitnorm.ops.batched import batch_options
+from jitnorm.ops.fp4_arguments import byte_outputs, fp4_spec
 from jitnorm.ops.general import QuantizedTensor, quantized, with_scales
 from jitnorm.ops.run import run_named
+from jitnorm.ops.sf_layout import layout_of_flags
 
 
 @cache
 def _dispatcher(quant: QuantSpec, gate_columns: int, enable_pdl: bool | None, **options: Any) -> Dispatcher:
     return Dispatcher(enable_pdl, op="quantize", quant=quant, gate_columns=gate_columns, **options)
+
+
+@cache
+def _byte_dispatcher(quant: QuantSpec, enable_pdl: bool | None) -> Dispatcher:
+    return Dispatcher(enable_pdl, allocations=byte_outputs, op="quantize", quant=quant, gate_columns=-1)
 
 
 def silu_and_mul_quantize(
@@ -73,3 +82,56 @@ def silu_and_mul_quantize(
     tensors = {"input": input, "mask": mask, "global_scale": given, "scale": scale, "amax": amax}
     made = run_named(dispatcher, tensors, (), stream)
     return quantized(spec, made, (*input.shape[:-1], input.shape[-1] // 2), batched)
+
+
+def silu_and_mul_nvfp4_quantize(
+    input: Any,
+    global_scale: Any,
+    sf_vec_size: int = 16,
+    is_sf_swizzled_layout: bool = True,
+    is_sf_8x4_layout: bool = False,
+    enable_pdl: bool | None = None,
+    nvfp4_4over6: Any = None,
+    *,
+    stream: Any = None,
+) -> tuple[Any, Any]:
+    """SwiGLU, then NVFP4 quantization of the unrounded product, in one pass, as FlashInfer has it.
+
+    `silu_and_mul_quantize` does the same for every format and layout.
+
+    Args:
+        input: float16, bfloat16, float32 or float8_e4m3fn, shape (..., 2 * K), in each row K gates and then K values,
+            K divisible by `sf_vec_size`; rows at any stride.
+        global_scale: float32 tensor of one element on the input's device, the encode scale (448 * 6 / amax of the
+            product), or None for 1.
+        sf_vec_size: values that share a scale, 16 or 32.
+        is_sf_swizzled_layout: whether the scales have a layout that block-scaled MMA reads.
+        is_sf_8x4_layout: whether that is 8x4 rather than 128x4.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        nvfp4_4over6: None, or as in `fp4_quantize`.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(codes, scales)``, uint8: codes two a byte, (M, K / 2), M being the product of the leading dimensions; scales
+        as of `fp4_quantize`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> codes, scales = silu_and_mul_nvfp4_quantize(np.ones((3, 2, 128), np.float16), None)
+        >>> codes.shape, scales.shape
+        ((6, 32), (128, 4))
+    """
+    layout = layout_of_flags(is_sf_swizzled_layout, is_sf_8x4_layout)
+    quant = fp4_spec(sf_vec_size, "e4m3", layout, "none" if global_scale is None else "given", nvfp4_4over6)
+    tensors = {"input": input, "global_scale": global_scale}
+    made = run_named(_byte_dispatcher(quant, enable_pdl), tensors, (), stream)
+    codes = made["y_fp4"]
+    *leading, columns = codes.shape
+    if len(leading) != 1:
+        codes = framework_of(codes, "codes").permuted(codes, (prod(leading), columns), (0, 1))
+    return codes, made["block_scale"]

@@ -5,18 +5,19 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Allocated, Dispatcher
-from jitnorm.kernels.arguments import Extent
-from jitnorm.kernels.config import KernelConfig
+from jitnorm.dispatch import Dispatcher
+from jitnorm.interop import framework_of
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
-from jitnorm.kernels.row_ops import padded_rows
+from jitnorm.ops.fp4_arguments import byte_outputs, fp4_spec
+from jitnorm.ops.layout import shuffle_matrix_a, shuffle_matrix_sf_a
 from jitnorm.ops.run import run
-from jitnorm.ops.sf_layout import SfLayout, layout_name
+from jitnorm.ops.sf_layout import SfLayout, layout_name, layout_of_flags
 
 # All of FlashInfer's backends would be the same kernel here.
 _BACKENDS = ("cuda", "cute-dsl")
 _BASE_SCALE = 1 / (448 * 6)
+_SHUFFLE_TILE = 128  # FlashInfer's epilogue_tile_m for do_shuffle
 
 
 @cache
@@ -25,15 +26,7 @@ def _dispatcher(
 ) -> Dispatcher:
     options: dict[str, Any] = {"op": "quantize", "quant": quant, "inverse_global_scale": inverse_global_scale}
     aliases = {"input": input, "global_scale": global_scale}
-    return Dispatcher(enable_pdl, allocations=_byte_outputs, aliases=aliases, **options)
-
-
-def _byte_outputs(config: KernelConfig) -> Allocated:
-    """Codes and scales as FlashInfer allocates them."""
-    columns = config.hidden_size // config.block_size
-    swizzled = config.quant is not None and config.quant.is_swizzled
-    scales: tuple[Extent, ...] = (padded_rows(config), round_up(columns, 4)) if swizzled else ("M", columns)
-    return {"y_fp4": (None, "uint8"), "block_scale": (scales, "uint8")}
+    return Dispatcher(enable_pdl, allocations=byte_outputs, aliases=aliases, **options)
 
 
 def fp4_quantize(
@@ -87,10 +80,9 @@ def fp4_quantize(
         ((2, 32), (128, 4), [125, 125, 0, 0])
     """
     require_one_of("backend", backend, _BACKENDS)
-    require_one_of("sf_vec_size", sf_vec_size, (16, 32))
-    layout = ("8x4" if is_sf_8x4_layout else "128x4") if is_sf_swizzled_layout else "linear"
+    layout = layout_of_flags(is_sf_swizzled_layout, is_sf_8x4_layout)
     scale_format = "ue8m0" if sf_use_ue8m0 else "e4m3"
-    quant = _spec(sf_vec_size, scale_format, layout, "none" if global_scale is None else "given", nvfp4_4over6)
+    quant = fp4_spec(sf_vec_size, scale_format, layout, "none" if global_scale is None else "given", nvfp4_4over6)
     is_inverse = is_global_scale_inversed and global_scale is not None
     return _quantize(input, global_scale, _dispatcher(quant, is_inverse, enable_pdl, "input", "global_scale"), stream)
 
@@ -118,7 +110,8 @@ def nvfp4_quantize(
             `per_token_activation`, ``1 / (448 * 6)``, as a number or a tensor, or None for that: there is no other base
             scale. A tensor on a GPU is waited for, a number is not.
         sfLayout: an `SfLayout`, or FlashInfer's.
-        do_shuffle: must be False.
+        do_shuffle: whether the rows are then permuted, as `shuffle_matrix_a` and `shuffle_matrix_sf_a` do it for an
+            epilogue tile of 128: codes, 128x4 scales and the scales of rows. `a` is (M, K) then, M divisible by 128.
         sf_vec_size: values that share a scale, 16 or 32.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         backend: ``cuda``, ``cute-dsl`` or ``cake``, which are the same kernel here.
@@ -145,9 +138,6 @@ def nvfp4_quantize(
         ((2, 32), (2, 4), (2,))
     """
     require_one_of("backend", backend, (*_BACKENDS, "cake"))
-    require_one_of("sf_vec_size", sf_vec_size, (16, 32))
-    if do_shuffle:
-        raise ValueError("do_shuffle: is True, which is not supported; pass False and shuffle codes and scales")
     for name, value in (("expanded_idx_to_permuted_idx", expanded_idx_to_permuted_idx), ("out_scale", out_scale)):
         if value is not None:
             raise ValueError(f"{name}: is given, which is not supported; pass None")
@@ -156,11 +146,19 @@ def nvfp4_quantize(
         global_scale, given = "row", None
     else:
         global_scale, given = "none" if a_global_sf is None else "given", a_global_sf
-    quant = _spec(sf_vec_size, "e4m3", layout_name("sfLayout", sfLayout), global_scale, nvfp4_4over6)
-    dispatcher = _dispatcher(quant, False, enable_pdl, "a", "a_global_sf")
+    layout = layout_name("sfLayout", sfLayout)
+    if do_shuffle:
+        _check_shuffle(a, layout)
+        layout = "linear"
+    dispatcher = _dispatcher(
+        fp4_spec(sf_vec_size, "e4m3", layout, global_scale, nvfp4_4over6), False, enable_pdl, "a", "a_global_sf"
+    )
+    made: tuple[Any, ...]
     if per_token_activation:
-        return run(dispatcher, (a, None, None, None), (), stream, allocates=True)[1:]
-    return _quantize(a, given, dispatcher, stream)
+        made = run(dispatcher, (a, None, None, None), (), stream, allocates=True)[1:]
+    else:
+        made = _quantize(a, given, dispatcher, stream)
+    return _shuffled(*made, stream=stream) if do_shuffle else made
 
 
 def mxfp4_quantize(
@@ -195,7 +193,7 @@ def mxfp4_quantize(
         ((2, 32), (128, 4))
     """
     require_one_of("backend", backend, _BACKENDS)
-    quant = _spec(32, "ue8m0", layout_name("sfLayout", sfLayout), "none", None)
+    quant = fp4_spec(32, "ue8m0", layout_name("sfLayout", sfLayout), "none", None)
     return _quantize(a, None, _dispatcher(quant, False, enable_pdl, "a", ""), stream)
 
 
@@ -205,30 +203,29 @@ def _quantize(input: Any, global_scale: Any, dispatcher: Dispatcher, stream: Any
     return codes, scales
 
 
-@cache
-def _plain_spec(block_size: int, scale_format: str, layout: str, global_scale: str, four_over_six: bool) -> QuantSpec:
-    return QuantSpec("e2m1", block_size, scale_format, layout, global_scale, four_over_six=four_over_six)
+def _check_shuffle(a: Any, layout: str) -> None:
+    if layout != "128x4":
+        raise ValueError(f"sfLayout: is {layout}; with do_shuffle only layout_128x4 is allowed")
+    shape = tuple(getattr(a, "shape", (_SHUFFLE_TILE, 1)))
+    if len(shape) != 2 or shape[0] % _SHUFFLE_TILE:
+        raise ValueError(f"a: shape is {shape}; with do_shuffle expected (M, K), M a multiple of {_SHUFFLE_TILE}")
 
 
-def _spec(block_size: int, scale_format: str, layout: str, global_scale: str, recipe: Any) -> QuantSpec:
-    four_over_six = recipe is not None and _is_four_over_six(recipe)
-    return _plain_spec(block_size, scale_format, layout, global_scale, four_over_six)
+def _shuffled(codes: Any, scales: Any, *row_scale: Any, stream: Any) -> tuple[Any, ...]:
+    """Codes, linear scales and those of the rows, if there are any, permuted; the block scales in the 128x4 layout."""
+    framework = framework_of(codes, "codes")
+    rows = codes.shape[0]
 
+    def reshaped(tensor: Any, *shape: int) -> Any:
+        return framework.permuted(tensor, shape, tuple(range(len(shape))))
 
-def _is_four_over_six(recipe: Any) -> bool:
-    """True if FlashInfer's configuration object asks for what four over six is here; else an error."""
-    try:
-        mode = str(getattr(recipe.err_mode, "name", recipe.err_mode)).upper()
-        asked = (recipe.e4m3_max, mode, bool(recipe.err_use_fast_math))
-    except AttributeError:
-        raise TypeError(
-            f"nvfp4_4over6: is a {type(recipe).__name__}; expected None or FlashInfer's NVFP44Over6Config"
-        ) from None
-    if asked != (448, "MSE", False):
-        raise ValueError(
-            f"nvfp4_4over6: is {recipe!r}; allowed are None and e4m3_max=448, err_mode='MSE', err_use_fast_math=False"
-        )
-    return True
+    columns = [shuffle_matrix_a(reshaped(scale, rows, 1), _SHUFFLE_TILE, stream=stream) for scale in row_scale]
+    swizzled = shuffle_matrix_sf_a(scales, _SHUFFLE_TILE, stream=stream)
+    return (
+        shuffle_matrix_a(codes, _SHUFFLE_TILE, stream=stream),
+        reshaped(swizzled, rows, round_up(scales.shape[1], 4)),
+        *(reshaped(column, rows) for column in columns),
+    )
 
 
 def _check_base_scale(scale: Any) -> None:

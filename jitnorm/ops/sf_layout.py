@@ -14,6 +14,11 @@ class SfLayout(IntEnum):
     layout_linear = 2
 
 
+def layout_of_flags(is_sf_swizzled_layout: bool, is_sf_8x4_layout: bool) -> str:
+    """A layout as QuantSpec calls it, of FlashInfer's two flags."""
+    return ("8x4" if is_sf_8x4_layout else "128x4") if is_sf_swizzled_layout else "linear"
+
+
 def layout_name(argument: str, layout: Any) -> str:
     """A layout as QuantSpec calls it; ValueError, naming the argument, if there is none."""
     if isinstance(layout, int) and layout in tuple(SfLayout):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -230,6 +231,17 @@ def test_no_global_scale_is_a_global_scale_of_one() -> None:
         assert_same_bytes(got, wanted)
 
 
+def test_four_over_six_is_flashinfer_s_recipe_of_squared_errors() -> None:
+    recipe = SimpleNamespace(e4m3_max=448, err_mode="MSE", err_use_fast_math=False)
+    x, scale = make("random", (2, 3, 64)), np.array([0.37], np.float32)
+    expected = quantize(
+        x, spec=QuantSpec("e2m1", 16, "e4m3", "128x4", four_over_six=True), global_scale=scale, batched=True
+    )
+    codes, scales = nvfp4_batched_quantize(x, scale, nvfp4_4over6=recipe)
+    assert_same_bytes(codes, as_bytes(expected.data))
+    assert_same_bytes(scales, as_bytes(expected.scale))
+
+
 @pytest.mark.parametrize("name", CPU_FRAMEWORKS)
 def test_scaled_fp4_grouped_quantize_takes_the_tiles_apart(name: str) -> None:
     convert = CPU_FRAMEWORKS[name]
@@ -304,7 +316,7 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
     ("scales", {"a_global_sf": ones(2, dtype=np.float32)}, r"a_global_sf: shape is \(2,\), expected \(3,\)", ValueError),
     ("scale_rank", {"a_global_sf": ones(3, 1, dtype=np.float32)}, r"a_global_sf: shape is \(3, 1\), expected \(3,\)", ValueError),
     ("scale_dtype", {"a_global_sf": ones(1)}, "a_global_sf: dtype is float16, expected float32", ValueError),
-    ("four_over_six", {"nvfp4_4over6": True}, "nvfp4_4over6: is True; allowed is None", ValueError),
+    ("four_over_six", {"nvfp4_4over6": True}, "nvfp4_4over6: is a bool; expected None or", TypeError),
     ("pdl", {"enable_pdl": True}, "enable_pdl: is True, but cpu has no", ValueError),
 ]  # fmt: skip
 

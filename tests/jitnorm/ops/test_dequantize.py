@@ -72,6 +72,27 @@ def test_any_number_of_leading_dimensions(leading: tuple[int, ...], spec: QuantS
     assert_same_bytes(dequantize(q, dtype="float32"), decoded(q), str(leading))
 
 
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_a_batch_is_decoded_as_its_matrices(spec: QuantSpec) -> None:
+    for leading in ((3, 5), (2, 2, 3)):
+        x = make_input("real", np.prod(leading), hidden_size_of(spec), "float16").reshape(*leading, -1)
+        batch = dequantize(quantize(x, batched=True, **given_keywords(spec)))
+        if spec.needs_tensor_amax:
+            assert_same_bytes(batch, dequantize(quantize(x, **given_keywords(spec))), str(leading))
+            continue
+        for b in range(leading[0]):
+            assert_same_bytes(batch[b], dequantize(quantize(x[b], **given_keywords(spec))), f"{leading}, {b}")
+
+
+@pytest.mark.parametrize("spec", [NVFP4.with_layout("128x4"), FP8_TENSOR], ids=str)
+def test_each_matrix_may_have_a_given_scale_of_its_own(spec: QuantSpec) -> None:
+    name = "scale" if spec == FP8_TENSOR else "global_scale"
+    x, scales = make_input("real", 15, 64, "float16").reshape(3, 5, 64), np.array([0.5, 3.0, 17.0], np.float32)
+    batch = dequantize(quantize(x, spec=spec, batched=True, **{name: scales}))
+    for b in range(3):
+        assert_same_bytes(batch[b], dequantize(quantize(x[b], spec=spec, **{name: scales[b : b + 1]})), str(b))
+
+
 @pytest.mark.parametrize("spec", [NVFP4, FP8_TOKEN, FP8_GROUP], ids=str)
 def test_a_nan_in_an_encoded_block_is_nan_throughout(spec: QuantSpec) -> None:
     x = make_input("random", 2, hidden_size_of(spec), "float32")

@@ -17,7 +17,15 @@ from frameworks import CPU_FRAMEWORKS
 from inputs import INPUT_KINDS, make_input
 from jitnorm.kernels.quant_spec import NVFP4, QuantSpec
 
-from jitnorm import SfLayout, fp4_quantize, mxfp4_quantize, nvfp4_quantize, quantize
+from jitnorm import (
+    SfLayout,
+    fp4_quantize,
+    mxfp4_quantize,
+    nvfp4_quantize,
+    quantize,
+    shuffle_matrix_a,
+    shuffle_matrix_sf_a,
+)
 
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
 LAYOUTS = {"128x4": SfLayout.layout_128x4, "8x4": SfLayout.layout_8x4, "linear": SfLayout.layout_linear}
@@ -80,6 +88,25 @@ def test_four_over_six_is_flashinfer_s_recipe_of_squared_errors() -> None:
     check(nvfp4_quantize(x, GLOBAL, nvfp4_4over6=FOUR_OVER_SIX), x, spec, "nvfp4_quantize", GLOBAL[0])
 
 
+@pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
+def test_rows_are_shuffled_on_request(framework: str) -> None:
+    make = CPU_FRAMEWORKS[framework]
+    x = make_input("real", 256, 96, "bfloat16")
+    codes, scales = nvfp4_quantize(x, GLOBAL, SfLayout.layout_linear)
+    got_codes, got_scales = nvfp4_quantize(make(x), make(GLOBAL), do_shuffle=True)
+    assert_same_bytes(got_codes, shuffle_matrix_a(codes, 128))
+    assert_same_bytes(got_scales, shuffle_matrix_sf_a(scales, 128).reshape(256, 8))
+
+
+def test_scales_of_rows_are_shuffled_with_them() -> None:
+    x = make_input("spiky", 128, 64, "float16")
+    codes, scales, row_scale = nvfp4_quantize(x, None, SfLayout.layout_linear, per_token_activation=True)
+    shuffled = nvfp4_quantize(x, None, do_shuffle=True, per_token_activation=True)
+    assert_same_bytes(shuffled[0], shuffle_matrix_a(codes, 128))
+    assert_same_bytes(shuffled[1], shuffle_matrix_sf_a(scales, 128).reshape(128, 4))
+    assert_same_bytes(shuffled[2], shuffle_matrix_a(row_scale.reshape(128, 1), 128).reshape(128))
+
+
 @pytest.mark.parametrize("spec", [NVFP4, QuantSpec("e2m1", 32, "ue8m0"), NVFP4.with_global_scale("row")], ids=str)
 def test_e4m3_is_widened_exactly(spec: QuantSpec) -> None:
     codes = np.random.default_rng(0).integers(0, 256, (130, 96)).astype(np.uint8)
@@ -126,7 +153,8 @@ REFUSED: list[tuple[str, Callable[[], Any], str, type[Exception]]] = [
     ("cake", lambda: mxfp4_quantize(a(), backend="cake"), "backend: is 'cake'; allowed are 'cuda', 'cute-dsl'", ValueError),
     ("sf_vec_size", lambda: fp4_quantize(a(), sf_vec_size=64), "sf_vec_size: is 64; allowed are 16, 32", ValueError),
     ("ue8m0_scaled", lambda: fp4_quantize(a(), GLOBAL, 32, True), "global_scale: is 'given', which does not go with .*ue8m0", ValueError),
-    ("shuffle", lambda: nvfp4_quantize(a(), GLOBAL, do_shuffle=True), "do_shuffle: is True, which is not supported; pass False", ValueError),
+    ("shuffle", lambda: nvfp4_quantize(a(), GLOBAL, do_shuffle=True), r"a: shape is .*; with do_shuffle expected \(M, K\), M a multiple of 128", ValueError),
+    ("shuffle_layout", lambda: nvfp4_quantize(a(), GLOBAL, SfLayout.layout_8x4, do_shuffle=True), "sfLayout: is 8x4; with do_shuffle only layout_128x4", ValueError),
     ("permuted", lambda: nvfp4_quantize(a(), GLOBAL, expanded_idx_to_permuted_idx=a()), "expanded_idx_to_permuted_idx: is given", ValueError),
     ("out_scale", lambda: nvfp4_quantize(a(), None, per_token_activation=True, out_scale=GLOBAL), "out_scale: is given", ValueError),
     ("base", lambda: nvfp4_quantize(a(), 1 / 1536, per_token_activation=True), r"a_global_sf: is 0.000651.*only 1 / \(448 \* 6\)", ValueError),

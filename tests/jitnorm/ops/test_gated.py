@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from encoded import SPECS, assert_encoded, assert_same_encoding, given_keywords, hidden_size_of, rows_of
+from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS
 from inputs import ALL_DTYPES, INPUT_KINDS, make_input
 from jitnorm.kernels.quant_spec import FP8_TOKEN, MXFP8, NVFP4, QuantSpec
 
-from jitnorm import silu_and_mul_quantize
+from jitnorm import silu_and_mul_nvfp4_quantize, silu_and_mul_quantize
 from jitnorm.reference import swiglu_f32
 
 
@@ -74,3 +76,34 @@ def test_rows_may_lie_at_any_stride() -> None:
 def test_bad_input_is_refused(columns: int, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         silu_and_mul_quantize(np.ones((2, columns), np.float16), spec=NVFP4, **options)
+
+
+@pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
+@pytest.mark.parametrize(("layout", "flags"), [("linear", (False,)), ("128x4", ()), ("8x4", (True, True))])
+def test_silu_and_mul_nvfp4_quantize_is_one_case_of_it(layout: str, flags: tuple[bool, ...], framework: str) -> None:
+    make = CPU_FRAMEWORKS[framework]
+    x, scale = make_input("real", 6, 192, "bfloat16").reshape(2, 3, 192), np.array([0.37], np.float32)
+    expected = silu_and_mul_quantize(x, spec=NVFP4.with_layout(layout), global_scale=scale)
+    codes, scales = silu_and_mul_nvfp4_quantize(make(x), make(scale), 16, *flags)
+    assert (tuple(codes.shape), len(scales.shape)) == ((6, 48), 2)
+    assert_same_bytes(codes, expected.data.view(np.uint8).reshape(6, 48))
+    assert_same_bytes(scales, expected.scale.view(np.uint8).reshape(tuple(scales.shape)))
+
+
+def test_silu_and_mul_nvfp4_quantize_has_four_over_six_too() -> None:
+    recipe = SimpleNamespace(e4m3_max=448, err_mode="MSE", err_use_fast_math=False)
+    x = make_input("real", 5, 192, "float16")
+    expected = silu_and_mul_quantize(x, spec=QuantSpec("e2m1", 16, "e4m3", four_over_six=True))
+    codes, scales = silu_and_mul_nvfp4_quantize(x, None, is_sf_swizzled_layout=False, nvfp4_4over6=recipe)
+    assert_same_bytes(codes, expected.data.view(np.uint8))
+    assert_same_bytes(scales, expected.scale.view(np.uint8))
+
+
+def test_silu_and_mul_nvfp4_quantize_names_what_is_wrong() -> None:
+    x = np.ones((2, 128), np.float16)
+    with pytest.raises(ValueError, match="sf_vec_size: is 64; allowed are 16, 32"):
+        silu_and_mul_nvfp4_quantize(x, None, 64)
+    with pytest.raises(TypeError, match="nvfp4_4over6: is a bool; expected None or"):
+        silu_and_mul_nvfp4_quantize(x, None, nvfp4_4over6=True)
+    with pytest.raises(ValueError, match=r"global_scale: shape is \(2,\), expected \(1,\)"):
+        silu_and_mul_nvfp4_quantize(x, np.ones(2, np.float32))

@@ -14,7 +14,7 @@ from encoded import GIVEN, SPECS
 from expected import assert_same_bytes
 from frameworks import to_torch
 from inputs import ALL_DTYPES, INPUT_KINDS, make_input
-from jitnorm.kernels.quant_spec import FP8_TOKEN, MXFP8, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TOKEN, MXFP8, NVFP4, QuantSpec
 
 import jitnorm
 from jitnorm import QuantizedTensor
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.gpu
 
 def on(q: QuantizedTensor, device: str) -> QuantizedTensor:
     """The same encoding in tensors of torch."""
-    names = ("data", "scale", "global_scale", "row_scale", "scale_unswizzled")
+    names = ("data", "scale", "global_scale", "row_scale", "tensor_scale", "scale_unswizzled")
     moved = {name: getattr(q, name) for name in names if getattr(q, name) is not None}
     return replace(q, **{name: _moved(array, device) for name, array in moved.items()})
 
@@ -65,7 +65,14 @@ def test_dequantize_views() -> None:
     assert_same_bytes(runs[1], runs[0], "view")
 
 
-@pytest.mark.parametrize("spec", E2M1_SPECS, ids=str)
+@pytest.mark.parametrize("spec", [NVFP4.with_layout("8x4"), FP8_GROUP.with_layout("column4")], ids=str)
+def test_dequantize_batches(spec: QuantSpec) -> None:
+    x = to_torch(make_input("real", 3 * 33, 256, "bfloat16")).reshape(3, 33, 256)
+    runs = [jitnorm.dequantize(jitnorm.quantize(x.to(d), spec=spec, batched=True)) for d in ("cpu", "cuda")]
+    assert_same_bytes(runs[1], runs[0], str(spec))
+
+
+@pytest.mark.parametrize("spec", [*E2M1_SPECS, replace(NVFP4, four_over_six=True)], ids=str)
 def test_weights(spec: QuantSpec) -> None:
     for kind in INPUT_KINDS:
         for number, dtype in enumerate(ALL_DTYPES):

@@ -126,6 +126,12 @@ def test_the_quantizers(layout: jitnorm.SfLayout) -> None:
         same_on_both(lambda x: jitnorm.mxfp8_quantize(x, sf_swizzle_layout=layout, alignment=128), x, what=kind)
 
 
+def test_swiglu_and_shuffled_rows_in_nvfp4() -> None:
+    x, scale = make("real", 128, 192, "bfloat16"), torch.tensor([0.37])
+    same_on_both(jitnorm.silu_and_mul_nvfp4_quantize, x, scale)
+    same_on_both(lambda x, g: jitnorm.nvfp4_quantize(x, g, do_shuffle=True), x, scale)
+
+
 def test_an_inversed_global_scale() -> None:
     x, scale = make("real", 130, 96, "float16"), torch.tensor([0.37])
     same_on_both(lambda x, g: jitnorm.fp4_quantize(x, g, is_global_scale_inversed=True), x, scale)

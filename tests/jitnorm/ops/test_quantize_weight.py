@@ -44,10 +44,15 @@ def test_any_shape(shape: tuple[int, int], spec: QuantSpec) -> None:
     assert_same_bytes(q.data, expected(w, spec)[0], str(shape))
 
 
-def test_a_column_is_encoded_as_quantize_encodes_a_row() -> None:
+@pytest.mark.parametrize(
+    "spec",
+    [NVFP4, QuantSpec("e2m1", 16, "e4m3", four_over_six=True), QuantSpec("e2m1", 32, "ue8m0", scale_rounding="floor")],
+    ids=str,
+)
+def test_a_column_is_encoded_as_quantize_encodes_a_row(spec: QuantSpec) -> None:
     w = make_input("spiky", 128, 3, "float32")
-    turned = quantize(np.ascontiguousarray(w.T), spec=NVFP4)
-    q = quantize_weight(w)
+    turned = quantize(np.ascontiguousarray(w.T), spec=spec)
+    q = quantize_weight(w, spec=spec)
     assert_same_bytes(np.ascontiguousarray(np.asarray(q.data).T), turned.data, "codes")
     assert_same_bytes(np.ascontiguousarray(np.asarray(q.scale).T), turned.scale, "scales")
 
