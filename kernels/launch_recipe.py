@@ -30,15 +30,17 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
     }
     if target.is_cpu:
         return {**recipe, "device": "cpu", "grid": grid_size(config, rows_per_block=1)}
-    schedule = row_schedule(config)
-    grid = grid_size(config, schedule.rows_per_block)
+    schedule = row_schedule(config, target)
+    rows = grid_size(config, schedule.rows_per_block * schedule.rows_at_once)
+    if config.masked:
+        rows = ["min", rows, MASKED_THREADS // schedule.threads]
     return {
         **recipe,
         "device": "cuda",
         "capability": list(target.capability),
-        "grid": ["min", grid, MASKED_THREADS // schedule.threads] if config.masked else grid,
+        "grid": rows if schedule.blocks_per_row == 1 else ["*", rows, schedule.blocks_per_row],
         "block": schedule.threads,
-        "cluster": 1,
+        "cluster": schedule.blocks_per_row,
         "shared_bytes": 0,
         # Its output is zeroed by a memset, which a kernel cannot overtake.
         "pdl": config.pdl and not config.amax_only,
