@@ -115,7 +115,7 @@ class Dispatcher:
             pdl=self._pdl(target),
         )
         if is_cuda and has_many_rows:
-            config = for_many_rows(config)
+            config = for_many_rows(config, target)
         # A call that its kernel would refuse is refused before anything is compiled for it.
         launcher().make_checker(recipe_text(config, target))(*arguments)
         if is_capturing:

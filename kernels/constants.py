@@ -44,7 +44,7 @@ def _row_constants(config: KernelConfig, target: Target) -> Iterator[str]:
     if config.quant:
         yield from _quant_constants(config, config.quant)
     if not target.is_cpu:
-        yield from _cuda_constants(config)
+        yield from _cuda_constants(config, target)
 
 
 def _quant_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[str]:
@@ -66,13 +66,15 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[str]:
     yield _bool("kPowerOfTwoScales", quant.scale_format == "f32_ue8m0")
 
 
-def _cuda_constants(config: KernelConfig) -> Iterator[str]:
-    schedule = row_schedule(config)
+def _cuda_constants(config: KernelConfig, target: Target) -> Iterator[str]:
+    schedule = row_schedule(config, target)
     yield _int("kLanesPerRow", schedule.lanes_per_row)
     yield _int("kWarpsPerRow", schedule.warps_per_row)
     yield _int("kThreadsPerRow", schedule.threads_per_row)
     yield _int("kChunksPerLane", schedule.chunks_per_lane)
     yield _int("kRowsPerBlock", schedule.rows_per_block)
+    yield _int("kRowsAtOnce", schedule.rows_at_once)
+    yield _int("kBlocksPerRow", schedule.blocks_per_row)
     yield _int("kThreads", schedule.threads)
     yield _bool("kHoldsRow", schedule.holds_row)
     yield _bool("kMayPrefetchWeight", schedule.prefetches_weight)

@@ -19,7 +19,7 @@ from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
-LAUNCHER_ABI = 2
+LAUNCHER_ABI = 3
 ENTRY = "jitnorm_kernel"
 
 
@@ -36,25 +36,28 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
     }
     if target.is_cpu:
         return {**recipe, "device": "cpu", "grid": grid_size(config, rows_per_block=1) if items is None else items}
-    grid, threads = _row_blocks(config) if items is None else (["ceil_div", items, ITEM_THREADS], ITEM_THREADS)
     return {
         **recipe,
         "device": "cuda",
         "capability": list(target.capability),
-        "grid": grid,
-        "block": threads,
-        "cluster": 1,
+        **(_row_blocks(config, target) if items is None else _item_blocks(items)),
         "shared_bytes": 0,
         # Its output is zeroed by a memset, which a kernel cannot overtake.
         "pdl": config.pdl and not config.amax_only,
     }
 
 
-def _row_blocks(config: KernelConfig) -> tuple[Extent, int]:
-    """How many blocks there are, and how many threads in each."""
-    schedule = row_schedule(config)
-    grid = grid_size(config, schedule.rows_per_block)
-    return ["min", grid, MASKED_THREADS // schedule.threads] if config.masked else grid, schedule.threads
+def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
+    schedule = row_schedule(config, target)
+    rows = grid_size(config, schedule.rows_per_block * schedule.rows_at_once)
+    if config.masked:
+        rows = ["min", rows, MASKED_THREADS // schedule.threads]
+    grid = rows if schedule.blocks_per_row == 1 else ["*", rows, schedule.blocks_per_row]
+    return {"grid": grid, "block": schedule.threads, "cluster": schedule.blocks_per_row}
+
+
+def _item_blocks(items: Extent) -> dict[str, Any]:
+    return {"grid": ["ceil_div", items, ITEM_THREADS], "block": ITEM_THREADS, "cluster": 1}
 
 
 def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:

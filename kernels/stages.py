@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from .config import KernelConfig
 from .quant_spec import QuantSpec
+from .schedule import row_schedule
 from .target import Target
 
 
@@ -36,6 +37,8 @@ def _row_files(config: KernelConfig, target: Target) -> Iterator[str]:
     if config.normalizes:
         yield "common/norm_arguments.h"
     yield f"common/{config.op if config.normalizes else 'identity'}.h"
+    if not target.is_cpu:
+        yield f"cuda/row_{'block' if row_schedule(config, target).blocks_per_row == 1 else 'cluster'}.cuh"
     yield f"{folder}/row_reduce.{suffix}"
     yield f"{folder}/norm_kept.{suffix}" if config.keep_norm else "common/norm_dropped.h"
     if config.quant:

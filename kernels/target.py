@@ -75,6 +75,11 @@ class Target:
         return self.capability >= (8, 9)
 
     @property
+    def has_clusters(self) -> bool:
+        """Whether blocks can form clusters that read each other's shared memory (from Hopper on)."""
+        return self.capability >= (9, 0)
+
+    @property
     def has_pdl(self) -> bool:
         """Whether programmatic dependent launch exists (from Hopper on)."""
         return self.capability >= (9, 0)

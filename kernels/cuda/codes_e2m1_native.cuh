@@ -1,8 +1,10 @@
 // E2M1 by the instruction of Blackwell's arch-specific targets: round to nearest even, saturating, NaN to code 7.
 constexpr int kCodesPerWord = 8;
 constexpr UInt32 kNaNCodes = 0x77777777u;
+constexpr float kWordBound = 0.0f;  // no word is encoded at less cost
 
 // Codes of y * factor in a word, the first in the lowest nibble.
+template <bool kIsBounded = false>
 JITNORM_INLINE UInt32 encode_word(const float* y, float factor) {
   float v[kCodesPerWord];
   JITNORM_UNROLL

@@ -9,6 +9,6 @@ JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64, float row_amax
   return {};
 }
 
-JITNORM_INLINE void encode_chunk(const EncodeContext&, int, const float (&)[kChunkSize]) {}
+JITNORM_INLINE void encode_chunk(const EncodeContext&, int, const float (&)[kChunkSize], float) {}
 JITNORM_INLINE void end_row(const EncodeContext&, int) {}
 JITNORM_INLINE void write_padding_row(const Arguments&, Int64, int) {}

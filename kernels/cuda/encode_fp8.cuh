@@ -9,7 +9,7 @@ JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, float row_
   return {a.codes + row_offset(row, a.extents, a.codes_strides), reciprocal_rn(scale)};
 }
 
-JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const float (&y)[kChunkSize]) {
+JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const float (&y)[kChunkSize], float) {
   CodeChunk codes;
   JITNORM_UNROLL
   for (int i = 0; i < kCodeWords; ++i) {

@@ -7,7 +7,7 @@ JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, float, boo
   return {a.out + row_offset(row, a.extents, a.out_strides)};
 }
 
-JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const float (&y)[kChunkSize]) {
+JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const float (&y)[kChunkSize], float) {
   InputChunk chunk;
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) round_to(y[i], chunk.elements[i]);

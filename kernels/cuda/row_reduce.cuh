@@ -27,6 +27,19 @@ JITNORM_INLINE float butterfly_sum(float value) {
   return value;
 }
 
+// The same among the values of a thread.
+template <int kCount>
+JITNORM_INLINE float fold_sum(const float (&values)[kCount]) {
+  if constexpr (kCount == 1) {
+    return values[0];
+  } else {
+    float half[kCount / 2];
+    JITNORM_UNROLL
+    for (int i = 0; i < kCount / 2; ++i) half[i] = add_rn(values[i], values[i + kCount / 2]);
+    return fold_sum(half);
+  }
+}
+
 template <int kWidth>
 JITNORM_INLINE float butterfly_max(float value) {
   JITNORM_UNROLL
@@ -36,60 +49,69 @@ JITNORM_INLINE float butterfly_max(float value) {
   return value;
 }
 
-// The sum over a row, whose group sums come one after another: add() is called by whole warps, total() by the block.
-struct RowSum {
-  float single;
+// The sums over the rows of a thread, whose group sums come one after another: add() is called by whole warps, total()
+// by all threads of the rows.
+struct RowSums {
+  float single[kRowsAtOnce];
 
-  JITNORM_INLINE void add(float chunk_sum, int slot, int warp, int lane) {
+  JITNORM_INLINE void add(int row, float chunk_sum, int slot, int warp, int lane) {
     const float sum = butterfly_sum<kLanesPerRow>(chunk_sum);
     if constexpr (kGroups == 1) {
-      single = sum;
+      single[row] = sum;
     } else {
       const int group = slot * kWarpsPerRow + warp;
-      if (lane == 0 && group < kPaddedGroups) group_sums()[group] = sum;
+      if (lane == 0 && group < kPaddedGroups) share(group_sums(row) + group, sum);
     }
   }
 
-  JITNORM_INLINE float total(int lane) {
+  JITNORM_INLINE void total(float (&totals)[kRowsAtOnce], int lane) {
     if constexpr (kGroups == 1) {
-      return single;
+      JITNORM_UNROLL
+      for (int r = 0; r < kRowsAtOnce; ++r) totals[r] = single[r];
     } else {
-      for (int g = kChunksPerLane * kWarpsPerRow + threadIdx.x; g < kPaddedGroups; g += kThreads)
-        group_sums()[g] = 0.0f;
-      __syncthreads();
-      constexpr int kLanes = kPaddedGroups < 32 ? kPaddedGroups : 32;
-      constexpr int kFolds = kPaddedGroups / kLanes;
-      float partial[kFolds];
       JITNORM_UNROLL
-      for (int i = 0; i < kFolds; ++i) partial[i] = group_sums()[i * kLanes + lane % kLanes];
-      JITNORM_UNROLL
-      for (int half = kFolds / 2; half > 0; half /= 2) {
-        JITNORM_UNROLL
-        for (int i = 0; i < half; ++i) partial[i] = add_rn(partial[i], partial[i + half]);
+      for (int r = 0; r < kRowsAtOnce; ++r) {
+        for (int g = kChunksPerLane * kWarpsPerRow + threadIdx.x; g < kPaddedGroups; g += kThreads)
+          group_sums(r)[g] = 0.0f;
       }
-      return butterfly_sum<kLanes>(partial[0]);
+      row_barrier();
+      JITNORM_UNROLL
+      for (int r = 0; r < kRowsAtOnce; ++r) totals[r] = sum_of_groups(group_sums(r), lane);
     }
   }
 
  private:
-  JITNORM_INLINE static float* group_sums() {
-    __shared__ float sums[kPaddedGroups];
-    return sums;
+  JITNORM_INLINE static float* group_sums(int row) {
+    __shared__ float sums[kRowsAtOnce][kPaddedGroups];
+    return sums[row];
+  }
+
+  JITNORM_INLINE static float sum_of_groups(const float* sums, int lane) {
+    constexpr int kLanes = kPaddedGroups < 32 ? kPaddedGroups : 32;
+    constexpr int kFolds = kPaddedGroups / kLanes;
+    float partial[kFolds];
+    JITNORM_UNROLL
+    for (int i = 0; i < kFolds; ++i) partial[i] = sums[i * kLanes + lane % kLanes];
+    return butterfly_sum<kLanes>(fold_sum(partial));
   }
 };
 
-// The largest magnitude in a row of which each thread has seen `amax`.
-JITNORM_INLINE float row_max(float amax, int warp, int lane) {
-  const float of_warp = butterfly_max<kLanesPerRow>(amax);
-  if constexpr (kWarpsPerRow == 1) {
-    return of_warp;
-  } else {
-    __shared__ float of_warps[kWarpsPerRow];
-    if (lane == 0) of_warps[warp] = of_warp;
-    __syncthreads();
-    float result = 0.0f;
+// Makes of the largest magnitudes that each thread has seen those of the rows.
+JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], int warp, int lane) {
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) amax[r] = butterfly_max<kLanesPerRow>(amax[r]);
+  if constexpr (kWarpsPerRow > 1) {
+    __shared__ float of_warps[kRowsAtOnce][kWarpsPerRow];
     JITNORM_UNROLL
-    for (int w = 0; w < kWarpsPerRow; ++w) result = max_magnitude(result, of_warps[w]);
-    return result;
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      if (lane == 0) share(&of_warps[r][warp], amax[r]);
+    }
+    row_barrier();
+    JITNORM_UNROLL
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      amax[r] = 0.0f;
+      JITNORM_UNROLL
+      for (int w = 0; w < kWarpsPerRow; ++w) amax[r] = max_magnitude(amax[r], of_warps[r][w]);
+    }
   }
 }

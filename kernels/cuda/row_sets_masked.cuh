@@ -29,10 +29,10 @@ JITNORM_INLINE bool find_block(ArgumentsOf arguments_of, UInt32 matrices, UInt32
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
   wait_for_inputs();
-  UInt32 matrix = 0, block = blockIdx.x;
+  UInt32 matrix = 0, block = row_block();
   while (find_block(arguments_of, (UInt32)arguments_of(0).matrices, matrix, block)) {
     process_rows(arguments_of(matrix), block);
-    __syncthreads();  // the next rows take the same shared memory
-    block += gridDim.x;
+    row_barrier();  // the next rows take the same shared memory
+    block += row_blocks();
   }
 }

@@ -11,14 +11,35 @@ constexpr int kHeldChunks = kHoldsRow ? kChunkSlots : 1;
 // The weight is fetched before the reduction hides its latency, unless the registers are needed for the row.
 constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kMayPrefetchWeight && kChunksPerLane == kChunksAtOnce &&
                                    kChunksPerLane * (int)(sizeof(HeldChunk) + sizeof(WeightChunk)) <= 192;
+static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1, "threads that work on several rows have them to themselves");
 
+// One of the rows that a thread works on.
 struct Row {
+  Int64 number;
+  bool is_processed;  // otherwise the thread is there only for the others: it loads nothing and stores nothing
   RowSource source;
   int first_chunk;  // this thread's first; the others follow, a row's threads apart
   HeldChunk held[kHeldChunks];
-  WeightChunk weight[kChunksAtOnce];
+  float amax[kHeldChunks];  // the largest |y| of each chunk, if that of the row is needed
+  RowStatistic statistic;
 
   JITNORM_INLINE int index(int slot) const { return first_chunk + slot * kThreadsPerRow; }
+};
+
+// What all rows share, loaded once for those that a thread works on.
+struct Parameters {
+  WeightChunk weight;
+  Chunk<float, kBiasAccessBytes> bias;
+
+  JITNORM_INLINE void load(const Arguments& a, int index) {
+    if constexpr (kNormalizes) load_chunk(weight, weight_of(a), index);
+    if constexpr (kCenters) load_chunk(bias, bias_of(a), index);
+  }
+};
+
+struct Rows {
+  Row rows[kRowsAtOnce];
+  Parameters parameters[kChunksAtOnce];
 };
 
 // Calls visit(chunk, slot) for each chunk of the thread, before any of them is consumed.
@@ -36,78 +57,111 @@ JITNORM_INLINE void visit_chunks(Row& row, Visit visit) {
   }
 }
 
-JITNORM_INLINE void normalize_chunk(const Arguments& a, const HeldChunk& h, const WeightChunk& w,
-                                    RowStatistic statistic, int index, float (&y)[kChunkSize]) {
-  Chunk<float, kBiasAccessBytes> bias{};
-  if constexpr (kCenters) load_chunk(bias, bias_of(a), index);
+JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, RowStatistic statistic,
+                                    float (&y)[kChunkSize]) {
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
-    y[i] = normalize(to_float(h.elements[i]), statistic, to_float(w.elements[i]), bias.elements[i]);
+    const float bias = kCenters ? p.bias.elements[i] : 0.0f;
+    y[i] = normalize(to_float(h.elements[i]), statistic, to_float(p.weight.elements[i]), bias);
   }
 }
 
-// The largest |y| of the row.
-JITNORM_INLINE float row_amax(const Arguments& a, Row& row, RowStatistic statistic, int warp, int lane) {
+// What lies past the row does not count: normalized, its zeros are NaN if the row's statistic is infinite.
+JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
   float amax = 0.0f;
-  visit_chunks(row, [&](HeldChunk& h, int j) {
-    if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
-    if constexpr (kNormalizes && !kPrefetchesWeight) load_chunk(row.weight[0], weight_of(a), row.index(j));
-    float y[kChunkSize];
-    const int index = row.index(j);
-    normalize_chunk(a, h, row.weight[kPrefetchesWeight ? j : 0], statistic, index, y);
-    // What lies past the row does not count: normalized, its zeros are NaN if the row's statistic is infinite.
-    float larger = amax;
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) {
-      const bool counts = !kNormalizes || !kHasPartialChunk || index * kChunkSize + i < kHiddenSize;
-      if (counts) larger = max_magnitude(larger, y[i]);
-    }
-    if (!kNormalizes || index < kChunks) amax = larger;
-  });
-  return row_max(amax, warp, lane);
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) {
+    const bool counts = !kNormalizes || !kHasPartialChunk || index * kChunkSize + i < kHiddenSize;
+    if (counts) amax = max_magnitude(amax, y[i]);
+  }
+  return !kNormalizes || index < kChunks ? amax : 0.0f;
 }
 
-JITNORM_INLINE void encode_held(const Arguments& a, Row& row, const EncodeContext& context, Int64 at,
-                                RowStatistic statistic) {
+// The largest |y| of each row, and of each chunk that is held.
+JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsAtOnce], int warp, int lane) {
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    Row& row = of.rows[r];
+    amax[r] = 0.0f;
+    visit_chunks(row, [&](HeldChunk& h, int j) {
+      if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
+      Parameters& parameters = of.parameters[kPrefetchesWeight ? j : 0];
+      if constexpr (!kPrefetchesWeight) parameters.load(a, row.index(j));
+      float y[kChunkSize];
+      normalize_chunk(h, parameters, row.statistic, y);
+      const float of_chunk = chunk_amax(y, row.index(j));
+      if constexpr (kHoldsRow) row.amax[j] = of_chunk;
+      amax[r] = max_magnitude(amax[r], of_chunk);
+    });
+  }
+  row_max(amax, warp, lane);
+}
+
+JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const EncodeContext (&contexts)[kRowsAtOnce]) {
 #pragma unroll 1
   for (int first = 0; first < kChunkSlots; first += kChunksAtOnce) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) {
-      const int index = row.index(first + j);
-      if constexpr (!kHoldsRow) load_held(row.held[j], row.source, index);
-      if constexpr (kNormalizes && !kPrefetchesWeight) load_chunk(row.weight[j], weight_of(a), index);
-      float y[kChunkSize];
-      normalize_chunk(a, row.held[j], row.weight[j], statistic, index, y);
-      store_sum(row.source, row.held[j], index);
-      store_norm(a, at, index, y);
-      encode_chunk(context, index, y);
+      if constexpr (!kPrefetchesWeight) of.parameters[j].load(a, of.rows[0].index(first + j));
+      JITNORM_UNROLL
+      for (int r = 0; r < kRowsAtOnce; ++r) {
+        Row& row = of.rows[r];
+        const int index = row.index(first + j);
+        if constexpr (!kHoldsRow) load_held(row.held[j], row.source, index);
+        float y[kChunkSize];
+        normalize_chunk(row.held[j], of.parameters[j], row.statistic, y);
+        store_sum(row.source, row.held[j], index);
+        store_norm(a, row.number, index, y);
+        encode_chunk(contexts[r], index, y, kNeedsRowAmax && kHoldsRow ? row.amax[j] : chunk_amax(y, index));
+      }
     }
     JITNORM_UNROLL
-    for (int j = 0; j + kChunksAtOnce < kHeldChunks; ++j) row.held[j] = row.held[j + kChunksAtOnce];
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      JITNORM_UNROLL
+      for (int j = 0; j + kChunksAtOnce < kHeldChunks; ++j) {
+        of.rows[r].held[j] = of.rows[r].held[j + kChunksAtOnce];
+        if constexpr (kNeedsRowAmax) of.rows[r].amax[j] = of.rows[r].amax[j + kChunksAtOnce];
+      }
+    }
   }
 }
 
-// The row's statistic; every thread of the block takes part.
-JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Row& row, int warp, int lane) {
-  RowStatistic statistic{0.0f, 1.0f};
+// The rows' statistics; every thread of the block takes part.
+JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane) {
+  RowSums sums;
+  float totals[kRowsAtOnce];
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic = {0.0f, 1.0f};
   if constexpr (kCenters) {
-    RowSum sum;
-    visit_chunks(row, [&](const HeldChunk& h, int j) { sum.add(chunk_sum(h), j, warp, lane); });
-    statistic.mean = mean_of(sum.total(lane));
-    if constexpr (kGroups > 1) __syncthreads();  // the sums of squares take the same memory
+    JITNORM_UNROLL
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      visit_chunks(of.rows[r], [&](const HeldChunk& h, int j) { sums.add(r, chunk_sum(h), j, warp, lane); });
+    }
+    sums.total(totals, lane);
+    JITNORM_UNROLL
+    for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.mean = mean_of(totals[r]);
+    if constexpr (kGroups > 1) row_barrier();  // the sums of squares take the same memory
   }
   if constexpr (kNormalizes) {
-    RowSum sum;
-    visit_chunks(row, [&](const HeldChunk& h, int j) {
-      sum.add(chunk_sum_of_squares(h, statistic.mean, row.index(j)), j, warp, lane);
-    });
-    statistic.rstd = reciprocal_rms(sum.total(lane), eps_of(a));
+    JITNORM_UNROLL
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      Row& row = of.rows[r];
+      visit_chunks(row, [&](HeldChunk& h, int j) {
+        sums.add(r, chunk_sum_of_squares(h, row.statistic.mean, row.index(j)), j, warp, lane);
+        if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
+      });
+    }
+    sums.total(totals, lane);
+    JITNORM_UNROLL
+    for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms(totals[r], eps_of(a));
   }
-  return statistic;
 }
 
 // Blocks that cover the rows of a row set.
-JITNORM_INLINE Int64 blocks_of(Int64 rows) { return (visited_rows(rows) + kRowsPerBlock - 1) / kRowsPerBlock; }
+JITNORM_INLINE Int64 blocks_of(Int64 rows) {
+  constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
+  return (visited_rows(rows) + kRows - 1) / kRows;
+}
 
 // With programmatic dependent launch, the kernel before may still write what this one reads.
 JITNORM_INLINE void wait_for_inputs() {
@@ -116,41 +170,61 @@ JITNORM_INLINE void wait_for_inputs() {
 #endif
 }
 
-// Block number `block` of a row set.
-JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
-  const int thread = threadIdx.x % kThreadsPerRow;
-  const int lane = threadIdx.x % kLanesPerRow;
-  const int warp = thread / kLanesPerRow;
-  const Int64 block_row = block * kRowsPerBlock + threadIdx.x / kThreadsPerRow;
-
-  wait_for_inputs();
-  const bool is_row = is_processed(a, block_row);
-  // A block of one row may leave early; in a block of several, all lanes are needed by the shuffles below.
-  if (is_padding(a, block_row)) write_padding_row(a, block_row, thread);
-  if (kRowsPerBlock == 1 && !is_row) return;
-
-  const Int64 at = is_row ? block_row : 0;
-  Row row{source_of(a, at), is_row ? thread : kChunks};
+// Number `number` among the rows: its chunks are on their way.
+JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
+  const bool is_there = is_processed(a, number);
+  const Int64 at = is_there ? number : 0;
+  Row row{at, is_there, source_of(a, at), is_there ? thread : kChunks};
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) load_held(row.held[j], row.source, row.index(j));
   }
+  return row;
+}
+
+// Block number `block` of a row set; the blocks of a cluster, which share a row, have one number.
+JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
+  const int thread = thread_of_row();
+  const int lane = threadIdx.x % kLanesPerRow;
+  const int warp = thread / kLanesPerRow;
+  const Int64 first = (block * kRowsPerBlock + threadIdx.x / kThreadsPerRow) * kRowsAtOnce;
+
+  wait_for_inputs();
+  bool has_rows = false;
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    has_rows |= is_processed(a, first + r);
+    if (is_padding(a, first + r)) write_padding_row(a, first + r, thread);
+  }
+  // A block without rows may leave early; in one of several, all lanes are needed by the shuffles below.
+  if (kRowsPerBlock == 1 && !has_rows) return;
+
+  Rows of;
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r] = begin_loading(a, first + r, thread);
   if constexpr (kPrefetchesWeight) {
     JITNORM_UNROLL
-    for (int j = 0; j < kChunksAtOnce; ++j) load_chunk(row.weight[j], weight_of(a), row.index(j));
+    for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));
   }
 #if JITNORM_PDL
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
+  begin_sharing();
+  find_statistics(a, of, warp, lane);
+  float amax[kRowsAtOnce] = {};
+  if constexpr (kNeedsRowAmax) find_amax(a, of, amax, warp, lane);
 
-  const RowStatistic statistic = statistic_of(a, row, warp, lane);
-  float amax = 0.0f;
-  if constexpr (kNeedsRowAmax) amax = row_amax(a, row, statistic, warp, lane);
-
-  // Threads that are there only for the shuffles store nothing: their chunks lie past the row.
-  const bool is_writer = is_row && thread == 0;
-  if (kKeepsRstd && is_writer) inv_rms_of(a)[at] = statistic.rstd;
-  const EncodeContext context = begin_row(a, at, amax, is_writer);
-  encode_held(a, row, context, at, statistic);
-  if (is_row) end_row(context, thread);
+  EncodeContext contexts[kRowsAtOnce];
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    const Row& row = of.rows[r];
+    const bool is_writer = row.is_processed && thread == 0;
+    if (kKeepsRstd && is_writer) inv_rms_of(a)[row.number] = row.statistic.rstd;
+    contexts[r] = begin_row(a, row.number, amax[r], is_writer);
+  }
+  encode_rows(a, of, contexts);
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    if (of.rows[r].is_processed) end_row(contexts[r], thread);
+  }
 }

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import subprocess
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jitnorm.kernels.config import KernelConfig
@@ -68,20 +65,8 @@ FAMILY = (
 )
 
 
-# Their results are right, but a few registers go through the L1 cache.
-SPILLING = {
-    ("quant=e4m3/128/f32/column4", 262144),
-}
-
-
-def family() -> Iterator[Any]:
-    for options, hidden_size in itertools.product(FAMILY, (4096, 8192, 65536, 262144)):
-        spills = (options, hidden_size) in SPILLING
-        marks = pytest.mark.xfail(strict=True, reason="ptxas spills: correct, but slower") if spills else ()
-        yield pytest.param(options, hidden_size, marks=marks, id=f"{options}-{hidden_size}")
-
-
-@pytest.mark.parametrize(("options", "hidden_size"), list(family()))
+@pytest.mark.parametrize("hidden_size", [4096, 8192, 65536, 262144])
+@pytest.mark.parametrize("options", FAMILY)
 def test_on_hopper_every_op_loads_wide_and_spills_nothing(options: str, hidden_size: int, tmp_path: Path) -> None:
     found = opcodes(f"rmsnorm:hidden_size={hidden_size},{options}", "sm_90a", tmp_path)
     assert_wide_loads(found)

@@ -10,27 +10,30 @@ import numpy as np
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.config_rules import MAX_HIDDEN_SIZE
 from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
-from jitnorm.kernels.schedule import MAX_HELD_BYTES, MAX_WARPS, RowSchedule, for_many_rows, row_schedule
+from jitnorm.kernels.schedule import CLUSTERS, MAX_HELD_BYTES, MAX_WARPS, RowSchedule, for_many_rows, row_schedule
+from jitnorm.kernels.target import Target
 
 from jitnorm.reference import CHUNK
 
+AMPERE, HOPPER = Target("sm_80"), Target("sm_90a")
 # A held row takes two or four bytes an element.
 NARROW, WIDE = KernelConfig("rmsnorm", 16), KernelConfig("rmsnorm", 16, residual=True)
 MANY_NARROW, MANY_WIDE = replace(NARROW, many_rows=True), replace(WIDE, many_rows=True)
-
+MANY_LAYERNORM = KernelConfig("layernorm", 16, many_rows=True)
 HELD = [replace(config, hidden_size=size) for config in (NARROW, WIDE) for size in (64, 2048, 4096, 8192, 32768)]
 
 
 @cache
-def schedules_of(config: KernelConfig) -> tuple[RowSchedule, ...]:
+def schedules_of(config: KernelConfig, target: Target = HOPPER) -> tuple[RowSchedule, ...]:
     sizes = range(CHUNK_SIZE, MAX_HIDDEN_SIZE + 1, CHUNK_SIZE)
-    return tuple(row_schedule(replace(config, hidden_size=size)) for size in sizes)
+    return tuple(row_schedule(replace(config, hidden_size=size), target) for size in sizes)
 
 
 def all_schedules() -> Iterator[tuple[int, RowSchedule]]:
     """One hidden size for each number of chunks, and its schedules."""
-    for config in (NARROW, WIDE, MANY_NARROW, MANY_WIDE):
-        yield from enumerate(schedules_of(config), 1)
+    for config in (NARROW, WIDE, MANY_NARROW, MANY_WIDE, MANY_LAYERNORM):
+        for target in (AMPERE, HOPPER):
+            yield from enumerate(schedules_of(config, target), 1)
 
 
 def test_the_chunk_is_the_reference_s() -> None:
@@ -40,7 +43,7 @@ def test_the_chunk_is_the_reference_s() -> None:
 def test_only_the_number_of_chunks_counts() -> None:
     for chunks, expected in enumerate(schedules_of(NARROW), 1):
         for hidden_size in (chunks * CHUNK_SIZE - 15, chunks * CHUNK_SIZE - 1):
-            assert row_schedule(replace(NARROW, hidden_size=hidden_size)) == expected, hidden_size
+            assert row_schedule(replace(NARROW, hidden_size=hidden_size), HOPPER) == expected, hidden_size
 
 
 def test_every_chunk_is_owned_by_exactly_one_lane() -> None:
@@ -59,8 +62,10 @@ def test_no_lane_is_idle_that_a_smaller_schedule_would_do_without() -> None:
         if schedule.warps_per_row == 1:
             assert capacity < 2 * chunks, chunks
         else:
-            # A row that is not held is spread over the most warps: what is idle is part of their last chunks.
-            spare = schedule.chunks_per_lane * GROUP_CHUNKS if schedule.holds_row else schedule.threads_per_row
+            # A row that is not held is spread over the most warps: what is idle is part of their last chunks. A
+            # cluster's blocks have as many warps each.
+            idle_warps = schedule.chunks_per_lane * schedule.blocks_per_row
+            spare = idle_warps * GROUP_CHUNKS if schedule.holds_row else schedule.threads_per_row
             assert capacity - chunks < spare, chunks
 
 
@@ -94,16 +99,22 @@ def test_the_warps_of_a_row_take_every_group_that_has_a_sum() -> None:
         assert groups <= schedule.warps_per_row * schedule.chunks_per_lane, chunks
 
 
-def test_a_row_is_held_exactly_if_the_registers_of_a_block_can_hold_it() -> None:
+def test_a_row_is_held_exactly_if_the_registers_of_a_block_or_a_cluster_can_hold_it() -> None:
     for config, element_bytes in ((NARROW, 2), (WIDE, 4), (MANY_NARROW, 2), (MANY_WIDE, 4)):
         most = MAX_WARPS * GROUP_CHUNKS * MAX_HELD_BYTES // (CHUNK_SIZE * element_bytes)
         for chunks, schedule in enumerate(schedules_of(config), 1):
+            assert schedule.holds_row == (chunks <= most * CLUSTERS[-1]), chunks
+            assert (schedule.blocks_per_row == 1) == (chunks <= most), chunks
+        for chunks, schedule in enumerate(schedules_of(config, AMPERE), 1):
             assert schedule.holds_row == (chunks <= most), chunks
+            assert schedule.blocks_per_row == 1, chunks
 
 
 def test_many_rows_have_a_kernel_of_their_own_only_where_its_schedule_differs() -> None:
-    different = [row_schedule(replace(config, many_rows=True)) != row_schedule(config) for config in HELD]
-    assert [for_many_rows(config) != config for config in HELD] == different
+    different = [
+        row_schedule(replace(config, many_rows=True), HOPPER) != row_schedule(config, HOPPER) for config in HELD
+    ]
+    assert [for_many_rows(config, HOPPER) != config for config in HELD] == different
     assert True in different
     assert False in different
 
