@@ -42,7 +42,8 @@ def dequantize(
     docs/numerics.md defines every bit. A scale that is NaN makes all values of its block NaN.
 
     Args:
-        q: what `quantize`, `norm_quantize` or `quantize_weight` has given, in any format and layout.
+        q: what `quantize`, `norm_quantize`, `silu_and_mul_quantize` or `quantize_weight` has given, in any format and
+            layout, batches too; what a mask has left out is decoded like the rest, to values without meaning.
         dtype: of the values: ``bfloat16``, ``float16`` or ``float32``. None: that of `out`; without it ``bfloat16``,
             or ``float32`` for NumPy and CuPy, which have no bfloat16 of their own.
         out: where to write, shape of `q`; rows at any stride, unless `q.axis` is 0. None allocates.
