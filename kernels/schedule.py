@@ -80,7 +80,7 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     if groups > MAX_WARPS * most_chunks:
         return _long_row_schedule(groups, most_chunks, target)
     chunks_per_lane = min(ceil_div(groups, PREFERRED_WARPS), most_chunks)
-    if config.many_rows and chunks_per_lane < CHUNKS_OF_MANY_ROWS:
+    if config.many_rows and chunks_per_lane < CHUNKS_OF_MANY_ROWS and not _waits_for_row_amax(config):
         return _many_rows_schedule(config, groups)
     return RowSchedule(WARP_LANES, ceil_div(groups, chunks_per_lane), chunks_per_lane, 1)
 
@@ -89,6 +89,11 @@ def _held_bytes(config: KernelConfig) -> int:
     """Bytes of an element that is held: what is combined from several values and a float32 input are floats."""
     is_combined = config.residual or config.rows_combined > 1 or config.streams == 1
     return 4 if is_combined or config.input == "float32" else 2
+
+
+def _waits_for_row_amax(config: KernelConfig) -> bool:
+    """Whether blocks are encoded after the row's amax is known, for which a lane keeps the normalized row as floats."""
+    return config.quant is not None and config.quant.has_blocks and config.quant.needs_row_amax
 
 
 def _long_row_schedule(groups: int, most_chunks: int, target: Target) -> RowSchedule:

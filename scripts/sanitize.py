@@ -2,41 +2,80 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 import jitnorm
+from jitnorm import manager
 
 SPECS = [
     jitnorm.NVFP4.with_layout("linear+128x4"),
     jitnorm.NVFP4.with_layout("8x4").with_global_scale("row"),
+    jitnorm.NVFP4.with_global_scale("tensor"),
     jitnorm.MXFP4.with_layout("128x4"),
     jitnorm.MXFP8.with_layout("128x4"),
     jitnorm.FP8_TOKEN,
     jitnorm.FP8_GROUP.with_layout("column4"),
 ]
-# Several rows a warp, one warp, several warps with partial groups, the longest rows held, rows loaded again.
+# Several rows a warp, one warp, several warps with partial groups, the longest rows of a block, clusters.
 HIDDEN_SIZES = (128, 1152, 4224, 65536, 131072)
 
 
-def launch_all(hidden_size: int, dtype: torch.dtype) -> int:
+def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     # Copied from the host: the sanitizer is told to watch jitnorm's kernels alone, and must see inputs written.
-    x, residual, w = (torch.randn(rows, hidden_size).to(dtype).cuda() for rows in (5, 5, 1))
-    w = w[0]
+    return torch.randn(*shape).to(dtype).cuda()
+
+
+def launch_norms(hidden_size: int, dtype: torch.dtype) -> None:
+    x, residual, w = random(5, hidden_size, dtype=dtype), random(5, hidden_size, dtype=dtype), random(hidden_size)
+    w = w.to(dtype)
     jitnorm.rmsnorm(x, w)
-    jitnorm.rmsnorm(x[:, : hidden_size - 1], torch.randn(hidden_size - 1).cuda())
-    jitnorm.fused_add_rmsnorm(torch.randn(5, hidden_size).to(dtype).cuda(), residual, w)
+    jitnorm.rmsnorm(x[:, : hidden_size - 1], random(hidden_size - 1, dtype=torch.float32))
+    jitnorm.layernorm(x, *(random(hidden_size, dtype=torch.float32) for _ in range(2)))
+    jitnorm.fused_add_rmsnorm(random(5, hidden_size, dtype=dtype), residual, w)
     for spec in SPECS:
         jitnorm.norm_quantize(x, w, spec=spec)
-        jitnorm.quantize(x, spec=spec)
+        jitnorm.dequantize(jitnorm.quantize(x, spec=spec))
     jitnorm.add_rmsnorm_fp4quant(x, residual, w, y_out=torch.empty_like(x))
-    return 4 + 2 * len(SPECS)
+    jitnorm.silu_and_mul_quantize(x, spec=jitnorm.MXFP8)
+    jitnorm.mhc_rmsnorm_quantize(random(5, 3, hidden_size, dtype=dtype), random(5, 3, dtype=torch.float32), w)
+
+
+def launch_many_rows() -> None:
+    """The kernels for so many rows that no sanitizer would finish them, on a few."""
+    x, out, w, b = random(5, 8192), random(5, 8192), random(8192), random(8192, dtype=torch.float32)
+    target = jitnorm.Target.of_capability(*torch.cuda.get_device_capability())
+    jitnorm.get_kernel("rmsnorm:hidden_size=8192,many_rows=true", target)(x, w, out, 1e-6)
+    jitnorm.get_kernel("layernorm:hidden_size=8192,many_rows=true", target)(x, b, b, out, 1e-6)
+
+
+def launch_others() -> None:
+    qkv = random(7, 12, 128)
+    jitnorm.qk_rmsnorm(qkv[:, :8], qkv[:, 8:10], random(128), random(128), q_out=qkv[:, :8], k_out=qkv[:, 8:10])
+    batch, scale = random(3, 9, 256), torch.ones(3).cuda()
+    mask = torch.tensor([4, 0, 9], dtype=torch.int32).cuda()
+    jitnorm.nvfp4_batched_quantize(batch, scale[:1])
+    jitnorm.scaled_fp4_grouped_quantize(batch, mask, scale)
+    jitnorm.silu_and_mul_scaled_nvfp4_experts_quantize(batch, mask, scale)
+    jitnorm.quantize(random(5, 256), spec=replace(jitnorm.NVFP4, four_over_six=True))
+    jitnorm.quantize(random(5, 256), spec=replace(jitnorm.MXFP4, scale_rounding="floor"))
+    jitnorm.dequantize(jitnorm.quantize_weight(random(64, 40)))
+    jitnorm.mxfp8_quantize(random(5, 96), alignment=64)
+    jitnorm.compute_amax(random(5, 1000))
+    scales = torch.randint(0, 256, (130, 6)).to(torch.uint8).cuda()
+    jitnorm.block_scale_interleave(scales)
+    jitnorm.shuffle_matrix_a(torch.randint(0, 256, (128, 40)).to(torch.uint8).cuda(), 128)
 
 
 def main() -> None:
-    launched = sum(launch_all(hidden_size, torch.bfloat16) for hidden_size in HIDDEN_SIZES)
-    launched += launch_all(1152, torch.float32)
+    for hidden_size in HIDDEN_SIZES:
+        launch_norms(hidden_size, torch.bfloat16)
+    launch_norms(1152, torch.float32)
+    launch_many_rows()
+    launch_others()
     torch.cuda.synchronize()
-    print(f"launched {launched} kernels")
+    print(f"launched {len(manager._kernels)} kernels")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,12 @@ JITNORM_INLINE float float_of(UInt32 bits) {
 
 JITNORM_INLINE float magnitude_of(float a) { return float_of(bits_of(a) & 0x7fffffffu); }
 
+// a, of which the compiler knows nothing.
+JITNORM_INLINE float opaque(float a) {
+  asm("" : "+m"(a));
+  return a;
+}
+
 // The larger magnitude of a >= 0 and v; NaN if either is: as integers, NaN lies above infinity.
 JITNORM_INLINE float max_magnitude(float a, float v) {
   const UInt32 x = bits_of(a), y = bits_of(v) & 0x7fffffffu;

@@ -15,6 +15,9 @@ JITNORM_INLINE float float_of(UInt32 bits) { return __uint_as_float(bits); }
 
 JITNORM_INLINE float magnitude_of(float a) { return fabsf(a); }
 
+// a, of which the compiler knows nothing: it need not be kept from this one.
+JITNORM_INLINE float opaque(float a) { return a; }
+
 // The larger magnitude of a >= 0 and v; NaN if either is.
 JITNORM_INLINE float max_magnitude(float a, float v) {
   float result;
