@@ -14,7 +14,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ SHAPES = [
     (1, 4096), (16, 7168), (128, 4096), (512, 8192), (1024, 4096), (1024, 8192), (4096, 2048), (4096, 4096),
     (4096, 8192), (16384, 4096), (16384, 8192), (8192, 16384), (4096, 32768), (65536, 1536),
 ]  # fmt: skip
+LARGE_SHAPES = [(4096, 4096), (16384, 8192)]
 QUICK_SHAPES = [(1, 4096), (16, 7168), (1024, 4096), (4096, 4096), (16384, 8192), (4096, 32768), (65536, 1536)]
 
 
@@ -162,6 +163,58 @@ def jitnorm_general(spec: jitnorm.QuantSpec, *, normalizes: bool) -> Maker:
     return make
 
 
+def jitnorm_layernorm(m: int, h: int) -> Call:
+    x, gamma, beta = random(m, h), torch.randn(h, device="cuda"), torch.randn(h, device="cuda")
+    out = torch.empty_like(x)
+    return lambda: jitnorm.layernorm(x, gamma, beta, out=out)
+
+
+def jitnorm_qk(m: int, h: int) -> Call:
+    """In place in a packed tensor of heads of 128: as many queries as values, a quarter of keys."""
+    heads = h // 128
+    qkv, w = random(m, heads + 2 * (heads // 4), 128), random(128)
+    q, k = qkv[:, :heads], qkv[:, heads : heads + heads // 4]
+    return lambda: jitnorm.qk_rmsnorm(q, k, w, w, q_out=q, k_out=k)
+
+
+def jitnorm_gated(spec: jitnorm.QuantSpec, granularity: int | None = None) -> Maker:
+    def make(m: int, h: int) -> Call:
+        x = random(m, 2 * h)
+        return lambda: jitnorm.silu_and_mul_quantize(x, spec=spec, granularity=granularity)
+
+    return make
+
+
+def jitnorm_mhc(streams: int) -> Maker:
+    def make(m: int, h: int) -> Call:
+        x, factors = random(m, streams, h), torch.randn(m, streams, device="cuda")
+        w = torch.randn(h, device="cuda")
+        return lambda: jitnorm.mhc_rmsnorm_quantize(x, factors, w)
+
+    return make
+
+
+def jitnorm_dequantize(spec: jitnorm.QuantSpec) -> Maker:
+    def make(m: int, h: int) -> Call:
+        q, out = jitnorm.quantize(random(m, h), spec=spec), random(m, h)
+        return lambda: jitnorm.dequantize(q, out=out)
+
+    return make
+
+
+def jitnorm_of_input(op: Callable[[torch.Tensor], Any]) -> Maker:
+    def make(m: int, h: int) -> Call:
+        x = random(m, h)
+        return lambda: op(x)
+
+    return make
+
+
+def jitnorm_batched(m: int, h: int) -> Call:
+    x, scale = random(8, m // 8, h), torch.ones(1, device="cuda")
+    return lambda: jitnorm.nvfp4_batched_quantize(x, scale)
+
+
 def flashinfer(name: str) -> Maker:
     def make(m: int, h: int) -> Call:
         from flashinfer import norm
@@ -194,6 +247,7 @@ class Op:
     name: str
     bytes_per_element: float
     by: dict[str, Maker]
+    only_large: bool = False
 
 
 def ops() -> list[Op]:
@@ -211,9 +265,38 @@ def ops() -> list[Op]:
         Op("fp8 token", 3, {"jitnorm": jitnorm_general(fp8_token, normalizes=True)}),
         Op("nvfp4 alone", 2.5625, {"jitnorm": jitnorm_general(jitnorm.NVFP4, normalizes=False)}),
     ]
+    everything += [Op(name, size, {"jitnorm": make}, only_large=True) for name, size, make in large_ops()]
     missing = {name for name in ("flashinfer", "quack") if find_spec(name) is None}
     return [
-        Op(op.name, op.bytes_per_element, {k: v for k, v in op.by.items() if k not in missing}) for op in everything
+        Op(op.name, op.bytes_per_element, {k: v for k, v in op.by.items() if k not in missing}, op.only_large)
+        for op in everything
+    ]
+
+
+def large_ops() -> list[tuple[str, float, Maker]]:
+    """The ops that are measured on large tensors only."""
+    nvfp4, mxfp4, mxfp8, group = jitnorm.NVFP4, jitnorm.MXFP4, jitnorm.MXFP8, jitnorm.FP8_GROUP
+    by_row, by_tensor = nvfp4.with_global_scale("row"), nvfp4.with_global_scale("tensor")
+    return [
+        ("layernorm", 4, jitnorm_layernorm),
+        ("qk_rmsnorm", 5, jitnorm_qk),
+        ("rmsnorm fp8 128", 3.03125, jitnorm_general(group, normalizes=True)),
+        ("nvfp4 by row", 2.5625, jitnorm_general(by_row, normalizes=True)),
+        ("nvfp4 by tensor", 4.5625, jitnorm_general(by_tensor, normalizes=False)),
+        ("mxfp4 alone", 2.53125, jitnorm_general(mxfp4, normalizes=False)),
+        ("mxfp8 alone", 3.03125, jitnorm_general(mxfp8, normalizes=False)),
+        ("fp8 128 alone", 3.03125, jitnorm_general(group, normalizes=False)),
+        ("four over six", 2.5625, jitnorm_general(replace(nvfp4, four_over_six=True), normalizes=False)),
+        ("nvfp4 batched", 2.5625, jitnorm_batched),
+        ("silu nvfp4", 4.5625, jitnorm_gated(nvfp4)),
+        ("silu nvfp4 by 8", 4.5625, jitnorm_gated(nvfp4, 8)),
+        ("silu mxfp8", 5.03125, jitnorm_gated(mxfp8)),
+        ("mhc 4", 8.5625, jitnorm_mhc(4)),
+        ("mhc 2", 4.5625, jitnorm_mhc(2)),
+        ("decode nvfp4", 2.5625, jitnorm_dequantize(nvfp4)),
+        ("decode mxfp8", 3.03125, jitnorm_dequantize(mxfp8)),
+        ("weight nvfp4", 2.5625, jitnorm_of_input(jitnorm.quantize_weight)),
+        ("amax", 2, jitnorm_of_input(jitnorm.compute_amax)),
     ]
 
 
@@ -233,13 +316,14 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     rows = []
-    print(f"{'op':14} {'by':10} {'M x H':>14} {'us':>8} {'copy':>8} {'roofline':>8} {'host us':>8}")
+    print(f"{'op':15} {'by':10} {'M x H':>14} {'us':>8} {'copy':>8} {'roofline':>8} {'host us':>8}")
+    shapes = QUICK_SHAPES if options.quick else SHAPES
     for op in ops():
-        for row in measure(op, QUICK_SHAPES if options.quick else SHAPES):
+        for row in measure(op, LARGE_SHAPES if op.only_large else shapes):
             rows.append(row)
             shape = f"{row.rows}x{row.hidden_size}"
             times = f"{row.time:8.2f} {row.copy:8.2f} {row.roofline:8.3f} {row.host:8.2f}"
-            print(f"{row.op:14} {row.by:10} {shape:>14} {times}", flush=True)
+            print(f"{row.op:15} {row.by:10} {shape:>14} {times}", flush=True)
     if options.json:
         about = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
         options.json.write_text(json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")

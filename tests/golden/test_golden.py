@@ -15,11 +15,12 @@ from encoded import GIVEN, encoded, found_outputs, given_keywords, normalized
 from expected import expected_fp4, expected_rmsnorm
 from frameworks import to_torch_cuda
 from golden_cases import Case, QuantCase, all_cases, digest, quant_cases, splitmix64
+from golden_ops import OPS, OpCase
 
 from jitnorm import norm_quantize, quantize, rmsnorm, rmsnorm_fp4quant
 
 FILE = Path(__file__).with_name("digests.json")
-CASES: list[Case] = [*all_cases(), *quant_cases()]
+CASES: list[Case | OpCase] = [*all_cases(), *quant_cases(), *OPS]
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
@@ -28,7 +29,9 @@ def stored() -> dict[str, str]:
     return digests
 
 
-def reference_digest(case: Case) -> str:
+def reference_digest(case: Case | OpCase) -> str:
+    if isinstance(case, OpCase):
+        return digest(case.expected())
     if isinstance(case, QuantCase):
         y = case.input().astype(np.float32)
         if case.is_fused:
@@ -39,7 +42,9 @@ def reference_digest(case: Case) -> str:
     return digest(expected_fp4(case.input(), case.weight(), case.options))
 
 
-def op_digest(case: Case, make: Any) -> str:
+def op_digest(case: Case | OpCase, make: Any) -> str:
+    if isinstance(case, OpCase):
+        return digest(case.call(make))
     x, weight = make(case.input()), make(case.weight())
     if isinstance(case, QuantCase):
         keywords = given_keywords(case.spec, make)
@@ -63,13 +68,13 @@ def test_the_reference_gives_the_stored_digests(pytestconfig: pytest.Config) -> 
 
 
 @every_case
-def test_the_cpu_gives_the_stored_digests(case: Case) -> None:
+def test_the_cpu_gives_the_stored_digests(case: Case | OpCase) -> None:
     assert op_digest(case, lambda array: array) == stored()[str(case)]
 
 
 @pytest.mark.gpu
 @every_case
-def test_the_gpu_gives_the_stored_digests(case: Case) -> None:
+def test_the_gpu_gives_the_stored_digests(case: Case | OpCase) -> None:
     assert op_digest(case, to_torch_cuda) == stored()[str(case)]
 
 

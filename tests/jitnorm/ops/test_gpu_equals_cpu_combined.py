@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from encoded import assert_same_encoding, given_keywords
 from expected import assert_same_bytes
 from frameworks import to_torch
 from inputs import ALL_DTYPES, INPUT_KINDS, make_input, make_weight
 from jitnorm.kernels.quant_spec import FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
+from jitnorm.kernels.target import Target
 
 import jitnorm
 
@@ -75,3 +77,35 @@ def test_mixed_streams(size: int, streams: int) -> None:
         ]
         for got, wanted in zip(runs[1], runs[0], strict=True):
             assert_same_bytes(got, wanted, kind)
+
+
+@pytest.mark.parametrize("size", [2560, 4096, 5120, 7168, 8192])
+@pytest.mark.parametrize("quant", ["none", "e2m1/16/e4m3/128x4", "e4m3/row/f32"])
+@pytest.mark.parametrize("op", ["rmsnorm", "layernorm"])
+def test_the_kernels_for_many_rows(op: str, quant: str, size: int) -> None:
+    """Calls large enough to get them would take the CPU too long: here they get few rows, and an odd number."""
+    gamma, beta = (to_torch(make_weight(size, "float32", seed)) for seed in (1, 2))
+    parameters = (gamma, beta) if op == "layernorm" else (gamma,)
+    config = f"{op}:hidden_size={size},weight=float32,residual=true,quant={quant}"
+    for kind in ("random", "nan", "spiky"):
+        runs = []
+        for device, many in (("cpu", "false"), ("cuda", "true")):
+            target = "cpu" if device == "cpu" else Target.of_capability(*torch.cuda.get_device_capability())
+            x, residual = (to_torch(make_input(kind, 5, size, "bfloat16", seed)).to(device) for seed in (0, 3))
+            outputs = [*outputs_of(quant, size, device), residual]
+            kernel = jitnorm.get_kernel(f"{config},many_rows={many}", target)
+            kernel(x, residual, *(p.to(device) for p in parameters), *outputs, 1e-6)
+            runs.append(outputs)
+        for got, wanted in zip(runs[1], runs[0], strict=True):
+            assert_same_bytes(got, wanted, kind)
+
+
+def outputs_of(quant: str, size: int, device: str) -> list[torch.Tensor]:
+    """The outputs of five encoded rows."""
+    if quant == "none":
+        return [torch.empty(5, size, dtype=torch.bfloat16, device=device)]
+    if quant.startswith("e4m3"):
+        codes = torch.empty(5, size, dtype=torch.float8_e4m3fn, device=device)
+        return [codes, torch.empty(5, dtype=torch.float32, device=device)]
+    codes = torch.empty(5, size // 2, dtype=torch.uint8, device=device)
+    return [codes, torch.empty(128 * -(-size // 64) * 4, dtype=torch.uint8, device=device)]

@@ -1,0 +1,143 @@
+"""Golden cases of the ops that are neither a plain norm nor an encoding of rows, and what the reference gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from golden_cases import Case
+from jitnorm.kernels.quant_spec import MXFP4, MXFP8, NVFP4
+from numpy.typing import NDArray
+
+import jitnorm
+from jitnorm import reference
+
+Array = NDArray[Any]
+Make = Callable[[Array], Any]
+Outputs = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class OpCase:
+    """One op: what it gives for arrays made by `make`, and what the reference gives."""
+
+    name: str
+    call: Callable[[Make], Outputs]
+    expected: Callable[[], Outputs]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+X = Case(384, "bfloat16", "float32")
+HALVES = Case(192, "float16", "float16")
+
+
+def x() -> Array:
+    return X.input()
+
+
+def weight() -> Array:
+    return X.weight()
+
+
+def bias() -> Array:
+    return Case(384, "float16", "float32").weight()[::-1].copy()
+
+
+def heads() -> Array:
+    """Twelve rows of three heads of 128."""
+    return x().reshape(12, 3, 128)
+
+
+def factors() -> Array:
+    return weight()[:24].reshape(12, 2)
+
+
+def streams() -> Array:
+    return x().reshape(12, 2, 192)
+
+
+def finite() -> Array:
+    """Rows without NaN and infinity, for what has one result for all of them."""
+    return x()[[0, 4, 8]]
+
+
+def gemma_norm(rows: Array) -> Array:
+    y = reference.rmsnorm_f32(rows.reshape(-1, 128), weight()[:128], weight_bias=1.0)
+    return reference.round_to(y, rows.dtype).reshape(rows.shape)
+
+
+def mixed() -> Outputs:
+    h = reference.mhc_mix_f32(streams(), factors())
+    y = reference.rmsnorm_f32(h, weight()[:192])
+    return (*reference.quantize_nvfp4_row(y), reference.inv_rms_f32(h))
+
+
+def parts(q: jitnorm.QuantizedTensor) -> Outputs:
+    return q.data, q.scale
+
+
+def decoded_weight() -> Outputs:
+    codes, scales = reference.quantize_fp4_columns(finite().T, block_size=16, scale_format="e4m3")
+    y = reference.dequantize_fp4(codes.T.copy(), scales.T.copy(), block_size=16, scale_format="e4m3").T
+    return codes, scales, reference.round_to(np.ascontiguousarray(y), np.float32)
+
+
+def encode_weight(make: Make) -> Outputs:
+    q = jitnorm.quantize_weight(make(np.ascontiguousarray(finite().T)), spec=NVFP4)
+    return *parts(q), jitnorm.dequantize(q, dtype="float32")
+
+
+def swizzled_batch() -> Outputs:
+    each = [reference.quantize_fp4(rows.astype(np.float32), block_size=16, scale_format="e4m3") for rows in batch()]
+    codes = np.stack([codes for codes, _ in each])
+    return codes, np.stack([reference.swizzle_scales(scales, "128x4") for _, scales in each])
+
+
+def batch() -> Array:
+    return x().reshape(2, 6, 384)
+
+
+def encode_batch(make: Make) -> Outputs:
+    return parts(jitnorm.quantize(make(batch()), spec=NVFP4.with_layout("128x4"), batched=True))
+
+
+OPS = [
+    OpCase(
+        "layernorm",
+        lambda make: (jitnorm.layernorm(make(x()), make(weight()), make(bias())),),
+        lambda: (reference.round_to(reference.layernorm_f32(x(), weight(), bias()), x().dtype),),
+    ),
+    OpCase(
+        "gemma_qk_rmsnorm",
+        lambda make: jitnorm.gemma_qk_rmsnorm(
+            make(heads()[:, :2]), make(heads()[:, 2:]), make(weight()[:128]), make(weight()[:128])
+        ),
+        lambda: (gemma_norm(heads()[:, :2]), gemma_norm(heads()[:, 2:])),
+    ),
+    OpCase(
+        "silu_and_mul_quantize-halves",
+        lambda make: parts(jitnorm.silu_and_mul_quantize(make(HALVES.input()), spec=MXFP8)),
+        lambda: reference.quantize_mxfp8(reference.swiglu_f32(HALVES.input())),
+    ),
+    OpCase(
+        "silu_and_mul_quantize-by-8",
+        lambda make: parts(jitnorm.silu_and_mul_quantize(make(HALVES.input()), spec=MXFP4, granularity=8)),
+        lambda: reference.quantize_fp4(reference.swiglu_f32(HALVES.input(), 8), block_size=32, scale_format="ue8m0"),
+    ),
+    OpCase(
+        "mhc_rmsnorm_quantize",
+        lambda make: jitnorm.mhc_rmsnorm_quantize(make(streams()), make(factors()), make(weight()[:192])),
+        mixed,
+    ),
+    OpCase("quantize_weight", encode_weight, decoded_weight),
+    OpCase("quantize-batched", encode_batch, swizzled_batch),
+    OpCase(
+        "compute_amax",
+        lambda make: (jitnorm.compute_amax(make(x())), jitnorm.compute_amax(make(finite()))),
+        lambda: (reference.amax_f32(x()), reference.amax_f32(finite())),
+    ),
+]
