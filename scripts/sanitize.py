@@ -28,8 +28,8 @@ def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
 
 
 def launch_norms(hidden_size: int, dtype: torch.dtype) -> None:
-    x, residual, w = random(5, hidden_size, dtype=dtype), random(5, hidden_size, dtype=dtype), random(hidden_size)
-    w = w.to(dtype)
+    x, residual = random(5, hidden_size, dtype=dtype), random(5, hidden_size, dtype=dtype)
+    w = random(hidden_size, dtype=dtype)
     jitnorm.rmsnorm(x, w)
     jitnorm.rmsnorm(x[:, : hidden_size - 1], random(hidden_size - 1, dtype=torch.float32))
     jitnorm.layernorm(x, *(random(hidden_size, dtype=torch.float32) for _ in range(2)))

@@ -2,8 +2,6 @@
 // checks have passed.
 struct CheckedCall {
   DLDevice device;
-  MergedRows rows[kMaxRowSets];
-  Sizes sizes;
   int64_t grid = 0;
   std::optional<void*> stream;  // none: the caller's current one
   // Kernel parameters: each value in a slot of its own, in the order of launch_recipe.py.
@@ -49,12 +47,43 @@ class CallChecker {
     CheckedCall call;
     CheckCount(args);
     const DLTensor* tensors[kMaxArguments] = {};
-    for (size_t i = 0; i < recipe_.arguments.size(); ++i) tensors[i] = TensorAt(i, args);
+    CallShape shape;
+    bool fits = true;
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
+      tensors[i] = TensorAt(i, args);
+      if (tensors[i] != nullptr) fits = fits && shape.Add(*tensors[i]);
+    }
     call.device = tensors[0]->device;
     CheckDevice(call.device);
     call.stream = GivenStream(args, recipe_.arguments.size());
     JITNORM_CHECK(recipe_.is_cuda || !call.stream, ValueError)
         << "stream: is given, but " << recipe_.arguments[0].name << " is on the cpu; pass None";
+    // Calls repeat: what has passed once passes again, which saves a tenth of a microsecond.
+    const Passed* passed = last_passed_.load(std::memory_order_acquire);
+    if (fits && passed != nullptr && passed->shape == shape) {
+      CheckOverlaps(tensors, passed->spans);
+      FillSlots(args, tensors, *passed, call);
+      return call;
+    }
+    Passed now{shape};
+    CheckShapes(tensors, now);
+    CheckOverlaps(tensors, now.spans);
+    FillSlots(args, tensors, now, call);
+    if (fits) Remember(now);
+    return call;
+  }
+
+ private:
+  // A call that has passed its checks, and what they found.
+  struct Passed {
+    CallShape shape;
+    MergedRows rows[kMaxRowSets];
+    ByteRange spans[kMaxArguments];
+    Sizes sizes;
+    int64_t grid = 0;
+  };
+
+  void CheckShapes(const DLTensor* const* tensors, Passed& found) const {
     const DLTensor* strided[kMaxRowSets][kMaxArguments];
     int strided_count[kMaxRowSets] = {};
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
@@ -65,21 +94,34 @@ class CallChecker {
     }
     CheckMatrices(*tensors[0]);
     for (int set = 0; set < row_sets_; ++set) {
-      MergeRows(strided[set], strided_count[set], call.rows[set]);
-      JITNORM_CHECK(call.rows[set].dims <= recipe_.row_dims, ValueError)
-          << recipe_.arguments[leaders_[set]].name << ": its leading dimensions need " << call.rows[set].dims
+      MergeRows(strided[set], strided_count[set], found.rows[set]);
+      JITNORM_CHECK(found.rows[set].dims <= recipe_.row_dims, ValueError)
+          << recipe_.arguments[leaders_[set]].name << ": its leading dimensions need " << found.rows[set].dims
           << " strides, this kernel walks " << recipe_.row_dims
-          << "; use a kernel with row_dims=" << call.rows[set].dims;
+          << "; use a kernel with row_dims=" << found.rows[set].dims;
     }
-    call.sizes = SizesOf(tensors);
-    for (size_t i = 0; i < recipe_.arguments.size(); ++i) CheckExtents(i, tensors, call.sizes);
-    CheckOutputs(tensors);
-    call.grid = recipe_.grid.Evaluate(call.sizes);
-    FillSlots(args, tensors, call);
-    return call;
+    found.sizes = SizesOf(tensors);
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) CheckExtents(i, tensors, found.sizes);
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
+      if (tensors[i] == nullptr) continue;
+      found.spans[i] = SpanOf(*tensors[i]);
+      JITNORM_CHECK(!recipe_.arguments[i].is_output || IsInjective(*tensors[i]), ValueError)
+          << recipe_.arguments[i].name << ": its strides make elements share memory";
+    }
+    found.grid = recipe_.grid.Evaluate(found.sizes);
   }
 
- private:
+  void Remember(const Passed& now) const {
+    std::unique_lock lock(passed_mutex_, std::try_to_lock);
+    if (!lock) return;
+    auto known = std::find_if(passed_.begin(), passed_.end(), [&](const Passed& p) { return p.shape == now.shape; });
+    if (known == passed_.end()) {
+      if (passed_.size() == kMaxPassed) return;
+      known = passed_.insert(passed_.end(), now);
+    }
+    last_passed_.store(&*known, std::memory_order_release);
+  }
+
   void CheckCount(ffi::PackedArgs args) const {
     const int count = static_cast<int>(recipe_.arguments.size());
     if (args.size() == count || args.size() == count + 1) return;
@@ -186,15 +228,14 @@ class CallChecker {
     return static_cast<int64_t>(bits & (~bits + 1));
   }
 
-  void CheckOutputs(const DLTensor* const* tensors) const {
+  void CheckOverlaps(const DLTensor* const* tensors, const ByteRange* spans) const {
     ByteRange ranges[kMaxArguments];
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
-      if (tensors[i] != nullptr) ranges[i] = RangeOf(*tensors[i]);
+      if (tensors[i] != nullptr) ranges[i] = RangeOf(*tensors[i], spans[i]);
     }
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
       const Argument& output = recipe_.arguments[i];
       if (tensors[i] == nullptr || !output.is_output) continue;
-      JITNORM_CHECK(IsInjective(*tensors[i]), ValueError) << output.name << ": its strides make elements share memory";
       for (size_t j = 0; j < recipe_.arguments.size(); ++j) {
         const Argument& other = recipe_.arguments[j];
         if (j == i || tensors[j] == nullptr || (other.is_output && j < i)) continue;
@@ -212,10 +253,11 @@ class CallChecker {
     return same;
   }
 
-  void FillSlots(ffi::PackedArgs args, const DLTensor* const* tensors, CheckedCall& call) const {
+  void FillSlots(ffi::PackedArgs args, const DLTensor* const* tensors, const Passed& found, CheckedCall& call) const {
+    call.grid = found.grid;
     // A call may need fewer row dimensions than the kernel walks: extents of 1 in front do no harm.
     int missing[kMaxRowSets] = {}, strided[kMaxRowSets] = {};
-    for (int set = 0; set < row_sets_; ++set) missing[set] = recipe_.row_dims - call.rows[set].dims;
+    for (int set = 0; set < row_sets_; ++set) missing[set] = recipe_.row_dims - found.rows[set].dims;
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
       const Argument& argument = recipe_.arguments[i];
       if (argument.kind == Argument::Kind::kFloat32)
@@ -229,15 +271,15 @@ class CallChecker {
       }
       if (!argument.is_strided) continue;
       const int set = argument.row_set, at = strided[set]++, skip = missing[set];
-      for (int d = 0; d < recipe_.row_dims; ++d) call.Push(d < skip ? 0 : call.rows[set].strides[at][d - skip]);
+      for (int d = 0; d < recipe_.row_dims; ++d) call.Push(d < skip ? 0 : found.rows[set].strides[at][d - skip]);
     }
     for (int set = 0; set < row_sets_; ++set) {
       const int skip = missing[set];
-      call.Push(set == 0 ? call.sizes.rows : call.sizes.second_rows);
-      for (int d = 1; d < recipe_.row_dims; ++d) call.Push(d < skip ? 1 : call.rows[set].extents[d - skip]);
+      call.Push(set == 0 ? found.sizes.rows : found.sizes.second_rows);
+      for (int d = 1; d < recipe_.row_dims; ++d) call.Push(d < skip ? 1 : found.rows[set].extents[d - skip]);
     }
-    if (recipe_.is_batched) call.Push(call.sizes.matrices);
-    if (recipe_.items) call.Push(recipe_.items->Evaluate(call.sizes));
+    if (recipe_.is_batched) call.Push(found.sizes.matrices);
+    if (recipe_.items) call.Push(recipe_.items->Evaluate(found.sizes));
   }
 
   static std::string DtypeText(const Argument& argument) {
@@ -260,7 +302,11 @@ class CallChecker {
     TVM_FFI_UNREACHABLE();
   }
 
+  static constexpr size_t kMaxPassed = 64;
   Recipe recipe_;
   int row_sets_ = 1;
   size_t leaders_[kMaxRowSets] = {};  // the first argument of each row set, whose leading shape the others have
+  mutable std::mutex passed_mutex_;
+  mutable std::deque<Passed> passed_;  // none is ever moved or removed: calls use them without the lock
+  mutable std::atomic<const Passed*> last_passed_{nullptr};
 };

@@ -95,14 +95,19 @@ struct ByteRange {
   int64_t begin, end;
 };
 
-inline ByteRange RangeOf(const DLTensor& t, int first_dim = 0) {
+// From the tensor's data on.
+inline ByteRange SpanOf(const DLTensor& t, int first_dim = 0) {
   ByteRange range{0, ElementBytes(t.dtype)};
   for (int d = first_dim; d < t.ndim; ++d) {
     const int64_t reach = (t.shape[d] - 1) * StrideOf(t, d) * ElementBytes(t.dtype);
     (reach < 0 ? range.begin : range.end) += reach;
   }
+  return range;
+}
+
+inline ByteRange RangeOf(const DLTensor& t, ByteRange span) {
   const int64_t address = reinterpret_cast<int64_t>(DataOf(t));
-  return {address + range.begin, address + range.end};
+  return {address + span.begin, address + span.end};
 }
 
 inline int64_t ElementCount(const DLTensor& t) {
@@ -160,7 +165,7 @@ inline bool MayOverlap(const DLTensor& a, const DLTensor& b) {
   if (!distances.Add(a, true) || !distances.Add(b, false)) return true;
   DistanceDim* dims = distances.dims;
   std::sort(dims, dims + distances.count, [](auto& x, auto& y) { return x.stride > y.stride; });
-  const ByteRange run_a = RangeOf(a, a.ndim - 1), run_b = RangeOf(b, b.ndim - 1);
+  const ByteRange run_a = RangeOf(a, SpanOf(a, a.ndim - 1)), run_b = RangeOf(b, SpanOf(b, b.ndim - 1));
   return CanMeet(run_b.begin - run_a.begin, run_a.end - run_a.begin, run_b.end - run_b.begin, dims, distances.count);
 }
 
