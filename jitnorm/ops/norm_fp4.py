@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
+from jitnorm.interop import direct_types
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.run import run
 
@@ -88,11 +89,17 @@ def rmsnorm_fp4quant(
         False, False, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
         global_scale is not None, enable_pdl,
     )  # fmt: skip
-    if global_scale is None and block_scale_unswizzled is None and not output_both_sf_layouts:  # saves 0.2 us
-        made = run(
-            dispatcher, (input, weight, y_fp4, block_scale), (eps,), stream, y_fp4 is None or block_scale is None
-        )
-        return made[2:4]
+    usual = (input, weight, y_fp4, block_scale)
+    if (
+        global_scale is None and block_scale_unswizzled is None and not output_both_sf_layouts and stream is None
+        and y_fp4 is not None and block_scale is not None and direct_types.issuperset(map(type, usual))
+    ):  # fmt: skip
+        # Straight to the launcher, which saves 0.3 us of 5; what it refuses is told by the long way.
+        try:
+            if dispatcher.launch(input, weight, y_fp4, block_scale, eps) is None:
+                return y_fp4, block_scale
+        except (RuntimeError, TypeError, ValueError):
+            pass
     scales, allocates = scale_outputs(block_scale, output_both_sf_layouts, block_scale_unswizzled)
     given = () if global_scale is None else (global_scale,)
     made = run(dispatcher, (input, weight, y_fp4, *scales, *given), (eps,), stream, allocates or y_fp4 is None)

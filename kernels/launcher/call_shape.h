@@ -21,3 +21,36 @@ class CallShape {
   int64_t words_[kCapacity];
   int count_ = 0;
 };
+
+// What was found out about calls by their shapes alone. Calls repeat: one like the last is answered at once.
+template <typename Found>
+class CallMemory {
+ public:
+  // What is known of calls like the last one, if this is one, else null.
+  const Found* Find(const CallShape& shape) const {
+    const Entry* last = last_.load(std::memory_order_acquire);
+    return last != nullptr && last->shape == shape ? &last->found : nullptr;
+  }
+
+  // Makes calls of this shape the last ones. Of more than kMost shapes, the further ones are not remembered.
+  void Remember(const CallShape& shape, const Found& found) const {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return;
+    auto known = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.shape == shape; });
+    if (known == entries_.end()) {
+      if (entries_.size() == kMost) return;
+      known = entries_.insert(entries_.end(), {shape, found});
+    }
+    last_.store(&*known, std::memory_order_release);
+  }
+
+ private:
+  static constexpr size_t kMost = 64;
+  struct Entry {
+    CallShape shape;
+    Found found;
+  };
+  mutable std::mutex mutex_;
+  mutable std::deque<Entry> entries_;  // none is ever moved or removed: calls use them without the lock
+  mutable std::atomic<const Entry*> last_{nullptr};
+};

@@ -58,25 +58,24 @@ class CallChecker {
     call.stream = GivenStream(args, recipe_.arguments.size());
     JITNORM_CHECK(recipe_.is_cuda || !call.stream, ValueError)
         << "stream: is given, but " << recipe_.arguments[0].name << " is on the cpu; pass None";
-    // Calls repeat: what has passed once passes again, which saves a tenth of a microsecond.
-    const Passed* passed = last_passed_.load(std::memory_order_acquire);
-    if (fits && passed != nullptr && passed->shape == shape) {
+    // What has passed once passes again, which saves a sixth of a microsecond.
+    const Passed* passed = fits ? passed_.Find(shape) : nullptr;
+    if (passed != nullptr) {
       CheckOverlaps(tensors, passed->spans);
       FillSlots(args, tensors, *passed, call);
       return call;
     }
-    Passed now{shape};
+    Passed now;
     CheckShapes(tensors, now);
     CheckOverlaps(tensors, now.spans);
     FillSlots(args, tensors, now, call);
-    if (fits) Remember(now);
+    if (fits) passed_.Remember(shape, now);
     return call;
   }
 
  private:
-  // A call that has passed its checks, and what they found.
+  // What the checks of a call that has passed them found.
   struct Passed {
-    CallShape shape;
     MergedRows rows[kMaxRowSets];
     ByteRange spans[kMaxArguments];
     Sizes sizes;
@@ -109,17 +108,6 @@ class CallChecker {
           << recipe_.arguments[i].name << ": its strides make elements share memory";
     }
     found.grid = recipe_.grid.Evaluate(found.sizes);
-  }
-
-  void Remember(const Passed& now) const {
-    std::unique_lock lock(passed_mutex_, std::try_to_lock);
-    if (!lock) return;
-    auto known = std::find_if(passed_.begin(), passed_.end(), [&](const Passed& p) { return p.shape == now.shape; });
-    if (known == passed_.end()) {
-      if (passed_.size() == kMaxPassed) return;
-      known = passed_.insert(passed_.end(), now);
-    }
-    last_passed_.store(&*known, std::memory_order_release);
   }
 
   void CheckCount(ffi::PackedArgs args) const {
@@ -302,11 +290,8 @@ class CallChecker {
     TVM_FFI_UNREACHABLE();
   }
 
-  static constexpr size_t kMaxPassed = 64;
   Recipe recipe_;
   int row_sets_ = 1;
   size_t leaders_[kMaxRowSets] = {};  // the first argument of each row set, whose leading shape the others have
-  mutable std::mutex passed_mutex_;
-  mutable std::deque<Passed> passed_;  // none is ever moved or removed: calls use them without the lock
-  mutable std::atomic<const Passed*> last_passed_{nullptr};
+  CallMemory<Passed> passed_;
 };

@@ -18,9 +18,16 @@ class Dispatcher {
 
   // Runs the call; if there is no kernel for it, writes nothing and returns its facts.
   ffi::Any Call(ffi::PackedArgs args) const {
-    const Key key = KeyOf(args);
-    const Entry* entry = Find(key);
-    if (entry == nullptr) return FactsOf(key, args);
+    CallShape shape;
+    const bool fits = ShapeOf(args, shape);
+    const Entry* const* known = fits ? known_.Find(shape) : nullptr;
+    const Entry* entry = known != nullptr ? *known : nullptr;
+    if (entry == nullptr) {
+      const Key key = KeyOf(args);
+      entry = Find(key);
+      if (entry == nullptr) return FactsOf(key, args);
+      if (fits) known_.Remember(shape, entry);
+    }
     ffi::Any nothing;
     entry->kernel.CallPacked(args, &nothing);
     return nothing;
@@ -59,6 +66,18 @@ class Dispatcher {
       return std::hash<std::string_view>()({reinterpret_cast<const char*>(&key), sizeof(Key)});
     }
   };
+
+  // False if the arguments are not as many as they must be, tensors where they must be, or too large to remember.
+  bool ShapeOf(ffi::PackedArgs args, CallShape& shape) const {
+    const int count = static_cast<int>(roles_.size());
+    if (args.size() != count && args.size() != count + 1) return false;
+    for (int i = 0; i < count; ++i) {
+      if (!roles_[i].is_tensor) continue;
+      const std::optional<DLTensor*> tensor = args[i].try_cast<DLTensor*>();
+      if (!tensor || !shape.Add(**tensor)) return false;
+    }
+    return true;
+  }
 
   Key KeyOf(ffi::PackedArgs args) const {
     const int count = static_cast<int>(roles_.size());
@@ -123,15 +142,10 @@ class Dispatcher {
     ffi::Function kernel;
   };
 
-  // Calls repeat: the last one's kernel is tried before the map.
   const Entry* Find(const Key& key) const {
-    const Entry* last = last_.load(std::memory_order_acquire);
-    if (last != nullptr && last->key == key) return last;
     std::shared_lock lock(mutex_);
     auto it = by_key_.find(key);
-    if (it == by_key_.end()) return nullptr;
-    last_.store(it->second, std::memory_order_release);
-    return it->second;
+    return it == by_key_.end() ? nullptr : it->second;
   }
 
   // dtypes ("" for what is no tensor), hidden size, row dims, vector bytes, whether there are many rows, whether on a
@@ -160,7 +174,7 @@ class Dispatcher {
   mutable std::shared_mutex mutex_;
   std::deque<Entry> entries_;  // none is ever moved or removed: calls use them without the lock
   std::unordered_map<Key, const Entry*, KeyHash> by_key_;
-  mutable std::atomic<const Entry*> last_{nullptr};
+  CallMemory<const Entry*> known_;
 };
 
 // Two functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call).

@@ -26,6 +26,7 @@ struct CUlaunchConfig {
   unsigned attribute_count;
 };
 
+constexpr int kCaptureModeRelaxed = 2;                       // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr int kCapabilityMajor = 75, kCapabilityMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 constexpr int kMaxDynamicSharedBytes = 8;                    // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr int kMaxDevices = 64;
@@ -47,6 +48,7 @@ struct Driver {
   CUresult (*FuncSetAttribute)(CUfunction, int, int);
   CUresult (*LaunchKernelEx)(const CUlaunchConfig*, CUfunction, void**, void**);
   CUresult (*StreamIsCapturing)(CUstream, int*);
+  CUresult (*ThreadExchangeStreamCaptureMode)(int*);
   CUresult (*MemsetD32Async)(uint64_t, unsigned, size_t, CUstream);
   CUresult (*MemAlloc)(uint64_t*, size_t);
   CUresult (*MemFree)(uint64_t);
@@ -98,6 +100,7 @@ struct Driver {
     find(driver.FuncSetAttribute, "cuFuncSetAttribute");
     find(driver.LaunchKernelEx, "cuLaunchKernelEx");
     find(driver.StreamIsCapturing, "cuStreamIsCapturing");
+    find(driver.ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
     find(driver.MemsetD32Async, "cuMemsetD32Async");
     find(driver.MemAlloc, "cuMemAlloc_v2");
     find(driver.MemFree, "cuMemFree_v2");

@@ -8,10 +8,24 @@ struct HostAllocator {
   void FreeData(DLTensor* t) { std::free(t->data); }
 };
 
+// While any stream of the process captures a graph, allocating and freeing would break the capture, even if they have
+// nothing to do with it, as when garbage is collected meanwhile; in this mode the driver allows them.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { Driver::Get().ThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { Driver::Get().ThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  int mode_ = kCaptureModeRelaxed;  // each exchange stores the mode before
+};
+
 struct CudaAllocator {
   void AllocData(DLTensor* t) {
     const Driver& driver = Driver::Get();
     const DeviceScope scope(t->device.device_id);
+    const RelaxedCapture relaxed;
     uint64_t address = 0;
     const size_t bytes = ffi::GetDataSize(*t);
     if (bytes > 0) driver.Check(driver.MemAlloc(&address, bytes), "cuMemAlloc");
@@ -21,6 +35,7 @@ struct CudaAllocator {
   void FreeData(DLTensor* t) {
     if (t->data == nullptr) return;
     const DeviceScope scope(t->device.device_id);
+    const RelaxedCapture relaxed;
     Driver::Get().MemFree(reinterpret_cast<uint64_t>(t->data));
   }
 };
