@@ -94,7 +94,8 @@ def rmsnorm_fp4quant(
         global_scale is None and block_scale_unswizzled is None and not output_both_sf_layouts and stream is None
         and y_fp4 is not None and block_scale is not None and direct_types.issuperset(map(type, usual))
     ):  # fmt: skip
-        # Straight to the launcher, which saves 0.3 us of 5; what it refuses is told by the long way.
+        # Straight to the launcher, which saved 0.13 us of 1.95 on the CPU target; nothing has run if it raises, and
+        # the long way raises it again.
         try:
             if dispatcher.launch(input, weight, y_fp4, block_scale, eps) is None:
                 return y_fp4, block_scale

@@ -50,8 +50,7 @@ def _run(
         tensors = _with_outputs(dispatcher, tensors)
     handle = None if stream is None else stream_handle(stream)
     try:
-        if dispatcher.launch(*tensors, *scalars, handle) is not None:
-            dispatcher.run(*tensors, *scalars, handle)
+        dispatcher.run(*tensors, *scalars, handle)
     except RuntimeError:
         _check_passable(dispatcher, tensors)
         raise
