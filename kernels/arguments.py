@@ -20,7 +20,8 @@ C_TYPES = {
 ELEMENT_BYTES = {"Float16": 2, "BFloat16": 2, "float": 4, "Float8E4M3": 1, "UInt8": 1, "Int32": 4}
 
 # An extent is a number, a symbol or [operator, operand, operand]. The symbols are "M", the number of rows (the product
-# of the leading dimensions; of one matrix in a batch), "M2", that of the second row set, and "B", that of matrices.
+# of the leading dimensions; of one matrix in a batch), "M2", that of the second row set, "B", that of matrices, and
+# "H", the hidden size, of kernels that take any.
 Extent = int | str | list[Any]
 
 
@@ -87,14 +88,32 @@ class ScalarArgument:
 Argument = TensorArgument | ScalarArgument
 
 
-def evaluate(extent: Extent, rows: int, matrices: int = 1, second_rows: int = 0) -> int:
+def evaluate(extent: Extent, rows: int, matrices: int = 1, second_rows: int = 0, hidden_size: int = 0) -> int:
     """The value of an extent for M = `rows`; the launcher has the same evaluator in C++."""
     if isinstance(extent, int):
         return extent
     if isinstance(extent, str):
-        return {"M": rows, "B": matrices, "M2": second_rows}[extent]
+        return {"M": rows, "B": matrices, "M2": second_rows, "H": hidden_size}[extent]
     operator, *operands = extent
-    return _OPERATORS[operator](*(evaluate(operand, rows, matrices, second_rows) for operand in operands))
+    return _OPERATORS[operator](*(evaluate(x, rows, matrices, second_rows, hidden_size) for x in operands))
+
+
+def combine(operator: str, a: Extent, b: int) -> Extent:
+    """The extent [operator, a, b], or its value where that is known: also of a size that may be any."""
+    if isinstance(a, int):
+        return _OPERATORS[operator](a, b)
+    return a if b == 1 and operator in ("*", "round_up", "ceil_div") else [operator, a, b]
+
+
+def expression(extent: Extent) -> str:
+    """An extent in the language of the sources."""
+    if not isinstance(extent, list):
+        return {"M": "a.rows", "H": "kInputSize"}.get(extent, extent) if isinstance(extent, str) else str(extent)
+    operator, x, y = extent[0], *map(expression, extent[1:])
+    if operator in ("+", "*"):
+        return f"({x} {operator} {y})"
+    quotient = f"(({x} + {y} - 1) / {y})"
+    return f"({quotient} * {y})" if operator == "round_up" else quotient
 
 
 _OPERATORS: dict[str, Callable[[int, int], int]] = {

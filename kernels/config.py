@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .config_rules import MOVES, NORMS, check, default_weight
+from .arguments import Extent, combine
+from .config_rules import ANY_HIDDEN_SIZE, MOVES, NORMS, check, default_weight
 from .numerics import round_up
 from .quant_spec import QuantSpec, require_one_of, to_text
 
@@ -21,6 +22,7 @@ class KernelConfig:
         op: what the kernel computes: ``rmsnorm``, ``layernorm``; ``quantize`` for quantization alone, ``dequantize``
             for the inverse; ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows.
         hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one along the row.
+            `ANY_HIDDEN_SIZE`, in the text form ``any``, for a kernel that serves all of them; see generic.py.
         input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;
             also ``float8_e4m3fn`` for ``quantize``; one of `MOVED_DTYPES` for ``interleave`` and ``shuffle``.
         weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one.
@@ -126,11 +128,29 @@ class KernelConfig:
         """Elements in a row of codes: the hidden size, rounded up to the alignment."""
         return round_up(self.hidden_size, self.alignment)
 
+    @property
+    def takes_any_size(self) -> bool:
+        """Whether the kernel learns the hidden size from each call."""
+        return self.hidden_size == ANY_HIDDEN_SIZE
+
+    @property
+    def columns(self) -> Extent:
+        """The hidden size, as an extent."""
+        return "H" if self.takes_any_size else self.hidden_size
+
+    @property
+    def encoded_columns(self) -> Extent:
+        """Elements in a row of codes, as an extent."""
+        return combine("round_up", self.columns, self.alignment)
+
     def __str__(self) -> str:
         names = [field.name for field in fields(self)[1:]]
         common = names.index("pdl") + 1
         listed = names[:common] + [f.name for f in fields(self)[common + 1 :] if getattr(self, f.name) != f.default]
-        return f"{self.op}:" + ",".join(f"{name}={to_text(getattr(self, name))}" for name in listed)
+        values = {name: to_text(getattr(self, name)) for name in listed}
+        if self.takes_any_size:
+            values["hidden_size"] = "any"
+        return f"{self.op}:" + ",".join(f"{name}={value}" for name, value in values.items())
 
     @classmethod
     def parse(cls, text: str) -> KernelConfig:
@@ -155,6 +175,10 @@ def _read_int(name: str, text: str) -> int:
     return int(text)
 
 
+def _read_hidden_size(name: str, text: str) -> int:
+    return ANY_HIDDEN_SIZE if text == "any" else _read_int(name, text)
+
+
 def _read_maybe_minus_one(name: str, text: str) -> int:
     return -1 if text == "-1" else _read_int(name, text)
 
@@ -169,7 +193,7 @@ def _read_quant(name: str, text: str) -> QuantSpec | None:
 
 
 _READERS: dict[str, Any] = {
-    "hidden_size": _read_int,
+    "hidden_size": _read_hidden_size,
     "input": lambda name, text: text,
     "weight": lambda name, text: text,
     "unit_bias": _read_bool,

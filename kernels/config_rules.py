@@ -18,6 +18,8 @@ MOVED_DTYPES = (*INPUT_DTYPES, "uint8", "float8_e5m2", "float8_e8m0fnu", "float4
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 SHUFFLE_ROWS = (16, 32)
 MAX_HIDDEN_SIZE = 262144
+# The hidden size of kernels that serve all of them; no tensor has it.
+ANY_HIDDEN_SIZE = -1
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
 
@@ -114,6 +116,9 @@ def _check_hidden_size(config: KernelConfig) -> None:
     size, first = config.hidden_size, _name_of_first(config)
     if type(size) is not int:
         raise TypeError(f"hidden_size: is {size!r}; expected an int")
+    if size == ANY_HIDDEN_SIZE:
+        _check_any_hidden_size(config)
+        return
     if not 1 <= size <= MAX_HIDDEN_SIZE:
         raise ValueError(f"{first}: its last dimension (hidden size) is {size}; 1 to {MAX_HIDDEN_SIZE} is supported")
     if config.axis and size % config.block_size:
@@ -126,6 +131,19 @@ def _check_hidden_size(config: KernelConfig) -> None:
             f"alignment: is {config.alignment}, which makes rows of {config.encoded_size} codes; "
             f"up to {MAX_HIDDEN_SIZE} is supported"
         )
+
+
+def _check_any_hidden_size(config: KernelConfig) -> None:
+    if not may_take_any_size(config):
+        raise ValueError(
+            "hidden_size: is 'any', which goes with ops on rows, without gate_columns, streams, masked and many_rows; "
+            "name a size"
+        )
+
+
+def may_take_any_size(config: KernelConfig) -> bool:
+    """Whether one kernel can serve all hidden sizes, the other fields being as they are."""
+    return config.is_row_wise and not (config.gate_columns or config.streams or config.masked or config.many_rows)
 
 
 def _name_of_first(config: KernelConfig) -> str:

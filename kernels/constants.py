@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .arguments import C_TYPES, TensorArgument
+from .arguments import C_TYPES, Extent, TensorArgument, combine, expression
 from .config import KernelConfig
+from .config_rules import MAX_HIDDEN_SIZE
 from .interface import interface
 from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MAX_CODE, MAX_EXPONENT, QuantSpec
-from .schedule import ITEM_THREADS, row_schedule
+from .schedule import ITEM_THREADS, row_schedule, stores_in_pairs
 from .target import Target
 
 
@@ -20,18 +21,21 @@ def constants(config: KernelConfig, target: Target) -> Iterator[str]:
 
 
 def _row_constants(config: KernelConfig, target: Target) -> Iterator[str]:
-    chunks = ceil_div(config.encoded_size, CHUNK_SIZE)
-    groups = ceil_div(chunks, GROUP_CHUNKS)
+    chunks = combine("ceil_div", config.encoded_columns, CHUNK_SIZE)
+    groups = combine("ceil_div", chunks, GROUP_CHUNKS)
+    # Where any hidden size will do, the arrays have room for the largest; the zeros behind the groups change no sum.
+    most_groups = groups if isinstance(groups, int) else MAX_HIDDEN_SIZE // (CHUNK_SIZE * GROUP_CHUNKS)
     yield f"typedef {C_TYPES[config.input]} Input;"
     yield f"typedef {C_TYPES[config.weight] if config.normalizes else 'float'} Weight;"
-    yield _int("kHiddenSize", config.encoded_size)
-    yield _int("kInputSize", config.hidden_size)
+    yield _int("kHiddenSize", config.encoded_columns)
+    if not config.takes_any_size:
+        yield _int("kInputSize", config.hidden_size)
     yield _int("kRowDims", config.row_dims)
     yield _int("kChunkSize", CHUNK_SIZE)
     yield _int("kGroupChunks", GROUP_CHUNKS)
     yield _int("kChunks", chunks)
-    yield _int("kGroups", groups)
-    yield _int("kPaddedGroups", next_power_of_two(groups))
+    yield _int("kGroups", groups if target.is_cpu else most_groups)
+    yield _int("kPaddedGroups", next_power_of_two(most_groups))
     yield _bool("kHasUnitBias", config.unit_bias)
     yield _bool("kKeepsRstd", config.keep_rstd)
     if config.gate_columns:
@@ -43,13 +47,15 @@ def _row_constants(config: KernelConfig, target: Target) -> Iterator[str]:
     yield _bool("kNeedsRowAmax", config.amax_only or (config.quant is not None and config.quant.needs_row_amax))
     if config.quant:
         yield from _quant_constants(config, config.quant)
-    if not target.is_cpu:
+    if target.is_cpu:
+        yield _int("kRowCapacity", MAX_HIDDEN_SIZE if config.takes_any_size else config.encoded_size)
+    else:
         yield from _cuda_constants(config, target)
 
 
 def _quant_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[str]:
     largest = MAX_CODE[quant.element]
-    columns = config.encoded_size // config.block_size
+    columns = combine("ceil_div", config.encoded_columns, config.block_size)
     yield _int("kMaxExponent", MAX_EXPONENT[quant.element])
     yield f"constexpr float kMaxCode = {largest}f;"
     # The nearest float of the quotient: the division is one IEEE rounding, here in the compiler.
@@ -58,7 +64,7 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[str]:
     yield "constexpr float kSmallestAmax = 1e-4f;"
     yield _int("kBlockSize", config.block_size)
     yield _int("kScaleColumns", columns)
-    yield _int("kPaddedScaleColumns", round_up(columns, 4) if quant.is_swizzled else columns)
+    yield _int("kPaddedScaleColumns", combine("round_up", columns, 4) if quant.is_swizzled else columns)
     yield _bool("kHasSwizzledScales", quant.is_swizzled)
     yield _bool("kHasLinearScales", quant.both_layouts or not quant.is_swizzled)
     yield _bool("kHasColumnMajorScales", quant.is_column_major)
@@ -71,14 +77,17 @@ def _cuda_constants(config: KernelConfig, target: Target) -> Iterator[str]:
     yield _int("kLanesPerRow", schedule.lanes_per_row)
     yield _int("kWarpsPerRow", schedule.warps_per_row)
     yield _int("kThreadsPerRow", schedule.threads_per_row)
-    yield _int("kChunksPerLane", schedule.chunks_per_lane)
+    of_any_size = combine("ceil_div", config.encoded_columns, CHUNK_SIZE * schedule.threads_per_row)
+    yield _int("kChunksPerLane", of_any_size if config.takes_any_size else schedule.chunks_per_lane)
     yield _int("kRowsPerBlock", schedule.rows_per_block)
     yield _int("kRowsAtOnce", schedule.rows_at_once)
     yield _int("kBlocksPerRow", schedule.blocks_per_row)
     yield _int("kThreads", schedule.threads)
     yield _bool("kHoldsRow", schedule.holds_row)
     yield _bool("kMayPrefetchWeight", schedule.prefetches_weight)
-    yield _bool("kHasPartialChunk", config.encoded_size % CHUNK_SIZE != 0)
+    yield _bool("kStoresInPairs", stores_in_pairs(config, schedule))
+    whole = config.block_size if config.takes_any_size else config.encoded_size
+    yield _bool("kHasPartialChunk", whole % CHUNK_SIZE != 0)
     accesses = {"weight": 16, "bias": 16}
     for argument in interface(config):
         if isinstance(argument, TensorArgument) and argument.chunk_bytes:
@@ -115,8 +124,9 @@ def _item_constants(config: KernelConfig, target: Target) -> Iterator[str]:
         yield f"#define JITNORM_PDL {int(config.pdl)}"
 
 
-def _int(name: str, value: int) -> str:
-    return f"constexpr int {name} = {value};"
+def _int(name: str, value: Extent) -> str:
+    """A constant, or what is computed wherever it is used since it depends on a hidden size that may be any."""
+    return f"constexpr int {name} = {value};" if isinstance(value, int) else f"#define {name} ({expression(value)})"
 
 
 def _bool(name: str, value: bool) -> str:

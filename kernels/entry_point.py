@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .arguments import Argument, Extent, ScalarArgument, TensorArgument
+from .arguments import Argument, ScalarArgument, TensorArgument, expression
 from .config import KernelConfig
 from .interface import interface
 from .launch_recipe import ENTRY
@@ -31,24 +31,24 @@ def arguments_struct(config: KernelConfig) -> str:
 
 def entry_point(config: KernelConfig, target: Target) -> str:
     """The function that the launcher calls."""
-    parameters = list(_parameters(config))
+    plain = list(parameters(config))
     if target.is_cpu:
         reads = [
-            f"{kind} {name} = *static_cast<{kind} const*>(parameters[{i}]);"
-            for i, (kind, name) in enumerate(parameters)
+            f"{kind} {name} = *static_cast<{kind} const*>(parameters[{i}]);" for i, (kind, name) in enumerate(plain)
         ]
         return (
             f'extern "C" void {ENTRY}(void* const* parameters, Int64 first, Int64 last) {{\n'
             f"{_lines(reads)}{_process(config, ', first, last')}}}\n"
         )
-    declared = ", ".join(f"{kind} {name}" for kind, name in parameters)
+    declared = ", ".join(f"{kind} {name}" for kind, name in plain)
     return f'extern "C" __global__ void __launch_bounds__(kThreads) {ENTRY}({declared}) {{\n{_process(config)}}}\n'
 
 
 def _process(config: KernelConfig, part: str = "") -> str:
     """What the entry point does: on the host, with a `part` of the rows or items."""
     if config.is_row_wise:
-        return f"{_arguments_of(config)}  process_row_sets(arguments_of{part});\n"
+        begin = "  set_hidden_size(hidden_size);\n" if config.takes_any_size else ""
+        return f"{begin}{_arguments_of(config)}  process_row_sets(arguments_of{part});\n"
     return f"  process_items(Arguments{{{', '.join(_values(config, 0))}}}{part});\n"
 
 
@@ -76,7 +76,7 @@ def _of_set(config: KernelConfig, row_set: int) -> Iterator[Argument]:
             yield own.get(argument.field, argument)
 
 
-def _parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
+def parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
     """Type and name of each parameter of the entry point, in the order that launch_recipe.py documents."""
     for argument in (a for a in interface(config) if a.is_present):
         if isinstance(argument, ScalarArgument):
@@ -92,6 +92,8 @@ def _parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
             yield "Int64", f"{prefix}extent{d}"
     for name in _counts(config):
         yield "Int64", name
+    if config.takes_any_size:
+        yield "Int64", "hidden_size"
 
 
 def _extent_prefixes(config: KernelConfig) -> tuple[str, ...]:
@@ -138,16 +140,5 @@ def _steps_to_matrix(config: KernelConfig) -> Iterator[str]:
             yield f"  a.{argument.field} += row_offset(matrix * a.rows, a.extents, a.{argument.field}_strides);"
         elif argument.shape[0] in ("...", "B"):
             rows = ["a.rows"] if argument.shape[0] == "..." else []
-            factors = ["matrix", *rows, *map(_expression, argument.shape[1:])]
+            factors = ["matrix", *rows, *map(expression, argument.shape[1:])]
             yield f"  a.{argument.field} += {' * '.join(factors)};"
-
-
-def _expression(extent: Extent) -> str:
-    """An extent in the language of the source."""
-    if not isinstance(extent, list):
-        return "a.rows" if extent == "M" else str(extent)
-    operator, x, y = extent[0], *map(_expression, extent[1:])
-    if operator in ("+", "*"):
-        return f"({x} {operator} {y})"
-    quotient = f"(({x} + {y} - 1) / {y})"
-    return f"({quotient} * {y})" if operator == "round_up" else quotient

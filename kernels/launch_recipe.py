@@ -2,8 +2,8 @@
 
 A kernel's parameters are plain: for each argument that is present, a pointer and, if its rows are strided, one
 64-bit stride in elements for each row dimension; or a float. Then for each row set the number of rows (of one matrix
-in a batch) and the extents of the row dimensions after the first, in a batch the number of matrices, and for ops on
-items their number, all 64-bit.
+in a batch) and the extents of the row dimensions after the first, in a batch the number of matrices, for ops on items
+their number, and for a kernel that takes any hidden size that size, all 64-bit.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Any
 
 from .arguments import Argument, Extent, ScalarArgument
 from .config import KernelConfig
+from .config_rules import MAX_HIDDEN_SIZE
 from .interface import interface
 from .item_ops import item_count
 from .row_ops import grid_size
-from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule
+from .schedule import ITEM_THREADS, MASKED_THREADS, RowSchedule, row_schedule
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
-LAUNCHER_ABI = 3
+LAUNCHER_ABI = 4
 ENTRY = "jitnorm_kernel"
 
 
@@ -32,6 +33,7 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "row_dims": config.row_dims,
         "batched": config.batched,
         "items": items,
+        "hidden_sizes": _hidden_sizes(config) if config.takes_any_size else None,
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
     if target.is_cpu:
@@ -40,18 +42,29 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         **recipe,
         "device": "cuda",
         "capability": list(target.capability),
-        **(_row_blocks(config, target) if items is None else _item_blocks(items)),
+        "family": target.is_family,
+        **(row_blocks(config, row_schedule(config, target)) if items is None else _item_blocks(items)),
         "shared_bytes": 0,
         # Its output is zeroed by a memset, which a kernel cannot overtake.
         "pdl": config.pdl and not config.amax_only,
     }
 
 
-def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
-    schedule = row_schedule(config, target)
+def _hidden_sizes(config: KernelConfig) -> dict[str, int]:
+    """What config_rules.py allows where the hidden size is known."""
+    return {
+        "most": MAX_HIDDEN_SIZE // config.alignment * config.alignment,
+        "multiple_of": config.block_size,
+    }
+
+
+def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = None) -> dict[str, Any]:
+    """Grid, block and cluster of a kernel of rows, with at most so many blocks or clusters."""
     rows = grid_size(config, schedule.rows_per_block * schedule.rows_at_once)
     if config.masked:
-        rows = ["min", rows, MASKED_THREADS // schedule.threads]
+        most = MASKED_THREADS // schedule.threads
+    if most is not None:
+        rows = ["min", rows, most]
     grid = rows if schedule.blocks_per_row == 1 else ["*", rows, schedule.blocks_per_row]
     return {"grid": grid, "block": schedule.threads, "cluster": schedule.blocks_per_row}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .arguments import C_TYPES, ELEMENT_BYTES, Argument, Extent, ScalarArgument, TensorArgument
+from .arguments import C_TYPES, ELEMENT_BYTES, Argument, Extent, ScalarArgument, TensorArgument, combine
 from .config import KernelConfig
-from .numerics import CHUNK_SIZE, round_up
+from .numerics import CHUNK_SIZE
 from .quant_spec import CODE_BITS, QuantSpec, smallest_fp8_scale
 
 _CODES = {
@@ -66,14 +66,14 @@ def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
 def _rows(name: str, dtype: str, config: KernelConfig, **options: Any) -> TensorArgument:
     c_type = C_TYPES[dtype]
     chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES[c_type]
-    return TensorArgument(name, c_type, (dtype,), ("...", config.hidden_size), chunk_bytes, is_strided=True, **options)
+    return TensorArgument(name, c_type, (dtype,), ("...", config.columns), chunk_bytes, is_strided=True, **options)
 
 
 def _input(config: KernelConfig) -> TensorArgument:
     rows = _rows("X" if config.streams else "input", config.input, config, field="input")
-    run_bytes = (config.gate_columns or config.hidden_size) * ELEMENT_BYTES[rows.c_type]
     if config.rows_combined == 1:
         return rows
+    run_bytes = (config.gate_columns or config.hidden_size) * ELEMENT_BYTES[rows.c_type]
     return dataclasses.replace(rows, shape=("...", config.rows_combined * config.hidden_size), run_bytes=run_bytes)
 
 
@@ -81,14 +81,14 @@ def _weight(config: KernelConfig, name: str = "", **options: Any) -> TensorArgum
     c_type = C_TYPES[config.weight]
     chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES[c_type]
     name = name or ("gemma" if config.op == "layernorm" else "weight")
-    shape = (config.hidden_size,)
+    shape = (config.columns,)
     return TensorArgument(name, c_type, (config.weight,), shape, chunk_bytes, field="weight", **options)
 
 
 def _bias(config: KernelConfig) -> TensorArgument:
     chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES["float"]
     is_present = config.op == "layernorm"
-    shape = (config.hidden_size,)
+    shape = (config.columns,)
     return TensorArgument("beta", "float", ("float32",), shape, chunk_bytes, is_present=is_present, field="bias")
 
 
@@ -116,7 +116,7 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     name, dtypes = _CODES[quant.element]
     bits = CODE_BITS[quant.element]
     codes = TensorArgument(
-        name, "UInt8", dtypes, ("...", config.encoded_size * bits // 8), CHUNK_SIZE * bits // 8,
+        name, "UInt8", dtypes, ("...", combine("ceil_div", config.encoded_columns, 8 // bits)), CHUNK_SIZE * bits // 8,
         is_output=True, is_strided=True, field="codes",
     )  # fmt: skip
     is_found = quant.needs_tensor_amax
@@ -136,11 +136,11 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
 
 def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     c_type, dtypes = _SCALES[quant.scale_format]
-    columns = config.encoded_size // config.block_size
+    columns = combine("ceil_div", config.encoded_columns, config.block_size)
     linear: tuple[Extent, ...] = ("...", columns)
     first = linear
     if quant.is_swizzled:
-        first = _of_matrices(config, ["*", padded_rows(config), round_up(columns, 4)])
+        first = _of_matrices(config, ["*", padded_rows(config), combine("round_up", columns, 4)])
     elif quant.is_column_major:
         first = _of_matrices(config, columns, padded_rows(config))
     return [

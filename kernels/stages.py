@@ -28,8 +28,10 @@ def _row_files(config: KernelConfig, target: Target) -> Iterator[str]:
     yield "common/row_offset.h"
     yield f"common/rows_{'masked' if config.masked else 'all'}.h"
     yield from _e4m3_input_files(config)
+    if config.takes_any_size:
+        yield f"{folder}/any_size.{suffix}"
     if not target.is_cpu:
-        yield "cuda/vector_access.cuh"
+        yield from _chunk_files(config)
     if config.gate_columns:
         yield "common/silu.h"
     yield f"{folder}/combine_{_combine(config)}.{suffix}"
@@ -45,8 +47,18 @@ def _row_files(config: KernelConfig, target: Target) -> Iterator[str]:
         yield from _encode_files(config, config.quant, target)
     else:
         yield f"{folder}/encode_{'amax' if config.amax_only else 'half'}.{suffix}"
-    yield f"{folder}/rows.{suffix}"
+    if target.is_cpu:
+        yield "cpu/row_statistic_of.h"
+    yield "cpu/rows.h" if target.is_cpu else f"cuda/rows{'_any' * config.takes_any_size}.cuh"
     yield f"{folder}/row_sets_{_row_sets(config, target)}.{suffix}"
+
+
+def _chunk_files(config: KernelConfig) -> Iterator[str]:
+    """Chunks of a row on the GPU."""
+    yield "cuda/vector_access.cuh"
+    if not config.takes_any_size:
+        yield "cuda/whole_chunks.cuh"
+    yield "cuda/row_chunks.cuh"
 
 
 def _item_files(config: KernelConfig, target: Target) -> Iterator[str]:
@@ -111,6 +123,8 @@ def _encode_files(config: KernelConfig, quant: QuantSpec, target: Target) -> Ite
     yield "common/scale_layout.h"
     yield "common/store_scales.h"
     yield from _global_scale_files(config, quant)
+    if not target.is_cpu:
+        yield f"cuda/block_lanes{'_any' * config.takes_any_size}.cuh"
     yield f"{folder}/encode_blocks.{suffix}"
 
 

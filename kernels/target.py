@@ -16,12 +16,17 @@ _CAPABILITY_OF = {
     "sm_120a": (12, 0),
     "sm_121a": (12, 1),
 }
-TARGET_NAMES = ("cpu", *_CAPABILITY_OF)
+# Of a family: kernels for the capability run on devices of the same major version that are not older.
+_FAMILY_CAPABILITY_OF = {
+    "sm_100f": (10, 0),
+    "sm_120f": (12, 0),
+}
+TARGET_NAMES = ("cpu", *_CAPABILITY_OF, *_FAMILY_CAPABILITY_OF)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the code is built for: ``cpu`` or one CUDA architecture, such as ``sm_90a``.
+    """What the code is built for: ``cpu``, one CUDA architecture, such as ``sm_90a``, or a family of them.
 
     Its text form is its name: ``str(Target("sm_90a")) == "sm_90a"``.
 
@@ -47,7 +52,7 @@ class Target:
 
     @classmethod
     def of_capability(cls, major: int, minor: int) -> Target:
-        """The target of a CUDA device of compute capability ``major.minor``; ValueError if there is none."""
+        """The target made for CUDA devices of compute capability ``major.minor``; ValueError if there is none."""
         for name, capability in _CAPABILITY_OF.items():
             if capability == (major, minor):
                 return cls(name)
@@ -61,12 +66,26 @@ class Target:
 
     @property
     def capability(self) -> tuple[int, int]:
-        """Compute capability of a CUDA target; (0, 0) for the CPU."""
-        return _CAPABILITY_OF.get(self.name, (0, 0))
+        """Compute capability of a CUDA target, the oldest of a family; (0, 0) for the CPU."""
+        return _CAPABILITY_OF.get(self.name) or _FAMILY_CAPABILITY_OF.get(self.name, (0, 0))
+
+    @property
+    def is_family(self) -> bool:
+        """Whether its kernels run on devices of several compute capabilities."""
+        return self.name in _FAMILY_CAPABILITY_OF
+
+    @property
+    def family(self) -> Target | None:
+        """The family that has this target's devices, such as ``sm_100f`` of ``sm_103a``; None if there is none."""
+        if not self.is_family:
+            for name, (major, minor) in _FAMILY_CAPABILITY_OF.items():
+                if self.capability[0] == major and self.capability[1] >= minor:
+                    return Target(name)
+        return None
 
     @property
     def has_native_e2m1(self) -> bool:
-        """Whether cvt to E2M1 is an instruction (from Blackwell on, arch-specific targets only)."""
+        """Whether cvt to E2M1 is an instruction (from Blackwell on, in targets of an architecture or a family)."""
         return self.capability >= (10, 0)
 
     @property

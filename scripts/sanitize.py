@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 
 import torch
 
@@ -50,6 +51,42 @@ def launch_many_rows() -> None:
     jitnorm.get_kernel("layernorm:hidden_size=8192,many_rows=true", target)(x, b, b, out, 1e-6)
 
 
+def launch_cute() -> None:
+    """Kernels in CuTe-DSL: in registers, through shared memory (also several rows a block), and in clusters."""
+    if find_spec("cutlass") is None:
+        print("CuTe-DSL is not installed: its kernels are left out")
+        return
+    target = jitnorm.Target.of_capability(*torch.cuda.get_device_capability())
+    for rows, text in (
+        (5, "hidden_size=1152"),
+        (5, "hidden_size=8192"),
+        (5, "hidden_size=8192,many_rows=true"),
+        (1500, "hidden_size=4096,many_rows=true"),
+        (5, "hidden_size=131072"),
+    ):
+        size = int(text.removeprefix("hidden_size=").partition(",")[0])
+        x, out, w = random(rows, size), random(rows, size), random(size)
+        jitnorm.get_kernel(f"rmsnorm:{text}", target, backend="cute")(x, w, out, 1e-6)
+        codes = torch.empty(rows, size // 2, dtype=torch.uint8, device="cuda")
+        scales = torch.empty(-(-rows // 128) * 128 * -(-size // 64) * 4, dtype=torch.uint8, device="cuda")
+        residual, total = random(rows, size), torch.empty_like(x)
+        kernel = jitnorm.get_kernel(f"rmsnorm:{text},quant=e2m1/16/e4m3/128x4,residual=true", target, backend="cute")
+        kernel(x, residual, w, codes, scales, total, 1e-6)
+
+
+def launch_generic() -> None:
+    """The kernels for any hidden size, which run in tiered mode alone."""
+    target = jitnorm.Target.of_capability(*torch.cuda.get_device_capability())
+    for hidden_size in (1000, 4224, 65536):
+        x, out, w = random(5, hidden_size), random(5, hidden_size), random(hidden_size)
+        vectors = f"vector_bytes={16 if hidden_size % 8 == 0 else 2}"
+        jitnorm.get_kernel(f"rmsnorm:hidden_size=any,{vectors}", target)(x, w, out, 1e-6)
+        jitnorm.get_kernel(f"rmsnorm:hidden_size=any,residual=true,{vectors}", target)(x, out, w, x, out, 1e-6)
+    for spec in (jitnorm.NVFP4.with_layout("128x4"), jitnorm.FP8_TOKEN, jitnorm.MXFP8.with_layout("128x4")):
+        q = jitnorm.norm_quantize(x, w, spec=spec)
+        jitnorm.get_kernel(f"rmsnorm:hidden_size=any,quant={spec}", target)(x, w, q.data, q.scale, 1e-6)
+
+
 def launch_others() -> None:
     qkv = random(7, 12, 128)
     jitnorm.qk_rmsnorm(qkv[:, :8], qkv[:, 8:10], random(128), random(128), q_out=qkv[:, :8], k_out=qkv[:, 8:10])
@@ -73,6 +110,8 @@ def main() -> None:
         launch_norms(hidden_size, torch.bfloat16)
     launch_norms(1152, torch.float32)
     launch_many_rows()
+    launch_cute()
+    launch_generic()
     launch_others()
     torch.cuda.synchronize()
     print(f"launched {len(manager._kernels)} kernels")

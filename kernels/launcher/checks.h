@@ -5,7 +5,7 @@ struct CheckedCall {
   int64_t grid = 0;
   std::optional<void*> stream;  // none: the caller's current one
   // Kernel parameters: each value in a slot of its own, in the order of launch_recipe.py.
-  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * kMaxRowDims + 2];
+  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * kMaxRowDims + 3];
   int slot_count = 0;
   // Outputs of one float32 that are written before the kernel runs.
   struct Fill {
@@ -99,6 +99,7 @@ class CallChecker {
           << " strides, this kernel walks " << recipe_.row_dims
           << "; use a kernel with row_dims=" << found.rows[set].dims;
     }
+    CheckHiddenSize(*tensors[0]);
     found.sizes = SizesOf(tensors);
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) CheckExtents(i, tensors, found.sizes);
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
@@ -145,6 +146,19 @@ class CallChecker {
         << ", expected (matrices, ..., hidden size)";
   }
 
+  // A kernel for any hidden size takes it from its first tensor.
+  void CheckHiddenSize(const DLTensor& first) const {
+    if (!recipe_.hidden_sizes) return;
+    const auto [most, multiple_of] = *recipe_.hidden_sizes;
+    const int64_t size = first.shape[first.ndim - 1];
+    JITNORM_CHECK(size >= 1 && size <= most, ValueError)
+        << recipe_.arguments[0].name << ": its last dimension (hidden size) is " << size << "; 1 to " << most
+        << " is supported";
+    JITNORM_CHECK(size % multiple_of == 0, ValueError)
+        << recipe_.arguments[0].name << ": its last dimension (hidden size) is " << size
+        << ", not a multiple of block_size " << multiple_of << "; pad the input or change block_size";
+  }
+
   static int64_t RowCount(const DLTensor& t, int first_dim) {
     int64_t rows = 1;
     for (int d = first_dim; d < t.ndim - 1; ++d) rows *= t.shape[d];
@@ -156,6 +170,7 @@ class CallChecker {
     sizes.rows = RowCount(*tensors[0], recipe_.is_batched ? 1 : 0);
     if (row_sets_ > 1) sizes.second_rows = RowCount(*tensors[leaders_[1]], 0);
     if (recipe_.is_batched) sizes.matrices = tensors[0]->shape[0];
+    if (recipe_.hidden_sizes && tensors[0]->ndim > 0) sizes.hidden_size = tensors[0]->shape[tensors[0]->ndim - 1];
     return sizes;
   }
 
@@ -268,6 +283,7 @@ class CallChecker {
     }
     if (recipe_.is_batched) call.Push(found.sizes.matrices);
     if (recipe_.items) call.Push(recipe_.items->Evaluate(found.sizes));
+    if (recipe_.hidden_sizes) call.Push(found.sizes.hidden_size);
   }
 
   static std::string DtypeText(const Argument& argument) {

@@ -3,7 +3,7 @@
 class Dispatcher {
  public:
   explicit Dispatcher(const ffi::String& signature) {
-    for (const ffi::Any& json : ffi::json::Parse(signature).cast<ffi::json::Array>()) {
+    for (const ffi::Any& json : ParseJson(signature).cast<ffi::json::Array>()) {
       const JsonObject object = json.cast<JsonObject>();
       Role role{Field<ffi::String>(object, "name"), Field<ffi::String>(object, "kind") == "tensor"};
       if (role.is_tensor) {
@@ -29,16 +29,24 @@ class Dispatcher {
       if (fits) known_.Remember(shape, entry);
     }
     ffi::Any nothing;
-    entry->kernel.CallPacked(args, &nothing);
+    entry->kernel.load(std::memory_order_acquire)->CallPacked(args, &nothing);
     return nothing;
   }
 
-  // From now on, calls like this one run `kernel`.
-  void Learn(ffi::Function kernel, ffi::PackedArgs args) {
+  // From now on, calls like this one run `kernel`. Returns the place that it has.
+  int64_t Learn(ffi::Function kernel, ffi::PackedArgs args) {
     const Key key = KeyOf(args);
     std::unique_lock lock(mutex_);
-    entries_.push_back({key, std::move(kernel)});
-    by_key_[key] = &entries_.back();
+    by_key_[key] = &entries_.emplace_back(key, Keep(std::move(kernel)));
+    return static_cast<int64_t>(entries_.size()) - 1;
+  }
+
+  // From now on, calls that ran the kernel at `place` run this one. It is loaded before the first of them.
+  void Replace(int64_t place, ffi::Function kernel) {
+    Entry& entry = EntryAt(place);
+    if (IsCuda(entry.key.device)) kernel(entry.key.device.device_id);
+    std::unique_lock lock(mutex_);
+    entry.kernel.store(Keep(std::move(kernel)), std::memory_order_release);
   }
 
  private:
@@ -138,9 +146,18 @@ class Dispatcher {
   }
 
   struct Entry {
-    Key key;
-    ffi::Function kernel;
+    Entry(const Key& key, const ffi::Function* kernel) : key(key), kernel(kernel) {}
+    const Key key;
+    std::atomic<const ffi::Function*> kernel;
   };
+
+  // Calls use kernels without the lock, also those that have been replaced: none is ever removed.
+  const ffi::Function* Keep(ffi::Function kernel) { return &kernels_.emplace_back(std::move(kernel)); }
+
+  Entry& EntryAt(int64_t place) {
+    std::shared_lock lock(mutex_);
+    return entries_.at(static_cast<size_t>(place));
+  }
 
   const Entry* Find(const Key& key) const {
     std::shared_lock lock(mutex_);
@@ -172,17 +189,21 @@ class Dispatcher {
   static constexpr uint32_t kPresent = 1u << 31;
   std::vector<Role> roles_;
   mutable std::shared_mutex mutex_;
+  std::deque<ffi::Function> kernels_;
   std::deque<Entry> entries_;  // none is ever moved or removed: calls use them without the lock
   std::unordered_map<Key, const Entry*, KeyHash> by_key_;
   CallMemory<const Entry*> known_;
 };
 
-// Two functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call).
+// Three functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call) and
+// returns its place; one replaces (place, kernel).
 inline ffi::Array<ffi::Function> MakeDispatcher(const ffi::String& signature) {
   auto dispatcher = std::make_shared<Dispatcher>(signature);
-  return {ffi::Function::FromPacked(
-              [dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Call(args); }),
-          ffi::Function::FromPacked([dispatcher](ffi::PackedArgs args, ffi::Any*) {
-            dispatcher->Learn(args[0].cast<ffi::Function>(), args.Slice(1));
+  return {MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Call(args); }),
+          MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) {
+            *result = dispatcher->Learn(args[0].cast<ffi::Function>(), args.Slice(1));
+          }),
+          MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any*) {
+            dispatcher->Replace(args[0].cast<int64_t>(), args[1].cast<ffi::Function>());
           })};
 }

@@ -150,6 +150,19 @@ class DeviceScope {
   bool pushed_ = false;
 };
 
+// While any stream of the process captures a graph, allocating, freeing and loading code would break the capture, even
+// if they have nothing to do with it, as when garbage is collected meanwhile; in this mode the driver allows them.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { Driver::Get().ThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { Driver::Get().ThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  int mode_ = kCaptureModeRelaxed;  // each exchange stores the mode before
+};
+
 // Whether work on `stream` is being captured into a graph; loading code then would break the capture.
 inline bool IsCapturing(void* stream) {
   const Driver& driver = Driver::Get();

@@ -3,6 +3,7 @@ struct Sizes {
   int64_t rows = 0;         // "M": rows; with several matrices, of each
   int64_t second_rows = 0;  // "M2": rows of the second row set
   int64_t matrices = 1;     // "B"
+  int64_t hidden_size = 0;  // "H": of a kernel that takes any
 };
 
 // Extents of a launch recipe: a number, a symbol, or [operator, operand, operand].
@@ -24,6 +25,7 @@ class Extent {
     if (operator_ == Operator::kRows) return sizes.rows;
     if (operator_ == Operator::kSecondRows) return sizes.second_rows;
     if (operator_ == Operator::kMatrices) return sizes.matrices;
+    if (operator_ == Operator::kHiddenSize) return sizes.hidden_size;
     const int64_t a = operands_[0].Evaluate(sizes), b = operands_[1].Evaluate(sizes);
     if (operator_ == Operator::kAdd) return a + b;
     if (operator_ == Operator::kMultiply) return a * b;
@@ -32,13 +34,25 @@ class Extent {
   }
 
  private:
-  enum class Operator { kNumber, kRows, kSecondRows, kMatrices, kAdd, kMultiply, kMin, kCeilDiv, kRoundUp };
+  enum class Operator {
+    kNumber,
+    kRows,
+    kSecondRows,
+    kMatrices,
+    kHiddenSize,
+    kAdd,
+    kMultiply,
+    kMin,
+    kCeilDiv,
+    kRoundUp
+  };
 
   static Operator SymbolOf(const ffi::String& name) {
     if (name == "M") return Operator::kRows;
     if (name == "M2") return Operator::kSecondRows;
     if (name == "B") return Operator::kMatrices;
-    TVM_FFI_THROW(ValueError) << "recipe: symbol " << name << " is unknown; allowed are M, M2, B";
+    if (name == "H") return Operator::kHiddenSize;
+    TVM_FFI_THROW(ValueError) << "recipe: symbol " << name << " is unknown; allowed are M, M2, B, H";
     TVM_FFI_UNREACHABLE();
   }
 

@@ -4,6 +4,11 @@ class Kernel {
   explicit Kernel(Recipe recipe) : checker_(std::move(recipe)) {}
   virtual ~Kernel() = default;
 
+  // Gets ready for calls on a CUDA device.
+  virtual void LoadOn(int) const {
+    TVM_FFI_THROW(TypeError) << "the kernel is called with a device alone, but is built for cpu";
+  }
+
   void Call(ffi::PackedArgs args) const {
     CheckedCall call = checker_.Check(args);
     if (call.grid == 0 && call.fill_count == 0) return;
@@ -60,10 +65,16 @@ class CudaKernel : public Kernel {
  public:
   CudaKernel(Recipe recipe, const ffi::Bytes& payload) : Kernel(std::move(recipe)) {
     const Driver& driver = Driver::Get();
+    const RelaxedCapture relaxed;
     CUlibrary library;
     driver.Check(driver.LibraryLoadData(&library, payload.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
                  "cuLibraryLoadData");
     driver.Check(driver.LibraryGetKernel(&kernel_, library, this->recipe().entry.c_str()), "cuLibraryGetKernel");
+  }
+
+  void LoadOn(int device) const final {
+    const DeviceScope scope(device);
+    Load(device);
   }
 
  private:
@@ -105,18 +116,26 @@ class CudaKernel : public Kernel {
 
   // The function in the device's context, loaded there at its first use.
   CUfunction FunctionOn(int device, void* stream) const {
-    CUfunction function = functions_[device].load(std::memory_order_acquire);
+    const CUfunction function = functions_[device].load(std::memory_order_acquire);
     if (function != nullptr) return function;
-    const Driver& driver = Driver::Get();
-    int major = 0, minor = 0;
-    driver.Check(driver.DeviceGetAttribute(&major, kCapabilityMajor, device), "cuDeviceGetAttribute");
-    driver.Check(driver.DeviceGetAttribute(&minor, kCapabilityMinor, device), "cuDeviceGetAttribute");
-    JITNORM_CHECK(major == recipe().capability_major && minor == recipe().capability_minor, ValueError)
-        << recipe().arguments[0].name << ": is on a device of compute capability " << major << "." << minor
-        << ", this kernel is built for " << recipe().capability_major << "." << recipe().capability_minor;
     JITNORM_CHECK(!IsCapturing(stream), RuntimeError)
         << "the kernel is not loaded on cuda:" << device
         << " yet, and loading it would break the graph capture; call it once before capturing";
+    return Load(device);
+  }
+
+  // The device's context is current.
+  CUfunction Load(int device) const {
+    const Driver& driver = Driver::Get();
+    const RelaxedCapture relaxed;
+    CUfunction function;
+    int major = 0, minor = 0;
+    driver.Check(driver.DeviceGetAttribute(&major, kCapabilityMajor, device), "cuDeviceGetAttribute");
+    driver.Check(driver.DeviceGetAttribute(&minor, kCapabilityMinor, device), "cuDeviceGetAttribute");
+    JITNORM_CHECK(recipe().RunsOn(major, minor), ValueError)
+        << recipe().arguments[0].name << ": is on a device of compute capability " << major << "." << minor
+        << ", this kernel is built for " << recipe().capability_major << "." << recipe().capability_minor
+        << (recipe().is_family ? " and later minor versions" : "");
     driver.Check(driver.KernelGetFunction(&function, kernel_), "cuKernelGetFunction");
     if (recipe().shared_bytes > 48 * 1024) {
       const int bytes = static_cast<int>(recipe().shared_bytes);
@@ -138,12 +157,18 @@ inline ffi::Function LoadKernel(const ffi::String& recipe_text, const ffi::Bytes
   } else {
     kernel = std::make_shared<CpuKernel>(std::move(recipe), payload);
   }
-  return ffi::Function::FromPacked(
-      [kernel = std::move(kernel)](ffi::PackedArgs args, ffi::Any*) { kernel->Call(args); });
+  return MakeFunction([kernel = std::move(kernel)](ffi::PackedArgs args, ffi::Any*) {
+    // A number alone is a CUDA device to get ready for.
+    if (std::optional<int64_t> device; args.size() == 1 && (device = args[0].try_cast<int64_t>())) {
+      kernel->LoadOn(static_cast<int>(*device));
+    } else {
+      kernel->Call(args);
+    }
+  });
 }
 
 // Raises what a kernel of this recipe would raise for a call; launches nothing.
 inline ffi::Function MakeChecker(const ffi::String& recipe_text) {
   auto checker = std::make_shared<const CallChecker>(ReadRecipe(recipe_text));
-  return ffi::Function::FromPacked([checker](ffi::PackedArgs args, ffi::Any*) { checker->Check(args); });
+  return MakeFunction([checker](ffi::PackedArgs args, ffi::Any*) { checker->Check(args); });
 }

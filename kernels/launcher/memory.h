@@ -8,19 +8,6 @@ struct HostAllocator {
   void FreeData(DLTensor* t) { std::free(t->data); }
 };
 
-// While any stream of the process captures a graph, allocating and freeing would break the capture, even if they have
-// nothing to do with it, as when garbage is collected meanwhile; in this mode the driver allows them.
-class RelaxedCapture {
- public:
-  RelaxedCapture() { Driver::Get().ThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { Driver::Get().ThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  int mode_ = kCaptureModeRelaxed;  // each exchange stores the mode before
-};
-
 struct CudaAllocator {
   void AllocData(DLTensor* t) {
     const Driver& driver = Driver::Get();

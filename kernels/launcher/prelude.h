@@ -31,3 +31,17 @@ namespace ffi = tvm::ffi;
 // Like TVM_FFI_CHECK, but the message says only what the caller has to know, not the condition that failed.
 #define JITNORM_CHECK(condition, ErrorKind) \
   if (!(condition)) TVM_FFI_THROW(ErrorKind)
+
+// Like Function::FromPacked, but errors leave it by TVM-FFI's C interface only: an exception of one C++ library would
+// not survive a caller that was built with another.
+template <typename Callable>
+ffi::Function MakeFunction(Callable callable) {
+  const auto call = [](void* self, const TVMFFIAny* args, int32_t count, TVMFFIAny* result) -> int {
+    TVM_FFI_SAFE_CALL_BEGIN();
+    (*static_cast<Callable*>(self))(ffi::PackedArgs(reinterpret_cast<const ffi::AnyView*>(args), count),
+                                    reinterpret_cast<ffi::Any*>(result));
+    TVM_FFI_SAFE_CALL_END();
+  };
+  return ffi::Function::FromExternC(new Callable(std::move(callable)), call,
+                                    [](void* self) { delete static_cast<Callable*>(self); });
+}

@@ -1,6 +1,14 @@
 // The launch recipe of launch_recipe.py, read from its JSON text.
 using JsonObject = ffi::json::Object;
 
+// An exception may not come out of TVM-FFI's library: it may be built with another C++ library than the launcher.
+inline ffi::Any ParseJson(const ffi::String& text) {
+  ffi::String problem;
+  ffi::Any value = ffi::json::Parse(text, &problem);
+  JITNORM_CHECK(problem.size() == 0, ValueError) << "recipe: is not JSON: " << problem;
+  return value;
+}
+
 inline ffi::Any Field(const JsonObject& object, const char* name) {
   auto it = object.find(ffi::String(name));
   JITNORM_CHECK(it != object.end(), ValueError) << "recipe: has no field " << name;
@@ -67,6 +75,11 @@ inline Argument ReadArgument(const JsonObject& json) {
   return argument;
 }
 
+// The hidden sizes that a kernel for any of them takes.
+struct HiddenSizes {
+  int64_t most, multiple_of;
+};
+
 struct Recipe {
   std::string entry;
   bool is_cuda;
@@ -74,15 +87,21 @@ struct Recipe {
   bool is_batched;  // the first dimension counts matrices
   std::vector<Argument> arguments;
   Extent grid;
-  std::optional<Extent> items;  // a kernel on items is told their number
+  std::optional<Extent> items;              // a kernel on items is told their number
+  std::optional<HiddenSizes> hidden_sizes;  // a kernel for any hidden size is told it
   // CUDA only
   int capability_major = 0, capability_minor = 0;
+  bool is_family = false;  // runs on later minor versions, too
   unsigned block = 1, cluster = 1, shared_bytes = 0;
   bool pdl = false;
+
+  bool RunsOn(int major, int minor) const {
+    return major == capability_major && (is_family ? minor >= capability_minor : minor == capability_minor);
+  }
 };
 
 inline Recipe ReadRecipe(const ffi::String& text) {
-  const JsonObject json = ffi::json::Parse(text).cast<JsonObject>();
+  const JsonObject json = ParseJson(text).cast<JsonObject>();
   const int64_t abi = Field<int64_t>(json, "abi");
   JITNORM_CHECK(abi == kLauncherAbi, ValueError)
       << "recipe: is for launcher ABI " << abi << ", this launcher has " << kLauncherAbi << "; rebuild the kernel";
@@ -93,6 +112,10 @@ inline Recipe ReadRecipe(const ffi::String& text) {
                 {},
                 Extent(Field(json, "grid"))};
   if (const ffi::Any items = Field(json, "items"); items != nullptr) recipe.items.emplace(items);
+  if (const ffi::Any sizes = Field(json, "hidden_sizes"); sizes != nullptr) {
+    const auto object = sizes.cast<JsonObject>();
+    recipe.hidden_sizes = {Field<int64_t>(object, "most"), Field<int64_t>(object, "multiple_of")};
+  }
   for (const ffi::Any& argument : Field<ffi::json::Array>(json, "arguments")) {
     recipe.arguments.push_back(ReadArgument(argument.cast<JsonObject>()));
   }
@@ -100,6 +123,7 @@ inline Recipe ReadRecipe(const ffi::String& text) {
     const auto capability = Field<ffi::json::Array>(json, "capability");
     recipe.capability_major = static_cast<int>(capability[0].cast<int64_t>());
     recipe.capability_minor = static_cast<int>(capability[1].cast<int64_t>());
+    recipe.is_family = Field<bool>(json, "family");
     recipe.block = static_cast<unsigned>(Field<int64_t>(json, "block"));
     recipe.cluster = static_cast<unsigned>(Field<int64_t>(json, "cluster"));
     recipe.shared_bytes = static_cast<unsigned>(Field<int64_t>(json, "shared_bytes"));

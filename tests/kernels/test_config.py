@@ -352,12 +352,22 @@ def test_a_target_is_known_by_name_and_by_capability() -> None:
         assert str(Target(name)) == name
         assert Target(name).is_cpu == (name == "cpu")
         if name != "cpu":
-            assert Target.of_capability(*Target(name).capability) == Target(name)
+            own = Target.of_capability(*Target(name).capability)
+            assert own == Target(name) or (Target(name).is_family and own.family == Target(name))
 
 
-@pytest.mark.parametrize("name", ["sm_70", "sm_90", "gpu", "", "SM_90a"])
+def test_a_family_has_the_targets_of_one_major_version() -> None:
+    families = {name: str(Target(name).family) for name in TARGET_NAMES if Target(name).family is not None}
+    assert families == {"sm_100a": "sm_100f", "sm_103a": "sm_100f", "sm_120a": "sm_120f", "sm_121a": "sm_120f"}
+    assert [name for name in TARGET_NAMES if Target(name).is_family] == ["sm_100f", "sm_120f"]
+    assert (Target("sm_100f").capability, Target("sm_120f").capability) == ((10, 0), (12, 0))
+
+
+@pytest.mark.parametrize("name", ["sm_70", "sm_90", "sm_90f", "sm_103f", "gpu", "", "SM_90a"])
 def test_an_unknown_target_names_the_known_ones(name: str) -> None:
-    with pytest.raises(ValueError, match=f"target: '{name}' is not known; use one of cpu, sm_80, .*sm_121a"):
+    with pytest.raises(
+        ValueError, match=f"target: '{name}' is not known; use one of cpu, sm_80, .*sm_121a, sm_100f, sm_120f"
+    ):
         Target(name)
 
 
@@ -369,5 +379,5 @@ def test_an_unknown_capability_names_the_known_ones() -> None:
 def test_the_features_begin_with_their_generation() -> None:
     assert [name for name in TARGET_NAMES if not Target(name).has_native_e4m3] == ["cpu", "sm_80", "sm_86"]
     assert [name for name in TARGET_NAMES if not Target(name).has_pdl] == ["cpu", "sm_80", "sm_86", "sm_89"]
-    blackwell = ["sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"]
+    blackwell = ["sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a", "sm_100f", "sm_120f"]
     assert [name for name in TARGET_NAMES if Target(name).has_native_e2m1] == blackwell

@@ -80,9 +80,9 @@ def recipe(entry: str, target: Target) -> str:
         {**common, "name": "out", "dtypes": ["int16"], "output": True, "strided": False},
     ]
     fields: dict[str, Any] = {"abi": LAUNCHER_ABI, "entry": entry, "row_dims": 1, "arguments": arguments}
-    fields |= {"batched": False, "items": None}
+    fields |= {"batched": False, "items": None, "hidden_sizes": None}
     launch = {"grid": "M", "block": ROW // 8, "cluster": 1, "shared_bytes": 0, "pdl": False}
-    return json.dumps({**fields, **launch, "device": "cuda", "capability": list(target.capability)})
+    return json.dumps({**fields, **launch, "device": "cuda", "capability": list(target.capability), "family": False})
 
 
 @pytest.fixture(scope="module")

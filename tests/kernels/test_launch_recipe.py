@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jitnorm.kernels.arguments import Extent, TensorArgument, evaluate
+from jitnorm.kernels.arguments import Extent, TensorArgument, combine, evaluate
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.interface import interface
 from jitnorm.kernels.launch_recipe import LAUNCHER_ABI, dispatch_signature, launch_recipe
@@ -30,7 +30,7 @@ SWIZZLED = [NVFP4.with_layout(layout) for layout in ("linear", "128x4", "8x4", "
 def extents() -> st.SearchStrategy[Extent]:
     positive: st.SearchStrategy[Extent] = st.integers(1, 1000)
     operators = ("+", "*", "min", "round_up", "ceil_div")
-    leaves: st.SearchStrategy[Extent] = st.integers(0, 100000) | st.sampled_from(["M", "M2", "B"])
+    leaves: st.SearchStrategy[Extent] = st.integers(0, 100000) | st.sampled_from(["M", "M2", "B", "H"])
     return st.recursive(
         leaves,
         lambda inner: st.tuples(st.sampled_from(operators), inner, positive).map(list),
@@ -39,7 +39,7 @@ def extents() -> st.SearchStrategy[Extent]:
 
 
 def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
-    """A recipe of two inputs of two elements a row, the first a batch, and an output of `extent` bytes."""
+    """A recipe of two inputs of any hidden size, the first a batch, and an output of `extent` bytes."""
     common = {
         "kind": "tensor",
         "dtypes": ["uint8"],
@@ -51,20 +51,20 @@ def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
         "alignment": 1,
         "may_be": "",
     }
-    rows = {**common, "shape": ["...", 2], "output": False, "strided": True}
+    rows = {**common, "shape": ["...", "H"], "output": False, "strided": True}
     arguments = [
         {**rows, "name": "input"},
         {**rows, "name": "second", "row_set": 1},
         {**common, "name": "out", "shape": [extent], "output": True, "strided": False},
     ]
     recipe = {"abi": LAUNCHER_ABI, "entry": "f", "row_dims": 1, "batched": True, "items": None, "arguments": arguments}
-    return {**recipe, "device": "cpu", "grid": grid}
+    return {**recipe, "hidden_sizes": {"most": 9, "multiple_of": 1}, "device": "cpu", "grid": grid}
 
 
-def size_by_launcher(extent: Extent, rows: int, matrices: int, second_rows: int) -> int:
+def size_by_launcher(extent: Extent, rows: int, matrices: int, second_rows: int, hidden_size: int) -> int:
     """The size that the launcher wants of the output, out of its complaint about another one."""
     check = launcher().make_checker(json.dumps(recipe_of(extent)))
-    inputs = np.zeros((matrices, rows, 2), np.uint8), np.zeros((second_rows, 2), np.uint8)
+    inputs = np.zeros((matrices, rows, hidden_size), np.uint8), np.zeros((second_rows, hidden_size), np.uint8)
     with pytest.raises(ValueError, match=r"out: shape is \(1, 1\), expected \(\d+,\)") as caught:
         check(*inputs, np.zeros((1, 1), np.uint8))
     found = re.search(r"expected \((\d+),\)", str(caught.value))
@@ -73,15 +73,24 @@ def size_by_launcher(extent: Extent, rows: int, matrices: int, second_rows: int)
 
 
 @settings(deadline=None, max_examples=200)
-@given(extents(), st.integers(0, 5000), st.integers(0, 5), st.integers(0, 5000))
-def test_python_and_the_launcher_evaluate_extents_alike(extent: Extent, rows: int, matrices: int, second: int) -> None:
-    assert size_by_launcher(extent, rows, matrices, second) == evaluate(extent, rows, matrices, second)
+@given(extents(), st.integers(0, 5000), st.integers(0, 5), st.integers(0, 5000), st.integers(1, 9))
+def test_python_and_the_launcher_evaluate_extents_alike(
+    extent: Extent, rows: int, matrices: int, second: int, size: int
+) -> None:
+    assert size_by_launcher(extent, rows, matrices, second, size) == evaluate(extent, rows, matrices, second, size)
+
+
+@given(st.sampled_from(["+", "*", "min", "round_up", "ceil_div"]), st.integers(1, 500), st.integers(1, 9))
+def test_extents_of_known_sizes_are_numbers(operator: str, number: int, size: int) -> None:
+    known = combine(operator, size, number)
+    assert isinstance(known, int)
+    assert evaluate(combine(operator, "H", number), 0, hidden_size=size) == known
 
 
 def test_an_unknown_operator_or_symbol_is_refused() -> None:
     with pytest.raises(ValueError, match=r"recipe: operator - is unknown; allowed are \+, \*, min, ceil_div, round_up"):
         launcher().make_checker(json.dumps(recipe_of(["-", "M", 1])))
-    with pytest.raises(ValueError, match="recipe: symbol N is unknown; allowed are M, M2, B"):
+    with pytest.raises(ValueError, match="recipe: symbol N is unknown; allowed are M, M2, B, H"):
         launcher().make_checker(json.dumps(recipe_of("N")))
 
 
@@ -91,7 +100,9 @@ def test_a_recipe_of_another_launcher_is_refused() -> None:
         launcher().make_checker(json.dumps(recipe))
 
 
-@pytest.mark.parametrize("field", ["entry", "device", "row_dims", "batched", "items", "arguments", "grid", "abi"])
+@pytest.mark.parametrize(
+    "field", ["entry", "device", "row_dims", "batched", "items", "hidden_sizes", "arguments", "grid", "abi"]
+)
 def test_a_recipe_without_a_field_is_refused(field: str) -> None:
     recipe = recipe_of(1)
     del recipe[field]
@@ -231,8 +242,15 @@ def test_a_masked_grid_does_not_grow_with_the_batch_but_covers_a_small_one() -> 
 
 def test_a_cuda_recipe_says_how_to_launch() -> None:
     recipe = launch_recipe(KernelConfig("rmsnorm", 4096, pdl=True), Target("sm_90a"))
-    assert (recipe["device"], recipe["capability"]) == ("cuda", [9, 0])
+    assert (recipe["device"], recipe["capability"], recipe["family"]) == ("cuda", [9, 0], False)
     assert (recipe["block"], recipe["pdl"]) == (256, True)
+
+
+def test_a_recipe_for_a_family_differs_from_that_of_its_oldest_target_by_saying_so() -> None:
+    config = KernelConfig("rmsnorm", 65536, quant=BOTH, pdl=True)
+    of_family, of_target = (launch_recipe(config, Target(name)) for name in ("sm_100f", "sm_100a"))
+    assert (of_family["capability"], of_family["family"]) == ([10, 0], True)
+    assert of_family == {**of_target, "family": True}
 
 
 def test_a_recipe_is_plain_json() -> None:

@@ -100,7 +100,7 @@ def test_on_hopper_items_are_stored_wide_and_spill_nothing(text: str, stores: st
     assert stores in {opcode for opcode in found if opcode.startswith("STG")}
 
 
-@pytest.mark.parametrize("target_name", ["sm_100a", "sm_120a"])
+@pytest.mark.parametrize("target_name", ["sm_100a", "sm_120a", "sm_100f", "sm_120f"])
 @pytest.mark.parametrize("quant", QUANTS[1:])
 def test_on_blackwell_codes_come_from_the_native_conversion(quant: str, target_name: str, tmp_path: Path) -> None:
     found = opcodes(f"rmsnorm:hidden_size=4096,quant={quant}", target_name, tmp_path)

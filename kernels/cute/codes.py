@@ -1,0 +1,67 @@
+"""Codes of y * factor in words, the first code in the lowest bits: E2M1, eight a word, E4M3 and E5M2, four."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cutlass.cutlass_dsl import T
+
+from .constants import Constants
+from .fp8 import encode_pair
+from .intrinsics import add_rn, assembly, bits_of, f32, fma_rn, magnitude_of, min_or_limit, mul_rn
+from .values import UInt, Value, u32
+
+# Products of a smaller magnitude need no saturation; 0 where that saves nothing.
+EXACT_E2M1_BOUND = 7.0
+
+_NATIVE_E2M1 = """{
+.reg .b8 a, b, c, d;
+cvt.rn.satfinite.e2m1x2.f32 a, $2, $1;
+cvt.rn.satfinite.e2m1x2.f32 b, $4, $3;
+cvt.rn.satfinite.e2m1x2.f32 c, $6, $5;
+cvt.rn.satfinite.e2m1x2.f32 d, $8, $7;
+mov.b32 $0, {a, b, c, d};
+}"""
+
+
+def word_bound(constants: Constants) -> float:
+    """What products must be below for `encode_word` to be cheaper as bounded; 0 if it never is."""
+    is_exact_e2m1 = constants.quant.element == "e2m1" and not constants.target.has_native_e2m1
+    return EXACT_E2M1_BOUND if is_exact_e2m1 else 0.0
+
+
+def encode_word(constants: Constants, y: Sequence[Value], factor: Value, *, is_bounded: bool = False) -> UInt:
+    """The codes of as many values as a word has; if bounded, the products' magnitudes are below the bound."""
+    element, target = constants.quant.element, constants.target
+    if element != "e2m1":
+        scaled = [mul_rn(v, factor) for v in y]
+        low, high = (encode_pair(scaled[i], scaled[i + 1], element, target) for i in (0, 2))
+        return low | (high << 16)
+    if target.has_native_e2m1:
+        return UInt(assembly(_NATIVE_E2M1, "=r" + ",f" * 8, *(mul_rn(v, factor) for v in y), result=T.i32()))
+    return _encode_e2m1(y, factor, is_bounded)
+
+
+def _encode_e2m1(y: Sequence[Value], factor: Value, is_bounded: bool) -> UInt:
+    """Without the instruction: exact, round to nearest even, saturating at 6, NaN to some code, -0 kept."""
+    magnitudes = signs = u32(0)
+    for v in reversed(y):
+        code = bits_of(_magnitude_code(mul_rn(magnitude_of(v), factor), is_bounded))
+        magnitudes = magnitudes * 16 + code
+        signs = (signs << 4) | (bits_of(v) >> 28)
+    # What the exponents of 2^23 have added up to is taken off again.
+    return (magnitudes - 0xFB000000) | (signs & 0x88888888)
+
+
+def _magnitude_code(m: Value, is_bounded: bool) -> Value:
+    """2^23 + the code of a magnitude: that of a value which has one lies on the lowest of three lines.
+
+    They are 2m up to 2, m + 2 up to 4, m / 2 + 4 above. Added to 2^23, where floats are 1 apart, each line is rounded
+    to a whole code, a tie to the even one, in the one rounding of its addition; rounding keeps the order.
+    """
+    below_2 = fma_rn(m, f32(2.0), f32(2.0**23))
+    below_4 = add_rn(m, f32(2.0**23 + 2.0))
+    above_4 = fma_rn(m, f32(0.5), f32(2.0**23 + 4.0))
+    if not is_bounded:
+        above_4 = min_or_limit(above_4, f32(2.0**23 + 7.0))
+    return min_or_limit(min_or_limit(below_2, below_4), above_4)

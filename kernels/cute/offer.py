@@ -1,0 +1,51 @@
+"""Which kernels there are in CuTe-DSL; imports no cutlass."""
+
+from __future__ import annotations
+
+from ..config import KernelConfig
+from ..generator import require_pdl
+from ..target import Target
+
+# The widest rows that both backends were measured with, in calls of few elements and of many.
+_WIDEST_MEASURED = 32768
+
+
+def is_faster(config: KernelConfig, target: Target) -> bool:
+    """Whether the kernel was measured to be faster than that in CUDA C++: docs/backends.md has the figures.
+
+    That is so on Hopper where scales are found for blocks or rows, without a residual; from 2^26 elements on where they
+    are those of FP4 or MXFP8.
+    """
+    quant = config.quant
+    if quant is None or target.name != "sm_90a" or config.hidden_size > _WIDEST_MEASURED:
+        return False
+    has_narrow_scales = quant.has_blocks and quant.scale_format in ("e4m3", "ue8m0")
+    finds_scales = has_narrow_scales or (not config.many_rows and (quant.has_blocks or quant.needs_row_amax))
+    return finds_scales and not config.residual and not why_not(config)
+
+
+def why_not(config: KernelConfig) -> str:
+    """Why a configuration has no kernel in CuTe-DSL, as the end of a sentence; empty if it has one."""
+    if not config.is_row_wise:
+        return f"the op is {config.op}, not a norm or a quantization of rows"
+    unoffered = {
+        "any hidden size": config.takes_any_size,
+        "gate_columns": config.gate_columns,
+        "streams": config.streams,
+        "pair": config.pair,
+        "batched": config.batched,
+        "alignment": config.alignment > 1,
+        "four_over_six": config.quant is not None and config.quant.four_over_six,
+    }
+    found = [name for name, is_wanted in unoffered.items() if is_wanted]
+    return f"it has {', '.join(found)}" if found else ""
+
+
+def check(config: KernelConfig, target: Target) -> None:
+    """Raise ValueError if there is no kernel in CuTe-DSL for this configuration and target."""
+    if target.is_cpu:
+        raise ValueError("target: cute builds for CUDA targets, not for cpu")
+    reason = why_not(config)
+    if reason:
+        raise ValueError(f"backend: 'cute' has no kernel for {config}: {reason}; use 'auto', 'nvrtc' or 'nvcc'")
+    require_pdl(config, target)

@@ -1,0 +1,131 @@
+"""How a kernel in CuTe-DSL divides its rows, and how it is launched: pure functions of configuration and target.
+
+There are two schedules. `rows` is that of CUDA C++: threads load their part of a row, blocks have one row and end.
+`rows_pipelined` is for long rows, and for very many where it pays: blocks stay, and the copy engine brings their next
+rows into shared memory while they work on one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..config import KernelConfig
+from ..numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, round_up
+from ..schedule import (
+    CLUSTERS,
+    MAX_WARPS,
+    PREFERRED_WARPS,
+    SINGLE_WARP_GROUPS,
+    WARP_LANES,
+    RowSchedule,
+    held_bytes,
+    most_held_chunks,
+    row_schedule,
+    waits_for_row_amax,
+)  # fmt: skip
+from ..target import Target
+
+ENTRY = "jitnorm_kernel_0"  # the DSL numbers the kernels of a module
+CHUNKS_AT_ONCE = 4  # chunks that are encoded by straight-line code; long rows loop over it
+_INPUT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1}
+# Shared memory that a multiprocessor has for the blocks of a kernel, with some left for sums, and multiprocessors.
+_SHARED_BYTES = {"sm_120a": 88 << 10, "sm_121a": 88 << 10, "sm_120f": 88 << 10}
+_SHARED_BYTES_ELSEWHERE = 216 << 10
+_MULTIPROCESSORS = {"sm_90a": 132, "sm_110a": 20, "sm_120a": 188, "sm_121a": 48, "sm_120f": 188}
+_MULTIPROCESSORS_ELSEWHERE = 148
+# Threads of a multiprocessor that have the registers for so many chunks each, and beyond that.
+_THREADS_BY_CHUNKS = {1: 1024, 2: 768}
+_THREADS_OF_LONG_ROWS = 512
+_COPY_BYTES = 16  # bulk copies are of whole units, and so are their addresses
+# Wider rows with a residual are faster by the pipeline: 0.875 of the roofline against 0.782 at 8192 x 16384.
+_WIDEST_OF_ENDING_BLOCKS = 8192
+BARRIER_BYTES = 128  # of the barriers before the stages
+MAX_STAGES = 4
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """How rows go through the shared memory of blocks that stay.
+
+    Args:
+        stages: rows, or parts of them, that a block has room for.
+        tensor_bytes: of a tensor in a stage.
+        tensors: that are combined into a row.
+        blocks: that run at once on a multiprocessor.
+        clusters: how many blocks, or clusters of blocks, there are at most in all.
+    """
+
+    stages: int
+    tensor_bytes: int
+    tensors: int
+    blocks: int
+    clusters: int
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of a stage."""
+        return self.tensor_bytes * self.tensors
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block."""
+        return BARRIER_BYTES + self.stages * self.stage_bytes
+
+
+def cute_schedule(config: KernelConfig, target: Target) -> tuple[RowSchedule, Pipeline | None]:
+    """How rows are divided among threads, and their pipeline if they have one."""
+    schedule = replace(row_schedule(config, target), rows_at_once=1)
+    if not _is_pipelined(config, target, schedule):
+        return schedule, None
+    for blocks in (1, *CLUSTERS):
+        divided = _divide(config, blocks)
+        if divided is None:
+            continue
+        pipeline = _pipeline(config, target, divided)
+        if pipeline.stages >= 2:
+            return divided, pipeline
+    return schedule, None
+
+
+def for_many_rows(config: KernelConfig, target: Target) -> KernelConfig:
+    """As `jitnorm.kernels.schedule.for_many_rows`, for kernels in CuTe-DSL, which other rows are pipelined by."""
+    many = replace(config, many_rows=True)
+    return config if cute_schedule(many, target) == cute_schedule(config, target) else many
+
+
+def _is_pipelined(config: KernelConfig, target: Target, schedule: RowSchedule) -> bool:
+    row_bytes = config.hidden_size * _INPUT_BYTES[config.input]
+    can_copy = target.has_clusters and config.vector_bytes == _COPY_BYTES and row_bytes % _COPY_BYTES == 0
+    is_long = ceil_div(config.hidden_size, CHUNK_SIZE * GROUP_CHUNKS) > SINGLE_WARP_GROUPS
+    return can_copy and is_long and (schedule.blocks_per_row > 1 or (config.many_rows and pays(config)))
+
+
+def pays(config: KernelConfig) -> bool:
+    """Whether the pipeline was measured to be faster in calls of very many elements: see docs/backends.md."""
+    return config.residual and config.quant is None and config.hidden_size > _WIDEST_OF_ENDING_BLOCKS
+
+
+def _divide(config: KernelConfig, blocks: int) -> RowSchedule | None:
+    """A row held by the registers of so many blocks, each with a run of its chunks; None if they are too few."""
+    groups = ceil_div(config.hidden_size, CHUNK_SIZE * GROUP_CHUNKS)
+    chunks = min(ceil_div(groups, PREFERRED_WARPS * blocks), most_held_chunks(held_bytes(config)))
+    chunks = round_up(chunks, min(chunks, CHUNKS_AT_ONCE))
+    warps = ceil_div(groups, chunks * blocks)
+    if warps > MAX_WARPS or chunks > most_held_chunks(held_bytes(config)):
+        return None
+    return RowSchedule(WARP_LANES, warps * blocks, chunks, 1, blocks_per_row=blocks)
+
+
+def _pipeline(config: KernelConfig, target: Target, schedule: RowSchedule) -> Pipeline:
+    """As many stages as shared memory has room for, and as many blocks as run at once."""
+    tensors = 2 if config.residual else 1
+    chunk_bytes = CHUNK_SIZE * _INPUT_BYTES[config.input]
+    tensor_bytes = schedule.threads * schedule.chunks_per_lane * chunk_bytes
+    room = _SHARED_BYTES.get(target.name, _SHARED_BYTES_ELSEWHERE)
+    held_chunks = schedule.chunks_per_lane * (2 if config.residual and waits_for_row_amax(config) else 1)
+    threads = _THREADS_BY_CHUNKS.get(held_chunks, _THREADS_OF_LONG_ROWS)
+    blocks = max(1, min(threads // schedule.threads, room // (2 * tensors * tensor_bytes)))
+    stages = min(MAX_STAGES, room // blocks // (tensors * tensor_bytes))
+    multiprocessors = _MULTIPROCESSORS.get(target.name, _MULTIPROCESSORS_ELSEWHERE)
+    clusters = blocks * multiprocessors // schedule.blocks_per_row
+    return Pipeline(stages, tensor_bytes, tensors, blocks, clusters)

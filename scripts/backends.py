@@ -1,0 +1,136 @@
+"""Times each op with each backend beside a copy of the same bytes; see scripts/benchmark.py for how.
+
+    python scripts/backends.py [--json FILE] [--text FILE] [--backends nvrtc cute]
+
+A backend is measured in a process of its own, which has no kernels of another. An op that a backend lacks is built by
+another then; the column `built by` says which.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmark import (
+    Op,
+    Row,
+    jitnorm_add,
+    jitnorm_add_fp4,
+    jitnorm_add_fp8,
+    jitnorm_fp4,
+    jitnorm_fp8,
+    jitnorm_general,
+    jitnorm_layernorm,
+    jitnorm_rmsnorm,
+    measure,
+)  # fmt: skip
+
+import jitnorm
+from jitnorm.store import user_store
+
+BACKENDS = ("nvrtc", "nvcc", "cute")
+SHAPES = [(16, 7168), (1024, 4096), (4096, 4096), (16384, 8192), (4096, 32768)]
+TIME_LIMIT = 1800.0
+
+
+def ops() -> list[Op]:
+    by_row = jitnorm.NVFP4.with_global_scale("row")
+    norms: list[tuple[str, float, jitnorm.QuantSpec]] = [
+        ("rmsnorm mxfp8", 3.03125, jitnorm.MXFP8),
+        ("fp8 token", 3, jitnorm.FP8_TOKEN),
+        ("fp8 128", 3.03125, jitnorm.FP8_GROUP),
+        ("nvfp4 by row", 2.5625, by_row),
+    ]
+    alone: list[tuple[str, float, jitnorm.QuantSpec]] = [
+        ("nvfp4 alone", 2.5625, jitnorm.NVFP4),
+        ("mxfp4 alone", 2.53125, jitnorm.MXFP4),
+        ("mxfp8 alone", 3.03125, jitnorm.MXFP8),
+    ]
+    return [
+        Op("rmsnorm", 4, {"": jitnorm_rmsnorm}),
+        Op("add_rmsnorm", 8, {"": jitnorm_add}),
+        Op("layernorm", 4, {"": jitnorm_layernorm}),
+        Op("rmsnorm fp8", 3, {"": jitnorm_fp8}),
+        Op("add fp8", 7, {"": jitnorm_add_fp8}),
+        Op("rmsnorm nvfp4", 2.5625, {"": jitnorm_fp4(16)}),
+        Op("rmsnorm mxfp4", 2.53125, {"": jitnorm_fp4(32)}),
+        Op("add nvfp4", 6.5625, {"": jitnorm_add_fp4}),
+        *(Op(name, size, {"": jitnorm_general(spec, normalizes=True)}) for name, size, spec in norms),
+        *(Op(name, size, {"": jitnorm_general(spec, normalizes=False)}) for name, size, spec in alone),
+    ]
+
+
+def measure_all() -> Iterator[dict[str, Any]]:
+    """Figures of the backend that JITNORM_BACKEND names."""
+    torch.manual_seed(0)
+    known: set[str] = set()
+    for op in ops():
+        for row in measure(op, SHAPES):
+            built = {entry.key: entry.manifest.get("backend") for entry in user_store().entries()}
+            new = {str(built[key]) for key in built.keys() - known} - {"None"}
+            known |= built.keys()
+            yield {**asdict(row), "by": os.environ["JITNORM_BACKEND"], "built_by": "+".join(sorted(new))}
+
+
+def measure_in_process(backend: str, folder: Path) -> list[dict[str, Any]]:
+    """The figures of one backend, from a process with an empty cache."""
+    path = folder / f"{backend}.json"
+    environment = {**os.environ, "JITNORM_BACKEND": backend, "JITNORM_CACHE_DIR": str(folder / backend)}
+    command = [sys.executable, __file__, "--worker", str(path)]
+    subprocess.run(command, env=environment, check=True, timeout=TIME_LIMIT)
+    found: list[dict[str, Any]] = json.loads(path.read_text())
+    return found
+
+
+def table(rows: list[dict[str, Any]], backends: list[str]) -> Iterator[str]:
+    """Roofline by backend, and its geometric mean."""
+    yield f"{'op':15} {'M x H':>14} " + " ".join(f"{backend + ' us':>10} {'roofline':>9}" for backend in backends)
+    cells: dict[tuple[str, int, int], dict[str, Row]] = {}
+    for each in rows:
+        row = Row(**{name: value for name, value in each.items() if name != "built_by"})
+        cells.setdefault((row.op, row.rows, row.hidden_size), {})[row.by] = row
+    for (op, m, h), by in cells.items():
+        figures = " ".join(f"{by[name].time:10.2f} {by[name].roofline:9.3f}" for name in backends)
+        yield f"{op:15} {f'{m}x{h}':>14} {figures}"
+    means = []
+    for name in backends:
+        logarithms = [math.log(by[name].roofline) for by in cells.values()]
+        means.append(f"{'':10} {math.exp(sum(logarithms) / len(logarithms)):9.3f}")
+    yield f"{'geometric mean':30} " + " ".join(means)
+    missing = sorted({(each["by"], each["op"]) for each in rows if each["built_by"] not in ("", each["by"])})
+    yield from (f"{op}: {backend} lacks it; another backend built it" for backend, op in missing)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="where to write all figures")
+    parser.add_argument("--text", type=Path, help="where to write the table")
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=["nvrtc", "cute"])
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        options.worker.write_text(json.dumps(list(measure_all())))
+        return
+    with tempfile.TemporaryDirectory(prefix="jitnorm-backends-") as folder:
+        rows = [row for backend in options.backends for row in measure_in_process(backend, Path(folder))]
+    text = "\n".join(table(rows, options.backends)) + "\n"
+    print(text, end="")
+    if options.text:
+        options.text.write_text(text)
+    if options.json:
+        about = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
+        options.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The bytes of kernels in CuTe-DSL are the CPU target's: their PTX, run on the host."""
+
+from __future__ import annotations
+
+import pytest
+from cute_cases import IN_REGISTERS, PIPELINED
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.cute import schedule as schedules
+from jitnorm.kernels.cute.schedule import cute_schedule
+from jitnorm.kernels.target import Target
+
+pytest.importorskip("cutlass", reason="CuTe-DSL is not installed: pip install jitnorm[cute]")
+
+import cute_on_host
+from cute_on_host import assert_same, make_arrays, run_on_cpu, run_on_host
+
+AMPERE, HOPPER, BLACKWELL = Target("sm_80"), Target("sm_90a"), Target("sm_100a")
+
+
+@pytest.fixture(autouse=True)
+def _pipelines_wherever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if that always paid: the kernels must be right wherever they may come to be used."""
+    monkeypatch.setattr(schedules, "pays", lambda config: True)
+
+
+@pytest.mark.parametrize("text", IN_REGISTERS)
+def test_without_native_conversions(text: str) -> None:
+    config = KernelConfig.parse(text)
+    for kind in ("random", "nan"):
+        assert_same(config, AMPERE, 1 if config.hidden_size > 16384 else 5, kind)
+
+
+@pytest.mark.parametrize("text", [text for text in IN_REGISTERS if "quant=" in text][::3])
+@pytest.mark.parametrize("target", [HOPPER, BLACKWELL], ids=str)
+def test_with_native_conversions(text: str, target: Target) -> None:
+    for kind in ("spiky", "inf"):
+        assert_same(KernelConfig.parse(text), target, 3, kind)
+
+
+@pytest.mark.parametrize("text", [text for text in PIPELINED if "many_rows" in text][::3])
+def test_very_many_rows_by_blocks_that_end(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "pays", lambda config: False)
+    # Else it would be remembered for the tests of the pipeline, or theirs for this one.
+    monkeypatch.setattr(cute_on_host, "ptx_of", cute_on_host.ptx_of.__wrapped__)
+    config = KernelConfig.parse(text)
+    assert cute_schedule(config, HOPPER)[1] is None
+    assert_same(config, HOPPER, 3, "random")
+
+
+@pytest.mark.parametrize("text", PIPELINED)
+def test_blocks_that_stay(text: str) -> None:
+    """Two blocks, or one cluster, have all rows: more than they have room for."""
+    config = KernelConfig.parse(text)
+    schedule, pipeline = cute_schedule(config, HOPPER)
+    assert pipeline is not None
+    blocks = 2 if schedule.blocks_per_row == 1 else schedule.blocks_per_row
+    rows = pipeline.stages * 2 + 3 if config.hidden_size <= 16384 else pipeline.stages + 2
+    for is_uneven in (False, True):
+        assert_same(config, HOPPER, rows, "random", most_blocks=blocks, is_uneven=is_uneven)
+    assert_same(config, HOPPER, rows, "nan", most_blocks=blocks)
+    assert_same(config, HOPPER, 2, "real")
+
+
+@pytest.mark.parametrize("kind", ["zeros", "tiny", "huge", "real", "finite_patterns", "all_patterns"])
+@pytest.mark.parametrize("quant", ["e2m1/16/e4m3/128x4/row", "e2m1/32/ue8m0", "e4m3/32/ue8m0", "e4m3/row/f32"])
+def test_inputs_at_the_edges(quant: str, kind: str) -> None:
+    config = KernelConfig.parse(f"rmsnorm:hidden_size=1536,quant={quant},residual=true")
+    for eps in (0.0, 1e-5):
+        assert_same(config, AMPERE, 5, kind, eps=eps)
+
+
+def test_another_epsilon_gives_other_bytes() -> None:
+    """The counter-example: what is compared above can differ."""
+    config = KernelConfig.parse("rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3")
+    one, other = make_arrays(config, 5, "random"), make_arrays(config, 5, "random")
+    run_on_cpu(config, one, 1e-5)
+    run_on_host(config, AMPERE, other, 5, 1.0)
+    assert any((one[name] != other[name]).any() for name in ("y_fp4", "block_scale"))
