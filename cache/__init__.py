@@ -1,37 +1,34 @@
-"""A content-addressed, crash-safe store of build artifacts. Knows nothing of kernels."""
+"""A content-addressed, crash-safe cache of build artifacts in several tiers. Knows nothing of kernels."""
 
 from __future__ import annotations
 
 from jitnorm.cache.artifact import Artifact
-from jitnorm.cache.build import load_or_build
-from jitnorm.cache.errors import CacheError, CacheTrustError, CacheUnusableError
+from jitnorm.cache.errors import ArchiveError, CacheError, CacheTrustError, CacheUnusableError, RemoteError
+from jitnorm.cache.failures import failed_tiers
 from jitnorm.cache.key import make_key
+from jitnorm.cache.opening import open_cache, open_store
 from jitnorm.cache.root import Root, default_root, open_root, root_is_explicit
 from jitnorm.cache.store import Entry, Store
+from jitnorm.cache.tiers import Cache, Tier, load_or_build
 
 __all__ = [
+    "ArchiveError",
     "Artifact",
+    "Cache",
     "CacheError",
     "CacheTrustError",
     "CacheUnusableError",
     "Entry",
+    "RemoteError",
     "Root",
     "Store",
+    "Tier",
     "default_root",
+    "failed_tiers",
     "load_or_build",
     "make_key",
+    "open_cache",
     "open_root",
     "open_store",
+    "root_is_explicit",
 ]
-
-
-def open_store() -> Store:
-    """Open the cache of this environment; see ``default_root`` for where it lies.
-
-    Raises:
-        CacheTrustError: others could have written to it.
-        CacheUnusableError: ``JITNORM_CACHE_DIR`` names a folder that cannot be created or written.
-        CacheError: ``JITNORM_CACHE_TRUST`` has an unknown value.
-    """
-    root = open_root(default_root(), explicit=root_is_explicit())
-    return Store(root.path, writable=root.writable)

@@ -74,8 +74,10 @@ def decode_manifest(key: str, raw: bytes) -> ManifestFile:
             raise CorruptEntryError("manifest.json has another schema or belongs to another key")
         if digest != _sha256(_canonical_json(body)):
             raise CorruptEntryError("manifest.json does not match its digest")
-        payload = body["payload"]
-        return ManifestFile(body["manifest"], payload["size"], payload["sha256"])
+        manifest, size, sha256 = body["manifest"], body["payload"]["size"], body["payload"]["sha256"]
+        if not (isinstance(manifest, dict) and isinstance(size, int) and isinstance(sha256, str)):
+            raise CorruptEntryError("manifest.json has fields of other types")
+        return ManifestFile(manifest, size, sha256)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorruptEntryError(f"manifest.json is not a manifest: {error!r}") from error
 

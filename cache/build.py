@@ -1,65 +1,54 @@
-"""Load an artifact, or build it once for everybody who waits for it."""
+"""Builds what is missing, once for everybody who waits for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 
-from jitnorm.cache.artifact import Artifact
-from jitnorm.cache.lock import key_lock, wait_bound
+from jitnorm.cache.artifact import Artifact, encode_manifest
+from jitnorm.cache.events import emit
+from jitnorm.cache.lock import key_lock
 from jitnorm.cache.store import Store
 from jitnorm.cache.warn import warn_once
 
+# Gives the signature file of a manifest file.
+Sign = Callable[[bytes], bytes]
 
-def load_or_build(store: Store, key: str, build: Callable[[], Artifact], *, timeout: float | None = None) -> Artifact:
-    """Return the artifact stored under ``key``; build and store it if there is none.
 
-    Processes and threads that miss together build once: the others wait. Whoever waits longer than
-    ``timeout``, or works on a file system without locks, builds privately. An artifact that cannot be stored
-    is returned all the same, and a warning is logged once.
+def build_once(
+    store: Store,
+    key: str,
+    build: Callable[[], Artifact],
+    find: Callable[[], Artifact | None],
+    seconds: float,
+    sign: Sign | None = None,
+) -> Artifact:
+    """Build and store an artifact that was missing, unless another process does it first.
 
     Args:
-        store: where to look and to publish.
-        key: what the artifact is stored under, from ``make_key``.
-        build: makes the artifact. Must not itself ask for ``key``.
-        timeout: seconds to wait for another builder, 0 to 86400. Default: ``JITNORM_LOCK_TIMEOUT``, else 120.
-
-    Raises:
-        Exception: whatever ``build`` raises. Nothing is stored then, and the next one who waits builds.
-        TypeError: ``build`` returned something else than an ``Artifact``.
-        ValueError: ``key`` or ``timeout`` is not valid.
-        CacheError: ``JITNORM_LOCK_TIMEOUT`` is not valid.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> store = Store(pathlib.Path(tempfile.mkdtemp()))
-        >>> load_or_build(store, "0" * 64, lambda: Artifact(b"code", {})).payload
-        b'code'
+        store: where to lock and to publish.
+        key: what the artifact is stored under.
+        build: makes the artifact.
+        find: looks again, wherever else it may be, once the lock is held.
+        seconds: how long to wait for another builder.
+        sign: signs what is stored, if anything does.
     """
-    seconds = wait_bound(timeout)
-    found = store.load(key)
-    if found is not None:
-        return found
     if not store.writable:
-        return _checked(build())
+        return find() or _build(key, build)
     with key_lock(store.layout, key, seconds):
         # Even without the lock: another process may have published during the wait.
-        found = store.load(key)
+        found = find()
         if found is not None:
             return found
-        artifact = _checked(build())
-        _publish_if_possible(store, key, artifact)
+        artifact = _build(key, build)
+        store_if_possible(store, key, artifact, sign(encode_manifest(key, artifact)) if sign else None)
         return artifact
 
 
-def _checked(built: object) -> Artifact:
-    if not isinstance(built, Artifact):
-        raise TypeError(f"build returned a {type(built).__name__}; it must return an Artifact")
-    return built
-
-
-def _publish_if_possible(store: Store, key: str, artifact: Artifact) -> None:
+def store_if_possible(store: Store, key: str, artifact: Artifact, signature: bytes | None = None) -> bool:
+    """Publish an artifact and tell whether that went well; if not, log one warning for each process and store."""
     try:
-        store.publish(key, artifact)
+        store.publish(key, artifact, signature)
     except OSError as error:
         warn_once(
             "publish",
@@ -69,3 +58,15 @@ def _publish_if_possible(store: Store, key: str, artifact: Artifact) -> None:
             store.layout.root,
             error,
         )
+        return False
+    return True
+
+
+def _build(key: str, build: Callable[[], object]) -> Artifact:
+    began = perf_counter()
+    built = build()
+    if not isinstance(built, Artifact):
+        raise TypeError(f"build returned a {type(built).__name__}; it must return an Artifact")
+    backend = str(built.manifest.get("backend", ""))
+    emit("build", key=key, backend=backend, seconds=perf_counter() - began, bytes=len(built.payload))
+    return built

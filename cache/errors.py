@@ -17,3 +17,15 @@ class CacheUnusableError(CacheError):
 
 class CorruptEntryError(CacheError):
     """A stored entry is not what was published. Never leaves the store, where it becomes a miss."""
+
+
+class UntrustedEntryError(CorruptEntryError):
+    """An entry carries no valid signature where one is required. Counts as absent, like a corrupt one."""
+
+
+class RemoteError(CacheError):
+    """A remote tier does not answer, or refuses. Lookups go on without it; explicit transfers raise it."""
+
+
+class ArchiveError(CacheError):
+    """An archive is not one that `export_archive` writes, or an entry in it is damaged or not trusted."""

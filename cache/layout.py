@@ -10,6 +10,7 @@ from jitnorm.cache.key import check_key, is_key
 
 PAYLOAD = "payload"
 MANIFEST = "manifest.json"
+SIGNATURE = "signature"
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,43 @@ class Layout:
 
     @property
     def locks(self) -> Path:
-        """Lock files, one per key, and the notes on their holders."""
+        """Lock files, one per key and one for pruning, and the notes on their holders."""
         return self.version / "locks"
+
+    @property
+    def sources(self) -> Path:
+        """Alias files, one per source: the keys of the artifacts that were built from it."""
+        return self.version / "sources"
+
+    @property
+    def misses(self) -> Path:
+        """The record of what was asked for and was not there."""
+        return self.version / "misses.jsonl"
+
+    @property
+    def uses(self) -> Path:
+        """What living processes have loaded, one file per process."""
+        return self.version / "uses"
+
+    @property
+    def prune_lock(self) -> Path:
+        """The lock of whoever removes entries."""
+        return self.locks / "prune.lock"
 
     @property
     def folders(self) -> tuple[Path, ...]:
         """The folders that every writer needs, outermost first."""
-        return (self.root, self.version, self.private, self.quarantine, self.locks)
+        return (self.root, self.version, self.private, self.quarantine, self.locks, self.uses)
 
     def entry(self, key: str) -> Path:
         """The folder of one entry."""
         check_key(key)
         return self.version / key[:2] / key
+
+    def alias(self, source_key: str) -> Path:
+        """The alias file of one source."""
+        check_key(source_key)
+        return self.sources / source_key[:2] / source_key
 
     def lock(self, key: str) -> Path:
         """The lock file of one key. It is never removed: a waiter may have it open."""

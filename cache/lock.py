@@ -8,6 +8,7 @@ the lock alive until it exits too; the bounded wait covers that.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import math
@@ -18,9 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitnorm.cache.errors import CacheError
+from jitnorm.cache.events import emit, log_fields
 from jitnorm.cache.files import make_folder
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.process import host_name
+from jitnorm.cache.warn import warn_once
 
 if TYPE_CHECKING:
     import filelock
@@ -30,6 +33,9 @@ TIMEOUT_VARIABLE = "JITNORM_LOCK_TIMEOUT"
 _DEFAULT_TIMEOUT_SECONDS = 120.0
 _MAX_TIMEOUT_SECONDS = 86400.0
 _HOLDER_BYTES = 256
+# From here on a wait is one that people notice.
+_LONG_WAIT_SECONDS = 2.0
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}
 
 
 def wait_bound(timeout: float | None) -> float:
@@ -80,16 +86,47 @@ def _acquire(held: contextlib.ExitStack, layout: Layout, key: str, seconds: floa
 
     try:
         make_folder(layout.locks)
-        lock = filelock.FileLock(layout.lock(key), timeout=seconds, mode=0o600)
-        lock.acquire()
-    except filelock.Timeout:
-        holder = _describe_holder(layout.holder(key))
-        _LOG.warning("waited %g s for the build of %s by %s; building it here too", seconds, key, holder)
-        return False
+        # A soft lock, which filelock would fall back to, outlives a killed holder.
+        lock = filelock.FileLock(layout.lock(key), mode=0o600, fallback_to_soft=False)
+        locked = _try(lock, 0) or _wait(lock, layout, key, seconds)
     except (OSError, NotImplementedError) as error:
-        _LOG.info("building %s without a lock: %s", key, error)
+        if isinstance(error, NotImplementedError) or error.errno in _NO_LOCKS:
+            text = "the file system of %s has no locks (%s): processes that miss together each build for themselves"
+            warn_once("lock", layout.root, text, layout.root, error)
+        else:
+            _LOG.info("building %s without a lock: %s", key, error)
         return False
-    held.callback(_release, lock)
+    if locked:
+        held.callback(_release, lock)
+    return locked
+
+
+def _wait(lock: filelock.BaseFileLock, layout: Layout, key: str, seconds: float) -> bool:
+    """Wait for a lock that somebody holds; tell who, once the wait is long and at its end."""
+    holder = _describe_holder(layout.holder(key))
+    began = time.monotonic()
+    locked = _try(lock, min(seconds, _LONG_WAIT_SECONDS))
+    if not locked and seconds > _LONG_WAIT_SECONDS:
+        holder = _describe_holder(layout.holder(key))
+        waited = time.monotonic() - began
+        _LOG.warning("waiting for the build of %s by %s: for %.0f s, at most %g s", key, holder, waited, seconds)
+        locked = _try(lock, max(0.0, seconds - waited))
+    fields = {"key": key, "seconds": time.monotonic() - began, "holder": holder, "obtained": locked}
+    if not locked:
+        holder = _describe_holder(layout.holder(key))
+        text = "waited %g s for the build of %s by %s; building it here too"
+        _LOG.warning(text, seconds, key, holder, extra=log_fields("lock_wait", **fields))
+    emit("lock_wait", **fields)
+    return locked
+
+
+def _try(lock: filelock.BaseFileLock, seconds: float) -> bool:
+    import filelock
+
+    try:
+        lock.acquire(timeout=seconds)
+    except filelock.Timeout:
+        return False
     return True
 
 

@@ -35,9 +35,19 @@ def remove_stale(parent: Path) -> None:
                 if _is_stale(found):
                     # Its writer may live after all: if its folder is gone it fails as a whole, while a folder
                     # half emptied under its name could still be published.
-                    doomed = _new_name(parent)
-                    found.rename(doomed)
-                    remove_tree(doomed)
+                    discard(found, parent)
+
+
+def discard(path: Path, parent: Path) -> None:
+    """Remove a file or folder in one step as others see it, by way of the private folders in ``parent``.
+
+    Raises:
+        OSError: it could not be taken away, and is there as it was.
+    """
+    make_folder(parent)
+    doomed = _new_name(parent)
+    path.rename(doomed)
+    remove_tree(doomed)
 
 
 def _new_name(parent: Path) -> Path:

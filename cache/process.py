@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 
 
 def host_name() -> str:
@@ -21,7 +20,8 @@ def host_token() -> str:
         namespace = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         namespace = 0
-    return re.sub(r"[^A-Za-z0-9-]", "-", f"{host_name()}-{namespace}")
+    name = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in host_name())
+    return f"{name}-{namespace}"
 
 
 def is_dead(pid: int) -> bool:

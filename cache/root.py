@@ -64,7 +64,7 @@ def open_root(path: Path, *, explicit: bool) -> Root:
         CacheUnusableError: it is explicit and cannot be created or written.
         CacheError: ``JITNORM_CACHE_TRUST`` has an unknown value.
     """
-    check_owner = _trust_is_limited()
+    check_owner = trust_is_limited()
     path = Path(os.path.realpath(path))
     reason = None
     for folder in Layout(path).folders:
@@ -91,7 +91,12 @@ def open_root(path: Path, *, explicit: bool) -> Root:
     return Root(path if path.is_dir() else _NOWHERE, writable=False)
 
 
-def _trust_is_limited() -> bool:
+def trust_is_limited() -> bool:
+    """Whether code is loaded only from folders that none but their trusted owners can write to.
+
+    Raises:
+        CacheError: ``JITNORM_CACHE_TRUST`` has an unknown value.
+    """
     value = os.environ.get(TRUST_VARIABLE, "")
     if value not in ("", "any"):
         raise CacheError(

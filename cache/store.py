@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jitnorm.cache.aliases import add_to_alias, read_alias, source_key_of
 from jitnorm.cache.artifact import Artifact, decode_artifact, decode_manifest, encode_manifest
+from jitnorm.cache.budget import byte_budget
 from jitnorm.cache.errors import CorruptEntryError
+from jitnorm.cache.events import emit, log_fields
+from jitnorm.cache.failures import tier_failed
 from jitnorm.cache.files import make_folder, open_folder, read_file, sync_folder, write_file
-from jitnorm.cache.layout import MANIFEST, PAYLOAD, Layout
+from jitnorm.cache.layout import MANIFEST, PAYLOAD, SIGNATURE, Layout
 from jitnorm.cache.private import private_folder, remove_stale
+from jitnorm.cache.uses import keys_in_use, note_use
 from jitnorm.cache.warn import warn_once
 
 _LOG = logging.getLogger(__name__)
+# Refuses, with an UntrustedEntryError, a manifest file whose signature (None: there is none) it does not accept.
+SignatureCheck = Callable[[bytes, "bytes | None"], None]
 # What renaming a folder to a name that a whole entry has taken gives.
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
+# When an entry was used last is the modification time of its folder, written at most this often.
+_USE_PRECISION_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,16 @@ class Store:
     Args:
         root: the cache folder; need not exist.
         writable: whether to write below it. If not, ``publish`` does nothing.
+        name: what to call it; default: the user's cache.
+        check: what every entry's signature must pass; None asks for none.
+
+    Attributes:
+        layout: where its things lie.
+        writable: as given.
+        max_bytes: what it is kept within, from ``JITNORM_CACHE_MAX_BYTES``; None for no limit.
+
+    Raises:
+        CacheError: ``JITNORM_CACHE_MAX_BYTES`` is not a size.
 
     Example:
         >>> import tempfile
@@ -57,9 +78,19 @@ class Store:
         Artifact(manifest={'target': 'cpu'})
     """
 
-    def __init__(self, root: Path, *, writable: bool = True) -> None:
+    def __init__(
+        self, root: Path, *, writable: bool = True, name: str | None = None, check: SignatureCheck | None = None
+    ) -> None:
         self.layout = Layout(root.absolute())
         self.writable = writable
+        self.name = name or f"user {self.layout.root}"
+        self._check = check
+        self.max_bytes = byte_budget() if writable else None
+
+    @property
+    def check(self) -> SignatureCheck | None:
+        """What every entry's signature must pass; None asks for none."""
+        return self._check
 
     def load(self, key: str) -> Artifact | None:
         """Return the artifact stored under ``key``, or None.
@@ -71,19 +102,52 @@ class Store:
         try:
             with open_folder(place) as folder:
                 try:
-                    return decode_artifact(key, read_file(MANIFEST, folder), read_file(PAYLOAD, folder))
+                    manifest = read_file(MANIFEST, folder)
+                    if self._check is not None:
+                        self._check(manifest, _read_if_there(SIGNATURE, folder))
+                    artifact = decode_artifact(key, manifest, read_file(PAYLOAD, folder))
                 except CorruptEntryError as error:
-                    self._quarantine(place, os.fstat(folder), str(error))
+                    self.quarantine(key, str(error), os.fstat(folder))
+                    return None
+                self._record_use(key, folder)
+                return artifact
         except FileNotFoundError:
             pass
         except NotADirectoryError as error:
-            self._quarantine(place, None, str(error))
+            self.quarantine(key, str(error), None)
         except OSError as error:
-            warn_once("load", self.layout.root, "cannot read the cache, building instead: %s", error)
+            tier_failed(self.name, str(error))
         return None
 
-    def publish(self, key: str, artifact: Artifact) -> None:
+    def keys_of(self, source_key: str) -> tuple[str, ...]:
+        """Keys under which artifacts of a source may lie: hints, neither complete nor verified."""
+        return read_alias(self.layout.alias(source_key))
+
+    def signature(self, key: str) -> bytes | None:
+        """The signature file of an entry, or None if it has none."""
+        try:
+            with open_folder(self.layout.entry(key)) as folder:
+                return _read_if_there(SIGNATURE, folder)
+        except OSError:
+            return None
+
+    def add_signature(self, key: str, signature: bytes) -> None:
+        """Put a signature file beside an entry, in place of the one that it has.
+
+        Raises:
+            OSError: there is no such entry, or it cannot be written.
+        """
+        with private_folder(self.layout.private) as folder:
+            write_file(folder / SIGNATURE, signature)
+            (folder / SIGNATURE).replace(self.layout.entry(key) / SIGNATURE)
+
+    def publish(self, key: str, artifact: Artifact, signature: bytes | None = None) -> None:
         """Store ``artifact`` under ``key`` in one step; keep what is there if another process was first.
+
+        Args:
+            key: its key.
+            artifact: what to store. If its manifest holds a source key, the alias of that source will name it.
+            signature: its signature file, if it has one.
 
         Raises:
             OSError: it could not be written. Nothing of it is left behind.
@@ -91,10 +155,17 @@ class Store:
         if not self.writable:
             return
         place = self.layout.entry(key)
+        manifest = encode_manifest(key, artifact)
         remove_stale(self.layout.private)
+        # First, so that no entry is without its alias, whenever its writer dies; an alias may lead nowhere.
+        if source_key := source_key_of(artifact):
+            add_to_alias(self.layout.alias(source_key), key)
+        note_use(self.layout, key)
         with private_folder(self.layout.private) as folder:
             write_file(folder / PAYLOAD, artifact.payload)
-            write_file(folder / MANIFEST, encode_manifest(key, artifact))
+            write_file(folder / MANIFEST, manifest)
+            if signature is not None:
+                write_file(folder / SIGNATURE, signature)
             sync_folder(folder)
             make_folder(place.parent)
             try:
@@ -104,6 +175,8 @@ class Store:
                     raise
             else:
                 sync_folder(place.parent)
+                emit("publish", key=key, bytes=len(artifact.payload))
+                self._keep_within_budget(len(artifact.payload) + len(manifest))
 
     def entries(self) -> Iterator[Entry]:
         """List what is stored, in the order of the keys.
@@ -120,20 +193,56 @@ class Store:
             if payload.st_size == stored.payload_size:
                 yield Entry(key, payload.st_size, payload.st_mtime, stored.manifest)
 
-    def _quarantine(self, place: Path, seen: os.stat_result | None, reason: str) -> None:
-        """Move what lies at ``place`` away, unless it is no longer what was ``seen`` there."""
+    def quarantine(self, key: str, reason: str, seen: os.stat_result | None) -> bool:
+        """Move what lies in the place of an entry away, unless it is no longer what was ``seen`` there.
+
+        Returns:
+            Whether it was moved. If not, that is logged.
+        """
+        place = self.layout.entry(key)
         try:
             found = place.lstat()
             if seen is not None and not os.path.samestat(seen, found):
-                return  # another reader was faster, and the key may hold a good entry by now
+                return False  # another reader was faster, and the key may hold a good entry by now
             if not self.writable:
                 _LOG.warning("ignoring the cache entry %s: %s", place, reason)
-                return
+                return False
             make_folder(self.layout.quarantine)
             refuge = self.layout.quarantine / f"{place.name}.{os.urandom(8).hex()}"
             place.rename(refuge)
-            _LOG.warning("moved the cache entry %s to %s: %s", place, refuge, reason)
+            fields = {"key": key, "reason": reason, "place": str(refuge)}
+            text = "moved the cache entry %s to %s: %s"
+            _LOG.warning(text, place, refuge, reason, extra=log_fields("quarantine", **fields))
+            emit("quarantine", **fields)
+            return True
         except (FileNotFoundError, NotADirectoryError):
             pass  # nothing lies there
         except OSError as error:
             _LOG.warning("ignoring the cache entry %s: %s; it cannot be moved away: %s", place, reason, error)
+        return False
+
+    def _record_use(self, key: str, folder: int) -> None:
+        """Note the use of an entry for pruning: who, and to the hour when."""
+        if not self.writable:
+            return
+        note_use(self.layout, key)
+        # Also where the last use lies in the future, by a clock that was wrong.
+        if abs(time.time() - os.fstat(folder).st_mtime) > _USE_PRECISION_SECONDS:
+            with contextlib.suppress(OSError):
+                os.utime(folder)
+                keys_in_use(self.layout)  # removes the files of dead processes
+
+    def _keep_within_budget(self, added: int) -> None:
+        from jitnorm.cache.space import keep_within_budget
+
+        try:
+            keep_within_budget(self, added)
+        except OSError as error:
+            warn_once("budget", self.layout.root, "cannot prune the cache folder %s: %s", self.layout.root, error)
+
+
+def _read_if_there(name: str, folder: int) -> bytes | None:
+    try:
+        return read_file(name, folder)
+    except CorruptEntryError:
+        return None

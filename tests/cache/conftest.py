@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from jitnorm.cache import Artifact, Store, make_key
+from remote_entries import KEYS, artifact_of
 
 KEY = make_key({"test": "a kernel"})
 WORKER = Path(__file__).with_name("worker.py")
@@ -57,6 +58,25 @@ def start_worker() -> Iterator[StartWorker]:
 
 
 @pytest.fixture
+def rounds() -> Callable[[int], int]:
+    """How often to try what depends on chance: as often as the test says, or as JITNORM_TEST_ROUNDS does."""
+    return lambda usual: int(os.environ.get("JITNORM_TEST_ROUNDS", usual))
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Store:
+    """The empty cache of another machine."""
+    return Store(tmp_path / "other")
+
+
+@pytest.fixture
+def full(store: Store) -> Store:
+    for key in KEYS:
+        store.publish(key, artifact_of(key))
+    return store
+
+
+@pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that a process without privileges can reach, unlike those of tmp_path."""
     with tempfile.TemporaryDirectory() as name:
@@ -70,7 +90,19 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-_SETTINGS = ("JITNORM_CACHE_DIR", "JITNORM_CACHE_TRUST", "JITNORM_LOCK_TIMEOUT", "XDG_CACHE_HOME")
+_SETTINGS = (
+    "JITNORM_CACHE_DIR",
+    "JITNORM_CACHE_MAX_BYTES",
+    "JITNORM_CACHE_TRUST",
+    "JITNORM_LOCK_TIMEOUT",
+    "JITNORM_READONLY_CACHE",
+    "JITNORM_REMOTE_CACHE",
+    "JITNORM_REMOTE_MODE",
+    "JITNORM_REMOTE_TIMEOUT",
+    "JITNORM_SIGNING_KEY",
+    "JITNORM_TRUSTED_KEYS",
+    "XDG_CACHE_HOME",
+)
 
 
 def _clean_environment() -> dict[str, str]:

@@ -3,15 +3,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import stat
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 from jitnorm.cache import Artifact, CacheError, Store, load_or_build, make_key
+from jitnorm.cache.events import subscribe
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.lock import key_lock, wait_bound
 
@@ -89,6 +92,52 @@ def test_a_wait_that_ends_names_the_holder_and_then_builds_privately(
     assert store.load(key) == artifact
 
 
+def test_a_long_wait_says_so_while_it_lasts_and_is_told_to_callbacks(
+    store: Store,
+    key: str,
+    artifact: Artifact,
+    start_worker: StartWorker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("jitnorm.cache.lock._LONG_WAIT_SECONDS", 0.1)
+    waits: list[Mapping[str, Any]] = []
+    unsubscribe = subscribe(lambda kind, fields: waits.append(fields) if kind == "lock_wait" else None)
+    worker = start_worker("hang_in_build", root=store.layout.root, key=key)
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "building\n"
+
+    class KillOnWarning(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            worker.kill()
+
+    log = logging.getLogger("jitnorm.cache.lock")
+    log.addHandler(handler := KillOnWarning())
+    began = time.monotonic()
+    try:
+        assert load_or_build(store, key, lambda: artifact, timeout=60) == artifact
+    finally:
+        log.removeHandler(handler)
+        unsubscribe()
+    assert time.monotonic() - began < 10
+    holder = f"process {worker.pid} on '{os.uname().nodename}', which began 0 s ago"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"waiting for the build of {key} by {holder}: for 0 s, at most 60 s"
+    ]
+    (wait,) = waits
+    assert (wait["key"], wait["obtained"]) == (key, True)
+    assert 0.1 <= wait["seconds"] < 10
+    assert f"process {worker.pid} on" in wait["holder"]
+
+
+def test_a_lock_that_is_free_is_no_wait(layout: Layout, key: str) -> None:
+    kinds: list[str] = []
+    unsubscribe = subscribe(lambda kind, _: kinds.append(kind))
+    with key_lock(layout, key, 5):
+        unsubscribe()
+    assert kinds == []
+
+
 def test_the_lock_of_a_killed_holder_is_free_at_once(store: Store, key: str, start_worker: StartWorker) -> None:
     worker = start_worker("hang_in_build", root=store.layout.root, key=key)
     assert worker.stdout is not None
@@ -122,9 +171,14 @@ def test_a_clock_set_back_during_a_build_does_not_matter(
     assert "which began 0 s ago" in caplog.text
 
 
-@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.EIO], ids=errno.errorcode.get)
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EIO], ids=errno.errorcode.get)
 def test_a_file_system_without_locks_means_a_private_build(
-    store: Store, key: str, artifact: Artifact, code: int, monkeypatch: pytest.MonkeyPatch
+    store: Store,
+    key: str,
+    artifact: Artifact,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(code, os.strerror(code))
@@ -134,6 +188,7 @@ def test_a_file_system_without_locks_means_a_private_build(
         assert not locked
     assert load_or_build(store, key, lambda: artifact) == artifact
     assert store.load(key) == artifact
+    assert caplog.text.count("has no locks") == (0 if code == errno.EIO else 1)
 
 
 def test_the_wait_is_120_seconds_unless_said_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,13 +175,13 @@ def test_a_good_entry_that_replaced_a_damaged_one_is_not_quarantined(
     store.publish(key, artifact)
     place = store.layout.entry(key)
     cut(0.5)(place / "payload")
-    slow_quarantine = store._quarantine
+    slow_quarantine = store.quarantine
 
-    def after_a_faster_reader(*arguments: object) -> None:
+    def after_a_faster_reader(*arguments: object) -> bool:
         assert load_or_build(Store(store.layout.root), key, lambda: artifact) == artifact
-        slow_quarantine(*arguments)  # type: ignore[arg-type]
+        return slow_quarantine(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store, "_quarantine", after_a_faster_reader)
+    monkeypatch.setattr(store, "quarantine", after_a_faster_reader)
     assert store.load(key) is None
     assert len(files_in(store.layout.quarantine)) == 1
     assert Store(store.layout.root).load(key) == artifact

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-# filelock and shutil are imported before privileges are dropped: the interpreter may lie where only its
-# owner can read.
+# filelock, shutil and the space module are imported before privileges are dropped: the interpreter may lie
+# where only its owner can read.
 import hashlib
 import json
 import logging
 import os
+import random
 import shutil  # noqa: F401
+import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import filelock  # noqa: F401
+import jitnorm.cache.check
+import jitnorm.cache.space
 from jitnorm.cache import Artifact, CacheError, Store, load_or_build, open_root, open_store
+from jitnorm.cache.uses import note_use
 
 _UNPRIVILEGED = 65534
 
@@ -50,6 +55,96 @@ def build_when_told(root: str, key: str, log: str, timeout: float, build_seconds
     say(hashlib.sha256(payload).hexdigest())
 
 
+def build_configurations(root: str, keys: list[str], log: str, build_seconds: float, seed: int) -> None:
+    """Ask for several keys in an order of one's own, leaving a line in ``log`` for every build begun."""
+
+    def build() -> Artifact:
+        note(log)
+        time.sleep(build_seconds)
+        return Artifact(b"x" * 10_000, {"built": True})
+
+    random.Random(seed).shuffle(keys)
+    store = Store(Path(root))
+    say("ready")
+    wait_for_parent()
+    say(" ".join(sorted({hashlib.sha256(load_or_build(store, key, build).payload).hexdigest() for key in keys})))
+
+
+def load_and_stay(root: str, key: str) -> None:
+    """Load an entry and live on."""
+    artifact = Store(Path(root)).load(key)
+    say("loaded" if artifact else "missed")
+    wait_for_parent()
+
+
+def prune_when_told(root: str, max_bytes: int) -> None:
+    store = Store(Path(root))
+    say("ready")
+    wait_for_parent()
+    report = jitnorm.cache.space.prune(store, max_bytes)
+    say(" ".join(report.evicted))
+
+
+def kill_builders(root: str, rounds: int, seed: int) -> None:
+    """Kill forked builders at random moments; say what became of each entry, and the longest wait after a kill."""
+    chance = random.Random(seed)
+    span = 0.02  # becomes about twice the time of a build and its publishing, however busy the machine is
+    store = Store(Path(root))
+    artifact = Artifact(b"x" * 10_000, {"built": True})
+    killed_before = longest = 0.0
+    for number in range(rounds):
+        key = f"{number:064x}"
+        child = os.fork()
+        if child == 0:
+            try:
+                load_or_build(store, key, lambda: (time.sleep(0.002), artifact)[1])
+            finally:
+                os._exit(0)
+        time.sleep(chance.uniform(0.0, span))  # the moment of the kill is what is tried here
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        there = store.layout.entry(key).exists()
+        assert (store.load(key) == artifact) == there, f"round {number}: a part of an entry is visible"
+        killed_before += not there
+        span *= 0.9 if there else 1.1
+        began = time.monotonic()
+        assert load_or_build(store, key, lambda: artifact, timeout=30) == artifact
+        longest = max(longest, time.monotonic() - began)
+        assert store.load(key) == artifact
+    assert not list(store.layout.quarantine.glob("*"))
+    store.publish("f" * 64, artifact)
+    assert not list(store.layout.private.iterdir())
+    say(f"{killed_before:.0f} {longest:.3f}")
+
+
+def fill_a_disk(root: str, count: int, size: int) -> None:
+    """Ask for more than fits; say how many entries are stored, and how many of these are intact."""
+    store = Store(Path(root))
+    for number in range(count):
+        artifact = Artifact(os.urandom(size), {})
+        assert load_or_build(store, f"{number:064x}", lambda artifact=artifact: artifact) == artifact  # type: ignore[misc]
+    results = list(jitnorm.cache.check.verify(store))
+    say(f"{len(results)} {sum(result.intact for result in results)} {len(list(store.layout.private.iterdir()))}")
+
+
+def fork_after_load(root: str, key: str, other: str) -> None:
+    """Load in the parent; load and build in the child."""
+    store = Store(Path(root))
+    artifact = Artifact(b"built", {})
+    load_or_build(store, key, lambda: artifact)
+    child = os.fork()
+    if child == 0:
+        try:
+            assert load_or_build(store, key, lambda: Artifact(b"built again", {})) == artifact
+            assert load_or_build(store, other, lambda: artifact, timeout=10) == artifact
+            say("child done")
+            wait_for_parent()
+        finally:
+            os._exit(0)
+    say(f"child {child}")
+    os._exit(0)
+
+
 def hang_in_build(root: str, key: str) -> None:
     def build() -> Artifact:
         say("building")
@@ -73,6 +168,8 @@ def hang_in_publish(root: str, key: str, call: str, at: int) -> None:
             say("publishing")
             wait_for_parent()
         return real(descriptor, *data)
+
+    note_use(Store(Path(root)).layout, key)  # its writes are none of those that publishing makes
 
     def build() -> Artifact:
         setattr(os, call, stop)
@@ -114,7 +211,20 @@ UNPRIVILEGED_TASKS = {
         read_from_read_only_default,
     )
 }
-TASKS = {task.__name__: task for task in (build_when_told, hang_in_build, hang_in_publish)}
+TASKS = {
+    task.__name__: task
+    for task in (
+        build_configurations,
+        build_when_told,
+        fill_a_disk,
+        fork_after_load,
+        hang_in_build,
+        hang_in_publish,
+        kill_builders,
+        load_and_stay,
+        prune_when_told,
+    )
+}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,62 @@
+"""Alias files: which keys hold artifacts of one source. Only hints: what they lead to is verified as always."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from jitnorm.cache.artifact import Artifact
+from jitnorm.cache.files import make_folder
+from jitnorm.cache.key import is_key
+
+SOURCE_KEY = "source_key"
+# Compilers and their versions: more than anybody has.
+_MAX_KEYS = 64
+MAX_BYTES = 2 * 66 * _MAX_KEYS
+
+
+def source_key_of(artifact: Artifact) -> str | None:
+    """The source key in an artifact's manifest, or None if it has none."""
+    found = artifact.manifest.get(SOURCE_KEY)
+    return found if isinstance(found, str) and is_key(found) else None
+
+
+def encode_alias(keys: tuple[str, ...]) -> bytes:
+    """The content of an alias file, with the newest keys if there are too many."""
+    return "".join(f"{key}\n" for key in keys[-_MAX_KEYS:]).encode("ascii")
+
+
+def decode_alias(raw: bytes) -> tuple[str, ...]:
+    """The keys in an alias file, without what is none."""
+    lines = raw[:MAX_BYTES].decode("ascii", "replace").splitlines()
+    return tuple(dict.fromkeys(line for line in lines if is_key(line)))
+
+
+def read_alias(path: Path) -> tuple[str, ...]:
+    """The keys in an alias file; none if it cannot be read."""
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(path, "rb", buffering=0, opener=lambda name, _: os.open(name, flags)) as file:
+            return decode_alias(file.read(MAX_BYTES) or b"")
+    except OSError:
+        return ()
+
+
+def add_to_alias(path: Path, key: str) -> None:
+    """Add a key to an alias file, as far as possible: it is only a hint.
+
+    It is appended, in one write, so that of several writers at once none is forgotten.
+    """
+    with contextlib.suppress(OSError):
+        known = read_alias(path)
+        if key in known or len(known) >= _MAX_KEYS:
+            return
+        make_folder(path.parent)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            # On a line of its own, even if a writer before was cut off within one.
+            os.write(descriptor, f"\n{key}\n".encode("ascii"))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,177 @@
+"""Entries as one file: an uncompressed tar in the layout of the cache. The same entries give the same bytes."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from jitnorm.cache.artifact import Artifact, decode_artifact, encode_manifest
+from jitnorm.cache.errors import ArchiveError, CacheUnusableError, CorruptEntryError
+from jitnorm.cache.key import check_key
+from jitnorm.cache.layout import MANIFEST, PAYLOAD, SIGNATURE
+from jitnorm.cache.store import SignatureCheck, Store
+
+if TYPE_CHECKING:
+    import tarfile
+
+_MEMBER = re.compile(rf"v1/([0-9a-f]{{2}})/(\1[0-9a-f]{{62}})/({re.escape(MANIFEST)}|{PAYLOAD}|{SIGNATURE})")
+_LIMITS = {MANIFEST: 1 << 20, PAYLOAD: 1 << 30, SIGNATURE: 4096}
+_FILE_MODE = 0o644
+# Two empty blocks end a tar; without them it may have lost entries.
+_END_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import did.
+
+    Attributes:
+        added: keys of the entries that are new.
+        present: keys of those that were there already.
+    """
+
+    added: tuple[str, ...]
+    present: tuple[str, ...]
+
+
+def export_archive(store: Store, path: Path, keys: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Write entries to a new archive, in place of one of that name.
+
+    Args:
+        store: where they lie.
+        path: the archive; it appears once it is whole.
+        keys: of the entries; default: all.
+
+    Returns:
+        The keys of the entries in it.
+
+    Raises:
+        ArchiveError: one of the entries is absent or damaged.
+        ValueError: one of the keys is not valid.
+        OSError: the archive cannot be written.
+    """
+    import tarfile
+    import tempfile
+
+    wanted = sorted({entry.key for entry in store.entries()} if keys is None else set(keys))
+    descriptor, private = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+                for key in wanted:
+                    for name, data in _files_of(store, key):
+                        member = tarfile.TarInfo(f"v1/{key[:2]}/{key}/{name}")
+                        member.size, member.mode = len(data), _FILE_MODE
+                        archive.addfile(member, io.BytesIO(data))
+            file.flush()
+            os.fchmod(file.fileno(), _FILE_MODE)
+            os.fsync(file.fileno())
+        os.replace(private, path)
+    except BaseException:
+        os.unlink(private)
+        raise
+    return tuple(wanted)
+
+
+def import_archive(store: Store, path: Path, check: SignatureCheck | None = None) -> Imported:
+    """Add the entries of an archive to a store: all of them, or none if anything in it is wrong.
+
+    Args:
+        store: where to.
+        path: an archive that `export_archive` wrote.
+        check: what every entry's signature must pass; None asks for none.
+
+    Raises:
+        ArchiveError: it is none, or an entry in it is damaged, incomplete or not trusted. Nothing is added then.
+        CacheUnusableError: the store cannot be written.
+        OSError: the archive cannot be read, or an entry cannot be written; the entries before it are added.
+    """
+    if not store.writable:
+        raise CacheUnusableError(f"the cache {store.name} cannot be written; set JITNORM_CACHE_DIR to one that can")
+    with path.open("rb") as file:
+        for _ in _entries_in(file, path, check):
+            pass  # what raises, raises before anything is added
+        file.seek(0)
+        added, present = [], []
+        for key, artifact, signature in _entries_in(file, path, check):
+            if store.load(key) is None:
+                store.publish(key, artifact, signature)
+                added.append(key)
+            else:
+                present.append(key)
+    return Imported(tuple(added), tuple(present))
+
+
+def _files_of(store: Store, key: str) -> Iterator[tuple[str, bytes]]:
+    """The files of an entry in the order of an archive, the manifest first."""
+    check_key(key)
+    artifact = store.load(key)
+    if artifact is None:
+        raise ArchiveError(f"{store.name} has no entry {key}; list what it has with jitnorm cache ls")
+    yield MANIFEST, encode_manifest(key, artifact)
+    yield PAYLOAD, artifact.payload
+    signature = store.signature(key)
+    if signature is not None:
+        yield SIGNATURE, signature
+
+
+def _entries_in(
+    file: IO[bytes], path: Path, check: SignatureCheck | None
+) -> Iterator[tuple[str, Artifact, bytes | None]]:
+    """The entries of an archive, verified. Nothing is ever extracted: members are read by name into memory."""
+    import tarfile
+
+    try:
+        with tarfile.open(fileobj=file, mode="r:") as archive:
+            key = ""
+            files: dict[str, bytes] = {}
+            for member in archive:
+                found = _checked_member(member, path)
+                if found[0] != key:
+                    if files:
+                        yield _entry(key, files, path, check)
+                    if found[0] < key:
+                        raise ArchiveError(f"the archive {path} has {member.name!r} out of order")
+                    key, files = found[0], {}
+                if found[1] in files:
+                    raise ArchiveError(f"the archive {path} has {member.name!r} twice")
+                stream = archive.extractfile(member)
+                files[found[1]] = b"" if stream is None else stream.read()
+            file.seek(archive.offset)
+            if file.read(_END_BYTES) != bytes(_END_BYTES):
+                raise ArchiveError(f"the archive {path} was cut off: its end is missing")
+            if files:
+                yield _entry(key, files, path, check)
+    except (tarfile.TarError, EOFError, ValueError) as error:
+        raise ArchiveError(f"{path} is not an archive of a cache: {error}") from error
+
+
+def _checked_member(member: tarfile.TarInfo, path: Path) -> tuple[str, str]:
+    """The key and the file that a member is of."""
+    found = _MEMBER.fullmatch(member.name)
+    if found is None or not member.isreg() or member.issparse():
+        raise ArchiveError(f"the archive {path} has {member.name!r}, which is no file of an entry")
+    if not 0 <= member.size <= _LIMITS[found[3]]:
+        raise ArchiveError(
+            f"the archive {path} has {member.name!r} of {member.size} bytes; allowed are {_LIMITS[found[3]]}"
+        )
+    return found[2], found[3]
+
+
+def _entry(
+    key: str, files: dict[str, bytes], path: Path, check: SignatureCheck | None
+) -> tuple[str, Artifact, bytes | None]:
+    signature = files.get(SIGNATURE)
+    try:
+        if MANIFEST not in files or PAYLOAD not in files:
+            raise CorruptEntryError("it is incomplete")
+        if check is not None:
+            check(files[MANIFEST], signature)
+        return key, decode_artifact(key, files[MANIFEST], files[PAYLOAD]), signature
+    except CorruptEntryError as error:
+        raise ArchiveError(f"the entry {key} of the archive {path} is refused: {error}") from error

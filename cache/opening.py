@@ -1,0 +1,176 @@
+"""Opens the cache that the environment describes: every tier, checked."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jitnorm.cache.errors import CacheError, CacheTrustError
+from jitnorm.cache.failures import tier_failed
+from jitnorm.cache.readonly import open_read_only, readonly_folders
+from jitnorm.cache.root import default_root, open_root, root_is_explicit
+from jitnorm.cache.store import SignatureCheck, Store
+from jitnorm.cache.tiers import Cache
+from jitnorm.cache.wheels import WheelFolder, wheel_folders
+
+if TYPE_CHECKING:
+    from jitnorm.cache.build import Sign
+    from jitnorm.cache.remote import RemoteTier
+    from jitnorm.cache.signature import SigningKey, TrustedKeys
+
+REMOTE_VARIABLE = "JITNORM_REMOTE_CACHE"
+MODE_VARIABLE = "JITNORM_REMOTE_MODE"
+TIMEOUT_VARIABLE = "JITNORM_REMOTE_TIMEOUT"
+KEYS_VARIABLE = "JITNORM_TRUSTED_KEYS"
+SIGNING_VARIABLE = "JITNORM_SIGNING_KEY"
+
+_MODES = ("read", "readwrite")
+_DEFAULT_TIMEOUT_SECONDS = 10.0
+_MAX_TIMEOUT_SECONDS = 3600.0
+
+
+def open_store() -> Store:
+    """Open the user's cache; see ``default_root`` for where it lies.
+
+    Raises:
+        CacheTrustError: others could have written to it.
+        CacheUnusableError: ``JITNORM_CACHE_DIR`` names a folder that cannot be created or written.
+        CacheError: ``JITNORM_CACHE_TRUST`` has an unknown value.
+    """
+    root = open_root(default_root(), explicit=root_is_explicit())
+    return Store(root.path, writable=root.writable)
+
+
+def open_cache(store: Store | None = None, wheels: Sequence[WheelFolder] = ()) -> Cache:
+    """Open all tiers that the environment describes.
+
+    Folders of wheels that cannot be trusted, and read-only folders that are missing, are passed over with a
+    warning and remembered by ``failed_tiers``.
+
+    Args:
+        store: the user's cache; default: what ``open_store`` opens.
+        wheels: folders that are asked before those of other wheels.
+
+    Raises:
+        CacheTrustError: the user's cache or a folder of ``JITNORM_READONLY_CACHE`` is one that others could have
+            written to.
+        CacheUnusableError: ``JITNORM_CACHE_DIR`` names a folder that cannot be created or written.
+        CacheError: a variable has a value that is not allowed, or needs a package that is not installed.
+    """
+    store = open_store() if store is None else store
+    check = signature_check()
+    above = [*_wheel_tiers(wheels), *_readonly_tiers(check)]
+    return Cache(store, above=above, remote=remote_tier(check), sign=signer())
+
+
+def remote_tier(check: SignatureCheck | None = None, url: str | None = None) -> RemoteTier | None:
+    """The remote tier that the environment describes, or None; nothing is asked of it yet.
+
+    Args:
+        check: what every entry's signature must pass; None asks for none.
+        url: where it lies; default: ``JITNORM_REMOTE_CACHE``.
+
+    Raises:
+        CacheError: one of its variables has a value that is not allowed, or fsspec is not installed.
+    """
+    timeout, mode, url = remote_timeout(), remote_mode(), url or os.environ.get(REMOTE_VARIABLE)
+    if not url:
+        return None
+    from jitnorm.cache.remote import RemoteTier
+
+    return RemoteTier(url, timeout=timeout, writable=mode == "readwrite", check=check)
+
+
+def signature_check() -> SignatureCheck | None:
+    """What the signatures of shared tiers must pass, or None if ``JITNORM_TRUSTED_KEYS`` is not set.
+
+    Raises:
+        CacheError: a key cannot be read, or cryptography is not installed.
+    """
+    keys = trusted_keys()
+    return None if keys is None else keys.check
+
+
+def trusted_keys() -> TrustedKeys | None:
+    """The keys that ``JITNORM_TRUSTED_KEYS`` names, or None; for the errors see `signature_check`."""
+    named = [os.path.expanduser(name) for name in os.environ.get(KEYS_VARIABLE, "").split(os.pathsep) if name]
+    if not named:
+        return None
+    from jitnorm.cache.signature import TrustedKeys
+
+    return TrustedKeys.load(named)
+
+
+def signer() -> Sign | None:
+    """What signs, or None if ``JITNORM_SIGNING_KEY`` is not set.
+
+    Raises:
+        CacheError: the key cannot be read, or cryptography is not installed.
+    """
+    key = signing_key()
+    return None if key is None else key.sign
+
+
+def signing_key() -> SigningKey | None:
+    """The key that ``JITNORM_SIGNING_KEY`` names, or None; for the errors see `signer`."""
+    named = os.environ.get(SIGNING_VARIABLE)
+    if not named:
+        return None
+    from jitnorm.cache.signature import SigningKey
+
+    return SigningKey.load(os.path.expanduser(named))
+
+
+def _wheel_tiers(first: Sequence[WheelFolder]) -> list[Store]:
+    tiers = []
+    for wheel in (*first, *wheel_folders()):
+        name = f"wheel {wheel.name}"
+        try:
+            tiers.append(open_read_only(wheel.path, name))
+        except (OSError, CacheTrustError) as error:
+            tier_failed(name, str(error))
+    return tiers
+
+
+def _readonly_tiers(check: SignatureCheck | None) -> list[Store]:
+    tiers = []
+    for path in readonly_folders():
+        name = f"read-only {path}"
+        try:
+            tiers.append(open_read_only(path, name, check))
+        except OSError as error:
+            tier_failed(name, str(error))
+    return tiers
+
+
+def remote_mode() -> str:
+    """``JITNORM_REMOTE_MODE``, ``read`` by default.
+
+    Raises:
+        CacheError: it is not one that is allowed.
+    """
+    mode = os.environ.get(MODE_VARIABLE) or _MODES[0]
+    if mode not in _MODES:
+        raise CacheError(f"{MODE_VARIABLE} is {mode!r}; allowed are {' and '.join(_MODES)}: unset it for {_MODES[0]}")
+    return mode
+
+
+def remote_timeout() -> float:
+    """``JITNORM_REMOTE_TIMEOUT`` in seconds, 10 by default.
+
+    Raises:
+        CacheError: it is not a number in the range that is allowed.
+    """
+    text = os.environ.get(TIMEOUT_VARIABLE) or str(_DEFAULT_TIMEOUT_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= _MAX_TIMEOUT_SECONDS:
+        raise CacheError(
+            f"{TIMEOUT_VARIABLE} is {text!r}; allowed are more than 0 and up to {_MAX_TIMEOUT_SECONDS:g} seconds: "
+            f"unset it for {_DEFAULT_TIMEOUT_SECONDS:g}"
+        )
+    return seconds

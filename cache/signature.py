@@ -1,0 +1,211 @@
+"""Ed25519 signatures of entries. What is signed is the manifest file, which holds the payload's digest.
+
+An entry's file ``signature`` is JSON: which key signed, and the signature in hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jitnorm.cache.artifact import encode_manifest
+from jitnorm.cache.errors import CacheError, UntrustedEntryError
+from jitnorm.cache.store import Store
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+MAX_BYTES = 4096
+# A signature made for something else is none for a manifest.
+_PURPOSE = b"jitnorm-cache-manifest-1\0"
+_KEY_ID_DIGITS = 16
+_MAX_KEY_BYTES = 65536
+
+
+class SigningKey:
+    """A private key, which signs manifest files.
+
+    Attributes:
+        key_id: which key it is, in 16 hexadecimal digits.
+    """
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.key_id = _key_id(key.public_key())
+
+    @classmethod
+    def load(cls, path: str | Path) -> SigningKey:
+        """Read a private key, unencrypted, in PEM.
+
+        Raises:
+            CacheError: it cannot be read or is of another kind, or cryptography is not installed.
+        """
+        _require_cryptography()
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        return cls(_read_key(Path(path), lambda raw: load_pem_private_key(raw, None), Ed25519PrivateKey, "private"))
+
+    def sign(self, manifest: bytes) -> bytes:
+        """The signature file of a manifest file."""
+        content = {"key": self.key_id, "signature": self._key.sign(_PURPOSE + manifest).hex()}
+        return json.dumps(content, sort_keys=True).encode("ascii") + b"\n"
+
+
+class TrustedKeys:
+    """The public keys whose signatures are accepted.
+
+    Args:
+        keys: the keys by their ids.
+    """
+
+    def __init__(self, keys: Mapping[str, Ed25519PublicKey]) -> None:
+        self._keys = keys
+
+    @classmethod
+    def load(cls, paths: Sequence[str | Path]) -> TrustedKeys:
+        """Read public keys in PEM.
+
+        Args:
+            paths: files, and folders that hold files ``*.pem``.
+
+        Raises:
+            CacheError: one cannot be read or is of another kind, a folder holds none, or cryptography is not installed.
+        """
+        _require_cryptography()
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+        keys = {}
+        for path in _key_files(paths):
+            key = _read_key(path, load_pem_public_key, Ed25519PublicKey, "public")
+            keys[_key_id(key)] = key
+        return cls(keys)
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of the keys, sorted."""
+        return tuple(sorted(self._keys))
+
+    def check(self, manifest: bytes, signature: bytes | None) -> None:
+        """Refuse a manifest file that none of the keys has signed.
+
+        Args:
+            manifest: the manifest file.
+            signature: the signature file; None if there is none.
+
+        Raises:
+            UntrustedEntryError: it is not there, not valid, or by another key.
+        """
+        from cryptography.exceptions import InvalidSignature
+
+        if signature is None:
+            raise UntrustedEntryError("it is not signed, and JITNORM_TRUSTED_KEYS requires it")
+        try:
+            content = json.loads(signature[:MAX_BYTES])
+            key_id, value = content["key"], bytes.fromhex(content["signature"])
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise UntrustedEntryError(f"its signature file is not one: {error!r}") from error
+        key = self._keys.get(key_id) if isinstance(key_id, str) else None
+        if key is None:
+            raise UntrustedEntryError(f"it is signed by the key {key_id!r}; trusted are {', '.join(self.key_ids)}")
+        try:
+            key.verify(value, _PURPOSE + manifest)
+        except InvalidSignature as error:
+            raise UntrustedEntryError(f"the signature by the key {key_id} is not of this manifest") from error
+
+
+def generate_keys(private: Path, public: Path) -> str:
+    """Write a new pair of keys in PEM, the private one for the owner alone.
+
+    Args:
+        private: a new file.
+        public: a new file.
+
+    Returns:
+        The id of the key.
+
+    Raises:
+        FileExistsError: one of the files exists; nothing is ever overwritten.
+        OSError: one of them cannot be written.
+        CacheError: cryptography is not installed.
+    """
+    _require_cryptography()
+    from cryptography.hazmat.primitives import serialization as pem
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    secret = key.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, pem.NoEncryption())
+    shared = key.public_key().public_bytes(pem.Encoding.PEM, pem.PublicFormat.SubjectPublicKeyInfo)
+    for path, content, mode in ((private, secret, 0o600), (public, shared, 0o644)):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+    return _key_id(key.public_key())
+
+
+def sign_entries(store: Store, key: SigningKey, keys: Iterable[str] | None = None) -> list[str]:
+    """Sign entries that lie in a store, in place of the signatures that they have.
+
+    Args:
+        store: a writable store.
+        key: signs.
+        keys: of the entries; default: all.
+
+    Returns:
+        The keys of the entries that were signed; what is absent or damaged is not among them.
+
+    Raises:
+        OSError: a signature cannot be written.
+    """
+    signed = []
+    for name in [entry.key for entry in store.entries()] if keys is None else keys:
+        artifact = store.load(name)
+        if artifact is not None:
+            store.add_signature(name, key.sign(encode_manifest(name, artifact)))
+            signed.append(name)
+    return signed
+
+
+def _require_cryptography() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("cryptography") is None:
+        raise CacheError(
+            "JITNORM_TRUSTED_KEYS and JITNORM_SIGNING_KEY need the package cryptography, which is not installed: "
+            "pip install 'jitnorm[sign]'"
+        )
+
+
+def _key_files(paths: Iterable[str | Path]) -> list[Path]:
+    files = []
+    for path in map(Path, paths):
+        if not path.is_dir():
+            files.append(path)
+            continue
+        found = sorted(path.glob("*.pem"))
+        if not found:
+            raise CacheError(f"JITNORM_TRUSTED_KEYS names the folder {path}, which holds no file *.pem")
+        files += found
+    return files
+
+
+def _read_key(path: Path, load: Callable[[bytes], object], kind: Any, side: str) -> Any:
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    try:
+        with path.open("rb") as file:
+            key = load(file.read(_MAX_KEY_BYTES))
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise CacheError(f"cannot read the {side} key {path}: {error}; needed is an Ed25519 key in PEM") from error
+    if not isinstance(key, kind):
+        raise CacheError(f"the {side} key {path} is a {type(key).__name__}; needed is an Ed25519 key in PEM")
+    return key
+
+
+def _key_id(key: Ed25519PublicKey) -> str:
+    return hashlib.sha256(key.public_bytes_raw()).hexdigest()[:_KEY_ID_DIGITS]

@@ -1,0 +1,174 @@
+"""Moves entries between the user's cache and a remote tier, on command."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jitnorm.cache.aliases import source_key_of
+from jitnorm.cache.artifact import encode_manifest
+from jitnorm.cache.build import Sign
+from jitnorm.cache.errors import CacheUnusableError, CorruptEntryError
+from jitnorm.cache.key import check_key
+from jitnorm.cache.store import Store
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from jitnorm.cache.remote import RemoteTier
+
+# Called after each entry: how many are done, how many there are, the key, bytes of it that were moved.
+Progress = Callable[[int, int, str, int], None]
+
+# Requests to an object store mostly wait.
+_WORKERS = 8
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What became of the entries.
+
+    Attributes:
+        moved: keys of those that were copied.
+        present: keys of those that were there already.
+        refused: why others were not, by key.
+        bytes: of the payloads that were copied.
+    """
+
+    moved: tuple[str, ...]
+    present: tuple[str, ...]
+    refused: dict[str, str]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    key: str
+    bytes: int | None = None  # None: nothing was moved
+    refusal: str = ""
+    source_key: str | None = None
+
+
+def push(
+    store: Store,
+    remote: RemoteTier,
+    keys: Iterable[str] | None = None,
+    *,
+    sign: Sign | None = None,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> Transfer:
+    """Copy entries to a remote tier, verified, with their signatures.
+
+    Args:
+        store: where they lie.
+        remote: where to; whether its mode is ``readwrite`` does not matter here.
+        keys: of the entries; default: all.
+        sign: signs those that have no signature.
+        replace: whether to write those that are there already.
+        progress: called after each entry, in this thread.
+
+    Raises:
+        RemoteError: the tier does not answer or cannot be written to; what was copied by then stays.
+        ValueError: one of the keys is not valid.
+    """
+
+    def move(key: str) -> _Outcome:
+        artifact = store.load(key)
+        if artifact is None:
+            return _Outcome(key, refusal=f"{store.name} has no such entry")
+        source_key = source_key_of(artifact)
+        if not replace and remote.has(key):
+            return _Outcome(key, source_key=source_key)
+        signature = store.signature(key) or (sign(encode_manifest(key, artifact)) if sign else None)
+        remote.write(key, artifact, signature)
+        return _Outcome(key, len(artifact.payload), source_key=source_key)
+
+    wanted = _checked([entry.key for entry in store.entries()] if keys is None else keys)
+    outcomes = list(_in_parallel(move, wanted, progress))
+    by_source = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.source_key is not None:
+            by_source[outcome.source_key].append(outcome.key)
+    # At last and one writer for each, so that none is forgotten: an alias is read, changed and written.
+    with _pool() as pool:
+        list(pool.map(lambda item: remote.add_aliases(*item), by_source.items()))
+    return _summary(outcomes)
+
+
+def pull(
+    store: Store,
+    remote: RemoteTier,
+    keys: Iterable[str] | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Transfer:
+    """Copy entries from a remote tier into the user's cache, verified, with their signatures.
+
+    Args:
+        store: where to.
+        remote: where they lie.
+        keys: of the entries; default: all that the tier lists, which those behind HTTP may not do.
+        progress: called after each entry, in this thread.
+
+    Raises:
+        RemoteError: the tier does not answer or cannot be listed; what was copied by then stays.
+        CacheUnusableError: the store cannot be written.
+        ValueError: one of the keys is not valid.
+        OSError: an entry cannot be written.
+    """
+    if not store.writable:
+        raise CacheUnusableError(f"the cache {store.name} cannot be written; set JITNORM_CACHE_DIR to one that can")
+
+    def move(key: str) -> _Outcome:
+        if store.load(key) is not None:
+            return _Outcome(key)
+        try:
+            artifact, signature = remote.demand(key)
+        except CorruptEntryError as error:
+            return _Outcome(key, refusal=str(error))
+        store.publish(key, artifact, signature)
+        return _Outcome(key, len(artifact.payload))
+
+    return _summary(list(_in_parallel(move, _checked(remote.keys() if keys is None else keys), progress)))
+
+
+def _checked(keys: Iterable[str]) -> list[str]:
+    wanted = list(dict.fromkeys(keys))
+    for key in wanted:
+        check_key(key)
+    return wanted
+
+
+def _in_parallel(move: Callable[[str], _Outcome], keys: list[str], progress: Progress | None) -> Iterator[_Outcome]:
+    from concurrent.futures import as_completed
+
+    with _pool() as pool:
+        pending = [pool.submit(move, key) for key in keys]
+        try:
+            for done, future in enumerate(as_completed(pending), start=1):
+                outcome = future.result()
+                if progress is not None:
+                    progress(done, len(keys), outcome.key, outcome.bytes or 0)
+                yield outcome
+        finally:
+            for future in pending:
+                future.cancel()  # after an error the rest would fail as well, each in its own time
+
+
+def _pool() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(_WORKERS, thread_name_prefix="jitnorm-transfer")
+
+
+def _summary(outcomes: list[_Outcome]) -> Transfer:
+    outcomes = sorted(outcomes, key=lambda outcome: outcome.key)
+    return Transfer(
+        moved=tuple(outcome.key for outcome in outcomes if outcome.bytes is not None),
+        present=tuple(outcome.key for outcome in outcomes if outcome.bytes is None and not outcome.refusal),
+        refused={outcome.key: outcome.refusal for outcome in outcomes if outcome.refusal},
+        bytes=sum(outcome.bytes or 0 for outcome in outcomes),
+    )

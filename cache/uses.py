@@ -1,0 +1,159 @@
+"""Which entries have been loaded by processes that live: pruning spares them.
+
+A process holds one file open and locked for each cache that it loads from, and adds the keys that it loads. The kernel
+frees the lock with the process, and with its last forked child. Where a lock says nothing, as it may be from another
+host or on a file system without locks, a file counts for a day.
+
+Creating a file takes longer than all else here, and so does emptying one. So the files of the dead are taken over:
+each line bears the token of its writer, and those of former ones are ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jitnorm.cache.files import make_folder
+from jitnorm.cache.key import is_key
+from jitnorm.cache.layout import Layout
+from jitnorm.cache.process import host_token, is_dead
+
+_HELD = {errno.EACCES, errno.EAGAIN}
+_UNSURE_FOR_SECONDS = 86400.0
+_NO_FILE = -1
+# A first line of this length, "TOKEN locked|unlocked PID", then one of the other for each key, "TOKEN KEY".
+_HEADER_BYTES = 64
+_LINE_BYTES = 16 + 1 + 64 + 1
+# Files to take over, for each host. Where processes begin to look is spread, as they often start together.
+_SLOTS = 128
+_FIRST_SLOTS = 8
+
+
+@dataclass
+class _Record:
+    descriptor: int
+    token: str = ""
+    keys: set[str] = field(default_factory=set)
+    lines: Iterator[int] = field(default_factory=itertools.count)
+
+
+_records: dict[Path, _Record] = {}
+
+
+def note_use(layout: Layout, key: str) -> None:
+    """Say that this process has loaded ``key``, or is about to publish it. Fails silently: it is a courtesy."""
+    with contextlib.suppress(OSError):
+        record = _records.get(layout.root) or _start_record(layout)
+        if record.descriptor == _NO_FILE:
+            return
+        if os.fstat(record.descriptor).st_nlink == 0:  # the cache was deleted, and this file with it
+            release_uses(layout)
+            record = _start_record(layout)
+        if key not in record.keys:
+            record.keys.add(key)
+            place = _HEADER_BYTES + next(record.lines) * _LINE_BYTES
+            os.pwrite(record.descriptor, f"{record.token} {key}\n".encode(), place)
+
+
+def release_uses(layout: Layout) -> None:
+    """Say that this process no longer uses anything of a cache."""
+    record = _records.pop(layout.root, None)
+    if record is not None and record.descriptor != _NO_FILE:
+        os.close(record.descriptor)
+
+
+def keys_in_use(layout: Layout, *, dry_run: bool = False) -> set[str]:
+    """The keys that living processes have loaded. The files of dead ones are removed, unless ``dry_run``."""
+    keys: set[str] = set()
+    with contextlib.suppress(FileNotFoundError):
+        for path in [Path(item) for item in os.scandir(layout.uses)]:
+            with contextlib.suppress(OSError):
+                keys |= _keys_in(path, dry_run)
+    return keys
+
+
+def _start_record(layout: Layout) -> _Record:
+    mine = _Record(_NO_FILE)
+    with contextlib.suppress(OSError):
+        mine.descriptor, locked = _open_file(layout)
+        mine.token = os.urandom(8).hex()
+        header = f"{mine.token} {'locked' if locked else 'unlocked'} {os.getpid()}"
+        os.pwrite(mine.descriptor, f"{header.ljust(_HEADER_BYTES - 1)}\n".encode(), 0)
+    # Atomic among threads, and unlike a lock it cannot be held during a fork.
+    first = _records.setdefault(layout.root, mine)
+    if first is not mine and mine.descriptor != _NO_FILE:
+        os.close(mine.descriptor)
+    return first
+
+
+def _open_file(layout: Layout) -> tuple[int, bool]:
+    """Open a file that nobody has; return its descriptor, and whether it is locked."""
+    prefix = f"{layout.uses}/{host_token()}."
+    first = os.getpid() % _FIRST_SLOTS
+    for slot in range(first, first + _SLOTS):
+        descriptor = _open_or_create(layout, f"{prefix}{slot % _SLOTS}")
+        locked = _try_lock(descriptor)
+        if locked:
+            return descriptor, True
+        os.close(descriptor)
+        if locked is None:
+            break
+    return _open_or_create(layout, f"{prefix}{os.getpid()}-{os.urandom(8).hex()}"), False
+
+
+def _open_or_create(layout: Layout, path: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        make_folder(layout.uses)
+        return os.open(path, flags, 0o600)
+
+
+def _keys_in(path: Path, dry_run: bool) -> set[str]:
+    """The keys in a file if its process lives, as far as can be told; if not, remove it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return set()
+        is_free = _try_lock(descriptor)
+        header, *lines = file.read().split("\n")
+        if is_free is not False and not _may_live(path, header, found.st_mtime, is_free is True):
+            if not dry_run:
+                path.unlink()  # before the lock is freed: nobody else can have taken it over
+            return set()
+    token = header.partition(" ")[0]
+    return {key for writer, _, key in (line.partition(" ") for line in lines) if writer == token and is_key(key)}
+
+
+def _may_live(path: Path, header: str, modified: float, is_free: bool) -> bool:
+    """Whether the process of a file that is not locked may live."""
+    _, state, pid, *_ = (*header.split(), "", "", "")
+    if path.name.rpartition(".")[0] == host_token():
+        if is_free and state == "locked":
+            return False
+        if pid.isdecimal() and is_dead(int(pid)):
+            return False
+    return abs(time.time() - modified) < _UNSURE_FOR_SECONDS
+
+
+def _try_lock(descriptor: int) -> bool | None:
+    """Lock a file: True if it was free, False if another holds it, None if it cannot be locked."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return False if error.errno in _HELD else None
+    return True
+
+
+# A child keeps its parent's files open, and so locked, for what it inherited, and begins files of its own.
+os.register_at_fork(after_in_child=_records.clear)

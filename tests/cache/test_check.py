@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from jitnorm.cache import Artifact, Store, make_key
+from jitnorm.cache.check import Verified, verify
+
+KEYS = sorted(make_key({"n": str(n)}) for n in range(4))
+
+
+@pytest.fixture
+def filled(store: Store, artifact: Artifact) -> Store:
+    for key in KEYS:
+        store.publish(key, artifact)
+    return store
+
+
+def damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1
+    path.write_bytes(data)
+
+
+def test_intact_entries_are_reported_as_such_in_the_order_of_the_keys(filled: Store, artifact: Artifact) -> None:
+    assert list(verify(filled)) == [Verified(key, None, len(artifact.payload)) for key in KEYS]
+    assert all(result.intact for result in verify(filled))
+
+
+@pytest.mark.parametrize("file", ["payload", "manifest.json"])
+def test_one_changed_byte_is_found_and_left_where_it_is(filled: Store, file: str) -> None:
+    damage(filled.layout.entry(KEYS[1]) / file)
+    problems = {result.key: result.problem for result in verify(filled)}
+    assert [key for key, problem in problems.items() if problem] == [KEYS[1]]
+    assert file.partition(".")[0] in str(problems[KEYS[1]])
+    assert filled.layout.entry(KEYS[1]).exists()
+    assert not list(filled.layout.quarantine.glob("*"))
+
+
+def test_repair_moves_what_is_damaged_to_the_quarantine_and_nothing_else(filled: Store) -> None:
+    damage(filled.layout.entry(KEYS[1]) / "payload")
+    assert [result.key for result in verify(filled, repair=True) if result.quarantined] == [KEYS[1]]
+    assert len(list(filled.layout.quarantine.iterdir())) == 1
+    assert [result.key for result in verify(filled)] == [key for key in KEYS if key != KEYS[1]]
+
+
+def test_what_is_not_a_folder_is_damaged_too(filled: Store) -> None:
+    place = filled.layout.entry(make_key({}))
+    place.parent.mkdir(exist_ok=True)
+    place.touch()
+    (result,) = [result for result in verify(filled, repair=True) if not result.intact]
+    assert result.quarantined
+
+
+def test_chosen_keys_are_looked_at_alone(filled: Store) -> None:
+    assert [result.key for result in verify(filled, KEYS[2:3])] == KEYS[2:3]
+    (missing,) = verify(filled, [make_key({})], repair=True)
+    assert missing.problem == "there is no such entry"
+    assert not missing.quarantined
+    with pytest.raises(ValueError, match="cache key is 'abc'"):
+        list(verify(filled, ["abc"]))
+
+
+def test_verifying_is_no_use_of_an_entry(filled: Store) -> None:
+    place = filled.layout.entry(KEYS[0])
+    os.utime(place, (0, 0))
+    list(verify(filled))
+    assert place.stat().st_mtime == 0
+
+
+def test_a_read_only_store_is_verified_but_not_repaired(filled: Store) -> None:
+    damage(filled.layout.entry(KEYS[1]) / "payload")
+    store = Store(filled.layout.root, writable=False)
+    assert [(r.key, r.quarantined) for r in verify(store, repair=True) if not r.intact] == [(KEYS[1], False)]
+    assert store.layout.entry(KEYS[1]).exists()

@@ -1,0 +1,404 @@
+"""Remote tiers: a bucket, a web server, a folder; whatever they do, a lookup is bounded and nothing false is loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jitnorm.cache import Artifact, Cache, CacheError, RemoteError, Store, failed_tiers, make_key, open_cache
+from jitnorm.cache.artifact import encode_manifest
+from jitnorm.cache.errors import CorruptEntryError
+from jitnorm.cache.events import subscribe
+from jitnorm.cache.publisher import flush
+from jitnorm.cache.remote import RemoteTier
+from jitnorm.cache.signature import SigningKey, TrustedKeys, generate_keys
+from jitnorm.cache.transfer import pull, push
+from remote_entries import KEYS, LIMIT, SOURCE, artifact_of
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "remote"
+
+
+@pytest.fixture
+def remote(folder: Path) -> RemoteTier:
+    return RemoteTier(folder.as_uri(), timeout=LIMIT, writable=True)
+
+
+def entry_file(folder: Path, key: str, name: str) -> Path:
+    return folder / "v1" / key[:2] / key / name
+
+
+# A folder.
+
+
+def test_what_one_machine_pushes_another_pulls(full: Store, other: Store, remote: RemoteTier) -> None:
+    seen: list[tuple[int, int]] = []
+    pushed = push(full, remote, progress=lambda done, total, key, size: seen.append((done, total)))
+    assert pushed.moved == tuple(KEYS)
+    assert pushed.bytes == sum(len(artifact_of(key).payload) for key in KEYS)
+    assert seen == [(done, 5) for done in range(1, 6)]
+    assert remote.keys() == KEYS
+    assert sorted(remote.keys_of(SOURCE)) == KEYS
+    assert pull(other, remote).moved == tuple(KEYS)
+    assert [other.load(key) for key in KEYS] == [artifact_of(key) for key in KEYS]
+    assert sorted(other.keys_of(SOURCE)) == KEYS
+
+
+def test_signatures_travel_even_where_nobody_asks_for_them(full: Store, other: Store, remote: RemoteTier) -> None:
+    full.add_signature(KEYS[0], b"by somebody\n")
+    push(full, remote)
+    pull(other, remote)
+    assert other.signature(KEYS[0]) == b"by somebody\n"
+    assert other.signature(KEYS[1]) is None
+
+
+def test_what_is_there_is_skipped(full: Store, other: Store, remote: RemoteTier) -> None:
+    push(full, remote, KEYS[:2])
+    again = push(full, remote)
+    assert (again.present, again.moved) == (tuple(KEYS[:2]), tuple(KEYS[2:]))
+    pull(other, remote, KEYS[:1])
+    assert pull(other, remote).present == tuple(KEYS[:1])
+
+
+def test_what_is_missing_or_refused_is_named_and_the_rest_is_moved(
+    full: Store, other: Store, remote: RemoteTier, folder: Path
+) -> None:
+    missing = make_key({})
+    assert push(full, remote, [*KEYS, missing]).refused == {missing: f"{full.name} has no such entry"}
+    entry_file(folder, KEYS[0], "payload").write_bytes(artifact_of(KEYS[1]).payload)
+    pulled = pull(other, remote)
+    assert pulled.refused == {KEYS[0]: "payload does not match its digest"}
+    assert pulled.moved == tuple(KEYS[1:])
+
+
+def test_a_hit_is_copied_up_with_its_alias(full: Store, other: Store, remote: RemoteTier) -> None:
+    push(full, remote)
+    seen: list[tuple[str, str]] = []
+    unsubscribe = subscribe(lambda kind, fields: seen.append((kind, fields.get("tier", ""))))
+    assert Cache(other, remote=remote).load_or_build(KEYS[0], lambda: pytest.fail("built")) == artifact_of(KEYS[0])
+    unsubscribe()
+    assert [event for event in seen if event[0] in ("hit", "copy_up", "build")] == [
+        ("hit", remote.name),
+        ("copy_up", remote.name),
+    ]
+    assert other.load(KEYS[0]) == artifact_of(KEYS[0])
+    assert other.keys_of(SOURCE) == (KEYS[0],)
+
+
+def test_threads_that_miss_together_ask_once(
+    full: Store, other: Store, remote: RemoteTier, folder: Path, serve: Callable[..., str]
+) -> None:
+    push(full, remote)
+    asked: list[str] = []
+
+    def count(handler: http.server.BaseHTTPRequestHandler) -> None:
+        asked.append(handler.path.rpartition("/")[2])
+        data = (folder / handler.path.lstrip("/")).read_bytes()
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+
+    cache = Cache(other, remote=RemoteTier(serve(count), timeout=LIMIT))
+    start = threading.Barrier(8)
+
+    def ask(_: int) -> Artifact:
+        start.wait(LIMIT)
+        return cache.load_or_build(KEYS[0], lambda: pytest.fail("built"))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, range(8))) == [artifact_of(KEYS[0])] * 8
+    assert asked == ["manifest.json", "payload"]
+
+
+def test_a_source_is_found_in_a_remote_tier(full: Store, other: Store, remote: RemoteTier) -> None:
+    push(full, remote, KEYS[:1])
+    assert Cache(other, remote=remote).load_source(SOURCE) == artifact_of(KEYS[0])
+    assert other.load(KEYS[0]) == artifact_of(KEYS[0])
+
+
+def test_what_is_built_is_published_in_the_background(other: Store, store: Store, remote: RemoteTier) -> None:
+    Cache(store, remote=remote).load_or_build(KEYS[0], lambda: artifact_of(KEYS[0]))
+    assert flush(LIMIT)
+    assert Cache(other, remote=remote).load(KEYS[0]) == artifact_of(KEYS[0])
+    assert remote.keys_of(SOURCE) == (KEYS[0],)
+
+
+def test_nothing_is_published_to_a_tier_that_is_read(store: Store, folder: Path) -> None:
+    remote = RemoteTier(folder.as_uri())
+    Cache(store, remote=remote).load_or_build(KEYS[0], lambda: artifact_of(KEYS[0]))
+    assert flush(LIMIT)
+    assert not folder.exists()
+
+
+def test_no_temporary_file_stays_in_a_folder(full: Store, remote: RemoteTier, folder: Path) -> None:
+    push(full, remote)
+    push(full, remote, replace=True)
+    files = {path.name for path in folder.rglob("*") if path.is_file()}
+    assert files == {"payload", "manifest.json", SOURCE}
+
+
+def test_an_entry_is_absent_until_its_manifest_is_there(full: Store, remote: RemoteTier, folder: Path) -> None:
+    push(full, remote)
+    entry_file(folder, KEYS[0], "manifest.json").unlink()
+    assert remote.load(KEYS[0]) is None
+    assert remote.keys() == KEYS[1:]
+    assert push(full, remote).moved == (KEYS[0],)
+
+
+# Tampering.
+
+
+TAMPERED: dict[str, Callable[[Path], object]] = {
+    "payload changed": lambda path: (path / "payload").write_bytes(b"evil"),
+    "payload of the same size": lambda path: (path / "payload").write_bytes(bytes((path / "payload").stat().st_size)),
+    "payload with more behind it": lambda path: (path / "payload").open("ab").write(b"evil"),
+    "payload removed": lambda path: (path / "payload").unlink(),
+    "manifest emptied": lambda path: (path / "manifest.json").write_bytes(b""),
+    "manifest of garbage": lambda path: (path / "manifest.json").write_bytes(b"\xff" * 100),
+    "manifest of another entry": lambda path: (path / "manifest.json").write_bytes(
+        encode_manifest(KEYS[1], artifact_of(KEYS[1]))
+    ),
+    "manifest of a huge size": lambda path: (path / "manifest.json").write_bytes(b" " * (2 << 20)),
+}
+
+
+@pytest.mark.parametrize("tamper", TAMPERED.values(), ids=TAMPERED.keys())
+def test_a_tampered_object_is_refused_by_name_and_counts_as_absent(
+    full: Store,
+    other: Store,
+    remote: RemoteTier,
+    folder: Path,
+    tamper: Callable[[Path], object],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    push(full, remote)
+    tamper(entry_file(folder, KEYS[0], ""))
+    with pytest.raises(CorruptEntryError):
+        remote.demand(KEYS[0])
+    cache = Cache(other, remote=remote)
+    assert cache.load(KEYS[0]) is None
+    assert f"ignoring the cache entry {KEYS[0]} of {remote.name}" in caplog.text
+    assert cache.load_or_build(KEYS[0], lambda: Artifact(b"built", {})).payload == b"built"
+    assert cache.load(KEYS[1]) == artifact_of(KEYS[1])  # it is the object that is bad, not the tier
+    assert flush(LIMIT)
+    assert remote.load(KEYS[0]) == Artifact(b"built", {})  # what is built anew replaces it
+
+
+def test_a_remote_tier_serves_only_what_is_signed_where_keys_are_trusted(
+    full: Store, other: Store, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    generate_keys(tmp_path / "key", tmp_path / "key.pem")
+    generate_keys(tmp_path / "stranger", tmp_path / "stranger.pem")
+    remote = RemoteTier(folder.as_uri(), check=TrustedKeys.load([tmp_path / "key.pem"]).check)
+    push(full, remote, KEYS[:1])
+    push(full, remote, KEYS[1:2], sign=SigningKey.load(tmp_path / "stranger").sign)
+    push(full, remote, KEYS[2:], sign=SigningKey.load(tmp_path / "key").sign)
+    cache = Cache(other, remote=remote)
+    assert [cache.load(key) is not None for key in KEYS] == [False, False, True, True, True]
+    assert "it is not signed" in caplog.text
+    assert "it is signed by the key" in caplog.text
+    # The signature comes along, so that this cache can be another one's shared folder.
+    shared = Store(other.layout.root, writable=False, check=TrustedKeys.load([tmp_path / "key.pem"]).check)
+    assert shared.load(KEYS[2]) == artifact_of(KEYS[2])
+    # With the payload's digest in the signed manifest, neither file can be changed alone.
+    for name in ("payload", "manifest.json", "signature"):
+        path = entry_file(folder, KEYS[3], name)
+        good = path.read_bytes()
+        path.write_bytes(good[:-9] + bytes([good[-9] ^ 1]) + good[-8:])
+        assert remote.load(KEYS[3]) is None
+        path.write_bytes(good)
+    assert remote.load(KEYS[3]) == artifact_of(KEYS[3])
+
+
+# Failure.
+
+
+class Answers(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def serve(folder: Path) -> Iterator[Callable[..., str]]:
+    """Serve the folder over HTTP, or answer otherwise; give the URL."""
+    servers: list[http.server.ThreadingHTTPServer] = []
+
+    def serve(answer: Callable[[http.server.BaseHTTPRequestHandler], None] | None = None) -> str:
+        class Handler(Answers):
+            def __init__(self, *arguments: Any) -> None:
+                super().__init__(*arguments, directory=str(folder))
+
+            def do_GET(self) -> None:
+                if answer is None:
+                    super().do_GET()
+                else:
+                    with contextlib.suppress(OSError):
+                        answer(self)
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_address[1]}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_web_server_serves_a_cache_folder(
+    full: Store, other: Store, remote: RemoteTier, serve: Callable[..., str]
+) -> None:
+    push(full, remote)
+    web = RemoteTier(serve(), timeout=LIMIT)
+    cache = Cache(other, remote=web)
+    assert cache.load(KEYS[0]) == artifact_of(KEYS[0])
+    assert cache.load(make_key({})) is None
+    assert sorted(web.keys_of(SOURCE)) == KEYS
+    assert pull(other, web, KEYS).moved == tuple(KEYS[1:])
+    assert web.name not in failed_tiers()
+
+
+def test_the_web_is_only_read() -> None:
+    with pytest.raises(CacheError, match="can only be read; set JITNORM_REMOTE_MODE"):
+        RemoteTier("https://example.org/kernels", writable=True)
+
+
+def test_a_slow_server_is_waited_for_once_and_not_longer_than_the_timeout(
+    store: Store, serve: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    proceed = threading.Event()
+
+    def stall(handler: http.server.BaseHTTPRequestHandler) -> None:
+        proceed.wait(LIMIT)
+
+    remote = RemoteTier(serve(stall), timeout=0.5)
+    cache = Cache(store, remote=remote)
+    began = time.monotonic()
+    for key in KEYS:
+        assert cache.load_or_build(key, lambda: Artifact(b"built", {})).payload == b"built"
+    assert time.monotonic() - began < 5
+    assert "no answer within 0.5 s" in failed_tiers()[remote.name]
+    assert [remote.name in record.getMessage() for record in caplog.records] == [True]
+    proceed.set()
+
+
+def test_a_server_that_sends_slowly_is_bounded_as_a_whole(store: Store, serve: Callable[..., str]) -> None:
+    """A byte now and then keeps every timeout of a socket from running out."""
+
+    def drip(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "100000")
+        handler.end_headers()
+        for _ in range(600):
+            handler.wfile.write(b"x")
+            time.sleep(0.05)
+
+    remote = RemoteTier(serve(drip), timeout=0.5)
+    began = time.monotonic()
+    assert Cache(store, remote=remote).load(KEYS[0]) is None
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("status", [403, 500, 503])
+def test_a_server_that_refuses_is_left_alone_for_a_while(
+    store: Store, serve: Callable[..., str], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def refuse(handler: http.server.BaseHTTPRequestHandler) -> None:
+        asked.append(handler.path)
+        handler.send_error(status)
+
+    remote = RemoteTier(serve(refuse), timeout=LIMIT)
+    for key in KEYS:
+        assert remote.load(key) is None
+    assert len(asked) == 1
+    later = time.monotonic() + 61
+    monkeypatch.setattr("jitnorm.cache.remote.time.monotonic", lambda: later)
+    assert remote.load(KEYS[0]) is None
+    assert len(asked) == 2
+    with pytest.raises(RemoteError, match=str(status)):
+        remote.demand(KEYS[0])
+
+
+def test_a_server_that_breaks_off_within_a_payload_gives_no_artifact(
+    full: Store, other: Store, folder: Path, remote: RemoteTier, serve: Callable[..., str]
+) -> None:
+    push(full, remote)
+    stop: list[Callable[[], None]] = []
+
+    def die(handler: http.server.BaseHTTPRequestHandler) -> None:
+        data = (folder / handler.path.lstrip("/")).read_bytes()
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        if handler.path.endswith("payload"):
+            handler.wfile.write(data[: len(data) // 2])
+            handler.wfile.flush()
+            handler.connection.shutdown(socket.SHUT_RDWR)
+            stop.append(handler.server.server_close)
+        else:
+            handler.wfile.write(data)
+
+    web = RemoteTier(serve(die), timeout=LIMIT)
+    assert Cache(other, remote=web).load_or_build(KEYS[0], lambda: Artifact(b"built", {})).payload == b"built"
+    assert stop
+    assert web.name in failed_tiers()
+    assert other.load(KEYS[0]) == Artifact(b"built", {})
+
+
+def test_nobody_listening_is_one_warning_and_the_kernel_is_built(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    cache = Cache(store, remote=RemoteTier(f"http://127.0.0.1:{port}", timeout=LIMIT))
+    for key in KEYS:
+        assert cache.load_or_build(key, lambda: Artifact(b"built", {})).payload == b"built"
+    assert len(caplog.records) == 1
+
+
+def test_a_tier_that_cannot_be_written_fails_in_the_background_alone(
+    store: Store, folder: Path, remote: RemoteTier
+) -> None:
+    folder.write_text("not a folder")
+    cache = Cache(store, remote=remote)
+    assert cache.load_or_build(KEYS[0], lambda: artifact_of(KEYS[0])) == artifact_of(KEYS[0])
+    assert flush(LIMIT)
+    assert remote.name in failed_tiers()
+    with pytest.raises(RemoteError, match="failed"):
+        push(store, remote)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("/folder", "no URL; needed is one such as"),
+        ("bucket", "no URL"),
+        ("nonsense://bucket", "cannot be opened.*nonsense"),
+    ],
+)
+def test_what_is_no_url_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, message: str) -> None:
+    monkeypatch.setenv("JITNORM_CACHE_DIR", str(tmp_path / "user"))
+    monkeypatch.setenv("JITNORM_REMOTE_CACHE", url)
+    with pytest.raises(CacheError, match=message):
+        open_cache().load(KEYS[0])
+
+
+def test_no_credentials_are_in_names() -> None:
+    name = RemoteTier("https://user:secret@host:8080/kernels?token=secret#secret").name
+    assert name == "remote https://host:8080/kernels"
