@@ -3,7 +3,8 @@
 Importing it loads no array framework and no compiler.
 """
 
-from jitnorm.errors import KernelNotReadyError
+from jitnorm.background import wait_for_builds
+from jitnorm.errors import KernelNotReadyError, KernelNotWarmError
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import Target
@@ -45,6 +46,9 @@ from jitnorm.ops.quantize_fp4 import fp4_quantize, mxfp4_quantize, nvfp4_quantiz
 from jitnorm.ops.quantize_fp8 import mxfp8_quantize
 from jitnorm.ops.sf_layout import SfLayout
 from jitnorm.ops.weight import quantize_weight
+from jitnorm.telemetry import Stats, stats, subscribe
+from jitnorm.tracing import start_tracing as _start_tracing
+from jitnorm.tracing import tracing_is_wanted as _tracing_is_wanted
 
 __version__ = "0.1.0"
 
@@ -57,9 +61,11 @@ __all__ = [
     "NVFP4",
     "KernelConfig",
     "KernelNotReadyError",
+    "KernelNotWarmError",
     "QuantSpec",
     "QuantizedTensor",
     "SfLayout",
+    "Stats",
     "Target",
     "add_rmsnorm_fp4quant",
     "add_rmsnorm_mxfp8quant",
@@ -104,4 +110,10 @@ __all__ = [
     "silu_and_mul_nvfp4_quantize",
     "silu_and_mul_quantize",
     "silu_and_mul_scaled_nvfp4_experts_quantize",
+    "stats",
+    "subscribe",
+    "wait_for_builds",
 ]
+
+if _tracing_is_wanted():
+    _start_tracing()

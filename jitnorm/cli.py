@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
-FAILED = 1
-WRONG_USAGE = 2
-
-
-class _Group(TyperGroup):
-    """Shows the errors of the library as a line on stderr; a traceback is for errors nobody foresaw."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except (typer.Exit, typer.Abort):  # RuntimeErrors, too
-            raise
-        except (RuntimeError, ValueError) as error:
-            typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(WRONG_USAGE if isinstance(error, ValueError) else FAILED) from None
-
+from jitnorm.commands.cache_app import cache_app
+from jitnorm.commands.completion import complete_config, complete_target
+from jitnorm.commands.group import ErrorGroup, Json, exit_unless
+from jitnorm.commands.warm_app import warm
+from jitnorm.commands.wheel_app import wheel
 
 app = typer.Typer(
-    cls=_Group,
+    cls=ErrorGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="JIT-compiled RMSNorm and FP4 quantization kernels: the same bits on every GPU and on the CPU.",
 )
-cache_app = typer.Typer(no_args_is_help=True, help="Look into the cache of built kernels.")
-app.add_typer(cache_app, name="cache")
-
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs to read.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -68,62 +51,64 @@ def demo(
     """
     from jitnorm.commands.demo_table import show_demo
 
-    if not show_demo(only_cpu=cpu):
-        raise typer.Exit(FAILED)
+    exit_unless(show_demo(only_cpu=cpu))
 
 
 @app.command()
-def doctor(json: _Json = False) -> None:
+def doctor(json: Json = False) -> None:
     """Show what jitnorm finds on this machine, and how to get what is missing.
 
-    GPUs, driver, compilers, launcher, cache folder and array frameworks.
+    GPUs, driver, compilers, launcher; the cache folder, tiers, keys of signatures, misses; the variables in effect and
+    whether they are valid; array frameworks. No tier is waited for longer than a few seconds.
 
     Exit code 0: kernels can be built for at least one target. 1: for none.
     """
     from jitnorm.commands.doctor_view import show_doctor
 
-    if not show_doctor(as_json=json):
-        raise typer.Exit(FAILED)
+    exit_unless(show_doctor(as_json=json))
 
 
 @app.command()
 def source(
     config: Annotated[
         str,
-        typer.Argument(help="A KernelConfig as text: rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given"),
+        typer.Argument(
+            metavar="CONFIG",
+            help="A KernelConfig as text: rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given",
+            autocompletion=complete_config,
+        ),
     ],
     target: Annotated[
-        str | None, typer.Option(help="What to build for, such as sm_90a; default: the first GPU, else cpu.")
+        str | None,
+        typer.Option(
+            help="What to build for, such as sm_90a; default: the first GPU, else cpu.", autocompletion=complete_target
+        ),
     ] = None,
+    backend: Annotated[
+        str, typer.Option(help="What builds it: nvrtc, nvcc or cxx, whose source is C++, or cute; default: C++.")
+    ] = "auto",
 ) -> None:
     """Print the complete source that is generated for a configuration.
 
     Fields left out of CONFIG take their defaults.
     """
-    from jitnorm.commands.place import first_gpu
+    from jitnorm.commands.place import target_or_default
     from jitnorm.kernels.config import KernelConfig
-    from jitnorm.kernels.generator import generate
-    from jitnorm.kernels.target import Target
+    from jitnorm.manager import source_for
+    from jitnorm.toolchains import TOOLCHAIN_NAMES
 
+    if backend not in ("auto", *TOOLCHAIN_NAMES):
+        raise ValueError(f"backend: {backend!r} is not known; use one of {', '.join(('auto', *TOOLCHAIN_NAMES))}")
     parsed = KernelConfig.parse(config)
-    if target is not None:
-        chosen = Target(target)
-    else:
-        try:
-            chosen = first_gpu()
-        except (RuntimeError, ValueError) as error:
-            typer.echo(f"note: this is the source for cpu: {error}", err=True)
-            chosen = Target("cpu")
-    typer.echo(generate(parsed, chosen).text, nl=False)
+    chosen, note = target_or_default(target)
+    if note:
+        typer.echo(f"note: this is the source for {chosen}: {note}", err=True)
+    typer.echo(source_for(parsed, chosen, backend).text, nl=False)
 
 
-@cache_app.command("ls")
-def cache_ls(json: _Json = False) -> None:
-    """List what is stored: key, kind, target, backend, payload size, age and configuration."""
-    from jitnorm.commands.listing import list_cache
-
-    list_cache(as_json=json)
-
+app.command()(warm)
+app.command()(wheel)
+app.add_typer(cache_app, name="cache")
 
 if __name__ == "__main__":
     app()

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
+from jitnorm.call_config import config_of_call, prototype
 from jitnorm.errors import KernelNotReadyError
 from jitnorm.kernels.arguments import Extent, evaluate
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.interface import tensor_arguments
 from jitnorm.kernels.launch_recipe import dispatch_signature
-from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.kernels.schedule import for_many_rows
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
 from jitnorm.manager import get_kernel, recipe_text
+from jitnorm.tiered import Place, is_tiered, learn_tiered, loaded_stand_in
 
 # Extents (None: the interface's own) and dtypes of outputs, by name, as an op wants them allocated.
 Allocated = dict[str, tuple[tuple[Extent, ...] | None, str]]
@@ -51,19 +51,19 @@ class Dispatcher:
     ) -> None:
         self._enable_pdl, self._options, self._allocations = enable_pdl, options, allocations
         self.aliases = aliases or {}
-        prototype = KernelConfig(hidden_size=_any_hidden_size(**options), **options)
-        tensors = tensor_arguments(prototype)
+        example = prototype(options)
+        tensors = tensor_arguments(example)
         self.names = tuple(a.name for a in tensors)
-        self._is_batched = prototype.batched
+        self._is_batched = example.batched
         self.outputs = tuple(i for i, a in enumerate(tensors) if a.is_output)
         row_sets = [a.row_set for a in tensors]
         self.leaders = tuple(map(row_sets.index, row_sets))
         self._weight = next((i for i, a in enumerate(tensors) if a.name.endswith("weight")), None)
-        self._rows_combined = prototype.rows_combined
+        self._rows_combined = example.rows_combined
         # Of codes in E2M1 an element is two values.
         columns = evaluate(tensors[0].shape[-1], rows=0)
-        self._values_per_element = max(1, prototype.hidden_size // columns)
-        self.launch, self._learn = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype)))
+        self._values_per_element = max(1, example.hidden_size // columns)
+        self.launch, self._learn, self._replace = launcher().make_dispatcher(json.dumps(dispatch_signature(example)))
 
     def run(self, *arguments: Any) -> None:
         """Run the op.
@@ -74,8 +74,7 @@ class Dispatcher:
         """
         facts = self.launch(*arguments)
         if facts is not None:
-            self._prepare(arguments, facts)
-            self.launch(*arguments)
+            self._prepare(arguments, facts)(*arguments)
 
     @cache  # noqa: B019 - dispatchers live as long as the process
     def arguments_of(self, columns: int, dtype: str) -> tuple[tuple[tuple[Extent, ...], str], ...]:
@@ -83,7 +82,7 @@ class Dispatcher:
 
         ValueError if it is not allowed.
         """
-        config = self._config(columns, dtype)
+        config = KernelConfig(hidden_size=self._hidden_size(columns), **{"input": dtype, **self._options})
         own = self._allocations(config) if self._allocations else {}
         arguments = []
         for argument in tensor_arguments(config):
@@ -99,36 +98,39 @@ class Dispatcher:
             raise ValueError(f"{self.names[0]}: has one dimension; expected (matrices, ..., hidden_size)")
         return math.prod(leading[1:]), leading[0]
 
-    def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> None:
+    def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> Any:
+        """What runs a call that has no kernel yet: usually `launch`, which has learned one."""
         found, columns, row_dims, vector_bytes, has_many_rows, is_cuda, device, is_capturing = facts
         dtypes = [str(dtype) for dtype in found]  # out of TVM-FFI's own kind of string
         for name, value, dtype in zip(self.names, arguments, dtypes, strict=False):
             if not dtype:
                 raise TypeError(f"{name}: is {value!r}; expected a tensor")
         target = cuda_target(device) if is_cuda else Target("cpu")
-        config = self._config(
-            columns,
-            dtypes[0],
+        config = config_of_call(
+            self._options,
+            target,
+            hidden_size=self._hidden_size(columns),
+            input=dtypes[0],
             weight="" if self._weight is None else dtypes[self._weight],
             row_dims=row_dims,
             vector_bytes=vector_bytes,
-            pdl=self._pdl(target),
+            has_many_rows=has_many_rows,
+            enable_pdl=self._enable_pdl,
         )
-        if is_cuda and has_many_rows:
-            config = for_many_rows(config, target)
         # A call that its kernel would refuse is refused before anything is compiled for it.
         launcher().make_checker(recipe_text(config, target))(*arguments)
+        rows = sum(math.prod(tuple(arguments[i].shape)[:-1]) for i in set(self.leaders))
         if is_capturing:
-            raise KernelNotReadyError(
-                f"the kernel of {config} is not loaded, and loading it would break the CUDA graph being captured; "
-                "call the op once with such tensors before the capture begins"
-            )
-        self._learn(get_kernel(config, target), *arguments)
+            return _captured_kernel(config, target, rows)
+        if is_tiered():
+            learn = partial(self._learn_for, arguments)
+            learn_tiered(config, target, rows, Place(learn, self._replace, device if is_cuda else None))
+        else:
+            self._learn(get_kernel(config, target), *arguments)
+        return self.launch
 
-    def _config(self, columns: int, dtype: str, **fields: Any) -> KernelConfig:
-        """The configuration of a call by its first tensor: how wide it is, and its dtype."""
-        fields |= {"input": dtype, **self._options}
-        return KernelConfig(hidden_size=self._hidden_size(columns), **fields)
+    def _learn_for(self, arguments: tuple[Any, ...], kernel: Any) -> int:
+        return int(self._learn(kernel, *arguments))
 
     def _hidden_size(self, columns: int) -> int:
         """The hidden size of a first tensor that many columns wide."""
@@ -139,21 +141,16 @@ class Dispatcher:
             )
         return columns * self._values_per_element // self._rows_combined
 
-    def _pdl(self, target: Target) -> bool:
-        if self._enable_pdl is None:
-            return target.has_pdl
-        if self._enable_pdl and not target.has_pdl:
-            raise ValueError(
-                f"enable_pdl: is True, but {target} has no programmatic dependent launch, which begins with sm_90a; "
-                "pass None or False"
-            )
-        return self._enable_pdl
 
-
-def _any_hidden_size(quant: QuantSpec | None = None, gate_columns: int = 0, **_: Any) -> int:
-    """One that the options allow: what a dispatcher has to know of an op is the same for all of them."""
-    block_size = quant.block_size if quant and isinstance(quant.block_size, int) else 1
-    return math.lcm(block_size, max(1, gate_columns))
+def _captured_kernel(config: KernelConfig, target: Target, rows: int) -> Any:
+    """The kernel for a single call during a capture, where nothing may be loaded or learned."""
+    kernel = loaded_stand_in(config, target, rows)
+    if kernel is None:
+        raise KernelNotReadyError(
+            f"the kernel of {config} is not loaded, and loading it would break the CUDA graph being captured; "
+            "call the op once with such tensors before the capture begins"
+        )
+    return kernel
 
 
 @lru_cache(maxsize=64)

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
+from contextlib import suppress
+from functools import cache
+from time import perf_counter
 from typing import Any
 
-from jitnorm.cache import Artifact, Store, load_or_build, make_key
+from jitnorm.cache import Artifact, Cache, Store, make_key
+from jitnorm.cache.events import emit
+from jitnorm.errors import KernelNotWarmError
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import Source, generate
 from jitnorm.kernels.launch_recipe import LAUNCHER_ABI, launch_recipe
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
-from jitnorm.store import memo_folder, user_store
-from jitnorm.toolchains import Toolchain, select
+from jitnorm.misses import jit_mode, record_miss, warm_command
+from jitnorm.requirements import is_usable, requirements
+from jitnorm.store import as_cache, memo_folder, user_cache
+from jitnorm.toolchains import Toolchain, ToolchainMissingError, requested_backend, select
 
-_kernels: dict[tuple[KernelConfig, Target], Any] = {}
-_locks: dict[tuple[KernelConfig, Target], threading.Lock] = {}
+_Wanted = tuple[KernelConfig, Target, str]  # the last is the backend
+_kernels: dict[_Wanted, Any] = {}
+_locks: dict[_Wanted, threading.Lock] = {}
 _locks_guard = threading.Lock()
 
 
-def get_kernel(config: KernelConfig | str, target: Target | str = "cpu") -> Any:
+def get_kernel(config: KernelConfig | str, target: Target | str = "cpu", *, backend: str = "auto") -> Any:
     """The kernel of a configuration, as a `tvm_ffi.Function`, for callers who want the least overhead.
 
     It takes the op's arguments in order, outputs included, None for those that the configuration does without,
@@ -30,10 +39,13 @@ def get_kernel(config: KernelConfig | str, target: Target | str = "cpu") -> Any:
     Args:
         config: a KernelConfig or its text form.
         target: a Target or its name; default ``cpu``.
+        backend: what builds it: ``nvrtc``, ``nvcc`` or ``cute`` for CUDA targets, ``cxx`` for the CPU; ``auto``, the
+            default, is the first of these that there is. All write the same bytes.
 
     Raises:
-        ValueError: the configuration or the target is not valid.
+        ValueError: the configuration, the target or the backend is not valid, or that backend lacks this kernel.
         ToolchainMissingError: the kernel is not cached and no compiler for the target is installed.
+        KernelNotWarmError: the kernel is not cached and JITNORM_JIT is ``deny``.
         CompileError: the compiler failed.
 
     Example:
@@ -47,61 +59,251 @@ def get_kernel(config: KernelConfig | str, target: Target | str = "cpu") -> Any:
     """
     config = KernelConfig.parse(config) if isinstance(config, str) else config
     target = Target(target) if isinstance(target, str) else target
-    key = (config, target)
+    key = (config, target, backend)
     kernel = _kernels.get(key)
     if kernel is None:
         with _lock_of(key):
             kernel = _kernels.get(key)
             if kernel is None:
-                kernel = _kernels[key] = _load(config, target)
+                kernel = _kernels[key] = _load(*key)
     return kernel
 
 
-def _lock_of(key: tuple[KernelConfig, Target]) -> threading.Lock:
+def _lock_of(key: _Wanted) -> threading.Lock:
     with _locks_guard:
         return _locks.setdefault(key, threading.Lock())
 
 
-def _load(config: KernelConfig, target: Target) -> Any:
-    artifact = load_or_build_kernel(config, target, user_store())
+def _load(config: KernelConfig, target: Target, backend: str = "auto") -> Any:
+    return _bind(load_or_build_kernel(config, target, user_cache(), backend))
+
+
+def _bind(artifact: Artifact) -> Any:
     return launcher().load_kernel(artifact.manifest["recipe"], artifact.payload)
 
 
-def recipe_text(config: KernelConfig, target: Target) -> str:
-    """The launch recipe as the launcher reads it and as manifests store it."""
-    return json.dumps(launch_recipe(config, target), separators=(",", ":"))
+def loaded_kernel(config: KernelConfig, target: Target) -> Any:
+    """The kernel of a configuration if this process has loaded it, else None."""
+    return _kernels.get((config, target, "auto"))
 
 
-def load_or_build_kernel(config: KernelConfig, target: Target, store: Store, backend: str = "auto") -> Artifact:
-    """The artifact of a configuration, from the store or built into it by `backend`."""
-    source = generate(config, target)
+def find_kernel(config: KernelConfig, target: Target) -> Any:
+    """The kernel of a configuration if it is loaded or in any tier of the cache, else None: nothing is built."""
+    key = (config, target, "auto")
+    kernel = _kernels.get(key)
+    if kernel is None:
+        with _lock_of(key):
+            kernel = _kernels.get(key)
+            if kernel is None and (artifact := _find(config, target, user_cache())) is not None:
+                kernel = _kernels[key] = _bind(artifact)
+    return kernel
+
+
+def _find(config: KernelConfig, target: Target, cache: Cache) -> Artifact | None:
+    try:
+        toolchain: Toolchain | None = toolchain_for(config, target, cache.store)
+    except ToolchainMissingError:
+        toolchain = None
+    return _find_artifact(config, target, toolchain, cache, "auto")
+
+
+def build_kernel(config: KernelConfig, target: Target) -> Any:
+    """`get_kernel` for threads in the background: while they compile they hold no lock that a fork would copy."""
+    kernel = _kernels.get((config, target, "auto"))
+    return _kernels.setdefault((config, target, "auto"), _load(config, target)) if kernel is None else kernel
+
+
+def record_missing(config: KernelConfig, target: Target) -> None:
+    """Note that the kernel of a configuration was wanted and is in no tier of the cache."""
+    record_miss(user_cache().store, str(config), str(target))
+
+
+def recipe_text(config: KernelConfig, target: Target, language: str = "c++") -> str:
+    """The launch recipe as the launcher reads it and as manifests store it, by the language of the source."""
+    if language == "cute":
+        from jitnorm.kernels.cute.recipe import cute_recipe as make_recipe
+    else:
+        make_recipe = launch_recipe
+    return json.dumps(make_recipe(config, target), separators=(",", ":"))
+
+
+def load_or_build_kernel(config: KernelConfig, target: Target, cache: Cache | Store, backend: str = "auto") -> Artifact:
+    """The artifact of a configuration, from the cache or built into it by `backend`.
+
+    Where there is no such toolchain, or JITNORM_JIT is ``deny``, any artifact of the same source serves: every
+    toolchain gives the same bits. If the caller or JITNORM_BACKEND names a backend, it must be one of that backend's.
+    Where the cache has nothing for the target, what it has for the target's family serves in the same way; nothing is
+    built for a family unless that is the target.
+
+    Raises:
+        ToolchainMissingError: the kernel is not cached and no compiler for the target is installed.
+        KernelNotWarmError: the kernel is not cached and JITNORM_JIT is ``deny``.
+        CompileError: the compiler failed.
+        ValueError: the backend or the value of JITNORM_JIT is not allowed.
+    """
+    cache, mode = as_cache(cache), jit_mode()
+    toolchain, missing = None, None
+    try:
+        toolchain = toolchain_for(config, target, cache.store, backend)
+    except ToolchainMissingError as error:
+        missing = error
+    began = perf_counter()
+    if toolchain is None or mode == "deny" or target.family is not None:
+        found = _find_artifact(config, target, toolchain, cache, backend)
+        if found is not None:
+            return found
+    is_cute = toolchain.name == "cute" if toolchain else requested_backend(target, backend) == "cute"
+    source = source_for(config, target, "cute" if is_cute and not _why_not(config) else "c++")
+    if toolchain is not None and mode != "deny":
+        return _load_or_build(source, toolchain, cache, is_recorded=mode == "record")
+    emit("miss", key=kernel_source_key(source), seconds=perf_counter() - began)
+    if missing is not None and mode != "deny":
+        raise missing
+    record_miss(cache.store, str(config), str(target))
+    raise KernelNotWarmError(str(config), str(target), warm_command(str(config), str(target)))
+
+
+def _load_or_build(source: Source, toolchain: Toolchain, cache: Cache, *, is_recorded: bool) -> Artifact:
+    def build() -> Artifact:
+        if is_recorded:
+            record_miss(cache.store, str(source.config), str(source.target))
+        return compile_kernel(source, toolchain)
+
+    return cache.load_or_build(kernel_key(source, toolchain), build, accept=is_usable)
+
+
+def _find_artifact(
+    config: KernelConfig, target: Target, toolchain: Toolchain | None, cache: Cache, backend: str
+) -> Artifact | None:
+    """The artifact for the target in any tier; if there is none, that for its family."""
+    found = _find_for(config, target, toolchain, cache, backend)
+    if found is None and target.family is not None:
+        found = _find_for(config, target.family, toolchain, cache, backend)
+    return found
+
+
+def _find_for(
+    config: KernelConfig, target: Target, toolchain: Toolchain | None, cache: Cache, backend: str
+) -> Artifact | None:
+    """The artifact of the toolchain, or of any one where compiling is impossible or forbidden."""
+    if toolchain is None or jit_mode() == "deny":
+        found = _find_built_anywhere(config, target, cache, requested_backend(target, backend))
+        if found is not None or toolchain is None:
+            return found
+    return cache.load(kernel_key(source_for(config, target, toolchain.name), toolchain), is_usable)
+
+
+def _find_built_anywhere(config: KernelConfig, target: Target, cache: Cache, backend: str) -> Artifact | None:
+    """An artifact of the source in any language that the backend allows."""
+    has_cute = not target.is_cpu and not _why_not(config)
+    languages = ("c++",) * (backend != "cute" or not has_cute) + ("cute",) * (backend in ("auto", "cute") and has_cute)
+
+    def serves(artifact: Artifact) -> bool:
+        allowed = ("auto", artifact.manifest.get("backend"))
+        return (backend in allowed or (backend == "cute" and not has_cute)) and is_usable(artifact)
+
+    found = (cache.load_source(kernel_source_key(source_for(config, target, each)), serves) for each in languages)
+    return next(filter(None, found), None)
+
+
+def toolchain_for(config: KernelConfig, target: Target, store: Store, backend: str = "auto") -> Toolchain:
+    """The toolchain that builds a kernel: what `select` says, but for kernels that CuTe-DSL lacks, or builds better.
+
+    Left free to choose, it is CuTe-DSL where that is installed and its kernel faster. Asked for by name, it raises
+    ValueError for what it lacks; chosen by JITNORM_BACKEND or for want of others, CUDA C++ replaces it.
+    """
+    if requested_backend(target, backend) == "auto" and _is_faster_in_cute(config, target):
+        with suppress(ToolchainMissingError):
+            return select(target, "cute", memo_dir=memo_folder(store))
     toolchain = select(target, backend, memo_dir=memo_folder(store))
-    return load_or_build(store, kernel_key(source, toolchain), lambda: _build(source, toolchain))
+    if toolchain.name != "cute":
+        return toolchain
+    reason = _why_not(config)
+    if not reason:
+        return toolchain
+    if backend == "cute":
+        source_for(config, target, "cute")  # raises
+    _log_replacement(reason)
+    return select(target, without=("cute",), memo_dir=memo_folder(store))
+
+
+def _is_faster_in_cute(config: KernelConfig, target: Target) -> bool:
+    """Whether the kernel is faster in CuTe-DSL, and that can be imported: its folder is not where its metadata are."""
+    from importlib.util import find_spec
+
+    from jitnorm.kernels.cute.offer import is_faster
+
+    return is_faster(config, target) and find_spec("cutlass") is not None
+
+
+def _why_not(config: KernelConfig) -> str:
+    from jitnorm.kernels.cute.offer import why_not
+
+    return why_not(config)
+
+
+@cache
+def _log_replacement(reason: str) -> None:
+    import logging
+
+    logging.getLogger("jitnorm").warning("kernels that cute lacks are built from CUDA C++, because %s", reason)
+
+
+def source_for(config: KernelConfig, target: Target, backend: str) -> Source:
+    """The source that a backend builds a kernel from; ValueError if there is none."""
+    if backend == "cute":
+        from jitnorm.kernels.cute.source import cute_source
+
+        return cute_source(config, target)
+    return generate(config, target)
 
 
 def kernel_key(source: Source, toolchain: Toolchain) -> str:
     """The key of a kernel: everything that its artifact is made of, by content."""
     return make_key(
         {
-            "kind": "kernel",
-            "source": source.text,
-            "recipe": recipe_text(source.config, source.target),
+            **_source_fields(source),
             "toolchain": toolchain.identity(),
             "flags": "\0".join(toolchain.flags(source.target)),
-            "target": str(source.target),
-            "launcher_abi": str(LAUNCHER_ABI),
         }
     )
 
 
-def _build(source: Source, toolchain: Toolchain) -> Artifact:
-    manifest = {
+def kernel_source_key(source: Source) -> str:
+    """What the artifacts of one kernel have in common, whatever compiled them."""
+    return make_key(_source_fields(source))
+
+
+def source_digest(source: Source) -> str:
+    """The SHA-256 of a source, which tells whether another version of jitnorm has generated an artifact's."""
+    return hashlib.sha256(source.text.encode("utf-8")).hexdigest()
+
+
+def _source_fields(source: Source) -> dict[str, str]:
+    return {
+        "kind": "kernel",
+        "source": source.text,
+        "recipe": recipe_text(source.config, source.target, source.language),
+        "target": str(source.target),
+        "launcher_abi": str(LAUNCHER_ABI),
+    }
+
+
+def compile_kernel(source: Source, toolchain: Toolchain) -> Artifact:
+    """Compile a kernel, whatever the cache holds."""
+    flags = toolchain.flags(source.target)
+    payload = toolchain.compile(source.text, source.target)
+    manifest: dict[str, Any] = {
         "kind": "kernel",
         "config": str(source.config),
         "target": str(source.target),
         "backend": toolchain.name,
         "toolchain": toolchain.identity(),
-        "flags": list(toolchain.flags(source.target)),
-        "recipe": recipe_text(source.config, source.target),
+        "flags": list(flags),
+        "recipe": recipe_text(source.config, source.target, source.language),
+        "source_key": kernel_source_key(source),
+        "source_sha256": source_digest(source),
     }
-    return Artifact(toolchain.compile(source.text, source.target), manifest)
+    if source.target.is_cpu:
+        manifest["requires"] = requirements(payload, flags, toolchain.machine)
+    return Artifact(payload, manifest)

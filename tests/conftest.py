@@ -11,9 +11,20 @@ from pathlib import Path
 import pytest
 
 _HERE = Path(__file__).parent
-# pytest puts this folder on the path, where tests/jitnorm would stand for the package.
-sys.path[:] = [path for path in sys.path if path != str(_HERE)]
 sys.path.append(str(_HERE / "helpers"))
+
+
+def _leave_the_path() -> None:
+    """Take this folder off the path, where tests/jitnorm would stand for the package, also in processes started."""
+    sys.path[:] = [path for path in sys.path if path != str(_HERE)]
+
+
+_leave_the_path()
+
+
+def pytest_collection_finish() -> None:
+    """Undo what pytest does for each test module in this folder."""
+    _leave_the_path()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

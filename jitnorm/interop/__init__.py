@@ -7,7 +7,8 @@ from typing import Any
 from jitnorm.interop.base import Framework
 
 _by_type: dict[type, Framework] = {}
-# The types of tensors that go into a call as they are; None stands for itself.
+# The types of tensors that go into a call as they are; and of arguments that do, where None stands for itself.
+direct_tensors: set[type] = set()
 direct_types: set[type] = {type(None)}
 
 
@@ -21,6 +22,7 @@ def framework_of(tensor: Any, name: str) -> Framework:
     if found is None:
         found = _by_type[type(tensor)] = _discover(tensor, name)
         if found.is_direct:
+            direct_tensors.add(type(tensor))
             direct_types.add(type(tensor))
     return found
 

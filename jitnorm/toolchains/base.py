@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,11 @@ class Toolchain(ABC):
     def __init__(self, memo_dir: Path | None = None, work_dir: Path | None = None) -> None:
         self._memo_dir = memo_dir
         self._work_dir = work_dir
+
+    @property
+    def machine(self) -> str:
+        """What its host code runs on, as ``uname -m`` calls it; this machine unless it compiles for others."""
+        return os.uname().machine
 
     @property
     @abstractmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from jitnorm.kernels.target import Target
@@ -19,7 +20,8 @@ _SOURCE_NAME = "kernel.cpp"
 _CPU = Target("cpu")
 # -O3 costs 10 ms of 120 over -O2 on a row loop and makes it 15 to 30 % faster. The floating-point
 # flags keep every operation as written; errno is the one effect of sqrt that nobody wants.
-_OPTIONS = ("-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-frandom-seed=jitnorm")
+OPTIONS = ("-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-frandom-seed=jitnorm")
+V3_FLAG = "-march=x86-64-v3"
 # The features of the psABI level x86-64-v3 under the names of /proc/cpuinfo.
 _X86_64_V3 = {
     *("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"),
@@ -50,8 +52,8 @@ class Cxx(Toolchain):
 
     def flags(self, target: Target = _CPU) -> tuple[str, ...]:
         """`Toolchain.flags`; an instruction set level, never this very processor: artifacts are shared."""
-        level = ("-march=x86-64-v3",) if _compiler_knows_v3(self.identity()) and _processor_has_v3() else ()
-        return (*_OPTIONS, *level)
+        level = (V3_FLAG,) if _compiler_knows_v3(self.identity()) and processor_has_v3() else ()
+        return (*OPTIONS, *level)
 
     def compile(self, source: str, target: Target = _CPU) -> bytes:
         """See `Toolchain.compile`."""
@@ -117,7 +119,9 @@ def _compiler_knows_v3(identity: str) -> bool:
     return int(major[1]) >= _FIRST_MAJOR_WITH_V3[family]
 
 
-def _processor_has_v3() -> bool:
+@lru_cache(maxsize=1)
+def processor_has_v3() -> bool:
+    """Whether this processor runs code of the level x86-64-v3."""
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
         for line in file:
             if line.startswith("flags"):

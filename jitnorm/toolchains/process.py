@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _PROBE_SECONDS = 30.0
 # Anything else, such as CPATH or NVCC_APPEND_FLAGS, could change the output behind the cache key's back.
-_INHERITED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HOME")
+# Zig keeps the C++ library that it builds for each machine there.
+_INHERITED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HOME", "ZIG_GLOBAL_CACHE_DIR")
 
 
 class TimeLimitError(Exception):

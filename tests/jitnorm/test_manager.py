@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from expected import assert_same_bytes, expected_rmsnorm
 from inputs import make_input, make_weight
-from jitnorm.cache import Artifact, Store
+from jitnorm.cache import Artifact, Cache, Store
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.target import Target
@@ -34,7 +34,7 @@ CONFIG = KernelConfig("rmsnorm", 48, "float16")
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """An empty cache, and a manager that has loaded nothing."""
     store = Store(tmp_path / "cache")
-    monkeypatch.setattr(manager, "user_store", lambda: store)
+    monkeypatch.setattr(manager, "user_cache", lambda: Cache(store))
     monkeypatch.setattr(manager, "_kernels", {})
     monkeypatch.setattr(manager, "_locks", {})
     return store

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from inputs import make_input
-from jitnorm.cache import Store
+from jitnorm.cache import Cache, Store
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.launch_recipe import launch_recipe
 from jitnorm.kernels.target import Target
@@ -204,7 +204,7 @@ def empty_store(
         rmsnorm(**good_norm())
         rmsnorm_fp4quant(**good_fp4())
     store = Store(tmp_path / "cache")
-    monkeypatch.setattr(manager, "user_store", lambda: store)
+    monkeypatch.setattr(manager, "user_cache", lambda: Cache(store))
     monkeypatch.setattr(manager, "_kernels", {})
     return store
 

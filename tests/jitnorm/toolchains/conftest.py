@@ -55,6 +55,7 @@ def no_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
     """No installed package brings a compiler."""
     for module in ("nvrtc", "nvcc"):
         monkeypatch.setattr(f"jitnorm.toolchains.{module}.on_sys_path", lambda relative: None)
+    monkeypatch.setattr("jitnorm.toolchains.cute._metadata_in", lambda folder: ())
 
 
 @pytest.fixture

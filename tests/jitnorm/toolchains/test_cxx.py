@@ -76,7 +76,7 @@ def test_cuda_targets_are_refused() -> None:
 def test_the_flags_name_a_level_of_instructions_if_the_processor_has_it(
     monkeypatch: pytest.MonkeyPatch, has_v3: bool
 ) -> None:
-    monkeypatch.setattr(cxx, "_processor_has_v3", lambda: has_v3)
+    monkeypatch.setattr(cxx, "processor_has_v3", lambda: has_v3)
     monkeypatch.setattr(Cxx, "identity", lambda self: "g++ (GCC) 13.2.0, x86_64-linux-gnu")
     flags = Cxx().flags(CPU)
     assert ("-march=x86-64-v3" in flags) == has_v3

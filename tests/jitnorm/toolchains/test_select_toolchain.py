@@ -60,8 +60,8 @@ def test_an_empty_variable_means_auto(monkeypatch: pytest.MonkeyPatch, value: st
 @pytest.mark.parametrize(
     ("target", "backend", "allowed"),
     [
-        (HOPPER, "clang", "auto, nvrtc, nvcc"),
-        (HOPPER, "cxx", "auto, nvrtc, nvcc"),
+        (HOPPER, "clang", "auto, nvrtc, nvcc, cute"),
+        (HOPPER, "cxx", "auto, nvrtc, nvcc, cute"),
         (CPU, "nvcc", "auto, cxx"),
     ],
 )
@@ -77,7 +77,7 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_name_has_no_class() -> None:
-    with pytest.raises(ValueError, match="use one of nvrtc, nvcc, cxx"):
+    with pytest.raises(ValueError, match="use one of nvrtc, nvcc, cute, cxx"):
         toolchain_class("tcc")
 
 
@@ -93,7 +93,7 @@ def test_a_machine_without_compilers_is_told_all_remedies() -> None:
 
 def test_the_inventory_tells_identity_and_place() -> None:
     inventory = {entry.name: entry for entry in installed()}
-    assert list(inventory) == ["nvrtc", "nvcc", "cxx"]
+    assert list(inventory) == ["nvrtc", "nvcc", "cute", "cxx"]
     for name in ("nvrtc", "cxx"):
         entry = inventory[name]
         assert entry.available

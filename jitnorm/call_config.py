@@ -1,0 +1,90 @@
+"""From the facts of a call to the configuration of its kernel: a pure function, so that kernels can be known ahead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from jitnorm.kernels import schedule
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.kernels.target import Target
+from jitnorm.toolchains import requested_backend
+
+
+def prototype(options: Mapping[str, Any]) -> KernelConfig:
+    """A configuration that an op's options allow: all of them take the same tensors.
+
+    Args:
+        options: fields of KernelConfig that the op and the caller's options fix.
+    """
+    return KernelConfig(hidden_size=_any_hidden_size(**options), **options)
+
+
+def _any_hidden_size(quant: QuantSpec | None = None, gate_columns: int = 0, **_: Any) -> int:
+    block_size = quant.block_size if quant and isinstance(quant.block_size, int) else 1
+    return math.lcm(block_size, max(1, gate_columns))
+
+
+def config_of_call(
+    options: Mapping[str, Any],
+    target: Target,
+    *,
+    hidden_size: int,
+    input: str,
+    weight: str = "",
+    row_dims: int = 1,
+    vector_bytes: int = 16,
+    has_many_rows: bool = False,
+    enable_pdl: bool | None = None,
+) -> KernelConfig:
+    """The configuration of the kernel that a call runs.
+
+    Args:
+        options: fields of KernelConfig that the op and the caller's options fix; they win over what follows.
+        target: where the tensors are.
+        hidden_size: elements of a row.
+        input: dtype of the first tensor.
+        weight: dtype of the weight; empty for ops without one.
+        row_dims: how many leading dimensions are left once those that one stride can walk are merged.
+        vector_bytes: bytes of input that one load may read.
+        has_many_rows: whether the call has `kernels.schedule.MANY_ELEMENTS` or more.
+        enable_pdl: as of the op: True, False, or None for wherever the target can.
+
+    Raises:
+        ValueError: something is not allowed.
+    """
+    fields: dict[str, Any] = {
+        "input": input,
+        "weight": weight,
+        "row_dims": row_dims,
+        "vector_bytes": vector_bytes,
+        "pdl": uses_pdl(enable_pdl, target),
+        **options,
+    }
+    config = KernelConfig(hidden_size=hidden_size, **fields)
+    return for_many_rows(config, target) if has_many_rows and not target.is_cpu else config
+
+
+def for_many_rows(config: KernelConfig, target: Target) -> KernelConfig:
+    """The configuration for very many rows; the same if one kernel serves, which JITNORM_BACKEND=cute has a say in."""
+    if requested_backend(target, "auto") == "cute":
+        from jitnorm.kernels.cute import schedule as cute_schedule
+        from jitnorm.kernels.cute.offer import why_not
+
+        if not why_not(config):
+            return cute_schedule.for_many_rows(config, target)
+    return schedule.for_many_rows(config, target)
+
+
+def uses_pdl(enable_pdl: bool | None, target: Target) -> bool:
+    """Whether a call takes part in programmatic dependent launch; ValueError if it is asked to and cannot."""
+    if enable_pdl is None:
+        return target.has_pdl
+    if enable_pdl and not target.has_pdl:
+        raise ValueError(
+            f"enable_pdl: is True, but {target} has no programmatic dependent launch, which begins with sm_90a; "
+            "pass None or False"
+        )
+    return enable_pdl

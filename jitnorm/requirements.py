@@ -1,0 +1,75 @@
+"""What a machine must have to load an artifact of host code that was built elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from jitnorm.cache import Artifact
+
+_GLIBC_SYMBOL = re.compile(rb"GLIBC_(\d+)\.(\d+)")
+
+
+def requirements(payload: bytes, flags: Iterable[str], machine: str) -> dict[str, str]:
+    """What a shared library for the host needs, for its manifest's ``requires``.
+
+    Args:
+        payload: the library.
+        flags: those that it was compiled with.
+        machine: what it was compiled for, as ``uname -m`` calls it.
+    """
+    from jitnorm.toolchains.cxx import V3_FLAG
+
+    needed = {"machine": machine}
+    versions = [(int(major), int(minor)) for major, minor in _GLIBC_SYMBOL.findall(payload)]
+    if versions:
+        needed["glibc"] = "{}.{}".format(*max(versions))
+    if V3_FLAG in flags:
+        needed["cpu"] = "x86-64-v3"
+    return needed
+
+
+def is_usable(artifact: Artifact) -> bool:
+    """Whether this machine has everything that an artifact's manifest requires."""
+    requires = artifact.manifest.get("requires")
+    if requires is None:
+        return True
+    return isinstance(requires, Mapping) and all(_has(name, str(value)) for name, value in requires.items())
+
+
+def unmet(artifact: Artifact) -> str:
+    """What an artifact's manifest requires and this machine does not have, in words; empty if there is nothing."""
+    if is_usable(artifact):
+        return ""
+    requires = artifact.manifest["requires"]
+    if not isinstance(requires, Mapping):
+        return "something that its manifest does not name"
+    return ", ".join(f"{name} {value}" for name, value in requires.items() if not _has(name, str(value)))
+
+
+def _has(name: str, value: str) -> bool:
+    if name == "machine":
+        return value == os.uname().machine
+    if name == "glibc":
+        return _version(value) <= _glibc()
+    if name == "cpu" and value == "x86-64-v3":
+        from jitnorm.toolchains.cxx import processor_has_v3
+
+        return processor_has_v3()
+    return False  # whatever it is, nobody has checked that it is here
+
+
+@lru_cache(maxsize=1)
+def _glibc() -> tuple[int, ...]:
+    """Its version; an empty one, below every other, with another C library."""
+    try:
+        library, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (OSError, ValueError):
+        return ()
+    return _version(version) if library == "glibc" else ()
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)))

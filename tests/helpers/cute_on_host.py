@@ -1,0 +1,145 @@
+"""Kernels in CuTe-DSL, run on the host, beside the CPU target's."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from inputs import make_input, make_weight
+from jitnorm.kernels.arguments import TensorArgument, evaluate
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.cute.recipe import cute_recipe
+from jitnorm.kernels.interface import interface, tensor_arguments
+from jitnorm.kernels.target import Target
+from numpy.typing import NDArray
+from ptx_machine import run_ptx
+
+import jitnorm
+from jitnorm.interop.numpy import NumPy
+
+Arrays = dict[str, NDArray[Any]]
+_DTYPES = {"Float16": np.uint16, "BFloat16": np.uint16, "float": np.float32, "UInt8": np.uint8, "Float8E4M3": np.uint8}
+_ALIGNMENT = 256
+_POISON = 0xA5
+
+
+@cache
+def ptx_of(config: KernelConfig, target: Target) -> str:
+    from jitnorm.kernels.cute.build import build
+
+    with tempfile.TemporaryDirectory() as folder:
+        build(config, target, Path(folder))
+        (path,) = Path(folder).glob("*.ptx")
+        return path.read_text(encoding="utf-8")
+
+
+def make_arrays(config: KernelConfig, rows: int, kind: str, seed: int = 0) -> Arrays:
+    """The tensors of a call: inputs of a kind, outputs poisoned."""
+    arrays: Arrays = {}
+    for number, argument in enumerate(tensor_arguments(config)):
+        shape = tuple(rows if e == "..." else evaluate(e, rows) for e in argument.shape)
+        arrays[argument.name] = _array(config, argument, shape, rows, kind, seed + number)
+    return arrays
+
+
+def _array(
+    config: KernelConfig, argument: TensorArgument, shape: tuple[int, ...], rows: int, kind: str, seed: int
+) -> NDArray[Any]:
+    dtype = np.dtype(_DTYPES[argument.c_type])
+    if argument.is_output:
+        size = int(np.prod(shape)) * dtype.itemsize
+        fill = 0 if argument.is_zeroed else _POISON
+        return np.full(size, fill, np.uint8).view(dtype).reshape(shape)
+    if argument.shape[0] == "...":
+        if config.input == "float8_e4m3fn":
+            return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+        return make_input(kind, rows, shape[1], config.input, seed).view(dtype)
+    if argument.field == "weight":
+        return make_weight(shape[0], config.weight, seed).view(dtype)
+    if argument.field == "bias":
+        return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    numbers = {"global_scale": 37.5, "scale": 0.037, "scale_ub": 1.5, "amax": 5.25}
+    return np.full(shape, numbers[argument.name], np.float32)
+
+
+def run_on_host(
+    config: KernelConfig,
+    target: Target,
+    arrays: Arrays,
+    rows: int,
+    eps: float,
+    most_blocks: int | None = None,
+    is_uneven: bool = False,
+) -> None:
+    """Runs the kernel for `target` by the recipe that the launcher would follow, or in fewer blocks that stay."""
+    recipe = cute_recipe(config, target)
+    offsets, end = {}, _ALIGNMENT
+    for name, array in arrays.items():
+        offsets[name] = end
+        end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT + _ALIGNMENT
+    memory = np.full(end, _POISON, np.uint8)
+    for name, array in arrays.items():
+        memory[offsets[name] :][: array.nbytes] = array.reshape(-1).view(np.uint8)
+    parameters: list[int | float] = []
+    for argument in (a for a in interface(config) if a.is_present):
+        if not isinstance(argument, TensorArgument):
+            parameters.append(float(np.float32(eps)))
+            continue
+        parameters.append(offsets[argument.name])
+        if argument.is_strided:
+            parameters.append(arrays[argument.name].shape[-1])
+    grid = min(evaluate(recipe["grid"], rows), most_blocks or 1 << 31)
+    run_ptx(
+        ptx_of(config, target),
+        memory,
+        [*parameters, rows],
+        grid,
+        recipe["block"],
+        recipe["cluster"],
+        is_uneven=is_uneven,
+    )
+    for name, array in arrays.items():
+        found = memory[offsets[name] :][: array.nbytes + _ALIGNMENT]
+        assert (found[array.nbytes :] == _POISON).all(), f"{name}: something was written behind it"
+        array[...] = found[: array.nbytes].view(array.dtype).reshape(array.shape)
+
+
+def run_on_cpu(config: KernelConfig, arrays: Arrays, eps: float) -> None:
+    """Runs the CPU target's kernel, which is launched by no other."""
+    config = replace(config, pdl=False)
+    tensors = [
+        NumPy().argument(argument.name, array.view(_named(argument)), argument.is_output)
+        for array, argument in zip(arrays.values(), tensor_arguments(config), strict=True)
+    ]
+    jitnorm.get_kernel(config)(*tensors, *([eps] if config.normalizes else []))
+
+
+def _named(argument: TensorArgument) -> Any:
+    """The dtype that the launcher expects of an array of its bits."""
+    if "uint8" in argument.dtypes:
+        return np.dtype(np.uint8)
+    return np.dtype(getattr(ml_dtypes, argument.dtypes[0], argument.dtypes[0]))
+
+
+def assert_same(
+    config: KernelConfig,
+    target: Target,
+    rows: int,
+    kind: str,
+    *,
+    eps: float = 1e-5,
+    most_blocks: int | None = None,
+    is_uneven: bool = False,
+) -> None:
+    """The kernel for `target` writes what that of the CPU target writes."""
+    expected, actual = make_arrays(config, rows, kind), make_arrays(config, rows, kind)
+    run_on_cpu(config, expected, eps)
+    run_on_host(config, target, actual, rows, eps, most_blocks, is_uneven)
+    for name, array in expected.items():
+        same = actual[name].reshape(-1).view(np.uint8) == array.reshape(-1).view(np.uint8)
+        assert same.all(), f"{config} for {target}, {kind}: {name} differs first at byte {int(np.argmin(same))}"

@@ -1,0 +1,61 @@
+"""A CUDA driver that stands in for NVIDIA's: it knows its devices' compute capabilities and launches nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from jitnorm.toolchains.cxx import find_cxx
+
+# The functions that do nothing but succeed.
+_SILENT = (
+    "cuInit",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
+    "cuLibraryLoadData",
+    "cuLibraryGetKernel",
+    "cuFuncSetAttribute",
+    "cuLaunchKernelEx",
+    "cuThreadExchangeStreamCaptureMode",
+    "cuMemsetD32Async",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+)
+_SOURCE = """
+extern "C" {
+static const int capabilities[][2] = {%s};
+static int code;
+int cuDriverGetVersion(int* version) { *version = 13000; return 0; }
+int cuGetErrorString(int, const char** text) { *text = "none"; return 0; }
+int cuDeviceGetCount(int* count) { *count = sizeof(capabilities) / sizeof(capabilities[0]); return 0; }
+int cuDeviceGetName(char* name, int, int) { *name = 0; return 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  if (attribute != 75 && attribute != 76) return 1;
+  *value = capabilities[device][attribute - 75];
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) { *context = (void*)&capabilities[device]; return 0; }
+int cuCtxGetCurrent(void** context) { *context = 0; return 0; }
+int cuKernelGetFunction(void** function, void*) { *function = &code; return 0; }
+int cuStreamIsCapturing(void*, int* status) { *status = 0; return 0; }
+%s
+}
+"""
+
+
+def build_stand_in_driver(folder: Path, capabilities: Sequence[tuple[int, int]]) -> dict[str, str]:
+    """Build it into a folder; returns the environment in which a process finds it before any other.
+
+    Args:
+        folder: where it is put.
+        capabilities: of its devices.
+    """
+    devices = ", ".join(f"{{{major}, {minor}}}" for major, minor in capabilities)
+    silent = "\n".join(f"int {name}() {{ return 0; }}" for name in _SILENT)
+    source = folder / "driver.cc"
+    source.write_text(_SOURCE % (devices, silent))
+    command = [str(find_cxx()), "-shared", "-fPIC", str(source), "-o", str(folder / "libcuda.so.1")]
+    subprocess.run(command, check=True, timeout=60)
+    return {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("LD_LIBRARY_PATH"))))}
