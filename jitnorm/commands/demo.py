@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from jitnorm import reference
+from jitnorm.cache import Artifact
+from jitnorm.cache.events import subscribe
 from jitnorm.commands.place import Place
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.generator import generate
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher, load_or_build_launcher
-from jitnorm.manager import kernel_key, load_or_build_kernel
+from jitnorm.manager import load_or_build_kernel
 from jitnorm.ops.norm_fp4 import rmsnorm_fp4quant
-from jitnorm.store import memo_folder, user_store
-from jitnorm.toolchains import select
+from jitnorm.store import user_cache
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,14 +94,11 @@ def prepare_launcher() -> float | None:
     Raises:
         RuntimeError: it cannot be built.
     """
-    store = user_store()
-    before = {entry.key for entry in store.entries()}
     start = perf_counter()
-    load_or_build_launcher(store)
+    _, _, built = _obtain(lambda: load_or_build_launcher(user_cache()))
     elapsed = perf_counter() - start
     launcher()
-    is_new = {entry.key for entry in store.entries()} != before or not store.writable
-    return elapsed if is_new else None
+    return elapsed if built else None
 
 
 def run_demo(place: Place) -> Iterator[Outcome]:
@@ -132,16 +129,25 @@ def config_of(case: Case, hidden_size: int, target: Target) -> KernelConfig:
 
 def time_kernel(config: KernelConfig, target: Target) -> Timing:
     """Build a kernel unless it is cached, and load it."""
-    store = user_store()
-    key = kernel_key(generate(config, target), select(target, memo_dir=memo_folder(store)))
-    is_cached = store.load(key) is not None
+    cache = user_cache()
     start = perf_counter()
-    artifact = load_or_build_kernel(config, target, store)
-    built = perf_counter()
-    if store.writable:
-        artifact = load_or_build_kernel(config, target, store)
+    artifact, key, built = _obtain(lambda: load_or_build_kernel(config, target, cache))
+    obtained = perf_counter()
+    if cache.store.writable:
+        artifact = load_or_build_kernel(config, target, cache)
     launcher().load_kernel(artifact.manifest["recipe"], artifact.payload)
-    return Timing(key, None if is_cached else built - start, perf_counter() - built)
+    return Timing(key, obtained - start if built else None, perf_counter() - obtained)
+
+
+def _obtain(load_or_build: Callable[[], Artifact]) -> tuple[Artifact, str, bool]:
+    """An artifact, its key, and whether it had to be built."""
+    seen: dict[str, str] = {}
+    unsubscribe = subscribe(lambda kind, fields: seen.update({kind: str(fields.get("key", ""))}))
+    try:
+        artifact = load_or_build()
+    finally:
+        unsubscribe()
+    return artifact, seen.get("build") or seen.get("hit", ""), "build" in seen
 
 
 def compare(case: Case, timing: Timing, place: Place, x: NDArray[Any], weight: NDArray[Any]) -> Outcome:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import platform
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import TypeVar
 
 import jitnorm
-from jitnorm.cache import Store
+from jitnorm.commands.attempt import attempt
+from jitnorm.commands.doctor_cache import (
+    CacheState,
+    MissState,
+    SigningState,
+    TierState,
+    cache_state,
+    miss_state,
+    signing_state,
+    tier_states,
+    wheel_states,
+)
+from jitnorm.commands.doctor_variables import Variable, variables
 from jitnorm.kernels.target import TARGET_NAMES, Target
 from jitnorm.launcher import launcher
 from jitnorm.store import memo_folder, user_store
 from jitnorm.toolchains.inventory import Installation, installed
-
-T = TypeVar("T")
+from jitnorm.wheel.describe import WheelDescription
 
 # A framework, the distributions that it comes in and how to get it.
 _FRAMEWORKS = (
@@ -48,18 +56,6 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class CacheState:
-    """The cache folder; `problem` says why it cannot be used, with the remedy, and is empty if it can."""
-
-    path: str
-    is_writable: bool
-    trust: str
-    entries: int
-    payload_bytes: int
-    problem: str
-
-
-@dataclass(frozen=True)
 class Report:
     """All that the doctor found.
 
@@ -74,7 +70,13 @@ class Report:
         toolchains: all that jitnorm can use, present or not.
         targets: what kernels can be built for here.
         cache: the cache folder.
+        tiers: all places where kernels are looked up, in their order, the cache folder among them.
+        wheels: what each wheel among them serves here.
+        signing: the keys of signatures.
+        misses: what a miss means, and the record of misses.
+        variables: all that jitnorm reads, and those that look as if it did.
         frameworks: whose tensors the ops take.
+        schema: raised when a field of this report is removed or changes its meaning.
     """
 
     jitnorm: str
@@ -87,7 +89,13 @@ class Report:
     toolchains: tuple[Installation, ...]
     targets: tuple[str, ...]
     cache: CacheState
+    tiers: tuple[TierState, ...]
+    wheels: tuple[WheelDescription, ...]
+    signing: SigningState
+    misses: MissState
+    variables: tuple[Variable, ...]
     frameworks: tuple[Framework, ...]
+    schema: int = 1
 
     @property
     def can_build(self) -> bool:
@@ -97,11 +105,11 @@ class Report:
 
 def examine() -> Report:
     """Look at this machine; builds the launcher if it is not cached, and never raises for what is missing."""
-    _, launcher_problem = _attempt(launcher)
-    store, cache = _open_cache()
+    _, launcher_problem = attempt(launcher)
+    store, cache_problem = attempt(user_store)
     toolchains = tuple(installed(memo_folder(store) if store else None))
-    driver, driver_problem = _attempt(_driver_version)
-    gpus, _ = _attempt(_gpus)
+    driver, driver_problem = attempt(_driver_version)
+    gpus, _ = attempt(_gpus)
     return Report(
         jitnorm=jitnorm.__version__,
         python=platform.python_version(),
@@ -112,17 +120,14 @@ def examine() -> Report:
         gpus=gpus or (),
         toolchains=toolchains,
         targets=_buildable({each.name for each in toolchains if each.available}),
-        cache=cache,
+        cache=cache_state(store, cache_problem),
+        tiers=tier_states(store),
+        wheels=wheel_states(),
+        signing=signing_state(),
+        misses=miss_state(store),
+        variables=variables(),
         frameworks=tuple(_framework(*each) for each in _FRAMEWORKS),
     )
-
-
-def _attempt(ask: Callable[[], T]) -> tuple[T | None, str]:
-    """The answer and no problem, or no answer and the problem."""
-    try:
-        return ask(), ""
-    except (RuntimeError, ValueError, OSError) as error:
-        return None, str(error)
 
 
 def _driver_version() -> str:
@@ -136,25 +141,13 @@ def _gpus() -> tuple[Gpu, ...]:
 
 def _gpu(ordinal: int) -> Gpu:
     major, minor = launcher().device_capability(ordinal)
-    target, problem = _attempt(lambda: str(Target.of_capability(major, minor)))
+    target, problem = attempt(lambda: str(Target.of_capability(major, minor)))
     return Gpu(ordinal, launcher().device_name(ordinal), f"{major}.{minor}", target or "", problem)
 
 
 def _buildable(toolchains: set[str]) -> tuple[str, ...]:
-    needed = {name: {"cxx"} if Target(name).is_cpu else {"nvrtc", "nvcc"} for name in TARGET_NAMES}
+    needed = {name: {"cxx"} if Target(name).is_cpu else {"nvrtc", "nvcc", "cute"} for name in TARGET_NAMES}
     return tuple(name for name in TARGET_NAMES if needed[name] & toolchains)
-
-
-def _open_cache() -> tuple[Store | None, CacheState]:
-    trust = os.environ.get("JITNORM_CACHE_TRUST") or "owner only"
-    store, problem = _attempt(user_store)
-    if store is None:
-        from jitnorm.cache import default_root
-
-        return None, CacheState(str(default_root()), False, trust, 0, 0, problem)
-    sizes = [entry.payload_size for entry in store.entries()]
-    problem = "" if store.writable else "nothing can be stored; set JITNORM_CACHE_DIR to a folder you can write to"
-    return store, CacheState(str(store.layout.root), store.writable, trust, len(sizes), sum(sizes), problem)
 
 
 def _framework(name: str, distributions: tuple[str, ...], remedy: str) -> Framework:

@@ -2,59 +2,100 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from time import time
+from typing import Any
 
 from rich.table import Table
 
-from jitnorm.cache import Entry
-from jitnorm.commands.console import make_console
+from jitnorm.commands.console import print_json, print_table
+from jitnorm.commands.selection import Filter, Item, items
 from jitnorm.commands.units import SHORT_KEY, age, size
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.store import user_store
+from jitnorm.store import user_cache
 
 _DEFAULTS = set(str(KernelConfig("rmsnorm", 64)).split(",")[1:])
+_SORTS: dict[str, Callable[[Item], Any]] = {
+    "age": lambda item: item.entry.modified,
+    "used": lambda item: item.used,
+    "size": lambda item: item.entry.payload_size,
+    "key": lambda item: item.entry.key,
+    "kind": lambda item: _text(item, "kind"),
+    "target": lambda item: _text(item, "target"),
+    "config": lambda item: _text(item, "config"),
+}
 
 
-def list_cache(*, as_json: bool) -> None:
-    """Print the entries of the cache, the newest last.
+def list_cache(wanted: Filter, *, tier: str | None, sort: str, as_json: bool) -> None:
+    """Print the entries of the cache.
+
+    Args:
+        wanted: which.
+        tier: of which tier; None for all that are folders.
+        sort: one of the names in `_SORTS`.
+        as_json: for programs.
 
     Raises:
-        CacheError: the cache cannot be used.
+        ValueError: there is no such tier or no such order.
+        CacheError: the cache cannot be used, or a remote tier does not answer.
     """
-    store = user_store()
-    entries = sorted(store.entries(), key=lambda entry: entry.modified)
+    if sort not in _SORTS:
+        raise ValueError(f"sort: {sort!r} is not known; use one of {', '.join(_SORTS)}")
+    cache = user_cache()
+    found = sorted(items(cache, wanted, tier), key=_SORTS[sort])
     if as_json:
-        print(json.dumps([asdict(entry) for entry in entries], indent=1))
+        print_json([as_object(item) for item in found])
         return
-    console = make_console()
-    if entries:
-        console.print(_table(entries))
-    total = size(sum(entry.payload_size for entry in entries))
-    console.print(f"{len(entries)} entries, {total}, in {store.layout.root}", highlight=False, markup=False)
+    if found:
+        print_table(_table(found))
+    held = {item.tier for item in found} or {cache.store.name}
+    for name in (each.name for each in cache.tiers if each.name in held):
+        sizes = [item.entry.payload_size for item in found if item.tier == name]
+        print(f"{len(sizes)} entries, {size(sum(sizes))}, in {name}")
 
 
-def _table(entries: Sequence[Entry]) -> Table:
+def as_object(item: Item) -> dict[str, Any]:
+    """An entry as `--json` shows it."""
+    entry = item.entry
+    return {
+        "key": entry.key,
+        "tier": item.tier,
+        "payload_size": entry.payload_size,
+        "modified": entry.modified,
+        "used": item.used,
+        "manifest": dict(entry.manifest),
+    }
+
+
+def _table(found: Sequence[Item]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for heading in ("key", "kind", "target", "backend"):
+    for heading in ("key", "tier", "kind", "target", "backend"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("size", "age"):
+    for heading in ("size", "age", "used"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("config", overflow="fold")
-    for entry in entries:
-        manifest = entry.manifest
+    for item in found:
         table.add_row(
-            entry.key[:SHORT_KEY],
-            *(str(manifest.get(field, "")) for field in ("kind", "target", "backend")),
-            size(entry.payload_size),
-            age(time() - entry.modified),
-            _without_defaults(str(manifest.get("config", ""))),
+            item.entry.key[:SHORT_KEY],
+            item.tier.partition(" ")[0],
+            *(_text(item, field) for field in ("kind", "target", "backend")),
+            size(item.entry.payload_size),
+            since(item.entry.modified),
+            since(item.used),
+            short_config(_text(item, "config")),
         )
     return table
 
 
-def _without_defaults(config: str) -> str:
+def since(moment: float) -> str:
+    """How long ago a moment was; `-` for 0, which stands for none that is known."""
+    return age(time() - moment) if moment else "-"
+
+
+def short_config(config: str) -> str:
     """The text form of a configuration less the fields that `KernelConfig.parse` fills in."""
     return ",".join(field for field in config.split(",") if field not in _DEFAULTS)
+
+
+def _text(item: Item, field: str) -> str:
+    return str(item.entry.manifest.get(field, ""))

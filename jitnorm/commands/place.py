@@ -39,6 +39,20 @@ def first_gpu() -> Target:
     return cuda_target(0)
 
 
+def target_or_default(name: str | None) -> tuple[Target, str]:
+    """The target of a name; without one that of the first GPU, else the CPU, with why there is no GPU.
+
+    Raises:
+        ValueError: the name is not known.
+    """
+    if name is not None:
+        return Target(name), ""
+    try:
+        return first_gpu(), ""
+    except (RuntimeError, ValueError) as error:
+        return Target("cpu"), str(error)
+
+
 def find_place(*, only_cpu: bool = False) -> Place:
     """The first GPU, if its kernels can be built and its memory reached; else the CPU.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _AGES = ((86400, "d"), (3600, "h"), (60, "min"))
+_SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 SHORT_KEY = 12  # characters of a cache key that tell entries apart
 
 
@@ -33,12 +34,13 @@ def age(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes.
+    """A number of bytes, in the largest unit that it fills.
 
     Example:
         >>> size(512), size(15104), size(3 << 20)
         ('512 B', '14.8 KiB', '3.0 MiB')
     """
-    if count < 1 << 10:
-        return f"{count} B"
-    return f"{count / (1 << 10):.1f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"
+    for length, unit in _SIZES:
+        if count >= length:
+            return f"{count / length:.1f} {unit}"
+    return f"{count} B"

@@ -52,3 +52,14 @@ def test_a_missing_launcher_does_not_pass_for_a_missing_gpu(monkeypatch: pytest.
     monkeypatch.setattr(place, "launcher", no_launcher)
     with pytest.raises(RuntimeError, match=r"C\+\+ compiler"):
         place.find_place()
+
+
+def test_a_named_target_is_taken_and_without_one_the_first_gpus_or_the_cpu_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert place.target_or_default("sm_80") == (Target("sm_80"), "")
+    monkeypatch.setattr(place, "launcher", launcher_with(lambda: 0))
+    assert place.target_or_default(None) == (Target("cpu"), "the CUDA driver sees no GPU")
+    monkeypatch.setattr(place, "launcher", launcher_with(lambda: 1))
+    monkeypatch.setattr(place, "cuda_target", lambda _: Target("sm_90a"))
+    assert place.target_or_default(None) == (Target("sm_90a"), "")

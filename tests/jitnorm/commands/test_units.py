@@ -22,6 +22,8 @@ def test_ages(seconds: float, text: str) -> None:
     assert age(seconds) == text
 
 
-@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB")])
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB"), (5 << 29, "2.5 GiB")]
+)
 def test_sizes(count: int, text: str) -> None:
     assert size(count) == text

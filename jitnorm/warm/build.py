@@ -1,0 +1,80 @@
+"""Warming one kernel in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from time import perf_counter
+
+from jitnorm.cache import Artifact, Cache
+from jitnorm.manager import kernel_key, kernel_source_key, load_or_build_kernel, source_for, toolchain_for
+from jitnorm.requirements import is_usable
+from jitnorm.toolchains import TOOLCHAIN_NAMES, Toolchain, ToolchainMissingError
+from jitnorm.warm.plan import Job, Outcome
+
+
+def check(jobs: Iterable[Job], cache: Cache, backend: str, *, builds_here: bool = True) -> Iterator[Outcome | Job]:
+    """For each job its outcome if the kernel is in a tier, every byte of it verified, or cannot be built; else the job.
+
+    Args:
+        jobs: what to look for.
+        cache: where.
+        backend: as of `jitnorm.toolchains.select`.
+        builds_here: whether a kernel fails if it is missing and so is a compiler for its target.
+
+    Raises:
+        ValueError: the backend does not build for a target.
+    """
+    for job in jobs:
+        start = perf_counter()
+        toolchain = _toolchain(job, cache, backend)
+        try:
+            key, found = _find(job, cache, toolchain)
+        except ValueError as error:
+            yield Outcome(job, "failed", error=str(error))
+            continue
+        if found is not None:
+            yield Outcome(job, "hit", perf_counter() - start, len(found.payload), key)
+        elif builds_here and isinstance(toolchain, ToolchainMissingError):
+            yield Outcome(job, "failed", error=str(toolchain))
+        else:
+            yield job
+
+
+def build(job: Job, cache: Cache, backend: str) -> Outcome:
+    """Build a kernel into the cache, unless it is in a tier; whatever fails is told by the outcome."""
+    start = perf_counter()
+    key = ""
+    try:
+        toolchain = _toolchain(job, cache, backend)
+        key, found = _find(job, cache, toolchain)
+        status = "built" if found is None else "hit"
+        if found is None:
+            load_or_build_kernel(job.config, job.target, cache, _backend_for(job, backend))
+            found = cache.load(key, is_usable)
+        if found is None:
+            raise RuntimeError(f"the kernel is built, but cannot be stored in {cache.store.layout.root}")
+    except Exception as error:
+        return Outcome(job, "failed", perf_counter() - start, 0, key, f"{type(error).__name__}: {error}")
+    return Outcome(job, status, perf_counter() - start, len(found.payload), key)
+
+
+def _find(job: Job, cache: Cache, toolchain: Toolchain | ToolchainMissingError) -> tuple[str, Artifact | None]:
+    """The key of a kernel, and its artifact if a tier has it; without a compiler no key, and any other's artifact."""
+    if isinstance(toolchain, ToolchainMissingError):
+        return "", cache.load_source(kernel_source_key(source_for(job.config, job.target, "c++")), is_usable)
+    key = kernel_key(source_for(job.config, job.target, toolchain.name), toolchain)
+    return key, cache.load(key, is_usable)
+
+
+def _toolchain(job: Job, cache: Cache, backend: str) -> Toolchain | ToolchainMissingError:
+    try:
+        return toolchain_for(job.config, job.target, cache.store, _backend_for(job, backend))
+    except ToolchainMissingError as error:
+        return error
+
+
+def _backend_for(job: Job, backend: str) -> str:
+    """The backend of a job: those for GPUs say nothing of the CPU."""
+    if backend not in ("auto", *TOOLCHAIN_NAMES):
+        raise ValueError(f"backend: {backend!r} is not known; use one of auto, {', '.join(TOOLCHAIN_NAMES)}")
+    return "auto" if job.target.is_cpu else backend

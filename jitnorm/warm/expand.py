@@ -1,0 +1,77 @@
+"""From a launch to the configurations that calls with contiguous, aligned tensors have."""
+
+from __future__ import annotations
+
+from jitnorm.call_config import config_of_call, prototype
+from jitnorm.kernels.arguments import ELEMENT_BYTES, TensorArgument, evaluate
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.interface import tensor_arguments
+from jitnorm.kernels.target import Target
+from jitnorm.warm.ops import CALLS, Choices, Launch, launches
+
+_WIDEST = 16  # bytes of one access
+
+
+def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]:
+    """The configurations of an op's calls on a target, in no order that matters.
+
+    Args:
+        name: of the op; see `jitnorm.warm.ops.OPS`.
+        chosen: one value for each of its choices that is not left out. ``calls`` says which calls are meant: ``few``,
+            those of less than `kernels.schedule.MANY_ELEMENTS`, ``many``, those of more, or ``all``.
+        target: where the tensors are.
+
+    Raises:
+        ValueError: something is not allowed.
+
+    Example:
+        >>> [config.pdl for config in configs_of("rmsnorm", {"hidden_size": 1024}, Target("sm_90a"))]
+        [True]
+    """
+    calls = chosen.get("calls", "all")
+    if calls not in CALLS:
+        raise ValueError(f"calls: is {calls!r}; allowed are {', '.join(CALLS)}")
+    found: dict[KernelConfig, None] = {}
+    for launch in launches(name, chosen):
+        for vector_bytes in vector_bytes_of(launch, target):
+            for has_many_rows in {"all": (False, True), "few": (False,), "many": (True,)}[calls]:
+                found[_config(launch, target, vector_bytes, has_many_rows)] = None
+    return list(found)
+
+
+def vector_bytes_of(launch: Launch, target: Target) -> list[int]:
+    """How wide the accesses of a call may be: of many rows, and of a single one, whose stride does not matter.
+
+    As `WidestAccess` in kernels/launcher/dispatcher.h finds it, with all tensors aligned and contiguous.
+    """
+    config = _config(launch, target, _WIDEST, False)
+    widest = _WIDEST
+    for known, actual in zip(tensor_arguments(prototype(launch.options)), tensor_arguments(config), strict=True):
+        chunk_bytes = min(_WIDEST, known.chunk_bytes)
+        element = ELEMENT_BYTES[actual.c_type]
+        while chunk_bytes and widest > 1 and max(element, chunk_bytes * widest // _WIDEST) > _row_alignment(actual):
+            widest //= 2
+    has_single_rows = launch.options["op"] != "shuffle"  # which moves rows in blocks of 16 or 32
+    return [widest, _WIDEST] if has_single_rows and widest < _WIDEST else [widest]
+
+
+def _row_alignment(argument: TensorArgument) -> int:
+    """The largest power of two, up to 16, that divides the addresses of all rows."""
+    if len(argument.shape) == 1:
+        return _WIDEST
+    bits = evaluate(argument.shape[-1], rows=1) * ELEMENT_BYTES[argument.c_type] | _WIDEST
+    return bits & -bits
+
+
+def _config(launch: Launch, target: Target, vector_bytes: int, has_many_rows: bool) -> KernelConfig:
+    return config_of_call(
+        launch.options,
+        target,
+        hidden_size=launch.hidden_size,
+        input=launch.input,
+        weight=launch.weight,
+        row_dims=launch.row_dims,
+        vector_bytes=vector_bytes,
+        has_many_rows=has_many_rows,
+        enable_pdl=launch.enable_pdl,
+    )

@@ -1,0 +1,196 @@
+"""Models from the configuration files that Hugging Face's checkpoints have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jitnorm.kernels.config_rules import FLOAT_DTYPES
+from jitnorm.warm.models import Model
+
+_NESTED = ("text_config", "thinker_config", "language_config", "llm_config")
+# Models whose norms multiply by weight + 1. (Gemma 3n and later multiply by the weight.)
+_UNIT_BIAS = ("gemma", "gemma2", "gemma3", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe")
+# Those that normalize queries and keys by the head without saying so in a field of their own.
+_QK_NORM = (
+    "qwen3", "qwen3_moe", "qwen3_next", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_5", "qwen3_5_text", "qwen3_5_moe",
+    "gemma3", "gemma3_text",
+)  # fmt: skip
+# Those whose fields promise what no kernel does: Llama 4 normalizes without a weight, gpt-oss clamps its gates.
+_NO_QK_NORM = ("llama4", "llama4_text")
+_OTHER_GATES = ("gpt_oss",)
+_SWIGLU = ("silu", "swish")
+# Of ModelOpt.
+_ALGORITHMS = {
+    "NVFP4": ("nvfp4",),
+    "MXFP8": ("mxfp8",),
+    "FP8": ("fp8",),
+    "FP8_PER_CHANNEL_PER_TOKEN": ("fp8_token",),
+    "FP8_PB_WO": ("fp8_group",),
+    "W4A8_MXFP4_FP8": ("fp8",),
+}
+
+
+def load_model(path: Path) -> Model:
+    """The model of a ``config.json`` or of the folder that holds it.
+
+    A ``hf_quant_config.json`` beside it, which NVIDIA's ModelOpt writes, is read, too.
+
+    Raises:
+        ValueError: it cannot be read, or says too little.
+    """
+    file = path / "config.json" if path.is_dir() else path
+    config = _read_object(file)
+    beside = file.with_name("hf_quant_config.json")
+    if "quantization_config" not in config and beside.exists():
+        config = {**config, "quantization_config": _read_object(beside).get("quantization", {})}
+    try:
+        return model_of(config, file.parent.name or str(file))
+    except ValueError as error:
+        raise ValueError(f"model: {file}: {error}") from None
+
+
+def _read_object(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"model: cannot read {file}: {error}; name a config.json or its folder") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"model: {file} holds no JSON object")
+    return found
+
+
+def model_of(config: Mapping[str, Any], name: str) -> Model:
+    """The model of such a configuration.
+
+    Args:
+        config: the JSON object; of a multimodal model the language model's part counts.
+        name: what to call it.
+
+    Raises:
+        ValueError: it has no hidden size.
+
+    Example:
+        >>> model_of({"model_type": "qwen3", "hidden_size": 4096, "head_dim": 128}, "mine").head_sizes
+        (128,)
+    """
+    text = _text_part(config)
+    hidden_size = _int(text, "hidden_size")
+    if not hidden_size:
+        raise ValueError("has no hidden_size, also not in " + ", ".join(_NESTED))
+    kind = str(text.get("model_type") or config.get("model_type") or "")
+    heads = _int(text, "num_attention_heads")
+    head_size = _int(text, "head_dim") or (hidden_size // heads if heads else 0)
+    has_swiglu = _activation(text) in _SWIGLU and kind not in _OTHER_GATES
+    dense, experts = _dense_sizes(text), _expert_sizes(text)
+    attention = heads * (_int(text, "v_head_dim") or head_size)
+    alone = (attention,) if kind != "deepseek_v4" else ()  # there a grouped projection follows
+    return Model(
+        name,
+        hidden_size,
+        head_sizes=(head_size,) if head_size and _normalizes_heads(text, kind) else (),
+        norm_sizes=_positive(
+            _int(text, "q_lora_rank"), _int(text, "kv_lora_rank"), head_size if kind == "deepseek_v4" else 0
+        ),
+        gate_sizes=dense if has_swiglu else (),
+        expert_sizes=experts if has_swiglu else (),
+        gemm_sizes=_positive(*alone, *(() if has_swiglu else dense + experts)),
+        unit_bias=kind in _UNIT_BIAS,
+        dtype=_dtype(text, config),
+        formats=formats_of(text.get("quantization_config") or config.get("quantization_config") or {}),
+    )
+
+
+def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of the language model, however deep."""
+    for name in _NESTED:
+        if isinstance(config.get(name), Mapping):
+            return _text_part(config[name])
+    return config
+
+
+def _int(config: Mapping[str, Any], name: str) -> int:
+    value = config.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _positive(*sizes: int) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(size for size in sizes if size > 0))
+
+
+def _activation(text: Mapping[str, Any]) -> str:
+    return str(text.get("hidden_act") or text.get("hidden_activation") or "silu")
+
+
+def _dense_sizes(text: Mapping[str, Any]) -> tuple[int, ...]:
+    """Intermediate sizes of what every token passes, shared experts included."""
+    shared = _int(text, "n_shared_experts") * _int(text, "moe_intermediate_size")
+    names = ("intermediate_size", "intermediate_size_mlp", "shared_expert_intermediate_size")
+    return _positive(*(_int(text, name) for name in names), shared)
+
+
+def _expert_sizes(text: Mapping[str, Any]) -> tuple[int, ...]:
+    """Those of routed experts; where there is no field of their own, they are the intermediate size."""
+    if size := _int(text, "moe_intermediate_size"):
+        return (size,)
+    has_experts = _int(text, "num_local_experts") > 1 or _int(text, "num_experts") > 1
+    return _positive(_int(text, "intermediate_size")) if has_experts else ()
+
+
+def _normalizes_heads(text: Mapping[str, Any], kind: str) -> bool:
+    if kind in _NO_QK_NORM:
+        return False
+    return kind in _QK_NORM or bool(text.get("use_qk_norm") or text.get("qk_layernorm"))
+
+
+def _dtype(*configs: Mapping[str, Any]) -> str:
+    for config in configs:
+        dtype = str(config.get("torch_dtype") or config.get("dtype") or "").removeprefix("torch.")
+        if dtype in FLOAT_DTYPES:
+            return dtype
+    return "bfloat16"
+
+
+def formats_of(quantization: Mapping[str, Any]) -> tuple[str, ...]:
+    """The formats that a ``quantization_config`` has activations quantized to.
+
+    Weights alone in a narrow format, such as those of AWQ and GPTQ, leave activations as they are: no format then.
+
+    Example:
+        >>> formats_of({"quant_method": "fp8", "weight_block_size": [128, 128]})
+        ('fp8_group',)
+    """
+    method = str(quantization.get("quant_method") or quantization.get("quant_algo") or "").lower()
+    algorithm = str(quantization.get("quant_algo") or "").upper()
+    if algorithm:
+        return _ALGORITHMS.get(algorithm, ())
+    if method == "fp8":
+        if quantization.get("weight_block_size"):
+            return ("fp8_group",)
+        return ("fp8",) if quantization.get("activation_scheme") == "static" else ("fp8", "fp8_token")
+    if method == "fbgemm_fp8":
+        return ("fp8_token",)
+    if method == "mxfp4":
+        return ("mxfp8",)  # what such weights are multiplied with, where activations are narrow at all
+    if method == "compressed-tensors":
+        groups = quantization.get("config_groups") or {}
+        found = [_compressed(group) for group in groups.values() if isinstance(group, Mapping)]
+        return tuple(dict.fromkeys(name for name in found if name))
+    return ()
+
+
+def _compressed(group: Mapping[str, Any]) -> str:
+    """The format of activations in a group of compressed-tensors."""
+    activations = group.get("input_activations") or {}
+    if activations.get("type") != "float":
+        return ""
+    bits, strategy = activations.get("num_bits"), activations.get("strategy")
+    if bits == 4:
+        return "mxfp4" if activations.get("group_size") == 32 else "nvfp4"
+    if bits != 8:
+        return ""
+    if strategy in ("group", "block"):
+        return "mxfp8" if activations.get("group_size") == 32 else "fp8_group"
+    return {"token": "fp8_token", "tensor": "fp8"}.get(str(strategy), "")

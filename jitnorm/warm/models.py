@@ -1,0 +1,131 @@
+"""What a language model needs: from its dimensions and number formats to entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from jitnorm.warm.entry import Entry, multiply
+from jitnorm.warm.formats import read_format
+
+MODEL_FORMATS = ("nvfp4", "mxfp4", "mxfp8", "fp8", "fp8_token", "fp8_group")
+
+
+@dataclass(frozen=True)
+class Model:
+    """The dimensions of a language model that kernels depend on.
+
+    Attributes:
+        name: what it is called.
+        hidden_size: elements of the residual stream.
+        head_sizes: of heads whose queries and keys are normalized.
+        norm_sizes: of further norms, such as those of low-rank projections.
+        gate_sizes: intermediate sizes whose activation is SwiGLU.
+        expert_sizes: those of routed experts, which are quantized as masked batches, too.
+        gemm_sizes: of inputs of matrix products that are quantized alone, such as the output of attention.
+        unit_bias: whether 1 is added to the weights of norms, as Gemma does.
+        dtype: of activations and weights of norms.
+        formats: encodings that its activations are quantized to, of `MODEL_FORMATS`.
+    """
+
+    name: str
+    hidden_size: int
+    head_sizes: tuple[int, ...] = ()
+    norm_sizes: tuple[int, ...] = ()
+    gate_sizes: tuple[int, ...] = ()
+    expert_sizes: tuple[int, ...] = ()
+    gemm_sizes: tuple[int, ...] = ()
+    unit_bias: bool = False
+    dtype: str = "bfloat16"
+    formats: tuple[str, ...] = ()
+
+
+def read_model(table: dict[str, Any]) -> Model:
+    """A model of a table of a specification; ValueError says what is wrong with it."""
+    known = {field.name for field in fields(Model)}
+    for name in table:
+        if name not in known:
+            raise ValueError(f"model: has {name!r}; allowed are {', '.join(sorted(known))}")
+    for name in ("name", "hidden_size"):
+        if name not in table:
+            raise ValueError(f"model: {table.get('name', 'one')!r} has no {name}")
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in table.items()}
+    return Model(**values)
+
+
+def entries_of(
+    model: Model, formats: Sequence[str] | None = None, *, calls: str = "all", tensor_parallel: Sequence[int] = (1,)
+) -> list[Entry]:
+    """The entries of a model: its norms without quantization, and what each format adds.
+
+    Args:
+        model: its dimensions.
+        formats: encodings in place of the model's own; empty for none.
+        calls: which calls are meant, as of `configs_of`.
+        tensor_parallel: over how many GPUs intermediate sizes and heads are divided; sizes that it does not divide are
+            left out.
+
+    Raises:
+        ValueError: a format is not known.
+    """
+    common: dict[str, Any] = {"input": model.dtype, "calls": calls}
+    gemma = "gemma_" if model.unit_bias else ""
+    found = multiply((f"{gemma}rmsnorm", f"{gemma}fused_add_rmsnorm"), {"hidden_size": model.hidden_size, **common})
+    if model.norm_sizes:
+        found += multiply(f"{gemma}rmsnorm", {"hidden_size": model.norm_sizes, **common})
+    if model.head_sizes:
+        found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **common})
+    for name in model.formats if formats is None else formats:
+        if name not in MODEL_FORMATS:
+            raise ValueError(f"formats: has {name!r}; allowed are {', '.join(MODEL_FORMATS)}")
+        found += _quantized(model, name, tensor_parallel, common)
+    return list(dict.fromkeys(found))
+
+
+# How each format is asked for: its layout of scales is the one that GEMMs read.
+_ENCODINGS: dict[str, dict[str, Any]] = {
+    "nvfp4": {"quant": "nvfp4", "layout": "128x4", "global_scale": "given"},
+    "mxfp4": {"quant": "mxfp4", "layout": "128x4"},
+    "mxfp8": {"quant": "mxfp8", "layout": "128x4"},
+    "fp8": {"quant": "fp8"},
+    "fp8_token": {"quant": "fp8_token"},
+    "fp8_group": {"quant": "fp8_group", "layout": ["linear", "column4"]},
+}
+
+
+def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: dict[str, Any]) -> list[Entry]:
+    """What a format adds; sizes that are not whole blocks have no such kernels."""
+    encoding = {**_ENCODINGS[name], **common}
+    spec = read_format(encoding["quant"])
+    block = spec.block_size if isinstance(spec.block_size, int) else 1
+
+    def divided(*sizes: int) -> list[int]:
+        parts = (size // parts for size in sizes for parts in tensor_parallel if size % parts == 0)
+        return [size for size in dict.fromkeys(parts) if size % block == 0]
+
+    found: list[Entry] = []
+    if model.hidden_size % block == 0:
+        found += _norms(model, {"hidden_size": model.hidden_size, **encoding})
+    if sizes := divided(*model.gemm_sizes):
+        found += multiply("quantize", {"hidden_size": sizes, **encoding})
+        if name == "mxfp8":  # another configuration: it rounds rows up to 32
+            found += multiply("mxfp8_quantize", {"hidden_size": sizes, **encoding})
+    if sizes := divided(*model.gate_sizes, *model.expert_sizes):
+        found += multiply("silu_and_mul_quantize", {"hidden_size": sizes, **encoding})
+    if name == "nvfp4" and model.expert_sizes:
+        grouped = {"scale_per_matrix": [False, True], **common}
+        found += multiply("scaled_fp4_grouped_quantize", {"hidden_size": model.hidden_size, **grouped})
+        sizes = divided(*model.expert_sizes)
+        found += multiply("silu_and_mul_scaled_nvfp4_experts_quantize", {"hidden_size": sizes, **grouped})
+    return found
+
+
+def _norms(model: Model, choices: dict[str, Any]) -> list[Entry]:
+    """The norms of the residual stream, without and with a residual; a router of experts reads the norm itself."""
+    shared = {"unit_bias": model.unit_bias, **choices}
+    keeps = [False, True] if model.expert_sizes else False
+    return [
+        *multiply("norm_quantize", {**shared, "residual": False}),
+        *multiply("norm_quantize", {**shared, "residual": True, "keep_norm": keeps}),
+    ]

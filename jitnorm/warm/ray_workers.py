@@ -1,0 +1,118 @@
+"""Workers on a Ray cluster: the same as worker processes, on other machines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jitnorm.cache import Artifact, Cache
+from jitnorm.warm.plan import Job, Outcome
+from jitnorm.warm.worker import read_job, read_outcome, write_job, write_outcome
+
+# A task whose worker dies is run again so often; what was published before is found then.
+RETRIES = 3
+# Settings of the cache that nodes need as the driver has them. A folder of the driver is none of theirs.
+_VARIABLES = (
+    "JITNORM_REMOTE_CACHE", "JITNORM_REMOTE_MODE", "JITNORM_REMOTE_TIMEOUT", "JITNORM_BACKEND",
+    "JITNORM_COMPILE_TIMEOUT", "JITNORM_LOCK_TIMEOUT",
+)  # fmt: skip
+
+
+def run_on_ray(jobs: Sequence[Job], cache: Cache, address: str, backend: str = "auto") -> Iterator[Outcome]:
+    """Build kernels on a Ray cluster; outcomes come as they are known.
+
+    Each task builds into the cache of its node, in which a task that is run again after its worker died finds what
+    was done. The artifact comes back as bytes and is published into this machine's cache, unless nodes write to a
+    remote cache: then it is read from there.
+
+    Args:
+        jobs: what to build.
+        cache: this machine's.
+        address: of the cluster; ``auto`` for the running one, or ``local`` for one of this process alone.
+        backend: as of `jitnorm.toolchains.select`.
+
+    Raises:
+        RuntimeError: Ray is not installed, or there is no such cluster.
+    """
+    ray = _connected(address)
+    has_remote = _nodes_write_to_remote()
+    settings = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    # Of a task that fails by itself the outcome tells; Ray runs those again whose worker died.
+    task = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": {**settings, "JITNORM_JIT": "auto"}})(
+        _build_on_node
+    )
+    pending = {task.remote(write_job(job, backend), has_remote): job for job in jobs}
+    try:
+        while pending:
+            ready, _ = ray.wait(list(pending), num_returns=1)
+            for reference in ready:
+                job = pending.pop(reference)
+                yield _received(ray, reference, job, cache)
+    finally:
+        for reference in pending:
+            ray.cancel(reference, force=True)
+
+
+def _connected(address: str) -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise RuntimeError('ray: is not installed; pip install "jitnorm[ray]"') from None
+    if not ray.is_initialized():
+        try:
+            ray.init(address=address, include_dashboard=False, log_to_driver=False)
+        except ConnectionError as error:
+            raise RuntimeError(f"ray: no cluster at {address!r}: {error}; start one, or pass its address") from None
+    return ray
+
+
+def _nodes_write_to_remote() -> bool:
+    return bool(os.environ.get("JITNORM_REMOTE_CACHE")) and os.environ.get("JITNORM_REMOTE_MODE") == "readwrite"
+
+
+def _build_on_node(asked: str, has_remote: bool) -> tuple[str, bytes, dict[str, Any]]:
+    """Build one kernel on a node: the outcome; payload and manifest unless the remote cache has them."""
+    import json
+
+    from jitnorm.store import user_cache
+    from jitnorm.warm.build import build
+
+    job, cache = read_job(json.loads(asked)), user_cache()
+    outcome = build(job, cache, json.loads(asked)["backend"])
+    found = None
+    if outcome.status != "failed" and not (has_remote and _remote_has(cache, outcome.key)):
+        found = cache.load(outcome.key)
+    if found is None:
+        return write_outcome(outcome), b"", {}
+    return write_outcome(outcome), found.payload, dict(found.manifest)
+
+
+def _remote_has(cache: Cache, key: str) -> bool:
+    """Whether the remote cache has an artifact, once all that this process publishes is there."""
+    from jitnorm.cache.publisher import flush
+
+    try:
+        return flush() and cache.remote is not None and cache.remote.has(key)
+    except RuntimeError:
+        return False
+
+
+def _received(ray: Any, reference: Any, job: Job, cache: Cache) -> Outcome:
+    try:
+        text, payload, manifest = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        return Outcome(job, "failed", error=f"{type(error).__name__}: {error}")
+    outcome = read_outcome(job, text)
+    if outcome.status == "failed":
+        return outcome
+    try:
+        if manifest:
+            cache.store.publish(outcome.key, Artifact(payload, manifest))
+        is_here = cache.load(outcome.key) is not None
+    except OSError as error:
+        return Outcome(job, "failed", outcome.seconds, 0, outcome.key, f"cannot be stored here: {error}")
+    if not is_here:
+        lost = "a node has built it, but it is in neither this machine's cache nor the remote one"
+        return Outcome(job, "failed", outcome.seconds, 0, outcome.key, lost)
+    return outcome

@@ -1,0 +1,32 @@
+"""The record of misses that a process leaves, as a source of configurations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.target import Target
+
+
+def read_record(path: Path) -> Iterator[tuple[KernelConfig, Target]]:
+    """The configurations and targets of a record: a JSON object a line, with ``config`` and ``target``.
+
+    A last line without its end, as a full disk leaves it, is passed over.
+
+    Raises:
+        ValueError: the file or a line cannot be read.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"from: cannot read {path}: {error}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or not line.endswith("\n"):
+            continue
+        try:
+            found = json.loads(line)
+            yield KernelConfig.parse(found["config"]), Target(found["target"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"from: {path}, line {number}: {error}") from None

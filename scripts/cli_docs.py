@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Writes the reference in docs/cli.md from the program; what stands above it is written by hand.
+
+scripts/cli_docs.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from jitnorm.cli import app
+
+PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+MARK = "<!-- From here on scripts/cli_docs.py writes this page. -->\n"
+# Typer's own, in words that change with its version; described by hand.
+LEFT_OUT = ("help", "install_completion", "show_completion")
+
+
+def page(present: str) -> str:
+    """The page: what is written by hand, as it is, then the reference."""
+    by_hand, mark, _ = present.partition(MARK)
+    if not mark:
+        raise SystemExit(f"{PAGE} has no line {MARK!r}")
+    return by_hand + mark + "\n" + "\n".join(section for section in sections(get_command(app), "jitnorm"))
+
+
+def sections(command: Any, name: str) -> Iterator[str]:
+    """What there is to say of a command and of all below it."""
+    children = getattr(command, "commands", {})
+    yield "\n".join(_lines(command, name, is_group=bool(children)))
+    for child in children.values():
+        if not child.hidden:
+            yield from sections(child, f"{name} {child.name}")
+
+
+def _lines(command: Any, name: str, *, is_group: bool) -> Iterator[str]:
+    parameters = [each for each in command.params if each.name not in LEFT_OUT and not getattr(each, "hidden", False)]
+    arguments = [each for each in parameters if _is_argument(each)]
+    words = [_argument(each) for each in arguments]
+    options = ["[OPTIONS]"] if len(parameters) > len(arguments) else []
+    synopsis = " ".join([name, *options, *words, *(["COMMAND"] if is_group else [])])
+    yield f"### `{synopsis}`"
+    yield ""
+    yield from (command.help or "").strip().splitlines()
+    yield ""
+    if parameters:
+        yield "| | |"
+        yield "| --- | --- |"
+        yield from (f"| `{_label(each)}` | {_help(each)} |" for each in parameters)
+        yield ""
+
+
+def _is_argument(parameter: Any) -> bool:
+    return not parameter.opts[0].startswith("-")
+
+
+def _argument(parameter: Any) -> str:
+    word = parameter.metavar or parameter.name.upper()
+    return word if parameter.required or word.startswith("[") else f"[{word}]"
+
+
+def _label(parameter: Any) -> str:
+    if _is_argument(parameter):
+        return _argument(parameter)
+    names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+    return names if parameter.is_flag else f"{names} {parameter.metavar or parameter.name.upper()}"
+
+
+def _help(parameter: Any) -> str:
+    text, default = (parameter.help or "").replace("|", "\\|"), parameter.default
+    is_told = _is_argument(parameter) or "efault" in text or isinstance(default, bool)
+    return (
+        text
+        if is_told or not isinstance(default, (str, int, float)) or not default
+        else f"{text} Default: `{default}`."
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,110 @@
+"""What a specification names is exactly what calls run: every op is called, and its configurations are compared."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import op_calls
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.target import Target
+
+from jitnorm.call_config import config_of_call
+from jitnorm.ffi import tvm_ffi
+from jitnorm.warm.expand import configs_of
+from jitnorm.warm.ops import OPS, launches
+
+CALLS = op_calls.calls()
+ROWS = (1, 3)
+
+
+def forget_dispatchers() -> None:
+    """Have ops make their dispatchers anew: those of a test have learned kernels that do nothing."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("jitnorm.ops."):
+            for value in vars(module).values():
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
+
+
+@pytest.fixture
+def facts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[dict[str, Any], dict[str, Any]]]]:
+    """The facts of each launch that a call makes; kernels are ones that do nothing, and nothing is compiled."""
+    found: list[tuple[dict[str, Any], dict[str, Any]]] = []
+
+    def record(options: dict[str, Any], target: Target, **of_call: Any) -> KernelConfig:
+        found.append((options, of_call))
+        return config_of_call(options, target, **of_call)
+
+    forget_dispatchers()
+    nothing = tvm_ffi().convert(lambda *_: None)
+    monkeypatch.setattr("jitnorm.dispatch.config_of_call", record)
+    monkeypatch.setattr("jitnorm.dispatch.get_kernel", lambda *_: nothing)
+    yield found
+    forget_dispatchers()
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda c: f"{c.op}-" + "-".join(f"{k}={v}" for k, v in c.choices.items()))
+def test_the_configurations_of_a_call_are_those_of_its_entry(call: op_calls.Call, facts: list[Any]) -> None:
+    for rows in ROWS:
+        call.make(rows)
+    # What is decoded has been encoded before.
+    found = [pair for pair in facts if call.op != "dequantize" or pair[0]["op"] == "dequantize"]
+    assert found, "the call has launched nothing"
+    for name in ("cpu", "sm_80", "sm_90a", "sm_100a"):
+        target = Target(name)
+        expected = {
+            config_of_call(options, target, **{**of_call, "has_many_rows": has_many_rows})
+            for options, of_call in found
+            for has_many_rows in (False, True)
+        }
+        assert set(configs_of(call.op, call.choices, target)) == expected
+
+
+def test_every_op_that_can_be_named_is_called_here() -> None:
+    assert {call.op for call in CALLS} == set(OPS)
+
+
+def test_every_public_function_that_launches_a_kernel_can_be_named() -> None:
+    import jitnorm
+
+    public = {name: getattr(jitnorm, name) for name in jitnorm.__all__ if name.islower()}
+    ops = {name for name, value in public.items() if value.__module__.startswith("jitnorm.ops.")}
+    assert len(ops) > 30
+    assert ops <= set(OPS)
+
+
+def test_few_and_many_rows_together_are_all_calls() -> None:
+    def of(calls: str) -> set[KernelConfig]:
+        return set(configs_of("rmsnorm", {"hidden_size": 4096, "calls": calls}, Target("sm_90a")))
+
+    assert of("few") | of("many") == of("all")
+    assert len(of("all")) == 2
+    assert {config.many_rows for config in of("many")} == {True}
+
+
+@pytest.mark.parametrize(
+    ("op", "choices", "message"),
+    [
+        ("softmax", {"hidden_size": 64}, "op: is 'softmax'; allowed are rmsnorm"),
+        ("rmsnorm_fp4quant", {}, "hidden_size: is not given for rmsnorm_fp4quant"),
+        ("rmsnorm_fp4quant", {"hidden_size": 64, "quant": "fp8"}, "quant: is 'fp8'; rmsnorm_fp4quant has e2m1/16"),
+        ("rmsnorm_fp4quant", {"hidden_size": 64, "layout": "8x4"}, "layout: is '8x4'; rmsnorm_fp4quant has linear"),
+        ("rmsnorm_fp4quant", {"hidden_size": 64, "global_scale": "row"}, "global_scale: is 'row'"),
+        ("rmsnorm_fp4quant", {"hidden_size": 64, "residual": True}, "residual: is given, but rmsnorm_fp4quant has no"),
+        ("rmsnorm", {"hidden_size": 64, "quant": "nvfp5"}, "quant: 'nvfp5' is not known; use one of nvfp4"),
+        ("rmsnorm", {"hidden_size": 64, "calls": "some"}, "calls: is 'some'; allowed are all, few, many"),
+        ("rmsnorm", {"hidden_size": 64, "input": "int8"}, "input: is 'int8'"),
+        ("rmsnorm", {"hidden_size": 64, "pdl": True}, "enable_pdl: is True, but sm_80 has no"),
+        ("dequantize", {"hidden_size": 64}, "quant: is not given for dequantize"),
+    ],
+)
+def test_what_no_call_can_have_is_refused(op: str, choices: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        configs_of(op, choices, Target("sm_80"))
+
+
+def test_an_op_without_choices_of_its_own_has_those_of_all() -> None:
+    assert [launch.hidden_size for launch in launches("compute_amax", {"hidden_size": 64})] == [64]

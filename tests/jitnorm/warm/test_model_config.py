@@ -1,0 +1,152 @@
+"""Hugging Face's configuration files say what a model needs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jitnorm.warm.model_config import formats_of, load_model, model_of
+from jitnorm.warm.models import Model, read_model
+from jitnorm.warm.spec import family_file, read_toml
+
+QWEN3_8B: dict[str, Any] = {
+    "model_type": "qwen3", "hidden_size": 4096, "head_dim": 128, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "intermediate_size": 12288, "hidden_act": "silu", "torch_dtype": "bfloat16",
+}  # fmt: skip
+QWEN3_30B_A3B: dict[str, Any] = {
+    **QWEN3_8B, "model_type": "qwen3_moe", "hidden_size": 2048, "num_experts": 128, "moe_intermediate_size": 768,
+    "intermediate_size": 6144,
+}  # fmt: skip
+LLAMA_8B: dict[str, Any] = {
+    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "intermediate_size": 14336,
+    "hidden_act": "silu", "torch_dtype": "bfloat16",
+}  # fmt: skip
+DEEPSEEK_V3: dict[str, Any] = {
+    "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048,
+    "n_routed_experts": 256, "n_shared_experts": 1, "num_attention_heads": 128, "q_lora_rank": 1536,
+    "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "hidden_act": "silu",
+    "torch_dtype": "bfloat16",
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"},
+}  # fmt: skip
+GEMMA3_27B: dict[str, Any] = {
+    "model_type": "gemma3", "torch_dtype": "bfloat16", "vision_config": {"hidden_size": 1152},
+    "text_config": {
+        "model_type": "gemma3_text", "hidden_size": 5376, "head_dim": 128, "num_attention_heads": 32,
+        "intermediate_size": 21504, "hidden_activation": "gelu_pytorch_tanh",
+    },
+}  # fmt: skip
+GPT_OSS: dict[str, Any] = {
+    "model_type": "gpt_oss", "hidden_size": 2880, "head_dim": 64, "num_attention_heads": 64, "intermediate_size": 2880,
+    "num_local_experts": 128, "hidden_act": "silu", "quantization_config": {"quant_method": "mxfp4"},
+}  # fmt: skip
+LLAMA4: dict[str, Any] = {
+    "model_type": "llama4",
+    "text_config": {
+        "model_type": "llama4_text", "hidden_size": 5120, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
+        "num_attention_heads": 40, "head_dim": 128, "num_local_experts": 16, "use_qk_norm": True, "hidden_act": "silu",
+        "torch_dtype": "bfloat16",
+    },
+}  # fmt: skip
+
+
+def family_model(family: str, name: str) -> Model:
+    return next(m for m in map(read_model, read_toml(family_file(family))["model"]) if m.name == name)
+
+
+def sizes(model: Model) -> tuple[object, ...]:
+    """The dimensions, whatever order they are in; the format is that of one of several checkpoints."""
+    lists = (model.head_sizes, model.norm_sizes, model.gate_sizes, model.expert_sizes, model.gemm_sizes)
+    return (model.hidden_size, model.unit_bias, model.dtype, *map(frozenset, lists))
+
+
+@pytest.mark.parametrize(
+    ("config", "family", "name"),
+    [
+        (QWEN3_8B, "qwen3", "Qwen3-8B"),
+        (LLAMA_8B, "llama3", "Llama-3.1-8B"),
+        (DEEPSEEK_V3, "deepseek-v3", "DeepSeek-V3"),
+        (GEMMA3_27B, "gemma3", "Gemma-3-27B"),
+        (GPT_OSS, "gpt-oss", "gpt-oss-20b, gpt-oss-120b"),
+    ],
+)
+def test_the_built_in_lists_have_what_the_published_files_say(config: dict[str, Any], family: str, name: str) -> None:
+    assert sizes(model_of(config, name)) == sizes(family_model(family, name))
+
+
+def test_experts_are_told_from_what_every_token_passes() -> None:
+    assert model_of(QWEN3_30B_A3B, "m").expert_sizes == (768,)
+    assert model_of(DEEPSEEK_V3, "m").expert_sizes == (2048,)
+    assert model_of(LLAMA4, "m").expert_sizes == (8192,)
+    assert model_of(LLAMA4, "m").gate_sizes == (8192, 16384)
+
+
+def test_heads_are_normalized_where_the_model_does_it_with_a_weight() -> None:
+    assert model_of(QWEN3_8B, "m").head_sizes == (128,)
+    assert model_of({**LLAMA_8B, "use_qk_norm": True}, "m").head_sizes == (128,)
+    assert model_of(LLAMA_8B, "m").head_sizes == ()
+    assert model_of(LLAMA4, "m").head_sizes == ()
+
+
+def test_gates_that_no_kernel_has_are_quantized_alone() -> None:
+    assert model_of(GEMMA3_27B, "m").gate_sizes == ()
+    assert 21504 in model_of(GEMMA3_27B, "m").gemm_sizes
+    assert model_of(GPT_OSS, "m").gate_sizes == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "dtype"),
+    [({"torch_dtype": "float16"}, "float16"), ({"dtype": "float32"}, "float32"), ({}, "bfloat16"),
+     ({"torch_dtype": "torch.float16"}, "float16")],
+)  # fmt: skip
+def test_the_dtype_of_activations(fields: dict[str, str], dtype: str) -> None:
+    assert model_of({"hidden_size": 64, **fields}, "m").dtype == dtype
+
+
+def compressed(**activations: Any) -> dict[str, Any]:
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"input_activations": activations}}}
+
+
+@pytest.mark.parametrize(
+    ("quantization", "formats"),
+    [
+        ({}, ()),
+        ({"quant_method": "awq", "bits": 4}, ()),
+        ({"quant_method": "fp8", "activation_scheme": "static"}, ("fp8",)),
+        ({"quant_method": "fp8", "activation_scheme": "dynamic"}, ("fp8", "fp8_token")),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, ("fp8_group",)),
+        ({"quant_method": "mxfp4"}, ("mxfp8",)),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, ("nvfp4",)),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, ("fp8",)),
+        (compressed(num_bits=8, type="float", strategy="token", dynamic=True), ("fp8_token",)),
+        (compressed(num_bits=8, type="float", strategy="tensor"), ("fp8",)),
+        (compressed(num_bits=8, type="float", strategy="group", group_size=128), ("fp8_group",)),
+        (compressed(num_bits=4, type="float", strategy="tensor_group", group_size=16), ("nvfp4",)),
+        (compressed(num_bits=8, type="int", strategy="token"), ()),
+    ],
+)
+def test_the_formats_of_a_quantization_config(quantization: dict[str, Any], formats: tuple[str, ...]) -> None:
+    assert formats_of(quantization) == formats
+
+
+def test_a_file_or_its_folder_is_read_and_what_modelopt_puts_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
+    assert load_model(tmp_path / "config.json") == load_model(tmp_path)
+    assert load_model(tmp_path).formats == ()
+    beside = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4"}}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(beside))
+    assert load_model(tmp_path).formats == ("nvfp4",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{}", "has no hidden_size"), ("[]", "holds no JSON object"), ("{", "cannot read")],
+)
+def test_what_says_too_little_is_refused_with_its_name(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"model: .*{message}") as error:
+        load_model(path)
+    assert str(path) in str(error.value)
