@@ -61,11 +61,18 @@ def below(folder: str) -> list[Path]:
 
 
 def test_kernels_import_only_themselves_and_the_standard_library() -> None:
-    assert violations(below("kernels"), lambda n: is_standard(n) or within(n, "jitnorm.kernels")) == []
+    """But for those in CuTe-DSL, which only what builds them imports."""
+    modules = [path for path in below("kernels") if path not in below("kernels/cute")]
+    assert violations(modules, lambda n: is_standard(n) or within(n, "jitnorm.kernels")) == []
+    allowed = ("jitnorm.kernels", "cutlass")
+    assert violations(below("kernels/cute"), lambda n: is_standard(n) or within(n, *allowed)) == []
+    assert violations(MODULES, lambda n: not within(n, "jitnorm.kernels.cute.build")) == [
+        "jitnorm/toolchains/cute.py imports jitnorm.kernels.cute.build.build"
+    ]
 
 
-def test_the_cache_imports_only_itself_the_standard_library_and_filelock() -> None:
-    allowed = ("jitnorm.cache", "filelock")
+def test_the_cache_imports_only_itself_the_standard_library_and_its_few_packages() -> None:
+    allowed = ("jitnorm.cache", "filelock", "fsspec", "cryptography")
     assert violations(below("cache"), lambda n: is_standard(n) or within(n, *allowed)) == []
 
 
@@ -76,9 +83,21 @@ def test_the_reference_imports_nothing_else_of_the_project() -> None:
     )
 
 
-def test_toolchains_import_of_the_project_only_themselves_and_the_target() -> None:
-    allowed = ("jitnorm.toolchains", "jitnorm.kernels.target")
+def test_toolchains_import_of_the_project_only_themselves_the_target_and_kernels_that_they_trace() -> None:
+    allowed = ("jitnorm.toolchains", "jitnorm.kernels.target", "jitnorm.kernels.cute")
     assert violations(below("jitnorm/toolchains"), lambda n: not within(n, "jitnorm") or within(n, *allowed)) == []
+
+
+def test_only_commands_and_wheels_warm_the_cache() -> None:
+    within_it = (Path("jitnorm/warm"), Path("jitnorm/wheel"), Path("jitnorm/commands"))
+    outside = [p for p in MODULES if p.parent not in within_it]
+    library = [p for p in outside if p != Path("jitnorm/cli.py")]
+    assert violations(library, lambda n: not within(n, "jitnorm.warm")) == []
+
+
+def test_only_commands_build_wheels() -> None:
+    outside = [p for p in MODULES if p.parent not in (Path("jitnorm/wheel"), Path("jitnorm/commands"))]
+    assert violations(outside, lambda n: not within(n, "jitnorm.wheel")) == []
 
 
 def test_nothing_imports_the_command_line() -> None:
@@ -87,8 +106,13 @@ def test_nothing_imports_the_command_line() -> None:
 
 
 def test_the_command_line_imports_its_commands_only_when_they_run() -> None:
-    names = list(imports(Path("jitnorm/cli.py"), at_import_only=True))
-    assert [name for name in names if within(name, "jitnorm")] == []
+    shared = ("jitnorm.commands.group", "jitnorm.commands.completion")
+    groups = [path for path in below("jitnorm/commands") if path.stem.endswith("_app")]
+    assert groups
+    declarations = [Path("jitnorm/cli.py"), *groups, *(Path(f"{name.replace('.', '/')}.py") for name in shared)]
+    allowed = (*shared, *map(module_name, groups))
+    names = [(path, name) for path in declarations for name in imports(path, at_import_only=True)]
+    assert [(path, name) for path, name in names if within(name, "jitnorm") and not within(name, *allowed)] == []
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=str)

@@ -52,3 +52,8 @@ def test_the_page_on_formats_has_what_its_script_measures() -> None:
     rows = script["measure"]()
     assert script["table"](rows) in (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     assert script["plot"](rows) == (ROOT / "docs" / "formats.svg").read_text(encoding="utf-8")
+
+
+def test_the_page_on_the_command_line_has_what_the_program_says_of_itself() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert runpy.run_path(str(ROOT / "scripts" / "cli_docs.py"))["page"](page) == page, "run scripts/cli_docs.py"

@@ -1,0 +1,1 @@
+"""Kernels as wheels: built for one target, found by jitnorm wherever they are installed."""

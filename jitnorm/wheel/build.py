@@ -1,0 +1,86 @@
+"""What wheels hold: kernels from the user's cache or built into it, and launchers that run on any distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from jitnorm.cache import Artifact, Cache
+from jitnorm.kernels.generator import generate
+from jitnorm.launcher import LauncherParts
+from jitnorm.manager import compile_kernel, kernel_key, source_for, toolchain_for
+from jitnorm.store import memo_folder
+from jitnorm.toolchains.zig import Zig
+from jitnorm.warm.plan import Job
+from jitnorm.warm.workers import run
+
+Keyed = tuple[str, Artifact]
+
+
+def prebuilt_launcher(cache: Cache, machine: str, include: Path | None = None) -> Keyed:
+    """The launcher for a machine, with its key.
+
+    Args:
+        cache: where it is looked up, and stored.
+        machine: one of `jitnorm.toolchains.zig.MACHINES`.
+        include: folder of TVM-FFI's headers; default: those of the one that is installed.
+
+    Raises:
+        ToolchainMissingError: there is no zig.
+        CompileError: it failed.
+    """
+    memo = memo_folder(cache.store)
+    compiler, parts = Zig(memo, machine=machine), LauncherParts.collect(memo, include)
+    key = parts.key(compiler)
+    return key, cache.load_or_build(key, lambda: parts.build(compiler))
+
+
+def built_kernels(jobs: Sequence[Job], cache: Cache, workers: int, machine: str, backend: str) -> Iterator[Keyed]:
+    """Kernels with their keys, in no order that matters.
+
+    Args:
+        jobs: which.
+        cache: where they are looked up, and stored; CUDA kernels are built into the cache of the environment.
+        workers: how many are built at once.
+        machine: what CPU kernels run on.
+        backend: what builds CUDA kernels.
+
+    Raises:
+        RuntimeError: one cannot be built or stored.
+        ValueError: the backend does not build for a target.
+    """
+    yield from _cpu_kernels([job for job in jobs if job.target.is_cpu], cache, workers, machine)
+    yield from _cuda_kernels([job for job in jobs if not job.target.is_cpu], cache, workers, backend)
+
+
+def _cpu_kernels(jobs: Sequence[Job], cache: Cache, workers: int, machine: str) -> Iterator[Keyed]:
+    """By zig: this machine's compiler may use features of its processor, and its C library may be new."""
+    if not jobs:
+        return
+    compiler = Zig(memo_folder(cache.store), machine=machine)
+
+    def build(job: Job) -> Keyed:
+        source = generate(job.config, job.target)
+        key = kernel_key(source, compiler)
+        return key, cache.load_or_build(key, lambda: compile_kernel(source, compiler))
+
+    with ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(build, jobs)
+
+
+def _cuda_kernels(jobs: Sequence[Job], cache: Cache, workers: int, backend: str) -> Iterator[Keyed]:
+    keys = {}
+    for job in jobs:
+        toolchain = toolchain_for(job.config, job.target, cache.store, backend)
+        keys[job] = kernel_key(source_for(job.config, job.target, toolchain.name), toolchain)
+    found = {job: cache.load(key) for job, key in keys.items()}
+    missing = [job for job, artifact in found.items() if artifact is None]
+    for outcome in run(missing, workers, backend) if missing else ():
+        if outcome.status == "failed":
+            raise RuntimeError(f"wheel: {outcome.job} cannot be built: {outcome.error}")
+        found[outcome.job] = cache.load(outcome.key)
+    for job, artifact in found.items():
+        if artifact is None:
+            raise RuntimeError(f"wheel: {job} was built, but is not in the cache {cache.store.layout.root}")
+        yield keys[job], artifact
