@@ -56,6 +56,21 @@ def test_what_calls_a_subroutine_does_not_count(after: str) -> None:
     assert opcodes(SLOW_PATH.format(after=after)) == ["FCHK", "BRA", "FMUL", "EXIT"]
 
 
+def test_a_call_does_not_count_even_where_it_is_the_shorter_way() -> None:
+    text = """
+        @P0 BRA `(.L_x_16)
+        CALL.REL.NOINC `($__internal_0_$reciprocal)
+        BRA `(.L_x_17)
+        .L_x_16:
+        MUFU.RCP R13, R2
+        FFMA R40, R13, R2, -1
+        FFMA R13, R13, R40, R13
+        .L_x_17:
+        EXIT
+    """
+    assert opcodes(text) == ["BRA", "MUFU.RCP", "FFMA", "FFMA", "EXIT"]
+
+
 def test_of_two_ways_with_the_same_accesses_the_shorter_counts() -> None:
     text = """
         @!P0 BRA !P1, `(.L_x_22)
