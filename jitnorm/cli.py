@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from jitnorm.commands.bench_app import bench
 from jitnorm.commands.cache_app import cache_app
 from jitnorm.commands.completion import complete_config, complete_target
 from jitnorm.commands.group import ErrorGroup, Json, exit_unless
@@ -108,6 +109,7 @@ def source(
 
 app.command()(warm)
 app.command()(wheel)
+app.command()(bench)
 app.add_typer(cache_app, name="cache")
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Times each op with each backend beside a copy of the same bytes; see scripts/benchmark.py for how.
+"""Times each op with each backend beside a copy of the same bytes; see docs/benchmarking.md for how.
 
     python scripts/backends.py [--json FILE] [--text FILE] [--backends nvrtc cute]
 
@@ -21,61 +21,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmark import (
-    Op,
-    Row,
-    jitnorm_add,
-    jitnorm_add_fp4,
-    jitnorm_add_fp8,
-    jitnorm_fp4,
-    jitnorm_fp8,
-    jitnorm_general,
-    jitnorm_layernorm,
-    jitnorm_rmsnorm,
-    measure,
-)  # fmt: skip
 
-import jitnorm
+from jitnorm.bench.cases import OPS
+from jitnorm.bench.measure import measure
+from jitnorm.bench.results import Row
 from jitnorm.store import user_store
 
 BACKENDS = ("nvrtc", "nvcc", "cute")
 SHAPES = [(16, 7168), (1024, 4096), (4096, 4096), (16384, 8192), (4096, 32768)]
+MEASURED = {
+    "rmsnorm", "add_rmsnorm", "layernorm", "rmsnorm fp8", "add fp8", "rmsnorm nvfp4", "rmsnorm mxfp4", "add nvfp4",
+    "rmsnorm mxfp8", "fp8 token", "rmsnorm fp8 128", "nvfp4 by row", "nvfp4 alone", "mxfp4 alone", "mxfp8 alone",
+}  # fmt: skip
 TIME_LIMIT = 1800.0
-
-
-def ops() -> list[Op]:
-    by_row = jitnorm.NVFP4.with_global_scale("row")
-    norms: list[tuple[str, float, jitnorm.QuantSpec]] = [
-        ("rmsnorm mxfp8", 3.03125, jitnorm.MXFP8),
-        ("fp8 token", 3, jitnorm.FP8_TOKEN),
-        ("fp8 128", 3.03125, jitnorm.FP8_GROUP),
-        ("nvfp4 by row", 2.5625, by_row),
-    ]
-    alone: list[tuple[str, float, jitnorm.QuantSpec]] = [
-        ("nvfp4 alone", 2.5625, jitnorm.NVFP4),
-        ("mxfp4 alone", 2.53125, jitnorm.MXFP4),
-        ("mxfp8 alone", 3.03125, jitnorm.MXFP8),
-    ]
-    return [
-        Op("rmsnorm", 4, {"": jitnorm_rmsnorm}),
-        Op("add_rmsnorm", 8, {"": jitnorm_add}),
-        Op("layernorm", 4, {"": jitnorm_layernorm}),
-        Op("rmsnorm fp8", 3, {"": jitnorm_fp8}),
-        Op("add fp8", 7, {"": jitnorm_add_fp8}),
-        Op("rmsnorm nvfp4", 2.5625, {"": jitnorm_fp4(16)}),
-        Op("rmsnorm mxfp4", 2.53125, {"": jitnorm_fp4(32)}),
-        Op("add nvfp4", 6.5625, {"": jitnorm_add_fp4}),
-        *(Op(name, size, {"": jitnorm_general(spec, normalizes=True)}) for name, size, spec in norms),
-        *(Op(name, size, {"": jitnorm_general(spec, normalizes=False)}) for name, size, spec in alone),
-    ]
 
 
 def measure_all() -> Iterator[dict[str, Any]]:
     """Figures of the backend that JITNORM_BACKEND names."""
     torch.manual_seed(0)
     known: set[str] = set()
-    for op in ops():
-        for row in measure(op, SHAPES):
+    for op in (op for op in OPS if op.name in MEASURED):
+        for row in measure(op, SHAPES, {"": op.make}, "cuda"):
             built = {entry.key: entry.manifest.get("backend") for entry in user_store().entries()}
             new = {str(built[key]) for key in built.keys() - known} - {"None"}
             known |= built.keys()

@@ -39,3 +39,12 @@ pip_install() {
 has_nvidia_driver() {
   [ -e /proc/driver/nvidia/version ] || nvidia-smi -L >/dev/null 2>&1
 }
+
+# gpu_name: that of the first GPU as a part of file names, such as h200.
+gpu_name() {
+  local name
+  name=$(nvidia-smi --query-gpu=name --format=csv,noheader --id=0) || fail "nvidia-smi names no GPU"
+  name=${name#NVIDIA }
+  name=${name,,}
+  printf '%s' "${name// /-}"
+}

@@ -95,6 +95,11 @@ def test_only_commands_and_wheels_warm_the_cache() -> None:
     assert violations(library, lambda n: not within(n, "jitnorm.warm")) == []
 
 
+def test_only_commands_measure() -> None:
+    outside = [p for p in MODULES if p.parent not in (Path("jitnorm/bench"), Path("jitnorm/commands"))]
+    assert violations(outside, lambda n: not within(n, "jitnorm.bench")) == []
+
+
 def test_only_commands_build_wheels() -> None:
     outside = [p for p in MODULES if p.parent not in (Path("jitnorm/wheel"), Path("jitnorm/commands"))]
     assert violations(outside, lambda n: not within(n, "jitnorm.wheel")) == []

@@ -1,0 +1,1 @@
+"""Benchmarks: the time of every op beside a copy of the same bytes, and beside other libraries. Needs torch."""

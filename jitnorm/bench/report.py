@@ -1,0 +1,58 @@
+"""How results are shown on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.table import Table
+
+from jitnorm.bench.compare import Pair
+from jitnorm.bench.results import Row, Setup
+from jitnorm.bench.shapes import shape_text
+from jitnorm.bench.summary import summarize
+
+
+def facts(setup: Setup) -> list[tuple[str, str]]:
+    """What was measured with, as names and values."""
+    driver = [("driver", setup.driver)] if setup.driver else []
+    return [("date", setup.date), ("device", setup.device), *driver, *setup.versions.items()]
+
+
+def rows_table(rows: Iterable[Row]) -> Table:
+    """All measurements."""
+    table = _table(("op", "by"), ("M x H", "us", "copy us", "host us", "GB/s", "roofline"))
+    for row in rows:
+        times = (f"{time:.2f}" for time in (row.time, row.copy, row.host))
+        table.add_row(
+            row.op, row.by, shape_text(row.shape), *times, f"{row.throughput * 1e3:.1f}", f"{row.roofline:.3f}"
+        )
+    return table
+
+
+def summary_table(rows: Iterable[Row]) -> Table:
+    """A line for each op and library."""
+    table = _table(("op", "by"), ("shapes", "roofline", "worst", "at", "speed-up"))
+    for each in summarize(rows):
+        table.add_row(
+            each.op, each.by, str(each.count), f"{each.roofline:.3f}", f"{each.worst.roofline:.3f}",
+            shape_text(each.worst.shape), "" if each.speedup is None else f"{each.speedup:.3f}x",
+        )  # fmt: skip
+    return table
+
+
+def pairs_table(pairs: Iterable[Pair]) -> Table:
+    """Rooflines before and after."""
+    table = _table(("op",), ("M x H", "before", "now", "change"))
+    for pair in pairs:
+        rooflines = (f"{row.roofline:.3f}" for row in (pair.before, pair.after))
+        table.add_row(pair.after.op, shape_text(pair.after.shape), *rooflines, f"{pair.change:+.1%}")
+    return table
+
+
+def _table(texts: Iterable[str], numbers: Iterable[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in texts:
+        table.add_column(heading, no_wrap=True)
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table

@@ -1,0 +1,76 @@
+"""Which shapes are measured: named lists, and shapes as text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+Shape = tuple[int, int]
+"""M rows of H elements."""
+
+_LARGE = ((4096, 4096), (16384, 8192))
+# Powers of two, and what lies between them.
+_GRID_ROWS = (
+    1000, 1024, 1500, 2048, 3000, 4096, 5000, 7000, 8192, 10000, 15000, 16384, 20000, 25000, 32768, 40000, 50000,
+    60000, 65536,
+)  # fmt: skip
+_GRID_HIDDEN_SIZES = (1536, 2048, 4096, 8192, 16384, 32768)
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The shapes of one run.
+
+    Attributes:
+        usual: for most ops.
+        large: for those that are measured on large tensors only.
+    """
+
+    usual: tuple[Shape, ...]
+    large: tuple[Shape, ...]
+
+
+def _all(*shapes: Shape) -> Shapes:
+    return Shapes(shapes, shapes)
+
+
+NAMED = {
+    "small": _all((1, 4096), (16, 4096)),
+    "quick": Shapes(
+        ((1, 4096), (16, 7168), (1024, 4096), (4096, 4096), (16384, 8192), (4096, 32768), (65536, 1536)), _LARGE
+    ),
+    "anchors": Shapes(
+        ((1, 4096), (16, 7168), (128, 4096), (512, 8192), (1024, 4096), (1024, 8192), (4096, 2048), (4096, 4096),
+         (4096, 8192), (16384, 4096), (16384, 8192), (8192, 16384), (4096, 32768), (65536, 1536)), _LARGE
+    ),
+    "grid": _all(*((rows, hidden_size) for rows in _GRID_ROWS for hidden_size in _GRID_HIDDEN_SIZES)),
+}  # fmt: skip
+
+
+def parse_shapes(text: str) -> Shapes:
+    """The shapes of a name, or those that the text lists.
+
+    Raises:
+        ValueError: it is neither.
+
+    Example:
+        >>> parse_shapes("1x4096,128x8192").usual
+        ((1, 4096), (128, 8192))
+    """
+    if text in NAMED:
+        return NAMED[text]
+    found = [re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", part) for part in text.split(",")]
+    shapes = [(int(match[1]), int(match[2])) for match in found if match]
+    if len(shapes) < len(found):
+        raise ValueError(f"shapes: is {text!r}; allowed are {', '.join(NAMED)}, or M x H such as 1x4096,128x8192")
+    return _all(*shapes)
+
+
+def shape_text(shape: Shape) -> str:
+    """M x H.
+
+    Example:
+        >>> shape_text((16, 7168))
+        '16x7168'
+    """
+    return f"{shape[0]}x{shape[1]}"

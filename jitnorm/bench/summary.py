@@ -1,0 +1,73 @@
+"""Figures over all shapes of an op."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from jitnorm.bench.results import JITNORM, Row
+from jitnorm.bench.shapes import Shape
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What all measurements of an op by one library say.
+
+    Attributes:
+        op: its name.
+        by: the library.
+        count: how many shapes were measured.
+        roofline: the geometric mean.
+        worst: the measurement with the lowest roofline.
+        speedup: by how much jitnorm is faster, the geometric mean over the shapes that both have; None for jitnorm
+            itself, and where it was not measured.
+    """
+
+    op: str
+    by: str
+    count: int
+    roofline: float
+    worst: Row
+    speedup: float | None
+
+
+def summarize(rows: Iterable[Row]) -> list[Summary]:
+    """A summary of each op by each library, in their order."""
+    rows = list(rows)
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.op, row.by), []).append(row)
+    ratios = speedups(rows)
+    return [
+        Summary(
+            op,
+            by,
+            len(group),
+            geometric_mean([row.roofline for row in group]),
+            min(group, key=lambda row: row.roofline),
+            geometric_mean(list(ratios[op, by].values())) if (op, by) in ratios else None,
+        )
+        for (op, by), group in groups.items()
+    ]
+
+
+def speedups(rows: Iterable[Row]) -> dict[tuple[str, str], dict[Shape, float]]:
+    """The peer's time divided by jitnorm's, by op and peer, at each shape that both have."""
+    rows = list(rows)
+    own = {(row.op, row.shape): row.time for row in rows if row.by == JITNORM}
+    found: dict[tuple[str, str], dict[Shape, float]] = {}
+    for row in rows:
+        if row.by != JITNORM and (row.op, row.shape) in own:
+            found.setdefault((row.op, row.by), {})[row.shape] = row.time / own[row.op, row.shape]
+    return found
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Of positive numbers, at least one.
+
+    Example:
+        >>> geometric_mean([0.5, 2.0])
+        1.0
+    """
+    return math.exp(sum(map(math.log, values)) / len(values))
