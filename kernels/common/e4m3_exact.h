@@ -1,5 +1,5 @@
-// E4M3 without the instruction: exact, round to nearest even, saturating at 448, NaN to 0x7f, -0 kept. Without branches,
-// so that the host's compiler can vectorize it.
+// E4M3 without the instruction: exact, round to nearest even, saturating at 448, NaN to 0x7f, -0 kept. Without
+// branches, so that the host's compiler can vectorize it.
 JITNORM_INLINE UInt32 encode_e4m3(float v) {
   const UInt32 bits = bits_of(v);
   const UInt32 magnitude = bits & 0x7fffffffu;

@@ -7,6 +7,7 @@ JITNORM_INLINE void encode_some_blocks(const Arguments& a, Int64 row, int first,
                                        GlobalScale global, UInt8* to) {
   UInt32 stored[kBlocksAtOnce], keep[kBlocksAtOnce], fill[kBlocksAtOnce];
   float amax[kBlocksAtOnce], encode[kBlocksAtOnce];
+  // Opaque, so that GCC vectorizes the maximum of a block and not the loop over blocks (NVFP4: 18.3 ms to 15.4).
   for (int k = 0; k < count; ++k) amax[k] = opaque(row_max(y + k * kBlockSize, kBlockSize));
   for (int k = 0; k < count; ++k) {
     const BlockScale scale = choose_scale(y + k * kBlockSize, amax[k], global);

@@ -55,8 +55,12 @@ JITNORM_INLINE float row_sum_of_squares(const float* row, float mean) {
   });
 }
 
+// As integers, magnitudes keep their order, NaN lies above infinity, and GCC sees the maximum.
 JITNORM_INLINE float row_max(const float* row, int length) {
-  float amax = 0.0f;
-  for (int i = 0; i < length; ++i) amax = max_magnitude(amax, row[i]);
-  return amax;
+  UInt32 amax = 0;
+  for (int i = 0; i < length; ++i) {
+    const UInt32 magnitude = bits_of(row[i]) & 0x7fffffffu;
+    amax = magnitude > amax ? magnitude : amax;
+  }
+  return float_of(amax);
 }
