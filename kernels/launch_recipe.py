@@ -15,13 +15,17 @@ from .config import KernelConfig
 from .config_rules import MAX_HIDDEN_SIZE
 from .interface import interface
 from .item_ops import item_count
+from .numerics import CHUNK_SIZE, ceil_div
 from .row_ops import grid_size
 from .schedule import ITEM_THREADS, MASKED_THREADS, RowSchedule, row_schedule
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
-LAUNCHER_ABI = 4
+LAUNCHER_ABI = 5
 ENTRY = "jitnorm_kernel"
+# Elements that take the CPU 0.1 ms or more, several times what a thread costs.
+_ELEMENTS_PER_THREAD = 1 << 17
+_USUAL_HIDDEN_SIZE = 4096
 
 
 def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
@@ -37,7 +41,8 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
     if target.is_cpu:
-        return {**recipe, "device": "cpu", "grid": grid_size(config, rows_per_block=1) if items is None else items}
+        grid = grid_size(config, rows_per_block=1) if items is None else items
+        return {**recipe, "device": "cpu", "grid": grid, "grain": _grain(config)}
     return {
         **recipe,
         "device": "cuda",
@@ -48,6 +53,13 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         # Its output is zeroed by a memset, which a kernel cannot overtake.
         "pdl": config.pdl and not config.amax_only,
     }
+
+
+def _grain(config: KernelConfig) -> int:
+    """Rows or items that are worth a thread."""
+    if not config.is_row_wise:
+        return _ELEMENTS_PER_THREAD // CHUNK_SIZE
+    return ceil_div(_ELEMENTS_PER_THREAD, _USUAL_HIDDEN_SIZE if config.takes_any_size else config.hidden_size)
 
 
 def _hidden_sizes(config: KernelConfig) -> dict[str, int]:

@@ -17,6 +17,7 @@ _FILES = (
     "call_shape.h",
     "checks.h",
     "driver.h",
+    "threads.h",
     "kernel.h",
     "dispatcher.h",
     "memory.h",

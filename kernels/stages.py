@@ -41,6 +41,8 @@ def _row_files(config: KernelConfig, target: Target) -> Iterator[str]:
     yield f"common/{config.op if config.normalizes else 'identity'}.h"
     if not target.is_cpu:
         yield f"cuda/row_{'block' if row_schedule(config, target).blocks_per_row == 1 else 'cluster'}.cuh"
+    if target.is_cpu:
+        yield "cpu/transpose.h"
     yield f"{folder}/row_reduce.{suffix}"
     yield f"{folder}/norm_kept.{suffix}" if config.keep_norm else "common/norm_dropped.h"
     if config.quant:
@@ -122,6 +124,8 @@ def _encode_files(config: KernelConfig, quant: QuantSpec, target: Target) -> Ite
     yield from _block_scale_files(quant)
     yield "common/scale_layout.h"
     yield "common/store_scales.h"
+    if target.is_cpu:
+        yield f"cpu/codes_{'e2m1' if quant.element == 'e2m1' else 'fp8'}.h"
     yield from _global_scale_files(config, quant)
     if not target.is_cpu:
         yield f"cuda/block_lanes{'_any' * config.takes_any_size}.cuh"

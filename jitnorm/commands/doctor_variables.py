@@ -44,6 +44,12 @@ def _backend() -> None:
         raise ValueError(f"JITNORM_BACKEND: is {value!r}; use one of {', '.join(allowed)}")
 
 
+def _cpu_threads() -> None:
+    value = os.environ["JITNORM_CPU_THREADS"]
+    if not value.isdecimal() or int(value) < 1:
+        raise ValueError(f"JITNORM_CPU_THREADS: is {value!r}; use a whole number from 1 on")
+
+
 def _anything() -> None:
     pass
 
@@ -55,6 +61,7 @@ CHECKS: Mapping[str, Callable[[], object]] = {
     "JITNORM_CACHE_MAX_BYTES": byte_budget,
     "JITNORM_CACHE_TRUST": trust_is_limited,
     "JITNORM_COMPILE_TIMEOUT": time_limit,
+    "JITNORM_CPU_THREADS": _cpu_threads,
     "JITNORM_JIT": jit_mode,
     "JITNORM_LOCK_TIMEOUT": lambda: wait_bound(None),
     "JITNORM_MISS_RECORD": _anything,

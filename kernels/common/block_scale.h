@@ -7,5 +7,5 @@ struct BlockScale {
 };
 
 JITNORM_INLINE BlockScale block_scale(UInt32 stored, float encode, bool is_zero, bool is_nan) {
-  return {stored, encode, is_zero || is_nan ? 0u : ~0u, is_nan ? kNaNCodes : 0u};
+  return {stored, encode, is_zero ? 0u : is_nan ? 0u : ~0u, is_nan ? kNaNCodes : 0u};
 }

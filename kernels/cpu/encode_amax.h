@@ -1,6 +1,12 @@
-// The encode stage that encodes nothing: the largest magnitude of all rows is all that is written.
+// The encode stage that encodes nothing: the largest magnitude of all rows is all that is written. Threads share it.
 JITNORM_INLINE void encode_row(const Arguments& a, Int64, const float* y) {
-  *a.amax = with_positive_nan(max_magnitude(*a.amax, row_max(y, kHiddenSize)));
+  // As integers, magnitudes keep their order, and NaN lies above infinity.
+  const UInt32 amax = bits_of(with_positive_nan(row_max(y, kHiddenSize)));
+  UInt32* largest = reinterpret_cast<UInt32*>(a.amax);
+  UInt32 known = __atomic_load_n(largest, __ATOMIC_RELAXED);
+  while (amax > known &&
+         !__atomic_compare_exchange_n(largest, &known, amax, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
 }
 
 JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}

@@ -15,7 +15,7 @@ JITNORM_INLINE float to_float(float x) { return x; }
 JITNORM_INLINE void round_to(float x, BFloat16& result) {
   const UInt32 bits = bits_of(x);
   const UInt32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  result.bits = (UInt16)((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded);
+  result.bits = (UInt16)(x != x ? 0x7fffu : rounded);
 }
 
 JITNORM_INLINE void round_to(float x, Float16& result) {

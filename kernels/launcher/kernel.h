@@ -47,13 +47,23 @@ class CpuKernel : public Kernel {
  private:
   using Entry = void (*)(void* const* parameters, int64_t first, int64_t last);
 
-  // In the default floating-point environment: callers may have told the processor to flush denormals.
   void Launch(const CheckedCall& call, void** parameters) const final {
     for (int i = 0; i < call.fill_count; ++i) std::memcpy(call.fills[i].at, &call.fills[i].value, sizeof(float));
+    const int64_t parts = call.grid / recipe().grain;
+    if (parts < 2) {
+      Run(parameters, 0, call.grid);
+    } else {
+      InParts(call.grid, std::min(parts, CpuThreads()),
+              [&](int64_t first, int64_t last) { Run(parameters, first, last); });
+    }
+  }
+
+  // In the default floating-point environment: callers may have told the processor to flush denormals.
+  void Run(void** parameters, int64_t first, int64_t last) const {
     std::fenv_t callers;
     std::fegetenv(&callers);
     std::fesetenv(FE_DFL_ENV);
-    entry_(parameters, 0, call.grid);
+    entry_(parameters, first, last);
     std::fesetenv(&callers);
   }
 

@@ -1,6 +1,7 @@
 // The launcher: turns an artifact into a tvm_ffi.Function. It is compiled as one text, the files of this folder one
 // after another in the order of launcher_source.py.
 #include <dlfcn.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/tensor.h>
@@ -22,6 +23,8 @@
 #include <shared_mutex>
 #include <sstream>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>

@@ -89,6 +89,8 @@ struct Recipe {
   Extent grid;
   std::optional<Extent> items;              // a kernel on items is told their number
   std::optional<HiddenSizes> hidden_sizes;  // a kernel for any hidden size is told it
+  // CPU only: how much of the grid is worth a thread
+  int64_t grain = 1;
   // CUDA only
   int capability_major = 0, capability_minor = 0;
   bool is_family = false;  // runs on later minor versions, too
@@ -119,7 +121,10 @@ inline Recipe ReadRecipe(const ffi::String& text) {
   for (const ffi::Any& argument : Field<ffi::json::Array>(json, "arguments")) {
     recipe.arguments.push_back(ReadArgument(argument.cast<JsonObject>()));
   }
-  if (recipe.is_cuda) {
+  if (!recipe.is_cuda) {
+    recipe.grain = Field<int64_t>(json, "grain");
+    JITNORM_CHECK(recipe.grain >= 1, ValueError) << "recipe: grain is " << recipe.grain;
+  } else {
     const auto capability = Field<ffi::json::Array>(json, "capability");
     recipe.capability_major = static_cast<int>(capability[0].cast<int64_t>());
     recipe.capability_minor = static_cast<int>(capability[1].cast<int64_t>());

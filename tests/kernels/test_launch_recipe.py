@@ -58,7 +58,7 @@ def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
         {**common, "name": "out", "shape": [extent], "output": True, "strided": False},
     ]
     recipe = {"abi": LAUNCHER_ABI, "entry": "f", "row_dims": 1, "batched": True, "items": None, "arguments": arguments}
-    return {**recipe, "hidden_sizes": {"most": 9, "multiple_of": 1}, "device": "cpu", "grid": grid}
+    return {**recipe, "hidden_sizes": {"most": 9, "multiple_of": 1}, "device": "cpu", "grid": grid, "grain": 1}
 
 
 def size_by_launcher(extent: Extent, rows: int, matrices: int, second_rows: int, hidden_size: int) -> int:

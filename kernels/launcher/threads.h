@@ -1,0 +1,37 @@
+// Threads of the CPU target. They are started for a call and end with it: that costs some 20 us a thread, of calls that
+// take 100 us and more, and leaves nothing behind that a fork could lose.
+
+// How many a call may use: JITNORM_CPU_THREADS, by default the processors that this process may run on.
+inline int64_t CpuThreads() {
+  static const int64_t threads = [] {
+    const char* text = std::getenv("JITNORM_CPU_THREADS");
+    if (text == nullptr || *text == '\0') {
+      cpu_set_t processors;
+      const bool is_known = sched_getaffinity(0, sizeof(processors), &processors) == 0;
+      return int64_t{is_known ? CPU_COUNT(&processors) : 1};
+    }
+    char* end;
+    const int64_t number = std::strtoll(text, &end, 10);
+    JITNORM_CHECK(*end == '\0' && number >= 1, ValueError)
+        << "JITNORM_CPU_THREADS: is '" << text << "'; use a whole number from 1 on";
+    return number;
+  }();
+  return threads;
+}
+
+// Runs work(first, last) on `parts` equal parts of [0, count): one on this thread, the others each on its own. Where no
+// more threads can be had, this one does their work.
+template <typename Work>
+void InParts(int64_t count, int64_t parts, const Work& work) {
+  const auto part = [&](int64_t i) { work(count * i / parts, count * (i + 1) / parts); };
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(parts));
+  int64_t started = 1;
+  try {
+    for (; started < parts; ++started) threads.emplace_back(part, started);
+  } catch (const std::system_error&) {
+  }
+  part(0);
+  for (int64_t i = started; i < parts; ++i) part(i);
+  for (std::thread& thread : threads) thread.join();
+}
