@@ -45,7 +45,8 @@ def _lines(command: Any, name: str, *, is_group: bool) -> Iterator[str]:
     synopsis = " ".join([name, *options, *words, *(["COMMAND"] if is_group else [])])
     yield f"### `{synopsis}`"
     yield ""
-    yield from (command.help or "").strip().splitlines()
+    # Brackets that the terminal shall show are escaped there.
+    yield from (command.help or "").replace("\\[", "[").strip().splitlines()
     yield ""
     if parameters:
         yield "| | |"

@@ -43,9 +43,9 @@ def wheel(
     backend: Annotated[str, _several("auto, nvrtc or nvcc.", panel=_HOW)] = "auto",
     json: Json = False,
 ) -> None:
-    """Build wheels of kernels, jitnorm-kernels-sm90a and its like, for machines that have no compiler.
+    r"""Build wheels of kernels, jitnorm-kernels-sm90a and its like, for machines that have no compiler.
 
-    The same kernels, compilers and version give the same bytes. Needs pip install "jitnorm[wheels]".
+    The same kernels, compilers and version give the same bytes. Needs pip install "jitnorm\[wheels]".
 
     Exit code 0: all are written. 1: something failed, or a wheel is too large. 2: an argument is wrong.
     """

@@ -70,6 +70,10 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
     assert "Usage:" in result.output
 
 
+def test_help_keeps_the_brackets_of_extras() -> None:
+    assert 'pip install "jitnorm[wheels]"' in " ".join(invoke("wheel", "--help").output.split())
+
+
 @pytest.mark.parametrize("command", sorted({*COMMANDS} - WITHOUT_JSON), ids=" ".join)
 def test_every_command_with_results_has_json(command: tuple[str, ...]) -> None:
     found: Any = get_command(app)
