@@ -51,7 +51,11 @@ class Torch(Framework):
         return int(self._torch.cuda.current_stream(tensor.device).cuda_stream)
 
     def dtype_name(self, tensor: Any) -> str:
-        name = str(tensor.dtype).removeprefix("torch.")
+        return self._name(tensor.dtype)
+
+    @cache  # noqa: B019 - there is one instance, for the life of the process
+    def _name(self, dtype: Any) -> str:
+        name = str(dtype).removeprefix("torch.")
         return "float4_e2m1fnx2" if name == "float4_e2m1fn_x2" else name
 
     @cache  # noqa: B019 - there is one instance, for the life of the process

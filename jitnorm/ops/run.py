@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop import direct_types, framework_of
-from jitnorm.kernels.arguments import evaluate
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -26,10 +25,11 @@ def run(
     Returns:
         `tensors`, with the outputs that were None.
     """
-    if not allocates and stream is None and direct_types.issuperset(map(type, tensors)):
+    if stream is None and direct_types.issuperset(map(type, tensors)):
         try:
-            if dispatcher.launch(*tensors, *scalars) is None:
-                return tensors
+            filled = _with_outputs(dispatcher, tensors) if allocates else tensors
+            if dispatcher.launch(*filled, *scalars) is None:
+                return filled
         except (RuntimeError, TypeError, ValueError):
             pass  # nothing has run; the long way raises it again, in the caller's words
     try:
@@ -109,14 +109,11 @@ def _with_outputs(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> tuple[Any
         return tensors
     first = tensors[0]
     framework = framework_of(first, dispatcher.names[0])
-    arguments = dispatcher.arguments_of(_shape_of(dispatcher, tensors, 0)[-1], framework.dtype_name(first))
+    shapes = tuple([_shape_of(dispatcher, tensors, leader) for leader in dispatcher.leaders])
+    outputs = dispatcher.outputs_of(shapes, framework.dtype_name(first))
     filled = list(tensors)
     for position in missing:
-        extents, dtype = arguments[position]
-        leading = _shape_of(dispatcher, tensors, dispatcher.leaders[position])[:-1]
-        sizes = dispatcher.rows_and_matrices(leading)
-        inner = tuple(evaluate(extent, *sizes) for extent in extents if extent != "...")
-        filled[position] = framework.empty(leading + inner if "..." in extents else inner, dtype, first)
+        filled[position] = framework.empty(*outputs[position], first)
     return tuple(filled)
 
 
@@ -124,7 +121,7 @@ def _shape_of(dispatcher: Dispatcher, tensors: tuple[Any, ...], position: int) -
     """The shape of an input that others take theirs from."""
     name, tensor = dispatcher.names[position], tensors[position]
     framework_of(tensor, name)  # refuses what is no tensor
-    shape = tuple(tensor.shape)
+    shape: tuple[int, ...] = tensor.shape
     if not shape:
         raise ValueError(f"{name}: has no dimensions; expected (..., hidden_size)")
     return shape

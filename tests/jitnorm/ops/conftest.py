@@ -4,46 +4,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from forgetful import forget_dispatchers
 from jitnorm.kernels.config import KernelConfig
 
 from jitnorm import dispatch
-from jitnorm.ops import (
-    amax,
-    batched,
-    general,
-    norm,
-    norm_fp4,
-    norm_fp8,
-    norm_fp8_dynamic,
-    norm_mxfp8,
-    norm_qk,
-    quantize_fp4,
-    quantize_fp8,
-)
-
-MODULES = (
-    amax,
-    batched,
-    general,
-    norm,
-    norm_fp4,
-    norm_fp8,
-    norm_fp8_dynamic,
-    norm_mxfp8,
-    norm_qk,
-    quantize_fp4,
-    quantize_fp8,
-)
 
 
 @pytest.fixture
 def fresh_dispatchers() -> Iterator[None]:
     """No call has been seen before."""
-    for module in MODULES:
-        module._dispatcher.cache_clear()
+    forget_dispatchers()
     yield
-    for module in MODULES:
-        module._dispatcher.cache_clear()
+    forget_dispatchers()
 
 
 @pytest.fixture

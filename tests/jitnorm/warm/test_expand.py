@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import op_calls
 import pytest
+from forgetful import forget_dispatchers
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
@@ -18,15 +18,6 @@ from jitnorm.warm.ops import OPS, launches
 
 CALLS = op_calls.calls()
 ROWS = (1, 3)
-
-
-def forget_dispatchers() -> None:
-    """Have ops make their dispatchers anew: those of a test have learned kernels that do nothing."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("jitnorm.ops."):
-            for value in vars(module).values():
-                if hasattr(value, "cache_clear"):
-                    value.cache_clear()
 
 
 @pytest.fixture
