@@ -10,6 +10,8 @@ _by_type: dict[type, Framework] = {}
 # The types of tensors that go into a call as they are; and of arguments that do, where None stands for itself.
 direct_tensors: set[type] = set()
 direct_types: set[type] = {type(None)}
+# Of arguments that are tried as they are: those, and arrays of which most are passable so.
+tried_types: set[type] = {type(None)}
 
 
 def framework_of(tensor: Any, name: str) -> Framework:
@@ -24,6 +26,8 @@ def framework_of(tensor: Any, name: str) -> Framework:
         if found.is_direct:
             direct_tensors.add(type(tensor))
             direct_types.add(type(tensor))
+        if found.is_direct or found.is_often_direct:
+            tried_types.add(type(tensor))
     return found
 
 

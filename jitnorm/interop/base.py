@@ -11,6 +11,8 @@ class Framework(ABC):
 
     # Whether tensors go into a call as they are and bring their stream along.
     is_direct = False
+    # Whether most go in as they are, and the others raise an error before anything has run.
+    is_often_direct = False
     # What decoded values are unless told otherwise: float32 where the library has no bfloat16 of its own.
     float_dtype = "bfloat16"
 

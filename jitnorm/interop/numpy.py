@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ class NumPy(Framework):
     """Arrays of `numpy`, on the CPU."""
 
     float_dtype = "float32"
+    # All but those that are read-only or of a dtype of ml_dtypes; see docs/measured.md.
+    is_often_direct = True
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         if is_output and not tensor.flags.writeable:
             raise ValueError(f"{name}: is read-only; expected an array that can be written")
-        dtype = tensor.dtype.name
+        dtype = _name_of(tensor.dtype)
         if dtype in _NATIVE:
             return tensor if tensor.flags.writeable else _exported(tensor)
         storage = tensor.view(f"u{tensor.dtype.itemsize}")
@@ -36,7 +39,13 @@ class NumPy(Framework):
         return np.empty(shape, getattr(ml_dtypes, name, np.uint8))
 
     def dtype_name(self, tensor: Any) -> str:
-        return str(tensor.dtype.name)
+        return _name_of(tensor.dtype)
+
+
+@cache
+def _name_of(dtype: Any) -> str:
+    """The name of a dtype, which takes NumPy 2 us to make."""
+    return str(dtype.name)
 
 
 def _exported(array: Any) -> Any:

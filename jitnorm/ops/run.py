@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jitnorm.interop import direct_types, framework_of
+from jitnorm.interop import direct_types, framework_of, tried_types
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -25,12 +25,12 @@ def run(
     Returns:
         `tensors`, with the outputs that were None.
     """
-    if stream is None and direct_types.issuperset(map(type, tensors)):
+    if stream is None and tried_types.issuperset(map(type, tensors)):
         try:
             filled = _with_outputs(dispatcher, tensors) if allocates else tensors
             if dispatcher.launch(*filled, *scalars) is None:
                 return filled
-        except (RuntimeError, TypeError, ValueError):
+        except (BufferError, RuntimeError, TypeError, ValueError):
             pass  # nothing has run; the long way raises it again, in the caller's words
     try:
         return _run(dispatcher, tensors, scalars, stream, allocates)
