@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import Any
+
+
+@cache
+def name_of(dtype: Any) -> str:
+    """The name of one of NumPy's dtypes, which it takes 2 us to make."""
+    return str(dtype.name)
 
 
 class Framework(ABC):

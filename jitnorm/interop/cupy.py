@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from jitnorm.interop.base import Framework
+from jitnorm.interop.base import Framework, name_of
 from jitnorm.launcher import launcher
 
 _NATIVE = ("float16", "float32", "uint8")
@@ -35,4 +35,4 @@ class CuPy(Framework):
         return int(self._cupy.cuda.get_current_stream().ptr)
 
     def dtype_name(self, tensor: Any) -> str:
-        return str(tensor.dtype.name)
+        return name_of(tensor.dtype)

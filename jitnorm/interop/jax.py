@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from jitnorm.ffi import tvm_ffi
-from jitnorm.interop.base import Framework
+from jitnorm.interop.base import Framework, name_of
 from jitnorm.launcher import launcher
 
 _CPU = "cpu"
@@ -41,4 +41,4 @@ class Jax(Framework):
         return None if device.platform == _CPU else int(device.get_stream_for_external_ready_events())
 
     def dtype_name(self, tensor: Any) -> str:
-        return str(tensor.dtype.name)
+        return name_of(tensor.dtype)

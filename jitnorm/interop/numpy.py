@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from jitnorm.ffi import tvm_ffi
-from jitnorm.interop.base import Framework
+from jitnorm.interop.base import Framework, name_of
 from jitnorm.launcher import launcher
 
 _NATIVE = ("float16", "float32", "uint8")
@@ -24,7 +23,7 @@ class NumPy(Framework):
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         if is_output and not tensor.flags.writeable:
             raise ValueError(f"{name}: is read-only; expected an array that can be written")
-        dtype = _name_of(tensor.dtype)
+        dtype = name_of(tensor.dtype)
         if dtype in _NATIVE:
             return tensor if tensor.flags.writeable else _exported(tensor)
         storage = tensor.view(f"u{tensor.dtype.itemsize}")
@@ -39,13 +38,7 @@ class NumPy(Framework):
         return np.empty(shape, getattr(ml_dtypes, name, np.uint8))
 
     def dtype_name(self, tensor: Any) -> str:
-        return _name_of(tensor.dtype)
-
-
-@cache
-def _name_of(dtype: Any) -> str:
-    """The name of a dtype, which takes NumPy 2 us to make."""
-    return str(dtype.name)
+        return name_of(tensor.dtype)
 
 
 def _exported(array: Any) -> Any:
