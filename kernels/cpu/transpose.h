@@ -6,7 +6,7 @@
 #endif
 
 #ifdef JITNORM_SHUFFLES
-typedef float Float8 __attribute__((vector_size(32), aligned(4)));
+typedef float Float8 __attribute__((vector_size(32), aligned(4), may_alias));
 
 JITNORM_INLINE void transpose_8x8(const float* from, int from_stride, float* to, int to_stride) {
   Float8 rows[8], pairs[8], quads[8];
