@@ -9,6 +9,7 @@ from expected import MXFP4, NVFP4, assert_all_same, assert_same_bytes, expected_
 from inputs import DTYPES, make_input, make_weight
 
 from jitnorm import rmsnorm, rmsnorm_fp4quant
+from jitnorm.ops import run
 
 ROWS, SIZE = 5, 96
 
@@ -50,3 +51,15 @@ def test_another_byte_order_is_an_error() -> None:
     x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
     with pytest.raises((BufferError, ValueError), match="byte order"):
         rmsnorm(x.astype(">f2"), weight)
+
+
+def test_a_repeated_call_goes_straight_to_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight = make_input("random", 3, 64, "float16"), make_weight(64, "float16")
+    expected = rmsnorm(x, weight)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the long way")
+
+    monkeypatch.setattr(run, "_run", refuse)
+    assert_same_bytes(rmsnorm(x, weight), expected)
+    assert_same_bytes(rmsnorm(x, weight, out=np.empty_like(x)), expected)
