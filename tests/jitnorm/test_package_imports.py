@@ -13,9 +13,9 @@ HEAVY = "{'filelock', 'subprocess', 'cuda', 'importlib.metadata'}"
 IMPORT_ALONE = f"""
 import sys, time
 before = set(sys.modules)
-start = time.process_time()
+start = time.perf_counter()
 import jitnorm
-seconds = time.process_time() - start
+seconds = time.perf_counter() - start
 print(seconds, *sorted(({FRAMEWORKS} | {HEAVY}) & (set(sys.modules) - before)))
 """
 
@@ -73,9 +73,8 @@ def test_the_import_loads_no_framework_and_nothing_heavy(tmp_path: Path) -> None
 
 
 def test_the_import_takes_less_than_a_fifth_of_a_second(tmp_path: Path) -> None:
-    """Of processor time, the best of several: other tests keep the machine busy. Installed code has its bytecode."""
-    bytecode = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
-    best = min(float(run_python(IMPORT_ALONE, cwd=tmp_path, **bytecode).split()[0]) for _ in range(4))
+    """The best of several: other tests keep the machine busy."""
+    best = min(float(run_python(IMPORT_ALONE, cwd=tmp_path).split()[0]) for _ in range(4))
     assert best < 0.2
 
 
