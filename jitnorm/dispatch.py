@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -19,6 +19,9 @@ from jitnorm.launcher import launcher
 from jitnorm.manager import get_kernel, recipe_text
 from jitnorm.tiered import Place, is_tiered, learn_tiered, loaded_stand_in
 
+# What allocates an op's outputs, by their positions, given the first tensor.
+OutputMakers = tuple[tuple[int, Callable[[Any], Any]], ...]
+_MOST_MAKERS = 1024
 # Extents (None: the interface's own) and dtypes of outputs, by name, as an op wants them allocated.
 Allocated = dict[str, tuple[tuple[Extent, ...] | None, str]]
 
@@ -37,6 +40,7 @@ class Dispatcher:
         outputs: the positions of those that it writes.
         leaders: the positions of inputs whose leading shapes others have.
         aliases: as given.
+        makers: what allocates the outputs of calls seen before, by what decides their shapes, dtypes and device.
         launch: one call into the launcher, with the arguments of `run`; returns None, or the facts of a call that has
             no kernel yet, and then it wrote nothing.
     """
@@ -51,6 +55,7 @@ class Dispatcher:
     ) -> None:
         self._enable_pdl, self._options, self._allocations = enable_pdl, options, allocations
         self.aliases = aliases or {}
+        self.makers: dict[Hashable, OutputMakers] = {}
         example = prototype(options)
         tensors = tensor_arguments(example)
         self.names = tuple(a.name for a in tensors)
@@ -77,8 +82,13 @@ class Dispatcher:
         if facts is not None:
             self._prepare(arguments, facts)(*arguments)
 
-    # Calls of an engine have a few shapes. Remembered, an allocating rmsnorm_fp4quant takes 20 us where it took 26.
-    @lru_cache(maxsize=1024)  # noqa: B019 - dispatchers live as long as the process
+    def remember_makers(self, call: Hashable, makers: OutputMakers) -> OutputMakers:
+        """Keep what allocates the outputs of calls like one; calls of an engine have a few shapes."""
+        if len(self.makers) >= _MOST_MAKERS:
+            self.makers.clear()
+        self.makers[call] = makers
+        return makers
+
     def outputs_of(self, shapes: tuple[tuple[int, ...], ...], dtype: str) -> dict[int, tuple[tuple[int, ...], str]]:
         """Shape and dtype of each output, by its position, as they are allocated.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
 from functools import cache
 from typing import Any
 
@@ -34,6 +35,14 @@ class Framework(ABC):
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         """A new uninitialised output on the device of `like`; uint8 where the library lacks `dtype`."""
+
+    def maker(self, shape: tuple[int, ...], dtype: str, like: Any) -> Callable[[Any], Any]:
+        """What makes outputs of that shape and dtype, given a tensor with the `likeness` of `like`."""
+        return lambda tensor: self.empty(shape, dtype, tensor)
+
+    def likeness(self, tensor: Any) -> Hashable:
+        """What of a tensor decides the outputs that are made for it: its shape, dtype and device."""
+        return tuple(tensor.shape), tensor.dtype, tensor.device
 
     def merge_last_two(self, tensor: Any) -> Any:
         """The tensor with its last two dimensions made one; a copy only where they are not contiguous."""

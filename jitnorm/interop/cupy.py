@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Hashable
 from typing import Any
 
 from jitnorm.interop.base import Framework, name_of
@@ -30,6 +31,9 @@ class CuPy(Framework):
             if dtype in _NATIVE or dtype == str(like.dtype):
                 return self._cupy.empty(shape, like.dtype if dtype == str(like.dtype) else dtype)
             return self._cupy.empty(shape, "uint8")
+
+    def likeness(self, tensor: Any) -> Hashable:
+        return tensor.shape, tensor.dtype, tensor.device.id
 
     def stream(self, tensor: Any) -> int | None:
         return int(self._cupy.cuda.get_current_stream().ptr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -30,15 +31,27 @@ class NumPy(Framework):
         return launcher().reinterpret(_exported(storage), dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
-        if dtype in _NATIVE:
-            return np.empty(shape, dtype)
-        import ml_dtypes
+        return np.empty(shape, _dtype(dtype))
 
-        name = "uint8" if dtype in ("float4_e2m1fnx2", "float8_e8m0fnu") else dtype
-        return np.empty(shape, getattr(ml_dtypes, name, np.uint8))
+    def maker(self, shape: tuple[int, ...], dtype: str, like: Any) -> Callable[[Any], Any]:
+        found = _dtype(dtype)
+        return lambda _: np.empty(shape, found)
+
+    def likeness(self, tensor: Any) -> Hashable:
+        return tensor.shape, tensor.dtype
 
     def dtype_name(self, tensor: Any) -> str:
         return name_of(tensor.dtype)
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    """NumPy's dtype of that name, ml_dtypes' or, for what both lack, uint8."""
+    if name in _NATIVE:
+        return np.dtype(name)
+    import ml_dtypes
+
+    name = "uint8" if name in ("float4_e2m1fnx2", "float8_e8m0fnu") else name
+    return np.dtype(getattr(ml_dtypes, name, np.uint8))
 
 
 def _exported(array: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Callable, Hashable
 from functools import cache
 from typing import Any
 
@@ -41,6 +43,17 @@ class Torch(Framework):
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         return self._torch.empty(shape, dtype=self._dtype(dtype), device=like.device)
+
+    def maker(self, shape: tuple[int, ...], dtype: str, like: Any) -> Callable[[Any], Any]:
+        if not shape or math.prod(shape) == 0:
+            return super().maker(shape, dtype, like)
+        # On an H200 machine `empty_like` takes 1.4 us, `empty` of a shape, dtype and device 2.9.
+        pattern = self.empty((1,), dtype, like).expand(shape)
+        empty_like = self._torch.empty_like
+        return lambda _: empty_like(pattern)
+
+    def likeness(self, tensor: Any) -> Hashable:
+        return tensor.shape, tensor.dtype, tensor.device
 
     def permuted(self, tensor: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
         return tensor.view(shape).permute(order)

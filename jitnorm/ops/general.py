@@ -160,15 +160,21 @@ def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSp
         require_one_of("scale", scale, ("tensor",))
         if spec.block_size != "tensor":
             raise ValueError(f"scale: is 'tensor', but the scales of {spec} belong to blocks or rows; pass None")
-        return replace(spec, global_scale="tensor"), None, None
+        return _with_global(spec, "tensor"), None, None
     if isinstance(global_scale, str):
-        return replace(spec, global_scale=global_scale), None, scale
-    return (spec if global_scale is None else replace(spec, global_scale="given")), global_scale, scale
+        return _with_global(spec, global_scale), None, scale
+    return (spec if global_scale is None else _with_global(spec, "given")), global_scale, scale
+
+
+# A new spec is checked: 20 us.
+@cache
+def _with_global(spec: QuantSpec, global_scale: str) -> QuantSpec:
+    return replace(spec, global_scale=global_scale)
 
 
 def quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], batched: bool = False) -> QuantizedTensor:
     """A call's tensors, by their names, as one."""
-    row_scale, tensor_scale, amax = (made.get(name) for name in ("row_scale", "tensor_scale", "amax"))
+    row_scale, tensor_scale, amax = made.get("row_scale"), made.get("tensor_scale"), made.get("amax")
     if not spec.has_blocks:
         found = tensor_scale if row_scale is None else row_scale
         scale = made.get("scale", found)

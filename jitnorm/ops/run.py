@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 from jitnorm.interop import direct_types, framework_of, tried_types
 
 if TYPE_CHECKING:
-    from jitnorm.dispatch import Dispatcher
+    from collections.abc import Hashable
+
+    from jitnorm.dispatch import Dispatcher, OutputMakers
+    from jitnorm.interop.base import Framework
 
 
 def run(
@@ -104,17 +107,28 @@ def _check_passable(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> None:
 
 
 def _with_outputs(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    missing = [position for position in dispatcher.outputs if tensors[position] is None]
-    if not missing:
-        return tensors
+    """The tensors, with the outputs that are None allocated."""
     first = tensors[0]
     framework = framework_of(first, dispatcher.names[0])
+    if len(dispatcher.leaders) == 1:
+        call: Hashable = framework.likeness(first)
+    else:
+        call = framework.likeness(first), *[_shape_of(dispatcher, tensors, leader) for leader in dispatcher.leaders]
+    makers = dispatcher.makers.get(call)
+    if makers is None:
+        makers = dispatcher.remember_makers(call, _makers(dispatcher, framework, tensors))
+    filled = list(tensors)
+    for position, make in makers:
+        if filled[position] is None:
+            filled[position] = make(first)
+    return tuple(filled)
+
+
+def _makers(dispatcher: Dispatcher, framework: Framework, tensors: tuple[Any, ...]) -> OutputMakers:
+    first = tensors[0]
     shapes = tuple([_shape_of(dispatcher, tensors, leader) for leader in dispatcher.leaders])
     outputs = dispatcher.outputs_of(shapes, framework.dtype_name(first))
-    filled = list(tensors)
-    for position in missing:
-        filled[position] = framework.empty(*outputs[position], first)
-    return tuple(filled)
+    return tuple((position, framework.maker(shape, dtype, first)) for position, (shape, dtype) in outputs.items())
 
 
 def _shape_of(dispatcher: Dispatcher, tensors: tuple[Any, ...], position: int) -> tuple[int, ...]:
