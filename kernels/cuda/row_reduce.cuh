@@ -69,11 +69,6 @@ struct RowSums {
       JITNORM_UNROLL
       for (int r = 0; r < kRowsAtOnce; ++r) totals[r] = single[r];
     } else {
-      JITNORM_UNROLL
-      for (int r = 0; r < kRowsAtOnce; ++r) {
-        for (int g = kChunksPerLane * kWarpsPerRow + threadIdx.x; g < kPaddedGroups; g += kThreads)
-          group_sums(r)[g] = 0.0f;
-      }
       row_barrier();
       JITNORM_UNROLL
       for (int r = 0; r < kRowsAtOnce; ++r) totals[r] = sum_of_groups(group_sums(r), lane);
@@ -82,16 +77,22 @@ struct RowSums {
 
  private:
   JITNORM_INLINE static float* group_sums(int row) {
-    __shared__ float sums[kRowsAtOnce][kPaddedGroups];
+    __shared__ alignas(16) float sums[kRowsAtOnce][kPaddedGroups];
     return sums[row];
   }
 
+  // Groups past the last one count as zero.
+  JITNORM_INLINE static float group_sum(const float* sums, int group) {
+    return group < kChunksPerLane * kWarpsPerRow ? sums[group] : 0.0f;
+  }
+
   JITNORM_INLINE static float sum_of_groups(const float* sums, int lane) {
-    constexpr int kLanes = kPaddedGroups < 32 ? kPaddedGroups : 32;
+    // A few are added by every thread: each shuffle would take as long as five additions.
+    constexpr int kLanes = kPaddedGroups <= 16 ? 1 : 32;
     constexpr int kFolds = kPaddedGroups / kLanes;
     float partial[kFolds];
     JITNORM_UNROLL
-    for (int i = 0; i < kFolds; ++i) partial[i] = sums[i * kLanes + lane % kLanes];
+    for (int i = 0; i < kFolds; ++i) partial[i] = group_sum(sums, i * kLanes + lane % kLanes);
     return butterfly_sum<kLanes>(fold_sum(partial));
   }
 };
