@@ -31,7 +31,7 @@ def buffer_count(op_bytes: float) -> int:
 
 def memory(device: str) -> float:
     """Bytes that the GPU has; no bound for the CPU."""
-    return float(torch.cuda.get_device_properties().total_memory) if device == "cuda" else math.inf
+    return float(torch.cuda.mem_get_info()[1]) if device == "cuda" else math.inf
 
 
 def copy_calls(op_bytes: int, new: Tensors) -> list[Call]:
