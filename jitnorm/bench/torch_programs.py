@@ -1,6 +1,7 @@
 """The ops as plain torch programs, which torch.compile fuses: what there is to use where jitnorm is not.
 
-Their codes are jitnorm's but for rounding: the sum of squares is added in another order.
+Their codes are jitnorm's but for rounding, as the sum of squares is added in another order, and for the signs of zeros
+in blocks that hold nothing else.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def _e2m1(y: Any) -> Any:
     """Codes from 0 to 15: each begins in the middle between two values, which goes to the even one."""
     a = y.abs()
     begun = (a > 0.25, a >= 0.75, a > 1.25, a >= 1.75, a > 2.5, a >= 3.5, a > 5)
-    code = (y < 0).to(torch.int32) << 3
+    code = y.view(torch.int32) >> 28 & 8  # the sign
     for is_beyond in begun:
         code = code + is_beyond.to(torch.int32)
     return code
