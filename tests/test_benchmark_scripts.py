@@ -36,7 +36,7 @@ def run(name: str, *arguments: str, programs: Path, gpu: str) -> subprocess.Comp
 def test_results_are_named_by_the_gpu_and_the_date(programs: Path, tmp_path: Path) -> None:
     done = run("benchmark", str(tmp_path), "--png", programs=programs, gpu="NVIDIA RTX PRO 6000")
     run_name = tmp_path / f"rtx-pro-6000-{date.today().isoformat()}"
-    wanted = f"--shapes anchors --json {run_name}.json --plot {run_name} --png\n"
+    wanted = f"--shapes anchors --json {run_name}.json --markdown {run_name}.md --plot {run_name} --png\n"
     assert done.stdout.endswith(wanted)
     assert Path(f"{run_name}.txt").read_text(encoding="utf-8") == done.stdout
 

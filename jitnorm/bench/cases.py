@@ -14,6 +14,8 @@ Call = Callable[[], Any]
 Maker = Callable[[Tensors, int, int], Call]
 """From M and H to a call on tensors of its own."""
 
+CHAIN = 20  # calls
+
 
 @dataclass(frozen=True)
 class Op:
@@ -25,6 +27,7 @@ class Op:
         make: the call of jitnorm.
         multiples: what M and H have to be multiples of.
         only_large: whether it is measured on large tensors only.
+        most_rows: with more it is not measured; None: with any number.
     """
 
     name: str
@@ -32,23 +35,30 @@ class Op:
     make: Maker
     multiples: Shape = (1, 1)
     only_large: bool = False
+    most_rows: int | None = None
 
     def shapes(self, shapes: Shapes) -> list[Shape]:
         """Those that it is measured at; the ones that it does not take are left out."""
         rows, hidden_size = self.multiples
         chosen = shapes.large if self.only_large else shapes.usual
-        return [(m, h) for m, h in chosen if m % rows == 0 and h % hidden_size == 0]
+        taken = [(m, h) for m, h in chosen if m % rows == 0 and h % hidden_size == 0]
+        return [(m, h) for m, h in taken if self.most_rows is None or m <= self.most_rows]
 
 
-def _rmsnorm(new: Tensors, m: int, h: int) -> Call:
-    x, w = new.bfloat16(m, h), new.bfloat16(h)
-    out = new.empty(m, h)
-    return lambda: jitnorm.rmsnorm(x, w, out=out)
+def _rmsnorm(op: Callable[..., Any]) -> Maker:
+    def make(new: Tensors, m: int, h: int) -> Call:
+        x, w, out = new.bfloat16(m, h), new.bfloat16(h), new.empty(m, h)
+        return lambda: op(x, w, out=out)
+
+    return make
 
 
-def _add(new: Tensors, m: int, h: int) -> Call:
-    x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
-    return lambda: jitnorm.fused_add_rmsnorm(x, r, w)
+def _add(op: Callable[..., Any]) -> Maker:
+    def make(new: Tensors, m: int, h: int) -> Call:
+        x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
+        return lambda: op(x, r, w)
+
+    return make
 
 
 def _fp8(new: Tensors, m: int, h: int) -> Call:
@@ -71,10 +81,41 @@ def _fp4(block_size: int) -> Maker:
     return make
 
 
-def _add_fp4(new: Tensors, m: int, h: int) -> Call:
+def _add_fp4(block_size: int) -> Maker:
+    def make(new: Tensors, m: int, h: int) -> Call:
+        x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
+        codes, scales = jitnorm.add_rmsnorm_fp4quant(x, r, w, block_size=block_size)
+        return lambda: jitnorm.add_rmsnorm_fp4quant(x, r, w, codes, scales, block_size=block_size)
+
+    return make
+
+
+def chain(enable_pdl: bool | None = None) -> Maker:
+    """Calls that wait for each other, as the layers of a model do."""
+
+    def make(new: Tensors, m: int, h: int) -> Call:
+        x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
+        codes, scales = jitnorm.add_rmsnorm_fp4quant(x, r, w)
+
+        def call() -> None:
+            for _ in range(CHAIN):
+                jitnorm.add_rmsnorm_fp4quant(x, r, w, codes, scales, enable_pdl=enable_pdl)
+
+        return call
+
+    return make
+
+
+def _mxfp8(new: Tensors, m: int, h: int) -> Call:
+    x, w = new.bfloat16(m, h), new.bfloat16(h)
+    codes, scales = jitnorm.rmsnorm_mxfp8quant(x, w)
+    return lambda: jitnorm.rmsnorm_mxfp8quant(x, w, codes, scales)
+
+
+def _add_mxfp8(new: Tensors, m: int, h: int) -> Call:
     x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
-    codes, scales = jitnorm.add_rmsnorm_fp4quant(x, r, w)
-    return lambda: jitnorm.add_rmsnorm_fp4quant(x, r, w, codes, scales)
+    codes, scales = jitnorm.add_rmsnorm_mxfp8quant(x, r, w)
+    return lambda: jitnorm.add_rmsnorm_mxfp8quant(x, r, w, codes, scales)
 
 
 def _norm(spec: jitnorm.QuantSpec) -> Maker:
@@ -83,6 +124,16 @@ def _norm(spec: jitnorm.QuantSpec) -> Maker:
     def make(new: Tensors, m: int, h: int) -> Call:
         x, w = new.bfloat16(m, h), new.bfloat16(h)
         return lambda: jitnorm.norm_quantize(x, w, spec=spec)
+
+    return make
+
+
+def _add_norm(spec: jitnorm.QuantSpec) -> Maker:
+    """The same after a residual."""
+
+    def make(new: Tensors, m: int, h: int) -> Call:
+        x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
+        return lambda: jitnorm.norm_quantize(x, w, spec=spec, residual=r)
 
     return make
 
@@ -150,23 +201,30 @@ def _batched(new: Tensors, m: int, h: int) -> Call:
 _NVFP4, _MXFP4, _MXFP8, _GROUP = jitnorm.NVFP4, jitnorm.MXFP4, jitnorm.MXFP8, jitnorm.FP8_GROUP
 
 OPS = (
-    Op("rmsnorm", 4, _rmsnorm),
-    Op("add_rmsnorm", 8, _add),
+    Op("rmsnorm", 4, _rmsnorm(jitnorm.rmsnorm)),
+    Op("gemma", 4, _rmsnorm(jitnorm.gemma_rmsnorm)),
+    Op("add_rmsnorm", 8, _add(jitnorm.fused_add_rmsnorm)),
+    Op("add gemma", 8, _add(jitnorm.gemma_fused_add_rmsnorm)),
+    Op("qk_rmsnorm", 5, _qk, (1, 512)),
     Op("rmsnorm fp8", 3, _fp8),
     Op("add fp8", 7, _add_fp8),
+    Op("fp8 token", 3, _norm(jitnorm.FP8_TOKEN)),
+    Op("add fp8 token", 7, _add_norm(jitnorm.FP8_TOKEN)),
+    Op("rmsnorm fp8 128", 3.03125, _norm(_GROUP), (1, 128)),
+    Op("add fp8 128", 7.03125, _add_norm(_GROUP), (1, 128)),
     Op("rmsnorm nvfp4", 2.5625, _fp4(16), (1, 16)),
     Op("rmsnorm mxfp4", 2.53125, _fp4(32), (1, 32)),
-    Op("add nvfp4", 6.5625, _add_fp4, (1, 16)),
-    Op("rmsnorm mxfp8", 3.03125, _norm(_MXFP8), (1, 32)),
-    Op("fp8 token", 3, _norm(jitnorm.FP8_TOKEN)),
+    Op("rmsnorm mxfp8", 3.03125, _mxfp8, (1, 32)),
+    Op("add nvfp4", 6.5625, _add_fp4(16), (1, 16)),
+    Op("add mxfp4", 6.53125, _add_fp4(32), (1, 32)),
+    Op("add mxfp8", 7.03125, _add_mxfp8, (1, 32)),
     Op("nvfp4 alone", 2.5625, _alone(_NVFP4), (1, 16)),
+    Op("mxfp4 alone", 2.53125, _alone(_MXFP4), (1, 32)),
+    Op("mxfp8 alone", 3.03125, _alone(_MXFP8), (1, 32)),
+    Op("chain of 20", CHAIN * 6.5625, chain(), (1, 16), most_rows=64),
     Op("layernorm", 4, _layernorm, only_large=True),
-    Op("qk_rmsnorm", 5, _qk, (1, 512), only_large=True),
-    Op("rmsnorm fp8 128", 3.03125, _norm(_GROUP), (1, 128), only_large=True),
     Op("nvfp4 by row", 2.5625, _norm(_NVFP4.with_global_scale("row")), (1, 16), only_large=True),
     Op("nvfp4 by tensor", 4.5625, _alone(_NVFP4.with_global_scale("tensor")), (1, 16), only_large=True),
-    Op("mxfp4 alone", 2.53125, _alone(_MXFP4), (1, 32), only_large=True),
-    Op("mxfp8 alone", 3.03125, _alone(_MXFP8), (1, 32), only_large=True),
     Op("fp8 128 alone", 3.03125, _alone(_GROUP), (1, 128), only_large=True),
     Op("four over six", 2.5625, _alone(replace(_NVFP4, four_over_six=True)), (1, 16), only_large=True),
     Op("nvfp4 batched", 2.5625, _batched, (8, 16), only_large=True),
@@ -183,7 +241,7 @@ OPS = (
 
 
 def ops_named(parts: Sequence[str]) -> list[Op]:
-    """The ops whose names contain one of `parts`; all of them without any.
+    """The op of each name, or where there is none those whose names contain it; all of them without any.
 
     Raises:
         ValueError: a part is in no name.
@@ -192,7 +250,11 @@ def ops_named(parts: Sequence[str]) -> list[Op]:
         >>> [op.name for op in ops_named(["decode"])]
         ['decode nvfp4', 'decode mxfp8']
     """
+    names = [op.name for op in OPS]
+    chosen: set[str] = set()
     for part in parts:
-        if not any(part in op.name for op in OPS):
-            raise ValueError(f"ops: {part!r} is in no op's name; these are {', '.join(op.name for op in OPS)}")
-    return [op for op in OPS if not parts or any(part in op.name for part in parts)]
+        found = {part} & set(names) or {name for name in names if part in name}
+        if not found:
+            raise ValueError(f"ops: {part!r} is in no op's name; these are {', '.join(names)}")
+        chosen |= found
+    return [op for op in OPS if not parts or op.name in chosen]

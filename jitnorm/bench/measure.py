@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 
 from jitnorm.bench.cases import Maker, Op
-from jitnorm.bench.results import Row
-from jitnorm.bench.shapes import Shape
+from jitnorm.bench.results import JITNORM, Row
+from jitnorm.bench.shapes import Shape, shape_text
 from jitnorm.bench.tensors import Tensors
 
+_MEMORY = 3  # of the op's bytes: what the tensors of any library take
 
-def measure(op: Op, shapes: Iterable[Shape], makers: Mapping[str, Maker], device: str) -> Iterator[Row]:
+
+def measure(
+    op: Op,
+    shapes: Iterable[Shape],
+    makers: Mapping[str, Maker],
+    device: str,
+    leave_out: Callable[[str], None] | None = None,
+) -> Iterator[Row]:
     """Measure an op at each shape: the copy of its bytes, then the calls of each of `makers`.
 
     Args:
@@ -18,17 +27,45 @@ def measure(op: Op, shapes: Iterable[Shape], makers: Mapping[str, Maker], device
         shapes: M and H.
         makers: its calls, by who offers it.
         device: ``cuda`` or ``cpu``.
+        leave_out: is told what is left out and why: shapes that the GPU's memory is too small for, and whom else than
+            jitnorm an exception stopped. None: nothing is left out.
 
     Raises:
         RuntimeError: a kernel cannot be built, or the device lacks memory.
     """
-    from jitnorm.bench.timing import buffer_count, copy_calls, device_time, host_time
+    from jitnorm.bench.timing import memory
 
     new = Tensors(device)
     for m, h in shapes:
+        at = f"{op.name} at {shape_text((m, h))}"
         op_bytes = int(op.bytes_per_element * m * h)
-        copy = device_time(copy_calls(op_bytes, new), device)
+        if leave_out and _MEMORY * op_bytes > memory(device):
+            leave_out(f"{at}: takes {_MEMORY * op_bytes / 1e9:.0f} GB")
+            continue
+        copy = _copy_time(op_bytes, device)
         for by, make in makers.items():
-            calls = [make(new, m, h) for _ in range(buffer_count(op_bytes))]
-            taken = device_time(calls, device)
-            yield Row(op.name, by, m, h, op_bytes, taken, copy, host_time(calls[0]) if device == "cuda" else taken)
+            try:
+                taken, host = _times(make, new, m, h, op_bytes)
+            except Exception as error:
+                if leave_out is None or by == JITNORM:
+                    raise
+                leave_out(f"{at} by {by}: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}")
+                continue
+            yield Row(op.name, by, m, h, op_bytes, taken, copy, host)
+
+
+def _times(make: Maker, new: Tensors, m: int, h: int, op_bytes: int) -> tuple[float, float]:
+    """On the device and on the host."""
+    from jitnorm.bench.timing import buffer_count, device_time, host_time
+
+    calls = [make(new, m, h) for _ in range(buffer_count(op_bytes))]
+    taken = device_time(calls, new.device)
+    return taken, host_time(calls[0], taken) if new.device == "cuda" else taken
+
+
+@cache
+def _copy_time(op_bytes: int, device: str) -> float:
+    """Of a copy, once for all ops that move as many bytes."""
+    from jitnorm.bench.timing import copy_calls, device_time
+
+    return device_time(copy_calls(op_bytes, Tensors(device)), device)

@@ -1,4 +1,4 @@
-"""Other libraries that have some of the ops, on GPUs: how these are called there."""
+"""Who else has some of the ops: other libraries and torch.compile, on GPUs, and jitnorm called in other ways."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ from importlib.util import find_spec
 from jitnorm.bench.cases import Call, Maker, Op
 from jitnorm.bench.results import JITNORM
 from jitnorm.bench.tensors import Tensors
+from jitnorm.bench.variants import VARIANTS
 
 
 def _flashinfer(name: str) -> Maker:
     def make(new: Tensors, m: int, h: int) -> Call:
         from flashinfer import norm
 
-        x, r, w, scale = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h), new.one()
-        out, out8 = new.empty(m, h), new.fp8(m, h)
+        x, w, scale = new.bfloat16(m, h), new.bfloat16(h), new.one()
+        r = new.bfloat16(m, h) if name.startswith("add") else None
+        out = new.fp8(m, h) if "fp8" in name else new.empty(m, h)
+        groups = new.float32(h // 128, m + -m % 4) if name.endswith("128") else None
         calls: dict[str, Call] = {
             "rmsnorm": lambda: norm.rmsnorm(x, w, out=out),
+            "gemma": lambda: norm.gemma_rmsnorm(x, w, out=out),
             "add_rmsnorm": lambda: norm.fused_add_rmsnorm(x, r, w),
-            "rmsnorm fp8": lambda: norm.rmsnorm_quant(out8, x, w, scale),
-            "add fp8": lambda: norm.fused_add_rmsnorm_quant(out8, x, r, w, scale),
+            "add gemma": lambda: norm.gemma_fused_add_rmsnorm(x, r, w),
+            "rmsnorm fp8": lambda: norm.rmsnorm_quant(out, x, w, scale),
+            "add fp8": lambda: norm.fused_add_rmsnorm_quant(out, x, r, w, scale),
+            "add fp8 128": lambda: norm.fused_add_rmsnorm_fp8_block_quant(out, groups, None, x, r, w),
         }
         return calls[name]
 
@@ -31,26 +37,46 @@ def _quack(name: str) -> Maker:
     def make(new: Tensors, m: int, h: int) -> Call:
         from quack.rmsnorm import rmsnorm_fwd
 
-        x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
-        return (lambda: rmsnorm_fwd(x, w)) if name == "rmsnorm" else (lambda: rmsnorm_fwd(x, w, residual=r))
+        x, w = new.bfloat16(m, h), new.bfloat16(h)
+        r = None if name == "rmsnorm" else new.bfloat16(m, h)
+        return lambda: rmsnorm_fwd(x, w, residual=r)
 
     return make
 
 
-_OPS = {
-    "flashinfer": {op: _flashinfer(op) for op in ("rmsnorm", "add_rmsnorm", "rmsnorm fp8", "add fp8")},
+def _torch_compile(name: str) -> Maker:
+    def make(new: Tensors, m: int, h: int) -> Call:
+        from jitnorm.bench.torch_programs import compiled_call
+
+        return compiled_call(name, new, m, h)
+
+    return make
+
+
+_FLASHINFER = ("rmsnorm", "gemma", "add_rmsnorm", "add gemma", "rmsnorm fp8", "add fp8", "add fp8 128")
+TORCH_COMPILE = "torch.compile"
+COMPILED = (
+    "rmsnorm", "add_rmsnorm", "fp8 token", "add fp8 token", "rmsnorm fp8 128", "add fp8 128", "rmsnorm nvfp4",
+    "rmsnorm mxfp4", "rmsnorm mxfp8", "add nvfp4", "add mxfp4", "add mxfp8", "nvfp4 alone", "mxfp4 alone",
+    "mxfp8 alone",
+)  # fmt: skip
+OPS_OF: dict[str, dict[str, Maker]] = {
+    "flashinfer": {op: _flashinfer(op) for op in _FLASHINFER},
     "quack": {op: _quack(op) for op in ("rmsnorm", "add_rmsnorm")},
+    TORCH_COMPILE: {op: _torch_compile(op) for op in COMPILED},
+    **VARIANTS,
 }
 PACKAGES = {"flashinfer": "flashinfer-python", "quack": "quack-kernels"}
+NAMES = (JITNORM, *OPS_OF)
 
 
 def installed() -> list[str]:
-    """The modules of those that are here."""
+    """The modules of those libraries that are here."""
     return [name for name in PACKAGES if find_spec(name) is not None]
 
 
 def chosen(names: Sequence[str], device: str) -> list[str]:
-    """Who is measured: `names`, without any jitnorm and on GPUs the peers that are installed.
+    """Who is measured: `names`, without any jitnorm and on GPUs the libraries that are installed.
 
     Raises:
         ValueError: a name is not known, not installed, or not for this device.
@@ -58,16 +84,18 @@ def chosen(names: Sequence[str], device: str) -> list[str]:
     if not names:
         return [JITNORM, *(installed() if device == "cuda" else [])]
     for name in names:
-        if name not in (JITNORM, *PACKAGES):
-            raise ValueError(f"by: is {name!r}; allowed are {', '.join((JITNORM, *PACKAGES))}")
-        if name != JITNORM and device != "cuda":
+        if name not in NAMES:
+            raise ValueError(f"by: is {name!r}; allowed are {', '.join(NAMES)}")
+        if name not in (JITNORM, *VARIANTS) and device != "cuda":
             raise ValueError(f"by: {name} runs on GPUs only, not on {device}; leave it out")
         if name in PACKAGES and name not in installed():
             raise ValueError(f"by: {name} is not installed; pip install {PACKAGES[name]}, or leave it out")
+        if name == TORCH_COMPILE and find_spec("triton") is None:
+            raise ValueError(f"by: {name} needs triton, which is not installed; pip install triton, or leave it out")
     return list(dict.fromkeys(names))
 
 
 def makers(op: Op, names: Sequence[str]) -> dict[str, Maker]:
     """The calls of an op, by who offers it."""
-    found = {JITNORM: op.make, **{peer: calls[op.name] for peer, calls in _OPS.items() if op.name in calls}}
+    found = {JITNORM: op.make, **{peer: calls[op.name] for peer, calls in OPS_OF.items() if op.name in calls}}
     return {name: found[name] for name in names if name in found}

@@ -1,4 +1,4 @@
-"""How results are shown on a terminal."""
+"""How results are shown on a terminal and in Markdown."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from rich.table import Table
 
+from jitnorm.bench.bars import reached
 from jitnorm.bench.compare import Pair
-from jitnorm.bench.results import Row, Setup
+from jitnorm.bench.results import Results, Row, Setup
 from jitnorm.bench.shapes import shape_text
 from jitnorm.bench.summary import summarize
 
@@ -40,6 +41,37 @@ def summary_table(rows: Iterable[Row]) -> Table:
     return table
 
 
+def bars_table(rows: Iterable[Row]) -> Table:
+    """A line for each bar that the rows say something of."""
+    table = _table(
+        ("family", "figure", "by"), ("measured", "mean", "bar", "worst", "bar", "reached"), ("op", "at")
+    )  # fmt: skip
+    for each in reached(rows):
+        bar = each.bar
+        table.add_row(
+            bar.family, bar.figure, bar.by, str(each.count), f"{each.mean:.3f}", _bar(bar.mean), f"{each.worst:.3f}",
+            _bar(bar.worst), {None: "", True: "yes", False: "no"}[each.is_reached], each.at.op,
+            shape_text(each.at.shape),
+        )  # fmt: skip
+    return table
+
+
+def _bar(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def markdown(results: Results) -> str:
+    """What was measured with, the bars and the summary, as a part of a page."""
+    told = ", ".join(f"{name} {value}" for name, value in facts(results.setup))
+    tables = (bars_table(results.rows), summary_table(results.rows))
+    return "\n\n".join([told, *map(_as_markdown, tables)]) + "\n"
+
+
+def _as_markdown(table: Table) -> str:
+    columns = [[str(column.header), "---", *map(str, column.cells)] for column in table.columns]
+    return "\n".join(f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))
+
+
 def pairs_table(pairs: Iterable[Pair]) -> Table:
     """Rooflines before and after."""
     table = _table(("op",), ("M x H", "before", "now", "change"))
@@ -49,10 +81,12 @@ def pairs_table(pairs: Iterable[Pair]) -> Table:
     return table
 
 
-def _table(texts: Iterable[str], numbers: Iterable[str]) -> Table:
+def _table(texts: Iterable[str], numbers: Iterable[str], last: Iterable[str] = ()) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in texts:
         table.add_column(heading, no_wrap=True)
     for heading in numbers:
         table.add_column(heading, justify="right", no_wrap=True)
+    for heading in last:
+        table.add_column(heading, no_wrap=True)
     return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -82,9 +83,11 @@ def to_json(results: Results) -> str:
 
 
 def write(results: Results, path: Path) -> None:
-    """Write a file of results; its folder is made."""
+    """Write a file of results, whole or not at all; its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(to_json(results), encoding="utf-8")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(to_json(results), encoding="utf-8")
+    draft.replace(path)
 
 
 def read(path: Path) -> Results:

@@ -43,6 +43,7 @@ NAMED = {
         ((1, 4096), (16, 7168), (128, 4096), (512, 8192), (1024, 4096), (1024, 8192), (4096, 2048), (4096, 4096),
          (4096, 8192), (16384, 4096), (16384, 8192), (8192, 16384), (4096, 32768), (65536, 1536)), _LARGE
     ),
+    "few": _all(*((rows, hidden_size) for rows in (1, 8, 16, 32, 64) for hidden_size in (4096, 7168))),
     "grid": _all(*((rows, hidden_size) for rows in _GRID_ROWS for hidden_size in _GRID_HIDDEN_SIZES)),
 }  # fmt: skip
 

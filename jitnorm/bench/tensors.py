@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
+
+DRAWN = 1 << 24  # numbers; larger tensors repeat them, as copying takes less time than drawing
 
 
 @dataclass(frozen=True)
@@ -20,13 +23,25 @@ class Tensors:
         """Normally distributed numbers."""
         import torch
 
-        return torch.randn(*shape, dtype=torch.bfloat16, device=self.device)
+        return self._normal(shape, torch.bfloat16)
 
     def float32(self, *shape: int) -> Any:
         """Normally distributed numbers."""
         import torch
 
-        return torch.randn(*shape, device=self.device)
+        return self._normal(shape, torch.float32)
+
+    def _normal(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        import torch
+
+        count = math.prod(shape)
+        drawn = torch.randn(min(count, DRAWN), dtype=dtype, device=self.device)
+        if count <= DRAWN:
+            return drawn.view(shape)
+        tensor = torch.empty(count, dtype=dtype, device=self.device)
+        for part in tensor.split(DRAWN):
+            part.copy_(drawn[: len(part)])
+        return tensor.view(shape)
 
     def empty(self, *shape: int) -> Any:
         """An uninitialised output in bfloat16."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -18,11 +19,19 @@ from jitnorm.bench.tensors import Tensors
 
 L2_BYTES = 60e6
 _LOOP_SECONDS = 2e-3
+_FEWEST_CALLS = 20  # in a graph, unless they take longer than
+_LONG_GRAPH = 2500.0  # microseconds
+_HOST_BATCHES = 10
 
 
 def buffer_count(op_bytes: float) -> int:
     """Over how many buffers an op is measured that moves so many bytes."""
     return max(1, min(24, math.ceil(4 * L2_BYTES / op_bytes)))
+
+
+def memory(device: str) -> float:
+    """Bytes that the GPU has; no bound for the CPU."""
+    return float(torch.cuda.mem_get_info()[1]) if device == "cuda" else math.inf
 
 
 def copy_calls(op_bytes: int, new: Tensors) -> list[Call]:
@@ -43,42 +52,76 @@ def device_time(calls: list[Call], device: str) -> float:
 
 
 def graph_time(calls: list[Call]) -> float:
-    """The same on a GPU."""
+    """The same on a GPU. Whatever has to be compiled is, before the graph is captured."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
+        _run(calls)
+        rounds = rounds_of(_elapsed(lambda: _run(calls)) / len(calls), len(calls))
+        graph = _captured(calls, rounds)
+        times = [_elapsed(graph.replay) for _ in range(11)]
+    torch.cuda.synchronize()
+    return sorted(times[2:])[4] / (rounds * len(calls))
+
+
+def rounds_of(estimate: float, buffers: int) -> int:
+    """How often a graph visits each buffer, by about how many microseconds a call takes.
+
+    Example:
+        >>> rounds_of(2.0, 24), rounds_of(100.0, 2), rounds_of(5000.0, 1)
+        (1, 10, 1)
+    """
+    return max(1, math.ceil(min(_FEWEST_CALLS, _LONG_GRAPH / estimate) / buffers))
+
+
+def _run(calls: list[Call], rounds: int = 1) -> None:
+    for _ in range(rounds):
         for call in calls:
             call()
-    torch.cuda.current_stream().wait_stream(stream)
+
+
+def _captured(calls: list[Call], rounds: int) -> torch.cuda.CUDAGraph:
+    """A graph of the calls, captured on the current stream.
+
+    Unlike `torch.cuda.graph`, which returns all unused memory to the driver each time, this does so only when it is
+    much: calls that allocate get theirs from there.
+    """
     torch.cuda.synchronize()
-    rounds = max(1, math.ceil(20 / len(calls)))
+    if torch.cuda.memory_reserved() > memory("cuda") / 2:
+        torch.cuda.empty_cache()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(rounds):
-            for call in calls:
-                call()
+    graph.capture_begin()
+    try:
+        _run(calls, rounds)
+    finally:
+        graph.capture_end()
+    return graph
+
+
+def _elapsed(run: Callable[[], object]) -> float:
+    """Microseconds on the current stream."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) * 1e3
+
+
+def host_time(call: Call, device_time: float) -> float:
+    """Microseconds until a call to a GPU returns: the best of ten batches, of 50 calls or as many as take 1 ms there.
+
+    Args:
+        call: the call, which has run before.
+        device_time: microseconds that it takes on the device.
+    """
+    count = max(1, min(50, int(1000 / device_time)))
     times = []
-    for _ in range(11):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
+    for _ in range(1 + _HOST_BATCHES):
         torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) * 1e3 / (rounds * len(calls)))
-    return float(sorted(times[2:])[4])
-
-
-def host_time(call: Call, count: int = 500) -> float:
-    """Microseconds until a call to a GPU returns."""
-    for _ in range(50):
-        call()
+        times.append(_seconds([call], count) / count * 1e6)
     torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(count):
-        call()
-    elapsed = time.perf_counter() - start
-    torch.cuda.synchronize()
-    return elapsed / count * 1e6
+    return min(times[1:])
 
 
 def loop_time(calls: list[Call]) -> float:
@@ -91,7 +134,5 @@ def loop_time(calls: list[Call]) -> float:
 
 def _seconds(calls: list[Call], rounds: int) -> float:
     start = time.perf_counter()
-    for _ in range(rounds):
-        for call in calls:
-            call()
+    _run(calls, rounds)
     return time.perf_counter() - start

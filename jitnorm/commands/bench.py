@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from time import monotonic
 
 from jitnorm.bench import compare, machine, peers, report
-from jitnorm.bench.cases import ops_named
+from jitnorm.bench.cases import Maker, Op, ops_named
 from jitnorm.bench.measure import measure
 from jitnorm.bench.results import Results, Row
-from jitnorm.bench.shapes import parse_shapes, shape_text
+from jitnorm.bench.shapes import Shape, parse_shapes, shape_text
 from jitnorm.commands.console import make_console, make_error_console, print_facts, print_table
 
+Plan = list[tuple[Op, list[Shape], dict[str, Maker]]]
 
-def measured(ops: Sequence[str], shapes: str | None, by: Sequence[str], device: str | None) -> Results:
-    """Measure what is asked for, and tell on stderr how far it is.
+
+def measured(
+    ops: Sequence[str],
+    shapes: str | None,
+    by: Sequence[str],
+    device: str | None,
+    seconds: float | None = None,
+    keep: Callable[[Results], None] = lambda _: None,
+) -> Results:
+    """Measure what is asked for, and tell on stderr how far it is and what is left out.
 
     Args:
         ops: parts of names of ops; none for all.
         shapes: a name or a list; None for what suits the device.
-        by: who is measured; nobody for all who are here.
+        by: who is measured; nobody for all libraries that are here.
         device: ``cuda``, ``cpu``, or None for a GPU if there is one.
+        seconds: after these nothing more is begun, but for the first measurement; None: all is measured.
+        keep: called after each op with what there is.
 
     Raises:
         ValueError: one of them is not allowed, or nothing is left to measure.
@@ -36,21 +50,48 @@ def measured(ops: Sequence[str], shapes: str | None, by: Sequence[str], device: 
         raise ValueError(f"shapes: no op that is asked for takes any of them by {', '.join(names)}; choose others")
     setup = machine.setup_of(device, names)
     machine.seed()
+    left_out: list[str] = []
     rows: list[Row] = []
-    with make_error_console().status("") as status:
-        for number, (op, taken, makers) in enumerate(plan, 1):
-            for shape in taken:
-                status.update(f"[{number}/{len(plan)}] {op.name} {shape_text(shape)}")
-                rows += measure(op, [shape], makers, device)
+    for rows in _measured(plan, device, math.inf if seconds is None else seconds, left_out.append):
+        keep(Results(setup, tuple(rows)))
+    for what in left_out:
+        make_error_console().print(f"left out: {what}", highlight=False, markup=False, soft_wrap=True)
     return Results(setup, tuple(rows))
 
 
+def _measured(plan: Plan, device: str, seconds: float, leave_out: Callable[[str], None]) -> Iterator[list[Row]]:
+    """All rows there are, after each op."""
+    rows: list[Row] = []
+    end = monotonic() + seconds
+    with make_error_console().status("") as status:
+        for number, (op, shapes, makers) in enumerate(plan, 1):
+            late = []
+            for shape in shapes:
+                if rows and monotonic() > end:
+                    late.append(shape_text(shape))
+                    continue
+                status.update(f"[{number}/{len(plan)}] {op.name} {shape_text(shape)}")
+                rows += measure(op, [shape], makers, device, leave_out)
+            if late:
+                leave_out(f"{op.name} at {', '.join(late)}: the {seconds:g} s are over")
+            yield rows
+
+
 def show(results: Results) -> None:
-    """Print what was measured with, all measurements, and a summary."""
+    """Print what was measured with, all measurements, a summary, and the bars that they say something of."""
     print_facts(report.facts(results.setup))
-    for table in (report.rows_table(results.rows), report.summary_table(results.rows)):
+    rows = results.rows
+    for table in (report.rows_table(rows), report.summary_table(rows), report.bars_table(rows)):
+        if not table.rows:
+            continue
         print()
         print_table(table)
+
+
+def write_markdown(results: Results, path: Path) -> None:
+    """Write what was measured with, the bars and the summary; the folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(report.markdown(results), encoding="utf-8")
 
 
 def show_comparison(before: Results, results: Results, tolerance: float) -> bool:

@@ -18,20 +18,34 @@ def _option(help: str, *names: str, panel: str = _WHAT, metavar: str | None = No
 
 
 def bench(
-    ops: Annotated[list[str], _option("Ops with this in their names, such as nvfp4. Default: all.")] = [],  # noqa: B006
+    ops: Annotated[
+        list[str], _option("The op of this name, or all that have it in theirs, such as nvfp4. Default: all.")
+    ] = [],  # noqa: B006
     shapes: Annotated[
         str | None,
-        _option("small, quick, anchors, grid, or shapes: 1x4096,128x8192. Default: quick; on the CPU small."),
+        _option("small, quick, anchors, few, grid, or shapes: 1x4096,128x8192. Default: quick; on the CPU small."),
     ] = None,
     by: Annotated[
-        list[str], _option("jitnorm, flashinfer or quack. Default: jitnorm and, on a GPU, those installed.")
+        list[str],
+        _option(
+            "jitnorm, flashinfer, quack, torch.compile, or jitnorm in other ways: unfused, no-pdl, allocating, handle. "
+            "Default: jitnorm and, on a GPU, the libraries that are installed."
+        ),
     ] = [],  # noqa: B006
     device: Annotated[str | None, _option("cuda or cpu. Default: a GPU if there is one.")] = None,
+    seconds: Annotated[
+        float | None, _option("Begin nothing more after these; what is left out is told. Default: all.", min=0.0)
+    ] = None,
     stored: Annotated[
         Path | None, _option("Measure nothing: take the results of this file.", "--from", metavar="FILE")
     ] = None,
     json: Annotated[
-        Path | None, _option("Write the results to this file.", panel=_RESULTS, metavar="FILE", dir_okay=False)
+        Path | None,
+        _option("Write the results to this file, after each op.", panel=_RESULTS, metavar="FILE", dir_okay=False),
+    ] = None,
+    markdown: Annotated[
+        Path | None,
+        _option("Write bars and summary to this file, for docs.", panel=_RESULTS, metavar="FILE", dir_okay=False),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -53,20 +67,27 @@ def bench(
     Exit code 0: done. 1: --against found an op slower than before, or something failed. 2: an argument is wrong.
     """
     from jitnorm.bench.plot import draw, require_matplotlib
-    from jitnorm.bench.results import read, write
-    from jitnorm.commands.bench import measured, show, show_comparison
+    from jitnorm.bench.results import Results, read, write
+    from jitnorm.commands.bench import measured, show, show_comparison, write_markdown
+
+    def keep(found: Results) -> None:
+        if json is not None:
+            write(found, json)
 
     before = None if against is None else read(against)
     if plot is not None:
         require_matplotlib()
     if stored is None:
-        results = measured(ops, shapes, by, device)
-    elif ops or shapes or by or device:
-        raise ValueError("from: results that are read are all shown; leave out --ops, --shapes, --by and --device")
+        results = measured(ops, shapes, by, device, seconds, keep)
+    elif ops or shapes or by or device or seconds is not None:
+        raise ValueError(
+            "from: results that are read are all shown; leave out --ops, --shapes, --by, --device and --seconds"
+        )
     else:
         results = read(stored)
-    if json is not None:
-        write(results, json)
+        keep(results)
+    if markdown is not None:
+        write_markdown(results, markdown)
     show(results)
     if plot is not None:
         draw(results, plot, "png" if png else "svg")

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from jitnorm.bench import peers
 from jitnorm.bench.cases import OPS, Op
 from jitnorm.bench.measure import measure
 from jitnorm.bench.results import read
 from jitnorm.bench.tensors import Tensors
 from jitnorm.bench.timing import copy_calls, graph_time
+from jitnorm.bench.variants import VARIANTS
 from jitnorm.cli import app
 
 pytestmark = pytest.mark.gpu
@@ -23,6 +25,20 @@ def test_every_op_can_be_measured(op: Op) -> None:
     assert 0.5 < row.time < 1e4
     assert 0.5 < row.copy < 1e3
     assert row.host > 0.5
+
+
+@pytest.mark.parametrize(("by", "op"), [(by, op) for by, makers in VARIANTS.items() for op in makers])
+def test_every_variant_can_be_measured(by: str, op: str) -> None:
+    (known,) = (each for each in OPS if each.name == op)
+    (row,) = measure(known, [(16, 4096)], {by: VARIANTS[by][op]}, "cuda")
+    assert 0.5 < row.time < 1e3
+
+
+@pytest.mark.parametrize("name", ["rmsnorm", "add nvfp4"])
+def test_what_torch_compile_makes_can_be_measured(name: str) -> None:
+    (op,) = (each for each in OPS if each.name == name)
+    (row,) = measure(op, [(128, 4096)], peers.makers(op, ["torch.compile"]), "cuda")
+    assert 0.5 < row.time < 1e3
 
 
 def test_a_larger_copy_takes_longer() -> None:

@@ -19,6 +19,7 @@ def test_what_is_written_is_read(tmp_path: Path, found: Results) -> None:
     path = tmp_path / "results.json"
     write(found, path)
     assert read(path) == found
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)

@@ -17,7 +17,9 @@ def test_what_is_written_is_read(shapes: list[tuple[int, int]]) -> None:
 
 @pytest.mark.parametrize("text", ["", "4096", "0x4096", "16x", "16x4096,", "16 x 4096", "16x-1", "huge"])
 def test_anything_else_is_an_error_that_says_what_is_allowed(text: str) -> None:
-    with pytest.raises(ValueError, match=r"shapes: is .*; allowed are small, quick, anchors, grid, or M x H such as"):
+    with pytest.raises(
+        ValueError, match=r"shapes: is .*; allowed are small, quick, anchors, few, grid, or M x H such as"
+    ):
         parse_shapes(text)
 
 

@@ -13,6 +13,7 @@ from bench_results import SETUP, measured, slowed
 from cache_entries import Invoke
 from typer.testing import CliRunner, Result
 
+from jitnorm.bench.cases import ops_named
 from jitnorm.bench.results import Results, read, write
 from jitnorm.cli import app
 
@@ -57,6 +58,38 @@ def test_a_run_on_the_cpu_shows_and_writes_what_it_has_measured(invoke: Invoke, 
     assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == ["roofline.svg", "throughput.svg"]
 
 
+def test_results_are_written_after_each_op_so_that_an_interrupted_run_keeps_them(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run.json"
+
+    def interrupt(*_: object) -> object:
+        assert {row.op for row in read(run).rows} == {"rmsnorm nvfp4"}
+        raise KeyboardInterrupt
+
+    amax = ops_named(["amax"])[0]
+    monkeypatch.setattr("jitnorm.bench.cases.OPS", (*ops_named(["rmsnorm nvfp4"]), replace(amax, make=interrupt)))
+    assert invoke("bench", *TINY, "--json", run).exit_code == 130
+    assert len(read(run).rows) == 2
+
+
+def test_after_the_seconds_that_are_allowed_it_says_what_is_left_out(invoke: Invoke, tmp_path: Path) -> None:
+    result = invoke("bench", *TINY, "--seconds", 0, "--json", tmp_path / "run.json")
+    assert result.exit_code == 0, result.output
+    assert "left out: rmsnorm nvfp4 at 3x64: the 0 s are over\nleft out: amax at 2x64, 3x64: the 0 s" in result.stderr
+    assert len(read(tmp_path / "run.json").rows) == 1
+
+
+def test_bars_are_shown_and_written_as_markdown(tmp_path: Path) -> None:
+    stored, page = tmp_path / "run.json", tmp_path / "new" / "bars.md"
+    write(Results(SETUP, (measured("rmsnorm", "jitnorm", 4096, 4096, 20.0, 19.0),)), stored)
+    result = bench("--from", stored, "--markdown", page)
+    assert result.exit_code == 0, result.output
+    bar = ["norms", "roofline", "jitnorm", "1", "0.950", "0.97", "0.950", "0.90", "no", "rmsnorm", "4096x4096"]
+    assert bar in [line.split() for line in result.stdout.splitlines()]
+    assert f"| {' | '.join(bar)} |\n" in page.read_text(encoding="utf-8")
+
+
 def test_a_run_is_compared_with_a_stored_one(invoke: Invoke, tmp_path: Path) -> None:
     run = tmp_path / "run.json"
     assert invoke("bench", *TINY, "--json", run).exit_code == 0
@@ -95,7 +128,7 @@ def test_what_is_slower_is_listed_and_fails(stored: Path, slower: Path) -> None:
     ("arguments", "message"),
     [
         (["--ops", "softmax"], "error: ops: 'softmax' is in no op's name; these are rmsnorm, "),
-        (["--shapes", "64"], "error: shapes: is '64'; allowed are small, quick, anchors, grid, or M x H such as"),
+        (["--shapes", "64"], "error: shapes: is '64'; allowed are small, quick, anchors, few, grid, or M x H such as"),
         (["--device", "tpu"], "error: device: is 'tpu'; allowed are cuda, cpu"),
         (["--by", "cutlass", *TINY], "error: by: is 'cutlass'; allowed are jitnorm, flashinfer, quack"),
         (["--by", "quack", *TINY], "error: by: quack runs on GPUs only, not on cpu; leave it out"),

@@ -1,0 +1,149 @@
+"""What jitnorm sets itself to reach, family by family, and what a run has reached of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from jitnorm.bench.results import JITNORM, Row
+from jitnorm.bench.summary import geometric_mean
+
+_BETTER = "better of both"
+_LIBRARIES = ("flashinfer", "quack")
+
+_NORMS = ("rmsnorm", "gemma", "add_rmsnorm", "add gemma", "qk_rmsnorm")
+_DYNAMIC = ("fp8 token", "add fp8 token", "rmsnorm fp8 128", "add fp8 128")
+_FP8 = ("rmsnorm fp8", "add fp8", *_DYNAMIC)
+_BLOCKS = ("add nvfp4", "add mxfp4", "add mxfp8", "rmsnorm mxfp8", "mxfp8 alone")
+_NORM_FP4 = ("rmsnorm nvfp4", "rmsnorm mxfp4")
+_FP4 = (*_NORM_FP4, "nvfp4 alone", "mxfp4 alone")
+_HOST = ("rmsnorm", "rmsnorm nvfp4", "add nvfp4")
+
+
+def _long(row: Row) -> bool:
+    """Shorter ones are all start and end of a kernel, of which a roofline says little."""
+    return row.copy >= 3.0
+
+
+def _large(row: Row) -> bool:
+    return row.op_bytes >= 32e6
+
+
+def _many(row: Row) -> bool:
+    return row.rows >= 1000
+
+
+def _few(row: Row) -> bool:
+    return row.rows <= 64
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A figure of a family of ops, and what it has to reach.
+
+    Attributes:
+        family: its name.
+        figure: ``roofline``; ``speed-up``, the time of `by` divided by jitnorm's; ``us over copy``; or ``host us``.
+        ops: the names of its ops.
+        takes: which of their measurements count.
+        by: whose host time it is, or whom the speed-up is against.
+        mean: what the mean has to reach, the geometric one of ratios; None: it is for information.
+        worst: what every measurement has to reach.
+    """
+
+    family: str
+    figure: str
+    ops: tuple[str, ...]
+    takes: Callable[[Row], bool]
+    by: str = JITNORM
+    mean: float | None = None
+    worst: float | None = None
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether more is better; else it is microseconds."""
+        return self.figure in ("roofline", "speed-up")
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a run says of a bar.
+
+    Attributes:
+        bar: the bar.
+        count: how many measurements count.
+        mean: of them.
+        worst: of them.
+        at: jitnorm's measurement, or in a host time that of whom it is, where the worst is.
+    """
+
+    bar: Bar
+    count: int
+    mean: float
+    worst: float
+    at: Row
+
+    @property
+    def is_reached(self) -> bool | None:
+        """Whether all that the bar asks for is reached; None if it asks for nothing."""
+        asked = [(self.mean, self.bar.mean), (self.worst, self.bar.worst)]
+        answers = [(value >= bar) if self.bar.is_ratio else (value <= bar) for value, bar in asked if bar is not None]
+        return all(answers) if answers else None
+
+
+def _speedups(family: str, ops: tuple[str, ...], takes: Callable[[Row], bool], *by: str) -> tuple[Bar, ...]:
+    return tuple(Bar(family, "speed-up", ops, takes, name) for name in by)
+
+
+def _host(by: str, worst: float | None = None) -> Bar:
+    return Bar("host, M to 64", "host us", _HOST, _few, by, worst=worst)
+
+
+BARS = (
+    Bar("norms", "roofline", _NORMS, _long, mean=0.97, worst=0.90),
+    *_speedups("norms", _NORMS, _long, *_LIBRARIES),
+    Bar("FP8", "roofline", _FP8, _long, mean=0.97, worst=0.90),
+    *_speedups("FP8", _FP8, _long, "flashinfer"),
+    Bar("FP8, scales found", "speed-up", _DYNAMIC, _many, "torch.compile", mean=1.5),
+    Bar("add to blocks, MXFP8", "roofline", _BLOCKS, _long, mean=0.97, worst=0.90),
+    Bar("add to blocks, MXFP8", "speed-up", _BLOCKS, _many, "torch.compile", mean=4.0),
+    Bar("FP4, from 32 MB", "roofline", _FP4, _large, mean=0.97, worst=0.90),
+    Bar("FP4", "speed-up", _FP4, _many, "torch.compile", mean=4.0),
+    Bar("RMSNorm to FP4", "speed-up", _NORM_FP4, _many, "unfused", mean=2.1),
+    Bar("add to FP4", "speed-up", _BLOCKS[:2], _many, "unfused", mean=1.96),
+    Bar("M to 64", "us over copy", (*_NORMS, *_FP8, *_BLOCKS, *_FP4), _few, worst=0.6),
+    Bar("M to 64", "speed-up", (*_NORMS, *_FP8), _few, _BETTER, worst=1.0),
+    Bar("chain of 20", "speed-up", ("chain of 20",), _few, "no-pdl", worst=1.15),
+    _host(JITNORM, worst=3.0),
+    *(_host(name) for name in ("handle", "allocating", *_LIBRARIES)),
+)
+
+
+def reached(rows: Iterable[Row], bars: Sequence[Bar] = BARS) -> list[Reached]:
+    """What the run says of each bar that it has measurements for."""
+    rows = list(rows)
+    return [found for bar in bars if (found := _reached(bar, rows))]
+
+
+def _reached(bar: Bar, rows: list[Row]) -> Reached | None:
+    by = bar.by if bar.figure == "host us" else JITNORM
+    own = [row for row in rows if row.by == by and row.op in bar.ops and bar.takes(row)]
+    values = {row: value for row in own if (value := _value(bar, row, rows)) is not None}
+    if not values:
+        return None
+    figures = list(values.values())
+    at = (min if bar.is_ratio else max)(values, key=values.__getitem__)
+    mean = geometric_mean(figures) if bar.is_ratio else sum(figures) / len(figures)
+    return Reached(bar, len(figures), mean, values[at], at)
+
+
+def _value(bar: Bar, row: Row, rows: list[Row]) -> float | None:
+    if bar.figure == "roofline":
+        return row.roofline
+    if bar.figure == "us over copy":
+        return row.time - row.copy
+    if bar.figure == "host us":
+        return row.host
+    against = _LIBRARIES if bar.by == _BETTER else (bar.by,)
+    times = [other.time for other in rows if (other.op, other.shape) == (row.op, row.shape) and other.by in against]
+    return min(times) / row.time if times else None
