@@ -46,11 +46,10 @@ def test_a_speed_up_is_the_peers_time_over_jitnorms_at_the_same_shape() -> None:
 
 
 def test_few_rows_are_judged_by_microseconds_and_beside_the_better_library() -> None:
-    rows = [measured("add_rmsnorm", by, 16, 7168, time, 1.5)
-            for by, time in ((JITNORM, 2.2), ("flashinfer", 2.1), ("quack", 2.7))]  # fmt: skip
-    over, beside = (
-        found("M to 64", "us over copy", *rows), found("M to 64", "speed-up", *rows, by="better of both"),
-    )  # fmt: skip
+    norms = [measured("add_rmsnorm", by, 16, 7168, time, 1.5)
+             for by, time in ((JITNORM, 2.2), ("flashinfer", 2.1), ("quack", 2.7))]  # fmt: skip
+    over = found("M to 64", "us over copy", measured("add nvfp4", JITNORM, 16, 7168, 2.2, 1.5))
+    beside = found("norms, M to 64", "speed-up", *norms, by="better of both")
     assert over is not None
     assert beside is not None
     assert (over.worst, over.is_reached) == (pytest.approx(0.7), False)
