@@ -203,6 +203,8 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r] = begin_loading(a, first + r, thread);
   if constexpr (kPrefetchesWeight) {
+    // Or the compiler loads the weight first, and the row waits: RMSNorm of 16 x 7168 took 1.88 us, so 1.71.
+    __syncwarp();
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));
   }
