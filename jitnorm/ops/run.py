@@ -48,7 +48,7 @@ def _run(
     dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...], stream: Any, allocates: bool
 ) -> tuple[Any, ...]:
     if not direct_types.issuperset(map(type, tensors)):
-        return _run_converted(dispatcher, tensors, scalars, stream)
+        return _run_converted(dispatcher, tensors, scalars, stream, allocates)
     if allocates:
         tensors = _with_outputs(dispatcher, tensors)
     handle = None if stream is None else stream_handle(stream)
@@ -83,16 +83,22 @@ def run_named(dispatcher: Dispatcher, tensors: dict[str, Any], scalars: tuple[fl
 
 
 def _run_converted(
-    dispatcher: Dispatcher, given: tuple[Any, ...], scalars: tuple[float, ...], stream: Any
+    dispatcher: Dispatcher, given: tuple[Any, ...], scalars: tuple[float, ...], stream: Any, allocates: bool
 ) -> tuple[Any, ...]:
-    _check_passable(dispatcher, given)
     framework = framework_of(given[0], dispatcher.names[0])
-    tensors = _with_outputs(dispatcher, given)
-    converted = [
-        None if tensor is None else framework_of(tensor, name).argument(name, tensor, position in dispatcher.outputs)
-        for position, (name, tensor) in enumerate(zip(dispatcher.names, tensors, strict=True))
-    ]
+    try:
+        tensors = _with_outputs(dispatcher, given) if allocates else given
+        outputs = dispatcher.outputs
+        converted = [
+            None if tensor is None else framework_of(tensor, name).argument(name, tensor, position in outputs)
+            for position, (name, tensor) in enumerate(zip(dispatcher.names, tensors, strict=True))
+        ]
+    except Exception:
+        _check_passable(dispatcher, given)
+        raise
     dispatcher.run(*converted, *scalars, framework.stream(given[0]) if stream is None else stream_handle(stream))
+    if not allocates:
+        return given
     return tuple(
         framework.result(tensor) if tensor is not given[position] else tensor for position, tensor in enumerate(tensors)
     )
