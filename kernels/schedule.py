@@ -30,6 +30,10 @@ CLUSTERS = (2, 4, 8)
 # With this many elements or more, so many rows wait for a multiprocessor that threads with more to do use memory better
 # than many threads, which finish a row sooner.
 MANY_ELEMENTS = 1 << 26
+# Up to about as many rows as a large GPU has multiprocessors, calls take as long as one row does.
+FEW_ROWS = 128
+# Classes of calls, as the launcher numbers them: up to `FEW_ROWS` rows; `MANY_ELEMENTS` or more; what is between.
+ROW_CLASSES = ("few", "usual", "many")
 CHUNKS_OF_MANY_ROWS = 4
 # Bytes of a row that a lane can hold in registers beside what it computes with.
 MAX_HELD_BYTES = 256
