@@ -17,8 +17,9 @@ MOST_CANDIDATES = 14
 _MOST_CHUNKS = 4
 # Rows that warps of several blocks may share with gain.
 _CLUSTERED_GROUPS = 4 * PREFERRED_WARPS
-# Threads of a multiprocessor that leave each enough registers for so many chunks, with few or none in memory.
-_RESIDENT_THREADS = {1: 2048, 2: 1280}
+# Threads of a multiprocessor that leave each enough registers for so many chunks: 40 and 64. With more threads, half
+# of the kernels kept registers in memory.
+_RESIDENT_THREADS = {1: 1536, 2: 1024}
 # As cuda/rows.cuh has it: with more bytes a lane, the weight is loaded late all the same.
 MAX_PREFETCHED_BYTES = 192
 

@@ -107,6 +107,12 @@ def test_there_are_candidates_for_usual_rows_and_none_where_nothing_can_be_chose
     assert candidates(KernelConfig("rmsnorm", 4096), Target("cpu")) == []
 
 
+def test_room_for_more_blocks_is_asked_of_the_compiler() -> None:
+    text = generate(KernelConfig("rmsnorm", 4096, schedule="8x1o6"), HOPPER).text
+    assert "__launch_bounds__(kThreads, 6) jitnorm_kernel(" in text
+    assert "__launch_bounds__(kThreads) jitnorm_kernel(" in generate(KernelConfig("rmsnorm", 4096), HOPPER).text
+
+
 def test_the_bytes_that_are_prefetched_are_bounded_as_in_the_kernel() -> None:
     rows = (Path(schedules.__file__).parent / "cuda" / "rows.cuh").read_text(encoding="utf-8")
     (bound,) = re.findall(r"sizeof\(WeightChunk\)\) <= (\d+);", rows)
