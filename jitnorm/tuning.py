@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from jitnorm.cache.files import write_file
 from jitnorm.cache.private import private_folder
@@ -25,6 +24,8 @@ from jitnorm.kernels.target import Target
 from jitnorm.store import user_store
 
 VARIABLE = "JITNORM_TUNING"
+# Ends what the digest is of.
+_SEAL = b',\n "sha256": '
 _LISTS = ("rows", "by_rule", "best", "copy")
 _SHIPPED = Path(__file__).parent / "data" / "tuning"
 _LOG = logging.getLogger("jitnorm.tuning")
@@ -207,10 +208,10 @@ def read_table(path: Path) -> Table:
         OSError: it cannot be read.
         ValueError: it holds something else, or not all that was written.
     """
+    raw = path.read_bytes()
     try:
-        content = json.loads(path.read_bytes())
-        digest = content.pop("sha256")
-        is_whole = digest == _digest(content)
+        content = json.loads(raw)
+        is_whole = content.pop("sha256") == _digest(raw.rpartition(_SEAL)[0])
         entries = tuple(
             Entry(**{**each, **{name: tuple(each[name]) for name in _LISTS}}) for each in content.pop("entries")
         )
@@ -225,14 +226,14 @@ def read_table(path: Path) -> Table:
 def write_table(table: Table, path: Path) -> None:
     """Write a table in one step as others see it; an entry is a line. The folder is made."""
     content = asdict(table)
-    digest, entries = _digest(content), content.pop("entries")
-    head = json.dumps({**content, "sha256": digest}, indent=1).removesuffix("\n}")
+    entries = content.pop("entries")
+    head = json.dumps(content, indent=1).removesuffix("\n}")
     lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
+    body = f'{head},\n "entries": [\n{lines}\n ]'.encode()
     with private_folder(path.parent) as folder:
-        write_file(folder / path.name, f'{head},\n "entries": [\n{lines}\n ]\n}}\n'.encode())
+        write_file(folder / path.name, body + _SEAL + f'"{_digest(body)}"\n}}\n'.encode())
         (folder / path.name).replace(path)
 
 
-def _digest(content: dict[str, Any]) -> str:
-    """Of all that a file holds but the digest; tuples and lists are written alike."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode("utf-8")).hexdigest()
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

@@ -150,7 +150,8 @@ def test_a_file_that_is_no_table_is_ignored_with_a_warning(damage: str, caplog: 
 def test_a_table_that_was_changed_by_hand_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     store(table(entry("4x2")))
     path = tuning.user_file("sm_90a")
-    path.write_text(path.read_text().replace("4x2", "2x4"))
+    assert "580.1" in path.read_text()
+    path.write_text(path.read_text().replace("580.1", "590.1"))
     assert called() == ""
     assert "not what was written" in caplog.text
 
