@@ -48,24 +48,34 @@ def choose(schedules: Sequence[str], measure: Callable[[str], Times]) -> Choice:
         schedules: the others.
         measure: the times of a schedule, empty for the rules'.
     """
-    found = {each: [measure(each)] for each in ("", *schedules)}
-    rule = found[""][0]
-    fastest = min(_ratio(times[0], rule) for times in found.values())
-    if fastest <= 1 - LEAST_GAIN / 2:
-        kept = [each for each in found if not each or _ratio(found[each][0], rule) <= fastest * (1 + _FAR_BEHIND)]
-        for _ in range(_ROUNDS - 1):
-            for each in kept:
-                found[each].append(measure(each))
+    first = {each: measure(each) for each in ("", *schedules)}
+    kept = _near_the_fastest(first)
+    found = {each: [times] for each, times in first.items()}
+    for _ in range(_ROUNDS - 1 if len(kept) > 1 else 0):
+        for each in kept:
+            found[each].append(measure(each))
     times = {each: tuple(map(median, zip(*several, strict=True))) for each, several in found.items()}
     by_rule = times[""]
-    winners = [each for each in times if _wins(times[each], by_rule)]
-    best = min(winners, key=lambda each: _ratio(times[each], by_rule), default="")
+    winners = [each for each in kept if not _loses(times[each], by_rule, MOST_LOSS)]
+    best = min(winners, key=lambda each: _ratio(times[each], by_rule))
+    if _ratio(times[best], by_rule) > 1 - LEAST_GAIN:
+        best = ""
     return Choice(best, by_rule, times[best], times)
 
 
-def _wins(times: Times, by_rule: Times) -> bool:
-    loses = any(time > before * (1 + MOST_LOSS) for time, before in zip(times, by_rule, strict=True))
-    return not loses and _ratio(times, by_rule) <= 1 - LEAST_GAIN
+def _near_the_fastest(first: dict[str, Times]) -> list[str]:
+    """What is worth measuring again, the rules' schedule first: it alone if nothing seems to gain."""
+    ratios = {each: _ratio(times, first[""]) for each, times in first.items()}
+    fastest = min(ratios[each] for each, times in first.items() if not _loses(times, first[""], MOST_LOSS))
+    if fastest > 1 - LEAST_GAIN / 2:
+        return [""]
+    # What seems to lose a little may not, measured again.
+    near = [each for each in first if ratios[each] <= fastest * (1 + _FAR_BEHIND)]
+    return ["", *(each for each in near if each and not _loses(first[each], first[""], 2 * MOST_LOSS))]
+
+
+def _loses(times: Times, by_rule: Times, most: float) -> bool:
+    return any(time > before * (1 + most) for time, before in zip(times, by_rule, strict=True))
 
 
 def _ratio(times: Times, by_rule: Times) -> float:

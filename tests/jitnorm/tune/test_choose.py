@@ -31,6 +31,11 @@ def test_what_loses_somewhere_is_not_chosen() -> None:
     assert chosen({"": (10.0, 10.0), "4x2": (5.0, 10.05)}).schedule == "4x2"
 
 
+def test_what_loses_somewhere_does_not_hide_what_gains_everywhere() -> None:
+    choice = chosen({"": (10.0, 10.0), "4x2": (5.0, 11.0), "2x4": (9.0, 9.0)})
+    assert choice.schedule == "2x4"
+
+
 def counted(times: dict[str, Times]) -> tuple[Counter[str], Callable[[str], Times]]:
     counts: Counter[str] = Counter()
 
