@@ -6,6 +6,7 @@ them lists is divided by the rules of kernels/schedule.py.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -24,6 +25,8 @@ from jitnorm.kernels.target import Target
 from jitnorm.store import user_store
 
 VARIABLE = "JITNORM_TUNING"
+# All tables count; only jitnorm's own; none.
+MODES = ("on", "shipped", "off")
 # Ends what the digest is of.
 _SEAL = b',\n "sha256": '
 _LISTS = ("rows", "by_rule", "best", "copy")
@@ -147,9 +150,9 @@ def schedule_for(config: KernelConfig, target: Target, calls: str, found: Sequen
 
 def tuned(config: KernelConfig, target: Target, calls: str) -> KernelConfig:
     """The configuration with the schedule that the tables of this environment give it, if they list it."""
-    if target.is_cpu or not config.is_row_wise or not is_on():
+    if target.is_cpu or not config.is_row_wise:
         return config
-    schedule = schedule_for(config, target, calls, tables(target.name))
+    schedule = schedule_for(config, target, calls, tables(target.name, tuning_mode()))
     return replace(config, schedule=schedule) if schedule else config
 
 
@@ -166,18 +169,43 @@ def stand_ins(config: KernelConfig, target: Target) -> Iterator[KernelConfig]:
                 yield replace(config, schedule=schedule)
 
 
-def is_on() -> bool:
-    """Whether tables count: ``JITNORM_TUNING`` is ``on``, the default, or ``off``."""
-    text = os.environ.get(VARIABLE) or "on"
-    if text not in ("on", "off"):
-        raise ValueError(f"{VARIABLE}: is {text!r}; use on or off")
-    return text == "on"
+def tuning_mode() -> str:
+    """Which tables count, by ``JITNORM_TUNING``: one of `MODES`.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    mode = os.environ.get(VARIABLE) or MODES[0]
+    if mode not in MODES:
+        raise ValueError(f"{VARIABLE}: is {mode!r}; allowed are {', '.join(MODES)}: unset it for {MODES[0]}")
+    return mode
 
 
-@lru_cache(maxsize=16)
-def tables(target: str) -> tuple[Table, ...]:
-    """The tables for a target, the user's first; read once by a process, unless it forgets them (`cache_clear`)."""
-    found = (_read_or_warn(path) for path in (user_file(target), shipped_file(target)))
+@contextlib.contextmanager
+def only_shipped_tables() -> Iterator[None]:
+    """Leave the user's own tables aside: for what others will use, who do not have them."""
+    before = os.environ.get(VARIABLE)
+    if tuning_mode() == "on":
+        os.environ[VARIABLE] = "shipped"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(VARIABLE, None)
+        else:
+            os.environ[VARIABLE] = before
+
+
+@lru_cache(maxsize=32)
+def tables(target: str, mode: str = "on") -> tuple[Table, ...]:
+    """The tables for a target, the most important first; read once by a process, unless it forgets (`cache_clear`).
+
+    Args:
+        target: its name.
+        mode: one of `MODES`.
+    """
+    paths = {"on": (user_file, shipped_file), "shipped": (shipped_file,), "off": ()}[mode]
+    found = (_read_or_warn(path(target)) for path in paths)
     return tuple(table for table in found if table is not None and table.target == target)
 
 

@@ -5,18 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from forgetful import forget_dispatchers
 from jitnorm.cache import Artifact, Cache, Store, make_key
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.schedule import ROW_CLASSES, row_schedule
 from jitnorm.kernels.target import TARGET_NAMES, Target
 
+import jitnorm
 from jitnorm import manager, misses, tiered, tuning
 from jitnorm.call_config import config_of_call
 from jitnorm.errors import KernelNotWarmError
+from jitnorm.ffi import tvm_ffi
 from jitnorm.toolchains import ToolchainMissingError
-from jitnorm.tuning import Entry, Table, family, read_table, schedule_for, stand_ins, tables, write_table
+from jitnorm.tuning import (
+    Entry,
+    Table,
+    family,
+    only_shipped_tables,
+    read_table,
+    schedule_for,
+    stand_ins,
+    tables,
+    write_table,
+)
 from jitnorm.warm.expand import configs_of
 
 HOPPER = Target("sm_90a")
@@ -125,8 +140,39 @@ def test_tables_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITNORM_TUNING", "on")
     assert called() == "4x2"
     monkeypatch.setenv("JITNORM_TUNING", "never")
-    with pytest.raises(ValueError, match="JITNORM_TUNING: is 'never'; use on or off"):
+    with pytest.raises(ValueError, match="JITNORM_TUNING: is 'never'; allowed are on, shipped, off"):
         called()
+
+
+def test_the_user_s_table_can_be_left_aside_for_what_others_will_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    store(user=table(entry("8x1r2")), shipped=table(entry("4x2")))
+    with only_shipped_tables():
+        assert called() == "4x2"
+    assert called() == "8x1r2"
+    monkeypatch.setenv("JITNORM_TUNING", "shipped")
+    assert called() == "4x2"
+    monkeypatch.setenv("JITNORM_TUNING", "off")
+    with only_shipped_tables():
+        assert called() == ""
+    assert called() == ""
+
+
+@pytest.mark.parametrize(("rows", "calls"), [(1, "few"), (128, "few"), (129, "usual"), (1 << 22, "many")])
+def test_the_launcher_knows_the_class_of_a_call(rows: int, calls: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str] = []
+
+    def record(*args: Any, **of_call: Any) -> KernelConfig:
+        found.append(of_call["calls"])
+        return config_of_call(*args, **of_call)
+
+    forget_dispatchers()
+    nothing = tvm_ffi().convert(lambda *_: None)
+    monkeypatch.setattr("jitnorm.dispatch.config_of_call", record)
+    monkeypatch.setattr("jitnorm.dispatch.get_kernel", lambda *_: nothing)
+    x = np.zeros((rows, 16), np.float16)  # whose pages nobody touches
+    jitnorm.rmsnorm(x, np.ones(16, np.float16), out=np.zeros_like(x))
+    forget_dispatchers()
+    assert found == [calls]
 
 
 # What may be wrong with them.
