@@ -53,6 +53,10 @@ class Layout:
         """The record of what was asked for and was not there."""
         return self.version / "misses.jsonl"
 
+    def tuning(self, target: str) -> Path:
+        """The schedules that were measured for a target."""
+        return self.version / "tuning" / f"{target}.json"
+
     @property
     def uses(self) -> Path:
         """What living processes have loaded, one file per process."""

@@ -1,4 +1,7 @@
-"""From the facts of a call to the configuration of its kernel: a pure function, so that kernels can be known ahead."""
+"""From the facts of a call to the configuration of its kernel, so that kernels can be known ahead.
+
+It depends on nothing but them, JITNORM_BACKEND and the tables of tuned schedules.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.toolchains import requested_backend
+from jitnorm.tuning import tuned
 
 
 def prototype(options: Mapping[str, Any]) -> KernelConfig:
@@ -36,7 +40,7 @@ def config_of_call(
     weight: str = "",
     row_dims: int = 1,
     vector_bytes: int = 16,
-    has_many_rows: bool = False,
+    calls: str = "usual",
     enable_pdl: bool | None = None,
 ) -> KernelConfig:
     """The configuration of the kernel that a call runs.
@@ -49,7 +53,7 @@ def config_of_call(
         weight: dtype of the weight; empty for ops without one.
         row_dims: how many leading dimensions are left once those that one stride can walk are merged.
         vector_bytes: bytes of input that one load may read.
-        has_many_rows: whether the call has `kernels.schedule.MANY_ELEMENTS` or more.
+        calls: the class of the call's rows, one of `kernels.schedule.ROW_CLASSES`.
         enable_pdl: as of the op: True, False, or None for wherever the target can.
 
     Raises:
@@ -64,7 +68,9 @@ def config_of_call(
         **options,
     }
     config = KernelConfig(hidden_size=hidden_size, **fields)
-    return for_many_rows(config, target) if has_many_rows and not target.is_cpu else config
+    if target.is_cpu:
+        return config
+    return tuned(for_many_rows(config, target) if calls == "many" else config, target, calls)
 
 
 def for_many_rows(config: KernelConfig, target: Target) -> KernelConfig:

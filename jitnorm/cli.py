@@ -10,6 +10,7 @@ from jitnorm.commands.bench_app import bench
 from jitnorm.commands.cache_app import cache_app
 from jitnorm.commands.completion import complete_config, complete_target
 from jitnorm.commands.group import ErrorGroup, Json, exit_unless
+from jitnorm.commands.tune_app import tune
 from jitnorm.commands.warm_app import warm
 from jitnorm.commands.wheel_app import wheel
 
@@ -110,6 +111,7 @@ def source(
 app.command()(warm)
 app.command()(wheel)
 app.command()(bench)
+app.command()(tune)
 app.add_typer(cache_app, name="cache")
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from jitnorm.kernels.arguments import Extent, evaluate
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.interface import tensor_arguments
 from jitnorm.kernels.launch_recipe import dispatch_signature
+from jitnorm.kernels.schedule import ROW_CLASSES
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
 from jitnorm.manager import get_kernel, recipe_text
@@ -129,7 +130,7 @@ class Dispatcher:
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> Any:
         """What runs a call that has no kernel yet: usually `launch`, which has learned one."""
-        found, columns, row_dims, vector_bytes, has_many_rows, is_cuda, device, is_capturing = facts
+        found, columns, row_dims, vector_bytes, row_class, is_cuda, device, is_capturing = facts
         dtypes = [str(dtype) for dtype in found]  # out of TVM-FFI's own kind of string
         for name, value, dtype in zip(self.names, arguments, dtypes, strict=False):
             if not dtype:
@@ -143,7 +144,7 @@ class Dispatcher:
             weight="" if self._weight is None else dtypes[self._weight],
             row_dims=row_dims,
             vector_bytes=vector_bytes,
-            has_many_rows=has_many_rows,
+            calls=ROW_CLASSES[row_class],
             enable_pdl=self._enable_pdl,
         )
         # A call that its kernel would refuse is refused before anything is compiled for it.

@@ -7,6 +7,7 @@ import json
 import threading
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -22,6 +23,7 @@ from jitnorm.misses import jit_mode, record_miss, warm_command
 from jitnorm.requirements import is_usable, requirements
 from jitnorm.store import as_cache, memo_folder, user_cache
 from jitnorm.toolchains import Toolchain, ToolchainMissingError, requested_backend, select
+from jitnorm.tuning import stand_ins
 
 _Wanted = tuple[KernelConfig, Target, str]  # the last is the backend
 _kernels: dict[_Wanted, Any] = {}
@@ -175,11 +177,15 @@ def _load_or_build(source: Source, toolchain: Toolchain, cache: Cache, *, is_rec
 def _find_artifact(
     config: KernelConfig, target: Target, toolchain: Toolchain | None, cache: Cache, backend: str
 ) -> Artifact | None:
-    """The artifact for the target in any tier; if there is none, that for its family."""
-    found = _find_for(config, target, toolchain, cache, backend)
-    if found is None and target.family is not None:
-        found = _find_for(config, target.family, toolchain, cache, backend)
-    return found
+    """The artifact for the target in any tier; if there is none, that for its family.
+
+    Where compiling is impossible or forbidden, one of another schedule serves: warmed before tuning, or after.
+    """
+    is_final = toolchain is None or jit_mode() == "deny"
+    configs = chain([config], stand_ins(config, target) if is_final else ())
+    targets = [target] if target.family is None else [target, target.family]
+    found = (_find_for(each, of, toolchain, cache, backend) for each in configs for of in targets)
+    return next(filter(None, found), None)
 
 
 def _find_for(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from jitnorm.background import builds
@@ -16,6 +17,7 @@ from jitnorm.kernels.generic import generic_config
 from jitnorm.kernels.target import Target
 from jitnorm.manager import find_kernel, get_kernel, loaded_kernel, record_missing
 from jitnorm.misses import jit_mode
+from jitnorm.tuning import stand_ins
 
 # A generic kernel has a block for each row, of which a launch takes fewer than 2^31, with those that pad them.
 _MOST_ROWS = 1 << 30
@@ -79,9 +81,10 @@ def _load_on(device: int | None, kernel: Any) -> None:
 
 
 def loaded_stand_in(config: KernelConfig, target: Target, rows: int) -> Any:
-    """The generic kernel for a configuration, if this process has loaded it; None otherwise, or out of tiered mode."""
+    """What this process has loaded that gives a kernel's bits: with any schedule, in tiered mode the generic one."""
     generic = _stand_in_config(config, rows) if is_tiered() else None
-    return loaded_kernel(generic, target) if generic else None
+    configs = chain([config], stand_ins(config, target), [generic] if generic else [])
+    return next(filter(None, (loaded_kernel(each, target) for each in configs)), None)
 
 
 def _stand_in_config(config: KernelConfig, rows: int) -> KernelConfig | None:

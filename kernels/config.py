@@ -55,6 +55,8 @@ class KernelConfig:
             linear layout.
         tensor_scale: whether ``dequantize`` multiplies by a float32 tensor of one element.
         shuffle_rows: rows that ``shuffle`` permutes among themselves, 16 or 32.
+        schedule: the text of a `Division` of rows among the threads of a GPU, such as ``4x2``; empty for the one that
+            the rules in schedule.py choose. It changes no bit. Kernels in CuTe-DSL are divided by their own rules.
 
     Raises:
         ValueError: a field has a value that is not allowed, or not with the others.
@@ -90,6 +92,7 @@ class KernelConfig:
     axis: int = -1
     tensor_scale: bool = False
     shuffle_rows: int = 0
+    schedule: str = ""
 
     def __post_init__(self) -> None:
         if not self.weight:
@@ -218,4 +221,5 @@ _READERS: dict[str, Any] = {
     "axis": _read_maybe_minus_one,
     "tensor_scale": _read_bool,
     "shuffle_rows": _read_int,
+    "schedule": lambda name, text: text,
 }

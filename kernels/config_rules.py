@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from .division import Division
 from .quant_spec import QuantSpec, require_one_of, to_text
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ MAX_STREAMS = 4
 
 # The options that each op has; the others keep their defaults.
 _COMBINED = ("residual", "gate_columns", "streams")
-_ROWS = ("many_rows", "batched", "masked", "scale_per_matrix")
+_ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "keep_norm", "keep_rstd"),
@@ -53,6 +54,7 @@ def check(config: KernelConfig) -> None:
     _check_hidden_size(config)
     _check_combine(config)
     _check_row_sets(config)
+    _check_schedule(config)
     if config.quant:
         _check_decoding(config, config.quant)
         _check_columns(config, config.quant)
@@ -136,14 +138,15 @@ def _check_hidden_size(config: KernelConfig) -> None:
 def _check_any_hidden_size(config: KernelConfig) -> None:
     if not may_take_any_size(config):
         raise ValueError(
-            "hidden_size: is 'any', which goes with ops on rows, without gate_columns, streams, masked and many_rows; "
-            "name a size"
+            "hidden_size: is 'any', which goes with ops on rows, without gate_columns, streams, masked, many_rows and "
+            "schedule; name a size"
         )
 
 
 def may_take_any_size(config: KernelConfig) -> bool:
     """Whether one kernel can serve all hidden sizes, the other fields being as they are."""
-    return config.is_row_wise and not (config.gate_columns or config.streams or config.masked or config.many_rows)
+    of_one_size = (config.gate_columns, config.streams, config.masked, config.many_rows, config.schedule)
+    return config.is_row_wise and not any(of_one_size)
 
 
 def _name_of_first(config: KernelConfig) -> str:
@@ -178,6 +181,15 @@ def _check_row_sets(config: KernelConfig) -> None:
         raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
     if config.scale_per_matrix and not (config.quant and config.quant.needs_given_scale):
         raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
+
+
+def _check_schedule(config: KernelConfig) -> None:
+    """Its form; whether it fits the row and the target, schedule.py says."""
+    if config.schedule == "":
+        return
+    Division.parse(config.schedule)
+    if not config.is_row_wise:
+        raise ValueError(f"schedule: is {config.schedule!r}, but with axis 0 no threads share a row; leave it empty")
 
 
 def _check_decoding(config: KernelConfig, quant: QuantSpec) -> None:

@@ -12,6 +12,7 @@ from .arguments import Argument, ScalarArgument, TensorArgument, expression
 from .config import KernelConfig
 from .interface import interface
 from .launch_recipe import ENTRY
+from .schedule import row_schedule
 from .target import Target
 
 
@@ -41,7 +42,10 @@ def entry_point(config: KernelConfig, target: Target) -> str:
             f"{_lines(reads)}{_process(config, ', first, last')}}}\n"
         )
     declared = ", ".join(f"{kind} {name}" for kind, name in plain)
-    return f'extern "C" __global__ void __launch_bounds__(kThreads) {ENTRY}({declared}) {{\n{_process(config)}}}\n'
+    bounds = "kThreads"
+    if config.is_row_wise and (residents := row_schedule(config, target).resident_blocks):
+        bounds = f"kThreads, {residents}"
+    return f'extern "C" __global__ void __launch_bounds__({bounds}) {ENTRY}({declared}) {{\n{_process(config)}}}\n'
 
 
 def _process(config: KernelConfig, part: str = "") -> str:

@@ -22,7 +22,7 @@ def generic_config(config: KernelConfig) -> KernelConfig | None:
         >>> str(generic_config(KernelConfig("rmsnorm", 4096, vector_bytes=4))).split(",")[0]
         'rmsnorm:hidden_size=any'
     """
-    of_few_rows = replace(config, many_rows=False)
+    of_few_rows = replace(config, many_rows=False, schedule="")
     if not may_take_any_size(of_few_rows):
         return None
     vector_bytes = _WIDEST if config.vector_bytes == _WIDEST else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .launch_recipe import LAUNCHER_ABI
-from .schedule import MANY_ELEMENTS
+from .schedule import FEW_ROWS, MANY_ELEMENTS, ROW_CLASSES
 
 _FOLDER = Path(__file__).parent / "launcher"
 # Each file uses only what stands before it.
@@ -28,5 +28,10 @@ _FILES = (
 def launcher_source() -> str:
     """The complete C++ text of the launcher; it needs the headers of TVM-FFI."""
     prelude, *rest = ((_FOLDER / name).read_text(encoding="utf-8") for name in _FILES)
-    constants = f"constexpr int kLauncherAbi = {LAUNCHER_ABI};\nconstexpr int64_t kManyElements = {MANY_ELEMENTS};\n"
+    classes = ", ".join(f"k{name.capitalize()}" for name in ROW_CLASSES)
+    constants = (
+        f"constexpr int kLauncherAbi = {LAUNCHER_ABI};\n"
+        f"constexpr int64_t kFewRows = {FEW_ROWS}, kManyElements = {MANY_ELEMENTS};\n"
+        f"enum RowClass : int16_t {{ {classes} }};\n"
+    )
     return "\n".join([prelude, constants, *rest])

@@ -1,4 +1,4 @@
-"""How a CUDA kernel divides a row among lanes, warps and blocks: a pure function of the configuration.
+"""How a CUDA kernel divides a row among lanes, warps and blocks: a pure function of the configuration and the target.
 
 No schedule changes the output bits; docs/numerics.md says why.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from .config import KernelConfig
 from .config_rules import MAX_HIDDEN_SIZE
+from .division import Division
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .target import Target
 
@@ -29,6 +30,10 @@ CLUSTERS = (2, 4, 8)
 # With this many elements or more, so many rows wait for a multiprocessor that threads with more to do use memory better
 # than many threads, which finish a row sooner.
 MANY_ELEMENTS = 1 << 26
+# Up to about as many rows as a large GPU has multiprocessors, calls take as long as one row does.
+FEW_ROWS = 128
+# Classes of calls, as the launcher numbers them: up to `FEW_ROWS` rows; `MANY_ELEMENTS` or more; what is between.
+ROW_CLASSES = ("few", "usual", "many")
 CHUNKS_OF_MANY_ROWS = 4
 # Bytes of a row that a lane can hold in registers beside what it computes with.
 MAX_HELD_BYTES = 256
@@ -53,6 +58,7 @@ class RowSchedule:
     prefetches_weight: bool = True
     rows_at_once: int = 1
     blocks_per_row: int = 1
+    resident_blocks: int = 0
 
     @property
     def threads_per_row(self) -> int:
@@ -66,19 +72,23 @@ class RowSchedule:
 
 
 def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
-    """The schedule of a row-wise op.
+    """The schedule of a row-wise op: the one that the configuration names, else by the rules below.
+
+    Raises:
+        ValueError: the one that is named does not fit the row or the target.
 
     Example:
         >>> row_schedule(KernelConfig("rmsnorm", 4096), Target("sm_90a")).threads
         256
     """
+    if config.schedule:
+        return _named_schedule(config, target)
     if config.takes_any_size:
         most = ceil_div(MAX_HIDDEN_SIZE, CHUNK_SIZE * GROUP_CHUNKS * ANY_SIZE_WARPS)
         return RowSchedule(WARP_LANES, ANY_SIZE_WARPS, most, 1, holds_row=False, prefetches_weight=False)
-    chunks = ceil_div(config.encoded_size, CHUNK_SIZE)
-    groups = ceil_div(chunks, GROUP_CHUNKS)
+    groups = groups_of(config)
     if groups == 1:
-        lanes = next_power_of_two(chunks)
+        lanes = next_power_of_two(ceil_div(config.encoded_size, CHUNK_SIZE))
         return RowSchedule(lanes, 1, 1, SMALL_ROW_THREADS // lanes)
     if groups <= SINGLE_WARP_GROUPS:
         # A multiprocessor takes 32 blocks, which is too few warps where none waits for the row: NVFP4 alone of
@@ -92,6 +102,60 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     if config.many_rows and chunks_per_lane < CHUNKS_OF_MANY_ROWS and not waits_for_row_amax(config):
         return _many_rows_schedule(config, groups)
     return RowSchedule(WARP_LANES, ceil_div(groups, chunks_per_lane), chunks_per_lane, 1)
+
+
+def groups_of(config: KernelConfig) -> int:
+    """Groups of a row, each of which one chunk of every lane of a warp makes."""
+    return ceil_div(config.encoded_size, CHUNK_SIZE * GROUP_CHUNKS)
+
+
+def why_unfit(config: KernelConfig, target: Target, division: Division) -> str:
+    """Why a division does not go with a configuration and a target, as the end of a sentence; empty if it does."""
+    groups, most_chunks = groups_of(config), most_held_chunks(held_bytes(config))
+    if target.is_cpu:
+        return "the CPU divides no rows"
+    if groups == 1:
+        return "a row of up to 512 elements has less than a warp"
+    if division.chunks != ceil_div(groups, division.warps) or division.warps > groups:
+        return f"the {groups} groups of a row are not {division.chunks} or one less for each of {division.warps} warps"
+    if division.chunks * division.rows_at_once > most_chunks:
+        return f"a lane holds {most_chunks} chunks"
+    if division.warps % division.blocks or division.warps // division.blocks > MAX_WARPS:
+        return f"a block has up to {MAX_WARPS} warps, as many as the others of its cluster"
+    if division.blocks > 1 and not target.has_clusters:
+        return f"{target} has no clusters, which begin with sm_90a"
+    return ""
+
+
+def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
+    division = Division.parse(config.schedule)
+    reason = why_unfit(config, target, division)
+    if reason:
+        raise ValueError(f"schedule: is {config.schedule!r} at {config.hidden_size} elements a row, but {reason}")
+    return RowSchedule(
+        WARP_LANES,
+        division.warps,
+        division.chunks,
+        rows_per_block=1,
+        prefetches_weight=division.prefetches_weight,
+        rows_at_once=division.rows_at_once,
+        blocks_per_row=division.blocks,
+        resident_blocks=division.resident_blocks,
+    )
+
+
+def division_of(schedule: RowSchedule) -> Division | None:
+    """How a configuration names a schedule; None if it cannot."""
+    if not schedule.holds_row or schedule.rows_per_block > 1:
+        return None
+    return Division(
+        schedule.warps_per_row,
+        schedule.chunks_per_lane,
+        schedule.prefetches_weight,
+        schedule.rows_at_once,
+        schedule.blocks_per_row,
+        schedule.resident_blocks,
+    )
 
 
 def stores_in_pairs(config: KernelConfig, schedule: RowSchedule) -> bool:

@@ -18,6 +18,7 @@ from jitnorm.tiered import is_tiered
 from jitnorm.toolchains import TOOLCHAIN_NAMES
 from jitnorm.toolchains.process import time_limit
 from jitnorm.tracing import tracing_is_wanted
+from jitnorm.tuning import tuning_mode
 
 PREFIX = "JITNORM_"
 
@@ -73,6 +74,7 @@ CHECKS: Mapping[str, Callable[[], object]] = {
     "JITNORM_SIGNING_KEY": signer,
     "JITNORM_TIERED": is_tiered,
     "JITNORM_TRUSTED_KEYS": signature_check,
+    "JITNORM_TUNING": tuning_mode,
 }
 
 

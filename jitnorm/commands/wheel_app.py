@@ -50,6 +50,7 @@ def wheel(
     Exit code 0: all are written. 1: something failed, or a wheel is too large. 2: an argument is wrong.
     """
     from jitnorm.commands.wheel import build_kernels_wheel, build_own_wheels, show, targets_of_wheels
+    from jitnorm.tuning import only_shipped_tables
     from jitnorm.warm.sources import Sources
 
     machines = machine or ["x86_64"]
@@ -58,7 +59,8 @@ def wheel(
         return
     families = family or ([] if spec or config or record else ["default"])
     sources = Sources(configs=config, specs=spec, families=families, records=record)
-    pairs = [(sources.jobs([target]), each) for target in targets_of_wheels(arch) for each in machines]
+    with only_shipped_tables():
+        pairs = [(sources.jobs([target]), each) for target in targets_of_wheels(arch) for each in machines]
     show(
         [
             build_kernels_wheel(found, output, machine=each, workers=jobs, backend=backend, headers=headers)

@@ -34,8 +34,8 @@ def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]
     found: dict[KernelConfig, None] = {}
     for launch in launches(name, chosen):
         for vector_bytes in vector_bytes_of(launch, target):
-            for has_many_rows in {"all": (False, True), "few": (False,), "many": (True,)}[calls]:
-                found[_config(launch, target, vector_bytes, has_many_rows)] = None
+            for row_class in CALLS[calls]:
+                found[_config(launch, target, vector_bytes, row_class)] = None
     return list(found)
 
 
@@ -44,7 +44,7 @@ def vector_bytes_of(launch: Launch, target: Target) -> list[int]:
 
     As `WidestAccess` in kernels/launcher/dispatcher.h finds it, with all tensors aligned and contiguous.
     """
-    config = _config(launch, target, _WIDEST, False)
+    config = _config(launch, target, _WIDEST, "usual")
     widest = _WIDEST
     for known, actual in zip(tensor_arguments(prototype(launch.options)), tensor_arguments(config), strict=True):
         chunk_bytes = min(_WIDEST, known.chunk_bytes)
@@ -63,7 +63,7 @@ def _row_alignment(argument: TensorArgument) -> int:
     return bits & -bits
 
 
-def _config(launch: Launch, target: Target, vector_bytes: int, has_many_rows: bool) -> KernelConfig:
+def _config(launch: Launch, target: Target, vector_bytes: int, row_class: str) -> KernelConfig:
     return config_of_call(
         launch.options,
         target,
@@ -72,6 +72,6 @@ def _config(launch: Launch, target: Target, vector_bytes: int, has_many_rows: bo
         weight=launch.weight,
         row_dims=launch.row_dims,
         vector_bytes=vector_bytes,
-        has_many_rows=has_many_rows,
+        calls=row_class,
         enable_pdl=launch.enable_pdl,
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from jitnorm.kernels.config_rules import INPUT_DTYPES
 from jitnorm.kernels.quant_spec import MXFP4, MXFP8, NVFP4, QuantSpec
+from jitnorm.kernels.schedule import ROW_CLASSES
 from jitnorm.warm.formats import FORMATS, read_format
 
 Choices = Mapping[str, Any]
@@ -250,7 +251,8 @@ OPS: dict[str, Op] = {
     "shuffle_matrix_a": Op({"op": "shuffle"}, {"input": "uint8", "shuffle_rows": 32}),
     "shuffle_matrix_sf_a": Op({"op": "shuffle"}, {"input": "uint8", "shuffle_rows": 32}, also=_interleave_shuffled),
 }  # fmt: skip
-CALLS = ("all", "few", "many")
+# The classes of calls that are meant by the choice "calls".
+CALLS = {"all": ROW_CLASSES, "few": ("few", "usual"), "many": ("many",)}
 
 
 def op_of(name: str) -> Op:

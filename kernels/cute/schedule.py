@@ -73,8 +73,8 @@ class Pipeline:
 
 
 def cute_schedule(config: KernelConfig, target: Target) -> tuple[RowSchedule, Pipeline | None]:
-    """How rows are divided among threads, and their pipeline if they have one."""
-    schedule = replace(row_schedule(config, target), rows_at_once=1)
+    """How rows are divided among threads, and their pipeline if they have one; whatever `config.schedule` says."""
+    schedule = replace(row_schedule(replace(config, schedule=""), target), rows_at_once=1)
     if not _is_pipelined(config, target, schedule):
         return schedule, None
     for blocks in (1, *CLUSTERS):

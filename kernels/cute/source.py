@@ -5,6 +5,7 @@ The text is not what is run: `build` imports the same modules. It is there to be
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,7 @@ SHARED_MODULES = (
     "arguments.py",
     "config.py",
     "config_rules.py",
+    "division.py",
     "entry_point.py",
     "interface.py",
     "item_ops.py",
@@ -45,6 +47,7 @@ def cute_source(config: KernelConfig, target: Target) -> Source:
         '# target: sm_90a'
     """
     check(config, target)
+    config = replace(config, schedule="")  # which the kernel does not heed
     schedule, pipeline = cute_schedule(config, target)
     heading = f"{_CONFIG}{config}\n{_TARGET}{target}\n# {schedule}\n# {pipeline or 'no pipeline'}\n"
     return Source(config, target, heading + _modules(), language="cute")

@@ -63,7 +63,7 @@ class Dispatcher {
     DLDevice device;
     int64_t hidden_size;
     int row_dims;
-    int16_t vector_bytes, many_rows;
+    int16_t vector_bytes, row_class;
     uint32_t dtypes[kMaxArguments];  // code, bits and lanes; 0 for what is no tensor
 
     bool operator==(const Key& other) const { return std::memcmp(this, &other, sizeof(Key)) == 0; }
@@ -126,7 +126,7 @@ class Dispatcher {
       for (int d = 0; d < rows.dims && d < kMaxRowDims; ++d) rows_of_set *= rows.extents[d];
       all_rows += rows_of_set;
     }
-    key.many_rows = all_rows * key.hidden_size >= kManyElements;
+    key.row_class = all_rows * key.hidden_size >= kManyElements ? kMany : all_rows <= kFewRows ? kFew : kUsual;
     return key;
   }
 
@@ -165,7 +165,7 @@ class Dispatcher {
     return it == by_key_.end() ? nullptr : it->second;
   }
 
-  // dtypes ("" for what is no tensor), hidden size, row dims, vector bytes, whether there are many rows, whether on a
+  // dtypes ("" for what is no tensor), hidden size, row dims, vector bytes, the class of its rows, whether on a
   // CUDA device, its ordinal, whether the stream is capturing.
   ffi::Any FactsOf(const Key& key, ffi::PackedArgs args) const {
     const bool is_cuda = IsCuda(key.device);
@@ -181,9 +181,8 @@ class Dispatcher {
     const std::optional<void*> stream = GivenStream(args, roles_.size());
     const bool is_capturing =
         is_cuda && IsCapturing(stream ? *stream : TVMFFIEnvGetStream(kDLCUDA, key.device.device_id));
-    return ffi::Array<ffi::Any>{
-        dtypes,  key.hidden_size,      key.row_dims, static_cast<int>(key.vector_bytes), key.many_rows != 0,
-        is_cuda, key.device.device_id, is_capturing};
+    return ffi::Array<ffi::Any>{dtypes,  key.hidden_size,      key.row_dims, int{key.vector_bytes}, int{key.row_class},
+                                is_cuda, key.device.device_id, is_capturing};
   }
 
   static constexpr uint32_t kPresent = 1u << 31;

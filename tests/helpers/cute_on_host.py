@@ -78,6 +78,20 @@ def run_on_host(
 ) -> None:
     """Runs the kernel for `target` by the recipe that the launcher would follow, or in fewer blocks that stay."""
     recipe = cute_recipe(config, target)
+    run_by_recipe(config, ptx_of(config, target), recipe, arrays, rows, eps, most_blocks, is_uneven)
+
+
+def run_by_recipe(
+    config: KernelConfig,
+    ptx: str,
+    recipe: dict[str, Any],
+    arrays: Arrays,
+    rows: int,
+    eps: float,
+    most_blocks: int | None = None,
+    is_uneven: bool = False,
+) -> None:
+    """Runs the PTX of any kernel of rows, by its recipe."""
     offsets, end = {}, _ALIGNMENT
     for name, array in arrays.items():
         offsets[name] = end
@@ -95,7 +109,7 @@ def run_on_host(
             parameters.append(arrays[argument.name].shape[-1])
     grid = min(evaluate(recipe["grid"], rows), most_blocks or 1 << 31)
     run_ptx(
-        ptx_of(config, target),
+        ptx,
         memory,
         [*parameters, rows],
         grid,

@@ -1,7 +1,7 @@
 """Runs the PTX of a kernel on the host, thread for thread, so that a machine without a GPU can compare its bytes.
 
-It knows the instructions that the kernels in CuTe-DSL consist of, and fails on any other. All threads of a grid advance
-together: those at the lowest instruction first, which is where branches meet again.
+It knows the instructions that our kernels consist of, from CuTe-DSL and from CUDA C++, and fails on any other. All
+threads of a grid advance together: those at the lowest instruction first, which is where branches meet again.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class _Machine:
 
     def _do_ld(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         space, kind = modifiers[0], modifiers[-1]
-        size = {"b8": 1, "b16": 2, "b32": 4, "b64": 8, "f32": 4}[kind]
+        size = _bytes_of(kind)
         if space == "param":
             number = int(operands[1].strip("[]").rpartition("_")[2])
             self._write(operands[0], np.full(self.active.size, self.parameters[number]))
@@ -172,7 +172,7 @@ class _Machine:
             self._write(target, np.bitwise_or.reduce(each))
 
     def _do_st(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        size = {"b8": 1, "b16": 2, "b32": 4, "b64": 8, "f32": 4}[modifiers[-1]]
+        size = _bytes_of(modifiers[-1])
         flat, at = self._bytes(modifiers[0], operands[0])
         sources = operands[1].strip("{}").replace(" ", "").split(",")
         assert not (at % (size * len(sources))).any(), "misaligned store"
@@ -187,6 +187,9 @@ class _Machine:
         for at, value in zip(self._address(operands[0]), values, strict=True):
             word = self.memory[int(at) : int(at) + 4].view(np.uint32)
             word[0] = max(word[0], value)
+
+    def _do_cvta(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        self._write(operands[0], self._read(operands[1]))
 
     def _do_mapa(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         rank = self._read(operands[2]) + np.uint64(1)
@@ -254,7 +257,8 @@ class _Machine:
         assert modifiers[:2] == ["sync", "bfly"]
         source = self.registers[operands[1]]
         assert self.active.size % 32 == 0, "a warp is not together"
-        self._write(operands[0], source[self.active ^ int(operands[2])])
+        partner = self.active ^ self._read(operands[2], 32).astype(np.int64)
+        self._write(operands[0].partition("|")[0], source[partner])
 
     # Integers
 
@@ -262,6 +266,9 @@ class _Machine:
         bits = _BITS[modifiers[-1]]
         values = [self._read(operand, bits) for operand in operands[1:]]
         self._write(operands[0], operate(*values), bits)
+
+    def _signed(self, operand: str, bits: int) -> Array:
+        return self._read(operand, bits).astype(np.int64) << (64 - bits) >> (64 - bits)
 
     def _do_and(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         self._integers(modifiers, operands, np.bitwise_and)
@@ -279,13 +286,23 @@ class _Machine:
         self._integers(modifiers, operands, np.left_shift)
 
     def _do_shr(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        assert modifiers[-1][0] in "ub"
-        self._integers(modifiers, operands, np.right_shift)
+        bits = _BITS[modifiers[-1]]
+        if modifiers[-1][0] == "s":
+            shifted = self._signed(operands[1], bits) >> self._read(operands[2], 32).astype(np.int64)
+            self._write(operands[0], shifted, bits)
+        else:
+            self._integers(modifiers, operands, np.right_shift)
 
     def _do_shf(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["l", "wrap", "b32"]
         low, high, by = (self._read(operand, 32) for operand in operands[1:])
         self._write(operands[0], ((high << np.uint64(32) | low) << (by & np.uint64(31))) >> np.uint64(32), 32)
+
+    def _do_bfi(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        bits = _BITS[modifiers[0]]
+        inserted, base, at, length = (self._read(operand, bits) for operand in operands[1:])
+        mask = ((np.uint64(1) << length) - np.uint64(1)) << at
+        self._write(operands[0], (base & ~mask) | (inserted << at & mask), bits)
 
     def _do_lop3(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         a, b, c = (self._read(operand, 32) for operand in operands[1:4])
@@ -355,8 +372,9 @@ class _Machine:
         if modifiers == ["rn", "f32"]:
             self._write_float(operands[0], self._float(operands[1]) * self._float(operands[2]))
         elif modifiers[0] == "wide":
-            bits = {"u16": 16, "u32": 32}[modifiers[1]]
-            self._write(operands[0], self._read(operands[1], bits) * self._read(operands[2], bits), 2 * bits)
+            bits = _BITS[modifiers[1]]
+            read = self._signed if modifiers[1][0] == "s" else self._read
+            self._write(operands[0], read(operands[1], bits) * read(operands[2], bits), 2 * bits)
         else:
             assert modifiers[0] == "lo"
             self._integers(modifiers, operands, np.multiply)
@@ -394,10 +412,18 @@ class _Machine:
         self._write(operands[0], self._read(operands[1], 31))
 
     def _do_max(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers[0] in ("s32", "u32"):
+            read = self._signed if modifiers[0] == "s32" else self._read
+            self._write(operands[0], np.maximum(read(operands[1], 32), read(operands[2], 32)), 32)
+            return
         assert modifiers == ["NaN", "f32"]
         self._write_float(operands[0], np.maximum(self._float(operands[1]), self._float(operands[2])))
 
     def _do_min(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers[0] in ("s32", "u32"):
+            read = self._signed if modifiers[0] == "s32" else self._read
+            self._write(operands[0], np.minimum(read(operands[1], 32), read(operands[2], 32)), 32)
+            return
         assert modifiers == ["f32"]
         self._write_float(operands[0], np.fmin(self._float(operands[1]), self._float(operands[2])))
 
@@ -406,6 +432,9 @@ class _Machine:
             self._convert_exactly(modifiers, operands)
             return
         kind = modifiers[-2]
+        if kind in ("bf16", "f16"):
+            self._write(operands[0], _rounded(self._float(operands[1]), f"{kind}x2"), 16)
+            return
         high, low = (self._float(operand) for operand in operands[1:])
         pair = [_rounded(values, kind) for values in (low, high)]
         bits = {"bf16x2": 16, "f16x2": 16, "e2m1x2": 4}.get(kind, 8)
@@ -417,7 +446,12 @@ class _Machine:
             assert to == "f32"
             self._write_float(operands[0], self._float(operands[1], "f16"))
         else:
-            self._write(operands[0], self._read(operands[1], _BITS[of]), _BITS[to])
+            read = self._signed if of[0] == "s" else self._read
+            self._write(operands[0], read(operands[1], _BITS[of]), _BITS[to])
+
+
+def _bytes_of(kind: str) -> int:
+    return _BITS[kind] // 8 if kind in _BITS else {"u8": 1, "f32": 4}[kind]
 
 
 _COMPARISONS = {
@@ -466,7 +500,7 @@ def _parse(ptx: str) -> tuple[list[Instruction], dict[str, int], dict[str, int]]
         shared[name] = top
         top += int(size or 0)
     assert top <= _SHARED_BYTES
-    body = re.sub(r"//.*", "", ptx[ptx.index(".reqntid") :].partition("{")[2].rpartition("}")[0])
+    body = re.sub(r"//.*", "", ptx[re.search(r"\.(reqn|maxn)tid", ptx).start() :].partition("{")[2].rpartition("}")[0])
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
     # A block of inline assembly has braces on lines of their own.

@@ -26,6 +26,7 @@ BAD = {
     "JITNORM_SIGNING_KEY": "/no/such/key",
     "JITNORM_TIERED": "2",
     "JITNORM_TRUSTED_KEYS": "/no/such/key",
+    "JITNORM_TUNING": "maybe",
 }
 GOOD = {
     "JITNORM_BACKEND": "nvrtc",
@@ -41,6 +42,7 @@ GOOD = {
     "JITNORM_REMOTE_MODE": "readwrite",
     "JITNORM_REMOTE_TIMEOUT": "2.5",
     "JITNORM_TIERED": "1",
+    "JITNORM_TUNING": "off",
 }
 
 

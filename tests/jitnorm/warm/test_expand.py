@@ -9,6 +9,7 @@ import op_calls
 import pytest
 from forgetful import forget_dispatchers
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.schedule import ROW_CLASSES
 from jitnorm.kernels.target import Target
 
 from jitnorm.call_config import config_of_call
@@ -47,9 +48,9 @@ def test_the_configurations_of_a_call_are_those_of_its_entry(call: op_calls.Call
     for name in ("cpu", "sm_80", "sm_90a", "sm_100a"):
         target = Target(name)
         expected = {
-            config_of_call(options, target, **{**of_call, "has_many_rows": has_many_rows})
+            config_of_call(options, target, **{**of_call, "calls": row_class})
             for options, of_call in found
-            for has_many_rows in (False, True)
+            for row_class in ROW_CLASSES
         }
         assert set(configs_of(call.op, call.choices, target)) == expected
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.cute.offer import why_not
+from jitnorm.kernels.cute.recipe import cute_recipe
 from jitnorm.kernels.cute.source import SHARED_MODULES, cute_source, parse_heading
 from jitnorm.kernels.target import Target
 from python_process import run_python
@@ -60,6 +62,7 @@ def test_only_building_imports_cutlass(tmp_path: Path) -> None:
 import sys
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.cute.recipe import cute_recipe
+from jitnorm.kernels.cute.recipe import cute_recipe
 from jitnorm.kernels.cute.source import cute_source
 from jitnorm.kernels.target import Target
 config, target = KernelConfig("rmsnorm", 4096), Target("sm_90a")
@@ -93,3 +96,9 @@ def test_the_cpu_and_what_the_target_lacks_are_refused() -> None:
         cute_source(KernelConfig("rmsnorm", 64), Target("cpu"))
     with pytest.raises(ValueError, match="pdl: is True"):
         cute_source(CONFIG, Target("sm_80"))
+
+
+def test_schedules_by_name_are_those_of_cuda_cxx_alone() -> None:
+    named = replace(CONFIG, schedule="4x2")
+    assert cute_source(named, HOPPER) == cute_source(CONFIG, HOPPER)
+    assert cute_recipe(named, HOPPER) == cute_recipe(CONFIG, HOPPER)

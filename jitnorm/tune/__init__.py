@@ -1,0 +1,1 @@
+"""`jitnorm tune`: measures schedules on a GPU, and chooses the fastest; only the commands import it."""

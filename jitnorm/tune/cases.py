@@ -1,0 +1,118 @@
+"""What is tuned: families of kernels, and the calls that they are measured in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from jitnorm.kernels.candidates import candidates
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.schedule import FEW_ROWS, MANY_ELEMENTS, ROW_CLASSES, for_many_rows
+from jitnorm.kernels.target import Target
+from jitnorm.tuning import family
+
+# By the names of jitnorm/bench/cases.py.
+_CONFIGS = {
+    "rmsnorm": "rmsnorm",
+    "add_rmsnorm": "rmsnorm:residual=true",
+    "rmsnorm fp8": "rmsnorm:quant=e4m3/tensor/f32",
+    "add fp8": "rmsnorm:residual=true,quant=e4m3/tensor/f32",
+    "rmsnorm nvfp4": "rmsnorm:quant=e2m1/16/e4m3",
+    "rmsnorm mxfp4": "rmsnorm:quant=e2m1/32/ue8m0",
+    "add nvfp4": "rmsnorm:residual=true,quant=e2m1/16/e4m3",
+    "nvfp4 alone": "quantize:quant=e2m1/16/e4m3",
+    "layernorm": "layernorm",
+    "silu nvfp4": "quantize:gate_columns=-1,quant=e2m1/16/e4m3",
+    "nvfp4 by row": "rmsnorm:quant=e2m1/16/e4m3/linear/row",
+    "mhc 4": "rmsnorm:streams=4,weight=float32,quant=e2m1/16/e4m3/linear/row",
+    "rmsnorm mxfp8": "rmsnorm:quant=e4m3/32/ue8m0",
+    "fp8 token": "rmsnorm:quant=e4m3/row/f32",
+    "rmsnorm fp8 128": "rmsnorm:quant=e4m3/128/f32",
+    "mxfp4 alone": "quantize:quant=e2m1/32/ue8m0",
+    "mxfp8 alone": "quantize:quant=e4m3/32/ue8m0",
+    "fp8 128 alone": "quantize:quant=e4m3/128/f32",
+    "four over six": "quantize:quant=e2m1/16/e4m3/linear/none/up/true",
+    "silu mxfp8": "quantize:gate_columns=-1,quant=e4m3/32/ue8m0",
+    "mhc 2": "rmsnorm:streams=2,weight=float32,quant=e2m1/16/e4m3/linear/row",
+}
+OPS = tuple(_CONFIGS)
+USUAL_OPS = OPS[: OPS.index("mhc 4") + 1]
+HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 32768)
+_FEW = (16, FEW_ROWS)
+# Elements of calls in the middle of their class.
+_USUAL_ELEMENTS = (MANY_ELEMENTS >> 4, MANY_ELEMENTS >> 2)
+_MANY_ELEMENTS = 2 * MANY_ELEMENTS
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family of kernels in calls of one class.
+
+    Attributes:
+        op: its name, as of `jitnorm bench`.
+        family: what stands for it in tables.
+        calls: one of `ROW_CLASSES`.
+        rows: how many rows the calls have that are measured.
+        config: of the kernel that the rules choose.
+        schedules: those to compare it with.
+    """
+
+    op: str
+    family: KernelConfig
+    calls: str
+    rows: tuple[int, ...]
+    config: KernelConfig
+    schedules: tuple[str, ...]
+
+    @property
+    def configs(self) -> tuple[KernelConfig, ...]:
+        """Those of all kernels that are measured, that of the rules first."""
+        return (self.config, *(replace(self.config, schedule=each) for each in self.schedules))
+
+
+def cases(ops: Sequence[str], hidden_sizes: Sequence[int], calls: Sequence[str], target: Target) -> list[Case]:
+    """What is measured on a target; kernels whose schedule leaves no choice are left out.
+
+    Args:
+        ops: names out of `OPS`; none for `USUAL_OPS`.
+        hidden_sizes: elements of rows; none for `HIDDEN_SIZES`.
+        calls: some of `ROW_CLASSES`; none for all.
+        target: what the kernels are built for.
+
+    Raises:
+        ValueError: a name is not known, or an op does not take a hidden size.
+    """
+    for name, chosen, allowed in (("ops", ops, OPS), ("calls", calls, ROW_CLASSES)):
+        for each in chosen:
+            if each not in allowed:
+                raise ValueError(f"{name}: is {each!r}; allowed are {', '.join(allowed)}")
+    found = [
+        _case(op, size, of, target)
+        for op in ops or USUAL_OPS
+        for size in hidden_sizes or HIDDEN_SIZES
+        for of in calls or ROW_CLASSES
+    ]
+    return [case for case in found if case.schedules]
+
+
+def _case(op: str, hidden_size: int, calls: str, target: Target) -> Case:
+    name, _, options = _CONFIGS[op].partition(":")
+    of_family = family(KernelConfig.parse(f"{name}:{options and options + ','}hidden_size={hidden_size}"))
+    config = replace(of_family, pdl=target.has_pdl)
+    config = for_many_rows(config, target) if calls == "many" else config
+    schedules = tuple(map(str, candidates(config, target)))
+    return Case(op, of_family, calls, rows_of(calls, hidden_size), config, schedules)
+
+
+def rows_of(calls: str, hidden_size: int) -> tuple[int, ...]:
+    """Numbers of rows that stand for a class of calls.
+
+    Example:
+        >>> rows_of("usual", 4096), rows_of("many", 8192)
+        ((1024, 4096), (16384,))
+    """
+    if calls == "few":
+        return _FEW
+    if calls == "many":
+        return (_MANY_ELEMENTS // hidden_size,)
+    return tuple(dict.fromkeys(max(2 * FEW_ROWS, elements // hidden_size) for elements in _USUAL_ELEMENTS))

@@ -1,0 +1,83 @@
+"""Which of several schedules is the fastest: few measurements for those that are far behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+# The rules' schedule stays unless another gains so much: runs differ by a percent or two.
+LEAST_GAIN = 0.03
+# What a schedule may lose at one number of rows for what it gains at another.
+MOST_LOSS = 0.01
+# Behind the fastest by more after one measurement, a schedule is not measured again.
+_FAR_BEHIND = 0.03
+_ROUNDS = 3
+
+Times = tuple[float, ...]
+"""Microseconds of a schedule, for each number of rows."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was found.
+
+    Attributes:
+        schedule: the fastest; empty for the rules'.
+        by_rule: the times of the rules' schedule.
+        best: the times of the fastest.
+        times: those of every schedule.
+    """
+
+    schedule: str
+    by_rule: Times
+    best: Times
+    times: dict[str, Times]
+
+    @property
+    def gain(self) -> float:
+        """The part of its time that a call saves, in the geometric mean over numbers of rows."""
+        return 1 - _ratio(self.best, self.by_rule)
+
+
+def choose(schedules: Sequence[str], measure: Callable[[str], Times]) -> Choice:
+    """Measure the rules' schedule and others in turns, and choose.
+
+    Args:
+        schedules: the others.
+        measure: the times of a schedule, empty for the rules'.
+    """
+    first = {each: measure(each) for each in ("", *schedules)}
+    kept = _near_the_fastest(first)
+    found = {each: [times] for each, times in first.items()}
+    for _ in range(_ROUNDS - 1 if len(kept) > 1 else 0):
+        for each in kept:
+            found[each].append(measure(each))
+    times = {each: tuple(map(median, zip(*several, strict=True))) for each, several in found.items()}
+    by_rule = times[""]
+    winners = [each for each in kept if not _loses(times[each], by_rule, MOST_LOSS)]
+    best = min(winners, key=lambda each: _ratio(times[each], by_rule))
+    if _ratio(times[best], by_rule) > 1 - LEAST_GAIN:
+        best = ""
+    return Choice(best, by_rule, times[best], times)
+
+
+def _near_the_fastest(first: dict[str, Times]) -> list[str]:
+    """What is worth measuring again, the rules' schedule first: it alone if nothing seems to gain."""
+    ratios = {each: _ratio(times, first[""]) for each, times in first.items()}
+    fastest = min(ratios[each] for each, times in first.items() if not _loses(times, first[""], MOST_LOSS))
+    if fastest > 1 - LEAST_GAIN / 2:
+        return [""]
+    # What seems to lose a little may not, measured again.
+    near = [each for each in first if ratios[each] <= fastest * (1 + _FAR_BEHIND)]
+    return ["", *(each for each in near if each and not _loses(first[each], first[""], 2 * MOST_LOSS))]
+
+
+def _loses(times: Times, by_rule: Times, most: float) -> bool:
+    return any(time > before * (1 + most) for time, before in zip(times, by_rule, strict=True))
+
+
+def _ratio(times: Times, by_rule: Times) -> float:
+    """Of the times, in the geometric mean."""
+    return math.prod(time / before for time, before in zip(times, by_rule, strict=True)) ** (1 / len(times))

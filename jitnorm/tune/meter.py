@@ -1,0 +1,131 @@
+"""Measures the kernels of one case: called on tensors that the interface of their configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from jitnorm.bench.cases import Call, ops_named
+from jitnorm.bench.tensors import Tensors
+from jitnorm.kernels.arguments import ScalarArgument, TensorArgument, evaluate
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.interface import interface
+from jitnorm.kernels.target import Target
+from jitnorm.manager import get_kernel
+from jitnorm.tune.cases import Case
+from jitnorm.tune.choose import Times
+
+_EPS = 1e-6
+_DTYPES = {"Float16": "float16", "BFloat16": "bfloat16", "float": "float32", "UInt8": "uint8", "Float8E4M3": "uint8"}
+
+
+class Meter(Protocol):
+    """What measures the kernels of a case."""
+
+    def time(self, config: KernelConfig) -> Times:
+        """Microseconds of a call, for each number of rows."""
+
+    def copy(self) -> Times:
+        """Microseconds of a copy of as many bytes."""
+
+    def is_same(self, one: KernelConfig, other: KernelConfig) -> bool:
+        """Whether two kernels write the same bytes."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Calls with so many rows: several sets of arguments, which together exceed the caches."""
+
+    rows: int
+    op_bytes: int
+    arguments: Sequence[list[Any]]
+
+
+class DeviceMeter:
+    """Measures on a device as `jitnorm bench` does.
+
+    Args:
+        case: whose kernels.
+        target: what they are built for.
+        backend: what builds them.
+        device: ``cuda`` or ``cpu``.
+    """
+
+    def __init__(self, case: Case, target: Target, backend: str, device: str = "cuda") -> None:
+        from jitnorm.bench.timing import buffer_count
+
+        self._target, self._backend, self._device = target, backend, device
+        (op,) = (each for each in ops_named([case.op]) if each.name == case.op)
+        self._runs = []
+        for rows in case.rows:
+            op_bytes = int(op.bytes_per_element * rows * case.config.hidden_size)
+            sets = [_arguments(case.config, rows, device) for _ in range(buffer_count(op_bytes))]
+            self._runs.append(Run(rows, op_bytes, sets))
+
+    def time(self, config: KernelConfig) -> Times:
+        """See `Meter.time`."""
+        from jitnorm.bench.timing import device_time
+
+        return tuple(
+            device_time([self._call(config, each) for each in run.arguments], self._device) for run in self._runs
+        )
+
+    def copy(self) -> Times:
+        """See `Meter.copy`."""
+        from jitnorm.bench.timing import copy_calls, device_time
+
+        new = Tensors(self._device)
+        return tuple(device_time(copy_calls(run.op_bytes, new), self._device) for run in self._runs)
+
+    def is_same(self, one: KernelConfig, other: KernelConfig) -> bool:
+        """See `Meter.is_same`; every tensor is compared, outputs and what must stay as it is."""
+        import torch
+
+        for run in self._runs:
+            first, second = (_copies(run.arguments[0]) for _ in range(2))
+            self._call(one, first)()
+            self._call(other, second)()
+            for a, b in zip(first, second, strict=True):
+                if isinstance(a, torch.Tensor) and not torch.equal(a.view(torch.uint8), b.view(torch.uint8)):
+                    return False
+        return True
+
+    def _call(self, config: KernelConfig, arguments: list[Any]) -> Call:
+        kernel = get_kernel(config, self._target, backend=self._backend)
+        if self._device == "cpu":
+            return lambda: kernel(*arguments)
+        import torch
+
+        # Asked for at each call: a graph is captured on a stream of its own.
+        return lambda: kernel(*arguments, torch.cuda.current_stream().cuda_stream)
+
+
+def _arguments(config: KernelConfig, rows: int, device: str) -> list[Any]:
+    """What the kernel takes: random numbers, scales of 1, outputs of zeros; with a residual it works in place."""
+    named: dict[str, Any] = {}
+    for argument in interface(config):
+        if isinstance(argument, ScalarArgument):
+            named[argument.name] = _EPS
+        elif argument.is_present:
+            same = argument.may_be if config.residual else None
+            named[argument.name] = named[same] if same else _tensor(argument, rows, device)
+    return list(named.values())
+
+
+def _tensor(argument: TensorArgument, rows: int, device: str) -> Any:
+    import torch
+
+    shape = tuple(rows if extent == "..." else evaluate(extent, rows) for extent in argument.shape)
+    dtype = getattr(torch, _DTYPES[argument.c_type])
+    if argument.is_output:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    if shape == (1,):
+        return torch.ones(shape, dtype=dtype, device=device)
+    return torch.randn(shape, device=device).to(dtype)
+
+
+def _copies(arguments: list[Any]) -> list[Any]:
+    """The same arguments in other memory; one tensor stays one."""
+    copies = {id(each): each.clone() for each in arguments if not isinstance(each, float)}
+    return [copies.get(id(each), each) for each in arguments]

@@ -1,0 +1,91 @@
+"""Which schedules are worth measuring beside the one that the rules choose: a pure function, like the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from .arguments import C_TYPES, ELEMENT_BYTES
+from .config import KernelConfig
+from .division import Division
+from .numerics import CHUNK_SIZE, ceil_div
+from .schedule import CLUSTERS, MAX_WARPS, PREFERRED_WARPS, division_of, groups_of, held_bytes, row_schedule, why_unfit
+from .target import Target
+
+MOST_CANDIDATES = 14
+# More chunks a lane leave too few threads; longer rows have no choice.
+_MOST_CHUNKS = 4
+# Rows that warps of several blocks may share with gain.
+_CLUSTERED_GROUPS = 4 * PREFERRED_WARPS
+# Threads of a multiprocessor that leave each enough registers for so many chunks: 40 and 64. With more threads, half
+# of the kernels kept registers in memory.
+_RESIDENT_THREADS = {1: 1536, 2: 1024}
+# As cuda/rows.cuh has it: with more bytes a lane, the weight is loaded late all the same.
+MAX_PREFETCHED_BYTES = 192
+
+
+def candidates(config: KernelConfig, target: Target) -> list[Division]:
+    """The divisions of a row that are legal, give other code than the rules' one, and may be faster.
+
+    Args:
+        config: of a row-wise op, for a GPU; what schedule it names does not count.
+        target: what it is built for.
+
+    Example:
+        >>> [str(each) for each in candidates(KernelConfig("rmsnorm", 1536), Target("sm_90a"))][:4]
+        ['3x1', '3x1w', '2x2', '2x2w']
+    """
+    config = replace(config, schedule="")
+    if target.is_cpu or not config.is_row_wise or config.takes_any_size or groups_of(config) == 1:
+        return []
+    by_rule = division_of(row_schedule(config, target))
+    known = {by_rule and _effective(config, by_rule)}
+    found = []
+    for division in _variants(config):
+        if division not in known and division == _effective(config, division):
+            known.add(division)
+            if not why_unfit(config, target, division):
+                found.append(division)
+    return found[:MOST_CANDIDATES]
+
+
+def _variants(config: KernelConfig) -> Iterator[Division]:
+    splits = _splits(groups_of(config))
+    for split in splits:
+        yield split
+        yield replace(split, prefetches_weight=True)
+    if config.normalizes:
+        # Two float32 parameters cost layer normalization more than the row, so it shares them among more.
+        shared = ((4, 2), (2, 2), (1, 2), (1, 4)) if config.op == "layernorm" else ((1, 2), (2, 2))
+        yield from (replace(s, rows_at_once=rows) for chunks, rows in shared for s in splits if s.chunks == chunks)
+    for split in splits:
+        threads = _RESIDENT_THREADS.get(split.chunks, 0)
+        if threads:
+            yield replace(split, resident_blocks=min(32, threads // (32 * split.warps)))
+    yield from _clustered(groups_of(config))
+
+
+def _splits(groups: int) -> list[Division]:
+    """Warps and chunks that a block's row can be divided into: the fewest chunks a lane first."""
+    least = ceil_div(groups, MAX_WARPS)
+    found = [Division(ceil_div(groups, chunks), chunks) for chunks in range(least, max(_MOST_CHUNKS, 2 * least) + 1)]
+    even = [each for each in found if each.chunks == ceil_div(groups, each.warps)]
+    return even if len(even) <= _MOST_CHUNKS else [*even[:3], even[-1]]
+
+
+def _clustered(groups: int) -> Iterator[Division]:
+    if groups < _CLUSTERED_GROUPS:
+        return
+    for blocks in CLUSTERS:
+        warps = PREFERRED_WARPS * blocks
+        division = Division(warps, ceil_div(groups, warps), blocks=blocks)
+        yield division
+        yield replace(division, prefetches_weight=True)
+
+
+def _effective(config: KernelConfig, division: Division) -> Division:
+    """What a division comes to: where there is no weight, or no room for it, none is loaded early."""
+    weight_bytes = ELEMENT_BYTES[C_TYPES[config.weight]] if config.normalizes else 0
+    held = division.chunks * CHUNK_SIZE * (held_bytes(config) + weight_bytes)
+    can_prefetch = config.normalizes and division.chunks <= _MOST_CHUNKS and held <= MAX_PREFETCHED_BYTES
+    return replace(division, prefetches_weight=division.prefetches_weight and can_prefetch)

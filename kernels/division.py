@@ -1,0 +1,56 @@
+"""Division: how a configuration names the schedule of its kernel, in place of the one that the rules choose."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_TEXT = re.compile(r"([1-9]\d?)x([1-9]\d?)(w?)(?:r([2-4]))?(?:b([248]))?(?:o([1-9]\d?))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A row's threads, and what else of a schedule can be chosen.
+
+    Its text form is warps x chunks a lane and a letter for each choice: ``4x2``, ``8x1w``, ``4x4r2``, ``16x4b2``,
+    ``8x2o4``.
+
+    Args:
+        warps: that share a row.
+        chunks: that each of their lanes has.
+        prefetches_weight: (w) whether the weight may be loaded before it is needed.
+        rows_at_once: (r) rows that threads work on together, for which they load the weight once.
+        blocks: (b) of a cluster that the warps of a row belong to.
+        resident_blocks: (o) that a multiprocessor shall have room for, at the cost of registers; 0 leaves it to the
+            compiler.
+
+    Example:
+        >>> Division.parse("8x2w") == Division(8, 2, prefetches_weight=True)
+        True
+    """
+
+    warps: int
+    chunks: int
+    prefetches_weight: bool = False
+    rows_at_once: int = 1
+    blocks: int = 1
+    resident_blocks: int = 0
+
+    def __str__(self) -> str:
+        parts = [f"{self.warps}x{self.chunks}", "w" * self.prefetches_weight]
+        parts += [f"r{self.rows_at_once}"] if self.rows_at_once > 1 else []
+        parts += [f"b{self.blocks}"] if self.blocks > 1 else []
+        parts += [f"o{self.resident_blocks}"] if self.resident_blocks else []
+        return "".join(parts)
+
+    @classmethod
+    def parse(cls, text: str) -> Division:
+        """The division of a text form; ValueError if it is none."""
+        found = _TEXT.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise ValueError(
+                f"schedule: is {text!r}; write warps x chunks a lane, such as 4x2, with w to load the weight early, "
+                "r2 for two rows at once, b2 for clusters of two blocks, o4 for room for four blocks"
+            )
+        warps, chunks, w, rows, blocks, residents = found.groups()
+        return cls(int(warps), int(chunks), bool(w), int(rows or 1), int(blocks or 1), int(residents or 0))

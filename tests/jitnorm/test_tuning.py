@@ -1,0 +1,291 @@
+"""Tables of tuned schedules: which calls they serve, which one wins, and that none of them breaks a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from forgetful import forget_dispatchers
+from jitnorm.cache import Artifact, Cache, Store, make_key
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.schedule import ROW_CLASSES, row_schedule
+from jitnorm.kernels.target import TARGET_NAMES, Target
+
+import jitnorm
+from jitnorm import manager, misses, tiered, tuning
+from jitnorm.call_config import config_of_call
+from jitnorm.errors import KernelNotWarmError
+from jitnorm.ffi import tvm_ffi
+from jitnorm.toolchains import ToolchainMissingError
+from jitnorm.tuning import (
+    Entry,
+    Table,
+    family,
+    only_shipped_tables,
+    read_table,
+    schedule_for,
+    stand_ins,
+    tables,
+    write_table,
+)
+from jitnorm.warm.expand import configs_of
+
+HOPPER = Target("sm_90a")
+CONFIG = KernelConfig("rmsnorm", 4096)
+
+
+def entry(schedule: str, calls: str = "usual", config: KernelConfig = CONFIG) -> Entry:
+    return Entry(str(family(config)), calls, schedule, (1024, 4096), (6.0, 18.0), (5.0, 17.0), (5.0, 16.0))
+
+
+def table(*entries: Entry, target: str = "sm_90a") -> Table:
+    return Table(target, "NVIDIA H200", "580.1", "2026-11-22", entries)
+
+
+@pytest.fixture(autouse=True)
+def _places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A user's table and a shipped one, neither of which is there yet."""
+    monkeypatch.delenv("JITNORM_TUNING", raising=False)
+    monkeypatch.delenv("JITNORM_BACKEND", raising=False)
+    monkeypatch.setattr(tuning, "user_file", lambda target: tmp_path / "user" / f"{target}.json")
+    monkeypatch.setattr(tuning, "_SHIPPED", tmp_path / "shipped")
+    tables.cache_clear()
+    yield
+    tables.cache_clear()
+
+
+def store(user: Table | None = None, shipped: Table | None = None) -> None:
+    for each, path in ((user, tuning.user_file("sm_90a")), (shipped, tuning.shipped_file("sm_90a"))):
+        if each is not None:
+            write_table(each, path)
+    tables.cache_clear()
+
+
+def called(calls: str = "usual", hidden_size: int = 4096, target: Target = HOPPER, **options: object) -> str:
+    options = {"op": "rmsnorm", **options}
+    return config_of_call(options, target, hidden_size=hidden_size, input="bfloat16", calls=calls).schedule
+
+
+# Which calls a table serves.
+
+
+def test_a_call_gets_the_schedule_of_its_class() -> None:
+    store(table(entry("4x2"), entry("8x1r2", "few"), entry("2x4", "many")))
+    assert [called(calls) for calls in ROW_CLASSES] == ["8x1r2", "4x2", "2x4"]
+
+
+def test_what_no_table_lists_is_left_to_the_rules() -> None:
+    store(table(entry("4x2")))
+    assert called("few") == called(hidden_size=8192) == called(residual=True) == ""
+    assert called(target=Target("sm_80")) == called(target=Target("cpu")) == ""
+
+
+def test_without_tables_nothing_changes() -> None:
+    for calls in ROW_CLASSES:
+        assert called(calls) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rmsnorm:hidden_size=4096,input=float16,pdl=true,row_dims=2,unit_bias=true",
+        "rmsnorm:hidden_size=4096,batched=true,many_rows=true,schedule=4x2",
+    ],
+)
+def test_a_family_shares_its_measurements(text: str) -> None:
+    assert family(KernelConfig.parse(text)) == CONFIG
+
+
+def test_a_family_of_codes_shares_them_whatever_becomes_of_the_scales() -> None:
+    usual = KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3")
+    for quant in ("e2m1/16/e4m3/128x4/given", "e2m1/16/e4m3/linear+8x4/none", "e2m1/16/e4m3/linear/tensor"):
+        assert family(KernelConfig.parse(f"rmsnorm:hidden_size=4096,quant={quant}")) == usual
+    for other in (
+        "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/linear/row",
+        "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,residual=true",
+        "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,vector_bytes=4",
+        "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,batched=true,masked=true",
+        "rmsnorm:hidden_size=4096,quant=e2m1/32/ue8m0",
+    ):
+        assert family(KernelConfig.parse(other)) != usual
+
+
+def test_what_is_warmed_is_what_calls_run() -> None:
+    store(table(entry("4x2"), entry("8x1r2", "few")))
+    schedules = {config.schedule for config in configs_of("rmsnorm", {"hidden_size": 4096}, HOPPER)}
+    assert schedules == {called(calls) for calls in ROW_CLASSES} == {"8x1r2", "4x2", ""}
+
+
+# Which table wins.
+
+
+def test_the_user_s_table_comes_before_the_shipped_one() -> None:
+    store(user=table(entry("8x1r2")), shipped=table(entry("4x2"), entry("2x4", "many")))
+    assert (called(), called("many")) == ("8x1r2", "2x4")
+
+
+def test_the_user_s_table_may_say_that_the_rules_are_best() -> None:
+    store(user=table(entry("")), shipped=table(entry("4x2")))
+    assert called() == ""
+
+
+def test_tables_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    store(table(entry("4x2")))
+    monkeypatch.setenv("JITNORM_TUNING", "off")
+    assert called() == ""
+    monkeypatch.setenv("JITNORM_TUNING", "on")
+    assert called() == "4x2"
+    monkeypatch.setenv("JITNORM_TUNING", "never")
+    with pytest.raises(ValueError, match="JITNORM_TUNING: is 'never'; allowed are on, shipped, off"):
+        called()
+
+
+def test_the_user_s_table_can_be_left_aside_for_what_others_will_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    store(user=table(entry("8x1r2")), shipped=table(entry("4x2")))
+    with only_shipped_tables():
+        assert called() == "4x2"
+    assert called() == "8x1r2"
+    monkeypatch.setenv("JITNORM_TUNING", "shipped")
+    assert called() == "4x2"
+    monkeypatch.setenv("JITNORM_TUNING", "off")
+    with only_shipped_tables():
+        assert called() == ""
+    assert called() == ""
+
+
+@pytest.mark.parametrize(("rows", "calls"), [(1, "few"), (128, "few"), (129, "usual"), (1 << 22, "many")])
+def test_the_launcher_knows_the_class_of_a_call(rows: int, calls: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str] = []
+
+    def record(*args: Any, **of_call: Any) -> KernelConfig:
+        found.append(of_call["calls"])
+        return config_of_call(*args, **of_call)
+
+    forget_dispatchers()
+    nothing = tvm_ffi().convert(lambda *_: None)
+    monkeypatch.setattr("jitnorm.dispatch.config_of_call", record)
+    monkeypatch.setattr("jitnorm.dispatch.get_kernel", lambda *_: nothing)
+    x = np.zeros((rows, 16), np.float16)  # whose pages nobody touches
+    jitnorm.rmsnorm(x, np.ones(16, np.float16), out=np.zeros_like(x))
+    forget_dispatchers()
+    assert found == [calls]
+
+
+# What may be wrong with them.
+
+
+def test_a_schedule_that_does_not_fit_is_not_used() -> None:
+    assert schedule_for(CONFIG, HOPPER, "usual", [table(entry("4x1"))]) == ""
+    assert schedule_for(CONFIG, Target("sm_80"), "usual", [table(entry("8x1b2"))]) == ""
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "{}", "null", '"text"', '{"sha256": "0", "entries": []}'])
+def test_a_file_that_is_no_table_is_ignored_with_a_warning(damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    store(shipped=table(entry("4x2")))
+    path = tuning.user_file("sm_90a")
+    path.parent.mkdir()
+    path.write_text(damage)
+    assert called() == "4x2"
+    assert f"ignoring the schedules in {path}: it is " in caplog.text
+
+
+def test_a_table_that_was_changed_by_hand_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    store(table(entry("4x2")))
+    path = tuning.user_file("sm_90a")
+    assert "580.1" in path.read_text()
+    path.write_text(path.read_text().replace("580.1", "590.1"))
+    assert called() == ""
+    assert "not what was written" in caplog.text
+
+
+def test_a_table_of_another_target_does_not_count() -> None:
+    store(table(entry("4x2"), target="sm_100a"))
+    assert called() == ""
+
+
+def test_a_table_reads_back_and_new_entries_replace_old_ones(tmp_path: Path) -> None:
+    first = table(entry("4x2"), entry("2x4", "many"))
+    path = tmp_path / "new" / "table.json"
+    write_table(first, path)
+    assert read_table(path) == first
+    assert [file.name for file in path.parent.iterdir()] == ["table.json"]
+    assert len(path.read_text().splitlines()) == 7 + 2 + 2, "an entry is a line"
+    both = first.with_entries([entry("8x1", "many")])
+    assert [each.schedule for each in both.entries] == ["8x1", "4x2"]
+    with pytest.raises(ValueError, match="calls: is 'most'"):
+        entry("4x2", "most")
+    with pytest.raises(ValueError, match="schedule: is 'fast'"):
+        entry("fast")
+
+
+def test_the_tables_that_are_shipped_fit() -> None:
+    for path in (Path(tuning.__file__).parent / "data" / "tuning").glob("*.json"):
+        found = read_table(path)
+        assert path.stem == found.target in TARGET_NAMES
+        for each in found.entries:
+            config = KernelConfig.parse(each.config)
+            assert family(config) == config
+            row_schedule(replace(config, schedule=each.schedule), Target(found.target))
+
+
+# What was warmed before tuning, or after.
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    """An empty cache where nothing may be compiled."""
+
+    def missing(*_: object, **__: object) -> None:
+        raise ToolchainMissingError("a compiler", ["nowhere"], "install one")
+
+    monkeypatch.setenv("JITNORM_JIT", "deny")
+    monkeypatch.setattr(misses, "_recorded", {})
+    monkeypatch.setattr(manager, "select", missing)
+    return Cache(Store(tmp_path / "cache"))
+
+
+def publish(cache: Cache, config: KernelConfig) -> None:
+    source = manager.source_for(config, HOPPER, "nvrtc")
+    manifest = {"kind": "kernel", "config": str(config), "source_key": manager.kernel_source_key(source)}
+    cache.store.publish(make_key({"config": str(config)}), Artifact(b"code", manifest))
+
+
+def served(cache: Cache, config: KernelConfig) -> str:
+    found = manager.load_or_build_kernel(config, HOPPER, cache)
+    return KernelConfig.parse(found.manifest["config"]).schedule
+
+
+def test_where_nothing_is_compiled_the_untuned_kernel_serves(cache: Cache) -> None:
+    store(table(entry("4x2")))
+    tuned = replace(CONFIG, schedule="4x2")
+    with pytest.raises(KernelNotWarmError, match="schedule=4x2"):
+        served(cache, tuned)
+    publish(cache, CONFIG)
+    assert served(cache, tuned) == ""
+    publish(cache, tuned)
+    assert served(cache, tuned) == "4x2"
+
+
+def test_where_nothing_is_compiled_the_kernel_of_another_table_serves(cache: Cache) -> None:
+    store(user=table(entry("8x1r2")), shipped=table(entry("4x2", "few")))
+    publish(cache, replace(CONFIG, schedule="4x2"))
+    assert served(cache, replace(CONFIG, schedule="8x1r2")) == "4x2"
+    assert served(cache, CONFIG) == "4x2"
+
+
+def test_during_a_capture_what_is_loaded_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    store(table(entry("4x2", "few")))
+    few = replace(CONFIG, schedule="4x2")
+    assert tiered.loaded_stand_in(few, HOPPER, 16) is None
+    monkeypatch.setattr(manager, "_kernels", {(CONFIG, HOPPER, "auto"): "usual"})
+    assert tiered.loaded_stand_in(few, HOPPER, 16) == "usual"
+
+
+def test_stand_ins_fit_and_are_named_once() -> None:
+    store(user=table(entry("8x1r2"), entry("9x9", "few")), shipped=table(entry("4x2"), entry("8x1r2", "many")))
+    assert [each.schedule for each in stand_ins(replace(CONFIG, schedule="4x2"), HOPPER)] == ["", "8x1r2"]
+    assert list(stand_ins(CONFIG, Target("cpu"))) == []

@@ -1,0 +1,82 @@
+"""What is tuned is what `jitnorm bench` measures under the same names, and what calls look up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from forgetful import forget_dispatchers
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.launcher_source import launcher_source
+from jitnorm.kernels.schedule import FEW_ROWS, MANY_ELEMENTS, ROW_CLASSES
+from jitnorm.kernels.target import Target
+
+from jitnorm.bench.cases import ops_named
+from jitnorm.bench.tensors import Tensors
+from jitnorm.call_config import config_of_call
+from jitnorm.ffi import tvm_ffi
+from jitnorm.tune.cases import HIDDEN_SIZES, OPS, USUAL_OPS, cases, rows_of
+from jitnorm.tuning import family
+
+HOPPER = Target("sm_90a")
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[KernelConfig]]:
+    """The configurations that calls have on Hopper; no kernel runs."""
+    found: list[KernelConfig] = []
+
+    def record(options: dict[str, Any], target: Target, **of_call: Any) -> KernelConfig:
+        found.append(config_of_call(options, HOPPER, **of_call))
+        return config_of_call(options, target, **of_call)
+
+    forget_dispatchers()
+    nothing = tvm_ffi().convert(lambda *_: None)
+    monkeypatch.setattr("jitnorm.dispatch.config_of_call", record)
+    monkeypatch.setattr("jitnorm.dispatch.get_kernel", lambda *_: nothing)
+    yield found
+    forget_dispatchers()
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_an_op_is_that_of_the_benchmark(name: str, called: list[KernelConfig]) -> None:
+    (op,) = (each for each in ops_named([name]) if each.name == name)
+    op.make(Tensors("cpu"), 2, 1536)()
+    (case,) = cases([name], [1536], ["usual"], HOPPER)
+    assert {family(config) for config in called} == {case.family}
+
+
+def test_every_class_of_calls_is_measured_where_it_is() -> None:
+    for hidden_size in HIDDEN_SIZES:
+        assert all(rows <= FEW_ROWS for rows in rows_of("few", hidden_size))
+        assert all(rows > FEW_ROWS and rows * hidden_size < MANY_ELEMENTS for rows in rows_of("usual", hidden_size)), (
+            hidden_size
+        )
+        assert all(rows * hidden_size >= MANY_ELEMENTS for rows in rows_of("many", hidden_size))
+
+
+def test_a_case_has_the_rules_kernel_and_others_that_name_their_schedules() -> None:
+    (case,) = cases(["rmsnorm"], [4096], ["many"], HOPPER)
+    assert case.config == KernelConfig("rmsnorm", 4096, many_rows=True, pdl=True)
+    assert [config.schedule for config in case.configs] == ["", *case.schedules]
+    assert len(case.schedules) > 3
+
+
+def test_without_names_the_usual_ones_are_tuned() -> None:
+    found = cases([], [], [], HOPPER)
+    assert len(found) == len(USUAL_OPS) * len(HIDDEN_SIZES) * len(ROW_CLASSES)
+    assert {case.op for case in found} == set(USUAL_OPS)
+    assert cases([], [512], [], HOPPER) == []
+
+
+@pytest.mark.parametrize(("ops", "calls", "name"), [(["softmax"], [], "ops"), ([], ["most"], "calls")])
+def test_other_names_are_refused(ops: list[str], calls: list[str], name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}: is '(softmax|most)'; allowed are"):
+        cases(ops, [], calls, HOPPER)
+
+
+def test_the_launcher_numbers_the_classes_alike() -> None:
+    text = launcher_source()
+    assert "enum RowClass : int16_t { kFew, kUsual, kMany };" in text
+    assert f"kFewRows = {FEW_ROWS}, kManyElements = {MANY_ELEMENTS};" in text

@@ -1,0 +1,50 @@
+"""Tuning on a GPU: every schedule writes the bytes of the rules', and the fastest is found and used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from jitnorm import tuning
+from jitnorm.cli import app
+from jitnorm.commands.tune import target_here
+from jitnorm.tune.cases import USUAL_OPS, cases
+from jitnorm.tune.meter import DeviceMeter
+from jitnorm.tuning import read_table, tables
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def _own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(tuning, "user_file", lambda target: tmp_path / f"{target}.json")
+    tables.cache_clear()
+    yield
+    tables.cache_clear()
+
+
+@pytest.mark.parametrize(("op", "hidden_size"), [*((op, 4096) for op in USUAL_OPS), ("add nvfp4", 16384)])
+def test_every_schedule_writes_the_same_bytes(op: str, hidden_size: int) -> None:
+    (case,) = cases([op], [hidden_size], ["few"], target_here())
+    meter = DeviceMeter(case, target_here(), "nvrtc")
+    assert [c.schedule for c in case.configs if not meter.is_same(case.config, c)] == []
+
+
+def test_times_are_plausible() -> None:
+    (case,) = cases(["add nvfp4"], [4096], ["usual"], target_here())
+    meter = DeviceMeter(case, target_here(), "nvrtc")
+    for times in (meter.time(case.config), meter.copy()):
+        assert len(times) == len(case.rows)
+        assert all(0.5 < time < 1e3 for time in times)
+
+
+def test_the_command_measures_and_stores(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    arguments = ["tune", "--ops", "layernorm", "--hidden-sizes", "4096", "--calls", "few,usual", "--out", str(out)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "2 cases measured" in result.stdout
+    assert read_table(out).target == str(target_here())

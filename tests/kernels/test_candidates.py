@@ -1,0 +1,119 @@
+"""Schedules that a configuration names, and those that are worth measuring."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from jitnorm.kernels import schedule as schedules
+from jitnorm.kernels.candidates import MAX_PREFETCHED_BYTES, MOST_CANDIDATES, candidates
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.division import Division
+from jitnorm.kernels.generator import generate
+from jitnorm.kernels.generic import generic_config
+from jitnorm.kernels.schedule import division_of, row_schedule, why_unfit
+from jitnorm.kernels.target import Target
+
+AMPERE, HOPPER = Target("sm_80"), Target("sm_90a")
+OPS = [
+    "rmsnorm:", "rmsnorm:residual=true,", "rmsnorm:quant=e2m1/16/e4m3,", "rmsnorm:quant=e2m1/16/e4m3/linear/row,",
+    "layernorm:", "quantize:quant=e2m1/16/e4m3,gate_columns=-1,", "rmsnorm:streams=4,weight=float32,",
+]  # fmt: skip
+CONFIGS = [
+    KernelConfig.parse(f"{op}hidden_size={size}") for op in OPS for size in (512, 1536, 4096, 7168, 32768, 131072)
+]
+
+
+@pytest.mark.parametrize("text", ["4x2", "8x1w", "4x4r2", "16x4b2", "8x2o4", "16x2wb2", "4x2wr2b2o3"])
+def test_the_text_of_a_division_reads_back(text: str) -> None:
+    assert str(Division.parse(text)) == text
+    config = KernelConfig("rmsnorm", 4096, schedule=text)
+    assert str(config).endswith(f",schedule={text}")
+    assert KernelConfig.parse(str(config)) == config
+
+
+@pytest.mark.parametrize("text", ["4", "x2", "0x2", "4x2r1", "4x2b3", "4x2o0", "4x2ow", "fast", " 4x2", "4x2 "])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"schedule: is .*; write warps x chunks a lane, such as 4x2"):
+        KernelConfig("rmsnorm", 4096, schedule=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("rmsnorm:hidden_size=512,schedule=1x1", "a row of up to 512 elements"),
+        ("rmsnorm:hidden_size=4096,schedule=4x1", "the 8 groups of a row"),
+        ("rmsnorm:hidden_size=4096,schedule=4x3", "the 8 groups of a row"),
+        ("rmsnorm:hidden_size=4096,schedule=9x1", "the 8 groups of a row"),
+        ("rmsnorm:hidden_size=8192,residual=true,schedule=2x8", "a lane holds 4 chunks"),
+        ("rmsnorm:hidden_size=8192,residual=true,schedule=4x4r2", "a lane holds 4 chunks"),
+        ("rmsnorm:hidden_size=16384,schedule=32x1", "up to 16 warps"),
+        ("rmsnorm:hidden_size=2560,schedule=5x1b2", "as many as the others"),
+    ],
+)
+def test_a_schedule_that_does_not_fit_the_row_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"schedule: is .* elements a row, but .*{reason}"):
+        generate(KernelConfig.parse(text), HOPPER)
+
+
+def test_a_schedule_is_for_gpus_and_clusters_for_those_that_have_them() -> None:
+    with pytest.raises(ValueError, match="the CPU divides no rows"):
+        generate(KernelConfig("rmsnorm", 4096, schedule="4x2"), Target("cpu"))
+    with pytest.raises(ValueError, match="sm_80 has no clusters"):
+        generate(KernelConfig("rmsnorm", 4096, schedule="8x1b2"), AMPERE)
+    with pytest.raises(ValueError, match="op: is 'dequantize', which has no schedule"):
+        KernelConfig.parse("dequantize:hidden_size=4096,quant=e2m1/16,schedule=4x2")
+    with pytest.raises(ValueError, match="any"):
+        KernelConfig.parse("rmsnorm:hidden_size=any,schedule=4x2")
+
+
+def test_a_kernel_for_any_hidden_size_has_no_schedule_by_name() -> None:
+    config = KernelConfig("rmsnorm", 4096)
+    assert generic_config(replace(config, schedule="4x2")) == generic_config(config)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_naming_the_rules_schedule_gives_the_rules_code(config: KernelConfig) -> None:
+    division = division_of(row_schedule(config, HOPPER))
+    if division is None or why_unfit(config, HOPPER, division):
+        assert config.hidden_size in (512, 131072)
+        return
+    named = generate(replace(config, schedule=str(division)), HOPPER).text
+    assert named.splitlines()[1:] == generate(config, HOPPER).text.splitlines()[1:]
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=str)
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_candidates_are_few_fit_and_differ_from_the_rule_and_each_other(config: KernelConfig, target: Target) -> None:
+    found = candidates(config, target)
+    assert len(found) <= MOST_CANDIDATES
+    assert candidates(replace(config, schedule="4x2"), target) == found
+    texts = [generate(replace(config, schedule=str(each)), target).text.partition("\n")[2] for each in found]
+    assert len({*texts, generate(config, target).text.partition("\n")[2]}) == len(texts) + 1
+
+
+def test_there_are_candidates_for_usual_rows_and_none_where_nothing_can_be_chosen() -> None:
+    found = {str(each) for each in candidates(KernelConfig("rmsnorm", 4096), HOPPER)}
+    assert {"8x1", "4x2", "4x2w", "2x4", "8x1r2"} <= found
+    assert "8x1w" not in found, "that is the rule's"
+    # Two rows at once share parameters, of which quantization alone has none.
+    alone = candidates(KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16"), HOPPER)
+    assert alone
+    assert not [each for each in alone if each.rows_at_once > 1 or each.prefetches_weight]
+    for text in ("rmsnorm:hidden_size=512", "rmsnorm:hidden_size=any", "interleave:hidden_size=4096"):
+        assert candidates(KernelConfig.parse(text), HOPPER) == []
+    assert candidates(KernelConfig("rmsnorm", 4096), Target("cpu")) == []
+
+
+def test_room_for_more_blocks_is_asked_of_the_compiler() -> None:
+    text = generate(KernelConfig("rmsnorm", 4096, schedule="8x1o6"), HOPPER).text
+    assert "__launch_bounds__(kThreads, 6) jitnorm_kernel(" in text
+    assert "__launch_bounds__(kThreads) jitnorm_kernel(" in generate(KernelConfig("rmsnorm", 4096), HOPPER).text
+
+
+def test_the_bytes_that_are_prefetched_are_bounded_as_in_the_kernel() -> None:
+    rows = (Path(schedules.__file__).parent / "cuda" / "rows.cuh").read_text(encoding="utf-8")
+    (bound,) = re.findall(r"sizeof\(WeightChunk\)\) <= (\d+);", rows)
+    assert int(bound) == MAX_PREFETCHED_BYTES

@@ -1,0 +1,37 @@
+"""Whatever schedule a configuration names, the kernel writes the CPU target's bytes: its PTX, run on the host."""
+
+from __future__ import annotations
+
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.target import Target
+
+from jitnorm.toolchains import ToolchainMissingError
+from jitnorm.toolchains.nvrtc import Nvrtc
+
+try:
+    Nvrtc()
+except ToolchainMissingError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+from cuda_on_host import assert_same
+
+SCHEDULES = [
+    "rmsnorm:hidden_size=2048,schedule=4x1w",
+    "rmsnorm:hidden_size=2000,schedule=2x2r2",
+    "rmsnorm:hidden_size=2560,residual=true,schedule=3x2o20",
+    "rmsnorm:hidden_size=2560,quant=e2m1/16/e4m3/128x4/given,residual=true,schedule=5x1",
+    "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/linear/row,schedule=2x2r2",
+    "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/8x4/given,schedule=3x1r2",
+    "rmsnorm:hidden_size=4096,quant=e4m3/row/f32,schedule=8x1b2",
+    "rmsnorm:hidden_size=3072,quant=e4m3/32/ue8m0,pdl=true,schedule=2x3w",
+    "layernorm:hidden_size=1536,schedule=3x1r4",
+    "layernorm:hidden_size=1500,vector_bytes=8,schedule=1x3r2",
+    "quantize:hidden_size=1536,quant=e2m1/16/e4m3/128x4,gate_columns=-1,schedule=2x2",
+]
+
+
+@pytest.mark.parametrize("text", SCHEDULES)
+def test_the_bytes_are_the_cpu_s(text: str) -> None:
+    for kind in ("random", "nan"):
+        assert_same(KernelConfig.parse(text), Target("sm_90a"), 5, kind)
