@@ -59,6 +59,9 @@ def _variants(config: KernelConfig) -> Iterator[Division]:
         shared = ((4, 2), (2, 2), (1, 2), (1, 4)) if config.op == "layernorm" else ((1, 2), (2, 2))
         yield from (replace(s, rows_at_once=rows) for chunks, rows in shared for s in splits if s.chunks == chunks)
     for split in splits:
+        if split.warps == 1:
+            yield from (replace(split, prefetches_weight=True, rows_per_block=rows) for rows in (2, 4))
+    for split in splits:
         threads = _RESIDENT_THREADS.get(split.chunks, 0)
         if threads:
             yield replace(split, resident_blocks=min(32, threads // (32 * split.warps)))

@@ -122,6 +122,8 @@ def why_unfit(config: KernelConfig, target: Target, division: Division) -> str:
         return f"a lane holds {most_chunks} chunks"
     if division.warps % division.blocks or division.warps // division.blocks > MAX_WARPS:
         return f"a block has up to {MAX_WARPS} warps, as many as the others of its cluster"
+    if division.rows_per_block > 1 and (division.warps > 1 or division.rows_at_once > 1):
+        return "only rows of one warp, worked on one by one, share a block"
     if division.blocks > 1 and not target.has_clusters:
         return f"{target} has no clusters, which begin with sm_90a"
     return ""
@@ -136,7 +138,7 @@ def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         WARP_LANES,
         division.warps,
         division.chunks,
-        rows_per_block=1,
+        division.rows_per_block,
         prefetches_weight=division.prefetches_weight,
         rows_at_once=division.rows_at_once,
         blocks_per_row=division.blocks,
@@ -146,13 +148,14 @@ def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
 
 def division_of(schedule: RowSchedule) -> Division | None:
     """How a configuration names a schedule; None if it cannot."""
-    if not schedule.holds_row or schedule.rows_per_block > 1:
+    if not schedule.holds_row or schedule.lanes_per_row < WARP_LANES:
         return None
     return Division(
         schedule.warps_per_row,
         schedule.chunks_per_lane,
         schedule.prefetches_weight,
         schedule.rows_at_once,
+        schedule.rows_per_block,
         schedule.blocks_per_row,
         schedule.resident_blocks,
     )

@@ -50,14 +50,14 @@ JITNORM_INLINE float butterfly_max(float value) {
 }
 
 // The sums over the rows of a thread, whose group sums come one after another: add() is called by whole warps, total()
-// by all threads of the rows.
+// by all threads of the rows. A single warp keeps them in registers: several rows of a block would meet in its memory.
 struct RowSums {
-  float single[kRowsAtOnce];
+  float of_warp[kRowsAtOnce][kWarpsPerRow == 1 ? kPaddedGroups : 1] = {};
 
   JITNORM_INLINE void add(int row, float chunk_sum, int slot, int warp, int lane) {
     const float sum = butterfly_sum<kLanesPerRow>(chunk_sum);
-    if constexpr (kGroups == 1) {
-      single[row] = sum;
+    if constexpr (kWarpsPerRow == 1) {
+      of_warp[row][slot] = sum;
     } else {
       const int group = slot * kWarpsPerRow + warp;
       if (lane == 0 && group < kPaddedGroups) share(group_sums(row) + group, sum);
@@ -65,9 +65,9 @@ struct RowSums {
   }
 
   JITNORM_INLINE void total(float (&totals)[kRowsAtOnce], int lane) {
-    if constexpr (kGroups == 1) {
+    if constexpr (kWarpsPerRow == 1) {
       JITNORM_UNROLL
-      for (int r = 0; r < kRowsAtOnce; ++r) totals[r] = single[r];
+      for (int r = 0; r < kRowsAtOnce; ++r) totals[r] = fold_sum(of_warp[r]);
     } else {
       row_barrier();
       JITNORM_UNROLL

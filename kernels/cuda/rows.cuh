@@ -140,7 +140,7 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
     sums.total(totals, lane);
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.mean = mean_of(totals[r]);
-    if constexpr (kGroups > 1) row_barrier();  // the sums of squares take the same memory
+    if constexpr (kWarpsPerRow > 1) row_barrier();  // the sums of squares take the same memory
   }
   if constexpr (kNormalizes) {
     JITNORM_UNROLL

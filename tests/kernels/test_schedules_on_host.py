@@ -23,6 +23,7 @@ SCHEDULES = [
     "rmsnorm:hidden_size=2560,quant=e2m1/16/e4m3/128x4/given,residual=true,schedule=5x1",
     "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/linear/row,schedule=2x2r2",
     "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/8x4/given,schedule=3x1r2",
+    "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/128x4,schedule=1x3wp4",
     "rmsnorm:hidden_size=4096,quant=e4m3/row/f32,schedule=8x1b2",
     "rmsnorm:hidden_size=3072,quant=e4m3/32/ue8m0,pdl=true,schedule=2x3w",
     "layernorm:hidden_size=1536,schedule=3x1r4",
