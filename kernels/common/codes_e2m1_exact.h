@@ -1,15 +1,17 @@
 // E2M1 without the instruction: exact, round to nearest even, saturating at 6, NaN to +6 (code 7), -0 kept.
 //
 // As a function of the magnitude m, the code of a value that has one lies on the lowest of three lines: 2m up to 2,
-// m + 2 up to 4, m / 2 + 4 above. Added to 2^23, where floats are 1 apart, each line is rounded to a whole code, a tie
-// to the even one, in the one rounding of its addition; rounding keeps the order, so the lowest stays the lowest.
+// m + 2 up to 4, m / 2 + 4 above. Added to a float whose last place counts codes, a line is rounded to a whole code, a
+// tie to the even one, in the one rounding of the addition; rounding keeps the order, so the lowest stays the lowest.
+// One addition serves two lines: m + (2^23 - 2) reaches 2^23, from which floats are 1 apart and not 1/2, where m is 2.
+constexpr UInt32 kCodeZero = 0x4afffffcu;  // the bits of 2^23 - 2; each code is one more
+
+// kCodeZero + the code.
 template <bool kIsBounded>
 JITNORM_INLINE UInt32 magnitude_code(float m) {
-  const float below_2 = fma_rn(m, 2.0f, 0x1p23f);
-  const float below_4 = add_rn(m, 0x1p23f + 2.0f);
-  const float above_4 = fma_rn(m, 0.5f, 0x1p23f + 4.0f);
-  return bits_of(
-      min_or_limit(min_or_limit(below_2, below_4), kIsBounded ? above_4 : min_or_limit(above_4, 0x1p23f + 7.0f)));
+  const float below_4 = add_rn(m, 0x1p23f - 2.0f);
+  const float above_4 = fma_rn(m, 0.5f, 0x1p23f);
+  return bits_of(min_or_limit(below_4, kIsBounded ? above_4 : min_or_limit(above_4, 0x1p23f + 3.0f)));
 }
 
 constexpr int kCodesPerWord = 8;
@@ -28,6 +30,5 @@ JITNORM_INLINE UInt32 encode_word(const float* y, float factor) {
     magnitudes = magnitudes * 16u + magnitude_code<kIsBounded>(mul_rn(magnitude_of(y[i]), factor));
     signs = (signs << 4) | (bits_of(with_positive_nan(y[i])) >> 28);
   }
-  // What the exponents of 2^23 have added up to is taken off again.
-  return (magnitudes - 0xfb000000u) | (signs & 0x88888888u);
+  return (magnitudes - kCodeZero * 0x11111111u) | (signs & 0x88888888u);
 }
