@@ -20,15 +20,28 @@ constexpr UInt32 kNaNCodes = 0x77777777u;
 // Magnitudes below this need no saturation.
 constexpr float kWordBound = 7.0f;
 
+// Eight codes in a word, the first in its lowest nibble. They come with kCodeZero, which is taken off as a whole.
+JITNORM_INLINE UInt32 pack_codes(const UInt32 (&codes)[kCodesPerWord]) {
+  UInt32 word = 0;
+  JITNORM_UNROLL
+  for (int i = kCodesPerWord - 1; i >= 0; --i) word = word * 16u + codes[i];
+  return word - kCodeZero * 0x11111111u;
+}
+
+// The signs of eight codes, where they belong in their word.
+JITNORM_INLINE UInt32 signs_of(const float* y) {
+  UInt32 signs = 0;
+  JITNORM_UNROLL
+  for (int i = kCodesPerWord - 1; i >= 0; --i) signs = append_top_bits(signs, bits_of(with_positive_nan(y[i])));
+  return signs & 0x88888888u;
+}
+
 // Codes of y * factor in a word, the first in the lowest nibble; the factor is positive. With kIsBounded, the products'
 // magnitudes are known to be below kWordBound.
 template <bool kIsBounded = false>
 JITNORM_INLINE UInt32 encode_word(const float* y, float factor) {
-  UInt32 magnitudes = 0, signs = 0;
+  UInt32 codes[kCodesPerWord];
   JITNORM_UNROLL
-  for (int i = kCodesPerWord - 1; i >= 0; --i) {
-    magnitudes = magnitudes * 16u + magnitude_code<kIsBounded>(mul_rn(magnitude_of(y[i]), factor));
-    signs = (signs << 4) | (bits_of(with_positive_nan(y[i])) >> 28);
-  }
-  return (magnitudes - kCodeZero * 0x11111111u) | (signs & 0x88888888u);
+  for (int i = 0; i < kCodesPerWord; ++i) codes[i] = magnitude_code<kIsBounded>(mul_rn(magnitude_of(y[i]), factor));
+  return pack_codes(codes) | signs_of(y);
 }

@@ -68,9 +68,9 @@ JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, Row
 
 // What lies past the row does not count: normalized, its zeros are NaN if the row's statistic is infinite.
 JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
-  float amax = 0.0f;
+  float amax = magnitude_of(y[0]);
   JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) {
+  for (int i = 1; i < kChunkSize; ++i) {
     const bool counts = !kNormalizes || !kHasPartialChunk || index * kChunkSize + i < kHiddenSize;
     if (counts) amax = max_magnitude(amax, y[i]);
   }
