@@ -30,6 +30,7 @@ def _row_constants(config: KernelConfig, target: Target) -> Iterator[str]:
     yield _int("kHiddenSize", config.encoded_columns)
     if not config.takes_any_size:
         yield _int("kInputSize", config.hidden_size)
+    yield _bool("kHasPowerOfTwoSize", not config.takes_any_size and _is_power_of_two(config.encoded_size))
     yield _int("kRowDims", config.row_dims)
     yield _int("kChunkSize", CHUNK_SIZE)
     yield _int("kGroupChunks", GROUP_CHUNKS)
@@ -122,6 +123,10 @@ def _item_constants(config: KernelConfig, target: Target) -> Iterator[str]:
     if not target.is_cpu:
         yield _int("kThreads", ITEM_THREADS)
         yield f"#define JITNORM_PDL {int(config.pdl)}"
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
 
 
 def _int(name: str, value: Extent) -> str:

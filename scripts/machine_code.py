@@ -1,11 +1,12 @@
 """Counts what a kernel executes from its machine code, as `nvdisasm --print-code` lists it.
 
 Only one way through a kernel is counted, the one that a warp takes for a whole row of ordinary values. One rule finds
-it in the graph of branches: of all ways from the entry to an exit that call no subroutine, it is the shortest of those
-with the most accesses of global memory. So
+it in the graph of branches: of all ways from the entry to an exit that call no subroutine and have the most accesses of
+global memory, it is the one with the fewest choices, and of those the shortest. So
 
 - the slow paths of division and square root, which are calls, are left out;
-- of two ways to encode a block, saturating or not, the shorter is taken: the other one is for rare values;
+- of two ways to encode a block, that for ordinary values is taken: the other one tells further cases apart, such as
+  blocks of zeros, which have nothing to encode;
 - what only some lanes do, such as storing the scale of a pair of lanes, is counted: the whole warp waits for it;
 - a loop that clears shared memory where a row has few warps is passed by.
 
@@ -70,6 +71,10 @@ class Block:
     @property
     def global_accesses(self) -> int:
         return sum(instruction.stem in ("LDG", "STG") for instruction in self.instructions)
+
+    @property
+    def chooses(self) -> bool:
+        return len(self.successors) > 1
 
 
 def executed(listing: str, trips: int | None = None) -> list[Instruction]:
@@ -166,19 +171,21 @@ def _walk(blocks: list[Block]) -> tuple[list[int], set[tuple[int, int]]]:
 
 
 def _main_path(blocks: list[Block], order: list[int], back_edges: set[tuple[int, int]]) -> list[int]:
-    best: dict[int, tuple[int, int, int]] = {_END: (0, 0, _END)}  # global accesses, minus the length, the next block
+    # Of the rest of the way: global accesses, minus the choices, minus the length; and the next block.
+    best: dict[int, tuple[int, int, int, int]] = {_END: (0, 0, 0, _END)}
     for number in order:
         block = blocks[number]
         following = [n for n in block.successors if (number, n) not in back_edges] + [_END] * block.exits
-        ways = [(*best[n][:2], n) for n in following if n in best]
+        ways = [(*best[n][:3], n) for n in following if n in best]
         if ways:
-            accesses, length, chosen = max(ways)
-            best[number] = (accesses + block.global_accesses, length - len(block.instructions), chosen)
+            accesses, choices, length, chosen = max(ways)
+            own = (block.global_accesses, -block.chooses, -len(block.instructions))
+            best[number] = (accesses + own[0], choices + own[1], length + own[2], chosen)
     if 0 not in best:
         raise ValueError("listing: no way leads from its entry to an exit without a call")
     path = [0]
-    while best[path[-1]][2] != _END:
-        path.append(best[path[-1]][2])
+    while best[path[-1]][3] != _END:
+        path.append(best[path[-1]][3])
     return path
 
 

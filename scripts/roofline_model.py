@@ -160,6 +160,7 @@ def _calibration_table() -> Iterator[str]:
     yield "## The model beside an H200"
     yield ""
     yield f"Roofline as predicted, and as measured in `{MEASURED.relative_to(ROOT)}`; *limit* is the model's."
+    yield "FP4 was measured with the kernels of that day, which executed up to twice as many instructions."
     yield ""
     shapes = [f"{m} x {h}: {what}" for m, h in CALIBRATED for what in ("predicted", "measured", "limit")]
     yield from _head(["op", *shapes])
@@ -183,9 +184,9 @@ def _row(cells: list[str]) -> str:
 def beside(file: Path) -> Iterator[tuple[dict[str, Any], Prediction]]:
     """The rows of a measurement that the model covers, and what it predicts from the time of their copies."""
     measured = json.loads(file.read_text(encoding="utf-8"))
-    gpu = next((gpu for name, gpu in GPUS.items() if name in measured["gpu"]), None)
+    gpu = next((gpu for name, gpu in GPUS.items() if name in measured["device"]), None)
     if gpu is None:
-        raise SystemExit(f"{file}: measured on {measured['gpu']!r}; there are figures of {', '.join(GPUS)}")
+        raise SystemExit(f"{file}: measured on {measured['device']!r}; there are figures of {', '.join(GPUS)}")
     for row in measured["rows"]:
         is_large = row["rows"] * row["hidden_size"] >= FEWEST_ELEMENTS
         if row["by"] == "jitnorm" and row["op"] in OPS and is_large:

@@ -3,7 +3,10 @@ struct RowStatistic {
   float mean, rstd;
 };
 
-JITNORM_INLINE float mean_of(float sum) { return div_rn(sum, (float)kHiddenSize); }
+// By a power of two, the quotient is the product with its reciprocal, bit for bit.
+JITNORM_INLINE float mean_of(float sum) {
+  return kHasPowerOfTwoSize ? mul_rn(sum, 1.0f / kHiddenSize) : div_rn(sum, (float)kHiddenSize);
+}
 
 JITNORM_INLINE float reciprocal_rms(float sum_of_squares, float eps) {
   return reciprocal_rn(sqrt_rn(add_rn(mean_of(sum_of_squares), eps)));

@@ -23,6 +23,9 @@ JITNORM_INLINE float float_of(UInt32 bits) {
 
 JITNORM_INLINE float magnitude_of(float a) { return float_of(bits_of(a) & 0x7fffffffu); }
 
+// The word moved up by four bits, and the top four of others below.
+JITNORM_INLINE UInt32 append_top_bits(UInt32 word, UInt32 others) { return (word << 4) | (others >> 28); }
+
 // a, of which the compiler knows nothing.
 JITNORM_INLINE float opaque(float a) {
   asm("" : "+m"(a));

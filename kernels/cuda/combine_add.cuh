@@ -18,7 +18,7 @@ JITNORM_INLINE void load_held(HeldChunk& h, const RowSource& source, int index) 
   load_chunk(x, source.input, index);
   load_chunk(r, source.residual, index);
   JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) h.elements[i] = add_rn(to_float(x.elements[i]), to_float(r.elements[i]));
+  for (int i = 0; i < kChunkSize; ++i) h.elements[i] = add_rn(value_of(x, i), value_of(r, i));
 }
 
 // Only once nobody will load the residual again: the sum may take its place.

@@ -21,7 +21,7 @@ JITNORM_INLINE void load_held(HeldChunk& h, const RowSource& source, int index) 
   for (int i = 0; i < kChunkSize; ++i) {
     float sum = 0.0f;
     JITNORM_UNROLL
-    for (int s = 0; s < kStreams; ++s) sum = fma_rn(source.factors[s], to_float(x[s].elements[i]), sum);
+    for (int s = 0; s < kStreams; ++s) sum = fma_rn(source.factors[s], value_of(x[s], i), sum);
     h.elements[i] = sum;
   }
 }

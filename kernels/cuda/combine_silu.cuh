@@ -42,7 +42,7 @@ JITNORM_INLINE void load_held(HeldChunk& h, const RowSource& source, int index) 
   load_gated(gate, value, source.input, index);
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
-    h.elements[i] = mul_rn(silu(to_float(gate.elements[i])), to_float(value.elements[i]));
+    h.elements[i] = mul_rn(silu(value_of(gate, i)), value_of(value, i));
   }
 }
 

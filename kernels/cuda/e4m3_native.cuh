@@ -5,4 +5,4 @@ JITNORM_INLINE UInt32 encode_e4m3x2(float low, float high) {
   return pair;
 }
 
-JITNORM_INLINE UInt32 encode_e4m3(float v) { return encode_e4m3x2(v, 0.0f) & 0xffu; }
+JITNORM_INLINE UInt32 encode_e4m3(float v) { return encode_e4m3x2(v, 0.0f); }

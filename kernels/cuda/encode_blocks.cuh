@@ -10,26 +10,29 @@ JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, float row_
   return {&a, row, a.codes + row_offset(row, a.extents, a.codes_strides), prepare_global_scale(a, global_scale)};
 }
 
-template <bool kIsBounded>
-JITNORM_INLINE void encode_words(CodeChunk& codes, const float (&y)[kChunkSize], const BlockScale& scale) {
+// Encodes any block; the bits of its scale.
+JITNORM_INLINE UInt32 encode_block(CodeChunk& codes, const float (&y)[kChunkSize], float amax, GlobalScale global) {
+  const BlockScale scale = choose_scale(y, amax, global);
   JITNORM_UNROLL
   for (int i = 0; i < kCodeWords; ++i) {
-    codes.words[i] = (encode_word<kIsBounded>(y + kCodesPerWord * i, scale.encode) & scale.keep) | scale.fill;
+    codes.words[i] = (encode_word(y + kCodesPerWord * i, scale.encode) & scale.keep) | scale.fill;
   }
+  return scale.stored;
 }
 
 JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const float (&y)[kChunkSize], float amax) {
   const float block_amax = butterfly_max<kLanesPerBlock>(amax);
-  const BlockScale scale = choose_scale(y, block_amax, context.global);
   CodeChunk codes;
-  if (kWordBound > 0.0f && mul_rn(block_amax, scale.encode) < kWordBound) {
-    encode_words<true>(codes, y, scale);
+  UInt32 stored;
+  const OrdinaryBlock ordinary = ordinary_block(block_amax, context.global);
+  if (is_ordinary(block_amax, ordinary)) {
+    stored = encode_ordinary_block(codes, y, ordinary);
   } else {
-    encode_words<false>(codes, y, scale);
+    stored = encode_block(codes, y, block_amax, context.global);
   }
   if (index >= kChunks) return;
   store_codes(context.codes, index, codes);
-  if (index % kLanesPerBlock == 0) store_scale(*context.arguments, context.row, index / kLanesPerBlock, scale.stored);
+  if (index % kLanesPerBlock == 0) store_scale(*context.arguments, context.row, index / kLanesPerBlock, stored);
 }
 
 JITNORM_INLINE void end_row(const EncodeContext& context, int thread) {

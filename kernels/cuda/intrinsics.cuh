@@ -8,20 +8,44 @@ JITNORM_INLINE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, 
 JITNORM_INLINE float add_rn(float a, float b) { return __fadd_rn(a, b); }
 JITNORM_INLINE float mul_rn(float a, float b) { return __fmul_rn(a, b); }
 JITNORM_INLINE float div_rn(float a, float b) { return __fdiv_rn(a, b); }
-JITNORM_INLINE float reciprocal_rn(float a) { return __frcp_rn(a); }
+
+// 1 / a where both are normal, else 0 or NaN: the steps of __frcp_rn without its look at the exponent. The instruction
+// is off by less than an ulp, for which one of Newton's steps makes up.
+JITNORM_INLINE float quick_reciprocal(float a) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return __fmaf_rn(r, __fmaf_rn(-a, r, 1.0f), r);
+}
+
+// Volatile, or the compiler takes the slow way as well and chooses afterwards.
+JITNORM_INLINE float reciprocal_rn(float a) {
+  float result = quick_reciprocal(a);
+  if (!(fabsf(result) > 0.0f)) asm volatile("rcp.rn.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+}
+
 JITNORM_INLINE float sqrt_rn(float a) { return __fsqrt_rn(a); }
 JITNORM_INLINE UInt32 bits_of(float a) { return __float_as_uint(a); }
 JITNORM_INLINE float float_of(UInt32 bits) { return __uint_as_float(bits); }
 
 JITNORM_INLINE float magnitude_of(float a) { return fabsf(a); }
 
+// The word moved up by four bits, and the top four of others below. In assembly it is one instruction; the compiler
+// makes more of some.
+JITNORM_INLINE UInt32 append_top_bits(UInt32 word, UInt32 others) {
+  UInt32 result;
+  asm("shf.l.wrap.b32 %0, %1, %2, 4;" : "=r"(result) : "r"(others), "r"(word));
+  return result;
+}
+
 // a, of which the compiler knows nothing: it need not be kept from this one.
 JITNORM_INLINE float opaque(float a) { return a; }
 
-// The larger magnitude of a >= 0 and v; NaN if either is.
+// The larger magnitude of a >= 0 and v; NaN if either is. In assembly the magnitude costs nothing; outside, the
+// compiler may make of it another mask of a value that it unpacks.
 JITNORM_INLINE float max_magnitude(float a, float v) {
   float result;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(__uint_as_float(__float_as_uint(v) & 0x7fffffffu)));
+  asm("{\n.reg .f32 m;\nabs.f32 m, %2;\nmax.NaN.f32 %0, %1, m;\n}" : "=f"(result) : "f"(a), "f"(v));
   return result;
 }
 

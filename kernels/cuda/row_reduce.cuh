@@ -3,7 +3,7 @@
 JITNORM_INLINE float chunk_sum(const HeldChunk& chunk) {
   float sum = 0.0f;
   JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) sum = add_rn(sum, to_float(chunk.elements[i]));
+  for (int i = 0; i < kChunkSize; ++i) sum = add_rn(sum, value_of(chunk, i));
   return sum;
 }
 
@@ -13,7 +13,7 @@ JITNORM_INLINE float chunk_sum_of_squares(const HeldChunk& chunk, float mean, in
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
     const bool is_counted = !kCenters || index < kWholeChunks || is_in_row(index, i);
-    const float d = is_counted ? centered(to_float(chunk.elements[i]), mean) : 0.0f;
+    const float d = is_counted ? centered(value_of(chunk, i), mean) : 0.0f;
     sum = fma_rn(d, d, sum);
   }
   return sum;

@@ -62,15 +62,15 @@ JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, Row
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
     const float bias = kCenters ? p.bias.elements[i] : 0.0f;
-    y[i] = normalize(to_float(h.elements[i]), statistic, to_float(p.weight.elements[i]), bias);
+    y[i] = normalize(value_of(h, i), statistic, value_of(p.weight, i), bias);
   }
 }
 
 // What lies past the row does not count: normalized, its zeros are NaN if the row's statistic is infinite.
 JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
-  float amax = 0.0f;
+  float amax = magnitude_of(y[0]);
   JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) {
+  for (int i = 1; i < kChunkSize; ++i) {
     const bool counts = !kNormalizes || !kHasPartialChunk || index * kChunkSize + i < kHiddenSize;
     if (counts) amax = max_magnitude(amax, y[i]);
   }
@@ -187,7 +187,8 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   const int thread = thread_of_row();
   const int lane = threadIdx.x % kLanesPerRow;
   const int warp = thread / kLanesPerRow;
-  const Int64 first = (block * kRowsPerBlock + threadIdx.x / kThreadsPerRow) * kRowsAtOnce;
+  const int row_in_block = kRowsPerBlock == 1 ? 0 : threadIdx.x / kThreadsPerRow;
+  const Int64 first = (block * kRowsPerBlock + row_in_block) * kRowsAtOnce;
 
   wait_for_inputs();
   bool has_rows = false;

@@ -36,7 +36,7 @@ JITNORM_INLINE void normalize_chunk(const Arguments& a, const HeldChunk& h, cons
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
     const float b = kCenters ? bias.elements[i] : 0.0f;
-    y[i] = normalize(to_float(h.elements[i]), row.statistic, to_float(weight.elements[i]), b);
+    y[i] = normalize(value_of(h, i), row.statistic, value_of(weight, i), b);
   }
 }
 

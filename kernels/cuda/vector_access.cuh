@@ -31,6 +31,18 @@ union alignas(16) Chunk {
   typename Access<kAccessBytes>::Type accesses[kBytes / kAccessBytes];
 };
 
+// Element i, widened. A bfloat16 is taken out of its word: by itself, the upper one of two takes an instruction more.
+template <typename T, int kAccessBytes>
+JITNORM_INLINE float value_of(const Chunk<T, kAccessBytes>& chunk, int i) {
+  return to_float(chunk.elements[i]);
+}
+
+template <int kAccessBytes>
+JITNORM_INLINE float value_of(const Chunk<BFloat16, kAccessBytes>& chunk, int i) {
+  const UInt32 word = chunk.words[i / 2];
+  return float_of(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
+}
+
 typedef Chunk<Input, kInputAccessBytes> InputChunk;
 typedef Chunk<Weight, kWeightAccessBytes> WeightChunk;
 

@@ -13,6 +13,8 @@ from .values import UInt, Value, u32
 
 # Products of a smaller magnitude need no saturation; 0 where that saves nothing.
 EXACT_E2M1_BOUND = 7.0
+# The bits of 2^23 - 2; each code is one more.
+_CODE_ZERO = 0x4AFFFFFC
 
 _NATIVE_E2M1 = """{
 .reg .b8 a, b, c, d;
@@ -49,19 +51,13 @@ def _encode_e2m1(y: Sequence[Value], factor: Value, is_bounded: bool) -> UInt:
         code = bits_of(_magnitude_code(mul_rn(magnitude_of(v), factor), is_bounded))
         magnitudes = magnitudes * 16 + code
         signs = (signs << 4) | (bits_of(v) >> 28)
-    # What the exponents of 2^23 have added up to is taken off again.
-    return (magnitudes - 0xFB000000) | (signs & 0x88888888)
+    return (magnitudes - (_CODE_ZERO * 0x11111111 & 0xFFFFFFFF)) | (signs & 0x88888888)
 
 
 def _magnitude_code(m: Value, is_bounded: bool) -> Value:
-    """2^23 + the code of a magnitude: that of a value which has one lies on the lowest of three lines.
-
-    They are 2m up to 2, m + 2 up to 4, m / 2 + 4 above. Added to 2^23, where floats are 1 apart, each line is rounded
-    to a whole code, a tie to the even one, in the one rounding of its addition; rounding keeps the order.
-    """
-    below_2 = fma_rn(m, f32(2.0), f32(2.0**23))
-    below_4 = add_rn(m, f32(2.0**23 + 2.0))
-    above_4 = fma_rn(m, f32(0.5), f32(2.0**23 + 4.0))
+    """`_CODE_ZERO` + the code of a magnitude; common/codes_e2m1_exact.h says why."""
+    below_4 = add_rn(m, f32(2.0**23 - 2.0))
+    above_4 = fma_rn(m, f32(0.5), f32(2.0**23))
     if not is_bounded:
-        above_4 = min_or_limit(above_4, f32(2.0**23 + 7.0))
-    return min_or_limit(min_or_limit(below_2, below_4), above_4)
+        above_4 = min_or_limit(above_4, f32(2.0**23 + 3.0))
+    return min_or_limit(below_4, above_4)

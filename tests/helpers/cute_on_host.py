@@ -1,4 +1,4 @@
-"""Kernels in CuTe-DSL, run on the host, beside the CPU target's."""
+"""Kernels in CuTe-DSL and in CUDA C++, run on the host, beside the CPU target's."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from inputs import make_input, make_weight
 from jitnorm.kernels.arguments import TensorArgument, evaluate
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.cute.recipe import cute_recipe
+from jitnorm.kernels.generator import generate
 from jitnorm.kernels.interface import interface, tensor_arguments
+from jitnorm.kernels.launch_recipe import launch_recipe
 from jitnorm.kernels.target import Target
 from numpy.typing import NDArray
 from ptx_machine import run_ptx
 
 import jitnorm
 from jitnorm.interop.numpy import NumPy
+from jitnorm.toolchains.nvrtc import Nvrtc
+from jitnorm.toolchains.nvrtc_program import ptx_of as compiled_ptx
 
 Arrays = dict[str, NDArray[Any]]
 _DTYPES = {"Float16": np.uint16, "BFloat16": np.uint16, "float": np.float32, "UInt8": np.uint8, "Float8E4M3": np.uint8}
@@ -36,6 +40,13 @@ def ptx_of(config: KernelConfig, target: Target) -> str:
         build(config, target, Path(folder))
         (path,) = Path(folder).glob("*.ptx")
         return path.read_text(encoding="utf-8")
+
+
+@cache
+def cuda_ptx_of(config: KernelConfig, target: Target) -> str:
+    nvrtc = Nvrtc()
+    flags = tuple(flag.replace("=sm_", "=compute_") for flag in nvrtc.flags(target))
+    return compiled_ptx(nvrtc.location, generate(config, target).text, "kernel.cu", flags)
 
 
 def make_arrays(config: KernelConfig, rows: int, kind: str, seed: int = 0) -> Arrays:
@@ -75,23 +86,10 @@ def run_on_host(
     eps: float,
     most_blocks: int | None = None,
     is_uneven: bool = False,
+    is_cuda: bool = False,
 ) -> None:
     """Runs the kernel for `target` by the recipe that the launcher would follow, or in fewer blocks that stay."""
-    recipe = cute_recipe(config, target)
-    run_by_recipe(config, ptx_of(config, target), recipe, arrays, rows, eps, most_blocks, is_uneven)
-
-
-def run_by_recipe(
-    config: KernelConfig,
-    ptx: str,
-    recipe: dict[str, Any],
-    arrays: Arrays,
-    rows: int,
-    eps: float,
-    most_blocks: int | None = None,
-    is_uneven: bool = False,
-) -> None:
-    """Runs the PTX of any kernel of rows, by its recipe."""
+    recipe = (launch_recipe if is_cuda else cute_recipe)(config, target)
     offsets, end = {}, _ALIGNMENT
     for name, array in arrays.items():
         offsets[name] = end
@@ -109,7 +107,7 @@ def run_by_recipe(
             parameters.append(arrays[argument.name].shape[-1])
     grid = min(evaluate(recipe["grid"], rows), most_blocks or 1 << 31)
     run_ptx(
-        ptx,
+        (cuda_ptx_of if is_cuda else ptx_of)(config, target),
         memory,
         [*parameters, rows],
         grid,
@@ -125,7 +123,7 @@ def run_by_recipe(
 
 def run_on_cpu(config: KernelConfig, arrays: Arrays, eps: float) -> None:
     """Runs the CPU target's kernel, which is launched by no other."""
-    config = replace(config, pdl=False)
+    config = replace(config, pdl=False, schedule="")
     tensors = [
         NumPy().argument(argument.name, array.view(_named(argument)), argument.is_output)
         for array, argument in zip(arrays.values(), tensor_arguments(config), strict=True)
@@ -149,11 +147,12 @@ def assert_same(
     eps: float = 1e-5,
     most_blocks: int | None = None,
     is_uneven: bool = False,
+    is_cuda: bool = False,
 ) -> None:
     """The kernel for `target` writes what that of the CPU target writes."""
     expected, actual = make_arrays(config, rows, kind), make_arrays(config, rows, kind)
     run_on_cpu(config, expected, eps)
-    run_on_host(config, target, actual, rows, eps, most_blocks, is_uneven)
+    run_on_host(config, target, actual, rows, eps, most_blocks, is_uneven, is_cuda)
     for name, array in expected.items():
         same = actual[name].reshape(-1).view(np.uint8) == array.reshape(-1).view(np.uint8)
         assert same.all(), f"{config} for {target}, {kind}: {name} differs first at byte {int(np.argmin(same))}"

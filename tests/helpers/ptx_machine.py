@@ -20,6 +20,8 @@ _NAN = np.uint32(0x7FFFFFFF)
 _BITS = {
     "pred": 1,
     "b8": 8,
+    "u8": 8,
+    "f32": 32,
     "b16": 16,
     "b32": 32,
     "b64": 64,
@@ -127,6 +129,15 @@ class _Machine:
             values = np.full(self.active.size, number & (1 << 64) - 1, np.uint64)
         return values & np.uint64((1 << bits) - 1)
 
+    def _extended(self, operand: str, kind: str) -> Array:
+        """The operand of a kind in 64 bits."""
+        bits = _BITS[kind]
+        values = self._read(operand, bits)
+        if kind[0] != "s":
+            return values
+        sign = np.uint64(1 << (bits - 1))
+        return (values ^ sign) - sign
+
     def _float(self, operand: str, kind: str = "f32") -> Array:
         if kind == "f16":
             return self._read(operand, 16).astype(np.uint16).view(np.float16).astype(np.float32)
@@ -159,7 +170,7 @@ class _Machine:
 
     def _do_ld(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         space, kind = modifiers[0], modifiers[-1]
-        size = _bytes_of(kind)
+        size = _BITS[kind] // 8
         if space == "param":
             number = int(operands[1].strip("[]").rpartition("_")[2])
             self._write(operands[0], np.full(self.active.size, self.parameters[number]))
@@ -172,7 +183,7 @@ class _Machine:
             self._write(target, np.bitwise_or.reduce(each))
 
     def _do_st(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        size = _bytes_of(modifiers[-1])
+        size = _BITS[modifiers[-1]] // 8
         flat, at = self._bytes(modifiers[0], operands[0])
         sources = operands[1].strip("{}").replace(" ", "").split(",")
         assert not (at % (size * len(sources))).any(), "misaligned store"
@@ -243,6 +254,9 @@ class _Machine:
     def _do_ret(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         self.pc[self.active] = len(self.instructions)
 
+    def _do_cvta(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        self._write(operands[0], self._read(operands[1]))
+
     def _do_bar(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         self.waits[self.active] = True
 
@@ -286,12 +300,10 @@ class _Machine:
         self._integers(modifiers, operands, np.left_shift)
 
     def _do_shr(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        bits = _BITS[modifiers[-1]]
-        if modifiers[-1][0] == "s":
-            shifted = self._signed(operands[1], bits) >> self._read(operands[2], 32).astype(np.int64)
-            self._write(operands[0], shifted, bits)
-        else:
-            self._integers(modifiers, operands, np.right_shift)
+        kind = modifiers[-1]
+        values, by = self._extended(operands[1], kind), self._read(operands[2], 32)
+        shifted = values.view(np.int64) >> by.astype(np.int64) if kind[0] == "s" else values >> by
+        self._write(operands[0], shifted, _BITS[kind])
 
     def _do_shf(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["l", "wrap", "b32"]
@@ -372,9 +384,9 @@ class _Machine:
         if modifiers == ["rn", "f32"]:
             self._write_float(operands[0], self._float(operands[1]) * self._float(operands[2]))
         elif modifiers[0] == "wide":
-            bits = _BITS[modifiers[1]]
-            read = self._signed if modifiers[1][0] == "s" else self._read
-            self._write(operands[0], read(operands[1], bits) * read(operands[2], bits), 2 * bits)
+            kind = modifiers[1]
+            product = self._extended(operands[1], kind) * self._extended(operands[2], kind)
+            self._write(operands[0], product, 2 * _BITS[kind])
         else:
             assert modifiers[0] == "lo"
             self._integers(modifiers, operands, np.multiply)
@@ -398,8 +410,14 @@ class _Machine:
         self._write_float(operands[0], fma(a, b, c))
 
     def _do_rcp(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        assert modifiers == ["rn", "f32"]
-        self._write_float(operands[0], np.float32(1) / self._float(operands[1]))
+        values = np.float32(1) / self._float(operands[1])
+        if modifiers == ["approx", "ftz", "f32"]:
+            exact = np.float32(1) / _flushed(self._float(operands[1]))
+            # Of a normal result, the error is an ulp at most: here it always is.
+            values = _flushed(np.where(np.isinf(exact), exact, np.nextafter(exact, np.float32(0))))
+        else:
+            assert modifiers == ["rn", "f32"]
+        self._write_float(operands[0], values)
 
     def _do_sqrt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["rn", "f32"]
@@ -432,8 +450,8 @@ class _Machine:
             self._convert_exactly(modifiers, operands)
             return
         kind = modifiers[-2]
-        if kind in ("bf16", "f16"):
-            self._write(operands[0], _rounded(self._float(operands[1]), f"{kind}x2"), 16)
+        if len(operands) == 2:
+            self._write(operands[0], _rounded(self._float(operands[1]), f"{kind}x2"))
             return
         high, low = (self._float(operand) for operand in operands[1:])
         pair = [_rounded(values, kind) for values in (low, high)]
@@ -446,12 +464,7 @@ class _Machine:
             assert to == "f32"
             self._write_float(operands[0], self._float(operands[1], "f16"))
         else:
-            read = self._signed if of[0] == "s" else self._read
-            self._write(operands[0], read(operands[1], _BITS[of]), _BITS[to])
-
-
-def _bytes_of(kind: str) -> int:
-    return _BITS[kind] // 8 if kind in _BITS else {"u8": 1, "f32": 4}[kind]
+            self._write(operands[0], self._extended(operands[1], of), _BITS[to])
 
 
 _COMPARISONS = {
@@ -471,6 +484,11 @@ def fma(a: Array, b: Array, c: Array) -> Array:
     away = np.where((lost > 0) == (total > 0), 1, -1)
     is_inexact = np.isfinite(total) & (lost != 0) & is_even
     return np.where(is_inexact, bits + away, bits).view(np.float64).astype(np.float32)
+
+
+def _flushed(values: Array) -> Array:
+    """Zeros for what is not normal, as .ftz has it."""
+    return np.where(np.abs(values) < np.finfo(np.float32).tiny, np.float32(0) * values, values).astype(np.float32)
 
 
 def _rounded(values: Array, kind: str) -> Array:
@@ -500,7 +518,8 @@ def _parse(ptx: str) -> tuple[list[Instruction], dict[str, int], dict[str, int]]
         shared[name] = top
         top += int(size or 0)
     assert top <= _SHARED_BYTES
-    body = re.sub(r"//.*", "", ptx[re.search(r"\.(reqn|maxn)tid", ptx).start() :].partition("{")[2].rpartition("}")[0])
+    entry = ptx.index(".reqntid" if ".reqntid" in ptx else ".maxntid")
+    body = re.sub(r"//.*", "", ptx[entry:].partition("{")[2].rpartition("}")[0])
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
     # A block of inline assembly has braces on lines of their own.

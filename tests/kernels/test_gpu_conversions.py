@@ -44,6 +44,12 @@ CONVERT(to_e4m3, result = (UInt16)encode_e4m3(v[i]))
 CONVERT(to_e5m2, result = (UInt16)encode_e5m2(v[i]))
 CONVERT(to_bfloat16, BFloat16 h; round_to(v[i], h); result = h.bits)
 CONVERT(to_float16, Float16 h; round_to(v[i], h); result = h.bits)
+// Whether the quick reciprocal is the exact one, or says by zero or NaN that it is not.
+__device__ bool is_right(float a) {
+  const float quick = quick_reciprocal(a), exact = __frcp_rn(a);
+  return bits_of(reciprocal_rn(a)) == bits_of(exact) && (!(magnitude_of(quick) > 0.0f) || quick == exact);
+}
+CONVERT(to_reciprocal, result = is_right(v[i]))
 """
 
 
@@ -70,6 +76,10 @@ def bfloat16(x: torch.Tensor) -> torch.Tensor:
 
 def float16(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.isnan(), 0x7FFF, x.half().view(torch.int16))
+
+
+def reciprocal(x: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(x)
 
 
 def recipe(entry: str, target: Target) -> str:
@@ -106,7 +116,7 @@ def all_floats() -> Iterator[torch.Tensor]:
         yield bits.view(torch.float32).view(-1, ROW)
 
 
-@pytest.mark.parametrize("expected", [e2m1, e4m3, e5m2, bfloat16, float16])
+@pytest.mark.parametrize("expected", [e2m1, e4m3, e5m2, bfloat16, float16, reciprocal])
 def test_every_float_rounds_to_the_nearest_value(
     expected: Callable[[torch.Tensor], torch.Tensor], cubin: bytes, target: Target
 ) -> None:

@@ -218,6 +218,33 @@ def test_block_scales_are_the_reference_s(quant: Any, global_scales: list[float 
         assert (codes == packed[:, 0] & 0xF).all(), global_scale
 
 
+RECIPROCALS = """
+extern "C" Int64 wrong_reciprocals() {
+  Int64 wrong = 0;
+  for (UInt32 mantissa = 0; mantissa < 1u << 23; ++mantissa) {
+    const float a = float_of(0x3f800000u | mantissa), exact = 1.0f / a;
+    for (int ulp = -1; ulp <= 1; ++ulp) {
+      const float r = float_of(bits_of(exact) + ulp);
+      const double error = r - 1.0 / a;  // ulps of reciprocals are 2^-24
+      const bool is_near = error < 0x1p-24 && error > -0x1p-24 && (mantissa != 0x7fffff || r != 0.5f);
+      wrong += is_near && fma_rn(r, fma_rn(-a, r, 1.0f), r) != exact;
+    }
+  }
+  return wrong;
+}
+"""
+
+
+def test_a_step_of_newton_s_makes_reciprocals_exact_that_are_less_than_an_ulp_off(folder: Path) -> None:
+    """`quick_reciprocal` in cuda/intrinsics.cuh: other exponents, as long as they are normal, only move the results.
+
+    The one exception, 1/2 for 2 - 2^-23, is none of the GPU's approximations: CUDA's own reciprocal takes this step.
+    """
+    library = load_with_kernel(KernelConfig("rmsnorm", 64), RECIPROCALS, folder)
+    library.wrong_reciprocals.restype = ctypes.c_int64
+    assert library.wrong_reciprocals() == 0
+
+
 ROW_SUM = """
 extern "C" void row_sums(const float* rows, Int64 count, float* sums) {
   for (Int64 i = 0; i < count / kHiddenSize; ++i) sums[i] = row_sum_of_squares(rows + i * kHiddenSize, 0.0f);

@@ -14,7 +14,7 @@ try:
 except ToolchainMissingError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-from cuda_on_host import assert_same
+from cute_on_host import assert_same
 
 SCHEDULES = [
     "rmsnorm:hidden_size=2048,schedule=4x1w",
@@ -35,4 +35,4 @@ SCHEDULES = [
 @pytest.mark.parametrize("text", SCHEDULES)
 def test_the_bytes_are_the_cpu_s(text: str) -> None:
     for kind in ("random", "nan"):
-        assert_same(KernelConfig.parse(text), Target("sm_90a"), 5, kind)
+        assert_same(KernelConfig.parse(text), Target("sm_90a"), 5, kind, is_cuda=True)

@@ -86,6 +86,23 @@ def test_of_two_ways_with_the_same_accesses_the_shorter_counts() -> None:
     assert opcodes(text) == ["BRA", "FADD", "STG.E", "EXIT"]
 
 
+def test_of_two_ways_the_one_with_fewer_choices_counts_though_a_third_is_shorter() -> None:
+    """Blocks of ordinary values are told apart first, those of zeros among the others."""
+    text = """
+        @P0 BRA `(.L_x_1)
+        FADD R0, R1, R2
+        FADD R0, R0, R3
+        BRA `(.L_x_2)
+        .L_x_1:
+        @P1 BRA `(.L_x_2)
+        FMNMX R0, R1, R2, PT
+        .L_x_2:
+        STG.E desc[UR6][R2.64], R0
+        EXIT
+    """
+    assert opcodes(text) == ["BRA", "FADD", "FADD", "BRA", "STG.E", "EXIT"]
+
+
 def test_what_some_lanes_store_counts_and_what_they_need_not_do_does_not() -> None:
     text = """
         @P0 BRA `(.L_x_1)

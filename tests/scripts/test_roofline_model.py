@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import roofline_model as model
+from roofline import GPUS, predict
 
 from jitnorm.toolchains.nvrtc import Nvrtc
 from jitnorm.toolchains.search import on_path, on_sys_path
@@ -51,18 +52,26 @@ def measured(tmp_path: Path) -> Write:
     def write(gpu: str, **changes: object) -> Path:
         row = {"op": "rmsnorm nvfp4", "by": "jitnorm", "rows": 16384, "hidden_size": 8192, "time": 104.5, "copy": 82.6}
         file = tmp_path / "measured.json"
-        file.write_text(json.dumps({"gpu": gpu, "rows": [row | changes]}), encoding="utf-8")
+        file.write_text(json.dumps({"device": gpu, "rows": [row | changes]}), encoding="utf-8")
         return file
 
     return write
 
 
-def test_nvfp4_on_an_h200_takes_what_its_instructions_do(measured: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    """The model has no constant that was fitted to this time."""
+def test_nvfp4_on_an_h200_took_what_its_instructions_did() -> None:
+    """By those of the kernel that was measured. The model has no constant that was fitted to its time."""
+    found = predict({"issue": 20.9}, 16384 * 8192, 82.6, GPUS["H200"])
+    assert found.limit == "issue"
+    assert found.roofline == pytest.approx(82.6 / 104.5, abs=0.05)
+
+
+def test_what_was_measured_is_printed_beside_what_is_predicted(
+    measured: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
     model.print_beside(measured("NVIDIA H200"))
-    line = capsys.readouterr().out.splitlines()[1]
-    assert line.split()[-1] == "issue"
-    assert float(line.split()[-2]) == pytest.approx(82.6 / 104.5, abs=0.05)
+    line = capsys.readouterr().out.splitlines()[1].split()
+    assert line[:2] == ["rmsnorm", "nvfp4"]
+    assert float(line[-3]) == pytest.approx(82.6 / 104.5, abs=0.001)
 
 
 @pytest.mark.parametrize("changes", [{"by": "flashinfer"}, {"op": "unheard of"}, {"rows": 16}])

@@ -1,0 +1,73 @@
+"""The bytes of FP4 kernels in CUDA C++ are the CPU target's: their PTX, run on the host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cute_on_host import assert_same, make_arrays, run_on_cpu, run_on_host
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.target import Target
+from numpy.typing import NDArray
+
+AMPERE, HOPPER, BLACKWELL = Target("sm_80"), Target("sm_90a"), Target("sm_100a")
+KERNELS = (
+    "rmsnorm:hidden_size=256,quant=e2m1/16/e4m3",
+    "rmsnorm:hidden_size=512,quant=e2m1/32/ue8m0",
+    "rmsnorm:hidden_size=2048,quant=e2m1/16/e4m3/128x4/row",
+    "rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16/e4m3",
+    "rmsnorm:hidden_size=8192,many_rows=true,quant=e2m1/16/e4m3",
+    "quantize:hidden_size=512,quant=e2m1/16/e4m3/linear/none/up/true",
+    "quantize:hidden_size=512,quant=e2m1/32/ue8m0/linear/none/floor",
+    "quantize:hidden_size=512,input=float16,quant=e2m1/16/e4m3/linear/given",
+)
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER, BLACKWELL], ids=str)
+@pytest.mark.parametrize("text", KERNELS)
+def test_kernels_write_what_the_cpu_writes(text: str, target: Target) -> None:
+    for kind in ("random", "spiky", "tiny", "inf", "nan"):
+        assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
+def blocks() -> NDArray[np.float32]:
+    """32 rows of 16 blocks: of all magnitudes, on the edges of codes, with zeros, infinities and NaN; any patterns."""
+    rng = np.random.default_rng(0)
+    found = rng.standard_normal((32, 16, 16)).astype(np.float32)
+    found *= np.exp2(rng.integers(-30, 30, (32, 16, 1))).astype(np.float32)
+    edges = np.array([0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8], np.float32)
+    found[:12] = rng.choice(edges, (12, 16, 16)) * np.sign(found[:12]) * np.exp2(rng.integers(-4, 8, (12, 16, 1)))
+    found[12], found[13, :, 3:], found[14, ::2] = 0, -0.0, 1e-39
+    found[15, ::3, 2], found[16, ::3, 5] = np.nan, np.inf
+    found[17] = np.exp2(rng.integers(-149, 128, (16, 16)))
+    found[18:20] = rng.integers(0, 1 << 32, (2, 16, 16), dtype=np.uint32).view(np.float32)
+    return found.reshape(32, 256)
+
+
+GLOBAL_SCALES = (0.37, 2688.0, 1e-20, 1e-38, 3e-45, 2.0**126, 3.4e38, 0.0, -1.5, float("inf"), float("nan"))
+QUANTS = ("e2m1/16/e4m3", "e2m1/16/e4m3/linear/none/up/true", "e2m1/32/ue8m0", "e2m1/32/ue8m0/linear/none/floor")
+WITH_GLOBAL_SCALE = ("e2m1/16/e4m3/linear/given", "e2m1/16/e4m3/linear/given/up/true")
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=str)
+@pytest.mark.parametrize("quant", QUANTS + WITH_GLOBAL_SCALE)
+def test_every_kind_of_block_is_encoded_as_on_the_cpu(quant: str, target: Target) -> None:
+    """Ordinary blocks have a way of their own: no other may take it, whatever its global scale."""
+    config = KernelConfig.parse(f"quantize:hidden_size=256,input=float32,quant={quant}")
+    for global_scale in GLOBAL_SCALES if quant in WITH_GLOBAL_SCALE else (None,):
+        expected, actual = make_arrays(config, 32, "random"), make_arrays(config, 32, "random")
+        for arrays in (expected, actual):
+            arrays["input"][...] = blocks()
+            if global_scale is not None:
+                arrays["global_scale"][...] = global_scale
+        run_on_cpu(config, expected, 0.0)
+        run_on_host(config, target, actual, 32, 0.0, is_cuda=True)
+        for name, array in expected.items():
+            assert (actual[name].view(np.uint8) == array.view(np.uint8)).all(), (name, global_scale)
+
+
+def test_a_hidden_size_that_is_no_power_of_two_is_divided_by() -> None:
+    config = KernelConfig.parse("rmsnorm:hidden_size=768,quant=e2m1/16/e4m3")
+    for size in (768, 1024):
+        assert_same(replace(config, hidden_size=size), HOPPER, 5, "real", is_cuda=True)
