@@ -20,14 +20,16 @@ def requirements(payload: bytes, flags: Iterable[str], machine: str) -> dict[str
         flags: those that it was compiled with.
         machine: what it was compiled for, as ``uname -m`` calls it.
     """
-    from jitnorm.toolchains.cxx import V3_FLAG
+    from jitnorm.toolchains.cxx import LEVELS
 
     needed = {"machine": machine}
     versions = [(int(major), int(minor)) for major, minor in _GLIBC_SYMBOL.findall(payload)]
     if versions:
         needed["glibc"] = "{}.{}".format(*max(versions))
-    if V3_FLAG in flags:
-        needed["cpu"] = "x86-64-v3"
+    given = set(flags)
+    level = next((name for name, options in LEVELS.items() if given.issuperset(options)), None)
+    if level is not None:
+        needed["cpu"] = level
     return needed
 
 
@@ -54,10 +56,10 @@ def _has(name: str, value: str) -> bool:
         return value == os.uname().machine
     if name == "glibc":
         return _version(value) <= _glibc()
-    if name == "cpu" and value == "x86-64-v3":
-        from jitnorm.toolchains.cxx import processor_has_v3
+    if name == "cpu":
+        from jitnorm.toolchains.cxx import LEVELS, processor_has
 
-        return processor_has_v3()
+        return value in LEVELS and processor_has(value)
     return False  # whatever it is, nobody has checked that it is here
 
 

@@ -104,6 +104,18 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     return RowSchedule(WARP_LANES, ceil_div(groups, chunks_per_lane), chunks_per_lane, 1)
 
 
+def class_of(rows: int, hidden_size: int) -> str:
+    """The class of a call, as the launcher sees it.
+
+    Example:
+        >>> class_of(16, 7168), class_of(16384, 8192)
+        ('few', 'many')
+    """
+    if rows * hidden_size >= MANY_ELEMENTS:
+        return "many"
+    return "few" if rows <= FEW_ROWS else "usual"
+
+
 def groups_of(config: KernelConfig) -> int:
     """Groups of a row, each of which one chunk of every lane of a warp makes."""
     return ceil_div(config.encoded_size, CHUNK_SIZE * GROUP_CHUNKS)

@@ -30,6 +30,8 @@ def _row_files(config: KernelConfig, target: Target) -> Iterator[str]:
     yield from _e4m3_input_files(config)
     if config.takes_any_size:
         yield f"{folder}/any_size.{suffix}"
+    if target.is_cpu:
+        yield from ("cpu/transpose.h", "cpu/tile.h")
     if not target.is_cpu:
         yield from _chunk_files(config)
     if config.gate_columns:
@@ -41,8 +43,6 @@ def _row_files(config: KernelConfig, target: Target) -> Iterator[str]:
     yield f"common/{config.op if config.normalizes else 'identity'}.h"
     if not target.is_cpu:
         yield f"cuda/row_{'block' if row_schedule(config, target).blocks_per_row == 1 else 'cluster'}.cuh"
-    if target.is_cpu:
-        yield "cpu/transpose.h"
     yield f"{folder}/row_reduce.{suffix}"
     yield f"{folder}/norm_kept.{suffix}" if config.keep_norm else "common/norm_dropped.h"
     if config.quant:
@@ -115,7 +115,9 @@ def _encode_files(config: KernelConfig, quant: QuantSpec, target: Target) -> Ite
     # Rounded without the instruction, the values of two codes cost less: 21.1 instructions an element, not 26.5.
     has_native_e2m1 = target.has_native_e2m1 and not quant.four_over_six
     yield from _code_files(quant, target, has_native_e2m1)
-    if not target.is_cpu:
+    if target.is_cpu:
+        yield from (f"cpu/codes_{'e2m1' if quant.element == 'e2m1' else 'fp8'}.h", "cpu/encode_tile.h")
+    else:
         yield "cuda/store_codes.cuh"
     if quant.may_be_bounded:
         yield f"common/amax_{'bounded' if config.scale_ub else 'unbounded'}.h"
@@ -126,8 +128,6 @@ def _encode_files(config: KernelConfig, quant: QuantSpec, target: Target) -> Ite
     yield from _block_scale_files(quant)
     yield "common/scale_layout.h"
     yield "common/store_scales.h"
-    if target.is_cpu:
-        yield f"cpu/codes_{'e2m1' if quant.element == 'e2m1' else 'fp8'}.h"
     yield from _global_scale_files(config, quant)
     if not target.is_cpu:
         yield from _ordinary_block_files(quant, has_native_e2m1)

@@ -9,7 +9,7 @@ from jitnorm.bench.cases import Call, Maker, chain
 from jitnorm.bench.tensors import Tensors
 from jitnorm.call_config import config_of_call
 from jitnorm.dispatch import cuda_target
-from jitnorm.kernels.schedule import MANY_ELEMENTS
+from jitnorm.kernels.schedule import class_of
 
 _TOKEN, _GROUP, _NVFP4 = jitnorm.FP8_TOKEN, jitnorm.FP8_GROUP, jitnorm.NVFP4
 
@@ -79,7 +79,7 @@ def _handle(name: str) -> Maker:
 
 def _kernel(options: dict[str, Any], device: str, m: int, h: int) -> Any:
     target = cuda_target(0) if device == "cuda" else jitnorm.Target("cpu")
-    facts: dict[str, Any] = {"hidden_size": h, "input": "bfloat16", "has_many_rows": m * h >= MANY_ELEMENTS}
+    facts: dict[str, Any] = {"hidden_size": h, "input": "bfloat16", "calls": class_of(m, h)}
     return jitnorm.get_kernel(config_of_call({"op": "rmsnorm", **options}, target, **facts), target)
 
 

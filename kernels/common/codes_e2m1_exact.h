@@ -36,12 +36,16 @@ JITNORM_INLINE UInt32 signs_of(const float* y) {
   return signs & 0x88888888u;
 }
 
-// Codes of y * factor in a word, the first in the lowest nibble; the factor is positive. With kIsBounded, the products'
-// magnitudes are known to be below kWordBound.
+// Codes of y * factor in a word, the first in the lowest nibble; the factor is not negative. With kIsBounded, the
+// products' magnitudes are known to be below kWordBound; else one may be NaN, infinity times zero.
 template <bool kIsBounded = false>
 JITNORM_INLINE UInt32 encode_word(const float* y, float factor) {
   UInt32 codes[kCodesPerWord];
   JITNORM_UNROLL
   for (int i = 0; i < kCodesPerWord; ++i) codes[i] = magnitude_code<kIsBounded>(mul_rn(magnitude_of(y[i]), factor));
-  return pack_codes(codes) | signs_of(y);
+  if (kIsBounded) return pack_codes(codes) | signs_of(y);
+  float products[kCodesPerWord];
+  JITNORM_UNROLL
+  for (int i = 0; i < kCodesPerWord; ++i) products[i] = mul_rn(y[i], factor);
+  return pack_codes(codes) | signs_of(products);
 }

@@ -1,9 +1,25 @@
 // The encode stage of FP8 with one scale for the tensor, given, or for the row, found.
-JITNORM_INLINE void encode_row(const Arguments& a, Int64 row, const float* y) {
-  UInt8* codes = a.codes + row_offset(row, a.extents, a.codes_strides);
-  const float row_amax = kNeedsRowAmax ? row_max(y, kHiddenSize) : 0.0f;
-  const float encode = reciprocal_rn(fp8_scale_of(a, row, row_amax, true));
-  for (int i = 0; i < kHiddenSize; ++i) codes[i] = (UInt8)encode_code(y[i], encode);
+struct RowEncoding {
+  UInt8* to;
+  float encode;
+};
+
+JITNORM_INLINE RowEncoding begin_row(const Arguments& a, Int64 row, float row_amax) {
+  return {a.codes + row_offset(row, a.extents, a.codes_strides), reciprocal_rn(fp8_scale_of(a, row, row_amax, true))};
+}
+
+JITNORM_INLINE void encode_tile(const Arguments&, Int64, int t, const Tile& y, RowEncoding encoding) {
+  TileCodes codes;
+  JITNORM_LANES
+  for (int k = 0; k < kLanes; ++k) {
+    float chunk[kChunkSize];
+    take_chunk(y, k, chunk);
+    JITNORM_UNROLL
+    for (int w = 0; w < kChunkWords; ++w) {
+      codes[k * kChunkWords + w] = encode_lane_word(chunk + w * kCodesPerWord, encoding.encode);
+    }
+  }
+  store_codes(codes, t, encoding.to);
 }
 
 JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}

@@ -1,5 +1,5 @@
-// The loop nest of row-wise ops: a row is read once and kept as floats in a buffer that stays in the cache.
-JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, float* h) {
+// The statistic of a row in the cache.
+JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Tile* h) {
   RowStatistic statistic{0.0f, 1.0f};
   if constexpr (kCenters) statistic.mean = mean_of(row_sum(h));
   if constexpr (kNormalizes) statistic.rstd = reciprocal_rms(row_sum_of_squares(h, statistic.mean), eps_of(a));

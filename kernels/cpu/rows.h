@@ -1,32 +1,59 @@
 // The schedule of row-wise ops: rows one after another, each read once and kept as floats in a buffer that stays in
-// the cache.
-JITNORM_INLINE float* row_buffer() {
-  static thread_local float buffer[kRowCapacity];
-  float* first = buffer;
+// the cache, beside the parameters.
+struct RowBuffers {
+  Tile h[kRowTiles];
+  Tile weight[kNormalizes ? kRowTiles : 1], bias[kCenters ? kRowTiles : 1];
+};
+
+JITNORM_INLINE RowBuffers& row_buffers() {
+  static thread_local RowBuffers buffers;
+  RowBuffers* address = &buffers;
   // Otherwise GCC asks for the address of a thread's own array again in every loop iteration, which takes as long as
   // the rest of a plain norm.
-  asm("" : "+r"(first));
-  return first;
+  asm("" : "+r"(address));
+  return *address;
 }
 
-JITNORM_INLINE void process_row(const Arguments& a, Int64 row, float* h) {
-  load_row(a, row, h);
-  if constexpr (kNormalizes) {
-    const RowStatistic statistic = statistic_of(a, row, h);
-    for (int i = 0; i < kHiddenSize; ++i) {
-      const float bias = kCenters ? bias_of(a)[i] : 0.0f;
-      h[i] = normalize(h[i], statistic, to_float(weight_of(a)[i]), bias);
-    }
+JITNORM_INLINE void load_parameters(const Arguments& a, RowBuffers& buffers) {
+  for (int t = 0; t < tile_count(); ++t) {
+    if constexpr (kNormalizes) load_tile(weight_of(a), kHiddenSize, t, buffers.weight[t]);
+    if constexpr (kCenters) load_tile(bias_of(a), kHiddenSize, t, buffers.bias[t]);
   }
-  store_norm(a, row, h);
-  encode_row(a, row, h);
+}
+
+JITNORM_INLINE void normalize_tile(int t, const RowStatistic& statistic, const RowBuffers& buffers, Tile& y) {
+  for_each_value([&](int e, int k) {
+    const float bias = kCenters ? buffers.bias[t].at[e][k] : 0.0f;
+    y.at[e][k] = normalize(buffers.h[t].at[e][k], statistic, buffers.weight[t].at[e][k], bias);
+  });
+  clear_padding(t, y);
+}
+
+JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffers) {
+  load_row(a, row, buffers.h);
+  const RowStatistic statistic = statistic_of(a, row, buffers.h);
+  // Where the amax of the row comes first, so do all its values.
+  if constexpr (kNormalizes && kNeedsRowAmax) {
+    for (int t = 0; t < tile_count(); ++t) normalize_tile(t, statistic, buffers, buffers.h[t]);
+  }
+  const RowEncoding encoding = begin_row(a, row, kNeedsRowAmax ? row_max(buffers.h) : 0.0f);
+  const Input* next = a.input + row_offset(row_after(a, row), a.extents, a.input_strides);
+  for (int t = 0; t < tile_count(); ++t) {
+    prefetch_tile(next, t);
+    Tile normalized;
+    if constexpr (kNormalizes && !kNeedsRowAmax) normalize_tile(t, statistic, buffers, normalized);
+    const Tile& y = kNormalizes && !kNeedsRowAmax ? normalized : buffers.h[t];
+    store_norm(a, row, t, y);
+    encode_tile(a, row, t, y, encoding);
+  }
 }
 
 JITNORM_INLINE void process_rows(const Arguments& a, Int64 first, Int64 last) {
-  float* h = row_buffer();
+  RowBuffers& buffers = row_buffers();
+  load_parameters(a, buffers);
   for (Int64 row = first; row < last; ++row) {
     if (is_processed(a, row)) {
-      process_row(a, row, h);
+      process_row(a, row, buffers);
     } else if (is_padding(a, row)) {
       write_padding_row(a, row);
     }

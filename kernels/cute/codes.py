@@ -45,12 +45,13 @@ def encode_word(constants: Constants, y: Sequence[Value], factor: Value, *, is_b
 
 
 def _encode_e2m1(y: Sequence[Value], factor: Value, is_bounded: bool) -> UInt:
-    """Without the instruction: exact, round to nearest even, saturating at 6, NaN to some code, -0 kept."""
+    """Without the instruction: exact, round to nearest even, saturating at 6, NaN to code 7, -0 kept."""
     magnitudes = signs = u32(0)
     for v in reversed(y):
         code = bits_of(_magnitude_code(mul_rn(magnitude_of(v), factor), is_bounded))
         magnitudes = magnitudes * 16 + code
-        signs = (signs << 4) | (bits_of(v) >> 28)
+        # Infinity times zero is NaN, whose sign is not that of the value.
+        signs = (signs << 4) | (bits_of(v if is_bounded else mul_rn(v, factor)) >> 28)
     return (magnitudes - (_CODE_ZERO * 0x11111111 & 0xFFFFFFFF)) | (signs & 0x88888888)
 
 

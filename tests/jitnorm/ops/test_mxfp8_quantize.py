@@ -39,6 +39,14 @@ def test_rows_are_rounded_up_with_zeros(layout: str, alignment: int) -> None:
             assert_same_bytes(scales, wanted_scales, f"scales of {kind}")
 
 
+def test_zeros_follow_a_row_that_fills_its_vectors() -> None:
+    x = make_input("real", 5, 512, "bfloat16")
+    codes, scales = mxfp8_quantize(x, alignment=192)
+    wanted_codes, wanted_scales = expected(x.astype(np.float32), "128x4", 192)
+    assert_same_bytes(codes, wanted_codes)
+    assert_same_bytes(scales, wanted_scales)
+
+
 def test_the_flag_chooses_between_linear_and_128x4() -> None:
     x = make_input("real", 5, 96, "float16")
     for swizzled, layout in ((True, "128x4"), (False, "linear")):

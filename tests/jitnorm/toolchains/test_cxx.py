@@ -72,14 +72,15 @@ def test_cuda_targets_are_refused() -> None:
         Cxx().compile(SOURCE, Target("sm_90a"))
 
 
-@pytest.mark.parametrize("has_v3", [True, False])
-def test_the_flags_name_a_level_of_instructions_if_the_processor_has_it(
-    monkeypatch: pytest.MonkeyPatch, has_v3: bool
+@pytest.mark.parametrize("has", [["x86-64-v4", "x86-64-v3"], ["x86-64-v3"], []])
+def test_the_flags_name_the_highest_level_of_instructions_that_the_processor_has(
+    monkeypatch: pytest.MonkeyPatch, has: list[str]
 ) -> None:
-    monkeypatch.setattr(cxx, "processor_has_v3", lambda: has_v3)
+    monkeypatch.setattr(cxx, "processor_has", has.__contains__)
     monkeypatch.setattr(Cxx, "identity", lambda self: "g++ (GCC) 13.2.0, x86_64-linux-gnu")
     flags = Cxx().flags(CPU)
-    assert ("-march=x86-64-v3" in flags) == has_v3
+    assert [flag for flag in flags if flag.startswith("-march=")] == [f"-march={level}" for level in has[:1]]
+    assert ("-mprefer-vector-width=512" in flags) == ("x86-64-v4" in has)
     assert "-ffp-contract=off" in flags
     assert not {"-ffast-math", "-march=native"} & set(flags)
 
@@ -100,7 +101,7 @@ def test_the_flags_name_a_level_of_instructions_if_the_processor_has_it(
     ],
 )
 def test_the_level_is_known_from_gcc_11_and_clang_12_on(text: str, knows: bool) -> None:
-    assert cxx._compiler_knows_v3(text) == knows
+    assert cxx._compiler_knows_levels(text) == knows
 
 
 FAKE = 'case "$1" in --version) echo "${0##*/} (Fake) 12.1.0";; -dumpmachine) echo x86_64-linux-gnu;; esac'
