@@ -17,13 +17,7 @@ JITNORM_INLINE float quick_reciprocal(float a) {
   return __fmaf_rn(r, __fmaf_rn(-a, r, 1.0f), r);
 }
 
-// Volatile, or the compiler takes the slow way as well and chooses afterwards.
-JITNORM_INLINE float reciprocal_rn(float a) {
-  float result = quick_reciprocal(a);
-  if (!(fabsf(result) > 0.0f)) asm volatile("rcp.rn.f32 %0, %1;" : "=f"(result) : "f"(a));
-  return result;
-}
-
+JITNORM_INLINE float reciprocal_rn(float a) { return __frcp_rn(a); }
 JITNORM_INLINE float sqrt_rn(float a) { return __fsqrt_rn(a); }
 JITNORM_INLINE UInt32 bits_of(float a) { return __float_as_uint(a); }
 JITNORM_INLINE float float_of(UInt32 bits) { return __uint_as_float(bits); }

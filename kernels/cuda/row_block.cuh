@@ -1,9 +1,5 @@
 // A row belongs to one block, whose threads meet in its shared memory.
-JITNORM_INLINE int thread_of_row() {
-  if constexpr (kRowsPerBlock > 1) return threadIdx.x % kThreadsPerRow;
-  __builtin_assume(threadIdx.x < kThreads);  // so that where all lanes have chunks, none is asked
-  return threadIdx.x;
-}
+JITNORM_INLINE int thread_of_row() { return threadIdx.x % kThreadsPerRow; }
 
 // The number of the block, or of the cluster of blocks, that has a row.
 JITNORM_INLINE UInt32 row_block() { return blockIdx.x; }

@@ -187,8 +187,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   const int thread = thread_of_row();
   const int lane = threadIdx.x % kLanesPerRow;
   const int warp = thread / kLanesPerRow;
-  const int row_in_block = kRowsPerBlock == 1 ? 0 : threadIdx.x / kThreadsPerRow;
-  const Int64 first = (block * kRowsPerBlock + row_in_block) * kRowsAtOnce;
+  const Int64 first = (block * kRowsPerBlock + threadIdx.x / kThreadsPerRow) * kRowsAtOnce;
 
   wait_for_inputs();
   bool has_rows = false;

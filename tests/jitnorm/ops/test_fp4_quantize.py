@@ -81,6 +81,16 @@ def test_an_inversed_global_scale_is_inverted_first() -> None:
     check(fp4_quantize(x, is_global_scale_inversed=True), x, NVFP4.with_layout("128x4"), "none")
 
 
+def test_infinity_times_a_factor_of_zero_is_nan_and_its_code_positive() -> None:
+    x = make_input("random", 3, 96, "float32")
+    x[0, 3], x[1, 20], x[2, 40] = -np.inf, np.inf, -np.inf
+    for given in (1e-38, 1e-36, 1.0):
+        scale = np.array([given], np.float32)
+        check(fp4_quantize(x, scale, is_sf_swizzled_layout=False), x, NVFP4.with_global_scale("given"), "", scale[0])
+    codes, _ = fp4_quantize(x, np.array([1e-38], np.float32), is_sf_swizzled_layout=False)
+    assert codes[0, 1] >> 4 == 7
+
+
 def test_four_over_six_is_flashinfer_s_recipe_of_squared_errors() -> None:
     x = make_input("real", 5, 96, "float16")
     spec = QuantSpec("e2m1", 16, "e4m3", "128x4", "given", four_over_six=True)
