@@ -114,6 +114,20 @@ struct Driver {
   }
 };
 
+// While any stream of the process captures a graph, allocating, freeing, loading code and retaining a context may break
+// the capture, even if they have nothing to do with it, as when garbage is collected meanwhile; in this mode the driver
+// allows them.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { Driver::Get().ThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { Driver::Get().ThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  int mode_ = kCaptureModeRelaxed;  // each exchange stores the mode before
+};
+
 // The primary context of a device, which all frameworks share; retained for the life of the process.
 inline CUcontext PrimaryContext(int device) {
   static std::atomic<CUcontext> contexts[kMaxDevices];
@@ -121,6 +135,7 @@ inline CUcontext PrimaryContext(int device) {
   CUcontext context = contexts[device].load(std::memory_order_acquire);
   if (context == nullptr) {
     const Driver& driver = Driver::Get();
+    const RelaxedCapture relaxed;
     driver.Check(driver.DevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
     contexts[device].store(context, std::memory_order_release);
   }
@@ -148,19 +163,6 @@ class DeviceScope {
  private:
   const Driver& driver_;
   bool pushed_ = false;
-};
-
-// While any stream of the process captures a graph, allocating, freeing and loading code would break the capture, even
-// if they have nothing to do with it, as when garbage is collected meanwhile; in this mode the driver allows them.
-class RelaxedCapture {
- public:
-  RelaxedCapture() { Driver::Get().ThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { Driver::Get().ThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  int mode_ = kCaptureModeRelaxed;  // each exchange stores the mode before
 };
 
 // Whether work on `stream` is being captured into a graph; loading code then would break the capture.

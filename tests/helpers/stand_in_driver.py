@@ -14,12 +14,14 @@ _SILENT = (
     "cuInit",
     "cuCtxPushCurrent_v2",
     "cuCtxPopCurrent_v2",
-    "cuLibraryLoadData",
     "cuLibraryGetKernel",
-    "cuFuncSetAttribute",
     "cuLaunchKernelEx",
-    "cuThreadExchangeStreamCaptureMode",
     "cuMemsetD32Async",
+)
+# Those that would break the capture of a graph unless the thread is in the relaxed mode, outside of which they fail.
+_RELAXED = (
+    "cuLibraryLoadData",
+    "cuFuncSetAttribute",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
 )
@@ -27,6 +29,9 @@ _SOURCE = """
 extern "C" {
 static const int capabilities[][2] = {%s};
 static int code;
+static thread_local int mode;
+static int relaxed() { return mode == 2 ? 0 : 900; }
+int cuThreadExchangeStreamCaptureMode(int* other) { const int own = mode; mode = *other; *other = own; return 0; }
 int cuDriverGetVersion(int* version) { *version = 13000; return 0; }
 int cuGetErrorString(int, const char** text) { *text = "none"; return 0; }
 int cuDeviceGetCount(int* count) { *count = sizeof(capabilities) / sizeof(capabilities[0]); return 0; }
@@ -36,9 +41,12 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
   *value = capabilities[device][attribute - 75];
   return 0;
 }
-int cuDevicePrimaryCtxRetain(void** context, int device) { *context = (void*)&capabilities[device]; return 0; }
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  *context = (void*)&capabilities[device];
+  return relaxed();
+}
 int cuCtxGetCurrent(void** context) { *context = 0; return 0; }
-int cuKernelGetFunction(void** function, void*) { *function = &code; return 0; }
+int cuKernelGetFunction(void** function, void*) { *function = &code; return relaxed(); }
 int cuStreamIsCapturing(void*, int* status) { *status = 0; return 0; }
 %s
 }
@@ -54,6 +62,7 @@ def build_stand_in_driver(folder: Path, capabilities: Sequence[tuple[int, int]])
     """
     devices = ", ".join(f"{{{major}, {minor}}}" for major, minor in capabilities)
     silent = "\n".join(f"int {name}() {{ return 0; }}" for name in _SILENT)
+    silent += "\n".join(f"int {name}() {{ return relaxed(); }}" for name in _RELAXED)
     source = folder / "driver.cc"
     source.write_text(_SOURCE % (devices, silent))
     command = [str(find_cxx()), "-shared", "-fPIC", str(source), "-o", str(folder / "libcuda.so.1")]
