@@ -4,7 +4,7 @@
     python scripts/roofline_model.py --markdown        # writes them into that page
     python scripts/roofline_model.py --measured FILE   # predicted beside measured
 
-FILE is what `jitnorm bench --json FILE` or `scripts/benchmark.py --json FILE` wrote. No GPU is needed: kernels are
+FILE is what `jitnorm bench --json FILE` or `scripts/benchmark` wrote. No GPU is needed: kernels are
 compiled by NVRTC and disassembled by nvdisasm (pip install nvidia-cuda-nvdisasm). See machine_code.py for what is
 counted and roofline.py for the model.
 """
@@ -34,7 +34,7 @@ from jitnorm.toolchains.search import on_path, on_sys_path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
-MEASURED = ROOT / "docs" / "benchmarks" / "h200-2026-11-20.json"
+MEASURED = ROOT / "docs" / "benchmarks" / "h200-2026-11-22.json"
 MARK = "<!-- From here on scripts/roofline_model.py --markdown writes this page. -->\n"
 ROWS = 16384
 HIDDEN_SIZES = (4096, 8192)

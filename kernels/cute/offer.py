@@ -6,22 +6,18 @@ from ..config import KernelConfig
 from ..generator import require_pdl
 from ..target import Target
 
-# The widest rows that both backends were measured with, in calls of few elements and of many.
-_WIDEST_MEASURED = 32768
-
 
 def is_faster(config: KernelConfig, target: Target) -> bool:
     """Whether the kernel was measured to be faster than that in CUDA C++: docs/backends.md has the figures.
 
-    That is so on Hopper where scales are found for blocks or rows, without a residual; from 2^26 elements on where they
-    are those of FP4 or MXFP8.
+    That is so on Hopper for norms to FP8 that find a scale for each row, without a residual, from 2^26 elements on.
     """
-    quant = config.quant
-    if quant is None or target.name != "sm_90a" or config.hidden_size > _WIDEST_MEASURED:
-        return False
-    has_narrow_scales = quant.has_blocks and quant.scale_format in ("e4m3", "ue8m0")
-    finds_scales = has_narrow_scales or (not config.many_rows and (quant.has_blocks or quant.needs_row_amax))
-    return finds_scales and not config.residual and not why_not(config)
+    is_measured = target.name == "sm_90a" and config.normalizes and config.many_rows
+    return is_measured and _finds_row_scales(config) and not config.residual and not why_not(config)
+
+
+def _finds_row_scales(config: KernelConfig) -> bool:
+    return config.quant is not None and config.quant.block_size == "row"
 
 
 def why_not(config: KernelConfig) -> str:
