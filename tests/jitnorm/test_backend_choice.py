@@ -10,7 +10,7 @@ from jitnorm.cache import Store
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
-from jitnorm.manager import toolchain_for
+from jitnorm.manager import load_or_build_kernel, toolchain_for
 from jitnorm.toolchains import ToolchainMissingError, cute
 
 needs_cutlass = pytest.mark.skipif(
@@ -60,6 +60,22 @@ def test_who_names_a_backend_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_what_cannot_be_imported_is_not_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert chosen(FASTER_IN_CUTE[0], tmp_path) == "nvrtc"
+
+
+@needs_cutlass
+def test_what_is_there_in_part_is_replaced_unless_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> bytes:
+        raise ToolchainMissingError("CuTe-DSL", ["a folder, which cannot be imported"], "pip install it")
+
+    monkeypatch.setattr(cute.Cute, "compile", broken)
+    config, target = KernelConfig.parse(FASTER_IN_CUTE[0]), Target("sm_90a")
+    artifact = load_or_build_kernel(config, target, Store(tmp_path))
+    assert artifact.manifest["backend"] == "nvrtc"
+    assert "cannot be imported" in caplog.text
+    with pytest.raises(ToolchainMissingError, match="cannot be imported"):
+        load_or_build_kernel(config, target, Store(tmp_path / "other"), "cute")
 
 
 def test_what_is_not_installed_is_not_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

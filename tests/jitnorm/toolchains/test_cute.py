@@ -213,7 +213,7 @@ def test_the_variable_falls_back_to_cuda_cxx_with_one_line_of_log(
         chosen = [manager.toolchain_for(config, HOPPER, store).name for config in (CONFIG, missing, missing)]
     assert chosen == ["cute", "nvrtc", "nvrtc"]
     assert [record.message for record in caplog.records if record.name == "jitnorm"] == [
-        "kernels that cute lacks are built from CUDA C++, because the op is dequantize, not a norm or a quantization "
+        "kernels that cute cannot build are built from CUDA C++: the op is dequantize, not a norm or a quantization "
         "of rows"
     ]
     with pytest.raises(ValueError, match="has no kernel for dequantize"):
