@@ -15,7 +15,7 @@ from jitnorm.bench.shapes import shape_text
 from jitnorm.bench.summary import geometric_mean, speedups
 
 _COLUMNS = 5  # panels beside each other
-_MOST_NUMBERS = 300  # in a figure; with more, colours alone
+_MOST_NUMBERS = 300  # in a figure of grids; with more, colours alone
 _COLORS = ("#56B4E9", "#E69F00", "#009E73")  # Okabe and Ito's, which everybody can tell apart
 # The same results give the same file, with text that can be searched.
 _SETTINGS = {"svg.hashsalt": "jitnorm", "svg.fonttype": "none", "font.size": 8.0, "axes.titlesize": 9.0}
@@ -101,7 +101,7 @@ def plot_heat_maps(found: Sequence[Panel], path: Path, title: str, highest: floa
     width, height = (0.32, 0.2) if is_grid else (0.75, 0.2)
     size = (1.6 + columns * (0.2 + width * len(first.columns)), 0.9 + lines * (0.3 + height * len(first.lines)))
     top = highest or max(max(panel.cells.values()) for panel in found)
-    has_numbers = sum(len(panel.cells) for panel in found) <= _MOST_NUMBERS
+    has_numbers = not is_grid or sum(len(panel.cells) for panel in found) <= _MOST_NUMBERS
     with _drawing(path, title, size) as figure:
         axes = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
         for panel, each in zip(found, axes.flat, strict=False):
@@ -111,7 +111,7 @@ def plot_heat_maps(found: Sequence[Panel], path: Path, title: str, highest: floa
         if is_grid:
             figure.supxlabel("H")
             figure.supylabel("M")
-        if is_grid or not has_numbers:
+        if is_grid:
             figure.colorbar(mesh, ax=list(axes.flat[: len(found)]), fraction=0.03, pad=0.02)
 
 

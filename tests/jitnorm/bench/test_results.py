@@ -9,6 +9,7 @@ from bench_results import results
 from hypothesis import HealthCheck, given, settings
 
 from jitnorm.bench.results import Results, read, to_json, write
+from jitnorm.bench.variants import VARIANTS
 
 COMMITTED = sorted((Path(__file__).parents[3] / "docs" / "benchmarks").glob("*-????-??-??.json"))
 
@@ -28,7 +29,7 @@ def test_committed_results_name_what_they_were_measured_with(path: Path) -> None
     assert path.stem.endswith(found.setup.date)
     assert found.setup.driver
     assert {"jitnorm", "torch", "cuda"} <= set(found.setup.versions)
-    assert {row.by for row in found.rows} - {"jitnorm"} <= set(found.setup.versions)
+    assert {row.by for row in found.rows} - {"jitnorm", *VARIANTS} <= set(found.setup.versions)
     assert to_json(found) == path.read_text(encoding="utf-8")
 
 
