@@ -1,4 +1,6 @@
-"""On the GPU, kernels in CuTe-DSL write the bytes of the CPU target, whatever the input and however many rows."""
+"""On the GPU, kernels in CuTe-DSL and those of the same configurations in CUDA C++ write the bytes of the CPU target,
+whatever the input and however many rows.
+"""
 
 from __future__ import annotations
 
@@ -68,10 +70,12 @@ def assert_same(actual: Arrays, expected: Arrays, what: str) -> None:
 
 
 def check(config: KernelConfig, rows: int, kind: str) -> None:
-    expected, actual = make_arrays(config, rows, kind), make_arrays(config, rows, kind)
+    expected = make_arrays(config, rows, kind)
     run_on_cpu(config, expected, EPS)
-    run_on_gpu(config, actual)
-    assert_same(actual, expected, f"{config}, {rows} rows, {kind}")
+    for backend in ("cute", "nvrtc"):
+        actual = make_arrays(config, rows, kind)
+        run_on_gpu(config, actual, backend)
+        assert_same(actual, expected, f"{config} with {backend}, {rows} rows, {kind}")
 
 
 @pytest.mark.parametrize("text", [*IN_REGISTERS, *PIPELINED])
