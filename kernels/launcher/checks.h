@@ -114,7 +114,7 @@ class CallChecker {
   void CheckCount(ffi::PackedArgs args) const {
     const int count = static_cast<int>(recipe_.arguments.size());
     if (args.size() == count || args.size() == count + 1) return;
-    TVM_FFI_THROW(TypeError) << "the kernel takes " << count << " arguments and, optionally, a stream; got "
+    JITNORM_THROW(TypeError) << "the kernel takes " << count << " arguments and, optionally, a stream; got "
                              << args.size();
   }
 
@@ -123,13 +123,13 @@ class CallChecker {
     const ffi::AnyView value = args[static_cast<int>(i)];
     if (argument.kind == Argument::Kind::kFloat32) {
       if (!value.try_cast<double>()) {
-        TVM_FFI_THROW(TypeError) << argument.name << ": is a " << value.GetTypeKey() << "; expected a number";
+        JITNORM_THROW(TypeError) << argument.name << ": is a " << value.GetTypeKey() << "; expected a number";
       }
       return nullptr;
     }
     std::optional<DLTensor*> tensor = value.try_cast<DLTensor*>();
     if (!tensor) {
-      TVM_FFI_THROW(TypeError) << argument.name << ": is a " << value.GetTypeKey() << "; expected a tensor";
+      JITNORM_THROW(TypeError) << argument.name << ": is a " << value.GetTypeKey() << "; expected a tensor";
     }
     return *tensor;
   }
@@ -301,7 +301,7 @@ class CallChecker {
     if (argument.has_leading_dims) expected.assign(first.shape, first.shape + std::max(0, first.ndim - 1));
     const Sizes sizes = SizesOf(tensors);
     for (const Extent& extent : argument.extents) expected.push_back(extent.Evaluate(sizes));
-    TVM_FFI_THROW(ValueError) << argument.name << ": shape is " << ShapeText(t.shape, t.ndim) << ", expected "
+    JITNORM_THROW(ValueError) << argument.name << ": shape is " << ShapeText(t.shape, t.ndim) << ", expected "
                               << ShapeText(expected.data(), static_cast<int>(expected.size()));
     TVM_FFI_UNREACHABLE();
   }

@@ -90,7 +90,7 @@ class Dispatcher {
   Key KeyOf(ffi::PackedArgs args) const {
     const int count = static_cast<int>(roles_.size());
     if (args.size() != count && args.size() != count + 1) {
-      TVM_FFI_THROW(TypeError) << "expected " << count << " arguments and, optionally, a stream; got " << args.size();
+      JITNORM_THROW(TypeError) << "expected " << count << " arguments and, optionally, a stream; got " << args.size();
     }
     Key key{};
     const DLTensor* strided[kMaxRowSets][kMaxArguments];
@@ -99,7 +99,7 @@ class Dispatcher {
     for (size_t i = 0; i < roles_.size(); ++i) {
       std::optional<DLTensor*> tensor = args[static_cast<int>(i)].try_cast<DLTensor*>();
       if (i == 0 && !tensor) {
-        TVM_FFI_THROW(TypeError) << roles_[0].name << ": is a " << args[0].GetTypeKey() << "; expected a tensor";
+        JITNORM_THROW(TypeError) << roles_[0].name << ": is a " << args[0].GetTypeKey() << "; expected a tensor";
       }
       if (!tensor || !roles_[i].is_tensor) continue;
       const DLTensor& t = **tensor;

@@ -56,7 +56,7 @@ struct Driver {
   // The driver, loaded and initialised at the first call; RuntimeError if there is none.
   static const Driver& Get() {
     static const std::string error = Load(Instance());
-    if (!error.empty()) TVM_FFI_THROW(RuntimeError) << error;
+    if (!error.empty()) JITNORM_THROW(RuntimeError) << error;
     return Instance();
   }
 
@@ -64,7 +64,7 @@ struct Driver {
     if (result == 0) return;
     const char* text = nullptr;
     GetErrorString(result, &text);
-    TVM_FFI_THROW(RuntimeError) << "CUDA driver: " << what << " failed with error " << result << ": "
+    JITNORM_THROW(RuntimeError) << "CUDA driver: " << what << " failed with error " << result << ": "
                                 << (text ? text : "unknown");
   }
 

@@ -52,7 +52,7 @@ class Extent {
     if (name == "M2") return Operator::kSecondRows;
     if (name == "B") return Operator::kMatrices;
     if (name == "H") return Operator::kHiddenSize;
-    TVM_FFI_THROW(ValueError) << "recipe: symbol " << name << " is unknown; allowed are M, M2, B, H";
+    JITNORM_THROW(ValueError) << "recipe: symbol " << name << " is unknown; allowed are M, M2, B, H";
     TVM_FFI_UNREACHABLE();
   }
 
@@ -62,7 +62,7 @@ class Extent {
     if (name == "min") return Operator::kMin;
     if (name == "ceil_div") return Operator::kCeilDiv;
     if (name == "round_up") return Operator::kRoundUp;
-    TVM_FFI_THROW(ValueError) << "recipe: operator " << name
+    JITNORM_THROW(ValueError) << "recipe: operator " << name
                               << " is unknown; allowed are +, *, min, ceil_div, round_up";
     TVM_FFI_UNREACHABLE();
   }

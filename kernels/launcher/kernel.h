@@ -6,7 +6,7 @@ class Kernel {
 
   // Gets ready for calls on a CUDA device.
   virtual void LoadOn(int) const {
-    TVM_FFI_THROW(TypeError) << "the kernel is called with a device alone, but is built for cpu";
+    JITNORM_THROW(TypeError) << "the kernel is called with a device alone, but is built for cpu";
   }
 
   void Call(ffi::PackedArgs args) const {

@@ -31,9 +31,27 @@
 
 namespace ffi = tvm::ffi;
 
+// Throws what is written to it. Unlike TVM-FFI's own, the error has no backtrace: it would tell callers nothing, and
+// the first one took 1.2 s, for which the debugging information of all libraries is read, torch's among them.
+class ErrorMessage {
+ public:
+  explicit ErrorMessage(const char* kind) : kind_(kind) {}
+  [[noreturn]] ~ErrorMessage() noexcept(false) { throw ffi::Error(kind_, stream_.str(), ""); }
+  ErrorMessage(const ErrorMessage&) = delete;
+  ErrorMessage& operator=(const ErrorMessage&) = delete;
+
+  std::ostringstream& stream() { return stream_; }
+
+ private:
+  const char* kind_;
+  std::ostringstream stream_;
+};
+
+#define JITNORM_THROW(ErrorKind) ErrorMessage(#ErrorKind).stream()
+
 // Like TVM_FFI_CHECK, but the message says only what the caller has to know, not the condition that failed.
 #define JITNORM_CHECK(condition, ErrorKind) \
-  if (!(condition)) TVM_FFI_THROW(ErrorKind)
+  if (!(condition)) JITNORM_THROW(ErrorKind)
 
 // Like Function::FromPacked, but errors leave it by TVM-FFI's C interface only: an exception of one C++ library would
 // not survive a caller that was built with another.
