@@ -96,11 +96,13 @@ class Cxx(Toolchain):
         )
 
     def _probe(self) -> str:
-        command = str(self._compiler)
-        version = ask((command, "--version")).partition("\n")[0]
-        # g++ begins with the name that it was called by, which is c++ or g++-12 for the same compiler.
-        version = version.replace(f"{self._compiler.name} (", "g++ (", 1)
-        return f"{version}, {ask((command, '-dumpmachine')).strip()}"
+        # One question: each takes a compiler behind a script more than 2 ms of a process's first call.
+        answer = ask((str(self._compiler), "-v"))
+        version = re.search(r"^.*\b(gcc|clang) version \d.*$", answer, re.MULTILINE)
+        machine = re.search(r"^Target: (\S+)$", answer, re.MULTILINE)
+        if version is None or machine is None:
+            raise RuntimeError(f"{self._compiler} -v: names no version or no target: {answer[:500]!r}")
+        return f"{version[0].strip()}, {machine[1]}"
 
 
 def find_cxx() -> Path:

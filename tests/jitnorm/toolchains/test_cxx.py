@@ -77,7 +77,7 @@ def test_the_flags_name_the_highest_level_of_instructions_that_the_processor_has
     monkeypatch: pytest.MonkeyPatch, has: list[str]
 ) -> None:
     monkeypatch.setattr(cxx, "processor_has", has.__contains__)
-    monkeypatch.setattr(Cxx, "identity", lambda self: "g++ (GCC) 13.2.0, x86_64-linux-gnu")
+    monkeypatch.setattr(Cxx, "identity", lambda self: "gcc version 13.2.0 (GCC), x86_64-linux-gnu")
     flags = Cxx().flags(CPU)
     assert [flag for flag in flags if flag.startswith("-march=")] == [f"-march={level}" for level in has[:1]]
     assert ("-mprefer-vector-width=512" in flags) == ("x86-64-v4" in has)
@@ -88,12 +88,12 @@ def test_the_flags_name_the_highest_level_of_instructions_that_the_processor_has
 @pytest.mark.parametrize(
     ("text", "knows"),
     [
-        ("g++ (Debian 12.2.0-14+deb12u1) 12.2.0, x86_64-linux-gnu", True),
-        ("g++ (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0, x86_64-linux-gnu", True),
-        ("g++ (Ubuntu 9.4.0-1ubuntu1~20.04.2) 9.4.0, x86_64-linux-gnu", False),
-        ("g++ (GCC) 10.2.1 20210130 (Red Hat 10.2.1-11), x86_64-redhat-linux", False),
-        ("g++ (GCC) 14.2.1 20250110 (Red Hat 14.2.1-7), x86_64-redhat-linux", True),
-        ("g++ (Debian 12.2.0-14) 12.2.0, aarch64-linux-gnu", False),
+        ("gcc version 12.2.0 (Debian 12.2.0-14+deb12u1), x86_64-linux-gnu", True),
+        ("gcc version 11.4.0 (Ubuntu 11.4.0-1ubuntu1~22.04), x86_64-linux-gnu", True),
+        ("gcc version 9.4.0 (Ubuntu 9.4.0-1ubuntu1~20.04.2), x86_64-linux-gnu", False),
+        ("gcc version 10.2.1 20210130 (Red Hat 10.2.1-11) (GCC), x86_64-redhat-linux", False),
+        ("gcc version 14.2.1 20250110 (Red Hat 14.2.1-7) (GCC), x86_64-redhat-linux", True),
+        ("gcc version 12.2.0 (Debian 12.2.0-14), aarch64-linux-gnu", False),
         ("Debian clang version 14.0.6, x86_64-pc-linux-gnu", True),
         ("clang version 11.1.0, x86_64-unknown-linux-gnu", False),
         ("clang version 17.0.6 (Fedora 17.0.6-2.fc39), x86_64-redhat-linux-gnu", True),
@@ -104,7 +104,7 @@ def test_the_level_is_known_from_gcc_11_and_clang_12_on(text: str, knows: bool) 
     assert cxx._compiler_knows_levels(text) == knows
 
 
-FAKE = 'case "$1" in --version) echo "${0##*/} (Fake) 12.1.0";; -dumpmachine) echo x86_64-linux-gnu;; esac'
+FAKE = 'case "$1" in -v) echo "Target: x86_64-linux-gnu"; echo "gcc version 12.1.0 (Fake) ";; esac'
 
 
 def test_cxx_comes_before_gxx_and_gxx_before_clangxx(
@@ -149,7 +149,13 @@ def test_the_identity_does_not_depend_on_the_name_of_the_program(
     for name in ("g++", "c++", "x86_64-conda-linux-gnu-g++"):
         monkeypatch.setenv("CXX", str(make_program(name, FAKE)))
         texts.add(Cxx().identity())
-    assert texts == {"g++ (Fake) 12.1.0, x86_64-linux-gnu"}
+    assert texts == {"gcc version 12.1.0 (Fake), x86_64-linux-gnu"}
+
+
+def test_a_program_that_names_no_version_is_refused(make_program: MakeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", str(make_program("g++", "echo Target: x86_64-linux-gnu")))
+    with pytest.raises(RuntimeError, match=r"g[+][+] -v: names no version or no target: 'Target"):
+        Cxx().identity()
 
 
 def test_a_binary_is_asked_once_for_all_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
