@@ -179,8 +179,10 @@ def test_the_launcher_knows_the_class_of_a_call(rows: int, calls: str, monkeypat
 
 
 def test_a_schedule_that_does_not_fit_is_not_used() -> None:
-    assert schedule_for(CONFIG, HOPPER, "usual", [table(entry("4x1"))]) == ""
-    assert schedule_for(CONFIG, Target("sm_80"), "usual", [table(entry("8x1b2"))]) == ""
+    key = (str(family(CONFIG)), "usual")
+    assert schedule_for(CONFIG, HOPPER, "usual", [{key: "8x1"}]) == "8x1"
+    assert schedule_for(CONFIG, HOPPER, "usual", [{key: "4x1"}]) == ""
+    assert schedule_for(CONFIG, Target("sm_80"), "usual", [{key: "8x1b2"}]) == ""
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "{}", "null", '"text"', '{"sha256": "0", "entries": []}'])
