@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .arguments import C_TYPES, ELEMENT_BYTES
 from .config import KernelConfig
 from .division import Division
-from .numerics import CHUNK_SIZE, ceil_div
-from .schedule import CLUSTERS, MAX_WARPS, PREFERRED_WARPS, division_of, groups_of, held_bytes, row_schedule, why_unfit
+from .numerics import ceil_div
+from .schedule import (
+    CLUSTERS,
+    MAX_WARPS,
+    PREFERRED_WARPS,
+    division_of,
+    groups_of,
+    prefetches_weight,
+    row_schedule,
+    why_unfit,
+)
 from .target import Target
 
 MOST_CANDIDATES = 14
@@ -20,8 +28,6 @@ _CLUSTERED_GROUPS = 4 * PREFERRED_WARPS
 # Threads of a multiprocessor that leave each enough registers for so many chunks: 40 and 64. With more threads, half
 # of the kernels kept registers in memory.
 _RESIDENT_THREADS = {1: 1536, 2: 1024}
-# As cuda/rows.cuh has it: with more bytes a lane, the weight is loaded late all the same.
-MAX_PREFETCHED_BYTES = 192
 
 
 def candidates(config: KernelConfig, target: Target) -> list[Division]:
@@ -88,7 +94,5 @@ def _clustered(groups: int) -> Iterator[Division]:
 
 def _effective(config: KernelConfig, division: Division) -> Division:
     """What a division comes to: where there is no weight, or no room for it, none is loaded early."""
-    weight_bytes = ELEMENT_BYTES[C_TYPES[config.weight]] if config.normalizes else 0
-    held = division.chunks * CHUNK_SIZE * (held_bytes(config) + weight_bytes)
-    can_prefetch = config.normalizes and division.chunks <= _MOST_CHUNKS and held <= MAX_PREFETCHED_BYTES
+    can_prefetch = division.chunks <= _MOST_CHUNKS and prefetches_weight(config, division.chunks)
     return replace(division, prefetches_weight=division.prefetches_weight and can_prefetch)

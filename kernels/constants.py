@@ -11,7 +11,7 @@ from .interface import interface
 from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MAX_CODE, MAX_EXPONENT, QuantSpec
-from .schedule import ITEM_THREADS, row_schedule, stores_in_pairs
+from .schedule import ITEM_THREADS, row_schedule, stores_in_pairs, stores_sum_early
 from .target import Target
 
 
@@ -87,6 +87,7 @@ def _cuda_constants(config: KernelConfig, target: Target) -> Iterator[str]:
     yield _bool("kHoldsRow", schedule.holds_row)
     yield _bool("kMayPrefetchWeight", schedule.prefetches_weight)
     yield _bool("kStoresInPairs", stores_in_pairs(config, schedule))
+    yield _bool("kStoresSumEarly", stores_sum_early(config, schedule))
     whole = config.block_size if config.takes_any_size else config.encoded_size
     yield _bool("kHasPartialChunk", whole % CHUNK_SIZE != 0)
     accesses = {"weight": 16, "bias": 16}

@@ -1,5 +1,10 @@
 // A row belongs to one block, whose threads meet in its shared memory.
-JITNORM_INLINE int thread_of_row() { return threadIdx.x % kThreadsPerRow; }
+JITNORM_INLINE int thread_of_row() {
+  if constexpr ((kThreadsPerRow & (kThreadsPerRow - 1)) == 0) return threadIdx.x % kThreadsPerRow;
+  // The compiler does not know how many threads there are, and would divide.
+  __builtin_assume(threadIdx.x < kThreadsPerRow);
+  return threadIdx.x;
+}
 
 // The number of the block, or of the cluster of blocks, that has a row.
 JITNORM_INLINE UInt32 row_block() { return blockIdx.x; }

@@ -54,10 +54,12 @@ JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>&
   }
 }
 
-// Makes the compiler unpack the chunk anew where it is used next, rather than hold its floats until then: they take
-// twice the registers of a 16-bit chunk, which long rows do not have.
+// Makes the compiler unpack a 16-bit chunk anew where it is used next, rather than hold its floats until then: they
+// take twice the registers. With 48 instead of 64, a multiprocessor has five blocks of 256 threads instead of four.
 template <typename T, int kAccessBytes>
 JITNORM_INLINE void forget_unpacked(Chunk<T, kAccessBytes>& chunk) {
-  JITNORM_UNROLL
-  for (UInt32& word : chunk.words) asm volatile("" : "+r"(word));
+  if constexpr (sizeof(T) < sizeof(float)) {
+    JITNORM_UNROLL
+    for (UInt32& word : chunk.words) asm volatile("" : "+r"(word));
+  }
 }

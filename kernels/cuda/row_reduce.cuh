@@ -49,6 +49,13 @@ JITNORM_INLINE float butterfly_max(float value) {
   return value;
 }
 
+// Over all lanes of a row. Those of a warp are compared by one instruction, as the integers that they are: the order of
+// magnitudes is that of their bits, NaN last.
+JITNORM_INLINE float lanes_max(float amax) {
+  if constexpr (kLanesPerRow < 32) return butterfly_max<kLanesPerRow>(amax);
+  return float_of(__reduce_max_sync(kFullWarp, bits_of(amax)));
+}
+
 // The sums over the rows of a thread, whose group sums come one after another: add() is called by whole warps, total()
 // by all threads of the rows. A single warp keeps them in registers: several rows of a block would meet in its memory.
 struct RowSums {
@@ -100,9 +107,9 @@ struct RowSums {
 // Makes of the largest magnitudes that each thread has seen those of the rows.
 JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], int warp, int lane) {
   JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) amax[r] = butterfly_max<kLanesPerRow>(amax[r]);
+  for (int r = 0; r < kRowsAtOnce; ++r) amax[r] = lanes_max(amax[r]);
   if constexpr (kWarpsPerRow > 1) {
-    __shared__ float of_warps[kRowsAtOnce][kWarpsPerRow];
+    __shared__ alignas(16) float of_warps[kRowsAtOnce][kWarpsPerRow];
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) {
       if (lane == 0) share(&of_warps[r][warp], amax[r]);

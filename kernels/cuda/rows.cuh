@@ -110,7 +110,7 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const EncodeContex
         if constexpr (!kHoldsRow) load_held(row.held[j], row.source, index);
         float y[kChunkSize];
         normalize_chunk(row.held[j], of.parameters[j], row.statistic, y);
-        store_sum(row.source, row.held[j], index);
+        if constexpr (!kStoresSumEarly) store_sum(row.source, row.held[j], index);
         store_norm(a, row.number, index, y);
         encode_chunk(contexts[r], index, y, kNeedsRowAmax && kHoldsRow ? row.amax[j] : chunk_amax(y, index));
       }
@@ -126,6 +126,16 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const EncodeContex
   }
 }
 
+// Stores what the rows were combined to while their statistics are on their way.
+JITNORM_INLINE void store_sums(Rows& of) {
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    Row& row = of.rows[r];
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunkSlots; ++j) store_sum(row.source, row.held[j], row.index(j));
+  }
+}
+
 // The rows' statistics; every thread of the block takes part.
 JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane) {
   RowSums sums;
@@ -135,7 +145,10 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
   if constexpr (kCenters) {
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) {
-      visit_chunks(of.rows[r], [&](const HeldChunk& h, int j) { sums.add(r, chunk_sum(h), j, warp, lane); });
+      visit_chunks(of.rows[r], [&](HeldChunk& h, int j) {
+        sums.add(r, chunk_sum(h), j, warp, lane);
+        forget_unpacked(h);
+      });
     }
     sums.total(totals, lane);
     JITNORM_UNROLL
@@ -148,9 +161,10 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
       Row& row = of.rows[r];
       visit_chunks(row, [&](HeldChunk& h, int j) {
         sums.add(r, chunk_sum_of_squares(h, row.statistic.mean, row.index(j)), j, warp, lane);
-        if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
+        forget_unpacked(h);
       });
     }
+    if constexpr (kStoresSumEarly) store_sums(of);
     sums.total(totals, lane);
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms(totals[r], eps_of(a));
@@ -187,8 +201,12 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   const int thread = thread_of_row();
   const int lane = threadIdx.x % kLanesPerRow;
   const int warp = thread / kLanesPerRow;
-  const Int64 first = (block * kRowsPerBlock + threadIdx.x / kThreadsPerRow) * kRowsAtOnce;
+  const Int64 first_of_block = block * (kRowsPerBlock * kRowsAtOnce);
+  const Int64 first = first_of_block + (kRowsPerBlock == 1 ? 0 : threadIdx.x / kThreadsPerRow * kRowsAtOnce);
 
+  // A block with nothing to do may leave. Asked before the wait, this has the parameters arrive while the kernel before
+  // still runs: RMSNorm of 16 x 7168 took 1.85 us, so 1.74.
+  if (!is_processed(a, first_of_block) && !is_padding(a, first_of_block)) return;
   wait_for_inputs();
   bool has_rows = false;
   JITNORM_UNROLL

@@ -274,6 +274,12 @@ class _Machine:
         partner = self.active ^ self._read(operands[2], 32).astype(np.int64)
         self._write(operands[0].partition("|")[0], source[partner])
 
+    def _do_redux(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        assert modifiers == ["sync", "max", "u32"]
+        assert self.active.size % 32 == 0, "a warp is not together"
+        of_warps = self._read(operands[1], 32).reshape(-1, 32).max(axis=1)
+        self._write(operands[0], np.repeat(of_warps, 32), 32)
+
     # Integers
 
     def _integers(self, modifiers: list[str], operands: tuple[str, ...], operate: Any) -> None:

@@ -243,7 +243,7 @@ def test_a_masked_grid_does_not_grow_with_the_batch_but_covers_a_small_one() -> 
 def test_a_cuda_recipe_says_how_to_launch() -> None:
     recipe = launch_recipe(KernelConfig("rmsnorm", 4096, pdl=True), Target("sm_90a"))
     assert (recipe["device"], recipe["capability"], recipe["family"]) == ("cuda", [9, 0], False)
-    assert (recipe["block"], recipe["pdl"]) == (256, True)
+    assert (recipe["block"], recipe["pdl"]) == (128, True)
 
 
 def test_a_recipe_for_a_family_differs_from_that_of_its_oldest_target_by_saying_so() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.config_rules import MAX_HIDDEN_SIZE
 from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
+from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.schedule import CLUSTERS, MAX_HELD_BYTES, MAX_WARPS, RowSchedule, for_many_rows, row_schedule
 from jitnorm.kernels.target import Target
 
@@ -115,13 +116,14 @@ def test_a_row_is_held_exactly_if_the_registers_of_a_block_or_a_cluster_can_hold
 
 
 def test_many_rows_have_a_kernel_of_their_own_only_where_its_schedule_differs() -> None:
+    configs = [*HELD, *(replace(config, quant=QuantSpec.parse("e2m1/16/e4m3")) for config in HELD)]
     different = [
-        row_schedule(replace(config, many_rows=True), HOPPER) != row_schedule(config, HOPPER) for config in HELD
+        row_schedule(replace(config, many_rows=True), HOPPER) != row_schedule(config, HOPPER) for config in configs
     ]
-    assert [for_many_rows(config, HOPPER) != config for config in HELD] == different
+    assert [for_many_rows(config, HOPPER) != config for config in configs] == different
     assert True in different
     assert False in different
 
 
 def test_a_float32_row_is_held_like_a_sum() -> None:
-    assert schedules_of(KernelConfig("rmsnorm", 16, "float32")) == schedules_of(WIDE)
+    assert schedules_of(KernelConfig("rmsnorm", 16, "float32")) == schedules_of(replace(WIDE, weight="float32"))

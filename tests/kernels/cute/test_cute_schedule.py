@@ -70,6 +70,6 @@ def test_a_row_has_room_in_registers_and_in_shared_memory(
 
 
 def test_very_many_rows_get_kernels_of_their_own_where_these_are_divided_otherwise() -> None:
-    for hidden_size, has_own in ((2048, False), (4096, True), (32768, True), (131072, False)):
+    for hidden_size, has_own in ((2048, False), (4096, False), (32768, True), (131072, False)):
         assert for_many_rows(KernelConfig("rmsnorm", hidden_size, residual=True), HOPPER).many_rows == has_own
     assert not for_many_rows(KernelConfig("rmsnorm", 32768, residual=True), Target("sm_80")).many_rows
