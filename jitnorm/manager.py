@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from contextlib import suppress
 from functools import cache
 from itertools import chain
 from time import perf_counter
@@ -157,14 +156,7 @@ def load_or_build_kernel(config: KernelConfig, target: Target, cache: Cache | St
     is_cute = toolchain.name == "cute" if toolchain else requested_backend(target, backend) == "cute"
     source = source_for(config, target, "cute" if is_cute and not _why_not(config) else "c++")
     if toolchain is not None and mode != "deny":
-        try:
-            return _load_or_build(source, toolchain, cache, is_recorded=mode == "record")
-        except ToolchainMissingError as error:  # CuTe-DSL is imported when it builds, and may be there in part
-            if toolchain.name != "cute" or requested_backend(target, backend) != "auto":
-                raise
-            _log_replacement(str(error))
-        toolchain = select(target, without=("cute",), memo_dir=memo_folder(cache.store))
-        return _load_or_build(source_for(config, target, "c++"), toolchain, cache, is_recorded=mode == "record")
+        return _load_or_build(source, toolchain, cache, is_recorded=mode == "record")
     emit("miss", key=kernel_source_key(source), seconds=perf_counter() - began)
     if missing is not None and mode != "deny":
         raise missing
@@ -220,14 +212,11 @@ def _find_built_anywhere(config: KernelConfig, target: Target, cache: Cache, bac
 
 
 def toolchain_for(config: KernelConfig, target: Target, store: Store, backend: str = "auto") -> Toolchain:
-    """The toolchain that builds a kernel: what `select` says, but for kernels that CuTe-DSL lacks, or builds better.
+    """The toolchain that builds a kernel: what `select` says, but for kernels that CuTe-DSL lacks.
 
-    Left free to choose, it is CuTe-DSL where that is installed and its kernel faster. Asked for by name, it raises
-    ValueError for what it lacks; chosen by JITNORM_BACKEND or for want of others, CUDA C++ replaces it.
+    Asked for by name, it raises ValueError for them; chosen by JITNORM_BACKEND or for want of others, CUDA C++ replaces
+    it.
     """
-    if requested_backend(target, backend) == "auto" and _is_faster_in_cute(config, target):
-        with suppress(ToolchainMissingError):
-            return select(target, "cute", memo_dir=memo_folder(store))
     toolchain = select(target, backend, memo_dir=memo_folder(store))
     if toolchain.name != "cute":
         return toolchain
@@ -238,15 +227,6 @@ def toolchain_for(config: KernelConfig, target: Target, store: Store, backend: s
         source_for(config, target, "cute")  # raises
     _log_replacement(reason)
     return select(target, without=("cute",), memo_dir=memo_folder(store))
-
-
-def _is_faster_in_cute(config: KernelConfig, target: Target) -> bool:
-    """Whether the kernel is faster in CuTe-DSL, and that can be imported: its folder is not where its metadata are."""
-    from importlib.util import find_spec
-
-    from jitnorm.kernels.cute.offer import is_faster
-
-    return is_faster(config, target) and find_spec("cutlass") is not None
 
 
 def _why_not(config: KernelConfig) -> str:

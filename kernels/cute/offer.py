@@ -7,19 +7,6 @@ from ..generator import require_pdl
 from ..target import Target
 
 
-def is_faster(config: KernelConfig, target: Target) -> bool:
-    """Whether the kernel was measured to be faster than that in CUDA C++: docs/backends.md has the figures.
-
-    That is so on Hopper for norms to FP8 that find a scale for each row, without a residual, from 2^26 elements on.
-    """
-    is_measured = target.name == "sm_90a" and config.normalizes and config.many_rows
-    return is_measured and _finds_row_scales(config) and not config.residual and not why_not(config)
-
-
-def _finds_row_scales(config: KernelConfig) -> bool:
-    return config.quant is not None and config.quant.block_size == "row"
-
-
 def why_not(config: KernelConfig) -> str:
     """Why a configuration has no kernel in CuTe-DSL, as the end of a sentence; empty if it has one."""
     if not config.is_row_wise:

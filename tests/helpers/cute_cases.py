@@ -19,6 +19,7 @@ IN_REGISTERS = (
     "layernorm:hidden_size=100,input=float16,vector_bytes=4",
     "layernorm:hidden_size=4096,residual=true",
     "layernorm:hidden_size=4097,vector_bytes=1,quant=e4m3/row/f32",
+    "layernorm:hidden_size=32768",
     "rmsnorm:hidden_size=384,quant=e4m3/tensor/f32",
     "rmsnorm:hidden_size=1000,quant=e5m2/tensor/f32,residual=true,vector_bytes=8",
     "rmsnorm:hidden_size=4096,quant=e4m3/tensor/f32/linear/tensor",
