@@ -43,8 +43,8 @@ def tune(
     """Measure schedules on the GPU, and remember the fastest.
 
     Needs torch. A kernel's schedule, how it divides rows among threads, changes no bit of its outputs. Those that gain
-    3 % or more over the rules' are stored in the cache folder, for calls on GPUs of the same target; what was found is
-    kept if the run is interrupted. JITNORM_TUNING=off has calls do without.
+    1.5 % or more over the rules' are stored in the cache folder, for calls on GPUs of the same target; what was found
+    is kept if the run is interrupted. JITNORM_TUNING=off has calls do without.
 
     Exit code 0: done. 1: something failed. 2: an argument is wrong. 130: interrupted.
     """

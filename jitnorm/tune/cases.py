@@ -17,30 +17,34 @@ _CONFIGS = {
     "add_rmsnorm": "rmsnorm:residual=true",
     "rmsnorm fp8": "rmsnorm:quant=e4m3/tensor/f32",
     "add fp8": "rmsnorm:residual=true,quant=e4m3/tensor/f32",
+    "fp8 token": "rmsnorm:quant=e4m3/row/f32",
+    "add fp8 token": "rmsnorm:residual=true,quant=e4m3/row/f32",
+    "rmsnorm fp8 128": "rmsnorm:quant=e4m3/128/f32",
+    "add fp8 128": "rmsnorm:residual=true,quant=e4m3/128/f32",
     "rmsnorm nvfp4": "rmsnorm:quant=e2m1/16/e4m3",
-    "rmsnorm mxfp4": "rmsnorm:quant=e2m1/32/ue8m0",
     "add nvfp4": "rmsnorm:residual=true,quant=e2m1/16/e4m3",
+    "rmsnorm mxfp4": "rmsnorm:quant=e2m1/32/ue8m0",
+    "add mxfp4": "rmsnorm:residual=true,quant=e2m1/32/ue8m0",
+    "rmsnorm mxfp8": "rmsnorm:quant=e4m3/32/ue8m0",
+    "add mxfp8": "rmsnorm:residual=true,quant=e4m3/32/ue8m0",
+    "nvfp4 by row": "rmsnorm:quant=e2m1/16/e4m3/linear/row",
     "nvfp4 alone": "quantize:quant=e2m1/16/e4m3",
     "layernorm": "layernorm",
     "silu nvfp4": "quantize:gate_columns=-1,quant=e2m1/16/e4m3",
-    "nvfp4 by row": "rmsnorm:quant=e2m1/16/e4m3/linear/row",
     "mhc 4": "rmsnorm:streams=4,weight=float32,quant=e2m1/16/e4m3/linear/row",
-    "rmsnorm mxfp8": "rmsnorm:quant=e4m3/32/ue8m0",
-    "fp8 token": "rmsnorm:quant=e4m3/row/f32",
-    "rmsnorm fp8 128": "rmsnorm:quant=e4m3/128/f32",
+    "mhc 2": "rmsnorm:streams=2,weight=float32,quant=e2m1/16/e4m3/linear/row",
     "mxfp4 alone": "quantize:quant=e2m1/32/ue8m0",
     "mxfp8 alone": "quantize:quant=e4m3/32/ue8m0",
     "fp8 128 alone": "quantize:quant=e4m3/128/f32",
     "four over six": "quantize:quant=e2m1/16/e4m3/linear/none/up/true",
     "silu mxfp8": "quantize:gate_columns=-1,quant=e4m3/32/ue8m0",
-    "mhc 2": "rmsnorm:streams=2,weight=float32,quant=e2m1/16/e4m3/linear/row",
 }
 OPS = tuple(_CONFIGS)
 USUAL_OPS = OPS[: OPS.index("mhc 4") + 1]
 HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 32768)
 _FEW = (16, FEW_ROWS)
-# Elements of calls in the middle of their class.
-_USUAL_ELEMENTS = (MANY_ELEMENTS >> 4, MANY_ELEMENTS >> 2)
+# Elements of calls all over their class.
+_USUAL_ELEMENTS = (MANY_ELEMENTS >> 4, MANY_ELEMENTS >> 2, MANY_ELEMENTS >> 1)
 _MANY_ELEMENTS = 2 * MANY_ELEMENTS
 
 
@@ -109,7 +113,7 @@ def rows_of(calls: str, hidden_size: int) -> tuple[int, ...]:
 
     Example:
         >>> rows_of("usual", 4096), rows_of("many", 8192)
-        ((1024, 4096), (16384,))
+        ((1024, 4096, 8192), (16384,))
     """
     if calls == "few":
         return _FEW

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 # The rules' schedule stays unless another gains so much: runs differ by a percent or two.
-LEAST_GAIN = 0.03
+LEAST_GAIN = 0.015
 # What a schedule may lose at one number of rows for what it gains at another.
 MOST_LOSS = 0.01
 # Behind the fastest by more after one measurement, a schedule is not measured again.
