@@ -160,7 +160,6 @@ def _calibration_table() -> Iterator[str]:
     yield "## The model beside an H200"
     yield ""
     yield f"Roofline as predicted, and as measured in `{MEASURED.relative_to(ROOT)}`; *limit* is the model's."
-    yield "FP4 was measured with the kernels of that day, which executed up to twice as many instructions."
     yield ""
     shapes = [f"{m} x {h}: {what}" for m, h in CALIBRATED for what in ("predicted", "measured", "limit")]
     yield from _head(["op", *shapes])
