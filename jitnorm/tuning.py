@@ -217,7 +217,10 @@ def _read_or_warn(path: Path, target: str) -> Schedules:
     try:
         content = _read(path)
         of_target = content["target"] == target
-        return {(each["config"], each["calls"]): each["schedule"] for each in content["entries"] if of_target}
+        found = {(each["config"], each["calls"]): each["schedule"] for each in content["entries"] if of_target}
+        for schedule in {*found.values()} - {""}:
+            Division.parse(schedule)  # another version may know more
+        return found
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -185,6 +185,14 @@ def test_a_schedule_that_does_not_fit_is_not_used() -> None:
     assert schedule_for(CONFIG, Target("sm_80"), "usual", [{key: "8x1b2"}]) == ""
 
 
+def test_a_table_with_a_schedule_that_is_not_known_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    of_later_version = entry("4x2")
+    object.__setattr__(of_later_version, "schedule", "4x2z9")
+    store(user=table(of_later_version), shipped=table(entry("8x1")))
+    assert called() == "8x1"
+    assert f"ignoring the schedules in {tuning.user_file('sm_90a')}" in caplog.text
+
+
 @pytest.mark.parametrize("damage", ["", "{", "[]", "{}", "null", '"text"', '{"sha256": "0", "entries": []}'])
 def test_a_file_that_is_no_table_is_ignored_with_a_warning(damage: str, caplog: pytest.LogCaptureFixture) -> None:
     store(shipped=table(entry("4x2")))
