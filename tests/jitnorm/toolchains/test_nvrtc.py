@@ -55,7 +55,7 @@ def test_the_flags_reach_the_compiler() -> None:
 def test_the_flags_name_the_target_and_every_option() -> None:
     assert Nvrtc().flags(HOPPER) == (
         *("--gpu-architecture=sm_90a", "--std=c++17", "--fmad=false"),
-        *("--prec-div=true", "--prec-sqrt=true", "--ftz=false"),
+        *("--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--minimal"),
     )
 
 
