@@ -70,7 +70,8 @@ class Dispatcher:
         # Of codes in E2M1 an element is two values.
         columns = evaluate(tensors[0].shape[-1], rows=0)
         self._values_per_element = max(1, example.hidden_size // columns)
-        self.launch, self._learn, self._replace = launcher().make_dispatcher(json.dumps(dispatch_signature(example)))
+        functions = launcher().make_dispatcher(json.dumps(dispatch_signature(example)))
+        self.launch, self._learn, self._replace, self._facts = functions
 
     def run(self, *arguments: Any) -> None:
         """Run the op.
@@ -82,6 +83,15 @@ class Dispatcher:
         facts = self.launch(*arguments)
         if facts is not None:
             self._prepare(arguments, facts)(*arguments)
+
+    def kernel_of(self, *arguments: Any) -> tuple[Any, str]:
+        """The kernel of a call, built if need be, and the text that it is known by; nothing is run.
+
+        Args:
+            arguments: those of `run` without the stream; stand-ins for tensors, which have no memory, will do.
+        """
+        config, target = self._config_of(arguments, self._facts(*arguments))
+        return get_kernel(config, target), f"{config} for {target}"
 
     def remember_makers(self, call: Hashable, makers: OutputMakers) -> OutputMakers:
         """Keep what allocates the outputs of calls like one; calls of an engine have a few shapes."""
@@ -130,7 +140,21 @@ class Dispatcher:
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> Any:
         """What runs a call that has no kernel yet: usually `launch`, which has learned one."""
-        found, columns, row_dims, vector_bytes, row_class, is_cuda, device, is_capturing = facts
+        config, target = self._config_of(arguments, facts)
+        *_, device, is_capturing = facts
+        rows = sum(math.prod(tuple(arguments[i].shape)[:-1]) for i in self.leaders)
+        if is_capturing:
+            return _captured_kernel(config, target, rows)
+        if is_tiered():
+            learn = partial(self._learn_for, arguments)
+            learn_tiered(config, target, rows, Place(learn, self._replace, None if target.is_cpu else device))
+        else:
+            self._learn(get_kernel(config, target), *arguments)
+        return self.launch
+
+    def _config_of(self, arguments: tuple[Any, ...], facts: Any) -> tuple[KernelConfig, Target]:
+        """The kernel that a call needs and its target; a call that the kernel would refuse is refused."""
+        found, columns, row_dims, vector_bytes, row_class, is_cuda, device, _ = facts
         dtypes = [str(dtype) for dtype in found]  # out of TVM-FFI's own kind of string
         for name, value, dtype in zip(self.names, arguments, dtypes, strict=False):
             if not dtype:
@@ -147,17 +171,8 @@ class Dispatcher:
             calls=ROW_CLASSES[row_class],
             enable_pdl=self._enable_pdl,
         )
-        # A call that its kernel would refuse is refused before anything is compiled for it.
         launcher().make_checker(recipe_text(config, target))(*arguments)
-        rows = sum(math.prod(tuple(arguments[i].shape)[:-1]) for i in self.leaders)
-        if is_capturing:
-            return _captured_kernel(config, target, rows)
-        if is_tiered():
-            learn = partial(self._learn_for, arguments)
-            learn_tiered(config, target, rows, Place(learn, self._replace, device if is_cuda else None))
-        else:
-            self._learn(get_kernel(config, target), *arguments)
-        return self.launch
+        return config, target
 
     def _learn_for(self, arguments: tuple[Any, ...], kernel: Any) -> int:
         return int(self._learn(kernel, *arguments))

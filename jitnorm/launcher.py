@@ -34,7 +34,9 @@ _FUNCTIONS = (
     "load_kernel",
     "make_checker",
     "make_dispatcher",
+    "bind",
     "allocate",
+    "stand_in",
     "merge_last_two",
     "reinterpret",
     "permute",
@@ -51,7 +53,9 @@ class Launcher:
     load_kernel: Callable[[str, bytes], Any]
     make_checker: Callable[[str], Any]
     make_dispatcher: Callable[[str], Any]
+    bind: Callable[[Any, Any, Any], Any]
     allocate: Callable[[Any, str, int], Any]
+    stand_in: Callable[[Any, str, int, int], Any]
     merge_last_two: Callable[[Any], Any]
     reinterpret: Callable[[Any, str], Any]
     permute: Callable[[Any, Any, Any], Any]

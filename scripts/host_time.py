@@ -1,23 +1,30 @@
-"""Measures the host time of a call at 1x64 with torch tensors, on the GPU if there is one and on the CPU target.
+"""Measures the host time of a call at 1x64, on the GPU if there is one and on the CPU target.
 
-    python scripts/host_time.py
+    python scripts/host_time.py [FRAMEWORK...]    torch by default; numpy, cupy, jax
 
 Microseconds a call, in this one process: the best of ten batches of 200 calls. Processes differ by more than batches
-do, so quote the median of several, and how many there were.
+do, so quote the median of several, and how many there were. JAX makes its outputs itself, and has no other calls.
 """
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
+import ml_dtypes
+import numpy as np
 
 import jitnorm
 
+X = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
+W = np.random.default_rng(1).standard_normal(64).astype(np.float32)
+# What makes a framework's tensor, and what waits for its device.
+Tensors = tuple[Callable[[Any], Any], Callable[[], object]]
 
-def best_batch(call: Callable[[], Any], synchronize: Callable[[], None]) -> float:
+
+def best_batch(call: Callable[[], Any], synchronize: Callable[[], object]) -> float:
     times = []
     for _ in range(11):
         synchronize()
@@ -28,8 +35,39 @@ def best_batch(call: Callable[[], Any], synchronize: Callable[[], None]) -> floa
     return min(times[1:])
 
 
-def measure(device: str, synchronize: Callable[[], None]) -> None:
-    x, w = torch.randn(1, 64).bfloat16().to(device), torch.randn(64).bfloat16().to(device)
+def torch_tensors() -> Iterator[tuple[str, Tensors]]:
+    import torch
+
+    yield "cpu", (lambda a: torch.tensor(a).bfloat16(), lambda: None)
+    if torch.cuda.is_available():
+        yield "cuda", (lambda a: torch.tensor(a).bfloat16().cuda(), torch.cuda.synchronize)
+
+
+def numpy_tensors() -> Iterator[tuple[str, Tensors]]:
+    yield "cpu", (lambda a: a.astype(np.float16), lambda: None)
+
+
+def cupy_tensors() -> Iterator[tuple[str, Tensors]]:
+    import cupy
+
+    yield "cuda", (lambda a: cupy.asarray(a.astype(np.float16)), cupy.cuda.runtime.deviceSynchronize)
+
+
+def jax_tensors() -> Iterator[tuple[str, Tensors]]:
+    import jax
+
+    device = jax.devices()[0]
+    put = lambda a: jax.device_put(a.astype(ml_dtypes.bfloat16), device)  # noqa: E731
+    last = put(X)
+    yield device.platform, (put, lambda: (last + 0).block_until_ready())
+
+
+FRAMEWORKS = {"torch": torch_tensors, "numpy": numpy_tensors, "cupy": cupy_tensors, "jax": jax_tensors}
+
+
+def measure(framework: str, device: str, tensors: Tensors) -> None:
+    make, synchronize = tensors
+    x, w = make(X), make(W)
     out = jitnorm.rmsnorm(x, w)
     codes, scales = jitnorm.rmsnorm_fp4quant(x, w)
     calls: dict[str, Callable[[], Any]] = {
@@ -39,10 +77,11 @@ def measure(device: str, synchronize: Callable[[], None]) -> None:
         "rmsnorm_fp4quant, allocating": lambda: jitnorm.rmsnorm_fp4quant(x, w),
     }
     for name, call in calls.items():
-        print(f"{device:5} {name:32} {best_batch(call, synchronize):7.2f} us")
+        if framework != "jax" or "given" not in name:
+            print(f"{framework:6} {device:5} {name:32} {best_batch(call, synchronize):7.2f} us")
 
 
 if __name__ == "__main__":
-    measure("cpu", lambda: None)
-    if torch.cuda.is_available():
-        measure("cuda", torch.cuda.synchronize)
+    for framework in sys.argv[1:] or ["torch"]:
+        for device, tensors in FRAMEWORKS[framework]():
+            measure(framework, device, tensors)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jitnorm.dispatch import Dispatcher
 
 
 @cache
@@ -23,6 +26,10 @@ class Framework(ABC):
     is_often_direct = False
     # What decoded values are unless told otherwise: float32 where the library has no bfloat16 of its own.
     float_dtype = "bfloat16"
+
+    def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
+        """What `ops.run.run` returns for a call that the framework makes in its own way; None if it does not."""
+        return None
 
     @abstractmethod
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:

@@ -21,7 +21,7 @@ class CuPy(Framework):
         self._cupy: Any = sys.modules["cupy"]
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
-        dtype = tensor.dtype.name
+        dtype = name_of(tensor.dtype)
         if dtype in _NATIVE:
             return tensor
         return launcher().reinterpret(tensor.view(f"u{tensor.dtype.itemsize}"), dtype)

@@ -1,22 +1,41 @@
-"""JAX arrays, eager: they are immutable, so outputs are memory of the launcher that JAX then adopts."""
+"""JAX arrays. With jax-tvm-ffi calls are programs of JAX; else they are made here, outside of `jax.jit`.
+
+Arrays are immutable, so outputs of the latter are memory of the launcher that JAX then adopts.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jitnorm.ffi import tvm_ffi
+from jitnorm.interop import jax_programs
 from jitnorm.interop.base import Framework, name_of
 from jitnorm.launcher import launcher
 
-_CPU = "cpu"
+if TYPE_CHECKING:
+    from jitnorm.dispatch import Dispatcher
 
 
 class Jax(Framework):
-    """Arrays of `jax`, outside of `jax.jit`."""
+    """Arrays of `jax`."""
 
     def __init__(self) -> None:
         self._jax: Any = sys.modules["jax"]
+        self._types: set[type] = set()
+
+    def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
+        outputs, filled = dispatcher.outputs, list(tensors)
+        for position in outputs:
+            if tensors[position] is not None:
+                return None
+        inputs = [tensor for tensor in tensors if tensor is not None]
+        if not jax_programs.is_available() or len(inputs) + len(outputs) < len(tensors) or not self._are_arrays(inputs):
+            return None
+        results = jax_programs.program(dispatcher, scalars, self._device_of(inputs[0]))(*inputs)
+        for position, result in zip(outputs, results, strict=True):
+            filled[position] = result
+        return tuple(filled)
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         if is_output and isinstance(tensor, self._jax.Array):
@@ -25,20 +44,37 @@ class Jax(Framework):
 
     def refusal(self, tensor: Any) -> str | None:
         if isinstance(tensor, self._jax.core.Tracer):
-            return "is traced by jax.jit, which jitnorm's eager ops cannot take; call them outside"
+            remedy = "" if jax_programs.is_available() else ", pip install 'jitnorm[jax]'"
+            return f"is traced by jax.jit, where all tensors have to be JAX arrays{remedy}; call the op outside"
         return None
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
-        name = "uint8" if dtype in ("float4_e2m1fnx2", "float8_e8m0fnu") else dtype
-        device = like.device
-        return launcher().allocate(shape, name, -1 if device.platform == _CPU else device.local_hardware_id)
+        return launcher().allocate(shape, jax_programs.stored_dtype(dtype), jax_programs.ordinal_of(like.device))
 
     def result(self, output: Any) -> Any:
         return self._jax.dlpack.from_dlpack(output)
 
     def stream(self, tensor: Any) -> int | None:
         device = tensor.device
-        return None if device.platform == _CPU else int(device.get_stream_for_external_ready_events())
+        on_cpu = jax_programs.ordinal_of(device) < 0
+        return None if on_cpu else int(device.get_stream_for_external_ready_events())
 
     def dtype_name(self, tensor: Any) -> str:
         return name_of(tensor.dtype)
+
+    def _are_arrays(self, tensors: list[Any]) -> bool:
+        """Whether all are JAX's; asked of a type once, as it takes 0.5 us."""
+        if self._types.issuperset(map(type, tensors)):
+            return True
+        self._types |= {type(tensor) for tensor in tensors if isinstance(tensor, self._jax.Array)}
+        return self._types.issuperset(map(type, tensors))
+
+    def _device_of(self, tensor: Any) -> Any:
+        """Where an array is; of one that is traced, where JAX computes unless told otherwise."""
+        if not isinstance(tensor, self._jax.core.Tracer):
+            (device, *_) = tensor.devices()
+            return device
+        default = self._jax.config.jax_default_device
+        if default is None or isinstance(default, str):
+            return self._jax.local_devices(backend=default)[0]
+        return default

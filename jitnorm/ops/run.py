@@ -86,6 +86,10 @@ def _run_converted(
     dispatcher: Dispatcher, given: tuple[Any, ...], scalars: tuple[float, ...], stream: Any, allocates: bool
 ) -> tuple[Any, ...]:
     framework = framework_of(given[0], dispatcher.names[0])
+    if stream is None:
+        filled = framework.call(dispatcher, given, scalars)
+        if filled is not None:
+            return tuple(filled)
     try:
         tensors = _with_outputs(dispatcher, given) if allocates else given
         outputs = dispatcher.outputs

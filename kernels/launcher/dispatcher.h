@@ -33,6 +33,9 @@ class Dispatcher {
     return nothing;
   }
 
+  // The facts of a call, which is not run.
+  ffi::Any Facts(ffi::PackedArgs args) const { return FactsOf(KeyOf(args), args); }
+
   // From now on, calls like this one run `kernel`. Returns the place that it has.
   int64_t Learn(ffi::Function kernel, ffi::PackedArgs args) {
     const Key key = KeyOf(args);
@@ -194,8 +197,8 @@ class Dispatcher {
   CallMemory<const Entry*> known_;
 };
 
-// Three functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call) and
-// returns its place; one replaces (place, kernel).
+// Four functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call) and
+// returns its place; one replaces (place, kernel); one returns the facts of a call.
 inline ffi::Array<ffi::Function> MakeDispatcher(const ffi::String& signature) {
   auto dispatcher = std::make_shared<Dispatcher>(signature);
   return {MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Call(args); }),
@@ -204,5 +207,6 @@ inline ffi::Array<ffi::Function> MakeDispatcher(const ffi::String& signature) {
           }),
           MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any*) {
             dispatcher->Replace(args[0].cast<int64_t>(), args[1].cast<ffi::Function>());
-          })};
+          }),
+          MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Facts(args); })};
 }

@@ -182,3 +182,18 @@ inline ffi::Function MakeChecker(const ffi::String& recipe_text) {
   auto checker = std::make_shared<const CallChecker>(ReadRecipe(recipe_text));
   return MakeFunction([checker](ffi::PackedArgs args, ffi::Any*) { checker->Check(args); });
 }
+
+// A kernel as compilers of whole programs call it: argument i of its own is number order[i] of the call's, the numbers
+// follow.
+inline ffi::Function Bind(const ffi::Function& kernel, const ffi::Shape& order, const ffi::Array<double>& numbers) {
+  JITNORM_CHECK(order.size() + numbers.size() <= kMaxArguments, ValueError) << "order: names too many arguments";
+  return MakeFunction([=](ffi::PackedArgs args, ffi::Any* result) {
+    JITNORM_CHECK(static_cast<size_t>(args.size()) == order.size(), TypeError)
+        << "expected " << order.size() << " arguments; got " << args.size();
+    ffi::AnyView all[kMaxArguments];
+    int32_t count = 0;
+    for (int64_t position : order) all[count++] = args[static_cast<int>(position)];
+    for (double number : numbers) all[count++] = number;
+    kernel.CallPacked(all, count, result);
+  });
+}

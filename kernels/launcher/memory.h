@@ -34,6 +34,18 @@ inline ffi::Tensor Allocate(const ffi::Shape& shape, const ffi::String& dtype, i
   return ffi::Tensor::FromNDAlloc(CudaAllocator(), shape, parsed, DLDevice{kDLCUDA, static_cast<int>(device)});
 }
 
+// Addresses of tensors that have no memory: 16 TB apart, so that none seem to overlap.
+struct NoAllocator {
+  void AllocData(DLTensor* t, int64_t place) { t->data = reinterpret_cast<void*>((place + 1) << 44); }
+  void FreeData(DLTensor*) {}
+};
+
+// What a dense tensor is but for its memory, to ask about calls that are yet to be made. `place` is another for each.
+inline ffi::Tensor StandIn(const ffi::Shape& shape, const ffi::String& dtype, int64_t device, int64_t place) {
+  const DLDevice where = device < 0 ? DLDevice{kDLCPU, 0} : DLDevice{kDLCUDA, static_cast<int>(device)};
+  return ffi::Tensor::FromNDAlloc(NoAllocator(), shape, ffi::StringToDLDataType(dtype), where, place);
+}
+
 // The memory of a tensor under another description, which is copied.
 inline ffi::Tensor ViewOf(const ffi::Tensor& tensor, const DLTensor& prototype) {
   TVMFFIObjectHandle view;

@@ -25,6 +25,7 @@ from jitnorm.kernels.target import Target
 
 import jitnorm
 from jitnorm import KernelNotReadyError, rmsnorm, rmsnorm_fp4quant
+from jitnorm.interop import jax_programs
 
 pytestmark = pytest.mark.gpu
 
@@ -181,6 +182,46 @@ def test_jax_inputs_that_are_yet_to_be_computed_are_waited_for() -> None:
     expected = expected_rmsnorm(x, weight)
     assert_same_bytes(out, expected)
     assert_same_bytes(doubled, expected + expected)
+
+
+@pytest.fixture
+def jax_gpu() -> Any:
+    """JAX's first GPU, where ops are programs of JAX."""
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    pytest.importorskip("jax_tvm_ffi", reason="jax-tvm-ffi is not installed")
+    try:
+        return jax.devices("gpu")[0]
+    except RuntimeError:
+        pytest.skip("this JAX has no GPU")
+
+
+def test_ops_inside_of_jit_run_in_xla_s_order(jax_gpu: Any) -> None:
+    """Enough of them that XLA makes a graph of the program: its first run and the later ones."""
+    import jax
+
+    x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
+
+    @jax.jit
+    def layers(a: Any, w: Any) -> Any:
+        for _ in range(12):
+            a = rmsnorm(a, w) * 2
+        return rmsnorm_fp4quant(a, w)
+
+    expected = x
+    for _ in range(12):
+        expected = expected_rmsnorm(expected, weight) * np.float16(2)
+    for _ in range(4):
+        outputs = layers(jax.device_put(x, jax_gpu), jax.device_put(weight, jax_gpu))
+        assert_all_same(outputs, expected_fp4(expected, weight, NVFP4))
+
+
+def test_jax_calls_without_jax_tvm_ffi_give_the_same_bytes(jax_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import jax
+
+    x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
+    monkeypatch.setattr(jax_programs, "is_available", lambda: False)
+    out = rmsnorm(jax.device_put(x, jax_gpu), jax.device_put(weight, jax_gpu))
+    assert_same_bytes(out, expected_rmsnorm(x, weight))
 
 
 def test_jax_outputs_have_memory_of_their_own() -> None:
