@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from typing import Any
 
-from jitnorm.bench.cases import Maker, Op
+from jitnorm.bench.cases import Call, Maker, Op
 from jitnorm.bench.results import JITNORM, Row
 from jitnorm.bench.shapes import Shape, shape_text
 from jitnorm.bench.tensors import Tensors
@@ -58,9 +59,24 @@ def _times(make: Maker, new: Tensors, m: int, h: int, op_bytes: int) -> tuple[fl
     """On the device and on the host."""
     from jitnorm.bench.timing import buffer_count, device_time, host_time
 
-    calls = [make(new, m, h) for _ in range(buffer_count(op_bytes))]
+    calls = [_keeping(make(new, m, h)) for _ in range(buffer_count(op_bytes))]
     taken = device_time(calls, new.device)
     return taken, host_time(calls[0], taken) if new.device == "cuda" else taken
+
+
+def _keeping(call: Call) -> Call:
+    """The call, which keeps what it returned until it is made again.
+
+    Calls that allocate, as all of quack's do, would else write the same memory one after another, which never leaves
+    the L2 cache then, while those that are given outputs have one for each buffer.
+    """
+    kept: list[Any] = []
+
+    def make_and_keep() -> None:
+        kept.clear()
+        kept.append(call())
+
+    return make_and_keep
 
 
 @cache

@@ -18,9 +18,9 @@ def _unfused(spec: jitnorm.QuantSpec) -> Maker:
     def make(new: Tensors, m: int, h: int) -> Call:
         x, w, y = new.bfloat16(m, h), new.bfloat16(h), new.empty(m, h)
 
-        def call() -> None:
+        def call() -> jitnorm.QuantizedTensor:
             jitnorm.rmsnorm(x, w, out=y)
-            jitnorm.quantize(y, spec=spec)
+            return jitnorm.quantize(y, spec=spec)
 
         return call
 
@@ -31,9 +31,9 @@ def _add_unfused(spec: jitnorm.QuantSpec) -> Maker:
     def make(new: Tensors, m: int, h: int) -> Call:
         x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
 
-        def call() -> None:
+        def call() -> jitnorm.QuantizedTensor:
             jitnorm.fused_add_rmsnorm(x, r, w)
-            jitnorm.quantize(x, spec=spec)
+            return jitnorm.quantize(x, spec=spec)
 
         return call
 
