@@ -15,8 +15,8 @@ from jitnorm.cache.warn import warn_once
 FOLDER_VARIABLE = "JITNORM_CACHE_DIR"
 TRUST_VARIABLE = "JITNORM_CACHE_TRUST"
 
-# Nothing can exist below it: the place of a store that is always empty.
-_NOWHERE = Path(os.devnull)
+# Nothing can be made in /proc: the place of a store that is always empty, where every file is one that is missing.
+_NOWHERE = Path("/proc/self/no-cache")
 
 
 class Root(NamedTuple):

@@ -19,6 +19,7 @@ from jitnorm.kernels.launcher_source import launcher_source
 from jitnorm.misses import jit_mode
 from jitnorm.requirements import is_usable, requirements
 from jitnorm.store import as_cache, memo_folder, user_cache
+from jitnorm.tvm_headers import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +118,7 @@ def load_or_build_launcher(cache: Cache | Store, loads: Callable[[Artifact], boo
         CompileError: the compiler failed.
     """
     cache, began = as_cache(cache), perf_counter()
-    parts = LauncherParts.collect(memo_folder(cache.store))
+    parts = LauncherParts.collect()
     source_key = parts.source_key(os.uname().machine)
 
     def serves(artifact: Artifact) -> bool:
@@ -150,10 +151,10 @@ class LauncherParts:
     headers: str
 
     @classmethod
-    def collect(cls, memo_dir: Path | None, include: Path | None = None) -> LauncherParts:
+    def collect(cls, include: Path | None = None) -> LauncherParts:
         """The parts; of the TVM-FFI that is installed, unless its headers lie elsewhere."""
         folder = include or Path(tvm_ffi().__file__ or "").parent / "include"
-        return cls(launcher_source(), folder, _headers_identity(folder, memo_dir))
+        return cls(launcher_source(), folder, digest_of(folder))
 
     def source_key(self, machine: str) -> str:
         """What launchers for a machine have in common, whatever compiled them."""
@@ -180,23 +181,3 @@ class LauncherParts:
 
     def _fields(self) -> dict[str, str]:
         return {"kind": "launcher", "source": self.source, "headers": self.headers}
-
-
-def _headers_identity(include: Path, memo_dir: Path | None) -> str:
-    """The digest of TVM-FFI's headers; reading them all takes milliseconds, so it is remembered by their library."""
-    from jitnorm.toolchains.identity import memoised
-
-    library = include.parent / "lib" / "libtvm_ffi.so"
-    return memoised((library,), lambda: _digest(include), memo_dir) if library.exists() else _digest(include)
-
-
-def _digest(folder: Path) -> str:
-    """SHA-256 over the names and contents of all headers below `folder`."""
-    import hashlib
-
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.h")):
-        text = path.read_bytes()
-        digest.update(f"{path.relative_to(folder)}\0{len(text)}\0".encode())
-        digest.update(text)
-    return digest.hexdigest()

@@ -31,7 +31,7 @@ def prebuilt_launcher(cache: Cache, machine: str, include: Path | None = None) -
         CompileError: it failed.
     """
     memo = memo_folder(cache.store)
-    compiler, parts = Zig(memo, machine=machine), LauncherParts.collect(memo, include)
+    compiler, parts = Zig(memo, machine=machine), LauncherParts.collect(include)
     key = parts.key(compiler)
     return key, cache.load_or_build(key, lambda: parts.build(compiler))
 

@@ -106,5 +106,5 @@ def _why_not(manifest: Mapping[str, Any]) -> str:
 
 
 def _launcher_serves(manifest: Mapping[str, Any]) -> bool:
-    wanted = LauncherParts.collect(None).source_key(os.uname().machine)
+    wanted = LauncherParts.collect().source_key(os.uname().machine)
     return manifest.get("source_key") == wanted and not unmet(Artifact(b"", manifest))

@@ -55,6 +55,19 @@ def test_the_users_cache_is_a_tier_with_its_entries(store: Store, answer: Answer
     }
 
 
+def test_a_default_folder_that_cannot_be_made_is_told_and_all_else_examined(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As where the home folder is read-only."""
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("JITNORM_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "cache"))
+    report = answer("doctor", exit_code=1)
+    assert report["cache"]["is_writable"] is False
+    assert report["cache"]["entries"] == 0
+    assert {tier["name"] for tier in report["tiers"]}
+
+
 def test_the_folder_comes_with_what_it_holds_its_budget_and_its_locks(
     store: Store, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +145,7 @@ def own_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """What jitnorm's own wheel brings: a launcher for the TVM-FFI that is installed, and one for another."""
     folder = tmp_path / "prebuilt"
     monkeypatch.setattr("jitnorm.store.PREBUILT", str(folder))
-    wanted = LauncherParts.collect(None).source_key(os.uname().machine)
+    wanted = LauncherParts.collect().source_key(os.uname().machine)
     for key, source_key in (("1" * 64, wanted), ("2" * 64, "0" * 64)):
         Store(folder).publish(key, Artifact(b"code", {"kind": "launcher", "source_key": source_key}))
     return Store(folder)
