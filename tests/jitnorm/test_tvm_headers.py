@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import tvm_ffi
+
 from jitnorm import tvm_headers
 from jitnorm.tvm_headers import digest_of
 
