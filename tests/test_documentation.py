@@ -21,10 +21,11 @@ def test_links_within_the_repository_lead_to_a_file(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=["torch", "numpy"])
+@pytest.mark.parametrize("example", EXAMPLES, ids=["torch", "numpy", "jax"])
 def test_the_examples_of_the_readme_run(example: str) -> None:
-    if "import torch" in example:
-        pytest.importorskip("torch", reason="the example is for users of torch")
+    for needed, framework in (("torch", "torch"), ("jax", "jax"), ("jax_tvm_ffi", "jax")):
+        if f"import {framework}\n" in example:
+            pytest.importorskip(needed, reason=f"the example is for users of {framework}")
     exec(compile(example, "README.md", "exec"), {})
 
 
