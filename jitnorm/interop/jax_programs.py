@@ -91,19 +91,22 @@ def _custom_call(
     name = "jitnorm_" + sha256(repr((text, order, scalars)).encode()).hexdigest()[:32]
     with _lock:
         if name not in _known:
-            _register(name, kernel, launcher().bind(kernel, order, scalars), device.platform)
+            _register(name, kernel, launcher().bind(kernel, order, scalars), device)
             _known.add(name)
     return name
 
 
-def _register(name: str, kernel: Any, bound: Any, platform: str) -> None:
+def _register(name: str, kernel: Any, bound: Any, device: Any) -> None:
     import jax
     from jax_tvm_ffi import register_ffi_target
 
-    if platform == _CPU:
+    if device.platform == _CPU:
         register_ffi_target(name, bound, platform="cpu")
         return
     # XLA may capture the first call already, when nothing can be loaded any more.
-    for device in jax.local_devices(backend=platform):
-        kernel(ordinal_of(device))
+    capability_of = launcher().device_capability
+    wanted = tuple(capability_of(ordinal_of(device)))
+    for ordinal in map(ordinal_of, jax.local_devices(backend=device.platform)):
+        if tuple(capability_of(ordinal)) == wanted:
+            kernel(ordinal)
     register_ffi_target(name, bound, platform="gpu", allow_cuda_graph=True)

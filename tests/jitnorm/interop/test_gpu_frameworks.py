@@ -35,15 +35,22 @@ DELAY_CYCLES = 100_000_000
 MODULES = {"torch": "torch", "cupy": "cupy", "jax": "jax", "tvm_ffi": "tvm_ffi"}
 
 
+@pytest.fixture
+def jax_gpu() -> Any:
+    """JAX's first GPU."""
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    try:
+        return jax.devices("gpu")[0]
+    except RuntimeError:
+        pytest.skip("this JAX has no GPU")
+
+
 @pytest.fixture(params=GPU_FRAMEWORKS)
 def make(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     """Makes a framework's tensor on the GPU of a NumPy array."""
-    module = pytest.importorskip(MODULES[request.param], reason=f"{request.param} is not installed")
+    pytest.importorskip(MODULES[request.param], reason=f"{request.param} is not installed")
     if request.param == "jax":
-        try:
-            module.devices("gpu")
-        except RuntimeError:
-            pytest.skip("this JAX has no GPU")
+        request.getfixturevalue("jax_gpu")
     return GPU_FRAMEWORKS[request.param]
 
 
@@ -160,15 +167,12 @@ def test_tvm_ffi_calls_run_on_the_stream_that_is_set(late: Any) -> None:
     assert_same_bytes(out, expected_rmsnorm(x, weight))
 
 
-def test_jax_inputs_that_are_yet_to_be_computed_are_waited_for() -> None:
-    jax = pytest.importorskip("jax", reason="JAX is not installed")
-    try:
-        device = jax.devices("gpu")[0]
-    except RuntimeError:
-        pytest.skip("this JAX has no GPU")
+def test_jax_inputs_that_are_yet_to_be_computed_are_waited_for(jax_gpu: Any) -> None:
+    import jax
+
     x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
-    array, on_gpu = jax.device_put(x, device), jax.device_put(weight, device)
-    big = jax.device_put(np.eye(4096, dtype=np.float32), device)
+    array, on_gpu = jax.device_put(x, jax_gpu), jax.device_put(weight, jax_gpu)
+    big = jax.device_put(np.eye(4096, dtype=np.float32), jax_gpu)
 
     @jax.jit
     def slowly(a: Any, m: Any) -> Any:
@@ -184,19 +188,9 @@ def test_jax_inputs_that_are_yet_to_be_computed_are_waited_for() -> None:
     assert_same_bytes(doubled, expected + expected)
 
 
-@pytest.fixture
-def jax_gpu() -> Any:
-    """JAX's first GPU, where ops are programs of JAX."""
-    jax = pytest.importorskip("jax", reason="JAX is not installed")
-    pytest.importorskip("jax_tvm_ffi", reason="jax-tvm-ffi is not installed")
-    try:
-        return jax.devices("gpu")[0]
-    except RuntimeError:
-        pytest.skip("this JAX has no GPU")
-
-
 def test_ops_inside_of_jit_run_in_xla_s_order(jax_gpu: Any) -> None:
     """Enough of them that XLA makes a graph of the program: its first run and the later ones."""
+    pytest.importorskip("jax_tvm_ffi", reason="jax-tvm-ffi is not installed")
     import jax
 
     x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
@@ -224,15 +218,12 @@ def test_jax_calls_without_jax_tvm_ffi_give_the_same_bytes(jax_gpu: Any, monkeyp
     assert_same_bytes(out, expected_rmsnorm(x, weight))
 
 
-def test_jax_outputs_have_memory_of_their_own() -> None:
-    jax = pytest.importorskip("jax", reason="JAX is not installed")
-    try:
-        device = jax.devices("gpu")[0]
-    except RuntimeError:
-        pytest.skip("this JAX has no GPU")
+def test_jax_outputs_have_memory_of_their_own(jax_gpu: Any) -> None:
+    import jax
+
     x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
-    on_gpu = jax.device_put(weight, device)
-    outputs = [rmsnorm(jax.device_put(x * i, device), on_gpu) for i in range(1, 20)]
+    on_gpu = jax.device_put(weight, jax_gpu)
+    outputs = [rmsnorm(jax.device_put(x * i, jax_gpu), on_gpu) for i in range(1, 20)]
     for i, out in enumerate(outputs, start=1):
         assert_same_bytes(out, expected_rmsnorm(x * i, weight), f"output {i}")
 

@@ -14,6 +14,7 @@ from inputs import DTYPES, make_input, make_weight
 import jitnorm
 from jitnorm import KernelNotWarmError, rmsnorm, rmsnorm_fp4quant
 from jitnorm.interop import jax_programs
+from jitnorm.launcher import launcher
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 pytest.importorskip("jax_tvm_ffi", reason="jax-tvm-ffi is not installed")
@@ -134,6 +135,16 @@ def test_a_program_is_known_by_what_it_runs() -> None:
     assert all(names)
     assert names[0] == names[3]
     assert len(set(names)) == 3
+
+
+def test_a_bound_kernel_takes_its_arguments_in_the_order_that_it_was_told() -> None:
+    x, weight = tensors()
+    kernel = launcher().bind(jitnorm.get_kernel(f"rmsnorm:hidden_size={SIZE},input=float16"), (1, 0, 2), (1e-6,))
+    out = np.empty_like(x)
+    kernel(weight, x, out)
+    assert_same_bytes(out, expected_rmsnorm(x, weight))
+    with pytest.raises(TypeError, match="expected 3 arguments; got 2"):
+        kernel(weight, x)
 
 
 @pytest.fixture
