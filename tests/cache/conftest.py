@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from jitnorm.cache import Artifact, Store, make_key
-from remote_entries import KEYS, artifact_of
+from jitnorm.cache.remote import RemoteTier
+from remote_entries import KEYS, LIMIT, artifact_of
 
 KEY = make_key({"test": "a kernel"})
 WORKER = Path(__file__).with_name("worker.py")
@@ -27,6 +28,17 @@ def key() -> str:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "cache")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a remote tier lies."""
+    return tmp_path / "remote"
+
+
+@pytest.fixture
+def remote(folder: Path) -> RemoteTier:
+    return RemoteTier(folder.as_uri(), timeout=LIMIT, writable=True)
 
 
 @pytest.fixture

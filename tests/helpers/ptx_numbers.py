@@ -1,0 +1,247 @@
+"""What PTX computes: integers, floats and conversions, bit for bit as a GPU has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from ptx_registers import BITS, Array, Registers
+
+_FP8 = {"e4m3x2": ml_dtypes.float8_e4m3fn, "e5m2x2": ml_dtypes.float8_e5m2}
+
+
+class Numbers(Registers):
+    """Registers, and the instructions that compute with them."""
+
+    def _integers(self, modifiers: list[str], operands: tuple[str, ...], operate: Any) -> None:
+        bits = BITS[modifiers[-1]]
+        values = [self.read(operand, bits) for operand in operands[1:]]
+        self.write(operands[0], operate(*values), bits)
+
+    def _signed(self, operand: str, bits: int) -> Array:
+        return self.read(operand, bits).astype(np.int64) << (64 - bits) >> (64 - bits)
+
+    def _do_and(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        self._integers(modifiers, operands, np.bitwise_and)
+
+    def _do_or(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        self._integers(modifiers, operands, np.bitwise_or)
+
+    def _do_xor(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        self._integers(modifiers, operands, np.bitwise_xor)
+
+    def _do_not(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        self._integers(modifiers, operands, np.bitwise_not)
+
+    def _do_shl(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        self._integers(modifiers, operands, np.left_shift)
+
+    def _do_shr(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        kind = modifiers[-1]
+        values, by = self.extended(operands[1], kind), self.read(operands[2], 32)
+        shifted = values.view(np.int64) >> by.astype(np.int64) if kind[0] == "s" else values >> by
+        self.write(operands[0], shifted, BITS[kind])
+
+    def _do_shf(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        assert modifiers == ["l", "wrap", "b32"]
+        low, high, by = (self.read(operand, 32) for operand in operands[1:])
+        self.write(operands[0], ((high << np.uint64(32) | low) << (by & np.uint64(31))) >> np.uint64(32), 32)
+
+    def _do_bfi(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        bits = BITS[modifiers[0]]
+        inserted, base, at, length = (self.read(operand, bits) for operand in operands[1:])
+        mask = ((np.uint64(1) << length) - np.uint64(1)) << at
+        self.write(operands[0], (base & ~mask) | (inserted << at & mask), bits)
+
+    def _do_lop3(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        a, b, c = (self.read(operand, 32) for operand in operands[1:4])
+        table, result = int(operands[4], 0), np.zeros_like(a)
+        for case in range(8):
+            if table >> case & 1:
+                result |= (a if case & 4 else ~a) & (b if case & 2 else ~b) & (c if case & 1 else ~c)
+        self.write(operands[0], result, 32)
+
+    def _do_mad(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        assert modifiers[0] == "lo"
+        self._integers(modifiers, operands, lambda a, b, c: a * b + c)
+
+    def _do_selp(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        holds = self.read(operands[3], 1).astype(bool)
+        self.write(operands[0], np.where(holds, self.read(operands[1]), self.read(operands[2])))
+
+    def _do_mov(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if operands[1].startswith("{"):
+            parts = operands[1].strip("{}").replace(" ", "").split(",")
+            bits = BITS[modifiers[0]] // len(parts)
+            each = [self.read(part, bits) << np.uint64(bits * i) for i, part in enumerate(parts)]
+            self.write(operands[0], np.bitwise_or.reduce(each))
+        elif operands[0].startswith("{"):
+            parts = operands[0].strip("{}").replace(" ", "").split(",")
+            bits, value = BITS[modifiers[0]] // len(parts), self.read(operands[1])
+            for i, part in enumerate(parts):
+                if part != "_":
+                    self.write(part, value >> np.uint64(bits * i), bits)
+        else:
+            self.write(operands[0], self.read(operands[1]))
+
+    def _do_setp(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        compare, kind = modifiers[0], modifiers[-1]
+        if kind == "f32":
+            a, b = (self.float(operand) for operand in operands[1:])
+            unordered = np.isnan(a) | np.isnan(b)
+            if compare in ("nan", "num"):
+                result = unordered == (compare == "nan")
+            else:
+                plain = compare.removesuffix("u") if len(compare) == 3 else compare
+                result = getattr(np, _COMPARISONS[plain])(a, b)
+                result = result | unordered if compare != plain else result & ~unordered
+        else:
+            a, b = (self.read(operand, BITS[kind]) for operand in operands[1:])
+            if kind[0] == "s":  # moved up by half the range, signed numbers have the order of unsigned ones
+                a, b = (values ^ np.uint64(1 << (BITS[kind] - 1)) for values in (a, b))
+            result = getattr(np, _COMPARISONS[compare])(a, b)
+        self.write(operands[0], result, 1)
+
+    # Numbers of either kind
+
+    def _do_add(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers[0] not in ("rn", "f32"):
+            self._integers(modifiers, operands, np.add)
+            return
+        self.write_float(operands[0], self.float(operands[1], modifiers[-1]) + self.float(operands[2]))
+
+    def _do_sub(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers[0] != "rn":
+            self._integers(modifiers, operands, np.subtract)
+            return
+        assert modifiers == ["rn", "f32"]
+        self.write_float(operands[0], self.float(operands[1]) - self.float(operands[2]))
+
+    def _do_mul(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers == ["rn", "f32"]:
+            self.write_float(operands[0], self.float(operands[1]) * self.float(operands[2]))
+        elif modifiers[0] == "wide":
+            kind = modifiers[1]
+            product = self.extended(operands[1], kind) * self.extended(operands[2], kind)
+            self.write(operands[0], product, 2 * BITS[kind])
+        else:
+            assert modifiers[0] == "lo"
+            self._integers(modifiers, operands, np.multiply)
+
+    def _do_div(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers == ["rn", "f32"]:
+            self.write_float(operands[0], self.float(operands[1]) / self.float(operands[2]))
+        else:
+            self._integers(modifiers, operands, np.floor_divide)
+
+    def _do_rem(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        assert modifiers[0] in ("u32", "u64")
+        self._integers(modifiers, operands, np.remainder)
+
+    # Floats
+
+    def _do_fma(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        assert modifiers[:2] == ["rn", "f32"]
+        a, b = (self.float(operand, modifiers[-1]) for operand in operands[1:3])
+        c = self.float(operands[3])
+        self.write_float(operands[0], fma(a, b, c))
+
+    def _do_rcp(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        values = np.float32(1) / self.float(operands[1])
+        if modifiers == ["approx", "ftz", "f32"]:
+            exact = np.float32(1) / _flushed(self.float(operands[1]))
+            # Of a normal result, the error is an ulp at most: here it always is.
+            values = _flushed(np.where(np.isinf(exact), exact, np.nextafter(exact, np.float32(0))))
+        else:
+            assert modifiers == ["rn", "f32"]
+        self.write_float(operands[0], values)
+
+    def _do_sqrt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        assert modifiers == ["rn", "f32"]
+        self.write_float(operands[0], np.sqrt(self.float(operands[1])))
+
+    def _do_neg(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        self.write(operands[0], self.read(operands[1], 32) ^ np.uint64(1 << 31))
+
+    def _do_abs(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        self.write(operands[0], self.read(operands[1], 31))
+
+    def _do_max(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers[0] in ("s32", "u32"):
+            read = self._signed if modifiers[0] == "s32" else self.read
+            self.write(operands[0], np.maximum(read(operands[1], 32), read(operands[2], 32)), 32)
+            return
+        assert modifiers == ["NaN", "f32"]
+        self.write_float(operands[0], np.maximum(self.float(operands[1]), self.float(operands[2])))
+
+    def _do_min(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers[0] in ("s32", "u32"):
+            read = self._signed if modifiers[0] == "s32" else self.read
+            self.write(operands[0], np.minimum(read(operands[1], 32), read(operands[2], 32)), 32)
+            return
+        assert modifiers == ["f32"]
+        self.write_float(operands[0], np.fmin(self.float(operands[1]), self.float(operands[2])))
+
+    def _do_cvt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers[0] != "rn":
+            self._convert_exactly(modifiers, operands)
+            return
+        kind = modifiers[-2]
+        if len(operands) == 2:
+            self.write(operands[0], _rounded(self.float(operands[1]), f"{kind}x2"))
+            return
+        high, low = (self.float(operand) for operand in operands[1:])
+        pair = [_rounded(values, kind) for values in (low, high)]
+        bits = {"bf16x2": 16, "f16x2": 16, "e2m1x2": 4}.get(kind, 8)
+        self.write(operands[0], pair[0] | pair[1] << np.uint64(bits))
+
+    def _convert_exactly(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        to, of = modifiers
+        if of == "f16":
+            assert to == "f32"
+            self.write_float(operands[0], self.float(operands[1], "f16"))
+        else:
+            self.write(operands[0], self.extended(operands[1], of), BITS[to])
+
+
+_COMPARISONS = {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+}  # fmt: skip
+
+
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c of float32, rounded once: the product is exact in 64 bits, the sum is rounded to odd there."""
+    product = a.astype(np.float64) * b.astype(np.float64)
+    total = product + c
+    # What was cut off, by the exact sum of two numbers; an inexact even sum is moved to its odd neighbour.
+    part = total - product
+    lost = (product - (total - part)) + (c - part)
+    bits = total.view(np.int64)
+    is_even = (bits & 1) == 0
+    away = np.where((lost > 0) == (total > 0), 1, -1)
+    is_inexact = np.isfinite(total) & (lost != 0) & is_even
+    return np.where(is_inexact, bits + away, bits).view(np.float64).astype(np.float32)
+
+
+def _flushed(values: Array) -> Array:
+    """Zeros for what is not normal, as .ftz has it."""
+    return np.where(np.abs(values) < np.finfo(np.float32).tiny, np.float32(0) * values, values).astype(np.float32)
+
+
+def _rounded(values: Array, kind: str) -> Array:
+    """The codes of float32 in a format, saturating below 16 bits, NaN as the GPU has it."""
+    nan = np.isnan(values)
+    if kind == "f16x2":
+        codes = values.astype(np.float16).view(np.uint16)
+        return np.where(nan, 0x7FFF, codes).astype(np.uint64)
+    if kind == "bf16x2":
+        codes = values.astype(ml_dtypes.bfloat16).view(np.uint16)
+        return np.where(nan, 0x7FFF, codes).astype(np.uint64)
+    if kind == "e2m1x2":
+        codes = np.clip(values, -6, 6).astype(ml_dtypes.float4_e2m1fn).view(np.uint8) & 0xF
+        return np.where(nan, 7, codes).astype(np.uint64)
+    dtype = _FP8[kind]
+    limit = float(ml_dtypes.finfo(dtype).max)
+    codes = np.clip(values, -limit, limit).astype(dtype).view(np.uint8)
+    return np.where(nan, 0x7F, codes).astype(np.uint64)

@@ -1,0 +1,78 @@
+"""The registers of all threads of a grid: operands as numbers, for those threads that are active."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+_NAN = np.uint32(0x7FFFFFFF)
+BITS = {
+    "pred": 1,
+    "b8": 8,
+    "u8": 8,
+    "f32": 32,
+    "b16": 16,
+    "b32": 32,
+    "b64": 64,
+    "u16": 16,
+    "s16": 16,
+    "u32": 32,
+    "s32": 32,
+    "u64": 64,
+    "s64": 64,
+}
+
+
+class Registers:
+    """Of the threads of a grid.
+
+    Attributes:
+        active: the numbers of the threads that an instruction is executed by.
+        symbols: names that stand for addresses.
+    """
+
+    def __init__(self, grid: int, block: int, symbols: dict[str, int]) -> None:
+        threads = np.arange(grid * block)
+        self.count, self.grid, self.symbols = grid * block, grid, symbols
+        self.tid, self.block = threads % block, threads // block
+        self.registers: dict[str, Array] = {}
+        self.active = threads
+
+    def read(self, operand: str, bits: int = 64) -> Array:
+        """The operand of each active thread, as an unsigned number."""
+        special = {"%tid.x": self.tid, "%ctaid.x": self.block, "%nctaid.x": np.full(self.count, self.grid)}
+        if operand in special:
+            return special[operand][self.active].astype(np.uint64)
+        if operand in self.registers:
+            values = self.registers[operand][self.active]
+        elif operand in self.symbols:
+            values = np.full(self.active.size, self.symbols[operand], np.uint64)
+        else:
+            number = int(operand[2:], 16) if operand.startswith("0f") else int(operand, 0)
+            values = np.full(self.active.size, number & (1 << 64) - 1, np.uint64)
+        return values & np.uint64((1 << bits) - 1)
+
+    def extended(self, operand: str, kind: str) -> Array:
+        """The operand of a kind in 64 bits."""
+        bits = BITS[kind]
+        values = self.read(operand, bits)
+        if kind[0] != "s":
+            return values
+        sign = np.uint64(1 << (bits - 1))
+        return (values ^ sign) - sign
+
+    def float(self, operand: str, kind: str = "f32") -> Array:
+        if kind == "f16":
+            return self.read(operand, 16).astype(np.uint16).view(np.float16).astype(np.float32)
+        return self.read(operand, 32).astype(np.uint32).view(np.float32)
+
+    def write(self, register: str, values: Array, bits: int = 64) -> None:
+        whole = self.registers.setdefault(register, np.zeros(self.count, np.uint64))
+        whole[self.active] = values.astype(np.uint64) & np.uint64((1 << bits) - 1)
+
+    def write_float(self, register: str, values: Array) -> None:
+        values = np.asarray(values, np.float32)
+        self.write(register, np.where(np.isnan(values), _NAN, values.view(np.uint32)))
