@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from functools import cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from itertools import chain
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from jitnorm.cache import Artifact, Cache, Store, make_key
 from jitnorm.cache.events import emit
@@ -95,17 +96,14 @@ def find_kernel(config: KernelConfig, target: Target) -> Any:
     if kernel is None:
         with _lock_of(key):
             kernel = _kernels.get(key)
-            if kernel is None and (artifact := _find(config, target, user_cache())) is not None:
+            if kernel is None and (artifact := _find(config, target)) is not None:
                 kernel = _kernels[key] = _bind(artifact)
     return kernel
 
 
-def _find(config: KernelConfig, target: Target, cache: Cache) -> Artifact | None:
-    try:
-        toolchain: Toolchain | None = toolchain_for(config, target, cache.store)
-    except ToolchainMissingError:
-        toolchain = None
-    return _find_artifact(config, target, toolchain, cache, "auto")
+def _find(config: KernelConfig, target: Target) -> Artifact | None:
+    cache = user_cache()
+    return _find_artifact(config, target, cache, "auto", _asker(config, target, cache, "auto"))
 
 
 def build_kernel(config: KernelConfig, target: Target) -> Any:
@@ -143,21 +141,14 @@ def load_or_build_kernel(config: KernelConfig, target: Target, cache: Cache | St
         ValueError: the backend or the value of JITNORM_JIT is not allowed.
     """
     cache, mode = as_cache(cache), jit_mode()
-    toolchain, missing = None, None
-    if mode == "deny" and backend == "auto":
-        # Compilers are looked for only if this finds nothing: it takes 2 ms of a process's first call.
-        found = _find_artifact(config, target, None, cache, backend)
+    ask, began = _asker(config, target, cache, backend), perf_counter()
+    if backend != "auto":
+        ask()  # refuses a backend that lacks the kernel, whatever the cache holds
+    if mode == "deny" or target.family is not None or not ask().toolchain:
+        found = _find_artifact(config, target, cache, backend, ask)
         if found is not None:
             return found
-    try:
-        toolchain = toolchain_for(config, target, cache.store, backend)
-    except ToolchainMissingError as error:
-        missing = error
-    began = perf_counter()
-    if toolchain is None or mode == "deny" or target.family is not None:
-        found = _find_artifact(config, target, toolchain, cache, backend)
-        if found is not None:
-            return found
+    toolchain, missing = ask()
     is_cute = toolchain.name == "cute" if toolchain else requested_backend(target, backend) == "cute"
     source = source_for(config, target, "cute" if is_cute and not _why_not(config) else "c++")
     if toolchain is not None and mode != "deny":
@@ -178,28 +169,51 @@ def _load_or_build(source: Source, toolchain: Toolchain, cache: Cache, *, is_rec
     return cache.load_or_build(kernel_key(source, toolchain), build, accept=is_usable)
 
 
+class _Answer(NamedTuple):
+    """The toolchain that builds a kernel, or why there is none."""
+
+    toolchain: Toolchain | None
+    missing: ToolchainMissingError | None
+
+
+def _asker(config: KernelConfig, target: Target, cache: Cache, backend: str) -> Callable[[], _Answer]:
+    """What asks for a kernel's toolchain, once and not before it is called: looking takes 2 ms of a first call."""
+
+    @lru_cache(maxsize=1)
+    def ask() -> _Answer:
+        try:
+            return _Answer(toolchain_for(config, target, cache.store, backend), None)
+        except ToolchainMissingError as error:
+            return _Answer(None, error)
+
+    return ask
+
+
 def _find_artifact(
-    config: KernelConfig, target: Target, toolchain: Toolchain | None, cache: Cache, backend: str
+    config: KernelConfig, target: Target, cache: Cache, backend: str, ask: Callable[[], _Answer]
 ) -> Artifact | None:
     """The artifact for the target in any tier; if there is none, that for its family.
 
     Where compiling is impossible or forbidden, one of another schedule serves: warmed before tuning, or after.
     """
-    is_final = toolchain is None or jit_mode() == "deny"
+    is_final = jit_mode() == "deny" or not ask().toolchain
     configs = chain([config], stand_ins(config, target) if is_final else ())
     targets = [target] if target.family is None else [target, target.family]
-    found = (_find_for(each, of, toolchain, cache, backend) for each in configs for of in targets)
+    found = (_find_for(each, of, cache, backend, ask) for each in configs for of in targets)
     return next(filter(None, found), None)
 
 
 def _find_for(
-    config: KernelConfig, target: Target, toolchain: Toolchain | None, cache: Cache, backend: str
+    config: KernelConfig, target: Target, cache: Cache, backend: str, ask: Callable[[], _Answer]
 ) -> Artifact | None:
     """The artifact of the toolchain, or of any one where compiling is impossible or forbidden."""
-    if toolchain is None or jit_mode() == "deny":
+    if jit_mode() == "deny" or not ask().toolchain:
         found = _find_built_anywhere(config, target, cache, requested_backend(target, backend))
-        if found is not None or toolchain is None:
+        if found is not None:
             return found
+    toolchain = ask().toolchain
+    if toolchain is None:
+        return None
     return cache.load(kernel_key(source_for(config, target, toolchain.name), toolchain), is_usable)
 
 

@@ -2,6 +2,8 @@
 
 So ops can be called inside `jax.jit` and `jax.vmap`, and an eager call costs about as much as one of JAX's own: 26 us
 for RMSNorm on a machine where it took 129 by DLPack, and an addition takes 12.
+
+A program has its kernel from the start: while JAX traces, it is built if need be, also with JITNORM_TIERED.
 """
 
 from __future__ import annotations
