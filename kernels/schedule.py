@@ -30,13 +30,17 @@ ANY_SIZE_WARPS = 8
 ITEM_THREADS = 256
 # Blocks of a cluster that share a row.
 CLUSTERS = (2, 4, 8)
-# With this many elements or more, so many rows wait for a multiprocessor that threads with more to do use memory better
-# than many threads, which finish a row sooner.
-MANY_ELEMENTS = 1 << 26
 # Up to about as many rows as a large GPU has multiprocessors, calls take as long as one row does.
 FEW_ROWS = 128
-# Classes of calls, as the launcher numbers them: up to `FEW_ROWS` rows; `MANY_ELEMENTS` or more; what is between.
-ROW_CLASSES = ("few", "usual", "many")
+# Up to so many, all rows take two or three turns of what a large GPU holds at once, so it counts how full the last is.
+SOME_ROWS = 1280
+# With this many elements or rows, so many rows wait for a multiprocessor that threads with more to do use memory better
+# than many threads, which finish a row sooner.
+MANY_ELEMENTS = 1 << 26
+MANY_ROWS = 8192
+# Classes of calls, as the launcher numbers them: up to `FEW_ROWS` rows; up to `SOME_ROWS`; what is between;
+# `MANY_ELEMENTS` or `MANY_ROWS` or more.
+ROW_CLASSES = ("few", "some", "usual", "many")
 CHUNKS_OF_MANY_ROWS = 4
 # Bytes of a row that a lane can hold in registers beside what it computes with.
 MAX_HELD_BYTES = 256
@@ -114,12 +118,14 @@ def class_of(rows: int, hidden_size: int) -> str:
     """The class of a call, as the launcher sees it.
 
     Example:
-        >>> class_of(16, 7168), class_of(16384, 8192)
-        ('few', 'many')
+        >>> class_of(16, 7168), class_of(1024, 8192), class_of(16384, 8192)
+        ('few', 'some', 'many')
     """
-    if rows * hidden_size >= MANY_ELEMENTS:
+    if rows * hidden_size >= MANY_ELEMENTS or rows >= MANY_ROWS:
         return "many"
-    return "few" if rows <= FEW_ROWS else "usual"
+    if rows <= FEW_ROWS:
+        return "few"
+    return "some" if rows <= SOME_ROWS else "usual"
 
 
 def groups_of(config: KernelConfig) -> int:
@@ -256,7 +262,7 @@ def _many_rows_schedule(config: KernelConfig, groups: int) -> RowSchedule:
 
 
 def for_many_rows(config: KernelConfig, target: Target) -> KernelConfig:
-    """The configuration for calls of `MANY_ELEMENTS` or more; the same if its schedule is: one kernel serves then."""
+    """The configuration for calls of the class "many"; the same if its schedule is: one kernel serves then."""
     if not config.is_row_wise:
         return config
     many = replace(config, many_rows=True)

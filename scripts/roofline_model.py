@@ -24,7 +24,7 @@ from typing import Any
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.numerics import CHUNK_SIZE, ceil_div
-from jitnorm.kernels.schedule import MANY_ELEMENTS, for_many_rows, row_schedule
+from jitnorm.kernels.schedule import class_of, for_many_rows, row_schedule
 from jitnorm.kernels.target import Target
 from machine_code import PIPES, count, executed
 from roofline import GPUS, Gpu, Prediction, copy_time, packed, predict
@@ -65,7 +65,7 @@ OPS = {
 def config_of(op: str, rows: int, hidden_size: int, target: Target) -> KernelConfig:
     """The kernel that a call of contiguous bfloat16 tensors runs."""
     config = KernelConfig.parse(f"{OPS[op][0]}hidden_size={hidden_size},pdl={str(target.has_pdl).lower()}")
-    return for_many_rows(config, target) if rows * hidden_size >= MANY_ELEMENTS else config
+    return for_many_rows(config, target) if class_of(rows, hidden_size) == "many" else config
 
 
 @cache

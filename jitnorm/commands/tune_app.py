@@ -21,7 +21,7 @@ def tune(
         list[str], _option("Ops by their whole names, as jitnorm bench has them. Default: the usual ones; or all.")
     ] = [],  # noqa: B006
     hidden_sizes: Annotated[str, _option("Elements of a row: 4096,8192. Default: 11 sizes, 1536 to 32768.")] = "",
-    calls: Annotated[str, _option("few (rows, up to 128), usual, many (2^26 elements or more). Default: all.")] = "",
+    calls: Annotated[str, _option("few, some, usual, many, see docs/tuning.md. Default: all.")] = "",
     seconds: Annotated[float, _option("Stop after so many seconds, and keep what was found.", panel=_HOW)] = 600.0,
     jobs: Annotated[
         int | None,

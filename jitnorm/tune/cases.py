@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.schedule import FEW_ROWS, MANY_ELEMENTS, ROW_CLASSES, for_many_rows
+from jitnorm.kernels.schedule import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, class_of, for_many_rows
 from jitnorm.kernels.target import Target
 from jitnorm.tuning import family
 
@@ -42,10 +42,11 @@ _CONFIGS = {
 OPS = tuple(_CONFIGS)
 USUAL_OPS = OPS[: OPS.index("mhc 4") + 1]
 HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 32768)
+# Calls all over their class.
 _FEW = (1, 16, FEW_ROWS)
-# Elements of calls all over their class.
-_USUAL_ELEMENTS = (MANY_ELEMENTS >> 4, MANY_ELEMENTS >> 2, MANY_ELEMENTS >> 1)
-_MANY_ELEMENTS = 2 * MANY_ELEMENTS
+_SOME = (2 * FEW_ROWS, 512, 1024)
+_USUAL = (1792, 3072, 6144)
+_MANY_ELEMENTS = (MANY_ELEMENTS >> 1, MANY_ELEMENTS << 1)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Case:
 
 
 def cases(ops: Sequence[str], hidden_sizes: Sequence[int], calls: Sequence[str], target: Target) -> list[Case]:
-    """What is measured on a target; kernels whose schedule leaves no choice are left out.
+    """What is measured on a target: no kernel whose schedule leaves no choice, no class that no call has.
 
     Args:
         ops: names out of `OPS`; none for `USUAL_OPS`.
@@ -96,7 +97,7 @@ def cases(ops: Sequence[str], hidden_sizes: Sequence[int], calls: Sequence[str],
         for size in hidden_sizes or HIDDEN_SIZES
         for of in calls or ROW_CLASSES
     ]
-    return [case for case in found if case.schedules]
+    return [case for case in found if case.schedules and case.rows]
 
 
 def _case(op: str, hidden_size: int, calls: str, target: Target) -> Case:
@@ -109,14 +110,14 @@ def _case(op: str, hidden_size: int, calls: str, target: Target) -> Case:
 
 
 def rows_of(calls: str, hidden_size: int) -> tuple[int, ...]:
-    """Numbers of rows that stand for a class of calls.
+    """Numbers of rows that stand for a class of calls; none if rows are so long that no call is of that class.
 
     Example:
-        >>> rows_of("usual", 4096), rows_of("many", 8192)
-        ((1024, 4096, 8192), (16384,))
+        >>> rows_of("usual", 16384), rows_of("many", 4096), rows_of("many", 8192)
+        ((1792, 3072), (8192, 32768), (16384,))
     """
-    if calls == "few":
-        return _FEW
     if calls == "many":
-        return (_MANY_ELEMENTS // hidden_size,)
-    return tuple(dict.fromkeys(max(2 * FEW_ROWS, elements // hidden_size) for elements in _USUAL_ELEMENTS))
+        rows = {MANY_ROWS, *(elements // hidden_size for elements in _MANY_ELEMENTS)}
+    else:
+        rows = set({"few": _FEW, "some": _SOME, "usual": _USUAL}[calls])
+    return tuple(sorted(each for each in rows if class_of(each, hidden_size) == calls))

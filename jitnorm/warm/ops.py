@@ -252,7 +252,7 @@ OPS: dict[str, Op] = {
     "shuffle_matrix_sf_a": Op({"op": "shuffle"}, {"input": "uint8", "shuffle_rows": 32}, also=_interleave_shuffled),
 }  # fmt: skip
 # The classes of calls that are meant by the choice "calls".
-CALLS = {"all": ROW_CLASSES, "few": ("few", "usual"), "many": ("many",)}
+CALLS = {"all": ROW_CLASSES, "few": ("few", "some", "usual"), "many": ("many",)}
 
 
 def op_of(name: str) -> Op:

@@ -129,8 +129,15 @@ class Dispatcher {
       for (int d = 0; d < rows.dims && d < kMaxRowDims; ++d) rows_of_set *= rows.extents[d];
       all_rows += rows_of_set;
     }
-    key.row_class = all_rows * key.hidden_size >= kManyElements ? kMany : all_rows <= kFewRows ? kFew : kUsual;
+    key.row_class = ClassOf(all_rows, key.hidden_size);
     return key;
+  }
+
+  // As class_of of kernels/schedule.py.
+  static RowClass ClassOf(int64_t rows, int64_t hidden_size) {
+    if (rows * hidden_size >= kManyElements || rows >= kManyRows) return kMany;
+    if (rows <= kFewRows) return kFew;
+    return rows <= kSomeRows ? kSome : kUsual;
   }
 
   // Tensors of another leading shape than the first's are left to the checker, which refuses them.

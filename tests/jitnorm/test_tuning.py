@@ -12,7 +12,7 @@ import pytest
 from forgetful import forget_dispatchers
 from jitnorm.cache import Artifact, Cache, Store, make_key
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.schedule import ROW_CLASSES, row_schedule
+from jitnorm.kernels.schedule import ROW_CLASSES, class_of, row_schedule
 from jitnorm.kernels.target import TARGET_NAMES, Target
 
 import jitnorm
@@ -74,8 +74,8 @@ def called(calls: str = "usual", hidden_size: int = 4096, target: Target = HOPPE
 
 
 def test_a_call_gets_the_schedule_of_its_class() -> None:
-    store(table(entry("4x2"), entry("8x1r2", "few"), entry("2x4", "many")))
-    assert [called(calls) for calls in ROW_CLASSES] == ["8x1r2", "4x2", "2x4"]
+    store(table(entry("4x2"), entry("8x1r2", "few"), entry("8x1", "some"), entry("2x4", "many")))
+    assert [called(calls) for calls in ROW_CLASSES] == ["8x1r2", "8x1", "4x2", "2x4"]
 
 
 def test_what_no_table_lists_is_left_to_the_rules() -> None:
@@ -157,8 +157,24 @@ def test_the_user_s_table_can_be_left_aside_for_what_others_will_use(monkeypatch
     assert called() == ""
 
 
-@pytest.mark.parametrize(("rows", "calls"), [(1, "few"), (128, "few"), (129, "usual"), (1 << 22, "many")])
-def test_the_launcher_knows_the_class_of_a_call(rows: int, calls: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("rows", "hidden_size", "calls"),
+    [
+        (1, 16, "few"),
+        (128, 16, "few"),
+        (129, 16, "some"),
+        (1280, 16, "some"),
+        (1281, 16, "usual"),
+        (8191, 16, "usual"),
+        (8192, 16, "many"),
+        (1023, 65536, "some"),
+        (1024, 65536, "many"),
+    ],
+)
+def test_the_launcher_knows_the_class_of_a_call(
+    rows: int, hidden_size: int, calls: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert class_of(rows, hidden_size) == calls
     found: list[str] = []
 
     def record(*args: Any, **of_call: Any) -> KernelConfig:
@@ -169,8 +185,8 @@ def test_the_launcher_knows_the_class_of_a_call(rows: int, calls: str, monkeypat
     nothing = tvm_ffi().convert(lambda *_: None)
     monkeypatch.setattr("jitnorm.dispatch.config_of_call", record)
     monkeypatch.setattr("jitnorm.dispatch.get_kernel", lambda *_: nothing)
-    x = np.zeros((rows, 16), np.float16)  # whose pages nobody touches
-    jitnorm.rmsnorm(x, np.ones(16, np.float16), out=np.zeros_like(x))
+    x = np.zeros((rows, hidden_size), np.float16)  # whose pages nobody touches
+    jitnorm.rmsnorm(x, np.ones(hidden_size, np.float16), out=np.zeros(x.shape, x.dtype))
     forget_dispatchers()
     assert found == [calls]
 

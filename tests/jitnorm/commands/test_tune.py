@@ -140,7 +140,7 @@ def test_a_dry_run_lists_and_measures_nothing(invoke: Invoke) -> None:
         (("--ops", "softmax"), "ops: is 'softmax'; allowed are rmsnorm, add_rmsnorm"),
         (("--hidden-sizes", "wide"), "hidden_sizes: is 'wide'; write sizes such as 4096,8192"),
         (("--hidden-sizes", "512"), "hidden_sizes: leave no choice of schedules"),
-        (("--calls", "most"), "calls: is 'most'; allowed are few, usual, many"),
+        (("--calls", "most"), "calls: is 'most'; allowed are few, some, usual, many"),
         (("--backend", "cute"), "backend: is 'cute'; schedules are those of nvrtc and nvcc"),
     ],
 )

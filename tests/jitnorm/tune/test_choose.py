@@ -26,9 +26,16 @@ def test_the_rules_schedule_stays_unless_another_gains_one_and_a_half_percent() 
 
 
 def test_what_loses_somewhere_is_not_chosen() -> None:
-    choice = chosen({"": (10.0, 10.0), "4x2": (5.0, 10.2), "2x4": (9.5, 9.5)})
+    choice = chosen({"": (10.0, 10.0), "4x2": (5.0, 10.4), "2x4": (9.5, 9.5)})
     assert choice.schedule == "2x4"
-    assert chosen({"": (10.0, 10.0), "4x2": (5.0, 10.05)}).schedule == "4x2"
+    assert chosen({"": (10.0, 10.0), "4x2": (9.6, 10.05)}).schedule == "4x2"
+
+
+def test_half_of_the_mean_gain_may_be_lost_in_one_place() -> None:
+    rule = (10.0, 10.0, 10.0)
+    assert chosen({"": rule, "8x1": (9.4, 9.4, 10.12)}).schedule == "8x1"
+    assert chosen({"": rule, "8x1": (9.7, 9.7, 10.2)}).schedule == ""
+    assert chosen({"": rule, "8x1": (5.0, 5.0, 10.31)}).schedule == ""
 
 
 def test_what_loses_somewhere_does_not_hide_what_gains_everywhere() -> None:

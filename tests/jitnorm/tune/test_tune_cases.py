@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
 from forgetful import forget_dispatchers
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.launcher_source import launcher_source
-from jitnorm.kernels.schedule import FEW_ROWS, MANY_ELEMENTS, ROW_CLASSES
+from jitnorm.kernels.schedule import ROW_CLASSES, class_of
 from jitnorm.kernels.target import Target
 
 from jitnorm.bench.cases import ops_named
@@ -48,12 +49,15 @@ def test_an_op_is_that_of_the_benchmark(name: str, called: list[KernelConfig]) -
 
 
 def test_every_class_of_calls_is_measured_where_it_is() -> None:
-    for hidden_size in HIDDEN_SIZES:
-        assert all(rows <= FEW_ROWS for rows in rows_of("few", hidden_size))
-        assert all(rows > FEW_ROWS and rows * hidden_size < MANY_ELEMENTS for rows in rows_of("usual", hidden_size)), (
-            hidden_size
-        )
-        assert all(rows * hidden_size >= MANY_ELEMENTS for rows in rows_of("many", hidden_size))
+    for hidden_size, calls in product(HIDDEN_SIZES, ROW_CLASSES):
+        rows = rows_of(calls, hidden_size)
+        assert rows, (hidden_size, calls)
+        assert {class_of(each, hidden_size) for each in rows} == {calls}
+
+
+def test_a_class_that_no_call_has_is_not_measured() -> None:
+    assert class_of(1024, 65536) == "many"
+    assert [case.calls for case in cases(["rmsnorm"], [65536], [], HOPPER)] == ["few", "some", "many"]
 
 
 def test_a_case_has_the_rules_kernel_and_others_that_name_their_schedules() -> None:
@@ -78,5 +82,4 @@ def test_other_names_are_refused(ops: list[str], calls: list[str], name: str) ->
 
 def test_the_launcher_numbers_the_classes_alike() -> None:
     text = launcher_source()
-    assert "enum RowClass : int16_t { kFew, kUsual, kMany };" in text
-    assert f"kFewRows = {FEW_ROWS}, kManyElements = {MANY_ELEMENTS};" in text
+    assert "enum RowClass : int16_t { kFew, kSome, kUsual, kMany };" in text
