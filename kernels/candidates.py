@@ -14,6 +14,7 @@ from .schedule import (
     PREFERRED_WARPS,
     division_of,
     groups_of,
+    may_store_sum_late,
     prefetches_weight,
     row_schedule,
     why_unfit,
@@ -47,7 +48,7 @@ def candidates(config: KernelConfig, target: Target) -> list[Division]:
     by_rule = division_of(row_schedule(config, target))
     known = {by_rule and _effective(config, by_rule)}
     found = []
-    for division in _variants(config):
+    for division in (*_storing_early(config, by_rule), *_variants(config)):
         if division not in known and division == _effective(config, division):
             known.add(division)
             if not why_unfit(config, target, division):
@@ -72,6 +73,14 @@ def _variants(config: KernelConfig) -> Iterator[Division]:
         if threads:
             yield replace(split, resident_blocks=min(32, threads // (32 * split.warps)))
     yield from _clustered(groups_of(config))
+
+
+def _storing_early(config: KernelConfig, by_rule: Division | None) -> list[Division]:
+    """What stores the sum with the residual early, where that is a choice: the rules' division and the widest one."""
+    if by_rule is None or not may_store_sum_late(config):
+        return []
+    widest = replace(_splits(groups_of(config))[0], prefetches_weight=True)
+    return [_effective(config, replace(each, stores_sum_early=True)) for each in (by_rule, widest)]
 
 
 def _splits(groups: int) -> list[Division]:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_TEXT = re.compile(r"([1-9]\d?)x([1-9]\d?)(w?)(?:r([2-4]))?(?:p([24]))?(?:b([248]))?(?:o([1-9]\d?))?")
+_TEXT = re.compile(r"([1-9]\d?)x([1-9]\d?)(w?)(e?)(?:r([2-4]))?(?:p([24]))?(?:b([248]))?(?:o([1-9]\d?))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
     """A row's threads, and what else of a schedule can be chosen.
 
-    Its text form is warps x chunks a lane and a letter for each choice: ``4x2``, ``8x1w``, ``4x4r2``, ``16x4b2``,
-    ``1x3p2``, ``8x2o4``.
+    Its text form is warps x chunks a lane and a letter for each choice: ``4x2``, ``8x1w``, ``14x1we``, ``4x4r2``,
+    ``16x4b2``, ``1x3p2``, ``8x2o4``.
 
     Args:
         warps: that share a row.
         chunks: that each of their lanes has.
         prefetches_weight: (w) whether the weight may be loaded before it is needed.
+        stores_sum_early: (e) whether a row's sum with the residual is stored before its blocks are encoded; what is not
+            encoded in blocks stores it early anyway.
         rows_at_once: (r) rows that threads work on together, for which they load the weight once.
         rows_per_block: (p) rows, each with a warp of its own, that share a block.
         blocks: (b) of a cluster that the warps of a row belong to.
@@ -33,13 +35,14 @@ class Division:
     warps: int
     chunks: int
     prefetches_weight: bool = False
+    stores_sum_early: bool = False
     rows_at_once: int = 1
     rows_per_block: int = 1
     blocks: int = 1
     resident_blocks: int = 0
 
     def __str__(self) -> str:
-        parts = [f"{self.warps}x{self.chunks}", "w" * self.prefetches_weight]
+        parts = [f"{self.warps}x{self.chunks}", "w" * self.prefetches_weight, "e" * self.stores_sum_early]
         parts += [f"r{self.rows_at_once}"] if self.rows_at_once > 1 else []
         parts += [f"p{self.rows_per_block}"] if self.rows_per_block > 1 else []
         parts += [f"b{self.blocks}"] if self.blocks > 1 else []
@@ -53,9 +56,9 @@ class Division:
         if found is None:
             raise ValueError(
                 f"schedule: is {text!r}; write warps x chunks a lane, such as 4x2, with w to load the weight early, "
-                "r2 for two rows at once, p2 for two rows a block, b2 for clusters of two blocks, o4 for room for four "
-                "blocks"
+                "e to store the sum with the residual early, r2 for two rows at once, p2 for two rows a block, b2 for "
+                "clusters of two blocks, o4 for room for four blocks"
             )
-        warps, chunks, w, *choices, residents = found.groups()
+        warps, chunks, w, e, *choices, residents = found.groups()
         rows_at_once, rows_per_block, blocks = (int(choice or 1) for choice in choices)
-        return cls(int(warps), int(chunks), bool(w), rows_at_once, rows_per_block, blocks, int(residents or 0))
+        return cls(int(warps), int(chunks), bool(w), bool(e), rows_at_once, rows_per_block, blocks, int(residents or 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .launch_recipe import LAUNCHER_ABI
-from .schedule import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, SOME_ROWS
+from .schedule import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, SHORT_ROW, SOME_ROWS
 
 _FOLDER = Path(__file__).parent / "launcher"
 # Each file uses only what stands before it.
@@ -32,7 +32,7 @@ def launcher_source() -> str:
     constants = (
         f"constexpr int kLauncherAbi = {LAUNCHER_ABI};\n"
         f"constexpr int64_t kFewRows = {FEW_ROWS}, kSomeRows = {SOME_ROWS};\n"
-        f"constexpr int64_t kManyRows = {MANY_ROWS}, kManyElements = {MANY_ELEMENTS};\n"
+        f"constexpr int64_t kManyRows = {MANY_ROWS}, kShortRow = {SHORT_ROW}, kManyElements = {MANY_ELEMENTS};\n"
         f"enum RowClass : int16_t {{ {classes} }};\n"
     )
     return "\n".join([prelude, constants, *rest])

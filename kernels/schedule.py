@@ -34,12 +34,15 @@ CLUSTERS = (2, 4, 8)
 FEW_ROWS = 128
 # Up to so many, all rows take two or three turns of what a large GPU holds at once, so it counts how full the last is.
 SOME_ROWS = 1280
-# With this many elements or rows, so many rows wait for a multiprocessor that threads with more to do use memory better
-# than many threads, which finish a row sooner.
+# With this many elements, so many rows wait for a multiprocessor that threads with more to do use memory better than
+# many threads, which finish a row sooner.
 MANY_ELEMENTS = 1 << 26
+# With this many rows of up to `SHORT_ROW` elements, the time goes to starting blocks, of which several rows need fewer:
+# NVFP4 of 16384 x 1536 went from 0.751 of the roofline to 0.887. Of 8192 x 4096 it fell from 0.902 to 0.848.
 MANY_ROWS = 8192
+SHORT_ROW = 2048
 # Classes of calls, as the launcher numbers them: up to `FEW_ROWS` rows; up to `SOME_ROWS`; what is between;
-# `MANY_ELEMENTS` or `MANY_ROWS` or more.
+# `MANY_ELEMENTS`, or `MANY_ROWS` short ones, or more.
 ROW_CLASSES = ("few", "some", "usual", "many")
 CHUNKS_OF_MANY_ROWS = 4
 # Bytes of a row that a lane can hold in registers beside what it computes with.
@@ -55,7 +58,8 @@ class RowSchedule:
     """A row's threads: `lanes_per_row` lanes in each of `warps_per_row` warps, `chunks_per_lane` chunks a lane.
 
     `holds_row` says whether the row stays in registers; otherwise each pass loads it again. `prefetches_weight` says
-    whether the weight, too, may be loaded before it is needed. Threads work on `rows_at_once` rows together, for which
+    whether the weight, too, may be loaded before it is needed, `stores_sum_early` whether the sum with the residual is
+    stored before blocks are encoded. Threads work on `rows_at_once` rows together, for which
     they load the weight once. A row's warps may be those of a cluster, `blocks_per_row` blocks.
     """
 
@@ -65,6 +69,7 @@ class RowSchedule:
     rows_per_block: int
     holds_row: bool = True
     prefetches_weight: bool = True
+    stores_sum_early: bool = False
     rows_at_once: int = 1
     blocks_per_row: int = 1
     resident_blocks: int = 0
@@ -121,7 +126,7 @@ def class_of(rows: int, hidden_size: int) -> str:
         >>> class_of(16, 7168), class_of(1024, 8192), class_of(16384, 8192)
         ('few', 'some', 'many')
     """
-    if rows * hidden_size >= MANY_ELEMENTS or rows >= MANY_ROWS:
+    if rows * hidden_size >= MANY_ELEMENTS or (rows >= MANY_ROWS and hidden_size <= SHORT_ROW):
         return "many"
     if rows <= FEW_ROWS:
         return "few"
@@ -148,6 +153,8 @@ def why_unfit(config: KernelConfig, target: Target, division: Division) -> str:
         return f"a block has up to {MAX_WARPS} warps, as many as the others of its cluster"
     if division.rows_per_block > 1 and (division.warps > 1 or division.rows_at_once > 1):
         return "only rows of one warp, worked on one by one, share a block"
+    if division.stores_sum_early and not may_store_sum_late(config):
+        return "no sum with a residual is stored late, after blocks are encoded"
     if division.blocks > 1 and not target.has_clusters:
         return f"{target} has no clusters, which begin with sm_90a"
     return ""
@@ -164,6 +171,7 @@ def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         division.chunks,
         division.rows_per_block,
         prefetches_weight=division.prefetches_weight,
+        stores_sum_early=division.stores_sum_early,
         rows_at_once=division.rows_at_once,
         blocks_per_row=division.blocks,
         resident_blocks=division.resident_blocks,
@@ -178,6 +186,7 @@ def division_of(schedule: RowSchedule) -> Division | None:
         schedule.warps_per_row,
         schedule.chunks_per_lane,
         schedule.prefetches_weight,
+        schedule.stores_sum_early,
         schedule.rows_at_once,
         schedule.rows_per_block,
         schedule.blocks_per_row,
@@ -198,11 +207,15 @@ def stores_in_pairs(config: KernelConfig, schedule: RowSchedule) -> bool:
 def stores_sum_early(config: KernelConfig, schedule: RowSchedule) -> bool:
     """Whether a row's sum with the residual is stored before its statistic is known, which few rows wait for.
 
-    Add + FP8 of 16 x 7168 went from 2.23 to 1.98 us. Blocks are encoded afterwards: NVFP4 of 1024 x 4096 went from 8.28
-    to 8.57.
+    Add + FP8 of 16 x 7168 went from 2.23 to 1.98 us. What is encoded in blocks does so only if the schedule says it:
+    NVFP4 of 1024 x 4096 went from 8.28 to 8.57.
     """
-    is_blocked = config.quant is not None and config.quant.has_blocks
-    return config.residual and schedule.holds_row and not is_blocked
+    return config.residual and schedule.holds_row and (schedule.stores_sum_early or not may_store_sum_late(config))
+
+
+def may_store_sum_late(config: KernelConfig) -> bool:
+    """Whether a row's sum with the residual can be stored while its blocks are encoded."""
+    return config.residual and config.quant is not None and config.quant.has_blocks
 
 
 def prefetches_weight(config: KernelConfig, chunks_per_lane: int) -> bool:

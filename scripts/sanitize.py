@@ -51,6 +51,16 @@ def launch_many_rows() -> None:
     jitnorm.get_kernel("layernorm:hidden_size=8192,many_rows=true", target)(x, b, b, out, 1e-6)
 
 
+def launch_named_schedule() -> None:
+    """A kernel that tables of schedules choose alone."""
+    x, residual, w = random(5, 4096), random(5, 4096), random(4096)
+    codes = torch.empty(5, 2048, dtype=torch.uint8, device="cuda")
+    scales = torch.empty(128 * 256, dtype=torch.uint8, device="cuda")
+    target = jitnorm.Target.of_capability(*torch.cuda.get_device_capability())
+    text = "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4,residual=true,schedule=8x1we"
+    jitnorm.get_kernel(text, target)(x, residual, w, codes, scales, torch.empty_like(x), 1e-6)
+
+
 def launch_cute() -> None:
     """Kernels in CuTe-DSL: in registers, through shared memory (also several rows a block), and in clusters."""
     if find_spec("cutlass") is None:
@@ -110,6 +120,7 @@ def main() -> None:
         launch_norms(hidden_size, torch.bfloat16)
     launch_norms(1152, torch.float32)
     launch_many_rows()
+    launch_named_schedule()
     launch_cute()
     launch_generic()
     launch_others()

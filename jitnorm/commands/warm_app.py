@@ -37,7 +37,7 @@ def warm(
     choice: Annotated[list[str], _several("Any other choice: NAME=VALUE.", "--set")] = [],  # noqa: B006
     format: Annotated[str | None, _several("Encodings of models, in place of their own.", panel=_WHAT)] = None,
     tensor_parallel: Annotated[str, _several("GPUs that share a model: 1,2,8.", panel=_WHAT)] = "",
-    calls: Annotated[str, _several("few, many (2^26 elements or 8192 rows) or all.", panel=_WHAT)] = "",
+    calls: Annotated[str, _several("few, many (2^26 elements, or 8192 short rows) or all.", panel=_WHAT)] = "",
     arch: Annotated[
         list[str],
         _several(

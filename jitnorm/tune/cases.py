@@ -113,8 +113,8 @@ def rows_of(calls: str, hidden_size: int) -> tuple[int, ...]:
     """Numbers of rows that stand for a class of calls; none if rows are so long that no call is of that class.
 
     Example:
-        >>> rows_of("usual", 16384), rows_of("many", 4096), rows_of("many", 8192)
-        ((1792, 3072), (8192, 32768), (16384,))
+        >>> rows_of("usual", 16384), rows_of("many", 2048), rows_of("many", 4096)
+        ((1792, 3072), (8192, 16384, 65536), (32768,))
     """
     if calls == "many":
         rows = {MANY_ROWS, *(elements // hidden_size for elements in _MANY_ELEMENTS)}

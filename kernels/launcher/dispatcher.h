@@ -135,7 +135,7 @@ class Dispatcher {
 
   // As class_of of kernels/schedule.py.
   static RowClass ClassOf(int64_t rows, int64_t hidden_size) {
-    if (rows * hidden_size >= kManyElements || rows >= kManyRows) return kMany;
+    if (rows * hidden_size >= kManyElements || (rows >= kManyRows && hidden_size <= kShortRow)) return kMany;
     if (rows <= kFewRows) return kFew;
     return rows <= kSomeRows ? kSome : kUsual;
   }

@@ -26,7 +26,7 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize("text", ["4x2", "8x1w", "4x4r2", "16x4b2", "8x2o4", "16x2wb2", "4x2wr2b2o3"])
+@pytest.mark.parametrize("text", ["4x2", "8x1w", "8x1e", "4x2we", "4x4r2", "16x4b2", "8x2o4", "16x2wb2", "4x2wer2b2o3"])
 def test_the_text_of_a_division_reads_back(text: str) -> None:
     assert str(Division.parse(text)) == text
     config = KernelConfig("rmsnorm", 4096, schedule=text)
@@ -34,7 +34,7 @@ def test_the_text_of_a_division_reads_back(text: str) -> None:
     assert KernelConfig.parse(str(config)) == config
 
 
-@pytest.mark.parametrize("text", ["4", "x2", "0x2", "4x2r1", "4x2b3", "4x2o0", "4x2ow", "fast", " 4x2", "4x2 "])
+@pytest.mark.parametrize("text", ["4", "x2", "0x2", "4x2r1", "4x2b3", "4x2o0", "4x2ew", "fast", " 4x2", "4x2 "])
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"schedule: is .*; write warps x chunks a lane, such as 4x2"):
         KernelConfig("rmsnorm", 4096, schedule=text)
@@ -51,6 +51,8 @@ def test_other_texts_are_refused(text: str) -> None:
         ("rmsnorm:hidden_size=8192,residual=true,schedule=4x4r2", "a lane holds 4 chunks"),
         ("rmsnorm:hidden_size=16384,schedule=32x1", "up to 16 warps"),
         ("rmsnorm:hidden_size=2560,schedule=5x1b2", "as many as the others"),
+        ("rmsnorm:hidden_size=4096,residual=true,schedule=8x1e", "no sum with a residual is stored late"),
+        ("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1e", "no sum with a residual is stored late"),
     ],
 )
 def test_a_schedule_that_does_not_fit_the_row_is_refused(text: str, reason: str) -> None:
@@ -111,6 +113,19 @@ def test_room_for_more_blocks_is_asked_of_the_compiler() -> None:
     text = generate(KernelConfig("rmsnorm", 4096, schedule="8x1o6"), HOPPER).text
     assert "__launch_bounds__(kThreads, 6) jitnorm_kernel(" in text
     assert "__launch_bounds__(kThreads) jitnorm_kernel(" in generate(KernelConfig("rmsnorm", 4096), HOPPER).text
+
+
+def test_a_sum_with_the_residual_is_stored_early_where_the_schedule_says_it_or_no_blocks_are_encoded() -> None:
+    def is_early(options: str) -> bool:
+        text = generate(KernelConfig.parse(f"rmsnorm:hidden_size=4096,residual=true{options}"), HOPPER).text
+        return "constexpr bool kStoresSumEarly = true;" in text
+
+    assert is_early("")
+    assert is_early(",quant=e4m3/row/f32,schedule=8x1")
+    assert is_early(",quant=e2m1/16/e4m3,schedule=8x1e")
+    assert not is_early(",quant=e2m1/16/e4m3,schedule=8x1")
+    with_blocks = candidates(KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16/e4m3"), HOPPER)
+    assert [str(each) for each in with_blocks[:2]] == ["4x2we", "8x1we"]
 
 
 def test_the_bytes_that_are_prefetched_are_bounded_as_in_the_kernel() -> None:

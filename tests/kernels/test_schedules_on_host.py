@@ -21,6 +21,8 @@ SCHEDULES = [
     "rmsnorm:hidden_size=2000,schedule=2x2r2",
     "rmsnorm:hidden_size=2560,residual=true,schedule=3x2o20",
     "rmsnorm:hidden_size=2560,quant=e2m1/16/e4m3/128x4/given,residual=true,schedule=5x1",
+    "rmsnorm:hidden_size=2560,quant=e2m1/32/ue8m0/8x4,residual=true,schedule=5x1we",
+    "rmsnorm:hidden_size=1568,quant=e4m3/32/ue8m0/128x4,residual=true,schedule=2x2er2",
     "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/linear/row,schedule=2x2r2",
     "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/8x4/given,schedule=3x1r2",
     "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/128x4,schedule=1x3wp4",
