@@ -53,7 +53,7 @@ def config_of_call(
         weight: dtype of the weight; empty for ops without one.
         row_dims: how many leading dimensions are left once those that one stride can walk are merged.
         vector_bytes: bytes of input that one load may read.
-        calls: the class of the call's rows, one of `kernels.schedule.ROW_CLASSES`.
+        calls: the class of the call's rows, one of `kernels.row_classes.ROW_CLASSES`.
         enable_pdl: as of the op: True, False, or None for wherever the target can.
 
     Raises:

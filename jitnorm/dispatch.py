@@ -14,7 +14,7 @@ from jitnorm.kernels.arguments import Extent, evaluate
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.interface import tensor_arguments
 from jitnorm.kernels.launch_recipe import dispatch_signature
-from jitnorm.kernels.schedule import ROW_CLASSES
+from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
 from jitnorm.manager import get_kernel, recipe_text

@@ -21,7 +21,8 @@ from jitnorm.cache.files import write_file
 from jitnorm.cache.private import private_folder
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.division import Division
-from jitnorm.kernels.schedule import ROW_CLASSES, why_unfit
+from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.schedule import why_unfit
 from jitnorm.kernels.target import Target
 from jitnorm.store import user_store
 

@@ -7,21 +7,23 @@ from dataclasses import replace
 
 from .config import KernelConfig
 from .division import Division
-from .numerics import ceil_div
+from .numerics import CHUNK_SIZE, ceil_div
 from .schedule import (
     CLUSTERS,
     MAX_WARPS,
     PREFERRED_WARPS,
     division_of,
     groups_of,
+    held_bytes,
     may_store_sum_late,
     prefetches_weight,
     row_schedule,
+    staged_bytes,
     why_unfit,
 )
 from .target import Target
 
-MOST_CANDIDATES = 14
+MOST_CANDIDATES = 18
 # More chunks a lane leave too few threads; longer rows have no choice.
 _MOST_CHUNKS = 4
 # Rows that warps of several blocks may share with gain.
@@ -29,6 +31,8 @@ _CLUSTERED_GROUPS = 4 * PREFERRED_WARPS
 # Threads of a multiprocessor that leave each enough registers for so many chunks: 40 and 64. With more threads, half
 # of the kernels kept registers in memory.
 _RESIDENT_THREADS = {1: 1536, 2: 1024}
+# The same for blocks that stay, by the registers that a row takes in each thread.
+_STAYING_THREADS, _HEAVY_REGISTERS, _HEAVY_THREADS = 1024, 32, 512
 
 
 def candidates(config: KernelConfig, target: Target) -> list[Division]:
@@ -48,7 +52,7 @@ def candidates(config: KernelConfig, target: Target) -> list[Division]:
     by_rule = division_of(row_schedule(config, target))
     known = {by_rule and _effective(config, by_rule)}
     found = []
-    for division in (*_storing_early(config, by_rule), *_variants(config)):
+    for division in (*_storing_early(config, by_rule), *_variants(config), *_loading_ahead(config, target)):
         if division not in known and division == _effective(config, division):
             known.add(division)
             if not why_unfit(config, target, division):
@@ -81,6 +85,16 @@ def _storing_early(config: KernelConfig, by_rule: Division | None) -> list[Divis
         return []
     widest = replace(_splits(groups_of(config))[0], prefetches_weight=True)
     return [_effective(config, replace(each, stores_sum_early=True)) for each in (by_rule, widest)]
+
+
+def _loading_ahead(config: KernelConfig, target: Target) -> Iterator[Division]:
+    """Blocks that stay, as many as registers and shared memory have room for."""
+    for split in _splits(groups_of(config)):
+        is_heavy = split.chunks * CHUNK_SIZE * held_bytes(config) > 4 * _HEAVY_REGISTERS
+        threads = _HEAVY_THREADS if is_heavy else _STAYING_THREADS
+        residents = min(threads // (32 * split.warps), target.shared_bytes // staged_bytes(config))
+        ahead = replace(split, prefetches_weight=True, loads_ahead=True, resident_blocks=residents)
+        yield _effective(config, ahead)
 
 
 def _splits(groups: int) -> list[Division]:

@@ -17,7 +17,7 @@ from .interface import interface
 from .item_ops import item_count
 from .numerics import CHUNK_SIZE, ceil_div
 from .row_ops import grid_size
-from .schedule import ITEM_THREADS, MASKED_THREADS, RowSchedule, row_schedule
+from .schedule import ITEM_THREADS, MASKED_THREADS, RowSchedule, row_schedule, staged_bytes
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
@@ -48,8 +48,7 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "device": "cuda",
         "capability": list(target.capability),
         "family": target.is_family,
-        **(row_blocks(config, row_schedule(config, target)) if items is None else _item_blocks(items)),
-        "shared_bytes": 0,
+        **(_row_blocks(config, target) if items is None else _item_blocks(items)),
         # Its output is zeroed by a memset, which a kernel cannot overtake.
         "pdl": config.pdl and not config.amax_only,
     }
@@ -81,8 +80,16 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
     return {"grid": grid, "block": schedule.threads, "cluster": schedule.blocks_per_row}
 
 
+def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
+    schedule = row_schedule(config, target)
+    if not schedule.loads_ahead:
+        return {**row_blocks(config, schedule), "shared_bytes": 0}
+    most = schedule.resident_blocks * target.multiprocessors
+    return {**row_blocks(config, schedule, most), "shared_bytes": staged_bytes(config)}
+
+
 def _item_blocks(items: Extent) -> dict[str, Any]:
-    return {"grid": ["ceil_div", items, ITEM_THREADS], "block": ITEM_THREADS, "cluster": 1}
+    return {"grid": ["ceil_div", items, ITEM_THREADS], "block": ITEM_THREADS, "cluster": 1, "shared_bytes": 0}
 
 
 def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .launch_recipe import LAUNCHER_ABI
-from .schedule import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, SHORT_ROW, SOME_ROWS
+from .row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, SHORT_ROW, SOME_ROWS
 
 _FOLDER = Path(__file__).parent / "launcher"
 # Each file uses only what stands before it.

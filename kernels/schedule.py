@@ -30,25 +30,13 @@ ANY_SIZE_WARPS = 8
 ITEM_THREADS = 256
 # Blocks of a cluster that share a row.
 CLUSTERS = (2, 4, 8)
-# Up to about as many rows as a large GPU has multiprocessors, calls take as long as one row does.
-FEW_ROWS = 128
-# Up to so many, all rows take two or three turns of what a large GPU holds at once, so it counts how full the last is.
-SOME_ROWS = 1280
-# With this many elements, so many rows wait for a multiprocessor that threads with more to do use memory better than
-# many threads, which finish a row sooner.
-MANY_ELEMENTS = 1 << 26
-# With this many rows of up to `SHORT_ROW` elements, the time goes to starting blocks, of which several rows need fewer:
-# NVFP4 of 16384 x 1536 went from 0.751 of the roofline to 0.887. Of 8192 x 4096 it fell from 0.902 to 0.848.
-MANY_ROWS = 8192
-SHORT_ROW = 2048
-# Classes of calls, as the launcher numbers them: up to `FEW_ROWS` rows; up to `SOME_ROWS`; what is between;
-# `MANY_ELEMENTS`, or `MANY_ROWS` short ones, or more.
-ROW_CLASSES = ("few", "some", "usual", "many")
 CHUNKS_OF_MANY_ROWS = 4
 # Bytes of a row that a lane can hold in registers beside what it computes with.
 MAX_HELD_BYTES = 256
 # The same with the weight that is loaded beside the row, as cuda/rows.cuh has it: with more, the weight comes late.
 MAX_PREFETCHED_BYTES = 192
+# Bytes of an asynchronous copy to shared memory.
+AHEAD_BYTES = 16
 # Threads of a launch whose rows are counted by a mask: as many as the largest GPUs run at once.
 MASKED_THREADS = 1 << 18
 
@@ -59,8 +47,9 @@ class RowSchedule:
 
     `holds_row` says whether the row stays in registers; otherwise each pass loads it again. `prefetches_weight` says
     whether the weight, too, may be loaded before it is needed, `stores_sum_early` whether the sum with the residual is
-    stored before blocks are encoded. Threads work on `rows_at_once` rows together, for which
-    they load the weight once. A row's warps may be those of a cluster, `blocks_per_row` blocks.
+    stored before blocks are encoded, `loads_ahead` whether `resident_blocks` blocks a multiprocessor stay and have
+    their next row copied to shared memory while they work on one. Threads work on `rows_at_once` rows together, for
+    which they load the weight once. A row's warps may be those of a cluster, `blocks_per_row` blocks.
     """
 
     lanes_per_row: int
@@ -70,6 +59,7 @@ class RowSchedule:
     holds_row: bool = True
     prefetches_weight: bool = True
     stores_sum_early: bool = False
+    loads_ahead: bool = False
     rows_at_once: int = 1
     blocks_per_row: int = 1
     resident_blocks: int = 0
@@ -119,20 +109,6 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     return RowSchedule(WARP_LANES, ceil_div(groups, chunks_per_lane), chunks_per_lane, 1)
 
 
-def class_of(rows: int, hidden_size: int) -> str:
-    """The class of a call, as the launcher sees it.
-
-    Example:
-        >>> class_of(16, 7168), class_of(1024, 8192), class_of(16384, 8192)
-        ('few', 'some', 'many')
-    """
-    if rows * hidden_size >= MANY_ELEMENTS or (rows >= MANY_ROWS and hidden_size <= SHORT_ROW):
-        return "many"
-    if rows <= FEW_ROWS:
-        return "few"
-    return "some" if rows <= SOME_ROWS else "usual"
-
-
 def groups_of(config: KernelConfig) -> int:
     """Groups of a row, each of which one chunk of every lane of a warp makes."""
     return ceil_div(config.encoded_size, CHUNK_SIZE * GROUP_CHUNKS)
@@ -155,8 +131,32 @@ def why_unfit(config: KernelConfig, target: Target, division: Division) -> str:
         return "only rows of one warp, worked on one by one, share a block"
     if division.stores_sum_early and not may_store_sum_late(config):
         return "no sum with a residual is stored late, after blocks are encoded"
+    if division.loads_ahead:
+        return _why_not_ahead(config, target, division)
     if division.blocks > 1 and not target.has_clusters:
         return f"{target} has no clusters, which begin with sm_90a"
+    return ""
+
+
+def staged_bytes(config: KernelConfig) -> int:
+    """Bytes of a row, of all tensors that it is loaded from."""
+    return config.hidden_size * ELEMENT_BYTES[C_TYPES[config.input]] * (2 if config.residual else 1)
+
+
+def _why_not_ahead(config: KernelConfig, target: Target, division: Division) -> str:
+    """Why blocks of a division cannot load a row ahead, as the end of a sentence; empty if they can."""
+    several = (config.pair, config.batched, config.masked, config.streams, config.gate_columns)
+    if not config.normalizes or any(several):
+        return "only norms of one tensor, or of one and its residual, load a row ahead"
+    is_whole = config.encoded_size == config.hidden_size and config.hidden_size % CHUNK_SIZE == 0
+    if config.vector_bytes < AHEAD_BYTES or not is_whole:
+        return f"rows that are loaded ahead are whole chunks in accesses of {AHEAD_BYTES} bytes"
+    if division.rows_at_once > 1 or division.rows_per_block > 1 or division.blocks > 1:
+        return "a block that loads a row ahead has one row"
+    if not division.resident_blocks:
+        return "blocks that load a row ahead are as many as run at once: say how many with o"
+    if division.resident_blocks * staged_bytes(config) > target.shared_bytes:
+        return f"a multiprocessor has shared memory for {target.shared_bytes // staged_bytes(config)} rows"
     return ""
 
 
@@ -172,6 +172,7 @@ def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         division.rows_per_block,
         prefetches_weight=division.prefetches_weight,
         stores_sum_early=division.stores_sum_early,
+        loads_ahead=division.loads_ahead,
         rows_at_once=division.rows_at_once,
         blocks_per_row=division.blocks,
         resident_blocks=division.resident_blocks,
@@ -187,6 +188,7 @@ def division_of(schedule: RowSchedule) -> Division | None:
         schedule.chunks_per_lane,
         schedule.prefetches_weight,
         schedule.stores_sum_early,
+        schedule.loads_ahead,
         schedule.rows_at_once,
         schedule.rows_per_block,
         schedule.blocks_per_row,

@@ -99,7 +99,9 @@ def _row_sets(config: KernelConfig, target: Target) -> str:
         return "pair"
     if config.masked and not target.is_cpu:
         return "masked"
-    return "matrices" if config.batched else "one"
+    if config.batched:
+        return "matrices"
+    return "ahead" if not target.is_cpu and row_schedule(config, target).loads_ahead else "one"
 
 
 def _combine(config: KernelConfig) -> str:

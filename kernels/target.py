@@ -21,6 +21,21 @@ _FAMILY_CAPABILITY_OF = {
     "sm_100f": (10, 0),
     "sm_120f": (12, 0),
 }
+# Of the largest GPUs of a target: multiprocessors, and shared memory that each has for the blocks of a kernel, with
+# some left for sums.
+_MULTIPROCESSORS = {
+    "sm_80": 108,
+    "sm_86": 84,
+    "sm_89": 144,
+    "sm_90a": 132,
+    "sm_110a": 20,
+    "sm_120a": 188,
+    "sm_121a": 48,
+    "sm_120f": 188,
+}
+_MULTIPROCESSORS_ELSEWHERE = 148
+_SHARED_BYTES = dict.fromkeys(("sm_86", "sm_89", "sm_120a", "sm_121a", "sm_120f"), 88 << 10) | {"sm_80": 152 << 10}
+_SHARED_BYTES_ELSEWHERE = 216 << 10
 TARGET_NAMES = ("cpu", *_CAPABILITY_OF, *_FAMILY_CAPABILITY_OF)
 
 
@@ -82,6 +97,16 @@ class Target:
                 if self.capability[0] == major and self.capability[1] >= minor:
                     return Target(name)
         return None
+
+    @property
+    def multiprocessors(self) -> int:
+        """Multiprocessors of the largest GPUs of a CUDA target."""
+        return _MULTIPROCESSORS.get(self.name, _MULTIPROCESSORS_ELSEWHERE)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a multiprocessor that its blocks may plan with."""
+        return _SHARED_BYTES.get(self.name, _SHARED_BYTES_ELSEWHERE)
 
     @property
     def has_native_e2m1(self) -> bool:

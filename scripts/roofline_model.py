@@ -24,7 +24,8 @@ from typing import Any
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.numerics import CHUNK_SIZE, ceil_div
-from jitnorm.kernels.schedule import class_of, for_many_rows, row_schedule
+from jitnorm.kernels.row_classes import class_of
+from jitnorm.kernels.schedule import for_many_rows, row_schedule
 from jitnorm.kernels.target import Target
 from machine_code import PIPES, count, executed
 from roofline import GPUS, Gpu, Prediction, copy_time, packed, predict

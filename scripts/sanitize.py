@@ -52,13 +52,15 @@ def launch_many_rows() -> None:
 
 
 def launch_named_schedule() -> None:
-    """A kernel that tables of schedules choose alone."""
+    """Kernels that tables of schedules choose alone; of the second, blocks have several rows."""
     x, residual, w = random(5, 4096), random(5, 4096), random(4096)
     codes = torch.empty(5, 2048, dtype=torch.uint8, device="cuda")
     scales = torch.empty(128 * 256, dtype=torch.uint8, device="cuda")
     target = jitnorm.Target.of_capability(*torch.cuda.get_device_capability())
     text = "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4,residual=true,schedule=8x1we"
     jitnorm.get_kernel(text, target)(x, residual, w, codes, scales, torch.empty_like(x), 1e-6)
+    x, w = random(300, 1536), random(1536)
+    jitnorm.get_kernel("rmsnorm:hidden_size=1536,schedule=3x1wao1", target)(x, w, torch.empty_like(x), 1e-6)
 
 
 def launch_cute() -> None:

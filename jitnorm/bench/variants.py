@@ -9,7 +9,7 @@ from jitnorm.bench.cases import Call, Maker, chain
 from jitnorm.bench.tensors import Tensors
 from jitnorm.call_config import config_of_call
 from jitnorm.dispatch import cuda_target
-from jitnorm.kernels.schedule import class_of
+from jitnorm.kernels.row_classes import class_of
 
 _TOKEN, _GROUP, _NVFP4 = jitnorm.FP8_TOKEN, jitnorm.FP8_GROUP, jitnorm.NVFP4
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.schedule import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, class_of, for_many_rows
+from jitnorm.kernels.row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, class_of
+from jitnorm.kernels.schedule import for_many_rows
 from jitnorm.kernels.target import Target
 from jitnorm.tuning import family
 

@@ -18,7 +18,7 @@ def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]
     Args:
         name: of the op; see `jitnorm.warm.ops.OPS`.
         chosen: one value for each of its choices that is not left out. ``calls`` says which calls are meant: ``few``,
-            all classes of `kernels.schedule.ROW_CLASSES` but the last, ``many``, the last, or ``all``.
+            all classes of `kernels.row_classes.ROW_CLASSES` but the last, ``many``, the last, or ``all``.
         target: where the tensors are.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any
 
 from jitnorm.kernels.config_rules import INPUT_DTYPES
 from jitnorm.kernels.quant_spec import MXFP4, MXFP8, NVFP4, QuantSpec
-from jitnorm.kernels.schedule import ROW_CLASSES
+from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.warm.formats import FORMATS, read_format
 
 Choices = Mapping[str, Any]

@@ -21,6 +21,16 @@ JITNORM_INLINE void load_held(HeldChunk& h, const RowSource& source, int index) 
   for (int i = 0; i < kChunkSize; ++i) h.elements[i] = add_rn(value_of(x, i), value_of(r, i));
 }
 
+// What a row is loaded from, and the same out of shared memory.
+template <typename Visit>
+JITNORM_INLINE void visit_loaded(const RowSource& source, Visit visit) {
+  visit(source.input);
+  visit(source.residual);
+}
+JITNORM_INLINE RowSource staged_source(const RowSource& source, const Input* staged) {
+  return {staged, staged + kHiddenSize, source.sum};
+}
+
 // Only once nobody will load the residual again: the sum may take its place.
 JITNORM_INLINE void store_sum(const RowSource& source, const HeldChunk& h, int index) {
   if constexpr (!kStoresSum) return;

@@ -15,4 +15,11 @@ JITNORM_INLINE void load_held(HeldChunk& h, const RowSource& source, int index) 
   load_chunk(h, source.input, is_padding ? kChunks : index);
 }
 
+// What a row is loaded from, and the same out of shared memory.
+template <typename Visit>
+JITNORM_INLINE void visit_loaded(const RowSource& source, Visit visit) {
+  visit(source.input);
+}
+JITNORM_INLINE RowSource staged_source(const RowSource&, const Input* staged) { return {staged}; }
+
 JITNORM_INLINE void store_sum(const RowSource&, const HeldChunk&, int) {}

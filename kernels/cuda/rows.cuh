@@ -184,6 +184,12 @@ JITNORM_INLINE void wait_for_inputs() {
 #endif
 }
 
+JITNORM_INLINE void launch_dependents() {
+#if JITNORM_PDL
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 // Number `number` among the rows: its chunks are on their way.
 JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
   const bool is_there = is_processed(a, number);
@@ -194,6 +200,26 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
     for (int j = 0; j < kChunkSlots; ++j) load_held(row.held[j], row.source, row.index(j));
   }
   return row;
+}
+
+// What follows once the rows' statistics are known.
+JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, int thread, int warp, int lane) {
+  float amax[kRowsAtOnce] = {};
+  if constexpr (kNeedsRowAmax) find_amax(a, of, amax, warp, lane);
+
+  EncodeContext contexts[kRowsAtOnce];
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    const Row& row = of.rows[r];
+    const bool is_writer = row.is_processed && thread == 0;
+    if (kKeepsRstd && is_writer) inv_rms_of(a)[row.number] = row.statistic.rstd;
+    contexts[r] = begin_row(a, row.number, amax[r], is_writer);
+  }
+  encode_rows(a, of, contexts);
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    if (of.rows[r].is_processed) end_row(contexts[r], thread);
+  }
 }
 
 // Block number `block` of a row set; the blocks of a cluster, which share a row, have one number.
@@ -226,25 +252,8 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));
   }
-#if JITNORM_PDL
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
+  launch_dependents();
   begin_sharing();
   find_statistics(a, of, warp, lane);
-  float amax[kRowsAtOnce] = {};
-  if constexpr (kNeedsRowAmax) find_amax(a, of, amax, warp, lane);
-
-  EncodeContext contexts[kRowsAtOnce];
-  JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) {
-    const Row& row = of.rows[r];
-    const bool is_writer = row.is_processed && thread == 0;
-    if (kKeepsRstd && is_writer) inv_rms_of(a)[row.number] = row.statistic.rstd;
-    contexts[r] = begin_row(a, row.number, amax[r], is_writer);
-  }
-  encode_rows(a, of, contexts);
-  JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) {
-    if (of.rows[r].is_processed) end_row(contexts[r], thread);
-  }
+  finish_rows(a, of, thread, warp, lane);
 }

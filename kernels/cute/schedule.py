@@ -28,11 +28,6 @@ from ..target import Target
 ENTRY = "jitnorm_kernel_0"  # the DSL numbers the kernels of a module
 CHUNKS_AT_ONCE = 4  # chunks that are encoded by straight-line code; long rows loop over it
 _INPUT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1}
-# Shared memory that a multiprocessor has for the blocks of a kernel, with some left for sums, and multiprocessors.
-_SHARED_BYTES = {"sm_120a": 88 << 10, "sm_121a": 88 << 10, "sm_120f": 88 << 10}
-_SHARED_BYTES_ELSEWHERE = 216 << 10
-_MULTIPROCESSORS = {"sm_90a": 132, "sm_110a": 20, "sm_120a": 188, "sm_121a": 48, "sm_120f": 188}
-_MULTIPROCESSORS_ELSEWHERE = 148
 # Threads of a multiprocessor that have the registers for so many chunks each, and beyond that.
 _THREADS_BY_CHUNKS = {1: 1024, 2: 768}
 _THREADS_OF_LONG_ROWS = 512
@@ -121,11 +116,10 @@ def _pipeline(config: KernelConfig, target: Target, schedule: RowSchedule) -> Pi
     tensors = 2 if config.residual else 1
     chunk_bytes = CHUNK_SIZE * _INPUT_BYTES[config.input]
     tensor_bytes = schedule.threads * schedule.chunks_per_lane * chunk_bytes
-    room = _SHARED_BYTES.get(target.name, _SHARED_BYTES_ELSEWHERE)
+    room = target.shared_bytes
     held_chunks = schedule.chunks_per_lane * (2 if config.residual and waits_for_row_amax(config) else 1)
     threads = _THREADS_BY_CHUNKS.get(held_chunks, _THREADS_OF_LONG_ROWS)
     blocks = max(1, min(threads // schedule.threads, room // (2 * tensors * tensor_bytes)))
     stages = min(MAX_STAGES, room // blocks // (tensors * tensor_bytes))
-    multiprocessors = _MULTIPROCESSORS.get(target.name, _MULTIPROCESSORS_ELSEWHERE)
-    clusters = blocks * multiprocessors // schedule.blocks_per_row
+    clusters = blocks * target.multiprocessors // schedule.blocks_per_row
     return Pipeline(stages, tensor_bytes, tensors, blocks, clusters)

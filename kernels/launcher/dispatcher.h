@@ -133,7 +133,7 @@ class Dispatcher {
     return key;
   }
 
-  // As class_of of kernels/schedule.py.
+  // As class_of of kernels/row_classes.py.
   static RowClass ClassOf(int64_t rows, int64_t hidden_size) {
     if (rows * hidden_size >= kManyElements || (rows >= kManyRows && hidden_size <= kShortRow)) return kMany;
     if (rows <= kFewRows) return kFew;

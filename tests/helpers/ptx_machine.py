@@ -13,6 +13,7 @@ from ptx_numbers import Numbers
 from ptx_registers import BITS, Array
 from ptx_text import SHARED_BYTES, Instruction, parse_ptx
 
+_UNKNOWN = 0xA5  # a byte that is on its way
 _CLUSTER_SHIFT = 24  # a shared address of a cluster: the block's rank plus 1, above these bits
 
 
@@ -46,6 +47,7 @@ class _Machine(Numbers):
         self.parameters = [np.uint64(p) for p in bits]
         self.shared = np.zeros((grid, SHARED_BYTES), np.uint8)
         self.barriers: dict[tuple[int, int], list[int]] = {}
+        self.copies: dict[int, list[tuple[int, int]]] = {}  # of a thread: where to in the shared memory, where from
         self.pc = np.zeros(self.count, np.int64)
         self.waits = np.zeros(self.count, bool)
         self.is_uneven = False
@@ -163,6 +165,9 @@ class _Machine(Numbers):
         pass
 
     def _do_cp(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers[1] != "bulk":
+            self._copy_ahead(modifiers, operands)
+            return
         assert modifiers[:3] == ["async", "bulk", "shared::cluster"]
         to, source, size = (self._address(operand) for operand in operands[:3])
         assert not ((to | source | size) % 16).any(), "misaligned copy"
@@ -172,6 +177,21 @@ class _Machine(Numbers):
             self.shared[barrier[0], int(to[i]) :][: int(size[i])] = memory
             self.barriers[barrier][2] -= int(size[i])
             self._end_phase(self.barriers[barrier])
+
+    def _copy_ahead(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        """Until a thread waits for its copies, nobody knows what is there."""
+        if modifiers == ["async", "wait_all"]:
+            for thread in self.active.tolist():
+                for to, source in self.copies.pop(thread, []):
+                    self.shared.reshape(-1)[to : to + 16] = self.memory[source : source + 16]
+            return
+        assert modifiers == ["async", "cg", "shared", "global"]
+        assert operands[2] == "16"
+        (_, to), (_, source) = self._bytes("shared", operands[0]), self._bytes("global", operands[1])
+        assert not ((to | source) % 16).any(), "misaligned copy"
+        for thread, *copy in zip(self.active.tolist(), to.tolist(), source.tolist(), strict=True):
+            self.shared.reshape(-1)[copy[0] : copy[0] + 16] = _UNKNOWN
+            self.copies.setdefault(thread, []).append((copy[0], copy[1]))
 
     # Control
 

@@ -12,7 +12,8 @@ import pytest
 from forgetful import forget_dispatchers
 from jitnorm.cache import Artifact, Cache, Store, make_key
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.schedule import ROW_CLASSES, class_of, row_schedule
+from jitnorm.kernels.row_classes import ROW_CLASSES, class_of
+from jitnorm.kernels.schedule import row_schedule
 from jitnorm.kernels.target import TARGET_NAMES, Target
 
 import jitnorm

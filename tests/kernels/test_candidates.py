@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from jitnorm.kernels import schedule as schedules
+from jitnorm.kernels.arguments import evaluate
 from jitnorm.kernels.candidates import MOST_CANDIDATES, candidates
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.division import Division
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.generic import generic_config
+from jitnorm.kernels.launch_recipe import launch_recipe
 from jitnorm.kernels.schedule import division_of, row_schedule, why_unfit
 from jitnorm.kernels.target import Target
 
@@ -26,7 +28,9 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize("text", ["4x2", "8x1w", "8x1e", "4x2we", "4x4r2", "16x4b2", "8x2o4", "16x2wb2", "4x2wer2b2o3"])
+@pytest.mark.parametrize(
+    "text", ["4x2", "8x1w", "8x1e", "4x2we", "8x1wao4", "4x4r2", "16x4b2", "8x2o4", "16x2wb2", "4x2wer2b2o3"]
+)
 def test_the_text_of_a_division_reads_back(text: str) -> None:
     assert str(Division.parse(text)) == text
     config = KernelConfig("rmsnorm", 4096, schedule=text)
@@ -51,6 +55,13 @@ def test_other_texts_are_refused(text: str) -> None:
         ("rmsnorm:hidden_size=8192,residual=true,schedule=4x4r2", "a lane holds 4 chunks"),
         ("rmsnorm:hidden_size=16384,schedule=32x1", "up to 16 warps"),
         ("rmsnorm:hidden_size=2560,schedule=5x1b2", "as many as the others"),
+        ("rmsnorm:hidden_size=4096,schedule=8x1wa", "as many as run at once: say how many with o"),
+        ("rmsnorm:hidden_size=32768,schedule=16x4ao4", "has shared memory for 3 rows"),
+        ("rmsnorm:hidden_size=4096,schedule=8x1ab2o4", "a block that loads a row ahead has one row"),
+        ("rmsnorm:hidden_size=4100,vector_bytes=8,schedule=9x1ao4", "whole chunks in accesses of 16 bytes"),
+        ("rmsnorm:hidden_size=4104,schedule=9x1ao4", "whole chunks in accesses of 16 bytes"),
+        ("rmsnorm:hidden_size=4096,batched=true,schedule=8x1ao4", "only norms of one tensor"),
+        ("quantize:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1ao4", "only norms of one tensor"),
         ("rmsnorm:hidden_size=4096,residual=true,schedule=8x1e", "no sum with a residual is stored late"),
         ("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1e", "no sum with a residual is stored late"),
     ],
@@ -113,6 +124,12 @@ def test_room_for_more_blocks_is_asked_of_the_compiler() -> None:
     text = generate(KernelConfig("rmsnorm", 4096, schedule="8x1o6"), HOPPER).text
     assert "__launch_bounds__(kThreads, 6) jitnorm_kernel(" in text
     assert "__launch_bounds__(kThreads) jitnorm_kernel(" in generate(KernelConfig("rmsnorm", 4096), HOPPER).text
+
+
+def test_blocks_that_load_a_row_ahead_are_as_many_as_run_at_once() -> None:
+    recipe = launch_recipe(KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,schedule=8x1wao4"), HOPPER)
+    assert [evaluate(recipe["grid"], rows) for rows in (1, 528, 529)] == [1, 528, 528]
+    assert recipe["shared_bytes"] == 2 * 4096 * 2
 
 
 def test_a_sum_with_the_residual_is_stored_early_where_the_schedule_says_it_or_no_blocks_are_encoded() -> None:

@@ -34,6 +34,22 @@ SCHEDULES = [
 ]
 
 
+AHEAD = [
+    "rmsnorm:hidden_size=2048,pdl=true,schedule=4x1wao4",
+    "rmsnorm:hidden_size=2560,residual=true,quant=e2m1/16/e4m3/128x4/given,pdl=true,schedule=3x2ao1",
+    "rmsnorm:hidden_size=1552,quant=e4m3/row/f32,schedule=1x4wao8",
+    "rmsnorm:hidden_size=4096,quant=e2m1/32/ue8m0/8x4,residual=true,schedule=2x4eao2",
+    "layernorm:hidden_size=1536,input=float32,schedule=3x1ao4",
+]
+
+
+@pytest.mark.parametrize(("blocks", "is_uneven"), [(1, False), (2, True), (5, False)])
+@pytest.mark.parametrize("text", AHEAD)
+def test_rows_are_loaded_ahead_whatever_blocks_there_are(text: str, blocks: int, is_uneven: bool) -> None:
+    config = KernelConfig.parse(text)
+    assert_same(config, Target("sm_90a"), 5, "random", most_blocks=blocks, is_uneven=is_uneven, is_cuda=True)
+
+
 @pytest.mark.parametrize("text", SCHEDULES)
 def test_the_bytes_are_the_cpu_s(text: str) -> None:
     for kind in ("random", "nan"):

@@ -10,7 +10,7 @@ import pytest
 from forgetful import forget_dispatchers
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.launcher_source import launcher_source
-from jitnorm.kernels.schedule import ROW_CLASSES, class_of
+from jitnorm.kernels.row_classes import ROW_CLASSES, class_of
 from jitnorm.kernels.target import Target
 
 from jitnorm.bench.cases import ops_named

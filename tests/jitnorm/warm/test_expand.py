@@ -9,7 +9,7 @@ import op_calls
 import pytest
 from forgetful import forget_dispatchers
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.schedule import ROW_CLASSES
+from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 
 from jitnorm.call_config import config_of_call

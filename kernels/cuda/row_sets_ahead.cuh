@@ -1,0 +1,63 @@
+// Blocks stay, as many as run at once: while one works on a row, its next is on its way to shared memory. Each thread
+// copies the chunks that it will load itself, so nobody has to wait for another thread's.
+constexpr int kStagedBytes = 16;
+static_assert(kHoldsRow && kRowsAtOnce == 1 && kRowsPerBlock == 1 && kBlocksPerRow == 1 && kNormalizes);
+static_assert(kHiddenSize % kChunkSize == 0, "chunks are copied whole");
+
+JITNORM_INLINE Input* staged_row() {
+  extern __shared__ uint4 staged[];
+  return reinterpret_cast<Input*>(staged);
+}
+
+// Begins to copy the thread's chunks of a row, if there is such a row.
+JITNORM_INLINE void copy_ahead(const Arguments& a, Int64 number, int thread) {
+  if (number >= a.rows) return;
+  Input* to = staged_row();
+  visit_loaded(source_of(a, number), [&](const Input* row) {
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunksPerLane; ++j) {
+      const int first = (thread + j * kThreadsPerRow) * kChunkSize;
+      if (first >= kHiddenSize) continue;
+      JITNORM_UNROLL
+      for (int i = 0; i < kChunkSize; i += kStagedBytes / (int)sizeof(Input)) {
+        const UInt32 address = (UInt32)__cvta_generic_to_shared(to + first + i);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(row + first + i) : "memory");
+      }
+    }
+    to += kHiddenSize;
+  });
+}
+
+JITNORM_INLINE Row take_staged(const Arguments& a, Int64 number, int thread) {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  Row row{number, true, staged_source(source_of(a, number), staged_row()), thread};
+  JITNORM_UNROLL
+  for (int j = 0; j < kChunkSlots; ++j) load_held(row.held[j], row.source, row.index(j));
+  return row;
+}
+
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
+  const Arguments a = arguments_of();
+  const int thread = thread_of_row(), lane = thread % 32, warp = thread / 32;
+  Int64 number = row_block();
+  const Int64 stride = row_blocks();
+  if (number >= visited_rows(a.rows)) return;
+  wait_for_inputs();
+  copy_ahead(a, number, thread);
+  Rows of;
+  if constexpr (kPrefetchesWeight) {
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, thread + j * kThreadsPerRow);
+  }
+  for (; number < a.rows; number += stride) {
+    of.rows[0] = take_staged(a, number, thread);
+    if (number + stride >= a.rows) launch_dependents();
+    find_statistics(a, of, warp, lane);
+    // The statistic waited for all that was loaded.
+    copy_ahead(a, number + stride, thread);
+    finish_rows(a, of, thread, warp, lane);
+    row_barrier();  // the next row takes the same shared memory
+  }
+  for (; number < visited_rows(a.rows); number += stride) write_padding_row(a, number, thread);
+}
