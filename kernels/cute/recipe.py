@@ -14,7 +14,7 @@ def cute_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
     """That of the kernel in CUDA C++, but for the name of the entry point and how rows are divided."""
     schedule, pipeline = cute_schedule(config, target)
     if pipeline is None:
-        blocks = row_blocks(config, schedule)
+        blocks = {**row_blocks(config, schedule), "shared_bytes": 0}
     else:
         blocks = {**row_blocks(config, schedule, pipeline.clusters), "shared_bytes": pipeline.shared_bytes}
     return {**launch_recipe(config, target), **blocks, "entry": ENTRY}

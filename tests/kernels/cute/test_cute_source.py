@@ -98,7 +98,8 @@ def test_the_cpu_and_what_the_target_lacks_are_refused() -> None:
         cute_source(CONFIG, Target("sm_80"))
 
 
-def test_schedules_by_name_are_those_of_cuda_cxx_alone() -> None:
-    named = replace(CONFIG, schedule="4x2")
+@pytest.mark.parametrize("schedule", ["4x2", "8x1wao4"])
+def test_schedules_by_name_are_those_of_cuda_cxx_alone(schedule: str) -> None:
+    named = replace(CONFIG, schedule=schedule)
     assert cute_source(named, HOPPER) == cute_source(CONFIG, HOPPER)
     assert cute_recipe(named, HOPPER) == cute_recipe(CONFIG, HOPPER)
