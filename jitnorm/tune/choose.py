@@ -67,13 +67,13 @@ def choose(schedules: Sequence[str], measure: Callable[[str], Times]) -> Choice:
 
 def _near_the_fastest(first: dict[str, Times]) -> list[str]:
     """What is worth measuring again, the rules' schedule first: it alone if nothing seems to gain."""
-    ratios = {each: _ratio(times, first[""]) for each, times in first.items()}
-    fastest = min(ratios[each] for each, times in first.items() if not _loses(times, first[""]))
-    if fastest > 1 - LEAST_GAIN / 2:
-        return [""]
     # What seems to lose a little may not, measured again.
-    near = [each for each in first if ratios[each] <= fastest * (1 + _FAR_BEHIND)]
-    return ["", *(each for each in near if each and not _loses(first[each], first[""], SURE_LOSS))]
+    able = {each: times for each, times in first.items() if not _loses(times, first[""], SURE_LOSS)}
+    ratios = {each: _ratio(times, first[""]) for each, times in able.items()}
+    if min(ratios.values()) > 1 - LEAST_GAIN / 2:
+        return [""]
+    fastest = min(ratios[each] for each, times in able.items() if not _loses(times, first[""]))
+    return ["", *(each for each in able if each and ratios[each] <= fastest * (1 + _FAR_BEHIND))]
 
 
 def _loses(times: Times, by_rule: Times, more: float = 0.0) -> bool:

@@ -59,6 +59,12 @@ def test_only_what_is_near_the_fastest_is_measured_again() -> None:
     assert counts == {"": 3, "4x2": 3, "2x4": 3, "8x1": 1}
 
 
+def test_what_seems_to_lose_a_little_in_one_place_is_measured_again() -> None:
+    rule = iter([(10.0, 10.0, 9.3), (10.0, 10.0, 10.0), (10.0, 10.0, 10.0)])
+    choice = choose(["8x1"], lambda schedule: (9.3, 9.5, 9.5) if schedule else next(rule))
+    assert choice.schedule == "8x1"
+
+
 def test_nothing_is_measured_again_where_nothing_gains() -> None:
     counts, measure = counted({"": (10.0,), "4x2": (9.95,), "2x4": (12.0,)})
     choose(["4x2", "2x4"], measure)
