@@ -187,11 +187,11 @@ class _Machine(Numbers):
             return
         assert modifiers == ["async", "cg", "shared", "global"]
         assert operands[2] == "16"
-        (_, to), (_, source) = self._bytes("shared", operands[0]), self._bytes("global", operands[1])
-        assert not ((to | source) % 16).any(), "misaligned copy"
-        for thread, *copy in zip(self.active.tolist(), to.tolist(), source.tolist(), strict=True):
-            self.shared.reshape(-1)[copy[0] : copy[0] + 16] = _UNKNOWN
-            self.copies.setdefault(thread, []).append((copy[0], copy[1]))
+        (_, places), (_, sources) = self._bytes("shared", operands[0]), self._bytes("global", operands[1])
+        assert not ((places | sources) % 16).any(), "misaligned copy"
+        for thread, to, source in zip(self.active.tolist(), places.tolist(), sources.tolist(), strict=True):
+            self.shared.reshape(-1)[to : to + 16] = _UNKNOWN
+            self.copies.setdefault(thread, []).append((to, source))
 
     # Control
 
