@@ -147,7 +147,8 @@ class CudaKernel : public Kernel {
         << ", this kernel is built for " << recipe().capability_major << "." << recipe().capability_minor
         << (recipe().is_family ? " and later minor versions" : "");
     driver.Check(driver.KernelGetFunction(&function, kernel_), "cuKernelGetFunction");
-    if (recipe().shared_bytes > 48 * 1024) {
+    // Beyond 48 KiB, with what the kernel declares itself, it has to be asked for.
+    if (recipe().shared_bytes > 0) {
       const int bytes = static_cast<int>(recipe().shared_bytes);
       driver.Check(driver.FuncSetAttribute(function, kMaxDynamicSharedBytes, bytes), "cuFuncSetAttribute");
     }
