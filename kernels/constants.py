@@ -70,7 +70,7 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[str]:
     yield _bool("kHasLinearScales", quant.both_layouts or not quant.is_swizzled)
     yield _bool("kHasColumnMajorScales", quant.is_column_major)
     yield _bool("kHasGlobalScale", quant.global_scale != "none")
-    yield _bool("kPowerOfTwoScales", quant.scale_format == "f32_ue8m0")
+    yield _bool("kPowerOfTwoScales", quant.scale_format in ("ue8m0", "f32_ue8m0"))
 
 
 def _cuda_constants(config: KernelConfig, target: Target) -> Iterator[str]:

@@ -8,10 +8,21 @@ constexpr UInt32 kCodeZero = 0x4afffffcu;  // the bits of 2^23 - 2; each code is
 
 // kCodeZero + the code.
 template <bool kIsBounded>
-JITNORM_INLINE UInt32 magnitude_code(float m) {
-  const float below_4 = add_rn(m, 0x1p23f - 2.0f);
-  const float above_4 = fma_rn(m, 0.5f, 0x1p23f);
+JITNORM_INLINE UInt32 lower_line(float below_4, float above_4) {
   return bits_of(min_or_limit(below_4, kIsBounded ? above_4 : min_or_limit(above_4, 0x1p23f + 3.0f)));
+}
+
+template <bool kIsBounded>
+JITNORM_INLINE UInt32 magnitude_code(float m) {
+  return lower_line<kIsBounded>(add_rn(m, 0x1p23f - 2.0f), fma_rn(m, 0.5f, 0x1p23f));
+}
+
+// The same for m * factor. With a power of two the product needs no rounding of its own: it is exact, or far from where
+// codes change. That saves one instruction of 16.6 an element of RMSNorm + MXFP4.
+template <bool kIsBounded>
+JITNORM_INLINE UInt32 scaled_code(float m, float factor) {
+  if constexpr (!kPowerOfTwoScales) return magnitude_code<kIsBounded>(mul_rn(m, factor));
+  return lower_line<kIsBounded>(fma_rn(m, factor, 0x1p23f - 2.0f), fma_rn(m, mul_rn(factor, 0.5f), 0x1p23f));
 }
 
 constexpr int kCodesPerWord = 8;
@@ -42,7 +53,7 @@ template <bool kIsBounded = false>
 JITNORM_INLINE UInt32 encode_word(const float* y, float factor) {
   UInt32 codes[kCodesPerWord];
   JITNORM_UNROLL
-  for (int i = 0; i < kCodesPerWord; ++i) codes[i] = magnitude_code<kIsBounded>(mul_rn(magnitude_of(y[i]), factor));
+  for (int i = 0; i < kCodesPerWord; ++i) codes[i] = scaled_code<kIsBounded>(magnitude_of(y[i]), factor);
   if (kIsBounded) return pack_codes(codes) | signs_of(y);
   float products[kCodesPerWord];
   JITNORM_UNROLL

@@ -87,6 +87,16 @@ extern "C" void scales_of(const float* amax, Int64 count, float global_scale, UI
 }
 """
 
+# Codes of products with a factor, all of them and those that are known to be bounded.
+PRODUCTS = """
+extern "C" void encode_products(const float* from, Int64 count, float factor, UInt32* words, UInt32* bounded) {
+  for (Int64 i = 0; i < count / 8; ++i) {
+    words[i] = encode_word(from + 8 * i, factor);
+    bounded[i] = encode_word<true>(from + 8 * i, factor);
+  }
+}
+"""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -180,6 +190,28 @@ def test_eight_codes_make_a_word_the_first_in_its_lowest_nibble(conversions: cty
     words = call_over(conversions.encode_e2m1_words, values, np.uint32)[: values.size // 8]
     codes = encode_e2m1(values).reshape(-1, 8).astype(np.uint32)
     assert (words == (codes << np.arange(0, 32, 4, dtype=np.uint32)).sum(axis=1)).all()
+
+
+def test_products_with_powers_of_two_get_their_codes_without_a_rounding_of_their_own(folder: Path) -> None:
+    library = load_with_kernel(KernelConfig("rmsnorm", 64, quant=MXFP4), PRODUCTS, folder)
+    largest = np.finfo(np.float32).max
+    for exponent in range(-149, 128):
+        factor = np.float32(2.0**exponent)
+        ties = (np.arange(1, 64) / 8 / np.float64(factor)).clip(max=largest).astype(np.float32)
+        beside = ties.view(np.int32)[:, None] + np.arange(-2, 3, dtype=np.int32)
+        near = np.clip(beside, 0, np.int32(INFINITY_BITS)).view(np.float32).ravel()
+        values = np.concatenate([floats()[:: exponent % 7 + 64], near, -near, SPECIAL])
+        values = values[: values.size // 8 * 8]
+        words, bounded = np.empty((2, values.size // 8), np.uint32)
+        count = ctypes.c_int64(values.size)
+        library.encode_products(pointer(values), count, ctypes.c_float(factor), pointer(words), pointer(bounded))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            products = values * factor
+        codes = encode_e2m1(products).reshape(-1, 8).astype(np.uint32)
+        expected = (codes << np.arange(0, 32, 4, dtype=np.uint32)).sum(axis=1)
+        assert (words == expected).all(), exponent
+        is_bounded = (np.abs(products) < 7).reshape(-1, 8).all(axis=1)
+        assert (bounded == expected)[is_bounded].all(), exponent
 
 
 GLOBAL_SCALES = [1.0, 0.37, 2688.0, 1e-20, 1e30, 1e-42, 3.4e38, 0.0, -1.5, np.inf, -np.inf, np.nan]
