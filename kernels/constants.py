@@ -85,6 +85,8 @@ def _cuda_constants(config: KernelConfig, target: Target) -> Iterator[str]:
     yield _int("kBlocksPerRow", schedule.blocks_per_row)
     yield _int("kThreads", schedule.threads)
     yield _bool("kHoldsRow", schedule.holds_row)
+    yield _bool("kStaysShared", schedule.stays_shared)
+    yield _bool("kKeepsUnpacked", schedule.keeps_unpacked)
     yield _bool("kMayPrefetchWeight", schedule.prefetches_weight)
     yield _bool("kStoresInPairs", stores_in_pairs(config, schedule))
     yield _bool("kStoresSumEarly", stores_sum_early(config, schedule))

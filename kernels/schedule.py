@@ -47,9 +47,10 @@ class RowSchedule:
 
     `holds_row` says whether the row stays in registers; otherwise each pass loads it again. `prefetches_weight` says
     whether the weight, too, may be loaded before it is needed, `stores_sum_early` whether the sum with the residual is
-    stored before blocks are encoded, `loads_ahead` whether `resident_blocks` blocks a multiprocessor stay and have
-    their next row copied to shared memory while they work on one. Threads work on `rows_at_once` rows together, for
-    which they load the weight once. A row's warps may be those of a cluster, `blocks_per_row` blocks.
+    stored before blocks are encoded, `keeps_unpacked` whether floats are kept from one pass to the next, `loads_ahead`
+    whether `resident_blocks` blocks a multiprocessor stay and have their next row copied to shared memory while they
+    work on one, `stays_shared` whether each pass takes that row from there. Threads work on `rows_at_once` rows
+    together, for which they load the weight once. A row's warps may be those of a cluster, `blocks_per_row` blocks.
     """
 
     lanes_per_row: int
@@ -59,7 +60,9 @@ class RowSchedule:
     holds_row: bool = True
     prefetches_weight: bool = True
     stores_sum_early: bool = False
+    keeps_unpacked: bool = False
     loads_ahead: bool = False
+    stays_shared: bool = False
     rows_at_once: int = 1
     blocks_per_row: int = 1
     resident_blocks: int = 0
@@ -131,6 +134,10 @@ def why_unfit(config: KernelConfig, target: Target, division: Division) -> str:
         return "only rows of one warp, worked on one by one, share a block"
     if division.stores_sum_early and not may_store_sum_late(config):
         return "no sum with a residual is stored late, after blocks are encoded"
+    if division.keeps_unpacked and (held_bytes(config) == 4 or not config.normalizes):
+        return "only norms of 16-bit values without a residual unpack them in each pass"
+    if division.stays_shared and (not division.loads_ahead or division.keeps_unpacked or division.stores_sum_early):
+        return "only rows that are loaded ahead stay in shared memory, where neither floats nor sums are kept"
     if division.loads_ahead:
         return _why_not_ahead(config, target, division)
     if division.blocks > 1 and not target.has_clusters:
@@ -172,7 +179,9 @@ def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         division.rows_per_block,
         prefetches_weight=division.prefetches_weight,
         stores_sum_early=division.stores_sum_early,
+        keeps_unpacked=division.keeps_unpacked,
         loads_ahead=division.loads_ahead,
+        stays_shared=division.stays_shared,
         rows_at_once=division.rows_at_once,
         blocks_per_row=division.blocks,
         resident_blocks=division.resident_blocks,
@@ -188,7 +197,9 @@ def division_of(schedule: RowSchedule) -> Division | None:
         schedule.chunks_per_lane,
         schedule.prefetches_weight,
         schedule.stores_sum_early,
+        schedule.keeps_unpacked,
         schedule.loads_ahead,
+        schedule.stays_shared,
         schedule.rows_at_once,
         schedule.rows_per_block,
         schedule.blocks_per_row,
@@ -212,7 +223,8 @@ def stores_sum_early(config: KernelConfig, schedule: RowSchedule) -> bool:
     Add + FP8 of 16 x 7168 went from 2.23 to 1.98 us. What is encoded in blocks does so only if the schedule says it:
     NVFP4 of 1024 x 4096 went from 8.28 to 8.57.
     """
-    return config.residual and schedule.holds_row and (schedule.stores_sum_early or not may_store_sum_late(config))
+    is_kept = schedule.holds_row and not schedule.stays_shared
+    return config.residual and is_kept and (schedule.stores_sum_early or not may_store_sum_late(config))
 
 
 def may_store_sum_late(config: KernelConfig) -> bool:
@@ -220,11 +232,11 @@ def may_store_sum_late(config: KernelConfig) -> bool:
     return config.residual and config.quant is not None and config.quant.has_blocks
 
 
-def prefetches_weight(config: KernelConfig, chunks_per_lane: int) -> bool:
-    """Whether a lane has room for the weight of so many chunks beside them."""
+def prefetches_weight(config: KernelConfig, chunks_per_lane: int, stays_shared: bool = False) -> bool:
+    """Whether a lane has room for the weight of so many chunks, beside the chunks unless they stay in shared memory."""
     if not config.normalizes:
         return False
-    element_bytes = held_bytes(config) + ELEMENT_BYTES[C_TYPES[config.weight]]
+    element_bytes = ELEMENT_BYTES[C_TYPES[config.weight]] + (0 if stays_shared else held_bytes(config))
     return chunks_per_lane * CHUNK_SIZE * element_bytes <= MAX_PREFETCHED_BYTES
 
 

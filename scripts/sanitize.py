@@ -52,7 +52,7 @@ def launch_many_rows() -> None:
 
 
 def launch_named_schedule() -> None:
-    """Kernels that tables of schedules choose alone; of the second, blocks have several rows."""
+    """Kernels that tables of schedules choose alone; of the last two, blocks have several rows."""
     x, residual, w = random(5, 4096), random(5, 4096), random(4096)
     codes = torch.empty(5, 2048, dtype=torch.uint8, device="cuda")
     scales = torch.empty(128 * 256, dtype=torch.uint8, device="cuda")
@@ -60,7 +60,9 @@ def launch_named_schedule() -> None:
     text = "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4,residual=true,schedule=8x1we"
     jitnorm.get_kernel(text, target)(x, residual, w, codes, scales, torch.empty_like(x), 1e-6)
     x, w = random(300, 1536), random(1536)
-    jitnorm.get_kernel("rmsnorm:hidden_size=1536,schedule=3x1wao1", target)(x, w, torch.empty_like(x), 1e-6)
+    for schedule in ("3x1wu", "3x1wao1", "3x1waso1"):
+        kernel = jitnorm.get_kernel(f"rmsnorm:hidden_size=1536,schedule={schedule}", target)
+        kernel(x, w, torch.empty_like(x), 1e-6)
 
 
 def launch_cute() -> None:

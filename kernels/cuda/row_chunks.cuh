@@ -58,7 +58,7 @@ JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>&
 // take twice the registers. With 48 instead of 64, a multiprocessor has five blocks of 256 threads instead of four.
 template <typename T, int kAccessBytes>
 JITNORM_INLINE void forget_unpacked(Chunk<T, kAccessBytes>& chunk) {
-  if constexpr (sizeof(T) < sizeof(float)) {
+  if constexpr (sizeof(T) < sizeof(float) && !kKeepsUnpacked) {
     JITNORM_UNROLL
     for (UInt32& word : chunk.words) asm volatile("" : "+r"(word));
   }

@@ -9,30 +9,34 @@ JITNORM_INLINE Input* staged_row() {
   return reinterpret_cast<Input*>(staged);
 }
 
-// Begins to copy the thread's chunks of a row, if there is such a row.
-JITNORM_INLINE void copy_ahead(const Arguments& a, Int64 number, int thread) {
-  if (number >= a.rows) return;
-  Input* to = staged_row();
-  visit_loaded(source_of(a, number), [&](const Input* row) {
+// Begins to copy a chunk of a row, if there is such a chunk.
+JITNORM_INLINE void copy_chunk_ahead(const RowSource& source, int index) {
+  if (index >= kChunks) return;
+  Input* to = staged_row() + index * kChunkSize;
+  visit_loaded(source, [&](const Input* row) {
     JITNORM_UNROLL
-    for (int j = 0; j < kChunksPerLane; ++j) {
-      const int first = (thread + j * kThreadsPerRow) * kChunkSize;
-      if (first >= kHiddenSize) continue;
-      JITNORM_UNROLL
-      for (int i = 0; i < kChunkSize; i += kStagedBytes / (int)sizeof(Input)) {
-        const UInt32 address = (UInt32)__cvta_generic_to_shared(to + first + i);
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(row + first + i) : "memory");
-      }
+    for (int i = 0; i < kChunkSize; i += kStagedBytes / (int)sizeof(Input)) {
+      const UInt32 address = (UInt32)__cvta_generic_to_shared(to + i);
+      const Input* from = row + index * kChunkSize + i;
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
     }
     to += kHiddenSize;
   });
 }
 
+// Begins to copy the thread's chunks of a row.
+JITNORM_INLINE void copy_ahead(const RowSource& source, int thread) {
+  JITNORM_UNROLL
+  for (int j = 0; j < kChunksPerLane; ++j) copy_chunk_ahead(source, thread + j * kThreadsPerRow);
+}
+
 JITNORM_INLINE Row take_staged(const Arguments& a, Int64 number, int thread) {
   asm volatile("cp.async.wait_all;" ::: "memory");
   Row row{number, true, staged_source(source_of(a, number), staged_row()), thread};
-  JITNORM_UNROLL
-  for (int j = 0; j < kChunkSlots; ++j) load_held(row.held[j], row.source, row.index(j));
+  if constexpr (!kStaysShared) {
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunkSlots; ++j) load_held(row.held[j], row.source, row.index(j));
+  }
   return row;
 }
 
@@ -44,7 +48,7 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
   const Int64 stride = row_blocks();
   if (number >= visited_rows(a.rows)) return;
   wait_for_inputs();
-  copy_ahead(a, number, thread);
+  if (number < a.rows) copy_ahead(source_of(a, number), thread);
   Rows of;
   if constexpr (kPrefetchesWeight) {
     JITNORM_UNROLL
@@ -52,11 +56,15 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
   }
   for (; number < a.rows; number += stride) {
     of.rows[0] = take_staged(a, number, thread);
-    if (number + stride >= a.rows) launch_dependents();
+    const bool is_last = number + stride >= a.rows;
+    if (is_last) launch_dependents();
     find_statistics(a, of, warp, lane);
+    const RowSource next = source_of(a, is_last ? number : number + stride);
     // The statistic waited for all that was loaded.
-    copy_ahead(a, number + stride, thread);
-    finish_rows(a, of, thread, warp, lane);
+    if (!kStaysShared && !is_last) copy_ahead(next, thread);
+    finish_rows(a, of, thread, warp, lane, [&](int index) {
+      if (kStaysShared && !is_last) copy_chunk_ahead(next, index);
+    });
     row_barrier();  // the next row takes the same shared memory
   }
   for (; number < visited_rows(a.rows); number += stride) write_padding_row(a, number, thread);

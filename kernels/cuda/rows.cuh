@@ -7,10 +7,11 @@
 constexpr int kChunksAtOnce = !kHoldsRow ? 1 : kChunksPerLane < 4 ? kChunksPerLane : 4;
 constexpr int kChunkSlots = (kChunksPerLane + kChunksAtOnce - 1) / kChunksAtOnce * kChunksAtOnce;
 constexpr int kHeldChunks = kHoldsRow ? kChunkSlots : 1;
+constexpr int kLongHeldBytes = kStaysShared ? 0 : sizeof(HeldChunk);  // of a chunk, from one pass to the next
 
 // The weight is fetched before the reduction hides its latency, unless the registers are needed for the row.
 constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kMayPrefetchWeight && kChunksPerLane == kChunksAtOnce &&
-                                   kChunksPerLane * (int)(sizeof(HeldChunk) + sizeof(WeightChunk)) <= 192;
+                                   kChunksPerLane * (int)(kLongHeldBytes + sizeof(WeightChunk)) <= 192;
 static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1, "threads that work on several rows have them to themselves");
 
 // One of the rows that a thread works on.
@@ -47,7 +48,10 @@ template <typename Visit>
 JITNORM_INLINE void visit_chunks(Row& row, Visit visit) {
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
-    for (int j = 0; j < kChunksPerLane; ++j) visit(row.held[j], j);
+    for (int j = 0; j < kChunksPerLane; ++j) {
+      if constexpr (kStaysShared) load_held(row.held[j], row.source, row.index(j));
+      visit(row.held[j], j);
+    }
   } else {
 #pragma unroll 1
     for (int j = 0; j < kChunksPerLane; ++j) {
@@ -97,7 +101,10 @@ JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsA
   row_max(amax, warp, lane);
 }
 
-JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const EncodeContext (&contexts)[kRowsAtOnce]) {
+// Calls after_chunk(index) once a chunk of a row is not needed any more.
+template <typename Visit>
+JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const EncodeContext (&contexts)[kRowsAtOnce],
+                                Visit after_chunk) {
 #pragma unroll 1
   for (int first = 0; first < kChunkSlots; first += kChunksAtOnce) {
     JITNORM_UNROLL
@@ -107,12 +114,13 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const EncodeContex
       for (int r = 0; r < kRowsAtOnce; ++r) {
         Row& row = of.rows[r];
         const int index = row.index(first + j);
-        if constexpr (!kHoldsRow) load_held(row.held[j], row.source, index);
+        if constexpr (!kHoldsRow || kStaysShared) load_held(row.held[j], row.source, index);
         float y[kChunkSize];
         normalize_chunk(row.held[j], of.parameters[j], row.statistic, y);
         if constexpr (!kStoresSumEarly) store_sum(row.source, row.held[j], index);
         store_norm(a, row.number, index, y);
         encode_chunk(contexts[r], index, y, kNeedsRowAmax && kHoldsRow ? row.amax[j] : chunk_amax(y, index));
+        after_chunk(index);
       }
     }
     JITNORM_UNROLL
@@ -203,7 +211,8 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
 }
 
 // What follows once the rows' statistics are known.
-JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, int thread, int warp, int lane) {
+template <typename Visit>
+JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, int thread, int warp, int lane, Visit after_chunk) {
   float amax[kRowsAtOnce] = {};
   if constexpr (kNeedsRowAmax) find_amax(a, of, amax, warp, lane);
 
@@ -215,7 +224,7 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, int thread, int wa
     if (kKeepsRstd && is_writer) inv_rms_of(a)[row.number] = row.statistic.rstd;
     contexts[r] = begin_row(a, row.number, amax[r], is_writer);
   }
-  encode_rows(a, of, contexts);
+  encode_rows(a, of, contexts, after_chunk);
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     if (of.rows[r].is_processed) end_row(contexts[r], thread);
@@ -255,5 +264,5 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   launch_dependents();
   begin_sharing();
   find_statistics(a, of, warp, lane);
-  finish_rows(a, of, thread, warp, lane);
+  finish_rows(a, of, thread, warp, lane, [](int) {});
 }

@@ -29,7 +29,21 @@ CONFIGS = [
 
 
 @pytest.mark.parametrize(
-    "text", ["4x2", "8x1w", "8x1e", "4x2we", "8x1wao4", "4x4r2", "16x4b2", "8x2o4", "16x2wb2", "4x2wer2b2o3"]
+    "text",
+    [
+        "4x2",
+        "8x1w",
+        "8x1e",
+        "4x2we",
+        "8x1wu",
+        "8x1wao4",
+        "8x1asr2",
+        "4x4r2",
+        "16x4b2",
+        "8x2o4",
+        "16x2wb2",
+        "4x2wer2b2o3",
+    ],
 )
 def test_the_text_of_a_division_reads_back(text: str) -> None:
     assert str(Division.parse(text)) == text
@@ -38,7 +52,9 @@ def test_the_text_of_a_division_reads_back(text: str) -> None:
     assert KernelConfig.parse(str(config)) == config
 
 
-@pytest.mark.parametrize("text", ["4", "x2", "0x2", "4x2r1", "4x2b3", "4x2o0", "4x2ew", "fast", " 4x2", "4x2 "])
+@pytest.mark.parametrize(
+    "text", ["4", "x2", "0x2", "4x2r1", "4x2b3", "4x2o0", "4x2ew", "4x2au", "4x2sa", "fast", " 4x2", "4x2 "]
+)
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"schedule: is .*; write warps x chunks a lane, such as 4x2"):
         KernelConfig("rmsnorm", 4096, schedule=text)
@@ -62,6 +78,12 @@ def test_other_texts_are_refused(text: str) -> None:
         ("rmsnorm:hidden_size=4104,schedule=9x1ao4", "whole chunks in accesses of 16 bytes"),
         ("rmsnorm:hidden_size=4096,batched=true,schedule=8x1ao4", "only norms of one tensor"),
         ("quantize:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1ao4", "only norms of one tensor"),
+        ("rmsnorm:hidden_size=4096,residual=true,schedule=8x1u", "only norms of 16-bit values without a residual"),
+        ("rmsnorm:hidden_size=4096,input=float32,schedule=8x1u", "only norms of 16-bit values without a residual"),
+        ("quantize:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1u", "only norms of 16-bit values"),
+        ("rmsnorm:hidden_size=4096,schedule=8x1s", "only rows that are loaded ahead stay in shared memory"),
+        ("rmsnorm:hidden_size=4096,schedule=8x1uaso4", "neither floats nor sums are kept"),
+        ("rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16,schedule=8x1easo4", "neither floats nor sums are kept"),
         ("rmsnorm:hidden_size=4096,residual=true,schedule=8x1e", "no sum with a residual is stored late"),
         ("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1e", "no sum with a residual is stored late"),
     ],
@@ -130,6 +152,16 @@ def test_blocks_that_load_a_row_ahead_are_as_many_as_run_at_once() -> None:
     recipe = launch_recipe(KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,schedule=8x1wao4"), HOPPER)
     assert [evaluate(recipe["grid"], rows) for rows in (1, 528, 529)] == [1, 528, 528]
     assert recipe["shared_bytes"] == 2 * 4096 * 2
+
+
+def test_rows_stay_in_shared_memory_where_they_are_long_and_held_as_they_are_loaded() -> None:
+    def staying(options: str) -> list[str]:
+        found = candidates(KernelConfig.parse(f"rmsnorm:{options}"), HOPPER)
+        return [str(each) for each in found if each.stays_shared]
+
+    assert staying("hidden_size=32768")[0] == "16x4waso2"
+    assert not staying("hidden_size=8192")
+    assert not staying("hidden_size=32768,residual=true")
 
 
 def test_a_sum_with_the_residual_is_stored_early_where_the_schedule_says_it_or_no_blocks_are_encoded() -> None:

@@ -26,6 +26,8 @@ SCHEDULES = [
     "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/linear/row,schedule=2x2r2",
     "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/8x4/given,schedule=3x1r2",
     "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/128x4,schedule=1x3wp4",
+    "rmsnorm:hidden_size=1536,quant=e2m1/32/ue8m0/8x4,schedule=3x1wu",
+    "rmsnorm:hidden_size=2000,input=float16,weight=float16,schedule=2x2u",
     "rmsnorm:hidden_size=4096,quant=e4m3/row/f32,schedule=8x1b2",
     "rmsnorm:hidden_size=3072,quant=e4m3/32/ue8m0,pdl=true,schedule=2x3w",
     "layernorm:hidden_size=1536,schedule=3x1r4",
@@ -40,6 +42,11 @@ AHEAD = [
     "rmsnorm:hidden_size=1552,quant=e4m3/row/f32,schedule=1x4wao8",
     "rmsnorm:hidden_size=4096,quant=e2m1/32/ue8m0/8x4,residual=true,schedule=2x4eao2",
     "layernorm:hidden_size=1536,input=float32,schedule=3x1ao4",
+    "rmsnorm:hidden_size=2560,pdl=true,schedule=3x2waso4",
+    "rmsnorm:hidden_size=1552,quant=e4m3/row/f32,schedule=1x4aso8",
+    "rmsnorm:hidden_size=8192,quant=e2m1/32/ue8m0/128x4,schedule=2x8aso2",
+    "rmsnorm:hidden_size=2048,residual=true,quant=e2m1/16/e4m3/8x4,schedule=2x2waso2",
+    "layernorm:hidden_size=1536,input=float32,schedule=3x1aso4",
 ]
 
 
