@@ -21,20 +21,24 @@ AMPERE, HOPPER = Target("sm_80"), Target("sm_90a")
 NARROW, WIDE = KernelConfig("rmsnorm", 16), KernelConfig("rmsnorm", 16, residual=True)
 MANY_NARROW, MANY_WIDE = replace(NARROW, many_rows=True), replace(WIDE, many_rows=True)
 MANY_LAYERNORM = KernelConfig("layernorm", 16, many_rows=True)
+# All of a short row, and those around each whole group: within a group, schedules of longer rows do not differ.
+MOST_CHUNKS = MAX_HIDDEN_SIZE // CHUNK_SIZE
+AROUND_GROUPS = (end + d for end in range(GROUP_CHUNKS, MOST_CHUNKS + 1, GROUP_CHUNKS) for d in (-1, 0, 1))
+CHUNKS = sorted({*range(1, 4 * GROUP_CHUNKS), *AROUND_GROUPS} - {MOST_CHUNKS + 1})
 HELD = [replace(config, hidden_size=size) for config in (NARROW, WIDE) for size in (64, 2048, 4096, 8192, 32768)]
 
 
 @cache
-def schedules_of(config: KernelConfig, target: Target = HOPPER) -> tuple[RowSchedule, ...]:
-    sizes = range(CHUNK_SIZE, MAX_HIDDEN_SIZE + 1, CHUNK_SIZE)
-    return tuple(row_schedule(replace(config, hidden_size=size), target) for size in sizes)
+def schedules_of(config: KernelConfig, target: Target = HOPPER) -> dict[int, RowSchedule]:
+    """By the number of chunks."""
+    return {chunks: row_schedule(replace(config, hidden_size=chunks * CHUNK_SIZE), target) for chunks in CHUNKS}
 
 
 def all_schedules() -> Iterator[tuple[int, RowSchedule]]:
-    """One hidden size for each number of chunks, and its schedules."""
+    """One hidden size for each of these numbers of chunks, and its schedules."""
     for config in (NARROW, WIDE, MANY_NARROW, MANY_WIDE, MANY_LAYERNORM):
         for target in (AMPERE, HOPPER):
-            yield from enumerate(schedules_of(config, target), 1)
+            yield from schedules_of(config, target).items()
 
 
 def test_the_chunk_is_the_reference_s() -> None:
@@ -42,7 +46,7 @@ def test_the_chunk_is_the_reference_s() -> None:
 
 
 def test_only_the_number_of_chunks_counts() -> None:
-    for chunks, expected in enumerate(schedules_of(NARROW), 1):
+    for chunks, expected in schedules_of(NARROW).items():
         for hidden_size in (chunks * CHUNK_SIZE - 15, chunks * CHUNK_SIZE - 1):
             assert row_schedule(replace(NARROW, hidden_size=hidden_size), HOPPER) == expected, hidden_size
 
@@ -107,10 +111,10 @@ def test_the_warps_of_a_row_take_every_group_that_has_a_sum() -> None:
 def test_a_row_is_held_exactly_if_the_registers_of_a_block_or_a_cluster_can_hold_it() -> None:
     for config, element_bytes in ((NARROW, 2), (WIDE, 4), (MANY_NARROW, 2), (MANY_WIDE, 4)):
         most = MAX_WARPS * GROUP_CHUNKS * MAX_HELD_BYTES // (CHUNK_SIZE * element_bytes)
-        for chunks, schedule in enumerate(schedules_of(config), 1):
+        for chunks, schedule in schedules_of(config).items():
             assert schedule.holds_row == (chunks <= most * CLUSTERS[-1]), chunks
             assert (schedule.blocks_per_row == 1) == (chunks <= most), chunks
-        for chunks, schedule in enumerate(schedules_of(config, AMPERE), 1):
+        for chunks, schedule in schedules_of(config, AMPERE).items():
             assert schedule.holds_row == (chunks <= most), chunks
             assert schedule.blocks_per_row == 1, chunks
 
