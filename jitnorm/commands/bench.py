@@ -9,7 +9,7 @@ from time import monotonic
 
 from jitnorm.bench import compare, machine, peers, report
 from jitnorm.bench.cases import Maker, Op, ops_named
-from jitnorm.bench.measure import measure
+from jitnorm.bench.measure import measure, measure_again
 from jitnorm.bench.results import Results, Row
 from jitnorm.bench.shapes import Shape, parse_shapes, shape_text
 from jitnorm.commands.console import make_console, make_error_console, print_facts, print_table
@@ -94,19 +94,22 @@ def write_markdown(results: Results, path: Path) -> None:
     path.write_text(report.markdown(results), encoding="utf-8")
 
 
-def show_comparison(before: Results, results: Results, tolerance: float) -> bool:
+def show_comparison(before: Results, results: Results, tolerance: float, device: str | None = None) -> bool:
     """Print what is slower than before; return whether nothing is.
 
     Args:
         before: an earlier run.
         results: of this run.
         tolerance: the part of its roofline that an op may lose.
+        device: where to measure again what seems slower; None: nowhere.
 
     Raises:
         ValueError: the two have nothing in common.
     """
     pairs = compare.pairs(before, results)
     slower = compare.regressions(pairs, tolerance)
+    if device is not None:
+        slower = compare.confirmed(slower, tolerance, lambda row: measure_again(row, device))
     make_console().print(
         f"\n{len(pairs)} measurements compared with {before.setup.device}, {before.setup.date}: "
         f"{len(slower)} slower by more than {tolerance:.1%}",

@@ -62,10 +62,11 @@ def bench(
     """Measure ops beside a copy of the same bytes, and beside other libraries.
 
     Measuring needs torch. The roofline is the time of the copy divided by that of the op; --against compares rooflines,
-    so two runs of one kind of GPU can be compared.
+    so two runs of one kind of GPU can be compared; what seems slower is measured twice again first.
 
     Exit code 0: done. 1: --against found an op slower than before, or something failed. 2: an argument is wrong.
     """
+    from jitnorm.bench.machine import device_or_default
     from jitnorm.bench.plot import draw, require_matplotlib
     from jitnorm.bench.results import Results, read, write
     from jitnorm.commands.bench import measured, show, show_comparison, write_markdown
@@ -92,4 +93,5 @@ def bench(
     if plot is not None:
         draw(results, plot, "png" if png else "svg")
     if before is not None:
-        exit_unless(show_comparison(before, results, tolerance))
+        here = None if stored else device_or_default(device)
+        exit_unless(show_comparison(before, results, tolerance, here))
