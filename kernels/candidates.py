@@ -57,8 +57,8 @@ def candidates(config: KernelConfig, target: Target) -> list[Division]:
     by_rule = division_of(row_schedule(config, target))
     known = {by_rule and _effective(config, by_rule)}
     found = []
-    chosen = (_storing_early(config, by_rule), _keeping_unpacked(config), _variants(config))
-    for division in (*chain(*chosen), *_loading_ahead(config, target)):
+    usual = chain(_storing_early(config, by_rule), _keeping_unpacked(config), _variants(config))
+    for division in chain(usual, _loading_ahead(config, target)):
         if division not in known and division == _effective(config, division):
             known.add(division)
             if not why_unfit(config, target, division):
@@ -101,17 +101,18 @@ def _keeping_unpacked(config: KernelConfig) -> Iterator[Division]:
 
 
 def _loading_ahead(config: KernelConfig, target: Target) -> Iterator[Division]:
-    """Blocks that stay, as many as registers and shared memory have room for."""
+    """Blocks that stay, as many as registers and shared memory have room for; long rows may stay in the latter."""
+
+    def staying(split: Division, threads: int, **more: bool) -> Division:
+        residents = min(threads // (32 * split.warps), target.shared_bytes // staged_bytes(config))
+        ahead = replace(split, prefetches_weight=True, loads_ahead=True, resident_blocks=residents)
+        return _effective(config, replace(ahead, **more))
+
     for split in _splits(groups_of(config)):
         is_heavy = split.chunks * CHUNK_SIZE * held_bytes(config) > 4 * _HEAVY_REGISTERS
-        threads = _HEAVY_THREADS if is_heavy else _STAYING_THREADS
-        most_rows = target.shared_bytes // staged_bytes(config)
-        residents = min(threads // (32 * split.warps), most_rows)
-        ahead = replace(split, prefetches_weight=True, loads_ahead=True, resident_blocks=residents)
-        yield _effective(config, ahead)
+        yield staying(split, _HEAVY_THREADS if is_heavy else _STAYING_THREADS)
         if groups_of(config) >= _SHARED_GROUPS and held_bytes(config) == 2:
-            residents = min(_STAYING_THREADS // (32 * split.warps), most_rows)
-            yield _effective(config, replace(ahead, stays_shared=True, resident_blocks=residents))
+            yield staying(split, _STAYING_THREADS, stays_shared=True)
 
 
 def _splits(groups: int) -> list[Division]:

@@ -59,10 +59,10 @@ def main(cells: list[str]) -> None:
 
 
 def row_text(cell: str, found: dict[str, float]) -> str:
-    from jitnorm.bench.cases import ops_named
+    from jitnorm.bench.cases import op_named
 
     name, rows, columns = parsed(cell)
-    (op,) = (each for each in ops_named([name]) if each.name == name)
+    op = op_named(name)
     elements = rows * columns
     moved = (found["read"] + found["written"]) / (op.bytes_per_element * elements)
     shares = " | ".join(f"{found[name]:.0f} %" for name in ("DRAM", "issue", "ALU", "FMA", "LSU", "warps"))
@@ -82,13 +82,13 @@ def run(cells: list[str]) -> None:
     """Each op twice; the second call is counted."""
     import torch
 
-    from jitnorm.bench.cases import ops_named
+    from jitnorm.bench.cases import op_named
     from jitnorm.bench.peers import makers
     from jitnorm.bench.tensors import Tensors
 
     for cell in cells:
         name, rows, columns = parsed(cell)
-        (op,) = (each for each in ops_named([name]) if each.name == name)
+        op = op_named(name)
         call = makers(op, ["jitnorm"])["jitnorm"](Tensors("cuda"), rows, columns)
         call()
         torch.cuda.synchronize()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from jitnorm.bench.results import JITNORM, SHORT_COPY, Row
+from jitnorm.bench.results import JITNORM, Row
 from jitnorm.bench.summary import geometric_mean
 
 _BETTER = "better of both"
@@ -26,7 +26,7 @@ def _any(row: Row) -> bool:
 
 def _long(row: Row) -> bool:
     """Shorter ones are all start and end of a kernel, of which a roofline says little."""
-    return row.copy >= SHORT_COPY
+    return row.copy >= 3.0
 
 
 def _large(row: Row) -> bool:

@@ -240,6 +240,19 @@ OPS = (
 )
 
 
+def op_named(name: str) -> Op:
+    """The op of this name; ValueError if there is none.
+
+    Example:
+        >>> op_named("rmsnorm fp8").bytes_per_element
+        3.0
+    """
+    for op in OPS:
+        if op.name == name:
+            return op
+    raise ValueError(f"name: is {name!r}, which is no op's")
+
+
 def ops_named(parts: Sequence[str]) -> list[Op]:
     """The op of each name, or where there is none those whose names contain it; all of them without any.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from jitnorm.bench.cases import Call, Maker, Op, ops_named
+from jitnorm.bench.cases import Call, Maker, Op, op_named
 from jitnorm.bench.results import JITNORM, Row
 from jitnorm.bench.shapes import Shape, shape_text
 from jitnorm.bench.tensors import Tensors
@@ -57,7 +57,7 @@ def measure(
 
 def measure_again(row: Row, device: str) -> Row:
     """Measure anew what jitnorm's row has, and the copy of its bytes, too."""
-    (op,) = (each for each in ops_named([row.op]) if each.name == row.op)
+    op = op_named(row.op)
     _copy_time.cache_clear()
     return next(measure(op, [row.shape], {JITNORM: op.make}, device))
 

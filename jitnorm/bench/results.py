@@ -10,8 +10,6 @@ from pathlib import Path
 from jitnorm.bench.shapes import Shape
 
 JITNORM = "jitnorm"
-SHORT_COPY = 3.0
-"""Microseconds. A shorter copy is all start and end of a kernel, so a roofline says little of ops that are as short."""
 
 
 @dataclass(frozen=True)

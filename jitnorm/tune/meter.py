@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from jitnorm.bench.cases import Call, ops_named
+from jitnorm.bench.cases import Call, op_named
 from jitnorm.bench.tensors import Tensors
 from jitnorm.kernels.arguments import ScalarArgument, TensorArgument, evaluate
 from jitnorm.kernels.config import KernelConfig
@@ -56,7 +56,7 @@ class DeviceMeter:
         from jitnorm.bench.timing import buffer_count
 
         self._target, self._backend, self._device = target, backend, device
-        (op,) = (each for each in ops_named([case.op]) if each.name == case.op)
+        op = op_named(case.op)
         self._runs = []
         for rows in case.rows:
             op_bytes = int(op.bytes_per_element * rows * case.config.hidden_size)

@@ -7,9 +7,11 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.config_rules import MAX_HIDDEN_SIZE
-from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
+from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS, round_up
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.schedule import CLUSTERS, MAX_HELD_BYTES, MAX_WARPS, RowSchedule, for_many_rows, row_schedule
 from jitnorm.kernels.target import Target
@@ -21,7 +23,8 @@ AMPERE, HOPPER = Target("sm_80"), Target("sm_90a")
 NARROW, WIDE = KernelConfig("rmsnorm", 16), KernelConfig("rmsnorm", 16, residual=True)
 MANY_NARROW, MANY_WIDE = replace(NARROW, many_rows=True), replace(WIDE, many_rows=True)
 MANY_LAYERNORM = KernelConfig("layernorm", 16, many_rows=True)
-# All of a short row, and those around each whole group: within a group, schedules of longer rows do not differ.
+ALL = (NARROW, WIDE, MANY_NARROW, MANY_WIDE, MANY_LAYERNORM)
+# All of a short row, and those around each whole group, within which schedules do not differ.
 MOST_CHUNKS = MAX_HIDDEN_SIZE // CHUNK_SIZE
 AROUND_GROUPS = (end + d for end in range(GROUP_CHUNKS, MOST_CHUNKS + 1, GROUP_CHUNKS) for d in (-1, 0, 1))
 CHUNKS = sorted({*range(1, 4 * GROUP_CHUNKS), *AROUND_GROUPS} - {MOST_CHUNKS + 1})
@@ -36,7 +39,7 @@ def schedules_of(config: KernelConfig, target: Target = HOPPER) -> dict[int, Row
 
 def all_schedules() -> Iterator[tuple[int, RowSchedule]]:
     """One hidden size for each of these numbers of chunks, and its schedules."""
-    for config in (NARROW, WIDE, MANY_NARROW, MANY_WIDE, MANY_LAYERNORM):
+    for config in ALL:
         for target in (AMPERE, HOPPER):
             yield from schedules_of(config, target).items()
 
@@ -49,6 +52,15 @@ def test_only_the_number_of_chunks_counts() -> None:
     for chunks, expected in schedules_of(NARROW).items():
         for hidden_size in (chunks * CHUNK_SIZE - 15, chunks * CHUNK_SIZE - 1):
             assert row_schedule(replace(NARROW, hidden_size=hidden_size), HOPPER) == expected, hidden_size
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(GROUP_CHUNKS + 1, MOST_CHUNKS), st.sampled_from(ALL), st.sampled_from((AMPERE, HOPPER)))
+def test_within_a_group_schedules_do_not_differ(chunks: int, config: KernelConfig, target: Target) -> None:
+    """Or it would not do to look at those around each whole group."""
+    whole = round_up(chunks, GROUP_CHUNKS)
+    one, other = (replace(config, hidden_size=count * CHUNK_SIZE) for count in (chunks, whole))
+    assert row_schedule(one, target) == row_schedule(other, target)
 
 
 def test_every_chunk_is_owned_by_exactly_one_lane() -> None:

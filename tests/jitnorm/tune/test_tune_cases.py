@@ -13,7 +13,7 @@ from jitnorm.kernels.launcher_source import launcher_source
 from jitnorm.kernels.row_classes import ROW_CLASSES, class_of
 from jitnorm.kernels.target import Target
 
-from jitnorm.bench.cases import ops_named
+from jitnorm.bench.cases import op_named
 from jitnorm.bench.tensors import Tensors
 from jitnorm.call_config import config_of_call
 from jitnorm.ffi import tvm_ffi
@@ -42,8 +42,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[KernelConfig]]:
 
 @pytest.mark.parametrize("name", OPS)
 def test_an_op_is_that_of_the_benchmark(name: str, called: list[KernelConfig]) -> None:
-    (op,) = (each for each in ops_named([name]) if each.name == name)
-    op.make(Tensors("cpu"), 2, 1536)()
+    op_named(name).make(Tensors("cpu"), 2, 1536)()
     (case,) = cases([name], [1536], ["usual"], HOPPER)
     assert {family(config) for config in called} == {case.family}
 
