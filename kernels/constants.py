@@ -87,6 +87,7 @@ def _cuda_constants(config: KernelConfig, target: Target) -> Iterator[str]:
     yield _bool("kHoldsRow", schedule.holds_row)
     yield _bool("kStaysShared", schedule.stays_shared)
     yield _bool("kKeepsUnpacked", schedule.keeps_unpacked)
+    yield _bool("kFavoursLatency", schedule.favours_latency)
     yield _bool("kMayPrefetchWeight", schedule.prefetches_weight)
     yield _bool("kStoresInPairs", stores_in_pairs(config, schedule))
     yield _bool("kStoresSumEarly", stores_sum_early(config, schedule))

@@ -4,8 +4,29 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
-_TEXT = re.compile(r"([1-9]\d?)x([1-9]\d?)(w?)(e?)(u?)(a?)(s?)(?:r([2-4]))?(?:p([24]))?(?:b([248]))?(?:o([1-9]\d?))?")
+# In their order in a text: what is chosen by a letter; what by a letter and a number, and the usual one, left out.
+_LETTERS = {
+    "prefetches_weight": "w",
+    "stores_sum_early": "e",
+    "keeps_unpacked": "u",
+    "is_quick": "q",
+    "favours_latency": "l",
+    "loads_ahead": "a",
+    "stays_shared": "s",
+}
+_NUMBERS = {
+    "rows_at_once": ("r", "[2-4]", 1),
+    "rows_per_block": ("p", "[24]", 1),
+    "blocks": ("b", "[248]", 1),
+    "resident_blocks": ("o", r"[1-9]\d?", 0),
+}
+_TEXT = re.compile(
+    r"(?P<warps>[1-9]\d?)x(?P<chunks>[1-9]\d?)"
+    + "".join(f"(?P<{field}>{letter})?" for field, letter in _LETTERS.items())
+    + "".join(f"(?:{letter}(?P<{field}>{number}))?" for field, (letter, number, _) in _NUMBERS.items())
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +34,7 @@ class Division:
     """A row's threads, and what else of a schedule can be chosen.
 
     Its text form is warps x chunks a lane and a letter for each choice: ``4x2``, ``8x1w``, ``14x1we``, ``4x4r2``,
-    ``8x1wu``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``16x4waso2``.
+    ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``16x4waso2``.
 
     Args:
         warps: that share a row.
@@ -23,6 +44,9 @@ class Division:
             encoded in blocks stores it early anyway.
         keeps_unpacked: (u) whether the floats of a row of 16-bit values are kept from one pass to the next, which takes
             twice the registers, rather than unpacked again.
+        is_quick: (q) whether the statistic and the FP8 scale of ordinary values take a shorter way, to the same bits.
+        favours_latency: (l) whether one row is done sooner at the cost of many: its weight is unpacked before the
+            statistic is known, dependents are signalled at once, each lane stores by itself.
         loads_ahead: (a) whether blocks stay, as many as `resident_blocks` says, and have their next row copied to
             shared memory while they work on one.
         stays_shared: (s) whether a row that was loaded ahead stays in shared memory, where each pass finds it, and not
@@ -43,6 +67,8 @@ class Division:
     prefetches_weight: bool = False
     stores_sum_early: bool = False
     keeps_unpacked: bool = False
+    is_quick: bool = False
+    favours_latency: bool = False
     loads_ahead: bool = False
     stays_shared: bool = False
     rows_at_once: int = 1
@@ -51,13 +77,10 @@ class Division:
     resident_blocks: int = 0
 
     def __str__(self) -> str:
-        parts = [f"{self.warps}x{self.chunks}", "w" * self.prefetches_weight, "e" * self.stores_sum_early]
-        parts += ["u" * self.keeps_unpacked, "a" * self.loads_ahead, "s" * self.stays_shared]
-        parts += [f"r{self.rows_at_once}"] if self.rows_at_once > 1 else []
-        parts += [f"p{self.rows_per_block}"] if self.rows_per_block > 1 else []
-        parts += [f"b{self.blocks}"] if self.blocks > 1 else []
-        parts += [f"o{self.resident_blocks}"] if self.resident_blocks else []
-        return "".join(parts)
+        letters = "".join(letter for field, letter in _LETTERS.items() if getattr(self, field))
+        numbers = [(letter, getattr(self, field), usual) for field, (letter, _, usual) in _NUMBERS.items()]
+        chosen = "".join(f"{letter}{number}" for letter, number, usual in numbers if number != usual)
+        return f"{self.warps}x{self.chunks}{letters}{chosen}"
 
     @classmethod
     def parse(cls, text: str) -> Division:
@@ -66,22 +89,10 @@ class Division:
         if found is None:
             raise ValueError(
                 f"schedule: is {text!r}; write warps x chunks a lane, such as 4x2, with w to load the weight early, "
-                "e to store the sum with the residual early, u to keep unpacked floats, a to load a row ahead, s to "
-                "leave it in shared memory, r2 for two rows at once, p2 for two rows a block, b2 for clusters of two "
-                "blocks, o4 for room for four blocks"
+                "e to store the sum with the residual early, u to keep unpacked floats, q for quick statistics, l to "
+                "favour latency, a to load a row ahead, s to leave it in shared memory, r2 for two rows at once, p2 "
+                "for two rows a block, b2 for clusters of two blocks, o4 for room for four blocks"
             )
-        warps, chunks, w, e, u, a, s, *choices, residents = found.groups()
-        rows_at_once, rows_per_block, blocks = (int(choice or 1) for choice in choices)
-        return cls(
-            int(warps),
-            int(chunks),
-            bool(w),
-            bool(e),
-            bool(u),
-            bool(a),
-            bool(s),
-            rows_at_once,
-            rows_per_block,
-            blocks,
-            int(residents or 0),
-        )
+        chosen = {field: text for field, text in found.groupdict().items() if text}
+        values: dict[str, Any] = {field: int(text) if text.isdigit() else True for field, text in chosen.items()}
+        return cls(**values)

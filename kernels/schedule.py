@@ -46,11 +46,9 @@ class RowSchedule:
     """A row's threads: `lanes_per_row` lanes in each of `warps_per_row` warps, `chunks_per_lane` chunks a lane.
 
     `holds_row` says whether the row stays in registers; otherwise each pass loads it again. `prefetches_weight` says
-    whether the weight, too, may be loaded before it is needed, `stores_sum_early` whether the sum with the residual is
-    stored before blocks are encoded, `keeps_unpacked` whether floats are kept from one pass to the next, `loads_ahead`
-    whether `resident_blocks` blocks a multiprocessor stay and have their next row copied to shared memory while they
-    work on one, `stays_shared` whether each pass takes that row from there. Threads work on `rows_at_once` rows
-    together, for which they load the weight once. A row's warps may be those of a cluster, `blocks_per_row` blocks.
+    whether the weight, too, may be loaded before it is needed. Threads work on `rows_at_once` rows together, for which
+    they load the weight once. A row's warps may be those of a cluster, `blocks_per_row` blocks. The others are those of
+    `Division`.
     """
 
     lanes_per_row: int
@@ -61,6 +59,8 @@ class RowSchedule:
     prefetches_weight: bool = True
     stores_sum_early: bool = False
     keeps_unpacked: bool = False
+    is_quick: bool = False
+    favours_latency: bool = False
     loads_ahead: bool = False
     stays_shared: bool = False
     rows_at_once: int = 1
@@ -136,6 +136,10 @@ def why_unfit(config: KernelConfig, target: Target, division: Division) -> str:
         return "no sum with a residual is stored late, after blocks are encoded"
     if division.keeps_unpacked and (held_bytes(config) == 4 or not config.normalizes):
         return "only norms of 16-bit values without a residual unpack them in each pass"
+    if division.is_quick and not config.normalizes:
+        return "only norms have a statistic to find quickly"
+    if division.favours_latency and (not config.normalizes or division.loads_ahead):
+        return "only norms whose blocks have a row each favour latency"
     if division.stays_shared and (not division.loads_ahead or division.keeps_unpacked or division.stores_sum_early):
         return "only rows that are loaded ahead stay in shared memory, where neither floats nor sums are kept"
     if division.loads_ahead:
@@ -180,6 +184,8 @@ def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         prefetches_weight=division.prefetches_weight,
         stores_sum_early=division.stores_sum_early,
         keeps_unpacked=division.keeps_unpacked,
+        is_quick=division.is_quick,
+        favours_latency=division.favours_latency,
         loads_ahead=division.loads_ahead,
         stays_shared=division.stays_shared,
         rows_at_once=division.rows_at_once,
@@ -198,6 +204,8 @@ def division_of(schedule: RowSchedule) -> Division | None:
         schedule.prefetches_weight,
         schedule.stores_sum_early,
         schedule.keeps_unpacked,
+        schedule.is_quick,
+        schedule.favours_latency,
         schedule.loads_ahead,
         schedule.stays_shared,
         schedule.rows_at_once,
@@ -212,7 +220,7 @@ def stores_in_pairs(config: KernelConfig, schedule: RowSchedule) -> bool:
 
     Layer normalization does not: it is bound by the L1 cache, and fell from 0.816 to 0.781 of the roofline.
     """
-    if config.op == "layernorm" or config.takes_any_size:
+    if config.op == "layernorm" or config.takes_any_size or schedule.favours_latency:
         return False
     return schedule.lanes_per_row > 1 and config.encoded_size % (2 * CHUNK_SIZE) == 0
 

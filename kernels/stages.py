@@ -38,6 +38,7 @@ def _row_files(config: KernelConfig, target: Target) -> Iterator[str]:
         yield "common/silu.h"
     yield f"{folder}/combine_{_combine(config)}.{suffix}"
     yield "common/row_statistic.h"
+    yield from _statistic_files(config, target)
     if config.normalizes:
         yield "common/norm_arguments.h"
     yield f"common/{config.op if config.normalizes else 'identity'}.h"
@@ -48,11 +49,23 @@ def _row_files(config: KernelConfig, target: Target) -> Iterator[str]:
     if config.quant:
         yield from _encode_files(config, config.quant, target)
     else:
+        yield "common/given_none.h"
         yield f"{folder}/encode_{'amax' if config.amax_only else 'half'}.{suffix}"
     if target.is_cpu:
         yield "cpu/row_statistic_of.h"
     yield "cpu/rows.h" if target.is_cpu else f"cuda/rows{'_any' * config.takes_any_size}.cuh"
     yield f"{folder}/row_sets_{_row_sets(config, target)}.{suffix}"
+
+
+def _is_quick(config: KernelConfig, target: Target) -> bool:
+    return not target.is_cpu and row_schedule(config, target).is_quick
+
+
+def _statistic_files(config: KernelConfig, target: Target) -> Iterator[str]:
+    if _is_quick(config, target):
+        yield from ("cuda/quick_division.cuh", "cuda/quick_statistic.cuh")
+    else:
+        yield "common/exact_statistic.h"
 
 
 def _chunk_files(config: KernelConfig) -> Iterator[str]:
@@ -124,7 +137,7 @@ def _encode_files(config: KernelConfig, quant: QuantSpec, target: Target) -> Ite
     if quant.may_be_bounded:
         yield f"common/amax_{'bounded' if config.scale_ub else 'unbounded'}.h"
     if not quant.has_blocks:
-        yield from _fp8_scale_files(quant)
+        yield from _fp8_scale_files(quant, _is_quick(config, target))
         yield f"{folder}/encode_fp8.{suffix}"
         return
     yield from _block_scale_files(quant)
@@ -184,11 +197,12 @@ def _global_scale_files(config: KernelConfig, quant: QuantSpec) -> Iterator[str]
     yield f"common/global_scale_{'inverse' if config.inverse_global_scale else quant.global_scale}.h"
 
 
-def _fp8_scale_files(quant: QuantSpec) -> Iterator[str]:
+def _fp8_scale_files(quant: QuantSpec, is_quick: bool) -> Iterator[str]:
     if quant.block_size == "tensor" and not quant.needs_tensor_amax:
         yield "common/fp8_scale_given.h"
         return
     yield "common/fp8_scale_of_amax.h"
+    yield "cuda/quick_fp8_scale.cuh" if is_quick else "common/exact_fp8_scale.h"
     yield f"common/fp8_scale_{quant.block_size}.h"
 
 

@@ -60,7 +60,7 @@ def launch_named_schedule() -> None:
     text = "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4,residual=true,schedule=8x1we"
     jitnorm.get_kernel(text, target)(x, residual, w, codes, scales, torch.empty_like(x), 1e-6)
     x, w = random(300, 1536), random(1536)
-    for schedule in ("3x1wu", "3x1wao1", "3x1waso1"):
+    for schedule in ("3x1wu", "3x1wuql", "3x1wao1", "3x1waso1"):
         kernel = jitnorm.get_kernel(f"rmsnorm:hidden_size=1536,schedule={schedule}", target)
         kernel(x, w, torch.empty_like(x), 1e-6)
 

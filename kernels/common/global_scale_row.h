@@ -1,6 +1,12 @@
 // A global encode scale for each row, found; its inverse is stored.
-JITNORM_INLINE float global_scale_of(const Arguments& a, Int64 row, float row_amax, bool is_writer) {
+struct Given {};
+struct CallScale {};
+
+JITNORM_INLINE Given given_of(const Arguments&) { return {}; }
+JITNORM_INLINE CallScale call_scale_of(const Arguments&, Given) { return {}; }
+
+JITNORM_INLINE GlobalScale global_scale_of(const Arguments& a, Int64 row, CallScale, float row_amax, bool is_writer) {
   const float scale = global_scale_from(row_amax);
   if (is_writer) a.row_scale[row] = decode_scale_from(row_amax, scale);
-  return scale;
+  return prepare_global_scale(a, scale);
 }

@@ -10,7 +10,7 @@ JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
     y[i] = to_float(a.input[row_offset(block * kBlockSize + i, a.extents, a.input_strides) + column]);
     amax = max_magnitude(amax, y[i]);
   }
-  const GlobalScale global = prepare_global_scale(a, global_scale_of(a, block, 0.0f, false));
+  const GlobalScale global = global_scale_of(a, block, call_scale_of(a, given_of(a)), 0.0f, false);
   const BlockScale scale = choose_scale(y, amax, global);
   a.block_scale[item] = (Scale)scale.stored;
   UInt8* codes = a.codes + block * kBlockWords * 4 * kHiddenSize + column;

@@ -8,6 +8,6 @@ JITNORM_INLINE float mean_of(float sum) {
   return kHasPowerOfTwoSize ? mul_rn(sum, 1.0f / kHiddenSize) : div_rn(sum, (float)kHiddenSize);
 }
 
-JITNORM_INLINE float reciprocal_rms(float sum_of_squares, float eps) {
+JITNORM_INLINE float exact_reciprocal_rms(float sum_of_squares, float eps) {
   return reciprocal_rn(sqrt_rn(add_rn(mean_of(sum_of_squares), eps)));
 }

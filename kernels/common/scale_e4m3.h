@@ -10,7 +10,7 @@ struct GlobalScale {
 JITNORM_INLINE GlobalScale prepare_global_scale(const Arguments&, float global_scale) {
   // A reciprocal of 1 is not known to the compiler: spelt out, three instructions a block fall away.
   if (!kHasGlobalScale) return {kReciprocalMax, 1.0f, 0.25f};
-  return {mul_rn(global_scale, kReciprocalMax), reciprocal_rn(global_scale), mul_rn(global_scale, 0.25f)};
+  return {mul_rn(global_scale, kReciprocalMax), computed(reciprocal_rn(global_scale)), mul_rn(global_scale, 0.25f)};
 }
 
 JITNORM_INLINE BlockScale scale_of(float amax, GlobalScale global) {

@@ -10,7 +10,7 @@ struct RowEncoding {
 JITNORM_INLINE RowEncoding begin_row(const Arguments& a, Int64 row, float row_amax) {
   store_zero_scales(a, row, kScaleColumns, 0, 1);
   return {a.codes + row_offset(row, a.extents, a.codes_strides),
-          prepare_global_scale(a, global_scale_of(a, row, row_amax, true))};
+          global_scale_of(a, row, call_scale_of(a, given_of(a)), row_amax, true)};
 }
 
 // The largest magnitude of the block that each chunk belongs to.

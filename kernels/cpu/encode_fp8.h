@@ -5,7 +5,8 @@ struct RowEncoding {
 };
 
 JITNORM_INLINE RowEncoding begin_row(const Arguments& a, Int64 row, float row_amax) {
-  return {a.codes + row_offset(row, a.extents, a.codes_strides), reciprocal_rn(fp8_scale_of(a, row, row_amax, true))};
+  return {a.codes + row_offset(row, a.extents, a.codes_strides),
+          encode_scale_of(fp8_scale_of(a, row, call_scale_of(a, given_of(a)), row_amax, true))};
 }
 
 JITNORM_INLINE void encode_tile(const Arguments&, Int64, int t, const Tile& y, RowEncoding encoding) {

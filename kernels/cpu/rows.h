@@ -24,7 +24,7 @@ JITNORM_INLINE void load_parameters(const Arguments& a, RowBuffers& buffers) {
 JITNORM_INLINE void normalize_tile(int t, const RowStatistic& statistic, const RowBuffers& buffers, Tile& y) {
   for_each_value([&](int e, int k) {
     const float bias = kCenters ? buffers.bias[t].at[e][k] : 0.0f;
-    y.at[e][k] = normalize(buffers.h[t].at[e][k], statistic, buffers.weight[t].at[e][k], bias);
+    y.at[e][k] = normalize(buffers.h[t].at[e][k], statistic, factor_of(buffers.weight[t].at[e][k]), bias);
   });
   clear_padding(t, y);
 }

@@ -1,7 +1,7 @@
 // The encode stage that encodes nothing: the largest magnitude of all rows is all that is written.
 struct EncodeContext {};
 
-JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64, float row_amax, bool) {
+JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64, CallScale, float row_amax, bool) {
   constexpr int kWriters = 32 * kWarpsPerRow;  // threads that know the largest magnitude together
   const float amax = butterfly_max<32>(row_amax);
   // As integers, magnitudes have the same order, NaN above infinity.

@@ -5,9 +5,9 @@ struct EncodeContext {
   GlobalScale global;
 };
 
-JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, float row_amax, bool is_writer) {
-  const float global_scale = global_scale_of(a, row, row_amax, is_writer);
-  return {&a, row, a.codes + row_offset(row, a.extents, a.codes_strides), prepare_global_scale(a, global_scale)};
+JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, CallScale call, float row_amax, bool is_writer) {
+  const GlobalScale global = global_scale_of(a, row, call, row_amax, is_writer);
+  return {&a, row, a.codes + row_offset(row, a.extents, a.codes_strides), global};
 }
 
 // Encodes any block; the bits of its scale.

@@ -4,9 +4,9 @@ struct EncodeContext {
   float encode;  // codes are those of y * encode
 };
 
-JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, float row_amax, bool is_writer) {
-  const float scale = fp8_scale_of(a, row, row_amax, is_writer);
-  return {a.codes + row_offset(row, a.extents, a.codes_strides), reciprocal_rn(scale)};
+JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, CallScale call, float row_amax, bool is_writer) {
+  const float scale = fp8_scale_of(a, row, call, row_amax, is_writer);
+  return {a.codes + row_offset(row, a.extents, a.codes_strides), encode_scale_of(scale)};
 }
 
 JITNORM_INLINE void encode_chunk(const EncodeContext& context, int index, const float (&y)[kChunkSize], float) {

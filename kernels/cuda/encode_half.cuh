@@ -3,7 +3,7 @@ struct EncodeContext {
   Input* row;
 };
 
-JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, float, bool) {
+JITNORM_INLINE EncodeContext begin_row(const Arguments& a, Int64 row, CallScale, float, bool) {
   return {a.out + row_offset(row, a.extents, a.out_strides)};
 }
 

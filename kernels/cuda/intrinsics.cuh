@@ -32,6 +32,12 @@ JITNORM_INLINE UInt32 append_top_bits(UInt32 word, UInt32 others) {
   return result;
 }
 
+// a, computed no later than here: the compiler would do it where it is used, behind a barrier that others wait for.
+JITNORM_INLINE float computed(float a) {
+  asm volatile("" : "+f"(a));
+  return a;
+}
+
 // a, of which the compiler knows nothing: it need not be kept from this one.
 JITNORM_INLINE float opaque(float a) { return a; }
 

@@ -48,6 +48,7 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
   const Int64 stride = row_blocks();
   if (number >= visited_rows(a.rows)) return;
   wait_for_inputs();
+  const CallScale call = call_scale_of(a, given_of(a));
   if (number < a.rows) copy_ahead(source_of(a, number), thread);
   Rows of;
   if constexpr (kPrefetchesWeight) {
@@ -62,7 +63,7 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
     const RowSource next = source_of(a, is_last ? number : number + stride);
     // The statistic waited for all that was loaded.
     if (!kStaysShared && !is_last) copy_ahead(next, thread);
-    finish_rows(a, of, thread, warp, lane, [&](int index) {
+    finish_rows(a, of, call, thread, warp, lane, [&](int index) {
       if (kStaysShared && !is_last) copy_chunk_ahead(next, index);
     });
     row_barrier();  // the next row takes the same shared memory

@@ -12,6 +12,8 @@ constexpr int kLongHeldBytes = kStaysShared ? 0 : sizeof(HeldChunk);  // of a ch
 // The weight is fetched before the reduction hides its latency, unless the registers are needed for the row.
 constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kMayPrefetchWeight && kChunksPerLane == kChunksAtOnce &&
                                    kChunksPerLane * (int)(kLongHeldBytes + sizeof(WeightChunk)) <= 192;
+// Few rows have time to unpack it, too, while they wait for each other's sums.
+constexpr bool kFindsFactorsEarly = kPrefetchesWeight && kFavoursLatency;
 static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1, "threads that work on several rows have them to themselves");
 
 // One of the rows that a thread works on.
@@ -30,12 +32,20 @@ struct Row {
 // What all rows share, loaded once for those that a thread works on.
 struct Parameters {
   WeightChunk weight;
+  float factors[kChunkSize];  // of the weight, if they are found before the rows' statistics
   Chunk<float, kBiasAccessBytes> bias;
 
   JITNORM_INLINE void load(const Arguments& a, int index) {
     if constexpr (kNormalizes) load_chunk(weight, weight_of(a), index);
     if constexpr (kCenters) load_chunk(bias, bias_of(a), index);
   }
+
+  JITNORM_INLINE void find_factors() {
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) factors[i] = computed(factor_of(value_of(weight, i)));
+  }
+
+  JITNORM_INLINE float factor(int i) const { return kFindsFactorsEarly ? factors[i] : factor_of(value_of(weight, i)); }
 };
 
 struct Rows {
@@ -66,7 +76,7 @@ JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, Row
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
     const float bias = kCenters ? p.bias.elements[i] : 0.0f;
-    y[i] = normalize(value_of(h, i), statistic, value_of(p.weight, i), bias);
+    y[i] = normalize(value_of(h, i), statistic, p.factor(i), bias);
   }
 }
 
@@ -172,6 +182,10 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
         forget_unpacked(h);
       });
     }
+    if constexpr (kFindsFactorsEarly) {
+      JITNORM_UNROLL
+      for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].find_factors();
+    }
     if constexpr (kStoresSumEarly) store_sums(of);
     sums.total(totals, lane);
     JITNORM_UNROLL
@@ -212,7 +226,8 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
 
 // What follows once the rows' statistics are known.
 template <typename Visit>
-JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, int thread, int warp, int lane, Visit after_chunk) {
+JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, CallScale call, int thread, int warp, int lane,
+                                Visit after_chunk) {
   float amax[kRowsAtOnce] = {};
   if constexpr (kNeedsRowAmax) find_amax(a, of, amax, warp, lane);
 
@@ -222,7 +237,7 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, int thread, int wa
     const Row& row = of.rows[r];
     const bool is_writer = row.is_processed && thread == 0;
     if (kKeepsRstd && is_writer) inv_rms_of(a)[row.number] = row.statistic.rstd;
-    contexts[r] = begin_row(a, row.number, amax[r], is_writer);
+    contexts[r] = begin_row(a, row.number, call, amax[r], is_writer);
   }
   encode_rows(a, of, contexts, after_chunk);
   JITNORM_UNROLL
@@ -252,6 +267,8 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   // A block without rows may leave early; in one of several, all lanes are needed by the shuffles below.
   if (kRowsPerBlock == 1 && !has_rows) return;
 
+  if constexpr (kFavoursLatency) launch_dependents();
+  const Given given = given_of(a);  // before the row, which then hides what is computed of it
   Rows of;
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r] = begin_loading(a, first + r, thread);
@@ -261,8 +278,9 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));
   }
-  launch_dependents();
+  const CallScale call = call_scale_of(a, given);
+  if constexpr (!kFavoursLatency) launch_dependents();
   begin_sharing();
   find_statistics(a, of, warp, lane);
-  finish_rows(a, of, thread, warp, lane, [](int) {});
+  finish_rows(a, of, call, thread, warp, lane, [](int) {});
 }

@@ -36,7 +36,7 @@ JITNORM_INLINE void normalize_chunk(const Arguments& a, const HeldChunk& h, cons
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
     const float b = kCenters ? bias.elements[i] : 0.0f;
-    y[i] = normalize(value_of(h, i), row.statistic, value_of(weight, i), b);
+    y[i] = normalize(value_of(h, i), row.statistic, factor_of(value_of(weight, i)), b);
   }
 }
 
@@ -95,7 +95,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 number) {
   row.statistic = statistic_of(a, row, warp, lane);
   const float amax = kNeedsRowAmax ? amax_of(a, row, warp, lane) : 0.0f;
   if (kKeepsRstd && thread == 0) inv_rms_of(a)[number] = row.statistic.rstd;
-  const EncodeContext context = begin_row(a, number, amax, thread == 0);
+  const EncodeContext context = begin_row(a, number, call_scale_of(a, given_of(a)), amax, thread == 0);
   visit_chunks(row, [&](const HeldChunk& h, int index, int) {
     float y[kChunkSize];
     normalize_chunk(a, h, row, index, y);

@@ -142,10 +142,10 @@ class Numbers(Registers):
     # Floats
 
     def _do_fma(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        assert modifiers[:2] == ["rn", "f32"]
+        assert modifiers[:2] in (["rn", "f32"], ["rp", "f32"])
         a, b = (self.float(operand, modifiers[-1]) for operand in operands[1:3])
         c = self.float(operands[3])
-        self.write_float(operands[0], fma(a, b, c))
+        self.write_float(operands[0], (fma if modifiers[0] == "rn" else fma_up)(a, b, c))
 
     def _do_rcp(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         values = np.float32(1) / self.float(operands[1])
@@ -160,6 +160,13 @@ class Numbers(Registers):
     def _do_sqrt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["rn", "f32"]
         self.write_float(operands[0], np.sqrt(self.float(operands[1])))
+
+    def _do_rsqrt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        assert modifiers == ["approx", "ftz", "f32"]
+        values = self.float(operands[1])
+        # The error is 2^-22.9 of a result at most: an ulp, of those that are less than 1.6 times a power of two.
+        exact = (1 / np.sqrt(values.astype(np.float64))).astype(np.float32)
+        self.write_float(operands[0], np.nextafter(exact, np.float32(np.inf)))
 
     def _do_neg(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         self.write(operands[0], self.read(operands[1], 32) ^ np.uint64(1 << 31))
@@ -211,7 +218,13 @@ _COMPARISONS = {
 
 
 def fma(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c of float32, rounded once: the product is exact in 64 bits, the sum is rounded to odd there."""
+    """a * b + c of float32, rounded once."""
+    return _odd_sum(a, b, c).astype(np.float32)
+
+
+def _odd_sum(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c in 64 bits: the product is exact there, the sum is rounded to odd, so it is on the right side of any
+    float32 and of what is halfway between two."""
     product = a.astype(np.float64) * b.astype(np.float64)
     total = product + c
     # What was cut off, by the exact sum of two numbers; an inexact even sum is moved to its odd neighbour.
@@ -221,7 +234,13 @@ def fma(a: Array, b: Array, c: Array) -> Array:
     is_even = (bits & 1) == 0
     away = np.where((lost > 0) == (total > 0), 1, -1)
     is_inexact = np.isfinite(total) & (lost != 0) & is_even
-    return np.where(is_inexact, bits + away, bits).view(np.float64).astype(np.float32)
+    return np.where(is_inexact, bits + away, bits).view(np.float64)
+
+
+def fma_up(a: Array, b: Array, c: Array) -> Array:
+    """The same, rounded up."""
+    nearest = fma(a, b, c)
+    return np.where(nearest < _odd_sum(a, b, c), np.nextafter(nearest, np.float32(np.inf)), nearest)
 
 
 def _flushed(values: Array) -> Array:

@@ -50,6 +50,9 @@ __device__ bool is_right(float a) {
   return bits_of(reciprocal_rn(a)) == bits_of(exact) && (!(magnitude_of(quick) > 0.0f) || quick == exact);
 }
 CONVERT(to_reciprocal, result = is_right(v[i]))
+CONVERT(to_quotient, result = !is_ordinary(v[i]) || quick_quotient(v[i], 7168.0f, 1.0f / 7168.0f) == v[i] / 7168.0f)
+CONVERT(to_reciprocal_root,
+        result = !is_ordinary(v[i]) || quick_reciprocal_root(v[i]) == reciprocal_rn(sqrt_rn(v[i])))
 """
 
 
@@ -82,6 +85,14 @@ def reciprocal(x: torch.Tensor) -> torch.Tensor:
     return torch.ones_like(x)
 
 
+def quotient(x: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(x)
+
+
+def reciprocal_root(x: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(x)
+
+
 def recipe(entry: str, target: Target) -> str:
     common = {"kind": "tensor", "single": False, "alignment": 2, "may_be": "", "shape": ["...", ROW]}
     common |= {"row_set": 0, "flat": False, "zeroed": False, "if_empty": 0.0}
@@ -107,7 +118,8 @@ def cubin(target: Target) -> bytes:
     e5m2_stage = (FOLDER / e5m2_file).read_text(encoding="utf-8")  # NVFP4 does without it
     if target.has_native_e4m3:
         e5m2_stage += "JITNORM_INLINE UInt32 encode_e5m2(float v) { return encode_e5m2x2(v, 0.0f) & 0xffu; }\n"
-    return select(target).compile(source + e5m2_stage + KERNELS, target)
+    quick = (FOLDER / "cuda/quick_division.cuh").read_text(encoding="utf-8")  # few rows alone have it
+    return select(target).compile(source + e5m2_stage + quick + KERNELS, target)
 
 
 def all_floats() -> Iterator[torch.Tensor]:
@@ -116,7 +128,7 @@ def all_floats() -> Iterator[torch.Tensor]:
         yield bits.view(torch.float32).view(-1, ROW)
 
 
-@pytest.mark.parametrize("expected", [e2m1, e4m3, e5m2, bfloat16, float16, reciprocal])
+@pytest.mark.parametrize("expected", [e2m1, e4m3, e5m2, bfloat16, float16, reciprocal, quotient, reciprocal_root])
 def test_every_float_rounds_to_the_nearest_value(
     expected: Callable[[torch.Tensor], torch.Tensor], cubin: bytes, target: Target
 ) -> None:

@@ -277,6 +277,61 @@ def test_a_step_of_newton_s_makes_reciprocals_exact_that_are_less_than_an_ulp_of
     assert library.wrong_reciprocals() == 0
 
 
+QUICK = """
+extern "C" Int64 wrong_quotients(Int64 divisor) {
+  const float size = (float)divisor, reciprocal = 1.0f / size;
+  Int64 wrong = 0;
+  for (UInt32 mantissa = 0; mantissa < 1u << 23; ++mantissa) {
+    const float a = float_of(0x3f800000u | mantissa), quotient = a * reciprocal;
+    wrong += fma_rn(fma_rn(-size, quotient, a), reciprocal, quotient) != a / size;
+  }
+  return wrong;
+}
+
+// The reciprocal of `root`, in [1, 2), from one that is near: a step rounded up, exact in integers, and one more.
+static bool is_right(UInt32 mantissa, int ulps) {
+  const float root = float_of(0x3f800000u | mantissa);
+  const Int64 r = (Int64)(1.0 / root * 0x1p24 + 0.5) + ulps;  // units of 2^-24
+  if (r > 1 << 24) return true;
+  const float error = fma_rn(-root, (float)r * 0x1p-24f, 1.0f);  // a multiple of 2^-47
+  const __int128 sum = ((__int128)r << 47) + r * (Int64)(error * 0x1p47f);
+  const float near = (float)(Int64)((sum + (((__int128)1 << 47) - 1)) >> 47) * 0x1p-24f;
+  return fma_rn(near, fma_rn(-root, near, 1.0f), near) == 1.0f / root;
+}
+
+extern "C" Int64 wrong_roots() {
+  Int64 wrong = 0;
+  for (UInt32 mantissa = 0; mantissa < 1u << 23; ++mantissa) {
+    for (int ulps = -4; ulps <= 4; ++ulps) wrong += !is_right(mantissa, ulps);
+  }
+  return wrong;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def quick(folder: Path) -> ctypes.CDLL:
+    library = load_with_kernel(KernelConfig("rmsnorm", 64), QUICK, folder)
+    library.wrong_quotients.restype = library.wrong_roots.restype = ctypes.c_int64
+    return library
+
+
+@pytest.mark.parametrize("divisor", [3, 7, 448, 1536, 7168, 57344, 131071, 262143])
+def test_one_step_makes_quotients_by_a_hidden_size_or_a_largest_code_exact(divisor: int, quick: ctypes.CDLL) -> None:
+    """`quick_quotient` in cuda/quick_division.cuh, for every mantissa."""
+    assert quick.wrong_quotients(ctypes.c_int64(divisor)) == 0
+
+
+def test_two_steps_make_exact_reciprocals_of_roots_from_what_is_off_by_a_part_in_two_to_the_22(
+    quick: ctypes.CDLL,
+) -> None:
+    """`quick_reciprocal_root` in cuda/quick_division.cuh, for every mantissa of the root.
+
+    `rsqrt.approx` is off by 2^-22.9 at most, the root by 2^-24: together by less than 2^-22, which is up to four ulps.
+    """
+    assert quick.wrong_roots() == 0
+
+
 ROW_SUM = """
 extern "C" void row_sums(const float* rows, Int64 count, float* sums) {
   Tile* h = row_buffers().h;

@@ -38,12 +38,17 @@ def cubin_of(text: str, target_name: str) -> bytes:
     return Nvrtc().compile(generate(KernelConfig.parse(text), target).text, target)
 
 
+def listing_of(cubin: bytes, folder: Path) -> str:
+    """The machine code, as nvdisasm prints it."""
+    file = folder / "kernel.cubin"
+    file.write_bytes(cubin)
+    command = [str(_NVDISASM), "--print-code", str(file)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
 def opcodes(text: str, target_name: str, folder: Path) -> list[str]:
     """The instructions of a kernel, operands left out: LDG.E.128.CONSTANT, F2FP..., ..."""
-    cubin = folder / "kernel.cubin"
-    cubin.write_bytes(cubin_of(text, target_name))
-    command = [str(_NVDISASM), "--print-code", str(cubin)]
-    listing = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    listing = listing_of(cubin_of(text, target_name), folder)
     found = re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?([A-Z][\w.]*)", listing, re.MULTILINE)
     assert "EXIT" in found
     return found
@@ -122,3 +127,32 @@ def test_narrow_accesses_are_narrow(tmp_path: Path) -> None:
     found = opcodes("rmsnorm:hidden_size=4096,vector_bytes=2", "sm_90a", tmp_path)
     with pytest.raises(AssertionError, match="LDG"):
         assert_wide_loads(found)
+
+
+SQUARE_ROOT = """
+extern "C" __global__ void root(const float* from, float* to) { to[threadIdx.x] = __fsqrt_rn(from[threadIdx.x]); }
+"""
+# As in quick_reciprocal_root of cuda/quick_division.cuh, for the numbers that it calls ordinary and some more.
+ROOT_STEPS = (
+    r"MUFU\.RSQ (?P<r>\w+), (?P<a>\w+)",
+    r"ISETP\.GT\.U32\.AND P0, PT, \w+, 0x727fffff, PT",
+    r"FMUL\.FTZ (?P<near>\w+), (?P=a), (?P=r)",
+    r"FMUL\.FTZ (?P<half>\w+), (?P=r), 0\.5",
+    r"FFMA (?P<rest>\w+), -(?P=near), (?P=near), (?P=a)",
+    r"FFMA \w+, (?P=rest), (?P=half), (?P=near)",
+)
+
+
+@pytest.mark.parametrize(
+    "target_name", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_121a"]
+)
+def test_the_exact_square_root_of_an_ordinary_number_takes_the_same_steps_everywhere(
+    target_name: str, tmp_path: Path
+) -> None:
+    listing = listing_of(Nvrtc().compile(SQUARE_ROOT, Target(target_name)), tmp_path)
+    found = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?((?:MUFU|FMUL|FFMA|ISETP)\S* .*?) ;", listing)
+    first = next(i for i, instruction in enumerate(found) if instruction.startswith("MUFU.RSQ"))
+    steps = " ; ".join(
+        re.sub(r"\s+", " ", each).replace(".reuse", "") for each in found[first : first + len(ROOT_STEPS)]
+    )
+    assert re.fullmatch(" ; ".join(ROOT_STEPS), steps), steps

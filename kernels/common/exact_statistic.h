@@ -1,0 +1,3 @@
+JITNORM_INLINE float reciprocal_rms(float sum_of_squares, float eps) {
+  return exact_reciprocal_rms(sum_of_squares, eps);
+}
