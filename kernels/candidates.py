@@ -24,7 +24,7 @@ from .schedule import (
 )
 from .target import Target
 
-MOST_CANDIDATES = 18
+MOST_CANDIDATES = 20
 # With more chunks a lane, their floats leave too few threads.
 _MOST_UNPACKED_CHUNKS = 2
 # Shorter rows lose by staying in shared memory, RMSNorm of 8192 columns 13 %.
@@ -40,12 +40,13 @@ _RESIDENT_THREADS = {1: 1536, 2: 1024}
 _STAYING_THREADS, _HEAVY_REGISTERS, _HEAVY_THREADS = 1024, 32, 512
 
 
-def candidates(config: KernelConfig, target: Target) -> list[Division]:
+def candidates(config: KernelConfig, target: Target, calls: str = "usual") -> list[Division]:
     """The divisions of a row that are legal, give other code than the rules' one, and may be faster.
 
     Args:
         config: of a row-wise op, for a GPU; what schedule it names does not count.
         target: what it is built for.
+        calls: their class; few rows have others, which shorten the way of one.
 
     Example:
         >>> [str(each) for each in candidates(KernelConfig("rmsnorm", 1536), Target("sm_90a"))][:4]
@@ -57,8 +58,11 @@ def candidates(config: KernelConfig, target: Target) -> list[Division]:
     by_rule = division_of(row_schedule(config, target))
     known = {by_rule and _effective(config, by_rule)}
     found = []
-    usual = chain(_storing_early(config, by_rule), _keeping_unpacked(config), _variants(config))
-    for division in chain(usual, _loading_ahead(config, target)):
+    if calls == "few":
+        own, common = _shortening(config, by_rule), _variants(config)
+    else:
+        own, common = _keeping_unpacked(config), chain(_variants(config), _loading_ahead(config, target))
+    for division in chain(_storing_early(config, by_rule), own, common):
         if division not in known and division == _effective(config, division):
             known.add(division)
             if not why_unfit(config, target, division):
@@ -91,6 +95,20 @@ def _storing_early(config: KernelConfig, by_rule: Division | None) -> list[Divis
         return []
     widest = replace(_splits(groups_of(config))[0], prefetches_weight=True)
     return [_effective(config, replace(each, stores_sum_early=True)) for each in (by_rule, widest)]
+
+
+def _shortening(config: KernelConfig, by_rule: Division | None) -> Iterator[Division]:
+    """What one row gains by: quick divisions, and with them what many would lose by."""
+    if not config.normalizes:
+        return
+    splits = [split for split in _splits(groups_of(config)) if split.chunks <= _MOST_UNPACKED_CHUNKS]
+    for split in dict.fromkeys([*([by_rule] if by_rule else []), *splits]):
+        is_early = may_store_sum_late(config)
+        quick = replace(split, prefetches_weight=True, stores_sum_early=is_early, is_quick=True)
+        unpacked = [False, True] if held_bytes(config) == 2 else [False]
+        for each in (replace(quick, keeps_unpacked=kept) for kept in unpacked):
+            yield _effective(config, each)
+            yield _effective(config, replace(each, favours_latency=True))
 
 
 def _keeping_unpacked(config: KernelConfig) -> Iterator[Division]:

@@ -106,7 +106,7 @@ def _case(op: str, hidden_size: int, calls: str, target: Target) -> Case:
     of_family = family(KernelConfig.parse(f"{name}:{options and options + ','}hidden_size={hidden_size}"))
     config = replace(of_family, pdl=target.has_pdl)
     config = for_many_rows(config, target) if calls == "many" else config
-    schedules = tuple(map(str, candidates(config, target)))
+    schedules = tuple(map(str, candidates(config, target, calls)))
     return Case(op, of_family, calls, rows_of(calls, hidden_size), config, schedules)
 
 

@@ -36,6 +36,8 @@ CONFIGS = [
         "8x1e",
         "4x2we",
         "8x1wu",
+        "8x1wuql",
+        "8x1weqb2",
         "8x1wao4",
         "8x1asr2",
         "4x4r2",
@@ -53,7 +55,7 @@ def test_the_text_of_a_division_reads_back(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["4", "x2", "0x2", "4x2r1", "4x2b3", "4x2o0", "4x2ew", "4x2au", "4x2sa", "fast", " 4x2", "4x2 "]
+    "text", ["4", "x2", "0x2", "4x2r1", "4x2b3", "4x2o0", "4x2ew", "4x2au", "4x2sa", "4x2lq", "fast", " 4x2", "4x2 "]
 )
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"schedule: is .*; write warps x chunks a lane, such as 4x2"):
@@ -81,6 +83,9 @@ def test_other_texts_are_refused(text: str) -> None:
         ("rmsnorm:hidden_size=4096,residual=true,schedule=8x1u", "only norms of 16-bit values without a residual"),
         ("rmsnorm:hidden_size=4096,input=float32,schedule=8x1u", "only norms of 16-bit values without a residual"),
         ("quantize:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1u", "only norms of 16-bit values"),
+        ("quantize:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1q", "only norms have a statistic"),
+        ("quantize:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1l", "only norms whose blocks have a row each"),
+        ("rmsnorm:hidden_size=4096,schedule=8x1lao4", "only norms whose blocks have a row each"),
         ("rmsnorm:hidden_size=4096,schedule=8x1s", "only rows that are loaded ahead stay in shared memory"),
         ("rmsnorm:hidden_size=4096,schedule=8x1uaso4", "neither floats nor sums are kept"),
         ("rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16,schedule=8x1easo4", "neither floats nor sums are kept"),
@@ -119,12 +124,15 @@ def test_naming_the_rules_schedule_gives_the_rules_code(config: KernelConfig) ->
     assert named.splitlines()[1:] == generate(config, HOPPER).text.splitlines()[1:]
 
 
+@pytest.mark.parametrize("calls", ["few", "many"])
 @pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=str)
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
-def test_candidates_are_few_fit_and_differ_from_the_rule_and_each_other(config: KernelConfig, target: Target) -> None:
-    found = candidates(config, target)
+def test_candidates_are_few_fit_and_differ_from_the_rule_and_each_other(
+    config: KernelConfig, target: Target, calls: str
+) -> None:
+    found = candidates(config, target, calls)
     assert len(found) <= MOST_CANDIDATES
-    assert candidates(replace(config, schedule="4x2"), target) == found
+    assert candidates(replace(config, schedule="4x2"), target, calls) == found
     texts = [generate(replace(config, schedule=str(each)), target).text.partition("\n")[2] for each in found]
     assert len({*texts, generate(config, target).text.partition("\n")[2]}) == len(texts) + 1
 
@@ -140,6 +148,16 @@ def test_there_are_candidates_for_usual_rows_and_none_where_nothing_can_be_chose
     for text in ("rmsnorm:hidden_size=512", "rmsnorm:hidden_size=any", "interleave:hidden_size=4096"):
         assert candidates(KernelConfig.parse(text), HOPPER) == []
     assert candidates(KernelConfig("rmsnorm", 4096), Target("cpu")) == []
+
+
+def test_few_rows_have_candidates_that_shorten_the_way_of_one() -> None:
+    def quick(text: str, calls: str) -> set[str]:
+        return {str(each) for each in candidates(KernelConfig.parse(text), HOPPER, calls) if each.is_quick}
+
+    assert {"8x1wq", "8x1wql", "8x1wuq", "4x2wuql"} <= quick("rmsnorm:hidden_size=4096", "few")
+    assert {"8x1weq", "4x2weql"} <= quick("rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16", "few")
+    assert not quick("rmsnorm:hidden_size=4096", "some")
+    assert not quick("quantize:hidden_size=4096,quant=e2m1/16", "few")
 
 
 def test_room_for_more_blocks_is_asked_of_the_compiler() -> None:
