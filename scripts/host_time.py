@@ -4,6 +4,7 @@
 
 Microseconds a call, in this one process: the best of ten batches of 200 calls. Processes differ by more than batches
 do, so quote the median of several, and how many there were. JAX makes its outputs itself, and has no other calls.
+Beside them the framework's own addition, of a compiled program in JAX.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import jitnorm
 
 X = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
 W = np.random.default_rng(1).standard_normal(64).astype(np.float32)
-# What makes a framework's tensor, and what waits for its device.
-Tensors = tuple[Callable[[Any], Any], Callable[[], object]]
+# What makes a framework's tensor, what waits for its device, and the framework's addition.
+Tensors = tuple[Callable[[Any], Any], Callable[[], object], Callable[[Any, Any], object]]
 
 
 def best_batch(call: Callable[[], Any], synchronize: Callable[[], object]) -> float:
@@ -38,19 +39,19 @@ def best_batch(call: Callable[[], Any], synchronize: Callable[[], object]) -> fl
 def torch_tensors() -> Iterator[tuple[str, Tensors]]:
     import torch
 
-    yield "cpu", (lambda a: torch.tensor(a).bfloat16(), lambda: None)
+    yield "cpu", (lambda a: torch.tensor(a).bfloat16(), lambda: None, torch.add)
     if torch.cuda.is_available():
-        yield "cuda", (lambda a: torch.tensor(a).bfloat16().cuda(), torch.cuda.synchronize)
+        yield "cuda", (lambda a: torch.tensor(a).bfloat16().cuda(), torch.cuda.synchronize, torch.add)
 
 
 def numpy_tensors() -> Iterator[tuple[str, Tensors]]:
-    yield "cpu", (lambda a: a.astype(np.float16), lambda: None)
+    yield "cpu", (lambda a: a.astype(np.float16), lambda: None, np.add)
 
 
 def cupy_tensors() -> Iterator[tuple[str, Tensors]]:
     import cupy
 
-    yield "cuda", (lambda a: cupy.asarray(a.astype(np.float16)), cupy.cuda.runtime.deviceSynchronize)
+    yield "cuda", (lambda a: cupy.asarray(a.astype(np.float16)), cupy.cuda.runtime.deviceSynchronize, cupy.add)
 
 
 def jax_tensors() -> Iterator[tuple[str, Tensors]]:
@@ -59,14 +60,14 @@ def jax_tensors() -> Iterator[tuple[str, Tensors]]:
     device = jax.devices()[0]
     put = lambda a: jax.device_put(a.astype(ml_dtypes.bfloat16), device)  # noqa: E731
     last = put(X)
-    yield device.platform, (put, lambda: (last + 0).block_until_ready())
+    yield device.platform, (put, lambda: (last + 0).block_until_ready(), jax.jit(jax.numpy.add))
 
 
 FRAMEWORKS = {"torch": torch_tensors, "numpy": numpy_tensors, "cupy": cupy_tensors, "jax": jax_tensors}
 
 
 def measure(framework: str, device: str, tensors: Tensors) -> None:
-    make, synchronize = tensors
+    make, synchronize, add = tensors
     x, w = make(X), make(W)
     out = jitnorm.rmsnorm(x, w)
     codes, scales = jitnorm.rmsnorm_fp4quant(x, w)
@@ -75,6 +76,7 @@ def measure(framework: str, device: str, tensors: Tensors) -> None:
         "rmsnorm_fp4quant, outputs given": lambda: jitnorm.rmsnorm_fp4quant(x, w, codes, scales),
         "rmsnorm, allocating": lambda: jitnorm.rmsnorm(x, w),
         "rmsnorm_fp4quant, allocating": lambda: jitnorm.rmsnorm_fp4quant(x, w),
+        "the framework's addition": lambda: add(x, w),
     }
     for name, call in calls.items():
         if framework != "jax" or "given" not in name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from jitnorm.interop.base import Framework
@@ -12,6 +13,8 @@ direct_tensors: set[type] = set()
 direct_types: set[type] = {type(None)}
 # Of arguments that are tried as they are: those, and arrays of which most are passable so.
 tried_types: set[type] = {type(None)}
+# Of those, what tells the stream that the caller is on.
+current_streams: dict[type, Callable[[], int]] = {}
 
 
 def framework_of(tensor: Any, name: str) -> Framework:
@@ -28,6 +31,8 @@ def framework_of(tensor: Any, name: str) -> Framework:
             direct_types.add(type(tensor))
         if found.is_direct or found.is_often_direct:
             tried_types.add(type(tensor))
+        if found.current_stream:
+            current_streams[type(tensor)] = found.current_stream
     return found
 
 

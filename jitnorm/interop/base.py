@@ -24,6 +24,8 @@ class Framework(ABC):
     is_direct = False
     # Whether most go in as they are, and the others raise an error before anything has run.
     is_often_direct = False
+    # The stream that the caller is on, where such tensors do not bring it along.
+    current_stream: Callable[[], int] | None = None
     # What decoded values are unless told otherwise: float32 where the library has no bfloat16 of its own.
     float_dtype = "bfloat16"
 
@@ -66,7 +68,7 @@ class Framework(ABC):
 
     def stream(self, tensor: Any) -> int | None:
         """The stream that the caller is on, as an integer; None if the call finds it by itself."""
-        return None
+        return None if self.current_stream is None else self.current_stream()
 
     def dtype_name(self, tensor: Any) -> str:
         """The DLPack name of a tensor's dtype."""

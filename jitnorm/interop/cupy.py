@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from jitnorm.interop.base import Framework, name_of
@@ -16,9 +16,13 @@ class CuPy(Framework):
     """Arrays of `cupy`."""
 
     float_dtype = "float32"
+    # All but those of a dtype of ml_dtypes; see docs/measured.md.
+    is_often_direct = True
 
     def __init__(self) -> None:
         self._cupy: Any = sys.modules["cupy"]
+        get_current_stream = self._cupy.cuda.get_current_stream
+        self.current_stream = lambda: int(get_current_stream().ptr)
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         dtype = name_of(tensor.dtype)
@@ -27,16 +31,20 @@ class CuPy(Framework):
         return launcher().reinterpret(tensor.view(f"u{tensor.dtype.itemsize}"), dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
-        with like.device:
-            if dtype in _NATIVE or dtype == str(like.dtype):
-                return self._cupy.empty(shape, like.dtype if dtype == str(like.dtype) else dtype)
-            return self._cupy.empty(shape, "uint8")
+        return self.maker(shape, dtype, like)(like)
+
+    def maker(self, shape: tuple[int, ...], dtype: str, like: Any) -> Callable[[Any], Any]:
+        device, new = like.device, self._cupy.ndarray
+        found = like.dtype if dtype == name_of(like.dtype) else self._cupy.dtype(dtype if dtype in _NATIVE else "uint8")
+
+        def make(_: Any) -> Any:
+            with device:
+                return new(shape, found)
+
+        return make
 
     def likeness(self, tensor: Any) -> Hashable:
         return tensor.shape, tensor.dtype, tensor.device.id
-
-    def stream(self, tensor: Any) -> int | None:
-        return int(self._cupy.cuda.get_current_stream().ptr)
 
     def dtype_name(self, tensor: Any) -> str:
         return name_of(tensor.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jitnorm.interop import direct_types, framework_of, tried_types
+from jitnorm.interop import current_streams, direct_types, framework_of, tried_types
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -31,7 +31,9 @@ def run(
     if stream is None and tried_types.issuperset(map(type, tensors)):
         try:
             filled = _with_outputs(dispatcher, tensors) if allocates else tensors
-            if dispatcher.launch(*filled, *scalars) is None:
+            current = current_streams.get(type(filled[0]))
+            on = () if current is None else (current(),)
+            if dispatcher.launch(*filled, *scalars, *on) is None:
                 return filled
         except (BufferError, RuntimeError, TypeError, ValueError):
             pass  # nothing has run; the long way raises it again, in the caller's words
