@@ -29,7 +29,11 @@ TYPES_AND_SIZES = [
 ]
 
 _NVDISASM = on_sys_path("nvidia/cu13/bin/nvdisasm") or on_path("nvdisasm")
-pytestmark = pytest.mark.skipif(_NVDISASM is None, reason="nvdisasm is missing: pip install nvidia-cuda-nvdisasm")
+_CUOBJDUMP = on_sys_path("nvidia/cu13/bin/cuobjdump") or on_path("cuobjdump")
+pytestmark = pytest.mark.skipif(
+    _NVDISASM is None or _CUOBJDUMP is None,
+    reason="nvdisasm or cuobjdump is missing: pip install nvidia-cuda-nvdisasm nvidia-cuda-cuobjdump",
+)
 
 
 @cache
@@ -59,9 +63,17 @@ def assert_wide_loads(found: list[str]) -> None:
     assert any(re.search(r"\.(128|256)\b", opcode) for opcode in loads), loads
 
 
-def assert_no_local_memory(found: list[str]) -> None:
-    local = [opcode for opcode in found if re.match(r"(LDL|STL)\b", opcode)]
-    assert not local, f"{len(local)} accesses of local memory: registers spill"
+def local_memory_of(text: str, target_name: str, folder: Path) -> str:
+    """The local memory of a kernel, where registers spill to, in a few milliseconds; nvdisasm takes 0.6 s to start."""
+    file = folder / "kernel.cubin"
+    file.write_bytes(cubin_of(text, target_name))
+    command = [str(_CUOBJDUMP), "--dump-resource-usage", str(file)]
+    listing = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    return " ".join(re.findall(r"(?:STACK|LOCAL):\d+", listing))
+
+
+def assert_no_local_memory(text: str, target_name: str, folder: Path) -> None:
+    assert local_memory_of(text, target_name, folder) == "STACK:0 LOCAL:0", "registers spill"
 
 
 FAMILY = (
@@ -81,20 +93,25 @@ FAMILY = (
 
 @pytest.mark.parametrize("hidden_size", [8192, 65536, 262144])
 @pytest.mark.parametrize("options", FAMILY)
-def test_on_hopper_every_op_loads_wide_and_spills_nothing(options: str, hidden_size: int, tmp_path: Path) -> None:
-    found = opcodes(f"rmsnorm:hidden_size={hidden_size},{options}", "sm_90a", tmp_path)
-    assert_wide_loads(found)
-    assert_no_local_memory(found)
+def test_on_hopper_no_op_spills(options: str, hidden_size: int, tmp_path: Path) -> None:
+    assert_no_local_memory(f"rmsnorm:hidden_size={hidden_size},{options}", "sm_90a", tmp_path)
+
+
+@pytest.mark.parametrize("options", FAMILY)
+def test_on_hopper_every_op_loads_wide(options: str, tmp_path: Path) -> None:
+    assert_wide_loads(opcodes(f"rmsnorm:hidden_size=8192,{options}", "sm_90a", tmp_path))
 
 
 @pytest.mark.parametrize(("dtypes", "hidden_size"), TYPES_AND_SIZES)
 @pytest.mark.parametrize("quant", QUANTS)
-def test_on_hopper_a_row_is_loaded_wide_and_stays_in_registers(
-    quant: str, dtypes: str, hidden_size: int, tmp_path: Path
-) -> None:
-    found = opcodes(f"rmsnorm:hidden_size={hidden_size},{dtypes},quant={quant}", "sm_90a", tmp_path)
-    assert_wide_loads(found)
-    assert_no_local_memory(found)
+def test_on_hopper_a_row_stays_in_registers(quant: str, dtypes: str, hidden_size: int, tmp_path: Path) -> None:
+    assert_no_local_memory(f"rmsnorm:hidden_size={hidden_size},{dtypes},quant={quant}", "sm_90a", tmp_path)
+
+
+@pytest.mark.parametrize("hidden_size", FEW_SIZES)
+@pytest.mark.parametrize("dtypes", sorted({types for types, _ in TYPES_AND_SIZES}))
+def test_on_hopper_a_row_is_loaded_wide(dtypes: str, hidden_size: int, tmp_path: Path) -> None:
+    assert_wide_loads(opcodes(f"rmsnorm:hidden_size={hidden_size},{dtypes}", "sm_90a", tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -108,18 +125,19 @@ def test_on_hopper_a_row_is_loaded_wide_and_stays_in_registers(
     ],
 )
 def test_on_hopper_items_are_stored_wide_and_spill_nothing(text: str, stores: str, tmp_path: Path) -> None:
+    assert_no_local_memory(text, "sm_90a", tmp_path)
     found = opcodes(text, "sm_90a", tmp_path)
-    assert_no_local_memory(found)
     assert stores in {opcode for opcode in found if opcode.startswith("STG")}
 
 
 @pytest.mark.parametrize("target_name", ["sm_100a", "sm_120a", "sm_100f", "sm_120f"])
 @pytest.mark.parametrize("quant", QUANTS[1:])
 def test_on_blackwell_codes_come_from_the_native_conversion(quant: str, target_name: str, tmp_path: Path) -> None:
-    found = opcodes(f"rmsnorm:hidden_size=4096,quant={quant}", target_name, tmp_path)
+    text = f"rmsnorm:hidden_size=4096,quant={quant}"
+    found = opcodes(text, target_name, tmp_path)
     assert any(opcode.startswith("F2FP") and "E2M1" in opcode for opcode in found)
     assert_wide_loads(found)
-    assert_no_local_memory(found)
+    assert_no_local_memory(text, target_name, tmp_path)
 
 
 def test_narrow_accesses_are_narrow(tmp_path: Path) -> None:
@@ -127,6 +145,12 @@ def test_narrow_accesses_are_narrow(tmp_path: Path) -> None:
     found = opcodes("rmsnorm:hidden_size=4096,vector_bytes=2", "sm_90a", tmp_path)
     with pytest.raises(AssertionError, match="LDG"):
         assert_wide_loads(found)
+
+
+def test_a_kernel_with_too_few_registers_spills(tmp_path: Path) -> None:
+    """The counter-example: room for 8 blocks of 256 threads leaves 32 registers each."""
+    text = "rmsnorm:hidden_size=4096,schedule=8x1o8,residual=true,quant=e2m1/16/e4m3"
+    assert local_memory_of(text, "sm_90a", tmp_path) != "STACK:0 LOCAL:0"
 
 
 SQUARE_ROOT = """
@@ -143,9 +167,7 @@ ROOT_STEPS = (
 )
 
 
-@pytest.mark.parametrize(
-    "target_name", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_121a"]
-)
+@pytest.mark.parametrize("target_name", ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"])
 def test_the_exact_square_root_of_an_ordinary_number_takes_the_same_steps_everywhere(
     target_name: str, tmp_path: Path
 ) -> None:
