@@ -59,22 +59,6 @@ JITNORM_INLINE float fold_sum(const float (&values)[kCount]) {
   }
 }
 
-// The largest of them, in as few steps.
-template <int kCount>
-JITNORM_INLINE float fold_max(const float (&values)[kCount]) {
-  if constexpr (kCount == 1) {
-    return values[0];
-  } else {
-    constexpr int kHalf = (kCount + 1) / 2;
-    float half[kHalf];
-    JITNORM_UNROLL
-    for (int i = 0; i < kHalf; ++i) {
-      half[i] = i + kHalf < kCount ? max_magnitude(values[i], values[i + kHalf]) : values[i];
-    }
-    return fold_max(half);
-  }
-}
-
 template <int kWidth>
 JITNORM_INLINE float butterfly_max(float value) {
   JITNORM_UNROLL
@@ -157,6 +141,10 @@ JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], int warp, int lane) {
     }
     row_barrier();
     JITNORM_UNROLL
-    for (int r = 0; r < kRowsAtOnce; ++r) amax[r] = fold_max(of_warps[r]);
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      amax[r] = 0.0f;
+      JITNORM_UNROLL
+      for (int w = 0; w < kWarpsPerRow; ++w) amax[r] = max_magnitude(amax[r], of_warps[r][w]);
+    }
   }
 }
