@@ -41,6 +41,8 @@ class Dispatcher:
         outputs: the positions of those that it writes.
         leaders: the positions of inputs whose leading shapes others have.
         aliases: as given.
+        takes_as_given: whether the last call's tensors went into the kernel as they were: those of the next are then
+            tried so first.
         makers: what allocates the outputs of calls seen before, by what decides their shapes, dtypes and device.
         launch: one call into the launcher, with the arguments of `run`; returns None, or the facts of a call that has
             no kernel yet, and then it wrote nothing.
@@ -56,6 +58,7 @@ class Dispatcher:
     ) -> None:
         self._enable_pdl, self._options, self._allocations = enable_pdl, options, allocations
         self.aliases = aliases or {}
+        self.takes_as_given = True
         self.makers: dict[Hashable, OutputMakers] = {}
         example = prototype(options)
         tensors = tensor_arguments(example)

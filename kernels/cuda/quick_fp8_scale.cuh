@@ -1,4 +1,4 @@
-// The scale of FP8 that is found, and its reciprocal.
+// The same, at less cost where numbers are ordinary.
 JITNORM_INLINE float fp8_scale_from(float amax) {
   if (!is_ordinary(amax)) return exact_fp8_scale(amax);
   const float exact = quick_quotient(amax, kMaxCode, 1.0f / kMaxCode);

@@ -1,4 +1,4 @@
-// The reciprocal root mean square of a row, with one look at exponents.
+// The same, with one look at exponents where numbers are ordinary.
 JITNORM_INLINE float reciprocal_rms(float sum_of_squares, float eps) {
   constexpr float kSize = kHiddenSize;
   const float mean = kHasPowerOfTwoSize ? mean_of(sum_of_squares) : quick_quotient(sum_of_squares, kSize, 1.0f / kSize);

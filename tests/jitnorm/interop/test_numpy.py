@@ -9,6 +9,7 @@ from expected import MXFP4, NVFP4, assert_all_same, assert_same_bytes, expected_
 from inputs import DTYPES, make_input, make_weight
 
 from jitnorm import rmsnorm, rmsnorm_fp4quant
+from jitnorm.dispatch import Dispatcher
 from jitnorm.ops import run
 
 ROWS, SIZE = 5, 96
@@ -37,6 +38,26 @@ def test_outputs_may_have_the_narrow_dtypes_of_ml_dtypes() -> None:
     powers = np.zeros((ROWS, SIZE // 32), ml_dtypes.float8_e8m0fnu)
     rmsnorm_fp4quant(x, weight, codes, powers, block_size=32)
     assert_all_same((codes, powers), expected_fp4(x, weight, MXFP4))
+
+
+def test_arrays_that_have_to_be_converted_are_not_tried_as_they_are_each_time() -> None:
+    dispatcher, tries = Dispatcher(None, op="rmsnorm"), []
+    launch = dispatcher.launch
+    dispatcher.launch = lambda *arguments: (tries.append(arguments), launch(*arguments))[1]
+
+    def tries_of_a_call(dtype: str) -> int:
+        x, weight = make_input("real", ROWS, SIZE, dtype), make_weight(SIZE, dtype)
+        out = np.empty_like(x)
+        tries.clear()
+        run.run(dispatcher, (x, weight, out), (1e-6,), None, allocates=False)
+        assert_same_bytes(out, expected_rmsnorm(x, weight))
+        return len(tries)
+
+    for dtype in ("float16", "bfloat16"):
+        tries_of_a_call(dtype)  # learns the kernel, which takes tries of its own
+    assert [tries_of_a_call(dtype) for dtype in ("bfloat16", "bfloat16")] == [1, 1]
+    assert [tries_of_a_call(dtype) for dtype in ("float16", "float16")] == [1, 1]
+    assert [tries_of_a_call(dtype) for dtype in ("bfloat16", "bfloat16")] == [2, 1]
 
 
 def test_a_subclass_of_ndarray_is_an_array() -> None:
