@@ -102,11 +102,10 @@ def _shortening(config: KernelConfig, by_rule: Division | None) -> Iterator[Divi
     if not config.normalizes:
         return
     splits = [split for split in _splits(groups_of(config)) if split.chunks <= _MOST_UNPACKED_CHUNKS]
+    is_early, may_keep = may_store_sum_late(config), [False, True] if held_bytes(config) == 2 else [False]
     for split in dict.fromkeys([*([by_rule] if by_rule else []), *splits]):
-        is_early = may_store_sum_late(config)
         quick = replace(split, prefetches_weight=True, stores_sum_early=is_early, is_quick=True)
-        unpacked = [False, True] if held_bytes(config) == 2 else [False]
-        for each in (replace(quick, keeps_unpacked=kept) for kept in unpacked):
+        for each in (replace(quick, keeps_unpacked=kept) for kept in may_keep):
             yield _effective(config, each)
             yield _effective(config, replace(each, favours_latency=True))
 

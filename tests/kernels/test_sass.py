@@ -93,25 +93,34 @@ FAMILY = (
 
 @pytest.mark.parametrize("hidden_size", [8192, 65536, 262144])
 @pytest.mark.parametrize("options", FAMILY)
-def test_on_hopper_no_op_spills(options: str, hidden_size: int, tmp_path: Path) -> None:
-    assert_no_local_memory(f"rmsnorm:hidden_size={hidden_size},{options}", "sm_90a", tmp_path)
-
-
-@pytest.mark.parametrize("options", FAMILY)
-def test_on_hopper_every_op_loads_wide(options: str, tmp_path: Path) -> None:
-    assert_wide_loads(opcodes(f"rmsnorm:hidden_size=8192,{options}", "sm_90a", tmp_path))
+def test_on_hopper_every_op_loads_wide_and_spills_nothing(options: str, hidden_size: int, tmp_path: Path) -> None:
+    text = f"rmsnorm:hidden_size={hidden_size},{options}"
+    assert_wide_loads(opcodes(text, "sm_90a", tmp_path))
+    assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
 @pytest.mark.parametrize(("dtypes", "hidden_size"), TYPES_AND_SIZES)
 @pytest.mark.parametrize("quant", QUANTS)
-def test_on_hopper_a_row_stays_in_registers(quant: str, dtypes: str, hidden_size: int, tmp_path: Path) -> None:
-    assert_no_local_memory(f"rmsnorm:hidden_size={hidden_size},{dtypes},quant={quant}", "sm_90a", tmp_path)
+def test_on_hopper_a_row_is_loaded_wide_and_stays_in_registers(
+    quant: str, dtypes: str, hidden_size: int, tmp_path: Path
+) -> None:
+    text = f"rmsnorm:hidden_size={hidden_size},{dtypes},quant={quant}"
+    assert_wide_loads(opcodes(text, "sm_90a", tmp_path))
+    assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
-@pytest.mark.parametrize("hidden_size", FEW_SIZES)
-@pytest.mark.parametrize("dtypes", sorted({types for types, _ in TYPES_AND_SIZES}))
-def test_on_hopper_a_row_is_loaded_wide(dtypes: str, hidden_size: int, tmp_path: Path) -> None:
-    assert_wide_loads(opcodes(f"rmsnorm:hidden_size={hidden_size},{dtypes}", "sm_90a", tmp_path))
+QUICK = (
+    "rmsnorm:hidden_size=7168,schedule=14x1wuql",
+    "rmsnorm:hidden_size=7168,unit_bias=true,residual=true,schedule=14x1wql",
+    "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given,schedule=8x1wuql",
+    "rmsnorm:hidden_size=7168,residual=true,quant=e4m3/row/f32,schedule=7x2wq",
+    "layernorm:hidden_size=4096,schedule=4x2wuql",
+)
+
+
+@pytest.mark.parametrize("text", QUICK)
+def test_on_hopper_what_shortens_the_way_of_few_rows_spills_nothing(text: str, tmp_path: Path) -> None:
+    assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
 @pytest.mark.parametrize(
