@@ -48,13 +48,14 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
   const Int64 stride = row_blocks();
   if (number >= visited_rows(a.rows)) return;
   wait_for_inputs();
-  const CallScale call = call_scale_of(a, given_of(a));
+  const Given given = given_of(a);
   if (number < a.rows) copy_ahead(source_of(a, number), thread);
   Rows of;
   if constexpr (kPrefetchesWeight) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, thread + j * kThreadsPerRow);
   }
+  const CallScale call = call_scale_of(a, given);
   for (; number < a.rows; number += stride) {
     of.rows[0] = take_staged(a, number, thread);
     const bool is_last = number + stride >= a.rows;
