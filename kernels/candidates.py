@@ -13,6 +13,7 @@ from .schedule import (
     CLUSTERS,
     MAX_WARPS,
     PREFERRED_WARPS,
+    WARP_LANES,
     division_of,
     groups_of,
     held_bytes,
@@ -24,7 +25,7 @@ from .schedule import (
 )
 from .target import Target
 
-MOST_CANDIDATES = 20
+MOST_CANDIDATES = 24
 # With more chunks a lane, their floats leave too few threads.
 _MOST_UNPACKED_CHUNKS = 2
 # Shorter rows lose by staying in shared memory, RMSNorm of 8192 columns 13 %.
@@ -33,9 +34,9 @@ _SHARED_GROUPS = 32
 _MOST_CHUNKS = 4
 # Rows that warps of several blocks may share with gain.
 _CLUSTERED_GROUPS = 4 * PREFERRED_WARPS
-# Threads of a multiprocessor that leave each enough registers for so many chunks: 40 and 64. With more threads, half
-# of the kernels kept registers in memory.
-_RESIDENT_THREADS = {1: 1536, 2: 1024}
+# About how many threads a multiprocessor is asked to have room for, by the chunks of a lane: 40 registers each are
+# enough for one chunk, 64 for more. Left to itself, the compiler takes 66 for some kernels, which is a block less.
+_RESIDENT_THREADS = {1: (1536, 1024), 2: (1024,), 3: (1024,)}
 # The same for blocks that stay, by the registers that a row takes in each thread.
 _STAYING_THREADS, _HEAVY_REGISTERS, _HEAVY_THREADS = 1024, 32, 512
 
@@ -83,9 +84,9 @@ def _variants(config: KernelConfig) -> Iterator[Division]:
         if split.warps == 1:
             yield from (replace(split, prefetches_weight=True, rows_per_block=rows) for rows in (2, 4))
     for split in splits:
-        threads = _RESIDENT_THREADS.get(split.chunks, 0)
-        if threads:
-            yield replace(split, resident_blocks=min(32, threads // (32 * split.warps)))
+        for threads in _RESIDENT_THREADS.get(split.chunks, ()):
+            residents = min(32, round(threads / (WARP_LANES * split.warps)))
+            yield _effective(config, replace(split, prefetches_weight=True, resident_blocks=residents))
     yield from _clustered(groups_of(config))
 
 

@@ -166,6 +166,13 @@ def test_room_for_more_blocks_is_asked_of_the_compiler() -> None:
     assert "__launch_bounds__(kThreads) jitnorm_kernel(" in generate(KernelConfig("rmsnorm", 4096), HOPPER).text
 
 
+def test_the_compiler_is_asked_for_a_block_more_beside_the_weight_that_is_loaded_early() -> None:
+    with_blocks = KernelConfig.parse("rmsnorm:hidden_size=16384,residual=true,quant=e2m1/32/ue8m0")
+    assert {"16x2wo2", "11x3o3"} <= {str(each) for each in candidates(with_blocks, HOPPER)}
+    alone = KernelConfig.parse("quantize:hidden_size=16384,quant=e2m1/32/ue8m0")
+    assert {"16x2o2", "11x3o3"} <= {str(each) for each in candidates(alone, HOPPER)}
+
+
 def test_blocks_that_load_a_row_ahead_are_as_many_as_run_at_once() -> None:
     recipe = launch_recipe(KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,schedule=8x1wao4"), HOPPER)
     assert [evaluate(recipe["grid"], rows) for rows in (1, 528, 529)] == [1, 528, 528]
