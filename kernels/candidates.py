@@ -37,6 +37,8 @@ _CLUSTERED_GROUPS = 4 * PREFERRED_WARPS
 # About how many threads a multiprocessor is asked to have room for, by the chunks of a lane: 40 registers each are
 # enough for one chunk, 64 for more. Left to itself, the compiler takes 66 for some kernels, which is a block less.
 _RESIDENT_THREADS = {1: (1536, 1024), 2: (1024,), 3: (1024,)}
+# More are not resident on every target.
+_MOST_THREADS = 1536
 # The same for blocks that stay, by the registers that a row takes in each thread.
 _STAYING_THREADS, _HEAVY_REGISTERS, _HEAVY_THREADS = 1024, 32, 512
 
@@ -85,7 +87,8 @@ def _variants(config: KernelConfig) -> Iterator[Division]:
             yield from (replace(split, prefetches_weight=True, rows_per_block=rows) for rows in (2, 4))
     for split in splits:
         for threads in _RESIDENT_THREADS.get(split.chunks, ()):
-            residents = min(32, round(threads / (WARP_LANES * split.warps)))
+            of_block = WARP_LANES * split.warps
+            residents = min(32, round(threads / of_block), _MOST_THREADS // of_block)
             yield _effective(config, replace(split, prefetches_weight=True, resident_blocks=residents))
     yield from _clustered(groups_of(config))
 
