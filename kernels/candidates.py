@@ -89,7 +89,8 @@ def _variants(config: KernelConfig) -> Iterator[Division]:
         for threads in _RESIDENT_THREADS.get(split.chunks, ()):
             of_block = WARP_LANES * split.warps
             residents = min(32, round(threads / of_block), _MOST_THREADS // of_block)
-            yield _effective(config, replace(split, prefetches_weight=True, resident_blocks=residents))
+            yield replace(split, resident_blocks=residents)
+            yield replace(split, prefetches_weight=True, resident_blocks=residents)
     yield from _clustered(groups_of(config))
 
 

@@ -15,7 +15,7 @@ from jitnorm.kernels.division import Division
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.generic import generic_config
 from jitnorm.kernels.launch_recipe import launch_recipe
-from jitnorm.kernels.schedule import division_of, row_schedule, why_unfit
+from jitnorm.kernels.schedule import WARP_LANES, division_of, row_schedule, why_unfit
 from jitnorm.kernels.target import Target
 
 AMPERE, HOPPER = Target("sm_80"), Target("sm_90a")
@@ -166,11 +166,17 @@ def test_room_for_more_blocks_is_asked_of_the_compiler() -> None:
     assert "__launch_bounds__(kThreads) jitnorm_kernel(" in generate(KernelConfig("rmsnorm", 4096), HOPPER).text
 
 
-def test_the_compiler_is_asked_for_a_block_more_beside_the_weight_that_is_loaded_early() -> None:
+def test_the_compiler_is_asked_for_a_block_more_whether_the_weight_is_loaded_early_or_late() -> None:
     with_blocks = KernelConfig.parse("rmsnorm:hidden_size=16384,residual=true,quant=e2m1/32/ue8m0")
-    assert {"16x2wo2", "11x3o3"} <= {str(each) for each in candidates(with_blocks, HOPPER)}
+    assert {"16x2wo2", "16x2o2", "11x3o3"} <= {str(each) for each in candidates(with_blocks, HOPPER)}
     alone = KernelConfig.parse("quantize:hidden_size=16384,quant=e2m1/32/ue8m0")
     assert {"16x2o2", "11x3o3"} <= {str(each) for each in candidates(alone, HOPPER)}
+
+
+@pytest.mark.parametrize("size", range(1024, 8193, 512))
+def test_no_candidate_asks_for_more_threads_than_every_target_has_room_for(size: int) -> None:
+    for each in candidates(KernelConfig("rmsnorm", size), AMPERE):
+        assert each.resident_blocks * WARP_LANES * each.warps // each.blocks <= 1536, str(each)
 
 
 def test_blocks_that_load_a_row_ahead_are_as_many_as_run_at_once() -> None:
