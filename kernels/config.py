@@ -122,6 +122,13 @@ class KernelConfig:
         return 2 if self.gate_columns else self.streams or 1
 
     @property
+    def rescales_input(self) -> bool:
+        """Whether the input is an FP8 tensor whose scale follows from the global one: E4M3, quantized as it is."""
+        is_given = self.quant is not None and self.quant.global_scale == "given"
+        is_combined = self.gate_columns or self.streams
+        return self.op == "quantize" and self.input == "float8_e4m3fn" and is_given and not is_combined
+
+    @property
     def block_size(self) -> int:
         """Elements that share a scale; 1 if scales belong to rows, to the tensor, or do not exist."""
         return self.quant.block_size if self.quant and isinstance(self.quant.block_size, int) else 1

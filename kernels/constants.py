@@ -71,6 +71,8 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[str]:
     yield _bool("kHasColumnMajorScales", quant.is_column_major)
     yield _bool("kHasGlobalScale", quant.global_scale != "none")
     yield _bool("kPowerOfTwoScales", quant.scale_format in ("ue8m0", "f32_ue8m0"))
+    if config.rescales_input:
+        yield _bool("kInvertsGlobalScale", config.inverse_global_scale)
 
 
 def _cuda_constants(config: KernelConfig, target: Target) -> Iterator[str]:

@@ -36,6 +36,8 @@ def _row_files(config: KernelConfig, target: Target) -> Iterator[str]:
         yield from _chunk_files(config)
     if config.gate_columns:
         yield "common/silu.h"
+    if config.rescales_input:
+        yield "common/input_rescaled.h"
     yield f"{folder}/combine_{_combine(config)}.{suffix}"
     yield "common/row_statistic.h"
     yield from _statistic_files(config, target)
@@ -122,7 +124,9 @@ def _combine(config: KernelConfig) -> str:
         return "add"
     if config.gate_columns:
         return "silu"
-    return "mix" if config.streams else "none"
+    if config.streams:
+        return "mix"
+    return "rescaled" if config.rescales_input else "none"
 
 
 def _encode_files(config: KernelConfig, quant: QuantSpec, target: Target) -> Iterator[str]:
@@ -164,6 +168,7 @@ def _encode_column_files(config: KernelConfig, quant: QuantSpec, target: Target)
     yield from _code_files(quant, target, target.has_native_e2m1)
     yield from _block_scale_files(quant)
     yield from _global_scale_files(config, quant)
+    yield f"common/input_{'rescaled' if config.rescales_input else 'plain'}.h"
     yield "common/quantize_columns.h"
 
 

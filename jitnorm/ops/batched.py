@@ -57,7 +57,8 @@ def nvfp4_batched_quantize(
     format and layout.
 
     Args:
-        a: float16, bfloat16 or float32, shape (B, M, K), K divisible by `sf_vec_size`; rows at any stride.
+        a: float16, bfloat16, float32 or, as in `fp4_quantize`, float8_e4m3fn, shape (B, M, K), K divisible by
+            `sf_vec_size`; rows at any stride.
         a_global_sf: float32 tensor on the device of `a`, the encode scale (448 * 6 / amax): one element for all, or
             shape (B,), one for each matrix; None for 1.
         sf_vec_size: values that share a scale, 16 or 32.
@@ -97,7 +98,8 @@ def scaled_fp4_grouped_quantize(
     Nothing is written for the other rows, neither codes nor scales: there the outputs are uninitialised memory.
 
     Args:
-        a: float16, bfloat16 or float32, shape (B, M, K), K divisible by 16; rows at any stride.
+        a: float16, bfloat16, float32 or, as in `fp4_quantize`, float8_e4m3fn, shape (B, M, K), K divisible by 16;
+            rows at any stride.
         mask: int32, shape (B,), how many rows of each matrix there are; counts below 0 are 0, above M they are M.
         a_global_sf: float32 tensor on the device of `a`, the encode scale (448 * 6 / amax): one element for all, or
             shape (B,), one for each matrix; None for 1.

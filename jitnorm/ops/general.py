@@ -138,6 +138,9 @@ def quantize(
 ) -> QuantizedTensor:
     """Quantization alone: any input, float8_e4m3fn too, and any QuantSpec. The arguments are those of `norm_quantize`.
 
+    With a tensor for `global_scale`, a float8_e4m3fn input is an FP8 tensor of the scale ``6 / global_scale``, as in
+    `fp4_quantize`.
+
     Example:
         >>> import numpy as np
         >>> q = quantize(np.ones((2, 64), np.float16), spec=QuantSpec("e2m1", 16, "e4m3"), global_scale="row")

@@ -49,7 +49,8 @@ def fp4_quantize(
 
     Args:
         input: float16, bfloat16, float32 or float8_e4m3fn, shape (..., K), up to 262144 elements a row, divisible by
-            `sf_vec_size`; rows at any stride, each contiguous.
+            `sf_vec_size`; rows at any stride, each contiguous. With a global scale, float8_e4m3fn is taken for a tensor
+            quantized to FP8 with the scale ``amax / 448``, that is ``6 / global_scale``, and its values are encoded.
         global_scale: float32 tensor of one element on the input's device, the encode scale (448 * 6 / amax of the
             tensor), or None for 1; with UE8M0 scales it must be None.
         sf_vec_size: values that share a scale, 16 or 32.

@@ -25,8 +25,8 @@ def quantize_weight(
     Blocks are runs of a column; their numerics are those of `quantize`.
 
     Args:
-        w: float16, bfloat16 or float32, shape (K, N), K a multiple of the block size, N up to 262144; rows at any
-            stride.
+        w: float16, bfloat16, float32 or, as in `fp4_quantize`, float8_e4m3fn, shape (K, N), K a multiple of the block
+            size, N up to 262144; rows at any stride.
         spec: ``jitnorm.NVFP4`` or ``jitnorm.MXFP4``, or another format of E2M1 with linear block scales.
         global_scale: float32 tensor of one element, the encode scale, or None for 1; only with E4M3 scales.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jitnorm.reference.checks import (
+    E4M3,
     FLOAT32,
     as_blocks,
     as_float32,
@@ -49,7 +50,8 @@ def quantize_fp4(
     NVFP4 is block size 16 with "e4m3" scales, MXFP4 is 32 with "ue8m0".
 
     Args:
-        y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); block_size divides H.
+        y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); block_size divides H. With a global scale, E4M3
+            is the codes of a tensor with the scale 6 / global_scale, by which they are multiplied first.
         block_size: 16 or 32.
         scale_format: "e4m3" or "ue8m0".
         global_scale: Encode scale of the tensor, rounded to float32, for "e4m3" only; None is 1.
@@ -72,7 +74,10 @@ def quantize_fp4(
     if scale_format == "e4m3":
         if scale_rounding != "up":
             raise ValueError(f"scale_rounding is {scale_rounding!r}; e4m3 scales allow only 'up', the default")
-        return _quantize_e4m3(y, block_size, np.float32(1 if global_scale is None else global_scale), four_over_six)
+        if global_scale is None:
+            return _quantize_e4m3(y, block_size, ONE, four_over_six)
+        scale = np.float32(global_scale)
+        return _quantize_e4m3(_rescaled(y, scale), block_size, scale, four_over_six)
     if four_over_six:
         raise ValueError("four_over_six is True; ue8m0 scales allow only False, the default")
     codes, scales = encode_ue8m0_blocks(as_blocks(y, block_size), scale_rounding)
@@ -157,7 +162,7 @@ def quantize_fp4_columns(
     """Quantize blocks of a column, along the first dimension, as :func:`quantize_fp4` does those of a row.
 
     Args:
-        weight: (K, N) float32 (float16, bfloat16 and E4M3 are widened); block_size divides K.
+        weight: (K, N), as y of :func:`quantize_fp4`; block_size divides K.
         block_size: 16 or 32.
         scale_format: "e4m3" or "ue8m0".
         global_scale: As in :func:`quantize_fp4`.
@@ -179,12 +184,11 @@ def quantize_fp4_columns(
         (['0x67', '0xa'], [[0, 56], [0, 0]])
     """
     require_member(block_size, _BLOCK_SIZES, "block_size")
-    columns = as_float32(weight, "weight", ndim=2).T
-    if columns.shape[1] % block_size:
-        length = columns.shape[1]
+    length = as_float32(weight, "weight", ndim=2).shape[0]
+    if length % block_size:
         raise ValueError(f"weight has columns of {length} elements; their number must be a multiple of {block_size}")
     codes, scales = quantize_fp4(
-        columns,
+        weight.T,
         block_size=block_size,
         scale_format=scale_format,
         global_scale=global_scale,
@@ -249,6 +253,14 @@ def _quantize_e4m3(
     encode = encode_four_over_six if four_over_six else encode_e4m3_blocks
     codes, scales = encode(as_blocks(y, block_size), global_scale)
     return pack_e2m1(codes), scales
+
+
+def _rescaled(y: NDArray[Any], global_scale: np.float32) -> NDArray[Any]:
+    """Return what an E4M3 tensor stands for whose FP8 scale, amax / 448, follows from its global scale."""
+    if y.dtype != E4M3:
+        return y
+    values: NDArray[np.float32] = as_float32(y, "y") * (E2M1_MAX * (ONE / global_scale))
+    return values
 
 
 def _global_scales(amax: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -4,10 +4,12 @@ constexpr int kBlockWords = kBlockSize / kCodesPerWord;
 JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
   const Int64 block = item / kHiddenSize;
   const int column = (int)(item % kHiddenSize);
+  const float scale_of_input = input_scale(a);
   float y[kBlockSize], amax = 0.0f;
   JITNORM_UNROLL
   for (int i = 0; i < kBlockSize; ++i) {
-    y[i] = to_float(a.input[row_offset(block * kBlockSize + i, a.extents, a.input_strides) + column]);
+    const Int64 row = row_offset(block * kBlockSize + i, a.extents, a.input_strides);
+    y[i] = rescaled(to_float(a.input[row + column]), scale_of_input);
     amax = max_magnitude(amax, y[i]);
   }
   const GlobalScale global = global_scale_of(a, block, call_scale_of(a, given_of(a)), 0.0f, false);

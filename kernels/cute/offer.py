@@ -18,6 +18,7 @@ def why_not(config: KernelConfig) -> str:
         "pair": config.pair,
         "batched": config.batched,
         "alignment": config.alignment > 1,
+        "an FP8 input with a given global scale": config.rescales_input,
         "four_over_six": config.quant is not None and config.quant.four_over_six,
     }
     found = [name for name, is_wanted in unoffered.items() if is_wanted]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from golden_cases import Case
 from jitnorm.kernels.quant_spec import MXFP4, MXFP8, NVFP4
@@ -105,6 +106,28 @@ def encode_batch(make: Make) -> Outputs:
     return parts(jitnorm.quantize(make(batch()), spec=NVFP4.with_layout("128x4"), batched=True))
 
 
+GLOBAL_SCALE = 38.4
+
+
+def fp8() -> Array:
+    """Any codes of E4M3, every other row without NaN."""
+    codes = x().view(np.uint8).copy()
+    codes[::2] &= 0x77
+    return codes.view(ml_dtypes.float8_e4m3fn)
+
+
+def encode_fp8(make: Make) -> Outputs:
+    scale = make(np.array([GLOBAL_SCALE], np.float32))
+    rows = jitnorm.fp4_quantize(make(fp8()), scale, is_sf_swizzled_layout=False)
+    return *rows, *parts(jitnorm.quantize_weight(make(fp8()[:, :64].repeat(4, axis=0)), global_scale=scale))
+
+
+def encoded_fp8() -> Outputs:
+    options: Any = {"block_size": 16, "scale_format": "e4m3", "global_scale": GLOBAL_SCALE}
+    columns = fp8()[:, :64].repeat(4, axis=0)
+    return *reference.quantize_fp4(fp8(), **options), *reference.quantize_fp4_columns(columns, **options)
+
+
 OPS = [
     OpCase(
         "layernorm",
@@ -135,6 +158,7 @@ OPS = [
     ),
     OpCase("quantize_weight", encode_weight, decoded_weight),
     OpCase("quantize-batched", encode_batch, swizzled_batch),
+    OpCase("fp4_quantize-float8", encode_fp8, encoded_fp8),
     OpCase(
         "compute_amax",
         lambda make: (jitnorm.compute_amax(make(x())), jitnorm.compute_amax(make(finite()))),

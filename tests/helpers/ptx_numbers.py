@@ -48,6 +48,16 @@ class Numbers(Registers):
         low, high, by = (self.read(operand, 32) for operand in operands[1:])
         self.write(operands[0], ((high << np.uint64(32) | low) << (by & np.uint64(31))) >> np.uint64(32), 32)
 
+    def _do_prmt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        assert modifiers == ["b32"]
+        low, high, selectors = (self.read(operand, 32) for operand in operands[1:])
+        assert not (selectors & np.uint64(0x8888)).any(), "signs are not replicated here"
+        both, result = high << np.uint64(32) | low, np.zeros_like(low)
+        for i in range(4):
+            byte = selectors >> np.uint64(4 * i) & np.uint64(7)
+            result |= (both >> (byte * np.uint64(8)) & np.uint64(0xFF)) << np.uint64(8 * i)
+        self.write(operands[0], result, 32)
+
     def _do_bfi(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         bits = BITS[modifiers[0]]
         inserted, base, at, length = (self.read(operand, bits) for operand in operands[1:])

@@ -51,7 +51,7 @@ class Registers:
         elif operand in self.symbols:
             values = np.full(self.active.size, self.symbols[operand], np.uint64)
         else:
-            number = int(operand[2:], 16) if operand.startswith("0f") else int(operand, 0)
+            number = int(operand[2:], 16) if operand.startswith("0f") else int(operand.removesuffix("U"), 0)
             values = np.full(self.active.size, number & (1 << 64) - 1, np.uint64)
         return values & np.uint64((1 << bits) - 1)
 

@@ -21,6 +21,10 @@ KERNELS = (
     "quantize:hidden_size=512,quant=e2m1/16/e4m3/linear/none/up/true",
     "quantize:hidden_size=512,quant=e2m1/32/ue8m0/linear/none/floor",
     "quantize:hidden_size=512,input=float16,quant=e2m1/16/e4m3/linear/given",
+    "quantize:hidden_size=512,input=float8_e4m3fn,quant=e2m1/16/e4m3/128x4/given",
+    "quantize:hidden_size=96,input=float8_e4m3fn,quant=e2m1/16/e4m3/linear/given,inverse_global_scale=true,alignment=128",
+    "quantize:hidden_size=4096,input=float8_e4m3fn,quant=e2m1/32/e4m3/linear+8x4/given",
+    "quantize:hidden_size=8192,input=float8_e4m3fn,quant=e2m1/16/e4m3/linear/given,many_rows=true",
 )
 
 
@@ -63,6 +67,21 @@ def test_every_kind_of_block_is_encoded_as_on_the_cpu(quant: str, target: Target
                 arrays["global_scale"][...] = global_scale
         run_on_cpu(config, expected, 0.0)
         run_on_host(config, target, actual, 32, 0.0, is_cuda=True)
+        for name, array in expected.items():
+            assert (actual[name].view(np.uint8) == array.view(np.uint8)).all(), (name, global_scale)
+
+
+@pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=str)
+@pytest.mark.parametrize("quant", WITH_GLOBAL_SCALE)
+def test_every_block_of_fp8_is_rescaled_and_encoded_as_on_the_cpu(quant: str, target: Target) -> None:
+    config = KernelConfig.parse(f"quantize:hidden_size=256,input=float8_e4m3fn,quant={quant}")
+    for global_scale in GLOBAL_SCALES:
+        expected, actual = make_arrays(config, 16, "random"), make_arrays(config, 16, "random")
+        for arrays in (expected, actual):
+            arrays["input"][::2] &= 0x77  # rows without NaN
+            arrays["global_scale"][...] = global_scale
+        run_on_cpu(config, expected, 0.0)
+        run_on_host(config, target, actual, 16, 0.0, is_cuda=True)
         for name, array in expected.items():
             assert (actual[name].view(np.uint8) == array.view(np.uint8)).all(), (name, global_scale)
 

@@ -116,6 +116,53 @@ def test_every_e4m3_code_as_input(spec: jitnorm.QuantSpec) -> None:
     assert_same_encoding(jitnorm.quantize(x.cuda(), spec=spec), jitnorm.quantize(x, spec=spec), str(spec))
 
 
+def every_e4m3_code(rows: int, size: int) -> torch.Tensor:
+    codes = np.random.default_rng(0).integers(0, 256, (rows, size)).astype(np.uint8)
+    codes[::2] &= 0x77  # rows without NaN
+    return to_torch(codes).view(FP8)
+
+
+@pytest.mark.parametrize("four_over_six", [False, True])
+@pytest.mark.parametrize("size", [16, 96, 528, 4096, 16384, 131072, 262144])
+def test_fp8_with_a_global_scale(size: int, four_over_six: bool) -> None:
+    spec = replace(NVFP4.with_layout("linear+128x4"), four_over_six=four_over_six)
+    for rows in (1, 33, 3000) if size < 10000 else (3,):
+        x = every_e4m3_code(rows, size)
+        for value in (0.37, 38.4, 2688.0, 1e-36, 1e36, 3e-45, 0.0, -1.5, float("inf"), float("nan")):
+            runs = []
+            for at in ("cpu", "cuda"):
+                scale = torch.tensor([value], device=at)
+                runs.append(jitnorm.quantize(x.to(at), spec=spec, global_scale=scale))
+            assert_same_encoding(runs[1], runs[0], f"{rows}, {value}")
+
+
+@pytest.mark.parametrize("layout", list(jitnorm.SfLayout))
+def test_fp8_by_the_quantizers(layout: jitnorm.SfLayout) -> None:
+    x, scale, of_each = every_e4m3_code(130, 96), torch.tensor([0.37]), torch.tensor([0.37, 38.4])
+    is_swizzled, is_8x4 = layout != jitnorm.SfLayout.layout_linear, layout == jitnorm.SfLayout.layout_8x4
+    same_on_both(lambda x, g: jitnorm.nvfp4_quantize(x, g, layout), x, scale)
+    same_on_both(lambda x: jitnorm.mxfp4_quantize(x, sfLayout=layout), x)
+    for is_inverse in (False, True):
+        same_on_both(lambda x, g, i=is_inverse: jitnorm.fp4_quantize(x, g, 16, False, is_swizzled, is_8x4, i), x, scale)
+    same_on_both(lambda x, g: jitnorm.nvfp4_batched_quantize(x.reshape(2, 65, 96), g), x, of_each)
+    same_on_both(lambda x, g: encoding_of_columns(x[:128], g), x, scale)
+
+
+def test_fp8_of_masked_matrices() -> None:
+    """Only what the mask counts is written: the outputs' other bytes are whatever memory held."""
+    x, scale = every_e4m3_code(3 * 128, 64).reshape(3, 128, 64), torch.tensor([0.37, 38.4, 1.0])
+    mask = torch.tensor([128, 0, 128], dtype=torch.int32)
+    runs = [jitnorm.scaled_fp4_grouped_quantize(x.to(at), mask.to(at), scale.to(at)) for at in ("cpu", "cuda")]
+    for on_cpu, on_gpu in zip(*runs, strict=True):
+        for b in (0, 2):
+            assert_same_bytes(on_gpu[..., b].contiguous(), on_cpu[..., b].contiguous(), str(b))
+
+
+def encoding_of_columns(w: Any, global_scale: Any) -> Any:
+    q = jitnorm.quantize_weight(w, global_scale=global_scale)
+    return q.data, q.scale
+
+
 @pytest.mark.parametrize("layout", list(jitnorm.SfLayout))
 def test_the_quantizers(layout: jitnorm.SfLayout) -> None:
     scale = torch.tensor([0.37])
