@@ -116,7 +116,7 @@ def e2m1_and_ufp8sf_scale_to_float(
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> Any:
-    """Decode FP4 to float32: ``code * scale * global_scale_tensor``.
+    """Decode FP4 to float32: ``code * scale * global_scale_tensor``, or ``code * scale`` with scales in UE8M0.
 
     The result is where the codes are; FlashInfer's is always on the CPU.
 
@@ -124,7 +124,7 @@ def e2m1_and_ufp8sf_scale_to_float(
         e2m1_tensor: codes, two a byte, shape (..., hidden_size / 2): float4_e2m1fn_x2 or uint8; rows at any stride.
         ufp8_scale_tensor: block scales of any shape, as long as their number is right: uint8, or their own dtype.
         global_scale_tensor: float32 tensor of one element, which *multiplies*: the inverse of the encode scale that
-            `rmsnorm_fp4quant` takes. None is 1.
+            `rmsnorm_fp4quant` takes. None is 1. Ignored with UE8M0, as in FlashInfer: such scales have no global one.
         sf_vec_size: values that share a scale, 16 or 32.
         ufp8_type: format of the scales: 1 for E4M3, 0 for UE8M0.
         is_sf_swizzled_layout: whether the scales are swizzled, 128x4; else they are linear.
@@ -150,9 +150,10 @@ def e2m1_and_ufp8sf_scale_to_float(
         raise ValueError("is_sf_8x4_layout: is True, but is_sf_swizzled_layout is False; a linear layout has no tiles")
     layout = layout_of_flags(is_sf_swizzled_layout, is_sf_8x4_layout)
     spec = fp4_spec(sf_vec_size, "e4m3" if ufp8_type else "ue8m0", layout, "none", None)
-    given = "" if global_scale_tensor is None else "global_scale_tensor"
+    factor = global_scale_tensor if ufp8_type == 1 else None
+    given = "" if factor is None else "global_scale_tensor"
     dispatcher = _named_dispatcher(spec, enable_pdl, "e2m1_tensor", "ufp8_scale_tensor", given)
-    return _to_float(e2m1_tensor, ufp8_scale_tensor, global_scale_tensor, dispatcher, stream)
+    return _to_float(e2m1_tensor, ufp8_scale_tensor, factor, dispatcher, stream)
 
 
 def mxfp4_dequantize(
