@@ -79,7 +79,7 @@ def decode_manifest(key: str, raw: bytes) -> ManifestFile:
             raise CorruptEntryError("manifest.json has fields of other types")
         return ManifestFile(manifest, size, sha256)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CorruptEntryError(f"manifest.json is not a manifest: {error!r}") from error
+        raise CorruptEntryError(f"manifest.json is not a manifest: {type(error).__name__}: {error}") from error
 
 
 def decode_artifact(key: str, raw_manifest: bytes, payload: bytes) -> Artifact:

@@ -7,15 +7,17 @@ import logging
 from jitnorm.cache.events import emit
 
 _LOG = logging.getLogger("jitnorm.cache")
-_reasons: dict[str, str] = {}
+# Each with a mark of whoever was first to see it fail: threads that fail together give one warning.
+_reasons: dict[str, tuple[object, str]] = {}
 
 
 def tier_failed(tier: str, reason: str) -> None:
     """Remember that a tier failed; log a warning if it is the tier's first failure in this process."""
-    is_first = tier not in _reasons
-    _reasons[tier] = reason
+    mine = object()
+    first, _ = _reasons.setdefault(tier, (mine, reason))
+    _reasons[tier] = first, reason
     emit("tier_failed", tier=tier, reason=reason)
-    if is_first:
+    if first is mine:
         _LOG.warning("going on without the cache tier %s: %s", tier, reason)
 
 
@@ -26,4 +28,4 @@ def failed_tiers() -> dict[str, str]:
         >>> failed_tiers()
         {}
     """
-    return dict(_reasons)
+    return {tier: reason for tier, (_, reason) in _reasons.items()}

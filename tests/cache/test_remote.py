@@ -37,6 +37,16 @@ def test_what_one_machine_pushes_another_pulls(full: Store, other: Store, remote
     assert sorted(other.keys_of(SOURCE)) == KEYS
 
 
+def test_file_systems_that_are_not_asynchronous_serve_too(full: Store, other: Store, tmp_path: Path) -> None:
+    memory = RemoteTier(f"memory://{tmp_path}", timeout=LIMIT, writable=True)
+    assert memory.load(KEYS[0]) is None
+    assert push(full, memory).moved == tuple(KEYS)
+    assert memory.keys() == KEYS
+    assert pull(other, memory).moved == tuple(KEYS)
+    assert [other.load(key) for key in KEYS] == [artifact_of(key) for key in KEYS]
+    assert memory.describe(KEYS[0]) is not None
+
+
 def test_signatures_travel_even_where_nobody_asks_for_them(full: Store, other: Store, remote: RemoteTier) -> None:
     full.add_signature(KEYS[0], b"by somebody\n")
     push(full, remote)

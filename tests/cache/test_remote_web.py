@@ -66,6 +66,37 @@ def test_a_web_server_serves_a_cache_folder(
     assert web.name not in failed_tiers()
 
 
+def test_a_web_server_that_lists_folders_can_be_listed(
+    full: Store, other: Store, remote: RemoteTier, serve: Callable[..., str]
+) -> None:
+    push(full, remote)
+    web = RemoteTier(serve(), timeout=LIMIT)
+    listed = web.keys()
+    assert listed == KEYS
+    found = [web.describe(key) for key in listed]
+    assert [entry and entry.manifest["of"] for entry in found] == KEYS
+    assert pull(other, web).moved == tuple(KEYS)
+
+
+@pytest.mark.parametrize("link", ["{name}", "{name}/", "./{name}/", "/kernels/{name}/", "http://other/{name}/"])
+def test_links_of_all_kinds_are_followed(serve: Callable[..., str], link: str) -> None:
+    """And lead nowhere but below the folder."""
+    asked: list[str] = []
+
+    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+        asked.append(handler.path)
+        names = ["sources", KEYS[0][:2], "..", "evil"] if handler.path == "/v1/" else [KEYS[0], "tmp", f"{KEYS[0]}.exe"]
+        page = "".join(f'<a class=x HREF="{link.format(name=name)}">{name}</a>' for name in names).encode()
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(page)))
+        handler.end_headers()
+        handler.wfile.write(page)
+
+    keys = RemoteTier(serve(answer), timeout=LIMIT).keys()
+    assert asked == ["/v1/", f"/v1/{KEYS[0][:2]}/"]
+    assert keys == [KEYS[0]]
+
+
 def test_threads_that_miss_together_ask_once(
     full: Store, other: Store, remote: RemoteTier, folder: Path, serve: Callable[..., str]
 ) -> None:

@@ -1,0 +1,259 @@
+"""The files below a URL, by fsspec: every read is bounded in bytes, every call in time.
+
+Whoever runs the server is not trusted with this process's memory: bodies are read in pieces, never decompressed, and
+no further than asked for.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+from jitnorm.cache.bounded import Deadline, too_late
+from jitnorm.cache.errors import CacheError, CorruptEntryError
+from jitnorm.cache.layout import MANIFEST
+
+WEB_PROTOCOLS = ("http", "https")
+_PIECE_BYTES = 1 << 20
+# Of a page that lists a folder of a web server: room for 10,000 entries in each of 256.
+_MAX_PAGE_BYTES = 1 << 20
+_SHARD = re.compile("[0-9a-f]{2}")
+_LINK = re.compile(rb"""href\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
+
+
+class RemotePlace:
+    """A folder behind a URL. Making one asks nothing of it.
+
+    Args:
+        url: as fsspec has it.
+        name: what to call it in errors.
+    """
+
+    def __init__(self, url: str, name: str) -> None:
+        self._url, self._name = url, name
+        self._opened: tuple[int, Any, str] | None = None
+
+    def files(self, deadline: Deadline) -> RemoteFiles:
+        """What is in it, for one operation.
+
+        Opening may import the package of a file system and connect to a server: it takes time like any call.
+
+        Raises:
+            CacheError: the URL has an unknown protocol, or the package for it is not installed.
+            Exception: whatever the file system raises.
+        """
+        opened = self._opened
+        if opened is None or opened[0] != os.getpid():  # a child of a fork opens its own
+            system, root = self._open(deadline)
+            self._opened = opened = os.getpid(), system, root.rstrip("/")
+        return RemoteFiles(opened[1], opened[2], deadline, self.forget)
+
+    def forget(self) -> None:
+        """Have the next operation open it anew: nothing is known of a connection that has failed."""
+        self._opened = None
+
+    def _open(self, deadline: Deadline) -> tuple[Any, str]:
+        try:
+            from fsspec.core import url_to_fs
+            from fsspec.registry import get_filesystem_class
+
+            protocol = self._url.partition("://")[0]
+            for each in protocol.split("::"):
+                _check_protocol(each, get_filesystem_class, self._name)
+            # Only FTP is blocking and has a timeout of its own; it ends the thread that was left behind with it.
+            options = {"timeout": deadline.rest()} if protocol == "ftp" else {}
+            system, root = url_to_fs(self._url, skip_instance_cache=True, use_listings_cache=False, **options)
+        except ImportError as error:
+            raise CacheError(f"{self._name} cannot be opened: {error}") from error
+        if protocol in WEB_PROTOCOLS:
+            system.client_kwargs = _plain_bodies(system.client_kwargs)
+        return system, root
+
+
+class RemoteFiles:
+    """The files of a `RemotePlace`, until a deadline.
+
+    What is read by file systems that are asynchronous in fsspec, those of S3 and the web among them, is cancelled then.
+
+    Args:
+        system: the file system.
+        root: the folder in it.
+        deadline: when the operation must have ended.
+        forget: called when a call has failed.
+    """
+
+    def __init__(self, system: Any, root: str, deadline: Deadline, forget: Callable[[], None]) -> None:
+        from fsspec.asyn import AsyncFileSystem
+
+        self._system, self._root, self._deadline, self._forget = system, root, deadline, forget
+        self._is_async = isinstance(system, AsyncFileSystem)
+        self._protocols = {system.protocol} if isinstance(system.protocol, str) else set(system.protocol)
+
+    @property
+    def _is_web(self) -> bool:
+        return not self._protocols.isdisjoint(WEB_PROTOCOLS)
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        """A file; None if there is none.
+
+        Raises:
+            CorruptEntryError: it has more than ``limit`` bytes. No more of it was read.
+        """
+        place, sink = f"{self._root}/{path}", _Sink(path, limit, self._deadline)
+        try:
+            if self._is_web:
+                self._call("get_file", place, sink, chunk_size=_PIECE_BYTES)
+            elif self._is_async:
+                self._run(lambda: _stream(self._system, place, sink, limit))
+            else:
+                self._call("info", place)  # in place of whatever error a missing file gives
+                self._call("get_file", place, sink)
+        except FileNotFoundError:
+            return None
+        return sink.getvalue()
+
+    def exists(self, path: str) -> bool:
+        """Whether a file is there."""
+        try:
+            self._call("info", f"{self._root}/{path}")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def modified(self, path: str) -> float:
+        """When a file was written, in seconds since the epoch; 0 where the file system does not say."""
+        if self._is_web:
+            return 0.0
+        try:
+            found = self._call("info", f"{self._root}/{path}")
+        except FileNotFoundError:
+            return 0.0
+        moment = found.get("LastModified", found.get("mtime"))
+        if isinstance(moment, datetime):
+            return moment.timestamp()
+        return float(moment) if isinstance(moment, (int, float)) else 0.0
+
+    def manifests(self) -> Iterator[str]:
+        """The paths of all manifests, of web servers as far as their pages tell: of all folders that could hold one.
+
+        Raises:
+            FileNotFoundError: the web server lists nothing, as most do.
+        """
+        if self._is_web:
+            for shard in filter(_SHARD.fullmatch, self._links("v1")):
+                yield from (f"{self._root}/v1/{shard}/{name}/{MANIFEST}" for name in self._links(f"v1/{shard}"))
+            return
+        # Without it a folder that cannot be read would be left out, and so shown as an empty one.
+        strictly = {"on_error": "raise"} if "file" in self._protocols else {}
+        try:
+            found = self._call("find", f"{self._root}/v1", **strictly)
+        except FileNotFoundError:
+            return
+        yield from (path for path in found if path.endswith(f"/{MANIFEST}"))
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file, in place of the one that is there."""
+        place = f"{self._root}/{path}"
+        # Object stores show an object once it is whole; in a folder it takes a rename.
+        if "file" not in self._protocols:
+            self._call("pipe_file", place, data)
+            return
+        private = f"{place}.{os.getpid()}.{os.urandom(8).hex()}.tmp"
+        self._call("makedirs", place.rpartition("/")[0], exist_ok=True)
+        self._call("pipe_file", private, data)
+        self._call("mv", private, place)
+
+    def _links(self, folder: str) -> list[str]:
+        """The last parts of the links on the page of a folder."""
+        try:
+            page = self.read(f"{folder}/", _MAX_PAGE_BYTES)
+        except CorruptEntryError as error:  # it is the server that is wrong here, not an entry
+            raise ValueError(f"the web server's list of a folder is too long: {error}") from error
+        if page is None:
+            raise FileNotFoundError(f"the web server has no list of the folder {folder}")
+        links = (link.decode("utf-8", "replace").rstrip("/").rpartition("/")[2] for link in _LINK.findall(page))
+        return list(dict.fromkeys(links))
+
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """What a method of the file system returns."""
+        if self._is_async:
+            return self._run(lambda: getattr(self._system, f"_{method}")(*arguments, **options))
+        self._deadline.rest()
+        try:
+            return getattr(self._system, method)(*arguments, **options)
+        except FileNotFoundError:
+            raise
+        except BaseException:
+            self._forget()
+            raise
+
+    def _run(self, begin: Callable[[], Any]) -> Any:
+        """What a coroutine of the file system returns; it is cancelled at the deadline."""
+        from fsspec.asyn import FSTimeoutError, sync
+
+        try:
+            return sync(self._system.loop, begin, timeout=self._deadline.rest())
+        except FileNotFoundError:
+            raise
+        except FSTimeoutError:
+            self._forget()
+            raise too_late(self._deadline.seconds) from None
+        except BaseException:
+            self._forget()
+            raise
+
+
+class _Sink(io.BytesIO):
+    """What a file is read into, which takes no more than is allowed, and nothing after the deadline."""
+
+    def __init__(self, path: str, limit: int, deadline: Deadline) -> None:
+        super().__init__()
+        self._path, self._limit, self._deadline = path, limit, deadline
+
+    def write(self, data: Any) -> int:
+        self._deadline.rest()
+        if self.tell() + len(data) > self._limit:
+            raise CorruptEntryError(f"{self._path} has more than {self._limit} bytes")
+        return super().write(data)
+
+
+async def _stream(system: Any, place: str, sink: _Sink, limit: int) -> None:
+    """Read a file of an object store in pieces."""
+    try:
+        file = await system.open_async(place, "rb")
+    except NotImplementedError:
+        # One byte more than allowed is enough to see that there is too much.
+        sink.write(await system._cat_file(place, start=0, end=limit + 1))
+        return
+    try:
+        while piece := await file.read(_PIECE_BYTES):
+            sink.write(piece)
+    finally:
+        # Closing the file of fsspec would leave the connection, and what is still to come on it, to the collector.
+        body = getattr(file, "r", None)
+        if body is not None:
+            body.close()
+
+
+def _check_protocol(protocol: str, find_class: Callable[[str], object], name: str) -> None:
+    try:
+        find_class(protocol)
+    except ValueError as error:
+        raise CacheError(f"{name} cannot be opened: fsspec knows no protocol {protocol!r}") from error
+
+
+def _plain_bodies(client_kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Options of aiohttp's client with which bodies come as they are: a small one can decompress to any size."""
+    headers = {**client_kwargs.get("headers", {}), "Accept-Encoding": "identity"}
+    return {**client_kwargs, "headers": headers, "auto_decompress": False, "raise_for_status": _refuse_encoded}
+
+
+async def _refuse_encoded(response: Any) -> None:
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        response.close()
+        raise ValueError(f"the web server sends files encoded ({encoding!r}); have it send them as they are")
