@@ -87,17 +87,37 @@ def signature_check() -> SignatureCheck | None:
     """What the signatures of shared tiers must pass, or None if ``JITNORM_TRUSTED_KEYS`` is not set.
 
     Raises:
-        CacheError: a key cannot be read, or cryptography is not installed.
+        CacheError: it names no key, a key cannot be read, or cryptography is not installed.
     """
     keys = trusted_keys()
     return None if keys is None else keys.check
 
 
+def publishing_check() -> SignatureCheck | None:
+    """What the signatures of entries must pass that a command publishes, or None if no variable names a key.
+
+    Trusted is what ``JITNORM_TRUSTED_KEYS`` names, and ``JITNORM_SIGNING_KEY``, with which this machine signs what it
+    builds. For the errors see `signature_check`.
+    """
+    trusted, own = trusted_keys(), signing_key()
+    if own is None:
+        return None if trusted is None else trusted.check
+    from jitnorm.cache.signature import TrustedKeys
+
+    return (trusted or TrustedKeys({})).plus(own).check
+
+
 def trusted_keys() -> TrustedKeys | None:
     """The keys that ``JITNORM_TRUSTED_KEYS`` names, or None; for the errors see `signature_check`."""
-    named = [os.path.expanduser(name) for name in os.environ.get(KEYS_VARIABLE, "").split(os.pathsep) if name]
-    if not named:
+    text = os.environ.get(KEYS_VARIABLE)
+    if text is None:
         return None
+    named = [os.path.expanduser(name) for name in text.split(os.pathsep) if name.strip()]
+    if not named:  # whoever sets it wants signatures: an empty value must not stand for none
+        raise CacheError(
+            f"{KEYS_VARIABLE} is {text!r}, which names no key: name files of public keys, or folders of them; unset it "
+            "if no signatures are wanted"
+        )
     from jitnorm.cache.signature import TrustedKeys
 
     return TrustedKeys.load(named)

@@ -34,7 +34,7 @@ MAX_MANIFEST_BYTES = 1 << 20
 MAX_PAYLOAD_BYTES = 1 << 30
 # Of the text of an error, which may quote a server.
 _MAX_REASON = 500
-_NEEDED = "needed is one such as s3://bucket/kernels or file:///folder"
+_MALFORMED = "(malformed)"
 
 _Result = TypeVar("_Result")
 
@@ -61,12 +61,13 @@ class RemoteTier:
     def __init__(
         self, url: str, *, timeout: float = 10.0, writable: bool = False, check: SignatureCheck | None = None
     ) -> None:
-        if "://" not in url:
-            raise CacheError(f"the remote cache is {url!r}, which is no URL; {_NEEDED}")
-        try:
-            self.name = f"remote {without_credentials(url)}"
-        except ValueError:  # its text may hold what is secret in the URL
-            raise CacheError(f"the URL of the remote cache has a host that is none; {_NEEDED}") from None
+        shown = without_credentials(url)
+        if "://" not in url or shown == _MALFORMED:
+            raise CacheError(
+                f"the remote cache is {shown!r}, which is no URL; needed is one such as s3://bucket/kernels or "
+                "file:///folder"
+            )
+        self.name = f"remote {shown}"
         self.timeout, self.writable, self._check = timeout, writable, check
         self._place = RemotePlace(url, self.name)
         self._paused_until = 0.0
@@ -254,6 +255,9 @@ def _alias(source_key: str) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """A URL as it may be shown: without user, password and query."""
-    parts = urlsplit(url)
+    """A URL as it may be shown: without user, password and query; nothing of one that cannot be read."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # nobody knows what of it is secret
+        return _MALFORMED
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -30,12 +30,13 @@ class SigningKey:
     """A private key, which signs manifest files.
 
     Attributes:
+        public: its public key.
         key_id: which key it is, in 16 hexadecimal digits.
     """
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
-        self._key = key
-        self.key_id = _key_id(key.public_key())
+        self._key, self.public = key, key.public_key()
+        self.key_id = _key_id(self.public)
 
     @classmethod
     def load(cls, path: str | Path) -> SigningKey:
@@ -91,6 +92,10 @@ class TrustedKeys:
         """The ids of the keys, sorted."""
         return tuple(sorted(self._keys))
 
+    def plus(self, key: SigningKey) -> TrustedKeys:
+        """These keys and the public one of a private key."""
+        return TrustedKeys({**self._keys, key.key_id: key.public})
+
     def check(self, manifest: bytes, signature: bytes | None) -> None:
         """Refuse a manifest file that none of the keys has signed.
 
@@ -104,7 +109,7 @@ class TrustedKeys:
         from cryptography.exceptions import InvalidSignature
 
         if signature is None:
-            raise UntrustedEntryError("it is not signed, and JITNORM_TRUSTED_KEYS requires it")
+            raise UntrustedEntryError(f"it is not signed; trusted are {', '.join(self.key_ids)}")
         try:
             content = json.loads(signature[:MAX_BYTES])
             key_id, value = content["key"], bytes.fromhex(content["signature"])

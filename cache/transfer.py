@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from jitnorm.cache.aliases import source_key_of
 from jitnorm.cache.artifact import encode_manifest
-from jitnorm.cache.build import Sign
-from jitnorm.cache.errors import CacheUnusableError, CorruptEntryError
+from jitnorm.cache.errors import CacheUnusableError, CorruptEntryError, UntrustedEntryError
 from jitnorm.cache.key import check_key
-from jitnorm.cache.store import Store
+from jitnorm.cache.store import SignatureCheck, Store
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -56,17 +55,17 @@ def push(
     remote: RemoteTier,
     keys: Iterable[str] | None = None,
     *,
-    sign: Sign | None = None,
+    check: SignatureCheck | None = None,
     replace: bool = False,
     progress: Progress | None = None,
 ) -> Transfer:
-    """Copy entries to a remote tier, verified, with their signatures.
+    """Copy entries to a remote tier, verified, with their signatures. Nothing is signed on the way.
 
     Args:
         store: where they lie.
         remote: where to; whether its mode is ``readwrite`` does not matter here.
         keys: of the entries; default: all.
-        sign: signs those that have no signature.
+        check: what every entry's signature must pass; None asks for none.
         replace: whether to write those that are there already.
         progress: called after each entry, in this thread.
 
@@ -79,10 +78,15 @@ def push(
         artifact = store.load(key)
         if artifact is None:
             return _Outcome(key, refusal=f"{store.name} has no such entry")
+        signature = store.signature(key)
+        try:
+            if check is not None:
+                check(encode_manifest(key, artifact), signature)
+        except UntrustedEntryError as error:
+            return _Outcome(key, refusal=f"{error}. If you know who built it, sign it with jitnorm cache sign")
         source_key = source_key_of(artifact)
         if not replace and remote.has(key):
             return _Outcome(key, source_key=source_key)
-        signature = store.signature(key) or (sign(encode_manifest(key, artifact)) if sign else None)
         remote.write(key, artifact, signature)
         return _Outcome(key, len(artifact.payload), source_key=source_key)
 

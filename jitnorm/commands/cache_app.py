@@ -177,7 +177,9 @@ def push(
 ) -> None:
     """Copy entries of the user's cache to the remote cache.
 
-    They are signed on the way if JITNORM_SIGNING_KEY is set and they are not. With --target launchers go along.
+    While JITNORM_TRUSTED_KEYS or JITNORM_SIGNING_KEY is set, what none of these keys has signed is refused. Nothing is
+    signed on the way: what is built with JITNORM_SIGNING_KEY is signed then, the rest by jitnorm cache sign. With
+    --target launchers go along.
 
     Exit code 1: an entry was refused, or the remote cache does not answer. 2: none is configured.
     """
@@ -225,7 +227,8 @@ def sign(
 ) -> None:
     """Sign entries of the user's cache, in place of the signatures that they have.
 
-    With --target launchers are signed, too.
+    A signature vouches for an entry, also for one that was imported or came from a remote cache: name those whose
+    origin you know. With --target launchers are signed, too.
 
     Exit code 1: the key cannot be read, or an entry is damaged. 2: no key is named.
     """
@@ -268,7 +271,9 @@ def verify(
 ) -> None:
     """Read every byte in all folders of the cache and compare it with what was published; check signatures.
 
-    What is damaged is found by every load, too, and built anew; this finds it beforehand.
+    What is damaged is found by every load, too, and built anew; this finds it beforehand. While JITNORM_TRUSTED_KEYS is
+    set, entries that none of these keys has signed are wrong, those of the user's cache included, although they are
+    loaded; wheels need no signatures.
 
     Exit code 0: everything is intact. 1: something is not, repaired or not.
     """

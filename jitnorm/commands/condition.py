@@ -38,6 +38,18 @@ def problem_of(store: Store, key: str) -> str | None:
     return ""
 
 
+def distrust_of(store: Store, key: str, check: SignatureCheck) -> str:
+    """Why an entry's signature is not accepted; empty if it is, or there is no such entry."""
+    try:
+        with open_folder(store.layout.entry(key)) as folder:
+            check(read_file(MANIFEST, folder), store.signature(key))
+    except FileNotFoundError:
+        return ""
+    except (CorruptEntryError, OSError) as error:
+        return str(error)
+    return ""
+
+
 def signature_of(store: Store, key: str, check: SignatureCheck | None) -> str:
     """What an entry's signature is worth, in words; empty if it has none.
 
@@ -46,14 +58,8 @@ def signature_of(store: Store, key: str, check: SignatureCheck | None) -> str:
         key: of the entry.
         check: what knows the trusted keys; None if there are none.
     """
-    signature = store.signature(key)
-    if signature is None:
+    if store.signature(key) is None:
         return ""
     if check is None:
         return "not checked: JITNORM_TRUSTED_KEYS is not set"
-    try:
-        with open_folder(store.layout.entry(key)) as folder:
-            check(read_file(MANIFEST, folder), signature)
-    except (CorruptEntryError, OSError) as error:
-        return str(error)
-    return "valid"
+    return distrust_of(store, key, check) or "valid"

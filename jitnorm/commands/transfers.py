@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from jitnorm.cache.key import is_key
-from jitnorm.cache.opening import REMOTE_VARIABLE, remote_tier, signature_check, signer
+from jitnorm.cache.opening import REMOTE_VARIABLE, publishing_check, remote_tier, signature_check
 from jitnorm.cache.transfer import Transfer, pull, push
 from jitnorm.commands.console import make_error_console, print_json
 from jitnorm.commands.selection import Filter, remote_entries, select, select_some
@@ -30,7 +30,7 @@ def push_entries(wanted: Filter, url: str | None, *, replace: bool, as_json: boo
     store, remote = user_store(), _remote(url, "--to")
     keys = select_some(store, wanted)
     with _progress("pushing") as progress:
-        done = push(store, remote, keys, sign=signer(), replace=replace, progress=progress)
+        done = push(store, remote, keys, check=publishing_check(), replace=replace, progress=progress)
     return _show(done, remote, "pushed to", as_json)
 
 

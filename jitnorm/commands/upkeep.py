@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass
 from jitnorm.cache import Store
 from jitnorm.cache.budget import byte_budget, parse_size
 from jitnorm.cache.check import verify
+from jitnorm.cache.opening import signature_check
 from jitnorm.cache.space import Pruned, clear, prune, usage
-from jitnorm.commands.condition import problem_of
+from jitnorm.cache.store import SignatureCheck
+from jitnorm.commands.condition import distrust_of, problem_of
 from jitnorm.commands.console import print_json
 from jitnorm.commands.selection import find_key, folder_tiers
 from jitnorm.commands.units import SHORT_KEY, size
@@ -36,6 +38,9 @@ class Checked:
 def verify_entries(texts: tuple[str, ...], *, repair: bool, as_json: bool) -> bool:
     """Read every byte of entries in all folders, and print what is wrong; return whether nothing is.
 
+    With trusted keys an entry that none of them has signed is wrong, in the user's cache, too, where it is loaded and
+    left alone.
+
     Args:
         texts: keys or their beginnings; none for all entries.
         repair: move damaged entries of the user's cache to the quarantine.
@@ -45,14 +50,20 @@ def verify_entries(texts: tuple[str, ...], *, repair: bool, as_json: bool) -> bo
         ValueError: a key is not one, or the beginning of several.
         CacheError: no entry has such a key, or the cache cannot be used.
     """
-    tiers = folder_tiers(user_cache())
+    cache = user_cache()
+    tiers, trusted = folder_tiers(cache), signature_check()
     there = {store.name: [key for key, _ in store.layout.entries()] for store in tiers}
     known = [key for keys in there.values() for key in keys]
     wanted = {find_key(known, text) for text in texts} if texts else set(known)
     checked = [
         each
         for store in tiers
-        for each in _check(store, [key for key in there[store.name] if key in wanted], repair=repair)
+        for each in _check(
+            store,
+            [key for key in there[store.name] if key in wanted],
+            trusted if store is cache.store else None,
+            repair=repair,
+        )
     ]
     wrong = [each for each in checked if each.problem]
     if as_json:
@@ -65,11 +76,14 @@ def verify_entries(texts: tuple[str, ...], *, repair: bool, as_json: bool) -> bo
     return not wrong
 
 
-def _check(store: Store, keys: list[str], *, repair: bool) -> list[Checked]:
+def _check(store: Store, keys: list[str], trusted: SignatureCheck | None, *, repair: bool) -> list[Checked]:
+    """What is wrong with entries; `trusted` is what signatures must pass that loading does not ask for."""
     found = []
     for result in verify(store, keys, repair=repair and store.writable):
         # Of what is intact the signature may be missing.
         problem = (problem_of(store, result.key) or "") if result.intact else str(result.problem)
+        if not problem and trusted is not None and (distrust := distrust_of(store, result.key, trusted)):
+            problem = f"{distrust}. It is loaded all the same: {store.name} needs no signatures"
         found.append(Checked(store.name, result.key, problem, result.quarantined))
     return found
 

@@ -12,7 +12,7 @@ from jitnorm.cache.errors import CorruptEntryError
 from jitnorm.cache.events import subscribe
 from jitnorm.cache.publisher import flush
 from jitnorm.cache.remote import RemoteTier
-from jitnorm.cache.signature import SigningKey, TrustedKeys, generate_keys
+from jitnorm.cache.signature import SigningKey, TrustedKeys, generate_keys, sign_entries
 from jitnorm.cache.transfer import pull, push
 from remote_entries import KEYS, LIMIT, SOURCE, artifact_of
 
@@ -168,9 +168,9 @@ def test_a_remote_tier_serves_only_what_is_signed_where_keys_are_trusted(
     generate_keys(tmp_path / "key", tmp_path / "key.pem")
     generate_keys(tmp_path / "stranger", tmp_path / "stranger.pem")
     remote = RemoteTier(folder.as_uri(), check=TrustedKeys.load([tmp_path / "key.pem"]).check)
-    push(full, remote, KEYS[:1])
-    push(full, remote, KEYS[1:2], sign=SigningKey.load(tmp_path / "stranger").sign)
-    push(full, remote, KEYS[2:], sign=SigningKey.load(tmp_path / "key").sign)
+    sign_entries(full, SigningKey.load(tmp_path / "stranger"), KEYS[1:2])
+    sign_entries(full, SigningKey.load(tmp_path / "key"), KEYS[2:])
+    push(full, remote)
     cache = Cache(other, remote=remote)
     assert [cache.load(key) is not None for key in KEYS] == [False, False, True, True, True]
     assert "it is not signed" in caplog.text
@@ -186,6 +186,21 @@ def test_a_remote_tier_serves_only_what_is_signed_where_keys_are_trusted(
         assert remote.load(KEYS[3]) is None
         path.write_bytes(good)
     assert remote.load(KEYS[3]) == artifact_of(KEYS[3])
+
+
+def test_what_no_trusted_key_has_signed_is_not_pushed(full: Store, remote: RemoteTier, tmp_path: Path) -> None:
+    generate_keys(tmp_path / "key", tmp_path / "key.pem")
+    generate_keys(tmp_path / "stranger", tmp_path / "stranger.pem")
+    sign_entries(full, SigningKey.load(tmp_path / "key"), KEYS[:1])
+    sign_entries(full, SigningKey.load(tmp_path / "stranger"), KEYS[1:2])
+    remote.write(KEYS[2], artifact_of(KEYS[2]))
+    done = push(full, remote, check=TrustedKeys.load([tmp_path / "key.pem"]).check)
+    assert (done.moved, done.present, sorted(done.refused)) == (tuple(KEYS[:1]), (), KEYS[1:])
+    assert "it is signed by the key" in done.refused[KEYS[1]]
+    assert "it is not signed" in done.refused[KEYS[3]]
+    assert "sign it with jitnorm cache sign" in done.refused[KEYS[3]]
+    assert remote.keys_of(SOURCE) == (KEYS[0],)
+    assert remote.keys() == sorted([KEYS[0], KEYS[2]])
 
 
 # Failure.

@@ -184,7 +184,7 @@ def test_a_package_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) 
         RemoteTier("lacking://place").load(KEYS[0])
 
 
-def test_a_host_that_is_none_is_an_error_without_the_secrets_of_the_url() -> None:
-    with pytest.raises(CacheError, match="has a host that is none; needed is one such as") as caught:
+def test_a_malformed_url_is_an_error_without_the_secrets_of_the_url() -> None:
+    with pytest.raises(CacheError, match="which is no URL; needed is one such as") as caught:
         RemoteTier("https://me:secret@[::1/kernels")
     assert "secret" not in str(caught.value)

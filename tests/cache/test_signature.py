@@ -204,6 +204,15 @@ def test_the_variables_name_the_keys(
     assert open_cache().load(key) == GOOD
 
 
+@pytest.mark.parametrize("value", ["", ":", " ", ": :", "\t"])
+def test_keys_that_are_none_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Whoever sets the variable wants signatures, and must not do without them silently."""
+    monkeypatch.setenv("JITNORM_CACHE_DIR", str(tmp_path / "user"))
+    monkeypatch.setenv("JITNORM_TRUSTED_KEYS", value)
+    with pytest.raises(CacheError, match=r"^JITNORM_TRUSTED_KEYS is .*, which names no key: name files.*; unset it if"):
+        open_cache()
+
+
 @pytest.mark.parametrize("variable", ["JITNORM_TRUSTED_KEYS", "JITNORM_SIGNING_KEY"])
 def test_a_key_that_is_missing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.setenv("JITNORM_CACHE_DIR", str(tmp_path / "user"))

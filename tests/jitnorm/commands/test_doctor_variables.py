@@ -69,6 +69,13 @@ def test_a_bad_value_is_found_and_named(name: str, value: str, monkeypatch: pyte
     assert value in found.problem
 
 
+def test_a_url_that_is_none_is_found_and_its_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITNORM_REMOTE_CACHE", "https://me:secret@[::1/kernels")
+    (found,) = variables()
+    assert "no URL" in found.problem
+    assert "secret" not in f"{found.value} {found.problem}"
+
+
 @pytest.mark.parametrize(("name", "value"), GOOD.items())
 def test_a_good_value_is_no_problem(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)

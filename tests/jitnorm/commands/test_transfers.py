@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from cache_entries import CPU, ENTRIES, LAUNCHER, SM90, SM100, Answer, Invoke, fill
-from jitnorm.cache import Store
+from jitnorm.cache import Store, open_cache
 
 pytest.importorskip("fsspec", reason="remote caches need jitnorm[remote]")
 
@@ -66,6 +66,39 @@ def test_the_option_counts_more_than_the_environment(
     assert Store(place).load(SM90) == ENTRIES[SM90]
     assert answer("cache", "pull", "--all", "--from", f"file://{place}")["present"] == [SM90]
     assert not bucket.exists()
+
+
+def test_pushing_signs_nothing_and_refuses_what_nobody_trusted_has_signed(
+    store: Store, bucket: Path, tmp_path: Path, answer: Answer, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a key would vouch for what was imported, or copied from a remote cache that asks for no signatures."""
+    pytest.importorskip("cryptography", reason="signatures need jitnorm[sign]")
+    for name in ("mine", "theirs"):
+        invoke("cache", "keygen", tmp_path / f"{name}.pem")
+    invoke("cache", "sign", SM90, "--key", tmp_path / "mine.pem")
+    invoke("cache", "sign", SM100, "--key", tmp_path / "theirs.pem")
+    monkeypatch.setenv("JITNORM_SIGNING_KEY", str(tmp_path / "mine.pem"))
+    done = answer("cache", "push", exit_code=1)
+    assert (done["moved"], set(done["refused"])) == ([SM90], {SM100, CPU, LAUNCHER})
+    assert store.signature(CPU) is None
+    monkeypatch.setenv("JITNORM_TRUSTED_KEYS", str(tmp_path / "theirs.pub.pem"))
+    done = answer("cache", "push", exit_code=1)
+    assert (done["moved"], done["present"], set(done["refused"])) == ([SM100], [SM90], {CPU, LAUNCHER})
+    monkeypatch.delenv("JITNORM_SIGNING_KEY")
+    assert set(answer("cache", "push", exit_code=1)["refused"]) == {SM90, CPU, LAUNCHER}
+    invoke("cache", "sign", CPU, LAUNCHER, SM90, "--key", tmp_path / "theirs.pem")
+    assert answer("cache", "push", "--replace")["refused"] == {}
+
+
+def test_what_is_built_with_the_signing_key_is_pushed(
+    folder: Path, bucket: Path, tmp_path: Path, answer: Answer, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cryptography", reason="signatures need jitnorm[sign]")
+    invoke("cache", "keygen", tmp_path / "mine.pem")
+    monkeypatch.setenv("JITNORM_SIGNING_KEY", str(tmp_path / "mine.pem"))
+    monkeypatch.delenv("JITNORM_REMOTE_CACHE")
+    open_cache().load_or_build(CPU, lambda: ENTRIES[CPU])
+    assert answer("cache", "push", "--to", bucket.as_uri())["moved"] == [CPU]
 
 
 @pytest.mark.parametrize(

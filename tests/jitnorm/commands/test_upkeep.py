@@ -64,18 +64,29 @@ def test_folders_that_are_only_read_are_verified_and_never_repaired(
     assert other.layout.entry(SM90).exists()
 
 
-def test_where_keys_are_trusted_an_unsigned_shared_entry_is_wrong(
+def test_where_keys_are_trusted_what_they_have_not_signed_is_wrong_and_left_alone(
     store: Store, tmp_path: Path, answer: Answer, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("cryptography", reason="signatures need jitnorm[sign]")
     fill(Store(tmp_path / "shared"))
     invoke("cache", "keygen", tmp_path / "fleet.pem")
+    invoke("cache", "keygen", tmp_path / "stranger.pem")
+    invoke("cache", "sign", SM90, "--key", tmp_path / "fleet.pem")
+    invoke("cache", "sign", SM100, "--key", tmp_path / "stranger.pem")
     monkeypatch.setenv("JITNORM_READONLY_CACHE", str(tmp_path / "shared"))
+    assert answer("cache", "verify")["wrong"] == []
     monkeypatch.setenv("JITNORM_TRUSTED_KEYS", str(tmp_path / "fleet.pub.pem"))
-    wrong = answer("cache", "verify", exit_code=1)["wrong"]
-    assert {each["key"] for each in wrong} == set(ENTRIES)
-    assert {each["tier"] for each in wrong} == {f"read-only {tmp_path / 'shared'}"}
-    assert all("it is not signed" in each["problem"] for each in wrong)
+    wrong = answer("cache", "verify", "--repair", exit_code=1)["wrong"]
+    shared = f"read-only {tmp_path / 'shared'}"
+    found = {tier: {each["key"] for each in wrong if each["tier"] == tier} for tier in (shared, store.name)}
+    assert found == {shared: set(ENTRIES), store.name: {SM100, CPU, LAUNCHER}}
+    for each in wrong:
+        assert (
+            "is signed by the key" if each["key"] == SM100 and each["tier"] == store.name else "not signed"
+        ) in each["problem"]
+        assert ("It is loaded all the same" in each["problem"]) == (each["tier"] == store.name)
+        assert not each["quarantined"]
+    assert keys(store) == set(ENTRIES)
 
 
 def use_long_ago(store: Store, *order: str) -> None:
