@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from jitnorm.cache.events import emit
+from jitnorm.cache.printable import printable
 
 _LOG = logging.getLogger("jitnorm.cache")
 # Each with a mark of whoever was first to see it fail: threads that fail together give one warning.
@@ -13,7 +14,7 @@ _reasons: dict[str, tuple[object, str]] = {}
 
 def tier_failed(tier: str, reason: str) -> None:
     """Remember that a tier failed; log a warning if it is the tier's first failure in this process."""
-    mine = object()
+    mine, reason = object(), printable(reason)
     first, _ = _reasons.setdefault(tier, (mine, reason))
     _reasons[tier] = first, reason
     emit("tier_failed", tier=tier, reason=reason)

@@ -94,6 +94,7 @@ def source(
 
     Fields left out of CONFIG take their defaults.
     """
+    from jitnorm.cache.printable import printable
     from jitnorm.commands.place import target_or_default
     from jitnorm.kernels.config import KernelConfig
     from jitnorm.manager import source_for
@@ -104,7 +105,7 @@ def source(
     parsed = KernelConfig.parse(config)
     chosen, note = target_or_default(target)
     if note:
-        typer.echo(f"note: this is the source for {chosen}: {note}", err=True)
+        typer.echo(f"note: this is the source for {chosen}: {printable(note)}", err=True)
     typer.echo(source_for(parsed, chosen, backend).text, nl=False)
 
 

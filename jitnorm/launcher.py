@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitnorm.cache import Artifact, Cache, Store, make_key
 from jitnorm.cache.events import emit
+from jitnorm.cache.printable import printable
 from jitnorm.errors import KernelNotWarmError
 from jitnorm.ffi import tvm_ffi
 from jitnorm.kernels.launch_recipe import LAUNCHER_ABI
@@ -95,7 +96,8 @@ def load_launcher(cache: Cache | Store) -> Launcher:
         try:
             loaded.append(Launcher(artifact.payload))
         except (OSError, AttributeError) as error:
-            _LOG.warning("ignoring a launcher built by %s: %s", artifact.manifest.get("toolchain"), error)
+            builder = printable(artifact.manifest.get("toolchain"))
+            _LOG.warning("ignoring a launcher built by %s: %s", builder, error)
             return False
         return True
 

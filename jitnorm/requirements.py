@@ -74,4 +74,4 @@ def _glibc() -> tuple[int, ...]:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", text)))
+    return tuple(map(int, re.findall(r"\d{1,9}", text)))  # of any text: what is longer is no version

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from jitnorm.cache.printable import printable
+
 _COLUMNS_OF_FILES = 1000  # of a pipe or file, where nobody wants lines folded
 
 
@@ -35,13 +37,23 @@ def print_table(table: Table) -> None:
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
+def cell(text: object) -> Text:
+    """Text in a table, as it is: neither markup nor what steers a terminal is followed in it."""
+    return Text(printable(text))
+
+
+def say(line: str) -> None:
+    """Print a line in which a stranger may have had a part, such as an error that quotes a server."""
+    print(printable(line))
+
+
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
     """Print names and what they have to say, in two columns."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts:
-        table.add_row(name, Text(value))
+        table.add_row(cell(name), cell(value))
     print_table(table)
 
 

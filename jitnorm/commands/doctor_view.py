@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from rich.table import Table
-from rich.text import Text
 
-from jitnorm.commands.console import print_json, print_table
+from jitnorm.commands.console import cell, print_json, print_table
 from jitnorm.commands.doctor import Report, examine
 from jitnorm.commands.doctor_cache import CacheState, MissState, SigningState, TierState
 from jitnorm.commands.units import size
@@ -28,7 +27,7 @@ def show_doctor(*, as_json: bool) -> bool:
         table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for thing, is_there, details in _lines(report):
-        table.add_row(thing, _mark(is_there), Text(details))
+        table.add_row(thing, _mark(is_there), cell(details))
     print_table(table)
     return report.can_build
 

@@ -24,7 +24,9 @@ class ErrorGroup(TyperGroup):
         except (typer.Exit, typer.Abort, BrokenPipeError):  # RuntimeErrors, too; a reader may stop reading
             raise
         except (RuntimeError, ValueError, OSError) as error:
-            typer.echo(f"error: {error}", err=True)
+            from jitnorm.cache.printable import printable_lines
+
+            typer.echo(f"error: {printable_lines(error)}", err=True)
             raise typer.Exit(WRONG_USAGE if isinstance(error, ValueError) else FAILED) from None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from jitnorm.commands.console import print_json, print_table
+from jitnorm.commands.console import cell, print_json, print_table, say
 from jitnorm.commands.selection import Filter, Item, items
 from jitnorm.commands.units import SHORT_KEY, age, size
 from jitnorm.kernels.config import KernelConfig
@@ -51,7 +51,7 @@ def list_cache(wanted: Filter, *, tier: str | None, sort: str, as_json: bool) ->
     held = {item.tier for item in found} or {cache.store.name}
     for name in (each.name for each in cache.tiers if each.name in held):
         sizes = [item.entry.payload_size for item in found if item.tier == name]
-        print(f"{len(sizes)} entries, {size(sum(sizes))}, in {name}")
+        say(f"{len(sizes)} entries, {size(sum(sizes))}, in {name}")
 
 
 def as_object(item: Item) -> dict[str, Any]:
@@ -78,11 +78,11 @@ def _table(found: Sequence[Item]) -> Table:
         table.add_row(
             item.entry.key[:SHORT_KEY],
             item.tier.partition(" ")[0],
-            *(_text(item, field) for field in ("kind", "target", "backend")),
+            *(cell(_text(item, field)) for field in ("kind", "target", "backend")),
             size(item.entry.payload_size),
             since(item.entry.modified),
             since(item.used),
-            short_config(_text(item, "config")),
+            cell(short_config(_text(item, "config"))),
         )
     return table
 

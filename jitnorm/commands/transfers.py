@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jitnorm.cache.key import is_key
 from jitnorm.cache.opening import REMOTE_VARIABLE, publishing_check, remote_tier, signature_check
 from jitnorm.cache.transfer import Transfer, pull, push
-from jitnorm.commands.console import make_error_console, print_json
+from jitnorm.commands.console import make_error_console, print_json, say
 from jitnorm.commands.selection import Filter, remote_entries, select, select_some
 from jitnorm.commands.units import SHORT_KEY, size
 from jitnorm.store import user_store
@@ -87,9 +87,9 @@ def _show(done: Transfer, remote: RemoteTier, verb: str, as_json: bool) -> bool:
         print_json({"tier": remote.name, **asdict(done)})
     else:
         for key, reason in done.refused.items():
-            print(f"refused {key[:SHORT_KEY]}: {reason}")
+            say(f"refused {key[:SHORT_KEY]}: {reason}")
         refused = f", {len(done.refused)} refused" if done.refused else ""
-        print(
+        say(
             f"{len(done.moved)} entries, {size(done.bytes)}, {verb} {remote.name}; "
             f"{len(done.present)} were there already{refused}"
         )

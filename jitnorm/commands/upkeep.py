@@ -12,7 +12,7 @@ from jitnorm.cache.opening import signature_check
 from jitnorm.cache.space import Pruned, clear, prune, usage
 from jitnorm.cache.store import SignatureCheck
 from jitnorm.commands.condition import distrust_of, problem_of
-from jitnorm.commands.console import print_json
+from jitnorm.commands.console import print_json, say
 from jitnorm.commands.selection import find_key, folder_tiers
 from jitnorm.commands.units import SHORT_KEY, size
 from jitnorm.store import user_cache, user_store
@@ -71,7 +71,7 @@ def verify_entries(texts: tuple[str, ...], *, repair: bool, as_json: bool) -> bo
     else:
         for each in wrong:
             moved = "; moved to the quarantine, to be built again" if each.quarantined else ""
-            print(f"{each.key[:SHORT_KEY]} in {each.tier}: {each.problem}{moved}")
+            say(f"{each.key[:SHORT_KEY]} in {each.tier}: {each.problem}{moved}")
         print(f"{len(checked)} entries verified, {len(wrong)} wrong")
     return not wrong
 

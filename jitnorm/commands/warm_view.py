@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from jitnorm.cache import Cache
+from jitnorm.cache.printable import printable_lines
 from jitnorm.commands.console import make_console
 from jitnorm.commands.units import duration, size
 from jitnorm.commands.warm import Progress, warm
@@ -143,10 +144,11 @@ def _show_end(console: Console, progress: Progress) -> None:
     for error, failed in _failures(progress.outcomes).items():
         names = [f"failed: {outcome.job}" for outcome in failed[:_FAILURES_SHOWN]]
         more = [f"and {len(failed) - len(names)} more"] if len(failed) > len(names) else []
-        text = "\n".join([*names, *more, f"  {error}"])
+        text = "\n".join([*names, *more, f"  {printable_lines(error)}"])
         console.print(text, highlight=False, markup=False, soft_wrap=True, style="red")
     if progress.launcher == "failed":
-        console.print(f"failed: the launcher: {progress.launcher_error}", highlight=False, markup=False, style="red")
+        error = printable_lines(progress.launcher_error)
+        console.print(f"failed: the launcher: {error}", highlight=False, markup=False, style="red")
     done = size(sum(outcome.size for outcome in progress.outcomes))
     where = user_cache().store.layout.root
     launcher = "" if progress.launcher == "skipped" else f", launcher {progress.launcher}"

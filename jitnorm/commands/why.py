@@ -232,7 +232,11 @@ def _toolchains(toolchain: Toolchain, flags: Iterable[str], manifest: Mapping[st
     identity = _difference("toolchain", toolchain.identity(), manifest.get("toolchain"))
     if backend:
         return [*backend, *identity]  # its flags are others anyway
-    return [*identity, *_difference("flags", " ".join(flags), " ".join(manifest.get("flags") or ()))]
+    return [*identity, *_difference("flags", " ".join(flags), _joined(manifest.get("flags")))]
+
+
+def _joined(flags: object) -> str:
+    return " ".join(map(str, flags)) if isinstance(flags, list) else ""
 
 
 def _abi(recipe: str) -> str | None:
