@@ -150,8 +150,9 @@ def _holder_note(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
-            path.unlink()
+        if os.getpid() == note["pid"]:  # a forked child that ends first leaves it alone
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def _describe_holder(path: Path) -> str:

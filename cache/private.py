@@ -1,4 +1,4 @@
-"""Private folders: where one writer prepares an entry before anybody can see it."""
+"""Private folders: where one writer prepares an entry before anybody can see it, and compilers work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from jitnorm.cache.files import FOLDER_MODE, make_folder, remove_tree
 from jitnorm.cache.process import host_token, is_dead
 
-# A private folder lives for the time it takes to write two files.
+# A private folder lives for the time it takes to write two files, or to compile.
 _STALE_AFTER_SECONDS = 3600.0
 
 
@@ -19,12 +19,13 @@ _STALE_AFTER_SECONDS = 3600.0
 def private_folder(parent: Path) -> Iterator[Path]:
     """Yield a new folder that only this writer knows; remove it if it is still in ``parent`` at the end."""
     make_folder(parent)
-    folder = _new_name(parent)
+    owner, folder = os.getpid(), _new_name(parent)
     try:
         folder.mkdir(mode=FOLDER_MODE)
         yield folder
     finally:
-        remove_tree(folder)
+        if os.getpid() == owner:  # a forked child that ends first leaves it alone
+            remove_tree(folder)
 
 
 def remove_stale(parent: Path) -> None:

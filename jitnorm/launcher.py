@@ -19,7 +19,7 @@ from jitnorm.kernels.launch_recipe import LAUNCHER_ABI
 from jitnorm.kernels.launcher_source import launcher_source
 from jitnorm.misses import jit_mode
 from jitnorm.requirements import is_usable, requirements
-from jitnorm.store import as_cache, memo_folder, user_cache
+from jitnorm.store import as_cache, memo_folder, user_cache, workplaces
 from jitnorm.tvm_headers import digest_of
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def load_or_build_launcher(cache: Cache | Store, loads: Callable[[Artifact], boo
         raise KernelNotWarmError("the launcher", os.uname().machine, "jitnorm warm, with any kernel")
     from jitnorm.toolchains.cxx import Cxx
 
-    compiler = Cxx(memo_dir=memo_folder(cache.store))
+    compiler = Cxx(memo_folder(cache.store), workplaces(cache.store))
     return cache.load_or_build(parts.key(compiler), lambda: parts.build(compiler), accept=is_usable)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -21,14 +22,13 @@ from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
 from jitnorm.misses import jit_mode, record_miss, warm_command
 from jitnorm.requirements import is_usable, requirements
-from jitnorm.store import as_cache, memo_folder, user_cache
+from jitnorm.store import as_cache, memo_folder, user_cache, workplaces
 from jitnorm.toolchains import Toolchain, ToolchainMissingError, requested_backend, select
 from jitnorm.tuning import stand_ins
 
 _Wanted = tuple[KernelConfig, Target, str]  # the last is the backend
 _kernels: dict[_Wanted, Any] = {}
 _locks: dict[_Wanted, threading.Lock] = {}
-_locks_guard = threading.Lock()
 
 
 def get_kernel(config: KernelConfig | str, target: Target | str = "cpu", *, backend: str = "auto") -> Any:
@@ -72,8 +72,12 @@ def get_kernel(config: KernelConfig | str, target: Target | str = "cpu", *, back
 
 
 def _lock_of(key: _Wanted) -> threading.Lock:
-    with _locks_guard:
-        return _locks.setdefault(key, threading.Lock())
+    # Atomic among threads, and unlike a lock it cannot be held during a fork.
+    return _locks.setdefault(key, threading.Lock())
+
+
+# A child has none of the threads that hold its parent's locks; what they build it shares by way of the cache.
+os.register_at_fork(after_in_child=lambda: _locks.clear())
 
 
 def _load(config: KernelConfig, target: Target, backend: str = "auto") -> Any:
@@ -107,7 +111,7 @@ def _find(config: KernelConfig, target: Target) -> Artifact | None:
 
 
 def build_kernel(config: KernelConfig, target: Target) -> Any:
-    """`get_kernel` for threads in the background: while they compile they hold no lock that a fork would copy."""
+    """`get_kernel` for threads in the background: while they compile, nobody who looks for the kernel waits."""
     kernel = _kernels.get((config, target, "auto"))
     return _kernels.setdefault((config, target, "auto"), _load(config, target)) if kernel is None else kernel
 
@@ -236,7 +240,8 @@ def toolchain_for(config: KernelConfig, target: Target, store: Store, backend: s
     Asked for by name, it raises ValueError for them; chosen by JITNORM_BACKEND or for want of others, CUDA C++ replaces
     it.
     """
-    toolchain = select(target, backend, memo_dir=memo_folder(store))
+    memos, places = memo_folder(store), workplaces(store)
+    toolchain = select(target, backend, memo_dir=memos, workplaces=places)
     if toolchain.name != "cute":
         return toolchain
     reason = _why_not(config)
@@ -245,7 +250,7 @@ def toolchain_for(config: KernelConfig, target: Target, store: Store, backend: s
     if backend == "cute":
         source_for(config, target, "cute")  # raises
     _log_replacement(reason)
-    return select(target, without=("cute",), memo_dir=memo_folder(store))
+    return select(target, without=("cute",), memo_dir=memos, workplaces=places)
 
 
 def _why_not(config: KernelConfig) -> str:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jitnorm.cache import Cache, Store, open_cache, open_store
+from jitnorm.cache.private import private_folder
 from jitnorm.cache.wheels import WheelFolder
 from jitnorm.misses import JIT_VARIABLE
+
+if TYPE_CHECKING:
+    from jitnorm.toolchains.workplace import Workplace
 
 # Below the package: what jitnorm's own wheels bring, the launcher.
 PREBUILT = "prebuilt/cache"
@@ -47,3 +52,11 @@ def memo_folder(store: Store) -> Path | None:
     folder = store.layout.version / "toolchains"
     is_denied = os.environ.get(JIT_VARIABLE) == "deny"  # whether it has an allowed value is not for here
     return folder if store.writable and (not is_denied or folder.exists()) else None
+
+
+def workplaces(store: Store) -> tuple[Workplace, ...]:
+    """Where compilers work: within the cache, which removes what killed builders leave; else with temporary files."""
+    from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES
+
+    own = (partial(private_folder, store.layout.private),) if store.writable else ()
+    return (*own, *DEFAULT_WORKPLACES)

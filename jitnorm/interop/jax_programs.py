@@ -8,6 +8,7 @@ A program has its kernel from the start: while JAX traces, it is built if need b
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -26,6 +27,14 @@ _CPU = "cpu"
 _AS_BYTES = ("float4_e2m1fnx2", "float8_e8m0fnu")
 _known: set[str] = set()  # names that are registered
 _lock = Lock()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = Lock()  # the one that came along may be held by a thread that did not
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache

@@ -9,11 +9,13 @@ Example:
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from jitnorm.kernels.target import Target
 from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.errors import CompileError, ToolchainMissingError
+from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace
 
 __all__ = [
     "TOOLCHAIN_NAMES",
@@ -38,7 +40,7 @@ def select(
     *,
     without: tuple[str, ...] = (),
     memo_dir: Path | None = None,
-    work_dir: Path | None = None,
+    workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES,
 ) -> Toolchain:
     """The toolchain that builds for a target.
 
@@ -49,7 +51,7 @@ def select(
             three that this machine has.
         without: toolchains that ``auto`` does not choose.
         memo_dir: folder in which compiler identities are remembered; see `Toolchain`.
-        work_dir: folder for temporary folders; see `Toolchain`.
+        workplaces: what makes the folders that it works in; see `Toolchain`.
 
     Raises:
         ValueError: the backend is unknown or does not build for the target.
@@ -60,11 +62,11 @@ def select(
     backend = requested_backend(target, backend)
     if backend == "auto" or (chosen_by == "JITNORM_BACKEND" and backend in without):
         allowed = tuple(name for name in names if name not in without)
-        return _first_installed(allowed, target, memo_dir, work_dir)
+        return _first_installed(allowed, target, memo_dir, workplaces)
     if backend not in names:
         choices = ", ".join(("auto", *names))
         raise ValueError(f"{chosen_by}: {backend!r} does not build for {target}; use one of {choices}")
-    return toolchain_class(backend)(memo_dir, work_dir)
+    return toolchain_class(backend)(memo_dir, workplaces)
 
 
 def requested_backend(target: Target, backend: str = "auto") -> str:
@@ -95,11 +97,13 @@ def toolchain_class(name: str) -> type[Toolchain]:
     raise ValueError(f"toolchain: {name!r} is not known; use one of {', '.join(TOOLCHAIN_NAMES)}")
 
 
-def _first_installed(names: tuple[str, ...], target: Target, memo_dir: Path | None, work_dir: Path | None) -> Toolchain:
+def _first_installed(
+    names: tuple[str, ...], target: Target, memo_dir: Path | None, workplaces: Sequence[Workplace]
+) -> Toolchain:
     missing = []
     for name in names:
         try:
-            return toolchain_class(name)(memo_dir, work_dir)
+            return toolchain_class(name)(memo_dir, workplaces)
         except ToolchainMissingError as error:
             missing.append(error)
     if len(missing) == 1:

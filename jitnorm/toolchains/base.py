@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace
 
 if TYPE_CHECKING:
     from typing import ClassVar
@@ -21,7 +24,7 @@ class Toolchain(ABC):
 
     Args:
         memo_dir: folder in which identities are remembered across processes; None for no memory.
-        work_dir: existing folder for temporary folders; None for the system's.
+        workplaces: what makes the folders that it works in, the best first.
 
     Raises:
         ToolchainMissingError: the compiler is not on this machine.
@@ -29,9 +32,11 @@ class Toolchain(ABC):
 
     name: ClassVar[str]
 
-    def __init__(self, memo_dir: Path | None = None, work_dir: Path | None = None) -> None:
+    def __init__(
+        self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
+    ) -> None:
         self._memo_dir = memo_dir
-        self._work_dir = work_dir
+        self._workplaces = workplaces
 
     @property
     def machine(self) -> str:

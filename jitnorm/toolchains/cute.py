@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.errors import CompileError, ToolchainMissingError
 from jitnorm.toolchains.identity import memoised
+from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace, WorkplaceError, work_in
 
 if TYPE_CHECKING:
     from jitnorm.kernels.target import Target
@@ -30,6 +31,14 @@ _CACHE_FOLDERS = ("CUTE_DSL_CACHE_DIR", "CUTE_EXPERIMENTAL_DSL_CACHE_DIR")
 _build_lock = threading.Lock()  # the DSL traces one kernel at a time
 
 
+def _after_fork() -> None:
+    global _build_lock
+    _build_lock = threading.Lock()  # the one that came along may be held by a thread that did not
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class Cute(Toolchain):
     """The package nvidia-cutlass-dsl: see `Toolchain`. Its sources are those of `jitnorm.kernels.cute.source`.
 
@@ -38,8 +47,10 @@ class Cute(Toolchain):
 
     name = "cute"
 
-    def __init__(self, memo_dir: Path | None = None, work_dir: Path | None = None) -> None:
-        super().__init__(memo_dir, work_dir)
+    def __init__(
+        self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
+    ) -> None:
+        super().__init__(memo_dir, workplaces)
         self._metadata = _find()
 
     @property
@@ -62,8 +73,6 @@ class Cute(Toolchain):
 
     def compile(self, source: str, target: Target) -> bytes:
         """See `Toolchain.compile`."""
-        import tempfile
-
         from jitnorm.kernels.cute.source import cute_source, parse_heading
 
         if target.is_cpu:
@@ -71,21 +80,25 @@ class Cute(Toolchain):
         config, of = parse_heading(source)
         if of != target or source != cute_source(config, target).text:
             raise ValueError("source: is not that of this version of jitnorm and this target; generate it anew")
-        with (
-            _build_lock,
-            tempfile.TemporaryDirectory(prefix="jitnorm-", dir=self._work_dir, ignore_cleanup_errors=True) as folder,
-            _undisturbed(folder),
-        ):
-            try:
-                from jitnorm.kernels.cute.build import build
-            except ImportError as error:
-                looked = [f"{self.location}, which cannot be imported: {error}"]
-                raise ToolchainMissingError("CuTe-DSL", looked, _REMEDY) from error
-            try:
-                return build(config, target, Path(folder))
-            except Exception as error:  # the DSL's errors have no base class of their own
-                reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-                raise CompileError(self.name, str(target), reason, str(error), source) from error
+
+        def compile_in(folder: Path) -> bytes:
+            with _undisturbed(str(folder)):
+                try:
+                    from jitnorm.kernels.cute.build import build
+                except ImportError as error:
+                    looked = [f"{self.location}, which cannot be imported: {error}"]
+                    raise ToolchainMissingError("CuTe-DSL", looked, _REMEDY) from error
+                try:
+                    return build(config, target, folder)
+                except Exception as error:  # the DSL's errors have no base class of their own
+                    reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+                    raise CompileError(self.name, str(target), reason, str(error), source) from error
+
+        try:
+            with _build_lock:
+                return work_in(self._workplaces, compile_in)
+        except WorkplaceError as error:
+            raise CompileError(self.name, str(target), str(error), "", source) from None
 
     def _probe(self) -> str:
         import hashlib

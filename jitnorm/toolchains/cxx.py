@@ -14,6 +14,7 @@ from jitnorm.toolchains.errors import ToolchainMissingError
 from jitnorm.toolchains.identity import memoised
 from jitnorm.toolchains.process import ask, compile_file
 from jitnorm.toolchains.search import is_elf, on_path
+from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace
 
 _REMEDY = "install g++ or clang++, e.g. apt-get install g++, or set CXX to one"
 _SOURCE_NAME = "kernel.cpp"
@@ -48,8 +49,10 @@ class Cxx(Toolchain):
 
     name = "cxx"
 
-    def __init__(self, memo_dir: Path | None = None, work_dir: Path | None = None) -> None:
-        super().__init__(memo_dir, work_dir)
+    def __init__(
+        self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
+    ) -> None:
+        super().__init__(memo_dir, workplaces)
         self._compiler = find_cxx()
 
     @property
@@ -92,7 +95,7 @@ class Cxx(Toolchain):
             output_name=output_name,
             toolchain=self.name,
             target=_CPU,
-            work_dir=self._work_dir,
+            workplaces=self._workplaces,
         )
 
     def _probe(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from jitnorm.toolchains.errors import ToolchainMissingError
 from jitnorm.toolchains.identity import memoised
 from jitnorm.toolchains.process import ask, compile_file
 from jitnorm.toolchains.search import executable, is_elf, on_path, on_sys_path, toolkit_roots
+from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace, work_in
 
 if TYPE_CHECKING:
     from jitnorm.kernels.target import Target
@@ -36,8 +38,10 @@ class Nvcc(Toolchain):
 
     name = "nvcc"
 
-    def __init__(self, memo_dir: Path | None = None, work_dir: Path | None = None) -> None:
-        super().__init__(memo_dir, work_dir)
+    def __init__(
+        self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
+    ) -> None:
+        super().__init__(memo_dir, workplaces)
         self._host_compiler = _find_host_compiler()
         self._nvcc = _find_nvcc(self._host_compiler)
         self._ptxas = _part(self._nvcc, "ptxas")
@@ -71,23 +75,22 @@ class Nvcc(Toolchain):
             output_name=output_name,
             toolchain=self.name,
             target=target,
-            work_dir=self._work_dir,
+            workplaces=self._workplaces,
         )
 
     def _probe(self) -> str:
-        import tempfile
-
-        with tempfile.TemporaryDirectory(prefix="jitnorm-", dir=self._work_dir) as name:
-            folder = Path(name)
-            (folder / "empty.ii").touch()  # cicc tells its build only in the PTX that it writes
-            ask((str(self._cicc), "-arch", "compute_80", "empty.ii", "-o", "empty.ptx"), folder)
-            ptx = (folder / "empty.ptx").read_text(encoding="ascii", errors="replace")
         builds = (
             _only_match(r"^Build (\S+)$", ask((str(self._nvcc), "--version"))),
-            _only_match(r"^// Compiler Build ID: (\S+)$", ptx),
+            _only_match(r"^// Compiler Build ID: (\S+)$", work_in(self._workplaces, self._empty_ptx)),
             _only_match(r"^Build (\S+)$", ask((str(self._ptxas), "--version"))),
         )
         return "nvcc {}, cicc {}, ptxas {}".format(*builds)
+
+    def _empty_ptx(self, folder: Path) -> str:
+        """What cicc makes of nothing: only in the PTX that it writes does it tell its build."""
+        (folder / "empty.ii").touch()
+        ask((str(self._cicc), "-arch", "compute_80", "empty.ii", "-o", "empty.ptx"), folder)
+        return (folder / "empty.ptx").read_text(encoding="ascii", errors="replace")
 
 
 def _find_host_compiler() -> Path:

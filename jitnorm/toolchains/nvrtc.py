@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.errors import CompileError, ToolchainMissingError
 from jitnorm.toolchains.identity import memoised
 from jitnorm.toolchains.search import on_sys_path, toolkit_roots
+from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace
 
 if TYPE_CHECKING:
     from jitnorm.kernels.target import Target
@@ -31,8 +33,10 @@ class Nvrtc(Toolchain):
 
     name = "nvrtc"
 
-    def __init__(self, memo_dir: Path | None = None, work_dir: Path | None = None) -> None:
-        super().__init__(memo_dir, work_dir)
+    def __init__(
+        self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
+    ) -> None:
+        super().__init__(memo_dir, workplaces)
         self._library = _find()
 
     @property

@@ -1,13 +1,17 @@
-"""Runs compilers: bounded in time, in a private folder, deaf to the user's locale and flag variables."""
+"""Runs compilers: bounded in time and by this process's life, deaf to the user's locale and flag variables."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitnorm.toolchains.errors import CompileError
+from jitnorm.toolchains.lifeline import Lifeline
+from jitnorm.toolchains.workplace import Workplace, WorkplaceError, work_in
 
 if TYPE_CHECKING:
     from jitnorm.kernels.target import Target
@@ -16,6 +20,8 @@ _PROBE_SECONDS = 30.0
 # Anything else, such as CPATH or NVCC_APPEND_FLAGS, could change the output behind the cache key's back.
 # Zig keeps the C++ library that it builds for each machine there.
 _INHERITED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HOME", "ZIG_GLOBAL_CACHE_DIR")
+# What compilers call it, in the locale that they have here.
+_FULL = ("No space left on device", "Disk quota exceeded")
 
 
 class TimeLimitError(Exception):
@@ -37,21 +43,28 @@ def time_limit() -> float:
 def run(argv: Sequence[str], folder: Path | None, seconds: float) -> tuple[int, str]:
     """Run a program and return its exit status (negative: killed by that signal) and all that it wrote.
 
+    It and all that it starts are killed with this process.
+
     Raises:
         TimeLimitError: it did not finish in time; it and all that it started have been killed.
         OSError: it cannot be started.
     """
     import subprocess
 
-    with subprocess.Popen(
-        argv,
-        cwd=folder,
-        env=_environment(folder),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as process:
+    with (
+        contextlib.closing(Lifeline()) as lifeline,
+        subprocess.Popen(
+            argv,
+            cwd=folder,
+            env=_environment(folder),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(lifeline.end,),
+        ) as process,
+    ):
+        lifeline.tie(process.pid)
         try:
             output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired as expired:
@@ -89,7 +102,7 @@ def compile_file(
     output_name: str,
     toolchain: str,
     target: Target,
-    work_dir: Path | None,
+    workplaces: Sequence[Workplace],
 ) -> bytes:
     """Run a compiler in a folder of its own and return the file that it makes.
 
@@ -100,16 +113,14 @@ def compile_file(
         output_name: the file that the compiler makes.
         toolchain: its name, for the error.
         target: what it builds for, for the error.
-        work_dir: where to make the folder; None for the system's default.
+        workplaces: what makes the folder; the next is taken where one cannot be used or is full.
 
     Raises:
-        CompileError: the compiler failed, was killed, exceeded the time limit or made nothing.
+        CompileError: the compiler failed, was killed, exceeded the time limit or made nothing; or no folder will do.
     """
-    import tempfile
-
     seconds = time_limit()
-    with tempfile.TemporaryDirectory(prefix="jitnorm-", dir=work_dir, ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+
+    def compile_in(folder: Path) -> bytes:
         (folder / source_name).write_text(source, encoding="utf-8")
         log = ""
         try:
@@ -123,7 +134,14 @@ def compile_file(
             reason = f"no such file: {error.filename}"
         except OSError as error:
             reason = f"{error.strerror}: {error.filename}"
+        if any(text in log for text in _FULL):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         raise CompileError(toolchain, str(target), reason, log, source)
+
+    try:
+        return work_in(workplaces, compile_in)
+    except WorkplaceError as error:
+        raise CompileError(toolchain, str(target), str(error), "", source) from None
 
 
 def _environment(folder: Path | None) -> dict[str, str]:
@@ -133,7 +151,6 @@ def _environment(folder: Path | None) -> dict[str, str]:
 
 
 def _kill_group(leader: int) -> None:
-    import contextlib
     import signal
 
     with contextlib.suppress(ProcessLookupError):

@@ -12,6 +12,7 @@ from jitnorm.toolchains.errors import ToolchainMissingError
 from jitnorm.toolchains.identity import memoised
 from jitnorm.toolchains.process import ask, compile_file
 from jitnorm.toolchains.search import on_path, on_sys_path
+from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace
 
 GLIBC = "2.28"
 MACHINES = ("x86_64", "aarch64")
@@ -29,7 +30,7 @@ class Zig(Toolchain):
 
     Args:
         memo_dir: as of `Toolchain`.
-        work_dir: as of `Toolchain`.
+        workplaces: as of `Toolchain`.
         machine: one of `MACHINES`, what to build for.
 
     Raises:
@@ -39,8 +40,13 @@ class Zig(Toolchain):
 
     name = "zig"
 
-    def __init__(self, memo_dir: Path | None = None, work_dir: Path | None = None, machine: str = MACHINES[0]) -> None:
-        super().__init__(memo_dir, work_dir)
+    def __init__(
+        self,
+        memo_dir: Path | None = None,
+        workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES,
+        machine: str = MACHINES[0],
+    ) -> None:
+        super().__init__(memo_dir, workplaces)
         if machine not in MACHINES:
             raise ValueError(f"machine: {machine!r} is not known; use one of {', '.join(MACHINES)}")
         found = on_sys_path("ziglang/zig") or on_path("zig")
@@ -84,7 +90,7 @@ class Zig(Toolchain):
             output_name=_OUTPUT_NAME,
             toolchain=self.name,
             target=_CPU,
-            work_dir=self._work_dir,
+            workplaces=self._workplaces,
         )
 
     @property

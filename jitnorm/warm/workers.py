@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from time import monotonic
 
+from jitnorm.toolchains.lifeline import Lifeline
 from jitnorm.warm.plan import Job, Outcome
 from jitnorm.warm.worker import PROGRAM, read_outcome, write_job
 
@@ -50,6 +51,7 @@ class _Worker:
 
     def __init__(self) -> None:
         self.said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill
+        self._lifeline = Lifeline()
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
@@ -59,7 +61,9 @@ class _Worker:
             env={**os.environ, "JITNORM_JIT": "auto"},
             # An interrupt from the terminal is the parent's to handle.
             start_new_session=True,
+            pass_fds=(self._lifeline.end,),
         )
+        self._lifeline.tie(self.process.pid)
         self.job: Job | None = None
         self.deadline = 0.0
         self._received = b""
@@ -107,6 +111,7 @@ class _Worker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             status = self.process.wait()
+        self._lifeline.close()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe:
                 with contextlib.suppress(OSError):

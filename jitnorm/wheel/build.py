@@ -10,7 +10,7 @@ from jitnorm.cache import Artifact, Cache
 from jitnorm.kernels.generator import generate
 from jitnorm.launcher import LauncherParts
 from jitnorm.manager import compile_kernel, kernel_key, source_for, toolchain_for
-from jitnorm.store import memo_folder
+from jitnorm.store import memo_folder, workplaces
 from jitnorm.toolchains.zig import Zig
 from jitnorm.warm.plan import Job
 from jitnorm.warm.workers import run
@@ -30,8 +30,7 @@ def prebuilt_launcher(cache: Cache, machine: str, include: Path | None = None) -
         ToolchainMissingError: there is no zig.
         CompileError: it failed.
     """
-    memo = memo_folder(cache.store)
-    compiler, parts = Zig(memo, machine=machine), LauncherParts.collect(include)
+    compiler, parts = _zig(cache, machine), LauncherParts.collect(include)
     key = parts.key(compiler)
     return key, cache.load_or_build(key, lambda: parts.build(compiler))
 
@@ -54,11 +53,15 @@ def built_kernels(jobs: Sequence[Job], cache: Cache, workers: int, machine: str,
     yield from _cuda_kernels([job for job in jobs if not job.target.is_cpu], cache, workers, backend)
 
 
+def _zig(cache: Cache, machine: str) -> Zig:
+    return Zig(memo_folder(cache.store), workplaces(cache.store), machine)
+
+
 def _cpu_kernels(jobs: Sequence[Job], cache: Cache, workers: int, machine: str) -> Iterator[Keyed]:
     """By zig: this machine's compiler may use features of its processor, and its C library may be new."""
     if not jobs:
         return
-    compiler = Zig(memo_folder(cache.store), machine=machine)
+    compiler = _zig(cache, machine)
 
     def build(job: Job) -> Keyed:
         source = generate(job.config, job.target)

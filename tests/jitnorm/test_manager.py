@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from python_process import TIME_LIMIT, run_python
 
 import jitnorm
 from jitnorm import manager, rmsnorm
+from jitnorm.launcher import launcher
 from jitnorm.toolchains import CompileError, ToolchainMissingError
 from jitnorm.toolchains.cxx import Cxx
 
@@ -259,6 +261,41 @@ def test_processes_that_miss_together_compile_once(tmp_path: Path, make_compiler
     assert len(list(store.entries())) == 2
     assert not list(store.layout.private.iterdir())
     assert not list(store.layout.quarantine.iterdir())
+
+
+BUILDER = """
+import numpy as np, jitnorm
+jitnorm.rmsnorm(np.ones((2, 48), np.float16), np.ones(48, np.float16))
+"""
+
+
+def test_what_a_killed_builder_leaves_lies_in_the_cache_and_goes_with_the_next_build(
+    tmp_path: Path, make_compiler: Callable[[str], Path]
+) -> None:
+    launcher()  # it takes the longest to build, and is none of the matter
+    marker, temporary, store = tmp_path / "started", tmp_path / "tmp", Store(tmp_path / "cache")
+    temporary.mkdir()
+    real = shutil.which("g++") or shutil.which("clang++")
+    make_compiler(f'[ "$1" = "-shared" ] && mkdir {marker} 2>/dev/null && sleep 60\nexec {real} "$@"')
+    environment = {
+        **os.environ,
+        "JITNORM_CACHE_DIR": str(store.layout.root),
+        "JITNORM_READONLY_CACHE": os.environ["JITNORM_CACHE_DIR"],
+        "TMPDIR": str(temporary),
+    }
+    with subprocess.Popen([sys.executable, "-c", BUILDER], cwd=tmp_path, env=environment) as process:
+        while not marker.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    (left,) = store.layout.private.iterdir()
+    assert (left / "kernel.cpp").exists()
+    begin = time.monotonic()
+    run_python(BUILDER, cwd=tmp_path, **environment)
+    assert time.monotonic() - begin < 30
+    assert not list(store.layout.private.iterdir())
+    assert not list(temporary.iterdir())
+    assert len(list(store.entries())) == 1
 
 
 HOT_CALL = """

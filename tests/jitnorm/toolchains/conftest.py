@@ -3,11 +3,13 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from jitnorm.toolchains import identity
+from jitnorm.toolchains.workplace import Workplace, temporary_folder
 
 MakeProgram = Callable[[str, str], Path]
 
@@ -76,6 +78,12 @@ def work_dir(tmp_path: Path) -> Path:
     folder = tmp_path / "work"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def workplaces(work_dir: Path) -> list[Workplace]:
+    """Compilers work in ``work_dir`` alone."""
+    return [partial(temporary_folder, work_dir)]
 
 
 @pytest.fixture

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,11 +15,12 @@ from jitnorm.kernels.target import Target
 
 from jitnorm.toolchains import CompileError
 from jitnorm.toolchains.process import ask, compile_file, run, time_limit
+from jitnorm.toolchains.workplace import Workplace, temporary_folder
 
 MakeProgram = Callable[[str, str], Path]
 
 
-def compile_with(program: Path, work_dir: Path, source: str = "source") -> bytes:
+def compile_with(program: Path, workplaces: list[Workplace], source: str = "source") -> bytes:
     return compile_file(
         [str(program)],
         source=source,
@@ -22,48 +28,53 @@ def compile_with(program: Path, work_dir: Path, source: str = "source") -> bytes
         output_name="kernel.so",
         toolchain="fake",
         target=Target("cpu"),
-        work_dir=work_dir,
+        workplaces=workplaces,
     )
 
 
 def test_the_compiler_reads_the_source_and_makes_the_output_in_its_own_folder(
-    make_program: MakeProgram, work_dir: Path
+    make_program: MakeProgram, work_dir: Path, workplaces: list[Workplace]
 ) -> None:
     program = make_program("compiler", 'pwd > kernel.so; echo "$TMPDIR" >> kernel.so; cat kernel.cpp >> kernel.so')
-    folder, temporary, text = compile_with(program, work_dir, "int é;").decode().splitlines()
+    folder, temporary, text = compile_with(program, workplaces, "int é;").decode().splitlines()
     assert Path(folder).parent == work_dir
     assert temporary == folder
     assert text == "int é;"
     assert list(work_dir.iterdir()) == []
 
 
-def test_a_failing_compiler_gives_its_log_and_leaves_nothing(make_program: MakeProgram, work_dir: Path) -> None:
+def test_a_failing_compiler_gives_its_log_and_leaves_nothing(
+    make_program: MakeProgram, work_dir: Path, workplaces: list[Workplace]
+) -> None:
     program = make_program("compiler", "echo out; echo err >&2; echo partial > kernel.so; exit 3")
     with pytest.raises(CompileError, match="fake: compiling for cpu failed: exit status 3") as caught:
-        compile_with(program, work_dir)
+        compile_with(program, workplaces)
     assert caught.value.log == "out\nerr\n"
     assert list(work_dir.iterdir()) == []
 
 
-def test_a_killed_compiler_says_by_which_signal(make_program: MakeProgram, work_dir: Path) -> None:
+def test_a_killed_compiler_says_by_which_signal(
+    make_program: MakeProgram, work_dir: Path, workplaces: list[Workplace]
+) -> None:
     with pytest.raises(CompileError, match="killed by SIGKILL"):
-        compile_with(make_program("compiler", "kill -9 $$"), work_dir)
+        compile_with(make_program("compiler", "kill -9 $$"), workplaces)
     assert list(work_dir.iterdir()) == []
 
 
-def test_a_compiler_that_makes_nothing_is_an_error(make_program: MakeProgram, work_dir: Path) -> None:
+def test_a_compiler_that_makes_nothing_is_an_error(make_program: MakeProgram, workplaces: list[Workplace]) -> None:
     with pytest.raises(CompileError, match=r"no such file: .*kernel\.so"):
-        compile_with(make_program("compiler", "exit 0"), work_dir)
+        compile_with(make_program("compiler", "exit 0"), workplaces)
 
 
-def test_a_compiler_that_cannot_be_started_is_an_error(tmp_path: Path, work_dir: Path) -> None:
+def test_a_compiler_that_cannot_be_started_is_an_error(tmp_path: Path, workplaces: list[Workplace]) -> None:
     with pytest.raises(CompileError, match=r"no such file: .*nothing"):
-        compile_with(tmp_path / "nothing", work_dir)
+        compile_with(tmp_path / "nothing", workplaces)
 
 
 def test_the_time_limit_kills_the_compiler_and_its_children(
     make_program: MakeProgram,
     work_dir: Path,
+    workplaces: list[Workplace],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     is_running: Callable[[int], bool],
@@ -73,7 +84,7 @@ def test_the_time_limit_kills_the_compiler_and_its_children(
     program = make_program("compiler", f"sleep 60 & echo $! $$ > {pids}; echo started; wait")
     begin = time.monotonic()
     with pytest.raises(CompileError, match=r"killed after 0\.5 s, the limit in JITNORM_COMPILE_TIMEOUT") as caught:
-        compile_with(program, work_dir)
+        compile_with(program, workplaces)
     assert time.monotonic() - begin < 30
     assert caught.value.log == "started\n"
     deadline = time.monotonic() + 30
@@ -116,3 +127,99 @@ def test_a_probe_that_fails_names_the_command_and_its_words(make_program: MakePr
         ask([str(program), "--version"])
     with pytest.raises(RuntimeError, match="cannot be started"):
         ask([str(tmp_path / "nothing")])
+
+
+BUILDER = """
+import sys
+from pathlib import Path
+from jitnorm.kernels.target import Target
+from jitnorm.toolchains.process import compile_file
+from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES
+names = {"source": "", "source_name": "kernel.cpp", "output_name": "kernel.so"}
+compile_file(sys.argv[1:], **names, toolchain="fake", target=Target("cpu"), workplaces=DEFAULT_WORKPLACES)
+"""
+# The same in a process that has forked meanwhile, as a server with workers does; the child outlives it.
+FORKING_BUILDER = f"""
+import os, threading, time
+def fork_during_the_build():
+    while not os.path.exists(os.environ["STARTED"]):
+        time.sleep(0.01)
+    if os.fork() == 0:
+        os.read(0, 1)
+        os._exit(0)
+threading.Thread(target=fork_during_the_build, daemon=True).start()
+{BUILDER}
+"""
+
+
+@pytest.mark.parametrize("builder", [BUILDER, FORKING_BUILDER], ids=["alone", "with a forked child"])
+def test_a_killed_builder_takes_its_compilers_along(
+    builder: str, make_program: MakeProgram, tmp_path: Path, is_running: Callable[[int], bool]
+) -> None:
+    pids, started = tmp_path / "pids", tmp_path / "started"
+    program = make_program("compiler", f"sleep 60 & echo $! $$ > {pids}; mv {pids} {started}; wait")
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "STARTED": str(started)}
+    command = [sys.executable, "-c", builder, str(program)]
+    with subprocess.Popen(command, env=environment, cwd=tmp_path, stdin=subprocess.PIPE) as process:
+        try:
+            wait_until(started.exists)
+            time.sleep(0.3)  # the fork comes after the start, and the kill after the fork
+        finally:
+            process.kill()
+        wait_until(lambda: not any(is_running(int(pid)) for pid in started.read_text().split()), seconds=3)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@contextlib.contextmanager
+def cannot_be_made() -> Iterator[Path]:
+    raise FULL
+    yield Path()
+
+
+def test_where_one_workplace_is_full_the_next_serves(
+    make_program: MakeProgram, work_dir: Path, workplaces: list[Workplace]
+) -> None:
+    program = make_program("compiler", "cat kernel.cpp > kernel.so")
+    assert compile_with(program, [cannot_be_made, *workplaces]) == b"source"
+    # A compiler tells it in its own words.
+    full = make_program(
+        "full", f'case "$PWD" in {work_dir}/*) echo "as: kernel.o: No space left on device"; exit 1; esac; {program}'
+    )
+    assert compile_with(full, [*workplaces, temporary_folder]) == b"source"
+    assert list(work_dir.iterdir()) == []
+
+
+def test_a_full_disk_is_an_error_that_names_the_folder_and_the_remedy(
+    make_program: MakeProgram, work_dir: Path, workplaces: list[Workplace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = make_program("compiler", "touch kernel.so")
+
+    def fail(*_: object, **__: object) -> None:
+        raise FULL
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    remedy = "free some space, or set TMPDIR to a folder that has it"
+    with pytest.raises(CompileError, match=rf"{work_dir}: No space left on device\): {remedy}"):
+        compile_with(program, workplaces)
+    assert list(work_dir.iterdir()) == []
+
+
+def test_no_folder_for_temporary_files_is_such_an_error_too(
+    make_program: MakeProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_get_default_tempdir", fail)
+    with pytest.raises(CompileError, match=r"No usable temporary directory found in .*set TMPDIR to a folder"):
+        compile_with(make_program("compiler", "touch kernel.so"), [temporary_folder])

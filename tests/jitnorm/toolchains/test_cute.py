@@ -16,6 +16,7 @@ from python_process import run_python
 from jitnorm import manager
 from jitnorm.toolchains import CompileError, ToolchainMissingError, cute, select
 from jitnorm.toolchains.cute import Cute
+from jitnorm.toolchains.workplace import Workplace
 
 HOPPER = Target("sm_90a")
 CONFIG = KernelConfig.parse("rmsnorm:hidden_size=384,quant=e2m1/16")
@@ -83,10 +84,10 @@ def test_the_flags_have_the_target_and_what_the_dsl_reads_from_the_environment(
 
 @needs_cutlass
 def test_it_builds_and_leaves_the_process_as_it_was(
-    work_dir: Path, cubin_architecture: Callable[[bytes], int], tmp_path: Path
+    work_dir: Path, workplaces: list[Workplace], cubin_architecture: Callable[[bytes], int], tmp_path: Path
 ) -> None:
     environment, hook = dict(os.environ), sys.excepthook
-    cubin = Cute(work_dir=work_dir).compile(cute_source(CONFIG, HOPPER).text, HOPPER)
+    cubin = Cute(workplaces=workplaces).compile(cute_source(CONFIG, HOPPER).text, HOPPER)
     assert cubin_architecture(cubin) == 90
     assert b".text.jitnorm_kernel_0\0" in cubin
     assert list(work_dir.iterdir()) == []
@@ -176,6 +177,7 @@ from jitnorm.kernels.cute.source import cute_source
 from jitnorm.kernels.target import Target
 from jitnorm.toolchains import ToolchainMissingError
 from jitnorm.toolchains.cute import Cute
+from jitnorm.toolchains.workplace import Workplace
 sys.modules["cutlass"] = None
 sys.path.insert(0, {str(tmp_path / "site")!r})
 target = Target("sm_90a")

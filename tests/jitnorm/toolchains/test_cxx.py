@@ -3,6 +3,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from jitnorm.kernels.target import Target
 
 from jitnorm.toolchains import CompileError, ToolchainMissingError, cxx, identity
 from jitnorm.toolchains.cxx import Cxx
+from jitnorm.toolchains.workplace import Workplace, temporary_folder
 
 MakeProgram = Callable[[str, str], Path]
 CPU = Target("cpu")
@@ -30,8 +32,10 @@ def load(payload: bytes, folder: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(path))
 
 
-def test_the_payload_is_a_library_that_can_be_called(tmp_path: Path, work_dir: Path) -> None:
-    rms = load(Cxx(work_dir=work_dir).compile(SOURCE, CPU), tmp_path).rms
+def test_the_payload_is_a_library_that_can_be_called(
+    tmp_path: Path, work_dir: Path, workplaces: list[Workplace]
+) -> None:
+    rms = load(Cxx(workplaces=workplaces).compile(SOURCE, CPU), tmp_path).rms
     rms.restype = ctypes.c_float
     assert rms((ctypes.c_float * 2)(1.0, 7.0), 2) == 5.0
     assert list(work_dir.iterdir()) == []
@@ -39,7 +43,8 @@ def test_the_payload_is_a_library_that_can_be_called(tmp_path: Path, work_dir: P
 
 def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    assert Cxx(work_dir=tmp_path).compile(SOURCE) == Cxx(work_dir=tmp_path / "other").compile(SOURCE)
+    here, there = ([partial(temporary_folder, folder)] for folder in (tmp_path, tmp_path / "other"))
+    assert Cxx(workplaces=here).compile(SOURCE) == Cxx(workplaces=there).compile(SOURCE)
 
 
 def test_products_are_not_contracted_into_sums(tmp_path: Path) -> None:

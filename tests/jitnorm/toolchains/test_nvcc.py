@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from jitnorm.kernels.target import Target
 
 from jitnorm.toolchains import CompileError, ToolchainMissingError, identity
 from jitnorm.toolchains.nvcc import Nvcc
+from jitnorm.toolchains.workplace import Workplace, temporary_folder
 
 MakeProgram = Callable[[str, str], Path]
 HOPPER = Target("sm_90a")
@@ -32,9 +34,9 @@ requires_nvcc = pytest.mark.skipif(not _has_nvcc(), reason="no nvcc on this mach
 @requires_nvcc
 @pytest.mark.parametrize("name", ["sm_80", "sm_90a"])
 def test_cuda_targets_compile_to_a_cubin_of_their_architecture(
-    name: str, cubin_architecture: Callable[[bytes], int], work_dir: Path
+    name: str, cubin_architecture: Callable[[bytes], int], work_dir: Path, workplaces: list[Workplace]
 ) -> None:
-    cubin = Nvcc(work_dir=work_dir).compile(KERNEL, Target(name))
+    cubin = Nvcc(workplaces=workplaces).compile(KERNEL, Target(name))
     assert cubin_architecture(cubin) == int(name.strip("sm_af"))
     assert b".text.scale\0" in cubin
     assert list(work_dir.iterdir()) == []
@@ -43,7 +45,8 @@ def test_cuda_targets_compile_to_a_cubin_of_their_architecture(
 @requires_nvcc
 def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    assert Nvcc(work_dir=tmp_path).compile(KERNEL, HOPPER) == Nvcc(work_dir=tmp_path / "other").compile(KERNEL, HOPPER)
+    here, there = ([partial(temporary_folder, folder)] for folder in (tmp_path, tmp_path / "other"))
+    assert Nvcc(workplaces=here).compile(KERNEL, HOPPER) == Nvcc(workplaces=there).compile(KERNEL, HOPPER)
 
 
 @requires_nvcc

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -97,6 +99,30 @@ def test_closing_the_iterator_ends_the_workers_and_their_compilers(
     outcomes.close()
     assert time.monotonic() - began < 5
     assert not [pid for pid in started if is_running(pid)]
+
+
+PARENT = """
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.target import Target
+from jitnorm.warm.plan import Job
+from jitnorm.warm.workers import run
+list(run([Job(KernelConfig("rmsnorm", {size}), Target("cpu"))], 1))
+"""
+
+
+def test_a_killed_parent_takes_its_workers_and_their_compilers_along(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    use_compiler(tmp_path, f"echo $PPID $$ > {pids}; sleep 1000", monkeypatch)
+    with subprocess.Popen([sys.executable, "-c", PARENT.format(size=FATAL)], cwd=tmp_path) as parent:
+        started = [int(pid) for pid in pids.read_text().split()]
+        parent.kill()
+    deadline = time.monotonic() + 3
+    while any(map(is_running, started)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def is_running(pid: int) -> bool:
