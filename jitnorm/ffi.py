@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -27,6 +29,28 @@ class _WithoutTorch:
         return None
 
 
+# A module that a thread is importing stays half imported in a forked child, and its import lock held: forks wait.
+_importing = threading.RLock()
+_FORK_WAITS_SECONDS = 10.0
+
+
+def _after_fork_in_parent() -> None:
+    with contextlib.suppress(RuntimeError):  # the wait has ended without it
+        _importing.release()
+
+
+def _after_fork_in_child() -> None:
+    global _importing
+    _importing = threading.RLock()
+
+
+os.register_at_fork(
+    before=lambda: _importing.acquire(timeout=_FORK_WAITS_SECONDS) and None,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)
+
+
 @lru_cache(maxsize=1)
 def tvm_ffi() -> ModuleType:
     """The module `tvm_ffi`.
@@ -34,13 +58,14 @@ def tvm_ffi() -> ModuleType:
     Its import would import torch wherever torch is installed, at a cost of about a second, also for callers who
     use NumPy or JAX. Torch tensors carry the DLPack exchange protocol themselves, so torch may come later.
     """
-    hides_torch = "torch" not in sys.modules
-    finder = _WithoutTorch()
-    if hides_torch:
-        sys.meta_path.insert(0, finder)
-    try:
-        import tvm_ffi as module
-    finally:
+    with _importing:
+        hides_torch = "torch" not in sys.modules
+        finder = _WithoutTorch()
         if hides_torch:
-            sys.meta_path.remove(finder)
-    return module
+            sys.meta_path.insert(0, finder)
+        try:
+            import tvm_ffi as module
+        finally:
+            if hides_torch:
+                sys.meta_path.remove(finder)
+        return module

@@ -14,6 +14,7 @@ _FILES = (
     "extents.h",
     "recipe.h",
     "tensors.h",
+    "locks.h",
     "call_shape.h",
     "checks.h",
     "driver.h",

@@ -34,7 +34,7 @@ class CallMemory {
 
   // Makes calls of this shape the last ones. Of more than kMost shapes, the further ones are not remembered.
   void Remember(const CallShape& shape, const Found& found) const {
-    std::unique_lock lock(mutex_, std::try_to_lock);
+    std::unique_lock lock(memories_lock, std::try_to_lock);
     if (!lock) return;
     auto known = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.shape == shape; });
     if (known == entries_.end()) {
@@ -50,7 +50,6 @@ class CallMemory {
     CallShape shape;
     Found found;
   };
-  mutable std::mutex mutex_;
   mutable std::deque<Entry> entries_;  // none is ever moved or removed: calls use them without the lock
   mutable std::atomic<const Entry*> last_{nullptr};
 };

@@ -39,7 +39,7 @@ class Dispatcher {
   // From now on, calls like this one run `kernel`. Returns the place that it has.
   int64_t Learn(ffi::Function kernel, ffi::PackedArgs args) {
     const Key key = KeyOf(args);
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(tables_lock);
     by_key_[key] = &entries_.emplace_back(key, Keep(std::move(kernel)));
     return static_cast<int64_t>(entries_.size()) - 1;
   }
@@ -48,7 +48,7 @@ class Dispatcher {
   void Replace(int64_t place, ffi::Function kernel) {
     Entry& entry = EntryAt(place);
     if (IsCuda(entry.key.device)) kernel(entry.key.device.device_id);
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(tables_lock);
     entry.kernel.store(Keep(std::move(kernel)), std::memory_order_release);
   }
 
@@ -165,12 +165,12 @@ class Dispatcher {
   const ffi::Function* Keep(ffi::Function kernel) { return &kernels_.emplace_back(std::move(kernel)); }
 
   Entry& EntryAt(int64_t place) {
-    std::shared_lock lock(mutex_);
+    std::shared_lock lock(tables_lock);
     return entries_.at(static_cast<size_t>(place));
   }
 
   const Entry* Find(const Key& key) const {
-    std::shared_lock lock(mutex_);
+    std::shared_lock lock(tables_lock);
     auto it = by_key_.find(key);
     return it == by_key_.end() ? nullptr : it->second;
   }
@@ -197,7 +197,6 @@ class Dispatcher {
 
   static constexpr uint32_t kPresent = 1u << 31;
   std::vector<Role> roles_;
-  mutable std::shared_mutex mutex_;
   std::deque<ffi::Function> kernels_;
   std::deque<Entry> entries_;  // none is ever moved or removed: calls use them without the lock
   std::unordered_map<Key, const Entry*, KeyHash> by_key_;

@@ -3,19 +3,20 @@
 
 // How many a call may use: JITNORM_CPU_THREADS, by default the processors that this process may run on.
 inline int64_t CpuThreads() {
-  static const int64_t threads = [] {
-    const char* text = std::getenv("JITNORM_CPU_THREADS");
-    if (text == nullptr || *text == '\0') {
-      cpu_set_t processors;
-      const bool is_known = sched_getaffinity(0, sizeof(processors), &processors) == 0;
-      return int64_t{is_known ? CPU_COUNT(&processors) : 1};
-    }
+  static std::atomic<int64_t> known{0};  // without the guard of other statics, which could be held during a fork
+  if (const int64_t threads = known.load(std::memory_order_relaxed)) return threads;
+  const char* text = std::getenv("JITNORM_CPU_THREADS");
+  int64_t threads = 1;
+  if (text == nullptr || *text == '\0') {
+    cpu_set_t processors;
+    if (sched_getaffinity(0, sizeof(processors), &processors) == 0) threads = CPU_COUNT(&processors);
+  } else {
     char* end;
-    const int64_t number = std::strtoll(text, &end, 10);
-    JITNORM_CHECK(*end == '\0' && number >= 1, ValueError)
+    threads = std::strtoll(text, &end, 10);
+    JITNORM_CHECK(*end == '\0' && threads >= 1, ValueError)
         << "JITNORM_CPU_THREADS: is '" << text << "'; use a whole number from 1 on";
-    return number;
-  }();
+  }
+  known.store(threads, std::memory_order_relaxed);
   return threads;
 }
 

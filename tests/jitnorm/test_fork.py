@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 from fake_cxx import fake_cxx
+from jitnorm.kernels.launcher_source import launcher_source
 from python_process import run_python
 
 from jitnorm.launcher import launcher
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _built_launcher() -> None:
+    """It takes the longest to build, and is none of the matter."""
+    launcher()
+
 
 # The first compilation of a kernel of 56 columns takes as long as the test wants.
 STUCK_ONCE = """
@@ -69,7 +78,6 @@ def test_a_child_forked_while_a_thread_builds_calls_every_op_and_leaves_the_buil
     tmp_path: Path, how: str
 ) -> None:
     compiler = fake_cxx(tmp_path / "bin", STUCK_ONCE.format(folder=tmp_path))
-    launcher()  # it takes the longest to build, and is none of the matter
     environment = {
         "CXX": str(compiler),
         "JITNORM_CACHE_DIR": str(tmp_path / "cache"),
@@ -77,3 +85,73 @@ def test_a_child_forked_while_a_thread_builds_calls_every_op_and_leaves_the_buil
         "JITNORM_LOCK_TIMEOUT": "0.5",
     }
     assert run_python(WHILE_A_THREAD_BUILDS, str(tmp_path), how, cwd=tmp_path, **environment) == "0\n"
+
+
+WHILE_A_THREAD_IMPORTS = """
+import os, signal, sys, threading, time
+import numpy as np, jitnorm
+
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == "tvm_ffi._tensor":
+            importing.set()
+            time.sleep(0.5)
+
+def call():
+    assert (jitnorm.rmsnorm(np.ones((2, 64), np.float16), np.ones(64, np.float16)) == 1).all()
+
+importing = threading.Event()
+sys.meta_path.insert(0, Slow())
+threading.Thread(target=call).start()
+assert importing.wait(60)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    call()
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_forked_while_a_thread_makes_the_first_call_can_make_it_too(tmp_path: Path) -> None:
+    assert run_python(WHILE_A_THREAD_IMPORTS, cwd=tmp_path) == "0\n"
+
+
+WHILE_THREADS_CALL = """
+import os, signal, sys, threading
+import numpy as np, jitnorm
+
+def arrays(rows, size):
+    return np.ones((rows, size), np.float16), np.ones(size, np.float16)
+
+def call_for_ever():
+    several = [arrays(rows, 64) for rows in range(1, 200)]  # more than are remembered: each looks into the table
+    while True:
+        for x, weight in several:
+            jitnorm.rmsnorm(x, weight)
+
+for size in (64, 72):
+    jitnorm.rmsnorm(*arrays(1, size))
+for _ in range(2):
+    threading.Thread(target=call_for_ever, daemon=True).start()
+for _ in range(int(sys.argv[1])):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        jitnorm.rmsnorm(*arrays(1 << 16, 72))  # another class of rows: its kernel is learned, and called by threads
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == 0, status
+os._exit(0)
+"""
+
+
+def test_a_child_forked_while_threads_call_learns_kernels_and_has_threads_of_its_own(tmp_path: Path) -> None:
+    run_python(WHILE_THREADS_CALL, os.environ.get("JITNORM_TEST_ROUNDS", "24"), cwd=tmp_path, JITNORM_CPU_THREADS="2")
+
+
+def test_the_launcher_has_no_lock_but_those_that_a_fork_takes() -> None:
+    folder = Path(launcher_source.__code__.co_filename).parent / "launcher"
+    locking = re.compile(r"std::\w*mutex \w+;|once_flag|condition_variable|pthread_(mutex|rwlock)")
+    found = {file.name for file in folder.iterdir() if locking.search(file.read_text())}
+    assert found == {"locks.h"}
