@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
 
 from jitnorm.cache.artifact import Artifact, encode_manifest
@@ -30,12 +31,12 @@ def build_once(
         key: what the artifact is stored under.
         build: makes the artifact.
         find: looks again, wherever else it may be, once the lock is held.
-        seconds: how long to wait for another builder.
+        seconds: how long to wait for another builder; as long again, if that one is passed over, for the next.
         sign: signs what is stored, if anything does.
     """
     if not store.writable:
         return find() or _build(key, build)
-    with key_lock(store.layout, key, seconds):
+    with key_lock(store.layout, key, seconds, _arrival(store.layout.entry(key))):
         # Even without the lock: another process may have published during the wait.
         found = find()
         if found is not None:
@@ -60,6 +61,19 @@ def store_if_possible(store: Store, key: str, artifact: Artifact, signature: byt
         )
         return False
     return True
+
+
+def _arrival(place: Path) -> Callable[[], bool]:
+    """What tells whether an entry has come to lie in a place; one that does already was of no use."""
+    before = _file_number(place)
+    return lambda: _file_number(place) not in (None, before)
+
+
+def _file_number(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 def _build(key: str, build: Callable[[], object]) -> Artifact:

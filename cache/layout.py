@@ -82,15 +82,15 @@ class Layout:
         check_key(source_key)
         return self.sources / source_key[:2] / source_key
 
-    def lock(self, key: str) -> Path:
-        """The lock file of one key. It is never removed: a waiter may have it open."""
+    def lock(self, key: str, *, second: bool = False) -> Path:
+        """A lock file of one key. Only who holds the lock may remove it: a waiter that has it open notices."""
         check_key(key)
-        return self.locks / f"{key}.lock"
+        return self.locks / (f"{key}.2.lock" if second else f"{key}.lock")
 
-    def holder(self, key: str) -> Path:
-        """The note on who holds the lock of one key."""
+    def holder(self, key: str, *, second: bool = False) -> Path:
+        """The note on who holds that lock."""
         check_key(key)
-        return self.locks / f"{key}.holder"
+        return self.locks / (f"{key}.2.holder" if second else f"{key}.holder")
 
     def entries(self) -> Iterator[tuple[str, Path]]:
         """The key and folder of every entry there is, in the order of the keys."""

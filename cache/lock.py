@@ -1,8 +1,8 @@
 """One lock per key, so that processes which miss together build once.
 
 The lock only saves duplicated work: publishing is atomic, so whoever cannot get it builds privately.
-The kernel frees it when its holder dies, whatever way. A child forked without exec from a holder keeps
-the lock alive until it exits too; the bounded wait covers that.
+The kernel frees it when its holder dies, whatever way; forked children have no part in it. A holder that is stopped
+outlasts every wait. Those who waited for it then take a second lock, so that one of them builds for the others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,68 +63,73 @@ def wait_bound(timeout: float | None) -> float:
 
 
 @contextlib.contextmanager
-def key_lock(layout: Layout, key: str, seconds: float) -> Iterator[bool]:
-    """Hold the lock of one key, among all processes and threads; yield whether it was obtained.
+def key_lock(layout: Layout, key: str, seconds: float, is_there: Callable[[], bool] = lambda: False) -> Iterator[bool]:
+    """Hold a lock of one key, among all processes and threads; yield whether it was obtained.
 
-    It is not when another holder outlasts the wait, which is logged, or when the file system has no locks.
+    It is not when what the others build is there, when holders of both locks outlast the waits, which is logged, or
+    when the file system has no locks.
 
     Args:
         layout: the cache to lock in.
         key: the key to lock.
-        seconds: how long to wait at most; see ``wait_bound``.
+        seconds: how long to wait at most for each lock; see ``wait_bound``. With 0 the second is not tried.
+        is_there: whether there is nothing left to wait for; asked several times a second.
     """
     with contextlib.ExitStack() as held:
-        locked = _acquire(held, layout, key, seconds)
-        if locked:
-            # Last in, first out: the note goes before the lock does.
-            held.enter_context(_holder_note(layout.holder(key)))
-        yield locked
+        yield _acquire(held, layout, key, seconds, is_there)
 
 
-def _acquire(held: contextlib.ExitStack, layout: Layout, key: str, seconds: float) -> bool:
+def _acquire(
+    held: contextlib.ExitStack, layout: Layout, key: str, seconds: float, is_there: Callable[[], bool]
+) -> bool:
     import filelock
 
     try:
         make_folder(layout.locks)
-        # A soft lock, which filelock would fall back to, outlives a killed holder.
-        lock = filelock.FileLock(layout.lock(key), mode=0o600, fallback_to_soft=False)
-        locked = _try(lock, 0) or _wait(lock, layout, key, seconds)
+        for second in (False, True):
+            # A soft lock, which filelock would fall back to, outlives a killed holder. A lock file that was removed
+            # before it was locked, by who held it, filelock makes anew.
+            lock = filelock.FileLock(layout.lock(key, second=second), mode=0o600, fallback_to_soft=False)
+            note = layout.holder(key, second=second)
+            if _try(lock, 0, is_there) or _wait(lock, note, key, seconds, is_there):
+                # Last in, first out: the note goes before the lock does.
+                held.callback(_release, lock)
+                held.enter_context(_holder_note(note))
+                return True
+            if is_there() or not seconds:
+                break
     except (OSError, NotImplementedError) as error:
         if isinstance(error, NotImplementedError) or error.errno in _NO_LOCKS:
             text = "the file system of %s has no locks (%s): processes that miss together each build for themselves"
             warn_once("lock", layout.root, text, layout.root, error)
         else:
             _LOG.info("building %s without a lock: %s", key, error)
-        return False
-    if locked:
-        held.callback(_release, lock)
-    return locked
+    return False
 
 
-def _wait(lock: filelock.BaseFileLock, layout: Layout, key: str, seconds: float) -> bool:
+def _wait(lock: filelock.BaseFileLock, note: Path, key: str, seconds: float, is_there: Callable[[], bool]) -> bool:
     """Wait for a lock that somebody holds; tell who, once the wait is long and at its end."""
-    holder = _describe_holder(layout.holder(key))
+    holder = _describe_holder(note)
     began = time.monotonic()
-    locked = _try(lock, min(seconds, _LONG_WAIT_SECONDS))
-    if not locked and seconds > _LONG_WAIT_SECONDS:
-        holder = _describe_holder(layout.holder(key))
+    locked = _try(lock, min(seconds, _LONG_WAIT_SECONDS), is_there)
+    if not locked and seconds > _LONG_WAIT_SECONDS and not is_there():
+        holder = _describe_holder(note)
         waited = time.monotonic() - began
         _LOG.warning("waiting for the build of %s by %s: for %.0f s, at most %g s", key, holder, waited, seconds)
-        locked = _try(lock, max(0.0, seconds - waited))
+        locked = _try(lock, max(0.0, seconds - waited), is_there)
     fields = {"key": key, "seconds": time.monotonic() - began, "holder": holder, "obtained": locked}
-    if not locked:
-        holder = _describe_holder(layout.holder(key))
-        text = "waited %g s for the build of %s by %s; building it here too"
-        _LOG.warning(text, seconds, key, holder, extra=log_fields("lock_wait", **fields))
+    if not locked and not is_there():
+        text = "waited %g s for the build of %s by %s; going on without it"
+        _LOG.warning(text, seconds, key, _describe_holder(note), extra=log_fields("lock_wait", **fields))
     emit("lock_wait", **fields)
     return locked
 
 
-def _try(lock: filelock.BaseFileLock, seconds: float) -> bool:
+def _try(lock: filelock.BaseFileLock, seconds: float, is_there: Callable[[], bool]) -> bool:
     import filelock
 
     try:
-        lock.acquire(timeout=seconds)
+        lock.acquire(timeout=seconds, cancel_check=is_there)
     except filelock.Timeout:
         return False
     return True

@@ -113,7 +113,8 @@ class Cache:
         Args:
             key: what the artifact is stored under, from ``make_key``.
             build: makes the artifact. Must not itself ask for ``key``.
-            timeout: seconds to wait for another builder. Default: ``JITNORM_LOCK_TIMEOUT``, else 120.
+            timeout: seconds to wait for another builder; as long again for a second one. Default:
+                ``JITNORM_LOCK_TIMEOUT``, else 120.
             accept: whether an artifact that was found can be used here; if not, it counts as missing.
         """
         seconds = wait_bound(timeout)
@@ -160,15 +161,16 @@ class Cache:
 def load_or_build(store: Store, key: str, build: Callable[[], Artifact], *, timeout: float | None = None) -> Artifact:
     """Return the artifact stored under ``key``; build and store it if there is none.
 
-    Processes and threads that miss together build once: the others wait. Whoever waits longer than
-    ``timeout``, or works on a file system without locks, builds privately. An artifact that cannot be stored
-    is returned all the same, and a warning is logged once.
+    Processes and threads that miss together build once: the others wait. Of those who wait longer than
+    ``timeout`` one builds; who waits longer for that one, or works on a file system without locks, builds privately.
+    An artifact that cannot be stored is returned all the same, and a warning is logged once.
 
     Args:
         store: where to look and to publish.
         key: what the artifact is stored under, from ``make_key``.
         build: makes the artifact. Must not itself ask for ``key``.
-        timeout: seconds to wait for another builder, 0 to 86400. Default: ``JITNORM_LOCK_TIMEOUT``, else 120.
+        timeout: seconds to wait for another builder, 0 to 86400; as long again for a second one. Default:
+            ``JITNORM_LOCK_TIMEOUT``, else 120.
 
     Raises:
         Exception: whatever ``build`` raises. Nothing is stored then, and the next one who waits builds.

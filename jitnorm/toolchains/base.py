@@ -32,9 +32,7 @@ class Toolchain(ABC):
 
     name: ClassVar[str]
 
-    def __init__(
-        self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
-    ) -> None:
+    def __init__(self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES) -> None:
         self._memo_dir = memo_dir
         self._workplaces = workplaces
 

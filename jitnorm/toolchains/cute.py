@@ -47,9 +47,7 @@ class Cute(Toolchain):
 
     name = "cute"
 
-    def __init__(
-        self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
-    ) -> None:
+    def __init__(self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES) -> None:
         super().__init__(memo_dir, workplaces)
         self._metadata = _find()
 

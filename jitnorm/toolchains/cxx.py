@@ -49,9 +49,7 @@ class Cxx(Toolchain):
 
     name = "cxx"
 
-    def __init__(
-        self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
-    ) -> None:
+    def __init__(self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES) -> None:
         super().__init__(memo_dir, workplaces)
         self._compiler = find_cxx()
 

@@ -38,9 +38,7 @@ class Nvcc(Toolchain):
 
     name = "nvcc"
 
-    def __init__(
-        self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
-    ) -> None:
+    def __init__(self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES) -> None:
         super().__init__(memo_dir, workplaces)
         self._host_compiler = _find_host_compiler()
         self._nvcc = _find_nvcc(self._host_compiler)

@@ -33,9 +33,7 @@ class Nvrtc(Toolchain):
 
     name = "nvrtc"
 
-    def __init__(
-        self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
-    ) -> None:
+    def __init__(self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES) -> None:
         super().__init__(memo_dir, workplaces)
         self._library = _find()
 

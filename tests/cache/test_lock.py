@@ -3,20 +3,24 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import logging
 import os
+import signal
 import stat
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
-from jitnorm.cache import Artifact, CacheError, Store, load_or_build, make_key
+from jitnorm.cache import Artifact, Cache, CacheError, Store, load_or_build, make_key
 from jitnorm.cache.events import subscribe
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.lock import key_lock, wait_bound
+from python_process import run_python
 
 StartWorker = Callable[..., "subprocess.Popen[str]"]
 
@@ -27,11 +31,11 @@ def layout(store: Store) -> Layout:
 
 
 @contextlib.contextmanager
-def held_by_another_thread(layout: Layout, key: str) -> Iterator[None]:
+def held_by_another_thread(layout: Layout, key: str, seconds: float = 5) -> Iterator[None]:
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with key_lock(layout, key, 5):
+        with key_lock(layout, key, seconds):
             held.set()
             release.wait(timeout=30)
 
@@ -148,6 +152,116 @@ def test_the_lock_of_a_killed_holder_is_free_at_once(store: Store, key: str, sta
         assert locked
 
 
+def test_an_entry_that_appears_ends_the_wait_while_its_lock_is_still_held(
+    store: Store, key: str, artifact: Artifact, caplog: pytest.LogCaptureFixture
+) -> None:
+    with held_by_another_thread(store.layout, key):
+        publishing = threading.Timer(0.3, store.publish, (key, artifact))
+        publishing.start()
+        began = time.monotonic()
+        assert load_or_build(store, key, lambda: pytest.fail("built"), timeout=60) == artifact
+        assert time.monotonic() - began < 10
+        publishing.join(timeout=10)
+    assert not caplog.records
+
+
+def test_an_entry_that_is_of_no_use_does_not_end_the_wait(store: Store, key: str, artifact: Artifact) -> None:
+    store.publish(key, artifact)
+    with held_by_another_thread(store.layout, key):
+        began = time.monotonic()
+        rebuilt = Cache(store).load_or_build(key, lambda: artifact, timeout=0.3, accept=lambda _: False)
+        assert rebuilt is artifact
+        assert time.monotonic() - began >= 0.3
+
+
+def test_of_many_who_wait_for_a_stopped_builder_one_builds(
+    store: Store, key: str, tmp_path: Path, start_worker: StartWorker
+) -> None:
+    stopped = start_worker("hang_in_build", root=store.layout.root, key=key)
+    assert stopped.stdout is not None
+    assert stopped.stdout.readline() == "building\n"
+    stopped.send_signal(signal.SIGSTOP)
+    log = tmp_path / "builds"
+    arguments = {"root": store.layout.root, "key": key, "log": log, "timeout": 4, "build_seconds": 0.2}
+    waiting = [start_worker("build_when_told", **arguments) for _ in range(12)]
+    for worker in waiting:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    answers = {worker.communicate(timeout=60)[0] for worker in waiting}
+    assert answers == {f"ready\n{hashlib.sha256(b'x' * 100_000).hexdigest()}\n"}
+    assert len(log.read_text().splitlines()) == 1
+
+
+def test_a_wait_for_two_stopped_builders_lasts_twice_as_long_and_no_longer(
+    store: Store, key: str, artifact: Artifact, caplog: pytest.LogCaptureFixture
+) -> None:
+    with held_by_another_thread(store.layout, key), held_by_another_thread(store.layout, key, 0.1):
+        began = time.monotonic()
+        assert load_or_build(store, key, lambda: artifact, timeout=0.5) == artifact
+        assert 1.0 <= time.monotonic() - began < 10
+    assert caplog.text.count(f"waited 0.5 s for the build of {key}") == 2
+
+
+def test_without_patience_nobody_waits_for_the_second_lock_either(layout: Layout, key: str) -> None:
+    with held_by_another_thread(layout, key), key_lock(layout, key, 0) as locked:
+        assert not locked
+    assert [path.name for path in layout.locks.iterdir()] == [f"{key}.lock"]
+
+
+FORK_WHILE_LOCKED = """
+import os, sys
+from pathlib import Path
+from jitnorm.cache import Store
+from jitnorm.cache.lock import key_lock
+
+layout, key = Store(Path(sys.argv[1])).layout, sys.argv[2]
+
+def fork_and_try():
+    "Whether another process gets the lock."
+    child = os.fork()
+    if child == 0:
+        with key_lock(layout, key, 0) as locked:
+            pass
+        os._exit(locked)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+reading, writing = os.pipe()
+with key_lock(layout, key, 0):
+    living = os.fork()
+    if living == 0:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    ended = os.fork()
+    if ended == 0:
+        sys.exit(0)  # out of the block, as if it had the lock
+    os.waitpid(ended, 0)
+    print(fork_and_try(), layout.holder(key).exists())
+print(fork_and_try(), layout.holder(key).exists())
+"""
+
+
+def test_a_forked_child_neither_frees_nor_keeps_its_parents_lock(store: Store, key: str, tmp_path: Path) -> None:
+    assert run_python(FORK_WHILE_LOCKED, str(store.layout.root), key, cwd=tmp_path) == "0 True\n1 False\n"
+
+
+def test_a_lock_file_that_is_removed_while_it_is_being_locked_is_made_anew(
+    layout: Layout, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, removed = fcntl.flock, []
+
+    def remove_then_lock(descriptor: int, operation: int) -> None:
+        if not removed:
+            removed.append(layout.lock(key).unlink())
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_then_lock)
+    with held_by_another_thread(layout, key), key_lock(layout, key, 0) as locked:
+        assert removed
+        assert not locked
+
+
 @pytest.mark.parametrize(
     "note", [b"", b"{", b"\xff" * 300, b"[1]", b'{"pid": "x", "host": 1, "started": "y"}', b"[" * 300]
 )
@@ -167,7 +281,8 @@ def test_a_clock_set_back_during_a_build_does_not_matter(
     with held_by_another_thread(layout, key):
         monkeypatch.setattr(time, "time", lambda: 1.0)
         with key_lock(layout, key, 0.1) as locked:
-            assert not locked
+            assert locked  # the second lock, as the first was waited for in vain
+            assert layout.holder(key, second=True).exists()
     assert "which began 0 s ago" in caplog.text
 
 
