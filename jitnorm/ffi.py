@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+
+from jitnorm.forks import no_fork
 
 
 class _WithoutTorch:
@@ -29,28 +29,6 @@ class _WithoutTorch:
         return None
 
 
-# A module that a thread is importing stays half imported in a forked child, and its import lock held: forks wait.
-_importing = threading.RLock()
-_FORK_WAITS_SECONDS = 10.0
-
-
-def _after_fork_in_parent() -> None:
-    with contextlib.suppress(RuntimeError):  # the wait has ended without it
-        _importing.release()
-
-
-def _after_fork_in_child() -> None:
-    global _importing
-    _importing = threading.RLock()
-
-
-os.register_at_fork(
-    before=lambda: _importing.acquire(timeout=_FORK_WAITS_SECONDS) and None,
-    after_in_parent=_after_fork_in_parent,
-    after_in_child=_after_fork_in_child,
-)
-
-
 @lru_cache(maxsize=1)
 def tvm_ffi() -> ModuleType:
     """The module `tvm_ffi`.
@@ -58,7 +36,7 @@ def tvm_ffi() -> ModuleType:
     Its import would import torch wherever torch is installed, at a cost of about a second, also for callers who
     use NumPy or JAX. Torch tensors carry the DLPack exchange protocol themselves, so torch may come later.
     """
-    with _importing:
+    with no_fork():  # a forked child would wait for a half imported module for ever
         hides_torch = "torch" not in sys.modules
         finder = _WithoutTorch()
         if hides_torch:

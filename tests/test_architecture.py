@@ -83,8 +83,8 @@ def test_the_reference_imports_nothing_else_of_the_project() -> None:
     )
 
 
-def test_toolchains_import_of_the_project_only_themselves_the_target_and_kernels_that_they_trace() -> None:
-    allowed = ("jitnorm.toolchains", "jitnorm.kernels.target", "jitnorm.kernels.cute")
+def test_toolchains_import_of_the_project_only_themselves_forks_the_target_and_kernels_that_they_trace() -> None:
+    allowed = ("jitnorm.toolchains", "jitnorm.forks", "jitnorm.kernels.target", "jitnorm.kernels.cute")
     assert violations(below("jitnorm/toolchains"), lambda n: not within(n, "jitnorm") or within(n, *allowed)) == []
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jitnorm.forks import no_fork
 from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.errors import CompileError, ToolchainMissingError
 from jitnorm.toolchains.identity import memoised
@@ -82,7 +83,8 @@ class Cute(Toolchain):
         def compile_in(folder: Path) -> bytes:
             with _undisturbed(str(folder)):
                 try:
-                    from jitnorm.kernels.cute.build import build
+                    with no_fork():  # a forked child would wait for a half imported module for ever
+                        from jitnorm.kernels.cute.build import build
                 except ImportError as error:
                     looked = [f"{self.location}, which cannot be imported: {error}"]
                     raise ToolchainMissingError("CuTe-DSL", looked, _REMEDY) from error

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jitnorm.forks import no_fork
 from jitnorm.toolchains.errors import CompileError
 from jitnorm.toolchains.lifeline import Lifeline
 from jitnorm.toolchains.workplace import Workplace, WorkplaceError, work_in
@@ -51,20 +52,22 @@ def run(argv: Sequence[str], folder: Path | None, seconds: float) -> tuple[int, 
     """
     import subprocess
 
-    with (
-        contextlib.closing(Lifeline()) as lifeline,
-        subprocess.Popen(
-            argv,
-            cwd=folder,
-            env=_environment(folder),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=(lifeline.end,),
-        ) as process,
-    ):
-        lifeline.tie(process.pid)
+    with contextlib.closing(Lifeline()) as lifeline, contextlib.ExitStack() as running:
+        # A forked child would keep the ends of pipes open that the program is given.
+        with no_fork():
+            process = running.enter_context(
+                subprocess.Popen(
+                    argv,
+                    cwd=folder,
+                    env=_environment(folder),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=(lifeline.end,),
+                )
+            )
+            lifeline.tie(process.pid)
         try:
             output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired as expired:

@@ -117,6 +117,36 @@ def test_a_child_forked_while_a_thread_makes_the_first_call_can_make_it_too(tmp_
     assert run_python(WHILE_A_THREAD_IMPORTS, cwd=tmp_path) == "0\n"
 
 
+WHILE_A_COMPILER_IS_STARTED = """
+import os, subprocess, threading, time
+from jitnorm.toolchains.process import run
+
+get_handles = subprocess.Popen._get_handles
+
+def get_handles_slowly(*arguments):
+    handles = get_handles(*arguments)
+    starting.set()
+    time.sleep(0.5)
+    return handles
+
+starting, (reading, writing) = threading.Event(), os.pipe()
+subprocess.Popen._get_handles = get_handles_slowly
+running = threading.Thread(target=run, args=(["true"], None, 60))
+running.start()
+assert starting.wait(60)
+if os.fork() == 0:  # a child that stays, and opens nothing but keeps what is open
+    os.close(writing)
+    os.read(reading, 1)
+    os._exit(0)
+running.join(20)
+print("waits for the child" if running.is_alive() else "ended")
+"""
+
+
+def test_a_child_that_is_forked_while_a_compiler_is_started_does_not_hold_up_the_build(tmp_path: Path) -> None:
+    assert run_python(WHILE_A_COMPILER_IS_STARTED, cwd=tmp_path) == "ended\n"
+
+
 WHILE_THREADS_CALL = """
 import os, signal, sys, threading
 import numpy as np, jitnorm

@@ -1,0 +1,35 @@
+"""Holds forks up for a moment, for what a child would inherit half done and never see completed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+
+_FORK_WAITS_SECONDS = 10.0
+_undivided = threading.RLock()
+
+
+@contextlib.contextmanager
+def no_fork() -> Iterator[None]:
+    """Have the forks of other threads wait for this block, which should take no longer than a second."""
+    with _undivided:
+        yield
+
+
+def _before_fork() -> None:
+    _undivided.acquire(timeout=_FORK_WAITS_SECONDS)
+
+
+def _after_fork_in_parent() -> None:
+    with contextlib.suppress(RuntimeError):  # the wait has ended without it
+        _undivided.release()
+
+
+def _after_fork_in_child() -> None:
+    global _undivided
+    _undivided = threading.RLock()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
