@@ -14,7 +14,7 @@ def host_token() -> str:
     """A name without dots for the set of processes whose ids can be compared with this one's.
 
     Containers may share a host name and a cache folder but not their process ids, so the process
-    namespace is a part of it.
+    namespace is a part of it, unless /proc is not mounted.
     """
     try:
         namespace = os.stat("/proc/self/ns/pid").st_ino

@@ -15,8 +15,8 @@ from jitnorm.cache.warn import warn_once
 FOLDER_VARIABLE = "JITNORM_CACHE_DIR"
 TRUST_VARIABLE = "JITNORM_CACHE_TRUST"
 
-# Nothing can be made in /proc: the place of a store that is always empty, where every file is one that is missing.
-_NOWHERE = Path("/proc/self/no-cache")
+# The place of a store that is always empty: nothing is there, and nobody but root can make anything there.
+_NOWHERE = Path("/proc/no-cache")
 
 
 class Root(NamedTuple):
@@ -88,7 +88,7 @@ def open_root(path: Path, *, explicit: bool) -> Root:
         FOLDER_VARIABLE,
     )
     # A missing folder that somebody else makes later has not been checked.
-    return Root(path if path.is_dir() else _NOWHERE, writable=False)
+    return Root(path if os.path.isdir(path) else _NOWHERE, writable=False)
 
 
 def trust_is_limited() -> bool:
@@ -108,6 +108,8 @@ def trust_is_limited() -> bool:
 
 def _make_writable(folder: Path) -> str | None:
     """Make a folder if it is missing; return why it cannot be written, or None if it can."""
+    if folder.is_relative_to(_NOWHERE):
+        return "there is no home folder"
     try:
         make_folder(folder)
     except OSError as error:

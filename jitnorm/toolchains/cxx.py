@@ -32,7 +32,8 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "x86-64-v4": ("-march=x86-64-v4", "-mprefer-vector-width=512"),
     "x86-64-v3": ("-march=x86-64-v3",),
 }
-# Their features under the names of /proc/cpuinfo.
+_CPUINFO = "/proc/cpuinfo"
+# Their features under its names.
 _V3_FEATURES = {
     *("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"),
     *("ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm"),
@@ -142,8 +143,12 @@ def processor_has(level: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _processor_features() -> frozenset[str]:
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-        for line in file:
-            if line.startswith("flags"):
-                return frozenset(line.split())
-    return frozenset()
+    try:
+        with open(_CPUINFO, encoding="ascii", errors="replace") as file:
+            return frozenset(next((line for line in file if line.startswith("flags")), "").split())
+    except OSError as error:
+        import logging
+
+        text = "what this processor can do is unknown, so kernels for the CPU are built for any, and slower: %s"
+        logging.getLogger("jitnorm").warning(text, error)
+        return frozenset()

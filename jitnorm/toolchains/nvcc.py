@@ -107,7 +107,7 @@ def _find_nvcc(host_compiler: Path) -> Path:
         named = [str(path) for path in in_toolkits] or ["CUDA_PATH and CUDA_HOME, not set"]
         raise ToolchainMissingError("nvcc", [*named, "PATH", f"{_IN_WHEEL} on sys.path"], _REMEDY)
     real = Path(os.path.realpath(found))
-    if is_elf(real) and real.with_name("nvcc.profile").is_file():
+    if is_elf(real) and os.path.isfile(real.with_name("nvcc.profile")):
         return real
     return _behind_wrapper(found, host_compiler)
 
@@ -120,7 +120,7 @@ def _behind_wrapper(wrapper: Path, host_compiler: Path) -> Path:
     except RuntimeError as error:
         raise ToolchainMissingError(what, [str(error)], _REMEDY) from error
     real = Path(os.path.realpath(Path(folder, "nvcc")))
-    if not real.is_file():
+    if not os.path.isfile(real):
         raise ToolchainMissingError(what, [str(real)], _REMEDY)
     return real
 

@@ -79,7 +79,7 @@ def _find() -> Path:
     folders += _SYSTEM_FOLDERS
     for folder in folders:
         path = Path(folder, _LIBRARY)
-        if path.is_file():
+        if os.path.isfile(path):
             return path.absolute()
     raise ToolchainMissingError(f"NVRTC 13 ({_LIBRARY})", [f"{in_wheel} on sys.path", *folders], _REMEDY)
 

@@ -1,4 +1,7 @@
-"""Where compilers lie. Only stat calls: this runs before every first launch of a process."""
+"""Where compilers lie. Only stat calls: this runs before every first launch of a process.
+
+A place that cannot be entered is like one that does not exist, as it is to the shell.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def on_path(program: str) -> Path | None:
 
 def executable(path: Path) -> Path | None:
     """The absolute path if it is a file that may be executed."""
-    return path.absolute() if path.is_file() and os.access(path, os.X_OK) else None
+    return path.absolute() if os.path.isfile(path) and os.access(path, os.X_OK) else None
 
 
 def toolkit_roots() -> list[Path]:
@@ -35,6 +38,9 @@ def toolkit_roots() -> list[Path]:
 
 
 def is_elf(path: Path) -> bool:
-    """Whether the file is a program of its own, not a script that starts another."""
-    with open(path, "rb") as file:
-        return file.read(4) == b"\x7fELF"
+    """Whether the file is a program of its own, not a script that starts another nor one that cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False

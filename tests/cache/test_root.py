@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -54,6 +55,33 @@ def test_without_a_home_the_artifact_is_built_all_the_same(
 ) -> None:
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     assert load_or_build(open_store(), key, lambda: artifact) == artifact
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_without_a_home_nothing_is_made_anywhere_also_where_proc_is_not_mounted(
+    key: str, artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    monkeypatch.setattr("jitnorm.cache.root._NOWHERE", tmp_path / "proc/no-cache")
+    store = open_store()
+    assert load_or_build(store, key, lambda: artifact) == artifact
+    assert not store.writable
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_home_that_cannot_be_entered_is_like_none(
+    key: str, artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def refuse(path: object, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", refuse)
+        patched.setattr(os, "mkdir", refuse)
+        store = open_store()
+    assert load_or_build(store, key, lambda: artifact) == artifact
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 

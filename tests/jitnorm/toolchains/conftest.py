@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +86,23 @@ def work_dir(tmp_path: Path) -> Path:
 def workplaces(work_dir: Path) -> list[Workplace]:
     """Compilers work in ``work_dir`` alone."""
     return [partial(temporary_folder, work_dir)]
+
+
+@pytest.fixture
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that cannot be entered: not by its mode, which says nothing to root."""
+    folder, stat = tmp_path / "locked", os.stat
+    folder.mkdir()
+
+    def refuse(path: Any, *rest: Any, **named: Any) -> os.stat_result:
+        if str(path).startswith(f"{folder}/"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, *rest, **named)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    with pytest.raises(PermissionError):
+        (folder / "anything").stat()
+    return folder
 
 
 @pytest.fixture

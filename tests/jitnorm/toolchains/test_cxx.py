@@ -190,3 +190,16 @@ def test_a_compiler_that_is_killed_is_reported(make_program: MakeProgram, monkey
     monkeypatch.setenv("CXX", str(make_program("g++", script)))
     with pytest.raises(CompileError, match="cxx: compiling for cpu failed: killed by SIGSEGV"):
         Cxx().compile(SOURCE)
+
+
+def test_where_the_processor_cannot_be_asked_the_oldest_one_is_built_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cxx, "_CPUINFO", str(tmp_path / "cpuinfo"))
+    cxx._processor_features.cache_clear()
+    try:
+        assert Cxx().flags(CPU) == Cxx().flags(CPU) == cxx.OPTIONS
+    finally:
+        cxx._processor_features.cache_clear()
+    (warning,) = caplog.messages
+    assert f"{tmp_path}/cpuinfo" in warning

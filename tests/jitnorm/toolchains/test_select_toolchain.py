@@ -109,3 +109,15 @@ def test_the_inventory_tells_the_remedy_for_what_is_missing() -> None:
         assert not entry.available
         assert "remedy: " in entry.remedy
         assert (entry.identity, entry.location) == ("", None)
+
+
+@pytest.mark.usefixtures("no_wheels", "only_path")
+@pytest.mark.parametrize("variable", ["PATH", "CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "LD_LIBRARY_PATH", "CXX"])
+@pytest.mark.parametrize("target", [CPU, HOPPER], ids=str)
+def test_a_place_that_cannot_be_entered_is_like_one_that_is_missing(
+    target: Target, variable: str, locked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvrtc, "_SYSTEM_FOLDERS", ())
+    monkeypatch.setenv(variable, str(locked / "g++" if variable == "CXX" else locked))
+    with pytest.raises(ToolchainMissingError):
+        select(target)
