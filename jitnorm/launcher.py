@@ -32,6 +32,8 @@ _LOG = logging.getLogger("jitnorm.cache")
 # Its digest is computed at each load, so it is made small.
 _FLAGS = ("-std=c++17", "-O2", "-fvisibility=hidden", "-ffunction-sections")
 _LINK_FLAGS = ("-Wl,--gc-sections", "-s")
+_DESCRIPTORS = "/proc/self/fd"
+_NO_PROC = "/proc is not mounted, and code in memory is loaded through it"
 _FUNCTIONS = (
     "load_kernel",
     "make_checker",
@@ -71,10 +73,12 @@ class Launcher:
 
         # Loaded from memory, exactly the bytes that the cache verified are what runs. The descriptor stays open:
         # the loader knows libraries by name, and no other may get this one's.
+        if not os.path.exists(_DESCRIPTORS):
+            raise RuntimeError(f"cannot load the launcher: {_NO_PROC}")
         file = os.memfd_create("jitnorm-launcher")
         with os.fdopen(file, "wb", closefd=False) as stream:
             stream.write(library)
-        loaded = ctypes.CDLL(f"/proc/self/fd/{file}")
+        loaded = ctypes.CDLL(f"{_DESCRIPTORS}/{file}")
         for name in _FUNCTIONS:
             address = ctypes.cast(getattr(loaded, f"__tvm_ffi_{name}"), ctypes.c_void_p).value
             function = tvm_ffi().Function.__from_extern_c__(address, keep_alive_object=loaded)

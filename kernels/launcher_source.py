@@ -19,6 +19,7 @@ _FILES = (
     "checks.h",
     "driver.h",
     "threads.h",
+    "library.h",
     "kernel.h",
     "dispatcher.h",
     "memory.h",

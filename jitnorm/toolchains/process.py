@@ -136,7 +136,7 @@ def compile_file(
         except FileNotFoundError as error:
             reason = f"no such file: {error.filename}"
         except OSError as error:
-            reason = f"{error.strerror}: {error.filename}"
+            reason = str(error) if error.filename is None else f"{error.strerror}: {error.filename}"
         if any(text in log for text in _FULL):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         raise CompileError(toolchain, str(target), reason, log, source)

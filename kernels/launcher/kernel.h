@@ -26,20 +26,11 @@ class Kernel {
   CallChecker checker_;
 };
 
-// Machine code for the CPU: a shared object, loaded from memory so that exactly the verified bytes run.
+// Machine code for the CPU: a shared object. The code stays loaded for the life of the process.
 class CpuKernel : public Kernel {
  public:
   CpuKernel(Recipe recipe, const ffi::Bytes& payload) : Kernel(std::move(recipe)) {
-    // The descriptor stays open: dlopen knows libraries by name, and no other kernel may get this one's.
-    const int file = memfd_create("jitnorm", MFD_CLOEXEC);
-    JITNORM_CHECK(file >= 0, RuntimeError) << "memfd_create failed: " << std::strerror(errno);
-    for (size_t done = 0; done < payload.size();) {
-      const ssize_t written = write(file, payload.data() + done, payload.size() - done);
-      JITNORM_CHECK(written > 0, RuntimeError) << "cannot copy the kernel to memory: " << std::strerror(errno);
-      done += static_cast<size_t>(written);
-    }
-    void* library = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
-    JITNORM_CHECK(library != nullptr, RuntimeError) << "cannot load the kernel: " << dlerror();
+    void* library = LoadLibrary(payload);
     entry_ = reinterpret_cast<Entry>(dlsym(library, this->recipe().entry.c_str()));
     JITNORM_CHECK(entry_ != nullptr, RuntimeError) << "the kernel has no entry point " << this->recipe().entry;
   }

@@ -1,6 +1,7 @@
 // The launcher: turns an artifact into a tvm_ffi.Function. It is compiled as one text, the files of this folder one
 // after another in the order of launcher_source.py.
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from jitnorm.kernels.target import Target
 
-from jitnorm.toolchains import CompileError
+from jitnorm.toolchains import CompileError, process
 from jitnorm.toolchains.process import ask, compile_file, run, time_limit
 from jitnorm.toolchains.workplace import Workplace, temporary_folder
 
@@ -69,6 +69,17 @@ def test_a_compiler_that_makes_nothing_is_an_error(make_program: MakeProgram, wo
 def test_a_compiler_that_cannot_be_started_is_an_error(tmp_path: Path, workplaces: list[Workplace]) -> None:
     with pytest.raises(CompileError, match=r"no such file: .*nothing"):
         compile_with(tmp_path / "nothing", workplaces)
+
+
+def test_a_compiler_for_which_the_system_has_no_room_is_an_error_in_its_words(
+    make_program: MakeProgram, workplaces: list[Workplace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(process, "run", refuse)
+    with pytest.raises(CompileError, match=r"\[Errno 24\] Too many open files(?!: None)"):
+        compile_with(make_program("compiler", ""), workplaces)
 
 
 def test_the_time_limit_kills_the_compiler_and_its_children(
