@@ -13,7 +13,7 @@ from jitnorm.errors import KernelNotReadyError
 from jitnorm.kernels.arguments import Extent, evaluate
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.interface import tensor_arguments
-from jitnorm.kernels.launch_recipe import dispatch_signature
+from jitnorm.kernels.launch_recipe import MOST_BYTES, dispatch_signature
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
@@ -113,6 +113,8 @@ class Dispatcher:
         Raises:
             ValueError: the op does not take them.
         """
+        for leader, shape in zip(self.leaders, shapes, strict=True):
+            _check_bounds(self.names[leader], shape)
         arguments, outputs = self._arguments_of(shapes[0][-1], dtype), {}
         for position in self.outputs:
             extents, output_dtype = arguments[position]
@@ -188,6 +190,12 @@ class Dispatcher:
                 "as many rows as are combined"
             )
         return columns * self._values_per_element // self._rows_combined
+
+
+def _check_bounds(name: str, shape: tuple[int, ...]) -> None:
+    """Refuse a shape that no tensor can have, for which nothing should be allocated; see kernels/launcher/bounds.h."""
+    if min(shape) < 0 or math.prod(max(1, extent) for extent in shape) > MOST_BYTES:
+        raise ValueError(f"{name}: shape is {tuple(shape)}; at most {MOST_BYTES} bytes have addresses")
 
 
 def _captured_kernel(config: KernelConfig, target: Target, rows: int) -> Any:

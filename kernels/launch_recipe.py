@@ -23,6 +23,8 @@ from .target import Target
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
 LAUNCHER_ABI = 5
 ENTRY = "jitnorm_kernel"
+# No tensor reaches further: no machine has longer addresses.
+MOST_BYTES = 1 << 57
 # Elements that take the CPU 0.1 ms or more, several times what a thread costs.
 _ELEMENTS_PER_THREAD = 1 << 17
 _USUAL_HIDDEN_SIZE = 4096

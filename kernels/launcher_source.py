@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .launch_recipe import LAUNCHER_ABI
+from .launch_recipe import LAUNCHER_ABI, MOST_BYTES
 from .row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, SHORT_ROW, SOME_ROWS
 
 _FOLDER = Path(__file__).parent / "launcher"
@@ -15,6 +15,7 @@ _FILES = (
     "recipe.h",
     "tensors.h",
     "locks.h",
+    "bounds.h",
     "call_shape.h",
     "checks.h",
     "driver.h",
@@ -33,6 +34,7 @@ def launcher_source() -> str:
     classes = ", ".join(f"k{name.capitalize()}" for name in ROW_CLASSES)
     constants = (
         f"constexpr int kLauncherAbi = {LAUNCHER_ABI};\n"
+        f"constexpr int64_t kMostBytes = {MOST_BYTES};\n"
         f"constexpr int64_t kFewRows = {FEW_ROWS}, kSomeRows = {SOME_ROWS};\n"
         f"constexpr int64_t kManyRows = {MANY_ROWS}, kShortRow = {SHORT_ROW}, kManyElements = {MANY_ELEMENTS};\n"
         f"enum RowClass : int16_t {{ {classes} }};\n"

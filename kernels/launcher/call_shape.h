@@ -3,7 +3,7 @@ class CallShape {
  public:
   // False if there is no room for the tensor: calls so large are checked anew each time.
   bool Add(const DLTensor& t) {
-    if (count_ + 3 + 2 * t.ndim > kCapacity) return false;
+    if (t.ndim < 0 || t.ndim > kCapacity || count_ + 3 + 2 * t.ndim > kCapacity) return false;
     words_[count_++] = t.dtype.code | t.dtype.bits << 8 | int64_t{t.dtype.lanes} << 16 | int64_t{t.ndim} << 32;
     words_[count_++] = t.device.device_type | int64_t{t.device.device_id} << 32;
     words_[count_++] = reinterpret_cast<int64_t>(DataOf(t)) & 15;

@@ -83,6 +83,9 @@ class CallChecker {
   };
 
   void CheckShapes(const DLTensor* const* tensors, Passed& found) const {
+    for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
+      if (tensors[i] != nullptr) CheckBounds(recipe_.arguments[i].name, *tensors[i]);
+    }
     const DLTensor* strided[kMaxRowSets][kMaxArguments];
     int strided_count[kMaxRowSets] = {};
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
@@ -131,6 +134,7 @@ class CallChecker {
     if (!tensor) {
       JITNORM_THROW(TypeError) << argument.name << ": is a " << value.GetTypeKey() << "; expected a tensor";
     }
+    CheckMemory(argument.name, **tensor);  // here, not in CheckShapes: calls of one shape may differ in it
     return *tensor;
   }
 
@@ -204,7 +208,7 @@ class CallChecker {
     for (int d = 0; d < inner_dims; ++d) {
       if (t.shape[t.ndim - inner_dims + d] != argument.extents[d].Evaluate(sizes)) ThrowShape(argument, t, tensors);
     }
-    if (ElementCount(t) == 0) return;
+    if (IsEmpty(t)) return;
     const int64_t inner_stride = t.ndim > 0 ? StrideOf(t, t.ndim - 1) : 1;
     JITNORM_CHECK(t.ndim == 0 || t.shape[t.ndim - 1] == 1 || inner_stride == 1, ValueError)
         << argument.name << ": the stride of its last dimension is " << inner_stride

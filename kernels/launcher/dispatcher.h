@@ -106,6 +106,7 @@ class Dispatcher {
       }
       if (!tensor || !roles_[i].is_tensor) continue;
       const DLTensor& t = **tensor;
+      CheckBounds(roles_[i].name, t);
       key.dtypes[i] = t.dtype.code | t.dtype.bits << 8 | static_cast<uint32_t>(t.dtype.lanes) << 16 | kPresent;
       if (roles_[i].chunk_bytes > 0) vector_bytes = std::min(vector_bytes, WidestAccess(t, roles_[i].chunk_bytes));
       const int set = roles_[i].row_set;
@@ -148,7 +149,7 @@ class Dispatcher {
 
   // Bytes of the input's accesses for which this tensor's own, in proportion, are aligned.
   static int64_t WidestAccess(const DLTensor& t, int64_t chunk_bytes) {
-    if (ElementCount(t) == 0) return 16;
+    if (IsEmpty(t)) return 16;
     const int64_t alignment = RowAlignment(t), element = ElementBytes(t.dtype);
     int64_t vector_bytes = 16;
     while (vector_bytes > 1 && std::max(element, chunk_bytes * vector_bytes / 16) > alignment) vector_bytes /= 2;

@@ -27,9 +27,19 @@ struct CudaAllocator {
   }
 };
 
+// The dtype of that name, if dense tensors of it can have that shape.
+inline DLDataType DtypeOf(const ffi::Shape& shape, const ffi::String& dtype) {
+  DLTensor t{};
+  t.shape = const_cast<int64_t*>(shape.data());
+  t.ndim = static_cast<int>(shape.size());
+  t.dtype = ffi::StringToDLDataType(dtype);
+  CheckBounds("shape", t);
+  return t.dtype;
+}
+
 // An uninitialised dense tensor on the CPU (`device` < 0) or a CUDA device.
 inline ffi::Tensor Allocate(const ffi::Shape& shape, const ffi::String& dtype, int64_t device) {
-  const DLDataType parsed = ffi::StringToDLDataType(dtype);
+  const DLDataType parsed = DtypeOf(shape, dtype);
   if (device < 0) return ffi::Tensor::FromNDAlloc(HostAllocator(), shape, parsed, DLDevice{kDLCPU, 0});
   return ffi::Tensor::FromNDAlloc(CudaAllocator(), shape, parsed, DLDevice{kDLCUDA, static_cast<int>(device)});
 }
@@ -43,7 +53,7 @@ struct NoAllocator {
 // What a dense tensor is but for its memory, to ask about calls that are yet to be made. `place` is another for each.
 inline ffi::Tensor StandIn(const ffi::Shape& shape, const ffi::String& dtype, int64_t device, int64_t place) {
   const DLDevice where = device < 0 ? DLDevice{kDLCPU, 0} : DLDevice{kDLCUDA, static_cast<int>(device)};
-  return ffi::Tensor::FromNDAlloc(NoAllocator(), shape, ffi::StringToDLDataType(dtype), where, place);
+  return ffi::Tensor::FromNDAlloc(NoAllocator(), shape, DtypeOf(shape, dtype), where, place);
 }
 
 // The memory of a tensor under another description, which is copied.
@@ -59,6 +69,7 @@ inline ffi::Tensor MergeLastTwo(const ffi::Tensor& tensor) {
   DLTensor prototype = *tensor.GetDLTensorPtr();
   JITNORM_CHECK(prototype.ndim >= 2, ValueError)
       << "tensor: has " << prototype.ndim << " dimensions; expected 2 or more";
+  CheckBounds("tensor", prototype);
   const int last = prototype.ndim - 1;
   JITNORM_CHECK(StrideOf(prototype, last - 1) == prototype.shape[last], ValueError)
       << "tensor: its last two dimensions are not contiguous";

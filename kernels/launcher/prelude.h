@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cfenv>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>

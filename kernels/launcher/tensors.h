@@ -21,11 +21,23 @@ inline char* DataOf(const DLTensor& t) { return static_cast<char*>(t.data) + t.b
 
 inline int64_t ElementBytes(DLDataType dtype) { return (dtype.bits * dtype.lanes + 7) / 8; }
 
+inline bool IsEmpty(const DLTensor& t) {
+  bool is_empty = false;
+  for (int d = 0; d < t.ndim; ++d) is_empty = is_empty || t.shape[d] == 0;
+  return is_empty;
+}
+
+inline int64_t ElementCount(const DLTensor& t) {
+  int64_t count = 1;
+  for (int d = 0; d < t.ndim; ++d) count *= t.shape[d];
+  return count;
+}
+
 inline int64_t StrideOf(const DLTensor& t, int dim) {
   if (t.strides != nullptr) return t.strides[dim];
-  int64_t stride = 1;
-  for (int d = t.ndim - 1; d > dim; --d) stride *= t.shape[d];
-  return stride;
+  uint64_t stride = 1;  // also asked of shapes that are not known to be bounded yet
+  for (int d = t.ndim - 1; d > dim; --d) stride *= static_cast<uint64_t>(t.shape[d]);
+  return static_cast<int64_t>(stride);
 }
 
 inline std::string ShapeText(const int64_t* shape, int ndim) {
@@ -95,8 +107,9 @@ struct ByteRange {
   int64_t begin, end;
 };
 
-// From the tensor's data on.
+// From the tensor's data on; of no bytes if it is empty.
 inline ByteRange SpanOf(const DLTensor& t, int first_dim = 0) {
+  if (IsEmpty(t)) return {0, 0};
   ByteRange range{0, ElementBytes(t.dtype)};
   for (int d = first_dim; d < t.ndim; ++d) {
     const int64_t reach = (t.shape[d] - 1) * StrideOf(t, d) * ElementBytes(t.dtype);
@@ -108,12 +121,6 @@ inline ByteRange SpanOf(const DLTensor& t, int first_dim = 0) {
 inline ByteRange RangeOf(const DLTensor& t, ByteRange span) {
   const int64_t address = reinterpret_cast<int64_t>(DataOf(t));
   return {address + span.begin, address + span.end};
-}
-
-inline int64_t ElementCount(const DLTensor& t) {
-  int64_t count = 1;
-  for (int d = 0; d < t.ndim; ++d) count *= t.shape[d];
-  return count;
 }
 
 // One dimension of the distances from the runs of one tensor to those of another: from -below to above strides.
@@ -159,7 +166,7 @@ struct DistanceDims {
 // Whether two tensors whose ranges meet may share a byte. Views of one buffer that interleave, such as q and k cut out
 // of a packed QKV tensor, do not: no steps along their strides lead from one to the other.
 inline bool MayOverlap(const DLTensor& a, const DLTensor& b) {
-  if (ElementCount(a) == 0 || ElementCount(b) == 0) return false;
+  if (IsEmpty(a) || IsEmpty(b)) return false;
   if (a.ndim == 0 || b.ndim == 0) return true;
   DistanceDims distances;
   if (!distances.Add(a, true) || !distances.Add(b, false)) return true;
@@ -173,8 +180,8 @@ inline bool MayOverlap(const DLTensor& a, const DLTensor& b) {
 // all that the smaller ones reach.
 inline bool IsInjective(const DLTensor& t) {
   if (ffi::IsContiguous(t)) return true;
-  if (ElementCount(t) == 0) return true;  // NumPy exports them with strides of 0
-  std::pair<int64_t, int64_t> dims[64];   // stride, extent
+  if (IsEmpty(t)) return true;           // NumPy exports them with strides of 0
+  std::pair<int64_t, int64_t> dims[64];  // stride, extent
   int count = 0;
   for (int d = 0; d < t.ndim; ++d) {
     if (t.shape[d] == 1) continue;

@@ -24,7 +24,8 @@ inline int64_t CpuThreads() {
 // more threads can be had, this one does their work.
 template <typename Work>
 void InParts(int64_t count, int64_t parts, const Work& work) {
-  const auto part = [&](int64_t i) { work(count * i / parts, count * (i + 1) / parts); };
+  const auto start = [&](int64_t i) { return count / parts * i + count % parts * i / parts; };
+  const auto part = [&](int64_t i) { work(start(i), start(i + 1)); };
   std::vector<std::thread> threads;
   threads.reserve(static_cast<size_t>(parts));
   int64_t started = 1;

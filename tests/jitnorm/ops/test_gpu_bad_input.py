@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from dlpack_by_hand import CUDA, tensor_by_hand
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
@@ -60,6 +61,45 @@ def test_a_tensor_on_another_device_is_refused_and_nothing_written(
     torch.cuda.synchronize()
     for key, tensor in call.items():
         assert torch.equal(tensor.cpu().view(torch.uint8), before[key].view(torch.uint8)), key
+
+
+def by_hand(tensor: torch.Tensor, **changes: Any) -> Any:
+    """A CUDA tensor's description, with changes."""
+    description = {"data": tensor.data_ptr(), "shape": tuple(tensor.shape), "device": (CUDA, tensor.get_device())}
+    return tensor_by_hand(**(description | changes))
+
+
+@pytest.mark.parametrize("is_repeated", [False, True], ids=["first_call", "like_the_last"])
+@pytest.mark.parametrize("name", ["input", "weight", "out"])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": None}, r"has no memory \(its data pointer is null\)"),
+        ({"data": None, "byte_offset": 1 << 40}, r"has no memory \(its data pointer is null\)"),
+        ({"shape": (1 << 32, 1 << 32)}, "shape is .*bytes have addresses"),
+        ({"shape": (1 << 61, 64)}, "shape is .*bytes have addresses"),
+        ({"strides": (1 << 60, 1), "shape": (4, 64)}, "strides are .*bytes have addresses"),
+    ],
+    ids=["null", "null_and_offset", "2^64_elements", "2^67_elements", "far_rows"],
+)
+def test_a_tensor_without_memory_is_refused_and_the_gpu_works_on(
+    changes: dict[str, Any], message: str, name: str, is_repeated: bool
+) -> None:
+    call = norm_call("cuda")
+    expected = rmsnorm(call["input"].cpu(), call["weight"].cpu())
+    before = call["out"].clone()
+    torch.cuda.synchronize()
+    if is_repeated:
+        good = norm_call("cuda")
+        rmsnorm(**{key: by_hand(tensor) for key, tensor in good.items()})
+        torch.cuda.synchronize()
+    with pytest.raises(ValueError, match=rf"^{name}: {message}"):
+        rmsnorm(**{key: by_hand(tensor, **(changes if key == name else {})) for key, tensor in call.items()})
+    torch.cuda.synchronize()
+    assert torch.equal(call["out"].view(torch.int16), before.view(torch.int16))
+    rmsnorm(**call)
+    torch.cuda.synchronize()
+    assert torch.equal(call["out"].cpu(), expected)
 
 
 def test_two_gpus_in_one_call_are_refused() -> None:

@@ -1,0 +1,69 @@
+"""Tensors described by hand, as DLPack lets anybody do: also such as no framework makes."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import tvm_ffi
+
+CPU, CUDA = 1, 2
+# Type code and bits.
+_DTYPES = {"float16": (2, 16), "float32": (2, 32), "uint8": (1, 8)}
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+_kept: list[Any] = []  # what tensors were made of, for as long as they may live
+
+
+class _Exported:
+    def __init__(self, managed: _Managed) -> None:
+        self._managed = managed
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._managed.tensor.device_type, self._managed.tensor.device_id
+
+    def __dlpack__(self, **_: Any) -> Any:
+        new_capsule = ctypes.pythonapi.PyCapsule_New
+        new_capsule.restype, new_capsule.argtypes = (
+            ctypes.py_object,
+            (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
+        )
+        return new_capsule(ctypes.addressof(self._managed), b"dltensor", None)
+
+
+def tensor_by_hand(
+    data: int | None,
+    shape: tuple[int, ...],
+    dtype: str = "float16",
+    *,
+    strides: tuple[int, ...] | None = None,
+    byte_offset: int = 0,
+    device: tuple[int, int] = (CPU, 0),
+) -> Any:
+    """A `tvm_ffi.Tensor` of exactly this description; `data` is an address, None for null."""
+    dims = len(shape)
+    code, bits = _DTYPES[dtype]
+    extents = (ctypes.c_int64 * dims)(*shape)
+    steps = None if strides is None else (ctypes.c_int64 * dims)(*strides)
+    managed = _Managed(_Tensor(data, *device, dims, code, bits, 1, extents, steps, byte_offset), None, None)
+    _kept.append((managed, extents, steps))
+    return tvm_ffi.from_dlpack(_Exported(managed))
