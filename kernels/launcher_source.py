@@ -11,6 +11,7 @@ _FOLDER = Path(__file__).parent / "launcher"
 # Each file uses only what stands before it.
 _FILES = (
     "prelude.h",
+    "json.h",
     "extents.h",
     "recipe.h",
     "tensors.h",

@@ -32,7 +32,6 @@ inline std::optional<void*> GivenStream(ffi::PackedArgs args, size_t count) {
 class CallChecker {
  public:
   explicit CallChecker(Recipe recipe) : recipe_(std::move(recipe)) {
-    JITNORM_CHECK(recipe_.arguments.size() <= kMaxArguments, ValueError) << "recipe: has too many arguments";
     for (size_t i = recipe_.arguments.size(); i-- > 0;) {
       const Argument& argument = recipe_.arguments[i];
       if (!argument.has_leading_dims || argument.row_set == 0) continue;
@@ -226,7 +225,7 @@ class CallChecker {
 
   static int64_t ExpectedCount(const Argument& argument, const Sizes& sizes) {
     int64_t count = argument.has_leading_dims ? sizes.rows * sizes.matrices : 1;
-    for (const Extent& extent : argument.extents) count *= extent.Evaluate(sizes);
+    for (const Extent& extent : argument.extents) count = Extent::Product(count, extent.Evaluate(sizes));
     return count;
   }
 

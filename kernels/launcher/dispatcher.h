@@ -3,8 +3,8 @@
 class Dispatcher {
  public:
   explicit Dispatcher(const ffi::String& signature) {
-    for (const ffi::Any& json : ParseJson(signature).cast<ffi::json::Array>()) {
-      const JsonObject object = json.cast<JsonObject>();
+    for (const ffi::Any& json : ValueOf<JsonArray>(ParseJson(signature), "signature")) {
+      const auto object = ValueOf<JsonObject>(json, "signature");
       Role role{Field<ffi::String>(object, "name"), Field<ffi::String>(object, "kind") == "tensor"};
       if (role.is_tensor) {
         role.row_set = ReadRowSet(object);

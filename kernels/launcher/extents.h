@@ -6,17 +6,24 @@ struct Sizes {
   int64_t hidden_size = 0;  // "H": of a kernel that takes any
 };
 
-// Extents of a launch recipe: a number, a symbol, or [operator, operand, operand].
+// Extents of a launch recipe: a number, a symbol, or [operator, operand, operand]. None is negative, divisors are
+// positive numbers, and values beyond 64 bits are errors.
 class Extent {
  public:
-  explicit Extent(const ffi::Any& json) {
-    if (std::optional<int64_t> number = json.try_cast<int64_t>()) {
-      number_ = *number;
-    } else if (std::optional<ffi::json::Array> list = json.try_cast<ffi::json::Array>()) {
-      operator_ = OperatorOf((*list)[0].cast<ffi::String>());
-      for (size_t i = 1; i < list->size(); ++i) operands_.emplace_back((*list)[i]);
+  // `name` is the field of the recipe that it belongs to.
+  Extent(const ffi::Any& json, const char* name) {
+    if (json.try_cast<int64_t>()) {
+      number_ = NumberIn(json, name, 0, kMostNumber);
+    } else if (std::optional<JsonArray> list = json.try_cast<JsonArray>()) {
+      JITNORM_CHECK(list->size() == 3, ValueError)
+          << "recipe: " << name << " has an extent of " << list->size() << " parts; expected an operator, two operands";
+      operator_ = OperatorOf(ValueOf<ffi::String>((*list)[0], name));
+      for (size_t i = 1; i < list->size(); ++i) operands_.emplace_back((*list)[i], name);
+      const Extent& last = operands_.back();
+      JITNORM_CHECK(!Divides() || (last.operator_ == Operator::kNumber && last.number_ > 0), ValueError)
+          << "recipe: " << name << " has an extent that divides by something else than a positive number";
     } else {
-      operator_ = SymbolOf(json.cast<ffi::String>());
+      operator_ = SymbolOf(ValueOf<ffi::String>(json, name));
     }
   }
 
@@ -27,10 +34,17 @@ class Extent {
     if (operator_ == Operator::kMatrices) return sizes.matrices;
     if (operator_ == Operator::kHiddenSize) return sizes.hidden_size;
     const int64_t a = operands_[0].Evaluate(sizes), b = operands_[1].Evaluate(sizes);
-    if (operator_ == Operator::kAdd) return a + b;
-    if (operator_ == Operator::kMultiply) return a * b;
     if (operator_ == Operator::kMin) return std::min(a, b);
-    return operator_ == Operator::kCeilDiv ? (a + b - 1) / b : (a + b - 1) / b * b;
+    const int64_t quotient = Divides() ? a / b + (a % b != 0) : 0;
+    if (operator_ == Operator::kCeilDiv) return quotient;
+    if (operator_ == Operator::kRoundUp) return Product(quotient, b);
+    return operator_ == Operator::kAdd ? Sum(a, b) : Product(a, b);
+  }
+
+  static int64_t Product(int64_t a, int64_t b) {
+    int64_t product;
+    JITNORM_CHECK(!__builtin_mul_overflow(a, b, &product), ValueError) << kTooLarge;
+    return product;
   }
 
  private:
@@ -46,6 +60,8 @@ class Extent {
     kCeilDiv,
     kRoundUp
   };
+  static constexpr int64_t kMostNumber = int64_t{1} << 40;
+  static constexpr const char* kTooLarge = "recipe: an extent is beyond 64 bits for tensors of these shapes";
 
   static Operator SymbolOf(const ffi::String& name) {
     if (name == "M") return Operator::kRows;
@@ -66,6 +82,14 @@ class Extent {
                               << " is unknown; allowed are +, *, min, ceil_div, round_up";
     TVM_FFI_UNREACHABLE();
   }
+
+  static int64_t Sum(int64_t a, int64_t b) {
+    int64_t sum;
+    JITNORM_CHECK(!__builtin_add_overflow(a, b, &sum), ValueError) << kTooLarge;
+    return sum;
+  }
+
+  bool Divides() const { return operator_ == Operator::kCeilDiv || operator_ == Operator::kRoundUp; }
 
   Operator operator_ = Operator::kNumber;
   int64_t number_ = 0;

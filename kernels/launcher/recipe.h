@@ -1,32 +1,11 @@
-// The launch recipe of launch_recipe.py, read from its JSON text.
-using JsonObject = ffi::json::Object;
-
-// An exception may not come out of TVM-FFI's library: it may be built with another C++ library than the launcher.
-inline ffi::Any ParseJson(const ffi::String& text) {
-  ffi::String problem;
-  ffi::Any value = ffi::json::Parse(text, &problem);
-  JITNORM_CHECK(problem.size() == 0, ValueError) << "recipe: is not JSON: " << problem;
-  return value;
-}
-
-inline ffi::Any Field(const JsonObject& object, const char* name) {
-  auto it = object.find(ffi::String(name));
-  JITNORM_CHECK(it != object.end(), ValueError) << "recipe: has no field " << name;
-  return (*it).second;
-}
-
-template <typename T>
-T Field(const JsonObject& object, const char* name) {
-  return Field(object, name).cast<T>();
-}
-
+// The launch recipe of launch_recipe.py, read from its JSON text. One that is accepted can crash no check of a call.
+constexpr int kMaxRowDims = 8;
+constexpr int kMaxArguments = 16;
 // Tensors of one leading shape are a row set; a kernel may have two, each with a leading shape of its own.
 constexpr int kMaxRowSets = 2;
 
 inline int ReadRowSet(const JsonObject& json) {
-  const int64_t row_set = Field<int64_t>(json, "row_set");
-  JITNORM_CHECK(row_set >= 0 && row_set < kMaxRowSets, ValueError) << "recipe: row_set is " << row_set;
-  return static_cast<int>(row_set);
+  return static_cast<int>(NumberField(json, "row_set", 0, kMaxRowSets - 1));
 }
 
 struct Argument {
@@ -45,33 +24,72 @@ struct Argument {
   float if_empty = 0;      // what one element becomes if there are no rows
   bool is_strided = false;
   std::string may_be;
+
+  bool is_tensor() const { return kind == Kind::kTensor; }
 };
+
+inline DLDataType ReadDtype(const ffi::String& name) {
+  DLDataType dtype;
+  const TVMFFIByteArray text{name.data(), name.size()};
+  const bool is_known = TVMFFIDataTypeFromString(&text, &dtype) == 0;
+  if (!is_known) ffi::details::MoveFromSafeCallRaised();
+  const int bits = is_known ? dtype.bits * dtype.lanes : 0;
+  JITNORM_CHECK(bits > 0 && bits % 8 == 0 && bits <= 128, ValueError) << "recipe: dtype " << name << " is unknown";
+  return dtype;
+}
+
+// What an argument's own fields must be together.
+inline void CheckArgument(const Argument& argument) {
+  const auto require = [&](bool is_so, const char* what) {
+    JITNORM_CHECK(is_so, ValueError) << "recipe: argument " << argument.name << " " << what;
+  };
+  require((argument.alignment & (argument.alignment - 1)) == 0, "has an alignment that is no power of two");
+  require(!argument.dtypes.empty(), "has no dtypes");
+  bool is_word = true;
+  for (DLDataType dtype : argument.dtypes) {
+    const int bytes = dtype.bits * dtype.lanes / 8;
+    is_word = is_word && bytes == sizeof(float);
+    require(argument.alignment >= bytes, "has an alignment of less than an element");
+  }
+  const bool is_filled = argument.is_zeroed || (argument.is_output && argument.is_single);
+  require(!is_filled || (argument.is_output && argument.is_single && is_word),
+          "is filled by the launcher, but no output of one 32-bit element");
+  require(!argument.is_strided || (!argument.is_single && !argument.is_flat), "is strided, but of any shape");
+  require(!argument.is_strided || !argument.extents.empty(), "is strided, but has no extent of its own");
+}
 
 inline Argument ReadArgument(const JsonObject& json) {
   Argument argument;
   argument.name = Field<ffi::String>(json, "name");
+  JITNORM_CHECK(!argument.name.empty(), ValueError) << "recipe: has an argument without a name";
   const std::string kind = Field<ffi::String>(json, "kind");
+  JITNORM_CHECK(kind == "tensor" || kind == "float32", ValueError)
+      << "recipe: argument " << argument.name << " is of kind " << kind << "; allowed are tensor, float32";
   argument.kind = kind == "tensor" ? Argument::Kind::kTensor : Argument::Kind::kFloat32;
-  if (argument.kind != Argument::Kind::kTensor) return argument;
-  for (const ffi::Any& dtype : Field<ffi::json::Array>(json, "dtypes")) {
-    argument.dtypes.push_back(ffi::StringToDLDataType(dtype.cast<ffi::String>()));
+  if (!argument.is_tensor()) return argument;
+  for (const ffi::Any& dtype : Field<JsonArray>(json, "dtypes")) {
+    argument.dtypes.push_back(ReadDtype(ValueOf<ffi::String>(dtype, "dtypes")));
   }
-  for (const ffi::Any& extent : Field<ffi::json::Array>(json, "shape")) {
+  for (const ffi::Any& extent : Field<JsonArray>(json, "shape")) {
     if (std::optional<ffi::String> text = extent.try_cast<ffi::String>(); text && *text == "...") {
       argument.has_leading_dims = true;
     } else {
-      argument.extents.emplace_back(extent);
+      argument.extents.emplace_back(extent, "shape");
     }
   }
   argument.row_set = ReadRowSet(json);
   argument.is_single = Field<bool>(json, "single");
   argument.is_flat = Field<bool>(json, "flat");
   argument.is_zeroed = Field<bool>(json, "zeroed");
-  argument.if_empty = static_cast<float>(Field<double>(json, "if_empty"));
-  argument.alignment = Field<int64_t>(json, "alignment");
+  const double if_empty = Field<double>(json, "if_empty");
+  JITNORM_CHECK(std::abs(if_empty) <= std::numeric_limits<float>::max(), ValueError)
+      << "recipe: if_empty is " << if_empty << "; expected a float32";
+  argument.if_empty = static_cast<float>(if_empty);
+  argument.alignment = NumberField(json, "alignment", 1, 16);
   argument.is_output = Field<bool>(json, "output");
   argument.is_strided = Field<bool>(json, "strided");
   argument.may_be = Field<ffi::String>(json, "may_be");
+  CheckArgument(argument);
   return argument;
 }
 
@@ -102,37 +120,83 @@ struct Recipe {
   }
 };
 
+// The arguments of each row set that have strides must have one rank, that of the first: their rows are walked
+// together.
+inline void CheckRowSets(const std::vector<Argument>& arguments) {
+  const Argument* first[kMaxRowSets] = {};
+  for (const Argument& argument : arguments) {
+    if (!argument.is_tensor() || !argument.is_strided) continue;
+    const Argument*& leader = first[argument.row_set];
+    if (leader == nullptr) leader = &argument;
+    JITNORM_CHECK(
+        argument.has_leading_dims == leader->has_leading_dims && argument.extents.size() == leader->extents.size(),
+        ValueError)
+        << "recipe: arguments " << leader->name << " and " << argument.name
+        << " are of one row set, but not of one rank";
+  }
+  for (const Argument& argument : arguments) {
+    const Argument* leader = first[argument.row_set];
+    const bool is_led = leader != nullptr && (argument.row_set == 0 || leader->has_leading_dims);
+    JITNORM_CHECK(!argument.is_tensor() || is_led, ValueError)
+        << "recipe: argument " << argument.name << " is of row set " << argument.row_set << ", which has no rows";
+  }
+}
+
+inline std::vector<Argument> ReadArguments(const JsonObject& json) {
+  std::vector<Argument> arguments;
+  for (const ffi::Any& argument : Field<JsonArray>(json, "arguments")) {
+    arguments.push_back(ReadArgument(ValueOf<JsonObject>(argument, "arguments")));
+    const std::string& name = arguments.back().name;
+    JITNORM_CHECK(std::none_of(arguments.begin(), arguments.end() - 1, [&](auto& a) { return a.name == name; }),
+                  ValueError)
+        << "recipe: has two arguments " << name;
+  }
+  JITNORM_CHECK(!arguments.empty() && arguments.size() <= kMaxArguments, ValueError)
+      << "recipe: has " << arguments.size() << " arguments; allowed are 1 to " << kMaxArguments;
+  const Argument& first = arguments[0];
+  JITNORM_CHECK(first.is_tensor() && first.is_strided && first.row_set == 0, ValueError)
+      << "recipe: argument " << first.name << " is the first, but no tensor of rows at any stride";
+  CheckRowSets(arguments);
+  return arguments;
+}
+
+inline void ReadCudaFields(const JsonObject& json, Recipe& recipe) {
+  const auto capability = Field<JsonArray>(json, "capability");
+  JITNORM_CHECK(capability.size() == 2, ValueError)
+      << "recipe: capability has " << capability.size() << " numbers; expected major and minor";
+  recipe.capability_major = static_cast<int>(NumberIn(capability[0], "capability", 0, 999));
+  recipe.capability_minor = static_cast<int>(NumberIn(capability[1], "capability", 0, 999));
+  recipe.is_family = Field<bool>(json, "family");
+  recipe.block = static_cast<unsigned>(NumberField(json, "block", 1, 1024));
+  recipe.cluster = static_cast<unsigned>(NumberField(json, "cluster", 1, 16));
+  recipe.shared_bytes = static_cast<unsigned>(NumberField(json, "shared_bytes", 0, 1 << 20));
+  recipe.pdl = Field<bool>(json, "pdl");
+}
+
 inline Recipe ReadRecipe(const ffi::String& text) {
-  const JsonObject json = ParseJson(text).cast<JsonObject>();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const auto json = ValueOf<JsonObject>(ParseJson(text), "recipe");
   const int64_t abi = Field<int64_t>(json, "abi");
   JITNORM_CHECK(abi == kLauncherAbi, ValueError)
       << "recipe: is for launcher ABI " << abi << ", this launcher has " << kLauncherAbi << "; rebuild the kernel";
+  const std::string device = Field<ffi::String>(json, "device");
+  JITNORM_CHECK(device == "cpu" || device == "cuda", ValueError)
+      << "recipe: device is " << device << "; allowed are cpu, cuda";
   Recipe recipe{Field<ffi::String>(json, "entry"),
-                Field<ffi::String>(json, "device") == "cuda",
-                static_cast<int>(Field<int64_t>(json, "row_dims")),
+                device == "cuda",
+                static_cast<int>(NumberField(json, "row_dims", 1, kMaxRowDims)),
                 Field<bool>(json, "batched"),
-                {},
-                Extent(Field(json, "grid"))};
-  if (const ffi::Any items = Field(json, "items"); items != nullptr) recipe.items.emplace(items);
+                ReadArguments(json),
+                Extent(Field(json, "grid"), "grid")};
+  if (const ffi::Any items = Field(json, "items"); items != nullptr) recipe.items.emplace(items, "items");
   if (const ffi::Any sizes = Field(json, "hidden_sizes"); sizes != nullptr) {
-    const auto object = sizes.cast<JsonObject>();
-    recipe.hidden_sizes = {Field<int64_t>(object, "most"), Field<int64_t>(object, "multiple_of")};
+    const auto object = ValueOf<JsonObject>(sizes, "hidden_sizes");
+    recipe.hidden_sizes = {NumberField(object, "most", 1, kMost), NumberField(object, "multiple_of", 1, kMost)};
   }
-  for (const ffi::Any& argument : Field<ffi::json::Array>(json, "arguments")) {
-    recipe.arguments.push_back(ReadArgument(argument.cast<JsonObject>()));
-  }
-  if (!recipe.is_cuda) {
-    recipe.grain = Field<int64_t>(json, "grain");
-    JITNORM_CHECK(recipe.grain >= 1, ValueError) << "recipe: grain is " << recipe.grain;
+  if (recipe.is_cuda) {
+    ReadCudaFields(json, recipe);
   } else {
-    const auto capability = Field<ffi::json::Array>(json, "capability");
-    recipe.capability_major = static_cast<int>(capability[0].cast<int64_t>());
-    recipe.capability_minor = static_cast<int>(capability[1].cast<int64_t>());
-    recipe.is_family = Field<bool>(json, "family");
-    recipe.block = static_cast<unsigned>(Field<int64_t>(json, "block"));
-    recipe.cluster = static_cast<unsigned>(Field<int64_t>(json, "cluster"));
-    recipe.shared_bytes = static_cast<unsigned>(Field<int64_t>(json, "shared_bytes"));
-    recipe.pdl = Field<bool>(json, "pdl");
+    recipe.grain = NumberField(json, "grain", 1, kMost);
   }
   return recipe;
 }

@@ -1,6 +1,4 @@
 // Facts about tensors: where their bytes lie, and by how few strides their rows can be walked.
-constexpr int kMaxRowDims = 8;
-constexpr int kMaxArguments = 16;
 
 inline bool IsCuda(DLDevice device) { return device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged; }
 

@@ -8,8 +8,6 @@ from typing import Any
 import tvm_ffi
 
 CPU, CUDA = 1, 2
-# Type code and bits.
-_DTYPES = {"float16": (2, 16), "float32": (2, 32), "uint8": (1, 8)}
 
 
 class _Tensor(ctypes.Structure):
@@ -31,7 +29,12 @@ class _Managed(ctypes.Structure):
     _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
-_kept: list[Any] = []  # what tensors were made of, for as long as they may live
+_kept: dict[int, Any] = {}  # what tensors are made of, by address, for as long as they live
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _forget(address: int) -> None:
+    _kept.pop(address)
 
 
 class _Exported:
@@ -60,10 +63,11 @@ def tensor_by_hand(
     device: tuple[int, int] = (CPU, 0),
 ) -> Any:
     """A `tvm_ffi.Tensor` of exactly this description; `data` is an address, None for null."""
-    dims = len(shape)
-    code, bits = _DTYPES[dtype]
+    dims, kind = len(shape), tvm_ffi.dtype(dtype)
     extents = (ctypes.c_int64 * dims)(*shape)
     steps = None if strides is None else (ctypes.c_int64 * dims)(*strides)
-    managed = _Managed(_Tensor(data, *device, dims, code, bits, 1, extents, steps, byte_offset), None, None)
-    _kept.append((managed, extents, steps))
+    elements = kind.type_code, kind.bits, kind.lanes
+    tensor = _Tensor(data, *device, dims, *elements, extents, steps, byte_offset)
+    managed = _Managed(tensor, None, ctypes.cast(_forget, ctypes.c_void_p))
+    _kept[ctypes.addressof(managed)] = managed, extents, steps
     return tvm_ffi.from_dlpack(_Exported(managed))
