@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from jitnorm.store import as_cache, memo_folder, user_cache, workplaces
 from jitnorm.toolchains import Toolchain, ToolchainMissingError, requested_backend, select
 from jitnorm.tuning import stand_ins
 
+_LOG = logging.getLogger("jitnorm.cache")
 _Wanted = tuple[KernelConfig, Target, str]  # the last is the backend
 _kernels: dict[_Wanted, Any] = {}
 _locks: dict[_Wanted, threading.Lock] = {}
@@ -170,7 +172,7 @@ def _load_or_build(source: Source, toolchain: Toolchain, cache: Cache, *, is_rec
             record_miss(cache.store, str(source.config), str(source.target))
         return compile_kernel(source, toolchain)
 
-    return cache.load_or_build(kernel_key(source, toolchain), build, accept=is_usable)
+    return cache.load_or_build(kernel_key(source, toolchain), build, accept=acceptor(source))
 
 
 class _Answer(NamedTuple):
@@ -218,7 +220,8 @@ def _find_for(
     toolchain = ask().toolchain
     if toolchain is None:
         return None
-    return cache.load(kernel_key(source_for(config, target, toolchain.name), toolchain), is_usable)
+    source = source_for(config, target, toolchain.name)
+    return cache.load(kernel_key(source, toolchain), acceptor(source))
 
 
 def _find_built_anywhere(config: KernelConfig, target: Target, cache: Cache, backend: str) -> Artifact | None:
@@ -226,12 +229,35 @@ def _find_built_anywhere(config: KernelConfig, target: Target, cache: Cache, bac
     has_cute = not target.is_cpu and not _why_not(config)
     languages = ("c++",) * (backend != "cute" or not has_cute) + ("cute",) * (backend in ("auto", "cute") and has_cute)
 
-    def serves(artifact: Artifact) -> bool:
-        allowed = ("auto", artifact.manifest.get("backend"))
-        return (backend in allowed or (backend == "cute" and not has_cute)) and is_usable(artifact)
+    def find(source: Source) -> Artifact | None:
+        accepts = acceptor(source)
 
-    found = (cache.load_source(kernel_source_key(source_for(config, target, each)), serves) for each in languages)
+        def serves(artifact: Artifact) -> bool:
+            allowed = ("auto", artifact.manifest.get("backend"))
+            return (backend in allowed or (backend == "cute" and not has_cute)) and accepts(artifact)
+
+        return cache.load_source(kernel_source_key(source), serves)
+
+    found = (find(source_for(config, target, each)) for each in languages)
     return next(filter(None, found), None)
+
+
+def acceptor(source: Source) -> Callable[[Artifact], bool]:
+    """What tells whether an artifact serves for a source: it has that recipe, and this machine all that it requires.
+
+    Keys say what an artifact was made of, but by the word of whoever stored it, and a recipe decides what is read and
+    written.
+    """
+
+    def accepts(artifact: Artifact) -> bool:
+        if not is_usable(artifact):
+            return False
+        if artifact.manifest.get("recipe") == recipe_text(source.config, source.target, source.language):
+            return True
+        _LOG.warning("ignoring an artifact of %s for %s: its recipe is another", source.config, source.target)
+        return False
+
+    return accepts
 
 
 def toolchain_for(config: KernelConfig, target: Target, store: Store, backend: str = "auto") -> Toolchain:
@@ -261,8 +287,6 @@ def _why_not(config: KernelConfig) -> str:
 
 @cache
 def _log_replacement(reason: str) -> None:
-    import logging
-
     logging.getLogger("jitnorm").warning("kernels that cute cannot build are built from CUDA C++: %s", reason)
 
 

@@ -133,13 +133,15 @@ def explain(config: KernelConfig, target: Target, cache: Cache, backend: str = "
 class _Lookup:
     key: str | None
     source_key: str
+    recipe: str
     backend: str
     any_toolchain_serves: bool
 
     @classmethod
     def of(cls, source: Source, toolchain: Toolchain | None, backend: str, any_toolchain_serves: bool) -> _Lookup:
         key = None if toolchain is None else kernel_key(source, toolchain)
-        return cls(key, kernel_source_key(source), backend, any_toolchain_serves)
+        recipe = recipe_text(source.config, source.target, source.language)
+        return cls(key, kernel_source_key(source), recipe, backend, any_toolchain_serves)
 
     def find(self, cache: Cache, asked: dict[str, str]) -> tuple[str | None, str | None]:
         """The first tier that has it and the key that it has there; what each tier answered goes to `asked`."""
@@ -173,13 +175,11 @@ class _Lookup:
         manifest = artifact.manifest
         if needed := unmet(artifact):
             return f"there, but it needs {needed}, which this machine does not have"
-        if key == self.key:
-            return ""
-        if manifest.get("source_key") != self.source_key:
+        if key != self.key and manifest.get("source_key") != self.source_key:
             return "an alias leads to another source"
-        if self.backend not in ("auto", manifest.get("backend")):
+        if key != self.key and self.backend not in ("auto", manifest.get("backend")):
             return f"there, but built by {manifest.get('backend')}, and {self.backend} is asked for"
-        return ""
+        return "" if manifest.get("recipe") == self.recipe else "there, but its recipe is another"
 
 
 def _quarantined(store: Store, key: str) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter
 
 from jitnorm.cache import Artifact, Cache
-from jitnorm.manager import kernel_key, kernel_source_key, load_or_build_kernel, source_for, toolchain_for
-from jitnorm.requirements import is_usable
+from jitnorm.manager import acceptor, kernel_key, kernel_source_key, load_or_build_kernel, source_for, toolchain_for
 from jitnorm.toolchains import TOOLCHAIN_NAMES, Toolchain, ToolchainMissingError
 from jitnorm.warm.plan import Job, Outcome
 
@@ -50,7 +49,7 @@ def build(job: Job, cache: Cache, backend: str) -> Outcome:
         status = "built" if found is None else "hit"
         if found is None:
             load_or_build_kernel(job.config, job.target, cache, _backend_for(job, backend))
-            found = cache.load(key, is_usable)
+            _, found = _find(job, cache, toolchain)
         if found is None:
             raise RuntimeError(f"the kernel is built, but cannot be stored in {cache.store.layout.root}")
     except Exception as error:
@@ -61,9 +60,11 @@ def build(job: Job, cache: Cache, backend: str) -> Outcome:
 def _find(job: Job, cache: Cache, toolchain: Toolchain | ToolchainMissingError) -> tuple[str, Artifact | None]:
     """The key of a kernel, and its artifact if a tier has it; without a compiler no key, and any other's artifact."""
     if isinstance(toolchain, ToolchainMissingError):
-        return "", cache.load_source(kernel_source_key(source_for(job.config, job.target, "c++")), is_usable)
-    key = kernel_key(source_for(job.config, job.target, toolchain.name), toolchain)
-    return key, cache.load(key, is_usable)
+        source = source_for(job.config, job.target, "c++")
+        return "", cache.load_source(kernel_source_key(source), acceptor(source))
+    source = source_for(job.config, job.target, toolchain.name)
+    key = kernel_key(source, toolchain)
+    return key, cache.load(key, acceptor(source))
 
 
 def _toolchain(job: Job, cache: Cache, backend: str) -> Toolchain | ToolchainMissingError:

@@ -12,7 +12,7 @@ import pytest
 from jitnorm.cache import Artifact, Cache, Store
 from jitnorm.cache.events import subscribe
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.generator import generate
+from jitnorm.kernels.generator import Source, generate
 from jitnorm.kernels.target import Target
 from python_process import run_python
 
@@ -53,9 +53,10 @@ def record_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def prebuilt(backend: str = "cxx", **fields: Any) -> Artifact:
+def prebuilt(backend: str = "cxx", source: Source = SOURCE, **fields: Any) -> Artifact:
     """As if another machine's compiler had made it."""
-    manifest = {"backend": backend, "source_key": manager.kernel_source_key(SOURCE), **fields}
+    recipe = manager.recipe_text(source.config, source.target)
+    manifest = {"backend": backend, "source_key": manager.kernel_source_key(source), "recipe": recipe, **fields}
     return Artifact(f"by {backend}".encode(), manifest)
 
 
@@ -88,7 +89,7 @@ def test_a_named_backend_is_served_by_its_own_artifacts_alone(cache: Cache, monk
         raise ToolchainMissingError("a compiler", [], "install it")
 
     monkeypatch.setattr(manager, "select", missing)
-    cache.store.publish("1" * 64, prebuilt("nvrtc", source_key=manager.kernel_source_key(generate(CONFIG, SM90A))))
+    cache.store.publish("1" * 64, prebuilt("nvrtc", generate(CONFIG, SM90A)))
     assert manager.load_or_build_kernel(CONFIG, SM90A, cache).payload == b"by nvrtc"
     assert manager.load_or_build_kernel(CONFIG, SM90A, cache, "nvrtc").payload == b"by nvrtc"
     with pytest.raises(ToolchainMissingError):

@@ -280,7 +280,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
 
 def publish(cache: Cache, config: KernelConfig) -> None:
     source = manager.source_for(config, HOPPER, "nvrtc")
-    manifest = {"kind": "kernel", "config": str(config), "source_key": manager.kernel_source_key(source)}
+    recipe = manager.recipe_text(config, HOPPER)
+    manifest = {
+        "kind": "kernel",
+        "config": str(config),
+        "source_key": manager.kernel_source_key(source),
+        "recipe": recipe,
+    }
     cache.store.publish(make_key({"config": str(config)}), Artifact(b"code", manifest))
 
 
