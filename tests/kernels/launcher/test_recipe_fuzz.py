@@ -19,7 +19,8 @@ SEED = os.environ.get("JITNORM_FUZZ_SEED", "0")
 def test_a_mutated_recipe_is_refused_or_checks_calls(tmp_path: Path) -> None:
     last = tmp_path / "last.json"
     command = [sys.executable, recipe_fuzzer.__file__, MUTATIONS, SEED, str(last)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    seconds = 120 + int(MUTATIONS) / 20
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=seconds)
     recipe = last.read_text() if last.exists() else "none"
     assert done.returncode == 0, f"exit status {done.returncode}, seed {SEED}\n{done.stderr}\nrecipe: {recipe}"
     mutations, accepted = map(int, done.stdout.replace(",", "").split()[::2])
