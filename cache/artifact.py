@@ -88,12 +88,23 @@ def decode_artifact(key: str, raw_manifest: bytes, payload: bytes) -> Artifact:
     Raises:
         CorruptEntryError: a byte of either differs from what was published for ``key``.
     """
-    expected = decode_manifest(key, raw_manifest)
+    return verify_payload(decode_manifest(key, raw_manifest), payload)
+
+
+def verify_payload(expected: ManifestFile, payload: bytes) -> Artifact:
+    """Compare a payload with its manifest file and return the artifact.
+
+    Raises:
+        CorruptEntryError: it is another one, or the manifest is none that an artifact can have.
+    """
     if len(payload) != expected.payload_size:
         raise CorruptEntryError(f"payload has {len(payload)} bytes instead of {expected.payload_size}")
     if _sha256(payload) != expected.payload_sha256:
         raise CorruptEntryError("payload does not match its digest")
-    return Artifact(payload, expected.manifest)
+    try:
+        return Artifact(payload, expected.manifest)
+    except TypeError as error:
+        raise CorruptEntryError(f"manifest.json holds no manifest: {error}") from error
 
 
 def _copy_json_object(manifest: object) -> dict[str, Any]:
@@ -103,9 +114,10 @@ def _copy_json_object(manifest: object) -> dict[str, Any]:
         raise TypeError(f"manifest is a {type(manifest).__name__}, not a JSON object; {remedy}")
     try:
         copy: dict[str, Any] = json.loads(_canonical_json(dict(manifest)))
+        is_equal = copy == dict(manifest)
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"manifest is not a JSON object ({error}); {remedy}") from error
-    if copy != dict(manifest):
+    if not is_equal:
         raise TypeError(f"manifest would come back from JSON as {copy!r}; {remedy}")
     return copy
 

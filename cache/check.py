@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from jitnorm.cache.artifact import decode_artifact
-from jitnorm.cache.errors import CorruptEntryError
-from jitnorm.cache.files import open_folder, read_file
-from jitnorm.cache.layout import MANIFEST, PAYLOAD
+from jitnorm.cache.entry import read_entry
+from jitnorm.cache.errors import CacheTrustError, CorruptEntryError
 from jitnorm.cache.store import Store
+
+# How often an entry is looked at that is replaced while it is read.
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,14 @@ class Verified:
         problem: what is wrong with it; None if it is intact.
         payload_size: bytes of its payload; 0 if something is wrong.
         quarantined: whether it has been moved to the quarantine.
+        is_there: whether there is such an entry; others may remove it at any time.
     """
 
     key: str
     problem: str | None
     payload_size: int = 0
     quarantined: bool = False
+    is_there: bool = True
 
     @property
     def intact(self) -> bool:
@@ -44,7 +48,8 @@ def verify(store: Store, keys: Iterable[str] | None = None, *, repair: bool = Fa
         repair: move damaged entries to the quarantine, so that they are built again.
 
     Yields:
-        One result for each key. An entry that cannot be read for a reason that lies outside it is not moved.
+        One result for each key; by default, none for an entry that is removed meanwhile. An entry that cannot be read
+        for a reason that lies outside it is not moved.
 
     Raises:
         ValueError: one of the keys is not a key.
@@ -57,21 +62,36 @@ def verify(store: Store, keys: Iterable[str] | None = None, *, repair: bool = Fa
         >>> [entry.intact for entry in verify(store)]
         [True]
     """
+    listed = keys is None
     for key in [key for key, _ in store.layout.entries()] if keys is None else keys:
-        yield _verify_one(store, key, repair)
+        result = _verify_one(store, key, repair)
+        if result.is_there or not listed:
+            yield result
 
 
 def _verify_one(store: Store, key: str, repair: bool) -> Verified:
-    place = store.layout.entry(key)
-    seen = None
+    for _ in range(_ATTEMPTS):
+        seen = None
+        try:
+            with store.open_entry(key) as folder:
+                seen = os.fstat(folder.descriptor)
+                artifact = read_entry(key, folder, store.check)
+            return Verified(key, None, len(artifact.payload))
+        except FileNotFoundError:
+            break
+        except (CorruptEntryError, NotADirectoryError) as error:
+            if seen is None or _lies_at(store.layout.entry(key), seen):
+                return Verified(key, str(error), quarantined=repair and store.quarantine(key, str(error), seen))
+            # It was removed while it was read, and says nothing of what may have come in its place.
+        except (CacheTrustError, OSError) as error:
+            if seen is None or _lies_at(store.layout.entry(key), seen):
+                return Verified(key, f"cannot be read: {error}")
+    return Verified(key, "there is no such entry", is_there=False)
+
+
+def _lies_at(place: Path, seen: os.stat_result) -> bool:
+    """Whether a folder that was opened is still in its place."""
     try:
-        with open_folder(place) as folder:
-            seen = os.fstat(folder)
-            artifact = decode_artifact(key, read_file(MANIFEST, folder), read_file(PAYLOAD, folder))
-    except FileNotFoundError:
-        return Verified(key, "there is no such entry")
-    except (CorruptEntryError, NotADirectoryError) as error:
-        return Verified(key, str(error), quarantined=repair and store.quarantine(key, str(error), seen))
-    except OSError as error:
-        return Verified(key, f"cannot be read: {error}")
-    return Verified(key, None, len(artifact.payload))
+        return os.path.samestat(seen, place.lstat())
+    except OSError:
+        return False

@@ -6,15 +6,12 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from jitnorm.cache.errors import CorruptEntryError
-
 FOLDER_MODE = 0o700
-_FILE_MODE = 0o600
-# What opening a file that should be there can give if it is not one; EIO is a bad disk, no better later.
-_NOT_A_READABLE_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EIO}
+FILE_MODE = 0o600
+SMALL_FILE = 1 << 20  # more bytes than anything here has but payloads
 # Some network file systems cannot sync a folder; they have nothing to lose by it.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP}
 
@@ -31,7 +28,7 @@ def make_folder(path: Path) -> None:
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a new file for the owner alone, and wait until it is on the disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:
         rest = memoryview(data)
         while rest:
@@ -61,24 +58,31 @@ def open_folder(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def read_file(name: str, folder: int) -> bytes:
-    """Read the regular file ``name`` of an open folder.
+def read_file(
+    name: str | Path, folder: int | None, limit: int = SMALL_FILE, check: Callable[[os.stat_result], None] | None = None
+) -> bytes:
+    """Read a regular file, and never more of it than it may have.
+
+    Args:
+        name: the file, which may not be a symbolic link.
+        folder: the descriptor of the folder that ``name`` is relative to; None for the working one.
+        limit: how many bytes it may have.
+        check: refuses, by raising, a file by its status.
 
     Raises:
-        CorruptEntryError: there is no such file, or it is a link, a folder, a pipe or on a broken disk.
-        OSError: the file cannot be read for a reason that lies outside it.
+        OSError: there is no such file, it is a link, a folder or a pipe, is too large, or cannot be read.
     """
     # O_NONBLOCK: opening a pipe must not wait for a writer.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        with open(name, "rb", buffering=0, opener=lambda path, _: os.open(path, flags, dir_fd=folder)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise CorruptEntryError(f"{name} is not a regular file")
-            return file.readall()
-    except OSError as error:
-        if error.errno in _NOT_A_READABLE_FILE:
-            raise CorruptEntryError(f"{name} cannot be read: {error.strerror}") from error
-        raise
+    with open(name, "rb", opener=lambda path, _: os.open(path, flags, dir_fd=folder)) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.ENXIO, "it is not a regular file", str(name))
+        if check is not None:
+            check(found)
+        if found.st_size > limit:
+            raise OSError(errno.EFBIG, f"it has {found.st_size} bytes; allowed are {limit}", str(name))
+        return file.read(found.st_size)
 
 
 def remove_tree(path: Path) -> None:

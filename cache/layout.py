@@ -11,6 +11,8 @@ from jitnorm.cache.key import check_key, is_key
 PAYLOAD = "payload"
 MANIFEST = "manifest.json"
 SIGNATURE = "signature"
+# How many bytes each file of an entry may have, wherever it lies.
+LIMITS = {MANIFEST: 1 << 20, PAYLOAD: 1 << 30, SIGNATURE: 4096}
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,11 @@ class Layout:
     def tuning(self, target: str) -> Path:
         """The schedules that were measured for a target."""
         return self.version / "tuning" / f"{target}.json"
+
+    @property
+    def toolchains(self) -> Path:
+        """What compilers said of themselves, one file each."""
+        return self.version / "toolchains"
 
     @property
     def uses(self) -> Path:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from jitnorm.cache.errors import CacheError
 from jitnorm.cache.events import emit, log_fields
-from jitnorm.cache.files import make_folder
+from jitnorm.cache.files import make_folder, read_file
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.process import host_name
 from jitnorm.cache.warn import warn_once
@@ -162,7 +162,7 @@ def _holder_note(path: Path) -> Iterator[None]:
 
 def _describe_holder(path: Path) -> str:
     try:
-        note = json.loads(path.read_bytes()[:_HOLDER_BYTES])
+        note = json.loads(read_file(path, None, _HOLDER_BYTES))
         age = max(0.0, time.time() - float(note["started"]))
         return f"process {int(note['pid'])} on {str(note['host'])!r}, which began {age:.0f} s ago"
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):

@@ -1,4 +1,4 @@
-"""Which folder the cache lies in, and whether compiled code may be loaded from it."""
+"""Which folder the cache lies in, and whether it can be used."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from jitnorm.cache.errors import CacheError, CacheTrustError, CacheUnusableError
+from jitnorm.cache.errors import CacheTrustError, CacheUnusableError
 from jitnorm.cache.files import make_folder
 from jitnorm.cache.layout import Layout
+from jitnorm.cache.trust import FOLDER_VARIABLE, Trust
 from jitnorm.cache.warn import warn_once
-
-FOLDER_VARIABLE = "JITNORM_CACHE_DIR"
-TRUST_VARIABLE = "JITNORM_CACHE_TRUST"
 
 # The place of a store that is always empty: nothing is there, and nobody but root can make anything there.
 _NOWHERE = Path("/proc/no-cache")
@@ -64,13 +62,13 @@ def open_root(path: Path, *, explicit: bool) -> Root:
         CacheUnusableError: it is explicit and cannot be created or written.
         CacheError: ``JITNORM_CACHE_TRUST`` has an unknown value.
     """
-    check_owner = trust_is_limited()
     path = Path(os.path.realpath(path))
+    trust = Trust(path)
     reason = None
     for folder in Layout(path).folders:
         reason = reason or _make_writable(folder)
         # Those within the root too: others may have made them while the root was open to them.
-        _check_trust(folder, check_owner=check_owner)
+        _check(folder, trust)
     if reason is None:
         return Root(path, writable=True)
     if explicit:
@@ -91,21 +89,6 @@ def open_root(path: Path, *, explicit: bool) -> Root:
     return Root(path if os.path.isdir(path) else _NOWHERE, writable=False)
 
 
-def trust_is_limited() -> bool:
-    """Whether code is loaded only from folders that none but their trusted owners can write to.
-
-    Raises:
-        CacheError: ``JITNORM_CACHE_TRUST`` has an unknown value.
-    """
-    value = os.environ.get(TRUST_VARIABLE, "")
-    if value not in ("", "any"):
-        raise CacheError(
-            f"{TRUST_VARIABLE} is {value!r}; allowed is 'any', which accepts a cache folder of any owner and "
-            "mode: unset it otherwise"
-        )
-    return value != "any"
-
-
 def _make_writable(folder: Path) -> str | None:
     """Make a folder if it is missing; return why it cannot be written, or None if it can."""
     if folder.is_relative_to(_NOWHERE):
@@ -119,25 +102,13 @@ def _make_writable(folder: Path) -> str | None:
     return f"{folder} is not writable"
 
 
-def _check_trust(folder: Path, *, check_owner: bool) -> None:
+def _check(folder: Path, trust: Trust) -> None:
     try:
-        found = folder.stat()
+        found = folder.lstat()
     except OSError:
         return  # nothing can be loaded from it
     if not stat.S_ISDIR(found.st_mode):
         raise CacheTrustError(
             f"the cache folder {folder} is not a folder. Remove it, or name another with {FOLDER_VARIABLE}"
         )
-    if not check_owner:
-        return
-    remedy = f"Name another with {FOLDER_VARIABLE}, or set {TRUST_VARIABLE}=any to run whatever code it holds"
-    user = os.geteuid()
-    if found.st_uid != user:
-        raise CacheTrustError(
-            f"the cache folder {folder} belongs to user {found.st_uid}, and this process is user {user}'s. {remedy}"
-        )
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise CacheTrustError(
-            f"the cache folder {folder} has mode {stat.S_IMODE(found.st_mode):04o}: others can write to it. "
-            f"If you know what it holds, run chmod go-w {folder}; if not, delete it. {remedy}"
-        )
+    trust.check(found, folder)

@@ -7,26 +7,30 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jitnorm.cache.aliases import add_to_alias, read_alias, source_key_of
-from jitnorm.cache.artifact import Artifact, decode_artifact, decode_manifest, encode_manifest
+from jitnorm.cache.aliases import MAX_BYTES as MAX_ALIAS_BYTES
+from jitnorm.cache.aliases import add_to_alias, decode_alias, source_key_of
+from jitnorm.cache.artifact import Artifact, decode_manifest, encode_manifest
 from jitnorm.cache.budget import byte_budget
-from jitnorm.cache.errors import CorruptEntryError
+from jitnorm.cache.entry import SignatureCheck, read_entry, read_signature
+from jitnorm.cache.errors import CacheError, CacheTrustError, CorruptEntryError
 from jitnorm.cache.events import emit, log_fields
 from jitnorm.cache.failures import tier_failed
 from jitnorm.cache.files import make_folder, open_folder, read_file, sync_folder, write_file
-from jitnorm.cache.layout import MANIFEST, PAYLOAD, SIGNATURE, Layout
-from jitnorm.cache.private import private_folder, remove_stale
+from jitnorm.cache.layout import LIMITS, MANIFEST, PAYLOAD, SIGNATURE, Layout
+from jitnorm.cache.private import private_folder, remove_stale, replace_file
+from jitnorm.cache.trust import OpenFolder, Trust
 from jitnorm.cache.uses import keys_in_use, note_use
 from jitnorm.cache.warn import warn_once
 
+__all__ = ["Entry", "SignatureCheck", "Store"]
+
 _LOG = logging.getLogger(__name__)
-# Refuses, with an UntrustedEntryError, a manifest file whose signature (None: there is none) it does not accept.
-SignatureCheck = Callable[[bytes, "bytes | None"], None]
 # What renaming a folder to a name that a whole entry has taken gives.
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
 # When an entry was used last is the modification time of its folder, written at most this often.
@@ -53,8 +57,10 @@ class Entry:
 class Store:
     """Artifacts by key in one folder, shared by any number of processes.
 
-    Readers take no lock and see an entry whole or not at all. Use ``open_store`` or ``open_root`` to get a
-    folder that is safe to load compiled code from: the store itself trusts its root.
+    Readers take no lock and see an entry whole or not at all. What is read is checked each time, with every folder
+    that leads to it: only this user (in a tier that is only read, or root) can have written it. Otherwise it is a
+    `CacheTrustError` in a cache that is written to, where what is built would lie open too; elsewhere it is a warning,
+    and counts as absent. ``open_store`` gives the user's cache, and checks the folders that are only written to.
 
     Args:
         root: the cache folder; need not exist.
@@ -85,6 +91,7 @@ class Store:
         self.writable = writable
         self.name = name or f"user {self.layout.root}"
         self._check = check
+        self._trust = Trust(self.layout.root, name or "")
         self.max_bytes = byte_budget() if writable else None
 
     @property
@@ -97,19 +104,18 @@ class Store:
 
         Every byte is verified. An entry that fails is moved to the quarantine with a logged warning, and
         counts as absent.
+
+        Raises:
+            CacheTrustError: others could have written it, and this cache is written to.
         """
-        place = self.layout.entry(key)
         try:
-            with open_folder(place) as folder:
+            with self.open_entry(key) as folder:
                 try:
-                    manifest = read_file(MANIFEST, folder)
-                    if self._check is not None:
-                        self._check(manifest, _read_if_there(SIGNATURE, folder))
-                    artifact = decode_artifact(key, manifest, read_file(PAYLOAD, folder))
+                    artifact = read_entry(key, folder, self._check)
                 except CorruptEntryError as error:
-                    self.quarantine(key, str(error), os.fstat(folder))
+                    self.quarantine(key, str(error), os.fstat(folder.descriptor))
                     return None
-                self._record_use(key, folder)
+                self._record_use(key, folder.descriptor)
                 return artifact
         except FileNotFoundError:
             pass
@@ -117,18 +123,50 @@ class Store:
             self.quarantine(key, str(error), None)
         except OSError as error:
             tier_failed(self.name, str(error))
+        except CacheTrustError as error:
+            self._refuse(error)
         return None
+
+    def open_entry(self, key: str) -> AbstractContextManager[OpenFolder]:
+        """Hold the folder of an entry open; see `Trust.open_folder` for the errors."""
+        return self._trust.open_folder(self.layout.entry(key))
+
+    def read(self, path: Path, limit: int) -> bytes:
+        """Read a file of this cache that is not an entry's.
+
+        Raises:
+            CacheTrustError: others could have written it, and this cache is written to.
+            OSError: it is missing, no file of at most ``limit`` bytes, or cannot be read.
+        """
+        try:
+            with self._trust.open_folder(path.parent) as folder:
+                return folder.read(path.name, limit)
+        except CacheTrustError as error:
+            self._refuse(error)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Write a file of this cache that is not an entry's, in one step as others see it.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        make_folder(path.parent)
+        replace_file(path, data, self.layout.private)
 
     def keys_of(self, source_key: str) -> tuple[str, ...]:
         """Keys under which artifacts of a source may lie: hints, neither complete nor verified."""
-        return read_alias(self.layout.alias(source_key))
+        try:
+            return decode_alias(self.read(self.layout.alias(source_key), MAX_ALIAS_BYTES))
+        except OSError:
+            return ()
 
     def signature(self, key: str) -> bytes | None:
         """The signature file of an entry, or None if it has none."""
         try:
-            with open_folder(self.layout.entry(key)) as folder:
-                return _read_if_there(SIGNATURE, folder)
-        except OSError:
+            with self.open_entry(key) as folder:
+                return read_signature(folder)
+        except (OSError, CacheError):
             return None
 
     def add_signature(self, key: str, signature: bytes) -> None:
@@ -137,9 +175,7 @@ class Store:
         Raises:
             OSError: there is no such entry, or it cannot be written.
         """
-        with private_folder(self.layout.private) as folder:
-            write_file(folder / SIGNATURE, signature)
-            (folder / SIGNATURE).replace(self.layout.entry(key) / SIGNATURE)
+        replace_file(self.layout.entry(key) / SIGNATURE, signature, self.layout.private)
 
     def publish(self, key: str, artifact: Artifact, signature: bytes | None = None) -> None:
         """Store ``artifact`` under ``key`` in one step; keep what is there if another process was first.
@@ -156,6 +192,9 @@ class Store:
             return
         place = self.layout.entry(key)
         manifest = encode_manifest(key, artifact)
+        for name, data in ((PAYLOAD, artifact.payload), (MANIFEST, manifest)):
+            if len(data) > LIMITS[name]:  # nobody would read it
+                raise OSError(errno.EFBIG, f"the {name} of {key} has {len(data)} bytes; allowed are {LIMITS[name]}")
         remove_stale(self.layout.private)
         # First, so that no entry is without its alias, whenever its writer dies; an alias may lead nowhere.
         if source_key := source_key_of(artifact):
@@ -221,6 +260,12 @@ class Store:
             _LOG.warning("ignoring the cache entry %s: %s; it cannot be moved away: %s", place, reason, error)
         return False
 
+    def _refuse(self, error: CacheTrustError) -> None:
+        """Raise the error if what is built would be stored where others can write; else go on without this tier."""
+        if self.writable:
+            raise error
+        tier_failed(self.name, str(error))
+
     def _record_use(self, key: str, folder: int) -> None:
         """Note the use of an entry for pruning: who, and to the hour when."""
         if not self.writable:
@@ -239,10 +284,3 @@ class Store:
             keep_within_budget(self, added)
         except OSError as error:
             warn_once("budget", self.layout.root, "cannot prune the cache folder %s: %s", self.layout.root, error)
-
-
-def _read_if_there(name: str, folder: int) -> bytes | None:
-    try:
-        return read_file(name, folder)
-    except CorruptEntryError:
-        return None

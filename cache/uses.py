@@ -32,6 +32,8 @@ _NO_FILE = -1
 # A first line of this length, "TOKEN locked|unlocked PID", then one of the other for each key, "TOKEN KEY".
 _HEADER_BYTES = 64
 _LINE_BYTES = 16 + 1 + 64 + 1
+# Of a process that has loaded more than anybody has, a part of it counts.
+_MAX_BYTES = _HEADER_BYTES + 200_000 * _LINE_BYTES
 # Files to take over, for each host. Where processes begin to look is spread, as they often start together.
 _SLOTS = 128
 _FIRST_SLOTS = 8
@@ -126,7 +128,7 @@ def _keys_in(path: Path, dry_run: bool) -> set[str]:
         if not stat.S_ISREG(found.st_mode):
             return set()
         is_free = _try_lock(descriptor)
-        header, *lines = file.read().split("\n")
+        header, *lines = file.read(_MAX_BYTES).split("\n")
         if is_free is not False and not _may_live(path, header, found.st_mtime, is_free is True):
             if not dry_run:
                 path.unlink()  # before the lock is freed: nobody else can have taken it over

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 from jitnorm.cache import Entry, Store
-from jitnorm.cache.artifact import decode_artifact, decode_manifest
-from jitnorm.cache.errors import CorruptEntryError
+from jitnorm.cache.artifact import decode_manifest
+from jitnorm.cache.entry import read_entry
+from jitnorm.cache.errors import CacheTrustError, CorruptEntryError
 from jitnorm.cache.files import open_folder, read_file
-from jitnorm.cache.layout import MANIFEST, PAYLOAD
+from jitnorm.cache.layout import MANIFEST
 from jitnorm.cache.store import SignatureCheck
 
 
@@ -26,14 +27,11 @@ def describe(store: Store, key: str) -> Entry | None:
 def problem_of(store: Store, key: str) -> str | None:
     """Why an entry cannot be used; empty if it can be, None if there is none."""
     try:
-        with open_folder(store.layout.entry(key)) as folder:
-            manifest = read_file(MANIFEST, folder)
-            if store.check is not None:
-                store.check(manifest, store.signature(key))
-            decode_artifact(key, manifest, read_file(PAYLOAD, folder))
+        with store.open_entry(key) as folder:
+            read_entry(key, folder, store.check)
     except FileNotFoundError:
         return None
-    except (CorruptEntryError, OSError) as error:
+    except (CorruptEntryError, CacheTrustError, OSError) as error:
         return str(error)
     return ""
 

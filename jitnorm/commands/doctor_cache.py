@@ -16,8 +16,8 @@ from jitnorm.cache import CacheError, Store, default_root
 from jitnorm.cache.bounded import bounded
 from jitnorm.cache.opening import remote_tier, signature_check, signing_key, trusted_keys
 from jitnorm.cache.readonly import READONLY_VARIABLE, open_read_only, readonly_folders
-from jitnorm.cache.root import TRUST_VARIABLE
 from jitnorm.cache.space import usage
+from jitnorm.cache.trust import TRUST_VARIABLE
 from jitnorm.cache.wheels import WheelFolder, wheel_folders
 from jitnorm.commands.attempt import attempt
 from jitnorm.misses import jit_mode, record_file

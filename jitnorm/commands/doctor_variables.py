@@ -11,7 +11,7 @@ from jitnorm.cache.budget import byte_budget
 from jitnorm.cache.lock import wait_bound
 from jitnorm.cache.opening import remote_mode, remote_timeout, signature_check, signer
 from jitnorm.cache.remote import RemoteTier, without_credentials
-from jitnorm.cache.root import trust_is_limited
+from jitnorm.cache.trust import trust_is_limited
 from jitnorm.commands.attempt import attempt
 from jitnorm.misses import jit_mode
 from jitnorm.tiered import is_tiered

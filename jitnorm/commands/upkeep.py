@@ -11,7 +11,7 @@ from jitnorm.cache.check import verify
 from jitnorm.cache.opening import signature_check
 from jitnorm.cache.space import Pruned, clear, prune, usage
 from jitnorm.cache.store import SignatureCheck
-from jitnorm.commands.condition import distrust_of, problem_of
+from jitnorm.commands.condition import distrust_of
 from jitnorm.commands.console import print_json, say
 from jitnorm.commands.selection import find_key, folder_tiers
 from jitnorm.commands.units import SHORT_KEY, size
@@ -80,8 +80,10 @@ def _check(store: Store, keys: list[str], trusted: SignatureCheck | None, *, rep
     """What is wrong with entries; `trusted` is what signatures must pass that loading does not ask for."""
     found = []
     for result in verify(store, keys, repair=repair and store.writable):
-        # Of what is intact the signature may be missing.
-        problem = (problem_of(store, result.key) or "") if result.intact else str(result.problem)
+        # What is not there was there when it was listed: another process has removed it, which is nobody's fault.
+        if not result.is_there:
+            continue
+        problem = result.problem or ""
         if not problem and trusted is not None and (distrust := distrust_of(store, result.key, trusted)):
             problem = f"{distrust}. It is loaded all the same: {store.name} needs no signatures"
         found.append(Checked(store.name, result.key, problem, result.quarantined))

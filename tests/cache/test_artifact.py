@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import math
 import random
@@ -71,6 +72,23 @@ def test_other_json_is_not_a_manifest(text: str) -> None:
     gc.collect()  # what other tests left would else be finalized at the deepest bracket, and fail there
     with pytest.raises(CorruptEntryError):
         decode_artifact(KEY, text.encode(), b"")
+
+
+def test_a_manifest_of_any_depth_is_one_or_is_refused() -> None:
+    """What reading, writing and comparing it can bear differs by a few levels, by version of Python."""
+    gc.collect()
+    payload = {"size": 0, "sha256": hashlib.sha256(b"").hexdigest()}
+    for depth in (1, *range(900, 1010), 5000, 100_000):
+        manifest = '{"a":' * depth + "{}" + "}" * depth
+        rest = f'"key":"{KEY}","manifest":{manifest},"payload":{json.dumps(payload, sort_keys=True)},"schema":1}}'
+        rest = rest.replace(": ", ":").replace(", ", ",")
+        digest = hashlib.sha256(b"{" + rest.encode()).hexdigest()
+        try:
+            decode_artifact(KEY, f'{{"digest":"{digest}",{rest}'.encode(), b"")
+        except CorruptEntryError:
+            assert depth > 1
+        else:
+            assert depth < 5000
 
 
 def test_the_entry_of_another_key_is_refused(files: tuple[bytes, bytes]) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from jitnorm.cache import Artifact, Store, make_key
 from jitnorm.cache.check import Verified, verify
+from jitnorm.cache.private import discard
 
 KEYS = sorted(make_key({"n": str(n)}) for n in range(4))
 
@@ -60,6 +62,71 @@ def test_chosen_keys_are_looked_at_alone(filled: Store) -> None:
     assert not missing.quarantined
     with pytest.raises(ValueError, match="cache key is 'abc'"):
         list(verify(filled, ["abc"]))
+
+
+# Beside others, who remove entries and store them anew.
+
+
+def act_once_opened(monkeypatch: pytest.MonkeyPatch, folder: Path, act: Callable[[], object]) -> None:
+    """Have something done between the moment that a folder is opened and that its files are."""
+    fstat, awaited = os.fstat, [folder.stat()]
+
+    def fstat_and_act(descriptor: int) -> os.stat_result:
+        found = fstat(descriptor)
+        if awaited and os.path.samestat(found, awaited[0]):
+            awaited.clear()
+            act()
+        return found
+
+    monkeypatch.setattr(os, "fstat", fstat_and_act)
+
+
+@pytest.mark.parametrize("repair", [False, True])
+def test_an_entry_that_is_removed_before_its_turn_is_no_problem(filled: Store, repair: bool) -> None:
+    results = verify(filled, repair=repair)
+    assert next(results).intact
+    discard(filled.layout.entry(KEYS[2]), filled.layout.private)
+    assert [(result.key, result.problem) for result in results] == [(KEYS[1], None), (KEYS[3], None)]
+
+
+@pytest.mark.parametrize("repair", [False, True])
+def test_an_entry_that_is_removed_while_it_is_read_is_no_problem(
+    filled: Store, repair: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = filled.layout.entry(KEYS[1])
+    act_once_opened(monkeypatch, place, lambda: discard(place, filled.layout.private))
+    assert [(result.key, result.problem) for result in verify(filled, repair=repair)] == [
+        (key, None) for key in KEYS if key != KEYS[1]
+    ]
+
+
+@pytest.mark.parametrize("repair", [False, True])
+def test_of_an_entry_that_is_replaced_while_it_is_read_the_new_one_counts(
+    filled: Store, artifact: Artifact, repair: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = filled.layout.entry(KEYS[1])
+
+    def replace() -> None:
+        discard(place, filled.layout.private)
+        filled.publish(KEYS[1], artifact)
+
+    act_once_opened(monkeypatch, place, replace)
+    assert list(verify(filled, repair=repair)) == [Verified(key, None, len(artifact.payload)) for key in KEYS]
+    assert not list(filled.layout.quarantine.glob("*"))
+
+
+def test_an_entry_that_is_damaged_after_others_were_replaced_is_still_found(
+    filled: Store, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = filled.layout.entry(KEYS[1])
+
+    def replace_by_damage() -> None:
+        discard(place, filled.layout.private)
+        filled.publish(KEYS[1], artifact)
+        damage(place / "payload")
+
+    act_once_opened(monkeypatch, place, replace_by_damage)
+    assert [result.key for result in verify(filled) if not result.intact] == [KEYS[1]]
 
 
 def test_verifying_is_no_use_of_an_entry(filled: Store) -> None:

@@ -110,7 +110,13 @@ def test_a_root_that_others_can_write_is_refused(tmp_path: Path, mode: int, expl
     with pytest.raises(CacheTrustError) as caught:
         open_root(tmp_path, explicit=explicit)
     message = str(caught.value)
-    for part in (str(tmp_path), f"{mode:04o}", "chmod go-w", "JITNORM_CACHE_DIR", "JITNORM_CACHE_TRUST=any"):
+    for part in (
+        str(tmp_path),
+        f"{mode:04o}",
+        f"chmod -R go-w {tmp_path}",
+        "JITNORM_CACHE_DIR",
+        "JITNORM_CACHE_TRUST=any",
+    ):
         assert part in message
     assert list(tmp_path.iterdir()) == []
 

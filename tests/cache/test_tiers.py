@@ -177,7 +177,7 @@ def test_a_read_only_folder_that_others_can_write_to_is_refused_by_name(
     (tmp_path / "a" / folder).chmod(mode)
     monkeypatch.setenv("JITNORM_CACHE_DIR", str(tmp_path / "user"))
     monkeypatch.setenv("JITNORM_READONLY_CACHE", str(tmp_path / "a"))
-    with pytest.raises(CacheTrustError, match=f"{tmp_path / 'a' / folder}.*others can write.*chmod go-w"):
+    with pytest.raises(CacheTrustError, match=f"{tmp_path / 'a' / folder}.*others can write.*chmod -R go-w"):
         open_cache()
     monkeypatch.setenv("JITNORM_CACHE_TRUST", "any")
     assert open_cache().load(key) == Artifact(b"evil", {})
@@ -196,20 +196,17 @@ def test_a_read_only_folder_of_a_stranger_is_refused_by_name(
 
 
 def test_a_folder_of_root_serves_everybody(tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    Store(tmp_path / "a").publish(key, Artifact(b"root's", {}))
-    real = os.stat_result
-    monkeypatch.setenv("JITNORM_CACHE_DIR", str(tmp_path / "user"))
-    Store(tmp_path / "user")
-    stat = Path.stat
-
-    def owned_by_root(self: Path, **options: Any) -> os.stat_result:
-        found = stat(self, **options)
-        return real((*found[:4], 0, *found[5:])) if tmp_path / "a" in (self, self.parent) else found
-
-    monkeypatch.setattr(Path, "stat", owned_by_root)
-    monkeypatch.setattr("jitnorm.cache.readonly.os.geteuid", lambda: 4711)
     from jitnorm.cache.readonly import open_read_only
 
+    Store(tmp_path / "a").publish(key, Artifact(b"root's", {}))
+    fstat = os.fstat
+
+    def owned_by_root(descriptor: int) -> os.stat_result:
+        found = fstat(descriptor)
+        return os.stat_result((*found[:4], 0, *found[5:]))
+
+    monkeypatch.setattr(os, "fstat", owned_by_root)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
     assert open_read_only(tmp_path / "a", "a").load(key) == Artifact(b"root's", {})
 
 

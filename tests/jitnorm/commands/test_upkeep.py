@@ -6,10 +6,12 @@ import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cache_entries import CPU, ENTRIES, LAUNCHER, SM90, SM100, Answer, Invoke, fill
 from jitnorm.cache import Store
+from jitnorm.cache.private import discard
 from jitnorm.cache.uses import note_use, release_uses
 
 from jitnorm.commands import upkeep
@@ -47,6 +49,19 @@ def test_a_repair_moves_it_to_the_quarantine_once(store: Store, answer: Answer) 
 def test_only_the_entries_that_are_named_are_verified(store: Store, answer: Answer) -> None:
     spoil(store, SM90)
     assert answer("cache", "verify", SM100[:12], CPU)["checked"] == 2
+
+
+def test_an_entry_that_others_remove_while_it_is_verified_is_not_wrong(
+    store: Store, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verify = upkeep.verify
+
+    def verify_after_removal(*arguments: Any, **options: Any) -> Any:
+        discard(store.layout.entry(SM90), store.layout.private)
+        return verify(*arguments, **options)
+
+    monkeypatch.setattr(upkeep, "verify", verify_after_removal)
+    assert answer("cache", "verify") == {"checked": len(ENTRIES) - 1, "wrong": []}
 
 
 def test_folders_that_are_only_read_are_verified_and_never_repaired(
