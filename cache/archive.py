@@ -8,22 +8,20 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from jitnorm.cache.artifact import Artifact, decode_artifact, encode_manifest
 from jitnorm.cache.errors import ArchiveError, CacheUnusableError, CorruptEntryError
 from jitnorm.cache.key import check_key
-from jitnorm.cache.layout import MANIFEST, PAYLOAD, SIGNATURE
+from jitnorm.cache.layout import LIMITS, MANIFEST, PAYLOAD, SIGNATURE
+from jitnorm.cache.private import new_file
 from jitnorm.cache.store import SignatureCheck, Store
 
-if TYPE_CHECKING:
-    import tarfile
-
 _MEMBER = re.compile(rf"v1/([0-9a-f]{{2}})/(\1[0-9a-f]{{62}})/({re.escape(MANIFEST)}|{PAYLOAD}|{SIGNATURE})")
-_LIMITS = {MANIFEST: 1 << 20, PAYLOAD: 1 << 30, SIGNATURE: 4096}
 _FILE_MODE = 0o644
 # Two empty blocks end a tar; without them it may have lost entries.
-_END_BYTES = 1024
+_BLOCK = 512
+_MAGIC = slice(257, 265)
 
 
 @dataclass(frozen=True)
@@ -56,25 +54,17 @@ def export_archive(store: Store, path: Path, keys: Iterable[str] | None = None) 
         OSError: the archive cannot be written.
     """
     import tarfile
-    import tempfile
 
     wanted = sorted({entry.key for entry in store.entries()} if keys is None else set(keys))
-    descriptor, private = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-                for key in wanted:
-                    for name, data in _files_of(store, key):
-                        member = tarfile.TarInfo(f"v1/{key[:2]}/{key}/{name}")
-                        member.size, member.mode = len(data), _FILE_MODE
-                        archive.addfile(member, io.BytesIO(data))
-            file.flush()
-            os.fchmod(file.fileno(), _FILE_MODE)
-            os.fsync(file.fileno())
-        os.replace(private, path)
-    except BaseException:
-        os.unlink(private)
-        raise
+    with (
+        new_file(path.absolute(), _FILE_MODE) as file,
+        tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+    ):
+        for key in wanted:
+            for name, data in _files_of(store, key):
+                member = tarfile.TarInfo(f"v1/{key[:2]}/{key}/{name}")
+                member.size, member.mode = len(data), _FILE_MODE
+                archive.addfile(member, io.BytesIO(data))
     return tuple(wanted)
 
 
@@ -123,44 +113,56 @@ def _files_of(store: Store, key: str) -> Iterator[tuple[str, bytes]]:
 def _entries_in(
     file: IO[bytes], path: Path, check: SignatureCheck | None
 ) -> Iterator[tuple[str, Artifact, bytes | None]]:
-    """The entries of an archive, verified. Nothing is ever extracted: members are read by name into memory."""
+    """The entries of an archive, verified."""
+    key = ""
+    files: dict[str, bytes] = {}
+    for found, name, data in _members_in(file, path):
+        if found != key:
+            if files:
+                yield _entry(key, files, path, check)
+            if found < key:
+                raise ArchiveError(f"the archive {path} has the entry {found} out of order")
+            key, files = found, {}
+        if name in files:
+            raise ArchiveError(f"the archive {path} has the {name} of {key} twice")
+        files[name] = data
+    if files:
+        yield _entry(key, files, path, check)
+
+
+def _members_in(file: IO[bytes], path: Path) -> Iterator[tuple[str, str, bytes]]:
+    """The key, the name and the content of each file in an archive, which is read block by block.
+
+    tarfile reads single headers here, never the archive: what follows an extended header it would read into memory,
+    however much that is.
+    """
+    size = os.fstat(file.fileno()).st_size
+    while (header := file.read(_BLOCK)) != bytes(_BLOCK):
+        key, name, count = _checked_header(header, path)
+        if count > size - file.tell():
+            raise ArchiveError(f"the archive {path} was cut off within the {name} of {key}")
+        data = file.read(count)
+        file.seek(-count % _BLOCK, os.SEEK_CUR)
+        yield key, name, data
+    if file.read(_BLOCK) != bytes(_BLOCK):
+        raise ArchiveError(f"the archive {path} was cut off: its end is missing")
+
+
+def _checked_header(header: bytes, path: Path) -> tuple[str, str, int]:
+    """The key and the file that a header is of, and its size. Only regular files of plain USTAR are allowed."""
     import tarfile
 
     try:
-        with tarfile.open(fileobj=file, mode="r:") as archive:
-            key = ""
-            files: dict[str, bytes] = {}
-            for member in archive:
-                found = _checked_member(member, path)
-                if found[0] != key:
-                    if files:
-                        yield _entry(key, files, path, check)
-                    if found[0] < key:
-                        raise ArchiveError(f"the archive {path} has {member.name!r} out of order")
-                    key, files = found[0], {}
-                if found[1] in files:
-                    raise ArchiveError(f"the archive {path} has {member.name!r} twice")
-                stream = archive.extractfile(member)
-                files[found[1]] = b"" if stream is None else stream.read()
-            file.seek(archive.offset)
-            if file.read(_END_BYTES) != bytes(_END_BYTES):
-                raise ArchiveError(f"the archive {path} was cut off: its end is missing")
-            if files:
-                yield _entry(key, files, path, check)
-    except (tarfile.TarError, EOFError, ValueError) as error:
-        raise ArchiveError(f"{path} is not an archive of a cache: {error}") from error
-
-
-def _checked_member(member: tarfile.TarInfo, path: Path) -> tuple[str, str]:
-    """The key and the file that a member is of."""
+        member = tarfile.TarInfo.frombuf(header, "ascii", "backslashreplace")
+    except (tarfile.TarError, ValueError) as error:
+        raise ArchiveError(f"{path} is not an archive of a cache, or was cut off: {error}") from error
     found = _MEMBER.fullmatch(member.name)
-    if found is None or not member.isreg() or member.issparse():
+    if found is None or member.type != tarfile.REGTYPE or header[_MAGIC] != tarfile.POSIX_MAGIC:
         raise ArchiveError(f"the archive {path} has {member.name!r}, which is no file of an entry")
-    if not 0 <= member.size <= _LIMITS[found[3]]:
-        raise ArchiveError(
-            f"the archive {path} has {member.name!r} of {member.size} bytes; allowed are {_LIMITS[found[3]]}"
-        )
-    return found[2], found[3]
+    limit = LIMITS[found[3]]
+    if not 0 <= member.size <= limit:
+        raise ArchiveError(f"the archive {path} has {member.name!r} of {member.size} bytes; allowed are {limit}")
+    return found[2], found[3], member.size
 
 
 def _entry(

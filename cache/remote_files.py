@@ -11,11 +11,14 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from jitnorm.cache.bounded import Deadline, too_late
 from jitnorm.cache.errors import CacheError, CorruptEntryError
-from jitnorm.cache.layout import MANIFEST
+from jitnorm.cache.files import remove_tree
+from jitnorm.cache.layout import MANIFEST, Layout
+from jitnorm.cache.private import private_name, remove_stale
 
 WEB_PROTOCOLS = ("http", "https")
 _PIECE_BYTES = 1 << 20
@@ -162,10 +165,16 @@ class RemoteFiles:
         if "file" not in self._protocols:
             self._call("pipe_file", place, data)
             return
-        private = f"{place}.{os.getpid()}.{os.urandom(8).hex()}.tmp"
-        self._call("makedirs", place.rpartition("/")[0], exist_ok=True)
-        self._call("pipe_file", private, data)
-        self._call("mv", private, place)
+        parent = Layout(Path(self._root)).private
+        for folder in (place.rpartition("/")[0], str(parent)):
+            self._call("makedirs", folder, exist_ok=True)
+        remove_stale(parent)
+        private = private_name(parent)
+        try:
+            self._call("pipe_file", str(private), data)
+            self._call("mv", str(private), place)
+        finally:
+            remove_tree(private)
 
     def _links(self, folder: str) -> list[str]:
         """The last parts of the links on the page of a folder."""

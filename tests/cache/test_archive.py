@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import os
+import subprocess
 import tarfile
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +19,7 @@ from jitnorm.cache.archive import export_archive, import_archive
 from jitnorm.cache.artifact import encode_manifest
 from jitnorm.cache.signature import SigningKey, TrustedKeys, generate_keys
 
+StartWorker = Callable[..., "subprocess.Popen[str]"]
 KEYS = sorted(make_key({"number": str(number)}) for number in range(3))
 SOURCE = make_key({"source": "int f();"})
 
@@ -148,10 +154,110 @@ def test_whatever_is_no_file_of_an_entry_is_refused_by_name(
 
 def test_a_member_of_a_huge_size_is_refused_without_reading_it(empty: Store, tmp_path: Path) -> None:
     info = tarfile.TarInfo(INSIDE)
-    info.size = 1 << 40
-    (tmp_path / "a.tar").write_bytes(info.tobuf() + bytes(1024))
-    with pytest.raises(ArchiveError, match="1099511627776 bytes; allowed are"):
+    info.size = 8**11 - 1  # as large as a plain header can say
+    (tmp_path / "a.tar").write_bytes(info.tobuf(tarfile.USTAR_FORMAT) + bytes(1024))
+    with pytest.raises(ArchiveError, match="8589934591 bytes; allowed are"):
         import_archive(empty, tmp_path / "a.tar")
+
+
+def header(kind: bytes, size: int, form: int = tarfile.USTAR_FORMAT) -> bytes:
+    info = special(INSIDE, kind, "")
+    info.size = size
+    return info.tobuf(form)
+
+
+@pytest.fixture
+def peak() -> Iterator[Callable[[], int]]:
+    """The most bytes that Python's memory has grown by since the test began."""
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+
+EXTENDED = {
+    "pax": b"x",
+    "pax for all": b"g",
+    "a long name": b"L",
+    "a long link": b"K",
+    "sparse": b"S",
+    "contiguous": b"7",
+    "of old": b"\0",
+    "of a vendor": b"Z",
+}
+
+
+@pytest.mark.parametrize("kind", EXTENDED.values(), ids=EXTENDED.keys())
+def test_extended_headers_are_refused_before_what_they_announce_is_read(
+    empty: Store, tmp_path: Path, kind: bytes, peak: Callable[[], int]
+) -> None:
+    (tmp_path / "a.tar").write_bytes(header(kind, 1 << 26))
+    os.truncate(tmp_path / "a.tar", 1 << 27)
+    with pytest.raises(ArchiveError, match="which is no file of an entry"):
+        import_archive(empty, tmp_path / "a.tar")
+    assert peak() < 1 << 22
+
+
+def test_chained_extended_headers_are_refused_at_the_first(empty: Store, tmp_path: Path) -> None:
+    long_name = header(b"L", 1) + b"x".ljust(512, b"\0")
+    (tmp_path / "a.tar").write_bytes(long_name * 5000 + bytes(1024))
+    with pytest.raises(ArchiveError, match="which is no file of an entry"):
+        import_archive(empty, tmp_path / "a.tar")
+
+
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, "binary size", "prefix"])
+def test_headers_of_other_forms_are_refused(empty: Store, tmp_path: Path, form: object) -> None:
+    data = entry_members(KEYS[0], artifact_of(KEYS[0]))[0][1]
+    name = f"v1/{KEYS[0][:2]}/{KEYS[0]}/manifest.json"
+    info = tarfile.TarInfo(f"{'x' * 90}/{name}" if form == "prefix" else name)
+    info.size = 8**11 if form == "binary size" else len(data)
+    (tmp_path / "a.tar").write_bytes(
+        info.tobuf(tarfile.USTAR_FORMAT if form == "prefix" else tarfile.GNU_FORMAT) + data + bytes(2048)
+    )
+    with pytest.raises(ArchiveError, match="which is no file of an entry"):
+        import_archive(empty, tmp_path / "a.tar")
+
+
+def test_a_size_that_the_archive_does_not_have_takes_no_memory(
+    empty: Store, tmp_path: Path, peak: Callable[[], int]
+) -> None:
+    (tmp_path / "a.tar").write_bytes(header(tarfile.REGTYPE, 1 << 30) + bytes(4096))
+    with pytest.raises(ArchiveError, match=r"a\.tar was cut off within the payload"):
+        import_archive(empty, tmp_path / "a.tar")
+    assert peak() < 1 << 22
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_compressed_archive_is_none(
+    full: Store, empty: Store, tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    export_archive(full, tmp_path / "a.tar")
+    (tmp_path / "a.tar").write_bytes(compress((tmp_path / "a.tar").read_bytes()))
+    with pytest.raises(ArchiveError, match=r"a\.tar is not an archive"):
+        import_archive(empty, tmp_path / "a.tar")
+
+
+# What a killed export leaves.
+
+
+def test_the_file_of_a_killed_export_is_removed_by_the_next_and_nothing_else_is(
+    full: Store, tmp_path: Path, start_worker: StartWorker
+) -> None:
+    folder = tmp_path / "archives"
+    folder.mkdir()
+    worker = start_worker("hang_in_export", root=full.layout.root, path=folder / "a.tar")
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "exporting\n"
+    (left,) = folder.iterdir()
+    export_archive(full, folder / "b.tar")
+    assert left.exists()  # its process lives
+    worker.kill()
+    worker.wait(timeout=10)
+    kept = [folder / name for name in (".b.tar.backup.tmp", "x.tmp", f"{left.name}.mine", left.name[1:])]
+    for path in kept:
+        path.touch()
+        os.utime(path, (0, 0))
+    export_archive(full, folder / "b.tar")
+    assert sorted(folder.iterdir()) == sorted([folder / "b.tar", *kept])
 
 
 BROKEN: dict[str, Callable[[], list[tuple[tarfile.TarInfo | str, bytes]]]] = {

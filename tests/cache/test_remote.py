@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from jitnorm.cache.remote import RemoteTier
 from jitnorm.cache.signature import SigningKey, TrustedKeys, generate_keys, sign_entries
 from jitnorm.cache.transfer import pull, push
 from remote_entries import KEYS, LIMIT, SOURCE, artifact_of
+
+StartWorker = Callable[..., "subprocess.Popen[str]"]
 
 
 def entry_file(folder: Path, key: str, name: str) -> Path:
@@ -45,6 +48,22 @@ def test_file_systems_that_are_not_asynchronous_serve_too(full: Store, other: St
     assert pull(other, memory).moved == tuple(KEYS)
     assert [other.load(key) for key in KEYS] == [artifact_of(key) for key in KEYS]
     assert memory.describe(KEYS[0]) is not None
+
+
+def test_what_a_killed_upload_leaves_is_removed_by_the_next(
+    remote: RemoteTier, folder: Path, start_worker: StartWorker
+) -> None:
+    remote.write(KEYS[0], artifact_of(KEYS[0]))
+    whole = sorted(folder.rglob("*"))
+    worker = start_worker("hang_in_upload", root=folder, key=KEYS[0])
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "uploading\n"
+    assert len(sorted(folder.rglob("*"))) == len(whole) + 1
+    assert remote.keys() == KEYS[:1]
+    worker.kill()
+    worker.wait(timeout=10)
+    remote.write(KEYS[0], artifact_of(KEYS[0]))
+    assert sorted(folder.rglob("*")) == whole
 
 
 def test_signatures_travel_even_where_nobody_asks_for_them(full: Store, other: Store, remote: RemoteTier) -> None:

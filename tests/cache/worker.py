@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import filelock  # noqa: F401
+import jitnorm.cache.archive
 import jitnorm.cache.check
 import jitnorm.cache.space
 from jitnorm.cache import Artifact, CacheError, Store, load_or_build, open_root, open_store
+from jitnorm.cache.remote import RemoteTier
 from jitnorm.cache.uses import note_use
 
 _UNPRIVILEGED = 65534
@@ -178,6 +180,20 @@ def hang_in_publish(root: str, key: str, call: str, at: int) -> None:
     load_or_build(Store(Path(root)), key, build)
 
 
+def hang_in_export(root: str, path: str) -> None:
+    """Stop before an archive takes its name."""
+    os.fsync = lambda descriptor: (say("exporting"), wait_for_parent())
+    jitnorm.cache.archive.export_archive(Store(Path(root)), Path(path))
+
+
+def hang_in_upload(root: str, key: str) -> None:
+    """Stop before a file of a remote folder takes its name."""
+    from fsspec.implementations.local import LocalFileSystem
+
+    LocalFileSystem.mv = lambda *_, **__: (say("uploading"), wait_for_parent())
+    RemoteTier(Path(root).as_uri()).write(key, Artifact(b"x" * 10_000, {}))
+
+
 def use_unwritable_default(folder: str, key: str) -> None:
     os.environ["XDG_CACHE_HOME"] = folder
     for _ in range(2):
@@ -219,7 +235,9 @@ TASKS = {
         fill_a_disk,
         fork_after_load,
         hang_in_build,
+        hang_in_export,
         hang_in_publish,
+        hang_in_upload,
         kill_builders,
         load_and_stay,
         prune_when_told,
