@@ -50,8 +50,9 @@ def record_miss(store: Store, config: str, target: str) -> None:
     try:
         if path == store.layout.misses:
             make_folder(path.parent)
-        # One write in append mode: lines of several processes do not mix.
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # One write in append mode: lines of several processes do not mix. A pipe that nobody reads is an error.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(path, flags | (os.O_NOFOLLOW if path == store.layout.misses else 0), 0o600)
         try:
             os.write(descriptor, line.encode("ascii"))
         finally:

@@ -17,14 +17,14 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from jitnorm.cache.files import write_file
-from jitnorm.cache.private import private_folder
+from jitnorm.cache.files import make_folder
+from jitnorm.cache.private import new_file
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.division import Division
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.schedule import why_unfit
 from jitnorm.kernels.target import Target
-from jitnorm.store import user_store
+from jitnorm.store import read_file, user_store
 
 Schedules = Mapping[tuple[str, str], str]
 """What a table gives calls: for a family's text and a class of calls, the text of the fastest schedule, see `Entry`."""
@@ -38,6 +38,7 @@ _LISTS = ("rows", "by_rule", "best", "copy")
 # What calls need of an entry's line as `write_table` writes it: reading the tables takes 2.6 ms of a process's first
 # call, and took 5.0 when they were read as JSON.
 _CHOICE = re.compile(r'^  {"config": "([^"]*)", "calls": "([^"]*)", "schedule": "([^"]*)"', re.MULTILINE)
+_MAX_BYTES = 1 << 26
 _SHIPPED = Path(__file__).parent / "data" / "tuning"
 _LOG = logging.getLogger("jitnorm.tuning")
 
@@ -219,7 +220,7 @@ def shipped_file(target: str) -> Path:
 def _read_or_warn(path: Path, target: str) -> Schedules:
     """The schedules alone, without what was measured."""
     try:
-        body = _sealed(path.read_bytes()).decode()
+        body = _sealed(read_file(path, _MAX_BYTES)).decode()
         of_target = f'\n "target": "{target}",\n' in body
         found = {(config, calls): text for config, calls, text in _CHOICE.findall(body) if of_target}
         for schedule in {*found.values()} - {""}:
@@ -239,7 +240,7 @@ def read_table(path: Path) -> Table:
         OSError: it cannot be read.
         ValueError: it holds something else, or not all that was written.
     """
-    raw = path.read_bytes()
+    raw = read_file(path, _MAX_BYTES)
     _sealed(raw)
     try:
         content = json.loads(raw)
@@ -269,9 +270,9 @@ def write_table(table: Table, path: Path) -> None:
     head = json.dumps(content, indent=1).removesuffix("\n}")
     lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
     body = f'{head},\n "entries": [\n{lines}\n ]'.encode()
-    with private_folder(path.parent) as folder:
-        write_file(folder / path.name, body + _seal(body))
-        (folder / path.name).replace(path)
+    make_folder(path.parent)
+    with new_file(path) as file:
+        file.write(body + _seal(body))
 
 
 def _seal(body: bytes) -> bytes:

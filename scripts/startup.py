@@ -49,14 +49,14 @@ TORCH = {
 }
 
 BUILD = """
-import os, time
-from pathlib import Path
+import time
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.target import Target
+from jitnorm.store import memo_folder, user_store
 from jitnorm.toolchains import select
 target = Target("{target}")
-toolchain = select(target, "{backend}", memo_dir=Path(os.environ["JITNORM_CACHE_DIR"]))
+toolchain = select(target, "{backend}", memo_dir=memo_folder(user_store()))
 source = generate(KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3"), target).text
 toolchain.identity()
 start = time.perf_counter()

@@ -15,6 +15,7 @@ from pathlib import Path
 from jitnorm.kernels.target import Target
 from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.errors import CompileError, ToolchainMissingError
+from jitnorm.toolchains.identity import MemoFolder
 from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace
 
 __all__ = [
@@ -39,7 +40,7 @@ def select(
     backend: str = "auto",
     *,
     without: tuple[str, ...] = (),
-    memo_dir: Path | None = None,
+    memo_dir: MemoFolder | None = None,
     workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES,
 ) -> Toolchain:
     """The toolchain that builds for a target.
@@ -50,7 +51,7 @@ def select(
             targets. There ``auto`` is what the variable JITNORM_BACKEND says, else the first of the
             three that this machine has.
         without: toolchains that ``auto`` does not choose.
-        memo_dir: folder in which compiler identities are remembered; see `Toolchain`.
+        memo_dir: where compiler identities are remembered; see `Toolchain`.
         workplaces: what makes the folders that it works in; see `Toolchain`.
 
     Raises:
@@ -98,7 +99,7 @@ def toolchain_class(name: str) -> type[Toolchain]:
 
 
 def _first_installed(
-    names: tuple[str, ...], target: Target, memo_dir: Path | None, workplaces: Sequence[Workplace]
+    names: tuple[str, ...], target: Target, memo_dir: MemoFolder | None, workplaces: Sequence[Workplace]
 ) -> Toolchain:
     missing = []
     for name in names:

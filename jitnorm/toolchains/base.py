@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
     from jitnorm.kernels.target import Target
+    from jitnorm.toolchains.identity import MemoFolder
 
 
 class Toolchain(ABC):
@@ -23,7 +24,7 @@ class Toolchain(ABC):
     determine every byte of ``compile(source, target)``.
 
     Args:
-        memo_dir: folder in which identities are remembered across processes; None for no memory.
+        memo_dir: where identities are remembered across processes; None for no memory.
         workplaces: what makes the folders that it works in, the best first.
 
     Raises:
@@ -32,7 +33,9 @@ class Toolchain(ABC):
 
     name: ClassVar[str]
 
-    def __init__(self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES) -> None:
+    def __init__(
+        self, memo_dir: MemoFolder | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
+    ) -> None:
         self._memo_dir = memo_dir
         self._workplaces = workplaces
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from jitnorm.forks import no_fork
 from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.errors import CompileError, ToolchainMissingError
-from jitnorm.toolchains.identity import memoised
+from jitnorm.toolchains.identity import MemoFolder, memoised
 from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace, WorkplaceError, work_in
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class Cute(Toolchain):
 
     name = "cute"
 
-    def __init__(self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES) -> None:
+    def __init__(
+        self, memo_dir: MemoFolder | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
+    ) -> None:
         super().__init__(memo_dir, workplaces)
         self._metadata = _find()
 

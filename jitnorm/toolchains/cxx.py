@@ -11,7 +11,7 @@ from pathlib import Path
 from jitnorm.kernels.target import Target
 from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.errors import ToolchainMissingError
-from jitnorm.toolchains.identity import memoised
+from jitnorm.toolchains.identity import MemoFolder, memoised
 from jitnorm.toolchains.process import ask, compile_file
 from jitnorm.toolchains.search import is_elf, on_path
 from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace
@@ -50,7 +50,9 @@ class Cxx(Toolchain):
 
     name = "cxx"
 
-    def __init__(self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES) -> None:
+    def __init__(
+        self, memo_dir: MemoFolder | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
+    ) -> None:
         super().__init__(memo_dir, workplaces)
         self._compiler = find_cxx()
 

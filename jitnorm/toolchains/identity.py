@@ -6,23 +6,35 @@ change and inode.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 _FORMAT = 1  # raised when the text of an identity changes its meaning
 _MAX_LENGTH = 500
 _seen: dict[str, str] = {}
 
 
-def memoised(files: Sequence[Path], probe: Callable[[], str], memo_dir: Path | None = None) -> str:
+class MemoFolder(Protocol):
+    """A folder that keeps memos. What it gives, nobody but this user can have written."""
+
+    def read(self, name: str, limit: int) -> bytes:
+        """The content of a memo; OSError if there is none of at most ``limit`` bytes."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a memo in one step as others see it; OSError if that is not possible."""
+
+
+def memoised(files: Sequence[Path], probe: Callable[[], str], memo_dir: MemoFolder | None = None) -> str:
     """What ``probe`` answers about the compiler made of ``files``, asked at most once per state of the files.
 
     Args:
         files: the files whose change means that the answer may change.
         probe: asks the compiler; its answer is one line of printable ASCII, at most 500 characters.
-        memo_dir: folder of the memos, made if needed. With None or an unwritable folder the answer
-            is remembered for this process only.
+        memo_dir: where memos are kept. With None or an unwritable folder the answer is remembered for this
+            process only.
 
     Raises:
         ValueError: the answer has another form.
@@ -31,14 +43,15 @@ def memoised(files: Sequence[Path], probe: Callable[[], str], memo_dir: Path | N
     stamp = repr((_FORMAT, [_state(file) for file in files]))
     if stamp in _seen:
         return _seen[stamp]
-    memo = None if memo_dir is None else memo_dir / f"{_digest(stamp)}.txt"
-    answer = None if memo is None else _read(memo)
+    memo = f"{_digest(stamp)}.txt"
+    answer = None if memo_dir is None else _read(memo_dir, memo)
     if answer is None:
         answer = probe()
         if not _well_formed(answer):
             raise ValueError(f"identity: {answer!r} is not one line of 1 to {_MAX_LENGTH} printable characters")
-        if memo is not None:
-            _write(memo, answer)
+        if memo_dir is not None:
+            with contextlib.suppress(OSError):  # a memo only saves time
+                memo_dir.write(memo, answer.encode("ascii"))
     _seen[stamp] = answer
     return answer
 
@@ -59,26 +72,9 @@ def _well_formed(answer: str) -> bool:
     return 0 < len(answer) <= _MAX_LENGTH and answer.isascii() and answer.isprintable()
 
 
-def _read(memo: Path) -> str | None:
+def _read(memo_dir: MemoFolder, name: str) -> str | None:
     try:
-        with open(memo, "rb") as file:
-            answer = file.read(_MAX_LENGTH + 1).decode("ascii")
+        answer = memo_dir.read(name, _MAX_LENGTH).decode("ascii")
     except (OSError, UnicodeDecodeError):
         return None
     return answer if _well_formed(answer) else None
-
-
-def _write(memo: Path, answer: str) -> None:
-    import tempfile
-
-    try:
-        memo.parent.mkdir(parents=True, exist_ok=True)
-        handle, private = tempfile.mkstemp(dir=memo.parent, prefix=".", suffix=".tmp")
-    except OSError:
-        return  # a memo only saves time
-    try:
-        with open(handle, "w", encoding="ascii") as file:
-            file.write(answer)
-        os.replace(private, memo)
-    except OSError:
-        os.unlink(private)

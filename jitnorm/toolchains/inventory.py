@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jitnorm.toolchains import TOOLCHAIN_NAMES, toolchain_class
+from jitnorm.toolchains.identity import MemoFolder
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,12 @@ class Installation:
     remedy: str = ""
 
 
-def installed(memo_dir: Path | None = None) -> list[Installation]:
+def installed(memo_dir: MemoFolder | None = None) -> list[Installation]:
     """What this machine has of every toolchain; never raises for one that is missing or broken."""
     return [_inspect(name, memo_dir) for name in TOOLCHAIN_NAMES]
 
 
-def _inspect(name: str, memo_dir: Path | None) -> Installation:
+def _inspect(name: str, memo_dir: MemoFolder | None) -> Installation:
     try:
         toolchain = toolchain_class(name)(memo_dir)
         return Installation(name, True, toolchain.identity(), toolchain.location)

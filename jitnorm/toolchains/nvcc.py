@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.cxx import find_cxx
 from jitnorm.toolchains.errors import ToolchainMissingError
-from jitnorm.toolchains.identity import memoised
+from jitnorm.toolchains.identity import MemoFolder, memoised
 from jitnorm.toolchains.process import ask, compile_file
 from jitnorm.toolchains.search import executable, is_elf, on_path, on_sys_path, toolkit_roots
 from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace, work_in
@@ -38,7 +38,9 @@ class Nvcc(Toolchain):
 
     name = "nvcc"
 
-    def __init__(self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES) -> None:
+    def __init__(
+        self, memo_dir: MemoFolder | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
+    ) -> None:
         super().__init__(memo_dir, workplaces)
         self._host_compiler = _find_host_compiler()
         self._nvcc = _find_nvcc(self._host_compiler)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.errors import CompileError, ToolchainMissingError
-from jitnorm.toolchains.identity import memoised
+from jitnorm.toolchains.identity import MemoFolder, memoised
 from jitnorm.toolchains.search import on_sys_path, toolkit_roots
 from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace
 
@@ -33,7 +33,9 @@ class Nvrtc(Toolchain):
 
     name = "nvrtc"
 
-    def __init__(self, memo_dir: Path | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES) -> None:
+    def __init__(
+        self, memo_dir: MemoFolder | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
+    ) -> None:
         super().__init__(memo_dir, workplaces)
         self._library = _find()
 

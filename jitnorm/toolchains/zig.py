@@ -9,7 +9,7 @@ from jitnorm.kernels.target import Target
 from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.cxx import OPTIONS
 from jitnorm.toolchains.errors import ToolchainMissingError
-from jitnorm.toolchains.identity import memoised
+from jitnorm.toolchains.identity import MemoFolder, memoised
 from jitnorm.toolchains.process import ask, compile_file
 from jitnorm.toolchains.search import on_path, on_sys_path
 from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace
@@ -42,7 +42,7 @@ class Zig(Toolchain):
 
     def __init__(
         self,
-        memo_dir: Path | None = None,
+        memo_dir: MemoFolder | None = None,
         workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES,
         machine: str = MACHINES[0],
     ) -> None:

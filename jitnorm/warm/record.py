@@ -8,6 +8,9 @@ from pathlib import Path
 
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
+from jitnorm.store import read_file
+
+_MAX_BYTES = 1 << 26
 
 
 def read_record(path: Path) -> Iterator[tuple[KernelConfig, Target]]:
@@ -17,9 +20,10 @@ def read_record(path: Path) -> Iterator[tuple[KernelConfig, Target]]:
 
     Raises:
         ValueError: the file or a line cannot be read.
+        CacheTrustError: it is the record in the user's cache, and others could have written it.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = read_file(path, _MAX_BYTES).decode("utf-8").splitlines(keepends=True)
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"from: cannot read {path}: {error}") from None
     for number, line in enumerate(lines, 1):

@@ -244,6 +244,21 @@ def test_a_record_that_cannot_be_written_gives_one_warning(
     assert [str(tmp_path / "missing") in record.getMessage() for record in caplog.records] == [True]
 
 
+@pytest.mark.usefixtures("no_compiling")
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda path: path.symlink_to(path.parent / "elsewhere")], ids=["pipe", "link"]
+)
+def test_a_record_in_the_cache_that_is_no_file_is_not_written_to(
+    cache: Cache, make: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    cache.store.layout.version.mkdir(parents=True)
+    make(cache.store.layout.misses)
+    with pytest.raises(KernelNotWarmError):
+        manager.load_or_build_kernel(CONFIG, CPU, cache)
+    assert not (cache.store.layout.version / "elsewhere").exists()
+    assert "cannot record what is missing" in caplog.text
+
+
 def test_another_mode_is_an_error_that_names_those_there_are(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITNORM_JIT", "never")
     with pytest.raises(ValueError, match="JITNORM_JIT: is 'never'; allowed are auto, deny, record"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forgetful import forget_dispatchers
-from jitnorm.cache import Artifact, Cache, Store, make_key
+from jitnorm.cache import Artifact, Cache, CacheTrustError, Store, make_key
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.row_classes import ROW_CLASSES, class_of
 from jitnorm.kernels.schedule import row_schedule
@@ -230,6 +232,29 @@ def test_a_table_that_was_changed_by_hand_is_ignored(caplog: pytest.LogCaptureFi
     path.write_text(path.read_text().replace("580.1", "590.1"))
     assert called() == ""
     assert "not what was written" in caplog.text
+
+
+def test_a_table_that_has_grown_is_ignored_unread(caplog: pytest.LogCaptureFixture) -> None:
+    store(user=table(entry("4x2")), shipped=table(entry("8x1")))
+    os.truncate(tuning.user_file("sm_90a"), 1 << 40)
+    assert called() == "8x1"
+    assert f"ignoring the schedules in {tuning.user_file('sm_90a')}" in caplog.text
+
+
+@pytest.mark.parametrize("place", ["", "v1", "v1/tuning", "v1/tuning/sm_90a.json"])
+def test_a_table_that_others_can_write_is_refused(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Store(tmp_path / "cache")
+    monkeypatch.setenv("JITNORM_CACHE_DIR", str(cache.layout.root))
+    monkeypatch.setattr(tuning, "user_file", cache.layout.tuning)
+    monkeypatch.setattr("jitnorm.store.user_store", lambda: cache)
+    store(user=table(entry("4x2")))
+    (cache.layout.root / place).chmod(0o777)
+    with pytest.raises(CacheTrustError, match=f"others can write to it.*chmod -R go-w {cache.layout.root};"):
+        called()
+    with pytest.raises(CacheTrustError):
+        read_table(tuning.user_file("sm_90a"))
+    subprocess.run(["chmod", "-R", "go-w", str(cache.layout.root)], check=True, timeout=30)
+    assert called() == "4x2"
 
 
 def test_a_table_of_another_target_does_not_count() -> None:

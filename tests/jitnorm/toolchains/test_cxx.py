@@ -7,8 +7,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from jitnorm.cache import Store
 from jitnorm.kernels.target import Target
 
+from jitnorm.store import MemoFolder
 from jitnorm.toolchains import CompileError, ToolchainMissingError, cxx, identity
 from jitnorm.toolchains.cxx import Cxx
 from jitnorm.toolchains.workplace import Workplace, temporary_folder
@@ -164,10 +166,10 @@ def test_a_program_that_names_no_version_is_refused(make_program: MakeProgram, m
 
 
 def test_a_binary_is_asked_once_for_all_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    first = Cxx(tmp_path / "memo").identity()
+    first = Cxx(MemoFolder(Store(tmp_path / "memo"))).identity()
     monkeypatch.setattr(identity, "_seen", {})
     monkeypatch.setattr(Cxx, "_probe", lambda self: pytest.fail("asked again"))
-    assert Cxx(tmp_path / "memo").identity() == first
+    assert Cxx(MemoFolder(Store(tmp_path / "memo"))).identity() == first
 
 
 def test_what_may_hide_another_compiler_is_asked_in_every_process(
@@ -181,7 +183,7 @@ def test_what_may_hide_another_compiler_is_asked_in_every_process(
     for compiler in (script, masquerade):
         assert not cxx._is_compiler(compiler)
     monkeypatch.setenv("CXX", str(script))
-    Cxx(tmp_path / "memo").identity()
+    Cxx(MemoFolder(Store(tmp_path / "memo"))).identity()
     assert not (tmp_path / "memo").exists()
 
 

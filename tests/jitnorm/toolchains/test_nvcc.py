@@ -6,8 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from jitnorm.cache import Store
 from jitnorm.kernels.target import Target
 
+from jitnorm.store import MemoFolder
 from jitnorm.toolchains import CompileError, ToolchainMissingError, identity
 from jitnorm.toolchains.nvcc import Nvcc
 from jitnorm.toolchains.workplace import Workplace, temporary_folder
@@ -135,7 +137,7 @@ def test_the_wheels_come_after_path(
 
 
 def test_the_identity_is_asked_once_per_state_of_the_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    toolkit, memo_dir = make_toolkit(tmp_path / "cuda"), tmp_path / "memo"
+    toolkit, memo_dir = make_toolkit(tmp_path / "cuda"), MemoFolder(Store(tmp_path / "cache"))
     monkeypatch.setenv("CUDA_HOME", str(toolkit))
     assert Nvcc(memo_dir).identity() == "nvcc cuda_1, cicc CL-1, ptxas cuda_1"
     monkeypatch.setattr(identity, "_seen", {})

@@ -10,9 +10,11 @@ import pytest
 PROGRAM = """
 import json, sys, time
 from pathlib import Path
+from jitnorm.cache import Store
 from jitnorm.kernels.target import Target
+from jitnorm.store import MemoFolder
 from jitnorm.toolchains import select
-target, memo_dir = Target(sys.argv[1]), Path(sys.argv[2])
+target, memo_dir = Target(sys.argv[1]), MemoFolder(Store(Path(sys.argv[2])))
 toolchain = select(target, memo_dir=memo_dir)
 print(json.dumps([toolchain.identity(), toolchain.flags(target), sorted(sys.modules)]))
 """

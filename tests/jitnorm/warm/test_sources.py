@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
+from jitnorm.cache import CacheTrustError, Store
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
@@ -44,6 +46,29 @@ def test_a_torn_last_line_of_a_record_is_passed_over(tmp_path: Path) -> None:
     path = record(tmp_path / "misses", (TEXT, "cpu"))
     path.write_text(path.read_text() + '{"config": "rms')
     assert len(Sources(records=[path]).jobs([])) == 1
+
+
+def test_a_record_that_has_grown_is_not_read(tmp_path: Path) -> None:
+    path = record(tmp_path / "misses", (TEXT, "cpu"))
+    os.truncate(path, 1 << 40)
+    with pytest.raises(ValueError, match=f"cannot read {path}: .*bytes"):
+        Sources(records=[path]).jobs([])
+
+
+@pytest.mark.parametrize("place", ["", "v1", "v1/misses.jsonl"])
+def test_a_record_in_the_cache_that_others_can_write_is_refused(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Store(tmp_path / "cache")
+    monkeypatch.setenv("JITNORM_CACHE_DIR", str(cache.layout.root))
+    monkeypatch.setattr("jitnorm.store.user_store", lambda: cache)
+    cache.layout.version.mkdir(parents=True)
+    path = record(cache.layout.misses, (TEXT, "cpu"))
+    path.chmod(0o600)
+    assert len(Sources(records=[path]).jobs([])) == 1
+    (cache.layout.root / place).chmod(0o777)
+    with pytest.raises(CacheTrustError, match="others can write to it"):
+        Sources(records=[path]).jobs([])
 
 
 @pytest.mark.parametrize("line", ["nonsense", "[]", '{"config": "rmsnorm"}', '{"config": "x:y", "target": "cpu"}'])
