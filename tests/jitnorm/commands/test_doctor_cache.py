@@ -103,7 +103,7 @@ def test_tiers_that_fail_say_why_and_hide_no_others(
     found = states(answer)
     assert list(found) == [*(f"read-only {path}" for path in (absent, open_to_all, good)), store.name, "remote"]
     assert "take it out of JITNORM_READONLY_CACHE" in found[f"read-only {absent}"]["problem"]
-    assert "chmod go-w" in found[f"read-only {open_to_all}"]["problem"]
+    assert f"chmod -R go-w {open_to_all}" in found[f"read-only {open_to_all}"]["problem"]
     assert "which is no URL" in found["remote"]["problem"]
     assert not any(found[name]["is_reachable"] for name in found if found[name]["problem"])
     assert found[f"read-only {good}"]["entries"] == len(ENTRIES)
