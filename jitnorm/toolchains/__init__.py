@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jitnorm.kernels.target import Target
 from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.errors import CompileError, ToolchainMissingError
-from jitnorm.toolchains.identity import MemoFolder
 from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace
+
+if TYPE_CHECKING:
+    from jitnorm.toolchains.identity import MemoFolder
 
 __all__ = [
     "TOOLCHAIN_NAMES",
