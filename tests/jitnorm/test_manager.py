@@ -24,7 +24,8 @@ from python_process import TIME_LIMIT, run_python
 
 import jitnorm
 from jitnorm import manager, rmsnorm
-from jitnorm.launcher import launcher
+from jitnorm.launcher import load_or_build_launcher
+from jitnorm.store import user_cache
 from jitnorm.toolchains import CompileError, ToolchainMissingError
 from jitnorm.toolchains.cxx import Cxx
 
@@ -272,7 +273,7 @@ jitnorm.rmsnorm(np.ones((2, 48), np.float16), np.ones(48, np.float16))
 def test_what_a_killed_builder_leaves_lies_in_the_cache_and_goes_with_the_next_build(
     tmp_path: Path, make_compiler: Callable[[str], Path]
 ) -> None:
-    launcher()  # it takes the longest to build, and is none of the matter
+    load_or_build_launcher(user_cache())  # it takes the longest to build, and is none of the matter
     marker, temporary, store = tmp_path / "started", tmp_path / "tmp", Store(tmp_path / "cache")
     temporary.mkdir()
     real = shutil.which("g++") or shutil.which("clang++")
