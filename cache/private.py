@@ -99,9 +99,14 @@ def discard(path: Path, parent: Path) -> None:
     Raises:
         OSError: it could not be taken away, and is there as it was.
     """
-    make_folder(parent)
     doomed = private_name(parent)
-    path.rename(doomed)
+    try:
+        path.rename(doomed)
+    except FileNotFoundError:
+        if parent.exists():
+            raise
+        make_folder(parent)
+        path.rename(doomed)
     remove_tree(doomed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 
 
 def host_name() -> str:
@@ -10,6 +11,7 @@ def host_name() -> str:
     return os.uname().nodename
 
 
+@lru_cache(maxsize=1)
 def host_token() -> str:
     """A name without dots for the set of processes whose ids can be compared with this one's.
 

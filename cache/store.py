@@ -22,11 +22,11 @@ from jitnorm.cache.errors import CacheError, CacheTrustError, CorruptEntryError
 from jitnorm.cache.events import emit, log_fields
 from jitnorm.cache.failures import tier_failed
 from jitnorm.cache.files import make_folder, open_folder, read_file, sync_folder, write_file
+from jitnorm.cache.index import Line, add_to_index, indexed
 from jitnorm.cache.layout import LIMITS, MANIFEST, PAYLOAD, SIGNATURE, Layout
 from jitnorm.cache.private import private_folder, remove_stale, replace_file
 from jitnorm.cache.trust import OpenFolder, Trust
 from jitnorm.cache.uses import keys_in_use, note_use
-from jitnorm.cache.warn import warn_once
 
 __all__ = ["Entry", "SignatureCheck", "Store"]
 
@@ -190,32 +190,48 @@ class Store:
         """
         if not self.writable:
             return
+        from jitnorm.cache.room import give_back, make_room, space_needed
+
         place = self.layout.entry(key)
-        manifest = encode_manifest(key, artifact)
-        for name, data in ((PAYLOAD, artifact.payload), (MANIFEST, manifest)):
+        files = {PAYLOAD: artifact.payload, MANIFEST: encode_manifest(key, artifact)}
+        if signature is not None:
+            files[SIGNATURE] = signature
+        for name, data in files.items():
             if len(data) > LIMITS[name]:  # nobody would read it
                 raise OSError(errno.EFBIG, f"the {name} of {key} has {len(data)} bytes; allowed are {LIMITS[name]}")
+        source_key = source_key_of(artifact)
+        alias = self.layout.alias(source_key) if source_key else None
         remove_stale(self.layout.private)
-        # First, so that no entry is without its alias, whenever its writer dies; an alias may lead nowhere.
-        if source_key := source_key_of(artifact):
-            add_to_alias(self.layout.alias(source_key), key)
         note_use(self.layout, key)
+        space = space_needed(place, alias, map(len, files.values()))
+        make_room(self, space)
+        is_new = False
+        try:
+            is_new = self._put(key, artifact, files, alias)
+        finally:
+            if not is_new:
+                give_back(self, space)
+        if is_new:
+            emit("publish", key=key, bytes=len(artifact.payload))
+
+    def _put(self, key: str, artifact: Artifact, files: Mapping[str, bytes], alias: Path | None) -> bool:
+        """Write the files of an entry and rename it into its place; return whether that was free."""
+        # First, so that no entry is without its alias, whenever its writer dies; an alias may lead nowhere.
+        if alias:
+            add_to_alias(alias, key)
         with private_folder(self.layout.private) as folder:
-            write_file(folder / PAYLOAD, artifact.payload)
-            write_file(folder / MANIFEST, manifest)
-            if signature is not None:
-                write_file(folder / SIGNATURE, signature)
+            for name, data in files.items():
+                write_file(folder / name, data)
             sync_folder(folder)
-            make_folder(place.parent)
-            try:
-                folder.rename(place)
-            except OSError as error:
-                if error.errno not in _TAKEN:
-                    raise
-            else:
-                sync_folder(place.parent)
-                emit("publish", key=key, bytes=len(artifact.payload))
-                self._keep_within_budget(len(artifact.payload) + len(manifest))
+            inode = folder.stat().st_ino
+            if not _rename_into_place(folder, self.layout.entry(key)):
+                return False
+        # Again, if it was swept away as one that leads nowhere.
+        if alias:
+            add_to_alias(alias, key)
+        line = Line(key, inode, len(artifact.payload), time.time(), indexed(artifact.manifest))
+        add_to_index(self.layout, [line])
+        return True
 
     def entries(self) -> Iterator[Entry]:
         """List what is stored, in the order of the keys.
@@ -277,10 +293,22 @@ class Store:
                 os.utime(folder)
                 keys_in_use(self.layout)  # removes the files of dead processes
 
-    def _keep_within_budget(self, added: int) -> None:
-        from jitnorm.cache.space import keep_within_budget
 
+def _rename_into_place(folder: Path, place: Path) -> bool:
+    """Rename a folder to the place of an entry; return whether that was free."""
+    for is_last in (False, False, True):
+        make_folder(place.parent)
         try:
-            keep_within_budget(self, added)
+            folder.rename(place)
+        except FileNotFoundError:
+            if is_last or not folder.exists():  # else the shard was empty, and removed meanwhile
+                raise
+            continue
         except OSError as error:
-            warn_once("budget", self.layout.root, "cannot prune the cache folder %s: %s", self.layout.root, error)
+            if error.errno not in _TAKEN:
+                raise
+            return False
+        with contextlib.suppress(FileNotFoundError):  # it is gone again, and its shard too
+            sync_folder(place.parent)
+        return True
+    return False

@@ -11,8 +11,6 @@ each line bears the token of its writer, and those of former ones are ignored.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import itertools
 import os
 import stat
@@ -22,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jitnorm.cache.files import make_folder
+from jitnorm.cache.flock import try_lock
 from jitnorm.cache.key import is_key
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.process import host_token, is_dead
 
-_HELD = {errno.EACCES, errno.EAGAIN}
 _UNSURE_FOR_SECONDS = 86400.0
 _NO_FILE = -1
 # A first line of this length, "TOKEN locked|unlocked PID", then one of the other for each key, "TOKEN KEY".
@@ -102,7 +100,7 @@ def _open_file(layout: Layout) -> tuple[int, bool]:
     first = os.getpid() % _FIRST_SLOTS
     for slot in range(first, first + _SLOTS):
         descriptor = _open_or_create(layout, f"{prefix}{slot % _SLOTS}")
-        locked = _try_lock(descriptor)
+        locked = try_lock(descriptor)
         if locked:
             return descriptor, True
         os.close(descriptor)
@@ -127,7 +125,7 @@ def _keys_in(path: Path, dry_run: bool) -> set[str]:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return set()
-        is_free = _try_lock(descriptor)
+        is_free = try_lock(descriptor)
         header, *lines = file.read(_MAX_BYTES).split("\n")
         if is_free is not False and not _may_live(path, header, found.st_mtime, is_free is True):
             if not dry_run:
@@ -146,15 +144,6 @@ def _may_live(path: Path, header: str, modified: float, is_free: bool) -> bool:
         if pid.isdecimal() and is_dead(int(pid)):
             return False
     return abs(time.time() - modified) < _UNSURE_FOR_SECONDS
-
-
-def _try_lock(descriptor: int) -> bool | None:
-    """Lock a file: True if it was free, False if another holds it, None if it cannot be locked."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return False if error.errno in _HELD else None
-    return True
 
 
 # A child keeps its parent's files open, and so locked, for what it inherited, and begins files of its own.

@@ -288,7 +288,7 @@ def prune(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="What may stay, such as 500M or 4G; default: JITNORM_CACHE_MAX_BYTES.",
+            help="The disk space that may stay taken, such as 500M or 4G; default: JITNORM_CACHE_MAX_BYTES.",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,

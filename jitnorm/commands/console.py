@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from jitnorm.cache.printable import printable
 
+_ROWS_OF_A_TABLE = 1000  # that fold and break to the terminal's width, a millisecond each
 _COLUMNS_OF_FILES = 1000  # of a pipe or file, where nobody wants lines folded
 
 
@@ -47,6 +48,26 @@ def say(line: str) -> None:
     print(printable(line))
 
 
+def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = ()) -> None:
+    """Print a table of any length, the last column as wide as it is; long ones without the terminal's help."""
+    console = make_console()
+    if console.is_terminal and len(rows) <= _ROWS_OF_A_TABLE:
+        table = Table(box=None, pad_edge=False)
+        for heading in headings[:-1]:
+            table.add_column(heading, justify="right" if heading in right else "left", no_wrap=True)
+        table.add_column(headings[-1], overflow="fold")
+        for row in rows:
+            table.add_row(*map(cell, row))
+        console.print(table)
+        return
+    rows = [[printable(text) for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    signs = [">" if heading in right else "<" for heading in headings]
+    line = "  ".join(f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True))
+    for row in (headings, *rows):
+        print(line.format(*row).rstrip())
+
+
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
     """Print names and what they have to say, in two columns."""
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -60,3 +81,11 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
 def print_json(value: Any) -> None:
     """Print a result for programs; paths and the like as text."""
     print(json.dumps(value, indent=1, default=str))
+
+
+def print_json_list(values: Iterable[Any]) -> None:
+    """Print a list for programs as it comes, a line for each of its values."""
+    print("[", end="")
+    for number, value in enumerate(values):
+        print("," if number else "", json.dumps(value, default=str), sep="\n" if number else "", end="")
+    print("]")

@@ -110,6 +110,7 @@ def examine() -> Report:
     toolchains = tuple(installed(memo_folder(store) if store else None))
     driver, driver_problem = attempt(_driver_version)
     gpus, _ = attempt(_gpus)
+    cache = cache_state(store, cache_problem)
     return Report(
         jitnorm=jitnorm.__version__,
         python=platform.python_version(),
@@ -120,8 +121,8 @@ def examine() -> Report:
         gpus=gpus or (),
         toolchains=toolchains,
         targets=_buildable({each.name for each in toolchains if each.available}),
-        cache=cache_state(store, cache_problem),
-        tiers=tier_states(store),
+        cache=cache,
+        tiers=tier_states(store, cache),
         wheels=wheel_states(),
         signing=signing_state(),
         misses=miss_state(store),

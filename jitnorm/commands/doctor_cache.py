@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from jitnorm.cache import CacheError, Store, default_root
 from jitnorm.cache.bounded import bounded
+from jitnorm.cache.listing import count_entries
 from jitnorm.cache.opening import remote_tier, signature_check, signing_key, trusted_keys
 from jitnorm.cache.readonly import READONLY_VARIABLE, open_read_only, readonly_folders
 from jitnorm.cache.space import usage
@@ -42,9 +43,9 @@ class CacheState:
         trust: who may own it: ``owner only``, or ``any``.
         entries: how many there are.
         payload_bytes: bytes of their payloads.
-        total_bytes: what counts against the budget.
+        total_bytes: the disk space of all that lies in it, which counts against the budget.
         budget_bytes: what it is kept within; None for no limit.
-        quarantine_bytes: bytes of the entries that failed verification.
+        quarantine_bytes: the disk space of the entries that failed verification.
         has_locks: whether its file system has locks; None if nothing can be written.
         problem: why it cannot be used, with the remedy; empty if it can.
     """
@@ -119,15 +120,14 @@ def cache_state(store: Store | None, problem: str) -> CacheState:
     trust = os.environ.get(TRUST_VARIABLE) or "owner only"
     if store is None:
         return CacheState(str(default_root()), False, trust, 0, 0, 0, None, 0, None, problem)
-    sizes = [entry.payload_size for entry in store.entries()]
     held = usage(store)
     problem = "" if store.writable else "nothing can be stored; set JITNORM_CACHE_DIR to a folder you can write to"
     return CacheState(
         path=str(store.layout.root),
         is_writable=store.writable,
         trust=trust,
-        entries=len(sizes),
-        payload_bytes=sum(sizes),
+        entries=held.entries,
+        payload_bytes=held.payload_bytes,
         total_bytes=held.total_bytes,
         budget_bytes=store.max_bytes,
         quarantine_bytes=held.quarantine_bytes,
@@ -136,9 +136,14 @@ def cache_state(store: Store | None, problem: str) -> CacheState:
     )
 
 
-def tier_states(store: Store | None) -> tuple[TierState, ...]:
-    """The state of every tier; none of them can fail or stall the others."""
-    return tuple(_bounded_state(name, examine) for name, examine in _examinations(store))
+def tier_states(store: Store | None, held: CacheState | None = None) -> tuple[TierState, ...]:
+    """The state of every tier; none of them can fail or stall the others.
+
+    Args:
+        store: the user's cache, if it can be used.
+        held: its state, if that is known.
+    """
+    return tuple(_bounded_state(name, examine) for name, examine in _examinations(store, held))
 
 
 def wheel_states() -> tuple[WheelDescription, ...]:
@@ -176,7 +181,7 @@ def miss_state(store: Store | None) -> MissState:
     return MissState(mode or "", str(path), count, mode_problem)
 
 
-def _examinations(store: Store | None) -> Iterator[tuple[str, Callable[[], TierState]]]:
+def _examinations(store: Store | None, held: CacheState | None) -> Iterator[tuple[str, Callable[[], TierState]]]:
     """The name of each tier, and what finds its state."""
     for wheel in (*own_wheels(), *wheel_folders()):
         name = f"wheel {wheel.name}"
@@ -184,7 +189,10 @@ def _examinations(store: Store | None) -> Iterator[tuple[str, Callable[[], TierS
     for path in readonly_folders():
         name = f"read-only {path}"
         yield name, partial(_readonly_state, path, name, is_signed=True)
-    if store is not None:
+    if store is not None and held is not None:
+        known = TierState(store.name, True, store.writable, held.entries, held.payload_bytes, "")
+        yield store.name, lambda: known
+    elif store is not None:
         yield store.name, partial(_folder_state, store)
     remote, problem = attempt(remote_tier)
     if remote is not None:
@@ -211,8 +219,8 @@ def _readonly_state(path: Path, name: str, *, is_signed: bool) -> TierState:
 
 
 def _folder_state(store: Store) -> TierState:
-    sizes = [entry.payload_size for entry in store.entries()]
-    return TierState(store.name, True, store.writable, len(sizes), sum(sizes), "")
+    entries, payload_bytes = count_entries(store)
+    return TierState(store.name, True, store.writable, entries, payload_bytes, "")
 
 
 def _remote_state(remote: RemoteTier) -> TierState:

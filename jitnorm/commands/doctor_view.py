@@ -65,7 +65,7 @@ def _lines(report: Report) -> Iterator[_Line]:
 
 
 def _cache_details(cache: CacheState) -> str:
-    budget = "no limit" if cache.budget_bytes is None else f"of {size(cache.budget_bytes)}"
+    budget = "of disk space, no limit" if cache.budget_bytes is None else f"of {size(cache.budget_bytes)} of disk space"
     held = f"{cache.path}: {cache.entries} entries, {size(cache.total_bytes)} {budget}, trust: {cache.trust}"
     if cache.quarantine_bytes:
         held += f", {size(cache.quarantine_bytes)} in quarantine"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from time import time
 from typing import Any
 
-from rich.table import Table
-
-from jitnorm.commands.console import cell, print_json, print_table, say
-from jitnorm.commands.selection import Filter, Item, items
+from jitnorm.cache import Cache
+from jitnorm.commands.condition import describe
+from jitnorm.commands.console import print_json_list, print_rows, say
+from jitnorm.commands.selection import Filter, Item, folder_tiers, items
 from jitnorm.commands.units import SHORT_KEY, age, size
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.store import user_cache
 
+_FIELDS = ("kind", "target", "backend", "config")  # of manifests, what is shown
+_HEADINGS = ("key", "tier", "kind", "target", "backend", "size", "age", "used", "config")
+_RIGHT = ("size", "age", "used")
 _DEFAULTS = set(str(KernelConfig("rmsnorm", 64)).split(",")[1:])
 _SORTS: dict[str, Callable[[Item], Any]] = {
     "age": lambda item: item.entry.modified,
@@ -42,12 +46,12 @@ def list_cache(wanted: Filter, *, tier: str | None, sort: str, as_json: bool) ->
     if sort not in _SORTS:
         raise ValueError(f"sort: {sort!r} is not known; use one of {', '.join(_SORTS)}")
     cache = user_cache()
-    found = sorted(items(cache, wanted, tier), key=_SORTS[sort])
+    found = sorted(items(cache, wanted, tier, fields=_FIELDS), key=_SORTS[sort])
     if as_json:
-        print_json([as_object(item) for item in found])
+        print_json_list(map(as_object, _whole(cache, found)))
         return
     if found:
-        print_table(_table(found))
+        print_rows(_HEADINGS, [_row(item) for item in found], right=_RIGHT)
     held = {item.tier for item in found} or {cache.store.name}
     for name in (each.name for each in cache.tiers if each.name in held):
         sizes = [item.entry.payload_size for item in found if item.tier == name]
@@ -67,24 +71,26 @@ def as_object(item: Item) -> dict[str, Any]:
     }
 
 
-def _table(found: Sequence[Item]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("key", "tier", "kind", "target", "backend"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("size", "age", "used"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("config", overflow="fold")
+def _whole(cache: Cache, found: Iterable[Item]) -> Iterator[Item]:
+    """The same items with all of their manifests, one after the other; less those that are gone or damaged."""
+    stores = {store.name: store for store in folder_tiers(cache)}
     for item in found:
-        table.add_row(
-            item.entry.key[:SHORT_KEY],
-            item.tier.partition(" ")[0],
-            *(cell(_text(item, field)) for field in ("kind", "target", "backend")),
-            size(item.entry.payload_size),
-            since(item.entry.modified),
-            since(item.used),
-            cell(short_config(_text(item, "config"))),
-        )
-    return table
+        store = stores.get(item.tier)
+        entry = describe(store, item.entry.key) if store else item.entry
+        if entry is not None:
+            yield replace(item, entry=entry)
+
+
+def _row(item: Item) -> tuple[str, ...]:
+    return (
+        item.entry.key[:SHORT_KEY],
+        item.tier.partition(" ")[0],
+        *(_text(item, field) for field in ("kind", "target", "backend")),
+        size(item.entry.payload_size),
+        since(item.entry.modified),
+        since(item.used),
+        short_config(_text(item, "config")),
+    )
 
 
 def since(moment: float) -> str:

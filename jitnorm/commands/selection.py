@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.cache import Cache, CacheError, Entry, Store, Tier
+from jitnorm.cache.listing import list_entries
 from jitnorm.commands.units import SHORT_KEY
 from jitnorm.kernels.target import Target
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 KINDS = ("kernel", "launcher")
 TIER_KINDS = ("wheel", "read-only", "user", "remote")
+_SELECTED_BY = ("kind", "target")  # fields of manifests that a filter asks for
 _SHOWN = 4  # keys in a message
 _HEXADECIMAL = set("0123456789abcdef")
 
@@ -118,19 +120,20 @@ def folder_tiers(cache: Cache) -> list[Store]:
     return [tier for tier in cache.tiers if isinstance(tier, Store)]
 
 
-def items(cache: Cache, wanted: Filter, tier: str | None = None) -> list[Item]:
+def items(cache: Cache, wanted: Filter, tier: str | None = None, *, fields: Sequence[str] | None = None) -> list[Item]:
     """The entries that are meant, of all folders; of a remote tier only if it is asked for.
 
     Args:
         cache: all tiers.
         wanted: what is meant.
         tier: one of `TIER_KINDS`, or the whole name of a tier.
+        fields: what to read of the manifests in folders, which are not verified then; None for all, verified.
 
     Raises:
         ValueError: there is no such tier, or as `select`.
         CacheError: as `select`; a remote tier does not answer.
     """
-    found = [item for each in _tiers(cache, tier) for item in _items_in(each)]
+    found = [item for each in _tiers(cache, tier) for item in _items_in(each, fields)]
     kept = {entry.key for entry in select((item.entry for item in found), wanted)}
     return [item for item in found if item.entry.key in kept]
 
@@ -160,7 +163,11 @@ def _tiers(cache: Cache, tier: str | None) -> Sequence[Tier]:
     return named
 
 
-def _items_in(tier: Tier) -> Iterator[Item]:
+def _items_in(tier: Tier, fields: Sequence[str] | None) -> Iterator[Item]:
+    if isinstance(tier, Store) and fields is not None:
+        for entry, used in list_entries(tier, {*fields, *_SELECTED_BY}):
+            yield Item(tier.name, entry, used if tier.writable else 0.0)
+        return
     if isinstance(tier, Store):
         yield from (Item(tier.name, entry, last_use(tier, entry.key)) for entry in tier.entries())
         return

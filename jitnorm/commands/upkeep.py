@@ -9,7 +9,8 @@ from jitnorm.cache import Store
 from jitnorm.cache.budget import byte_budget, parse_size
 from jitnorm.cache.check import verify
 from jitnorm.cache.opening import signature_check
-from jitnorm.cache.space import Pruned, clear, prune, usage
+from jitnorm.cache.removal import Pruned
+from jitnorm.cache.space import clear, prune, usage
 from jitnorm.cache.store import SignatureCheck
 from jitnorm.commands.condition import distrust_of
 from jitnorm.commands.console import print_json, say
@@ -148,7 +149,7 @@ def _show(done: Pruned, store: Store, *, dry_run: bool, as_json: bool) -> None:
     removed = "would be removed" if dry_run else "removed"
     print(
         f"{len(done.evicted)} entries {removed} and {done.quarantine_removed} from the quarantine; "
-        f"{size(done.bytes_before)} before, {size(done.bytes_after)} after, in {store.layout.root}"
+        f"{size(done.bytes_before)} of disk space before, {size(done.bytes_after)} after, in {store.layout.root}"
     )
     if done.spared:
         print(f"{done.spared} entries stay: living processes use them")

@@ -14,7 +14,7 @@ import pytest
 from jitnorm.cache import Artifact, CacheUnusableError, Store, load_or_build, make_key
 from jitnorm.cache.events import subscribe
 from jitnorm.cache.space import clear, prune, usage
-from jitnorm.cache.uses import release_uses
+from jitnorm.cache.uses import keys_in_use, release_uses
 
 StartWorker = Callable[..., "subprocess.Popen[str]"]
 HOUR, DAY = 3600, 86400
@@ -36,14 +36,36 @@ def filled(store: Store) -> Store:
     for number, key in enumerate(KEYS):
         store.publish(key, ARTIFACT)
         set_used(store, key, (10 - number) * HOUR)
-    release_uses(store.layout)
+    forget_uses(store)
     return store
 
 
 @pytest.fixture
 def size(filled: Store) -> int:
-    """Of one entry."""
-    return sum(path.stat().st_size for path in filled.layout.entry(KEYS[0]).iterdir())
+    """The disk space of one entry, and of the shard that it lies in alone."""
+    assert len(filled.layout.shards()) == len(KEYS)
+    return disk_space(filled.layout.entry(KEYS[0]).parent)
+
+
+@pytest.fixture
+def base(filled: Store, size: int) -> int:
+    """The disk space of all else, which stays."""
+    return disk_space(filled.layout.root) - len(KEYS) * size
+
+
+def disk_space(folder: Path) -> int:
+    """What `du` would say; files may vanish meanwhile."""
+    space = 0
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):
+            space += path.lstat().st_blocks * 512
+    return space
+
+
+def forget_uses(store: Store) -> None:
+    """As if the processes that published had ended."""
+    release_uses(store.layout)
+    keys_in_use(store.layout)
 
 
 def quarantine(store: Store, name: str, *, age: float) -> Path:
@@ -57,15 +79,22 @@ def quarantine(store: Store, name: str, *, age: float) -> Path:
 # Measuring.
 
 
-def test_usage_counts_entries_the_quarantine_and_what_is_being_written(filled: Store, size: int) -> None:
-    quarantine(filled, "damaged", age=0)
-    (filled.layout.private / "unknown.1.aa").mkdir()
-    (filled.layout.private / "unknown.1.aa" / "payload").write_bytes(b"z" * 77)
-    filled.load(KEYS[3])
+def test_usage_counts_the_disk_space_of_everything(filled: Store) -> None:
+    damaged = quarantine(filled, "damaged", age=0)
+    written = filled.layout.private / "unknown.1.aa"
+    written.mkdir()
+    (written / "payload").write_bytes(b"z" * 77)
+    filled.publish(make_key({}), Artifact(b"signed", {"source_key": make_key({"of": "a source"})}), b"a signature")
+    (filled.layout.version / "toolchains").mkdir()
+    (filled.layout.version / "toolchains" / "memo.txt").write_text("a compiler")
+    filled.layout.misses.write_text("{}\n")
+    filled.layout.locks.mkdir()
+    filled.layout.holder(KEYS[0]).write_text("a process that was killed")
     found = usage(filled)
-    assert (found.entries, found.entry_bytes, found.entries_in_use) == (5, 5 * size, 1)
-    assert (found.quarantine_bytes, found.private_bytes) == (1000, 77)
-    assert found.total_bytes == 5 * size + 1077
+    assert (found.entries, found.entries_in_use, found.payload_bytes) == (6, 1, 5 * 10_000 + 6)
+    assert found.entry_bytes == sum(disk_space(place) for _, place in filled.layout.entries())
+    assert (found.quarantine_bytes, found.private_bytes) == (disk_space(damaged), disk_space(written))
+    assert found.total_bytes == disk_space(filled.layout.root)
 
 
 def test_an_empty_cache_takes_nothing(store: Store) -> None:
@@ -97,34 +126,34 @@ def test_a_read_only_store_records_nothing(filled: Store) -> None:
 # Pruning.
 
 
-def test_what_was_used_longest_ago_goes_first(filled: Store, size: int) -> None:
+def test_what_was_used_longest_ago_goes_first(filled: Store, size: int, base: int) -> None:
     filled.load(KEYS[0])
-    release_uses(filled.layout)
-    report = prune(filled, 3 * size)
+    forget_uses(filled)
+    report = prune(filled, base + 3 * size)
     assert report.evicted == (KEYS[1], KEYS[2])
-    assert (report.bytes_before, report.bytes_after, report.complete) == (5 * size, 3 * size, True)
+    assert (report.bytes_before, report.bytes_after, report.complete) == (base + 5 * size, base + 3 * size, True)
     assert keys_of(filled) == sorted([KEYS[0], KEYS[3], KEYS[4]])
-    assert usage(filled).total_bytes == 3 * size
+    assert usage(filled).total_bytes == disk_space(filled.layout.root) == base + 3 * size
 
 
-def test_a_cache_within_its_limit_is_left_alone(filled: Store, size: int) -> None:
-    assert prune(filled, 5 * size).evicted == ()
+def test_a_cache_within_its_limit_is_left_alone(filled: Store, size: int, base: int) -> None:
+    assert prune(filled, base + 5 * size).evicted == ()
     assert len(keys_of(filled)) == 5
 
 
-def test_what_goes_last_goes_after_all_others(filled: Store, size: int) -> None:
+def test_what_goes_last_goes_after_all_others(filled: Store, size: int, base: int) -> None:
     launcher = make_key({"kind": "launcher"})
     filled.publish(launcher, Artifact(ARTIFACT.payload, {"evict_last": True}))
     set_used(filled, launcher, 100 * HOUR)
-    release_uses(filled.layout)
-    assert prune(filled, 2 * size + 100).evicted == tuple(KEYS[:4])
+    forget_uses(filled)
+    assert prune(filled, base + 2 * size).evicted == tuple(KEYS[:4])
     assert prune(filled, 0).evicted == (KEYS[4], launcher)
 
 
-def test_the_quarantine_goes_before_entries_its_oldest_first(filled: Store, size: int) -> None:
+def test_the_quarantine_goes_before_entries_its_oldest_first(filled: Store) -> None:
     kept = quarantine(filled, "new", age=1 * HOUR)
-    quarantine(filled, "old", age=9 * HOUR)
-    report = prune(filled, 5 * size + 1000)
+    old = quarantine(filled, "old", age=9 * HOUR)
+    report = prune(filled, disk_space(filled.layout.root) - disk_space(old))
     assert (report.evicted, report.quarantine_removed) == ((), 1)
     assert list(filled.layout.quarantine.iterdir()) == [kept]
 
@@ -136,11 +165,11 @@ def test_what_is_in_quarantine_for_30_days_goes_at_any_size(filled: Store) -> No
     assert list(filled.layout.quarantine.iterdir()) == [kept]
 
 
-def test_a_dry_run_says_what_would_go_and_removes_nothing(filled: Store, size: int) -> None:
+def test_a_dry_run_says_what_would_go_and_removes_nothing(filled: Store, size: int, base: int) -> None:
     before = sorted(filled.layout.root.rglob("*"))
-    dry = prune(filled, 2 * size, dry_run=True)
+    dry = prune(filled, base + 2 * size, dry_run=True)
     assert sorted(filled.layout.root.rglob("*")) == before
-    assert prune(filled, 2 * size) == dry
+    assert prune(filled, base + 2 * size) == dry
 
 
 def test_pruning_ends_when_its_time_is_over(filled: Store) -> None:
@@ -149,10 +178,10 @@ def test_pruning_ends_when_its_time_is_over(filled: Store) -> None:
     assert len(keys_of(filled)) == 5
 
 
-def test_a_time_in_the_future_is_no_protection(filled: Store, size: int) -> None:
+def test_a_time_in_the_future_is_no_protection(filled: Store, size: int, base: int) -> None:
     for key in KEYS:
         set_used(filled, key, -400 * DAY)
-    assert len(prune(filled, 2 * size).evicted) == 3
+    assert len(prune(filled, base + 2 * size).evicted) == 3
 
 
 def test_damaged_entries_and_stray_files_are_removed_like_others(filled: Store) -> None:
@@ -161,17 +190,18 @@ def test_damaged_entries_and_stray_files_are_removed_like_others(filled: Store) 
     stray.parent.mkdir(exist_ok=True)
     stray.write_bytes(b"not a folder")
     prune(filled, 0)
-    assert usage(filled).total_bytes == 0
+    assert usage(filled).entry_bytes == 0
     assert not stray.exists()
 
 
-def test_evictions_are_events(filled: Store, size: int) -> None:
+def test_evictions_are_events(filled: Store, size: int, base: int) -> None:
+    space = disk_space(filled.layout.entry(KEYS[0]))
     heard: list[tuple[str, Mapping[str, Any]]] = []
     unsubscribe = subscribe(lambda kind, fields: heard.append((kind, fields)))
-    prune(filled, 4 * size)
+    prune(filled, base + 4 * size)
     unsubscribe()
     ((kind, fields),) = heard
-    assert (kind, fields["key"], fields["bytes"]) == ("evict", KEYS[0], size)
+    assert (kind, fields["key"], fields["bytes"]) == ("evict", KEYS[0], space)
 
 
 def test_a_negative_limit_and_a_read_only_store_are_refused(filled: Store) -> None:
@@ -195,47 +225,6 @@ def test_an_entry_that_cannot_be_removed_stays_whole(
         assert prune(filled, 0).evicted == ()
     assert all(filled.load(key) == ARTIFACT for key in KEYS)
     assert caplog.text.count("cannot remove") == 1
-
-
-# The budget.
-
-
-def test_a_publish_that_passes_the_budget_prunes_to_nine_tenths(
-    store: Store, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JITNORM_CACHE_MAX_BYTES", str(20 * size))
-    small = Store(tmp_path / "small")
-    keys = [make_key({"m": str(n)}) for n in range(21)]
-    for number, key in enumerate(keys):
-        load_or_build(small, key, lambda: ARTIFACT)
-        set_used(small, key, (50 - number) * HOUR)
-        release_uses(small.layout)
-        assert usage(small).total_bytes <= 20 * size
-    assert keys_of(small) == sorted(keys[3:])
-
-
-def test_a_cache_full_of_entries_in_use_passes_its_budget_with_one_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("JITNORM_CACHE_MAX_BYTES", "15000")
-    small = Store(tmp_path / "small")
-    for key in KEYS:
-        small.publish(key, ARTIFACT)
-    assert keys_of(small) == sorted(KEYS)
-    (warning,) = caplog.records
-    assert "more than JITNORM_CACHE_MAX_BYTES allows (15000), all of them in use" in warning.getMessage()
-
-
-def test_a_pruning_that_fails_does_not_reach_the_publisher(
-    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(*_: object) -> None:
-        raise OSError("a broken disk")
-
-    monkeypatch.setattr("jitnorm.cache.space.usage", fail)
-    assert load_or_build(store, KEYS[0], lambda: ARTIFACT) == ARTIFACT
-    assert "cannot prune the cache folder" in caplog.text
-    assert store.load(KEYS[0]) == ARTIFACT
 
 
 # Several processes.
@@ -262,8 +251,11 @@ def test_one_process_prunes_at_a_time_and_the_other_does_not_wait(filled: Store)
     assert len(keys_of(filled)) == 5
 
 
-def test_two_pruners_at_once_remove_no_more_than_one(filled: Store, size: int, start_worker: StartWorker) -> None:
-    workers = [start_worker("prune_when_told", root=filled.layout.root, max_bytes=2 * size) for _ in range(2)]
+def test_two_pruners_at_once_remove_no_more_than_one(
+    filled: Store, size: int, base: int, start_worker: StartWorker
+) -> None:
+    bound = base + 2 * size
+    workers = [start_worker("prune_when_told", root=filled.layout.root, max_bytes=bound) for _ in range(2)]
     for worker in workers:
         assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n"
@@ -327,4 +319,4 @@ def test_clear_removes_entries_and_quarantine_but_what_is_in_use_only_by_force(f
     assert (len(report.evicted), report.spared, report.quarantine_removed) == (4, 1, 1)
     assert keys_of(filled) == [KEYS[2]]
     assert clear(filled, force=True).evicted == (KEYS[2],)
-    assert usage(filled).total_bytes == 0
+    assert usage(filled).entry_bytes == 0

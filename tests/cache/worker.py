@@ -21,8 +21,11 @@ import jitnorm.cache.archive
 import jitnorm.cache.check
 import jitnorm.cache.space
 from jitnorm.cache import Artifact, CacheError, Store, load_or_build, open_root, open_store
+from jitnorm.cache.layout import Layout
+from jitnorm.cache.lock import key_lock
 from jitnorm.cache.remote import RemoteTier
-from jitnorm.cache.uses import note_use
+from jitnorm.cache.sweep import sweep_lock
+from jitnorm.cache.uses import note_use, release_uses
 
 _UNPRIVILEGED = 65534
 
@@ -85,6 +88,45 @@ def prune_when_told(root: str, max_bytes: int) -> None:
     wait_for_parent()
     report = jitnorm.cache.space.prune(store, max_bytes)
     say(" ".join(report.evicted))
+
+
+def prune_again_and_again(root: str) -> None:
+    store = Store(Path(root))
+    say("pruning")
+    while True:
+        jitnorm.cache.space.clear(store, force=True)
+
+
+def publish_many(root: str, budget: int, count: int, seed: int) -> None:
+    """Publish into a cache with a budget, using nothing; say how many times."""
+    store = Store(Path(root))
+    store.max_bytes = budget
+    for number in range(count):
+        store.publish(f"{hashlib.sha256(f'{seed} {number}'.encode()).hexdigest()}", Artifact(b"x" * 10_000, {}))
+        release_uses(store.layout)
+    say(f"{count}")
+
+
+def hold_locks(root: str, key: str, marks: str, count: int) -> None:
+    """Hold a lock again and again; say whether nobody else ever did meanwhile."""
+    layout = Layout(Path(root))
+    mark = Path(marks) / "held"
+    for _ in range(count):
+        with key_lock(layout, key, 30) as held:
+            assert held
+            mark.touch(exist_ok=False)
+            mark.unlink()
+    say("alone")
+
+
+def sweep_locks(root: str, key: str, until: str) -> None:
+    """Sweep a lock again and again, until a file appears; say how often it was there and free."""
+    layout = Layout(Path(root))
+    swept = 0
+    say("sweeping")
+    while not Path(until).exists():
+        swept += sweep_lock(layout, key)
+    say(f"{swept}")
 
 
 def kill_builders(root: str, rounds: int, seed: int) -> None:
@@ -163,6 +205,8 @@ def hang_in_publish(root: str, key: str, call: str, at: int) -> None:
 
     def stop(descriptor: int, *data: Any) -> Any:
         nonlocal calls
+        if os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")) == store.layout.ledger.name:
+            return real(descriptor, *data)  # the running total is no part of an entry
         calls += 1
         if calls == at:
             if data:
@@ -171,13 +215,14 @@ def hang_in_publish(root: str, key: str, call: str, at: int) -> None:
             wait_for_parent()
         return real(descriptor, *data)
 
-    note_use(Store(Path(root)).layout, key)  # its writes are none of those that publishing makes
+    store = Store(Path(root))
+    note_use(store.layout, key)  # its writes are none of those that publishing makes
 
     def build() -> Artifact:
         setattr(os, call, stop)
         return Artifact(b"x" * 10_000, {"built": True})
 
-    load_or_build(Store(Path(root)), key, build)
+    load_or_build(store, key, build)
 
 
 def hang_in_export(root: str, path: str) -> None:
@@ -239,8 +284,12 @@ TASKS = {
         hang_in_publish,
         hang_in_upload,
         kill_builders,
+        hold_locks,
         load_and_stay,
+        prune_again_and_again,
         prune_when_told,
+        publish_many,
+        sweep_locks,
     )
 }
 

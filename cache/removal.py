@@ -1,0 +1,214 @@
+"""One pruning under way: what goes, and in which order."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from jitnorm.cache.events import emit
+from jitnorm.cache.evict import Ties, remove
+from jitnorm.cache.index import compact_index
+from jitnorm.cache.layout import Layout
+from jitnorm.cache.ledger import Recount
+from jitnorm.cache.measure import Item, space_of, survey
+from jitnorm.cache.parallel import Workers
+from jitnorm.cache.private import remove_stale
+from jitnorm.cache.sweep import alias_paths, locked_keys, remove_if_empty, sweep_alias, sweep_lock
+from jitnorm.cache.uses import keys_in_use
+
+T = TypeVar("T")
+_KEEP_QUARANTINE_SECONDS = 30 * 86400.0
+# What is done between two looks at the clock, and what an entry may free beside its own space: alias and shard.
+_BATCH = 256
+_MOST_BESIDE = 2 << 16
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What a pruning did, or would do.
+
+    Attributes:
+        bytes_before: the disk space that the cache took before; estimated if the time was over before all was seen.
+        bytes_after: and after.
+        evicted: the keys of the entries removed, in that order.
+        quarantine_removed: how many quarantined entries were removed.
+        spared: how many entries were in the way but in use.
+        complete: whether it came to its end; not if its time ran out or another process is pruning.
+    """
+
+    bytes_before: int
+    bytes_after: int
+    evicted: tuple[str, ...] = ()
+    quarantine_removed: int = 0
+    spared: int = 0
+    complete: bool = True
+
+
+class _TimeOverError(Exception):
+    pass
+
+
+class Removal:
+    """Removes what was used least recently.
+
+    Args:
+        layout: the cache.
+        max_bytes: what may stay.
+        goal: down to where to remove if there is more.
+        spare_uses: whether entries that living processes have loaded stay.
+        dry_run: only say what would be removed.
+        seconds: how long it may take; measuring takes half of that at most, and is an estimate then.
+        is_stopped: whether to give up, asked before every step.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        max_bytes: int,
+        *,
+        goal: int | None = None,
+        spare_uses: bool = True,
+        dry_run: bool,
+        seconds: float,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.layout = layout
+        self.max_bytes = max_bytes
+        self.goal = max_bytes if goal is None else goal
+        self.dry_run = dry_run
+        self.began = time.monotonic()
+        self.seconds = seconds
+        self.is_stopped = is_stopped
+        self.in_use = keys_in_use(layout, dry_run=dry_run) if spare_uses else set()
+        self.size = 0
+        self.evicted: list[str] = []
+        self.quarantine_removed = 0
+        self.spared = 0
+        self.seen: frozenset[str] = frozenset()
+        self.there: set[str] = set()
+        self.left: Counter[str] = Counter()  # how many entries are left in each shard
+
+    def run(self) -> Pruned:
+        """Do it."""
+        if self.dry_run:
+            return self._run()
+        remove_stale(self.layout.private)
+        with Recount(self.layout) as recount:
+            pruned = self._run()
+            if pruned.complete:
+                compact_index(self.layout, self.there)
+            recount.finish(pruned.bytes_after, is_exact=pruned.complete)
+        return pruned
+
+    def _run(self) -> Pruned:
+        found = survey(self.layout, lambda: self._is_over(0.5))
+        self.seen = frozenset(item.name for item in found.entries)
+        self.there = set(self.seen)
+        self.left.update(item.name[:2] for item in found.entries)
+        before = self.size = found.space
+        complete = found.is_whole
+        try:
+            with Workers() as workers:
+                self._sweep(workers)
+                goal = self.goal if self.size > self.max_bytes else self.size
+                self._remove_quarantine(sorted(found.quarantine, key=lambda item: item.used), goal)
+                self._evict(workers, sorted(found.entries, key=lambda item: item.used), goal)
+        except _TimeOverError:
+            complete = False
+        return Pruned(before, self.size, tuple(self.evicted), self.quarantine_removed, self.spared, complete)
+
+    def _sweep(self, workers: Workers) -> None:
+        """Remove what belongs to no entry and no process."""
+        for paths in self._batches(alias_paths(self.layout)):
+            self.size -= sum(workers.map(self._sweep_alias, paths))
+        for keys in self._batches(() if self.dry_run else locked_keys(self.layout)):
+            workers.map(partial(sweep_lock, self.layout), keys)
+
+    def _sweep_alias(self, path: Path) -> int:
+        return sweep_alias(self.layout, path, self._is_there, dry_run=self.dry_run)
+
+    def _is_there(self, key: str) -> bool:
+        return key in self.there or (key not in self.seen and self.layout.entry(key).exists())
+
+    def _remove_quarantine(self, items: list[Item], goal: int) -> None:
+        too_old = time.time() - _KEEP_QUARANTINE_SECONDS
+        for item in items:
+            self._check_time()
+            if (self.size > goal or item.used < too_old) and self._remove(self.layout.quarantine / item.name):
+                self.size -= item.space
+                self.quarantine_removed += 1
+
+    def _evict(self, workers: Workers, items: list[Item], goal: int) -> None:
+        """Evict entries in this order, those that go last after all others."""
+        last: deque[Item] = deque()
+        self._evict_from(workers, deque(items), goal, last)
+        self._evict_from(workers, last, goal, None)
+
+    def _evict_from(self, workers: Workers, queue: deque[Item], goal: int, last: deque[Item] | None) -> None:
+        while batch := self._next_batch(queue, goal):
+            ties = workers.map(lambda item: Ties.read(self.layout, item.name), batch)
+            going = list(zip(batch, ties, strict=True))
+            if last is not None:
+                last += [item for item, tie in going if tie.goes_last]
+                going = [(item, tie) for item, tie in going if not tie.goes_last]
+            for (item, _), freed in zip(going, workers.map(self._evict_one, going), strict=True):
+                if freed is not None:
+                    self._note(item, freed)
+
+    def _next_batch(self, queue: deque[Item], goal: int) -> list[Item]:
+        """The next entries that have to go, whatever those before them free."""
+        self._check_time()
+        batch: list[Item] = []
+        excess = self.size - goal
+        while queue and excess > 0 and len(batch) < _BATCH:
+            item = queue.popleft()
+            if item.name in self.in_use:
+                self.spared += 1
+            else:
+                batch.append(item)
+                excess -= item.space + _MOST_BESIDE
+        return batch
+
+    def _evict_one(self, going: tuple[Item, Ties]) -> int | None:
+        """Remove an entry and its alias; return how many bytes that freed, None if it cannot be removed."""
+        item, ties = going
+        if not self._remove(self.layout.entry(item.name)):
+            return None
+        self.there.discard(item.name)
+        alias = self.layout.alias(ties.source_key) if ties.source_key else None
+        return item.space + (self._sweep_alias(alias) if alias else 0)
+
+    def _note(self, item: Item, freed: int) -> None:
+        shard = self.layout.entry(item.name).parent
+        self.size -= freed
+        self.evicted.append(item.name)
+        self.left[shard.name] -= 1
+        if not self.left[shard.name]:
+            self.size -= space_of(shard) if self.dry_run else remove_if_empty(shard)
+        if not self.dry_run:
+            emit("evict", key=item.name, bytes=item.space, used=item.used)
+
+    def _remove(self, path: Path) -> bool:
+        with contextlib.suppress(FileNotFoundError):  # somebody else has removed it
+            return self.dry_run or remove(self.layout, path)
+        return True
+
+    def _batches(self, things: Iterable[T]) -> Iterator[list[T]]:
+        waiting = iter(things)
+        while batch := list(islice(waiting, _BATCH)):
+            self._check_time()
+            yield batch
+
+    def _is_over(self, share: float = 1.0) -> bool:
+        return self.is_stopped() or time.monotonic() > self.began + share * self.seconds
+
+    def _check_time(self) -> None:
+        if self._is_over():
+            raise _TimeOverError

@@ -1,0 +1,189 @@
+"""Sweeping: what belongs to no entry and to no process goes, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from jitnorm.cache import Artifact, Store, make_key
+from jitnorm.cache.flock import locked_alone, remove_unlocked
+from jitnorm.cache.lock import key_lock
+from jitnorm.cache.space import prune
+from jitnorm.cache.sweep import locked_keys, sweep_alias, sweep_lock
+from jitnorm.cache.uses import keys_in_use, release_uses
+
+StartWorker = Callable[..., "subprocess.Popen[str]"]
+SOURCE = make_key({"source": "one"})
+GOOD, GONE = (make_key({"key": name}) for name in ("good", "gone"))
+ARTIFACT = Artifact(b"code", {"source_key": SOURCE})
+
+
+def sweep(store: Store) -> None:
+    prune(store, 1 << 40)
+
+
+def test_aliases_that_lead_nowhere_go_with_their_folders(store: Store) -> None:
+    alias = store.layout.alias(SOURCE)
+    alias.parent.mkdir(parents=True)
+    alias.write_text(f"{GONE}\n")
+    sweep(store)
+    assert not alias.exists()
+
+
+def test_an_alias_keeps_the_keys_of_entries_that_are_there(store: Store) -> None:
+    store.publish(GOOD, ARTIFACT)
+    with store.layout.alias(SOURCE).open("a") as alias:
+        alias.write(f"\n{GONE}\n")
+    sweep(store)
+    assert store.keys_of(SOURCE) == (GOOD,)
+
+
+def test_what_is_evicted_leaves_no_alias_and_no_lock(store: Store) -> None:
+    with key_lock(store.layout, GOOD, 1):
+        store.publish(GOOD, ARTIFACT)
+    release_uses(store.layout)
+    prune(store, 0)
+    assert [path for path in store.layout.root.rglob("*") if path.name.startswith((SOURCE, GOOD))] == []
+
+
+def test_an_alias_that_cannot_be_read_is_left_alone(store: Store, tmp_path: Path) -> None:
+    alias = store.layout.alias(SOURCE)
+    alias.parent.mkdir(parents=True)
+    alias.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_text(f"{GONE}\n")
+    assert sweep_alias(store.layout, alias, lambda _: False) == 0
+    assert alias.is_symlink()
+    assert (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("moment", ["before the alias goes", "after it has gone"])
+def test_an_entry_published_while_its_alias_is_swept_keeps_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The alias of an entry is written before the entry, and seems to lead nowhere until then."""
+    alias = store.layout.alias(SOURCE)
+    alias.parent.mkdir(parents=True)
+    alias.write_text(f"{GOOD}\n")
+    unlink = Path.unlink
+
+    def publish_too(path: Path, missing_ok: bool = False) -> None:
+        if path == alias and moment == "before the alias goes":
+            store.publish(GOOD, ARTIFACT)
+        unlink(path, missing_ok)
+        if path == alias and moment == "after it has gone":
+            store.publish(GOOD, ARTIFACT)
+
+    monkeypatch.setattr(Path, "unlink", publish_too)
+    sweep_alias(store.layout, alias, lambda _: False)
+    assert store.keys_of(SOURCE) == (GOOD,)
+
+
+def test_publishing_and_sweeping_at_once_leave_every_entry_its_alias(
+    store: Store, rounds: Callable[[int], int]
+) -> None:
+    is_over = threading.Event()
+
+    def keep_sweeping() -> None:
+        while not is_over.is_set():
+            sweep(store)
+
+    sweeping = threading.Thread(target=keep_sweeping)
+    sweeping.start()
+    try:
+        for number in range(rounds(40)):
+            source = make_key({"source": str(number)})
+            key = make_key({"number": str(number)})
+            store.publish(key, Artifact(b"code", {"source_key": source}))
+            assert store.keys_of(source) == (key,)
+    finally:
+        is_over.set()
+        sweeping.join(timeout=30)
+    for number in range(rounds(40)):
+        assert store.keys_of(make_key({"source": str(number)})) == (make_key({"number": str(number)}),)
+
+
+# Locks.
+
+
+def test_locks_that_nobody_holds_go_with_the_notes_of_killed_holders(store: Store) -> None:
+    with key_lock(store.layout, GOOD, 1):
+        pass
+    store.layout.holder(GONE).write_text("killed")
+    with key_lock(store.layout, SOURCE, 1) as held:
+        assert held
+        sweep(store)
+        assert locked_keys(store.layout) == [SOURCE], "the one that is held"
+        assert store.layout.holder(SOURCE).exists()
+    with key_lock(store.layout, GOOD, 1) as held:
+        assert held, "it is made again when it is needed"
+
+
+def test_a_lock_held_by_a_process_stays(store: Store, start_worker: StartWorker) -> None:
+    builder = start_worker("hang_in_build", root=store.layout.root, key=GOOD)
+    assert builder.stdout is not None
+    assert builder.stdout.readline() == "building\n"
+    assert not sweep_lock(store.layout, GOOD)
+    builder.kill()
+    builder.wait(timeout=10)
+    assert sweep_lock(store.layout, GOOD)
+    assert locked_keys(store.layout) == []
+
+
+def test_a_lock_file_put_in_the_place_of_the_locked_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if two sweepers and a builder had met: the lock is that of a file which is no longer there."""
+    path = tmp_path / "lock"
+    path.touch()
+    lstat = os.lstat
+
+    def replace_first(name: Path) -> os.stat_result:
+        path.unlink()
+        path.touch()
+        return lstat(name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", replace_first)
+        open_before = path.open()  # its inode is not given to the new file
+        assert not remove_unlocked(path, tmp_path / "note")
+        open_before.close()
+    assert path.exists()
+
+
+def test_no_two_processes_hold_a_lock_at_once_while_locks_are_swept(
+    store: Store, tmp_path: Path, start_worker: StartWorker, rounds: Callable[[int], int]
+) -> None:
+    """Each holder makes a mark, which fails if another's is there."""
+    store.layout.locks.mkdir(parents=True)
+    sweeper = start_worker("sweep_locks", root=store.layout.root, key=GOOD, until=tmp_path / "over")
+    assert sweeper.stdout is not None
+    assert sweeper.stdout.readline() == "sweeping\n"
+    arguments = {"root": store.layout.root, "key": GOOD, "marks": tmp_path, "count": rounds(100)}
+    holders = [start_worker("hold_locks", **arguments) for _ in range(3)]
+    assert [holder.communicate(timeout=60)[0] for holder in holders] == ["alone\n"] * 3
+    (tmp_path / "over").touch()
+    assert int(sweeper.communicate(timeout=30)[0]) > 0, "some were swept"
+
+
+def test_a_child_forked_while_the_lock_of_pruning_is_held_does_not_hold_it(store: Store) -> None:
+    store.publish(GOOD, ARTIFACT)
+    prune(store, 1 << 40)  # makes the folder of locks
+    store.layout.locks.mkdir(exist_ok=True)
+    read_end, write_end = os.pipe()
+    with locked_alone(store.layout.prune_lock) as alone:
+        assert alone
+        child = os.fork()
+        if child == 0:
+            os.close(write_end)
+            os.read(read_end, 1)  # lives until its parent has looked
+            os._exit(0)
+    try:
+        with locked_alone(store.layout.prune_lock) as alone:
+            assert alone
+    finally:
+        os.close(write_end)
+        os.waitpid(child, 0)
+        os.close(read_end)
+    assert keys_in_use(store.layout) == {GOOD}
