@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache, lru_cache, partial
+from operator import itemgetter
 from typing import Any
 
 from jitnorm.call_config import config_of_call, prototype
@@ -39,6 +40,7 @@ class Dispatcher:
     Attributes:
         names: of the tensors that the op takes with these options, in calling order.
         outputs: the positions of those that it writes.
+        outputs_among: those of a call's tensors that it writes.
         leaders: the positions of inputs whose leading shapes others have.
         aliases: as given.
         takes_as_given: whether the last call's tensors went into the kernel as they were: those of the next are then
@@ -65,6 +67,9 @@ class Dispatcher:
         self.names = tuple(a.name for a in tensors)
         self._is_batched = example.batched
         self.outputs = tuple(i for i, a in enumerate(tensors) if a.is_output)
+        # With one position alone it would give the tensor itself.
+        positions = self.outputs if len(self.outputs) > 1 else (slice(self.outputs[0], self.outputs[0] + 1),)
+        self.outputs_among: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(*positions)
         row_sets = [a.row_set for a in tensors]
         self.leaders = tuple(sorted(set(map(row_sets.index, row_sets))))
         self._leader_of = tuple(self.leaders.index(row_sets.index(row_set)) for row_set in row_sets)
@@ -86,6 +91,12 @@ class Dispatcher:
         facts = self.launch(*arguments)
         if facts is not None:
             self._prepare(arguments, facts)(*arguments)
+
+    def given_outputs(self, tensors: tuple[Any, ...]) -> Sequence[Any]:
+        """The outputs that the caller gave, if one at least is None."""
+        if len(self.outputs) == 1:
+            return ()
+        return [tensor for tensor in self.outputs_among(tensors) if tensor is not None]
 
     def kernel_of(self, *arguments: Any) -> tuple[Any, str]:
         """The kernel of a call, built if need be, and the text that it is known by; nothing is run.

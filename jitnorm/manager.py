@@ -38,7 +38,9 @@ def get_kernel(config: KernelConfig | str, target: Target | str = "cpu", *, back
 
     It takes the op's arguments in order, outputs included, None for those that the configuration does without,
     and optionally a CUDA stream as an integer at the end: `jitnorm.kernels.interface.interface(config)` lists them.
-    It checks every argument, writes into the outputs and returns None.
+    It checks every argument, writes into the outputs and returns None. It knows addresses and shapes alone: of torch's
+    tensors it sees neither that they require grad, nor negative views, nor modes that trace, and outputs keep their
+    version.
 
     Args:
         config: a KernelConfig or its text form.

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from jitnorm.interop.base import Framework
 
+# Which class, in which file, speaks for the tensors of a library.
+_CLASSES = {
+    "torch": ("torch", "Torch"),
+    "numpy": ("numpy", "NumPy"),
+    "jax": ("jax", "Jax"),
+    "jaxlib": ("jax", "Jax"),
+    "cupy": ("cupy", "CuPy"),
+    "tvm_ffi": ("tvm", "TvmFfi"),
+}
 _by_type: dict[type, Framework] = {}
-# The types of tensors that go into a call as they are; and of arguments that do, where None stands for itself.
-direct_tensors: set[type] = set()
-direct_types: set[type] = {type(None)}
-# Of arguments that are tried as they are: those, and arrays of which most are passable so.
-tried_types: set[type] = {type(None)}
-# Of those, what tells the stream that the caller is on.
-current_streams: dict[type, Callable[[], int]] = {}
+# The frameworks of tensors that are tried as they are.
+tried: dict[type, Framework] = {}
+# Of tensors that moreover need no conversion and bring their stream: what says whether they can go into a call now.
+direct: dict[type, Callable[[tuple[Any, ...], Sequence[Any]], bool]] = {}
 
 
 def framework_of(tensor: Any, name: str) -> Framework:
@@ -23,42 +31,49 @@ def framework_of(tensor: Any, name: str) -> Framework:
     Raises:
         TypeError: it is no tensor of a framework that jitnorm knows.
     """
-    found = _by_type.get(type(tensor))
+    kind = type(tensor)
+    found = _by_type.get(kind)
     if found is None:
-        found = _by_type[type(tensor)] = _discover(tensor, name)
-        if found.is_direct:
-            direct_tensors.add(type(tensor))
-            direct_types.add(type(tensor))
-        if found.is_direct or found.is_often_direct:
-            tried_types.add(type(tensor))
-        if found.current_stream:
-            current_streams[type(tensor)] = found.current_stream
+        found = _by_type[kind] = _discover(tensor, name)
+        if found.is_plain(kind) and (found.is_direct or found.is_often_direct):
+            found.types.add(kind)
+            tried[kind] = found
+            if found.is_direct:
+                direct[kind] = found.admits
     return found
 
 
 def _discover(tensor: Any, name: str) -> Framework:
     modules = {base.__module__.partition(".")[0] for base in type(tensor).__mro__}
-    if "torch" in modules:
-        from jitnorm.interop.torch import Torch
-
-        return Torch()
-    if "numpy" in modules and type(tensor).__name__ != "MaskedArray":
-        from jitnorm.interop.numpy import NumPy
-
-        return NumPy()
-    if modules & {"jax", "jaxlib"}:
-        from jitnorm.interop.jax import Jax
-
-        return Jax()
-    if "cupy" in modules:
-        from jitnorm.interop.cupy import CuPy
-
-        return CuPy()
-    if "tvm_ffi" in modules:
-        from jitnorm.interop.tvm import TvmFfi
-
-        return TvmFfi()
+    for library, (file, kind) in _CLASSES.items():
+        if library in modules and _framework(file, kind).owns(tensor):
+            return _framework(file, kind)
     raise TypeError(
         f"{name}: is a {type(tensor).__module__}.{type(tensor).__qualname__}; "
         "expected a tensor of torch, NumPy (without a mask), JAX, CuPy or tvm_ffi"
     )
+
+
+@cache
+def _framework(file: str, kind: str) -> Framework:
+    framework: Framework = getattr(import_module(f"jitnorm.interop.{file}"), kind)()
+    return framework
+
+
+def check_passable(tensor: Any, name: str, is_output: bool = False) -> Framework:
+    """The framework of a tensor that kernels can read or, as an output, write.
+
+    Raises:
+        TypeError: it is no tensor, or one that cannot be passed.
+    """
+    framework = framework_of(tensor, name)
+    refusal = framework.refusal(tensor, is_output)
+    if refusal:
+        raise TypeError(f"{name}: {refusal}")
+    return framework
+
+
+def check_shaped(tensor: Any, name: str) -> Framework:
+    """`check_passable` for ops that look at a shape before their call is made, perhaps by the framework itself."""
+    framework = framework_of(tensor, name)
+    return framework if framework.makes_calls else check_passable(tensor, name)

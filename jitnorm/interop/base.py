@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,33 @@ class Framework(ABC):
     is_often_direct = False
     # The stream that the caller is on, where such tensors do not bring it along.
     current_stream: Callable[[], int] | None = None
+    # Whether it makes calls in its own way, also with tensors that have a shape and no memory yet.
+    makes_calls = False
     # What decoded values are unless told otherwise: float32 where the library has no bfloat16 of its own.
     float_dtype = "bfloat16"
+
+    def __init__(self) -> None:
+        # The types of arguments that are tried as they are; None stands for itself.
+        self.types: set[type] = {type(None)}
+
+    @abstractmethod
+    def owns(self, tensor: Any) -> bool:
+        """Whether an object of the library is one of its tensors."""
+
+    def is_plain(self, kind: type) -> bool:
+        """Whether tensors of that type are nothing but memory, its shape and strides."""
+        return True
+
+    def admits(self, tensors: tuple[Any, ...], written: Sequence[Any]) -> bool:
+        """Whether tensors of `types` can go into a call as they are now, as far as only the library can tell.
+
+        If so, it takes note that the call writes those in `written`.
+        """
+        return True
+
+    def note_written(self, tensors: Sequence[Any]) -> None:
+        """Tell the library that a kernel writes tensors."""
+        return
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
         """What `ops.run.run` returns for a call that the framework makes in its own way; None if it does not."""
@@ -37,8 +62,8 @@ class Framework(ABC):
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         """What stands for `tensor` in a call; TypeError, naming the argument, if it cannot be passed."""
 
-    def refusal(self, tensor: Any) -> str | None:
-        """Why `tensor` cannot be passed at all, or None."""
+    def refusal(self, tensor: Any, is_output: bool) -> str | None:
+        """Why `tensor` cannot be passed at all, and what to pass instead; None if it can."""
         return None
 
     @abstractmethod

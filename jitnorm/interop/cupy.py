@@ -20,9 +20,13 @@ class CuPy(Framework):
     is_often_direct = True
 
     def __init__(self) -> None:
+        super().__init__()
         self._cupy: Any = sys.modules["cupy"]
         get_current_stream = self._cupy.cuda.get_current_stream
         self.current_stream = lambda: int(get_current_stream().ptr)
+
+    def owns(self, tensor: Any) -> bool:
+        return isinstance(tensor, self._cupy.ndarray)
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         dtype = name_of(tensor.dtype)

@@ -20,9 +20,15 @@ if TYPE_CHECKING:
 class Jax(Framework):
     """Arrays of `jax`."""
 
+    makes_calls = True
+
     def __init__(self) -> None:
+        super().__init__()
         self._jax: Any = sys.modules["jax"]
         self._types: set[type] = set()
+
+    def owns(self, tensor: Any) -> bool:
+        return isinstance(tensor, self._jax.Array)
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
         outputs, filled = dispatcher.outputs, list(tensors)
@@ -42,7 +48,7 @@ class Jax(Framework):
             raise TypeError(f"{name}: JAX arrays are immutable; leave it None where the op allocates its outputs")
         return tensor if is_output else tvm_ffi().from_dlpack(tensor.__dlpack__(stream=self.stream(tensor)))
 
-    def refusal(self, tensor: Any) -> str | None:
+    def refusal(self, tensor: Any, is_output: bool) -> str | None:
         if isinstance(tensor, self._jax.core.Tracer):
             remedy = "" if jax_programs.is_available() else ", pip install 'jitnorm[jax]'"
             return f"is traced by jax.jit, where all tensors have to be JAX arrays{remedy}; call the op outside"

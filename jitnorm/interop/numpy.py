@@ -21,6 +21,10 @@ class NumPy(Framework):
     # All but those that are read-only or of a dtype of ml_dtypes; see docs/measured.md.
     is_often_direct = True
 
+    def owns(self, tensor: Any) -> bool:
+        is_masked = any(base.__name__ == "MaskedArray" for base in type(tensor).__mro__)
+        return isinstance(tensor, (np.ndarray, np.generic)) and not is_masked
+
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         if is_output and not tensor.flags.writeable:
             raise ValueError(f"{name}: is read-only; expected an array that can be written")
@@ -29,6 +33,14 @@ class NumPy(Framework):
             return tensor if tensor.flags.writeable else _exported(tensor)
         storage = tensor.view(f"u{tensor.dtype.itemsize}")
         return launcher().reinterpret(_exported(storage), dtype)
+
+    def refusal(self, tensor: Any, is_output: bool) -> str | None:
+        dtype = tensor.dtype
+        if not dtype.isnative:
+            return f"has the byte order of another machine; pass an array of dtype {name_of(dtype)} in this one's"
+        if (dtype.kind not in "biuf" and dtype.type.__module__ != "ml_dtypes") or dtype.itemsize > 8:
+            return f"has dtype {dtype}; expected one of NumPy's numbers, up to 64 bits, or of ml_dtypes"
+        return None
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         return np.empty(shape, _dtype(dtype))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from typing import Any
 
+from jitnorm.ffi import tvm_ffi
 from jitnorm.interop.base import Framework
+from jitnorm.interop.torch_refusals import TorchRefusals
 
 _NAMES = {
     "float4_e2m1fnx2": "float4_e2m1fn_x2",
@@ -24,22 +26,35 @@ class Torch(Framework):
     """Tensors of `torch`."""
 
     def __init__(self) -> None:
-        from jitnorm.ffi import tvm_ffi
-
-        self._torch: Any = sys.modules["torch"]
+        super().__init__()
+        torch: Any = sys.modules["torch"]
         tvm_ffi()
         # Since torch 2.10 tensors carry the protocol; for older ones TVM-FFI has an add-on.
-        self.is_direct = hasattr(self._torch.Tensor, "__dlpack_c_exchange_api__")
+        self.is_direct = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+        self._torch = torch
+        self._refusals = TorchRefusals(torch)
+        self._increment_versions = torch._C._increment_version
+        self.admits = _admission(torch, self.note_written)  # type: ignore[method-assign, assignment]
+
+    def owns(self, tensor: Any) -> bool:
+        return isinstance(tensor, self._torch.Tensor)
+
+    def is_plain(self, kind: type) -> bool:
+        return self._refusals.is_plain(kind)
+
+    def note_written(self, tensors: Sequence[Any]) -> None:
+        try:
+            self._increment_versions(tensors)
+        except RuntimeError:  # one is another library's, or an inference tensor outside of inference mode
+            self._increment_versions([t for t in tensors if self.owns(t) and not t.is_inference()])
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
-        return tensor.detach() if tensor.requires_grad else tensor
+        if not is_output:
+            tensor = tensor.resolve_neg()
+        return tensor.detach() if tensor.requires_grad and not self.is_direct else tensor
 
-    def refusal(self, tensor: Any) -> str | None:
-        if tensor.device.type not in ("cpu", "cuda"):
-            return f"is on {tensor.device}; allowed are cpu and cuda"
-        if tensor.layout is not self._torch.strided:
-            return f"has layout {tensor.layout}; allowed is torch.strided"
-        return None
+    def refusal(self, tensor: Any, is_output: bool) -> str | None:
+        return self._refusals.refusal(tensor, is_output)
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         return self._torch.empty(shape, dtype=self._dtype(dtype), device=like.device)
@@ -49,6 +64,8 @@ class Torch(Framework):
             return super().maker(shape, dtype, like)
         # On an H200 machine `empty_like` takes 1.4 us, `empty` of a shape, dtype and device 2.9.
         pattern = self.empty((1,), dtype, like).expand(shape)
+        if self.refusal(pattern, is_output=True):  # made by a mode of the caller's, which the next call may not have
+            return super().maker(shape, dtype, like)
         empty_like = self._torch.empty_like
         return lambda _: empty_like(pattern)
 
@@ -74,3 +91,33 @@ class Torch(Framework):
     @cache  # noqa: B019 - there is one instance, for the life of the process
     def _dtype(self, name: str) -> Any:
         return getattr(self._torch, _NAMES.get(name, "uint8"), self._torch.uint8)
+
+
+def _admission(
+    torch: Any, note_written: Callable[[Sequence[Any]], None]
+) -> Callable[[tuple[Any, ...], Sequence[Any]], bool]:
+    """`Framework.admits` for torch, as a closure: every eager call pays for it, and methods take longer."""
+    # Each takes 30 to 60 ns, the public ways to them several times that.
+    count_modes, is_tracing, forward_ad = (
+        torch._C._len_torch_dispatch_stack,
+        torch._C._is_tracing,
+        torch.autograd.forward_ad,
+    )
+    is_grad_enabled, any_requires_grad = torch.is_grad_enabled, torch._C._any_requires_grad
+    increment_versions = torch._C._increment_version
+
+    def admits(tensors: tuple[Any, ...], written: Sequence[Any]) -> bool:
+        # What torch.func wraps has no address: TVM-FFI or the launcher refuses it, and the long way says why. Negative
+        # views come from complex numbers, two to a value, so the launcher refuses them as well, but for those that
+        # torch's own `_neg_view` makes: these are recognised as the input, as asking a tensor takes 80 ns.
+        if count_modes() or is_tracing() or forward_ad._current_level >= 0 or tensors[0].is_neg():
+            return False
+        if is_grad_enabled() and any_requires_grad(*tensors):
+            return False
+        try:
+            increment_versions(written)
+        except RuntimeError:
+            note_written(written)
+        return True
+
+    return admits

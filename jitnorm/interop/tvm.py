@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from jitnorm.ffi import tvm_ffi
 from jitnorm.interop.base import Framework
 from jitnorm.launcher import launcher
 
@@ -14,6 +16,12 @@ class TvmFfi(Framework):
     """Tensors of `tvm_ffi`; CUDA ones run on the stream that `tvm_ffi.use_raw_stream` sets."""
 
     is_direct = True
+
+    def owns(self, tensor: Any) -> bool:
+        return isinstance(tensor, tvm_ffi().Tensor)
+
+    def admits(self, tensors: tuple[Any, ...], written: Sequence[Any]) -> bool:
+        return self.types.issuperset(map(type, tensors))  # else those of another library may have to be refused
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         return tensor

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from jitnorm.dispatch import Allocated, Dispatcher
-from jitnorm.interop import framework_of
+from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec
@@ -172,7 +172,7 @@ def _quantized(
     enable_pdl: bool | None, stream: Any, gate_columns: int = 0,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Codes and 128x4 scales of NVFP4."""
-    framework_of(a, "a")
+    check_shaped(a, "a")
     if len(a.shape) != 3:
         raise ValueError(f"a: shape is {tuple(a.shape)}, expected (B, M, K)")
     quant = fp4_spec(block_size, "e4m3", "128x4", "none" if a_global_sf is None else "given", nvfp4_4over6)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
-from jitnorm.interop import framework_of
+from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.config_rules import FLOAT_DTYPES
 from jitnorm.kernels.quant_spec import CODE_BITS, MXFP4, MXFP8, QuantSpec, require_one_of
 from jitnorm.ops.batched import batch_options
@@ -66,7 +66,7 @@ def dequantize(
     """
     if not isinstance(q, QuantizedTensor):
         raise TypeError(f"q: is a {type(q).__name__}; expected a QuantizedTensor, which quantize returns")
-    framework = framework_of(q.data, "data")
+    framework = check_shaped(q.data, "data")
     _check_shape(q)
     if dtype is None:
         dtype = framework.float_dtype if out is None else framework_of(out, "out").dtype_name(out)

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
+from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import require_one_of
 from jitnorm.ops.run import run
 
@@ -108,14 +109,15 @@ def shuffle_matrix_sf_a(
 
 
 def _dims(name: str, tensor: Any, allowed: tuple[int, ...]) -> int:
-    """The number of dimensions; what has no shape is left for `run` to refuse."""
-    dims = len(getattr(tensor, "shape", allowed[:1] * allowed[0]))
+    """The number of dimensions of a tensor."""
+    check_shaped(tensor, name)
+    dims = len(tensor.shape)
     if dims not in allowed:
         raise ValueError(f"{name}: has {dims} dimensions; expected {' or '.join(map(str, allowed))}")
     return dims
 
 
 def _check_rows(tensor: Any, multiple: int) -> None:
-    rows = getattr(tensor, "shape", (0,))[0]
+    rows = tensor.shape[0]
     if rows % multiple:
         raise ValueError(f"input_tensor: has {rows} rows; expected a multiple of {multiple}, so pad it")

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
-from jitnorm.interop import direct_tensors
+from jitnorm.interop import direct
 from jitnorm.ops.run import run
 
 
@@ -46,13 +46,11 @@ def rmsnorm(
         array([[0.8486, 1.132 ]], dtype=float16)
     """
     dispatcher = _dispatcher(False, False, enable_pdl)
-    if (
-        stream is None
-        and type(input) in direct_tensors and type(weight) in direct_tensors and type(out) in direct_tensors
-    ):  # fmt: skip
+    if stream is None and type(input) in direct and type(weight) in direct and type(out) in direct:
         # The usual call goes straight to the launcher; see docs/measured.md.
         try:
-            if dispatcher.launch(input, weight, out, eps) is None:
+            admits = direct[type(input)]
+            if admits((input, weight, out), (out,)) and dispatcher.launch(input, weight, out, eps) is None:
                 return out
         except (RuntimeError, TypeError, ValueError):
             pass  # nothing has run; the long way raises it again, in the caller's words

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
-from jitnorm.interop import direct_tensors
+from jitnorm.interop import direct
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.run import run
 
@@ -91,12 +91,15 @@ def rmsnorm_fp4quant(
     )  # fmt: skip
     if (
         stream is None and global_scale is None and block_scale_unswizzled is None and not output_both_sf_layouts
-        and type(input) in direct_tensors and type(weight) in direct_tensors
-        and type(y_fp4) in direct_tensors and type(block_scale) in direct_tensors
+        and type(input) in direct and type(weight) in direct
+        and type(y_fp4) in direct and type(block_scale) in direct
     ):  # fmt: skip
         # The usual call goes straight to the launcher; see docs/measured.md.
         try:
-            if dispatcher.launch(input, weight, y_fp4, block_scale, eps) is None:
+            if (
+                direct[type(input)]((input, weight, y_fp4, block_scale), (y_fp4, block_scale))
+                and dispatcher.launch(input, weight, y_fp4, block_scale, eps) is None
+            ):
                 return y_fp4, block_scale
         except (RuntimeError, TypeError, ValueError):
             pass  # nothing has run; the long way raises it again, in the caller's words

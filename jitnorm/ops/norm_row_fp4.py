@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
-from jitnorm.interop import framework_of
+from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import NVFP4
 from jitnorm.ops.run import run_named
 
@@ -94,7 +94,7 @@ def mhc_rmsnorm_quantize(
         >>> float(inv_rms[0])
         0.5
     """
-    framework = framework_of(X, "X")
+    framework = check_shaped(X, "X")
     if len(X.shape) < 2 or not 1 <= X.shape[-2] <= 4:
         raise ValueError(f"X: shape is {tuple(X.shape)}; expected (..., n, hidden_size) with n of 1 to 4")
     streams = int(X.shape[-2])

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
-from jitnorm.interop import framework_of
+from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.fp4_arguments import byte_outputs, fp4_spec
@@ -207,7 +207,8 @@ def _quantize(input: Any, global_scale: Any, dispatcher: Dispatcher, stream: Any
 def _check_shuffle(a: Any, layout: str) -> None:
     if layout != "128x4":
         raise ValueError(f"sfLayout: is {layout}; with do_shuffle only layout_128x4 is allowed")
-    shape = tuple(getattr(a, "shape", (_SHUFFLE_TILE, 1)))
+    check_shaped(a, "a")
+    shape = tuple(a.shape)
     if len(shape) != 2 or shape[0] % _SHUFFLE_TILE:
         raise ValueError(f"a: shape is {shape}; with do_shuffle expected (M, K), M a multiple of {_SHUFFLE_TILE}")
 
@@ -237,7 +238,10 @@ def _check_base_scale(scale: Any) -> None:
         raise TypeError(
             f"a_global_sf: is a {type(scale).__name__}; expected a number, a tensor that has item(), or None"
         )
-    value = float(scale if isinstance(scale, (int, float)) else scale.item())
+    try:
+        value = float(scale if isinstance(scale, (int, float)) else scale.item())
+    except RuntimeError as error:
+        raise TypeError(f"a_global_sf: has no value: {error}") from None
     if not abs(value - _BASE_SCALE) <= 1e-3 * _BASE_SCALE:
         raise ValueError(
             f"a_global_sf: is {value}; with per_token_activation only 1 / (448 * 6) is allowed; pass that or None"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from jitnorm.interop import current_streams, direct_types, framework_of, tried_types
+from jitnorm.interop import check_passable, framework_of, tried
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -30,13 +30,17 @@ def run(
         `tensors`, with the outputs that were None.
     """
     # A try that fails costs 3 to 5 us, so after tensors that had to be converted the next go the long way at once.
-    if stream is None and dispatcher.takes_as_given and tried_types.issuperset(map(type, tensors)):
+    framework = tried.get(type(tensors[0]))
+    if framework is not None and dispatcher.takes_as_given and framework.types.issuperset(map(type, tensors)):
+        on = () if stream is None else (stream_handle(stream),)
         try:
-            filled = _with_outputs(dispatcher, tensors) if allocates else tensors
-            current = current_streams.get(type(filled[0]))
-            on = () if current is None else (current(),)
-            if dispatcher.launch(*filled, *scalars, *on) is None:
-                return filled
+            written = dispatcher.given_outputs(tensors) if allocates else dispatcher.outputs_among(tensors)
+            if framework.admits(tensors, written):
+                filled = _with_outputs(dispatcher, tensors) if allocates else tensors
+                if stream is None and framework.current_stream is not None:
+                    on = (framework.current_stream(),)
+                if dispatcher.launch(*filled, *scalars, *on) is None:
+                    return filled
         except (BufferError, RuntimeError, TypeError, ValueError):
             pass  # nothing has run; the long way raises it again, in the caller's words
     try:
@@ -49,20 +53,29 @@ def run(
 
 
 def _run(
-    dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...], stream: Any, allocates: bool
+    dispatcher: Dispatcher, given: tuple[Any, ...], scalars: tuple[float, ...], stream: Any, allocates: bool
 ) -> tuple[Any, ...]:
-    if not direct_types.issuperset(map(type, tensors)):
-        return _run_converted(dispatcher, tensors, scalars, stream, allocates)
+    framework = framework_of(given[0], dispatcher.names[0])
+    if stream is None:
+        made = framework.call(dispatcher, given, scalars)
+        if made is not None:
+            return tuple(made)
+    _check_passable(dispatcher, given)
+    tensors = given
     if allocates:
-        tensors = _with_outputs(dispatcher, tensors)
-    handle = None if stream is None else stream_handle(stream)
-    try:
-        dispatcher.run(*tensors, *scalars, handle)
-    except RuntimeError:
-        _check_passable(dispatcher, tensors)
-        raise
-    dispatcher.takes_as_given = True
-    return tensors
+        tensors = _with_outputs(dispatcher, given)
+        _check_passable(dispatcher, tensors)  # what is new, too: a mode of the caller's may have made it
+    converted = [
+        None if tensor is None else _converted(tensor, name, position in dispatcher.outputs)
+        for position, (name, tensor) in enumerate(zip(dispatcher.names, tensors, strict=True))
+    ]
+    dispatcher.run(*converted, *scalars, framework.stream(given[0]) if stream is None else stream_handle(stream))
+    dispatcher.takes_as_given = all(map(is_, converted, tensors))
+    for tensor in dispatcher.given_outputs(given) if allocates else dispatcher.outputs_among(given):
+        framework_of(tensor, "").note_written((tensor,))
+    return tuple(
+        framework.result(tensor) if tensor is not given[position] else tensor for position, tensor in enumerate(tensors)
+    )
 
 
 def run_named(dispatcher: Dispatcher, tensors: dict[str, Any], scalars: tuple[float, ...], stream: Any) -> Any:
@@ -84,42 +97,25 @@ def run_named(dispatcher: Dispatcher, tensors: dict[str, Any], scalars: tuple[fl
         if tensor is not None and name not in dispatcher.names:
             raise ValueError(f"{name}: is given, but the other options leave no use for it; pass None")
     taken = tuple(tensors.get(name) for name in dispatcher.names)
-    return dict(zip(dispatcher.names, run(dispatcher, taken, scalars, stream, allocates=True), strict=True))
-
-
-def _run_converted(
-    dispatcher: Dispatcher, given: tuple[Any, ...], scalars: tuple[float, ...], stream: Any, allocates: bool
-) -> tuple[Any, ...]:
-    framework = framework_of(given[0], dispatcher.names[0])
-    if stream is None:
-        filled = framework.call(dispatcher, given, scalars)
-        if filled is not None:
-            return tuple(filled)
-    try:
-        tensors = _with_outputs(dispatcher, given) if allocates else given
-        outputs = dispatcher.outputs
-        converted = [
-            None if tensor is None else framework_of(tensor, name).argument(name, tensor, position in outputs)
-            for position, (name, tensor) in enumerate(zip(dispatcher.names, tensors, strict=True))
-        ]
-    except Exception:
-        _check_passable(dispatcher, given)
-        raise
-    dispatcher.run(*converted, *scalars, framework.stream(given[0]) if stream is None else stream_handle(stream))
-    dispatcher.takes_as_given = all(map(is_, converted, tensors))
-    if not allocates:
-        return given
-    return tuple(
-        framework.result(tensor) if tensor is not given[position] else tensor for position, tensor in enumerate(tensors)
-    )
+    allocates = any(taken[position] is None for position in dispatcher.outputs)
+    return dict(zip(dispatcher.names, run(dispatcher, taken, scalars, stream, allocates), strict=True))
 
 
 def _check_passable(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> None:
     """Raise TypeError, naming the argument, if a tensor has no memory that a kernel could read or write."""
-    for name, tensor in zip(dispatcher.names, tensors, strict=True):
-        refusal = None if tensor is None else framework_of(tensor, name).refusal(tensor)
-        if refusal:
-            raise TypeError(f"{name}: {refusal}")
+    names: dict[int, str] = {}
+    for position, (name, tensor) in enumerate(zip(dispatcher.names, tensors, strict=True)):
+        if tensor is not None:
+            # What is written in place has the name that it has as an input.
+            check_passable(tensor, names.setdefault(id(tensor), name), position in dispatcher.outputs)
+
+
+def _converted(tensor: Any, name: str, is_output: bool) -> Any:
+    """What stands for a tensor in the call."""
+    try:
+        return framework_of(tensor, name).argument(name, tensor, is_output)
+    except (BufferError, RuntimeError) as error:
+        raise TypeError(f"{name}: cannot be passed by DLPack: {error}") from error
 
 
 def _with_outputs(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> tuple[Any, ...]:

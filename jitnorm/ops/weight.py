@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Dispatcher
+from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import NVFP4, QuantSpec
 from jitnorm.ops.general import QuantizedTensor, quantized, with_scales
 from jitnorm.ops.run import run_named
@@ -47,8 +48,9 @@ def quantize_weight(
     """
     spec, given, _ = with_scales(spec, global_scale, None)
     dispatcher = _dispatcher(spec)
-    shape = tuple(getattr(w, "shape", ()))
-    if shape and (len(shape) != 2 or shape[0] % int(spec.block_size)):
+    check_shaped(w, "w")
+    shape = tuple(w.shape)
+    if len(shape) != 2 or shape[0] % int(spec.block_size):
         raise ValueError(f"w: shape is {shape}; expected (K, N), K a multiple of {spec.block_size}, so pad it")
     made = run_named(dispatcher, {"w": w, "global_scale": given}, (), stream)
     return replace(quantized(spec, made, shape), axis=0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
+import numpy.ma.mrecords
 import pytest
 from expected import MXFP4, NVFP4, assert_all_same, assert_same_bytes, expected_fp4, expected_rmsnorm
 from inputs import DTYPES, make_input, make_weight
@@ -70,8 +73,30 @@ def test_a_subclass_of_ndarray_is_an_array() -> None:
 
 def test_another_byte_order_is_an_error() -> None:
     x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
-    with pytest.raises((BufferError, ValueError), match="byte order"):
-        rmsnorm(x.astype(">f2"), weight)
+    out = np.zeros_like(x)
+    for name, given in (("input", x), ("weight", weight), ("out", out)):
+        for other in (
+            given.astype(">f2"),
+            given.astype(ml_dtypes.bfloat16).view(np.dtype(ml_dtypes.bfloat16).newbyteorder(">")),
+        ):
+            with pytest.raises(TypeError, match=rf"^{name}: has the byte order of another machine"):
+                rmsnorm(**{"input": x, "weight": weight, "out": out, name: other})
+
+
+@pytest.mark.parametrize("dtype", [[("a", "f2"), ("b", "f2")], "O", "U3", "M8[s]", "V2", "g", "c16"])
+def test_what_is_no_number_of_a_kernel_is_refused_by_name(dtype: Any) -> None:
+    x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
+    with pytest.raises(TypeError, match=r"^input: has dtype"):
+        rmsnorm(np.zeros((ROWS, SIZE), dtype), weight)
+    with pytest.raises(TypeError, match=r"^weight: has dtype"):
+        rmsnorm(x, np.zeros(SIZE, dtype))
+
+
+def test_a_subclass_of_a_masked_array_and_a_dtype_are_no_arrays() -> None:
+    weight = make_weight(SIZE, "float16")
+    for x in (np.ma.mrecords.fromarrays([np.ones(SIZE)]), np.dtype("f2")):
+        with pytest.raises(TypeError, match=r"^input: is a numpy"):
+            rmsnorm(x, weight)
 
 
 def test_a_repeated_call_goes_straight_to_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,91 @@
+"""Which of torch's tensors no kernel can read or write, in which situations, and what to pass instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# What to do with instances of known subclasses that decide themselves what their operations do.
+_REMEDIES = {
+    "DTensor": "whose parts lie in several processes; pass this one's, `.to_local()`",
+    "AsyncCollectiveTensor": "which may still be on its way; pass what has arrived, `.wait()`",
+    "FakeTensor": "which has no values; call the op outside of FakeTensorMode, with real tensors",
+    "FunctionalTensor": "which stands for a tensor while torch records; call the op outside",
+    "NestedTensor": "whose rows differ in length; pass `.values()`",
+}
+_ANY_REMEDY = "a subclass with a __torch_dispatch__ of its own, whose memory is not its values; pass the tensor within"
+
+
+class TorchRefusals:
+    """Asked about tensors that were not passed at once, so it may take its time.
+
+    Args:
+        torch: the module.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def is_plain(self, kind: type) -> bool:
+        """Whether a subclass of `torch.Tensor` leaves to torch what its operations do."""
+        return getattr(kind, "__torch_dispatch__", None) is self._torch.Tensor.__torch_dispatch__
+
+    def refusal(self, tensor: Any, is_output: bool) -> str | None:
+        """Why a tensor cannot be passed now, and what to pass instead; None if it can."""
+        kind = type(tensor)
+        if not self.is_plain(kind):
+            remedies = [_REMEDIES[base.__name__] for base in kind.__mro__ if base.__name__ in _REMEDIES]
+            return f"is a {kind.__name__}, {(remedies or [_ANY_REMEDY])[0]}"
+        # Reading an attribute of a tensor is an operation, which modes and subclasses would see and could change.
+        with self._torch._C.DisableTorchFunction():
+            return (
+                self._of_situation(tensor)
+                or self._of_memory(tensor)
+                or self._of_gradient(tensor, is_output)
+                or self._of_view(tensor, is_output)
+            )
+
+    def _of_situation(self, tensor: Any) -> str | None:
+        torch = self._torch
+        for mode in torch.utils._python_dispatch._get_current_dispatch_mode_stack():
+            if getattr(mode, "_mode_key", None) is not None:  # torch's own way to trace
+                return (
+                    f"is used under {type(mode).__name__}, which would not see what a kernel does; call the op outside"
+                )
+        if torch._C._is_tracing():
+            return "is used in torch.jit.trace, which would not see what a kernel does; call the op outside"
+        if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
+            return "is used in a transform of torch.func, which jitnorm's ops do not have yet; call the op outside"
+        return None
+
+    def _of_memory(self, tensor: Any) -> str | None:
+        torch = self._torch
+        if torch.nn.parameter.is_lazy(tensor):
+            return "is uninitialized, so it has no shape yet; pass it after the first call of its module"
+        if tensor.is_nested:
+            return "is a nested tensor, whose rows differ in length; pass `.values()`, or each of its parts"
+        if tensor.device.type not in ("cpu", "cuda"):
+            return f"is on {tensor.device}; allowed are cpu and cuda"
+        if tensor.layout is not torch.strided:
+            return f"has layout {tensor.layout}; allowed is torch.strided, so pass `.to_dense()`"
+        if tensor.is_quantized:
+            return "is one of torch's quantized tensors; pass `.dequantize()`, or `.int_repr()`"
+        if tensor._is_zerotensor():
+            return "is a tensor of zeros without memory; pass `.clone()`"
+        if tensor.numel() and not tensor.data_ptr():
+            return "has no memory, as after `untyped_storage().resize_(0)`; pass it while its values are there"
+        return None
+
+    def _of_gradient(self, tensor: Any, is_output: bool) -> str | None:
+        torch = self._torch
+        if tensor.requires_grad and torch.is_grad_enabled():
+            unseen = "is written, which autograd would not see" if is_output else "jitnorm's ops have no gradients yet"
+            return f"requires grad, and {unseen}; call the op under torch.no_grad(), or pass `.detach()`"
+        level = torch.autograd.forward_ad._current_level
+        if level >= 0 and torch.autograd.forward_ad.unpack_dual(tensor, level=level).tangent is not None:
+            return "has a tangent, and jitnorm's ops have no gradients yet; pass the primal of `unpack_dual`"
+        return None
+
+    def _of_view(self, tensor: Any, is_output: bool) -> str | None:
+        if is_output and (tensor.is_neg() or tensor.is_conj()):
+            return "is a view that changes signs when it is read, so a kernel cannot write it; pass a tensor without"
+        return None

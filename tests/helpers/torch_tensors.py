@@ -1,0 +1,88 @@
+"""torch tensors that no kernel can read or write, made out of ordinary ones, and what their refusal says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Refused(NamedTuple):
+    """How such a tensor is made, and what the error says of it."""
+
+    make: Callable[[Any], Any]
+    message: str
+
+
+class Wrapper(torch.Tensor):
+    """A tensor that keeps its values in another."""
+
+    @staticmethod
+    def __new__(cls, inner: Any) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError(f"{function} of a wrapper")
+
+
+def fake(tensor: Any) -> Any:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode().from_tensor(tensor)
+
+
+def distributed(tensor: Any) -> Any:
+    """A DTensor of one process; nothing is ever communicated."""
+    from torch.distributed.tensor import DeviceMesh, DTensor, Replicate
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    if not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
+    return DTensor.from_local(tensor, DeviceMesh(tensor.device.type, [0]), [Replicate()], run_check=False)
+
+
+def freed(tensor: Any) -> Any:
+    copy = tensor.clone()
+    copy.untyped_storage().resize_(0)
+    return copy
+
+
+def zeros_without_memory(tensor: Any) -> Any:
+    return torch._efficientzerotensor(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+
+
+def escaped_from_vmap(tensor: Any) -> Any:
+    seen: list[Any] = []
+    torch.func.vmap(lambda one: (seen.append(one), one)[1])(tensor[None])
+    return seen[0]
+
+
+def nested(tensor: Any) -> Any:
+    return torch.nested.nested_tensor([tensor, tensor])
+
+
+def jagged(tensor: Any) -> Any:
+    return torch.nested.nested_tensor([tensor, tensor], layout=torch.jagged)
+
+
+def quantized(tensor: Any) -> Any:
+    return torch.quantize_per_tensor(tensor.float(), 0.1, 0, torch.quint8)
+
+
+WITHOUT_MEMORY = {
+    "wrapper": Refused(Wrapper, "is a Wrapper, a subclass with a __torch_dispatch__"),
+    "DTensor": Refused(distributed, r"is a DTensor, .*`\.to_local\(\)`"),
+    "fake": Refused(fake, "is a FakeTensor, which has no values"),
+    "zero tensor": Refused(zeros_without_memory, "is a tensor of zeros without memory"),
+    "freed": Refused(freed, "has no memory"),
+    "functional": Refused(torch._to_functional_tensor, "is used in a transform of torch.func"),
+    "escaped from vmap": Refused(escaped_from_vmap, "is used in a transform of torch.func"),
+    "meta": Refused(lambda tensor: tensor.to("meta"), "is on meta; allowed are cpu and cuda"),
+    "sparse": Refused(lambda tensor: tensor.to_sparse(), "has layout torch.sparse_coo"),
+    "nested": Refused(nested, "is a nested tensor"),
+    "jagged": Refused(jagged, "is a NestedTensor, whose rows differ in length"),
+    "quantized": Refused(quantized, "is one of torch's quantized tensors"),
+}
+ONLY_ON_CPU = {"mkldnn": Refused(lambda tensor: tensor.to_mkldnn(), "has layout torch._mkldnn")}

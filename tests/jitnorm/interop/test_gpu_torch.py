@@ -1,0 +1,144 @@
+"""What of torch is refused on GPUs, too; after each error the CUDA context lives, and the next call is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from expected import assert_same_bytes, expected_rmsnorm
+from frameworks import to_torch_cuda
+from inputs import make_input, make_weight
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch_tensors import WITHOUT_MEMORY, Refused
+
+from jitnorm import fused_add_rmsnorm, rmsnorm, rmsnorm_quant
+
+pytestmark = pytest.mark.gpu
+
+ROWS, SIZE = 5, 96
+X, WEIGHT = make_input("real", ROWS, SIZE, "float32"), make_weight(SIZE, "float32")
+refused = pytest.mark.parametrize("kind", WITHOUT_MEMORY.values(), ids=WITHOUT_MEMORY)
+
+
+def tensors() -> dict[str, Any]:
+    return {"input": to_torch_cuda(X), "weight": to_torch_cuda(WEIGHT), "out": torch.zeros(ROWS, SIZE, device="cuda")}
+
+
+@pytest.fixture(autouse=True)
+def _the_context_lives_on() -> Iterator[None]:
+    rmsnorm(**tensors())  # the kernel is known from here on
+    yield
+    torch.cuda.synchronize()
+    given = tensors()
+    assert_same_bytes(rmsnorm(**given), expected_rmsnorm(X, WEIGHT))
+    assert_same_bytes(rmsnorm(given["input"], given["weight"]), expected_rmsnorm(X, WEIGHT))
+
+
+@refused
+@pytest.mark.parametrize("name", ["input", "weight", "out"])
+def test_what_has_no_memory_is_refused_by_name(kind: Refused, name: str) -> None:
+    given = tensors()
+    for keywords in ({}, {"stream": torch.cuda.current_stream()}):
+        with pytest.raises(TypeError, match=rf"^{name}: {kind.message}"):
+            rmsnorm(**{**given, name: kind.make(given[name])}, **keywords)
+        torch.cuda.synchronize()
+
+
+@refused
+def test_it_is_refused_as_a_residual_and_as_a_scale(kind: Refused) -> None:
+    x, weight, _ = tensors().values()
+    residual, scale = x.clone(), torch.ones(1, device="cuda")
+    codes = torch.zeros(ROWS, SIZE, device="cuda").to(torch.float8_e4m3fn)
+    fused_add_rmsnorm(x, residual, weight)
+    rmsnorm_quant(codes, x, weight, scale)
+    with pytest.raises(TypeError, match=rf"^residual: {kind.message}"):
+        fused_add_rmsnorm(x, kind.make(residual), weight)
+    with pytest.raises(TypeError, match=rf"^scale: {kind.message}"):
+        rmsnorm_quant(codes, x, weight, kind.make(scale))
+
+
+def test_under_fake_tensor_mode_nothing_runs_and_nothing_fake_is_remembered() -> None:
+    rows = 3  # of which no call has made an output yet
+    x = make_input("real", rows, SIZE, "float32")
+    real, weight = to_torch_cuda(x), to_torch_cuda(WEIGHT)
+    with FakeTensorMode() as mode:
+        for given in (real, mode.from_tensor(real)):
+            for out in (None, torch.empty(0)):
+                with pytest.raises(TypeError, match=r"^input: is .*Fake"):
+                    rmsnorm(given, weight, out=out)
+    for _ in range(2):
+        assert_same_bytes(rmsnorm(real, weight), expected_rmsnorm(x, WEIGHT))
+
+
+TRACERS: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
+    "make_fx": lambda f, x: make_fx(f)(x),
+    "make_fx, fake": lambda f, x: make_fx(f, tracing_mode="fake")(x),
+    "jit.trace": lambda f, x: torch.jit.trace(f, (x,)),
+    "vmap": lambda f, x: torch.func.vmap(f)(x[None]),
+    "grad": lambda f, x: torch.func.grad(lambda x: f(x).sum())(x),
+    "jvp": lambda f, x: torch.func.jvp(f, (x,), (x,)),
+    "functionalize": lambda f, x: torch.func.functionalize(f)(x),
+}
+
+
+@pytest.mark.parametrize("trace", TRACERS.values(), ids=TRACERS)
+def test_what_traces_gets_an_error_by_name(trace: Callable[[Callable[[Any], Any], Any], Any]) -> None:
+    x, weight, out = tensors().values()
+    with pytest.raises(TypeError, match=r"^input: is (used|a FakeTensor)"):
+        trace(lambda x: rmsnorm(x * 1, weight) * 2, x)
+    with pytest.raises(TypeError, match=r"^input: is (used|a FakeTensor)"):
+        trace(lambda x: rmsnorm(x * 1, weight, out=out) * 2, x)
+    torch.cuda.synchronize()
+    assert not out.any()
+
+
+def test_a_compiled_program_calls_ops_between_its_graphs() -> None:
+    x, weight, _ = tensors().values()
+
+    def program(x: Any) -> Any:
+        return rmsnorm(x * 2, weight) - 1
+
+    assert torch.equal(torch.compile(program, backend="eager")(x), program(x))
+
+
+@pytest.mark.parametrize("name", ["input", "weight", "out"])
+def test_a_tensor_that_requires_grad_is_refused_unless_gradients_are_off(name: str) -> None:
+    given = tensors()
+    given[name].requires_grad_()
+    with pytest.raises(TypeError, match=rf"^{name}: requires grad"):
+        rmsnorm(**given)
+    with torch.no_grad():
+        assert_same_bytes(rmsnorm(**given).detach(), expected_rmsnorm(X, WEIGHT))
+
+
+def test_autograd_notices_that_what_it_kept_was_overwritten() -> None:
+    x, weight, _ = tensors().values()
+    product = torch.ones(ROWS, SIZE, device="cuda", requires_grad=True) * x
+    rmsnorm(x, weight, out=x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+def test_what_is_written_in_place_gets_another_version() -> None:
+    x, weight, _ = tensors().values()
+    residual = x.clone()
+    for _ in range(3):
+        versions = x._version, residual._version, weight._version
+        fused_add_rmsnorm(x, residual, weight)
+        assert x._version > versions[0]
+        assert residual._version > versions[1]
+        assert weight._version == versions[2]
+
+
+def test_a_negative_view_is_read_with_its_sign_and_not_written() -> None:
+    x, weight, out = tensors().values()
+    expected = expected_rmsnorm(-X, WEIGHT)
+    assert_same_bytes(rmsnorm(torch._neg_view(x), weight), expected)
+    assert_same_bytes(rmsnorm(torch._neg_view(x), weight, out=out), expected)
+    with pytest.raises(TypeError, match=r"^input: is a view that changes signs"):
+        fused_add_rmsnorm(torch._neg_view(x), torch.zeros_like(x), weight)
+    torch.cuda.synchronize()
+    assert_same_bytes(x, X)

@@ -1,0 +1,153 @@
+"""Ops have no gradients: what would need one is an error, and what is written in place is known to autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import op_calls
+import pytest
+import torch
+from expected import assert_same_bytes, expected_rmsnorm
+from frameworks import to_torch
+from inputs import make_input, make_weight
+from torch.autograd import forward_ad
+
+import jitnorm
+from jitnorm import fused_add_rmsnorm, rmsnorm
+
+ROWS, SIZE = 5, 96
+X, WEIGHT = make_input("real", ROWS, SIZE, "float32"), make_weight(SIZE, "float32")
+EXPECTED = expected_rmsnorm(X, WEIGHT)
+
+
+def call(**changed: Any) -> Any:
+    return rmsnorm(**{"input": to_torch(X), "weight": to_torch(WEIGHT), **changed})
+
+
+@pytest.mark.parametrize("name", ["input", "weight", "out"])
+def test_a_tensor_that_requires_grad_is_refused_by_name_unless_gradients_are_off(name: str) -> None:
+    given = {"input": to_torch(X), "weight": to_torch(WEIGHT), "out": torch.zeros(ROWS, SIZE)}
+    call(**given)
+    given[name].requires_grad_()
+    with pytest.raises(TypeError, match=rf"^{name}: requires grad, .*torch\.no_grad\(\), or pass `\.detach\(\)`"):
+        call(**given)
+    if name != "out":
+        with pytest.raises(TypeError, match=rf"^{name}: requires grad"):
+            call(**{**given, "out": None})
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert_same_bytes(call(**given).detach(), EXPECTED)
+    assert_same_bytes(call(**{key: tensor.detach() for key, tensor in given.items()}), EXPECTED)
+
+
+def test_what_was_computed_from_a_parameter_is_refused() -> None:
+    hidden = torch.nn.Linear(SIZE, SIZE)(to_torch(X))
+    with pytest.raises(TypeError, match=r"^input: requires grad"):
+        call(input=hidden)
+    with pytest.raises(TypeError, match=r"^residual: requires grad"):
+        fused_add_rmsnorm(to_torch(X), hidden, to_torch(WEIGHT))
+
+
+OPS = {f"{call.op} {call.choices}": call for call in op_calls.calls()}
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_every_op_refuses_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def recorded(count: int, size: int, dtype: str = "bfloat16", *leading: int) -> Any:
+        kind = getattr(torch, dtype)
+        made.append(torch.zeros((*leading, count, size), dtype=kind, requires_grad=kind.is_floating_point))
+        return made[-1]
+
+    monkeypatch.setattr(op_calls, "rows", recorded)
+    monkeypatch.setattr(
+        op_calls, "weight", lambda size, dtype="bfloat16": torch.ones(size, dtype=getattr(torch, dtype))
+    )
+    monkeypatch.setattr(op_calls, "ONE", torch.ones(1))
+    refusal = ""
+    try:
+        OPS[name].make(2)
+    except TypeError as error:
+        refusal = str(error)
+    assert ("requires grad" in refusal) == any(tensor.requires_grad for tensor in made), refusal
+
+
+def test_a_tangent_is_refused_and_others_may_be_used_beside() -> None:
+    with forward_ad.dual_level():
+        with pytest.raises(TypeError, match=r"^input: has a tangent"):
+            call(input=forward_ad.make_dual(to_torch(X), to_torch(X)))
+        assert_same_bytes(call(), EXPECTED)
+
+
+def outputs_of_calls() -> dict[str, tuple[Any, ...]]:
+    """For each op that can write into the caller's tensors: the call, and those."""
+    x, weight, scale = to_torch(X), to_torch(WEIGHT), torch.ones(1)
+
+    def like(dtype: torch.dtype = torch.float32, size: int = SIZE) -> Any:
+        return torch.zeros(ROWS, size).to(dtype)
+
+    def residual() -> Any:
+        return to_torch(X)
+
+    e4m3, uint8 = torch.float8_e4m3fn, torch.uint8
+    out, codes, bytes_, scales = like(), like(e4m3), like(uint8, SIZE // 2), like(e4m3, SIZE // 16)
+    a, b, c, d, e, f, k = residual(), residual(), residual(), residual(), residual(), residual(), residual()
+    q = jitnorm.quantize(x, spec=jitnorm.MXFP8)
+    moved, decoded = torch.zeros(512, dtype=uint8), like(torch.bfloat16)
+    return {
+        "rmsnorm": (lambda: rmsnorm(x, weight, out=out), out),
+        "rmsnorm in place": (lambda: rmsnorm(k, weight, out=k), k),
+        "layernorm": (lambda: jitnorm.layernorm(x, weight, weight, out=out), out),
+        "fused_add_rmsnorm": (lambda: fused_add_rmsnorm(a, b, weight), a, b),
+        "rmsnorm_fp4quant": (lambda: jitnorm.rmsnorm_fp4quant(x, weight, bytes_, scales), bytes_, scales),
+        "add_rmsnorm_fp4quant": (lambda: jitnorm.add_rmsnorm_fp4quant(x, c, weight), c),
+        "rmsnorm_quant": (lambda: jitnorm.rmsnorm_quant(codes, x, weight, scale), codes),
+        "fused_add_rmsnorm_quant": (lambda: jitnorm.fused_add_rmsnorm_quant(codes, x, d, weight, scale), codes, d),
+        "qk_rmsnorm": (lambda: jitnorm.qk_rmsnorm(e, f, weight, weight, q_out=e, k_out=f), e, f),
+        "norm_quantize": (lambda: jitnorm.norm_quantize(x, weight, spec=jitnorm.MXFP8, residual=b, y_out=out), b, out),
+        "dequantize": (lambda: jitnorm.dequantize(q, out=decoded), decoded),
+        "block_scale_interleave": (
+            lambda: jitnorm.block_scale_interleave(torch.zeros(5, 4).to(uint8), out=moved),
+            moved,
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", outputs_of_calls())
+def test_tensors_that_are_written_get_another_version(name: str) -> None:
+    op, *written = outputs_of_calls()[name]
+    for mode in (torch.enable_grad, torch.no_grad):
+        with mode():
+            for _ in range(3):  # from the second on, the kernel is known
+                before = [tensor._version for tensor in written]
+                op()
+                assert all(tensor._version > version for tensor, version in zip(written, before, strict=True))
+
+
+def test_autograd_notices_that_what_it_kept_was_overwritten() -> None:
+    factor, kept = torch.ones(ROWS, SIZE, requires_grad=True), to_torch(X)
+    product = factor * kept
+    rmsnorm(kept, to_torch(WEIGHT), out=kept)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+def test_inputs_keep_their_version() -> None:
+    x, weight = to_torch(X), to_torch(WEIGHT)
+    for _ in range(2):
+        call(input=x, weight=weight)
+    assert (x._version, weight._version) == (0, 0)
+
+
+def test_inference_tensors_are_written_inside_and_outside_of_inference_mode() -> None:
+    with torch.inference_mode():
+        out = torch.zeros(ROWS, SIZE)
+        assert_same_bytes(call(out=out), EXPECTED)
+    beside = torch.zeros(ROWS, SIZE)
+    for _ in range(2):
+        with torch.no_grad():
+            assert_same_bytes(call(out=out.zero_() if torch.is_inference_mode_enabled() else out), EXPECTED)
+            version = beside._version
+            jitnorm.qk_rmsnorm(to_torch(X), to_torch(X), to_torch(WEIGHT), to_torch(WEIGHT), q_out=out, k_out=beside)
+            assert beside._version > version
