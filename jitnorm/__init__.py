@@ -5,6 +5,7 @@ Importing it loads no array framework and no compiler.
 
 from jitnorm.background import wait_for_builds
 from jitnorm.errors import KernelNotReadyError, KernelNotWarmError
+from jitnorm.interop.dynamo import keep_out as _keep_out
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import Target
@@ -115,5 +116,6 @@ __all__ = [
     "wait_for_builds",
 ]
 
+_keep_out(globals()[name] for name in __all__)
 if _tracing_is_wanted():
     _start_tracing()
