@@ -107,11 +107,12 @@ def _admission(
     increment_versions = torch._C._increment_version
 
     def admits(tensors: tuple[Any, ...], written: Sequence[Any]) -> bool:
-        # What torch.func wraps has no address: TVM-FFI or the launcher refuses it, and the long way says why. Negative
-        # views come from complex numbers, two to a value, so the launcher refuses them as well, but for those that
-        # torch's own `_neg_view` makes: these are recognised as the input, as asking a tensor takes 80 ns.
-        if count_modes() or is_tracing() or forward_ad._current_level >= 0 or tensors[0].is_neg():
+        # What torch.func wraps has no address: TVM-FFI or the launcher refuses it, and the long way says why.
+        if count_modes() or is_tracing() or forward_ad._current_level >= 0:
             return False
+        for tensor in tensors:
+            if tensor is not None and tensor.is_neg():
+                return False
         if is_grad_enabled() and any_requires_grad(*tensors):
             return False
         try:

@@ -103,6 +103,19 @@ def test_a_negative_view_is_read_with_its_sign() -> None:
     np.testing.assert_array_equal(rmsnorm(column, torch.ones(1), eps=0.0).numpy(), -np.ones((ROWS, 1)))
 
 
+def test_a_negative_weight_and_residual_keep_their_signs_once_the_kernel_is_known() -> None:
+    x, weight = to_torch(X), to_torch(WEIGHT)
+    for _ in range(2):
+        assert_same_bytes(rmsnorm(x, torch._neg_view(weight)), expected_rmsnorm(X, -WEIGHT))
+        out = torch.empty(ROWS, SIZE)
+        assert_same_bytes(rmsnorm(x, torch._neg_view(weight), out=out), expected_rmsnorm(X, -WEIGHT))
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"^out: is a view that changes signs"):
+            rmsnorm(x, weight, out=torch._neg_view(torch.empty(ROWS, SIZE)))
+        with pytest.raises(TypeError, match=r"^residual: is a view that changes signs"):
+            fused_add_rmsnorm(x.clone(), torch._neg_view(torch.ones(ROWS, SIZE)), weight)
+
+
 def test_a_negative_view_is_not_written() -> None:
     x, weight = to_torch(X), to_torch(WEIGHT)
     before = x.clone()
