@@ -26,6 +26,9 @@ OutputMakers = tuple[tuple[int, Callable[[Any], Any]], ...]
 _MOST_MAKERS = 1024
 # Extents (None: the interface's own) and dtypes of outputs, by name, as an op wants them allocated.
 Allocated = dict[str, tuple[tuple[Extent, ...] | None, str]]
+# Makes what an op's options choose once for each combination, so that a call looks it up by what its caller gave.
+# Types count, since 16.0 and True equal 16 and 1 but are refused.
+per_options = lru_cache(maxsize=None, typed=True)
 
 
 class Dispatcher:

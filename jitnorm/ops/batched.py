@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
 from math import prod
 from typing import Any
 
-from jitnorm.dispatch import Allocated, Dispatcher
+from jitnorm.dispatch import Allocated, Dispatcher, per_options
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.fp4_arguments import fp4_spec
+from jitnorm.ops.fp4_arguments import fp4_spec, is_four_over_six
 from jitnorm.ops.run import run_named
 
 
@@ -27,19 +26,26 @@ def batch_options(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) 
         raise ValueError(
             "mask: is given, but a scale found for the tensor counts all rows; pass None, or give the scale"
         )
-    has_several = (
-        batched and quant.needs_given_scale and given_scale is not None and prod(getattr(given_scale, "shape", ())) != 1
-    )
+    has_several = batched and quant.needs_given_scale and _is_scale_per_matrix(given_scale)
     return {"batched": batched, "masked": mask is not None, "scale_per_matrix": has_several}
 
 
-@cache
-def _dispatcher(quant: QuantSpec, as_bytes: tuple[str, ...], enable_pdl: bool | None, **options: Any) -> Dispatcher:
+def _is_scale_per_matrix(scale: Any) -> bool:
+    return scale is not None and prod(getattr(scale, "shape", ())) != 1
+
+
+@per_options
+def _dispatcher(
+    block_size: int, four_over_six: bool, has_global: bool, as_bytes: tuple[str, ...], enable_pdl: bool | None,
+    **options: Any,
+) -> Dispatcher:  # fmt: skip
     def byte_outputs(_: KernelConfig) -> Allocated:
         return dict.fromkeys(as_bytes, (None, "uint8"))
 
+    quant = fp4_spec(block_size, "e4m3", "128x4", "given" if has_global else "none", four_over_six)
+    options.update(op="quantize", quant=quant, batched=True)
     aliases = {"input": "a", "global_scale": "a_global_sf"}
-    return Dispatcher(enable_pdl, allocations=byte_outputs, aliases=aliases, op="quantize", quant=quant, **options)
+    return Dispatcher(enable_pdl, allocations=byte_outputs, aliases=aliases, **options)
 
 
 def nvfp4_batched_quantize(
@@ -175,8 +181,9 @@ def _quantized(
     check_shaped(a, "a")
     if len(a.shape) != 3:
         raise ValueError(f"a: shape is {tuple(a.shape)}, expected (B, M, K)")
-    quant = fp4_spec(block_size, "e4m3", "128x4", "none" if a_global_sf is None else "given", nvfp4_4over6)
-    batch = batch_options(quant, True, mask, a_global_sf)
-    dispatcher = _dispatcher(quant, as_bytes, enable_pdl, gate_columns=gate_columns, **batch)
+    dispatcher = _dispatcher(
+        block_size, is_four_over_six(nvfp4_4over6), a_global_sf is not None, as_bytes, enable_pdl,
+        gate_columns=gate_columns, masked=mask is not None, scale_per_matrix=_is_scale_per_matrix(a_global_sf),
+    )  # fmt: skip
     made = run_named(dispatcher, {"input": a, "mask": mask, "global_scale": a_global_sf}, (), stream)
     return made["y_fp4"], made["block_scale"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
+from jitnorm.dispatch import Dispatcher, per_options
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.config_rules import FLOAT_DTYPES
 from jitnorm.kernels.quant_spec import CODE_BITS, MXFP4, MXFP8, QuantSpec, require_one_of
@@ -23,10 +23,33 @@ def _dispatcher(quant: QuantSpec, dtype: str, axis: int, enable_pdl: bool | None
     return Dispatcher(enable_pdl, op="dequantize", quant=quant, input=dtype, axis=axis, **options)
 
 
-@cache
-def _named_dispatcher(quant: QuantSpec, enable_pdl: bool | None, data: str, scale: str, given: str) -> Dispatcher:
-    options: dict[str, Any] = {"op": "dequantize", "quant": quant, "input": "float32", "tensor_scale": bool(given)}
-    return Dispatcher(enable_pdl, aliases={"data": data, "scale": scale, "tensor_scale": given}, **options)
+@per_options
+def _fp4_dispatcher(
+    block_size: int, ufp8_type: int, is_swizzled: bool, is_8x4: bool, has_scale: bool, enable_pdl: bool | None
+) -> Dispatcher:
+    require_one_of("ufp8_type", ufp8_type, (0, 1))
+    if is_8x4 and not is_swizzled:
+        raise ValueError("is_sf_8x4_layout: is True, but is_sf_swizzled_layout is False; a linear layout has no tiles")
+    quant = fp4_spec(block_size, "e4m3" if ufp8_type else "ue8m0", layout_of_flags(is_swizzled, is_8x4), "none")
+    aliases = {"data": "e2m1_tensor", "scale": "ufp8_scale_tensor", "tensor_scale": "global_scale_tensor"}
+    return _float_dispatcher(quant, enable_pdl, aliases, tensor_scale=has_scale)
+
+
+@per_options
+def _mxfp4_dispatcher(sf_layout: Any, enable_pdl: bool | None) -> Dispatcher:
+    quant = MXFP4.with_layout(layout_name("sfLayout", sf_layout))
+    return _float_dispatcher(quant, enable_pdl, {"data": "a_fp4", "scale": "a_sf"})
+
+
+@per_options
+def _mxfp8_dispatcher(is_swizzled: bool, sf_layout: Any, enable_pdl: bool | None) -> Dispatcher:
+    layout = "128x4" if is_swizzled else "linear"
+    quant = MXFP8.with_layout(layout if sf_layout is None else layout_name("sf_swizzle_layout", sf_layout))
+    return _float_dispatcher(quant, enable_pdl, {"data": "input", "scale": "scale_tensor"})
+
+
+def _float_dispatcher(quant: QuantSpec, enable_pdl: bool | None, aliases: dict[str, str], **options: Any) -> Dispatcher:
+    return Dispatcher(enable_pdl, aliases=aliases, op="dequantize", quant=quant, input="float32", **options)
 
 
 def dequantize(
@@ -145,14 +168,10 @@ def e2m1_and_ufp8sf_scale_to_float(
         >>> e2m1_and_ufp8sf_scale_to_float(codes, scales, is_sf_swizzled_layout=False)[0, :2].tolist()
         [2.0, 4.0]
     """
-    require_one_of("ufp8_type", ufp8_type, (0, 1))
-    if is_sf_8x4_layout and not is_sf_swizzled_layout:
-        raise ValueError("is_sf_8x4_layout: is True, but is_sf_swizzled_layout is False; a linear layout has no tiles")
-    layout = layout_of_flags(is_sf_swizzled_layout, is_sf_8x4_layout)
-    spec = fp4_spec(sf_vec_size, "e4m3" if ufp8_type else "ue8m0", layout, "none", None)
     factor = global_scale_tensor if ufp8_type == 1 else None
-    given = "" if factor is None else "global_scale_tensor"
-    dispatcher = _named_dispatcher(spec, enable_pdl, "e2m1_tensor", "ufp8_scale_tensor", given)
+    dispatcher = _fp4_dispatcher(
+        sf_vec_size, ufp8_type, is_sf_swizzled_layout, is_sf_8x4_layout, factor is not None, enable_pdl
+    )
     return _to_float(e2m1_tensor, ufp8_scale_tensor, factor, dispatcher, stream)
 
 
@@ -182,8 +201,7 @@ def mxfp4_dequantize(
         >>> mxfp4_dequantize(codes, scales, SfLayout.layout_linear)[0, :2].tolist()
         [2.0, 4.0]
     """
-    spec = MXFP4.with_layout(layout_name("sfLayout", sfLayout))
-    return _to_float(a_fp4, a_sf, None, _named_dispatcher(spec, enable_pdl, "a_fp4", "a_sf", ""), stream)
+    return _to_float(a_fp4, a_sf, None, _mxfp4_dispatcher(sfLayout, enable_pdl), stream)
 
 
 def mxfp8_dequantize_host(
@@ -213,10 +231,7 @@ def mxfp8_dequantize_host(
         >>> mxfp8_dequantize_host(codes, scales, is_sf_swizzled_layout=False)[0, :2].tolist()
         [2.0, 2.0]
     """
-    layout = "128x4" if is_sf_swizzled_layout else "linear"
-    if sf_swizzle_layout is not None:
-        layout = layout_name("sf_swizzle_layout", sf_swizzle_layout)
-    dispatcher = _named_dispatcher(MXFP8.with_layout(layout), enable_pdl, "input", "scale_tensor", "")
+    dispatcher = _mxfp8_dispatcher(is_sf_swizzled_layout, sf_swizzle_layout, enable_pdl)
     return _to_float(input, scale_tensor, None, dispatcher, stream)
 
 

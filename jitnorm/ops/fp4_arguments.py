@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from jitnorm.dispatch import Allocated
@@ -13,32 +12,27 @@ from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.kernels.row_ops import padded_rows
 
 
-def fp4_spec(block_size: int, scale_format: str, layout: str, global_scale: str, recipe: Any) -> QuantSpec:
-    """The encoding that such arguments ask for.
-
-    Args:
-        block_size: of `sf_vec_size`.
-        scale_format: as of QuantSpec.
-        layout: as of QuantSpec.
-        global_scale: as of QuantSpec.
-        recipe: of `nvfp4_4over6`, None or FlashInfer's NVFP44Over6Config.
+def fp4_spec(
+    block_size: int, scale_format: str, layout: str, global_scale: str, four_over_six: bool = False
+) -> QuantSpec:
+    """The encoding that such arguments ask for, `block_size` being `sf_vec_size`, the others as of QuantSpec.
 
     Raises:
         ValueError: a value that is not allowed.
-        TypeError: the recipe is something else.
     """
     require_one_of("sf_vec_size", block_size, (16, 32))
-    is_four_over_six = recipe is not None and _is_four_over_six(recipe)
-    return _plain_spec(block_size, scale_format, layout, global_scale, is_four_over_six)
-
-
-@cache
-def _plain_spec(block_size: int, scale_format: str, layout: str, global_scale: str, four_over_six: bool) -> QuantSpec:
     return QuantSpec("e2m1", block_size, scale_format, layout, global_scale, four_over_six=four_over_six)
 
 
-def _is_four_over_six(recipe: Any) -> bool:
-    """True if FlashInfer's configuration object asks for what four over six is here; else an error."""
+def is_four_over_six(recipe: Any) -> bool:
+    """Whether `nvfp4_4over6` asks for four over six: None does not, FlashInfer's NVFP44Over6Config does.
+
+    Raises:
+        ValueError: the configuration asks for something else.
+        TypeError: it is something else.
+    """
+    if recipe is None:
+        return False
     try:
         mode = str(getattr(recipe.err_mode, "name", recipe.err_mode)).upper()
         asked = (recipe.e4m3_max, mode, bool(recipe.err_use_fast_math))

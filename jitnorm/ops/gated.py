@@ -6,12 +6,12 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
+from jitnorm.dispatch import Dispatcher, per_options
 from jitnorm.interop import framework_of
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.amax import gated_amax
 from jitnorm.ops.batched import batch_options
-from jitnorm.ops.fp4_arguments import byte_outputs, fp4_spec
+from jitnorm.ops.fp4_arguments import byte_outputs, fp4_spec, is_four_over_six
 from jitnorm.ops.general import QuantizedTensor, quantized, with_scales
 from jitnorm.ops.run import run_named
 from jitnorm.ops.sf_layout import layout_of_flags
@@ -22,8 +22,12 @@ def _dispatcher(quant: QuantSpec, gate_columns: int, enable_pdl: bool | None, **
     return Dispatcher(enable_pdl, op="quantize", quant=quant, gate_columns=gate_columns, **options)
 
 
-@cache
-def _byte_dispatcher(quant: QuantSpec, enable_pdl: bool | None) -> Dispatcher:
+@per_options
+def _nvfp4_dispatcher(
+    block_size: int, is_swizzled: bool, is_8x4: bool, enable_pdl: bool | None, four_over_six: bool, has_global: bool
+) -> Dispatcher:
+    layout = layout_of_flags(is_swizzled, is_8x4)
+    quant = fp4_spec(block_size, "e4m3", layout, "given" if has_global else "none", four_over_six)
     return Dispatcher(enable_pdl, allocations=byte_outputs, op="quantize", quant=quant, gate_columns=-1)
 
 
@@ -126,10 +130,12 @@ def silu_and_mul_nvfp4_quantize(
         >>> codes.shape, scales.shape
         ((6, 32), (128, 4))
     """
-    layout = layout_of_flags(is_sf_swizzled_layout, is_sf_8x4_layout)
-    quant = fp4_spec(sf_vec_size, "e4m3", layout, "none" if global_scale is None else "given", nvfp4_4over6)
+    dispatcher = _nvfp4_dispatcher(
+        sf_vec_size, is_sf_swizzled_layout, is_sf_8x4_layout, enable_pdl, is_four_over_six(nvfp4_4over6),
+        global_scale is not None,
+    )  # fmt: skip
     tensors = {"input": input, "global_scale": global_scale}
-    made = run_named(_byte_dispatcher(quant, enable_pdl), tensors, (), stream)
+    made = run_named(dispatcher, tensors, (), stream)
     codes = made["y_fp4"]
     *leading, columns = codes.shape
     if len(leading) != 1:

@@ -160,13 +160,18 @@ def quantize(
 def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSpec, Any, Any]:
     """The spec with the kind of global scale that is asked for, then the two scales that are given, or None."""
     if isinstance(scale, str):
-        require_one_of("scale", scale, ("tensor",))
-        if spec.block_size != "tensor":
-            raise ValueError(f"scale: is 'tensor', but the scales of {spec} belong to blocks or rows; pass None")
-        return _with_global(spec, "tensor"), None, None
+        return _with_found_scale(spec, scale), None, None
     if isinstance(global_scale, str):
         return _with_global(spec, global_scale), None, scale
     return (spec if global_scale is None else _with_global(spec, "given")), global_scale, scale
+
+
+@cache
+def _with_found_scale(spec: QuantSpec, scale: str) -> QuantSpec:
+    require_one_of("scale", scale, ("tensor",))
+    if spec.block_size != "tensor":
+        raise ValueError(f"scale: is 'tensor', but the scales of {spec} belong to blocks or rows; pass None")
+    return _with_global(spec, scale)
 
 
 # A new spec is checked: 20 us.
@@ -175,7 +180,9 @@ def _with_global(spec: QuantSpec, global_scale: str) -> QuantSpec:
     return replace(spec, global_scale=global_scale)
 
 
-def quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], batched: bool = False) -> QuantizedTensor:
+def quantized(
+    spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], batched: bool = False, axis: int = -1
+) -> QuantizedTensor:
     """A call's tensors, by their names, as one."""
     row_scale, tensor_scale, amax = made.get("row_scale"), made.get("tensor_scale"), made.get("amax")
     if not spec.has_blocks:
@@ -193,4 +200,5 @@ def quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], bat
         batched=batched,
         tensor_scale=tensor_scale,
         amax=amax,
+        axis=axis,
     )

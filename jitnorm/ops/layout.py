@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
+from jitnorm.dispatch import Dispatcher, per_options
 from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import require_one_of
 from jitnorm.ops.run import run
@@ -102,10 +102,15 @@ def shuffle_matrix_sf_a(
         >>> shuffle_matrix_sf_a(np.zeros((128, 6), np.uint8), 128).shape
         (1024,)
     """
-    require_one_of("num_elts_per_sf", num_elts_per_sf, (16, 32))
+    _check_sf_elements(num_elts_per_sf)
     _dims("input_tensor", input_tensor, (2,))
     _check_rows(input_tensor, 128)
     return block_scale_interleave(shuffle_matrix_a(input_tensor, epilogue_tile_m, stream=stream), stream=stream)
+
+
+@per_options
+def _check_sf_elements(count: int) -> None:
+    require_one_of("num_elts_per_sf", count, (16, 32))
 
 
 def _dims(name: str, tensor: Any, allowed: tuple[int, ...]) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Allocated, Dispatcher
+from jitnorm.dispatch import Allocated, Dispatcher, per_options
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import FP8_GROUP, QuantSpec
 from jitnorm.ops.run import run
@@ -13,11 +12,26 @@ from jitnorm.ops.run import run
 _ELEMENTS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
 
-@cache
-def _dispatcher(
-    quant: QuantSpec, residual: bool, keep_norm: bool, scale_ub: bool, enable_pdl: bool | None
+@per_options
+def _block_dispatcher(keep_norm: bool, enable_pdl: bool | None) -> Dispatcher:
+    return _dispatcher(FP8_GROUP.with_layout("column4"), enable_pdl, residual=True, keep_norm=keep_norm)
+
+
+@per_options
+def _token_dispatcher(quant_dtype: Any, enable_pdl: bool | None, residual: bool, scale_ub: bool) -> Dispatcher:
+    quant = QuantSpec(_element(quant_dtype, ("float8_e4m3fn", "float8_e5m2")), "row", "f32")
+    return _dispatcher(quant, enable_pdl, residual=residual, scale_ub=scale_ub)
+
+
+@per_options
+def _group_dispatcher(
+    quant_dtype: Any, group: int, layout: str, enable_pdl: bool | None, residual: bool, scale_ub: bool
 ) -> Dispatcher:
-    options: dict[str, Any] = {"residual": residual, "keep_norm": keep_norm, "scale_ub": scale_ub}
+    quant = QuantSpec(_element(quant_dtype, ("float8_e4m3fn",)), group, "f32", layout)
+    return _dispatcher(quant, enable_pdl, residual=residual, scale_ub=scale_ub)
+
+
+def _dispatcher(quant: QuantSpec, enable_pdl: bool | None, **options: bool) -> Dispatcher:
     aliases = {"residual_out": "residual", "y_out": "normed_out"}
     return Dispatcher(enable_pdl, allocations=_scales_of_rows, aliases=aliases, op="rmsnorm", quant=quant, **options)
 
@@ -69,7 +83,7 @@ def fused_add_rmsnorm_fp8_block_quant(
         >>> float(out[0, 0]), float(residual[0, 0]), scales[0, 2:].tolist()
         (448.0, 2.0, [0.0, 0.0])
     """
-    dispatcher = _dispatcher(FP8_GROUP.with_layout("column4"), True, normed_out is not None, False, enable_pdl)
+    dispatcher = _block_dispatcher(normed_out is not None, enable_pdl)
     kept = () if normed_out is None else (normed_out,)
     tensors = (input, residual, weight, out, block_scale, residual, *kept)
     run(dispatcher, tensors, (eps,), stream, allocates=False)
@@ -115,8 +129,8 @@ def rms_norm_dynamic_per_token_quant(
         >>> codes.astype(float).tolist(), scales.shape
         ([[320.0, 448.0]], (1, 1))
     """
-    quant = QuantSpec(_element(quant_dtype, ("float8_e4m3fn", "float8_e5m2")), "row", "f32")
-    return _with_found_scales(quant, input, weight, epsilon, scale_ub, residual, enable_pdl, stream)
+    dispatcher = _token_dispatcher(quant_dtype, enable_pdl, residual is not None, scale_ub is not None)
+    return _with_found_scales(dispatcher, input, weight, epsilon, scale_ub, residual, stream)
 
 
 def rms_norm_per_block_quant(
@@ -164,7 +178,6 @@ def rms_norm_per_block_quant(
         >>> codes.shape, scales.shape
         ((3, 256), (3, 2))
     """
-    element = _element(quant_dtype, ("float8_e4m3fn",))
     if isinstance(group_size, (str, int)) or list(group_size) not in ([1, 64], [1, 128]):
         raise ValueError(f"group_size: is {group_size!r}; allowed are [1, 64] and [1, 128]")
     if has_tma_aligned_scales and not is_scale_transposed:
@@ -172,8 +185,9 @@ def rms_norm_per_block_quant(
     if is_scale_transposed and type(input).__module__.startswith("tvm_ffi"):
         raise TypeError("is_scale_transposed: is True, but a tvm_ffi.Tensor has no transposed view; pass False")
     layout = "linear" if not is_scale_transposed else "column4" if has_tma_aligned_scales else "column"
-    quant = QuantSpec(element, int(group_size[1]), "f32", layout)
-    codes, scales = _with_found_scales(quant, input, weight, epsilon, scale_ub, residual, enable_pdl, stream)
+    options = (enable_pdl, residual is not None, scale_ub is not None)
+    dispatcher = _group_dispatcher(quant_dtype, int(group_size[1]), layout, *options)
+    codes, scales = _with_found_scales(dispatcher, input, weight, epsilon, scale_ub, residual, stream)
     if not is_scale_transposed:
         return codes, scales
     rows = 1
@@ -183,10 +197,8 @@ def rms_norm_per_block_quant(
 
 
 def _with_found_scales(
-    quant: QuantSpec, input: Any, weight: Any, eps: float, scale_ub: Any, residual: Any, enable_pdl: bool | None,
-    stream: Any,
-) -> tuple[Any, Any]:  # fmt: skip
-    dispatcher = _dispatcher(quant, residual is not None, False, scale_ub is not None, enable_pdl)
+    dispatcher: Dispatcher, input: Any, weight: Any, eps: float, scale_ub: Any, residual: Any, stream: Any
+) -> tuple[Any, Any]:
     added = () if residual is None else (residual,)
     bound = () if scale_ub is None else (scale_ub,)
     made = run(dispatcher, (input, *added, weight, None, None, *bound, *added), (eps,), stream, allocates=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
+from jitnorm.dispatch import Dispatcher, per_options
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
-from jitnorm.ops.fp4_arguments import byte_outputs, fp4_spec
+from jitnorm.ops.fp4_arguments import byte_outputs, fp4_spec, is_four_over_six
 from jitnorm.ops.layout import shuffle_matrix_a, shuffle_matrix_sf_a
 from jitnorm.ops.run import run
 from jitnorm.ops.sf_layout import SfLayout, layout_name, layout_of_flags
@@ -20,13 +19,39 @@ _BASE_SCALE = 1 / (448 * 6)
 _SHUFFLE_TILE = 128  # FlashInfer's epilogue_tile_m for do_shuffle
 
 
-@cache
-def _dispatcher(
-    quant: QuantSpec, inverse_global_scale: bool, enable_pdl: bool | None, input: str, global_scale: str
-) -> Dispatcher:
-    options: dict[str, Any] = {"op": "quantize", "quant": quant, "inverse_global_scale": inverse_global_scale}
-    aliases = {"input": input, "global_scale": global_scale}
-    return Dispatcher(enable_pdl, allocations=byte_outputs, aliases=aliases, **options)
+@per_options
+def _fp4_dispatcher(
+    block_size: int, is_ue8m0: bool, is_swizzled: bool, is_8x4: bool, is_inverse: bool, enable_pdl: bool | None,
+    backend: str, four_over_six: bool, has_global_scale: bool,
+) -> Dispatcher:  # fmt: skip
+    require_one_of("backend", backend, _BACKENDS)
+    layout, global_scale = layout_of_flags(is_swizzled, is_8x4), "given" if has_global_scale else "none"
+    quant = fp4_spec(block_size, "ue8m0" if is_ue8m0 else "e4m3", layout, global_scale, four_over_six)
+    return _dispatcher(quant, enable_pdl, {}, inverse_global_scale=is_inverse and has_global_scale)
+
+
+@per_options
+def _nvfp4_dispatcher(
+    sf_layout: Any, is_shuffled: bool, block_size: int, enable_pdl: bool | None, backend: str, global_scale: str,
+    four_over_six: bool,
+) -> Dispatcher:  # fmt: skip
+    require_one_of("backend", backend, (*_BACKENDS, "cake"))
+    layout = layout_name("sfLayout", sf_layout)
+    if is_shuffled and layout != "128x4":
+        raise ValueError(f"sfLayout: is {layout}; with do_shuffle only layout_128x4 is allowed")
+    quant = fp4_spec(block_size, "e4m3", "linear" if is_shuffled else layout, global_scale, four_over_six)
+    return _dispatcher(quant, enable_pdl, {"input": "a", "global_scale": "a_global_sf"})
+
+
+@per_options
+def _mxfp4_dispatcher(backend: str, enable_pdl: bool | None, sf_layout: Any) -> Dispatcher:
+    require_one_of("backend", backend, _BACKENDS)
+    quant = fp4_spec(32, "ue8m0", layout_name("sfLayout", sf_layout), "none")
+    return _dispatcher(quant, enable_pdl, {"input": "a"})
+
+
+def _dispatcher(quant: QuantSpec, enable_pdl: bool | None, aliases: dict[str, str], **options: bool) -> Dispatcher:
+    return Dispatcher(enable_pdl, allocations=byte_outputs, aliases=aliases, op="quantize", quant=quant, **options)
 
 
 def fp4_quantize(
@@ -80,12 +105,11 @@ def fp4_quantize(
         >>> codes.shape, scales.shape, scales[0].tolist()
         ((2, 32), (128, 4), [125, 125, 0, 0])
     """
-    require_one_of("backend", backend, _BACKENDS)
-    layout = layout_of_flags(is_sf_swizzled_layout, is_sf_8x4_layout)
-    scale_format = "ue8m0" if sf_use_ue8m0 else "e4m3"
-    quant = fp4_spec(sf_vec_size, scale_format, layout, "none" if global_scale is None else "given", nvfp4_4over6)
-    is_inverse = is_global_scale_inversed and global_scale is not None
-    return _quantize(input, global_scale, _dispatcher(quant, is_inverse, enable_pdl, "input", "global_scale"), stream)
+    dispatcher = _fp4_dispatcher(
+        sf_vec_size, sf_use_ue8m0, is_sf_swizzled_layout, is_sf_8x4_layout, is_global_scale_inversed, enable_pdl,
+        backend, is_four_over_six(nvfp4_4over6), global_scale is not None,
+    )  # fmt: skip
+    return _quantize(input, global_scale, dispatcher, stream)
 
 
 def nvfp4_quantize(
@@ -138,7 +162,6 @@ def nvfp4_quantize(
         >>> codes.shape, scales.shape, row_scales.shape
         ((2, 32), (2, 4), (2,))
     """
-    require_one_of("backend", backend, (*_BACKENDS, "cake"))
     for name, value in (("expanded_idx_to_permuted_idx", expanded_idx_to_permuted_idx), ("out_scale", out_scale)):
         if value is not None:
             raise ValueError(f"{name}: is given, which is not supported; pass None")
@@ -147,13 +170,11 @@ def nvfp4_quantize(
         global_scale, given = "row", None
     else:
         global_scale, given = "none" if a_global_sf is None else "given", a_global_sf
-    layout = layout_name("sfLayout", sfLayout)
-    if do_shuffle:
-        _check_shuffle(a, layout)
-        layout = "linear"
-    dispatcher = _dispatcher(
-        fp4_spec(sf_vec_size, "e4m3", layout, global_scale, nvfp4_4over6), False, enable_pdl, "a", "a_global_sf"
+    dispatcher = _nvfp4_dispatcher(
+        sfLayout, do_shuffle, sf_vec_size, enable_pdl, backend, global_scale, is_four_over_six(nvfp4_4over6)
     )
+    if do_shuffle:
+        _check_shuffle(a)
     made: tuple[Any, ...]
     if per_token_activation:
         made = run(dispatcher, (a, None, None, None), (), stream, allocates=True)[1:]
@@ -193,9 +214,7 @@ def mxfp4_quantize(
         >>> codes.shape, scales.shape
         ((2, 32), (128, 4))
     """
-    require_one_of("backend", backend, _BACKENDS)
-    quant = fp4_spec(32, "ue8m0", layout_name("sfLayout", sfLayout), "none", None)
-    return _quantize(a, None, _dispatcher(quant, False, enable_pdl, "a", ""), stream)
+    return _quantize(a, None, _mxfp4_dispatcher(backend, enable_pdl, sfLayout), stream)
 
 
 def _quantize(input: Any, global_scale: Any, dispatcher: Dispatcher, stream: Any) -> tuple[Any, Any]:
@@ -204,9 +223,7 @@ def _quantize(input: Any, global_scale: Any, dispatcher: Dispatcher, stream: Any
     return codes, scales
 
 
-def _check_shuffle(a: Any, layout: str) -> None:
-    if layout != "128x4":
-        raise ValueError(f"sfLayout: is {layout}; with do_shuffle only layout_128x4 is allowed")
+def _check_shuffle(a: Any) -> None:
     check_shaped(a, "a")
     shape = tuple(a.shape)
     if len(shape) != 2 or shape[0] % _SHUFFLE_TILE:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Allocated, Dispatcher
+from jitnorm.dispatch import Allocated, Dispatcher, per_options
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import MXFP8, require_one_of
@@ -14,9 +13,11 @@ from jitnorm.ops.run import run
 from jitnorm.ops.sf_layout import layout_name
 
 
-@cache
-def _dispatcher(layout: str, alignment: int, enable_pdl: bool | None) -> Dispatcher:
-    quant = MXFP8.with_layout(layout)
+@per_options
+def _dispatcher(is_swizzled: bool, alignment: int, enable_pdl: bool | None, backend: str, sf_layout: Any) -> Dispatcher:
+    require_one_of("backend", backend, ("cuda", "cute-dsl"))
+    layout = "128x4" if is_swizzled else "linear"
+    quant = MXFP8.with_layout(layout if sf_layout is None else layout_name("sf_swizzle_layout", sf_layout))
     return Dispatcher(enable_pdl, allocations=_flat_scales, op="quantize", quant=quant, alignment=alignment)
 
 
@@ -65,10 +66,6 @@ def mxfp8_quantize(
         >>> codes.shape, scales.tolist()
         ((2, 128), [119, 119, 119, 0, 119, 119, 119, 0])
     """
-    require_one_of("backend", backend, ("cuda", "cute-dsl"))
-    if sf_swizzle_layout is None:
-        layout = "128x4" if is_sf_swizzled_layout else "linear"
-    else:
-        layout = layout_name("sf_swizzle_layout", sf_swizzle_layout)
-    _, codes, scales = run(_dispatcher(layout, alignment, enable_pdl), (input, None, None), (), stream, allocates=True)
+    dispatcher = _dispatcher(is_sf_swizzled_layout, alignment, enable_pdl, backend, sf_swizzle_layout)
+    _, codes, scales = run(dispatcher, (input, None, None), (), stream, allocates=True)
     return codes, scales

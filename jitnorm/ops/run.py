@@ -96,7 +96,7 @@ def run_named(dispatcher: Dispatcher, tensors: dict[str, Any], scalars: tuple[fl
     for name, tensor in tensors.items():
         if tensor is not None and name not in dispatcher.names:
             raise ValueError(f"{name}: is given, but the other options leave no use for it; pass None")
-    taken = tuple(tensors.get(name) for name in dispatcher.names)
+    taken = tuple(map(tensors.get, dispatcher.names))
     allocates = any(taken[position] is None for position in dispatcher.outputs)
     return dict(zip(dispatcher.names, run(dispatcher, taken, scalars, stream, allocates), strict=True))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -53,4 +52,4 @@ def quantize_weight(
     if len(shape) != 2 or shape[0] % int(spec.block_size):
         raise ValueError(f"w: shape is {shape}; expected (K, N), K a multiple of {spec.block_size}, so pad it")
     made = run_named(dispatcher, {"w": w, "global_scale": given}, (), stream)
-    return replace(quantized(spec, made, shape), axis=0)
+    return quantized(spec, made, shape, axis=0)
