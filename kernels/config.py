@@ -22,9 +22,9 @@ class KernelConfig:
         op: what the kernel computes: ``rmsnorm``, ``layernorm``; ``quantize`` for quantization alone, ``dequantize``
             for the inverse; ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows.
         hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one along the row.
-            `ANY_HIDDEN_SIZE`, in the text form ``any``, for a kernel that serves all of them; see generic.py.
+            ``any`` (`ANY_HIDDEN_SIZE` in Python) for a kernel that serves all of them.
         input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;
-            also ``float8_e4m3fn`` for ``quantize``; one of `MOVED_DTYPES` for ``interleave`` and ``shuffle``.
+            also ``float8_e4m3fn`` for ``quantize``; any of 8 to 32 bits for ``interleave`` and ``shuffle``.
         weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         residual: whether a residual is added to the input first, and the sum stored.
@@ -36,7 +36,7 @@ class KernelConfig:
         gate_columns: for SwiGLU, how many columns of gates stand before as many of values, in turns, in an input of
             twice the hidden size; the hidden size itself, or -1 for it, if the halves follow each other; 0 without.
         streams: for hyper-connections (mHC), how many rows, 1 to 4, are mixed into one; 0 without.
-        many_rows: whether the kernel is for so many rows that they, not the time of one, decide; see schedule.py.
+        many_rows: whether the kernel is for so many rows that they, not the time of one, decide.
         keep_rstd: whether the reciprocal root mean square of each row is written, too.
         pair: whether the rows are those of two inputs, each with a weight and an output of its own; only for a plain
             ``rmsnorm``.
@@ -56,7 +56,7 @@ class KernelConfig:
         tensor_scale: whether ``dequantize`` multiplies by a float32 tensor of one element.
         shuffle_rows: rows that ``shuffle`` permutes among themselves, 16 or 32.
         schedule: the text of a `Division` of rows among the threads of a GPU, such as ``4x2``; empty for the one that
-            the rules in schedule.py choose. It changes no bit. Kernels in CuTe-DSL are divided by their own rules.
+            the rules choose. It changes no bit. Kernels in CuTe-DSL are divided by their own rules.
 
     Raises:
         ValueError: a field has a value that is not allowed, or not with the others.

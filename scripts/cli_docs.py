@@ -1,31 +1,56 @@
 #!/usr/bin/env python3
-"""Writes the reference in docs/cli.md from the program; what stands above it is written by hand.
+"""Writes docs/cli.md's tables of fields and its reference from the program; the rest is written by hand.
 
 scripts/cli_docs.py
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.quant_spec import QuantSpec, to_text
 from typer.main import get_command
 
 from jitnorm.cli import app
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 MARK = "<!-- From here on scripts/cli_docs.py writes this page. -->\n"
+# Between these it writes the table of fields of the dataclass that the first one names.
+FIELDS = re.compile(r"(<!-- scripts/cli_docs.py writes the fields of (\w+) -->\n).*?(?=<!-- /fields -->)", re.DOTALL)
+DESCRIBED = {described.__name__: described for described in (KernelConfig, QuantSpec)}
 # Typer's own, in words that change with its version; described by hand.
 LEFT_OUT = ("help", "install_completion", "show_completion")
 
 
 def page(present: str) -> str:
-    """The page: what is written by hand, as it is, then the reference."""
+    """The page: what is written by hand, as it is but for the tables of fields, then the reference."""
     by_hand, mark, _ = present.partition(MARK)
     if not mark:
         raise SystemExit(f"{PAGE} has no line {MARK!r}")
+    by_hand = FIELDS.sub(lambda found: f"{found[1]}\n{field_table(DESCRIBED[found[2]])}\n", by_hand)
     return by_hand + mark + "\n" + "\n".join(section for section in sections(get_command(app), "jitnorm"))
+
+
+def field_table(described: type[Any]) -> str:
+    """The fields of a dataclass in their order, as its docstring describes them."""
+    arguments = re.search(r"^Args:\n(.*?)\n\n", cleandoc(described.__doc__ or ""), re.DOTALL | re.MULTILINE)
+    assert arguments is not None
+    found = re.findall(r"^    (\w+): (.*?)(?=\n    \w|\Z)", arguments[1], re.DOTALL | re.MULTILINE)
+    meanings = {name: re.sub(r"\s+", " ", text).replace("``", "`").replace("|", "\\|") for name, text in found}
+    rows = [f"| `{each.name}` | {meanings[each.name].rstrip('.')} | {_default(each)} |" for each in fields(described)]
+    return "\n".join(["| field | meaning | default |", "| --- | --- | --- |", *rows, ""])
+
+
+def _default(field: Any) -> str:
+    if field.default is MISSING:
+        return "must be given"
+    return f"`{to_text(field.default)}`" if field.default != "" else ""
 
 
 def sections(command: Any, name: str) -> Iterator[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import runpy
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.target import TARGET_NAMES, Target
 
 ROOT = Path(__file__).parents[1]
@@ -58,3 +61,10 @@ def test_the_page_on_formats_has_what_its_script_measures() -> None:
 def test_the_page_on_the_command_line_has_what_the_program_says_of_itself() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert runpy.run_path(str(ROOT / "scripts" / "cli_docs.py"))["page"](page) == page, "run scripts/cli_docs.py"
+
+
+@pytest.mark.parametrize("described", [KernelConfig, QuantSpec], ids=lambda each: each.__name__)
+def test_the_page_on_the_command_line_describes_every_field_of_a_configuration(described: type) -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    table = page.partition(f"writes the fields of {described.__name__} -->")[2].partition("<!-- /fields -->")[0]
+    assert re.findall(r"^\| `(\w+)` \| .+ \|", table, re.MULTILINE) == [each.name for each in fields(described)]
