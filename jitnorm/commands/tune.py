@@ -17,7 +17,7 @@ from jitnorm.bench.shapes import shape_text
 from jitnorm.commands.console import make_console, make_error_console, print_facts, print_table
 from jitnorm.commands.warm import Progress, warm
 from jitnorm.kernels.target import Target
-from jitnorm.tune.cases import OPS, Case, cases
+from jitnorm.tune.cases import OPS, Case, Plan, plan
 from jitnorm.tune.meter import DeviceMeter, Meter
 from jitnorm.tune.session import Found, shipped, table_of, tune
 from jitnorm.tuning import Table, read_table, tables, user_file, write_table
@@ -47,13 +47,16 @@ class Wanted:
     jobs: int | None
     backend: str
 
-    def cases(self, target: Target) -> list[Case]:
+    def plan(self, target: Target) -> Plan:
         """What is to be measured; ValueError if that is nothing, or something is not allowed."""
         if self.backend not in BACKENDS:
             raise ValueError(f"backend: is {self.backend!r}; schedules are those of {' and '.join(BACKENDS)}")
-        found = cases(OPS if "all" in self.ops else self.ops, self.hidden_sizes, self.calls, target)
-        if not found:
-            raise ValueError("hidden_sizes: leave no choice of schedules; rows of more than 512 elements do")
+        found = plan(OPS if "all" in self.ops else self.ops, self.hidden_sizes, self.calls, target)
+        if not found.cases:
+            raise ValueError(
+                "hidden_sizes: leave no choice of schedules, as rows of more than 512 elements do; left out are "
+                + "; ".join(found.left_out)
+            )
         return found
 
 
@@ -73,7 +76,9 @@ def show_plan(wanted: Wanted) -> None:
         target = target_here()
     except (ValueError, RuntimeError):
         target = Target("sm_90a")
-    found = wanted.cases(target)
+    planned = wanted.plan(target)
+    _tell_what_is_left_out(planned)
+    found = planned.cases
     shown = _columns(("op", "calls", "rows"), ("H",), ("schedules",))
     for case in found:
         rows = ", ".join(map(str, case.rows))
@@ -96,6 +101,8 @@ def show_tune(wanted: Wanted, json_file: Path | None = None, out: Path | None = 
         RuntimeError: torch is missing, a schedule gives other bytes, or a kernel cannot be run.
     """
     target = target_here()
+    planned = wanted.plan(target)
+    _tell_what_is_left_out(planned)
     setup = machine.setup_of("cuda", [])
     machine.seed()
     path = user_file(str(target)) if out is None else out
@@ -107,7 +114,7 @@ def show_tune(wanted: Wanted, json_file: Path | None = None, out: Path | None = 
 
     print_facts(report.facts(setup))
     try:
-        for each in tuned(wanted, target, meter_of):
+        for each in tuned(wanted, planned.cases, target, meter_of):
             found.append(each)
             table = table.with_entries([each.entry])
             write_table(table if out is None else shipped(table), path)
@@ -118,9 +125,13 @@ def show_tune(wanted: Wanted, json_file: Path | None = None, out: Path | None = 
             json_file.write_text(json.dumps([_record(each) for each in found], indent=1) + "\n", encoding="utf-8")
 
 
-def tuned(wanted: Wanted, target: Target, meter_of: MeterOf) -> Iterator[Found]:
-    """Build and measure what is wanted, until the time is up; how far it is, is told on stderr."""
-    planned = wanted.cases(target)
+def _tell_what_is_left_out(planned: Plan) -> None:
+    for what in planned.left_out:
+        make_error_console().print(f"left out: {what}", highlight=False, markup=False, soft_wrap=True)
+
+
+def tuned(wanted: Wanted, planned: Sequence[Case], target: Target, meter_of: MeterOf) -> Iterator[Found]:
+    """Build and measure cases as is wanted, until the time is up; how far it is, is told on stderr."""
     deadline, done = monotonic() + wanted.seconds, 0
     with make_error_console().status("") as status:
         for op, of_op in groupby(planned, key=lambda case: case.op):

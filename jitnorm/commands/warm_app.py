@@ -74,12 +74,20 @@ def warm(
     )  # fmt: skip
     sources.require_some()
     found = sources.jobs([] if sources.name_targets and not arch else targets_of(arch))
+    left_out = sources.left_out()
     if dry_run:
-        show_plan(found, as_json=json, backend=backend)
+        show_plan(found, left_out, as_json=json, backend=backend)
         return
     cluster = (ray_address or "auto") if ray or ray_address else None
     done = show_warm(
-        found, as_json=json, backend=backend, workers=jobs, seconds=timeout, with_launcher=launcher, ray=cluster
+        found,
+        left_out,
+        as_json=json,
+        backend=backend,
+        workers=jobs,
+        seconds=timeout,
+        with_launcher=launcher,
+        ray=cluster,
     )
     if done.is_interrupted:
         raise typer.Exit(INTERRUPTED)

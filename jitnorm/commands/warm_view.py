@@ -13,7 +13,7 @@ from rich.progress import Progress as Bar
 
 from jitnorm.cache import Cache
 from jitnorm.cache.printable import printable_lines
-from jitnorm.commands.console import make_console
+from jitnorm.commands.console import make_console, make_error_console
 from jitnorm.commands.units import duration, size
 from jitnorm.commands.warm import Progress, warm
 from jitnorm.store import user_cache
@@ -23,11 +23,12 @@ from jitnorm.warm.plan import Job, Outcome
 _FAILURES_SHOWN = 5  # of those that failed for the same reason
 
 
-def show_warm(jobs: Sequence[Job], *, as_json: bool, **options: Any) -> Progress:
+def show_warm(jobs: Sequence[Job], left_out: Sequence[str] = (), *, as_json: bool, **options: Any) -> Progress:
     """Warm and show how it goes; an interrupt ends it early.
 
     Args:
         jobs: what to warm.
+        left_out: what was asked for and has no kernel.
         as_json: whether nothing but a summary is printed, for programs.
         options: those of `jitnorm.commands.warm.warm`.
     """
@@ -42,24 +43,31 @@ def show_warm(jobs: Sequence[Job], *, as_json: bool, **options: Any) -> Progress
         except KeyboardInterrupt:
             progress.is_interrupted = True
     if as_json:
-        print(json.dumps(summary(progress, options.get("backend", "auto")), indent=1))
+        print(json.dumps({**summary(progress, options.get("backend", "auto")), "left_out": list(left_out)}, indent=1))
     else:
         _show_end(console, progress)
+        _show_left_out(left_out)
     return progress
 
 
-def show_plan(jobs: Sequence[Job], *, as_json: bool, backend: str) -> None:
+def _show_left_out(left_out: Sequence[str]) -> None:
+    for what in left_out:
+        make_error_console().print(f"left out: {what}", highlight=False, markup=False, soft_wrap=True)
+
+
+def show_plan(jobs: Sequence[Job], left_out: Sequence[str] = (), *, as_json: bool, backend: str) -> None:
     """Print what would be warmed, and whether it is there."""
     cache: Cache = user_cache()
     found = [item if isinstance(item, Outcome) else Outcome(item, "missing") for item in check(jobs, cache, backend)]
     if as_json:
-        print(json.dumps({"kernels": [_outcome(outcome) for outcome in found]}, indent=1))
+        print(json.dumps({"kernels": [_outcome(outcome) for outcome in found], "left_out": list(left_out)}, indent=1))
         return
     console = make_console()
     for outcome in found:
         console.print(f"{outcome.status:8}{_name(outcome.job)}", highlight=False, markup=False, soft_wrap=True)
     missing = sum(outcome.status == "missing" for outcome in found)
     console.print(f"{len(found)} kernels, {missing} of them missing", highlight=False)
+    _show_left_out(left_out)
 
 
 def summary(progress: Progress, backend: str) -> dict[str, Any]:

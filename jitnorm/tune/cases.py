@@ -76,7 +76,20 @@ class Case:
         return (self.config, *(replace(self.config, schedule=each) for each in self.schedules))
 
 
-def cases(ops: Sequence[str], hidden_sizes: Sequence[int], calls: Sequence[str], target: Target) -> list[Case]:
+@dataclass(frozen=True)
+class Plan:
+    """What is measured, and why the rest of what was asked for is not.
+
+    Attributes:
+        cases: one for each op, hidden size and class of calls.
+        left_out: ops with their hidden sizes and the reason, a line each.
+    """
+
+    cases: list[Case]
+    left_out: list[str]
+
+
+def plan(ops: Sequence[str], hidden_sizes: Sequence[int], calls: Sequence[str], target: Target) -> Plan:
     """What is measured on a target: no kernel whose schedule leaves no choice, no class that no call has.
 
     Args:
@@ -86,19 +99,25 @@ def cases(ops: Sequence[str], hidden_sizes: Sequence[int], calls: Sequence[str],
         target: what the kernels are built for.
 
     Raises:
-        ValueError: a name is not known, or an op does not take a hidden size.
+        ValueError: a name is not known.
     """
     for name, chosen, allowed in (("ops", ops, OPS), ("calls", calls, ROW_CLASSES)):
         for each in chosen:
             if each not in allowed:
                 raise ValueError(f"{name}: is {each!r}; allowed are {', '.join(allowed)}")
-    found = [
-        _case(op, size, of, target)
-        for op in ops or USUAL_OPS
-        for size in hidden_sizes or HIDDEN_SIZES
-        for of in calls or ROW_CLASSES
-    ]
-    return [case for case in found if case.schedules and case.rows]
+    found = Plan([], [])
+    for op in ops or USUAL_OPS:
+        for size in hidden_sizes or HIDDEN_SIZES:
+            try:
+                of_size = [_case(op, size, of, target) for of in calls or ROW_CLASSES]
+            except ValueError as error:
+                found.left_out.append(f"{op} at {size}: {error}")
+                continue
+            measured = [case for case in of_size if case.schedules and case.rows]
+            found.cases.extend(measured)
+            if not measured:
+                found.left_out.append(f"{op} at {size}: no such call has a choice of schedules")
+    return found
 
 
 def _case(op: str, hidden_size: int, calls: str, target: Target) -> Case:

@@ -84,6 +84,7 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
     heads = _int(text, "num_attention_heads")
     head_size = _int(text, "head_dim") or (hidden_size // heads if heads else 0)
     has_swiglu = _activation(text) in _SWIGLU and kind not in _OTHER_GATES
+    quantization = text.get("quantization_config") or config.get("quantization_config") or {}
     dense, experts = _dense_sizes(text), _expert_sizes(text)
     attention = heads * (_int(text, "v_head_dim") or head_size)
     alone = (attention,) if kind != "deepseek_v4" else ()  # there a grouped projection follows
@@ -99,8 +100,39 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
         gemm_sizes=_positive(*alone, *(() if has_swiglu else dense + experts)),
         unit_bias=kind in _UNIT_BIAS,
         dtype=_dtype(text, config),
-        formats=formats_of(text.get("quantization_config") or config.get("quantization_config") or {}),
+        formats=formats_of(quantization),
+        left_out=(*_left_out(text, kind, has_swiglu), *_unknown_formats(quantization)),
     )
+
+
+def _left_out(text: Mapping[str, Any], kind: str, has_swiglu: bool) -> tuple[str, ...]:
+    """What there is no kernel for."""
+    found = []
+    if not has_swiglu:
+        activation = f"{_activation(text)}, clamped as {kind} has it" if kind in _OTHER_GATES else _activation(text)
+        found.append(f"its activation, {activation}: only SwiGLU has kernels; what it gives is quantized alone")
+    if kind in _NO_QK_NORM and text.get("use_qk_norm"):
+        found.append("its norm of queries and keys, which has no weight")
+    return tuple(found)
+
+
+def _unknown_formats(quantization: Mapping[str, Any]) -> tuple[str, ...]:
+    """Encodings of activations that there is no kernel for."""
+    algorithm = str(quantization.get("quant_algo") or "").upper()
+    if algorithm and algorithm not in _ALGORITHMS:
+        return (f"its quantization, {algorithm}, of which no format of activations is known",)
+    asked = [group["input_activations"] for group in _groups(quantization) if group.get("input_activations")]
+    unknown = [each for each in asked if not _compressed({"input_activations": each})]
+    return tuple(
+        f"its activations in {each.get('type')}{each.get('num_bits')}, a scale for each {each.get('strategy')}"
+        for each in unknown
+    )
+
+
+def _groups(quantization: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The groups of compressed-tensors."""
+    groups = (quantization.get("config_groups") or {}).values()
+    return [group for group in groups if isinstance(group, Mapping)]
 
 
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -175,8 +207,7 @@ def formats_of(quantization: Mapping[str, Any]) -> tuple[str, ...]:
     if method == "mxfp4":
         return ("mxfp8",)  # what such weights are multiplied with, where activations are narrow at all
     if method == "compressed-tensors":
-        groups = quantization.get("config_groups") or {}
-        found = [_compressed(group) for group in groups.values() if isinstance(group, Mapping)]
+        found = [_compressed(group) for group in _groups(quantization)]
         return tuple(dict.fromkeys(name for name in found if name))
     return ()
 

@@ -27,6 +27,7 @@ class Model:
         unit_bias: whether 1 is added to the weights of norms, as Gemma does.
         dtype: of activations and weights of norms.
         formats: encodings that its activations are quantized to, of `MODEL_FORMATS`.
+        left_out: what it computes for which there is no kernel, for its user to know.
     """
 
     name: str
@@ -39,11 +40,12 @@ class Model:
     unit_bias: bool = False
     dtype: str = "bfloat16"
     formats: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def read_model(table: dict[str, Any]) -> Model:
     """A model of a table of a specification; ValueError says what is wrong with it."""
-    known = {field.name for field in fields(Model)}
+    known = {field.name for field in fields(Model)} - {"left_out"}
     for name in table:
         if name not in known:
             raise ValueError(f"model: has {name!r}; allowed are {', '.join(sorted(known))}")
@@ -76,11 +78,46 @@ def entries_of(
         found += multiply(f"{gemma}rmsnorm", {"hidden_size": model.norm_sizes, **common})
     if model.head_sizes:
         found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **common})
-    for name in model.formats if formats is None else formats:
-        if name not in MODEL_FORMATS:
-            raise ValueError(f"formats: has {name!r}; allowed are {', '.join(MODEL_FORMATS)}")
+    for name in _formats(model, formats):
         found += _quantized(model, name, tensor_parallel, common)
     return list(dict.fromkeys(found))
+
+
+def left_out_of(
+    model: Model, formats: Sequence[str] | None = None, *, tensor_parallel: Sequence[int] = (1,)
+) -> list[str]:
+    """What of a model `entries_of` has no entries for, given the same arguments, a line each."""
+    found = list(model.left_out)
+    chosen = _formats(model, formats)
+    inner = dict.fromkeys((*model.gemm_sizes, *model.gate_sizes, *model.expert_sizes)) if chosen else {}
+    for parts in tensor_parallel:
+        if undivided := [size for size in inner if size % parts]:
+            found.append(f"rows of {_listed(undivided)} divided by {parts}, which leaves a remainder")
+    divided = [size // parts for size in inner for parts in tensor_parallel if size % parts == 0]
+    for name in chosen:
+        block = _block_size(name)
+        if odd := [size for size in dict.fromkeys((model.hidden_size, *divided)) if size % block]:
+            found.append(f"{name} of rows of {_listed(odd)}, which are not whole blocks of {block}")
+    return [f"{model.name}: {what}" for what in found]
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    return ", ".join(map(str, sizes))
+
+
+def _formats(model: Model, formats: Sequence[str] | None) -> Sequence[str]:
+    """The encodings that count for a model; ValueError if one is not known."""
+    chosen = model.formats if formats is None else formats
+    for name in chosen:
+        if name not in MODEL_FORMATS:
+            raise ValueError(f"formats: has {name!r}; allowed are {', '.join(MODEL_FORMATS)}")
+    return chosen
+
+
+def _block_size(name: str) -> int:
+    """Elements that share a scale in a format; 1 if a row or tensor shares one."""
+    block_size = read_format(_ENCODINGS[name]["quant"]).block_size
+    return block_size if isinstance(block_size, int) else 1
 
 
 # How each format is asked for: its layout of scales is the one that GEMMs read.
@@ -97,8 +134,7 @@ _ENCODINGS: dict[str, dict[str, Any]] = {
 def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: dict[str, Any]) -> list[Entry]:
     """What a format adds; sizes that are not whole blocks have no such kernels."""
     encoding = {**_ENCODINGS[name], **common}
-    spec = read_format(encoding["quant"])
-    block = spec.block_size if isinstance(spec.block_size, int) else 1
+    block = _block_size(name)
 
     def divided(*sizes: int) -> list[int]:
         parts = (size // parts for size in sizes for parts in tensor_parallel if size % parts == 0)

@@ -11,7 +11,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 from jitnorm.warm.entry import Entry, multiply, read_value
 from jitnorm.warm.model_config import load_model
-from jitnorm.warm.models import entries_of
+from jitnorm.warm.models import entries_of, left_out_of
 from jitnorm.warm.plan import Job, jobs_of
 from jitnorm.warm.record import read_record
 from jitnorm.warm.spec import family_file, load_entries
@@ -72,6 +72,13 @@ class Sources:
         recorded = (Job(*pair) for path in self.records for pair in read_record(path))
         found += [job for job in recorded if not targets or job.target in targets]
         return list(dict.fromkeys(found))
+
+    def left_out(self) -> list[str]:
+        """What of the models that are named has no kernel, or none of the sizes that are asked for, a line each."""
+        parts = self.tensor_parallel or (1,)
+        return [
+            line for path in self.models for line in left_out_of(load_model(path), self.formats, tensor_parallel=parts)
+        ]
 
     def _entries(self) -> list[Entry]:
         settings: dict[str, Any] = {"formats": self.formats, "calls": self.calls}

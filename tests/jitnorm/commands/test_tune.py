@@ -134,6 +134,16 @@ def test_a_dry_run_lists_and_measures_nothing(invoke: Invoke) -> None:
     assert Clock.cases == 0
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_an_op_that_cannot_have_a_size_is_left_out_and_the_others_are_measured(
+    invoke: Invoke, dry: tuple[str, ...]
+) -> None:
+    result = invoke("tune", "--ops", "rmsnorm fp8 128,rmsnorm", "--hidden-sizes", "2880", "--calls", "few", *dry)
+    assert result.exit_code == 0, result.output
+    assert "left out: rmsnorm fp8 128 at 2880: input: its last dimension (hidden size) is 2880" in result.stderr
+    assert Clock.cases == (0 if dry else 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

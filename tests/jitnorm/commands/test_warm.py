@@ -181,6 +181,21 @@ def test_a_terminal_shows_a_bar_with_the_time_that_is_left(monkeypatch: pytest.M
     assert "0 cached, 1 built" in shown
 
 
+def test_what_a_model_needs_and_no_kernel_does_is_named(tmp_path: Path) -> None:
+    config = {"model_type": "gemma3_text", "hidden_size": 64, "hidden_activation": "gelu", "intermediate_size": 128}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model = ("--model", str(tmp_path), "--format", "fp8_group", "--arch", "cpu")
+    plan = warm(*model, "--dry-run")
+    assert plan.exit_code == 0, plan.output
+    assert "its activation, gelu: only SwiGLU has kernels" in plan.stderr
+    assert "fp8_group of rows of 64, which are not whole blocks of 128" in plan.stderr
+    told = json.loads(warm(*model, "--dry-run", "--json").stdout)["left_out"]
+    assert [line.partition(": ")[0] for line in told] == [tmp_path.name] * 2
+    done = warm(*model)
+    assert done.exit_code == 0, done.output
+    assert "left out: " in done.stderr
+
+
 def test_a_cache_that_cannot_be_written_cannot_be_warmed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_cache().store, "writable", False)
     result = warm(*OP)

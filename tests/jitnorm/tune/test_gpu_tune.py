@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from jitnorm import tuning
 from jitnorm.cli import app
 from jitnorm.commands.tune import target_here
-from jitnorm.tune.cases import USUAL_OPS, cases
+from jitnorm.tune.cases import USUAL_OPS, plan
 from jitnorm.tune.meter import DeviceMeter
 from jitnorm.tuning import read_table, tables
 
@@ -40,13 +40,13 @@ CASES = [*((op, 4096, "few") for op in USUAL_OPS), ("add nvfp4", 16384, "few"), 
 
 @pytest.mark.parametrize(("op", "hidden_size", "calls"), CASES)
 def test_every_schedule_writes_the_same_bytes(op: str, hidden_size: int, calls: str) -> None:
-    (case,) = cases([op], [hidden_size], [calls], target_here())
+    (case,) = plan([op], [hidden_size], [calls], target_here()).cases
     meter = DeviceMeter(case, target_here(), "nvrtc")
     assert [c.schedule for c in case.configs if not meter.is_same(case.config, c)] == []
 
 
 def test_times_are_plausible() -> None:
-    (case,) = cases(["add nvfp4"], [4096], ["usual"], target_here())
+    (case,) = plan(["add nvfp4"], [4096], ["usual"], target_here()).cases
     meter = DeviceMeter(case, target_here(), "nvrtc")
     for times in (meter.time(case.config), meter.copy()):
         assert len(times) == len(case.rows)

@@ -9,14 +9,14 @@ import torch
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
-from jitnorm.tune.cases import OPS, Case, cases
+from jitnorm.tune.cases import OPS, Case, plan
 from jitnorm.tune.meter import DeviceMeter
 
 CPU = Target("cpu")
 
 
 def on_cpu(name: str) -> Case:
-    (case,) = cases([name], [1536], ["few"], Target("sm_90a"))
+    (case,) = plan([name], [1536], ["few"], Target("sm_90a")).cases
     return replace(case, rows=(2, 3), config=case.family, schedules=())
 
 

@@ -17,7 +17,7 @@ from jitnorm.bench.cases import op_named
 from jitnorm.bench.tensors import Tensors
 from jitnorm.call_config import config_of_call
 from jitnorm.ffi import tvm_ffi
-from jitnorm.tune.cases import HIDDEN_SIZES, OPS, USUAL_OPS, cases, rows_of
+from jitnorm.tune.cases import HIDDEN_SIZES, OPS, USUAL_OPS, plan, rows_of
 from jitnorm.tuning import family
 
 HOPPER = Target("sm_90a")
@@ -43,7 +43,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[KernelConfig]]:
 @pytest.mark.parametrize("name", OPS)
 def test_an_op_is_that_of_the_benchmark(name: str, called: list[KernelConfig]) -> None:
     op_named(name).make(Tensors("cpu"), 2, 1536)()
-    (case,) = cases([name], [1536], ["usual"], HOPPER)
+    (case,) = plan([name], [1536], ["usual"], HOPPER).cases
     assert {family(config) for config in called} == {case.family}
 
 
@@ -56,29 +56,43 @@ def test_every_class_of_calls_is_measured_where_it_is() -> None:
 
 def test_a_class_that_no_call_has_is_not_measured() -> None:
     assert class_of(1024, 65536) == "many"
-    assert [case.calls for case in cases(["rmsnorm"], [65536], [], HOPPER)] == ["few", "some", "many"]
+    assert [case.calls for case in plan(["rmsnorm"], [65536], [], HOPPER).cases] == ["few", "some", "many"]
 
 
 def test_a_case_has_the_rules_kernel_and_others_that_name_their_schedules() -> None:
-    (case,) = cases(["layernorm"], [4096], ["many"], HOPPER)
+    (case,) = plan(["layernorm"], [4096], ["many"], HOPPER).cases
     assert case.config == KernelConfig("layernorm", 4096, many_rows=True, pdl=True)
     assert [config.schedule for config in case.configs] == ["", *case.schedules]
     assert len(case.schedules) > 3
 
 
 def test_without_names_the_usual_ones_are_tuned() -> None:
-    found = cases([], [], [], HOPPER)
+    found = plan([], [], [], HOPPER).cases
     assert len(found) == len(USUAL_OPS) * len(HIDDEN_SIZES) * len(ROW_CLASSES)
     assert {case.op for case in found} == set(USUAL_OPS)
-    assert cases([], [512], [], HOPPER) == []
+    assert plan([], [512], [], HOPPER).cases == []
 
 
 @pytest.mark.parametrize(("ops", "calls", "name"), [(["softmax"], [], "ops"), ([], ["most"], "calls")])
 def test_other_names_are_refused(ops: list[str], calls: list[str], name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}: is '(softmax|most)'; allowed are"):
-        cases(ops, [], calls, HOPPER)
+        plan(ops, [], calls, HOPPER)
 
 
 def test_the_launcher_numbers_the_classes_alike() -> None:
     text = launcher_source()
     assert "enum RowClass : int16_t { kFew, kSome, kUsual, kMany };" in text
+
+
+def test_a_size_that_an_op_cannot_have_is_left_out_with_the_reason_and_the_others_go_on() -> None:
+    found = plan(["rmsnorm", "rmsnorm fp8 128", "rmsnorm nvfp4"], [2880, 4096, 512], ["few"], HOPPER)
+    assert [(case.op, case.config.hidden_size) for case in found.cases] == [
+        ("rmsnorm", 2880), ("rmsnorm", 4096), ("rmsnorm fp8 128", 4096), ("rmsnorm nvfp4", 2880),
+        ("rmsnorm nvfp4", 4096),
+    ]  # fmt: skip
+    reasons = [line.partition(": ") for line in found.left_out]
+    assert [what for what, _, _ in reasons] == [
+        "rmsnorm at 512", "rmsnorm fp8 128 at 2880", "rmsnorm fp8 128 at 512", "rmsnorm nvfp4 at 512",
+    ]  # fmt: skip
+    assert reasons[0][2] == "no such call has a choice of schedules"
+    assert "is 2880, not a multiple of block_size 128" in reasons[1][2]

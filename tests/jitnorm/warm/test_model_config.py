@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jitnorm.warm.model_config import formats_of, load_model, model_of
-from jitnorm.warm.models import Model, read_model
+from jitnorm.warm.models import Model, entries_of, left_out_of, read_model
 from jitnorm.warm.spec import family_file, read_toml
 
 QWEN3_8B: dict[str, Any] = {
@@ -129,6 +129,39 @@ def compressed(**activations: Any) -> dict[str, Any]:
 )
 def test_the_formats_of_a_quantization_config(quantization: dict[str, Any], formats: tuple[str, ...]) -> None:
     assert formats_of(quantization) == formats
+
+
+@pytest.mark.parametrize(
+    ("config", "left_out"),
+    [
+        (QWEN3_8B, []),
+        (GEMMA3_27B, ["its activation, gelu_pytorch_tanh: only SwiGLU has kernels; what it gives is quantized alone"]),
+        (GPT_OSS, ["its activation, silu, clamped as gpt_oss has it: only SwiGLU"]),
+        (LLAMA4, ["its norm of queries and keys, which has no weight"]),
+        ({**LLAMA_8B, "quantization_config": {"quant_algo": "INT4_AWQ"}}, ["its quantization, INT4_AWQ, of which no"]),
+        (
+            {**LLAMA_8B, "quantization_config": compressed(num_bits=8, type="int", strategy="token")},
+            ["its activations in int8, a scale for each token"],
+        ),
+    ],
+)
+def test_what_has_no_kernel_is_named(config: dict[str, Any], left_out: list[str]) -> None:
+    found = left_out_of(model_of(config, "mine"))
+    assert len(found) == len(left_out)
+    assert all(line.startswith(f"mine: {start}") for line, start in zip(found, left_out, strict=True))
+
+
+def test_sizes_that_a_format_or_a_division_cannot_have_are_named() -> None:
+    model = Model("mine", 2880, gate_sizes=(4096,), gemm_sizes=(300,), formats=("nvfp4", "fp8", "fp8_group"))
+    assert left_out_of(model, tensor_parallel=(1, 8)) == [
+        "mine: rows of 300 divided by 8, which leaves a remainder",
+        "mine: nvfp4 of rows of 300, which are not whole blocks of 16",
+        "mine: fp8_group of rows of 2880, 300, which are not whole blocks of 128",
+    ]
+    assert left_out_of(model, ["fp8"]) == []
+    named = {(entry.op, dict(entry.choices)["hidden_size"]) for entry in entries_of(model, tensor_parallel=(1, 8))}
+    assert ("quantize", 37) not in named
+    assert ("quantize", 300) in named
 
 
 def test_a_file_or_its_folder_is_read_and_what_modelopt_puts_beside_it(tmp_path: Path) -> None:
