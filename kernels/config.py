@@ -154,9 +154,8 @@ class KernelConfig:
         return combine("round_up", self.columns, self.alignment)
 
     def __str__(self) -> str:
-        names = [field.name for field in fields(self)[1:]]
-        common = names.index("pdl") + 1
-        listed = names[:common] + [f.name for f in fields(self)[common + 1 :] if getattr(self, f.name) != f.default]
+        later = [f.name for f in fields(self)[len(ALWAYS_NAMED) :] if getattr(self, f.name) != f.default]
+        listed = [*ALWAYS_NAMED[1:], *later]
         values = {name: to_text(getattr(self, name)) for name in listed}
         if self.takes_any_size:
             values["hidden_size"] = "any"
@@ -165,18 +164,26 @@ class KernelConfig:
     @classmethod
     def parse(cls, text: str) -> KernelConfig:
         """The KernelConfig of a text form; ValueError says what cannot be read."""
-        op, _, rest = text.strip().partition(":")
-        values: dict[str, Any] = {}
-        for item in filter(None, rest.split(",")):
-            name, equals, value = item.partition("=")
-            if not equals or name not in _READERS or name in values:
-                raise ValueError(
-                    f"config: cannot read {item!r}; write field=value once for any of {', '.join(_READERS)}"
-                )
-            values[name] = _READERS[name](name, value)
-        if "hidden_size" not in values:
-            raise ValueError(f"config: {text!r} has no hidden_size; write for example rmsnorm:hidden_size=4096")
-        return cls(op, **values)
+        return cls(**read_fields(text))
+
+
+# The fields that every text form written here names: those up to `pdl`.
+_NAMES = tuple(field.name for field in fields(KernelConfig))
+ALWAYS_NAMED = _NAMES[: _NAMES.index("pdl") + 1]
+
+
+def read_fields(text: str) -> dict[str, Any]:
+    """The fields that the text form of a KernelConfig names, the op among them; ValueError says what cannot be read."""
+    op, _, rest = text.strip().partition(":")
+    values: dict[str, Any] = {"op": op}
+    for item in filter(None, rest.split(",")):
+        name, equals, value = item.partition("=")
+        if not equals or name not in _READERS or name in values:
+            raise ValueError(f"config: cannot read {item!r}; write field=value once for any of {', '.join(_READERS)}")
+        values[name] = _READERS[name](name, value)
+    if "hidden_size" not in values:
+        raise ValueError(f"config: {text!r} has no hidden_size; write for example rmsnorm:hidden_size=4096")
+    return values
 
 
 def _read_int(name: str, text: str) -> int:

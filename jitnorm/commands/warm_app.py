@@ -25,7 +25,12 @@ def warm(
     model: Annotated[list[Path], _several("A model's config.json, or its folder.", panel=_WHAT)] = [],  # noqa: B006
     spec: Annotated[list[Path], _several("A specification in TOML.", panel=_WHAT)] = [],  # noqa: B006
     op: Annotated[list[str], _several("An op, such as rmsnorm_fp4quant.", panel=_WHAT)] = [],  # noqa: B006
-    config: Annotated[list[str], _several("A KernelConfig as text.", panel=_WHAT, complete=complete_config)] = [],  # noqa: B006
+    config: Annotated[
+        list[str],
+        _several(
+            "A KernelConfig as text; what it leaves open is all that calls want.", panel=_WHAT, complete=complete_config
+        ),
+    ] = [],  # noqa: B006
     record: Annotated[list[Path], _several("A record of misses.", "--from", panel=_WHAT)] = [],  # noqa: B006
     hidden_size: Annotated[str, _several("Elements of a row.")] = "",
     input: Annotated[str, _several("Dtype of the input. Default: bfloat16.")] = "",

@@ -25,7 +25,12 @@ def wheel(
     ] = [],  # noqa: B006
     spec: Annotated[list[Path], _several("A specification in TOML.", panel=_WHAT)] = [],  # noqa: B006
     family: Annotated[list[str], _several("A built-in list. Default: default.", panel=_WHAT)] = [],  # noqa: B006
-    config: Annotated[list[str], _several("A KernelConfig as text.", panel=_WHAT, complete=complete_config)] = [],  # noqa: B006
+    config: Annotated[
+        list[str],
+        _several(
+            "A KernelConfig as text; what it leaves open is all that calls want.", panel=_WHAT, complete=complete_config
+        ),
+    ] = [],  # noqa: B006
     record: Annotated[list[Path], _several("A record of misses.", "--from", panel=_WHAT)] = [],  # noqa: B006
     own: Annotated[
         Path | None, typer.Option(help="Instead: jitnorm's own pure wheel, to add launchers to.", rich_help_panel=_WHAT)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 from jitnorm.call_config import config_of_call, prototype
 from jitnorm.kernels.arguments import ELEMENT_BYTES, TensorArgument, evaluate
-from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.config import ALWAYS_NAMED, KernelConfig, read_fields
 from jitnorm.kernels.interface import tensor_arguments
+from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 from jitnorm.warm.ops import CALLS, Choices, Launch, launches
 
 _WIDEST = 16  # bytes of one access
+# The fields that a call's tensors and target decide; the others follow from its op and options.
+_OF_THE_CALL = ("vector_bytes", "pdl", "many_rows", "schedule")
+_OF_A_LAUNCH = {field.name for field in fields(KernelConfig)} - {"hidden_size", "input", "weight", "row_dims"}
 
 
 def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]:
@@ -37,6 +43,40 @@ def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]
             for row_class in CALLS[calls]:
                 found[_config(launch, target, vector_bytes, row_class)] = None
     return list(found)
+
+
+def configs_of_text(text: str, target: Target) -> list[KernelConfig]:
+    """The configurations that calls on a target have, of all that the text form of a KernelConfig leaves open.
+
+    Open is what depends on the call, if the text does not name it: `vector_bytes`, `pdl`, and of each class of rows
+    `many_rows` and `schedule`. A text that jitnorm has written names every field that is not at its default, so
+    nothing is open.
+
+    Args:
+        text: such as ``rmsnorm:hidden_size=4096``.
+        target: where the tensors are.
+
+    Raises:
+        ValueError: the text cannot be read, or something is not allowed.
+
+    Example:
+        >>> [config.pdl for config in configs_of_text("rmsnorm:hidden_size=1024", Target("sm_90a"))]
+        [True]
+    """
+    literal, named = KernelConfig.parse(text), read_fields(text)
+    if literal.takes_any_size or named.keys() >= set(ALWAYS_NAMED):
+        return [literal]
+    options = {name: getattr(literal, name) for name in _OF_A_LAUNCH if name in named or name not in _OF_THE_CALL}
+    decided = {name: options.pop(name) for name in ("many_rows", "schedule") if name in options}
+    if literal.op == "dequantize":
+        options["input"] = literal.input
+    launch = Launch(options, literal.hidden_size, literal.input, literal.weight, row_dims=literal.row_dims)
+    widths = [literal.vector_bytes] if "vector_bytes" in named else vector_bytes_of(launch, target)
+    found = [_config(launch, target, width, row_class) for width in widths for row_class in ROW_CLASSES]
+    if decided:
+        named_so = [config for config in found if all(getattr(config, name) == decided[name] for name in decided)]
+        found = named_so or [replace(config, **decided) for config in found]
+    return list(dict.fromkeys(found))
 
 
 def vector_bytes_of(launch: Launch, target: Target) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Any
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 from jitnorm.warm.entry import Entry, multiply, read_value
+from jitnorm.warm.expand import configs_of_text
 from jitnorm.warm.model_config import load_model
 from jitnorm.warm.models import entries_of, left_out_of
 from jitnorm.warm.plan import Job, jobs_of
@@ -22,7 +23,8 @@ class Sources:
     """What the user has named.
 
     Attributes:
-        configs: text forms of KernelConfig.
+        configs: text forms of KernelConfig: each stands for itself, as `get_kernel` takes it, and for what calls have
+            of all that it leaves open.
         ops: names of ops.
         choices: for each choice of these ops a value, or several.
         specs: files of specifications.
@@ -66,8 +68,12 @@ class Sources:
         Raises:
             ValueError: something that is named is not allowed.
         """
-        parsed = [KernelConfig.parse(text) for text in self.configs]
-        found = [Job(config, target) for target in targets for config in parsed]
+        found = [
+            Job(config, target)
+            for target in targets
+            for text in self.configs
+            for config in (*configs_of_text(text, target), KernelConfig.parse(text))
+        ]
         found += jobs_of(self._entries(), targets)
         recorded = (Job(*pair) for path in self.records for pair in read_record(path))
         found += [job for job in recorded if not targets or job.target in targets]

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import op_calls
 import pytest
-from forgetful import forget_dispatchers
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.config_rules import default_weight
+from jitnorm.kernels.quant_spec import to_text
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 
 from jitnorm.call_config import config_of_call
-from jitnorm.ffi import tvm_ffi
-from jitnorm.warm.expand import configs_of
+from jitnorm.warm.expand import configs_of, configs_of_text
 from jitnorm.warm.ops import OPS, launches
 
 CALLS = op_calls.calls()
 ROWS = (1, 3)
-
-
-@pytest.fixture
-def facts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[dict[str, Any], dict[str, Any]]]]:
-    """The facts of each launch that a call makes; kernels are ones that do nothing, and nothing is compiled."""
-    found: list[tuple[dict[str, Any], dict[str, Any]]] = []
-
-    def record(options: dict[str, Any], target: Target, **of_call: Any) -> KernelConfig:
-        found.append((options, of_call))
-        return config_of_call(options, target, **of_call)
-
-    forget_dispatchers()
-    nothing = tvm_ffi().convert(lambda *_: None)
-    monkeypatch.setattr("jitnorm.dispatch.config_of_call", record)
-    monkeypatch.setattr("jitnorm.dispatch.get_kernel", lambda *_: nothing)
-    yield found
-    forget_dispatchers()
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda c: f"{c.op}-" + "-".join(f"{k}={v}" for k, v in c.choices.items()))
@@ -53,6 +36,51 @@ def test_the_configurations_of_a_call_are_those_of_its_entry(call: op_calls.Call
             for row_class in ROW_CLASSES
         }
         assert set(configs_of(call.op, call.choices, target)) == expected
+
+
+def short_text(options: dict[str, Any], of_call: dict[str, Any]) -> str:
+    """A configuration as people write it: what depends on a call's tensors and target is left out."""
+    fixed = {name: of_call[name] for name in ("hidden_size", "input", "weight", "row_dims")}
+    config = KernelConfig(**{**fixed, **options})
+    named = {"hidden_size": str(config.hidden_size)}
+    for each in fields(KernelConfig)[2:]:
+        default = default_weight(config.op, config.input) if each.name == "weight" else each.default
+        if getattr(config, each.name) != default:
+            named[each.name] = to_text(getattr(config, each.name))
+    if of_call["enable_pdl"] is not None:
+        named["pdl"] = to_text(of_call["enable_pdl"])
+    return f"{config.op}:" + ",".join(f"{name}={value}" for name, value in named.items())
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_what_a_text_leaves_open_is_all_that_calls_want(name: str, facts: list[Any]) -> None:
+    for call in CALLS:
+        if call.op == name:
+            for rows in ROWS:
+                call.make(rows)
+    for target in map(Target, ("cpu", "sm_80", "sm_90a", "sm_100a")):
+        for options, of_call in facts:
+            found = configs_of_text(short_text(options, of_call), target)
+            for row_class in ROW_CLASSES:
+                wanted = config_of_call(options, target, **{**of_call, "calls": row_class})
+                assert wanted in found
+                assert configs_of_text(str(wanted), target) == [wanted], "what jitnorm writes leaves nothing open"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("pdl=false", {(False, False, ""), (False, True, "")}),
+        ("many_rows=true", {(True, True, "")}),
+        ("many_rows=false", {(True, False, "")}),
+        ("schedule=8x2", {(True, False, "8x2"), (True, True, "8x2")}),
+        ("pdl=false,many_rows=true,schedule=8x2", {(False, True, "8x2")}),
+    ],
+)
+def test_what_a_text_names_is_not_open(text: str, found: set[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITNORM_TUNING", "off")
+    configs = configs_of_text(f"layernorm:hidden_size=4096,{text}", Target("sm_90a"))
+    assert {(config.pdl, config.many_rows, config.schedule) for config in configs} == found
 
 
 def test_every_op_that_can_be_named_is_called_here() -> None:
