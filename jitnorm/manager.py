@@ -7,13 +7,14 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from jitnorm.cache import Artifact, Cache, Store, make_key
+from jitnorm.cache import Artifact, Cache, Store, Tier, make_key
+from jitnorm.cache.aliases import source_key_of
 from jitnorm.cache.events import emit
 from jitnorm.errors import KernelNotWarmError
 from jitnorm.kernels.config import KernelConfig
@@ -22,12 +23,13 @@ from jitnorm.kernels.launch_recipe import LAUNCHER_ABI, launch_recipe
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
 from jitnorm.misses import jit_mode, record_miss, warm_command
-from jitnorm.requirements import is_usable, requirements
+from jitnorm.requirements import requirements, unmet
 from jitnorm.store import as_cache, memo_folder, user_cache, workplaces
 from jitnorm.toolchains import Toolchain, ToolchainMissingError, requested_backend, select
 from jitnorm.tuning import stand_ins
 
 _LOG = logging.getLogger("jitnorm.cache")
+_OTHER_RECIPE = "its recipe is another"
 _Wanted = tuple[KernelConfig, Target, str]  # the last is the backend
 _kernels: dict[_Wanted, Any] = {}
 _locks: dict[_Wanted, threading.Lock] = {}
@@ -174,7 +176,8 @@ def _load_or_build(source: Source, toolchain: Toolchain, cache: Cache, *, is_rec
             record_miss(cache.store, str(source.config), str(source.target))
         return compile_kernel(source, toolchain)
 
-    return cache.load_or_build(kernel_key(source, toolchain), build, accept=acceptor(source))
+    wanted = Candidate.of_toolchain(source, toolchain)
+    return cache.load_or_build(wanted.key, build, accept=wanted.serves)
 
 
 class _Answer(NamedTuple):
@@ -197,69 +200,100 @@ def _asker(config: KernelConfig, target: Target, cache: Cache, backend: str) -> 
     return ask
 
 
+class Candidate(NamedTuple):
+    """What would serve a call: the artifact of a key, or any artifact of a source.
+
+    Attributes:
+        source: what it is generated from; its configuration or target may be one that stands in for the call's.
+        key: of what the toolchain builds from it; empty where any toolchain's artifact serves.
+        source_key: of the artifacts that serve then, else empty.
+        backend: whose artifacts serve; ``auto`` for those of all.
+    """
+
+    source: Source
+    key: str
+    source_key: str
+    backend: str
+
+    @classmethod
+    def of_toolchain(cls, source: Source, toolchain: Toolchain) -> Candidate:
+        """What a toolchain builds from a source."""
+        return cls(source, kernel_key(source, toolchain), "", "auto")
+
+    def find(self, cache: Cache) -> Artifact | None:
+        """The artifact in the first tier that has one to which there is no objection, or None."""
+        if self.key:
+            return cache.load(self.key, self.serves)
+        return cache.load_source(self.source_key, self.serves)
+
+    def keys_in(self, tier: Tier) -> Sequence[str]:
+        """The keys under which `find` looks in a tier, in their order."""
+        return (self.key,) if self.key else tier.keys_of(self.source_key)[::-1]
+
+    def serves(self, artifact: Artifact) -> bool:
+        """Whether there is no objection to an artifact."""
+        objection = self.objection(artifact)
+        if objection == _OTHER_RECIPE:
+            _LOG.warning("ignoring an artifact of %s for %s: %s", self.source.config, self.source.target, objection)
+        return not objection
+
+    def objection(self, artifact: Artifact) -> str:
+        """Why an artifact that was found cannot be used here, in words; empty if it can be."""
+        if needed := unmet(artifact):
+            return f"it needs {needed}, which this machine does not have"
+        if self.source_key and source_key_of(artifact) != self.source_key:
+            return "an alias leads to another source"
+        built_by = artifact.manifest.get("backend")
+        if self.backend not in ("auto", built_by):
+            return f"built by {built_by}, and {self.backend} is asked for"
+        # Keys say what an artifact was made of, but by the word of whoever stored it, and a recipe decides what is read
+        # and written.
+        recipe = recipe_text(self.source.config, self.source.target, self.source.language)
+        return "" if artifact.manifest.get("recipe") == recipe else _OTHER_RECIPE
+
+
+def candidates(config: KernelConfig, target: Target, cache: Cache, backend: str = "auto") -> Iterator[Candidate]:
+    """What would serve a call without building, in the order of preference.
+
+    That is the artifact of the toolchain, for the target or else for its family. Where compiling is impossible or
+    forbidden, any toolchain's serves, and one of another schedule, warmed before tuning, or after.
+
+    Args:
+        config: the kernel.
+        target: what it is needed for.
+        cache: whose folder remembers toolchains.
+        backend: as of `get_kernel`.
+    """
+    return _candidates(config, target, backend, _asker(config, target, cache, backend))
+
+
+def _candidates(config: KernelConfig, target: Target, backend: str, ask: Callable[[], _Answer]) -> Iterator[Candidate]:
+    is_final = jit_mode() == "deny" or not ask().toolchain
+    for each in chain([config], stand_ins(config, target) if is_final else ()):
+        for of in [target] if target.family is None else [target, target.family]:
+            if is_final:
+                yield from _built_anywhere(each, of, requested_backend(target, backend))
+            if toolchain := ask().toolchain:
+                yield Candidate.of_toolchain(source_for(each, of, toolchain.name), toolchain)
+
+
+def _built_anywhere(config: KernelConfig, target: Target, backend: str) -> Iterator[Candidate]:
+    """Artifacts of the source in any language that the backend allows."""
+    if target.is_cpu or _why_not(config):
+        languages, backend = ["c++"], "auto" if backend == "cute" else backend
+    else:
+        languages = [*["c++"] * (backend != "cute"), *["cute"] * (backend in ("auto", "cute"))]
+    for language in languages:
+        source = source_for(config, target, language)
+        yield Candidate(source, "", kernel_source_key(source), backend)
+
+
 def _find_artifact(
     config: KernelConfig, target: Target, cache: Cache, backend: str, ask: Callable[[], _Answer]
 ) -> Artifact | None:
-    """The artifact for the target in any tier; if there is none, that for its family.
-
-    Where compiling is impossible or forbidden, one of another schedule serves: warmed before tuning, or after.
-    """
-    is_final = jit_mode() == "deny" or not ask().toolchain
-    configs = chain([config], stand_ins(config, target) if is_final else ())
-    targets = [target] if target.family is None else [target, target.family]
-    found = (_find_for(each, of, cache, backend, ask) for each in configs for of in targets)
+    """The artifact of the first candidate that has one."""
+    found = (each.find(cache) for each in _candidates(config, target, backend, ask))
     return next(filter(None, found), None)
-
-
-def _find_for(
-    config: KernelConfig, target: Target, cache: Cache, backend: str, ask: Callable[[], _Answer]
-) -> Artifact | None:
-    """The artifact of the toolchain, or of any one where compiling is impossible or forbidden."""
-    if jit_mode() == "deny" or not ask().toolchain:
-        found = _find_built_anywhere(config, target, cache, requested_backend(target, backend))
-        if found is not None:
-            return found
-    toolchain = ask().toolchain
-    if toolchain is None:
-        return None
-    source = source_for(config, target, toolchain.name)
-    return cache.load(kernel_key(source, toolchain), acceptor(source))
-
-
-def _find_built_anywhere(config: KernelConfig, target: Target, cache: Cache, backend: str) -> Artifact | None:
-    """An artifact of the source in any language that the backend allows."""
-    has_cute = not target.is_cpu and not _why_not(config)
-    languages = ("c++",) * (backend != "cute" or not has_cute) + ("cute",) * (backend in ("auto", "cute") and has_cute)
-
-    def find(source: Source) -> Artifact | None:
-        accepts = acceptor(source)
-
-        def serves(artifact: Artifact) -> bool:
-            allowed = ("auto", artifact.manifest.get("backend"))
-            return (backend in allowed or (backend == "cute" and not has_cute)) and accepts(artifact)
-
-        return cache.load_source(kernel_source_key(source), serves)
-
-    found = (find(source_for(config, target, each)) for each in languages)
-    return next(filter(None, found), None)
-
-
-def acceptor(source: Source) -> Callable[[Artifact], bool]:
-    """What tells whether an artifact serves for a source: it has that recipe, and this machine all that it requires.
-
-    Keys say what an artifact was made of, but by the word of whoever stored it, and a recipe decides what is read and
-    written.
-    """
-
-    def accepts(artifact: Artifact) -> bool:
-        if not is_usable(artifact):
-            return False
-        if artifact.manifest.get("recipe") == recipe_text(source.config, source.target, source.language):
-            return True
-        _LOG.warning("ignoring an artifact of %s for %s: its recipe is another", source.config, source.target)
-        return False
-
-    return accepts
 
 
 def toolchain_for(config: KernelConfig, target: Target, store: Store, backend: str = "auto") -> Toolchain:

@@ -106,10 +106,11 @@ def why(
 ) -> None:
     """Say whether a kernel is in the cache and in which tier; if not, what the nearest entries differ in.
 
+    What CONFIG leaves open is answered for each kernel that calls want: few rows, many rows, as wide as tensors allow.
     No kernel is built, and none is recorded as missing. Without --target the launcher, which knows the GPUs, is built
     if it is missing.
 
-    Exit code 0: it is there. 1: it is not.
+    Exit code 0: all of them are there. 1: one is not.
     """
     from jitnorm.commands.why_view import show_why
 

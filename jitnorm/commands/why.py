@@ -6,9 +6,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
-from jitnorm.cache import Artifact, Cache, Store, Tier, failed_tiers
+from jitnorm.cache import Cache, Store, Tier, failed_tiers
 from jitnorm.commands.condition import problem_of
 from jitnorm.commands.listing import short_config
 from jitnorm.commands.selection import Filter, Item, items
@@ -17,12 +17,20 @@ from jitnorm.kernels.generator import Source
 from jitnorm.kernels.launch_recipe import LAUNCHER_ABI
 from jitnorm.kernels.quant_spec import to_text
 from jitnorm.kernels.target import Target
-from jitnorm.manager import kernel_key, kernel_source_key, recipe_text, source_digest, source_for, toolchain_for
+from jitnorm.manager import (
+    Candidate,
+    candidates,
+    kernel_key,
+    kernel_source_key,
+    recipe_text,
+    source_digest,
+    source_for,
+    toolchain_for,
+)
 from jitnorm.misses import jit_mode, warm_command
-from jitnorm.requirements import unmet
-from jitnorm.toolchains import Toolchain, ToolchainMissingError, requested_backend
+from jitnorm.toolchains import Toolchain, ToolchainMissingError
 
-_FOUND = "found"
+_FOUND, _NOT_THERE = "found", "not there"
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,7 @@ class Answer:
         tier: where it is; None if it is nowhere.
         found_key: the key of what is there.
         found_target: what that was built for: the target or its family; None if it is nowhere.
+        found_config: its configuration: the same, or one that is divided by another schedule; None if it is nowhere.
         asked: the tiers in their order, each with what it answered.
         nearest: entries of folders that come nearest, the nearest first; none for a hit.
         command: what warms it.
@@ -73,6 +82,7 @@ class Answer:
     tier: str | None
     found_key: str | None
     found_target: str | None
+    found_config: str | None
     asked: Mapping[str, str]
     nearest: tuple[Near, ...]
     command: str
@@ -96,90 +106,77 @@ def explain(config: KernelConfig, target: Target, cache: Cache, backend: str = "
     Raises:
         ValueError: the backend or the value of JITNORM_JIT is not allowed.
     """
-    mode = jit_mode()
     try:
         toolchain: Toolchain | None = toolchain_for(config, target, cache.store, backend)
     except ToolchainMissingError:
         toolchain = None
-    language = "c++" if toolchain is None else toolchain.name
-    source = source_for(config, target, language)
-    is_denied = mode == "deny" or toolchain is None
-    lookup = _Lookup.of(source, toolchain, requested_backend(target, backend), is_denied)
+    source = source_for(config, target, "c++" if toolchain is None else toolchain.name)
     asked: dict[str, str] = {}
-    tier, found_key = lookup.find(cache, asked)
-    found_for = target
-    if tier is None and target.family is not None:
-        found_for = target.family
-        of_family = _Lookup.of(source_for(config, found_for, language), toolchain, lookup.backend, is_denied)
-        tier, found_key = of_family.find(cache, {})
-        asked |= {tier: f"{_FOUND} for {found_for}"} if tier else {}
+    found = _find(candidates(config, target, cache, backend), source, cache, asked)
     return Answer(
         config=str(config),
         target=str(target),
-        mode=mode,
-        key=lookup.key,
-        source_key=lookup.source_key,
+        mode=jit_mode(),
+        key=None if toolchain is None else kernel_key(source, toolchain),
+        source_key=kernel_source_key(source),
         toolchain=None if toolchain is None else toolchain.identity(),
-        tier=tier,
-        found_key=found_key,
-        found_target=str(found_for) if tier else None,
+        tier=found.tier if found else None,
+        found_key=found.key if found else None,
+        found_target=str(found.source.target) if found else None,
+        found_config=str(found.source.config) if found else None,
         asked=asked,
-        nearest=() if tier else _nearest(source, toolchain, items(cache, Filter("kernel")), count),
+        nearest=() if found else _nearest(source, toolchain, items(cache, Filter("kernel")), count),
         command=warm_command(short_config(str(config)), str(target)),
     )
 
 
-@dataclass(frozen=True)
-class _Lookup:
-    key: str | None
-    source_key: str
-    recipe: str
-    backend: str
-    any_toolchain_serves: bool
+class _Found(NamedTuple):
+    """An artifact that serves: where it is, and what it was built from."""
 
-    @classmethod
-    def of(cls, source: Source, toolchain: Toolchain | None, backend: str, any_toolchain_serves: bool) -> _Lookup:
-        key = None if toolchain is None else kernel_key(source, toolchain)
-        recipe = recipe_text(source.config, source.target, source.language)
-        return cls(key, kernel_source_key(source), recipe, backend, any_toolchain_serves)
+    tier: str
+    key: str
+    source: Source
 
-    def find(self, cache: Cache, asked: dict[str, str]) -> tuple[str | None, str | None]:
-        """The first tier that has it and the key that it has there; what each tier answered goes to `asked`."""
+
+def _find(wanted: Iterable[Candidate], source: Source, cache: Cache, asked: dict[str, str]) -> _Found | None:
+    """The first artifact that serves, found as a call finds it; what each tier answered goes to `asked`."""
+    for candidate in wanted:
         for tier in cache.tiers:
-            for key in self._keys(tier):
-                answer = self._ask(tier, key)
-                if answer == _FOUND:
-                    asked[tier.name] = answer
-                    return tier.name, key
-                asked[tier.name] = answer or asked.get(tier.name, "")
-            asked[tier.name] = failed_tiers().get(tier.name) or asked.get(tier.name) or "not there"
-        return None, None
+            for key in candidate.keys_in(tier):
+                reply = _ask(candidate, tier, key)
+                if reply == _FOUND:
+                    asked[tier.name] = _FOUND + _instead(source, candidate.source)
+                    return _Found(tier.name, key, candidate.source)
+                if reply and asked.get(tier.name, _NOT_THERE) == _NOT_THERE:
+                    asked[tier.name] = reply
+            asked[tier.name] = failed_tiers().get(tier.name) or asked.get(tier.name, _NOT_THERE)
+    return None
 
-    def _keys(self, tier: Tier) -> list[str]:
-        """What is looked up in a tier: the key, and where any toolchain serves the newest of the same source."""
-        others = reversed(tier.keys_of(self.source_key)) if self.any_toolchain_serves else ()
-        return list(dict.fromkeys([*((self.key,) if self.key else ()), *others]))
 
-    def _ask(self, tier: Tier, key: str) -> str:
-        """`_FOUND`, or why not; empty if nothing lies there."""
-        if isinstance(tier, Store):
-            problem = problem_of(tier, key)
-            if problem is None:
-                return _quarantined(tier, key)
-            if problem:
-                return f"there, but refused: {problem}"
-        artifact = tier.load(key)
-        return "" if artifact is None else self._objection(key, artifact) or _FOUND
+def _ask(candidate: Candidate, tier: Tier, key: str) -> str:
+    """`_FOUND`, or why not; empty if nothing lies there."""
+    if isinstance(tier, Store):
+        problem = problem_of(tier, key)
+        if problem is None:
+            return _quarantined(tier, key)
+        if problem:
+            return f"there, but refused: {problem}"
+    artifact = tier.load(key)
+    if artifact is None:
+        return ""
+    objection = candidate.objection(artifact)
+    return f"there, but {objection}" if objection else _FOUND
 
-    def _objection(self, key: str, artifact: Artifact) -> str:
-        manifest = artifact.manifest
-        if needed := unmet(artifact):
-            return f"there, but it needs {needed}, which this machine does not have"
-        if key != self.key and manifest.get("source_key") != self.source_key:
-            return "an alias leads to another source"
-        if key != self.key and self.backend not in ("auto", manifest.get("backend")):
-            return f"there, but built by {manifest.get('backend')}, and {self.backend} is asked for"
-        return "" if manifest.get("recipe") == self.recipe else "there, but its recipe is another"
+
+def _instead(wanted: Source, found: Source) -> str:
+    """What was found is for, where that is not what was wanted."""
+    target = "" if found.target == wanted.target else f" for {found.target}"
+    schedule = found.config.schedule
+    return target if schedule == wanted.config.schedule else f"{target} with {_schedule(schedule)}"
+
+
+def _schedule(schedule: str) -> str:
+    return f"schedule {schedule}" if schedule else "the rules' schedule"
 
 
 def _quarantined(store: Store, key: str) -> str:

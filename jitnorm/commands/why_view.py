@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
+from typing import Any
 
 from jitnorm.commands.console import print_facts, print_json
 from jitnorm.commands.listing import short_config
@@ -11,25 +13,38 @@ from jitnorm.commands.place import target_or_default
 from jitnorm.commands.units import SHORT_KEY
 from jitnorm.commands.why import Answer, Near, explain
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.misses import warm_command
 from jitnorm.store import user_cache
+from jitnorm.warm.expand import configs_of_text
 
 _OF_A_VERSION = ("launcher_abi", "recipe", "source")
 _DIGESTS = ("recipe", "source")
 
 
 def show_why(config: str, target: str | None, *, backend: str, nearest: int, as_json: bool) -> bool:
-    """Print whether a kernel is in the cache, and why not; return whether it is.
+    """Print whether what calls want of a configuration is in the cache, and why not; return whether all of it is.
 
     Raises:
         ValueError: the configuration, target or backend is not valid.
         CacheError: the cache cannot be used.
     """
-    answer = explain(KernelConfig.parse(config), target_or_default(target)[0], user_cache(), backend, nearest)
+    KernelConfig.parse(config)  # refused before a GPU is looked for
+    of, _ = target_or_default(target)
+    answers = [explain(each, of, user_cache(), backend, nearest) for each in configs_of_text(config, of)]
+    missing = [each for each in answers if not each.is_hit]
+    first = (missing or answers)[0]
     if as_json:
-        print_json({**asdict(answer), "is_hit": answer.is_hit})
-        return answer.is_hit
-    print_facts(_lines(answer))
-    return answer.is_hit
+        print_json({**_record(first), "calls": [_record(each) for each in answers]})
+        return not missing
+    others = [each for each in answers if each is not first]
+    remedy = warm_command(config, str(of)) if others else first.command
+    also = (("also", f"{short_config(each.config)}: {_verdict(each)}") for each in others)
+    print_facts(chain(_lines(first), also, [("remedy", remedy)] if missing else ()))
+    return not missing
+
+
+def _record(answer: Answer) -> dict[str, Any]:
+    return {**asdict(answer), "is_hit": answer.is_hit}
 
 
 def _lines(answer: Answer) -> Iterator[tuple[str, str]]:
@@ -39,9 +54,11 @@ def _lines(answer: Answer) -> Iterator[tuple[str, str]]:
     yield "source key", answer.source_key
     if answer.toolchain:
         yield "toolchain", answer.toolchain
-    yield "answer", f"hit in {answer.tier}" if answer.is_hit else f"miss: {_meaning(answer)}"
+    yield "answer", _verdict(answer)
     if answer.is_hit and answer.found_target != answer.target:
         yield "", f"as {answer.found_key}, which was built for {answer.found_target}"
+    elif answer.is_hit and answer.found_config != answer.config:
+        yield "", f"as {answer.found_key}, {short_config(str(answer.found_config))}: only its schedule differs"
     elif answer.is_hit and answer.found_key != answer.key:
         yield "", f"as {answer.found_key}, which another compiler built of the same source"
     for tier, reply in answer.asked.items():
@@ -50,8 +67,10 @@ def _lines(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "near", f"{near.key[:SHORT_KEY]} {short_config(near.config)} for {near.target}, in {near.tier}"
         for line in _difference_lines(near):
             yield "", f"  {line}"
-    if not answer.is_hit:
-        yield "remedy", answer.command
+
+
+def _verdict(answer: Answer) -> str:
+    return f"hit in {answer.tier}" if answer.is_hit else f"miss: {_meaning(answer)}"
 
 
 def _meaning(answer: Answer) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter
 
 from jitnorm.cache import Artifact, Cache
-from jitnorm.manager import acceptor, kernel_key, kernel_source_key, load_or_build_kernel, source_for, toolchain_for
+from jitnorm.manager import Candidate, kernel_source_key, load_or_build_kernel, source_for, toolchain_for
 from jitnorm.toolchains import TOOLCHAIN_NAMES, Toolchain, ToolchainMissingError
 from jitnorm.warm.plan import Job, Outcome
 
@@ -61,10 +61,10 @@ def _find(job: Job, cache: Cache, toolchain: Toolchain | ToolchainMissingError) 
     """The key of a kernel, and its artifact if a tier has it; without a compiler no key, and any other's artifact."""
     if isinstance(toolchain, ToolchainMissingError):
         source = source_for(job.config, job.target, "c++")
-        return "", cache.load_source(kernel_source_key(source), acceptor(source))
-    source = source_for(job.config, job.target, toolchain.name)
-    key = kernel_key(source, toolchain)
-    return key, cache.load(key, acceptor(source))
+        wanted = Candidate(source, "", kernel_source_key(source), "auto")
+    else:
+        wanted = Candidate.of_toolchain(source_for(job.config, job.target, toolchain.name), toolchain)
+    return wanted.key, wanted.find(cache)
 
 
 def _toolchain(job: Job, cache: Cache, backend: str) -> Toolchain | ToolchainMissingError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from jitnorm.cache.uses import release_uses
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
-from jitnorm.manager import load_or_build_kernel
+from jitnorm.manager import kernel_key, kernel_source_key, load_or_build_kernel, recipe_text, source_for, toolchain_for
 from jitnorm.misses import record_file
+from jitnorm.toolchains import ToolchainMissingError
+from jitnorm.warm.expand import configs_of_text
 
 CONFIG = "rmsnorm:hidden_size=64"
 CPU = Target("cpu")
@@ -37,6 +40,21 @@ def kernel(built: Path, folder: Path) -> Store:
     """The user's cache with this kernel alone."""
     shutil.copytree(built, folder)
     return Store(folder)
+
+
+def publish_as_built(store: Store, config: KernelConfig, target: Target) -> None:
+    """Put a kernel into a store as this machine's toolchain would have built it; another's where there is none."""
+    source = source_for(config, target, "c++")
+    manifest = {
+        "kind": "kernel", "config": str(config), "target": str(target), "backend": "nvrtc",
+        "recipe": recipe_text(config, target), "source_key": kernel_source_key(source),
+    }  # fmt: skip
+    try:
+        key = kernel_key(source, toolchain_for(config, target, store))
+    except ToolchainMissingError:
+        key = kernel_source_key(source)
+    store.publish(key, Artifact(b"code", manifest))
+    release_uses(store.layout)
 
 
 def key_of(store: Store) -> str:
@@ -107,7 +125,39 @@ def test_another_configuration_is_near_with_the_fields_that_differ(kernel: Store
 
 def test_another_target_is_near_and_its_compiler_is_no_difference(kernel: Store, answer: Answer) -> None:
     found = answer("cache", "why", CONFIG, "--arch", "sm_90a", exit_code=1)
-    assert differences(found) == {"target": ("sm_90a", "cpu")}
+    assert differences(found) == {"target": ("sm_90a", "cpu"), "pdl": ("true", "false")}
+
+
+def test_what_a_text_leaves_open_is_answered_for_every_kernel_that_calls_want(
+    kernel: Store, answer: Answer, invoke: Invoke
+) -> None:
+    target, text = Target("sm_90a"), "rmsnorm:hidden_size=4096"
+    wanted = configs_of_text(text, target)
+    assert len(wanted) > 1
+    for config in wanted[:-1]:
+        publish_as_built(kernel, config, target)
+    missed = answer("cache", "why", text, "--arch", "sm_90a", exit_code=1)
+    assert [each["is_hit"] for each in missed["calls"]] == [True] * (len(wanted) - 1) + [False]
+    assert (missed["config"], missed["is_hit"]) == (str(wanted[-1]), False)
+    publish_as_built(kernel, wanted[-1], target)
+    found = answer("cache", "why", text, "--arch", "sm_90a")
+    assert [each["config"] for each in found["calls"]] == [str(config) for config in wanted]
+    assert invoke("cache", "why", text, "--arch", "sm_90a").stdout.count("hit in") == len(wanted)
+    # The text of one kernel is answered for that one.
+    assert len(answer("cache", "why", str(wanted[0]), "--arch", "sm_90a")["calls"]) == 1
+
+
+def test_where_nothing_is_compiled_a_kernel_of_another_schedule_is_a_hit_that_is_named(
+    kernel: Store, answer: Answer, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JITNORM_JIT", "deny")
+    untuned = KernelConfig("rmsnorm", 4096, pdl=True)
+    publish_as_built(kernel, untuned, Target("sm_90a"))
+    text = str(replace(untuned, schedule="4x2wu"))
+    found = answer("cache", "why", text, "--arch", "sm_90a")
+    assert (found["is_hit"], found["found_config"]) == (True, str(untuned))
+    assert found["asked"] == {kernel.name: "found with the rules' schedule"}
+    assert "only its schedule differs" in invoke("cache", "why", text, "--arch", "sm_90a").stdout
 
 
 @pytest.mark.parametrize(

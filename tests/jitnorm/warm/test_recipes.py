@@ -57,7 +57,7 @@ def norms(size: int, head_size: int) -> Callable[[], Any]:
 # What is called after a recipe that names this.
 CALLS: dict[str, Callable[[], Any]] = {
     "--config rmsnorm:hidden_size=2048 ": lambda: jitnorm.rmsnorm(rows(3, 2048), weight(2048)),
-    "--config rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/linear/none ": fp4_norm(4096),
+    "--config rmsnorm:hidden_size=4096,quant=e2m1/16 ": fp4_norm(4096),
     "--op rmsnorm_fp4quant --hidden-size 4096 --quant nvfp4 --layout 128x4 --arch": fp4_norm(
         4096, is_sf_swizzled_layout=True
     ),
