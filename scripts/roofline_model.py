@@ -25,13 +25,15 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.numerics import CHUNK_SIZE, ceil_div
 from jitnorm.kernels.row_classes import class_of
-from jitnorm.kernels.schedule import for_many_rows, row_schedule
+from jitnorm.kernels.schedule import row_schedule
 from jitnorm.kernels.target import Target
 from machine_code import PIPES, count, executed
 from roofline import GPUS, Gpu, Prediction, copy_time, packed, predict
 
 from jitnorm.toolchains.nvrtc import Nvrtc
 from jitnorm.toolchains.search import on_path, on_sys_path
+from jitnorm.tuning import only_shipped_tables
+from jitnorm.warm.expand import configs_of_text
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
@@ -64,9 +66,10 @@ OPS = {
 
 
 def config_of(op: str, rows: int, hidden_size: int, target: Target) -> KernelConfig:
-    """The kernel that a call of contiguous bfloat16 tensors runs."""
-    config = KernelConfig.parse(f"{OPS[op][0]}hidden_size={hidden_size},pdl={str(target.has_pdl).lower()}")
-    return for_many_rows(config, target) if class_of(rows, hidden_size) == "many" else config
+    """The kernel that a call of contiguous bfloat16 tensors runs where nobody has tuned."""
+    with only_shipped_tables():
+        (config,) = configs_of_text(f"{OPS[op][0]}hidden_size={hidden_size}", target, [class_of(rows, hidden_size)])
+    return config
 
 
 @cache

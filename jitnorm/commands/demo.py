@@ -14,11 +14,13 @@ from jitnorm.cache.events import subscribe
 from jitnorm.commands.place import Place
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.kernels.row_classes import class_of
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher, load_or_build_launcher
 from jitnorm.manager import load_or_build_kernel
 from jitnorm.ops.norm_fp4 import rmsnorm_fp4quant
 from jitnorm.store import user_cache
+from jitnorm.warm.expand import configs_of_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,7 +111,8 @@ def run_demo(place: Place) -> Iterator[Outcome]:
     """
     for case in CASES:
         x, weight = activations(case.site)
-        timing = time_kernel(config_of(case, x.shape[1], place.target), place.target)
+        rows, hidden_size = x.shape
+        timing = time_kernel(config_of(case, rows, hidden_size, place.target), place.target)
         yield compare(case, timing, place, x, weight)
 
 
@@ -122,9 +125,11 @@ def activations(site: str) -> tuple[NDArray[Any], NDArray[Any]]:
         return arrays[f"x_{site}"].view(ml_dtypes.bfloat16), arrays[f"gamma_{site}"].view(ml_dtypes.bfloat16)
 
 
-def config_of(case: Case, hidden_size: int, target: Target) -> KernelConfig:
+def config_of(case: Case, rows: int, hidden_size: int, target: Target) -> KernelConfig:
     """The configuration that the op will dispatch to."""
-    return KernelConfig("rmsnorm", hidden_size, "bfloat16", quant=case.quant, pdl=target.has_pdl)
+    text = f"rmsnorm:hidden_size={hidden_size},input=bfloat16,quant={case.quant}"
+    (config,) = configs_of_text(text, target, [class_of(rows, hidden_size)])
+    return config
 
 
 def time_kernel(config: KernelConfig, target: Target) -> Timing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from jitnorm.call_config import config_of_call, prototype
@@ -45,7 +46,7 @@ def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]
     return list(found)
 
 
-def configs_of_text(text: str, target: Target) -> list[KernelConfig]:
+def configs_of_text(text: str, target: Target, row_classes: Sequence[str] = ROW_CLASSES) -> list[KernelConfig]:
     """The configurations that calls on a target have, of all that the text form of a KernelConfig leaves open.
 
     Open is what depends on the call, if the text does not name it: `vector_bytes`, `pdl`, and of each class of rows
@@ -55,6 +56,7 @@ def configs_of_text(text: str, target: Target) -> list[KernelConfig]:
     Args:
         text: such as ``rmsnorm:hidden_size=4096``.
         target: where the tensors are.
+        row_classes: which calls are meant.
 
     Raises:
         ValueError: the text cannot be read, or something is not allowed.
@@ -72,7 +74,7 @@ def configs_of_text(text: str, target: Target) -> list[KernelConfig]:
         options["input"] = literal.input
     launch = Launch(options, literal.hidden_size, literal.input, literal.weight, row_dims=literal.row_dims)
     widths = [literal.vector_bytes] if "vector_bytes" in named else vector_bytes_of(launch, target)
-    found = [_config(launch, target, width, row_class) for width in widths for row_class in ROW_CLASSES]
+    found = [_config(launch, target, width, row_class) for width in widths for row_class in row_classes]
     if decided:
         named_so = [config for config in found if all(getattr(config, name) == decided[name] for name in decided)]
         found = named_so or [replace(config, **decided) for config in found]

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import roofline_model as model
+from call_facts import facts
+from jitnorm.kernels.row_classes import class_of
+from jitnorm.kernels.target import Target
 from roofline import GPUS, predict
 
+from jitnorm.bench.cases import op_named
+from jitnorm.bench.tensors import Tensors
+from jitnorm.call_config import config_of_call
 from jitnorm.toolchains.nvrtc import Nvrtc
 from jitnorm.toolchains.search import on_path, on_sys_path
+
+__all__ = ["facts"]
 
 Write = Callable[..., Path]
 PAGE = model.PAGE.read_text(encoding="utf-8")
@@ -29,6 +39,19 @@ def test_the_page_has_what_the_script_counts_and_predicts(op: str, hidden_size: 
         pytest.skip("another compiler than the page's makes other machine code")
     assert model.count_row(op, hidden_size) in PAGE
     assert model.prediction_row(op, hidden_size) in PAGE
+
+
+@pytest.mark.parametrize("op", model.OPS)
+def test_the_kernel_of_each_cell_is_that_of_a_call(op: str, facts: list[Any]) -> None:
+    shapes = {*((model.ROWS, size) for size in model.HIDDEN_SIZES), *model.CALIBRATED}
+    for hidden_size in {hidden_size for _, hidden_size in shapes}:
+        op_named(op).make(Tensors("cpu"), 2, hidden_size)()
+    by_size = {of_call["hidden_size"]: (options, of_call) for options, of_call in facts}
+    assert len(facts) == len(by_size), "a call of several launches is not what the model is for"
+    for (rows, hidden_size), target in product(shapes, map(Target, ("sm_90a", "sm_100a"))):
+        options, of_call = by_size[hidden_size]
+        called = config_of_call(options, target, **{**of_call, "calls": class_of(rows, hidden_size)})
+        assert model.config_of(op, rows, hidden_size, target) == called
 
 
 def test_the_page_has_a_row_for_every_op_and_size() -> None:

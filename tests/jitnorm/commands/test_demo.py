@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jitnorm.kernels.target import Target
+from call_facts import facts
+from jitnorm.kernels.row_classes import class_of
+from jitnorm.kernels.target import TARGET_NAMES, Target
 from numpy.typing import NDArray
 
 from jitnorm import reference
+from jitnorm.call_config import config_of_call
 from jitnorm.commands import demo, demo_table
 from jitnorm.commands.demo import CASES, Case, Outcome, Timing
 from jitnorm.commands.memory import HostMemory
 from jitnorm.commands.place import Place
+
+__all__ = ["facts"]
 
 PLACE = Place(Target("cpu"), "the CPU", HostMemory(), "asked for")
 TIMING = Timing("0" * 64, None, 0.001)
@@ -87,3 +92,15 @@ def test_the_global_scale_makes_the_largest_block_scale_448() -> None:
     scale = demo.encode_scale(y)
     _, scales = reference.quantize_fp4(y, block_size=16, scale_format="e4m3", global_scale=float(scale[0]))
     assert reference.decode_e4m3(scales).tolist() == [[448.0]]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # nothing is written, so what is decoded is anything
+def test_the_kernels_whose_times_are_shown_are_those_of_the_calls(facts: list[Any]) -> None:
+    for case in CASES:
+        x, weight = demo.activations(case.site)
+        facts.clear()
+        demo.compare(case, TIMING, PLACE, x, weight)
+        ((options, of_call),) = facts
+        for target in map(Target, TARGET_NAMES):
+            called = config_of_call(options, target, **{**of_call, "calls": class_of(*x.shape)})
+            assert demo.config_of(case, *x.shape, target) == called
