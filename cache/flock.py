@@ -49,7 +49,7 @@ def remove_unlocked(path: Path, note: Path) -> bool:
     try:
         if not (try_lock(descriptor) and os.path.samestat(os.fstat(descriptor), os.lstat(path))):
             return False
-        with contextlib.suppress(FileNotFoundError):
+        if note.exists():
             note.unlink()
         path.unlink()
         return True

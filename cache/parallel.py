@@ -10,19 +10,23 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
-_THREADS = 8
 _Task = Callable[[], None]
 
 
 class Workers:
-    """A few daemon threads, which unlike those of an executor do not hold up the interpreter's exit."""
+    """A few daemon threads, which unlike those of an executor do not hold up the interpreter's exit.
 
-    def __init__(self) -> None:
+    Args:
+        threads: how many; with 0 the caller's does the work, one thing after the other.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._count = 0
 
     def __enter__(self) -> Workers:
-        for _ in range(_THREADS):
+        for _ in range(self._threads):
             try:
                 threading.Thread(target=self._work, name="jitnorm-files", daemon=True).start()
             except RuntimeError:  # too many threads; fewer do as well, and if need be this one

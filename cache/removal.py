@@ -25,8 +25,8 @@ from jitnorm.cache.uses import keys_in_use
 
 T = TypeVar("T")
 _KEEP_QUARANTINE_SECONDS = 30 * 86400.0
-# What is done between two looks at the clock, and what an entry may free beside its own space: alias and shard.
-_BATCH = 256
+# How many things are done between two looks at the clock, and what one may free beside its own space: alias, shard.
+_BATCH = 128
 _MOST_BESIDE = 2 << 16
 
 
@@ -66,6 +66,7 @@ class Removal:
         dry_run: only say what would be removed.
         seconds: how long it may take; measuring takes half of that at most, and is an estimate then.
         is_stopped: whether to give up, asked before every step.
+        threads: how many remove things at once; 0 for this one alone, which hinders others least.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Removal:
         dry_run: bool,
         seconds: float,
         is_stopped: Callable[[], bool] = lambda: False,
+        threads: int = 4,
     ) -> None:
         self.layout = layout
         self.max_bytes = max_bytes
@@ -86,6 +88,7 @@ class Removal:
         self.began = time.monotonic()
         self.seconds = seconds
         self.is_stopped = is_stopped
+        self.threads = threads
         self.in_use = keys_in_use(layout, dry_run=dry_run) if spare_uses else set()
         self.size = 0
         self.evicted: list[str] = []
@@ -115,7 +118,7 @@ class Removal:
         before = self.size = found.space
         complete = found.is_whole
         try:
-            with Workers() as workers:
+            with Workers(self.threads) as workers:
                 self._sweep(workers)
                 goal = self.goal if self.size > self.max_bytes else self.size
                 self._remove_quarantine(sorted(found.quarantine, key=lambda item: item.used), goal)

@@ -19,7 +19,7 @@ from jitnorm.cache.events import emit
 from jitnorm.cache.evict import Ties, remove
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.ledger import Recount, Total, add
-from jitnorm.cache.measure import entry_space, expected_space, last_uses, survey
+from jitnorm.cache.measure import USUAL_BLOCK, entry_space, expected_space, last_uses, survey
 from jitnorm.cache.sweep import remove_if_empty, sweep_alias, sweep_lock
 from jitnorm.cache.upkeep import upkeep
 from jitnorm.cache.uses import keys_in_use
@@ -37,7 +37,7 @@ _LOOK_SECONDS = 0.005
 def space_needed(place: Path, alias: Path | None, sizes: Iterable[int]) -> int:
     """How many bytes on the disk an entry with files of these sizes will take, with its alias and their shards."""
     beside = [place.parent, *((alias, alias.parent) if alias else ())]
-    return expected_space([*sizes]) + sum(expected_space([]) for path in beside if not path.exists())
+    return expected_space(sizes) + sum(USUAL_BLOCK for path in beside if not path.exists())
 
 
 def make_room(store: Store, space: int) -> None:

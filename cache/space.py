@@ -115,7 +115,7 @@ def keep_within_budget(store: Store, seconds: float, is_stopped: Callable[[], bo
         if not alone:
             return
         goal = int(budget * _PRUNE_TO)
-        removal = Removal(layout, budget, goal=goal, dry_run=False, seconds=seconds, is_stopped=is_stopped)
+        removal = Removal(layout, budget, goal=goal, dry_run=False, seconds=seconds, is_stopped=is_stopped, threads=0)
         done = removal.run()
     if done.complete and done.bytes_after > budget:
         text = "the cache folder %s takes %d bytes, more than %s allows (%d), all of them in use"

@@ -186,7 +186,8 @@ class Store:
             signature: its signature file, if it has one.
 
         Raises:
-            OSError: it could not be written. Nothing of it is left behind.
+            OSError: it could not be written, or living processes use all that could go to make room for it. Nothing
+                of it is left behind.
         """
         if not self.writable:
             return

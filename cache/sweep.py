@@ -40,17 +40,17 @@ def sweep_alias(layout: Layout, path: Path, is_there: Callable[[str], bool], *, 
     Returns:
         How many bytes on the disk are free now.
     """
-    space = space_of(path)
-    with contextlib.suppress(OSError), open(path, "rb", opener=lambda name, _: os.open(name, _FLAGS)) as file:
-        keys = decode_alias(file.read(MAX_BYTES))
+    with contextlib.suppress(OSError), _opened(path) as descriptor:
+        keys = decode_alias(os.pread(descriptor, MAX_BYTES, 0))
         kept = tuple(key for key in keys if is_there(key))
         if kept and len(kept) == len(keys):
             return 0
+        space = space_of(path)
         if dry_run:
             return 0 if kept else space
         _replace(layout, path, kept)
-        file.seek(0)  # also what was appended meanwhile
-        for key in decode_alias(file.read(MAX_BYTES)):
+        # Also what was appended meanwhile.
+        for key in decode_alias(os.pread(descriptor, MAX_BYTES, 0)):
             if key not in kept and layout.entry(key).exists():
                 add_to_alias(path, key)
         return space - space_of(path)
@@ -88,6 +88,15 @@ def remove_if_empty(folder: Path) -> int:
     except OSError:
         return 0
     return space
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, _FLAGS)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _replace(layout: Layout, path: Path, keys: tuple[str, ...]) -> None:

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from jitnorm.cache.files import make_folder
 from jitnorm.cache.flock import try_lock
-from jitnorm.cache.key import is_key
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.process import host_token, is_dead
 
@@ -131,8 +130,8 @@ def _keys_in(path: Path, dry_run: bool) -> set[str]:
             if not dry_run:
                 path.unlink()  # before the lock is freed: nobody else can have taken it over
             return set()
-    token = header.partition(" ")[0]
-    return {key for writer, _, key in (line.partition(" ") for line in lines) if writer == token and is_key(key)}
+    mine = header.partition(" ")[0] + " "
+    return {line[len(mine) :] for line in lines if line.startswith(mine) and len(line) == _LINE_BYTES - 1}
 
 
 def _may_live(path: Path, header: str, modified: float, is_free: bool) -> bool:

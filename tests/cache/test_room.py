@@ -30,7 +30,8 @@ def with_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
     monkeypatch.setattr(upkeep, "start", lambda store: None)
 
     def make(entries: int) -> Store:
-        folders = 9 * 4096  # root, version, tmp, uses, locks, the ledger, the index, a file of uses; one to spare
+        # root, version, tmp, uses, locks, a file of uses; the ledger and the index, with lines of what is gone
+        folders = 6 * 4096 + 40 * 1024
         monkeypatch.setenv("JITNORM_CACHE_MAX_BYTES", str(folders + entries * (ENTRY + SHARD)))
         return Store(tmp_path / "cache")
 
@@ -64,7 +65,7 @@ def test_a_publish_that_does_not_fit_evicts_what_was_used_longest_ago_and_no_mor
         keys.append(publish(store, number))
         assert is_within_budget(store)
     assert keys_of(store) == set(keys[-len(keys_of(store)) :])
-    assert len(keys_of(store)) in (10, 11)
+    assert len(keys_of(store)) in (10, 11, 12)
 
 
 def test_what_goes_takes_its_alias_its_lock_and_its_empty_shard_with_it(with_budget: MakeStore) -> None:
