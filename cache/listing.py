@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from jitnorm.cache.files import open_folder
 from jitnorm.cache.index import Line, add_to_index, indexed, read_index, shared
@@ -14,6 +15,8 @@ from jitnorm.cache.store import Entry, Store
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST_BYTES = 1 << 20  # of a manifest file; they have some 2 kB
+# What reading a manifest that is none can raise.
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def list_entries(store: Store, fields: Collection[str]) -> Iterator[tuple[Entry, float]]:
@@ -29,7 +32,7 @@ def list_entries(store: Store, fields: Collection[str]) -> Iterator[tuple[Entry,
         with contextlib.suppress(OSError), open_folder(store.layout.version / shard) as folder:
             for key in keys_in(store.layout.version / shard):
                 line = index.pop(key, None)
-                with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                with contextlib.suppress(OSError, *_MALFORMED):
                     found = os.stat(key, dir_fd=folder, follow_symlinks=False)
                     if line is None or line.inode != found.st_ino:
                         missing.append(_read(key, found.st_ino, folder))
@@ -52,12 +55,24 @@ def count_entries(store: Store) -> tuple[int, int]:
     return count, size
 
 
+def read_entry(store: Store, key: str) -> Entry | None:
+    """An entry with all of its manifest; None if that cannot be read."""
+    with contextlib.suppress(OSError, *_MALFORMED), open_folder(store.layout.entry(key)) as folder:
+        body, modified = _manifest(MANIFEST, folder)
+        return Entry(key, int(body["payload"]["size"]), modified, dict(body["manifest"]))
+    return None
+
+
 def _read(key: str, inode: int, shard: int) -> Line:
     """What the index should say of an entry."""
-    descriptor = os.open(f"{key}/{MANIFEST}", _FLAGS, dir_fd=shard)
+    body, modified = _manifest(f"{key}/{MANIFEST}", shard)
+    return Line(key, inode, int(body["payload"]["size"]), modified, indexed(body["manifest"]))
+
+
+def _manifest(name: str, folder: int) -> tuple[Any, float]:
+    """The content of a manifest file, and when it was written."""
+    descriptor = os.open(name, _FLAGS, dir_fd=folder)
     try:
-        raw, modified = os.read(descriptor, _MOST_BYTES), os.fstat(descriptor).st_mtime
+        return json.loads(os.read(descriptor, _MOST_BYTES)), os.fstat(descriptor).st_mtime
     finally:
         os.close(descriptor)
-    body = json.loads(raw)
-    return Line(key, inode, int(body["payload"]["size"]), modified, indexed(body["manifest"]))

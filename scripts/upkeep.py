@@ -177,8 +177,7 @@ def main() -> None:
         root = base / "large"
         fill(Layout(root), arguments.entries)
         show_space(f"{arguments.entries} entries", root)
-        command(base / "empty", "doctor")  # what toolchains say of themselves is remembered
-        (base / "empty" / "v1" / "toolchains").rename(root / "v1" / "toolchains")
+        command(root, "doctor")  # builds the launcher, and asks compilers what they are
         for each in (["cache", "ls"], ["cache", "ls", "--json"], ["doctor"], ["cache", "prune", "--dry-run"]):
             command(root, *each)
         (root / "v1" / "index.jsonl").unlink()
@@ -192,6 +191,7 @@ def main() -> None:
         command(root, "cache", "ls")
         command(root, "doctor")
         show_space("after publishing", root)
+        command(root, "cache", "prune", "--max-bytes", str(int(held * 0.9)))
         command(root, "cache", "prune", "--max-bytes", str(held // 2))
         show_space("after pruning to the half", root)
         command(root, "cache", "prune", "--max-bytes", "1")

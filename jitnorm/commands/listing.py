@@ -8,7 +8,7 @@ from time import time
 from typing import Any
 
 from jitnorm.cache import Cache
-from jitnorm.commands.condition import describe
+from jitnorm.cache.listing import read_entry
 from jitnorm.commands.console import print_json_list, print_rows, say
 from jitnorm.commands.selection import Filter, Item, folder_tiers, items
 from jitnorm.commands.units import SHORT_KEY, age, size
@@ -72,11 +72,11 @@ def as_object(item: Item) -> dict[str, Any]:
 
 
 def _whole(cache: Cache, found: Iterable[Item]) -> Iterator[Item]:
-    """The same items with all of their manifests, one after the other; less those that are gone or damaged."""
+    """The same items with all of their manifests, one after the other; less those that are gone."""
     stores = {store.name: store for store in folder_tiers(cache)}
     for item in found:
         store = stores.get(item.tier)
-        entry = describe(store, item.entry.key) if store else item.entry
+        entry = read_entry(store, item.entry.key) if store else item.entry
         if entry is not None:
             yield replace(item, entry=entry)
 
