@@ -110,9 +110,9 @@ def launch_others() -> None:
     jitnorm.scaled_fp4_grouped_quantize(batch, mask, scale)
     jitnorm.silu_and_mul_scaled_nvfp4_experts_quantize(batch, mask, scale)
     for hidden_size in (256, 4224, 65536):  # FP8 inputs are rescaled by a given global scale
-        jitnorm.fp4_quantize(random(5, hidden_size).to(torch.float8_e4m3fn), scale[:1])
-    jitnorm.nvfp4_batched_quantize(batch.to(torch.float8_e4m3fn), scale[:1])
-    jitnorm.quantize_weight(random(64, 40).to(torch.float8_e4m3fn), global_scale=scale[:1])
+        jitnorm.fp4_quantize(random(5, hidden_size, dtype=torch.float8_e4m3fn), scale[:1])
+    jitnorm.nvfp4_batched_quantize(random(3, 9, 256, dtype=torch.float8_e4m3fn), scale[:1])
+    jitnorm.quantize_weight(random(64, 40, dtype=torch.float8_e4m3fn), global_scale=scale[:1])
     jitnorm.quantize(random(5, 256), spec=replace(jitnorm.NVFP4, four_over_six=True))
     jitnorm.quantize(random(5, 256), spec=replace(jitnorm.MXFP4, scale_rounding="floor"))
     jitnorm.dequantize(jitnorm.quantize_weight(random(64, 40)))

@@ -46,10 +46,13 @@ def rmsnorm(
         array([[0.8486, 1.132 ]], dtype=float16)
     """
     dispatcher = _dispatcher(False, False, enable_pdl)
-    if stream is None and type(input) in direct and type(weight) in direct and type(out) in direct:
+    admits = direct.get(type(input))
+    if (
+        stream is None and admits is not None
+        and direct.get(type(weight)) is admits and direct.get(type(out)) is admits
+    ):  # fmt: skip
         # The usual call goes straight to the launcher; see docs/measured.md.
         try:
-            admits = direct[type(input)]
             if admits((input, weight, out), (out,)) and dispatcher.launch(input, weight, out, eps) is None:
                 return out
         except (RuntimeError, TypeError, ValueError):

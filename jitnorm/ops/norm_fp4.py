@@ -89,15 +89,16 @@ def rmsnorm_fp4quant(
         False, False, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
         global_scale is not None, enable_pdl,
     )  # fmt: skip
+    admits = direct.get(type(input))
     if (
         stream is None and global_scale is None and block_scale_unswizzled is None and not output_both_sf_layouts
-        and type(input) in direct and type(weight) in direct
-        and type(y_fp4) in direct and type(block_scale) in direct
+        and admits is not None and direct.get(type(weight)) is admits
+        and direct.get(type(y_fp4)) is admits and direct.get(type(block_scale)) is admits
     ):  # fmt: skip
         # The usual call goes straight to the launcher; see docs/measured.md.
         try:
             if (
-                direct[type(input)]((input, weight, y_fp4, block_scale), (y_fp4, block_scale))
+                admits((input, weight, y_fp4, block_scale), (y_fp4, block_scale))
                 and dispatcher.launch(input, weight, y_fp4, block_scale, eps) is None
             ):
                 return y_fp4, block_scale

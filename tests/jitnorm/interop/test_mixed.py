@@ -63,3 +63,15 @@ def test_a_mask_is_not_ignored() -> None:
     x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
     with pytest.raises(TypeError, match=r"input: is a .*MaskedArray"):
         rmsnorm(np.ma.masked_less(x, 0), weight)
+
+
+def test_torch_is_asked_about_its_tensors_whatever_the_input_is() -> None:
+    x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
+    trained, out = to_torch(weight).requires_grad_(), torch.empty(ROWS, SIZE, dtype=torch.float16)
+    for _ in range(2):
+        rmsnorm(to_tvm(x), to_tvm(weight), out=to_tvm(np.empty_like(x)))
+        version = out._version
+        rmsnorm(to_tvm(x), to_tvm(weight), out=out)
+        assert out._version == version + 1
+        with pytest.raises(TypeError, match="^weight: requires grad"):
+            rmsnorm(to_tvm(x), trained, out=to_tvm(np.empty_like(x)))
