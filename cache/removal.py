@@ -7,7 +7,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -20,7 +19,7 @@ from jitnorm.cache.ledger import Recount
 from jitnorm.cache.measure import Item, space_of, survey
 from jitnorm.cache.parallel import Workers
 from jitnorm.cache.private import remove_stale
-from jitnorm.cache.sweep import alias_paths, locked_keys, remove_if_empty, sweep_alias, sweep_lock
+from jitnorm.cache.sweep import doubtful_aliases, lock_names, remove_if_empty, sweep_alias, sweep_locks
 from jitnorm.cache.uses import keys_in_use
 
 T = TypeVar("T")
@@ -129,10 +128,12 @@ class Removal:
 
     def _sweep(self, workers: Workers) -> None:
         """Remove what belongs to no entry and no process."""
-        for paths in self._batches(alias_paths(self.layout)):
-            self.size -= sum(workers.map(self._sweep_alias, paths))
-        for keys in self._batches(() if self.dry_run else locked_keys(self.layout)):
-            workers.map(partial(sweep_lock, self.layout), keys)
+        for shard in self.layout.source_shards():
+            for paths in self._batches(doubtful_aliases(self.layout, shard, self.there)):
+                self.size -= sum(workers.map(self._sweep_alias, paths))
+            self._check_time()
+        for names in self._batches(() if self.dry_run else lock_names(self.layout)):
+            sweep_locks(self.layout, names)
 
     def _sweep_alias(self, path: Path) -> int:
         return sweep_alias(self.layout, path, self._is_there, dry_run=self.dry_run)

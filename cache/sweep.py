@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 
 from jitnorm.cache.aliases import MAX_BYTES, add_to_alias, decode_alias, encode_alias
-from jitnorm.cache.files import write_file
+from jitnorm.cache.files import open_folder, write_file
 from jitnorm.cache.flock import remove_unlocked
 from jitnorm.cache.key import is_key
 from jitnorm.cache.layout import Layout, keys_in
@@ -18,11 +18,17 @@ from jitnorm.cache.private import private_folder
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def alias_paths(layout: Layout) -> Iterator[Path]:
-    """Every alias file of a cache."""
-    for shard in layout.source_shards():
-        folder = layout.sources / shard
-        yield from (folder / key for key in keys_in(folder))
+def doubtful_aliases(layout: Layout, shard: str, known: Container[str]) -> list[Path]:
+    """The alias files of a shard that name other keys than those known to have an entry, or none."""
+    found = []
+    folder = layout.sources / shard
+    with contextlib.suppress(OSError), open_folder(folder) as opened:
+        for name in keys_in(folder):
+            with contextlib.suppress(OSError):
+                keys = _content(name, opened).split()
+                if not keys or any(key.decode("ascii", "replace") not in known for key in keys):
+                    found.append(folder / name)
+    return found
 
 
 def sweep_alias(layout: Layout, path: Path, is_there: Callable[[str], bool], *, dry_run: bool = False) -> int:
@@ -57,24 +63,29 @@ def sweep_alias(layout: Layout, path: Path, is_there: Callable[[str], bool], *, 
     return 0
 
 
-def locked_keys(layout: Layout) -> list[str]:
-    """The keys that have a lock or a note on its holder, whether held or not."""
+def lock_names(layout: Layout) -> list[str]:
+    """The names of the lock files of keys, whether held or not, and of those that only a note is left of."""
     try:
-        return sorted({key for name in os.listdir(layout.locks) if is_key(key := name.partition(".")[0])})
+        found = (name.rpartition(".")[0] for name in os.listdir(layout.locks))
+        return sorted({f"{name}.lock" for name in found if is_key(name.partition(".")[0])})
     except OSError:
         return []
 
 
-def sweep_lock(layout: Layout, key: str) -> bool:
-    """Remove the locks of a key that nobody holds, and the notes on their holders; return whether there was one."""
-    swept = [_sweep(layout.lock(key, second=each), layout.holder(key, second=each)) for each in (False, True)]
-    return any(swept)
+def sweep_locks(layout: Layout, names: Iterable[str]) -> int:
+    """Remove those of some lock files that nobody holds, and the notes on their holders; return how many."""
+    swept = 0
+    with contextlib.suppress(OSError), open_folder(layout.locks) as folder:
+        for name in names:
+            with contextlib.suppress(OSError):
+                swept += remove_unlocked(name, f"{name.removesuffix('.lock')}.holder", folder)
+    return swept
 
 
-def _sweep(lock: Path, note: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return (lock.exists() or note.exists()) and remove_unlocked(lock, note)
-    return False
+def sweep_lock(layout: Layout, key: str) -> int:
+    """Remove the locks of a key that nobody holds, and the notes on their holders; return how many."""
+    pairs = [(layout.lock(key, second=each), layout.holder(key, second=each)) for each in (False, True)]
+    return sweep_locks(layout, [lock.name for lock, note in pairs if lock.exists() or note.exists()])
 
 
 def remove_if_empty(folder: Path) -> int:
@@ -88,6 +99,14 @@ def remove_if_empty(folder: Path) -> int:
     except OSError:
         return 0
     return space
+
+
+def _content(name: str, folder: int) -> bytes:
+    descriptor = os.open(name, _FLAGS, dir_fd=folder)
+    try:
+        return os.read(descriptor, MAX_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

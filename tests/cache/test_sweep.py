@@ -7,13 +7,14 @@ import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jitnorm.cache import Artifact, Store, make_key
 from jitnorm.cache.flock import locked_alone, remove_unlocked
 from jitnorm.cache.lock import key_lock
 from jitnorm.cache.space import prune
-from jitnorm.cache.sweep import locked_keys, sweep_alias, sweep_lock
+from jitnorm.cache.sweep import lock_names, sweep_alias, sweep_lock
 from jitnorm.cache.uses import keys_in_use, release_uses
 
 StartWorker = Callable[..., "subprocess.Popen[str]"]
@@ -116,7 +117,7 @@ def test_locks_that_nobody_holds_go_with_the_notes_of_killed_holders(store: Stor
     with key_lock(store.layout, SOURCE, 1) as held:
         assert held
         sweep(store)
-        assert locked_keys(store.layout) == [SOURCE], "the one that is held"
+        assert lock_names(store.layout) == [f"{SOURCE}.lock"], "the one that is held"
         assert store.layout.holder(SOURCE).exists()
     with key_lock(store.layout, GOOD, 1) as held:
         assert held, "it is made again when it is needed"
@@ -130,7 +131,7 @@ def test_a_lock_held_by_a_process_stays(store: Store, start_worker: StartWorker)
     builder.kill()
     builder.wait(timeout=10)
     assert sweep_lock(store.layout, GOOD)
-    assert locked_keys(store.layout) == []
+    assert lock_names(store.layout) == []
 
 
 def test_a_lock_file_put_in_the_place_of_the_locked_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,10 +140,10 @@ def test_a_lock_file_put_in_the_place_of_the_locked_one_stays(tmp_path: Path, mo
     path.touch()
     lstat = os.lstat
 
-    def replace_first(name: Path) -> os.stat_result:
+    def replace_first(name: Path, **options: Any) -> os.stat_result:
         path.unlink()
         path.touch()
-        return lstat(name)
+        return lstat(name, **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "lstat", replace_first)
