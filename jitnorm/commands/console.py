@@ -60,12 +60,10 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right:
             table.add_row(*map(cell, row))
         console.print(table)
         return
-    rows = [[printable(text) for text in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     signs = [">" if heading in right else "<" for heading in headings]
     line = "  ".join(f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True))
-    for row in (headings, *rows):
-        print(line.format(*row).rstrip())
+    print("\n".join(printable(line.format(*row).rstrip()) for row in (headings, *rows)))
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
