@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
 import pytest
-from forgetful import forget_dispatchers
+from call_facts import facts
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.launcher_source import launcher_source
 from jitnorm.kernels.row_classes import ROW_CLASSES, class_of
@@ -16,34 +15,20 @@ from jitnorm.kernels.target import Target
 from jitnorm.bench.cases import op_named
 from jitnorm.bench.tensors import Tensors
 from jitnorm.call_config import config_of_call
-from jitnorm.ffi import tvm_ffi
 from jitnorm.tune.cases import HIDDEN_SIZES, OPS, USUAL_OPS, plan, rows_of
 from jitnorm.tuning import family
 
 HOPPER = Target("sm_90a")
 
 
-@pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[KernelConfig]]:
-    """The configurations that calls have on Hopper; no kernel runs."""
-    found: list[KernelConfig] = []
-
-    def record(options: dict[str, Any], target: Target, **of_call: Any) -> KernelConfig:
-        found.append(config_of_call(options, HOPPER, **of_call))
-        return config_of_call(options, target, **of_call)
-
-    forget_dispatchers()
-    nothing = tvm_ffi().convert(lambda *_: None)
-    monkeypatch.setattr("jitnorm.dispatch.config_of_call", record)
-    monkeypatch.setattr("jitnorm.dispatch.get_kernel", lambda *_: nothing)
-    yield found
-    forget_dispatchers()
+__all__ = ["facts"]
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_an_op_is_that_of_the_benchmark(name: str, called: list[KernelConfig]) -> None:
+def test_an_op_is_that_of_the_benchmark(name: str, facts: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     op_named(name).make(Tensors("cpu"), 2, 1536)()
     (case,) = plan([name], [1536], ["usual"], HOPPER).cases
+    called = [config_of_call(options, HOPPER, **of_call) for options, of_call in facts]
     assert {family(config) for config in called} == {case.family}
 
 
