@@ -1,4 +1,4 @@
-"""A content-addressed, crash-safe cache of build artifacts in several tiers. Knows nothing of kernels."""
+"""A content-addressed, crash-safe cache of build artifacts in several tiers, independent of kernels."""
 
 from __future__ import annotations
 

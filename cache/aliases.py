@@ -1,4 +1,4 @@
-"""Alias files: which keys hold artifacts of one source. Only hints: what they lead to is verified as always."""
+"""Alias files, which list the keys of artifacts of one source. Only hints: artifacts are verified as always."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from jitnorm.cache.files import make_folder
 from jitnorm.cache.key import is_key
 
 SOURCE_KEY = "source_key"
-# Compilers and their versions: more than anybody has.
+# One key per compiler version: more than anybody has.
 _MAX_KEYS = 64
 MAX_BYTES = 2 * 66 * _MAX_KEYS
 
 
 def source_key_of(artifact: Artifact) -> str | None:
-    """The source key in an artifact's manifest, or None if it has none."""
+    """The source key in an artifact's manifest; None if it has none."""
     found = artifact.manifest.get(SOURCE_KEY)
     return found if isinstance(found, str) and is_key(found) else None
 
 
 def encode_alias(keys: tuple[str, ...]) -> bytes:
-    """The content of an alias file, with the newest keys if there are too many."""
+    """Encode an alias file, with only the newest keys if there are too many."""
     return "".join(f"{key}\n" for key in keys[-_MAX_KEYS:]).encode("ascii")
 
 
 def decode_alias(raw: bytes) -> tuple[str, ...]:
-    """The keys in an alias file, without what is none."""
+    """Decode the keys in an alias file, ignoring anything else."""
     lines = raw[:MAX_BYTES].decode("ascii", "replace").splitlines()
     return tuple(dict.fromkeys(line for line in lines if is_key(line)))
 
 
 def read_alias(path: Path) -> tuple[str, ...]:
-    """The keys in an alias file; none if it cannot be read."""
+    """Read the keys in an alias file; none if it cannot be read."""
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with open(path, "rb", buffering=0, opener=lambda name, _: os.open(name, flags)) as file:
@@ -44,9 +44,9 @@ def read_alias(path: Path) -> tuple[str, ...]:
 
 
 def add_to_alias(path: Path, key: str) -> None:
-    """Add a key to an alias file, as far as possible: it is only a hint.
+    """Add a key to an alias file if possible; aliases are only hints.
 
-    It is appended, in one write, so that of several writers at once none is forgotten.
+    The key is appended in one write, so that concurrent writers lose none.
     """
     with contextlib.suppress(OSError):
         known = read_alias(path)
@@ -54,7 +54,7 @@ def add_to_alias(path: Path, key: str) -> None:
             return
         descriptor = _open_to_append(path)
         try:
-            # On a line of its own, even if a writer before was cut off within one.
+            # On a separate line, even if an earlier writer was interrupted within one.
             os.write(descriptor, f"\n{key}\n".encode("ascii"))
             os.fsync(descriptor)
         finally:
@@ -65,6 +65,6 @@ def _open_to_append(path: Path) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o600)
-    except FileNotFoundError:  # also if the folder was empty, and removed at this moment
+    except FileNotFoundError:  # the folder may also have been empty, and removed just now
         make_folder(path.parent)
         return os.open(path, flags, 0o600)

@@ -1,4 +1,4 @@
-"""Entries as one file: an uncompressed tar in the layout of the cache. The same entries give the same bytes."""
+"""Packs entries into one file, an uncompressed tar in the layout of the cache. Archives are reproducible."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from jitnorm.cache.store import SignatureCheck, Store
 
 _MEMBER = re.compile(rf"v1/([0-9a-f]{{2}})/(\1[0-9a-f]{{62}})/({re.escape(MANIFEST)}|{PAYLOAD}|{SIGNATURE})")
 _FILE_MODE = 0o644
-# Two empty blocks end a tar; without them it may have lost entries.
+# Two empty blocks end a tar; without them it may be truncated.
 _BLOCK = 512
 _MAGIC = slice(257, 265)
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did.
+    """The result of an import.
 
     Attributes:
-        added: keys of the entries that are new.
-        present: keys of those that were there already.
+        added: keys of the new entries.
+        present: keys of the entries that were already there.
     """
 
     added: tuple[str, ...]
@@ -38,15 +38,15 @@ class Imported:
 
 
 def export_archive(store: Store, path: Path, keys: Iterable[str] | None = None) -> tuple[str, ...]:
-    """Write entries to a new archive, in place of one of that name.
+    """Write entries to an archive, replacing an existing file.
 
     Args:
-        store: where they lie.
-        path: the archive; it appears once it is whole.
-        keys: of the entries; default: all.
+        store: the store of the entries.
+        path: the archive; it appears once it is complete.
+        keys: keys of the entries; default: all.
 
     Returns:
-        The keys of the entries in it.
+        The keys of the archived entries.
 
     Raises:
         ArchiveError: one of the entries is absent or damaged.
@@ -69,23 +69,23 @@ def export_archive(store: Store, path: Path, keys: Iterable[str] | None = None) 
 
 
 def import_archive(store: Store, path: Path, check: SignatureCheck | None = None) -> Imported:
-    """Add the entries of an archive to a store: all of them, or none if anything in it is wrong.
+    """Add all entries of an archive to a store, or none if anything in it is invalid.
 
     Args:
-        store: where to.
+        store: the store to add to.
         path: an archive that `export_archive` wrote.
-        check: what every entry's signature must pass; None asks for none.
+        check: verifies the signature of every entry; None to require none.
 
     Raises:
-        ArchiveError: it is none, or an entry in it is damaged, incomplete or not trusted. Nothing is added then.
+        ArchiveError: it is not an archive, or an entry is damaged, incomplete or not trusted. Nothing is added then.
         CacheUnusableError: the store cannot be written.
-        OSError: the archive cannot be read, or an entry cannot be written; the entries before it are added.
+        OSError: the archive cannot be read, or an entry cannot be written; earlier entries are added.
     """
     if not store.writable:
         raise CacheUnusableError(f"the cache {store.name} cannot be written; set JITNORM_CACHE_DIR to one that can")
     with path.open("rb") as file:
         for _ in _entries_in(file, path, check):
-            pass  # what raises, raises before anything is added
+            pass  # errors are raised before anything is added
         file.seek(0)
         added, present = [], []
         for key, artifact, signature in _entries_in(file, path, check):
@@ -98,7 +98,7 @@ def import_archive(store: Store, path: Path, check: SignatureCheck | None = None
 
 
 def _files_of(store: Store, key: str) -> Iterator[tuple[str, bytes]]:
-    """The files of an entry in the order of an archive, the manifest first."""
+    """The files of an entry in archive order, the manifest first."""
     check_key(key)
     artifact = store.load(key)
     if artifact is None:
@@ -113,7 +113,7 @@ def _files_of(store: Store, key: str) -> Iterator[tuple[str, bytes]]:
 def _entries_in(
     file: IO[bytes], path: Path, check: SignatureCheck | None
 ) -> Iterator[tuple[str, Artifact, bytes | None]]:
-    """The entries of an archive, verified."""
+    """Read and verify the entries of an archive."""
     key = ""
     files: dict[str, bytes] = {}
     for found, name, data in _members_in(file, path):
@@ -131,10 +131,10 @@ def _entries_in(
 
 
 def _members_in(file: IO[bytes], path: Path) -> Iterator[tuple[str, str, bytes]]:
-    """The key, the name and the content of each file in an archive, which is read block by block.
+    """Yield key, name and content of each file in an archive, read block by block.
 
-    tarfile reads single headers here, never the archive: what follows an extended header it would read into memory,
-    however much that is.
+    tarfile only parses single headers here, never the archive, because it would read anything after an extended header
+    into memory, however large.
     """
     size = os.fstat(file.fileno()).st_size
     while (header := file.read(_BLOCK)) != bytes(_BLOCK):
@@ -149,7 +149,7 @@ def _members_in(file: IO[bytes], path: Path) -> Iterator[tuple[str, str, bytes]]
 
 
 def _checked_header(header: bytes, path: Path) -> tuple[str, str, int]:
-    """The key and the file that a header is of, and its size. Only regular files of plain USTAR are allowed."""
+    """Parse a header to the key, file and size. Only regular files of plain USTAR are allowed."""
     import tarfile
 
     try:
@@ -158,7 +158,7 @@ def _checked_header(header: bytes, path: Path) -> tuple[str, str, int]:
         raise ArchiveError(f"{path} is not an archive of a cache, or was cut off: {error}") from error
     found = _MEMBER.fullmatch(member.name)
     if found is None or member.type != tarfile.REGTYPE or header[_MAGIC] != tarfile.POSIX_MAGIC:
-        raise ArchiveError(f"the archive {path} has {member.name!r}, which is no file of an entry")
+        raise ArchiveError(f"the archive {path} has {member.name!r}, which is not a file of an entry")
     limit = LIMITS[found[3]]
     if not 0 <= member.size <= limit:
         raise ArchiveError(f"the archive {path} has {member.name!r} of {member.size} bytes; allowed are {limit}")

@@ -1,4 +1,4 @@
-"""An artifact, and the manifest file that lets every byte of a stored one be verified."""
+"""Artifacts, and the manifest file that allows verifying every byte of a stored one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCHEMA = 1
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a build gives: the bytes to load, and a description of them.
+    """The result of a build: the bytes to load, and their description.
 
     Attributes:
         payload: the built bytes, for example a shared library.
@@ -40,7 +40,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class ManifestFile:
-    """The content of an entry's manifest file: the caller's manifest, and what the payload must be."""
+    """The content of an entry's manifest file: the caller's manifest, and the payload's size and digest."""
 
     manifest: dict[str, Any]
     payload_size: int
@@ -86,7 +86,7 @@ def decode_artifact(key: str, raw_manifest: bytes, payload: bytes) -> Artifact:
     """Verify both files of an entry and return the artifact.
 
     Raises:
-        CorruptEntryError: a byte of either differs from what was published for ``key``.
+        CorruptEntryError: a byte differs from what was published for ``key``.
     """
     return verify_payload(decode_manifest(key, raw_manifest), payload)
 
@@ -95,7 +95,7 @@ def verify_payload(expected: ManifestFile, payload: bytes) -> Artifact:
     """Compare a payload with its manifest file and return the artifact.
 
     Raises:
-        CorruptEntryError: it is another one, or the manifest is none that an artifact can have.
+        CorruptEntryError: the payload does not match, or the manifest is invalid.
     """
     if len(payload) != expected.payload_size:
         raise CorruptEntryError(f"payload has {len(payload)} bytes instead of {expected.payload_size}")
@@ -108,7 +108,7 @@ def verify_payload(expected: ManifestFile, payload: bytes) -> Artifact:
 
 
 def _copy_json_object(manifest: object) -> dict[str, Any]:
-    """Return a deep copy of a JSON object, refusing whatever would not come back equal from a file."""
+    """Return a deep copy of a JSON object, rejecting values that would not read back equal from a file."""
     remedy = "use an object of string keys, strings, finite numbers, booleans, None, lists and objects"
     if not isinstance(manifest, Mapping):
         raise TypeError(f"manifest is a {type(manifest).__name__}, not a JSON object; {remedy}")

@@ -1,4 +1,4 @@
-"""Runs what has no bound of its own, with a bound."""
+"""Runs unbounded operations with a time limit."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _Result = TypeVar("_Result")
 
 
 class Deadline:
-    """A moment at which an operation must have ended.
+    """The time by which an operation must end.
 
     Args:
-        seconds: from now on.
+        seconds: time from now on.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -22,10 +22,10 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     def rest(self) -> float:
-        """How many seconds are left.
+        """The seconds that are left.
 
         Raises:
-            TimeoutError: none are.
+            TimeoutError: no time is left.
         """
         rest = self._end - time.monotonic()
         if rest <= 0:
@@ -34,19 +34,19 @@ class Deadline:
 
 
 def too_late(seconds: float) -> TimeoutError:
-    """What to raise if there is no answer within the time."""
+    """The error for an operation without an answer in time."""
     return TimeoutError(f"no answer within {seconds:g} s")
 
 
 def bounded(operation: Callable[[], _Result], seconds: float) -> _Result:
-    """What an operation returns or raises, if it does within the time.
+    """Run an operation with a time limit, and return or raise its result.
 
-    It runs in a daemon thread. One that takes longer is left behind there: nothing in Python can end it, so it
-    should look at a `Deadline` itself wherever it can.
+    The operation runs in a daemon thread, which is abandoned if it takes longer. Nothing in Python can stop it, so it
+    should check a `Deadline` itself wherever it can.
 
     Raises:
         TimeoutError: it takes longer.
-        RuntimeError: it raised what ends threads and processes, such as SystemExit.
+        RuntimeError: it raised an exception that ends threads or processes, such as SystemExit.
     """
     results: list[_Result] = []
     errors: list[Exception] = []
@@ -56,7 +56,7 @@ def bounded(operation: Callable[[], _Result], seconds: float) -> _Result:
         try:
             results.append(operation())
         except Exception as error:
-            if is_awaited:  # else it would stay, by way of this frame, and so would its connections
+            if is_awaited:  # otherwise this frame would keep it alive, with its connections
                 errors.append(error)
         except BaseException as error:
             errors.append(RuntimeError(f"{type(error).__name__}: {error}"))

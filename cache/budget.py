@@ -1,4 +1,4 @@
-"""How much disk space the cache folder may take."""
+"""The disk space budget of the cache folder."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SIZE = re.compile(r"([0-9]{1,18})([KMGT]?)")
 
 
 def byte_budget() -> int | None:
-    """Return ``JITNORM_CACHE_MAX_BYTES``, by default 4 GiB; None stands for no limit.
+    """Return ``JITNORM_CACHE_MAX_BYTES``, by default 4 GiB; None means no limit.
 
     Raises:
-        CacheError: it is not a size.
+        CacheError: the value is not a size.
     """
     text = os.environ.get(BUDGET_VARIABLE) or _DEFAULT
     try:
@@ -27,7 +27,7 @@ def byte_budget() -> int | None:
 
 
 def parse_size(text: str) -> int | None:
-    """Read a number of bytes, plain or with the suffix K, M, G or T (of 1024); "0" and "none" stand for no limit.
+    """Parse a number of bytes, optionally with the suffix K, M, G or T (powers of 1024); "0" and "none" mean no limit.
 
     Raises:
         ValueError: ``text`` is not a size.

@@ -1,4 +1,4 @@
-"""Builds what is missing, once for everybody who waits for it."""
+"""Builds missing artifacts, once for all who wait for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jitnorm.cache.lock import key_lock
 from jitnorm.cache.store import Store
 from jitnorm.cache.warn import warn_once
 
-# Gives the signature file of a manifest file.
+# Returns the signature file of a manifest file.
 Sign = Callable[[bytes], bytes]
 
 
@@ -24,20 +24,20 @@ def build_once(
     seconds: float,
     sign: Sign | None = None,
 ) -> Artifact:
-    """Build and store an artifact that was missing, unless another process does it first.
+    """Build and store a missing artifact, unless another process does so first.
 
     Args:
-        store: where to lock and to publish.
-        key: what the artifact is stored under.
-        build: makes the artifact.
-        find: looks again, wherever else it may be, once the lock is held.
-        seconds: how long to wait for another builder; as long again, if that one is passed over, for the next.
-        sign: signs what is stored, if anything does.
+        store: the store to lock and to publish to.
+        key: the key of the artifact.
+        build: returns the artifact.
+        find: looks the artifact up again, in all tiers, once the lock is held.
+        seconds: how long to wait for another builder, and then as long for a second one.
+        sign: signs the stored artifact, if given.
     """
     if not store.writable:
         return find() or _build(key, build)
     with key_lock(store.layout, key, seconds, _arrival(store.layout.entry(key))):
-        # Even without the lock: another process may have published during the wait.
+        # Even without the lock, because another process may have published during the wait.
         found = find()
         if found is not None:
             return found
@@ -47,14 +47,14 @@ def build_once(
 
 
 def store_if_possible(store: Store, key: str, artifact: Artifact, signature: bytes | None = None) -> bool:
-    """Publish an artifact and tell whether that went well; if not, log one warning for each process and store."""
+    """Publish an artifact and return whether that worked; failures log one warning per process and store."""
     try:
         store.publish(key, artifact, signature)
     except OSError as error:
         warn_once(
             "publish",
             store.layout.root,
-            "cannot store in the cache folder %s: %s. What is built is kept in memory only; "
+            "cannot store in the cache folder %s: %s. New builds are kept in memory only; "
             "free or repair its disk, or set JITNORM_CACHE_DIR to another folder",
             store.layout.root,
             error,
@@ -64,7 +64,7 @@ def store_if_possible(store: Store, key: str, artifact: Artifact, signature: byt
 
 
 def _arrival(place: Path) -> Callable[[], bool]:
-    """What tells whether an entry has come to lie in a place; one that does already was of no use."""
+    """A function that tells whether a new entry has appeared in a place; an existing one does not count."""
     before = _file_number(place)
     return lambda: _file_number(place) not in (None, before)
 

@@ -1,4 +1,4 @@
-"""Whether what is stored is what was published, to the byte."""
+"""Verifies that stored entries are what was published, to the byte."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from jitnorm.cache.entry import read_entry
 from jitnorm.cache.errors import CacheTrustError, CorruptEntryError
 from jitnorm.cache.store import Store
 
-# How often an entry is looked at that is replaced while it is read.
+# How often to read an entry that is replaced while being read.
 _ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found of one entry.
+    """The result for one entry.
 
     Attributes:
-        key: its key.
-        problem: what is wrong with it; None if it is intact.
+        key: the key of the entry.
+        problem: what is wrong; None if the entry is intact.
         payload_size: bytes of its payload; 0 if something is wrong.
-        quarantined: whether it has been moved to the quarantine.
-        is_there: whether there is such an entry; others may remove it at any time.
+        quarantined: whether it was moved to the quarantine.
+        is_there: whether the entry exists; others may remove it at any time.
     """
 
     key: str
@@ -35,21 +35,21 @@ class Verified:
 
     @property
     def intact(self) -> bool:
-        """Whether nothing is wrong with it."""
+        """Whether the entry is intact."""
         return self.problem is None
 
 
 def verify(store: Store, keys: Iterable[str] | None = None, *, repair: bool = False) -> Iterator[Verified]:
-    """Read every byte of entries and compare it with what was published. Does not count as a use of them.
+    """Read every byte of entries and compare it with what was published. Does not count as use.
 
     Args:
         store: the cache.
-        keys: which entries; by default all, in the order of the keys.
-        repair: move damaged entries to the quarantine, so that they are built again.
+        keys: the entries to verify; default: all, in the order of the keys.
+        repair: move damaged entries to the quarantine, so that they are rebuilt.
 
     Yields:
-        One result for each key; by default, none for an entry that is removed meanwhile. An entry that cannot be read
-        for a reason that lies outside it is not moved.
+        One result per key; by default, none for an entry that is removed meanwhile. An entry that cannot be read for an
+        unrelated reason is not moved.
 
     Raises:
         ValueError: one of the keys is not a key.
@@ -82,7 +82,7 @@ def _verify_one(store: Store, key: str, repair: bool) -> Verified:
         except (CorruptEntryError, NotADirectoryError) as error:
             if seen is None or _lies_at(store.layout.entry(key), seen):
                 return Verified(key, str(error), quarantined=repair and store.quarantine(key, str(error), seen))
-            # It was removed while it was read, and says nothing of what may have come in its place.
+            # The entry was removed while being read, which says nothing about its replacement, if any.
         except (CacheTrustError, OSError) as error:
             if seen is None or _lies_at(store.layout.entry(key), seen):
                 return Verified(key, f"cannot be read: {error}")
@@ -90,7 +90,7 @@ def _verify_one(store: Store, key: str, repair: bool) -> Verified:
 
 
 def _lies_at(place: Path, seen: os.stat_result) -> bool:
-    """Whether a folder that was opened is still in its place."""
+    """Whether an opened folder is still in its place."""
     try:
         return os.path.samestat(seen, place.lstat())
     except OSError:

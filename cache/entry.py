@@ -1,4 +1,4 @@
-"""The files of one entry: read within their bounds, and verified before they are used."""
+"""Reads the files of an entry within their size limits, and verifies them before use."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from jitnorm.cache.errors import CorruptEntryError
 from jitnorm.cache.layout import LIMITS, MANIFEST, PAYLOAD, SIGNATURE
 from jitnorm.cache.trust import OpenFolder
 
-# Refuses, with an UntrustedEntryError, a manifest file whose signature (None: there is none) it does not accept.
+# Raises UntrustedEntryError for a manifest file whose signature (None if absent) it does not accept.
 SignatureCheck = Callable[[bytes, "bytes | None"], None]
 
-# What a file of an entry gives that is none; EIO is a bad disk, no better later.
+# Errors that mean damage when reading a file of an entry; EIO is a bad disk, which will not improve.
 _DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EFBIG, errno.EIO}
 
 
@@ -21,14 +21,14 @@ def read_entry(key: str, folder: OpenFolder, check: SignatureCheck | None = None
     """Read and verify every byte of an entry.
 
     Args:
-        key: what it is stored under.
-        folder: its folder.
-        check: what its signature must pass; None asks for none.
+        key: the key of the entry.
+        folder: the folder of the entry.
+        check: verifies its signature; None to require none.
 
     Raises:
-        CorruptEntryError: it is not what was published, or its signature is not accepted.
+        CorruptEntryError: it differs from what was published, or its signature is not accepted.
         CacheTrustError: others could have written one of its files.
-        OSError: it cannot be read for a reason that lies outside it.
+        OSError: it cannot be read for an unrelated reason.
     """
     manifest = _read(folder, MANIFEST, LIMITS[MANIFEST])
     if check is not None:
@@ -38,7 +38,7 @@ def read_entry(key: str, folder: OpenFolder, check: SignatureCheck | None = None
 
 
 def read_signature(folder: OpenFolder) -> bytes | None:
-    """The signature file of an entry, or None if it has none; for the errors see `read_entry`."""
+    """Read the signature file of an entry; None if it has none. For errors see `read_entry`."""
     try:
         return folder.read(SIGNATURE, LIMITS[SIGNATURE])
     except FileNotFoundError:

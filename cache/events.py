@@ -1,6 +1,6 @@
-"""What happens in the cache, told to whoever wants to know: the counters, the log, an operator's own callback.
+"""Delivers events of the cache to the counters, the log and subscribed callbacks.
 
-A callback runs in the thread that the event happens in, possibly in several at once, and should be quick.
+A callback runs in the thread of the event, possibly in several at once, and should be fast.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Callback = Callable[[str, Mapping[str, Any]], None]
 
 logger = logging.getLogger("jitnorm.cache")
 
-# Every kind there is, and the level that it is logged at.
+# All kinds of events, and their log levels.
 KINDS: Mapping[str, int] = {
     "hit": logging.DEBUG,
     "miss": logging.DEBUG,
@@ -31,11 +31,11 @@ _callbacks: dict[object, Callback] = {}
 
 
 def emit(kind: str, **fields: Any) -> None:
-    """Tell that something happened. Never raises but for a kind that does not exist.
+    """Emit an event. Only raises for an unknown kind.
 
     Args:
         kind: one of ``KINDS``.
-        **fields: what is known of it: ``key``, ``tier``, ``seconds``, ``bytes``, ``reason``, ...
+        **fields: details of the event: ``key``, ``tier``, ``seconds``, ``bytes``, ``reason``, ...
 
     Raises:
         KeyError: ``kind`` is not one of ``KINDS``.
@@ -52,18 +52,18 @@ def emit(kind: str, **fields: Any) -> None:
 
 
 def subscribe(callback: Callback) -> Callable[[], None]:
-    """Have ``callback(kind, fields)`` called at every event of this process.
+    """Call ``callback(kind, fields)`` on every event of this process.
 
-    What it raises is logged and goes no further. Subscribed twice, it is called twice.
+    Exceptions in the callback are logged and not propagated. A callback subscribed twice is called twice.
 
     Args:
-        callback: takes the kind, one of ``KINDS``, and the fields of the event. It must not change these.
+        callback: takes the kind, one of ``KINDS``, and the fields of the event, which it must not modify.
 
     Returns:
-        A function without arguments that ends the subscription; calling it again does nothing.
+        A function without arguments that unsubscribes the callback; calling it again does nothing.
 
     Raises:
-        TypeError: ``callback`` cannot be called.
+        TypeError: ``callback`` is not callable.
 
     Example:
         >>> seen = []
@@ -86,5 +86,5 @@ def subscribe(callback: Callback) -> Callable[[], None]:
 
 
 def log_fields(kind: str, **fields: Any) -> dict[str, Any]:
-    """The ``extra`` of a log record on an event: ``jitnorm_event``, and each field as ``jitnorm_<field>``."""
+    """The ``extra`` of an event's log record: ``jitnorm_event``, and each field as ``jitnorm_<field>``."""
     return {"jitnorm_event": kind, **{f"jitnorm_{name}": value for name, value in fields.items()}}

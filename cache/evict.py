@@ -1,11 +1,11 @@
-"""Takes single things out of a cache, each in one step as others see it."""
+"""Removes single entries and files from a cache, each atomically."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from jitnorm.cache.aliases import SOURCE_KEY
 from jitnorm.cache.errors import CorruptEntryError
@@ -15,16 +15,15 @@ from jitnorm.cache.layout import MANIFEST, Layout
 from jitnorm.cache.private import discard
 from jitnorm.cache.warn import warn_once
 
-EVICT_LAST = "evict_last"  # a manifest that holds it as true is of an entry that others depend on
+EVICT_LAST = "evict_last"  # true in the manifest of an entry that others depend on
 
 
-@dataclass(frozen=True)
-class Ties:
-    """What of an entry's manifest matters when it goes; not verified, as nothing is loaded.
+class Ties(NamedTuple):
+    """The parts of an entry's manifest that matter for eviction; not verified, because nothing is loaded.
 
     Attributes:
-        goes_last: whether others depend on it.
-        source_key: of the alias that may name it; None if there is none.
+        goes_last: whether other entries depend on it.
+        source_key: the source key of the alias that may name it, if any.
     """
 
     goes_last: bool = False
@@ -32,7 +31,7 @@ class Ties:
 
     @classmethod
     def read(cls, layout: Layout, key: str) -> Ties:
-        """The ties of an entry; none if its manifest cannot be read."""
+        """Read the ties of an entry; empty if its manifest cannot be read."""
         with contextlib.suppress(OSError, CorruptEntryError, ValueError, KeyError, TypeError, RecursionError):
             with open_folder(layout.entry(key)) as folder:
                 manifest = json.loads(read_file(MANIFEST, folder))["manifest"]
@@ -43,10 +42,10 @@ class Ties:
 
 
 def remove(layout: Layout, place: Path) -> bool:
-    """Remove a file or folder; return whether that was possible. If not, that is logged once.
+    """Remove a file or folder, and return whether that was possible; failures are logged once.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: it does not exist.
     """
     try:
         discard(place, layout.private)

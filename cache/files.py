@@ -1,4 +1,4 @@
-"""The few operations on files and folders that the cache is made of."""
+"""Basic file and folder operations of the cache."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
-SMALL_FILE = 1 << 20  # more bytes than anything here has but payloads
-# Some network file systems cannot sync a folder; they have nothing to lose by it.
+SMALL_FILE = 1 << 20  # more than any file here has, except payloads
+# Some network file systems cannot sync folders, and do not need to.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP}
 
 
 def make_folder(path: Path) -> None:
-    """Create ``path`` and its missing parents, all for the owner alone. Whatever exists stays as it is."""
+    """Create ``path`` and its missing parents, accessible only to the owner. Existing folders are not changed."""
     with contextlib.suppress(FileExistsError):
         try:
             path.mkdir(mode=FOLDER_MODE)
@@ -27,7 +27,7 @@ def make_folder(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a new file for the owner alone, and wait until it is on the disk."""
+    """Write a new file accessible only to the owner, and wait until it is on the disk."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:
         rest = memoryview(data)
@@ -50,7 +50,7 @@ def sync_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def open_folder(path: Path) -> Iterator[int]:
-    """Hold a folder open by descriptor: what is read through it is of that one, even if it is moved."""
+    """Hold a folder open by descriptor, so that reads go to that folder even if it is moved."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -61,16 +61,16 @@ def open_folder(path: Path) -> Iterator[int]:
 def read_file(
     name: str | Path, folder: int | None, limit: int = SMALL_FILE, check: Callable[[os.stat_result], None] | None = None
 ) -> bytes:
-    """Read a regular file, and never more of it than it may have.
+    """Read a regular file, never beyond its size limit.
 
     Args:
-        name: the file, which may not be a symbolic link.
-        folder: the descriptor of the folder that ``name`` is relative to; None for the working one.
-        limit: how many bytes it may have.
-        check: refuses, by raising, a file by its status.
+        name: the file, which must not be a symbolic link.
+        folder: descriptor of the folder that ``name`` is relative to; None for the working folder.
+        limit: most bytes it may have.
+        check: raises to reject a file by its status.
 
     Raises:
-        OSError: there is no such file, it is a link, a folder or a pipe, is too large, or cannot be read.
+        OSError: the file is missing, a link, a folder, a pipe, too large, or cannot be read.
     """
     # O_NONBLOCK: opening a pipe must not wait for a writer.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -86,9 +86,9 @@ def read_file(
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder or file as far as possible; what cannot be removed stays."""
+    """Remove a folder or file as far as possible."""
     try:
-        # Entries hold files alone, and this takes a third of the time of rmtree.
+        # Entries have only files, for which this takes a third of the time of rmtree.
         with open_folder(path) as folder:
             for name in os.listdir(folder):
                 os.unlink(name, dir_fd=folder)

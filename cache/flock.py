@@ -40,14 +40,14 @@ def locked_alone(path: Path) -> Iterator[bool]:
         _close(descriptor)
 
 
-def remove_unlocked(path: str | Path, note: str | Path, folder: int | None = None) -> bool:
+def remove_unlocked(path: str | Path, note: str | Path | None, folder: int | None = None) -> bool:
     """Remove a lock file that nobody holds, and the note on its holder; return whether that was done.
 
     It goes while it is locked here. Whoever has it open locks a file without a name then, and must look again.
 
     Args:
         path: the lock file.
-        note: the note.
+        note: the note; None if there was none.
         folder: the open folder that both are relative to; by default they are not.
     """
     descriptor = os.open(path, _FLAGS, 0o600, dir_fd=folder)
@@ -55,8 +55,9 @@ def remove_unlocked(path: str | Path, note: str | Path, folder: int | None = Non
         found = os.lstat(path, dir_fd=folder)
         if not (try_lock(descriptor) and os.path.samestat(os.fstat(descriptor), found)):
             return False
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(note, dir_fd=folder)
+        if note is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(note, dir_fd=folder)
         os.unlink(path, dir_fd=folder)
         return True
     finally:

@@ -19,7 +19,7 @@ from jitnorm.cache.key import is_key
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.private import private_folder
 
-# Of manifests, the short texts that are no digests: what people look for.
+# Of manifests, what is true, and the short texts that are no digests: what people look for.
 _MOST_LETTERS = 200
 _MOST_BYTES = 1 << 28  # of half a million entries
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -29,7 +29,7 @@ _KEY = slice(2, 66)
 
 
 class Line(NamedTuple):
-    """What the index says of an entry.
+    """The line of an entry.
 
     Attributes:
         key: its key.
@@ -63,7 +63,7 @@ def indexed(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in manifest.items()
-        if isinstance(value, str) and len(value) <= _MOST_LETTERS and not is_key(value)
+        if value is True or (isinstance(value, str) and len(value) <= _MOST_LETTERS and not is_key(value))
     }
 
 
@@ -71,9 +71,11 @@ def read_index(layout: Layout, fields: Collection[str]) -> dict[str, Line]:
     """The latest line of each key, with no more than some fields of the manifests; empty if there is no index."""
     found: dict[str, Line] = {}
     for raw in _raw_lines(layout):
-        with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):
+        try:
             key, inode, size, modified, manifest = json.loads(raw)
             found[key] = Line(key, int(inode), int(size), float(modified), shared(manifest, fields))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            continue
     return found
 
 

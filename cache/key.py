@@ -1,4 +1,4 @@
-"""The key of an artifact: one digest over everything that shaped it."""
+"""Computes the key of an artifact, a digest over everything that shaped it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 def make_key(fields: Mapping[str, str | bytes]) -> str:
     """Hash labelled fields into a cache key.
 
-    Every label and value is hashed behind its length, in the order of the labels, after a schema field:
-    two field maps give the same bytes only if they are equal. Text counts as its UTF-8 bytes.
+    Every label and value is prefixed with its length, in the order of the labels, after a schema field, so two field
+    maps give the same bytes only if they are equal. Text is hashed as UTF-8.
 
     Args:
         fields: everything the artifact depends on, by label. Labels must not be empty.
@@ -42,15 +42,15 @@ def make_key(fields: Mapping[str, str | bytes]) -> str:
 
 
 def is_key(name: str) -> bool:
-    """Whether ``name`` has the form that ``make_key`` gives."""
+    """Whether ``name`` has the form of a key from ``make_key``."""
     return _KEY.fullmatch(name) is not None
 
 
 def check_key(key: str) -> None:
-    """Refuse what is not a key, so that a key is always safe to use as a file name.
+    """Validate a key, so that keys are always safe to use as file names.
 
     Raises:
-        ValueError: ``key`` is not one.
+        ValueError: ``key`` is not a key.
     """
     if not is_key(key):
         raise ValueError(f"cache key is {key!r}; allowed are 64 lower-case hexadecimal digits: get one from make_key")

@@ -65,17 +65,17 @@ class Layout:
 
     @property
     def toolchains(self) -> Path:
-        """What compilers said of themselves, one file each."""
+        """The identities of compilers, one file each."""
         return self.version / "toolchains"
 
     @cached_property
     def uses(self) -> Path:
-        """What living processes have loaded, one file per process."""
+        """Files with the keys that living processes have loaded, one per process."""
         return self.version / "uses"
 
     @cached_property
     def index(self) -> Path:
-        """What listings show of entries, a line for each."""
+        """The index: what listings show, one line per entry."""
         return self.version / "index.jsonl"
 
     @cached_property
@@ -131,8 +131,9 @@ class Layout:
 
 def keys_in(shard: Path) -> list[str]:
     """The keys that lie in a shard, sorted; none if it is no folder or cannot be read."""
+    prefix = shard.name
     try:
-        return sorted(name for name in os.listdir(shard) if name.startswith(shard.name) and is_key(name))
+        return sorted(name for name in os.listdir(shard) if name.startswith(prefix) and is_key(name))
     except OSError:
         return []
 

@@ -1,9 +1,9 @@
-"""How much disk space a cache takes, as a running total that all processes share.
+"""Keeps a running total of the cache's disk space, shared by all processes.
 
-A text file: first what was measured and when, in seconds since the epoch, then a signed number a line for what was
-added or removed since. A line is appended in one write, so no writer waits for another or loses what it says. Without
-a first line like that nobody knows the total. It is a hint: files that nobody counts make it drift until the cache is
-measured again.
+The ledger is a text file: the first line has the last measurement and its time in seconds since the epoch, each further
+line a signed number for space added or freed since. Lines are appended in one write, so no writer waits for another or
+loses a number. Without a valid first line the total is unknown. The total is a hint: uncounted files make it drift
+until the cache is measured again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import errno
 import os
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from jitnorm.cache.files import make_folder
 from jitnorm.cache.layout import Layout
@@ -22,19 +22,18 @@ from jitnorm.cache.private import private_folder
 
 _TRIES = 3
 _MOST_BYTES = 1 << 16
-# A ledger is begun anew long before it has as many.
+# A ledger is restarted long before it has as many.
 _READ_BYTES, _PIECE_BYTES = 1 << 24, 1 << 20
 _DUE_AFTER_SECONDS = 86400.0
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True)
-class Total:
-    """What a ledger says.
+class Total(NamedTuple):
+    """The state of a ledger.
 
     Attributes:
         space: bytes on the disk.
-        is_due: whether the cache should be measured again, as the ledger is old, long or an estimate.
+        is_due: whether the cache should be measured again, because the ledger is old, long or an estimate.
     """
 
     space: int
@@ -42,7 +41,7 @@ class Total:
 
 
 def add(layout: Layout, change: int) -> Total | None:
-    """Count ``change`` bytes, and return the total with them; None if it is not known."""
+    """Add ``change`` bytes, and return the new total; None if it is unknown."""
     line = f"{change:+d}\n".encode()
     with contextlib.suppress(OSError, ValueError):
         for _ in range(_TRIES):
@@ -50,7 +49,7 @@ def add(layout: Layout, change: int) -> Total | None:
             try:
                 if change:
                     os.write(descriptor, line)
-                if _is_at(descriptor, layout.ledger):  # if not, it was replaced meanwhile
+                if _is_at(descriptor, layout.ledger):  # otherwise it was replaced meanwhile
                     return _parse(_read(descriptor))
             finally:
                 os.close(descriptor)
@@ -58,9 +57,9 @@ def add(layout: Layout, change: int) -> Total | None:
 
 
 class Recount:
-    """A new beginning of the ledger, from a measurement that starts now; one at a time. Fails silently.
+    """Restarts the ledger from a measurement that starts now; one at a time. Fails silently.
 
-    What is added meanwhile counts as not measured, so that the new total is rather too high than too low.
+    Space added meanwhile counts as not measured, so the new total is rather too high than too low.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -75,7 +74,7 @@ class Recount:
         return self
 
     def finish(self, space: int, *, is_exact: bool) -> None:
-        """Begin anew with ``space`` bytes; not if the ledger is no longer the one that was there."""
+        """Restart with ``space`` bytes, unless the ledger was replaced meanwhile."""
         path = self._layout.ledger
         if self._old is None or not _is_at(self._old, path):
             return
@@ -85,11 +84,11 @@ class Recount:
             first = f"{space} {time.time() if is_exact else 0:.0f}\n".encode()
             descriptor = os.open(new, _FLAGS | os.O_EXCL, 0o600)
             try:
-                os.write(descriptor, first + self._added())  # unsynced: it need not outlive a loss of power
+                os.write(descriptor, first + self._added())  # unsynced: it need not survive a power failure
             finally:
                 os.close(descriptor)
             new.rename(path)
-            late += self._added()  # whoever comes later finds that the old ledger is no longer in its place
+            late += self._added()  # later writers notice that the old ledger is no longer in its place
         for line in late.split():
             add(self._layout, int(line))
 
@@ -98,7 +97,7 @@ class Recount:
             os.close(self._old)
 
     def _added(self) -> bytes:
-        """The new lines of the old ledger that count something as added."""
+        """The new lines of the old ledger that add space."""
         assert self._old is not None
         data = _read(self._old, self._seen)
         self._seen += len(data)
@@ -131,8 +130,8 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _parse(data: bytes) -> Total:
-    """Read a ledger; a `ValueError` if it is damaged or its total is not known."""
+    """Parse a ledger; `ValueError` if it is damaged or its total is unknown."""
     first, _, rest = data.partition(b"\n")
     space, when = map(int, first.split())
-    is_old = abs(time.time() - when) > _DUE_AFTER_SECONDS  # or from the future, by a clock that was wrong
+    is_old = abs(time.time() - when) > _DUE_AFTER_SECONDS  # or from the future, from a wrong clock
     return Total(space + sum(map(int, rest.split())), is_old or len(data) > _MOST_BYTES)

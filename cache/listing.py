@@ -32,12 +32,14 @@ def list_entries(store: Store, fields: Collection[str]) -> Iterator[tuple[Entry,
         with contextlib.suppress(OSError), open_folder(store.layout.version / shard) as folder:
             for key in keys_in(store.layout.version / shard):
                 line = index.pop(key, None)
-                with contextlib.suppress(OSError, *_MALFORMED):
+                try:
                     found = os.stat(key, dir_fd=folder, follow_symlinks=False)
                     if line is None or line.inode != found.st_ino:
                         missing.append(_read(key, found.st_ino, folder))
                         line = missing[-1]._replace(manifest=shared(missing[-1].manifest, fields))
-                    yield Entry(key, line.payload_size, line.modified, line.manifest), found.st_mtime
+                except (OSError, *_MALFORMED):
+                    continue
+                yield Entry(key, line.payload_size, line.modified, line.manifest), found.st_mtime
         if store.writable and missing:
             add_to_index(store.layout, missing)
         missing.clear()
@@ -64,7 +66,7 @@ def read_entry(store: Store, key: str) -> Entry | None:
 
 
 def _read(key: str, inode: int, shard: int) -> Line:
-    """What the index should say of an entry."""
+    """The index line of an entry."""
     body, modified = _manifest(f"{key}/{MANIFEST}", shard)
     return Line(key, inode, int(body["payload"]["size"]), modified, indexed(body["manifest"]))
 

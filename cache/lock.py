@@ -1,8 +1,8 @@
-"""One lock per key, so that processes which miss together build once.
+"""One lock per key, so that concurrent misses build once.
 
-The lock only saves duplicated work: publishing is atomic, so whoever cannot get it builds privately.
-The kernel frees it when its holder dies, whatever way; forked children have no part in it. A holder that is stopped
-outlasts every wait. Those who waited for it then take a second lock, so that one of them builds for the others.
+The lock only saves duplicate work: publishing is atomic, so whoever cannot get it builds privately. The kernel releases
+it when its holder dies, however that happens; forked children do not share it. A stopped holder outlasts every wait, so
+those who waited for it compete for a second lock, and one of them builds for the others.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ TIMEOUT_VARIABLE = "JITNORM_LOCK_TIMEOUT"
 _DEFAULT_TIMEOUT_SECONDS = 120.0
 _MAX_TIMEOUT_SECONDS = 86400.0
 _HOLDER_BYTES = 256
-# From here on a wait is one that people notice.
+# Longer waits are noticeable, and logged.
 _LONG_WAIT_SECONDS = 2.0
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}
 
 
 def wait_bound(timeout: float | None) -> float:
-    """Return how many seconds to wait for a lock.
+    """The seconds to wait for a lock.
 
     Args:
-        timeout: the caller's choice, 0 to 86400. None means ``JITNORM_LOCK_TIMEOUT``, else 120.
+        timeout: the caller's choice, 0 to 86400; None for ``JITNORM_LOCK_TIMEOUT``, by default 120.
 
     Raises:
         ValueError: ``timeout`` is out of range.
@@ -64,16 +64,16 @@ def wait_bound(timeout: float | None) -> float:
 
 @contextlib.contextmanager
 def key_lock(layout: Layout, key: str, seconds: float, is_there: Callable[[], bool] = lambda: False) -> Iterator[bool]:
-    """Hold a lock of one key, among all processes and threads; yield whether it was obtained.
+    """Hold the lock of a key among all processes and threads; yield whether it was obtained.
 
-    It is not when what the others build is there, when holders of both locks outlast the waits, which is logged, or
-    when the file system has no locks.
+    It is not obtained if another builder's artifact appears, if the holders of both locks outlast the waits, which is
+    logged, or if the file system has no locks.
 
     Args:
         layout: the cache to lock in.
         key: the key to lock.
         seconds: how long to wait at most for each lock; see ``wait_bound``. With 0 the second is not tried.
-        is_there: whether there is nothing left to wait for; asked several times a second.
+        is_there: whether the artifact has appeared; called several times a second.
     """
     with contextlib.ExitStack() as held:
         yield _acquire(held, layout, key, seconds, is_there)
@@ -87,12 +87,12 @@ def _acquire(
     try:
         make_folder(layout.locks)
         for second in (False, True):
-            # A soft lock, which filelock would fall back to, outlives a killed holder. A lock file that was removed
-            # before it was locked, by who held it, filelock makes anew.
+            # No soft locks, to which filelock would fall back: they outlive a killed holder. If the holder removes the
+            # lock file before it is locked here, filelock creates it again.
             lock = filelock.FileLock(layout.lock(key, second=second), mode=0o600, fallback_to_soft=False)
             note = layout.holder(key, second=second)
             if _try(lock, 0, is_there) or _wait(lock, note, key, seconds, is_there):
-                # Last in, first out: the note goes before the lock does.
+                # Last in, first out: the note is removed before the lock is released.
                 held.callback(_release, lock)
                 held.enter_context(_holder_note(note))
                 return True
@@ -100,7 +100,7 @@ def _acquire(
                 break
     except (OSError, NotImplementedError) as error:
         if isinstance(error, NotImplementedError) or error.errno in _NO_LOCKS:
-            text = "the file system of %s has no locks (%s): processes that miss together each build for themselves"
+            text = "the file system of %s has no locks (%s): concurrent misses each build"
             warn_once("lock", layout.root, text, layout.root, error)
         else:
             _LOG.info("building %s without a lock: %s", key, error)
@@ -108,7 +108,7 @@ def _acquire(
 
 
 def _wait(lock: filelock.BaseFileLock, note: Path, key: str, seconds: float, is_there: Callable[[], bool]) -> bool:
-    """Wait for a lock that somebody holds; tell who, once the wait is long and at its end."""
+    """Wait for a lock that somebody holds; log the holder once the wait is long, and at its end."""
     holder = _describe_holder(note)
     began = time.monotonic()
     locked = _try(lock, min(seconds, _LONG_WAIT_SECONDS), is_there)
@@ -136,26 +136,26 @@ def _try(lock: filelock.BaseFileLock, seconds: float, is_there: Callable[[], boo
 
 
 def _release(lock: filelock.BaseFileLock) -> None:
-    # The build is done: a file system that fails to unlock must not take it from the caller.
+    # The build is done, and the caller must get it even if the file system fails to unlock.
     with contextlib.suppress(OSError):
         lock.release()
 
 
 @contextlib.contextmanager
 def _holder_note(path: Path) -> Iterator[None]:
-    """Leave a note on this process at ``path`` for as long as the lock is held."""
+    """Leave a note about this process at ``path`` while the lock is held."""
     note = {"host": host_name(), "pid": os.getpid(), "started": time.time()}
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            # One write of a fixed length over the last holder's note: at no time is half a note to be seen.
+            # One write of a fixed length over the last holder's note, so that nobody ever sees half a note.
             os.write(descriptor, json.dumps(note).encode().ljust(_HOLDER_BYTES))
         finally:
             os.close(descriptor)
     try:
         yield
     finally:
-        if os.getpid() == note["pid"]:  # a forked child that ends first leaves it alone
+        if os.getpid() == note["pid"]:  # a forked child that ends first must not remove it
             with contextlib.suppress(OSError):
                 path.unlink()
 

@@ -40,19 +40,21 @@ class Item(NamedTuple):
 
 @dataclass
 class Survey:
-    """What was found in a cache.
+    """The contents of a cache.
 
     Attributes:
         entries: every entry, as they were found.
         quarantine: what failed verification.
         private_space: bytes on the disk of what is being written or removed.
-        other_space: those of all else: aliases, locks, uses, records, and the folders themselves.
+        shard_space: those of the folders that entries lie in, and of aliases with theirs.
+        other_space: those of all else: locks, uses, records, and the other folders.
         share: which part of the shards was looked at; 1.0 for all.
     """
 
     entries: list[Item] = field(default_factory=list)
     quarantine: list[Item] = field(default_factory=list)
     private_space: int = 0
+    shard_space: int = 0
     other_space: int = 0
     share: float = 1.0
 
@@ -64,8 +66,9 @@ class Survey:
     @property
     def space(self) -> int:
         """All of it; if only a part was looked at, an estimate: keys are hashes, so shards are alike."""
-        found = sum(item.space for item in (*self.entries, *self.quarantine))
-        return int((found + self.private_space + self.other_space) / self.share)
+        in_shards = self.shard_space + sum(item.space for item in self.entries)
+        beside = self.private_space + self.other_space + sum(item.space for item in self.quarantine)
+        return beside + int(in_shards / self.share)
 
 
 def survey(layout: Layout, is_over: Callable[[], bool] = lambda: False) -> Survey:
@@ -83,10 +86,11 @@ def survey(layout: Layout, is_over: Callable[[], bool] = lambda: False) -> Surve
     begin = os.urandom(1)[0] % max(1, len(shards))
     for done, shard in enumerate((*shards[begin:], *shards[:begin]), start=1):
         found.entries += entry_items(layout.version / shard)
-        found.other_space += space_of(layout.version / shard) + tree_space(layout.sources / shard)
+        found.shard_space += space_of(layout.version / shard) + _alias_space(layout.sources / shard)
         if is_over() and done < len(shards):
             found.share = done / len(shards)
-            break
+            return found
+    found.other_space += _note_space(layout.locks)
     return found
 
 
@@ -98,10 +102,13 @@ def entry_items(shard: Path) -> Iterator[Item]:
             found = _stat(key, folder)
             if found is None:  # it was removed meanwhile
                 continue
-            files = [_stat(f"{key}/{name}", folder) for name in (PAYLOAD, MANIFEST, SIGNATURE)]
-            blocks = found.st_blocks + sum(file.st_blocks for file in files if file)
+            payload = _stat(f"{key}/{PAYLOAD}", folder)
+            blocks = found.st_blocks + (payload.st_blocks if payload else 0)
+            for name in (MANIFEST, SIGNATURE):
+                if file := _stat(f"{key}/{name}", folder):
+                    blocks += file.st_blocks
             # A use in the future is one by a clock that was wrong.
-            yield Item(key, blocks * _BLOCK, min(found.st_mtime, now), files[0].st_size if files[0] else 0)
+            yield Item(key, blocks * _BLOCK, min(found.st_mtime, now), payload.st_size if payload else 0)
 
 
 def entry_space(place: Path) -> int:
@@ -119,7 +126,7 @@ def last_uses(shard: Path) -> Iterator[tuple[float, str]]:
 
 
 def items_in(folder: Path) -> list[Item]:
-    """What lies in a folder, which may be missing."""
+    """The contents of a folder, which may be missing."""
     items = []
     with contextlib.suppress(FileNotFoundError):
         for found in os.scandir(folder):
@@ -162,7 +169,7 @@ def _space_beside_entries(layout: Layout, shards: set[str]) -> int:
     with contextlib.suppress(OSError):
         for found in os.scandir(layout.version):
             if found.name == layout.locks.name:
-                space += _lock_space(layout.locks)
+                space += space_of(found)
             elif found.name not in measured:
                 space += tree_space(found)
     return space
@@ -175,10 +182,17 @@ def _stat(name: str, folder: int) -> os.stat_result | None:
         return None
 
 
-def _lock_space(folder: Path) -> int:
-    """The folder of locks: lock files are empty, and not worth a look at each of many."""
-    space = space_of(folder)
+def _alias_space(shard: Path) -> int:
+    """A shard of aliases. They have a line or two, so one stands for all: to look at each takes as long as an entry."""
+    space, names = space_of(shard), keys_in(shard)
+    if names:
+        space += len(names) * space_of(shard / names[0])
+    return space
+
+
+def _note_space(locks: Path) -> int:
+    """The notes on who holds locks; lock files are empty, and not worth a look at each of many."""
+    space = 0
     with contextlib.suppress(OSError):
-        names = [name for name in os.listdir(folder) if not name.endswith(_LOCK_SUFFIX)]
-        space += sum(space_of(folder / name) for name in names)
+        space = sum(space_of(locks / name) for name in os.listdir(locks) if not name.endswith(_LOCK_SUFFIX))
     return space

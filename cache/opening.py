@@ -1,4 +1,4 @@
-"""Opens the cache that the environment describes: every tier, checked."""
+"""Opens and checks all tiers of the cache that the environment describes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MAX_TIMEOUT_SECONDS = 3600.0
 
 
 def open_store() -> Store:
-    """Open the user's cache; see ``default_root`` for where it lies.
+    """Open the user's cache; see ``default_root`` for its location.
 
     Raises:
         CacheTrustError: others could have written to it.
@@ -46,18 +46,16 @@ def open_store() -> Store:
 def open_cache(store: Store | None = None, wheels: Sequence[WheelFolder] = ()) -> Cache:
     """Open all tiers that the environment describes.
 
-    Folders of wheels that cannot be trusted, and read-only folders that are missing, are passed over with a
-    warning and remembered by ``failed_tiers``.
+    Untrusted wheel folders and missing read-only folders are skipped with a warning, and listed by ``failed_tiers``.
 
     Args:
-        store: the user's cache; default: what ``open_store`` opens.
-        wheels: folders that are asked before those of other wheels.
+        store: the user's cache; default: from ``open_store``.
+        wheels: folders to search before those of other wheels.
 
     Raises:
-        CacheTrustError: the user's cache or a folder of ``JITNORM_READONLY_CACHE`` is one that others could have
-            written to.
+        CacheTrustError: others could have written to the user's cache or a folder of ``JITNORM_READONLY_CACHE``.
         CacheUnusableError: ``JITNORM_CACHE_DIR`` names a folder that cannot be created or written.
-        CacheError: a variable has a value that is not allowed, or needs a package that is not installed.
+        CacheError: a variable has an invalid value, or needs a package that is not installed.
     """
     store = open_store() if store is None else store
     check = signature_check()
@@ -66,14 +64,14 @@ def open_cache(store: Store | None = None, wheels: Sequence[WheelFolder] = ()) -
 
 
 def remote_tier(check: SignatureCheck | None = None, url: str | None = None) -> RemoteTier | None:
-    """The remote tier that the environment describes, or None; nothing is asked of it yet.
+    """The remote tier that the environment describes, if any; it is not contacted yet.
 
     Args:
-        check: what every entry's signature must pass; None asks for none.
-        url: where it lies; default: ``JITNORM_REMOTE_CACHE``.
+        check: verifies the signature of every entry; None to require none.
+        url: the URL of its folder; default: ``JITNORM_REMOTE_CACHE``.
 
     Raises:
-        CacheError: one of its variables has a value that is not allowed, or fsspec is not installed.
+        CacheError: one of its variables has an invalid value, or fsspec is not installed.
     """
     timeout, mode, url = remote_timeout(), remote_mode(), url or os.environ.get(REMOTE_VARIABLE)
     if not url:
@@ -84,20 +82,20 @@ def remote_tier(check: SignatureCheck | None = None, url: str | None = None) -> 
 
 
 def signature_check() -> SignatureCheck | None:
-    """What the signatures of shared tiers must pass, or None if ``JITNORM_TRUSTED_KEYS`` is not set.
+    """The check for signatures of shared tiers; None if ``JITNORM_TRUSTED_KEYS`` is not set.
 
     Raises:
-        CacheError: it names no key, a key cannot be read, or cryptography is not installed.
+        CacheError: the variable names no key, a key cannot be read, or cryptography is not installed.
     """
     keys = trusted_keys()
     return None if keys is None else keys.check
 
 
 def publishing_check() -> SignatureCheck | None:
-    """What the signatures of entries must pass that a command publishes, or None if no variable names a key.
+    """The check for signatures of entries that a command publishes; None if no variable names a key.
 
-    Trusted is what ``JITNORM_TRUSTED_KEYS`` names, and ``JITNORM_SIGNING_KEY``, with which this machine signs what it
-    builds. For the errors see `signature_check`.
+    Trusts the keys of ``JITNORM_TRUSTED_KEYS``, and ``JITNORM_SIGNING_KEY``, with which this machine signs new builds.
+    For errors see `signature_check`.
     """
     trusted, own = trusted_keys(), signing_key()
     if own is None:
@@ -108,15 +106,15 @@ def publishing_check() -> SignatureCheck | None:
 
 
 def trusted_keys() -> TrustedKeys | None:
-    """The keys that ``JITNORM_TRUSTED_KEYS`` names, or None; for the errors see `signature_check`."""
+    """The keys that ``JITNORM_TRUSTED_KEYS`` names, or None; for errors see `signature_check`."""
     text = os.environ.get(KEYS_VARIABLE)
     if text is None:
         return None
     named = [os.path.expanduser(name) for name in text.split(os.pathsep) if name.strip()]
-    if not named:  # whoever sets it wants signatures: an empty value must not stand for none
+    if not named:  # setting it asks for signatures: an empty value must not disable them
         raise CacheError(
-            f"{KEYS_VARIABLE} is {text!r}, which names no key: name files of public keys, or folders of them; unset it "
-            "if no signatures are wanted"
+            f"{KEYS_VARIABLE} is {text!r}, which names no key: name files of public keys, or folders of them; or unset "
+            "it to require no signatures"
         )
     from jitnorm.cache.signature import TrustedKeys
 
@@ -124,7 +122,7 @@ def trusted_keys() -> TrustedKeys | None:
 
 
 def signer() -> Sign | None:
-    """What signs, or None if ``JITNORM_SIGNING_KEY`` is not set.
+    """The function that signs new builds; None if ``JITNORM_SIGNING_KEY`` is not set.
 
     Raises:
         CacheError: the key cannot be read, or cryptography is not installed.
@@ -134,7 +132,7 @@ def signer() -> Sign | None:
 
 
 def signing_key() -> SigningKey | None:
-    """The key that ``JITNORM_SIGNING_KEY`` names, or None; for the errors see `signer`."""
+    """The key that ``JITNORM_SIGNING_KEY`` names, or None; for errors see `signer`."""
     named = os.environ.get(SIGNING_VARIABLE)
     if not named:
         return None
@@ -169,7 +167,7 @@ def remote_mode() -> str:
     """``JITNORM_REMOTE_MODE``, ``read`` by default.
 
     Raises:
-        CacheError: it is not one that is allowed.
+        CacheError: the value is not one of the allowed ones.
     """
     mode = os.environ.get(MODE_VARIABLE) or _MODES[0]
     if mode not in _MODES:
@@ -181,7 +179,7 @@ def remote_timeout() -> float:
     """``JITNORM_REMOTE_TIMEOUT`` in seconds, 10 by default.
 
     Raises:
-        CacheError: it is not a number in the range that is allowed.
+        CacheError: the value is not a number in the allowed range.
     """
     text = os.environ.get(TIMEOUT_VARIABLE) or str(_DEFAULT_TIMEOUT_SECONDS)
     try:

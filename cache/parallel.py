@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
@@ -39,30 +40,32 @@ class Workers:
             self._tasks.put(None)
 
     def map(self, function: Callable[[T], R], values: Iterable[T]) -> list[R]:
-        """What a function returns for each value, in their order; raises what it raises."""
+        """Apply a function to each value, and return the results in order.
+
+        An error in a thread ends that thread's share of the values, and is raised here once all have ended.
+        """
         if not self._count:
             return [function(value) for value in values]
-        answers: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
+        given = list(values)
+        results: list[Any] = [None] * len(given)
+        ended: SimpleQueue[BaseException | None] = SimpleQueue()
 
-        def task(number: int, value: T) -> _Task:
-            def run() -> None:
-                try:
-                    answers.put((number, function(value), None))
-                except BaseException as error:
-                    answers.put((number, None, error))
+        def work_on(first: int) -> None:
+            error = None
+            try:
+                for number in range(first, len(given), self._count):
+                    results[number] = function(given[number])
+            except BaseException as raised:
+                error = raised
+            ended.put(error)
 
-            return run
-
-        numbered = [task(number, value) for number, value in enumerate(values)]
-        for each in numbered:
-            self._tasks.put(each)
-        results: dict[int, R] = {}
-        for _ in numbered:
-            number, result, error = answers.get()
+        for first in range(self._count):
+            self._tasks.put(partial(work_on, first))
+        errors = [ended.get() for _ in range(self._count)]
+        for error in errors:
             if error is not None:
                 raise error
-            results[number] = result
-        return [results[number] for number in range(len(numbered))]
+        return results
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:

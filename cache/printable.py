@@ -1,16 +1,16 @@
-"""Text from outside, made fit to be printed and logged: what a stranger wrote must not steer a terminal."""
+"""Makes text from outside safe to print and log: a stranger's text must not steer a terminal."""
 
 from __future__ import annotations
 
 
 def printable(text: object) -> str:
-    r"""Text on one line, with every character that is not visible spelled out as in a Python literal.
+    r"""Put text on one line, with every invisible character escaped as in a Python literal.
 
-    That is control characters of both sets, line breaks, characters that change the direction of writing or have no
-    width, spaces but the common one, and halves of surrogate pairs, which cannot be encoded.
+    Escaped are control characters of both sets, line breaks, characters that change the writing direction or have no
+    width, all spaces but the common one, and halves of surrogate pairs, which cannot be encoded.
 
     Args:
-        text: anything; it stands for its ``str``.
+        text: anything; converted by ``str``.
 
     Example:
         >>> print(printable("red: \x1b[31m, and a line\n"))
@@ -23,5 +23,5 @@ def printable(text: object) -> str:
 
 
 def printable_lines(text: object) -> str:
-    """The same for text that may have several lines, such as what a compiler says: these stay."""
+    """Like `printable`, but keep line breaks, as for the output of a compiler."""
     return "\n".join(map(printable, str(text).expandtabs().split("\n")))

@@ -1,4 +1,4 @@
-"""Private folders: where one writer prepares an entry before anybody can see it, and compilers work."""
+"""Private folders, in which writers prepare entries before anybody can see them, and compilers work."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import IO
 from jitnorm.cache.files import FILE_MODE, FOLDER_MODE, make_folder, remove_tree, write_file
 from jitnorm.cache.process import host_token, is_dead
 
-# A private folder lives for the time it takes to write two files, or to compile.
+# A private folder lives only as long as it takes to write two files, or to compile.
 _STALE_AFTER_SECONDS = 3600.0
-# A file in a folder that is not the cache's, where nothing but these may be removed.
+# A private file outside the cache folder, where only such files may be removed.
 _PRIVATE_FILE = re.compile(r"\..+\.([A-Za-z0-9-]+\.[0-9]+\.[0-9a-f]{16})\.tmp")
 
 
@@ -28,20 +28,20 @@ def private_folder(parent: Path) -> Iterator[Path]:
         folder.mkdir(mode=FOLDER_MODE)
         yield folder
     finally:
-        if os.getpid() == owner:  # a forked child that ends first leaves it alone
+        if os.getpid() == owner:  # a forked child that ends first must not remove it
             remove_tree(folder)
 
 
 def private_name(parent: Path) -> Path:
-    """A path in ``parent`` that nobody else takes, and that `remove_stale` knows by the process that made it."""
+    """A unique path in ``parent``, which `remove_stale` can attribute to its process."""
     return parent / _token()
 
 
 def replace_file(path: Path, data: bytes, parent: Path) -> None:
-    """Write a file in one step as others see it, by way of a private folder in ``parent``, on the same file system.
+    """Write a file atomically, through a private folder in ``parent``, on the same file system.
 
     Raises:
-        OSError: it cannot be written; what was there before stays.
+        OSError: it cannot be written; the existing file stays.
     """
     with private_folder(parent) as folder:
         write_file(folder / path.name, data)
@@ -50,10 +50,10 @@ def replace_file(path: Path, data: bytes, parent: Path) -> None:
 
 @contextlib.contextmanager
 def new_file(path: Path, mode: int = FILE_MODE) -> Iterator[IO[bytes]]:
-    """Yield a file that takes the name ``path`` at the end, in one step, if nothing was raised; else it is removed.
+    """Yield a file that is atomically renamed to ``path`` at the end, or removed after an exception.
 
-    The folder may be anybody's: the file lies in it under a hidden name, which tells whose it was. Those that killed
-    processes have left there are removed.
+    The folder may be anybody's: until then the file has a hidden name, which identifies its process. Files left there
+    by killed processes are removed.
 
     Raises:
         OSError: it cannot be written.
@@ -83,21 +83,21 @@ def _remove_stale_files(folder: Path) -> None:
 
 
 def remove_stale(parent: Path) -> None:
-    """Remove the private folders whose writers died, as far as possible."""
+    """Remove the private folders of dead writers, as far as possible."""
     with contextlib.suppress(OSError):
         for found in [Path(item) for item in os.scandir(parent)]:
             with contextlib.suppress(OSError):
                 if _is_stale(found.name, found):
-                    # Its writer may live after all: if its folder is gone it fails as a whole, while a folder
-                    # half emptied under its name could still be published.
+                    # The writer may be alive after all: without its folder it fails as a whole, while a half-emptied
+                    # folder under the same name could still be published.
                     discard(found, parent)
 
 
 def discard(path: Path, parent: Path) -> None:
-    """Remove a file or folder in one step as others see it, by way of the private folders in ``parent``.
+    """Remove a file or folder atomically, through the private folders in ``parent``.
 
     Raises:
-        OSError: it could not be taken away, and is there as it was.
+        OSError: it could not be removed, and is unchanged.
     """
     doomed = private_name(parent)
     try:
@@ -111,7 +111,7 @@ def discard(path: Path, parent: Path) -> None:
 
 
 def _token() -> str:
-    """A name that nobody else takes, and that tells which process made it."""
+    """A unique name that identifies the process that created it."""
     return f"{host_token()}.{os.getpid()}.{os.urandom(8).hex()}"
 
 

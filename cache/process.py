@@ -1,4 +1,4 @@
-"""Which process this is, and whether another one still lives."""
+"""Identifies this process, and tells whether another one is alive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 
 def host_name() -> str:
-    """The name of this host, for people to read."""
+    """The name of this host, for display."""
     return os.uname().nodename
 
 
@@ -16,7 +16,7 @@ def host_token() -> str:
     """A name without dots for the set of processes whose ids can be compared with this one's.
 
     Containers may share a host name and a cache folder but not their process ids, so the process
-    namespace is a part of it, unless /proc is not mounted.
+    namespace is a part of the name, unless /proc is not mounted.
     """
     try:
         namespace = os.stat("/proc/self/ns/pid").st_ino

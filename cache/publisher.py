@@ -1,7 +1,7 @@
-"""Publishes to a remote tier in the background: a call that has built its kernel does not wait for the network.
+"""Publishes to a remote tier in the background, so that a call that built its kernel need not wait for the network.
 
-Jobs run one after the other in a daemon thread. A process that ends waits for them, but not longer than one
-operation may take; what is not published by then will be by whoever builds it next.
+Jobs run one by one in a daemon thread. A process that exits waits for them, but at most as long as one operation may
+take; what is not published by then will be published by whoever builds it next.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def publish_later(job: Job, bound: float) -> None:
     """Run a job in the background.
 
     Args:
-        job: bounds itself.
-        bound: seconds that the end of the process may wait for it.
+        job: the job, which limits its own time.
+        bound: seconds that the exiting process may wait for it.
     """
     global _publisher
-    with _guard, contextlib.suppress(RuntimeError):  # a process that is ending starts no more threads
+    with _guard, contextlib.suppress(RuntimeError):  # an exiting process cannot start threads
         if _publisher is None or _publisher.pid != os.getpid():
             if _publisher is None:
                 _at_exit(flush)
@@ -78,7 +78,7 @@ def flush(seconds: float | None = None) -> bool:
         seconds: how long to wait at most; default: as long as one operation may take.
 
     Returns:
-        Whether everything is.
+        Whether everything is published.
     """
     publisher = _publisher
     if publisher is None or publisher.pid != os.getpid():
@@ -87,14 +87,14 @@ def flush(seconds: float | None = None) -> bool:
 
 
 def _at_exit(function: Callable[[], object]) -> None:
-    """Run a function at the end of the process while threads can still be started, which S3's client needs to."""
+    """Run a function at exit while threads can still be started, as S3's client requires."""
     register = getattr(threading, "_register_atexit", atexit.register)
     register(function)
 
 
 def _after_fork() -> None:
     global _guard
-    _guard = threading.Lock()  # the one that came along may be held by a thread that did not
+    _guard = threading.Lock()  # a thread that was not forked may hold the inherited one
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,7 +1,7 @@
-"""A remote tier: any place that fsspec knows, in the layout of a cache folder.
+"""The remote tier: any location that fsspec supports, in the layout of a cache folder.
 
-An entry is there once its manifest is, which is written last. Nothing here raises into a lookup because of the
-network: a tier that fails is left alone for a while.
+An entry exists once its manifest does, which is written last. Network errors never reach a lookup: a failing tier is
+skipped for a while.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from jitnorm.cache.signature import MAX_BYTES as MAX_SIGNATURE_BYTES
 from jitnorm.cache.store import Entry, SignatureCheck
 from jitnorm.cache.warn import logger
 
-# How long a tier that has failed is not asked again.
+# How long a failed tier is skipped.
 PAUSE_SECONDS = 60.0
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_PAYLOAD_BYTES = 1 << 30
-# Of the text of an error, which may quote a server.
+# Characters of an error's text, which may quote a server.
 _MAX_REASON = 500
 _MALFORMED = "(malformed)"
 
@@ -40,13 +40,13 @@ _Result = TypeVar("_Result")
 
 
 class RemoteTier:
-    """A `Tier` behind a URL. Making one asks nothing of it.
+    """A `Tier` behind a URL. The constructor does not contact it.
 
     Args:
-        url: of the folder, as fsspec has it: ``s3://bucket/kernels``, ``https://...``, ``file:///...``
+        url: the folder as an fsspec URL: ``s3://bucket/kernels``, ``https://...``, ``file:///...``
         timeout: seconds that each operation may take as a whole.
-        writable: whether to publish what is built.
-        check: what every entry's signature must pass; None asks for none.
+        writable: whether to publish new builds.
+        check: verifies the signature of every entry; None to require none.
 
     Attributes:
         name: ``remote`` and the URL, without credentials.
@@ -54,8 +54,9 @@ class RemoteTier:
         writable: as given.
 
     Raises:
-        CacheError: it is no URL, cannot be written to by its nature, or fsspec is not installed. That fsspec knows no
-            such protocol, or that its package is not installed, is only found when it is asked.
+        CacheError: it is not a URL, its protocol is read-only, or fsspec is not installed. Unknown protocols and
+        missing
+            packages are only detected on first use.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class RemoteTier:
         shown = without_credentials(url)
         if "://" not in url or shown == _MALFORMED:
             raise CacheError(
-                f"the remote cache is {shown!r}, which is no URL; needed is one such as s3://bucket/kernels or "
+                f"the remote cache is {shown!r}, which is not a URL; expected one such as s3://bucket/kernels or "
                 "file:///folder"
             )
         self.name = f"remote {shown}"
@@ -81,11 +82,11 @@ class RemoteTier:
             )
 
     def load(self, key: str) -> Artifact | None:
-        """The artifact stored under ``key``, verified, or None; see `Tier`."""
+        """Load and verify the artifact stored under ``key``, or return None; see `Tier`."""
         return self.fetch(key)[0]
 
     def fetch(self, key: str) -> tuple[Artifact | None, bytes | None]:
-        """The artifact stored under ``key`` and its signature file; None for what is not there or not trusted."""
+        """Load the artifact stored under ``key`` with its signature file; None if it is absent or not trusted."""
         check_key(key)
         try:
             return self._ask(partial(self._read_entry, key)) or (None, None)
@@ -99,28 +100,28 @@ class RemoteTier:
         return self._ask(partial(_read_alias, source_key)) or ()
 
     def publish_soon(self, key: str, artifact: Artifact, signature: bytes | None) -> None:
-        """Publish in the background, if this tier is writable; a process that ends waits for it, within the timeout."""
+        """Publish in the background if this tier is writable; an exiting process waits for it, up to the timeout."""
         if self.writable and not self._is_paused():
             publish_later(partial(self._ask, partial(_publish, key, artifact, signature)), self.timeout)
 
     def write(self, key: str, artifact: Artifact, signature: bytes | None = None) -> None:
-        """Store an artifact now, in place of what is there, without an alias.
+        """Store an artifact now, replacing an existing one, without an alias.
 
         Raises:
-            RemoteError: it could not be stored.
+            RemoteError: storing failed.
         """
         self._demand(partial(_write_entry, key, artifact, signature))
 
     def add_aliases(self, source_key: str, keys: Sequence[str]) -> None:
-        """Have the alias of a source name some keys.
+        """Add keys to the alias of a source.
 
         Raises:
-            RemoteError: it could not be written.
+            RemoteError: writing failed.
         """
         self._demand(partial(_add_aliases, source_key, keys))
 
     def has(self, key: str) -> bool:
-        """Whether an entry is there; it is not verified.
+        """Whether an entry exists, without verifying it.
 
         Raises:
             RemoteError: the tier does not answer.
@@ -129,7 +130,7 @@ class RemoteTier:
         return self._demand(lambda files: files.exists(_entry(key, MANIFEST)))
 
     def demand(self, key: str) -> tuple[Artifact, bytes | None]:
-        """The artifact stored under ``key`` and its signature file.
+        """Load the artifact stored under ``key`` with its signature file.
 
         Raises:
             RemoteError: the tier does not answer.
@@ -142,7 +143,7 @@ class RemoteTier:
         return found
 
     def describe(self, key: str) -> Entry | None:
-        """What lies under a key, as a listing shows it, or None; the payload is not read.
+        """Describe an entry for listings, or return None; the payload is not read.
 
         Raises:
             RemoteError: the tier does not answer.
@@ -151,7 +152,7 @@ class RemoteTier:
         return self._demand(partial(_read_description, key))
 
     def keys(self) -> list[str]:
-        """The keys of all entries there are, sorted; none is verified.
+        """The sorted keys of all entries, without verifying them.
 
         Raises:
             RemoteError: the tier does not answer, or cannot be listed.
@@ -159,7 +160,7 @@ class RemoteTier:
         return self._demand(_keys_in)
 
     def _ask(self, operation: Callable[[RemoteFiles], _Result]) -> _Result | None:
-        """The result of an operation; None if the tier fails, or has failed a short time ago."""
+        """Run an operation and return its result; None if the tier fails, or failed recently."""
         if self._is_paused():
             return None
         try:
@@ -178,7 +179,7 @@ class RemoteTier:
             return bounded(lambda: operation(self._place.files(deadline)), self.timeout)
         except CacheError:
             raise
-        # Each file system raises errors of its own.
+        # Every file system has its own errors.
         except Exception as error:
             self._place.forget()
             reason = printable("".join(traceback.format_exception_only(error)).strip()[:_MAX_REASON])
@@ -255,9 +256,9 @@ def _alias(source_key: str) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """A URL as it may be shown: without user, password and query; nothing of one that cannot be read."""
+    """A URL for display, without user, password and query; malformed URLs are hidden entirely."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # nobody knows what of it is secret
+    except ValueError:  # any part of it may be secret
         return _MALFORMED
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

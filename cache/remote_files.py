@@ -1,7 +1,7 @@
-"""The files below a URL, by fsspec: every read is bounded in bytes, every call in time.
+"""Accesses files below a URL through fsspec, with every read limited in bytes and every call in time.
 
-Whoever runs the server is not trusted with this process's memory: bodies are read in pieces, never decompressed, and
-no further than asked for.
+The server is not trusted with this process's memory: bodies are read in pieces, never decompressed, and never beyond
+the limit.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from jitnorm.cache.private import private_name, remove_stale
 
 WEB_PROTOCOLS = ("http", "https")
 _PIECE_BYTES = 1 << 20
-# Of a page that lists a folder of a web server: room for 10,000 entries in each of 256.
+# Size limit of a web server's folder listing: room for 10,000 entries in each of 256.
 _MAX_PAGE_BYTES = 1 << 20
 _SHARD = re.compile("[0-9a-f]{2}")
 _LINK = re.compile(rb"""href\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
 
 
 class RemotePlace:
-    """A folder behind a URL. Making one asks nothing of it.
+    """A folder behind a URL. The constructor does not contact it.
 
     Args:
-        url: as fsspec has it.
-        name: what to call it in errors.
+        url: the fsspec URL.
+        name: the name to use in errors.
     """
 
     def __init__(self, url: str, name: str) -> None:
@@ -41,22 +41,22 @@ class RemotePlace:
         self._opened: tuple[int, Any, str] | None = None
 
     def files(self, deadline: Deadline) -> RemoteFiles:
-        """What is in it, for one operation.
+        """The files in the folder, for one operation.
 
-        Opening may import the package of a file system and connect to a server: it takes time like any call.
+        Opening may import a file system's package and connect to a server, so it takes time like any call.
 
         Raises:
             CacheError: the URL has an unknown protocol, or the package for it is not installed.
             Exception: whatever the file system raises.
         """
         opened = self._opened
-        if opened is None or opened[0] != os.getpid():  # a child of a fork opens its own
+        if opened is None or opened[0] != os.getpid():  # a forked child opens its own
             system, root = self._open(deadline)
             self._opened = opened = os.getpid(), system, root.rstrip("/")
         return RemoteFiles(opened[1], opened[2], deadline, self.forget)
 
     def forget(self) -> None:
-        """Have the next operation open it anew: nothing is known of a connection that has failed."""
+        """Reopen the folder for the next operation, because the state of a failed connection is unknown."""
         self._opened = None
 
     def _open(self, deadline: Deadline) -> tuple[Any, str]:
@@ -67,7 +67,7 @@ class RemotePlace:
             protocol = self._url.partition("://")[0]
             for each in protocol.split("::"):
                 _check_protocol(each, get_filesystem_class, self._name)
-            # Only FTP is blocking and has a timeout of its own; it ends the thread that was left behind with it.
+            # FTP alone blocks and has its own timeout, which ends its abandoned thread.
             options = {"timeout": deadline.rest()} if protocol == "ftp" else {}
             system, root = url_to_fs(self._url, skip_instance_cache=True, use_listings_cache=False, **options)
         except ImportError as error:
@@ -80,13 +80,13 @@ class RemotePlace:
 class RemoteFiles:
     """The files of a `RemotePlace`, until a deadline.
 
-    What is read by file systems that are asynchronous in fsspec, those of S3 and the web among them, is cancelled then.
+    Reads of file systems that are asynchronous in fsspec, including S3 and the web, are cancelled at the deadline.
 
     Args:
         system: the file system.
-        root: the folder in it.
-        deadline: when the operation must have ended.
-        forget: called when a call has failed.
+        root: the folder in the file system.
+        deadline: the time by which the operation must end.
+        forget: called after a failed call.
     """
 
     def __init__(self, system: Any, root: str, deadline: Deadline, forget: Callable[[], None]) -> None:
@@ -101,10 +101,10 @@ class RemoteFiles:
         return not self._protocols.isdisjoint(WEB_PROTOCOLS)
 
     def read(self, path: str, limit: int) -> bytes | None:
-        """A file; None if there is none.
+        """Read a file; None if it does not exist.
 
         Raises:
-            CorruptEntryError: it has more than ``limit`` bytes. No more of it was read.
+            CorruptEntryError: it has more than ``limit`` bytes; no more were read.
         """
         place, sink = f"{self._root}/{path}", _Sink(path, limit, self._deadline)
         try:
@@ -113,14 +113,14 @@ class RemoteFiles:
             elif self._is_async:
                 self._run(lambda: _stream(self._system, place, sink, limit))
             else:
-                self._call("info", place)  # in place of whatever error a missing file gives
+                self._call("info", place)  # normalizes the error for a missing file
                 self._call("get_file", place, sink)
         except FileNotFoundError:
             return None
         return sink.getvalue()
 
     def exists(self, path: str) -> bool:
-        """Whether a file is there."""
+        """Whether a file exists."""
         try:
             self._call("info", f"{self._root}/{path}")
         except FileNotFoundError:
@@ -128,7 +128,7 @@ class RemoteFiles:
         return True
 
     def modified(self, path: str) -> float:
-        """When a file was written, in seconds since the epoch; 0 where the file system does not say."""
+        """The modification time of a file in seconds since the epoch; 0 if the file system does not provide it."""
         if self._is_web:
             return 0.0
         try:
@@ -141,16 +141,16 @@ class RemoteFiles:
         return float(moment) if isinstance(moment, (int, float)) else 0.0
 
     def manifests(self) -> Iterator[str]:
-        """The paths of all manifests, of web servers as far as their pages tell: of all folders that could hold one.
+        """Yield the paths of all manifests; for web servers, of all listed folders that could have one.
 
         Raises:
-            FileNotFoundError: the web server lists nothing, as most do.
+            FileNotFoundError: the web server lists nothing, which most do not.
         """
         if self._is_web:
             for shard in filter(_SHARD.fullmatch, self._links("v1")):
                 yield from (f"{self._root}/v1/{shard}/{name}/{MANIFEST}" for name in self._links(f"v1/{shard}"))
             return
-        # Without it a folder that cannot be read would be left out, and so shown as an empty one.
+        # By default, an unreadable folder would be skipped and look empty.
         strictly = {"on_error": "raise"} if "file" in self._protocols else {}
         try:
             found = self._call("find", f"{self._root}/v1", **strictly)
@@ -159,9 +159,9 @@ class RemoteFiles:
         yield from (path for path in found if path.endswith(f"/{MANIFEST}"))
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file, in place of the one that is there."""
+        """Write a file, replacing an existing one."""
         place = f"{self._root}/{path}"
-        # Object stores show an object once it is whole; in a folder it takes a rename.
+        # Object stores show only complete objects; in a folder this takes a rename.
         if "file" not in self._protocols:
             self._call("pipe_file", place, data)
             return
@@ -177,10 +177,10 @@ class RemoteFiles:
             remove_tree(private)
 
     def _links(self, folder: str) -> list[str]:
-        """The last parts of the links on the page of a folder."""
+        """The last path components of the links in a folder listing."""
         try:
             page = self.read(f"{folder}/", _MAX_PAGE_BYTES)
-        except CorruptEntryError as error:  # it is the server that is wrong here, not an entry
+        except CorruptEntryError as error:  # the server is at fault here, not an entry
             raise ValueError(f"the web server's list of a folder is too long: {error}") from error
         if page is None:
             raise FileNotFoundError(f"the web server has no list of the folder {folder}")
@@ -188,7 +188,7 @@ class RemoteFiles:
         return list(dict.fromkeys(links))
 
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """What a method of the file system returns."""
+        """Call a method of the file system."""
         if self._is_async:
             return self._run(lambda: getattr(self._system, f"_{method}")(*arguments, **options))
         self._deadline.rest()
@@ -201,7 +201,7 @@ class RemoteFiles:
             raise
 
     def _run(self, begin: Callable[[], Any]) -> Any:
-        """What a coroutine of the file system returns; it is cancelled at the deadline."""
+        """Run a coroutine of the file system, and cancel it at the deadline."""
         from fsspec.asyn import FSTimeoutError, sync
 
         try:
@@ -217,7 +217,7 @@ class RemoteFiles:
 
 
 class _Sink(io.BytesIO):
-    """What a file is read into, which takes no more than is allowed, and nothing after the deadline."""
+    """A buffer to read a file into, which raises beyond the limit or after the deadline."""
 
     def __init__(self, path: str, limit: int, deadline: Deadline) -> None:
         super().__init__()
@@ -235,14 +235,14 @@ async def _stream(system: Any, place: str, sink: _Sink, limit: int) -> None:
     try:
         file = await system.open_async(place, "rb")
     except NotImplementedError:
-        # One byte more than allowed is enough to see that there is too much.
+        # One byte above the limit suffices to detect that there is too much.
         sink.write(await system._cat_file(place, start=0, end=limit + 1))
         return
     try:
         while piece := await file.read(_PIECE_BYTES):
             sink.write(piece)
     finally:
-        # Closing the file of fsspec would leave the connection, and what is still to come on it, to the collector.
+        # Closing fsspec's file would leave the connection, and its pending data, to the garbage collector.
         body = getattr(file, "r", None)
         if body is not None:
             body.close()
@@ -256,7 +256,7 @@ def _check_protocol(protocol: str, find_class: Callable[[str], object], name: st
 
 
 def _plain_bodies(client_kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Options of aiohttp's client with which bodies come as they are: a small one can decompress to any size."""
+    """Options of aiohttp's client that disable decompression, because a small body can decompress to any size."""
     headers = {**client_kwargs.get("headers", {}), "Accept-Encoding": "identity"}
     return {**client_kwargs, "headers": headers, "auto_decompress": False, "raise_for_status": _refuse_encoded}
 
@@ -265,4 +265,4 @@ async def _refuse_encoded(response: Any) -> None:
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         response.close()
-        raise ValueError(f"the web server sends files encoded ({encoding!r}); have it send them as they are")
+        raise ValueError(f"the web server sends files encoded ({encoding!r}); configure it to send them as they are")

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from jitnorm.cache.events import emit
-from jitnorm.cache.evict import Ties, remove
-from jitnorm.cache.index import compact_index
+from jitnorm.cache.evict import EVICT_LAST, Ties, remove
+from jitnorm.cache.index import Line, compact_index, read_index
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.ledger import Recount
 from jitnorm.cache.measure import Item, space_of, survey
 from jitnorm.cache.parallel import Workers
 from jitnorm.cache.private import remove_stale
-from jitnorm.cache.sweep import doubtful_aliases, lock_names, remove_if_empty, sweep_alias, sweep_locks
+from jitnorm.cache.sweep import aliases_in, lock_names, remove_if_empty, sweep_alias, sweep_locks
 from jitnorm.cache.uses import keys_in_use
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _MOST_BESIDE = 2 << 16
 
 @dataclass(frozen=True)
 class Pruned:
-    """What a pruning did, or would do.
+    """The result of a pruning, or of a dry run.
 
     Attributes:
         bytes_before: the disk space that the cache took before; estimated if the time was over before all was seen.
@@ -78,7 +78,7 @@ class Removal:
         dry_run: bool,
         seconds: float,
         is_stopped: Callable[[], bool] = lambda: False,
-        threads: int = 4,
+        threads: int = 8,
     ) -> None:
         self.layout = layout
         self.max_bytes = max_bytes
@@ -96,6 +96,8 @@ class Removal:
         self.seen: frozenset[str] = frozenset()
         self.there: set[str] = set()
         self.left: Counter[str] = Counter()  # how many entries are left in each shard
+        self.index: dict[str, Line] = {}
+        self.sources: dict[str, list[str]] = {}  # under which source keys aliases name an entry
 
     def run(self) -> Pruned:
         """Do it."""
@@ -129,14 +131,20 @@ class Removal:
     def _sweep(self, workers: Workers) -> None:
         """Remove what belongs to no entry and no process."""
         for shard in self.layout.source_shards():
-            for paths in self._batches(doubtful_aliases(self.layout, shard, self.there)):
-                self.size -= sum(workers.map(self._sweep_alias, paths))
+            doubtful = []
+            for source, keys in aliases_in(self.layout, shard):
+                for key in keys:
+                    self.sources.setdefault(key, []).append(source)
+                if not keys or not self.there.issuperset(keys):
+                    doubtful.append(source)
+            for sources in self._batches(doubtful):
+                self.size -= sum(workers.map(self._sweep_alias, sources))
             self._check_time()
-        for names in self._batches(() if self.dry_run else lock_names(self.layout)):
+        for names in self._batches(() if self.dry_run else lock_names(self.layout).items()):
             sweep_locks(self.layout, names)
 
-    def _sweep_alias(self, path: Path) -> int:
-        return sweep_alias(self.layout, path, self._is_there, dry_run=self.dry_run)
+    def _sweep_alias(self, source: str) -> int:
+        return sweep_alias(self.layout, self.layout.alias(source), self._is_there, dry_run=self.dry_run)
 
     def _is_there(self, key: str) -> bool:
         return key in self.there or (key not in self.seen and self.layout.entry(key).exists())
@@ -151,23 +159,20 @@ class Removal:
 
     def _evict(self, workers: Workers, items: list[Item], goal: int) -> None:
         """Evict entries in this order, those that go last after all others."""
+        if self.size > goal:
+            self.index = read_index(self.layout, (EVICT_LAST,))
         last: deque[Item] = deque()
         self._evict_from(workers, deque(items), goal, last)
         self._evict_from(workers, last, goal, None)
 
     def _evict_from(self, workers: Workers, queue: deque[Item], goal: int, last: deque[Item] | None) -> None:
-        while batch := self._next_batch(queue, goal):
-            ties = workers.map(lambda item: Ties.read(self.layout, item.name), batch)
-            going = list(zip(batch, ties, strict=True))
-            if last is not None:
-                last += [item for item, tie in going if tie.goes_last]
-                going = [(item, tie) for item, tie in going if not tie.goes_last]
-            for (item, _), freed in zip(going, workers.map(self._evict_one, going), strict=True):
+        while batch := self._next_batch(queue, goal, last):
+            for item, freed in zip(batch, workers.map(self._evict_one, batch), strict=True):
                 if freed is not None:
                     self._note(item, freed)
 
-    def _next_batch(self, queue: deque[Item], goal: int) -> list[Item]:
-        """The next entries that have to go, whatever those before them free."""
+    def _next_batch(self, queue: deque[Item], goal: int, last: deque[Item] | None) -> list[Item]:
+        """The next entries that have to go, whatever those before them free; those that go last are put off."""
         self._check_time()
         batch: list[Item] = []
         excess = self.size - goal
@@ -175,26 +180,31 @@ class Removal:
             item = queue.popleft()
             if item.name in self.in_use:
                 self.spared += 1
+            elif last is not None and self._goes_last(item.name):
+                last.append(item)
             else:
                 batch.append(item)
                 excess -= item.space + _MOST_BESIDE
         return batch
 
-    def _evict_one(self, going: tuple[Item, Ties]) -> int | None:
-        """Remove an entry and its alias; return how many bytes that freed, None if it cannot be removed."""
-        item, ties = going
+    def _goes_last(self, key: str) -> bool:
+        """Whether others depend on an entry; the index says so without opening its manifest."""
+        line = self.index.get(key)
+        return EVICT_LAST in line.manifest if line else Ties.read(self.layout, key).goes_last
+
+    def _evict_one(self, item: Item) -> int | None:
+        """Remove an entry and its aliases; return how many bytes that freed, None if it cannot be removed."""
         if not self._remove(self.layout.entry(item.name)):
             return None
         self.there.discard(item.name)
-        alias = self.layout.alias(ties.source_key) if ties.source_key else None
-        return item.space + (self._sweep_alias(alias) if alias else 0)
+        return item.space + sum(map(self._sweep_alias, self.sources.get(item.name, ())))
 
     def _note(self, item: Item, freed: int) -> None:
-        shard = self.layout.entry(item.name).parent
         self.size -= freed
         self.evicted.append(item.name)
-        self.left[shard.name] -= 1
-        if not self.left[shard.name]:
+        self.left[item.name[:2]] -= 1
+        if not self.left[item.name[:2]]:
+            shard = self.layout.entry(item.name).parent
             self.size -= space_of(shard) if self.dry_run else remove_if_empty(shard)
         if not self.dry_run:
             emit("evict", key=item.name, bytes=item.space, used=item.used)

@@ -1,7 +1,7 @@
 """Makes room for an entry before it is written, so that publishing never takes a cache above its budget.
 
-The publisher pays for a glance at the running total. If there is no room, it looks at the entries of some shards and
-evicts the least recently used of these, as much as it adds. All else is done in the background, by upkeep.
+The publisher only reads the running total. If there is no room, it looks at the entries of some shards and evicts the
+least recently used of these, as much as it adds. Upkeep does everything else in the background.
 """
 
 from __future__ import annotations
@@ -27,46 +27,48 @@ from jitnorm.cache.uses import keys_in_use
 if TYPE_CHECKING:
     from jitnorm.cache.store import Store
 
-# Of how many entries the least recently used go; and how many times that to look at, where all are in use.
+# How many entries to choose the least recently used from, and how many such samples to try if all are in use.
 _SAMPLE = 512
 _MOST_SAMPLES = 4
-# How long a publisher may measure a cache. What it does not come to see it estimates.
-_LOOK_SECONDS = 0.005
+# How long a publisher may measure a cache; it estimates the rest.
+_LOOK_SECONDS = 0.002
 
 
 def space_needed(place: Path, alias: Path | None, sizes: Iterable[int]) -> int:
-    """How many bytes on the disk an entry with files of these sizes will take, with its alias and their shards."""
+    """The disk space of an entry with files of these sizes, with its alias and their shards."""
     beside = [place.parent, *((alias, alias.parent) if alias else ())]
     return expected_space(sizes) + sum(USUAL_BLOCK for path in beside if not path.exists())
 
 
 def make_room(store: Store, space: int) -> None:
-    """Count ``space`` bytes that are about to be written, and evict as much if they do not fit into the budget.
+    """Count ``space`` bytes that are about to be written, and evict as much if they exceed the budget.
 
-    A cache far above its budget, as after that was lowered, loses twice what is added.
+    A cache far above its budget, for example after lowering it, frees twice what is added.
 
     Raises:
-        OSError: living processes use all that could go. Nothing is counted then.
+        OSError: living processes use everything that could be evicted. Nothing is counted then.
     """
     total = add(store.layout, space)
     if store.max_bytes is None or (total is not None and _fits(store, total, space)):
         return
-    # Nobody knows the total, or it may be too high.
+    # The total is unknown, or may be too high.
     total = _look(store.layout, space)
     if total is None or _fits(store, total, space):
         return
     give_back(store, space)
-    text = f"{BUDGET_VARIABLE} allows {store.max_bytes} bytes, and living processes use all that could go; allow more"
+    text = (
+        f"{BUDGET_VARIABLE} allows {store.max_bytes} bytes, and living processes use everything evictable; allow more"
+    )
     raise OSError(errno.EDQUOT, text)
 
 
 def give_back(store: Store, space: int) -> None:
-    """Count what was not written after all as free."""
+    """Count bytes that were not written after all as free."""
     add(store.layout, -space)
 
 
 def _fits(store: Store, total: Total, space: int) -> bool:
-    """Whether a total with ``space`` bytes of one's own is within the budget, or as much could be evicted."""
+    """Whether a total that includes ``space`` own bytes is within the budget, or as much could be evicted."""
     assert store.max_bytes is not None
     excess = total.space - store.max_bytes
     if total.is_due or excess > 0:
@@ -106,7 +108,7 @@ def _evict(layout: Layout, space: int) -> int:
 
 
 def _samples(layout: Layout) -> Iterator[list[tuple[float, str]]]:
-    """When entries were used last, and their keys; keys are hashes, so those of some shards are like all."""
+    """Yield samples of keys with their last use; keys are hashes, so some shards represent all."""
     shards = layout.shards()
     begin = os.urandom(1)[0] % max(1, len(shards))
     sample: list[tuple[float, str]] = []
@@ -119,13 +121,13 @@ def _samples(layout: Layout) -> Iterator[list[tuple[float, str]]]:
 
 
 def _evict_one(layout: Layout, used: float, key: str, ties: Ties) -> int:
-    """Evict an entry, its alias and its lock; return how many bytes that freed."""
+    """Evict an entry, its alias and its lock, and return the bytes freed."""
     place = layout.entry(key)
     space = entry_space(place)
     try:
         if not remove(layout, place):
             return 0
-    except FileNotFoundError:  # it is no merit of this process
+    except FileNotFoundError:  # another process removed it
         return 0
     freed = space + remove_if_empty(place.parent)
     if ties.source_key is not None:

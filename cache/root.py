@@ -1,4 +1,4 @@
-"""Which folder the cache lies in, and whether it can be used."""
+"""Finds the cache folder, and checks whether it can be used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jitnorm.cache.layout import Layout
 from jitnorm.cache.trust import FOLDER_VARIABLE, Trust
 from jitnorm.cache.warn import warn_once
 
-# The place of a store that is always empty: nothing is there, and nobody but root can make anything there.
+# The root of an always empty store: nothing exists there, and only root could create anything.
 _NOWHERE = Path("/proc/no-cache")
 
 
@@ -37,14 +37,14 @@ def default_root() -> Path:
     if named := os.environ.get(FOLDER_VARIABLE):
         return Path(os.path.expanduser(named))
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if base.is_absolute():  # the XDG specification has relative paths ignored
+    if base.is_absolute():  # the XDG specification says to ignore relative paths
         return base / "jitnorm"
     home = Path(os.path.expanduser("~"))
     return (home if home.is_absolute() else _NOWHERE) / ".cache" / "jitnorm"
 
 
 def root_is_explicit() -> bool:
-    """Whether the user named the cache folder, and so should hear of it if it cannot be used."""
+    """Whether the user named the cache folder, and so should learn if it cannot be used."""
     return bool(os.environ.get(FOLDER_VARIABLE))
 
 
@@ -52,14 +52,14 @@ def open_root(path: Path, *, explicit: bool) -> Root:
     """Create a cache folder if it is missing, and check it.
 
     Args:
-        path: the folder. A symbolic link stands for its target.
-        explicit: whether the user asked for this folder. A folder that is only the default may be
-            unusable: that is logged once, and nothing will be published to it.
+        path: the folder. Symbolic links are resolved.
+        explicit: whether the user named this folder. A default folder may be unusable: that is logged once, and
+            nothing is published to it.
 
     Raises:
         CacheTrustError: it is not a folder, belongs to another user, or is writable by others. The last
             two are accepted if ``JITNORM_CACHE_TRUST`` is ``any``.
-        CacheUnusableError: it is explicit and cannot be created or written.
+        CacheUnusableError: it was named explicitly and cannot be created or written.
         CacheError: ``JITNORM_CACHE_TRUST`` has an unknown value.
     """
     path = Path(os.path.realpath(path))
@@ -67,7 +67,7 @@ def open_root(path: Path, *, explicit: bool) -> Root:
     reason = None
     for folder in Layout(path).folders:
         reason = reason or _make_writable(folder)
-        # Those within the root too: others may have made them while the root was open to them.
+        # Also the folders within, which others may have created while the root was open to them.
         _check(folder, trust)
     if reason is None:
         return Root(path, writable=True)
@@ -79,18 +79,18 @@ def open_root(path: Path, *, explicit: bool) -> Root:
     warn_once(
         "root",
         path,
-        "the cache folder %s cannot be used: %s. What is built is kept in memory only; "
+        "the cache folder %s cannot be used: %s. New builds are kept in memory only; "
         "set %s to a folder that you can write to",
         path,
         reason,
         FOLDER_VARIABLE,
     )
-    # A missing folder that somebody else makes later has not been checked.
+    # A folder that somebody else creates later would be unchecked.
     return Root(path if os.path.isdir(path) else _NOWHERE, writable=False)
 
 
 def _make_writable(folder: Path) -> str | None:
-    """Make a folder if it is missing; return why it cannot be written, or None if it can."""
+    """Create a folder if missing; return why it cannot be written, or None if it can."""
     if folder.is_relative_to(_NOWHERE):
         return "there is no home folder"
     try:

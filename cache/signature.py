@@ -1,6 +1,6 @@
-"""Ed25519 signatures of entries. What is signed is the manifest file, which holds the payload's digest.
+"""Ed25519 signatures of entries. They sign the manifest file, which contains the payload's digest.
 
-An entry's file ``signature`` is JSON: which key signed, and the signature in hexadecimal digits.
+An entry's file ``signature`` is JSON with the id of the key and the signature in hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 MAX_BYTES = 4096
-# A signature made for something else is none for a manifest.
+# Makes signatures for other purposes invalid for manifests.
 _PURPOSE = b"jitnorm-cache-manifest-1\0"
 _KEY_ID_DIGITS = 16
 _MAX_KEY_BYTES = 65536
@@ -31,7 +31,7 @@ class SigningKey:
 
     Attributes:
         public: its public key.
-        key_id: which key it is, in 16 hexadecimal digits.
+        key_id: the id of the key, 16 hexadecimal digits.
     """
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
@@ -43,7 +43,7 @@ class SigningKey:
         """Read a private key, unencrypted, in PEM.
 
         Raises:
-            CacheError: it cannot be read or is of another kind, or cryptography is not installed.
+            CacheError: it cannot be read or is not an Ed25519 key, or cryptography is not installed.
         """
         _require_cryptography()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -52,7 +52,7 @@ class SigningKey:
         return cls(_read_key(Path(path), lambda raw: load_pem_private_key(raw, None), Ed25519PrivateKey, "private"))
 
     def sign(self, manifest: bytes) -> bytes:
-        """The signature file of a manifest file."""
+        """Sign a manifest file, and return its signature file."""
         content = {"key": self.key_id, "signature": self._key.sign(_PURPOSE + manifest).hex()}
         return json.dumps(content, sort_keys=True).encode("ascii") + b"\n"
 
@@ -61,7 +61,7 @@ class TrustedKeys:
     """The public keys whose signatures are accepted.
 
     Args:
-        keys: the keys by their ids.
+        keys: the keys, by id.
     """
 
     def __init__(self, keys: Mapping[str, Ed25519PublicKey]) -> None:
@@ -72,10 +72,11 @@ class TrustedKeys:
         """Read public keys in PEM.
 
         Args:
-            paths: files, and folders that hold files ``*.pem``.
+            paths: files, and folders of ``*.pem`` files.
 
         Raises:
-            CacheError: one cannot be read or is of another kind, a folder holds none, or cryptography is not installed.
+            CacheError: a key cannot be read or is not an Ed25519 key, a folder has none, or cryptography is not
+                installed.
         """
         _require_cryptography()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -93,18 +94,18 @@ class TrustedKeys:
         return tuple(sorted(self._keys))
 
     def plus(self, key: SigningKey) -> TrustedKeys:
-        """These keys and the public one of a private key."""
+        """Add the public key of a private key."""
         return TrustedKeys({**self._keys, key.key_id: key.public})
 
     def check(self, manifest: bytes, signature: bytes | None) -> None:
-        """Refuse a manifest file that none of the keys has signed.
+        """Reject a manifest file that none of the keys has signed.
 
         Args:
             manifest: the manifest file.
-            signature: the signature file; None if there is none.
+            signature: the signature file, if any.
 
         Raises:
-            UntrustedEntryError: it is not there, not valid, or by another key.
+            UntrustedEntryError: the signature is missing, invalid, or by another key.
         """
         from cryptography.exceptions import InvalidSignature
 
@@ -114,22 +115,22 @@ class TrustedKeys:
             content = json.loads(signature[:MAX_BYTES])
             key_id, value = content["key"], bytes.fromhex(content["signature"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise UntrustedEntryError(f"its signature file is not one: {error!r}") from error
+            raise UntrustedEntryError(f"its signature file is malformed: {error!r}") from error
         key = self._keys.get(key_id) if isinstance(key_id, str) else None
         if key is None:
             raise UntrustedEntryError(f"it is signed by the key {key_id!r}; trusted are {', '.join(self.key_ids)}")
         try:
             key.verify(value, _PURPOSE + manifest)
         except InvalidSignature as error:
-            raise UntrustedEntryError(f"the signature by the key {key_id} is not of this manifest") from error
+            raise UntrustedEntryError(f"the signature by the key {key_id} does not match this manifest") from error
 
 
 def generate_keys(private: Path, public: Path) -> str:
-    """Write a new pair of keys in PEM, the private one for the owner alone.
+    """Create a key pair in PEM; only the owner can read the private key.
 
     Args:
-        private: a new file.
-        public: a new file.
+        private: the file for the private key, which must not exist.
+        public: the file for the public key, which must not exist.
 
     Returns:
         The id of the key.
@@ -154,15 +155,15 @@ def generate_keys(private: Path, public: Path) -> str:
 
 
 def sign_entries(store: Store, key: SigningKey, keys: Iterable[str] | None = None) -> list[str]:
-    """Sign entries that lie in a store, in place of the signatures that they have.
+    """Sign entries of a store, replacing existing signatures.
 
     Args:
         store: a writable store.
-        key: signs.
-        keys: of the entries; default: all.
+        key: the signing key.
+        keys: keys of the entries; default: all.
 
     Returns:
-        The keys of the entries that were signed; what is absent or damaged is not among them.
+        The keys of the signed entries, without absent or damaged ones.
 
     Raises:
         OSError: a signature cannot be written.
@@ -194,7 +195,7 @@ def _key_files(paths: Iterable[str | Path]) -> list[Path]:
             continue
         found = sorted(path.glob("*.pem"))
         if not found:
-            raise CacheError(f"JITNORM_TRUSTED_KEYS names the folder {path}, which holds no file *.pem")
+            raise CacheError(f"JITNORM_TRUSTED_KEYS names the folder {path}, which has no *.pem files")
         files += found
     return files
 
@@ -206,9 +207,9 @@ def _read_key(path: Path, load: Callable[[bytes], object], kind: Any, side: str)
         with path.open("rb") as file:
             key = load(file.read(_MAX_KEY_BYTES))
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise CacheError(f"cannot read the {side} key {path}: {error}; needed is an Ed25519 key in PEM") from error
+        raise CacheError(f"cannot read the {side} key {path}: {error}; expected an Ed25519 key in PEM") from error
     if not isinstance(key, kind):
-        raise CacheError(f"the {side} key {path} is a {type(key).__name__}; needed is an Ed25519 key in PEM")
+        raise CacheError(f"the {side} key {path} is a {type(key).__name__}; expected an Ed25519 key in PEM")
     return key
 
 

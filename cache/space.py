@@ -1,4 +1,4 @@
-"""What the cache takes on the disk, and how it is kept within its budget: what was used least recently goes first."""
+"""Measures the cache's disk space, and keeps it within budget by removing the least recently used entries first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PRUNE_TO = 0.9
 
 @dataclass(frozen=True)
 class Usage:
-    """What a cache takes on the disk: blocks, of files and of folders.
+    """The disk space of a cache, in blocks of files and folders.
 
     Attributes:
         entries: how many entries.
@@ -44,7 +44,7 @@ class Usage:
 
     @property
     def total_bytes(self) -> int:
-        """What counts against the budget."""
+        """Disk space that counts against the budget."""
         return self.entry_bytes + self.quarantine_bytes + self.private_bytes + self.other_bytes
 
 
@@ -58,7 +58,7 @@ def usage(store: Store) -> Usage:
         entry_bytes=sum(item.space for item in found.entries),
         quarantine_bytes=sum(item.space for item in found.quarantine),
         private_bytes=found.private_space,
-        other_bytes=found.other_space,
+        other_bytes=found.shard_space + found.other_space,
         entries_in_use=sum(item.name in in_use for item in found.entries),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from jitnorm.cache.aliases import MAX_BYTES, add_to_alias, decode_alias, encode_alias
@@ -18,17 +18,13 @@ from jitnorm.cache.private import private_folder
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def doubtful_aliases(layout: Layout, shard: str, known: Container[str]) -> list[Path]:
-    """The alias files of a shard that name other keys than those known to have an entry, or none."""
-    found = []
+def aliases_in(layout: Layout, shard: str) -> Iterator[tuple[str, list[str]]]:
+    """The source keys of a shard, and what their alias files hold: keys, and whatever else lies there."""
     folder = layout.sources / shard
     with contextlib.suppress(OSError), open_folder(folder) as opened:
         for name in keys_in(folder):
             with contextlib.suppress(OSError):
-                keys = _content(name, opened).split()
-                if not keys or any(key.decode("ascii", "replace") not in known for key in keys):
-                    found.append(folder / name)
-    return found
+                yield name, _content(name, opened).decode("ascii", "replace").split()
 
 
 def sweep_alias(layout: Layout, path: Path, is_there: Callable[[str], bool], *, dry_run: bool = False) -> int:
@@ -63,29 +59,35 @@ def sweep_alias(layout: Layout, path: Path, is_there: Callable[[str], bool], *, 
     return 0
 
 
-def lock_names(layout: Layout) -> list[str]:
-    """The names of the lock files of keys, whether held or not, and of those that only a note is left of."""
-    try:
-        found = (name.rpartition(".")[0] for name in os.listdir(layout.locks))
-        return sorted({f"{name}.lock" for name in found if is_key(name.partition(".")[0])})
-    except OSError:
-        return []
+def lock_names(layout: Layout) -> dict[str, str | None]:
+    """The names of the lock files of keys, whether held or not, each with that of the note beside it.
+
+    Among them are those that only a note is left of.
+    """
+    names: dict[str, str | None] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir(layout.locks):
+            stem, _, kind = name.rpartition(".")
+            if is_key(stem.partition(".")[0]):
+                lock = f"{stem}.lock"
+                names[lock] = name if kind == "holder" else names.get(lock)
+    return names
 
 
-def sweep_locks(layout: Layout, names: Iterable[str]) -> int:
+def sweep_locks(layout: Layout, names: Iterable[tuple[str, str | None]]) -> int:
     """Remove those of some lock files that nobody holds, and the notes on their holders; return how many."""
     swept = 0
     with contextlib.suppress(OSError), open_folder(layout.locks) as folder:
-        for name in names:
+        for lock, note in names:
             with contextlib.suppress(OSError):
-                swept += remove_unlocked(name, f"{name.removesuffix('.lock')}.holder", folder)
+                swept += remove_unlocked(lock, note, folder)
     return swept
 
 
 def sweep_lock(layout: Layout, key: str) -> int:
     """Remove the locks of a key that nobody holds, and the notes on their holders; return how many."""
     pairs = [(layout.lock(key, second=each), layout.holder(key, second=each)) for each in (False, True)]
-    return sweep_locks(layout, [lock.name for lock, note in pairs if lock.exists() or note.exists()])
+    return sweep_locks(layout, [(lock.name, note.name) for lock, note in pairs if lock.exists() or note.exists()])
 
 
 def remove_if_empty(folder: Path) -> int:

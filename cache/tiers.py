@@ -1,4 +1,4 @@
-"""The cache: a chain of tiers that are asked in order, and one store among them that is written to."""
+"""The cache: a chain of tiers searched in order, of which one store is written."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from jitnorm.cache.store import Store
 if TYPE_CHECKING:
     from jitnorm.cache.remote import RemoteTier
 
-# Whether an artifact can be used here; if not, the next tier is asked.
+# Whether an artifact can be used here; if not, the search continues in the next tier.
 Accept = Callable[[Artifact], bool]
 
 
 class Tier(Protocol):
-    """A place where artifacts are looked up: a `Store`, or a remote one.
+    """A place to look up artifacts: a `Store`, or a remote one.
 
     Attributes:
-        name: its kind and its place, such as ``user /home/me/.cache/jitnorm``.
+        name: its kind and location, such as ``user /home/me/.cache/jitnorm``.
     """
 
     name: str
 
     def load(self, key: str) -> Artifact | None:
-        """The artifact stored under ``key``, verified, or None. A failing tier gives None, and is remembered."""
+        """Load and verify the artifact stored under ``key``, or return None. Failures are recorded and return None."""
 
     def keys_of(self, source_key: str) -> tuple[str, ...]:
-        """Keys under which artifacts of a source may lie here, the newest last: hints."""
+        """Keys of artifacts of a source that may be here, the newest last; only hints."""
 
 
 class Cache:
-    """Artifacts by key, in several places; see docs/cache.md.
+    """A cache of artifacts by key, in several tiers; see docs/cache.md.
 
     Args:
-        store: the user's cache, which is written to.
-        above: what is asked before it: wheels, then read-only folders.
-        remote: what is asked after it. What it gives is copied up into the store.
-        sign: signs what is built and stored.
+        store: the user's cache, which is written.
+        above: tiers to search before it: wheels, then read-only folders.
+        remote: the tier to search after it. Hits are copied to the store.
+        sign: signs stored builds.
 
     Attributes:
         store: as given.
         remote: as given.
-        tiers: all of them, in the order in which they are asked.
+        tiers: all tiers, in search order.
 
     Example:
         >>> import pathlib, tempfile
@@ -71,19 +71,19 @@ class Cache:
         self.tiers: tuple[Tier, ...] = (*self._local, *self._below)
 
     def load(self, key: str, accept: Accept | None = None) -> Artifact | None:
-        """The artifact stored under ``key`` in the first tier that has one, or None.
+        """Load the artifact stored under ``key`` from the first tier that has it, or return None.
 
         Args:
-            key: its key.
+            key: the key of the artifact.
             accept: whether an artifact can be used here.
         """
         return self._find(key, self.tiers, accept)
 
     def load_source(self, source_key: str, accept: Accept | None = None) -> Artifact | None:
-        """An artifact of a source, whatever built it, from the first tier that has one, or None.
+        """Load an artifact of a source, whatever built it, from the first tier that has one, or return None.
 
         Args:
-            source_key: what the manifest of the artifact must hold under ``source_key``.
+            source_key: the ``source_key`` in the manifest of the artifact.
             accept: whether an artifact can be used here.
         """
 
@@ -107,15 +107,15 @@ class Cache:
     ) -> Artifact:
         """Return the artifact stored under ``key``; build and store it if no tier has it.
 
-        Processes and threads that miss together ask the remote tier and build once: see `load_or_build`, which is
-        this for a store alone, also for the errors.
+        Concurrent misses query the remote tier and build once. For errors see `load_or_build`, the same for a single
+        store.
 
         Args:
-            key: what the artifact is stored under, from ``make_key``.
-            build: makes the artifact. Must not itself ask for ``key``.
-            timeout: seconds to wait for another builder; as long again for a second one. Default:
+            key: the key of the artifact, from ``make_key``.
+            build: returns the artifact. Must not itself ask for ``key``.
+            timeout: seconds to wait for another builder, and then as long for a second one. Default:
                 ``JITNORM_LOCK_TIMEOUT``, else 120.
-            accept: whether an artifact that was found can be used here; if not, it counts as missing.
+            accept: whether a found artifact can be used here; if not, it counts as missing.
         """
         seconds = wait_bound(timeout)
         began = perf_counter()
@@ -161,22 +161,22 @@ class Cache:
 def load_or_build(store: Store, key: str, build: Callable[[], Artifact], *, timeout: float | None = None) -> Artifact:
     """Return the artifact stored under ``key``; build and store it if there is none.
 
-    Processes and threads that miss together build once: the others wait. Of those who wait longer than
-    ``timeout`` one builds; who waits longer for that one, or works on a file system without locks, builds privately.
-    An artifact that cannot be stored is returned all the same, and a warning is logged once.
+    Concurrent misses build once: one builds, the others wait. Of those who wait longer than ``timeout``, one builds;
+    whoever waits longer for that one, or works on a file system without locks, builds privately. An artifact that
+    cannot be stored is returned anyway, with one logged warning.
 
     Args:
-        store: where to look and to publish.
-        key: what the artifact is stored under, from ``make_key``.
-        build: makes the artifact. Must not itself ask for ``key``.
-        timeout: seconds to wait for another builder, 0 to 86400; as long again for a second one. Default:
+        store: the store to search and publish to.
+        key: the key of the artifact, from ``make_key``.
+        build: returns the artifact. Must not itself ask for ``key``.
+        timeout: seconds to wait for another builder, 0 to 86400, and then as long for a second one. Default:
             ``JITNORM_LOCK_TIMEOUT``, else 120.
 
     Raises:
-        Exception: whatever ``build`` raises. Nothing is stored then, and the next one who waits builds.
-        TypeError: ``build`` returned something else than an ``Artifact``.
-        ValueError: ``key`` or ``timeout`` is not valid.
-        CacheError: ``JITNORM_LOCK_TIMEOUT`` is not valid.
+        Exception: whatever ``build`` raises. Nothing is stored then, and the next one in line builds.
+        TypeError: ``build`` did not return an ``Artifact``.
+        ValueError: ``key`` or ``timeout`` is invalid.
+        CacheError: ``JITNORM_LOCK_TIMEOUT`` is invalid.
 
     Example:
         >>> import pathlib, tempfile

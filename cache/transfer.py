@@ -1,4 +1,4 @@
-"""Moves entries between the user's cache and a remote tier, on command."""
+"""Copies entries between the user's cache and a remote tier, on command."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
     from jitnorm.cache.remote import RemoteTier
 
-# Called after each entry: how many are done, how many there are, the key, bytes of it that were moved.
+# Called after each entry with the number done, the total, the key, and its bytes moved.
 Progress = Callable[[int, int, str, int], None]
 
-# Requests to an object store mostly wait.
+# Requests to an object store spend most of their time waiting.
 _WORKERS = 8
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What became of the entries.
+    """The result of a transfer.
 
     Attributes:
-        moved: keys of those that were copied.
-        present: keys of those that were there already.
-        refused: why others were not, by key.
-        bytes: of the payloads that were copied.
+        moved: keys of the copied entries.
+        present: keys of the entries that were already there.
+        refused: reasons why other entries were not copied, by key.
+        bytes: payload bytes copied.
     """
 
     moved: tuple[str, ...]
@@ -59,18 +59,18 @@ def push(
     replace: bool = False,
     progress: Progress | None = None,
 ) -> Transfer:
-    """Copy entries to a remote tier, verified, with their signatures. Nothing is signed on the way.
+    """Copy entries to a remote tier, verified, with their signatures. Nothing is signed in transit.
 
     Args:
-        store: where they lie.
-        remote: where to; whether its mode is ``readwrite`` does not matter here.
-        keys: of the entries; default: all.
-        check: what every entry's signature must pass; None asks for none.
-        replace: whether to write those that are there already.
+        store: the source.
+        remote: the destination; its mode need not be ``readwrite``.
+        keys: keys of the entries; default: all.
+        check: verifies the signature of every entry; None to require none.
+        replace: whether to overwrite existing entries.
         progress: called after each entry, in this thread.
 
     Raises:
-        RemoteError: the tier does not answer or cannot be written to; what was copied by then stays.
+        RemoteError: the tier does not answer or cannot be written; entries copied by then stay.
         ValueError: one of the keys is not valid.
     """
 
@@ -96,7 +96,7 @@ def push(
     for outcome in outcomes:
         if outcome.source_key is not None:
             by_source[outcome.source_key].append(outcome.key)
-    # At last and one writer for each, so that none is forgotten: an alias is read, changed and written.
+    # Last, with one writer per alias: an alias is read, changed and written, so concurrent writers would lose keys.
     with _pool() as pool:
         list(pool.map(lambda item: remote.add_aliases(*item), by_source.items()))
     return _summary(outcomes)
@@ -109,16 +109,16 @@ def pull(
     *,
     progress: Progress | None = None,
 ) -> Transfer:
-    """Copy entries from a remote tier into the user's cache, verified, with their signatures.
+    """Copy entries from a remote tier to the user's cache, verified, with their signatures.
 
     Args:
-        store: where to.
-        remote: where they lie.
-        keys: of the entries; default: all that the tier lists, which those behind HTTP may not do.
+        store: the destination.
+        remote: the source.
+        keys: keys of the entries; default: all that the tier lists, which HTTP servers may not do.
         progress: called after each entry, in this thread.
 
     Raises:
-        RemoteError: the tier does not answer or cannot be listed; what was copied by then stays.
+        RemoteError: the tier does not answer or cannot be listed; entries copied by then stay.
         CacheUnusableError: the store cannot be written.
         ValueError: one of the keys is not valid.
         OSError: an entry cannot be written.
@@ -159,7 +159,7 @@ def _in_parallel(move: Callable[[str], _Outcome], keys: list[str], progress: Pro
                 yield outcome
         finally:
             for future in pending:
-                future.cancel()  # after an error the rest would fail as well, each in its own time
+                future.cancel()  # after an error the rest would fail too, one by one
 
 
 def _pool() -> ThreadPoolExecutor:

@@ -1,4 +1,4 @@
-"""Whether code may be loaded from what a cache folder holds: only if nobody else can have written it."""
+"""Checks that nobody else can have written the contents of a cache folder, before code is loaded from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def trust_is_limited() -> bool:
-    """Whether code is loaded only from folders that none but their trusted owners can write to.
+    """Whether code is loaded only from folders that only trusted owners can write to.
 
     Raises:
         CacheError: ``JITNORM_CACHE_TRUST`` has an unknown value.
@@ -36,12 +36,12 @@ def trust_is_limited() -> bool:
 
 @dataclass(frozen=True)
 class Trust:
-    """What a cache folder, and all that is read below it, must be like.
+    """The requirements on a cache folder and everything read below it.
 
     Attributes:
         root: the folder.
-        tier: the name of a tier that is only read, whose files may be root's too; empty for the user's cache.
-        is_limited: whether owners and modes count at all; default: unless ``JITNORM_CACHE_TRUST`` is ``any``.
+        tier: the name of a read-only tier, whose files may also be root's; empty for the user's cache.
+        is_limited: whether owners and modes are checked; default: unless ``JITNORM_CACHE_TRUST`` is ``any``.
     """
 
     root: Path
@@ -49,16 +49,16 @@ class Trust:
     is_limited: bool = field(default_factory=trust_is_limited)
 
     def check(self, found: os.stat_result, *path: Path | str) -> None:
-        """Refuse a file or folder that others can write to, or that belongs to another user.
+        """Reject a file or folder that others can write to, or that belongs to another user.
 
-        Its owner and mode count for all of its names, so a hard link is judged like any other file.
+        Owner and mode apply to all names of a file, so hard links are judged like any other file.
 
         Args:
             found: its status.
-            *path: where it lies, in parts that are only joined to be shown.
+            *path: its path, in parts that are only joined for display.
 
         Raises:
-            CacheTrustError: it is one, with what to do about the whole folder.
+            CacheTrustError: it is rejected; the error names a remedy for the whole folder.
         """
         if not self.is_limited:
             return
@@ -72,12 +72,12 @@ class Trust:
 
     @contextlib.contextmanager
     def open_folder(self, path: Path) -> Iterator[OpenFolder]:
-        """Hold a folder below the root open, checked like each one that leads to it.
+        """Hold a folder below the root open, checked like each folder that leads to it.
 
-        Each is opened by the descriptor of the one around it, so none can be exchanged after its check.
+        Each is opened relative to the descriptor of its parent, so none can be exchanged after its check.
 
         Raises:
-            CacheTrustError: one of them is not to be trusted, or one that leads to ``path`` is not a folder.
+            CacheTrustError: one of them is not trusted, or one that leads to ``path`` is not a folder.
             FileNotFoundError: one of them is missing.
             NotADirectoryError: ``path`` is not a folder.
             OSError: one of them cannot be opened.
@@ -108,7 +108,7 @@ class Trust:
             subject, otherwise, instead = f"{path} of the cache tier {self.tier!r}", "install or copy it again", ""
         else:
             subject = f"the cache folder {path}" if path == self.root else str(path)
-            otherwise = "delete it: all of it can be built again"
+            otherwise = "delete it: everything in it can be rebuilt"
             instead = f"name another folder with {FOLDER_VARIABLE}, or "
         return CacheTrustError(
             f"{subject} {fault}. If you know what is in {root}, run {remedy} {root}; if not, {otherwise}. "
@@ -118,12 +118,12 @@ class Trust:
 
 @dataclass(frozen=True)
 class OpenFolder:
-    """A folder that has been checked and is held open: what is read through it is of that one, even if it is moved.
+    """A checked folder that is held open, so that reads go to that folder even if it is moved.
 
     Attributes:
-        trust: what it was checked by.
-        path: where it lay.
-        descriptor: it itself.
+        trust: the requirements it was checked against.
+        path: its path when it was opened.
+        descriptor: its descriptor.
     """
 
     trust: Trust
@@ -134,7 +134,7 @@ class OpenFolder:
         """Read a regular file of the folder.
 
         Raises:
-            CacheTrustError: it is not to be trusted.
-            OSError: it is missing, no regular file, larger than ``limit`` bytes, or cannot be read.
+            CacheTrustError: it is not trusted.
+            OSError: it is missing, not a regular file, larger than ``limit`` bytes, or cannot be read.
         """
         return read_file(name, self.descriptor, limit, lambda found: self.trust.check(found, self.path, name))

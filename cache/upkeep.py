@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _MOST_SECONDS = 60.0
 _PAUSE_SECONDS = 60.0
+# Measuring competes for the interpreter with the publish that asks for it, and with those that follow at once.
+_DELAY_SECONDS = 1.0
 # When the interpreter exits, upkeep may go on this long, and then has to stop at its next step.
 _EXIT_SECONDS = 2.0
 _STOP_SECONDS = 0.5
@@ -33,15 +35,17 @@ class Upkeep:
         self._thread: threading.Thread | None = None
         self._last: dict[Path, float] = {}
         self._is_stopped = False
+        self._is_awaited = threading.Event()
 
     def start(self, store: Store) -> None:
-        """Have a cache kept, unless that is under way or was done lately."""
+        """Have a cache kept in a second, unless that is under way or was done lately."""
         root, now = store.layout.root, time.monotonic()
         with self._lock:
             is_busy = self._thread is not None and self._thread.is_alive()
             if is_busy or self._is_stopped or now - self._last.get(root, -_PAUSE_SECONDS) < _PAUSE_SECONDS:
                 return
             self._last[root] = now
+            self._is_awaited.clear()
             thread = threading.Thread(target=self._keep, args=(store,), name="jitnorm-upkeep", daemon=True)
             try:
                 thread.start()
@@ -50,8 +54,9 @@ class Upkeep:
             self._thread = thread
 
     def wait(self, seconds: float) -> bool:
-        """Wait until nothing is under way, for at most ``seconds``; whether that is so."""
+        """Have what was put off begin, and wait for at most ``seconds``; whether nothing is under way then."""
         thread = self._thread
+        self._is_awaited.set()
         if thread is not None:
             thread.join(seconds)
         return thread is None or not thread.is_alive()
@@ -63,6 +68,7 @@ class Upkeep:
         self.wait(_STOP_SECONDS)
 
     def _keep(self, store: Store) -> None:
+        self._is_awaited.wait(_DELAY_SECONDS)
         from jitnorm.cache.space import keep_within_budget
 
         try:

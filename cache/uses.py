@@ -1,11 +1,11 @@
-"""Which entries have been loaded by processes that live: pruning spares them.
+"""Records which entries living processes have loaded, so that pruning spares them.
 
 A process holds one file open and locked for each cache that it loads from, and adds the keys that it loads. The kernel
-frees the lock with the process, and with its last forked child. Where a lock says nothing, as it may be from another
-host or on a file system without locks, a file counts for a day.
+releases the lock with the process and its last forked child. Where a lock proves nothing, on another host or on a file
+system without locks, a file counts for a day.
 
-Creating a file takes longer than all else here, and so does emptying one. So the files of the dead are taken over:
-each line bears the token of its writer, and those of former ones are ignored.
+Creating or emptying a file would take longer than everything else here, so processes take over the files of dead ones:
+each line has the token of its writer, and lines of earlier writers are ignored.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from jitnorm.cache.process import host_token, is_dead
 
 _UNSURE_FOR_SECONDS = 86400.0
 _NO_FILE = -1
-# A first line of this length, "TOKEN locked|unlocked PID", then one of the other for each key, "TOKEN KEY".
+# The first line, "TOKEN locked|unlocked PID", has this length; then comes one line per key, "TOKEN KEY".
 _HEADER_BYTES = 64
 _LINE_BYTES = 16 + 1 + 64 + 1
-# Of a process that has loaded more than anybody has, a part of it counts.
+# If a process has loaded more than anybody should, only a part counts.
 _MAX_BYTES = _HEADER_BYTES + 200_000 * _LINE_BYTES
-# Files to take over, for each host. Where processes begin to look is spread, as they often start together.
+# Files to take over, per host. Processes often start together, so they begin to look at different places.
 _SLOTS = 128
 _FIRST_SLOTS = 8
 
@@ -48,7 +48,7 @@ _records: dict[Path, _Record] = {}
 
 
 def note_use(layout: Layout, key: str) -> None:
-    """Say that this process has loaded ``key``, or is about to publish it. Fails silently: it is a courtesy."""
+    """Record that this process has loaded ``key``, or is about to publish it. Best effort: fails silently."""
     with contextlib.suppress(OSError):
         record = _records.get(layout.root) or _start_record(layout)
         if record.descriptor == _NO_FILE:
@@ -63,14 +63,14 @@ def note_use(layout: Layout, key: str) -> None:
 
 
 def release_uses(layout: Layout) -> None:
-    """Say that this process no longer uses anything of a cache."""
+    """Record that this process no longer uses anything in a cache."""
     record = _records.pop(layout.root, None)
     if record is not None and record.descriptor != _NO_FILE:
         os.close(record.descriptor)
 
 
 def keys_in_use(layout: Layout, *, dry_run: bool = False) -> set[str]:
-    """The keys that living processes have loaded. The files of dead ones are removed, unless ``dry_run``."""
+    """The keys that living processes have loaded. Removes the files of dead ones, unless ``dry_run``."""
     keys: set[str] = set()
     with contextlib.suppress(FileNotFoundError):
         for path in [Path(item) for item in os.scandir(layout.uses)]:
@@ -94,7 +94,7 @@ def _start_record(layout: Layout) -> _Record:
 
 
 def _open_file(layout: Layout) -> tuple[int, bool]:
-    """Open a file that nobody has; return its descriptor, and whether it is locked."""
+    """Open a file that nobody uses; return its descriptor, and whether it is locked."""
     prefix = f"{layout.uses}/{host_token()}."
     first = os.getpid() % _FIRST_SLOTS
     for slot in range(first, first + _SLOTS):
@@ -118,7 +118,7 @@ def _open_or_create(layout: Layout, path: str) -> int:
 
 
 def _keys_in(path: Path, dry_run: bool) -> set[str]:
-    """The keys in a file if its process lives, as far as can be told; if not, remove it."""
+    """The keys in a file if its process may be alive; otherwise remove it."""
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
         found = os.fstat(descriptor)
@@ -128,14 +128,14 @@ def _keys_in(path: Path, dry_run: bool) -> set[str]:
         header, *lines = file.read(_MAX_BYTES).split("\n")
         if is_free is not False and not _may_live(path, header, found.st_mtime, is_free is True):
             if not dry_run:
-                path.unlink()  # before the lock is freed: nobody else can have taken it over
+                path.unlink()  # while the lock is held, so that nobody else can have taken it over
             return set()
     mine = header.partition(" ")[0] + " "
     return {line[len(mine) :] for line in lines if line.startswith(mine) and len(line) == _LINE_BYTES - 1}
 
 
 def _may_live(path: Path, header: str, modified: float, is_free: bool) -> bool:
-    """Whether the process of a file that is not locked may live."""
+    """Whether the process of an unlocked file may be alive."""
     _, state, pid, *_ = (*header.split(), "", "", "")
     if path.name.rpartition(".")[0] == host_token():
         if is_free and state == "locked":
@@ -145,5 +145,5 @@ def _may_live(path: Path, header: str, modified: float, is_free: bool) -> bool:
     return abs(time.time() - modified) < _UNSURE_FOR_SECONDS
 
 
-# A child keeps its parent's files open, and so locked, for what it inherited, and begins files of its own.
+# A child keeps its parent's files open, and so locked, for the entries it inherited, and starts its own files.
 os.register_at_fork(after_in_child=_records.clear)

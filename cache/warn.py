@@ -1,4 +1,4 @@
-"""Warnings that a process gives once, however often their cause recurs."""
+"""Logs warnings once per process, however often the cause recurs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _given: dict[tuple[str, Path], object] = {}
 
 
 def warn_once(topic: str, path: Path, message: str, *args: object) -> None:
-    """Log a warning on ``path`` unless this process has logged one on the same topic and path."""
+    """Log a warning about ``path``, unless this process already logged one on the same topic and path."""
     # setdefault is atomic among threads, and unlike a lock it cannot be held during a fork.
     mine = object()
     if _given.setdefault((topic, path), mine) is mine:

@@ -1,4 +1,4 @@
-"""Prebuilt kernels that came as wheels: found by their metadata's files, without importing anything of theirs."""
+"""Finds prebuilt kernels in installed wheels through their metadata, without importing them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class WheelFolder(NamedTuple):
     """A folder of prebuilt kernels, in the layout of the cache.
 
     Attributes:
-        name: of the distribution that brought it, such as ``jitnorm-kernels-sm90a``.
+        name: the name of the distribution, such as ``jitnorm-kernels-sm90a``.
         path: the folder.
-        version: of the distribution.
+        version: the version of the distribution.
     """
 
     name: str
@@ -28,18 +28,18 @@ class WheelFolder(NamedTuple):
 
 
 def wheel_folders(search_path: Sequence[str] | None = None) -> list[WheelFolder]:
-    """The folders of kernels of all installed distributions named ``jitnorm_kernels_*``.
+    """Find the kernel folders of all installed distributions named ``jitnorm_kernels_*``.
 
-    Such a distribution has an entry point in the group ``jitnorm.kernels``, whose value is a package that holds
-    the folder ``cache``. Asking importlib.metadata would take tens of milliseconds; this takes a fraction of one.
+    Such a distribution has an entry point in the group ``jitnorm.kernels``, whose value is a package with a folder
+    ``cache``. importlib.metadata would take tens of milliseconds; this takes a fraction of one.
 
     Args:
-        search_path: absolute folders of packages; others are passed over. Default: ``sys.path``.
+        search_path: absolute folders of packages; others are skipped. Default: ``sys.path``.
     """
     found: dict[str, WheelFolder] = {}
     for place in dict.fromkeys(sys.path if search_path is None else search_path):
         if not os.path.isabs(place):
-            continue  # the working folder holds no installed distributions
+            continue  # the working folder has no installed distributions
         try:
             names = sorted(name for name in os.listdir(place) if name.startswith(_PREFIX))
         except OSError:
@@ -56,7 +56,7 @@ def wheel_folders(search_path: Sequence[str] | None = None) -> list[WheelFolder]
 
 
 def _packages(entry_points: Path) -> list[str]:
-    """The values in the group of kernels, of an ``entry_points.txt``."""
+    """Parse the values in the group of kernels from an ``entry_points.txt``."""
     try:
         lines = entry_points.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

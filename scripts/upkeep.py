@@ -1,4 +1,4 @@
-"""Measures what a large cache costs: a publish over its budget, listing, `doctor`, pruning, publishers at once.
+"""Measures the cost of a large cache: publishing above the budget, listing, `doctor`, pruning, concurrent publishers.
 
     python scripts/upkeep.py [--entries 50000] [--folder FOLDER]
 
@@ -118,7 +118,10 @@ def command(root: Path, *arguments: str) -> None:
         if process.returncode > 1:
             output.seek(0)
             raise SystemExit(output.read().decode())
-        show("jitnorm " + " ".join(arguments), f"{seconds:.2f} s, {used.ru_maxrss / 1024:.0f} MB of memory")
+        processor = f"{used.ru_utime:.2f} s user, {used.ru_stime:.2f} s system"
+        show(
+            "jitnorm " + " ".join(arguments), f"{seconds:.2f} s ({processor}), {used.ru_maxrss / 1024:.0f} MB of memory"
+        )
 
 
 def start_publisher(root: Path, budget: int | None, seed: int, count: int) -> subprocess.Popen[str]:

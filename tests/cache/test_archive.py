@@ -146,7 +146,7 @@ def test_whatever_is_no_file_of_an_entry_is_refused_by_name(
 ) -> None:
     archive = write_tar(tmp_path / "a.tar", [*entry_members(KEYS[1], artifact_of(KEYS[1])), (member, b"")])
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ArchiveError, match="which is no file of an entry") as raised:
+    with pytest.raises(ArchiveError, match="which is not a file of an entry") as raised:
         import_archive(empty, archive)
     assert repr(member if isinstance(member, str) else member.name) in str(raised.value)
     assert sorted(tmp_path.rglob("*")) == before
@@ -192,7 +192,7 @@ def test_extended_headers_are_refused_before_what_they_announce_is_read(
 ) -> None:
     (tmp_path / "a.tar").write_bytes(header(kind, 1 << 26))
     os.truncate(tmp_path / "a.tar", 1 << 27)
-    with pytest.raises(ArchiveError, match="which is no file of an entry"):
+    with pytest.raises(ArchiveError, match="which is not a file of an entry"):
         import_archive(empty, tmp_path / "a.tar")
     assert peak() < 1 << 22
 
@@ -200,7 +200,7 @@ def test_extended_headers_are_refused_before_what_they_announce_is_read(
 def test_chained_extended_headers_are_refused_at_the_first(empty: Store, tmp_path: Path) -> None:
     long_name = header(b"L", 1) + b"x".ljust(512, b"\0")
     (tmp_path / "a.tar").write_bytes(long_name * 5000 + bytes(1024))
-    with pytest.raises(ArchiveError, match="which is no file of an entry"):
+    with pytest.raises(ArchiveError, match="which is not a file of an entry"):
         import_archive(empty, tmp_path / "a.tar")
 
 
@@ -213,7 +213,7 @@ def test_headers_of_other_forms_are_refused(empty: Store, tmp_path: Path, form: 
     (tmp_path / "a.tar").write_bytes(
         info.tobuf(tarfile.USTAR_FORMAT if form == "prefix" else tarfile.GNU_FORMAT) + data + bytes(2048)
     )
-    with pytest.raises(ArchiveError, match="which is no file of an entry"):
+    with pytest.raises(ArchiveError, match="which is not a file of an entry"):
         import_archive(empty, tmp_path / "a.tar")
 
 

@@ -54,6 +54,18 @@ def test_a_cache_above_its_budget_is_pruned_to_nine_tenths(full: Store, upkeep: 
     assert (total.space, total.is_due) == (held, False), "what was measured is known to all"
 
 
+def test_upkeep_leaves_the_publish_that_asks_for_it_alone(
+    full: Store, upkeep: Upkeep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Store] = []
+    monkeypatch.setattr("jitnorm.cache.space.keep_within_budget", lambda store, *_: kept.append(store))
+    monkeypatch.setattr("jitnorm.cache.upkeep._DELAY_SECONDS", 600.0)
+    upkeep.start(full)
+    assert not kept
+    assert upkeep.wait(30), "unless somebody waits for it"
+    assert kept == [full]
+
+
 def test_a_cache_within_its_budget_keeps_its_entries(full: Store, upkeep: Upkeep) -> None:
     full.max_bytes = usage(full).total_bytes
     upkeep.start(full)

@@ -240,8 +240,8 @@ def test_a_tier_that_cannot_be_written_fails_in_the_background_alone(
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("/folder", "no URL; needed is one such as"),
-        ("bucket", "no URL"),
+        ("/folder", "not a URL; expected one such as"),
+        ("bucket", "not a URL"),
         ("nonsense://bucket", "cannot be opened.*nonsense"),
     ],
 )

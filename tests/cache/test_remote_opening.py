@@ -185,6 +185,6 @@ def test_a_package_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_malformed_url_is_an_error_without_the_secrets_of_the_url() -> None:
-    with pytest.raises(CacheError, match="which is no URL; needed is one such as") as caught:
+    with pytest.raises(CacheError, match="which is not a URL; expected one such as") as caught:
         RemoteTier("https://me:secret@[::1/kernels")
     assert "secret" not in str(caught.value)

@@ -105,7 +105,7 @@ def test_a_cache_full_of_what_is_in_use_takes_no_more_with_one_warning(
         assert is_within_budget(store)
     assert make_key({"number": "0"}) in keys_of(store), "what is in use stays"
     assert [record.getMessage().count("JITNORM_CACHE_MAX_BYTES allows") for record in caplog.records] == [1]
-    with pytest.raises(OSError, match="living processes use all that could go") as caught:
+    with pytest.raises(OSError, match="living processes use everything evictable") as caught:
         store.publish(make_key({}), ARTIFACT)
     assert caught.value.errno == errno.EDQUOT
     release_uses(store.layout)

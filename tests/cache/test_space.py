@@ -13,6 +13,7 @@ import filelock
 import pytest
 from jitnorm.cache import Artifact, CacheUnusableError, Store, load_or_build, make_key
 from jitnorm.cache.events import subscribe
+from jitnorm.cache.measure import survey
 from jitnorm.cache.space import clear, prune, usage
 from jitnorm.cache.uses import keys_in_use, release_uses
 
@@ -141,9 +142,22 @@ def test_a_cache_within_its_limit_is_left_alone(filled: Store, size: int, base: 
     assert len(keys_of(filled)) == 5
 
 
-def test_what_goes_last_goes_after_all_others(filled: Store, size: int, base: int) -> None:
+def test_an_estimate_takes_for_more_only_what_lies_in_shards(filled: Store) -> None:
+    whole = survey(filled.layout)
+    (filled.layout.version / "misses.jsonl").write_bytes(b"m" * (1 << 20))
+    part = survey(filled.layout, lambda: True)
+    assert part.share == 1 / len(KEYS)
+    assert part.space == pytest.approx(whole.space + (1 << 20), abs=64 << 10)
+
+
+@pytest.mark.parametrize("without", ["neither", "index", "manifest"])
+def test_what_goes_last_goes_after_all_others(filled: Store, size: int, base: int, without: str) -> None:
     launcher = make_key({"kind": "launcher"})
     filled.publish(launcher, Artifact(ARTIFACT.payload, {"evict_last": True}))
+    if without == "index":
+        filled.layout.index.write_bytes(b"")
+    if without == "manifest":
+        (filled.layout.entry(launcher) / "manifest.json").write_bytes(b"")
     set_used(filled, launcher, 100 * HOUR)
     forget_uses(filled)
     assert prune(filled, base + 2 * size).evicted == tuple(KEYS[:4])

@@ -117,7 +117,7 @@ def test_locks_that_nobody_holds_go_with_the_notes_of_killed_holders(store: Stor
     with key_lock(store.layout, SOURCE, 1) as held:
         assert held
         sweep(store)
-        assert lock_names(store.layout) == [f"{SOURCE}.lock"], "the one that is held"
+        assert list(lock_names(store.layout)) == [f"{SOURCE}.lock"], "the one that is held"
         assert store.layout.holder(SOURCE).exists()
     with key_lock(store.layout, GOOD, 1) as held:
         assert held, "it is made again when it is needed"
@@ -131,7 +131,7 @@ def test_a_lock_held_by_a_process_stays(store: Store, start_worker: StartWorker)
     builder.kill()
     builder.wait(timeout=10)
     assert sweep_lock(store.layout, GOOD)
-    assert lock_names(store.layout) == []
+    assert not lock_names(store.layout)
 
 
 def test_a_lock_file_put_in_the_place_of_the_locked_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

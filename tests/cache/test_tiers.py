@@ -112,7 +112,7 @@ def test_a_tier_that_cannot_be_read_is_passed_over_with_one_warning_and_remember
     for _ in range(2):
         assert cache.load_or_build(key, lambda: Artifact(b"built", {})).payload == b"built"
     assert [record.getMessage() for record in caplog.records] == [
-        "going on without the cache tier stale mount: [Errno 116] Stale file handle"
+        "skipping the cache tier stale mount: [Errno 116] Stale file handle"
     ]
     assert "Stale" in failed_tiers()["stale mount"]
 

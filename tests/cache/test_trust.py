@@ -254,7 +254,7 @@ def test_code_that_another_user_put_into_an_open_cache_is_never_loaded(
     for folder in ("", "v1", "v1/tmp", "v1/locks", "v1/uses", "v1/quarantine"):
         (cache / folder).chmod(0o700)
     for _ in range(2):
-        with pytest.raises(CacheTrustError, match="delete it: all of it can be built again"):
+        with pytest.raises(CacheTrustError, match="delete it: everything in it can be rebuilt"):
             load_or_build(open_store(), key, lambda: pytest.fail("built where others can write"))
     shutil.rmtree(cache)
     assert load_or_build(open_store(), key, lambda: GOOD) == GOOD

@@ -7,12 +7,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import multiprocessing
 import os
 import random
 import shutil  # noqa: F401
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,8 @@ _UNPRIVILEGED = 65534
 
 
 def say(line: str) -> None:
-    print(line, flush=True)
+    sys.stdout.write(f"{line}\n")  # in one piece: several processes may have the same output
+    sys.stdout.flush()
 
 
 def wait_for_parent() -> None:
@@ -60,19 +63,51 @@ def build_when_told(root: str, key: str, log: str, timeout: float, build_seconds
     say(hashlib.sha256(payload).hexdigest())
 
 
-def build_configurations(root: str, keys: list[str], log: str, build_seconds: float, seed: int) -> None:
-    """Ask for several keys in an order of one's own, leaving a line in ``log`` for every build begun."""
+def build_at_once(root: str, key: str, log: str, timeout: float, build_seconds: float, processes: int) -> None:
+    """`build_when_told` in as many processes."""
+
+    def build() -> Artifact:
+        note(log)
+        time.sleep(build_seconds)
+        return Artifact(b"x" * 100_000, {"built": True})
+
+    def ask(_: int) -> None:
+        say(hashlib.sha256(load_or_build(Store(Path(root)), key, build, timeout=timeout).payload).hexdigest())
+
+    in_processes(processes, ask)
+
+
+def build_configurations(root: str, keys: list[str], log: str, build_seconds: float, processes: int) -> None:
+    """Ask for several keys, each process in an order of its own, leaving a line in ``log`` for every build begun."""
 
     def build() -> Artifact:
         note(log)
         time.sleep(build_seconds)
         return Artifact(b"x" * 10_000, {"built": True})
 
-    random.Random(seed).shuffle(keys)
-    store = Store(Path(root))
-    say("ready")
-    wait_for_parent()
-    say(" ".join(sorted({hashlib.sha256(load_or_build(store, key, build).payload).hexdigest() for key in keys})))
+    def ask(number: int) -> None:
+        random.Random(number).shuffle(keys)
+        store = Store(Path(root))
+        say(" ".join(sorted({hashlib.sha256(load_or_build(store, key, build).payload).hexdigest() for key in keys})))
+
+    in_processes(processes, ask)
+
+
+def in_processes(count: int, run: Callable[[int], None]) -> None:
+    """Fork processes that run something all at once; starting as many interpreters takes ten times as long."""
+
+    def run_with_the_others(number: int) -> None:
+        ready.wait(30)
+        run(number)
+
+    fork = multiprocessing.get_context("fork")
+    ready = fork.Barrier(count)
+    children = [fork.Process(target=run_with_the_others, args=(number,)) for number in range(count)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+    assert [child.exitcode for child in children] == [0] * count
 
 
 def load_and_stay(root: str, key: str) -> None:
@@ -275,6 +310,7 @@ UNPRIVILEGED_TASKS = {
 TASKS = {
     task.__name__: task
     for task in (
+        build_at_once,
         build_configurations,
         build_when_told,
         fill_a_disk,

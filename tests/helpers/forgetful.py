@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 
+from jitnorm.dispatch import Dispatchers, dispatcher_of
+
 
 def forget_dispatchers() -> None:
     """Have ops make their dispatchers anew, which then have learned no kernel."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("jitnorm.ops."):
-            for value in vars(module).values():
-                if hasattr(value, "cache_clear"):
-                    value.cache_clear()
+    dispatcher_of.cache_clear()
+    for module in [module for name, module in sys.modules.items() if name.startswith("jitnorm.ops.")]:
+        for value in vars(module).values():
+            if isinstance(value, Dispatchers):
+                value.clear()
