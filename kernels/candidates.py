@@ -1,4 +1,4 @@
-"""Which schedules are worth measuring beside the one that the rules choose: a pure function, like the rules."""
+"""Schedules worth measuring beside the one that the rules choose: a pure function, like the rules."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from dataclasses import replace
 from itertools import chain
 
 from .config import KernelConfig
-from .division import Division
 from .numerics import CHUNK_SIZE, ceil_div
+from .row_schedule import WARP_LANES, RowSchedule
 from .schedule import (
     CLUSTERS,
     MAX_WARPS,
     PREFERRED_WARPS,
-    WARP_LANES,
-    division_of,
     groups_of,
+    has_room_for_weight,
     held_bytes,
     may_store_sum_late,
-    prefetches_weight,
     row_schedule,
     staged_bytes,
     why_unfit,
@@ -43,37 +41,38 @@ _MOST_THREADS = 1536
 _STAYING_THREADS, _HEAVY_REGISTERS, _HEAVY_THREADS = 1024, 32, 512
 
 
-def candidates(config: KernelConfig, target: Target, calls: str = "usual") -> list[Division]:
-    """The divisions of a row that are legal, give other code than the rules' one, and may be faster.
+def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -> list[RowSchedule]:
+    """The schedules that are legal, give other code than the rules' one, and may be faster.
 
     Args:
         config: of a row-wise op, for a GPU; what schedule it names does not count.
         target: what it is built for.
-        calls: their class; few rows have others, which shorten the way of one.
+        row_class: the class of the calls' rows; few rows have others, which shorten the way of one.
 
     Example:
         >>> [str(each) for each in candidates(KernelConfig("rmsnorm", 1536), Target("sm_90a"))][:4]
         ['3x1', '3x1w', '2x2', '2x2w']
     """
     config = replace(config, schedule="")
-    if target.is_cpu or not config.is_row_wise or config.takes_any_size or groups_of(config) == 1:
+    if target.is_cpu or not config.is_row_wise or groups_of(config) == 1:
         return []
-    by_rule = division_of(row_schedule(config, target))
+    of_rule = row_schedule(config, target)
+    by_rule = of_rule if of_rule.has_name else None
     known = {by_rule and _effective(config, by_rule)}
     found = []
-    if calls == "few":
+    if row_class == "few":
         own, common = _shortening(config, by_rule), _variants(config)
     else:
         own, common = _keeping_unpacked(config), chain(_variants(config), _loading_ahead(config, target))
-    for division in chain(_storing_early(config, by_rule), own, common):
-        if division not in known and division == _effective(config, division):
-            known.add(division)
-            if not why_unfit(config, target, division):
-                found.append(division)
+    for schedule in chain(_storing_early(config, by_rule), own, common):
+        if schedule not in known and schedule == _effective(config, schedule):
+            known.add(schedule)
+            if not why_unfit(config, target, schedule):
+                found.append(schedule)
     return found[:MOST_CANDIDATES]
 
 
-def _variants(config: KernelConfig) -> Iterator[Division]:
+def _variants(config: KernelConfig) -> Iterator[RowSchedule]:
     splits = _splits(groups_of(config))
     for split in splits:
         yield split
@@ -81,82 +80,82 @@ def _variants(config: KernelConfig) -> Iterator[Division]:
     if config.normalizes:
         # Two float32 parameters cost layer normalization more than the row, so it shares them among more.
         shared = ((4, 2), (2, 2), (1, 2), (1, 4)) if config.op == "layernorm" else ((1, 2), (2, 2))
-        yield from (replace(s, rows_at_once=rows) for chunks, rows in shared for s in splits if s.chunks == chunks)
+        for chunks, rows in shared:
+            yield from (replace(split, rows_at_once=rows) for split in splits if split.chunks_per_lane == chunks)
     for split in splits:
-        if split.warps == 1:
+        if split.warps_per_row == 1:
             yield from (replace(split, prefetches_weight=True, rows_per_block=rows) for rows in (2, 4))
     for split in splits:
-        for threads in _RESIDENT_THREADS.get(split.chunks, ()):
-            of_block = WARP_LANES * split.warps
+        for threads in _RESIDENT_THREADS.get(split.chunks_per_lane, ()):
+            of_block = WARP_LANES * split.warps_per_row
             residents = min(32, round(threads / of_block), _MOST_THREADS // of_block)
             yield replace(split, resident_blocks=residents)
             yield replace(split, prefetches_weight=True, resident_blocks=residents)
     yield from _clustered(groups_of(config))
 
 
-def _storing_early(config: KernelConfig, by_rule: Division | None) -> list[Division]:
-    """What stores the sum with the residual early, where that is a choice: the rules' division and the widest one."""
+def _storing_early(config: KernelConfig, by_rule: RowSchedule | None) -> list[RowSchedule]:
+    """The rules' schedule and the widest one, storing the sum with the residual early, where that is a choice."""
     if by_rule is None or not may_store_sum_late(config):
         return []
     widest = replace(_splits(groups_of(config))[0], prefetches_weight=True)
     return [_effective(config, replace(each, stores_sum_early=True)) for each in (by_rule, widest)]
 
 
-def _shortening(config: KernelConfig, by_rule: Division | None) -> Iterator[Division]:
-    """What one row gains by: quick divisions, and with them what many would lose by."""
+def _shortening(config: KernelConfig, by_rule: RowSchedule | None) -> Iterator[RowSchedule]:
+    """Schedules by which one row gains: the fast path, and with it choices by which many rows would lose."""
     if not config.normalizes:
         return
-    splits = [split for split in _splits(groups_of(config)) if split.chunks <= _MOST_UNPACKED_CHUNKS]
+    splits = [split for split in _splits(groups_of(config)) if split.chunks_per_lane <= _MOST_UNPACKED_CHUNKS]
     is_early, may_keep = may_store_sum_late(config), [False, True] if held_bytes(config) == 2 else [False]
     for split in dict.fromkeys([*([by_rule] if by_rule else []), *splits]):
-        quick = replace(split, prefetches_weight=True, stores_sum_early=is_early, is_quick=True)
-        for each in (replace(quick, keeps_unpacked=kept) for kept in may_keep):
+        fast = replace(split, prefetches_weight=True, stores_sum_early=is_early, takes_fast_path=True)
+        for each in (replace(fast, keeps_unpacked=kept) for kept in may_keep):
             yield _effective(config, each)
             yield _effective(config, replace(each, favours_latency=True))
 
 
-def _keeping_unpacked(config: KernelConfig) -> Iterator[Division]:
+def _keeping_unpacked(config: KernelConfig) -> Iterator[RowSchedule]:
     """Few chunks a lane, whose floats do not take more registers than are left to as many threads."""
     for split in _splits(groups_of(config)):
-        if split.chunks <= _MOST_UNPACKED_CHUNKS:
+        if split.chunks_per_lane <= _MOST_UNPACKED_CHUNKS:
             yield _effective(config, replace(split, prefetches_weight=True, keeps_unpacked=True))
 
 
-def _loading_ahead(config: KernelConfig, target: Target) -> Iterator[Division]:
+def _loading_ahead(config: KernelConfig, target: Target) -> Iterator[RowSchedule]:
     """Blocks that stay, as many as registers and shared memory have room for; long rows may stay in the latter."""
 
-    def staying(split: Division, threads: int, **more: bool) -> Division:
-        residents = min(threads // (32 * split.warps), target.shared_bytes // staged_bytes(config))
+    def staying(split: RowSchedule, threads: int, **more: bool) -> RowSchedule:
+        residents = min(threads // (WARP_LANES * split.warps_per_row), target.shared_bytes // staged_bytes(config))
         ahead = replace(split, prefetches_weight=True, loads_ahead=True, resident_blocks=residents)
         return _effective(config, replace(ahead, **more))
 
     for split in _splits(groups_of(config)):
-        is_heavy = split.chunks * CHUNK_SIZE * held_bytes(config) > 4 * _HEAVY_REGISTERS
+        is_heavy = split.chunks_per_lane * CHUNK_SIZE * held_bytes(config) > 4 * _HEAVY_REGISTERS
         yield staying(split, _HEAVY_THREADS if is_heavy else _STAYING_THREADS)
         if groups_of(config) >= _SHARED_GROUPS and held_bytes(config) == 2:
             yield staying(split, _STAYING_THREADS, stays_shared=True)
 
 
-def _splits(groups: int) -> list[Division]:
+def _splits(groups: int) -> list[RowSchedule]:
     """Warps and chunks that a block's row can be divided into: the fewest chunks a lane first."""
     least = ceil_div(groups, MAX_WARPS)
-    found = [Division(ceil_div(groups, chunks), chunks) for chunks in range(least, max(_MOST_CHUNKS, 2 * least) + 1)]
-    even = [each for each in found if each.chunks == ceil_div(groups, each.warps)]
+    found = [RowSchedule(ceil_div(groups, chunks), chunks) for chunks in range(least, max(_MOST_CHUNKS, 2 * least) + 1)]
+    even = [each for each in found if each.chunks_per_lane == ceil_div(groups, each.warps_per_row)]
     return even if len(even) <= _MOST_CHUNKS else [*even[:3], even[-1]]
 
 
-def _clustered(groups: int) -> Iterator[Division]:
+def _clustered(groups: int) -> Iterator[RowSchedule]:
     if groups < _CLUSTERED_GROUPS:
         return
     for blocks in CLUSTERS:
         warps = PREFERRED_WARPS * blocks
-        division = Division(warps, ceil_div(groups, warps), blocks=blocks)
-        yield division
-        yield replace(division, prefetches_weight=True)
+        schedule = RowSchedule(warps, ceil_div(groups, warps), blocks_per_row=blocks)
+        yield schedule
+        yield replace(schedule, prefetches_weight=True)
 
 
-def _effective(config: KernelConfig, division: Division) -> Division:
-    """What a division comes to: where there is no weight, or no room for it, none is loaded early."""
-    has_room = prefetches_weight(config, division.chunks, division.stays_shared)
-    can_prefetch = division.chunks <= _MOST_CHUNKS and has_room
-    return replace(division, prefetches_weight=division.prefetches_weight and can_prefetch)
+def _effective(config: KernelConfig, schedule: RowSchedule) -> RowSchedule:
+    """The schedule as it takes effect: where there is no weight, or no room for it, none is loaded early."""
+    has_room = has_room_for_weight(config, schedule.chunks_per_lane, schedule.stays_shared)
+    return replace(schedule, prefetches_weight=schedule.prefetches_weight and has_room)

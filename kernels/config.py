@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .arguments import Extent, combine
-from .config_rules import ANY_HIDDEN_SIZE, MOVES, NORMS, check, default_weight
-from .numerics import round_up
-from .quant_spec import QuantSpec, require_one_of, to_text
+from .config_rules import MOVES, NORMS, check, default_weight
+from .numerics import ceil_div, round_up
+from .quant_spec import SWIZZLED_COLUMNS, QuantSpec, require_one_of, to_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,6 @@ class KernelConfig:
         op: what the kernel computes: ``rmsnorm``, ``layernorm``; ``quantize`` for quantization alone, ``dequantize``
             for the inverse; ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows.
         hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one along the row.
-            ``any`` (`ANY_HIDDEN_SIZE` in Python) for a kernel that serves all of them.
         input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;
             also ``float8_e4m3fn`` for ``quantize``; any of 8 to 32 bits for ``interleave`` and ``shuffle``.
         weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one.
@@ -55,8 +53,10 @@ class KernelConfig:
             linear layout.
         tensor_scale: whether ``dequantize`` multiplies by a float32 tensor of one element.
         shuffle_rows: rows that ``shuffle`` permutes among themselves, 16 or 32.
-        schedule: the text of a `Division` of rows among the threads of a GPU, such as ``4x2``; empty for the one that
-            the rules choose. It changes no bit. Kernels in CuTe-DSL are divided by their own rules.
+        bias: whether a bias, in the weight's dtype, is added to the product with the weight; only for ``rmsnorm``
+            without `pair`. ``layernorm`` always has one.
+        schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
+            bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
     Raises:
         ValueError: a field has a value that is not allowed, or not with the others.
@@ -92,6 +92,7 @@ class KernelConfig:
     axis: int = -1
     tensor_scale: bool = False
     shuffle_rows: int = 0
+    bias: bool = False
     schedule: str = ""
 
     def __post_init__(self) -> None:
@@ -107,6 +108,11 @@ class KernelConfig:
         return self.op in NORMS
 
     @property
+    def has_bias(self) -> bool:
+        """Whether a bias, in the weight's dtype, is added to the product with the weight."""
+        return self.bias or self.op == "layernorm"
+
+    @property
     def moves(self) -> bool:
         """Whether elements are moved as they are."""
         return self.op in MOVES
@@ -120,6 +126,17 @@ class KernelConfig:
     def rows_combined(self) -> int:
         """Values of the input that go into one: 2 with gates, one of each stream, else 1."""
         return 2 if self.gate_columns else self.streams or 1
+
+    @property
+    def combine(self) -> str:
+        """The source of a row: an enumerator of Combine in common/choices.h, without its prefix."""
+        if self.residual:
+            return "add"
+        if self.gate_columns:
+            return "silu"
+        if self.streams:
+            return "mix"
+        return "rescaled" if self.rescales_input else "input"
 
     @property
     def rescales_input(self) -> bool:
@@ -139,27 +156,30 @@ class KernelConfig:
         return round_up(self.hidden_size, self.alignment)
 
     @property
-    def takes_any_size(self) -> bool:
-        """Whether the kernel learns the hidden size from each call."""
-        return self.hidden_size == ANY_HIDDEN_SIZE
+    def row_multiple(self) -> int:
+        """The multiple that the layout of the scales rounds the number of rows up to."""
+        return self.quant.row_multiple if self.quant else 1
 
     @property
-    def columns(self) -> Extent:
-        """The hidden size, as an extent."""
-        return "H" if self.takes_any_size else self.hidden_size
+    def scale_columns(self) -> int:
+        """Blocks of a row."""
+        return ceil_div(self.encoded_size, self.block_size)
 
     @property
-    def encoded_columns(self) -> Extent:
-        """Elements in a row of codes, as an extent."""
-        return combine("round_up", self.columns, self.alignment)
+    def padded_scale_columns(self) -> int:
+        """Scales that the layout has for each row."""
+        is_swizzled = self.quant is not None and self.quant.is_swizzled
+        return round_up(self.scale_columns, SWIZZLED_COLUMNS) if is_swizzled else self.scale_columns
+
+    @property
+    def needs_row_amax(self) -> bool:
+        """Whether the largest magnitude of each row is found before it is encoded."""
+        return self.amax_only or (self.quant is not None and self.quant.needs_row_amax)
 
     def __str__(self) -> str:
         later = [f.name for f in fields(self)[len(ALWAYS_NAMED) :] if getattr(self, f.name) != f.default]
         listed = [*ALWAYS_NAMED[1:], *later]
-        values = {name: to_text(getattr(self, name)) for name in listed}
-        if self.takes_any_size:
-            values["hidden_size"] = "any"
-        return f"{self.op}:" + ",".join(f"{name}={value}" for name, value in values.items())
+        return f"{self.op}:" + ",".join(f"{name}={to_text(getattr(self, name))}" for name in listed)
 
     @classmethod
     def parse(cls, text: str) -> KernelConfig:
@@ -187,17 +207,10 @@ def read_fields(text: str) -> dict[str, Any]:
 
 
 def _read_int(name: str, text: str) -> int:
-    if not text.isdecimal():
+    # Of all negative numbers only -1 means something: the last axis, as many columns of gates as there are.
+    if text != "-1" and not text.isdecimal():
         raise ValueError(f"config: {name} is {text!r}, which is not a whole number")
     return int(text)
-
-
-def _read_hidden_size(name: str, text: str) -> int:
-    return ANY_HIDDEN_SIZE if text == "any" else _read_int(name, text)
-
-
-def _read_maybe_minus_one(name: str, text: str) -> int:
-    return -1 if text == "-1" else _read_int(name, text)
 
 
 def _read_bool(name: str, text: str) -> bool:
@@ -205,35 +218,13 @@ def _read_bool(name: str, text: str) -> bool:
     return text == "true"
 
 
+def _read_str(name: str, text: str) -> str:
+    return text
+
+
 def _read_quant(name: str, text: str) -> QuantSpec | None:
     return None if text == "none" else QuantSpec.parse(text)
 
 
-_READERS: dict[str, Any] = {
-    "hidden_size": _read_hidden_size,
-    "input": lambda name, text: text,
-    "weight": lambda name, text: text,
-    "unit_bias": _read_bool,
-    "residual": _read_bool,
-    "quant": _read_quant,
-    "keep_norm": _read_bool,
-    "row_dims": _read_int,
-    "vector_bytes": _read_int,
-    "pdl": _read_bool,
-    "gate_columns": _read_maybe_minus_one,
-    "streams": _read_int,
-    "many_rows": _read_bool,
-    "keep_rstd": _read_bool,
-    "pair": _read_bool,
-    "batched": _read_bool,
-    "masked": _read_bool,
-    "scale_per_matrix": _read_bool,
-    "amax_only": _read_bool,
-    "scale_ub": _read_bool,
-    "inverse_global_scale": _read_bool,
-    "alignment": _read_int,
-    "axis": _read_maybe_minus_one,
-    "tensor_scale": _read_bool,
-    "shuffle_rows": _read_int,
-    "schedule": lambda name, text: text,
-}
+_READER_OF_TYPE = {"int": _read_int, "bool": _read_bool, "str": _read_str, "QuantSpec | None": _read_quant}
+_READERS = {field.name: _READER_OF_TYPE[str(field.type)] for field in fields(KernelConfig) if field.name != "op"}

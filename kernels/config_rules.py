@@ -1,26 +1,24 @@
-"""What the fields of a KernelConfig may be, and which go together."""
+"""Rules on the fields of a KernelConfig: their values, and which go together."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from .division import Division
 from .quant_spec import QuantSpec, require_one_of, to_text
+from .row_schedule import RowSchedule
 
 if TYPE_CHECKING:
     from .config import KernelConfig
 
 FLOAT_DTYPES = ("float16", "bfloat16", "float32")
-# Of quantize.
+# Inputs of quantize.
 INPUT_DTYPES = (*FLOAT_DTYPES, "float8_e4m3fn")
-# Of ops that move elements and do not look into them.
+# Inputs of ops that move elements without looking into them.
 MOVED_DTYPES = (*INPUT_DTYPES, "uint8", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fnx2")
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 SHUFFLE_ROWS = (16, 32)
 MAX_HIDDEN_SIZE = 262144
-# The hidden size of kernels that serve all of them; no tensor has it.
-ANY_HIDDEN_SIZE = -1
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
 
@@ -29,7 +27,7 @@ _COMBINED = ("residual", "gate_columns", "streams")
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
-    "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "keep_norm", "keep_rstd"),
+    "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "keep_norm", "keep_rstd"),
     "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd"),
     "quantize": ("gate_columns", "streams", *_ROWS, *_ENCODED, "axis"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
@@ -37,12 +35,14 @@ _OPTIONS = {
     "shuffle": ("shuffle_rows",),
 }
 OPS = tuple(_OPTIONS)
+# The fields that say what is encoded.
+VALUE_FIELDS = ("op", *_COMBINED, "unit_bias", "bias")
 NORMS = ("rmsnorm", "layernorm")
 MOVES = ("interleave", "shuffle")
 
 
 def default_weight(op: str, input: str) -> str:
-    """The dtype of the weight unless told."""
+    """The dtype of the weight by default."""
     return {"rmsnorm": input, "layernorm": "float32"}.get(op, "none")
 
 
@@ -70,7 +70,7 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("weight dtype", config.weight, tuple(dict.fromkeys((default_weight(config.op, config.input), wide))))
     require_one_of("row_dims", config.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
     require_one_of("vector_bytes", config.vector_bytes, VECTOR_BYTES)
-    require_one_of("streams", config.streams, (0, 1, 2, 3, MAX_STREAMS))
+    require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
     require_one_of("axis", config.axis, (-1, 0))
 
 
@@ -115,12 +115,9 @@ def _check_alignment(config: KernelConfig) -> None:
 
 
 def _check_hidden_size(config: KernelConfig) -> None:
-    size, first = config.hidden_size, _name_of_first(config)
+    size, first = config.hidden_size, name_of_first(config)
     if type(size) is not int:
         raise TypeError(f"hidden_size: is {size!r}; expected an int")
-    if size == ANY_HIDDEN_SIZE:
-        _check_any_hidden_size(config)
-        return
     if not 1 <= size <= MAX_HIDDEN_SIZE:
         raise ValueError(f"{first}: its last dimension (hidden size) is {size}; 1 to {MAX_HIDDEN_SIZE} is supported")
     if config.axis and size % config.block_size:
@@ -135,24 +132,12 @@ def _check_hidden_size(config: KernelConfig) -> None:
         )
 
 
-def _check_any_hidden_size(config: KernelConfig) -> None:
-    if not may_take_any_size(config):
-        raise ValueError(
-            "hidden_size: is 'any', which goes with ops on rows, without gate_columns, streams, masked, many_rows and "
-            "schedule; name a size"
-        )
-
-
-def may_take_any_size(config: KernelConfig) -> bool:
-    """Whether one kernel can serve all hidden sizes, the other fields being as they are."""
-    of_one_size = (config.gate_columns, config.streams, config.masked, config.many_rows, config.schedule)
-    return config.is_row_wise and not any(of_one_size)
-
-
-def _name_of_first(config: KernelConfig) -> str:
-    """Name of the tensor that the caller gives first."""
+def name_of_first(config: KernelConfig) -> str:
+    """The name of the tensor that callers pass first."""
     if config.pair:
         return "q"
+    if config.streams:
+        return "X"
     if config.op == "quantize" and config.axis == 0:
         return "w"
     return {"dequantize": "data", "interleave": "unswizzled_sf", "shuffle": "input_tensor"}.get(config.op, "input")
@@ -172,7 +157,7 @@ def _check_combine(config: KernelConfig) -> None:
 
 
 def _check_row_sets(config: KernelConfig) -> None:
-    others = (*_COMBINED, "quant", "keep_rstd", "batched", "amax_only")
+    others = (*_COMBINED, "quant", "keep_rstd", "batched", "amax_only", "bias")
     if config.pair and (config.op != "rmsnorm" or any(getattr(config, name) for name in others)):
         raise ValueError("pair: is True, which goes with a plain rmsnorm alone")
     if (config.masked or config.scale_per_matrix) and not config.batched:
@@ -184,10 +169,10 @@ def _check_row_sets(config: KernelConfig) -> None:
 
 
 def _check_schedule(config: KernelConfig) -> None:
-    """Its form; whether it fits the row and the target, schedule.py says."""
+    """Check the form; schedule.py checks whether it fits the row and the target."""
     if config.schedule == "":
         return
-    Division.parse(config.schedule)
+    RowSchedule.parse(config.schedule)
     if not config.is_row_wise:
         raise ValueError(f"schedule: is {config.schedule!r}, but with axis 0 no threads share a row; leave it empty")
 

@@ -1,87 +1,192 @@
-"""The constants of a source: a configuration, as its stages see it."""
+"""The constants of a source: a configuration, as the headers see it.
+
+Every constant that a header names is always there; what a configuration does without has a value that does no harm.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .arguments import C_TYPES, Extent, TensorArgument, combine, expression
+from .arguments import WIDEST_ACCESS
 from .config import KernelConfig
-from .config_rules import MAX_HIDDEN_SIZE
-from .interface import interface
+from .dtypes import DTYPES
+from .interface import tensor_arguments
 from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MAX_CODE, MAX_EXPONENT, QuantSpec
-from .schedule import ITEM_THREADS, row_schedule, stores_in_pairs, stores_sum_early
+from .schedule import (
+    CHUNKS_AT_ONCE,
+    ITEM_THREADS,
+    MAX_PREFETCHED_BYTES,
+    row_schedule,
+    stores_in_pairs,
+    stores_sum_early,
+)
 from .target import Target
+
+# The values of an enumeration of common/choices.h, by what the configuration calls them.
+_OPS = {
+    "rmsnorm": "kRmsNorm",
+    "layernorm": "kLayerNorm",
+    "quantize": "kQuantize",
+    "dequantize": "kDequantize",
+    "interleave": "kInterleave",
+    "shuffle": "kShuffle",
+}
+_ELEMENTS = {"e2m1": "kE2M1", "e4m3": "kE4M3", "e5m2": "kE5M2"}
+_SCALE_FORMATS = {"e4m3": "kE4M3", "ue8m0": "kUE8M0", "f32": "kF32", "f32_ue8m0": "kF32"}
+_SCALE_OWNERS = {"row": "kRow", "tensor": "kTensor"}
+_GLOBAL_SCALES = {"none": "kNone", "given": "kGiven", "row": "kRow", "tensor": "kTensor"}
+_ROUNDINGS = {"up": "kUp", "floor": "kFloor"}
+
+
+Constant = tuple[str, str, str]  # type, name, value
 
 
 def constants(config: KernelConfig, target: Target) -> Iterator[str]:
     """The lines that define them."""
-    return (_row_constants if config.is_row_wise else _item_constants)(config, target)
+    found = [
+        *_row_constants(config),
+        *_quant_constants(config, config.quant or QuantSpec(), target),
+        *_layout_constants(config, config.quant or QuantSpec()),
+        *_access_constants(config),
+        *_launch_constants(config, target),
+    ]
+    yield from _types(config)
+    # NVRTC gives each variable a symbol, also a constexpr one: with these as variables, cubins were 15 % larger.
+    for kind in ("int", "bool"):
+        yield f"enum : {kind} {{"
+        yield from (f"  {name} = {value}," for each, name, value in found if each == kind)
+        yield "};"
+    yield from (f"constexpr {each} {name} = {value};" for each, name, value in found if each not in ("int", "bool"))
 
 
-def _row_constants(config: KernelConfig, target: Target) -> Iterator[str]:
-    chunks = combine("ceil_div", config.encoded_columns, CHUNK_SIZE)
-    groups = combine("ceil_div", chunks, GROUP_CHUNKS)
-    # Where any hidden size will do, the arrays have room for the largest; the zeros behind the groups change no sum.
-    most_groups = groups if isinstance(groups, int) else MAX_HIDDEN_SIZE // (CHUNK_SIZE * GROUP_CHUNKS)
-    yield f"typedef {C_TYPES[config.input]} Input;"
-    yield f"typedef {C_TYPES[config.weight] if config.normalizes else 'float'} Weight;"
-    yield _int("kHiddenSize", config.encoded_columns)
-    if not config.takes_any_size:
-        yield _int("kInputSize", config.hidden_size)
-    yield _bool("kHasPowerOfTwoSize", not config.takes_any_size and _is_power_of_two(config.encoded_size))
+def sample() -> str:
+    """The text of common/configuration.h."""
+    config = KernelConfig("rmsnorm", 4096, residual=True, quant=QuantSpec(scale_layout="128x4", global_scale="given"))
+    return (
+        "// A sample of the constants that a source has here, for editors: those of\n"
+        f"// {config}\n"
+        "// for sm_90a. kernels/constants.py writes them.\n"
+        '#pragma once\n\n#include "choices.h"\n#include "types.h"\n\n'
+        "// clang-format off\n" + "".join(f"{line}\n" for line in constants(config, Target("sm_90a")))
+    )
+
+
+def _types(config: KernelConfig) -> Iterator[str]:
+    c_type = DTYPES[config.input].c_type
+    has_float_scales = config.quant is not None and config.quant.scale_format.startswith("f32")
+    yield f"typedef {c_type} Input;"
+    yield f"typedef {c_type} Output;"
+    yield f"typedef {DTYPES[config.weight].c_type if config.normalizes else 'float'} Weight;"
+    yield f"typedef {'float' if has_float_scales else 'UInt8'} Scale;"
+
+
+def _row_constants(config: KernelConfig) -> Iterator[Constant]:
+    chunks = ceil_div(config.encoded_size, CHUNK_SIZE)
+    groups = ceil_div(chunks, GROUP_CHUNKS)
+    yield _choice("Op", "kOp", _OPS[config.op])
+    yield _choice("Combine", "kCombine", f"k{config.combine.capitalize()}")
+    yield _choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if config.batched else "kOne")
+    yield _choice("Encoding", "kEncoding", _encoding(config))
+    yield _int("kHiddenSize", config.encoded_size)
+    yield _int("kInputSize", config.hidden_size)
+    yield _bool("kHasPowerOfTwoSize", _is_power_of_two(config.encoded_size))
     yield _int("kRowDims", config.row_dims)
     yield _int("kChunkSize", CHUNK_SIZE)
     yield _int("kGroupChunks", GROUP_CHUNKS)
     yield _int("kChunks", chunks)
-    yield _int("kGroups", groups if target.is_cpu else most_groups)
-    yield _int("kPaddedGroups", next_power_of_two(most_groups))
+    yield _int("kGroups", groups)
+    yield _int("kPaddedGroups", next_power_of_two(groups))
+    yield _int("kGateColumns", config.gate_columns or 1)
+    yield _int("kStreams", config.streams or 1)
+    yield _int("kShuffleRows", config.shuffle_rows or 8)
+    yield _bool("kIsMasked", config.masked)
+    yield _bool("kAlongColumns", config.axis == 0)
     yield _bool("kHasUnitBias", config.unit_bias)
+    yield _bool("kHasBias", config.has_bias)
+    yield _bool("kKeepsNorm", config.keep_norm)
     yield _bool("kKeepsRstd", config.keep_rstd)
-    if config.gate_columns:
-        yield _int("kGateColumns", config.gate_columns)
-    if config.streams:
-        yield _int("kStreams", config.streams)
-    yield _int("kPaddedRowMultiple", config.quant.row_multiple if config.quant else 1)
     yield _bool("kStoresSum", config.residual and not config.amax_only)
-    yield _bool("kNeedsRowAmax", config.amax_only or (config.quant is not None and config.quant.needs_row_amax))
+    yield _bool("kNeedsRowAmax", config.needs_row_amax)
+
+
+def _encoding(config: KernelConfig) -> str:
     if config.quant:
-        yield from _quant_constants(config, config.quant)
-    if target.is_cpu:
-        yield _int("kRowCapacity", MAX_HIDDEN_SIZE if config.takes_any_size else config.encoded_size)
-    else:
-        yield from _cuda_constants(config, target)
+        return "kBlocks" if config.quant.has_blocks else "kOneScale"
+    return "kAmax" if config.amax_only else "kValues"
 
 
-def _quant_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[str]:
+def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> Iterator[Constant]:
     largest = MAX_CODE[quant.element]
-    columns = combine("ceil_div", config.encoded_columns, config.block_size)
+    global_scale = "tensor" if config.tensor_scale else quant.global_scale
+    # Rounded without the instruction, the values of two codes cost less: 21.1 instructions an element, not 26.5.
+    has_native_e2m1 = target.has_native_e2m1 and not (config.is_row_wise and quant.four_over_six)
+    yield _choice("Element", "kElement", _ELEMENTS[quant.element])
+    yield _bool("kHasNativeE2M1", has_native_e2m1)
+    yield _bool("kHasNativeFp8", target.has_native_e4m3)
     yield _int("kMaxExponent", MAX_EXPONENT[quant.element])
-    yield f"constexpr float kMaxCode = {largest}f;"
+    yield _float("kMaxCode", f"{largest}f")
     # The nearest float of the quotient: the division is one IEEE rounding, here in the compiler.
-    yield f"constexpr float kReciprocalMax = 1.0f / {largest}f;"
-    yield f"constexpr float kSmallestRowScale = 1.0f / (512.0f * {largest}f);"
-    yield "constexpr float kSmallestAmax = 1e-4f;"
-    yield _int("kBlockSize", config.block_size)
+    yield _float("kReciprocalMax", f"1.0f / {largest}f")
+    yield _float("kSmallestScale", f"1.0f / (512.0f * {largest}f)")
+    yield _float("kSmallestAmax", "1e-4f")
+    yield _choice("ScaleFormat", "kScaleFormat", _SCALE_FORMATS[quant.scale_format])
+    yield _choice("ScaleOwner", "kScaleOwner", _SCALE_OWNERS.get(str(quant.block_size), "kBlock"))
+    yield _choice("ScaleRounding", "kScaleRounding", _ROUNDINGS[quant.scale_rounding])
+    yield _choice("GlobalScaleKind", "kGlobalScale", _GLOBAL_SCALES[global_scale])
+    yield _bool("kPowerOfTwoScales", quant.scale_format in ("ue8m0", "f32_ue8m0"))
+    yield _bool("kFourOverSix", quant.four_over_six)
+    yield _bool("kInvertsGlobalScale", config.inverse_global_scale)
+    yield _bool("kScalePerMatrix", config.scale_per_matrix)
+    yield _bool("kHasAmaxBound", config.scale_ub)
+
+
+def _layout_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[Constant]:
+    """Blocks and where their scales are stored: `interleave` has scales that nothing is encoded with."""
+    block_size = quant.block_size if isinstance(quant.block_size, int) else CHUNK_SIZE
+    columns, padded = config.scale_columns, config.padded_scale_columns
+    row_multiple = config.row_multiple
+    if config.op == "interleave":
+        columns, padded = config.hidden_size, round_up(config.hidden_size, INTERLEAVED_COLUMNS)
+        row_multiple = INTERLEAVED_ROWS
+    yield _int("kBlockSize", block_size)
     yield _int("kScaleColumns", columns)
-    yield _int("kPaddedScaleColumns", combine("round_up", columns, 4) if quant.is_swizzled else columns)
+    yield _int("kPaddedScaleColumns", padded)
+    yield _int("kPaddedRowMultiple", row_multiple)
     yield _bool("kHasSwizzledScales", quant.is_swizzled)
     yield _bool("kHasLinearScales", quant.both_layouts or not quant.is_swizzled)
     yield _bool("kHasColumnMajorScales", quant.is_column_major)
-    yield _bool("kHasGlobalScale", quant.global_scale != "none")
-    yield _bool("kPowerOfTwoScales", quant.scale_format in ("ue8m0", "f32_ue8m0"))
-    if config.rescales_input:
-        yield _bool("kInvertsGlobalScale", config.inverse_global_scale)
 
 
-def _cuda_constants(config: KernelConfig, target: Target) -> Iterator[str]:
+def _access_constants(config: KernelConfig) -> Iterator[Constant]:
+    """Bytes of one access of each tensor that is accessed by chunks."""
+    accesses = dict.fromkeys(("input", "weight", "bias"), WIDEST_ACCESS) | {"codes": 8, "out": WIDEST_ACCESS}
+    for argument in tensor_arguments(config):
+        if argument.chunk_bytes and argument.field in accesses:
+            accesses[argument.field] = argument.access_bytes(config.vector_bytes)
+    for field, count in accesses.items():
+        yield _int(f"k{field.capitalize()}AccessBytes", count)
+
+
+def _launch_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
+    yield _bool("kHasPdl", config.pdl)
+    if not target.is_cpu and config.is_row_wise:
+        yield from _schedule_constants(config, target)
+        return
+    yield _bool("kTakesFastPath", False)
+    if not target.is_cpu:
+        yield _int("kThreads", ITEM_THREADS)
+
+
+def _schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
     schedule = row_schedule(config, target)
     yield _int("kLanesPerRow", schedule.lanes_per_row)
     yield _int("kWarpsPerRow", schedule.warps_per_row)
     yield _int("kThreadsPerRow", schedule.threads_per_row)
-    of_any_size = combine("ceil_div", config.encoded_columns, CHUNK_SIZE * schedule.threads_per_row)
-    yield _int("kChunksPerLane", of_any_size if config.takes_any_size else schedule.chunks_per_lane)
+    yield _int("kChunksPerLane", schedule.chunks_per_lane)
+    yield _int("kChunksUnrolled", CHUNKS_AT_ONCE)
+    yield _int("kMaxPrefetchedBytes", MAX_PREFETCHED_BYTES)
     yield _int("kRowsPerBlock", schedule.rows_per_block)
     yield _int("kRowsAtOnce", schedule.rows_at_once)
     yield _int("kBlocksPerRow", schedule.blocks_per_row)
@@ -89,56 +194,29 @@ def _cuda_constants(config: KernelConfig, target: Target) -> Iterator[str]:
     yield _bool("kHoldsRow", schedule.holds_row)
     yield _bool("kStaysShared", schedule.stays_shared)
     yield _bool("kKeepsUnpacked", schedule.keeps_unpacked)
+    yield _bool("kTakesFastPath", schedule.takes_fast_path)
     yield _bool("kFavoursLatency", schedule.favours_latency)
     yield _bool("kMayPrefetchWeight", schedule.prefetches_weight)
     yield _bool("kStoresInPairs", stores_in_pairs(config, schedule))
     yield _bool("kStoresSumEarly", stores_sum_early(config, schedule))
-    whole = config.block_size if config.takes_any_size else config.encoded_size
-    yield _bool("kHasPartialChunk", whole % CHUNK_SIZE != 0)
-    accesses = {"weight": 16, "bias": 16}
-    for argument in interface(config):
-        if isinstance(argument, TensorArgument) and argument.chunk_bytes:
-            accesses[argument.field] = argument.access_bytes(config.vector_bytes)
-    for name in ("input", "weight", "bias", "codes"):
-        if name in accesses:
-            yield _int(f"k{name.capitalize()}AccessBytes", accesses[name])
-    yield f"#define JITNORM_PDL {int(config.pdl)}"
-
-
-def _item_constants(config: KernelConfig, target: Target) -> Iterator[str]:
-    size, quant = config.hidden_size, config.quant
-    yield f"typedef {C_TYPES[config.input]} {'Output' if config.op == 'dequantize' else 'Input'};"
-    yield _int("kHiddenSize", size)
-    yield _int("kRowDims", config.row_dims)
-    yield _int("kChunkSize", CHUNK_SIZE)
-    yield _int("kChunks", ceil_div(size, CHUNK_SIZE))
-    yield _int("kShuffleRows", config.shuffle_rows)
-    if config.op == "interleave":
-        yield _int("kPaddedRowMultiple", INTERLEAVED_ROWS)
-        yield _int("kScaleColumns", size)
-        yield _int("kPaddedScaleColumns", round_up(size, INTERLEAVED_COLUMNS))
-        yield _bool("kHasColumnMajorScales", False)
-    else:
-        yield _int("kPaddedRowMultiple", quant.row_multiple if quant else 1)
-    if quant:
-        yield from _quant_constants(config, quant)
-        yield _bool("kScalePerMatrix", config.scale_per_matrix)
-    for argument in interface(config):
-        if isinstance(argument, TensorArgument) and argument.chunk_bytes:
-            yield _int(f"k{argument.field.capitalize()}AccessBytes", argument.access_bytes(config.vector_bytes))
-    if not target.is_cpu:
-        yield _int("kThreads", ITEM_THREADS)
-        yield f"#define JITNORM_PDL {int(config.pdl)}"
+    yield _bool("kHasPartialChunk", config.encoded_size % CHUNK_SIZE != 0)
 
 
 def _is_power_of_two(number: int) -> bool:
     return number & (number - 1) == 0
 
 
-def _int(name: str, value: Extent) -> str:
-    """A constant, or what is computed wherever it is used since it depends on a hidden size that may be any."""
-    return f"constexpr int {name} = {value};" if isinstance(value, int) else f"#define {name} ({expression(value)})"
+def _choice(enumeration: str, name: str, value: str) -> Constant:
+    return enumeration, name, f"{enumeration}::{value}"
 
 
-def _bool(name: str, value: bool) -> str:
-    return f"constexpr bool {name} = {str(value).lower()};"
+def _int(name: str, value: int) -> Constant:
+    return "int", name, str(value)
+
+
+def _float(name: str, value: str) -> Constant:
+    return "float", name, value
+
+
+def _bool(name: str, value: bool) -> Constant:
+    return "bool", name, str(value).lower()

@@ -1,18 +1,21 @@
-"""The ops that work on independent items rather than on rows: what arguments they take and how many items there are."""
+"""The ops that work on independent items rather than on rows: their arguments and the number of items."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from .arguments import C_TYPES, ELEMENT_BYTES, Argument, Extent, TensorArgument
+from .arguments import Argument, TensorArgument
 from .config import KernelConfig
+from .config_rules import name_of_first
+from .dtypes import DTYPES
+from .extents import LEADING, MATRICES, ROWS, Extent, shape
 from .numerics import CHUNK_SIZE, ceil_div, round_up
-from .quant_spec import CODE_BITS, SWIZZLED_ROWS, QuantSpec
+from .quant_spec import CODE_BITS, SWIZZLED_COLUMNS, SWIZZLED_ROWS, QuantSpec
 from .row_ops import number, row_arguments
 
 INTERLEAVED_ROWS = SWIZZLED_ROWS["128x4"]
-INTERLEAVED_COLUMNS = 4
+INTERLEAVED_COLUMNS = SWIZZLED_COLUMNS
 
 
 def item_arguments(config: KernelConfig) -> tuple[Argument, ...]:
@@ -28,20 +31,20 @@ def item_arguments(config: KernelConfig) -> tuple[Argument, ...]:
 
 
 def item_count(config: KernelConfig) -> Extent:
-    """How many items a kernel visits."""
+    """The number of items that a kernel visits."""
     size = config.hidden_size
     if config.op == "interleave":
-        return ["*", "B", ["*", _interleaved_rows(), ceil_div(size, INTERLEAVED_COLUMNS)]]
+        return MATRICES * (_interleaved_rows() * ceil_div(size, INTERLEAVED_COLUMNS))
     if config.axis == 0:
         assert config.quant
         block_rows = config.block_size if config.op == "quantize" else _block_bytes(config, config.quant)
-        return ["*", ["ceil_div", "M", block_rows], size]
-    rows: Extent = ["*", "B", "M"] if config.batched else "M"
-    return ["*", rows, ceil_div(size, CHUNK_SIZE)]
+        return ROWS.ceil_div(block_rows) * size
+    rows = MATRICES * ROWS if config.batched else ROWS
+    return rows * ceil_div(size, CHUNK_SIZE)
 
 
 def _quantized(config: KernelConfig, **changes: Any) -> dict[str, TensorArgument]:
-    """What ``quantize`` along the rows takes, by the names of the source; decoding reads what it writes."""
+    """The tensors of ``quantize`` along the rows, by their fields; decoding reads what it writes."""
     row_wise = replace(config, op="quantize", axis=-1, tensor_scale=False, **changes)
     return {a.field: a for a in row_arguments(row_wise) if isinstance(a, TensorArgument)}
 
@@ -49,7 +52,7 @@ def _quantized(config: KernelConfig, **changes: Any) -> dict[str, TensorArgument
 def _dequantize_rows(config: KernelConfig, quant: QuantSpec) -> tuple[Argument, ...]:
     of_rows = _quantized(config)
     scale = "block_scale" if quant.has_blocks else "row_scale" if quant.block_size == "row" else "scale"
-    names = {"codes": "data", scale: "scale"}
+    names = {"codes": name_of_first(config), scale: "scale"}
     others = ("global_scale", "row_scale") if quant.has_blocks else ()
     return (
         *(
@@ -71,26 +74,26 @@ def _tensor_scale(config: KernelConfig) -> TensorArgument:
 def _dequantize_columns(config: KernelConfig, quant: QuantSpec) -> tuple[Argument, ...]:
     size, rows = config.hidden_size, _block_bytes(config, quant)
     of_rows = _quantized(config, hidden_size=config.block_size)
-    value_rows: Extent = ["*", "M", 8 // CODE_BITS[quant.element]]
+    values = shape(ROWS * (8 // CODE_BITS[quant.element]), size)
     dense: dict[str, Any] = {"chunk_bytes": 0, "is_strided": False}
-    data: dict[str, Any] = {"name": "data", "chunk_bytes": 0, "is_output": False}
+    data: dict[str, Any] = {"name": name_of_first(config), "chunk_bytes": 0, "is_output": False}
     return (
-        replace(of_rows["codes"], shape=(["round_up", "M", rows], size), **data),
-        replace(of_rows["block_scale"], name="scale", shape=(["ceil_div", "M", rows], size), is_output=False),
+        replace(of_rows["codes"], shape=shape(ROWS.round_up(rows), size), **data),
+        replace(of_rows["block_scale"], name="scale", shape=shape(ROWS.ceil_div(rows), size), is_output=False),
         of_rows["global_scale"],
         _tensor_scale(config),
-        replace(of_rows["input"], name="out", field="out", shape=(value_rows, size), is_output=True, **dense),
+        replace(of_rows["input"], name="out", field="out", shape=values, is_output=True, **dense),
     )
 
 
 def _quantize_columns(config: KernelConfig, quant: QuantSpec) -> tuple[Argument, ...]:
     size, block = config.hidden_size, config.block_size
     of_rows = _quantized(config, hidden_size=block)
-    code_rows: Extent = ["ceil_div", "M", 8 // CODE_BITS[quant.element]]
+    codes = shape(ROWS.ceil_div(8 // CODE_BITS[quant.element]), size)
     return (
-        replace(of_rows["input"], name="w", shape=(["round_up", "M", block], size), chunk_bytes=0),
-        replace(of_rows["codes"], shape=(code_rows, size), chunk_bytes=0, is_strided=False),
-        replace(of_rows["block_scale"], shape=(["ceil_div", "M", block], size)),
+        replace(of_rows["input"], name=name_of_first(config), shape=shape(ROWS.round_up(block), size), chunk_bytes=0),
+        replace(of_rows["codes"], shape=codes, chunk_bytes=0, is_strided=False),
+        replace(of_rows["block_scale"], shape=shape(ROWS.ceil_div(block), size)),
         of_rows["global_scale"],
     )
 
@@ -100,32 +103,29 @@ def _block_bytes(config: KernelConfig, quant: QuantSpec) -> int:
 
 
 def _interleave(config: KernelConfig) -> tuple[Argument, ...]:
-    c_type = C_TYPES[config.input]
-    matrix: Extent = ["*", _interleaved_rows(), round_up(config.hidden_size, INTERLEAVED_COLUMNS)]
-    chunk_bytes = INTERLEAVED_COLUMNS * ELEMENT_BYTES[c_type]
+    matrix = _interleaved_rows() * round_up(config.hidden_size, INTERLEAVED_COLUMNS)
+    chunk_bytes = INTERLEAVED_COLUMNS * DTYPES[config.input].bytes
+    linear = shape(LEADING, config.hidden_size)
     return (
-        TensorArgument(
-            "unswizzled_sf", c_type, (config.input,), ("...", config.hidden_size), is_strided=True, field="input"
-        ),
-        TensorArgument("out", c_type, _copied_dtypes(config), (["*", "B", matrix],), chunk_bytes, is_output=True),
+        TensorArgument(name_of_first(config), (config.input,), linear, is_strided=True, field="input"),
+        TensorArgument("out", _copied_dtypes(config), shape(MATRICES * matrix), chunk_bytes, is_output=True),
     )
 
 
 def _interleaved_rows() -> Extent:
-    return ["round_up", "M", INTERLEAVED_ROWS]
+    return ROWS.round_up(INTERLEAVED_ROWS)
 
 
 def _shuffle(config: KernelConfig) -> tuple[Argument, ...]:
-    c_type = C_TYPES[config.input]
-    shape: tuple[Extent, ...] = (["round_up", "M", config.shuffle_rows], config.hidden_size)
-    chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES[c_type]
+    rows = shape(ROWS.round_up(config.shuffle_rows), config.hidden_size)
+    chunk_bytes = CHUNK_SIZE * DTYPES[config.input].bytes
     return (
-        TensorArgument("input_tensor", c_type, (config.input,), shape, chunk_bytes, is_strided=True, field="input"),
-        TensorArgument("out", c_type, _copied_dtypes(config), shape, chunk_bytes, is_output=True, is_strided=True),
+        TensorArgument(name_of_first(config), (config.input,), rows, chunk_bytes, is_strided=True, field="input"),
+        TensorArgument("out", _copied_dtypes(config), rows, chunk_bytes, is_output=True, is_strided=True),
     )
 
 
 def _copied_dtypes(config: KernelConfig) -> tuple[str, ...]:
     """The input's dtype, and uint8 in its place where a framework lacks it."""
-    is_byte = ELEMENT_BYTES[C_TYPES[config.input]] == 1
+    is_byte = DTYPES[config.input].bytes == 1
     return tuple(dict.fromkeys((config.input, "uint8"))) if is_byte else (config.input,)

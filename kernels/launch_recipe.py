@@ -2,49 +2,48 @@
 
 A kernel's parameters are plain: for each argument that is present, a pointer and, if its rows are strided, one
 64-bit stride in elements for each row dimension; or a float. Then for each row set the number of rows (of one matrix
-in a batch) and the extents of the row dimensions after the first, in a batch the number of matrices, for ops on items
-their number, and for a kernel that takes any hidden size that size, all 64-bit.
+in a batch) and the extents of the row dimensions after the first, in a batch the number of matrices, and for ops on
+items their number, all 64-bit.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from .arguments import Argument, Extent, ScalarArgument
+from .arguments import WIDEST_ACCESS, Argument, ScalarArgument
 from .config import KernelConfig
-from .config_rules import MAX_HIDDEN_SIZE
+from .extents import Extent, shape
 from .interface import interface
 from .item_ops import item_count
 from .numerics import CHUNK_SIZE, ceil_div
 from .row_ops import grid_size
-from .schedule import ITEM_THREADS, MASKED_THREADS, RowSchedule, row_schedule, staged_bytes
+from .row_schedule import RowSchedule
+from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule, staged_bytes
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
-LAUNCHER_ABI = 5
+LAUNCHER_ABI = 6
 ENTRY = "jitnorm_kernel"
 # No tensor reaches further: no machine has longer addresses.
 MOST_BYTES = 1 << 57
 # Elements that take the CPU 0.1 ms or more, several times what a thread costs.
 _ELEMENTS_PER_THREAD = 1 << 17
-_USUAL_HIDDEN_SIZE = 4096
 
 
 def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
-    """The recipe of one kernel; for the CPU, `grid` counts rows or items and there are no launch attributes."""
+    """The recipe of a kernel; for the CPU, `grid` counts rows or items and there are no launch attributes."""
     items = None if config.is_row_wise else item_count(config)
     recipe: dict[str, Any] = {
         "abi": LAUNCHER_ABI,
         "entry": ENTRY,
         "row_dims": config.row_dims,
         "batched": config.batched,
-        "items": items,
-        "hidden_sizes": _hidden_sizes(config) if config.takes_any_size else None,
+        "items": None if items is None else items.to_json(),
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
     if target.is_cpu:
         grid = grid_size(config, rows_per_block=1) if items is None else items
-        return {**recipe, "device": "cpu", "grid": grid, "grain": _grain(config)}
+        return {**recipe, "device": "cpu", "grid": grid.to_json(), "grain": _grain(config)}
     return {
         **recipe,
         "device": "cuda",
@@ -60,15 +59,7 @@ def _grain(config: KernelConfig) -> int:
     """Rows or items that are worth a thread."""
     if not config.is_row_wise:
         return _ELEMENTS_PER_THREAD // CHUNK_SIZE
-    return ceil_div(_ELEMENTS_PER_THREAD, _USUAL_HIDDEN_SIZE if config.takes_any_size else config.hidden_size)
-
-
-def _hidden_sizes(config: KernelConfig) -> dict[str, int]:
-    """What config_rules.py allows where the hidden size is known."""
-    return {
-        "most": MAX_HIDDEN_SIZE // config.alignment * config.alignment,
-        "multiple_of": config.block_size,
-    }
+    return ceil_div(_ELEMENTS_PER_THREAD, config.hidden_size)
 
 
 def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = None) -> dict[str, Any]:
@@ -77,9 +68,9 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
     if config.masked:
         most = MASKED_THREADS // schedule.threads
     if most is not None:
-        rows = ["min", rows, most]
-    grid = rows if schedule.blocks_per_row == 1 else ["*", rows, schedule.blocks_per_row]
-    return {"grid": grid, "block": schedule.threads, "cluster": schedule.blocks_per_row}
+        rows = rows.at_most(most)
+    grid = rows if schedule.blocks_per_row == 1 else rows * schedule.blocks_per_row
+    return {"grid": grid.to_json(), "block": schedule.threads, "cluster": schedule.blocks_per_row}
 
 
 def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
@@ -91,7 +82,8 @@ def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
 
 
 def _item_blocks(items: Extent) -> dict[str, Any]:
-    return {"grid": ["ceil_div", items, ITEM_THREADS], "block": ITEM_THREADS, "cluster": 1, "shared_bytes": 0}
+    grid = items.ceil_div(ITEM_THREADS)
+    return {"grid": grid.to_json(), "block": ITEM_THREADS, "cluster": 1, "shared_bytes": 0}
 
 
 def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
@@ -101,9 +93,9 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
         "name": argument.name,
         "kind": "tensor",
         "dtypes": list(argument.dtypes),
-        "shape": list(argument.shape),
+        "shape": [extent.to_json() for extent in argument.shape],
         "row_set": argument.row_set,
-        "single": argument.shape == (1,),
+        "single": argument.shape == shape(1),
         "flat": argument.is_flat,
         "zeroed": argument.is_zeroed,
         "if_empty": argument.if_empty,
@@ -115,7 +107,7 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
 
 
 def dispatch_signature(config: KernelConfig) -> list[dict[str, Any]]:
-    """What a dispatcher must know of an op's arguments to tell which kernel a call needs.
+    """The facts of an op's arguments by which a dispatcher tells which kernel a call needs.
 
     It holds for every configuration whose kernel takes the same arguments.
     """
@@ -127,7 +119,7 @@ def dispatch_signature(config: KernelConfig) -> list[dict[str, Any]]:
             "kind": "tensor",
             "row_set": argument.row_set,
             "strided": argument.is_strided,
-            "chunk_bytes": min(16, argument.chunk_bytes),
+            "chunk_bytes": min(WIDEST_ACCESS, argument.chunk_bytes),
         }
         for argument in interface(config)
         if argument.is_present

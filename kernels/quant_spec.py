@@ -10,14 +10,15 @@ MAX_CODE = {"e2m1": 6.0, "e4m3": 448.0, "e5m2": 57344.0}
 MAX_EXPONENT = {"e2m1": 2, "e4m3": 8, "e5m2": 15}
 
 SWIZZLED_ROWS = {"128x4": 128, "8x4": 8}  # rows of a tile
+SWIZZLED_COLUMNS = 4
 COLUMN_ROWS = {"column": 1, "column4": 4}  # what each column's rows are rounded up to
 _SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
 _GROUPS = ("linear", *COLUMN_ROWS)
 
 _GLOBAL = ("none", "given", "row", "tensor")
 
-# What goes together: (elements, block sizes, scale formats, layouts, global scales, roundings, four over six).
-_FAMILIES = (
+# Values that go together: (elements, block sizes, scale formats, layouts, global scales, roundings, four over six).
+_ALLOWED = (
     (("e2m1",), (16,), ("e4m3",), _SWIZZLED, _GLOBAL, ("up",), (False, True)),
     (("e2m1",), (32,), ("e4m3",), _SWIZZLED, _GLOBAL, ("up",), (False,)),
     (("e2m1",), (16, 32), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
@@ -85,19 +86,19 @@ class QuantSpec:
     four_over_six: bool = False
 
     def __post_init__(self) -> None:
-        families = list(_FAMILIES)
+        fitting = list(_ALLOWED)
         for position, field in enumerate(fields(self)):
             value = getattr(self, field.name)
-            everywhere = tuple(dict.fromkeys(value for family in _FAMILIES for value in family[position]))
+            everywhere = tuple(dict.fromkeys(value for each in _ALLOWED for value in each[position]))
             require_one_of(field.name, value, everywhere)
-            allowed = tuple(dict.fromkeys(value for family in families for value in family[position]))
+            allowed = tuple(dict.fromkeys(value for each in fitting for value in each[position]))
             if value not in allowed:
                 others = ", ".join(f"{f.name} {getattr(self, f.name)!r}" for f in fields(self)[:position])
                 raise ValueError(
                     f"{field.name}: is {value!r}, which does not go with {others}; "
                     f"allowed then are {', '.join(map(repr, allowed))}"
                 )
-            families = [family for family in families if value in family[position]]
+            fitting = [each for each in fitting if value in each[position]]
 
     def __str__(self) -> str:
         values = [getattr(self, field.name) for field in fields(self)]
@@ -148,7 +149,7 @@ class QuantSpec:
 
     @property
     def row_multiple(self) -> int:
-        """What the layout rounds the number of rows up to."""
+        """The multiple that the layout rounds the number of rows up to."""
         layout = self.scale_layout.removeprefix("linear+")
         return {**SWIZZLED_ROWS, **COLUMN_ROWS}.get(layout, 1)
 

@@ -1,26 +1,17 @@
-"""The ops that work on whole rows: what arguments they take and which rows they visit."""
+"""The ops that work on whole rows: their arguments and the rows they visit."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from .arguments import C_TYPES, ELEMENT_BYTES, Argument, Extent, ScalarArgument, TensorArgument, combine
+from .arguments import Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
-from .numerics import CHUNK_SIZE
+from .config_rules import name_of_first
+from .dtypes import BYTE, DTYPE_OF_FORMAT, DTYPES
+from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, Extent, Shape, shape
+from .numerics import CHUNK_SIZE, ceil_div
 from .quant_spec import CODE_BITS, QuantSpec, smallest_fp8_scale
-
-_CODES = {
-    "e2m1": ("y_fp4", ("float4_e2m1fnx2", "uint8")),
-    "e4m3": ("out", ("float8_e4m3fn", "uint8")),
-    "e5m2": ("out", ("float8_e5m2", "uint8")),
-}
-_SCALES = {
-    "e4m3": ("UInt8", ("float8_e4m3fn", "uint8")),
-    "ue8m0": ("UInt8", ("float8_e8m0fnu", "uint8")),
-    "f32": ("float", ("float32",)),
-    "f32_ue8m0": ("float", ("float32",)),
-}
 
 
 def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
@@ -29,9 +20,9 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         return _pair_interface(config)
     arguments: list[Argument] = [_input(config)]
     if config.masked:
-        arguments.append(TensorArgument("mask", "Int32", ("int32",), ("B",)))
+        arguments.append(TensorArgument("mask", ("int32",), shape(MATRICES)))
     if config.streams:
-        arguments.append(TensorArgument("A", "float", ("float32",), ("...", config.streams), field="mix"))
+        arguments.append(TensorArgument("A", ("float32",), shape(LEADING, config.streams), field="mix"))
     if config.normalizes:
         arguments.append(_rows("residual", config.input, config, is_present=config.residual))
         arguments.append(_weight(config))
@@ -51,8 +42,8 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
 
 
 def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
-    """Those of a plain norm, twice."""
-    names = ("q", "k")
+    """The arguments of a plain norm, twice."""
+    names = (name_of_first(config), "k")
     return (
         *(_rows(name, config.input, config, field="input", row_set=i) for i, name in enumerate(names)),
         *(_weight(config, name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
@@ -64,37 +55,41 @@ def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
 
 
 def _rows(name: str, dtype: str, config: KernelConfig, **options: Any) -> TensorArgument:
-    c_type = C_TYPES[dtype]
-    chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES[c_type]
-    return TensorArgument(name, c_type, (dtype,), ("...", config.columns), chunk_bytes, is_strided=True, **options)
+    rows = shape(LEADING, config.hidden_size)
+    return TensorArgument(name, (dtype,), rows, _chunk_bytes(dtype), is_strided=True, **options)
+
+
+def _chunk_bytes(dtype: str) -> int:
+    return CHUNK_SIZE * DTYPES[dtype].bytes
 
 
 def _input(config: KernelConfig) -> TensorArgument:
-    rows = _rows("X" if config.streams else "input", config.input, config, field="input")
+    rows = _rows(name_of_first(config), config.input, config, field="input")
     if config.rows_combined == 1:
         return rows
-    run_bytes = (config.gate_columns or config.hidden_size) * ELEMENT_BYTES[rows.c_type]
-    return dataclasses.replace(rows, shape=("...", config.rows_combined * config.hidden_size), run_bytes=run_bytes)
+    run_bytes = (config.gate_columns or config.hidden_size) * rows.element_bytes
+    combined = shape(LEADING, config.rows_combined * config.hidden_size)
+    return dataclasses.replace(rows, shape=combined, run_bytes=run_bytes)
 
 
 def _weight(config: KernelConfig, name: str = "", **options: Any) -> TensorArgument:
-    c_type = C_TYPES[config.weight]
-    chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES[c_type]
     name = name or ("gemma" if config.op == "layernorm" else "weight")
-    shape = (config.columns,)
-    return TensorArgument(name, c_type, (config.weight,), shape, chunk_bytes, field="weight", **options)
+    return _parameter(name, config.weight, config, field="weight", **options)
 
 
 def _bias(config: KernelConfig) -> TensorArgument:
-    chunk_bytes = CHUNK_SIZE * ELEMENT_BYTES["float"]
-    is_present = config.op == "layernorm"
-    shape = (config.columns,)
-    return TensorArgument("beta", "float", ("float32",), shape, chunk_bytes, is_present=is_present, field="bias")
+    name = "beta" if config.op == "layernorm" else "bias"
+    return _parameter(name, config.weight, config, is_present=config.has_bias, field="bias")
+
+
+def _parameter(name: str, dtype: str, config: KernelConfig, **options: Any) -> TensorArgument:
+    """A vector with an element for each column."""
+    return TensorArgument(name, (dtype,), shape(config.hidden_size), _chunk_bytes(dtype), **options)
 
 
 def _row_output(name: str, config: KernelConfig, *, is_present: bool) -> TensorArgument:
-    shape = _of_matrices(config, "M")
-    return TensorArgument(name, "float", ("float32",), shape, is_output=True, is_present=is_present, is_flat=True)
+    rows = _of_matrices(config, ROWS)
+    return TensorArgument(name, ("float32",), rows, is_output=True, is_present=is_present, is_flat=True)
 
 
 def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input", **options: Any) -> TensorArgument:
@@ -103,22 +98,27 @@ def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input",
 
 def number(name: str, **options: Any) -> TensorArgument:
     """A float32 tensor of one element."""
-    return TensorArgument(name, "float", ("float32",), (1,), **options)
+    return TensorArgument(name, ("float32",), shape(1), **options)
 
 
 def _given_scale(name: str, config: KernelConfig, *, is_present: bool) -> TensorArgument:
     """A float32 scale, or one for each matrix."""
     scale = number(name, is_present=is_present)
-    return dataclasses.replace(scale, shape=("B",)) if config.scale_per_matrix else scale
+    return dataclasses.replace(scale, shape=shape(MATRICES)) if config.scale_per_matrix else scale
 
 
 def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
-    name, dtypes = _CODES[quant.element]
     bits = CODE_BITS[quant.element]
     codes = TensorArgument(
-        name, "UInt8", dtypes, ("...", combine("ceil_div", config.encoded_columns, 8 // bits)), CHUNK_SIZE * bits // 8,
-        is_output=True, is_strided=True, field="codes",
-    )  # fmt: skip
+        "y_fp4" if quant.element == "e2m1" else "out",
+        _encoded_dtypes(quant.element),
+        shape(LEADING, ceil_div(config.encoded_size, 8 // bits)),
+        CHUNK_SIZE * bits // 8,
+        is_output=True,
+        is_strided=True,
+        field="codes",
+        c_type=BYTE.c_type,
+    )
     is_found = quant.needs_tensor_amax
     scale_of_nothing = 0.0 if quant.has_blocks else smallest_fp8_scale(quant.element)
     found = [
@@ -135,44 +135,39 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
 
 
 def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
-    c_type, dtypes = _SCALES[quant.scale_format]
-    columns = combine("ceil_div", config.encoded_columns, config.block_size)
-    linear: tuple[Extent, ...] = ("...", columns)
-    first = linear
+    dtypes = _encoded_dtypes(quant.scale_format)
+    first = linear = shape(LEADING, config.scale_columns)
     if quant.is_swizzled:
-        first = _of_matrices(config, ["*", padded_rows(config), combine("round_up", columns, 4)])
+        first = _of_matrices(config, padded_rows(config) * config.padded_scale_columns)
     elif quant.is_column_major:
-        first = _of_matrices(config, columns, padded_rows(config))
+        first = _of_matrices(config, config.scale_columns, padded_rows(config))
+    options: dict[str, Any] = {"is_output": True, "is_flat": True, "c_type": DTYPES[dtypes[-1]].c_type}
     return [
-        TensorArgument("block_scale", c_type, dtypes, first, is_output=True, is_flat=True),
-        TensorArgument(
-            "block_scale_unswizzled",
-            c_type,
-            dtypes,
-            linear,
-            is_output=True,
-            is_present=quant.both_layouts,
-            is_flat=True,
-        ),
+        TensorArgument("block_scale", dtypes, first, **options),
+        TensorArgument("block_scale_unswizzled", dtypes, linear, is_present=quant.both_layouts, **options),
     ]
 
 
-def _of_matrices(config: KernelConfig, *extents: Extent) -> tuple[Extent, ...]:
+def _encoded_dtypes(format: str) -> tuple[str, ...]:
+    """The dtypes of codes or scales: that of their format and, in place of one of a byte, uint8."""
+    dtype = DTYPE_OF_FORMAT[format]
+    return (dtype, "uint8") if DTYPES[dtype].bytes == 1 else (dtype,)
+
+
+def _of_matrices(config: KernelConfig, *extents: Extent | int) -> Shape:
     """The shape of what each matrix of a batch has for itself."""
-    return ("B", *extents) if config.batched else extents
+    return shape(MATRICES, *extents) if config.batched else shape(*extents)
 
 
 def padded_rows(config: KernelConfig) -> Extent:
     """The rows and those that pad the scales' layout; of each matrix in a batch."""
-    multiple = config.quant.row_multiple if config.quant else 1
-    return "M" if multiple == 1 else ["round_up", "M", multiple]
+    return ROWS.round_up(config.row_multiple)
 
 
 def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
     """Blocks of `rows_per_block` rows, each of one row set or matrix, that cover all rows a kernel visits."""
     # What a mask leaves out is not padded either.
-    rows = "M" if config.masked else padded_rows(config)
-    blocks = rows if rows_per_block == 1 else ["ceil_div", rows, rows_per_block]
+    blocks = (ROWS if config.masked else padded_rows(config)).ceil_div(rows_per_block)
     if config.batched:
-        return ["*", "B", blocks]
-    return ["+", blocks, "M2" if rows_per_block == 1 else ["ceil_div", "M2", rows_per_block]] if config.pair else blocks
+        return MATRICES * blocks
+    return blocks + SECOND_ROWS.ceil_div(rows_per_block) if config.pair else blocks

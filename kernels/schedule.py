@@ -5,16 +5,14 @@ No schedule changes the output bits; docs/numerics.md says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from .arguments import C_TYPES, ELEMENT_BYTES
 from .config import KernelConfig
-from .config_rules import MAX_HIDDEN_SIZE
-from .division import Division
+from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
+from .row_schedule import WARP_LANES, RowSchedule
 from .target import Target
 
-WARP_LANES = 32
 # Rows that need no more than a group fill blocks of this many threads.
 SMALL_ROW_THREADS = 128
 # Measured on an H200, see docs/measured.md: up to 3 groups are fastest in one warp, which waits for no other; above,
@@ -24,58 +22,21 @@ SINGLE_WARP_GROUPS = 3
 PREFERRED_CHUNKS = 2
 PREFERRED_WARPS = 8
 MAX_WARPS = 16
-# Of a row of any hidden size.
-ANY_SIZE_WARPS = 8
 # Threads of a block of items, one item each.
 ITEM_THREADS = 256
 # Blocks of a cluster that share a row.
 CLUSTERS = (2, 4, 8)
 CHUNKS_OF_MANY_ROWS = 4
+# Chunks of a lane that are encoded by straight-line code; longer rows loop over it.
+CHUNKS_AT_ONCE = 4
 # Bytes of a row that a lane can hold in registers beside what it computes with.
 MAX_HELD_BYTES = 256
-# The same with the weight that is loaded beside the row, as cuda/rows.cuh has it: with more, the weight comes late.
+# The same with the weight that is loaded beside the row; if they take more, it comes late.
 MAX_PREFETCHED_BYTES = 192
 # Bytes of an asynchronous copy to shared memory.
 AHEAD_BYTES = 16
 # Threads of a launch whose rows are counted by a mask: as many as the largest GPUs run at once.
 MASKED_THREADS = 1 << 18
-
-
-@dataclass(frozen=True, slots=True)
-class RowSchedule:
-    """A row's threads: `lanes_per_row` lanes in each of `warps_per_row` warps, `chunks_per_lane` chunks a lane.
-
-    `holds_row` says whether the row stays in registers; otherwise each pass loads it again. `prefetches_weight` says
-    whether the weight, too, may be loaded before it is needed. Threads work on `rows_at_once` rows together, for which
-    they load the weight once. A row's warps may be those of a cluster, `blocks_per_row` blocks. The others are those of
-    `Division`.
-    """
-
-    lanes_per_row: int
-    warps_per_row: int
-    chunks_per_lane: int
-    rows_per_block: int
-    holds_row: bool = True
-    prefetches_weight: bool = True
-    stores_sum_early: bool = False
-    keeps_unpacked: bool = False
-    is_quick: bool = False
-    favours_latency: bool = False
-    loads_ahead: bool = False
-    stays_shared: bool = False
-    rows_at_once: int = 1
-    blocks_per_row: int = 1
-    resident_blocks: int = 0
-
-    @property
-    def threads_per_row(self) -> int:
-        """Threads that share a row."""
-        return self.lanes_per_row * self.warps_per_row
-
-    @property
-    def threads(self) -> int:
-        """Threads in a block."""
-        return self.threads_per_row * self.rows_per_block // self.blocks_per_row
 
 
 def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
@@ -90,26 +51,24 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     """
     if config.schedule:
         return _named_schedule(config, target)
-    if config.takes_any_size:
-        most = ceil_div(MAX_HIDDEN_SIZE, CHUNK_SIZE * GROUP_CHUNKS * ANY_SIZE_WARPS)
-        return RowSchedule(WARP_LANES, ANY_SIZE_WARPS, most, 1, holds_row=False, prefetches_weight=False)
     groups = groups_of(config)
     if groups == 1:
         lanes = next_power_of_two(ceil_div(config.encoded_size, CHUNK_SIZE))
-        return RowSchedule(lanes, 1, 1, SMALL_ROW_THREADS // lanes)
+        rows_per_block = SMALL_ROW_THREADS // lanes
+        return RowSchedule(1, 1, prefetches_weight=True, rows_per_block=rows_per_block, lanes_per_row=lanes)
     if groups <= SINGLE_WARP_GROUPS:
         # A multiprocessor takes 32 blocks, which is too few warps where none waits for the row: NVFP4 alone of
         # 65536 x 1536 went from 0.780 to 0.974 of the roofline; with a norm it fell from 0.766 to 0.706.
         rows_per_block = 1 if config.normalizes else SMALL_ROW_THREADS // WARP_LANES
-        return RowSchedule(WARP_LANES, 1, groups, rows_per_block)
+        return RowSchedule(1, groups, prefetches_weight=True, rows_per_block=rows_per_block)
     most_chunks = most_held_chunks(held_bytes(config))
     if groups > MAX_WARPS * most_chunks:
         return _long_row_schedule(groups, most_chunks, target)
-    least_chunks = PREFERRED_CHUNKS if prefetches_weight(config, PREFERRED_CHUNKS) else 1
+    least_chunks = PREFERRED_CHUNKS if has_room_for_weight(config, PREFERRED_CHUNKS) else 1
     chunks_per_lane = min(max(least_chunks, ceil_div(groups, PREFERRED_WARPS)), most_chunks)
     if config.many_rows and groups >= 2 * CHUNKS_OF_MANY_ROWS > 2 * chunks_per_lane and _gains_by_more_chunks(config):
         return _many_rows_schedule(config, groups)
-    return RowSchedule(WARP_LANES, ceil_div(groups, chunks_per_lane), chunks_per_lane, 1)
+    return RowSchedule(ceil_div(groups, chunks_per_lane), chunks_per_lane, prefetches_weight=True)
 
 
 def groups_of(config: KernelConfig) -> int:
@@ -117,102 +76,67 @@ def groups_of(config: KernelConfig) -> int:
     return ceil_div(config.encoded_size, CHUNK_SIZE * GROUP_CHUNKS)
 
 
-def why_unfit(config: KernelConfig, target: Target, division: Division) -> str:
-    """Why a division does not go with a configuration and a target, as the end of a sentence; empty if it does."""
+def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
+    """Why a schedule does not go with a configuration and a target, as the end of a sentence; empty if it does."""
     groups, most_chunks = groups_of(config), most_held_chunks(held_bytes(config))
+    warps, chunks = schedule.warps_per_row, schedule.chunks_per_lane
     if target.is_cpu:
         return "the CPU divides no rows"
     if groups == 1:
         return "a row of up to 512 elements has less than a warp"
-    if division.chunks != ceil_div(groups, division.warps) or division.warps > groups:
-        return f"the {groups} groups of a row are not {division.chunks} or one less for each of {division.warps} warps"
-    if division.chunks * division.rows_at_once > most_chunks:
+    if chunks != ceil_div(groups, warps) or warps > groups:
+        return f"the {groups} groups of a row are not {chunks} or one less for each of {warps} warps"
+    if chunks * schedule.rows_at_once > most_chunks:
         return f"a lane holds {most_chunks} chunks"
-    if division.warps % division.blocks or division.warps // division.blocks > MAX_WARPS:
+    if warps % schedule.blocks_per_row or warps // schedule.blocks_per_row > MAX_WARPS:
         return f"a block has up to {MAX_WARPS} warps, as many as the others of its cluster"
-    if division.rows_per_block > 1 and (division.warps > 1 or division.rows_at_once > 1):
+    if schedule.rows_per_block > 1 and (warps > 1 or schedule.rows_at_once > 1):
         return "only rows of one warp, worked on one by one, share a block"
-    if division.stores_sum_early and not may_store_sum_late(config):
+    if schedule.stores_sum_early and not may_store_sum_late(config):
         return "no sum with a residual is stored late, after blocks are encoded"
-    if division.keeps_unpacked and (held_bytes(config) == 4 or not config.normalizes):
+    if schedule.keeps_unpacked and (held_bytes(config) == 4 or not config.normalizes):
         return "only norms of 16-bit values without a residual unpack them in each pass"
-    if division.is_quick and not config.normalizes:
-        return "only norms have a statistic to find quickly"
-    if division.favours_latency and (not config.normalizes or division.loads_ahead):
+    if schedule.takes_fast_path and not config.normalizes:
+        return "only norms have a statistic to find by the fast path"
+    if schedule.favours_latency and (not config.normalizes or schedule.loads_ahead):
         return "only norms whose blocks have a row each favour latency"
-    if division.stays_shared and (not division.loads_ahead or division.keeps_unpacked or division.stores_sum_early):
+    if schedule.stays_shared and (not schedule.loads_ahead or schedule.keeps_unpacked or schedule.stores_sum_early):
         return "only rows that are loaded ahead stay in shared memory, where neither floats nor sums are kept"
-    if division.loads_ahead:
-        return _why_not_ahead(config, target, division)
-    if division.blocks > 1 and not target.has_clusters:
+    if schedule.loads_ahead:
+        return _why_not_ahead(config, target, schedule)
+    if schedule.blocks_per_row > 1 and not target.has_clusters:
         return f"{target} has no clusters, which begin with sm_90a"
     return ""
 
 
 def staged_bytes(config: KernelConfig) -> int:
     """Bytes of a row, of all tensors that it is loaded from."""
-    return config.hidden_size * ELEMENT_BYTES[C_TYPES[config.input]] * (2 if config.residual else 1)
+    return config.hidden_size * DTYPES[config.input].bytes * (2 if config.residual else 1)
 
 
-def _why_not_ahead(config: KernelConfig, target: Target, division: Division) -> str:
-    """Why blocks of a division cannot load a row ahead, as the end of a sentence; empty if they can."""
+def _why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
+    """Why blocks of a schedule cannot load a row ahead, as the end of a sentence; empty if they can."""
     several = (config.pair, config.batched, config.masked, config.streams, config.gate_columns)
     if not config.normalizes or any(several):
         return "only norms of one tensor, or of one and its residual, load a row ahead"
     is_whole = config.encoded_size == config.hidden_size and config.hidden_size % CHUNK_SIZE == 0
     if config.vector_bytes < AHEAD_BYTES or not is_whole:
         return f"rows that are loaded ahead are whole chunks in accesses of {AHEAD_BYTES} bytes"
-    if division.rows_at_once > 1 or division.rows_per_block > 1 or division.blocks > 1:
+    if schedule.rows_at_once > 1 or schedule.rows_per_block > 1 or schedule.blocks_per_row > 1:
         return "a block that loads a row ahead has one row"
-    if not division.resident_blocks:
+    if not schedule.resident_blocks:
         return "blocks that load a row ahead are as many as run at once: say how many with o"
-    if division.resident_blocks * staged_bytes(config) > target.shared_bytes:
+    if schedule.resident_blocks * staged_bytes(config) > target.shared_bytes:
         return f"a multiprocessor has shared memory for {target.shared_bytes // staged_bytes(config)} rows"
     return ""
 
 
 def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
-    division = Division.parse(config.schedule)
-    reason = why_unfit(config, target, division)
+    schedule = RowSchedule.parse(config.schedule)
+    reason = why_unfit(config, target, schedule)
     if reason:
         raise ValueError(f"schedule: is {config.schedule!r} at {config.hidden_size} elements a row, but {reason}")
-    return RowSchedule(
-        WARP_LANES,
-        division.warps,
-        division.chunks,
-        division.rows_per_block,
-        prefetches_weight=division.prefetches_weight,
-        stores_sum_early=division.stores_sum_early,
-        keeps_unpacked=division.keeps_unpacked,
-        is_quick=division.is_quick,
-        favours_latency=division.favours_latency,
-        loads_ahead=division.loads_ahead,
-        stays_shared=division.stays_shared,
-        rows_at_once=division.rows_at_once,
-        blocks_per_row=division.blocks,
-        resident_blocks=division.resident_blocks,
-    )
-
-
-def division_of(schedule: RowSchedule) -> Division | None:
-    """How a configuration names a schedule; None if it cannot."""
-    if not schedule.holds_row or schedule.lanes_per_row < WARP_LANES:
-        return None
-    return Division(
-        schedule.warps_per_row,
-        schedule.chunks_per_lane,
-        schedule.prefetches_weight,
-        schedule.stores_sum_early,
-        schedule.keeps_unpacked,
-        schedule.is_quick,
-        schedule.favours_latency,
-        schedule.loads_ahead,
-        schedule.stays_shared,
-        schedule.rows_at_once,
-        schedule.rows_per_block,
-        schedule.blocks_per_row,
-        schedule.resident_blocks,
-    )
+    return schedule
 
 
 def stores_in_pairs(config: KernelConfig, schedule: RowSchedule) -> bool:
@@ -220,7 +144,7 @@ def stores_in_pairs(config: KernelConfig, schedule: RowSchedule) -> bool:
 
     Layer normalization does not: it is bound by the L1 cache, and fell from 0.816 to 0.781 of the roofline.
     """
-    if config.op == "layernorm" or config.takes_any_size or schedule.favours_latency:
+    if config.op == "layernorm" or schedule.favours_latency:
         return False
     return schedule.lanes_per_row > 1 and config.encoded_size % (2 * CHUNK_SIZE) == 0
 
@@ -240,11 +164,11 @@ def may_store_sum_late(config: KernelConfig) -> bool:
     return config.residual and config.quant is not None and config.quant.has_blocks
 
 
-def prefetches_weight(config: KernelConfig, chunks_per_lane: int, stays_shared: bool = False) -> bool:
+def has_room_for_weight(config: KernelConfig, chunks_per_lane: int, stays_shared: bool = False) -> bool:
     """Whether a lane has room for the weight of so many chunks, beside the chunks unless they stay in shared memory."""
-    if not config.normalizes:
+    if not config.normalizes or chunks_per_lane > CHUNKS_AT_ONCE:
         return False
-    element_bytes = ELEMENT_BYTES[C_TYPES[config.weight]] + (0 if stays_shared else held_bytes(config))
+    element_bytes = DTYPES[config.weight].bytes + (0 if stays_shared else held_bytes(config))
     return chunks_per_lane * CHUNK_SIZE * element_bytes <= MAX_PREFETCHED_BYTES
 
 
@@ -267,11 +191,11 @@ def waits_for_row_amax(config: KernelConfig) -> bool:
 def _long_row_schedule(groups: int, most_chunks: int, target: Target) -> RowSchedule:
     """More than a block can hold: a cluster may, else each pass loads the row again."""
     if not target.has_clusters or groups > CLUSTERS[-1] * MAX_WARPS * most_chunks:
-        return RowSchedule(WARP_LANES, MAX_WARPS, ceil_div(groups, MAX_WARPS), 1, holds_row=False)
+        return RowSchedule(MAX_WARPS, ceil_div(groups, MAX_WARPS), prefetches_weight=True, holds_row=False)
     fitting = (blocks for blocks in CLUSTERS if groups <= blocks * PREFERRED_WARPS * most_chunks)
     blocks = next(fitting, CLUSTERS[-1])
     warps = round_up(ceil_div(groups, most_chunks), blocks)
-    return RowSchedule(WARP_LANES, warps, most_chunks, 1, blocks_per_row=blocks)
+    return RowSchedule(warps, most_chunks, prefetches_weight=True, blocks_per_row=blocks)
 
 
 def _gains_by_more_chunks(config: KernelConfig) -> bool:
@@ -291,9 +215,7 @@ def _many_rows_schedule(config: KernelConfig, groups: int) -> RowSchedule:
     # Two float32 parameters take more of the L1 cache's time than the row: layer normalization reached 0.57 of the
     # roofline when each row loaded them, 0.81 when two rows share them.
     rows_at_once = 2 if config.op == "layernorm" else 1
-    return RowSchedule(
-        WARP_LANES, warps, ceil_div(groups, warps), 1, prefetches_weight=False, rows_at_once=rows_at_once
-    )
+    return RowSchedule(warps, ceil_div(groups, warps), rows_at_once=rows_at_once)
 
 
 def for_many_rows(config: KernelConfig, target: Target) -> KernelConfig:

@@ -1,4 +1,4 @@
-"""Target: what a kernel is built for, and what the hardware behind it can do."""
+"""Target: the hardware that a kernel is built for, and what it can do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CAPABILITY_OF = {
     "sm_120a": (12, 0),
     "sm_121a": (12, 1),
 }
-# Of a family: kernels for the capability run on devices of the same major version that are not older.
+# Families: kernels for the capability run on devices of the same major version that are not older.
 _FAMILY_CAPABILITY_OF = {
     "sm_100f": (10, 0),
     "sm_120f": (12, 0),
@@ -41,7 +41,7 @@ TARGET_NAMES = ("cpu", *_CAPABILITY_OF, *_FAMILY_CAPABILITY_OF)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the code is built for: ``cpu``, one CUDA architecture, such as ``sm_90a``, or a family of them.
+    """The hardware that code is built for: ``cpu``, one CUDA architecture, such as ``sm_90a``, or a family of them.
 
     Its text form is its name: ``str(Target("sm_90a")) == "sm_90a"``.
 

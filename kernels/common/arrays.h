@@ -1,4 +1,9 @@
 // Arrays between memory and registers, in accesses of `kAccessBytes`, to which the memory is aligned.
+#pragma once
+
+#include "intrinsics.h"
+#include "types.h"
+
 template <int kAccessBytes, typename T, int kCount>
 JITNORM_INLINE void load_array(T (&to)[kCount], const T* from) {
   JITNORM_UNROLL

@@ -1,4 +1,10 @@
 // The scale of a block, and what it makes of the block's codes.
+#pragma once
+
+#include "arguments.h"
+#include "codes.h"
+#include "fp8_scale.h"
+
 struct BlockScale {
   UInt32 stored;  // the scale's bits
   float encode;   // codes are those of y * encode
@@ -6,6 +12,94 @@ struct BlockScale {
   UInt32 fill;    // or-mask of the codes: those of NaN in a block that holds one
 };
 
+// What the scales of blocks share.
+struct GlobalScale {
+  // Of scales in E4M3.
+  float reciprocal_max;  // global scale / 6
+  float inverse;         // 1 / global scale
+  float quarter;         // global scale / 4
+  // Of scales in float32.
+  float amax_bound;
+};
+
+JITNORM_INLINE GlobalScale global_scale_from(const Arguments& a, float global_scale) {
+  if constexpr (kScaleFormat == ScaleFormat::kUE8M0) return {};
+  if constexpr (kScaleFormat == ScaleFormat::kF32) return {0.0f, 0.0f, 0.0f, amax_bound(a)};
+  // A reciprocal of 1 is not known to the compiler: spelt out, three instructions a block fall away.
+  if constexpr (kGlobalScale == GlobalScaleKind::kNone) return {kReciprocalMax, 1.0f, 0.25f};
+  return {mul_rn(global_scale, kReciprocalMax), computed(reciprocal_rn(global_scale)), mul_rn(global_scale, 0.25f)};
+}
+
 JITNORM_INLINE BlockScale block_scale(UInt32 stored, float encode, bool is_zero, bool is_nan) {
   return {stored, encode, is_zero ? 0u : is_nan ? 0u : ~0u, is_nan ? kNaNCodes : 0u};
+}
+
+// E4M3, multiplied by a global encode scale (NVFP4).
+JITNORM_INLINE BlockScale e4m3_scale_of(float amax, GlobalScale global) {
+  const UInt32 code = encode_e4m3(mul_rn(amax, global.reciprocal_max));
+  const float encode = reciprocal_rn(mul_rn(decode_e4m3(code), global.inverse));
+  return block_scale(code, min_or_limit(encode, kMaxFloat), (code & 0x7fu) == 0, (code & 0x7fu) == 0x7fu);
+}
+
+// The biased exponent of a UE8M0 scale.
+JITNORM_INLINE UInt32 scale_exponent(float amax) {
+  if constexpr (kScaleRounding == ScaleRounding::kFloor) {  // OCP's rule: that of amax less that of the largest code
+    const UInt32 exponent = bits_of(amax) >> 23, of_code = kMaxExponent;
+    return exponent > of_code ? exponent - of_code : 0u;
+  }
+  // That of the least normal power of two that is not below amax / (largest code).
+  const UInt32 bits = bits_of(mul_rn(amax, kReciprocalMax));
+  return (bits >> 23) + ((bits & 0x7fffffu) != 0);
+}
+
+// UE8M0, powers of two (MXFP4, MXFP8).
+JITNORM_INLINE BlockScale ue8m0_scale_of(float amax) {
+  const UInt32 unbounded = scale_exponent(amax);
+  const UInt32 exponent = unbounded < 254u ? unbounded : 254u;
+  const float encode = float_of(exponent < 254u ? (254u - exponent) << 23 : 0x00400000u);  // 2^(127 - exponent)
+  const bool is_nan = amax != amax;
+  return block_scale(is_nan ? 0xffu : exponent, encode, amax == 0.0f, is_nan);
+}
+
+// The smallest power of two that is not below a positive, normal x; NaN stays.
+JITNORM_INLINE float power_of_two_above(float x) {
+  return x != x ? x : float_of((bits_of(x) + 0x7fffffu) & 0x7f800000u);
+}
+
+// float32, which decodes by multiplication (FP8 for block-scaled GEMMs).
+JITNORM_INLINE BlockScale f32_scale_of(float unbounded, GlobalScale global) {
+  const float amax = bounded(unbounded, global.amax_bound);
+  const float exact = div_rn(amax < kSmallestAmax ? kSmallestAmax : amax, kMaxCode);
+  const float scale = with_positive_nan(kPowerOfTwoScales ? power_of_two_above(exact) : exact);
+  return block_scale(bits_of(scale), reciprocal_rn(scale), false, scale != scale);
+}
+
+JITNORM_INLINE BlockScale scale_of(float amax, GlobalScale global) {
+  if constexpr (kScaleFormat == ScaleFormat::kE4M3) return e4m3_scale_of(amax, global);
+  if constexpr (kScaleFormat == ScaleFormat::kUE8M0) return ue8m0_scale_of(amax);
+  return f32_scale_of(amax, global);
+}
+
+// The error of a block's values with a scale in E4M3.
+JITNORM_INLINE float squared_error(const float* y, const BlockScale& scale, float inverse) {
+  const float decode = mul_rn(decode_e4m3(scale.stored), inverse);
+  float error = 0.0f;
+  JITNORM_UNROLL
+  for (int i = 0; i < kBlockSize; i += kCodesPerWord) {
+    const UInt32 codes = (encode_word(y + i, scale.encode) & scale.keep) | scale.fill;
+    JITNORM_UNROLL
+    for (int j = 0; j < kCodesPerWord; ++j) {
+      const float difference = add_rn(y[i + j], -mul_rn(decode_e2m1(codes >> (4 * j)), decode));
+      error = fma_rn(difference, difference, error);
+    }
+  }
+  return error;
+}
+
+// The only scale of a block, or that one of amax / 6 and amax / 4 whose codes decode nearer to its values.
+JITNORM_INLINE BlockScale choose_scale(const float* y, float amax, GlobalScale global) {
+  const BlockScale six = scale_of(amax, global);
+  if constexpr (!kFourOverSix) return six;
+  const BlockScale four = scale_of(amax, {global.quarter, global.inverse, global.quarter});
+  return squared_error(y, four, global.inverse) < squared_error(y, six, global.inverse) ? four : six;
 }

@@ -1,7 +1,15 @@
-// An item is a block of a column: values to codes and their scale. Neighbouring items are neighbouring columns.
-constexpr int kBlockWords = kBlockSize / kCodesPerWord;
+// Quantization along the first dimension: an item is a block of a column, values to codes and their scale. Neighbouring
+// items are neighbouring columns.
+#pragma once
+
+#include "arguments.h"
+#include "block_scale.h"
+#include "global_scale.h"
+#include "rescale.h"
+#include "rows.h"
 
 JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
+  constexpr int kBlockWords = kBlockSize / kCodesPerWord;
   const Int64 block = item / kHiddenSize;
   const int column = (int)(item % kHiddenSize);
   const float scale_of_input = input_scale(a);
@@ -12,7 +20,7 @@ JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
     y[i] = rescaled(to_float(a.input[row + column]), scale_of_input);
     amax = max_magnitude(amax, y[i]);
   }
-  const GlobalScale global = global_scale_of(a, block, call_scale_of(a, given_of(a)), 0.0f, false);
+  const GlobalScale global = prepare_global_scale(a, given_global_scale(a)).global;
   const BlockScale scale = choose_scale(y, amax, global);
   a.block_scale[item] = (Scale)scale.stored;
   UInt8* codes = a.codes + block * kBlockWords * 4 * kHiddenSize + column;

@@ -1,4 +1,8 @@
 // SiLU, gate / (1 + e^-gate), of additions and multiply-adds alone, so that its bits agree on every target.
+#pragma once
+
+#include "configuration.h"
+#include "intrinsics.h"
 
 // 1 / (1 + e^-t) for a t of at most 87 in magnitude: e^-t is 2^n e^r with r at most half of ln 2 in magnitude.
 JITNORM_INLINE float sigmoid(float t) {

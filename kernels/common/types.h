@@ -1,4 +1,6 @@
 // Types by width. NVRTC has no <cstdint>, and a source that includes nothing is its own complete cache key.
+#pragma once
+
 typedef unsigned char UInt8;
 typedef unsigned short UInt16;
 typedef unsigned int UInt32;

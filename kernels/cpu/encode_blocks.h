@@ -1,4 +1,13 @@
 // The encode stage with a scale for each block: NVFP4, MXFP4, MXFP8 and FP8 groups.
+#pragma once
+
+#include "../common/block_scale.h"
+#include "../common/global_scale.h"
+#include "../common/rows.h"
+#include "../common/scale_layout.h"
+#include "codes.h"
+#include "row_reduce.h"
+
 constexpr int kBlockChunks = kBlockSize / kChunkSize;
 constexpr int kTileBlocks = kLanes / kBlockChunks;
 
@@ -10,7 +19,7 @@ struct RowEncoding {
 JITNORM_INLINE RowEncoding begin_row(const Arguments& a, Int64 row, float row_amax) {
   store_zero_scales(a, row, kScaleColumns, 0, 1);
   return {a.codes + row_offset(row, a.extents, a.codes_strides),
-          global_scale_of(a, row, call_scale_of(a, given_of(a)), row_amax, true)};
+          global_scale_of_row(a, row, prepare_global_scale(a, given_global_scale(a)), row_amax, true)};
 }
 
 // The largest magnitude of the block that each chunk belongs to.

@@ -1,4 +1,9 @@
-// The arithmetic of the numerics on the host: one IEEE rounding each; built with -ffp-contract=off.
+// The arithmetic of the numerics on the host: one IEEE rounding each; built with -ffp-contract=off. Conversions round
+// to nearest even. Without branches, so that the compiler can vectorize them.
+#pragma once
+
+#include "../common/types.h"
+
 #define JITNORM_INLINE static inline __attribute__((always_inline))
 #define JITNORM_UNROLL _Pragma("GCC unroll 16")
 // Before a loop over lanes: GCC is to make vectors of it, not to unroll it first (NVFP4: 23 ms to 14).
@@ -9,8 +14,9 @@ JITNORM_INLINE float add_rn(float a, float b) { return a + b; }
 JITNORM_INLINE float mul_rn(float a, float b) { return a * b; }
 JITNORM_INLINE float div_rn(float a, float b) { return a / b; }
 JITNORM_INLINE float reciprocal_rn(float a) { return 1.0f / a; }
-JITNORM_INLINE float computed(float a) { return a; }
 JITNORM_INLINE float sqrt_rn(float a) { return __builtin_sqrtf(a); }
+JITNORM_INLINE float approximate_reciprocal(float a) { return 1.0f / a; }
+JITNORM_INLINE float computed(float a) { return a; }
 
 JITNORM_INLINE UInt32 bits_of(float a) {
   UInt32 bits;
@@ -50,3 +56,49 @@ JITNORM_INLINE float max_or_nan(float a, float limit) { return a < limit ? limit
 // x86 gives its own NaNs a sign, the GPU does not.
 JITNORM_INLINE float with_positive_nan(float a) { return a != a ? float_of(0x7fffffffu) : a; }
 JITNORM_INLINE float with_canonical_nan(float a) { return with_positive_nan(a); }
+
+JITNORM_INLINE float to_float(BFloat16 x) { return float_of((UInt32)x.bits << 16); }
+
+JITNORM_INLINE float to_float(Float16 x) {
+  const UInt32 sign = (UInt32)(x.bits & 0x8000u) << 16;
+  const UInt32 magnitude = (UInt32)(x.bits & 0x7fffu) << 13;
+  // 2^112 moves the exponent bias from 15 to 127 and normalizes denormals, all exactly.
+  const UInt32 finite = bits_of(mul_rn(float_of(magnitude), 0x1p112f));
+  return float_of(sign | (magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : finite));
+}
+
+JITNORM_INLINE float to_float(float x) { return x; }
+
+// Every NaN becomes 0x7fff, or 0x7fffffff. In words, as GCC does not vectorize choices between narrower ones.
+JITNORM_INLINE UInt32 rounded_bits(float x, BFloat16) {
+  const UInt32 bits = bits_of(x);
+  const UInt32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return x != x ? 0x7fffu : rounded;
+}
+
+JITNORM_INLINE UInt32 rounded_bits(float x, Float16) {
+  const UInt32 sign = (bits_of(x) >> 16) & 0x8000u;
+  const UInt32 magnitude = bits_of(x) & 0x7fffffffu;
+  // An ulp of 0.5 is a denormal float16's step, so the addition rounds at the right place.
+  const UInt32 denormal = bits_of(add_rn(float_of(magnitude), 0.5f)) - 0x3f000000u;
+  const UInt32 normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  const UInt32 finite = magnitude < 0x38800000u ? denormal : normal;
+  const UInt32 rounded = magnitude >= 0x477ff000u ? 0x7c00u : finite;
+  return magnitude > 0x7f800000u ? 0x7fffu : sign | rounded;
+}
+
+JITNORM_INLINE UInt32 rounded_bits(float x, float) { return bits_of(with_canonical_nan(x)); }
+
+JITNORM_INLINE void round_to(float x, BFloat16& result) { result.bits = (UInt16)rounded_bits(x, result); }
+JITNORM_INLINE void round_to(float x, Float16& result) { result.bits = (UInt16)rounded_bits(x, result); }
+JITNORM_INLINE void round_to(float x, float& result) { result = with_canonical_nan(x); }
+
+// The host lacks the instructions for narrow formats; kHasNativeFp8 and kHasNativeE2M1 say so, and nothing calls these.
+UInt32 convert_e4m3x2(float low, float high);
+UInt32 convert_e5m2x2(float low, float high);
+UInt32 convert_e2m1x8(const float (&v)[8]);
+
+template <int kBytes>
+JITNORM_INLINE void copy_bytes(void* to, const void* from) {
+  __builtin_memcpy(to, from, kBytes);
+}

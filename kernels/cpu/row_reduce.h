@@ -1,4 +1,9 @@
-// Reductions over a row: the tree that the GPU's row_reduce.cuh has, written as halves folded onto each other.
+// Reductions over a row: the tree of cuda/row_reduce.cuh, written as halves folded onto each other.
+#pragma once
+
+#include "../common/normalize.h"
+#include "tile.h"
+
 template <int kWidth>
 JITNORM_INLINE float fold_sum(float (&values)[kWidth]) {
   JITNORM_UNROLL
@@ -17,7 +22,7 @@ JITNORM_INLINE float tree_sum(const Tile* row, Accumulate accumulate) {
     float sums[kGroupChunks] = {};
     for (int i = 0; i < kGroupTiles; ++i) {
       const int t = g * kGroupTiles + i;
-      if (t >= tile_count()) break;
+      if (t >= kRowTiles) break;
       for_each_value([&](int e, int k) {
         float& sum = sums[i * kLanes + k];
         const float next = accumulate(sum, row[t].at[e][k]);
@@ -47,7 +52,7 @@ JITNORM_INLINE void raise_to_chunks(const Tile& tile, float (&amax)[kLanes]) {
 
 JITNORM_INLINE float row_max(const Tile* row) {
   float amax[kLanes] = {};
-  for (int t = 0; t < tile_count(); ++t) raise_to_chunks(row[t], amax);
+  for (int t = 0; t < kRowTiles; ++t) raise_to_chunks(row[t], amax);
   float largest = 0.0f;
   JITNORM_LANES
   for (int k = 0; k < kLanes; ++k) largest = max_magnitude(largest, amax[k]);

@@ -1,8 +1,14 @@
 // The schedule of row-wise ops: rows one after another, each read once and kept as floats in a buffer that stays in
 // the cache, beside the parameters.
+#pragma once
+
+#include "combine.h"
+#include "encode.h"
+#include "row_reduce.h"
+
 struct RowBuffers {
   Tile h[kRowTiles];
-  Tile weight[kNormalizes ? kRowTiles : 1], bias[kCenters ? kRowTiles : 1];
+  Tile weight[kNormalizes ? kRowTiles : 1], bias[kHasBias ? kRowTiles : 1];
 };
 
 JITNORM_INLINE RowBuffers& row_buffers() {
@@ -15,18 +21,27 @@ JITNORM_INLINE RowBuffers& row_buffers() {
 }
 
 JITNORM_INLINE void load_parameters(const Arguments& a, RowBuffers& buffers) {
-  for (int t = 0; t < tile_count(); ++t) {
-    if constexpr (kNormalizes) load_tile(weight_of(a), kHiddenSize, t, buffers.weight[t]);
-    if constexpr (kCenters) load_tile(bias_of(a), kHiddenSize, t, buffers.bias[t]);
+  for (int t = 0; t < kRowTiles; ++t) {
+    if constexpr (kNormalizes) load_tile(a.weight, kHiddenSize, t, buffers.weight[t]);
+    if constexpr (kHasBias) load_tile(a.bias, kHiddenSize, t, buffers.bias[t]);
   }
 }
 
 JITNORM_INLINE void normalize_tile(int t, const RowStatistic& statistic, const RowBuffers& buffers, Tile& y) {
   for_each_value([&](int e, int k) {
-    const float bias = kCenters ? buffers.bias[t].at[e][k] : 0.0f;
+    const float bias = kHasBias ? buffers.bias[t].at[e][k] : 0.0f;
     y.at[e][k] = normalize(buffers.h[t].at[e][k], statistic, factor_of(buffers.weight[t].at[e][k]), bias);
   });
   clear_padding(t, y);
+}
+
+// The statistic of a row in the cache.
+JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Tile* h) {
+  RowStatistic statistic{0.0f, 1.0f};
+  if constexpr (kCenters) statistic.mean = mean_of(row_sum(h));
+  if constexpr (kNormalizes) statistic.rstd = exact_reciprocal_rms(row_sum_of_squares(h, statistic.mean), a.eps);
+  if constexpr (kKeepsRstd) a.inv_rms[row] = with_positive_nan(statistic.rstd);
+  return statistic;
 }
 
 JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffers) {
@@ -34,16 +49,16 @@ JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffe
   const RowStatistic statistic = statistic_of(a, row, buffers.h);
   // Where the amax of the row comes first, so do all its values.
   if constexpr (kNormalizes && kNeedsRowAmax) {
-    for (int t = 0; t < tile_count(); ++t) normalize_tile(t, statistic, buffers, buffers.h[t]);
+    for (int t = 0; t < kRowTiles; ++t) normalize_tile(t, statistic, buffers, buffers.h[t]);
   }
   const RowEncoding encoding = begin_row(a, row, kNeedsRowAmax ? row_max(buffers.h) : 0.0f);
   const Input* next = a.input + row_offset(row_after(a, row), a.extents, a.input_strides);
-  for (int t = 0; t < tile_count(); ++t) {
+  for (int t = 0; t < kRowTiles; ++t) {
     prefetch_tile(next, t);
     Tile normalized;
     if constexpr (kNormalizes && !kNeedsRowAmax) normalize_tile(t, statistic, buffers, normalized);
     const Tile& y = kNormalizes && !kNeedsRowAmax ? normalized : buffers.h[t];
-    store_norm(a, row, t, y);
+    if constexpr (kKeepsNorm) store_tile(y, t, a.y_out + row_offset(row, a.extents, a.y_out_strides));
     encode_tile(a, row, t, y, encoding);
   }
 }

@@ -1,14 +1,19 @@
 // A row in the cache: tiles of chunks side by side, a chunk a lane, so that sums, amaxes, scales and codes of chunks
 // are found in vectors. Values behind the row are zero.
+#pragma once
+
+#include "../common/arguments.h"
+#include "../common/fp8.h"
+#include "../common/intrinsics.h"
+#include "transpose.h"
+
 constexpr int kTileSize = kLanes * kChunkSize;
 
 struct alignas(kVectorBytes) Tile {
   float at[kChunkSize][kLanes];  // at[e][k] is element e of chunk k
 };
 
-constexpr int kRowTiles = (kRowCapacity + kTileSize - 1) / kTileSize;
-
-JITNORM_INLINE int tile_count() { return (kHiddenSize + kTileSize - 1) / kTileSize; }
+constexpr int kRowTiles = (kHiddenSize + kTileSize - 1) / kTileSize;
 
 // Whether element e of chunk k of tile t belongs to the row.
 JITNORM_INLINE bool is_in_row(int t, int e, int k) {

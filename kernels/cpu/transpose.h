@@ -1,4 +1,8 @@
 // Rows of eight words, transposed, a row a lane, and back: `columns[j][k]` is word j of row k.
+#pragma once
+
+#include "../common/intrinsics.h"
+
 // As many lanes as a vector register has floats.
 #ifdef __AVX512F__
 constexpr int kLanes = 16;

@@ -1,13 +1,11 @@
 // The combine stage of SwiGLU: a row is silu(gate) * value of an input with both.
+#pragma once
+
+#include "../common/rows.h"
+#include "../common/silu.h"
+#include "chunks.cuh"
+
 typedef Chunk<float, 16> HeldChunk;
-
-struct RowSource {
-  const Input* input;
-};
-
-JITNORM_INLINE RowSource source_of(const Arguments& a, Int64 row) {
-  return {a.input + row_offset(row, a.extents, a.input_strides)};
-}
 
 // Gates and values of a chunk's outputs: each in one run, both in one run of two chunks, or scattered.
 JITNORM_INLINE void load_gated(InputChunk& gate, InputChunk& value, const Input* row, int index) {
@@ -37,13 +35,21 @@ JITNORM_INLINE void load_gated(InputChunk& gate, InputChunk& value, const Input*
   }
 }
 
-JITNORM_INLINE void load_held(HeldChunk& h, const RowSource& source, int index) {
-  InputChunk gate, value;
-  load_gated(gate, value, source.input, index);
-  JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) {
-    h.elements[i] = mul_rn(silu(value_of(gate, i)), value_of(value, i));
-  }
-}
+struct RowSource {
+  const Input* input;
 
-JITNORM_INLINE void store_sum(const RowSource&, const HeldChunk&, int) {}
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides)};
+  }
+
+  JITNORM_INLINE void load(HeldChunk& h, int index) const {
+    InputChunk gate, value;
+    load_gated(gate, value, input, index);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      h.elements[i] = mul_rn(silu(value_of(gate, i)), value_of(value, i));
+    }
+  }
+
+  JITNORM_INLINE void store_sum(const HeldChunk&, int) const {}
+};

@@ -1,4 +1,9 @@
-// The arithmetic of the numerics on the GPU: one IEEE rounding each, never contracted.
+// The arithmetic of the numerics on the GPU: one IEEE rounding each, never contracted. Conversions round to nearest
+// even.
+#pragma once
+
+#include "../common/types.h"
+
 #define JITNORM_INLINE __device__ __forceinline__
 #define JITNORM_UNROLL _Pragma("unroll")
 
@@ -8,21 +13,26 @@ JITNORM_INLINE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, 
 JITNORM_INLINE float add_rn(float a, float b) { return __fadd_rn(a, b); }
 JITNORM_INLINE float mul_rn(float a, float b) { return __fmul_rn(a, b); }
 JITNORM_INLINE float div_rn(float a, float b) { return __fdiv_rn(a, b); }
-
-// 1 / a where both are normal, else 0 or NaN: the steps of __frcp_rn without its look at the exponent. The instruction
-// is off by less than an ulp, for which one of Newton's steps makes up.
-JITNORM_INLINE float quick_reciprocal(float a) {
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
-  return __fmaf_rn(r, __fmaf_rn(-a, r, 1.0f), r);
-}
-
 JITNORM_INLINE float reciprocal_rn(float a) { return __frcp_rn(a); }
 JITNORM_INLINE float sqrt_rn(float a) { return __fsqrt_rn(a); }
 JITNORM_INLINE UInt32 bits_of(float a) { return __float_as_uint(a); }
 JITNORM_INLINE float float_of(UInt32 bits) { return __uint_as_float(bits); }
 
 JITNORM_INLINE float magnitude_of(float a) { return fabsf(a); }
+
+// Off by less than an ulp; denormals count as zero.
+JITNORM_INLINE float approximate_reciprocal(float a) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+}
+
+// Off by 2^-22; denormals count as zero.
+JITNORM_INLINE float approximate_reciprocal_root(float a) {
+  float r;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+}
 
 // The word moved up by four bits, and the top four of others below. In assembly it is one instruction; the compiler
 // makes more of some.
@@ -62,3 +72,56 @@ JITNORM_INLINE float max_or_nan(float a, float limit) {
 // The GPU's arithmetic gives every NaN as 0x7fffffff already; a NaN that was only loaded may be another.
 JITNORM_INLINE float with_positive_nan(float a) { return a; }
 JITNORM_INLINE float with_canonical_nan(float a) { return a != a ? __uint_as_float(0x7fffffffu) : a; }
+
+JITNORM_INLINE float to_float(BFloat16 x) { return float_of((UInt32)x.bits << 16); }
+
+JITNORM_INLINE float to_float(Float16 x) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
+  return result;
+}
+
+JITNORM_INLINE float to_float(float x) { return x; }
+
+// Every NaN becomes 0x7fff, or 0x7fffffff.
+JITNORM_INLINE void round_to(float x, BFloat16& result) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x)); }
+
+JITNORM_INLINE void round_to(float x, Float16& result) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x)); }
+
+JITNORM_INLINE void round_to(float x, float& result) { result = with_canonical_nan(x); }
+
+// Two codes of FP8, the first in the lower byte: saturating, NaN to 0x7f (Ada and later).
+JITNORM_INLINE UInt32 convert_e4m3x2(float low, float high) {
+  UInt16 pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+JITNORM_INLINE UInt32 convert_e5m2x2(float low, float high) {
+  UInt16 pair;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+// Eight codes of E2M1, the first in the lowest nibble: saturating, NaN to code 7 (Blackwell's targets of an
+// architecture or a family).
+JITNORM_INLINE UInt32 convert_e2m1x8(const float (&v)[8]) {
+  UInt32 codes;
+  asm("{\n"
+      ".reg .b8 a, b, c, d;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 a, %2, %1;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 b, %4, %3;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 c, %6, %5;\n"
+      "cvt.rn.satfinite.e2m1x2.f32 d, %8, %7;\n"
+      "mov.b32 %0, {a, b, c, d};\n"
+      "}"
+      : "=r"(codes)
+      : "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "f"(v[4]), "f"(v[5]), "f"(v[6]), "f"(v[7]));
+  return codes;
+}
+
+// One instruction, if the addresses are known to be aligned to the size.
+template <int kBytes>
+JITNORM_INLINE void copy_bytes(void* to, const void* from) {
+  memcpy(to, from, kBytes);
+}

@@ -1,9 +1,12 @@
-// The schedule of ops on independent items: a thread each.
+// The schedule of ops on independent items, the root of their sources: a thread each.
+#pragma once
+
+#include "../common/process_item.h"
+#include "dependent_launch.cuh"
+
 JITNORM_INLINE void process_items(const Arguments& a) {
-#if JITNORM_PDL
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
+  wait_for_inputs();
+  launch_dependents();
   const Int64 item = (Int64)blockIdx.x * kThreads + threadIdx.x;
   if (item < a.items) process_item(a, item);
 }

@@ -1,5 +1,11 @@
 // Reductions over a row. The sum is one tree of additions, fixed by the hidden size alone, so that every schedule
 // gives the same bits; a maximum has the same bits in any order.
+#pragma once
+
+#include "../common/normalize.h"
+#include "combine.cuh"
+#include "row_sharing.cuh"
+
 JITNORM_INLINE float chunk_sum(const HeldChunk& chunk) {
   float sum = 0.0f;
   JITNORM_UNROLL

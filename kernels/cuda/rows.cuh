@@ -1,17 +1,22 @@
 // The schedule of row-wise ops: a row stays in the registers of its threads from its only load to its store.
 // Short rows share a warp, rows of up to a few groups have a warp each, longer ones a block. Rows too long for the
 // registers of a block are loaded again for each pass.
+#pragma once
+
+#include "dependent_launch.cuh"
+#include "encode.cuh"
+#include "row_statistic.cuh"
 
 // Long rows are encoded a few chunks at a time, by the same code: unrolled in full, 8 chunks took NVRTC 0.34 s instead
 // of 0.2, and the compiler kept their unpacked floats, twice the size of the chunks, in more registers than there are.
-constexpr int kChunksAtOnce = !kHoldsRow ? 1 : kChunksPerLane < 4 ? kChunksPerLane : 4;
+constexpr int kChunksAtOnce = !kHoldsRow ? 1 : kChunksPerLane < kChunksUnrolled ? kChunksPerLane : kChunksUnrolled;
 constexpr int kChunkSlots = (kChunksPerLane + kChunksAtOnce - 1) / kChunksAtOnce * kChunksAtOnce;
 constexpr int kHeldChunks = kHoldsRow ? kChunkSlots : 1;
 constexpr int kLongHeldBytes = kStaysShared ? 0 : sizeof(HeldChunk);  // of a chunk, from one pass to the next
 
 // The weight is fetched before the reduction hides its latency, unless the registers are needed for the row.
 constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kMayPrefetchWeight && kChunksPerLane == kChunksAtOnce &&
-                                   kChunksPerLane * (int)(kLongHeldBytes + sizeof(WeightChunk)) <= 192;
+                                   kChunksPerLane * (int)(kLongHeldBytes + sizeof(WeightChunk)) <= kMaxPrefetchedBytes;
 // Few rows have time to unpack it, too, while they wait for each other's sums.
 constexpr bool kFindsFactorsEarly = kPrefetchesWeight && kFavoursLatency;
 static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1, "threads that work on several rows have them to themselves");
@@ -33,11 +38,11 @@ struct Row {
 struct Parameters {
   WeightChunk weight;
   float factors[kChunkSize];  // of the weight, if they are found before the rows' statistics
-  Chunk<float, kBiasAccessBytes> bias;
+  Chunk<Weight, kBiasAccessBytes> bias;
 
   JITNORM_INLINE void load(const Arguments& a, int index) {
-    if constexpr (kNormalizes) load_chunk(weight, weight_of(a), index);
-    if constexpr (kCenters) load_chunk(bias, bias_of(a), index);
+    if constexpr (kNormalizes) load_chunk(weight, a.weight, index);
+    if constexpr (kHasBias) load_chunk(bias, a.bias, index);
   }
 
   JITNORM_INLINE void find_factors() {
@@ -59,13 +64,13 @@ JITNORM_INLINE void visit_chunks(Row& row, Visit visit) {
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksPerLane; ++j) {
-      if constexpr (kStaysShared) load_held(row.held[j], row.source, row.index(j));
+      if constexpr (kStaysShared) row.source.load(row.held[j], row.index(j));
       visit(row.held[j], j);
     }
   } else {
 #pragma unroll 1
     for (int j = 0; j < kChunksPerLane; ++j) {
-      load_held(row.held[0], row.source, row.index(j));
+      row.source.load(row.held[0], row.index(j));
       visit(row.held[0], j);
     }
   }
@@ -75,7 +80,7 @@ JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, Row
                                     float (&y)[kChunkSize]) {
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
-    const float bias = kCenters ? p.bias.elements[i] : 0.0f;
+    const float bias = kHasBias ? value_of(p.bias, i) : 0.0f;
     y[i] = normalize(value_of(h, i), statistic, p.factor(i), bias);
   }
 }
@@ -124,11 +129,13 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const EncodeContex
       for (int r = 0; r < kRowsAtOnce; ++r) {
         Row& row = of.rows[r];
         const int index = row.index(first + j);
-        if constexpr (!kHoldsRow || kStaysShared) load_held(row.held[j], row.source, index);
+        if constexpr (!kHoldsRow || kStaysShared) row.source.load(row.held[j], index);
         float y[kChunkSize];
         normalize_chunk(row.held[j], of.parameters[j], row.statistic, y);
-        if constexpr (!kStoresSumEarly) store_sum(row.source, row.held[j], index);
-        store_norm(a, row.number, index, y);
+        if constexpr (!kStoresSumEarly) row.source.store_sum(row.held[j], index);
+        if constexpr (kKeepsNorm) {
+          store_rounded(a.y_out + row_offset(row.number, a.extents, a.y_out_strides), index, y);
+        }
         encode_chunk(contexts[r], index, y, kNeedsRowAmax && kHoldsRow ? row.amax[j] : chunk_amax(y, index));
         after_chunk(index);
       }
@@ -150,7 +157,7 @@ JITNORM_INLINE void store_sums(Rows& of) {
   for (int r = 0; r < kRowsAtOnce; ++r) {
     Row& row = of.rows[r];
     JITNORM_UNROLL
-    for (int j = 0; j < kChunkSlots; ++j) store_sum(row.source, row.held[j], row.index(j));
+    for (int j = 0; j < kChunkSlots; ++j) row.source.store_sum(row.held[j], row.index(j));
   }
 }
 
@@ -189,7 +196,7 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
     if constexpr (kStoresSumEarly) store_sums(of);
     sums.total(totals, lane);
     JITNORM_UNROLL
-    for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms(totals[r], eps_of(a));
+    for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms(totals[r], a.eps);
   }
 }
 
@@ -199,34 +206,21 @@ JITNORM_INLINE Int64 blocks_of(Int64 rows) {
   return (visited_rows(rows) + kRows - 1) / kRows;
 }
 
-// With programmatic dependent launch, the kernel before may still write what this one reads.
-JITNORM_INLINE void wait_for_inputs() {
-#if JITNORM_PDL
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-JITNORM_INLINE void launch_dependents() {
-#if JITNORM_PDL
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-
 // Number `number` among the rows: its chunks are on their way.
 JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
   const bool is_there = is_processed(a, number);
   const Int64 at = is_there ? number : 0;
-  Row row{at, is_there, source_of(a, at), is_there ? thread : kChunks};
+  Row row{at, is_there, RowSource::of(a, at), is_there ? thread : kChunks};
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
-    for (int j = 0; j < kChunkSlots; ++j) load_held(row.held[j], row.source, row.index(j));
+    for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
   }
   return row;
 }
 
 // What follows once the rows' statistics are known.
 template <typename Visit>
-JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, CallScale call, int thread, int warp, int lane,
+JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const CallScale& call, int thread, int warp, int lane,
                                 Visit after_chunk) {
   float amax[kRowsAtOnce] = {};
   if constexpr (kNeedsRowAmax) find_amax(a, of, amax, warp, lane);
@@ -236,7 +230,7 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, CallScale call, in
   for (int r = 0; r < kRowsAtOnce; ++r) {
     const Row& row = of.rows[r];
     const bool is_writer = row.is_processed && thread == 0;
-    if (kKeepsRstd && is_writer) inv_rms_of(a)[row.number] = row.statistic.rstd;
+    if (kKeepsRstd && is_writer) a.inv_rms[row.number] = row.statistic.rstd;
     contexts[r] = begin_row(a, row.number, call, amax[r], is_writer);
   }
   encode_rows(a, of, contexts, after_chunk);
@@ -268,7 +262,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   if (kRowsPerBlock == 1 && !has_rows) return;
 
   if constexpr (kFavoursLatency) launch_dependents();
-  const Given given = given_of(a);  // before the row, which then hides what is computed of it
+  const float given = given_of(a);  // before the row, which then hides what is computed of it
   Rows of;
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r] = begin_loading(a, first + r, thread);

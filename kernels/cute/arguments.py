@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..arguments import ELEMENT_BYTES, TensorArgument
+from ..arguments import TensorArgument
 from ..config import KernelConfig
 from ..interface import interface
 from .row_offset import row_offset
@@ -31,15 +31,15 @@ class Arguments:
             if not isinstance(argument, TensorArgument) or not argument.is_present:
                 continue
             self._addresses[argument.field] = parameters[argument.name]
-            self._bytes[argument.field] = ELEMENT_BYTES[argument.c_type]
+            self._bytes[argument.field] = argument.element_bytes
             if argument.is_strided:
                 dims = range(config.row_dims)
                 self._strides[argument.field] = [parameters[f"{argument.name}_stride{d}"] for d in dims]
 
     def address(self, field: str) -> UInt:
-        """Of a tensor."""
+        """The address of a tensor."""
         return self._addresses[field]
 
     def row_address(self, field: str, row: UInt) -> UInt:
-        """Of a row of a strided tensor."""
+        """The address of a row of a strided tensor."""
         return self._addresses[field] + row_offset(row, self.extents, self._strides[field]) * self._bytes[field]

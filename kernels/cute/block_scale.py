@@ -37,7 +37,7 @@ class BlockScale(NamedTuple):
 
 
 class GlobalScale(NamedTuple):
-    """What block scales take from a global one; of float32 scales, the upper bound of amax."""
+    """The factors that block scales take from a global one; for float32 scales, the upper bound of amax."""
 
     reciprocal_max: Value  # global scale / 6
     inverse: Value | None  # 1 / global scale; None for 1
@@ -45,7 +45,7 @@ class GlobalScale(NamedTuple):
 
 
 def prepare_global_scale(constants: Constants, arguments: Arguments, global_scale: Value | None) -> GlobalScale:
-    """Out of the global scale, None for 1, or of the bound."""
+    """The factors of a global scale (None for 1), or of a bound."""
     bound = amax_bound(constants, arguments) if constants.quant.scale_format.startswith("f32") else None
     if global_scale is None:
         return GlobalScale(f32(constants.reciprocal_max), None, bound)

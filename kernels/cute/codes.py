@@ -27,7 +27,7 @@ mov.b32 $0, {a, b, c, d};
 
 
 def word_bound(constants: Constants) -> float:
-    """What products must be below for `encode_word` to be cheaper as bounded; 0 if it never is."""
+    """The bound below which `encode_word` is cheaper; 0 if it never is."""
     is_exact_e2m1 = constants.quant.element == "e2m1" and not constants.target.has_native_e2m1
     return EXACT_E2M1_BOUND if is_exact_e2m1 else 0.0
 
@@ -56,7 +56,7 @@ def _encode_e2m1(y: Sequence[Value], factor: Value, is_bounded: bool) -> UInt:
 
 
 def _magnitude_code(m: Value, is_bounded: bool) -> Value:
-    """`_CODE_ZERO` + the code of a magnitude; common/codes_e2m1_exact.h says why."""
+    """`_CODE_ZERO` + the code of a magnitude; common/e2m1.h says why."""
     below_4 = add_rn(m, f32(2.0**23 - 2.0))
     above_4 = fma_rn(m, f32(0.5), f32(2.0**23))
     if not is_bounded:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..dtypes import DTYPES
 from .arguments import Arguments
 from .constants import Constants
-from .half_types import ELEMENT_BYTES, pack, unpack
+from .half_types import pack, unpack
 from .intrinsics import add_rn
 from .values import UInt, Value
 from .vector_access import load_chunk, store_chunk
@@ -66,4 +67,4 @@ class Combine:
             return
         words = pack(held, self._dtype)
         access_bytes = self._constants.access_bytes["residual_out"]
-        store_chunk(self._constants, source.sum, index, words, ELEMENT_BYTES[self._dtype], access_bytes)
+        store_chunk(self._constants, source.sum, index, words, DTYPES[self._dtype].bytes, access_bytes)

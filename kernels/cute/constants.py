@@ -6,19 +6,20 @@ import ctypes
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..arguments import TensorArgument
+from ..arguments import WIDEST_ACCESS, TensorArgument
 from ..config import KernelConfig
 from ..interface import interface
 from ..numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from ..quant_spec import CODE_BITS, MAX_CODE, QuantSpec
-from ..schedule import RowSchedule
+from ..row_schedule import RowSchedule
+from ..schedule import CHUNKS_AT_ONCE
 from ..target import Target
-from .schedule import CHUNKS_AT_ONCE, Pipeline
+from .schedule import Pipeline
 
 
 @dataclass(frozen=True)
 class Constants:
-    """What stages know before a kernel runs.
+    """The facts that stages know before a kernel runs.
 
     Args:
         config: what the kernel computes.
@@ -44,7 +45,7 @@ class Constants:
 
     @cached_property
     def whole_chunks(self) -> int:
-        """Those that are not."""
+        """Chunks that are whole."""
         return self.row_size // CHUNK_SIZE
 
     @cached_property
@@ -81,12 +82,12 @@ class Constants:
     @cached_property
     def needs_row_amax(self) -> bool:
         """Whether rows are encoded after their largest magnitude is known."""
-        return self.config.amax_only or (self.config.quant is not None and self.config.quant.needs_row_amax)
+        return self.config.needs_row_amax
 
     @cached_property
     def access_bytes(self) -> dict[str, int]:
         """Bytes of one access to each tensor that is accessed by chunks, by its field."""
-        found = {"weight": 16, "bias": 16}
+        found = {"weight": WIDEST_ACCESS, "bias": WIDEST_ACCESS}
         for argument in interface(self.config):
             if isinstance(argument, TensorArgument) and argument.chunk_bytes:
                 found[argument.field] = argument.access_bytes(self.config.vector_bytes)
@@ -115,20 +116,20 @@ class Constants:
 
     @cached_property
     def reciprocal_max(self) -> float:
-        """Its reciprocal, rounded to float32."""
+        """The reciprocal of the largest value, rounded to float32."""
         return ctypes.c_float(1.0 / self.max_code).value
 
     @cached_property
     def scale_columns(self) -> int:
         """Blocks of a row."""
-        return self.row_size // self.config.block_size
+        return self.config.scale_columns
 
     @cached_property
     def padded_scale_columns(self) -> int:
-        """Those that the layout of the scales has."""
-        return round_up(self.scale_columns, 4) if self.quant.is_swizzled else self.scale_columns
+        """Scales that the layout has for each row."""
+        return self.config.padded_scale_columns
 
     @cached_property
     def row_multiple(self) -> int:
-        """What the layout of the scales rounds rows up to."""
-        return self.config.quant.row_multiple if self.config.quant else 1
+        """The multiple that the layout of the scales rounds the number of rows up to."""
+        return self.config.row_multiple

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..row_schedule import WARP_LANES
 from .arguments import Arguments
 from .constants import Constants
 from .intrinsics import assembly, bits_of
@@ -18,8 +19,8 @@ class Encode:
 
     def begin_row(self, arguments: Arguments, row: UInt, row_amax: Value | None, is_writer: UInt) -> None:
         """Takes the largest magnitude of a row into account."""
-        amax = butterfly_max(row_amax, 32)
-        writers = 32 * self._constants.schedule.warps_per_row  # threads that know it together
+        amax = butterfly_max(row_amax, WARP_LANES)
+        writers = WARP_LANES * self._constants.schedule.warps_per_row  # threads that know it together
         # As integers, magnitudes have the same order, NaN above infinity.
         with when((self._sharing.thread_of_block % writers).equals(0)):
             operands = (arguments.address("amax").value, bits_of(amax).value)

@@ -20,7 +20,7 @@ from .vector_access import store_chunk
 
 
 class Context(NamedTuple):
-    """What the blocks of a row share."""
+    """Facts that the blocks of a row share."""
 
     scales: Scales
     codes: UInt
@@ -35,7 +35,7 @@ class Encode:
         self._lanes_per_block = constants.config.block_size // CHUNK_SIZE
 
     def begin_row(self, arguments: Arguments, row: UInt, row_amax: Value | None, is_writer: UInt) -> Context:
-        """What row `row` needs, made of its largest magnitude where the scales are."""
+        """The context of a row, made of its largest magnitude where the scales are."""
         global_scale = global_scale_of(self._constants, arguments, row, row_amax, is_writer)
         return Context(
             Scales(self._constants, arguments, row),

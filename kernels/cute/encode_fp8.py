@@ -15,7 +15,7 @@ from .vector_access import store_chunk
 
 
 class Context(NamedTuple):
-    """What the chunks of a row share: where their codes go, which are those of y * encode."""
+    """Facts that the chunks of a row share: where their codes go, which are those of y * encode."""
 
     codes: UInt
     encode: Value
@@ -28,7 +28,7 @@ class Encode:
         self._constants = constants
 
     def begin_row(self, arguments: Arguments, row: UInt, row_amax: Value | None, is_writer: UInt) -> Context:
-        """What row `row` needs."""
+        """The context of a row."""
         scale = fp8_scale_of(self._constants, arguments, row, row_amax, is_writer)
         return Context(arguments.row_address("codes", row), reciprocal_rn(scale))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ..dtypes import DTYPES
 from .arguments import Arguments
 from .constants import Constants
-from .half_types import ELEMENT_BYTES, pack
+from .half_types import pack
 from .values import UInt, Value
 from .vector_access import store_chunk
 
@@ -28,7 +29,7 @@ class Encode:
         """Stores chunk `index`."""
         dtype = self._constants.config.input
         access_bytes = self._constants.access_bytes[self._field]
-        store_chunk(self._constants, context, index, pack(y, dtype), ELEMENT_BYTES[dtype], access_bytes)
+        store_chunk(self._constants, context, index, pack(y, dtype), DTYPES[dtype].bytes, access_bytes)
 
     def end_row(self, context: UInt, thread: UInt) -> None:
         """Nothing: no scales are padded."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ..quant_spec import smallest_fp8_scale
+from ..quant_spec import MAX_CODE, smallest_fp8_scale
 from .arguments import Arguments
 from .constants import Constants
 from .intrinsics import MAX_FLOAT, div_rn, f32, is_equal, is_less, reciprocal_rn, with_canonical_nan
@@ -60,14 +60,14 @@ def global_scale_of(
 
 
 def _fp8_scale_from(constants: Constants, amax: Value) -> Value:
-    """Amax / (largest code), but not too small to divide by."""
+    """Amax / (largest code), bounded so that it can be divided by."""
     exact = div_rn(amax, f32(constants.max_code))
     smallest = f32(ctypes.c_float(smallest_fp8_scale(constants.quant.element)).value)
     return with_canonical_nan(select_value(is_less(exact, smallest), smallest, exact))
 
 
 def _global_scale_from(amax: Value) -> Value:
-    """448 * 6 / amax, finite."""
+    """The largest scale times the largest code / amax, finite."""
     limit = f32(MAX_FLOAT)
-    exact = div_rn(f32(448.0 * 6.0), select_value(is_less(limit, amax), limit, amax))
+    exact = div_rn(f32(MAX_CODE["e4m3"] * MAX_CODE["e2m1"]), select_value(is_less(limit, amax), limit, amax))
     return select_value(is_less(limit, exact), limit, exact)

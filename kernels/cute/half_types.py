@@ -11,8 +11,6 @@ from cutlass.cutlass_dsl import T
 from .intrinsics import bits_of, f32, float_of, mul_rn, with_canonical_nan
 from .values import UInt, Value, select, u32
 
-ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1}
-
 
 def unpack(words: Sequence[UInt], dtype: str) -> list[Value]:
     """The elements of some words as float32, which holds them exactly."""

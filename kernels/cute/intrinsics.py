@@ -62,11 +62,6 @@ def max_magnitude(a: Value, v: Value) -> Value:
     return _intrinsic("fmax.nan.f", a, magnitude_of(v))
 
 
-def max_or_nan(a: Value, limit: Value) -> Value:
-    """a, but at least `limit`; NaN stays."""
-    return _intrinsic("fmax.nan.f", a, limit)
-
-
 def min_or_limit(a: Value, limit: Value) -> Value:
     """a, but at most `limit`; limit if a is NaN."""
     return _intrinsic("fmin.f", a, limit)
@@ -103,7 +98,7 @@ def float_of(bits: UInt) -> Value:
 
 
 def lane_exchanged(a: Value, mask: int) -> Value:
-    """What the lane that differs in the bits of `mask` has."""
+    """The value of the lane whose number differs in the bits of `mask`."""
     operands = [arith.constant(T.i32(), _FULL_WARP), a, arith.constant(T.i32(), mask), arith.constant(T.i32(), 31)]
     return _intrinsic("shfl.sync.bfly.f32", *operands)
 

@@ -13,7 +13,7 @@ from .vector_access import load_chunk
 
 
 class RowStatistic(NamedTuple):
-    """What normalizing a row takes: its mean, of layer normalization alone, and the reciprocal of its RMS."""
+    """The statistic that normalizes a row: its mean, in layer normalization alone, and the reciprocal of its RMS."""
 
     mean: Value
     rstd: Value
@@ -35,7 +35,7 @@ class Normalize:
         self.centers = constants.config.op == "layernorm"
 
     def load_parameters(self, arguments: Arguments, index: UInt) -> Parameters:
-        """Those of chunk `index`."""
+        """Load the parameters of chunk `index`."""
         weight = self._load(arguments, "weight", self._constants.config.weight, index) if self.normalizes else []
         return Parameters(weight, self._load(arguments, "bias", "float32", index) if self.centers else [])
 

@@ -1,27 +1,29 @@
-"""Which kernels there are in CuTe-DSL; imports no cutlass."""
+"""The kernels that exist in CuTe-DSL; imports no cutlass."""
 
 from __future__ import annotations
+
+from dataclasses import fields
 
 from ..config import KernelConfig
 from ..generator import require_pdl
 from ..target import Target
+
+# The fields of KernelConfig that kernels in CuTe-DSL know; others have to be left at their defaults.
+_KNOWN = (
+    "op", "hidden_size", "input", "weight", "unit_bias", "residual", "quant", "keep_norm", "row_dims", "vector_bytes",
+    "pdl", "many_rows", "keep_rstd", "amax_only", "scale_ub", "inverse_global_scale", "schedule",
+)  # fmt: skip
 
 
 def why_not(config: KernelConfig) -> str:
     """Why a configuration has no kernel in CuTe-DSL, as the end of a sentence; empty if it has one."""
     if not config.is_row_wise:
         return f"the op is {config.op}, not a norm or a quantization of rows"
-    unoffered = {
-        "any hidden size": config.takes_any_size,
-        "gate_columns": config.gate_columns,
-        "streams": config.streams,
-        "pair": config.pair,
-        "batched": config.batched,
-        "alignment": config.alignment > 1,
-        "an FP8 input with a given global scale": config.rescales_input,
-        "four_over_six": config.quant is not None and config.quant.four_over_six,
-    }
-    found = [name for name, is_wanted in unoffered.items() if is_wanted]
+    found = [f.name for f in fields(config) if f.name not in _KNOWN and getattr(config, f.name) != f.default]
+    if config.rescales_input:
+        found.append("an FP8 input with a given global scale")
+    if config.quant is not None and config.quant.four_over_six:
+        found.append("four_over_six")
     return f"it has {', '.join(found)}" if found else ""
 
 

@@ -11,7 +11,7 @@ from .schedule import ENTRY, cute_schedule
 
 
 def cute_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
-    """That of the kernel in CUDA C++, but for the name of the entry point and how rows are divided."""
+    """The recipe of the kernel in CUDA C++, but for the name of the entry point and how rows are divided."""
     schedule, pipeline = cute_schedule(config, target)
     if pipeline is None:
         blocks = {**row_blocks(config, schedule), "shared_bytes": 0}

@@ -15,7 +15,7 @@ from .values import UInt, Value, pointer, u32
 
 
 class Sharing:
-    """What the threads of a row know of each other.
+    """Facts that the threads of a row know of each other.
 
     Attributes:
         thread_of_block: the number of a thread in its block.

@@ -11,20 +11,16 @@ from typing import Any
 
 from cutlass import cute
 
-from ..numerics import CHUNK_SIZE
+from ..schedule import has_room_for_weight
 from . import combine_add, combine_none, encode_amax, encode_blocks, encode_fp8, encode_half
 from .arguments import Arguments
 from .constants import Constants
-from .half_types import ELEMENT_BYTES
 from .intrinsics import f32, max_magnitude
 from .normalize import Normalize, Parameters, RowStatistic
 from .row_reduce import RowSum, chunk_sum, chunk_sum_of_squares, is_in_row, row_max
 from .row_sharing import Sharing
 from .values import UInt, Value, loop, select, select_value, u32, when
 from .vector_access import store_f32
-
-# Bytes of registers that the chunks of a row and of the weight may take together.
-_PREFETCH_BYTES = 192
 
 
 class RowKernel:
@@ -38,16 +34,9 @@ class RowKernel:
         self._combine: Any = (combine_add if config.residual else combine_none).Combine(constants)
         self._encode: Any = self._encode_stage()
         self._keep = encode_half.Encode(constants, "y_out") if config.keep_norm else None
-        held_bytes = 4 if config.residual else ELEMENT_BYTES[config.input]
-        chunk_bytes = CHUNK_SIZE * (held_bytes + ELEMENT_BYTES.get(config.weight, 0))
         schedule = constants.schedule
-        self._prefetches_weight = (
-            config.normalizes
-            and schedule.holds_row
-            and schedule.prefetches_weight
-            and schedule.chunks_per_lane == constants.chunks_at_once
-            and schedule.chunks_per_lane * chunk_bytes <= _PREFETCH_BYTES
-        )
+        has_room = schedule.holds_row and has_room_for_weight(config, schedule.chunks_per_lane)
+        self._prefetches_weight = schedule.prefetches_weight and has_room
 
     def process(self) -> None:
         """Traces the kernel."""
@@ -57,8 +46,7 @@ class RowKernel:
         row = sharing.block.wide() * schedule.rows_per_block
         if schedule.rows_per_block > 1:
             row = row + (sharing.thread_of_block // schedule.threads_per_row).wide()
-        if constants.config.pdl:  # the kernel before may still write what this one reads
-            cute.arch.griddepcontrol_wait()
+        self._wait_for_kernel_before()
         is_row = row < arguments.rows
         if constants.row_multiple > 1:
             with when((row >= arguments.rows) & (row < self._padded_rows())):
@@ -70,6 +58,15 @@ class RowKernel:
         # All lanes are needed by the shuffles, also those without a row, which have no chunks either.
         with_row = select(is_row, row, 0)
         self._process_row(with_row, select(is_row, first_chunk, constants.chunks), is_row)
+
+    def _wait_for_kernel_before(self) -> None:
+        """Wait: the kernel before may still write what this one reads."""
+        if self._constants.config.pdl:
+            cute.arch.griddepcontrol_wait()
+
+    def _launch_dependents(self) -> None:
+        if self._constants.config.pdl:
+            cute.arch.griddepcontrol_launch_dependents()
 
     def _padded_rows(self) -> UInt:
         multiple = self._constants.row_multiple
@@ -88,8 +85,7 @@ class RowKernel:
         source = self._combine.source_of(self._arguments, row)
         held = self._load_row(source, first_chunk) if self._constants.schedule.holds_row else []
         parameters = self._prefetch_parameters(first_chunk)
-        if self._constants.config.pdl:
-            cute.arch.griddepcontrol_launch_dependents()
+        self._launch_dependents()
         self._sharing.begin()
         statistic, held = self._find_statistic(source, held, first_chunk)
         self._finish_row(row, source, held, parameters, first_chunk, statistic, is_row)
@@ -153,7 +149,7 @@ class RowKernel:
     def _find_statistic(
         self, source: Any, held: list[list[Value]], first_chunk: UInt
     ) -> tuple[RowStatistic, list[list[Value]]]:
-        """That of the row; every thread of the block takes part."""
+        """The statistic of the row; every thread of the block takes part."""
         normalize, zero = self._normalize, f32(0.0)
         statistic = RowStatistic(zero, f32(1.0))
         if normalize.centers:
@@ -203,7 +199,7 @@ class RowKernel:
         return self._normalize.load_parameters(self._arguments, index)
 
     def _chunk_amax(self, y: list[Value], index: UInt) -> Value:
-        """What lies past the row does not count: normalized, its zeros are NaN if the row's statistic is infinite."""
+        """The largest magnitude of a chunk within the row; beyond, zeros become NaN if the statistic is infinite."""
         constants, normalizes, zero = self._constants, self._normalize.normalizes, f32(0.0)
         amax = zero
         for i, v in enumerate(y):

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutlass import cute
 from cutlass._mlir.dialects import nvvm
 
+from ..dtypes import DTYPES
 from . import bulk_copy
 from .arguments import Arguments
 from .constants import Constants
-from .half_types import ELEMENT_BYTES
 from .rows import RowKernel
 from .schedule import BARRIER_BYTES, Pipeline
 from .values import UInt, Value, loop, select, u32, when
@@ -30,7 +29,7 @@ class PipelinedRowKernel(RowKernel):
         self._pipeline: Pipeline = constants.pipeline
         self._barriers = bulk_copy.shared_memory()
         self._stages = self._barriers + BARRIER_BYTES
-        element_bytes = ELEMENT_BYTES[constants.config.input]
+        element_bytes = DTYPES[constants.config.input].bytes
         # The part of a row that this block copies.
         self._first_byte = self._sharing.rank * self._pipeline.tensor_bytes
         self._bytes = self._bytes_of_block(constants.row_size * element_bytes)
@@ -45,8 +44,7 @@ class PipelinedRowKernel(RowKernel):
             bulk_copy.show_barriers()
         nvvm.barrier()
         sharing.begin()
-        if self._constants.config.pdl:  # the kernel before may still write what this one reads
-            cute.arch.griddepcontrol_wait()
+        self._wait_for_kernel_before()
         first, stride = sharing.block.wide(), sharing.blocks.wide()
         for stage in range(self._pipeline.stages):
             self._begin_copy(first + stride * stage, u32(stage))
@@ -69,8 +67,7 @@ class PipelinedRowKernel(RowKernel):
 
         zero = u32(0).value
         loop(first, rows, stride, [zero, zero, zero], body)
-        if self._constants.config.pdl:
-            cute.arch.griddepcontrol_launch_dependents()
+        self._launch_dependents()
         if self._constants.row_multiple > 1:
             self._pad_rows(first, stride)
 
@@ -102,7 +99,7 @@ class PipelinedRowKernel(RowKernel):
         return self._stages + stage * self._pipeline.stage_bytes
 
     def _bytes_of_block(self, row_bytes: int) -> UInt:
-        """Of each tensor; none of a block behind the row's end."""
+        """Bytes of a block's part of each tensor; none of a block behind the row's end."""
         if self._constants.schedule.blocks_per_row == 1:
             return u32(row_bytes)
         size = self._pipeline.tensor_bytes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..arguments import ELEMENT_BYTES
+from ..dtypes import DTYPE_OF_FORMAT, DTYPES
+from ..quant_spec import SWIZZLED_COLUMNS
 from .arguments import Arguments
 from .constants import Constants
 from .intrinsics import float_of
@@ -23,7 +24,7 @@ class Scales:
         self._constants = constants
         quant = constants.quant
         self._is_float = quant.scale_format.startswith("f32")
-        self._bytes = ELEMENT_BYTES["float" if self._is_float else "UInt8"]
+        self._bytes = DTYPES[DTYPE_OF_FORMAT[quant.scale_format]].bytes
         self._swizzled: UInt | None = None
         self._linear: UInt | None = None
         self._column_rows: UInt | None = None
@@ -60,13 +61,13 @@ class Scales:
 
     @property
     def _tile(self) -> int:
-        """Bytes of a tile: its rows, by 4 columns."""
-        return self._constants.row_multiple * 4
+        """Bytes of a tile."""
+        return self._constants.row_multiple * SWIZZLED_COLUMNS
 
     def _swizzled_row(self, row: UInt) -> UInt:
         """128x4: tiles of 128 rows by 4 columns, in which row m % 32 comes first, then m / 32; 8x4: row by row."""
         multiple = self._constants.row_multiple
-        tile = row // multiple * (self._constants.padded_scale_columns // 4 * self._tile)
+        tile = row // multiple * (self._constants.padded_scale_columns // SWIZZLED_COLUMNS * self._tile)
         within = row % multiple
         return tile + (within % 32 * 16 + within // 32 * 4 if multiple == 128 else within * 4)
 
@@ -82,4 +83,4 @@ class Scales:
 
 
 def _swizzled_column(column: UInt, tile: int) -> UInt:
-    return (column // 4 * tile + column % 4).wide()
+    return (column // SWIZZLED_COLUMNS * tile + column % SWIZZLED_COLUMNS).wide()

@@ -10,24 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..config import KernelConfig
-from ..numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, round_up
+from ..dtypes import DTYPES
+from ..numerics import CHUNK_SIZE, ceil_div, round_up
+from ..row_schedule import RowSchedule
 from ..schedule import (
+    CHUNKS_AT_ONCE,
     CLUSTERS,
     MAX_WARPS,
     PREFERRED_WARPS,
     SINGLE_WARP_GROUPS,
-    WARP_LANES,
-    RowSchedule,
+    groups_of,
     held_bytes,
     most_held_chunks,
     row_schedule,
     waits_for_row_amax,
-)  # fmt: skip
+)
 from ..target import Target
 
 ENTRY = "jitnorm_kernel_0"  # the DSL numbers the kernels of a module
-CHUNKS_AT_ONCE = 4  # chunks that are encoded by straight-line code; long rows loop over it
-_INPUT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1}
 # Threads of a multiprocessor that have the registers for so many chunks each, and beyond that.
 _THREADS_BY_CHUNKS = {1: 1024, 2: 768}
 _THREADS_OF_LONG_ROWS = 512
@@ -83,15 +83,15 @@ def cute_schedule(config: KernelConfig, target: Target) -> tuple[RowSchedule, Pi
 
 
 def for_many_rows(config: KernelConfig, target: Target) -> KernelConfig:
-    """As `jitnorm.kernels.schedule.for_many_rows`, for kernels in CuTe-DSL, which other rows are pipelined by."""
+    """`jitnorm.kernels.schedule.for_many_rows` for kernels in CuTe-DSL, which pipeline other rows."""
     many = replace(config, many_rows=True)
     return config if cute_schedule(many, target) == cute_schedule(config, target) else many
 
 
 def _is_pipelined(config: KernelConfig, target: Target, schedule: RowSchedule) -> bool:
-    row_bytes = config.hidden_size * _INPUT_BYTES[config.input]
+    row_bytes = config.hidden_size * DTYPES[config.input].bytes
     can_copy = target.has_clusters and config.vector_bytes == _COPY_BYTES and row_bytes % _COPY_BYTES == 0
-    is_long = ceil_div(config.hidden_size, CHUNK_SIZE * GROUP_CHUNKS) > SINGLE_WARP_GROUPS
+    is_long = groups_of(config) > SINGLE_WARP_GROUPS
     return can_copy and is_long and (schedule.blocks_per_row > 1 or (config.many_rows and pays(config)))
 
 
@@ -102,19 +102,19 @@ def pays(config: KernelConfig) -> bool:
 
 def _divide(config: KernelConfig, blocks: int) -> RowSchedule | None:
     """A row held by the registers of so many blocks, each with a run of its chunks; None if they are too few."""
-    groups = ceil_div(config.hidden_size, CHUNK_SIZE * GROUP_CHUNKS)
+    groups = groups_of(config)
     chunks = min(ceil_div(groups, PREFERRED_WARPS * blocks), most_held_chunks(held_bytes(config)))
     chunks = round_up(chunks, min(chunks, CHUNKS_AT_ONCE))
     warps = ceil_div(groups, chunks * blocks)
     if warps > MAX_WARPS or chunks > most_held_chunks(held_bytes(config)):
         return None
-    return RowSchedule(WARP_LANES, warps * blocks, chunks, 1, blocks_per_row=blocks)
+    return RowSchedule(warps * blocks, chunks, prefetches_weight=True, blocks_per_row=blocks)
 
 
 def _pipeline(config: KernelConfig, target: Target, schedule: RowSchedule) -> Pipeline:
-    """As many stages as shared memory has room for, and as many blocks as run at once."""
+    """The pipeline of as many stages as shared memory has room for, and of as many blocks as run at once."""
     tensors = 2 if config.residual else 1
-    chunk_bytes = CHUNK_SIZE * _INPUT_BYTES[config.input]
+    chunk_bytes = CHUNK_SIZE * DTYPES[config.input].bytes
     tensor_bytes = schedule.threads * schedule.chunks_per_lane * chunk_bytes
     room = target.shared_bytes
     held_chunks = schedule.chunks_per_lane * (2 if config.residual and waits_for_row_amax(config) else 1)

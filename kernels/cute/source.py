@@ -21,14 +21,16 @@ SHARED_MODULES = (
     "arguments.py",
     "config.py",
     "config_rules.py",
-    "division.py",
+    "dtypes.py",
     "entry_point.py",
+    "extents.py",
     "interface.py",
     "item_ops.py",
     "launch_recipe.py",
     "numerics.py",
     "quant_spec.py",
     "row_ops.py",
+    "row_schedule.py",
     "schedule.py",
     "target.py",
 )
@@ -49,7 +51,7 @@ def cute_source(config: KernelConfig, target: Target) -> Source:
     check(config, target)
     config = replace(config, schedule="")  # which the kernel does not heed
     schedule, pipeline = cute_schedule(config, target)
-    heading = f"{_CONFIG}{config}\n{_TARGET}{target}\n# {schedule}\n# {pipeline or 'no pipeline'}\n"
+    heading = f"{_CONFIG}{config}\n{_TARGET}{target}\n# {schedule!r}\n# {pipeline or 'no pipeline'}\n"
     return Source(config, target, heading + _modules(), language="cute")
 
 

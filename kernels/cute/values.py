@@ -28,7 +28,7 @@ class UInt:
 
     @property
     def width(self) -> int:
-        """Its bits."""
+        """The number of its bits."""
         return int(self.value.type.width)
 
     def __add__(self, other: UInt | int) -> UInt:
@@ -64,9 +64,6 @@ class UInt:
     def __lt__(self, other: UInt | int) -> UInt:
         return self._compare(arith.CmpIPredicate.ult, other)
 
-    def __le__(self, other: UInt | int) -> UInt:
-        return self._compare(arith.CmpIPredicate.ule, other)
-
     def __gt__(self, other: UInt | int) -> UInt:
         return self._compare(arith.CmpIPredicate.ugt, other)
 
@@ -86,7 +83,7 @@ class UInt:
         return self if self.width == 64 else UInt(arith.extui(_integer(64), self.value))
 
     def narrow(self, width: int = 32) -> UInt:
-        """Its lowest bits."""
+        """The lowest bits of the number."""
         return self if self.width == width else UInt(arith.trunci(_integer(width), self.value))
 
     def as_u32(self) -> UInt:
@@ -107,16 +104,6 @@ def u32(value: int) -> UInt:
     return UInt(_constant(32, value))
 
 
-def u64(value: int) -> UInt:
-    """A constant of 64 bits."""
-    return UInt(_constant(64, value))
-
-
-def true() -> UInt:
-    """The constant truth value."""
-    return UInt(_constant(1, 1))
-
-
 def select(condition: UInt, if_true: UInt, if_false: UInt | int) -> UInt:
     """One of two integers, without a branch."""
     return UInt(arith.select(condition.value, if_true.value, if_true._operand(if_false)))
@@ -129,7 +116,7 @@ def select_value(condition: UInt, if_true: Value, if_false: Value) -> Value:
 
 @contextmanager
 def when(condition: UInt | None) -> Iterator[None]:
-    """What is traced within runs only if the condition holds; None always holds."""
+    """Run what is traced within only if the condition holds; None always holds."""
     if condition is None:
         yield
         return
@@ -157,7 +144,7 @@ def loop(
     carried: Sequence[Value],
     body: Callable[[UInt, list[Value]], Sequence[Value]],
 ) -> list[Value]:
-    """What is carried through a loop that stays one: `body` makes the next values of the index and the last ones."""
+    """The values carried through a loop that is not unrolled: `body` makes the next ones of the index and the last."""
     steps = scf.ForOp(start.value, stop.value, start._operand(step), list(carried))
     steps.attributes["loop_annotation"] = ir.Attribute.parse("#llvm.loop_annotation<unroll = <disable = true>>")
     with ir.InsertionPoint(steps.body):

@@ -8,15 +8,15 @@ from cutlass._mlir import ir
 from cutlass._mlir.dialects import arith, llvm
 from cutlass.cutlass_dsl import T
 
+from ..dtypes import DTYPES
 from ..numerics import CHUNK_SIZE
 from .constants import Constants
-from .half_types import ELEMENT_BYTES
 from .values import UInt, Value, choose, pointer, u32, when
 
 
 def load_chunk(constants: Constants, row: UInt, index: UInt, dtype: str, access_bytes: int) -> list[UInt]:
     """The words of chunk `index` of the row at address `row`, in either memory; elements past the row are zero."""
-    element_bytes = ELEMENT_BYTES[dtype]
+    element_bytes = DTYPES[dtype].bytes
     size = CHUNK_SIZE * element_bytes
     address = row + (index if row.width == 32 else index.wide()) * size
     if not constants.has_idle_slots:

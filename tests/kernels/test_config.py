@@ -217,6 +217,8 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ("dequantize:hidden_size=64", "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec"),
         ("dequantize:hidden_size=64,quant=e2m1,residual=true", "op: is 'dequantize', which has no residual"),
         ("dequantize:hidden_size=72,quant=e2m1", "data: its last dimension .* 72, not a multiple of block_size 16"),
+        ("rmsnorm:hidden_size=72,streams=2,quant=e2m1", "X: its last dimension .* 72, not a multiple of block_size 16"),
+        ("rmsnorm:hidden_size=-1", "input: its last dimension .* is -1; 1 to 262144"),
         (
             "dequantize:hidden_size=64,quant=e2m1/16/e4m3/linear+128x4",
             "scale_layout: is 'linear.128x4', but .* one layout",

@@ -14,6 +14,7 @@ from jitnorm.kernels.target import TARGET_NAMES, Target
 from python_process import run_python
 
 from jitnorm.toolchains.nvrtc import Nvrtc
+from jitnorm.toolchains.nvrtc_program import ptx_of
 
 CPU, HOPPER = Target("cpu"), Target("sm_90a")
 PLAIN = KernelConfig("rmsnorm", 4096)
@@ -113,35 +114,54 @@ def test_every_option_of_an_encoding_or_an_op_on_items_does_so_too(text: str, ch
     assert code(replace(config, **change)) != code(config)  # type: ignore[arg-type]
 
 
-def code(config: KernelConfig) -> str:
-    return re.sub(r"//.*", "", generate(config, HOPPER).text)
+def code(config: KernelConfig, target: Target = HOPPER) -> str:
+    return re.sub(r"//.*", "", generate(config, target).text)
 
 
 def test_the_narrow_formats_use_the_instruction_where_there_is_one() -> None:
-    config = KernelConfig("rmsnorm", 4096, quant=NVFP4)
     for name in TARGET_NAMES:
-        text, target = generate(config, Target(name)).text, Target(name)
-        assert ("cvt.rn.satfinite.e2m1x2.f32" in text) == target.has_native_e2m1, name
-        assert ("cvt.rn.satfinite.e4m3x2.f32" in text) == target.has_native_e4m3, name
+        text, target = generate(FUSED, Target(name)).text, Target(name)
+        assert f"kHasNativeE2M1 = {str(target.has_native_e2m1).lower()}," in text
+        assert f"kHasNativeFp8 = {str(target.has_native_e4m3).lower()}," in text
 
 
-def test_fp8_uses_the_instruction_where_there_is_one() -> None:
-    for element in ("e4m3", "e5m2"):
-        config = KernelConfig("rmsnorm", 4096, quant=QuantSpec(element, "tensor", "f32"))
-        for name in TARGET_NAMES:
-            text, target = generate(config, Target(name)).text, Target(name)
-            assert (f"cvt.rn.satfinite.{element}x2.f32" in text) == target.has_native_e4m3, name
+@pytest.mark.parametrize("element", ["e4m3", "e5m2"])
+@pytest.mark.parametrize("name", ["sm_86", "sm_89"])
+def test_fp8_is_encoded_by_the_instruction_from_ada_on(element: str, name: str) -> None:
+    toolchain = Nvrtc()
+    target = Target(name)
+    source = generate(KernelConfig("rmsnorm", 4096, quant=QuantSpec(element, "tensor", "f32")), target)
+    ptx = ptx_of(toolchain.location, source.text, "kernel.cu", toolchain.flags(target))
+    assert (f"cvt.rn.satfinite.{element}x2.f32" in ptx) == target.has_native_e4m3
 
 
 def test_programmatic_dependent_launch_is_refused_before_hopper() -> None:
     config = replace(PLAIN, pdl=True)
-    assert "griddepcontrol.wait" in generate(config, HOPPER).text
+    assert "kHasPdl = true," in generate(config, HOPPER).text
     for name in ("cpu", "sm_80", "sm_89"):
         with pytest.raises(ValueError, match=rf"pdl: is True, but {name} has no .* begins with sm_90a; use False"):
             generate(config, Target(name))
 
 
+def compile_for(target: Target, config: KernelConfig) -> None:
+    cubin = Nvrtc().compile(generate(config, target).text, target)
+    assert b".text.jitnorm_kernel\0" in cubin
+
+
 @pytest.mark.parametrize("name", TARGET_NAMES[1:])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rmsnorm:hidden_size=4096,residual=true,unit_bias=true,keep_norm=true,quant=e2m1/16/e4m3/8x4/row",
+        "quantize:hidden_size=96,input=float16,quant=e4m3/32/ue8m0/8x4/none/floor",
+        "rmsnorm:hidden_size=131072,input=float32,quant=e4m3/128/f32_ue8m0/column4,scale_ub=true",
+    ],
+    ids=["E2M1", "E4M3 and UE8M0", "clusters"],
+)
+def test_nvrtc_compiles_for_every_target_without_a_gpu(name: str, text: str) -> None:
+    compile_for(Target(name), KernelConfig.parse(text))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -169,7 +189,9 @@ def test_programmatic_dependent_launch_is_refused_before_hopper() -> None:
         "shuffle:hidden_size=17,input=uint8,shuffle_rows=32,vector_bytes=1",
     ],
 )
-def test_nvrtc_compiles_every_target_without_a_gpu(name: str, text: str) -> None:
-    target = Target(name)
-    cubin = Nvrtc().compile(generate(KernelConfig.parse(text), target).text, target)
-    assert b".text.jitnorm_kernel\0" in cubin
+def test_nvrtc_compiles_every_source_that_targets_have(text: str) -> None:
+    """Targets that can do the same share one; it is compiled for the first of them."""
+    config = KernelConfig.parse(text)
+    sources = {code(config, Target(name)): Target(name) for name in reversed(TARGET_NAMES[1:])}
+    for target in sources.values():
+        compile_for(target, config)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from jitnorm.toolchains import select
 
 pytestmark = pytest.mark.gpu
 
-FOLDER = Path(__file__).parents[2] / "kernels"
 ROW = 8192  # floats of a block: 1024 threads of 8
 CHUNK = 1 << 27
 
@@ -41,18 +39,19 @@ __device__ UInt32 encode_products(const float* v, Int64 rows) {
 }
 CONVERT(to_e2m1, result = (UInt16)(encode_products(v, rows) >> (4 * i) & 15u))
 CONVERT(to_e4m3, result = (UInt16)encode_e4m3(v[i]))
-CONVERT(to_e5m2, result = (UInt16)encode_e5m2(v[i]))
+CONVERT(to_e5m2, result = (UInt16)(encode_e5m2(v[i]) & 0xffu))
 CONVERT(to_bfloat16, BFloat16 h; round_to(v[i], h); result = h.bits)
 CONVERT(to_float16, Float16 h; round_to(v[i], h); result = h.bits)
-// Whether the quick reciprocal is the exact one, or says by zero or NaN that it is not.
+// Whether the fast reciprocal is the exact one, or says by zero or NaN that it is not.
 __device__ bool is_right(float a) {
-  const float quick = quick_reciprocal(a), exact = __frcp_rn(a);
-  return bits_of(reciprocal_rn(a)) == bits_of(exact) && (!(magnitude_of(quick) > 0.0f) || quick == exact);
+  const float fast = fast_reciprocal(a), exact = __frcp_rn(a);
+  return bits_of(reciprocal_rn(a)) == bits_of(exact) && (!(magnitude_of(fast) > 0.0f) || fast == exact);
 }
 CONVERT(to_reciprocal, result = is_right(v[i]))
-CONVERT(to_quotient, result = !is_ordinary(v[i]) || quick_quotient(v[i], 7168.0f, 1.0f / 7168.0f) == v[i] / 7168.0f)
+CONVERT(to_quotient,
+        result = !is_in_normal_range(v[i]) || fast_quotient(v[i], 7168.0f, 1.0f / 7168.0f) == v[i] / 7168.0f)
 CONVERT(to_reciprocal_root,
-        result = !is_ordinary(v[i]) || quick_reciprocal_root(v[i]) == reciprocal_rn(sqrt_rn(v[i])))
+        result = !is_in_normal_range(v[i]) || fast_reciprocal_root(v[i]) == reciprocal_rn(sqrt_rn(v[i])))
 """
 
 
@@ -101,7 +100,7 @@ def recipe(entry: str, target: Target) -> str:
         {**common, "name": "out", "dtypes": ["int16"], "output": True, "strided": False},
     ]
     fields: dict[str, Any] = {"abi": LAUNCHER_ABI, "entry": entry, "row_dims": 1, "arguments": arguments}
-    fields |= {"batched": False, "items": None, "hidden_sizes": None}
+    fields |= {"batched": False, "items": None}
     launch = {"grid": "M", "block": ROW // 8, "cluster": 1, "shared_bytes": 0, "pdl": False}
     return json.dumps({**fields, **launch, "device": "cuda", "capability": list(target.capability), "family": False})
 
@@ -114,12 +113,7 @@ def target() -> Target:
 @pytest.fixture(scope="module")
 def cubin(target: Target) -> bytes:
     source = generate(KernelConfig("rmsnorm", 64, quant=NVFP4), target).text
-    e5m2_file = "cuda/e5m2_native.cuh" if target.has_native_e4m3 else "common/e5m2_exact.h"
-    e5m2_stage = (FOLDER / e5m2_file).read_text(encoding="utf-8")  # NVFP4 does without it
-    if target.has_native_e4m3:
-        e5m2_stage += "JITNORM_INLINE UInt32 encode_e5m2(float v) { return encode_e5m2x2(v, 0.0f) & 0xffu; }\n"
-    quick = (FOLDER / "cuda/quick_division.cuh").read_text(encoding="utf-8")  # few rows alone have it
-    return select(target).compile(source + e5m2_stage + quick + KERNELS, target)
+    return select(target).compile(source + KERNELS, target)
 
 
 def all_floats() -> Iterator[torch.Tensor]:

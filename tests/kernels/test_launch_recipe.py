@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jitnorm.kernels.arguments import Extent, TensorArgument, combine, evaluate
+from jitnorm.kernels.arguments import TensorArgument
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.extents import Extent, sizes_of
 from jitnorm.kernels.interface import interface
 from jitnorm.kernels.launch_recipe import LAUNCHER_ABI, dispatch_signature, launch_recipe
 from jitnorm.kernels.launcher_source import launcher_source
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import TARGET_NAMES, Target
+from recipe_extents import evaluate, extents
 
 from jitnorm.launcher import launcher
 from jitnorm.reference import column_major_scales, swizzle_scales
@@ -27,19 +29,8 @@ BOTH = QuantSpec(scale_layout="linear+128x4", global_scale="given")
 SWIZZLED = [NVFP4.with_layout(layout) for layout in ("linear", "128x4", "8x4", "linear+8x4")]
 
 
-def extents() -> st.SearchStrategy[Extent]:
-    positive: st.SearchStrategy[Extent] = st.integers(1, 1000)
-    operators = ("+", "*", "min", "round_up", "ceil_div")
-    leaves: st.SearchStrategy[Extent] = st.integers(0, 100000) | st.sampled_from(["M", "M2", "B", "H"])
-    return st.recursive(
-        leaves,
-        lambda inner: st.tuples(st.sampled_from(operators), inner, positive).map(list),
-        max_leaves=4,
-    )
-
-
-def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
-    """A recipe of two inputs of any hidden size, the first a batch, and an output of `extent` bytes."""
+def recipe_of(extent: Any, grid: Any = "M") -> dict[str, Any]:
+    """A recipe of two inputs of rows of one byte, the first a batch, and an output of `extent` bytes."""
     common = {
         "kind": "tensor",
         "dtypes": ["uint8"],
@@ -51,20 +42,20 @@ def recipe_of(extent: Extent, grid: Extent = "M") -> dict[str, Any]:
         "alignment": 1,
         "may_be": "",
     }
-    rows = {**common, "shape": ["...", "H"], "output": False, "strided": True}
+    rows = {**common, "shape": ["...", 1], "output": False, "strided": True}
     arguments = [
         {**rows, "name": "input"},
         {**rows, "name": "second", "row_set": 1},
         {**common, "name": "out", "shape": [extent], "output": True, "strided": False},
     ]
     recipe = {"abi": LAUNCHER_ABI, "entry": "f", "row_dims": 1, "batched": True, "items": None, "arguments": arguments}
-    return {**recipe, "hidden_sizes": {"most": 9, "multiple_of": 1}, "device": "cpu", "grid": grid, "grain": 1}
+    return {**recipe, "device": "cpu", "grid": grid, "grain": 1}
 
 
-def size_by_launcher(extent: Extent, rows: int, matrices: int, second_rows: int, hidden_size: int) -> int:
+def size_by_launcher(extent: Extent, rows: int, matrices: int, second_rows: int) -> int:
     """The size that the launcher wants of the output, out of its complaint about another one."""
-    check = launcher().make_checker(json.dumps(recipe_of(extent)))
-    inputs = np.zeros((matrices, rows, hidden_size), np.uint8), np.zeros((second_rows, hidden_size), np.uint8)
+    check = launcher().make_checker(json.dumps(recipe_of(extent.to_json())))
+    inputs = np.zeros((matrices, rows, 1), np.uint8), np.zeros((second_rows, 1), np.uint8)
     with pytest.raises(ValueError, match=r"out: shape is \(1, 1\), expected \(\d+,\)") as caught:
         check(*inputs, np.zeros((1, 1), np.uint8))
     found = re.search(r"expected \((\d+),\)", str(caught.value))
@@ -73,24 +64,15 @@ def size_by_launcher(extent: Extent, rows: int, matrices: int, second_rows: int,
 
 
 @settings(deadline=None, max_examples=200)
-@given(extents(), st.integers(0, 5000), st.integers(0, 5), st.integers(0, 5000), st.integers(1, 9))
-def test_python_and_the_launcher_evaluate_extents_alike(
-    extent: Extent, rows: int, matrices: int, second: int, size: int
-) -> None:
-    assert size_by_launcher(extent, rows, matrices, second, size) == evaluate(extent, rows, matrices, second, size)
-
-
-@given(st.sampled_from(["+", "*", "min", "round_up", "ceil_div"]), st.integers(1, 500), st.integers(1, 9))
-def test_extents_of_known_sizes_are_numbers(operator: str, number: int, size: int) -> None:
-    known = combine(operator, size, number)
-    assert isinstance(known, int)
-    assert evaluate(combine(operator, "H", number), 0, hidden_size=size) == known
+@given(extents(), st.integers(0, 5000), st.integers(0, 5), st.integers(0, 5000))
+def test_python_and_the_launcher_evaluate_extents_alike(extent: Extent, rows: int, matrices: int, second: int) -> None:
+    assert size_by_launcher(extent, rows, matrices, second) == extent.evaluate(rows, matrices, second)
 
 
 def test_an_unknown_operator_or_symbol_is_refused() -> None:
     with pytest.raises(ValueError, match=r"recipe: operator - is unknown; allowed are \+, \*, min, ceil_div, round_up"):
         launcher().make_checker(json.dumps(recipe_of(["-", "M", 1])))
-    with pytest.raises(ValueError, match="recipe: symbol N is unknown; allowed are M, M2, B, H"):
+    with pytest.raises(ValueError, match="recipe: symbol N is unknown; allowed are M, M2, B"):
         launcher().make_checker(json.dumps(recipe_of("N")))
 
 
@@ -100,9 +82,7 @@ def test_a_recipe_of_another_launcher_is_refused() -> None:
         launcher().make_checker(json.dumps(recipe))
 
 
-@pytest.mark.parametrize(
-    "field", ["entry", "device", "row_dims", "batched", "items", "hidden_sizes", "arguments", "grid", "abi"]
-)
+@pytest.mark.parametrize("field", ["entry", "device", "row_dims", "batched", "items", "arguments", "grid", "abi"])
 def test_a_recipe_without_a_field_is_refused(field: str) -> None:
     recipe = recipe_of(1)
     del recipe[field]
@@ -114,7 +94,7 @@ def size_of_scales(quant: QuantSpec, rows: int, columns: int) -> int:
     """Elements of block_scale, as the interface has it."""
     config = KernelConfig("quantize", columns * int(quant.block_size), quant=quant)
     shape = next(a.shape for a in interface(config) if isinstance(a, TensorArgument) and a.name == "block_scale")
-    return math.prod(evaluate(extent, rows) for extent in shape)
+    return math.prod(sizes_of(shape, (rows,), rows))
 
 
 @pytest.mark.parametrize("layout", ["128x4", "8x4"])
@@ -131,7 +111,7 @@ def test_column_major_scales_take_the_reference_s_size(rows: int, columns: int) 
         assert size_of_scales(FP8_GROUP.with_layout(layout), rows, columns) == expected
 
 
-NORM = ("input", "residual", "weight", "beta")
+NORM = ("input", "residual", "weight", "bias")
 FOUND = ("row_scale", "amax", "tensor_scale", "scale_ub")
 BLOCKS = ("block_scale", "block_scale_unswizzled", "global_scale", *FOUND)
 WRITTEN = ("residual_out", "y_out", "inv_rms", "eps")
@@ -244,6 +224,13 @@ def test_a_cuda_recipe_says_how_to_launch() -> None:
     recipe = launch_recipe(KernelConfig("rmsnorm", 4096, pdl=True), Target("sm_90a"))
     assert (recipe["device"], recipe["capability"], recipe["family"]) == ("cuda", [9, 0], False)
     assert (recipe["block"], recipe["pdl"]) == (128, True)
+
+
+def test_a_kernel_whose_output_is_zeroed_before_it_cannot_begin_early() -> None:
+    """A kernel with PDL would overtake the memset."""
+    recipe = launch_recipe(KernelConfig("quantize", 4096, amax_only=True, pdl=True), Target("sm_90a"))
+    assert any(argument.get("zeroed") for argument in recipe["arguments"])
+    assert not recipe["pdl"]
 
 
 def test_a_recipe_for_a_family_differs_from_that_of_its_oldest_target_by_saying_so() -> None:

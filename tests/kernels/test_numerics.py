@@ -12,12 +12,11 @@ import pytest
 from host_program import call_over, load_with_kernel, pointer
 from inputs import make_input
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.quant_spec import MXFP4, NVFP4
+from jitnorm.kernels.quant_spec import FP8_TOKEN, MXFP4, NVFP4
 from numpy.typing import NDArray
 
 from jitnorm.reference import encode_e2m1, encode_e4m3, encode_e5m2, quantize_fp4, sum_of_squares
 
-KERNELS = Path(__file__).parents[2] / "kernels"
 INFINITY_BITS = 0x7F800000
 BFLOAT16_OVERFLOW = (2 - 2**-8) * 2.0**127  # half a step above the largest
 SPECIAL = np.array(
@@ -77,7 +76,7 @@ extern "C" void encode_e2m1_words(const float* from, Int64 count, UInt32* to) {
 # The scale of a block whose largest magnitude is amax, and the code that amax gets.
 SCALES = """
 extern "C" void scales_of(const float* amax, Int64 count, float global_scale, UInt8* bytes, UInt8* codes) {
-  const GlobalScale global = prepare_global_scale(Arguments{}, global_scale);
+  const GlobalScale global = global_scale_from(Arguments{}, global_scale);
   for (Int64 i = 0; i < count; ++i) {
     const BlockScale scale = scale_of(amax[i], global);
     bytes[i] = (UInt8)scale.stored;
@@ -105,8 +104,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def conversions(folder: Path) -> ctypes.CDLL:
-    e5m2 = (KERNELS / "common" / "e5m2_exact.h").read_text(encoding="utf-8")  # NVFP4 does without it
-    return load_with_kernel(KernelConfig("rmsnorm", 64, quant=NVFP4), e5m2 + CONVERSIONS, folder)
+    return load_with_kernel(KernelConfig("rmsnorm", 64, quant=NVFP4), CONVERSIONS, folder)
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("bfloat16", ml_dtypes.bfloat16), ("float16", np.float16)])
@@ -268,7 +266,7 @@ extern "C" Int64 wrong_reciprocals() {
 
 
 def test_a_step_of_newton_s_makes_reciprocals_exact_that_are_less_than_an_ulp_off(folder: Path) -> None:
-    """`quick_reciprocal` in cuda/intrinsics.cuh: other exponents, as long as they are normal, only move the results.
+    """`fast_reciprocal` in common/fast_path.h: other exponents, as long as they are normal, only move the results.
 
     The one exception, 1/2 for 2 - 2^-23, is none of the GPU's approximations: CUDA's own reciprocal takes this step.
     """
@@ -277,13 +275,13 @@ def test_a_step_of_newton_s_makes_reciprocals_exact_that_are_less_than_an_ulp_of
     assert library.wrong_reciprocals() == 0
 
 
-QUICK = """
+FAST_PATH = """
 extern "C" Int64 wrong_quotients(Int64 divisor) {
-  const float size = (float)divisor, reciprocal = 1.0f / size;
+  const float size = (float)divisor;
   Int64 wrong = 0;
   for (UInt32 mantissa = 0; mantissa < 1u << 23; ++mantissa) {
-    const float a = float_of(0x3f800000u | mantissa), quotient = a * reciprocal;
-    wrong += fma_rn(fma_rn(-size, quotient, a), reciprocal, quotient) != a / size;
+    const float a = float_of(0x3f800000u | mantissa);
+    wrong += fast_quotient(a, size, 1.0f / size) != a / size;
   }
   return wrong;
 }
@@ -310,33 +308,35 @@ extern "C" Int64 wrong_roots() {
 
 
 @pytest.fixture(scope="module")
-def quick(folder: Path) -> ctypes.CDLL:
-    library = load_with_kernel(KernelConfig("rmsnorm", 64), QUICK, folder)
+def fast_path(folder: Path) -> ctypes.CDLL:
+    library = load_with_kernel(KernelConfig("rmsnorm", 64, quant=FP8_TOKEN), FAST_PATH, folder)
     library.wrong_quotients.restype = library.wrong_roots.restype = ctypes.c_int64
     return library
 
 
 @pytest.mark.parametrize("divisor", [3, 7, 448, 1536, 7168, 57344, 131071, 262143])
-def test_one_step_makes_quotients_by_a_hidden_size_or_a_largest_code_exact(divisor: int, quick: ctypes.CDLL) -> None:
-    """`quick_quotient` in cuda/quick_division.cuh, for every mantissa."""
-    assert quick.wrong_quotients(ctypes.c_int64(divisor)) == 0
+def test_one_step_makes_quotients_by_a_hidden_size_or_a_largest_code_exact(
+    divisor: int, fast_path: ctypes.CDLL
+) -> None:
+    """`fast_quotient` in common/fast_path.h, for every mantissa."""
+    assert fast_path.wrong_quotients(ctypes.c_int64(divisor)) == 0
 
 
 def test_two_steps_make_exact_reciprocals_of_roots_from_what_is_off_by_a_part_in_two_to_the_22(
-    quick: ctypes.CDLL,
+    fast_path: ctypes.CDLL,
 ) -> None:
-    """`quick_reciprocal_root` in cuda/quick_division.cuh, for every mantissa of the root.
+    """`fast_reciprocal_root` in cuda/row_statistic.cuh, for every mantissa of the root.
 
     `rsqrt.approx` is off by 2^-22.9 at most, the root by 2^-24: together by less than 2^-22, which is up to four ulps.
     """
-    assert quick.wrong_roots() == 0
+    assert fast_path.wrong_roots() == 0
 
 
 ROW_SUM = """
 extern "C" void row_sums(const float* rows, Int64 count, float* sums) {
   Tile* h = row_buffers().h;
   for (Int64 i = 0; i < count / kHiddenSize; ++i) {
-    for (int t = 0; t < tile_count(); ++t) load_tile(rows + i * kHiddenSize, kHiddenSize, t, h[t]);
+    for (int t = 0; t < kRowTiles; ++t) load_tile(rows + i * kHiddenSize, kHiddenSize, t, h[t]);
     sums[i] = row_sum_of_squares(h, 0.0f);
   }
 }

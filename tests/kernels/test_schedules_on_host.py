@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
@@ -65,3 +67,11 @@ def test_rows_are_loaded_ahead_whatever_blocks_there_are(text: str, blocks: int,
 def test_the_bytes_are_the_cpu_s(text: str) -> None:
     for kind in ("random", "nan"):
         assert_same(KernelConfig.parse(text), Target("sm_90a"), 5, kind, is_cuda=True)
+
+
+@pytest.mark.parametrize("text", [text for text in SCHEDULES if re.search(r"schedule=\w*q", text)])
+@pytest.mark.parametrize("kind", ["zeros", "tiny", "huge", "inf"])
+def test_statistics_outside_of_the_normal_range_are_exact_too(text: str, kind: str) -> None:
+    """Where there is no fast path to their quotients and roots."""
+    for eps in (0.0, 1e-5):
+        assert_same(KernelConfig.parse(text), Target("sm_90a"), 5, kind, eps=eps, is_cuda=True)

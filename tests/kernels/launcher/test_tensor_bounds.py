@@ -97,13 +97,18 @@ def test_shapes_beyond_all_addresses_are_refused(name: str, shape: tuple[int, ..
 
 @pytest.mark.parametrize("shape", [(-1, SIZE), (ROWS, -SIZE), (-(1 << 63), SIZE), (-2, -2, SIZE)], ids=str)
 def test_negative_extents_are_refused(shape: tuple[int, ...], run: Run) -> None:
-    assert_refused(run, "input", r"shape is \(.*; no extent may be negative", shape=shape)
+    assert_refused(run, "input", r"shape is \(.*; extents must not be negative", shape=shape)
 
 
 @pytest.mark.parametrize("stride", [1 << 60, -(1 << 60), (1 << 63) - 1, -(1 << 63), 1 << 55])
 def test_strides_beyond_all_addresses_are_refused(stride: int, run: Run) -> None:
     for name in ("input", "out"):
         assert_refused(run, name, f"strides are .{stride}, 1.*bytes have addresses", strides=(stride, 1))
+
+
+def test_strides_that_together_lead_beyond_all_addresses_are_refused(run: Run) -> None:
+    shape, strides = (2, 2, SIZE), (1 << 55, 1 << 55, 1)  # either stride alone leads to the last address
+    assert_refused(run, "input", "strides are .*bytes have addresses", shape=shape, strides=strides)
 
 
 def test_a_stride_that_is_not_walked_may_be_anything(run: Run) -> None:

@@ -1,0 +1,45 @@
+// What a kernel takes: the tensors of one row set, or of all items. A configuration has some of them; the others are
+// null.
+#pragma once
+
+#include "configuration.h"
+#include "types.h"
+
+struct Arguments {
+  // Rows at any stride, in elements; by leading dimension, the outermost first.
+  const Input* input;
+  Int64 input_strides[kRowDims];
+  const Input* residual;
+  Int64 residual_strides[kRowDims];
+  Input* residual_out;
+  Int64 residual_out_strides[kRowDims];
+  Input* y_out;  // the normalized rows, beside their codes
+  Int64 y_out_strides[kRowDims];
+  Output* out;
+  Int64 out_strides[kRowDims];
+  UInt8* codes;
+  Int64 codes_strides[kRowDims];
+
+  // Parameters of a norm.
+  const Weight* weight;
+  const Weight* bias;
+  float eps;
+
+  // One element, or one for each row or matrix.
+  const Int32* mask;  // the rows of each matrix that are there
+  const float* mix;   // the factors of each row's streams
+  float* inv_rms;
+  float* amax;
+
+  // Scales.
+  Scale* block_scale;  // swizzled, if both layouts are written
+  Scale* block_scale_unswizzled;
+  const float* scale;         // of FP8, for the tensor or a matrix
+  const float* global_scale;  // for the tensor or a matrix
+  float* row_scale;
+  float* tensor_scale;
+  const float* scale_ub;  // the upper bound of amax
+
+  Int64 rows, extents[kRowDims];
+  Int64 matrices, items;
+};

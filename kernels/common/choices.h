@@ -1,0 +1,40 @@
+// What a configuration chooses between. Headers ask the constants of configuration.h, by `if constexpr`.
+#pragma once
+
+enum class Op { kRmsNorm, kLayerNorm, kQuantize, kDequantize, kInterleave, kShuffle };
+
+// What a row is made of.
+enum class Combine {
+  kInput,     // the input as it is
+  kRescaled,  // the input in FP8, times a scale
+  kAdd,       // the input and a residual
+  kSilu,      // SwiGLU: silu(gate) * value
+  kMix,       // hyper-connections (mHC): a weighted sum of streams
+};
+
+// Which rows a launch visits.
+enum class RowSets {
+  kOne,
+  kPair,      // those of two tensors
+  kMatrices,  // those of each matrix of a batch
+};
+
+// What is written of a row.
+enum class Encoding {
+  kValues,    // its values, rounded to the input's type
+  kAmax,      // nothing but the largest magnitude of all rows
+  kOneScale,  // FP8 codes, with one scale for the row or the tensor
+  kBlocks,    // codes with a scale for each block
+};
+
+enum class Element { kE2M1, kE4M3, kE5M2 };
+
+enum class ScaleFormat { kE4M3, kUE8M0, kF32 };
+
+// What a scale belongs to.
+enum class ScaleOwner { kBlock, kRow, kTensor };
+
+enum class ScaleRounding { kUp, kFloor };
+
+// Where the global scale comes from: nowhere, the caller, the amax of the row or that of the tensor.
+enum class GlobalScaleKind { kNone, kGiven, kRow, kTensor };

@@ -1,4 +1,0 @@
-// Stored scales in float32.
-typedef float Scale;
-
-JITNORM_INLINE float value_of_scale(Scale scale) { return scale; }

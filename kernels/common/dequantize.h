@@ -1,0 +1,97 @@
+// From codes and scales back to values, in independent items.
+#pragma once
+
+#include "arguments.h"
+#include "arrays.h"
+#include "codes.h"
+#include "rows.h"
+#include "scale_layout.h"
+
+// The value of a stored scale: in float32, E4M3, or UE8M0.
+JITNORM_INLINE float value_of_scale(float scale) { return scale; }
+
+JITNORM_INLINE float value_of_scale(UInt8 scale) {
+  if constexpr (kScaleFormat == ScaleFormat::kE4M3) return to_float(Float8E4M3{scale});
+  // 2^(scale - 127), a denormal for 0, NaN for 255.
+  return float_of(scale == 0 ? 0x00400000u : scale == 255 ? 0x7fffffffu : (UInt32)scale << 23);
+}
+
+// What the codes of a block stand for.
+struct DecodeContext {
+  float scale, global_scale;
+};
+
+// The scale of block `column` of a row, each matrix of a batch padded for itself; or that of the row, the tensor or the
+// matrix.
+JITNORM_INLINE float scale_at(const Arguments& a, Int64 row, int column) {
+  const Int64 matrix = matrix_of(a, row), m = row - matrix * a.rows;
+  if constexpr (kScaleOwner == ScaleOwner::kRow) return a.row_scale[row];
+  if constexpr (kScaleOwner == ScaleOwner::kTensor) return a.scale[kScalePerMatrix ? matrix : 0];
+  const Int64 offset = kHasSwizzledScales ? swizzled_offset(m, column) : linear_offset(m, column, a.rows);
+  return value_of_scale(a.block_scale[matrix * padded_rows(a.rows) * kPaddedScaleColumns + offset]);
+}
+
+// The global scale of a row: an encode scale if it is given, else a decode scale.
+JITNORM_INLINE float global_scale_at(const Arguments& a, Int64 row) {
+  if constexpr (kGlobalScale == GlobalScaleKind::kGiven) return a.global_scale[kScalePerMatrix ? matrix_of(a, row) : 0];
+  if constexpr (kGlobalScale == GlobalScaleKind::kRow) return a.row_scale[row];
+  if constexpr (kGlobalScale == GlobalScaleKind::kTensor) return *a.tensor_scale;
+  return 1.0f;
+}
+
+JITNORM_INLINE float undo_global_scale(float value, float scale) {
+  if constexpr (kGlobalScale == GlobalScaleKind::kNone) return value;
+  return kGlobalScale == GlobalScaleKind::kGiven ? div_rn(value, scale) : mul_rn(value, scale);
+}
+
+JITNORM_INLINE void decode_to(Output& to, UInt32 code, DecodeContext context) {
+  round_to(undo_global_scale(mul_rn(value_of_code(code), context.scale), context.global_scale), to);
+}
+
+// Code i of those that begin at `codes`; bits above it are to be ignored.
+JITNORM_INLINE UInt32 code_at(const UInt8* codes, int i) {
+  return kCodeBits == 8 ? codes[i] : codes[i / 2] >> (i % 2 * 4);
+}
+
+// An item is a chunk of a row.
+JITNORM_INLINE void dequantize_row_item(const Arguments& a, Int64 item) {
+  constexpr int kCodeBytes = kChunkSize * kCodeBits / 8;
+  const Int64 row = item / kChunks;
+  const int index = (int)(item % kChunks);
+  const UInt8* from = a.codes + row_offset(row, a.extents, a.codes_strides) + index * kCodeBytes;
+  Output* to = a.out + row_offset(row, a.extents, a.out_strides) + index * kChunkSize;
+  const DecodeContext context = {scale_at(a, row, index * kChunkSize / kBlockSize), global_scale_at(a, row)};
+  if (index < kHiddenSize / kChunkSize) {
+    UInt8 codes[kCodeBytes];
+    Output values[kChunkSize];
+    load_array<kCodesAccessBytes>(codes, from);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) decode_to(values[i], code_at(codes, i), context);
+    store_array<kOutAccessBytes>(to, values);
+  } else {
+    for (int i = 0; i < kHiddenSize % kChunkSize; ++i) decode_to(to[i], code_at(from, i), context);
+  }
+}
+
+// An item is a block of a column. Neighbouring items are neighbouring columns.
+JITNORM_INLINE void dequantize_column_item(const Arguments& a, Int64 item) {
+  constexpr int kBlockBytes = kBlockSize * kCodeBits / 8;
+  const Int64 block = item / kHiddenSize;
+  const int column = (int)(item % kHiddenSize);
+  const DecodeContext context = {value_of_scale(a.block_scale[item]), global_scale_at(a, block)};
+  Output* to = a.out + block * kBlockSize * kHiddenSize + column;
+  JITNORM_UNROLL
+  for (int i = 0; i < kBlockSize; ++i) {
+    const Int64 row = block * kBlockBytes + i * kCodeBits / 8;
+    const UInt8 byte = a.codes[row_offset(row, a.extents, a.codes_strides) + column];
+    decode_to(to[(Int64)i * kHiddenSize], byte >> (i * kCodeBits % 8), context);
+  }
+}
+
+JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
+  if constexpr (kAlongColumns) {
+    dequantize_column_item(a, item);
+  } else {
+    dequantize_row_item(a, item);
+  }
+}

@@ -1,0 +1,23 @@
+// Divisions of numbers in the normal range, bit for bit. CUDA's own have a look at exponents and a jump each, for which
+// a row waits: calls of few rows take 1 to 2 % less time in the mean, add + RMSNorm of 16 x 7168 1.96 us, not 2.03.
+#pragma once
+
+#include "intrinsics.h"
+
+// From 2^-101 to 2^123: no remainder below is lost, and the reciprocal is normal. Zero, infinity and NaN are not.
+JITNORM_INLINE bool is_in_normal_range(float a) { return bits_of(a) - 0x0d000000u < 0x70000000u; }
+
+// 1 / a where both are normal, else 0 or NaN: the steps of __frcp_rn without its look at the exponent. The instruction
+// is off by less than an ulp, for which one of Newton's steps makes up.
+JITNORM_INLINE float fast_reciprocal(float a) {
+  const float r = approximate_reciprocal(a);
+  return fma_rn(r, fma_rn(-a, r, 1.0f), r);
+}
+
+// a / divisor for an a in the normal range, given 1 / divisor. The divisor is an odd number up to 2^18 times a power of
+// two, so the quotient is 2^-19 ulp or more from where its rounding changes; after one step the error is less than
+// 2^-23 ulp.
+JITNORM_INLINE float fast_quotient(float a, float divisor, float reciprocal) {
+  const float quotient = mul_rn(a, reciprocal);
+  return fma_rn(fma_rn(-divisor, quotient, a), reciprocal, quotient);
+}

@@ -1,0 +1,66 @@
+// The scale of FP8 codes that a row or the tensor share: given, or found from an amax and stored.
+#pragma once
+
+#include "arguments.h"
+#include "fast_path.h"
+#include "intrinsics.h"
+
+// The upper bound of every amax that becomes a scale, if there is one.
+JITNORM_INLINE float amax_bound(const Arguments& a) {
+  if constexpr (kHasAmaxBound) return *a.scale_ub;
+  return 0.0f;
+}
+
+// NaN stays.
+JITNORM_INLINE float bounded(float amax, float bound) { return kHasAmaxBound && amax > bound ? bound : amax; }
+
+JITNORM_INLINE float exact_fp8_scale(float amax) {
+  const float exact = div_rn(amax, kMaxCode);
+  return with_positive_nan(exact < kSmallestScale ? kSmallestScale : exact);
+}
+
+// amax / (largest code), but not too small to divide by.
+JITNORM_INLINE float fp8_scale_from(float amax) {
+  if constexpr (!kTakesFastPath) return exact_fp8_scale(amax);
+  if (!is_in_normal_range(amax)) return exact_fp8_scale(amax);
+  const float exact = fast_quotient(amax, kMaxCode, 1.0f / kMaxCode);
+  return exact < kSmallestScale ? kSmallestScale : exact;
+}
+
+JITNORM_INLINE float reciprocal_of_scale(float scale) {
+  if constexpr (!kTakesFastPath) return reciprocal_rn(scale);
+  return is_in_normal_range(scale) ? fast_reciprocal(scale) : reciprocal_rn(scale);
+}
+
+// What a launch is given, as it lies in memory: the tensor's scale, or its amax, which another launch has found.
+JITNORM_INLINE float given_fp8_scale(const Arguments& a) {
+  if constexpr (kScaleOwner == ScaleOwner::kRow) return 0.0f;
+  if constexpr (kGlobalScale == GlobalScaleKind::kTensor) return *a.amax;
+  return *a.scale;
+}
+
+// What all rows take of it: the reciprocal of the given scale, the scale that is found, or the bound of each row's
+// amax.
+JITNORM_INLINE float prepare_fp8_scale(const Arguments& a, float given) {
+  if constexpr (kScaleOwner == ScaleOwner::kRow) return amax_bound(a);
+  if constexpr (kGlobalScale == GlobalScaleKind::kTensor) return fp8_scale_from(given);
+  return computed(reciprocal_rn(given));
+}
+
+// The scale of a row, or the reciprocal of the given one; stores the scale if it is found.
+JITNORM_INLINE float fp8_scale_of_row(const Arguments& a, Int64 row, float prepared, float row_amax, bool is_writer) {
+  float scale = prepared;
+  if constexpr (kScaleOwner == ScaleOwner::kRow) {
+    scale = fp8_scale_from(bounded(row_amax, prepared));
+    if (is_writer) a.row_scale[row] = scale;
+  } else if constexpr (kGlobalScale == GlobalScaleKind::kTensor) {
+    if (is_writer && row == 0) *a.tensor_scale = scale;
+  }
+  return scale;
+}
+
+// What values are multiplied by.
+JITNORM_INLINE float fp8_factor_of(float scale) {
+  constexpr bool kIsGiven = kScaleOwner == ScaleOwner::kTensor && kGlobalScale == GlobalScaleKind::kNone;
+  return kIsGiven ? scale : reciprocal_of_scale(scale);
+}

@@ -1,0 +1,57 @@
+// The global scale of NVFP4, by which the scales of blocks are multiplied: none, given, or found from the amax of the
+// row or the tensor; then its inverse, which decoding multiplies by, is stored.
+#pragma once
+
+#include "arguments.h"
+#include "block_scale.h"
+#include "intrinsics.h"
+
+// 448 * 6 / amax. The divisor is opaque: where the quotient is infinite, GCC 13 concludes that amax was zero, although
+// a tiny one overflows, too, and would make its decode scale zero.
+JITNORM_INLINE float encode_scale_from(float amax) {
+  const float finite = amax > kMaxFloat ? kMaxFloat : amax;
+  const float exact = div_rn(448.0f * 6.0f, opaque(finite));
+  return exact > kMaxFloat ? kMaxFloat : exact;
+}
+
+JITNORM_INLINE float decode_scale_from(float amax, float encode_scale) {
+  return amax == 0.0f ? 0.0f : with_positive_nan(reciprocal_rn(encode_scale));
+}
+
+// What a launch is given, as it lies in memory: the scale, or the amax of the tensor, which another launch has found.
+JITNORM_INLINE float given_global_scale(const Arguments& a) {
+  if constexpr (kGlobalScale == GlobalScaleKind::kGiven) return *a.global_scale;
+  if constexpr (kGlobalScale == GlobalScaleKind::kTensor) return *a.amax;
+  return 0.0f;
+}
+
+// What all rows take of it.
+struct PreparedGlobalScale {
+  float amax, encode_scale;  // of the tensor
+  GlobalScale global;
+};
+
+JITNORM_INLINE PreparedGlobalScale prepare_global_scale(const Arguments& a, float given) {
+  if constexpr (kGlobalScale == GlobalScaleKind::kRow) {
+    return {};
+  } else if constexpr (kGlobalScale == GlobalScaleKind::kTensor) {
+    const float scale = encode_scale_from(given);
+    return {given, scale, global_scale_from(a, scale)};
+  } else {
+    return {0.0f, 0.0f, global_scale_from(a, kInvertsGlobalScale ? reciprocal_rn(given) : given)};
+  }
+}
+
+// The global scale of a row's blocks; stores its inverse if it is found.
+JITNORM_INLINE GlobalScale global_scale_of_row(const Arguments& a, Int64 row, PreparedGlobalScale prepared,
+                                               float row_amax, bool is_writer) {
+  if constexpr (kGlobalScale == GlobalScaleKind::kRow) {
+    const float scale = encode_scale_from(row_amax);
+    if (is_writer) a.row_scale[row] = decode_scale_from(row_amax, scale);
+    return global_scale_from(a, scale);
+  } else {
+    const bool is_found = kGlobalScale == GlobalScaleKind::kTensor;
+    if (is_found && is_writer && row == 0) *a.tensor_scale = decode_scale_from(prepared.amax, prepared.encode_scale);
+    return prepared.global;
+  }
+}

@@ -1,0 +1,50 @@
+// Ops on independent items that move elements and do not look into them.
+#pragma once
+
+#include "arguments.h"
+#include "arrays.h"
+#include "rows.h"
+#include "scale_layout.h"
+
+// An item is four neighbouring scales of a row in the swizzled layout, each matrix of a batch padded for itself.
+JITNORM_INLINE void interleave_item(const Arguments& a, Int64 item) {
+  constexpr int kQuads = kPaddedScaleColumns / 4;
+  const Int64 padded_row = item / kQuads;
+  const int column = (int)(item % kQuads) * 4;
+  const Int64 matrix = padded_row / padded_rows(a.rows), row = padded_row % padded_rows(a.rows);
+  Input scales[4] = {};
+  if (row < a.rows) {
+    const Input* from = a.input + row_offset(matrix * a.rows + row, a.extents, a.input_strides);
+    JITNORM_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      if (column + i < kScaleColumns) scales[i] = from[column + i];
+    }
+  }
+  store_array<kOutAccessBytes>(a.out + swizzled_offset(padded_row, column), scales);
+}
+
+// An item is a chunk of a row in its new place. Each block of rows is read as rows of `kParts` and written by columns:
+// eight rows that an epilogue tile stores together then lie together.
+JITNORM_INLINE void shuffle_item(const Arguments& a, Int64 item) {
+  constexpr int kParts = kShuffleRows / 8;
+  const Int64 row = item / kChunks;
+  const int index = (int)(item % kChunks), within = (int)(row % kShuffleRows);
+  const Int64 source = row - within + within % 8 * kParts + within / 8;
+  const Input* from = a.input + row_offset(source, a.extents, a.input_strides) + index * kChunkSize;
+  Input* to = a.out + row_offset(row, a.extents, a.out_strides) + index * kChunkSize;
+  if (index < kHiddenSize / kChunkSize) {
+    alignas(16) Input chunk[kChunkSize];
+    load_array<kInputAccessBytes>(chunk, from);
+    store_array<kOutAccessBytes>(to, chunk);
+  } else {
+    for (int i = 0; i < kHiddenSize % kChunkSize; ++i) to[i] = from[i];
+  }
+}
+
+JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
+  if constexpr (kOp == Op::kInterleave) {
+    interleave_item(a, item);
+  } else {
+    shuffle_item(a, item);
+  }
+}

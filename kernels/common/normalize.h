@@ -1,0 +1,35 @@
+// The normalize stage: RMSNorm, layer normalization, or nothing where rows are only quantized; and the statistic of a
+// row that it takes.
+#pragma once
+
+#include "configuration.h"
+#include "intrinsics.h"
+
+constexpr bool kCenters = kOp == Op::kLayerNorm;
+constexpr bool kNormalizes = kCenters || kOp == Op::kRmsNorm;
+
+struct RowStatistic {
+  float mean;  // of layer normalization alone
+  float rstd;  // the reciprocal of the root mean square
+};
+
+// By a power of two, the quotient is the product with its reciprocal, bit for bit.
+JITNORM_INLINE float mean_of(float sum) {
+  return kHasPowerOfTwoSize ? mul_rn(sum, 1.0f / kHiddenSize) : div_rn(sum, (float)kHiddenSize);
+}
+
+JITNORM_INLINE float exact_reciprocal_rms(float sum_of_squares, float eps) {
+  return reciprocal_rn(sqrt_rn(add_rn(mean_of(sum_of_squares), eps)));
+}
+
+JITNORM_INLINE float centered(float h, float mean) { return kCenters ? add_rn(h, -mean) : h; }
+
+// What a value is multiplied by: the weight w, or w + 1. A zero is not added to it, so -0 keeps its sign.
+JITNORM_INLINE float factor_of(float w) { return kHasUnitBias ? add_rn(w, 1.0f) : w; }
+
+// RMSNorm: (h * rstd) * factor. Layer normalization: ((h - mean) * rstd) * factor. Then + bias, if there is one.
+JITNORM_INLINE float normalize(float h, RowStatistic statistic, float factor, float bias) {
+  if constexpr (!kNormalizes) return h;
+  const float y = mul_rn(mul_rn(centered(h, statistic.mean), statistic.rstd), factor);
+  return kHasBias ? add_rn(y, bias) : y;
+}

@@ -1,0 +1,44 @@
+// Rows: where one starts, which matrix of a batch it belongs to, whether it is processed.
+#pragma once
+
+#include "arguments.h"
+#include "intrinsics.h"
+
+// Where a row starts, in elements: its index written in the mixed radix of the leading dimensions.
+JITNORM_INLINE Int64 row_offset(Int64 row, const Int64* extents, const Int64* strides) {
+  Int64 offset = 0;
+  for (int d = kRowDims - 1; d > 0; --d) {
+    offset += row % extents[d] * strides[d];
+    row /= extents[d];
+  }
+  return offset + row * strides[0];
+}
+
+// The matrix of a batch that a row belongs to.
+JITNORM_INLINE Int64 matrix_of(const Arguments& a, Int64 row) {
+  return kRowSets == RowSets::kMatrices ? row / a.rows : 0;
+}
+
+// Rows with those that pad the layout of the scales.
+JITNORM_INLINE Int64 padded_rows(Int64 rows) {
+  return (rows + kPaddedRowMultiple - 1) / kPaddedRowMultiple * kPaddedRowMultiple;
+}
+
+// The rows of a matrix that its mask counts; all others are left alone, and so is the padding.
+JITNORM_INLINE Int64 counted_rows(const Arguments& a) {
+  const Int64 count = *a.mask;
+  return count < 0 ? 0 : count < a.rows ? count : a.rows;
+}
+
+JITNORM_INLINE bool is_processed(const Arguments& a, Int64 row) {
+  if constexpr (kIsMasked) return row < counted_rows(a);
+  return row < a.rows;
+}
+
+JITNORM_INLINE bool is_padding(const Arguments& a, Int64 row) {
+  if constexpr (kIsMasked) return false;
+  return row >= a.rows && row < padded_rows(a.rows);
+}
+
+// Rows that a launch visits for a row set.
+JITNORM_INLINE Int64 visited_rows(Int64 rows) { return kIsMasked ? rows : padded_rows(rows); }

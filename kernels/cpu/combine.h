@@ -1,0 +1,76 @@
+// The combine stage: a row from memory to the cache, as floats.
+#pragma once
+
+#include "../common/rescale.h"
+#include "../common/rows.h"
+#include "../common/silu.h"
+#include "tile.h"
+
+// What is loaded, followed by zeros if rows of codes are longer.
+JITNORM_INLINE void load_input(const Arguments& a, Int64 row, Tile* h) {
+  const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
+  for (int t = 0; t < kRowTiles; ++t) load_tile(from, kInputSize, t, h[t]);
+}
+
+// What is loaded times the scale of an FP8 tensor; zeros behind it, whatever the scale.
+JITNORM_INLINE void load_rescaled(const Arguments& a, Int64 row, Tile* h) {
+  const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
+  const float scale = input_scale(a);
+  for (int t = 0; t < kRowTiles; ++t) {
+    load_tile(from, kInputSize, t, h[t]);
+    const int left = kInputSize - t * kTileSize;
+    for_each_value(
+        [&](int e, int k) { h[t].at[e][k] = k * kChunkSize + e < left ? rescaled(h[t].at[e][k], scale) : 0.0f; });
+  }
+}
+
+// The float32 sum with a residual, which may also be stored, rounded to the input's type.
+JITNORM_INLINE void load_sum(const Arguments& a, Int64 row, Tile* h) {
+  const Input* x = a.input + row_offset(row, a.extents, a.input_strides);
+  const Input* r = a.residual + row_offset(row, a.extents, a.residual_strides);
+  Input* sum = a.residual_out + row_offset(row, a.extents, a.residual_out_strides);
+  for (int t = 0; t < kRowTiles; ++t) {
+    Tile residual;
+    load_tile(x, kHiddenSize, t, h[t]);
+    load_tile(r, kHiddenSize, t, residual);
+    for_each_value([&](int e, int k) { h[t].at[e][k] = add_rn(h[t].at[e][k], residual.at[e][k]); });
+    if constexpr (kStoresSum) store_tile(h[t], t, sum);
+  }
+}
+
+// SwiGLU: silu(gate) * value of an input with both.
+JITNORM_INLINE void load_gated_product(const Arguments& a, Int64 row, Tile* h) {
+  const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
+  for (int t = 0; t < kRowTiles; ++t) {
+    float values[kTileSize] = {};
+    const int left = kHiddenSize - t * kTileSize;
+    for (int i = 0; i < (left < kTileSize ? left : kTileSize); ++i) {
+      const Input* gate = from + gate_position(t * kTileSize + i);
+      values[i] = mul_rn(silu(to_float(gate[0])), to_float(gate[kGateColumns]));
+    }
+    load_whole_tile(values, h[t]);
+  }
+}
+
+// Hyper-connections (mHC): the sum of kStreams rows, each times a factor of its own.
+JITNORM_INLINE void load_mix(const Arguments& a, Int64 row, Tile* h) {
+  const Input* x = a.input + row_offset(row, a.extents, a.input_strides);
+  const float* factors = a.mix + row * kStreams;
+  for (int t = 0; t < kRowTiles; ++t) {
+    h[t] = Tile{};
+    for (int s = 0; s < kStreams; ++s) {
+      Tile stream;
+      load_tile(x + (Int64)s * kHiddenSize, kHiddenSize, t, stream);
+      for_each_value([&](int e, int k) { h[t].at[e][k] = fma_rn(factors[s], stream.at[e][k], h[t].at[e][k]); });
+    }
+    clear_padding(t, h[t]);
+  }
+}
+
+JITNORM_INLINE void load_row(const Arguments& a, Int64 row, Tile* h) {
+  if constexpr (kCombine == Combine::kInput) load_input(a, row, h);
+  if constexpr (kCombine == Combine::kRescaled) load_rescaled(a, row, h);
+  if constexpr (kCombine == Combine::kAdd) load_sum(a, row, h);
+  if constexpr (kCombine == Combine::kSilu) load_gated_product(a, row, h);
+  if constexpr (kCombine == Combine::kMix) load_mix(a, row, h);
+}

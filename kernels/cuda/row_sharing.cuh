@@ -1,0 +1,54 @@
+// A row belongs to one block, whose threads meet in its shared memory, or to a cluster of blocks, each of which holds a
+// part of it, with a copy of what they share.
+#pragma once
+
+#include "../common/configuration.h"
+#include "../common/intrinsics.h"
+
+JITNORM_INLINE int thread_of_row() {
+  if constexpr (kBlocksPerRow > 1) {
+    return blockIdx.x % kBlocksPerRow * kThreads + threadIdx.x;
+  } else if constexpr ((kThreadsPerRow & (kThreadsPerRow - 1)) == 0) {
+    return threadIdx.x % kThreadsPerRow;
+  } else {
+    // The compiler does not know how many threads there are, and would divide.
+    __builtin_assume(threadIdx.x < kThreadsPerRow);
+    return threadIdx.x;
+  }
+}
+
+// The number of the block, or of the cluster of blocks, that has a row.
+JITNORM_INLINE UInt32 row_block() { return blockIdx.x / kBlocksPerRow; }
+JITNORM_INLINE UInt32 row_blocks() { return gridDim.x / kBlocksPerRow; }
+
+JITNORM_INLINE void row_barrier() {
+  if constexpr (kBlocksPerRow == 1) {
+    __syncthreads();
+  } else {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  }
+}
+
+// The shared memory of a block that has not begun must not be written.
+JITNORM_INLINE void begin_sharing() {
+  if constexpr (kBlocksPerRow > 1) row_barrier();
+}
+
+JITNORM_INLINE void share_in_cluster(float* slot, float value) {
+  const UInt32 address = (UInt32)__cvta_generic_to_shared(slot);
+  JITNORM_UNROLL
+  for (int block = 0; block < kBlocksPerRow; ++block) {
+    UInt32 remote;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(block));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
+  }
+}
+
+// Stores a value where all threads of the row will find it after the next barrier.
+JITNORM_INLINE void share(float* slot, float value) {
+  if constexpr (kBlocksPerRow == 1) {
+    *slot = value;
+  } else {
+    share_in_cluster(slot, value);
+  }
+}

@@ -1,0 +1,120 @@
+"""RowSchedule: how the threads of a GPU share a row, and the text by which a configuration names it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+WARP_LANES = 32
+
+
+def _flag(letter: str, help: str) -> Any:
+    """A choice that a letter makes."""
+    return field(default=False, metadata={"letter": letter, "help": help})
+
+
+def _count(letter: str, numbers: str, default: int, help: str) -> Any:
+    """A choice that a letter and a number make; texts omit the default."""
+    return field(default=default, metadata={"letter": letter, "numbers": numbers, "help": help})
+
+
+@dataclass(frozen=True, slots=True)
+class RowSchedule:
+    """A row's threads, and what else can be chosen of how they work on it.
+
+    Its text form is warps x chunks a lane and a letter for each choice: ``4x2``, ``8x1w``, ``14x1we``, ``4x4r2``,
+    ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``16x4waso2``.
+
+    Args:
+        warps_per_row: warps that share a row.
+        chunks_per_lane: chunks that each of their lanes has.
+        prefetches_weight: (w) whether the weight may be loaded before it is needed.
+        stores_sum_early: (e) whether a row's sum with the residual is stored before its blocks are encoded; what is not
+            encoded in blocks stores it early anyway.
+        keeps_unpacked: (u) whether the floats of a row of 16-bit values are kept from one pass to the next, which takes
+            twice the registers, rather than unpacked again.
+        takes_fast_path: (q) whether the statistic and the FP8 scale of values in the normal range take a fast path, to
+            the same bits.
+        favours_latency: (l) whether one row is done sooner at the cost of many: its weight is unpacked before the
+            statistic is known, dependents are signalled at once, each lane stores by itself.
+        loads_ahead: (a) whether blocks stay, as many as `resident_blocks` says, and copy their next row to shared
+            memory while they work on one.
+        stays_shared: (s) whether a row that was loaded ahead stays in shared memory, where each pass finds it, and not
+            in registers.
+        rows_at_once: (r) rows that threads work on together, for which they load the weight once.
+        rows_per_block: (p) rows, each with threads of its own, that share a block.
+        blocks_per_row: (b) blocks of a cluster that the warps of a row belong to.
+        resident_blocks: (o) blocks that a multiprocessor shall have room for, at the cost of registers; 0 leaves it to
+            the compiler.
+        lanes_per_row: lanes of each warp that share a row; less than all of them, and without a name, only of short
+            rows.
+        holds_row: whether the row stays in registers or shared memory; a schedule that loads it again for each pass
+            has no name.
+
+    Example:
+        >>> RowSchedule.parse("8x2w") == RowSchedule(8, 2, prefetches_weight=True)
+        True
+    """
+
+    warps_per_row: int
+    chunks_per_lane: int
+    prefetches_weight: bool = _flag("w", "w to load the weight early")
+    stores_sum_early: bool = _flag("e", "e to store the sum with the residual early")
+    keeps_unpacked: bool = _flag("u", "u to keep unpacked floats")
+    takes_fast_path: bool = _flag("q", "q for the fast path of values in the normal range")
+    favours_latency: bool = _flag("l", "l to favour latency")
+    loads_ahead: bool = _flag("a", "a to load a row ahead")
+    stays_shared: bool = _flag("s", "s to leave it in shared memory")
+    rows_at_once: int = _count("r", "[2-4]", 1, "r2 for two rows at once")
+    rows_per_block: int = _count("p", "[24]", 1, "p2 for two rows a block")
+    blocks_per_row: int = _count("b", "[248]", 1, "b2 for clusters of two blocks")
+    resident_blocks: int = _count("o", r"[1-9]\d?", 0, "o4 for room for four blocks")
+    lanes_per_row: int = WARP_LANES
+    holds_row: bool = True
+
+    @property
+    def has_name(self) -> bool:
+        """Whether a configuration can name it."""
+        return self.holds_row and self.lanes_per_row == WARP_LANES
+
+    @property
+    def threads_per_row(self) -> int:
+        """Threads that share a row."""
+        return self.lanes_per_row * self.warps_per_row
+
+    @property
+    def threads(self) -> int:
+        """Threads in a block."""
+        return self.threads_per_row * self.rows_per_block // self.blocks_per_row
+
+    def __str__(self) -> str:
+        text = f"{self.warps_per_row}x{self.chunks_per_lane}"
+        for choice in _CHOICES:
+            value, letter = getattr(self, choice.name), choice.metadata["letter"]
+            if value != choice.default:
+                text += letter if value is True else f"{letter}{value}"
+        return text
+
+    @classmethod
+    def parse(cls, text: str) -> RowSchedule:
+        """The schedule of a text form; ValueError if it is none."""
+        found = _TEXT.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            choices = ", ".join(choice.metadata["help"] for choice in _CHOICES)
+            raise ValueError(f"schedule: is {text!r}; write warps x chunks a lane, such as 4x2, with {choices}")
+        chosen = {name: text for name, text in found.groupdict().items() if text}
+        values: dict[str, Any] = {name: int(text) if text.isdigit() else True for name, text in chosen.items()}
+        return cls(**values)
+
+
+def _pattern(choice: Field[Any]) -> str:
+    letter, numbers = choice.metadata["letter"], choice.metadata.get("numbers")
+    return f"(?:{letter}(?P<{choice.name}>{numbers}))?" if numbers else f"(?P<{choice.name}>{letter})?"
+
+
+# In their order in a text.
+_CHOICES = tuple(choice for choice in fields(RowSchedule) if choice.metadata)
+_TEXT = re.compile(
+    r"(?P<warps_per_row>[1-9]\d?)x(?P<chunks_per_lane>[1-9]\d?)" + "".join(_pattern(each) for each in _CHOICES)
+)
