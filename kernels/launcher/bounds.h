@@ -1,14 +1,14 @@
-// What a tensor must be before anything is computed from its shape and strides: products and sums of them then stay
-// far within 64 bits. Makers of tensors vouch for theirs, but a tensor may also be a description by hand.
+// Checks tensors before anything is computed from their shapes and strides, so that products and sums stay far within
+// 64 bits. Frameworks guarantee this for their tensors, but a tensor may also be described by hand.
 
-// The first addresses belong to nobody: a view's offset may have moved a null pointer there.
+// Nothing is ever mapped at the lowest addresses, but a view's offset may have moved a null pointer there.
 constexpr uintptr_t kLowestAddress = 1 << 16;
 
 inline bool HasAddress(const DLTensor& t) {
   return reinterpret_cast<uintptr_t>(t.data) >= kLowestAddress && t.byte_offset <= static_cast<uint64_t>(kMostBytes);
 }
 
-// Whether a product of factors that are not negative, 0 counting as 1, is at most kMostBytes; it is multiplied up.
+// Multiplies a product by a nonnegative factor (0 counts as 1), and returns whether it is at most kMostBytes.
 inline bool IsBounded(int64_t factor, int64_t& product) {
   return !__builtin_mul_overflow(product, std::max<int64_t>(1, factor), &product) && product <= kMostBytes;
 }
@@ -34,7 +34,7 @@ inline bool HasBoundedStrides(const DLTensor& t) {
 inline void CheckBounds(const std::string& name, const DLTensor& t) {
   JITNORM_CHECK(t.ndim >= 0, ValueError) << name << ": has " << t.ndim << " dimensions";
   JITNORM_CHECK(std::all_of(t.shape, t.shape + t.ndim, [](int64_t extent) { return extent >= 0; }), ValueError)
-      << name << ": shape is " << ShapeText(t.shape, t.ndim) << "; no extent may be negative";
+      << name << ": shape is " << ShapeText(t.shape, t.ndim) << "; extents must not be negative";
   JITNORM_CHECK(HasBoundedShape(t), ValueError) << name << ": shape is " << ShapeText(t.shape, t.ndim) << " of dtype "
                                                 << t.dtype << "; at most " << kMostBytes << " bytes have addresses";
   JITNORM_CHECK(HasBoundedStrides(t), ValueError)
@@ -42,7 +42,7 @@ inline void CheckBounds(const std::string& name, const DLTensor& t) {
       << "; at most " << kMostBytes << " bytes have addresses";
 }
 
-// Costs two comparisons where all is well: every call asks.
+// Costs two comparisons if all is well, because every call checks this.
 inline void CheckMemory(const std::string& name, const DLTensor& t) {
   if (HasAddress(t) || IsEmpty(t)) return;
   JITNORM_THROW(ValueError) << name << ": has no memory (its data pointer is "

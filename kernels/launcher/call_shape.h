@@ -1,7 +1,8 @@
-// What of a call's tensors decides all its checks but those of overlap: devices, dtypes, shapes, strides, alignments.
+// The properties of a call's tensors that decide all checks except overlap: devices, dtypes, shapes, strides,
+// alignments.
 class CallShape {
  public:
-  // False if there is no room for the tensor: calls so large are checked anew each time.
+  // False if there is no room for the tensor: such large calls are checked every time.
   bool Add(const DLTensor& t) {
     if (t.ndim < 0 || t.ndim > kCapacity || count_ + 3 + 2 * t.ndim > kCapacity) return false;
     words_[count_++] = t.dtype.code | t.dtype.bits << 8 | int64_t{t.dtype.lanes} << 16 | int64_t{t.ndim} << 32;
@@ -22,17 +23,17 @@ class CallShape {
   int count_ = 0;
 };
 
-// What was found out about calls by their shapes alone. Calls repeat: one like the last is answered at once.
+// Results of the checks that depend on shapes alone. Calls repeat: one like the last is answered at once.
 template <typename Found>
 class CallMemory {
  public:
-  // What is known of calls like the last one, if this is one, else null.
+  // The results for calls like the last one, if this is one, else null.
   const Found* Find(const CallShape& shape) const {
     const Entry* last = last_.load(std::memory_order_acquire);
     return last != nullptr && last->shape == shape ? &last->found : nullptr;
   }
 
-  // Makes calls of this shape the last ones. Of more than kMost shapes, the further ones are not remembered.
+  // Makes this shape the last one. Remembers at most kMost shapes.
   void Remember(const CallShape& shape, const Found& found) const {
     std::unique_lock lock(memories_lock, std::try_to_lock);
     if (!lock) return;
@@ -50,6 +51,6 @@ class CallMemory {
     CallShape shape;
     Found found;
   };
-  mutable std::deque<Entry> entries_;  // none is ever moved or removed: calls use them without the lock
+  mutable std::deque<Entry> entries_;  // never moved or removed, because calls use them without the lock
   mutable std::atomic<const Entry*> last_{nullptr};
 };

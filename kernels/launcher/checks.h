@@ -1,13 +1,13 @@
-// Checks a call's arguments against a recipe and makes of them what a launch needs. Nothing is written before all
+// Checks a call's arguments against a recipe, and converts them to what a launch needs. Nothing is written before all
 // checks have passed.
 struct CheckedCall {
   DLDevice device;
   int64_t grid = 0;
-  std::optional<void*> stream;  // none: the caller's current one
-  // Kernel parameters: each value in a slot of its own, in the order of launch_recipe.py.
-  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * kMaxRowDims + 3];
+  std::optional<void*> stream;  // if none, the caller's current one
+  // Kernel parameters, one value per slot, in the order of launch_recipe.py.
+  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * kMaxRowDims + 2];
   int slot_count = 0;
-  // Outputs of one float32 that are written before the kernel runs.
+  // Outputs of one float32, written before the kernel runs.
   struct Fill {
     void* at;
     float value;
@@ -23,7 +23,7 @@ struct CheckedCall {
   }
 };
 
-// The stream that may follow a call's arguments.
+// The optional stream after a call's arguments.
 inline std::optional<void*> GivenStream(ffi::PackedArgs args, size_t count) {
   if (args.size() <= static_cast<int>(count) || args[static_cast<int>(count)] == nullptr) return std::nullopt;
   return reinterpret_cast<void*>(args[static_cast<int>(count)].cast<int64_t>());
@@ -57,7 +57,7 @@ class CallChecker {
     call.stream = GivenStream(args, recipe_.arguments.size());
     JITNORM_CHECK(recipe_.is_cuda || !call.stream, ValueError)
         << "stream: is given, but " << recipe_.arguments[0].name << " is on the cpu; pass None";
-    // What has passed once passes again, which saves a sixth of a microsecond.
+    // What passed once passes again; remembering it saves a sixth of a microsecond.
     const Passed* passed = fits ? passed_.Find(shape) : nullptr;
     if (passed != nullptr) {
       CheckOverlaps(tensors, passed->spans);
@@ -73,7 +73,7 @@ class CallChecker {
   }
 
  private:
-  // What the checks of a call that has passed them found.
+  // The results of a call's checks, which it passed.
   struct Passed {
     MergedRows rows[kMaxRowSets];
     ByteRange spans[kMaxArguments];
@@ -101,7 +101,6 @@ class CallChecker {
           << " strides, this kernel walks " << recipe_.row_dims
           << "; use a kernel with row_dims=" << found.rows[set].dims;
     }
-    CheckHiddenSize(*tensors[0]);
     found.sizes = SizesOf(tensors);
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) CheckExtents(i, tensors, found.sizes);
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
@@ -133,7 +132,7 @@ class CallChecker {
     if (!tensor) {
       JITNORM_THROW(TypeError) << argument.name << ": is a " << value.GetTypeKey() << "; expected a tensor";
     }
-    CheckMemory(argument.name, **tensor);  // here, not in CheckShapes: calls of one shape may differ in it
+    CheckMemory(argument.name, **tensor);  // not in CheckShapes, because calls of one shape may differ in memory
     return *tensor;
   }
 
@@ -149,19 +148,6 @@ class CallChecker {
         << ", expected (matrices, ..., hidden size)";
   }
 
-  // A kernel for any hidden size takes it from its first tensor.
-  void CheckHiddenSize(const DLTensor& first) const {
-    if (!recipe_.hidden_sizes) return;
-    const auto [most, multiple_of] = *recipe_.hidden_sizes;
-    const int64_t size = first.shape[first.ndim - 1];
-    JITNORM_CHECK(size >= 1 && size <= most, ValueError)
-        << recipe_.arguments[0].name << ": its last dimension (hidden size) is " << size << "; 1 to " << most
-        << " is supported";
-    JITNORM_CHECK(size % multiple_of == 0, ValueError)
-        << recipe_.arguments[0].name << ": its last dimension (hidden size) is " << size
-        << ", not a multiple of block_size " << multiple_of << "; pad the input or change block_size";
-  }
-
   static int64_t RowCount(const DLTensor& t, int first_dim) {
     int64_t rows = 1;
     for (int d = first_dim; d < t.ndim - 1; ++d) rows *= t.shape[d];
@@ -173,7 +159,6 @@ class CallChecker {
     sizes.rows = RowCount(*tensors[0], recipe_.is_batched ? 1 : 0);
     if (row_sets_ > 1) sizes.second_rows = RowCount(*tensors[leaders_[1]], 0);
     if (recipe_.is_batched) sizes.matrices = tensors[0]->shape[0];
-    if (recipe_.hidden_sizes && tensors[0]->ndim > 0) sizes.hidden_size = tensors[0]->shape[tensors[0]->ndim - 1];
     return sizes;
   }
 
@@ -213,8 +198,8 @@ class CallChecker {
         << argument.name << ": the stride of its last dimension is " << inner_stride
         << ", expected 1; make its rows contiguous";
     JITNORM_CHECK(argument.is_strided || ffi::IsContiguous(t), ValueError)
-        << argument.name << ": is not contiguous, which only " << recipe_.arguments[0].name
-        << " and the outputs of its shape need not be";
+        << argument.name << ": is not contiguous; only " << recipe_.arguments[0].name
+        << " and outputs of its shape may be non-contiguous";
     const int64_t alignment = argument.is_strided ? RowAlignment(t) : PointerAlignment(t);
     JITNORM_CHECK(alignment >= argument.alignment, ValueError)
         << argument.name << ": its rows are aligned to " << alignment << " bytes, this kernel needs "
@@ -261,7 +246,7 @@ class CallChecker {
 
   void FillSlots(ffi::PackedArgs args, const DLTensor* const* tensors, const Passed& found, CheckedCall& call) const {
     call.grid = found.grid;
-    // A call may need fewer row dimensions than the kernel walks: extents of 1 in front do no harm.
+    // If a call needs fewer row dimensions than the kernel walks, prepend extents of 1.
     int missing[kMaxRowSets] = {}, strided[kMaxRowSets] = {};
     for (int set = 0; set < row_sets_; ++set) missing[set] = recipe_.row_dims - found.rows[set].dims;
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
@@ -270,7 +255,7 @@ class CallChecker {
         call.Push(static_cast<float>(args[static_cast<int>(i)].cast<double>()));
       if (argument.kind != Argument::Kind::kTensor) continue;
       call.Push(DataOf(*tensors[i]));
-      // Without rows no kernel runs that could write the output.
+      // Without rows, no kernel runs that could write the output.
       const bool stays_unwritten = argument.is_output && argument.is_single && call.grid == 0;
       if (argument.is_zeroed || stays_unwritten) {
         call.fills[call.fill_count++] = {DataOf(*tensors[i]), stays_unwritten ? argument.if_empty : 0.0f};
@@ -286,7 +271,6 @@ class CallChecker {
     }
     if (recipe_.is_batched) call.Push(found.sizes.matrices);
     if (recipe_.items) call.Push(recipe_.items->Evaluate(found.sizes));
-    if (recipe_.hidden_sizes) call.Push(found.sizes.hidden_size);
   }
 
   static std::string DtypeText(const Argument& argument) {
@@ -311,6 +295,6 @@ class CallChecker {
 
   Recipe recipe_;
   int row_sets_ = 1;
-  size_t leaders_[kMaxRowSets] = {};  // the first argument of each row set, whose leading shape the others have
+  size_t leaders_[kMaxRowSets] = {};  // the first argument of each row set; the others share its leading shape
   CallMemory<Passed> passed_;
 };

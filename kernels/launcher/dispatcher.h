@@ -1,5 +1,5 @@
-// A dispatcher finds the kernel of a call by the tensors' metadata: one hash look-up. A combination not seen before is
-// a miss, which it reports as facts: from them the caller gets a kernel and has the dispatcher learn it.
+// A dispatcher finds the kernel of a call by the tensors' metadata, with one hash lookup. A new combination is a miss,
+// reported as facts, from which the caller gets a kernel and teaches it to the dispatcher.
 class Dispatcher {
  public:
   explicit Dispatcher(const ffi::String& signature) {
@@ -16,40 +16,31 @@ class Dispatcher {
     JITNORM_CHECK(roles_.size() <= kMaxArguments, ValueError) << "signature: has too many arguments";
   }
 
-  // Runs the call; if there is no kernel for it, writes nothing and returns its facts.
+  // Runs the call; on a miss, writes nothing and returns its facts.
   ffi::Any Call(ffi::PackedArgs args) const {
     CallShape shape;
     const bool fits = ShapeOf(args, shape);
-    const Entry* const* known = fits ? known_.Find(shape) : nullptr;
-    const Entry* entry = known != nullptr ? *known : nullptr;
-    if (entry == nullptr) {
+    const ffi::Function* const* known = fits ? known_.Find(shape) : nullptr;
+    const ffi::Function* kernel = known != nullptr ? *known : nullptr;
+    if (kernel == nullptr) {
       const Key key = KeyOf(args);
-      entry = Find(key);
-      if (entry == nullptr) return FactsOf(key, args);
-      if (fits) known_.Remember(shape, entry);
+      kernel = Find(key);
+      if (kernel == nullptr) return FactsOf(key, args);
+      if (fits) known_.Remember(shape, kernel);
     }
     ffi::Any nothing;
-    entry->kernel.load(std::memory_order_acquire)->CallPacked(args, &nothing);
+    kernel->CallPacked(args, &nothing);
     return nothing;
   }
 
-  // The facts of a call, which is not run.
+  // Returns the facts of a call without running it.
   ffi::Any Facts(ffi::PackedArgs args) const { return FactsOf(KeyOf(args), args); }
 
-  // From now on, calls like this one run `kernel`. Returns the place that it has.
-  int64_t Learn(ffi::Function kernel, ffi::PackedArgs args) {
+  // Makes calls like this one run `kernel`, unless another thread was first to teach one.
+  void Learn(ffi::Function kernel, ffi::PackedArgs args) {
     const Key key = KeyOf(args);
     std::unique_lock lock(tables_lock);
-    by_key_[key] = &entries_.emplace_back(key, Keep(std::move(kernel)));
-    return static_cast<int64_t>(entries_.size()) - 1;
-  }
-
-  // From now on, calls that ran the kernel at `place` run this one. It is loaded before the first of them.
-  void Replace(int64_t place, ffi::Function kernel) {
-    Entry& entry = EntryAt(place);
-    if (IsCuda(entry.key.device)) kernel(entry.key.device.device_id);
-    std::unique_lock lock(tables_lock);
-    entry.kernel.store(Keep(std::move(kernel)), std::memory_order_release);
+    kernels_.try_emplace(key, std::move(kernel));
   }
 
  private:
@@ -61,13 +52,13 @@ class Dispatcher {
     int64_t chunk_bytes = 0;
   };
 
-  // Hashed and compared as bytes: it has no padding.
+  // Hashed and compared as bytes, so it has no padding.
   struct Key {
     DLDevice device;
     int64_t hidden_size;
     int row_dims;
     int16_t vector_bytes, row_class;
-    uint32_t dtypes[kMaxArguments];  // code, bits and lanes; 0 for what is no tensor
+    uint32_t dtypes[kMaxArguments];  // code, bits and lanes; 0 for non-tensors
 
     bool operator==(const Key& other) const { return std::memcmp(this, &other, sizeof(Key)) == 0; }
   };
@@ -78,7 +69,8 @@ class Dispatcher {
     }
   };
 
-  // False if the arguments are not as many as they must be, tensors where they must be, or too large to remember.
+  // False if the number of arguments is wrong, an argument is not the tensor it must be, or a tensor is too large to
+  // remember.
   bool ShapeOf(ffi::PackedArgs args, CallShape& shape) const {
     const int count = static_cast<int>(roles_.size());
     if (args.size() != count && args.size() != count + 1) return false;
@@ -134,20 +126,20 @@ class Dispatcher {
     return key;
   }
 
-  // As class_of of kernels/row_classes.py.
+  // The same as class_of in kernels/row_classes.py.
   static RowClass ClassOf(int64_t rows, int64_t hidden_size) {
     if (rows * hidden_size >= kManyElements || (rows >= kManyRows && hidden_size <= kShortRow)) return kMany;
     if (rows <= kFewRows) return kFew;
     return rows <= kSomeRows ? kSome : kUsual;
   }
 
-  // Tensors of another leading shape than the first's are left to the checker, which refuses them.
+  // Tensors whose leading shape differs from the first's are left to the checker, which rejects them.
   static bool HasLeadingShape(const DLTensor& t, const DLTensor* const* strided, int count) {
     return t.ndim > 0 &&
            (count == 0 || (t.ndim == strided[0]->ndim && std::equal(t.shape, t.shape + t.ndim - 1, strided[0]->shape)));
   }
 
-  // Bytes of the input's accesses for which this tensor's own, in proportion, are aligned.
+  // Bytes per access of the input for which the proportional accesses of this tensor are aligned.
   static int64_t WidestAccess(const DLTensor& t, int64_t chunk_bytes) {
     if (IsEmpty(t)) return 16;
     const int64_t alignment = RowAlignment(t), element = ElementBytes(t.dtype);
@@ -156,27 +148,13 @@ class Dispatcher {
     return vector_bytes;
   }
 
-  struct Entry {
-    Entry(const Key& key, const ffi::Function* kernel) : key(key), kernel(kernel) {}
-    const Key key;
-    std::atomic<const ffi::Function*> kernel;
-  };
-
-  // Calls use kernels without the lock, also those that have been replaced: none is ever removed.
-  const ffi::Function* Keep(ffi::Function kernel) { return &kernels_.emplace_back(std::move(kernel)); }
-
-  Entry& EntryAt(int64_t place) {
+  const ffi::Function* Find(const Key& key) const {
     std::shared_lock lock(tables_lock);
-    return entries_.at(static_cast<size_t>(place));
+    auto it = kernels_.find(key);
+    return it == kernels_.end() ? nullptr : &it->second;
   }
 
-  const Entry* Find(const Key& key) const {
-    std::shared_lock lock(tables_lock);
-    auto it = by_key_.find(key);
-    return it == by_key_.end() ? nullptr : it->second;
-  }
-
-  // dtypes ("" for what is no tensor), hidden size, row dims, vector bytes, the class of its rows, whether on a
+  // dtypes ("" for non-tensors), hidden size, row dims, vector bytes, the class of its rows, whether on a
   // CUDA device, its ordinal, whether the stream is capturing.
   ffi::Any FactsOf(const Key& key, ffi::PackedArgs args) const {
     const bool is_cuda = IsCuda(key.device);
@@ -198,22 +176,18 @@ class Dispatcher {
 
   static constexpr uint32_t kPresent = 1u << 31;
   std::vector<Role> roles_;
-  std::deque<ffi::Function> kernels_;
-  std::deque<Entry> entries_;  // none is ever moved or removed: calls use them without the lock
-  std::unordered_map<Key, const Entry*, KeyHash> by_key_;
-  CallMemory<const Entry*> known_;
+  // Never moved, replaced or removed, because calls use them without the lock.
+  std::unordered_map<Key, const ffi::Function, KeyHash> kernels_;
+  CallMemory<const ffi::Function*> known_;
 };
 
-// Four functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call) and
-// returns its place; one replaces (place, kernel); one returns the facts of a call.
+// Three functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call); one
+// returns the facts of a call.
 inline ffi::Array<ffi::Function> MakeDispatcher(const ffi::String& signature) {
   auto dispatcher = std::make_shared<Dispatcher>(signature);
   return {MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Call(args); }),
-          MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) {
-            *result = dispatcher->Learn(args[0].cast<ffi::Function>(), args.Slice(1));
-          }),
           MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any*) {
-            dispatcher->Replace(args[0].cast<int64_t>(), args[1].cast<ffi::Function>());
+            dispatcher->Learn(args[0].cast<ffi::Function>(), args.Slice(1));
           }),
           MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Facts(args); })};
 }

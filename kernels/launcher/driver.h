@@ -1,5 +1,5 @@
-// The parts of the CUDA driver API that a launch needs, looked up at run time: the launcher loads on machines without
-// a driver, and a CUDA call there says what is missing. Types follow the driver's documented ABI.
+// The parts of the CUDA driver API that a launch needs, looked up at run time, so that the launcher loads on machines
+// without a driver and CUDA calls there say what is missing. Types follow the driver's documented ABI.
 using CUresult = int;
 using CUdevice = int;
 using CUcontext = struct CUctx_st*;
@@ -53,7 +53,7 @@ struct Driver {
   CUresult (*MemAlloc)(uint64_t*, size_t);
   CUresult (*MemFree)(uint64_t);
 
-  // The driver, loaded and initialised at the first call; RuntimeError if there is none.
+  // The driver, loaded and initialised on first use; RuntimeError if there is none.
   static const Driver& Get() {
     static const std::string error = Load(Instance());
     if (!error.empty()) JITNORM_THROW(RuntimeError) << error;
@@ -115,8 +115,7 @@ struct Driver {
 };
 
 // While any stream of the process captures a graph, allocating, freeing, loading code and retaining a context may break
-// the capture, even if they have nothing to do with it, as when garbage is collected meanwhile; in this mode the driver
-// allows them.
+// the capture, even if unrelated, such as garbage collection. In this mode the driver allows them.
 class RelaxedCapture {
  public:
   RelaxedCapture() { Driver::Get().ThreadExchangeStreamCaptureMode(&mode_); }
@@ -125,10 +124,10 @@ class RelaxedCapture {
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
-  int mode_ = kCaptureModeRelaxed;  // each exchange stores the mode before
+  int mode_ = kCaptureModeRelaxed;  // each exchange stores the previous mode
 };
 
-// The primary context of a device, which all frameworks share; retained for the life of the process.
+// The primary context of a device, shared by all frameworks and retained for the life of the process.
 inline CUcontext PrimaryContext(int device) {
   static std::atomic<CUcontext> contexts[kMaxDevices];
   JITNORM_CHECK(device >= 0 && device < kMaxDevices, ValueError) << "device: cuda:" << device << " is out of range";
@@ -142,7 +141,7 @@ inline CUcontext PrimaryContext(int device) {
   return context;
 }
 
-// Makes a device's primary context current for a scope, if it is not.
+// Makes a device's primary context current for a scope, unless it already is.
 class DeviceScope {
  public:
   explicit DeviceScope(int device) : driver_(Driver::Get()) {
@@ -165,10 +164,10 @@ class DeviceScope {
   bool pushed_ = false;
 };
 
-// Whether work on `stream` is being captured into a graph; loading code then would break the capture.
+// Whether `stream` is being captured into a graph, which loading code would break.
 inline bool IsCapturing(void* stream) {
   const Driver& driver = Driver::Get();
   int status = 0;
-  // An error means that the legacy stream is asked while another stream captures in global mode.
+  // An error means that this is the legacy stream, while another stream captures in global mode.
   return driver.StreamIsCapturing(static_cast<CUstream>(stream), &status) != 0 || status != 0;
 }

@@ -1,27 +1,26 @@
-// What the symbols of extents stand for.
+// The values of the symbols in extents.
 struct Sizes {
-  int64_t rows = 0;         // "M": rows; with several matrices, of each
+  int64_t rows = 0;         // "M": rows; with several matrices, rows of each
   int64_t second_rows = 0;  // "M2": rows of the second row set
   int64_t matrices = 1;     // "B"
-  int64_t hidden_size = 0;  // "H": of a kernel that takes any
 };
 
-// Extents of a launch recipe: a number, a symbol, or [operator, operand, operand]. None is negative, divisors are
-// positive numbers, and values beyond 64 bits are errors.
+// An extent of a launch recipe: a number, a symbol, or [operator, operand, operand]. Extents are never negative,
+// divisors are positive numbers, and values beyond 64 bits are errors.
 class Extent {
  public:
-  // `name` is the field of the recipe that it belongs to.
+  // `name` is the recipe's field, for errors.
   Extent(const ffi::Any& json, const char* name) {
     if (json.try_cast<int64_t>()) {
       number_ = NumberIn(json, name, 0, kMostNumber);
     } else if (std::optional<JsonArray> list = json.try_cast<JsonArray>()) {
-      JITNORM_CHECK(list->size() == 3, ValueError)
-          << "recipe: " << name << " has an extent of " << list->size() << " parts; expected an operator, two operands";
+      JITNORM_CHECK(list->size() == 3, ValueError) << "recipe: " << name << " has an extent of " << list->size()
+                                                   << " parts; expected an operator and two operands";
       operator_ = OperatorOf(ValueOf<ffi::String>((*list)[0], name));
       for (size_t i = 1; i < list->size(); ++i) operands_.emplace_back((*list)[i], name);
       const Extent& last = operands_.back();
       JITNORM_CHECK(!Divides() || (last.operator_ == Operator::kNumber && last.number_ > 0), ValueError)
-          << "recipe: " << name << " has an extent that divides by something else than a positive number";
+          << "recipe: " << name << " has an extent whose divisor is not a positive number";
     } else {
       operator_ = SymbolOf(ValueOf<ffi::String>(json, name));
     }
@@ -32,7 +31,6 @@ class Extent {
     if (operator_ == Operator::kRows) return sizes.rows;
     if (operator_ == Operator::kSecondRows) return sizes.second_rows;
     if (operator_ == Operator::kMatrices) return sizes.matrices;
-    if (operator_ == Operator::kHiddenSize) return sizes.hidden_size;
     const int64_t a = operands_[0].Evaluate(sizes), b = operands_[1].Evaluate(sizes);
     if (operator_ == Operator::kMin) return std::min(a, b);
     const int64_t quotient = Divides() ? a / b + (a % b != 0) : 0;
@@ -48,18 +46,7 @@ class Extent {
   }
 
  private:
-  enum class Operator {
-    kNumber,
-    kRows,
-    kSecondRows,
-    kMatrices,
-    kHiddenSize,
-    kAdd,
-    kMultiply,
-    kMin,
-    kCeilDiv,
-    kRoundUp
-  };
+  enum class Operator { kNumber, kRows, kSecondRows, kMatrices, kAdd, kMultiply, kMin, kCeilDiv, kRoundUp };
   static constexpr int64_t kMostNumber = int64_t{1} << 40;
   static constexpr const char* kTooLarge = "recipe: an extent is beyond 64 bits for tensors of these shapes";
 
@@ -67,8 +54,7 @@ class Extent {
     if (name == "M") return Operator::kRows;
     if (name == "M2") return Operator::kSecondRows;
     if (name == "B") return Operator::kMatrices;
-    if (name == "H") return Operator::kHiddenSize;
-    JITNORM_THROW(ValueError) << "recipe: symbol " << name << " is unknown; allowed are M, M2, B, H";
+    JITNORM_THROW(ValueError) << "recipe: symbol " << name << " is unknown; allowed are M, M2, B";
     TVM_FFI_UNREACHABLE();
   }
 

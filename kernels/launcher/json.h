@@ -1,11 +1,11 @@
-// Typed values out of JSON texts. Whatever a text holds, what is not as expected is a ValueError.
+// Reads typed values from JSON texts; anything unexpected is a ValueError.
 using JsonObject = ffi::json::Object;
 using JsonArray = ffi::json::Array;
 
-// Values nest no deeper than there are brackets; recipes have some 50. TVM-FFI's parser recurses without a bound.
+// Bounds the nesting of values, because TVM-FFI's parser recurses without a limit; recipes have about 50 brackets.
 constexpr int kMostBrackets = 1024;
 
-// An exception may not come out of TVM-FFI's library: it may be built with another C++ library than the launcher.
+// No exception may leave TVM-FFI's library: it may be built with another C++ library than the launcher.
 inline ffi::Any ParseJson(const ffi::String& text) {
   const auto brackets =
       std::count_if(text.data(), text.data() + text.size(), [](char c) { return c == '[' || c == '{'; });
@@ -30,7 +30,7 @@ inline constexpr const char* kJsonName<JsonArray> = "a list";
 template <>
 inline constexpr const char* kJsonName<JsonObject> = "an object";
 
-// `name` is the field that the value belongs to.
+// `name` is the value's field, for errors.
 template <typename T>
 T ValueOf(const ffi::Any& json, const char* name) {
   std::optional<T> value = json.try_cast<T>();
@@ -50,7 +50,7 @@ T Field(const JsonObject& object, const char* name) {
   return ValueOf<T>(Field(object, name), name);
 }
 
-// A whole number of that range.
+// A whole number in a range.
 inline int64_t NumberIn(const ffi::Any& json, const char* name, int64_t least, int64_t most) {
   const int64_t number = ValueOf<int64_t>(json, name);
   JITNORM_CHECK(number >= least && number <= most, ValueError)

@@ -1,4 +1,4 @@
-// A kernel: a recipe and the code it launches.
+// A kernel: a recipe and its code.
 class Kernel {
  public:
   explicit Kernel(Recipe recipe) : checker_(std::move(recipe)) {}
@@ -26,7 +26,7 @@ class Kernel {
   CallChecker checker_;
 };
 
-// Machine code for the CPU: a shared object. The code stays loaded for the life of the process.
+// CPU machine code: a shared object that stays loaded for the life of the process.
 class CpuKernel : public Kernel {
  public:
   CpuKernel(Recipe recipe, const ffi::Bytes& payload) : Kernel(std::move(recipe)) {
@@ -49,7 +49,7 @@ class CpuKernel : public Kernel {
     }
   }
 
-  // In the default floating-point environment: callers may have told the processor to flush denormals.
+  // Runs in the default floating-point environment, because callers may have enabled flushing of denormals.
   void Run(void** parameters, int64_t first, int64_t last) const {
     std::fenv_t callers;
     std::fegetenv(&callers);
@@ -61,7 +61,7 @@ class CpuKernel : public Kernel {
   Entry entry_;
 };
 
-// Machine code for one GPU generation: a cubin. The code stays loaded for the life of the process.
+// Machine code for one GPU generation: a cubin that stays loaded for the life of the process.
 class CudaKernel : public Kernel {
  public:
   CudaKernel(Recipe recipe, const ffi::Bytes& payload) : Kernel(std::move(recipe)) {
@@ -85,7 +85,7 @@ class CudaKernel : public Kernel {
     void* stream = call.stream ? *call.stream : TVMFFIEnvGetStream(kDLCUDA, device);
     const CUfunction function = FunctionOn(device, stream);
     JITNORM_CHECK(call.grid <= 0x7fffffff, ValueError)
-        << recipe().arguments[0].name << ": has more rows than one launch can cover";
+        << recipe().arguments[0].name << ": has more rows than one launch supports";
     const Driver& driver = Driver::Get();
     for (int i = 0; i < call.fill_count; ++i) {
       const uint64_t address = reinterpret_cast<uint64_t>(call.fills[i].at);
@@ -115,7 +115,7 @@ class CudaKernel : public Kernel {
     driver.Check(driver.LaunchKernelEx(&config, function, parameters, nullptr), "cuLaunchKernelEx");
   }
 
-  // The function in the device's context, loaded there at its first use.
+  // The function in the device's context, loaded there on first use.
   CUfunction FunctionOn(int device, void* stream) const {
     const CUfunction function = functions_[device].load(std::memory_order_acquire);
     if (function != nullptr) return function;
@@ -138,7 +138,7 @@ class CudaKernel : public Kernel {
         << ", this kernel is built for " << recipe().capability_major << "." << recipe().capability_minor
         << (recipe().is_family ? " and later minor versions" : "");
     driver.Check(driver.KernelGetFunction(&function, kernel_), "cuKernelGetFunction");
-    // Beyond 48 KiB, with what the kernel declares itself, it has to be asked for.
+    // More than 48 KiB, including what the kernel declares itself, must be requested.
     if (recipe().shared_bytes > 0) {
       const int bytes = static_cast<int>(recipe().shared_bytes);
       driver.Check(driver.FuncSetAttribute(function, kMaxDynamicSharedBytes, bytes), "cuFuncSetAttribute");
@@ -169,14 +169,14 @@ inline ffi::Function LoadKernel(const ffi::String& recipe_text, const ffi::Bytes
   });
 }
 
-// Raises what a kernel of this recipe would raise for a call; launches nothing.
+// Raises the errors that a kernel of this recipe would raise for a call; launches nothing.
 inline ffi::Function MakeChecker(const ffi::String& recipe_text) {
   auto checker = std::make_shared<const CallChecker>(ReadRecipe(recipe_text));
   return MakeFunction([checker](ffi::PackedArgs args, ffi::Any*) { checker->Check(args); });
 }
 
-// A kernel as compilers of whole programs call it: argument i of its own is number order[i] of the call's, the numbers
-// follow.
+// A kernel with the calling convention of whole-program compilers: its argument i is argument order[i] of the call,
+// followed by the numbers.
 inline ffi::Function Bind(const ffi::Function& kernel, const ffi::Shape& order, const ffi::Array<double>& numbers) {
   JITNORM_CHECK(order.size() + numbers.size() <= kMaxArguments, ValueError) << "order: names too many arguments";
   return MakeFunction([=](ffi::PackedArgs args, ffi::Any* result) {

@@ -1,4 +1,4 @@
-// What the launcher exports through TVM-FFI.
+// The functions that the launcher exports through TVM-FFI.
 namespace {
 
 ffi::Array<int64_t> DeviceCapability(int64_t device) {

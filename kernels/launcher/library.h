@@ -1,4 +1,4 @@
-// Shared objects, loaded from memory so that exactly the verified bytes run. They are never unloaded.
+// Shared objects, loaded from memory so that exactly the verified bytes run, and never unloaded.
 
 // A file in memory, open for a scope.
 class MemoryFile {
@@ -17,9 +17,9 @@ class MemoryFile {
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
-  // Another one each time. The dynamic linker takes a library of a name that it knows for the one it has loaded, and
-  // the number of a descriptor that was closed is used again. So in front of it stand, in binary, the number of this
-  // path and the address of the counter, which is not that of another launcher: "/." is a one and "/" is a zero.
+  // Unique each time. The dynamic linker identifies libraries by name, and the numbers of closed descriptors are
+  // reused. A prefix therefore encodes, in binary, the number of this path and the address of the counter, which
+  // differs between launchers: "/." is a one and "/" is a zero.
   std::string UniquePath() const {
     static std::atomic<uint64_t> paths{0};
     std::string path = "/proc/self/fd";
@@ -33,9 +33,9 @@ class MemoryFile {
   int descriptor_;
 };
 
-// What the dynamic linker says of the last failure, without the path, which tells nobody anything.
+// The dynamic linker's last error, without the meaningless path.
 inline std::string LinkerError(const std::string& path) {
-  if (access("/proc/self/fd", F_OK) != 0) return "/proc is not mounted, and code in memory is loaded through it";
+  if (access("/proc/self/fd", F_OK) != 0) return "/proc is not mounted, but code in memory is loaded through it";
   const std::string text = dlerror(), prefix = path + ": ";
   return text.compare(0, prefix.size(), prefix) == 0 ? text.substr(prefix.size()) : text;
 }
@@ -45,9 +45,9 @@ inline void* LoadLibrary(const ffi::Bytes& content) {
   const std::string path = file.UniquePath();
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   JITNORM_CHECK(library != nullptr, RuntimeError) << "cannot load the kernel: " << LinkerError(path);
-  // It also tells libraries by inodes, whose numbers begin anew after four billion.
+  // The linker also identifies libraries by inode numbers, which wrap around after four billion.
   const link_map* loaded = nullptr;
   JITNORM_CHECK(dlinfo(library, RTLD_DI_LINKMAP, &loaded) == 0 && path == loaded->l_name, RuntimeError)
-      << "cannot load the kernel: the dynamic linker takes it for another library; try again";
+      << "cannot load the kernel: the dynamic linker mistakes it for another library; try again";
   return library;
 }

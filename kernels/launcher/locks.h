@@ -1,7 +1,7 @@
-// The launcher's locks. They are few and global, so that a fork can take them all: its child has none of the threads
-// that would release one, or complete what they were changing.
-inline std::shared_mutex tables_lock;  // of what dispatchers have learned
-inline std::mutex memories_lock;       // of what is remembered of calls
+// The launcher's locks, few and global, so that a fork can take them all: a child has none of the threads that would
+// release a lock, or complete their changes.
+inline std::shared_mutex tables_lock;  // guards what dispatchers have learned
+inline std::mutex memories_lock;       // guards what is remembered about calls
 
 inline void TakeLocks() {
   tables_lock.lock();

@@ -1,4 +1,4 @@
-// Tensors for callers whose framework cannot give one.
+// Tensors for callers whose framework cannot provide one.
 struct HostAllocator {
   void AllocData(DLTensor* t) {
     const size_t bytes = (ffi::GetDataSize(*t) + 63) / 64 * 64;
@@ -27,7 +27,7 @@ struct CudaAllocator {
   }
 };
 
-// The dtype of that name, if dense tensors of it can have that shape.
+// The dtype of a name, if dense tensors of it can have the shape.
 inline DLDataType DtypeOf(const ffi::Shape& shape, const ffi::String& dtype) {
   DLTensor t{};
   t.shape = const_cast<int64_t*>(shape.data());
@@ -44,19 +44,19 @@ inline ffi::Tensor Allocate(const ffi::Shape& shape, const ffi::String& dtype, i
   return ffi::Tensor::FromNDAlloc(CudaAllocator(), shape, parsed, DLDevice{kDLCUDA, static_cast<int>(device)});
 }
 
-// Addresses of tensors that have no memory: 16 TB apart, so that none seem to overlap.
+// Addresses for tensors without memory, 16 TB apart so that none seem to overlap.
 struct NoAllocator {
   void AllocData(DLTensor* t, int64_t place) { t->data = reinterpret_cast<void*>((place + 1) << 44); }
   void FreeData(DLTensor*) {}
 };
 
-// What a dense tensor is but for its memory, to ask about calls that are yet to be made. `place` is another for each.
+// A dense tensor without memory, to ask about future calls. `place` must differ for each.
 inline ffi::Tensor StandIn(const ffi::Shape& shape, const ffi::String& dtype, int64_t device, int64_t place) {
   const DLDevice where = device < 0 ? DLDevice{kDLCPU, 0} : DLDevice{kDLCUDA, static_cast<int>(device)};
   return ffi::Tensor::FromNDAlloc(NoAllocator(), shape, DtypeOf(shape, dtype), where, place);
 }
 
-// The memory of a tensor under another description, which is copied.
+// The memory of a tensor with another description, which is copied.
 inline ffi::Tensor ViewOf(const ffi::Tensor& tensor, const DLTensor& prototype) {
   TVMFFIObjectHandle view;
   TVM_FFI_CHECK_SAFE_CALL(TVMFFITensorCreateUnsafeView(ffi::details::ObjectUnsafe::TVMFFIObjectPtrFromObjectRef(tensor),
@@ -64,7 +64,7 @@ inline ffi::Tensor ViewOf(const ffi::Tensor& tensor, const DLTensor& prototype) 
   return ffi::Tensor(ffi::details::ObjectUnsafe::ObjectPtrFromOwned<ffi::TensorObj>(static_cast<TVMFFIObject*>(view)));
 }
 
-// The same memory with its last two dimensions, which must be dense, made one.
+// The same memory with its last two dimensions, which must be dense, merged.
 inline ffi::Tensor MergeLastTwo(const ffi::Tensor& tensor) {
   DLTensor prototype = *tensor.GetDLTensorPtr();
   JITNORM_CHECK(prototype.ndim >= 2, ValueError)
@@ -83,21 +83,21 @@ inline ffi::Tensor MergeLastTwo(const ffi::Tensor& tensor) {
   return ViewOf(tensor, prototype);
 }
 
-// The same memory under another dtype of the same size, for frameworks whose DLPack export lacks the dtype.
+// The same memory with another dtype of the same size, for frameworks whose DLPack export lacks the dtype.
 inline ffi::Tensor Reinterpret(const ffi::Tensor& tensor, const ffi::String& dtype) {
   DLTensor prototype = *tensor.GetDLTensorPtr();
   const DLDataType parsed = ffi::StringToDLDataType(dtype);
   JITNORM_CHECK(ElementBytes(parsed) == ElementBytes(prototype.dtype), ValueError)
-      << "dtype: " << dtype << " has another size than " << prototype.dtype;
+      << "dtype: " << dtype << " differs in size from " << prototype.dtype;
   prototype.dtype = parsed;
   return ViewOf(tensor, prototype);
 }
 
-// A dense tensor with another shape of as many elements, its dimensions then in another order.
+// A dense tensor reshaped to as many elements, with its dimensions then permuted.
 inline ffi::Tensor Permute(const ffi::Tensor& tensor, const ffi::Shape& shape, const ffi::Shape& order) {
   DLTensor prototype = *tensor.GetDLTensorPtr();
   JITNORM_CHECK(ffi::IsContiguous(prototype) && shape.Product() == ElementCount(prototype), ValueError)
-      << "shape: is no other one of a dense tensor of shape " << ShapeText(prototype.shape, prototype.ndim);
+      << "shape: does not fit a dense tensor of shape " << ShapeText(prototype.shape, prototype.ndim);
   JITNORM_CHECK(shape.size() == order.size(), ValueError) << "order: names " << order.size() << " dimensions";
   std::vector<int64_t> dense(shape.size(), 1), extents, strides;
   for (size_t d = shape.size(); d-- > 1;) dense[d - 1] = dense[d] * shape[d];

@@ -1,5 +1,5 @@
-// The launcher: turns an artifact into a tvm_ffi.Function. It is compiled as one text, the files of this folder one
-// after another in the order of launcher_source.py.
+// The launcher turns an artifact into a tvm_ffi.Function. It is compiled as one text, the files of this folder joined
+// in the order of launcher_source.py.
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -36,8 +36,8 @@
 
 namespace ffi = tvm::ffi;
 
-// Throws what is written to it. Unlike TVM-FFI's own, the error has no backtrace: it would tell callers nothing, and
-// the first one took 1.2 s, for which the debugging information of all libraries is read, torch's among them.
+// Throws what is written to it. Unlike TVM-FFI's own errors, these have no backtrace: it would not help callers, and
+// the first one took 1.2 s to read the debugging information of all libraries, including torch's.
 class ErrorMessage {
  public:
   explicit ErrorMessage(const char* kind) : kind_(kind) {}
@@ -54,12 +54,12 @@ class ErrorMessage {
 
 #define JITNORM_THROW(ErrorKind) ErrorMessage(#ErrorKind).stream()
 
-// Like TVM_FFI_CHECK, but the message says only what the caller has to know, not the condition that failed.
+// Like TVM_FFI_CHECK, but the message is only for the caller, without the failed condition.
 #define JITNORM_CHECK(condition, ErrorKind) \
   if (!(condition)) JITNORM_THROW(ErrorKind)
 
-// Like Function::FromPacked, but errors leave it by TVM-FFI's C interface only: an exception of one C++ library would
-// not survive a caller that was built with another.
+// Like Function::FromPacked, but passes errors only through TVM-FFI's C interface: an exception of one C++ library does
+// not survive in a caller built with another.
 template <typename Callable>
 ffi::Function MakeFunction(Callable callable) {
   const auto call = [](void* self, const TVMFFIAny* args, int32_t count, TVMFFIAny* result) -> int {

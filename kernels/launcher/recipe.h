@@ -1,7 +1,7 @@
-// The launch recipe of launch_recipe.py, read from its JSON text. One that is accepted can crash no check of a call.
+// The launch recipe of launch_recipe.py, parsed from JSON. An accepted recipe can crash no check of a call.
 constexpr int kMaxRowDims = 8;
 constexpr int kMaxArguments = 16;
-// Tensors of one leading shape are a row set; a kernel may have two, each with a leading shape of its own.
+// Tensors with the same leading shape form a row set; a kernel may have two.
 constexpr int kMaxRowSets = 2;
 
 inline int ReadRowSet(const JsonObject& json) {
@@ -13,15 +13,15 @@ struct Argument {
   std::string name;
   Kind kind;
   std::vector<DLDataType> dtypes;
-  int row_set = 0;                // whose leading dimensions it has, if it has any
-  bool has_leading_dims = false;  // its shape begins with the leading dimensions that all such tensors share
+  int row_set = 0;                // the row set of its leading dimensions, if it has any
+  bool has_leading_dims = false;  // its shape starts with the leading dimensions shared by its row set
   std::vector<Extent> extents;    // after the leading dimensions
   bool is_single = false;         // one element, in a tensor of any rank
   int64_t alignment = 1;
-  bool is_flat = false;  // any shape of as many elements will do
+  bool is_flat = false;  // any shape with as many elements is accepted
   bool is_output = false;
   bool is_zeroed = false;  // filled with zeros before the kernel runs
-  float if_empty = 0;      // what one element becomes if there are no rows
+  float if_empty = 0;      // the value of a one-element output if there are no rows
   bool is_strided = false;
   std::string may_be;
 
@@ -38,12 +38,12 @@ inline DLDataType ReadDtype(const ffi::String& name) {
   return dtype;
 }
 
-// What an argument's own fields must be together.
+// Checks an argument's fields against each other.
 inline void CheckArgument(const Argument& argument) {
   const auto require = [&](bool is_so, const char* what) {
     JITNORM_CHECK(is_so, ValueError) << "recipe: argument " << argument.name << " " << what;
   };
-  require((argument.alignment & (argument.alignment - 1)) == 0, "has an alignment that is no power of two");
+  require((argument.alignment & (argument.alignment - 1)) == 0, "has an alignment that is not a power of two");
   require(!argument.dtypes.empty(), "has no dtypes");
   bool is_word = true;
   for (DLDataType dtype : argument.dtypes) {
@@ -53,7 +53,7 @@ inline void CheckArgument(const Argument& argument) {
   }
   const bool is_filled = argument.is_zeroed || (argument.is_output && argument.is_single);
   require(!is_filled || (argument.is_output && argument.is_single && is_word),
-          "is filled by the launcher, but no output of one 32-bit element");
+          "is filled by the launcher, but not an output of one 32-bit element");
   require(!argument.is_strided || (!argument.is_single && !argument.is_flat), "is strided, but of any shape");
   require(!argument.is_strided || !argument.extents.empty(), "is strided, but has no extent of its own");
 }
@@ -93,25 +93,19 @@ inline Argument ReadArgument(const JsonObject& json) {
   return argument;
 }
 
-// The hidden sizes that a kernel for any of them takes.
-struct HiddenSizes {
-  int64_t most, multiple_of;
-};
-
 struct Recipe {
   std::string entry;
   bool is_cuda;
   int row_dims;
-  bool is_batched;  // the first dimension counts matrices
+  bool is_batched;  // the first dimension is the number of matrices
   std::vector<Argument> arguments;
   Extent grid;
-  std::optional<Extent> items;              // a kernel on items is told their number
-  std::optional<HiddenSizes> hidden_sizes;  // a kernel for any hidden size is told it
-  // CPU only: how much of the grid is worth a thread
+  std::optional<Extent> items;  // kernels on items receive their number
+  // CPU only: the part of the grid worth a thread
   int64_t grain = 1;
   // CUDA only
   int capability_major = 0, capability_minor = 0;
-  bool is_family = false;  // runs on later minor versions, too
+  bool is_family = false;  // also runs on later minor versions
   unsigned block = 1, cluster = 1, shared_bytes = 0;
   bool pdl = false;
 
@@ -120,8 +114,7 @@ struct Recipe {
   }
 };
 
-// The arguments of each row set that have strides must have one rank, that of the first: their rows are walked
-// together.
+// All strided arguments of a row set must have the rank of its first, because their rows are walked together.
 inline void CheckRowSets(const std::vector<Argument>& arguments) {
   const Argument* first[kMaxRowSets] = {};
   for (const Argument& argument : arguments) {
@@ -155,7 +148,7 @@ inline std::vector<Argument> ReadArguments(const JsonObject& json) {
       << "recipe: has " << arguments.size() << " arguments; allowed are 1 to " << kMaxArguments;
   const Argument& first = arguments[0];
   JITNORM_CHECK(first.is_tensor() && first.is_strided && first.row_set == 0, ValueError)
-      << "recipe: argument " << first.name << " is the first, but no tensor of rows at any stride";
+      << "recipe: argument " << first.name << " is the first, but is not a strided tensor of rows";
   CheckRowSets(arguments);
   return arguments;
 }
@@ -174,11 +167,10 @@ inline void ReadCudaFields(const JsonObject& json, Recipe& recipe) {
 }
 
 inline Recipe ReadRecipe(const ffi::String& text) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   const auto json = ValueOf<JsonObject>(ParseJson(text), "recipe");
   const int64_t abi = Field<int64_t>(json, "abi");
   JITNORM_CHECK(abi == kLauncherAbi, ValueError)
-      << "recipe: is for launcher ABI " << abi << ", this launcher has " << kLauncherAbi << "; rebuild the kernel";
+      << "recipe: is for launcher ABI " << abi << ", but this launcher has " << kLauncherAbi << "; rebuild the kernel";
   const std::string device = Field<ffi::String>(json, "device");
   JITNORM_CHECK(device == "cpu" || device == "cuda", ValueError)
       << "recipe: device is " << device << "; allowed are cpu, cuda";
@@ -189,14 +181,10 @@ inline Recipe ReadRecipe(const ffi::String& text) {
                 ReadArguments(json),
                 Extent(Field(json, "grid"), "grid")};
   if (const ffi::Any items = Field(json, "items"); items != nullptr) recipe.items.emplace(items, "items");
-  if (const ffi::Any sizes = Field(json, "hidden_sizes"); sizes != nullptr) {
-    const auto object = ValueOf<JsonObject>(sizes, "hidden_sizes");
-    recipe.hidden_sizes = {NumberField(object, "most", 1, kMost), NumberField(object, "multiple_of", 1, kMost)};
-  }
   if (recipe.is_cuda) {
     ReadCudaFields(json, recipe);
   } else {
-    recipe.grain = NumberField(json, "grain", 1, kMost);
+    recipe.grain = NumberField(json, "grain", 1, std::numeric_limits<int64_t>::max());
   }
   return recipe;
 }

@@ -1,4 +1,4 @@
-// Facts about tensors: where their bytes lie, and by how few strides their rows can be walked.
+// Properties of tensors: where their bytes are, and how few strides suffice to walk their rows.
 
 inline bool IsCuda(DLDevice device) { return device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged; }
 
@@ -8,7 +8,7 @@ inline bool IsSameDevice(DLDevice a, DLDevice b) {
   return (IsHost(a) && IsHost(b)) || (IsCuda(a) && IsCuda(b) && a.device_id == b.device_id);
 }
 
-// As frameworks write it: "cpu", "cuda:0".
+// The device as frameworks write it: "cpu", "cuda:0".
 inline std::string DeviceName(DLDevice device) {
   if (IsHost(device)) return "cpu";
   if (IsCuda(device)) return "cuda:" + std::to_string(device.device_id);
@@ -33,7 +33,7 @@ inline int64_t ElementCount(const DLTensor& t) {
 
 inline int64_t StrideOf(const DLTensor& t, int dim) {
   if (t.strides != nullptr) return t.strides[dim];
-  uint64_t stride = 1;  // also asked of shapes that are not known to be bounded yet
+  uint64_t stride = 1;  // unsigned, because shapes may not be known to be bounded yet
   for (int d = t.ndim - 1; d > dim; --d) stride *= static_cast<uint64_t>(t.shape[d]);
   return static_cast<int64_t>(stride);
 }
@@ -46,7 +46,7 @@ inline std::string ShapeText(const int64_t* shape, int ndim) {
   return text.str();
 }
 
-// The leading dimensions of several tensors of one leading shape, merged where one stride can walk both.
+// The common leading dimensions of several tensors, merged where one stride can walk both.
 struct MergedRows {
   int dims;
   int64_t extents[kMaxRowDims];
@@ -100,7 +100,7 @@ inline int64_t RowAlignment(const DLTensor& t) {
   return static_cast<int64_t>(bits & (~bits + 1));
 }
 
-// The bytes [begin, end) that a tensor's elements lie in.
+// The bytes [begin, end) that contain a tensor's elements.
 struct ByteRange {
   int64_t begin, end;
 };
@@ -121,7 +121,7 @@ inline ByteRange RangeOf(const DLTensor& t, ByteRange span) {
   return {address + span.begin, address + span.end};
 }
 
-// One dimension of the distances from the runs of one tensor to those of another: from -below to above strides.
+// One dimension of the distances between the runs of two tensors: from -below to above strides.
 struct DistanceDim {
   int64_t stride, below, above;  // stride in bytes, positive
 };
@@ -142,12 +142,12 @@ inline bool CanMeet(int64_t distance, int64_t width_a, int64_t width_b, const Di
   return false;
 }
 
-// The distances that steps along the leading dimensions of two tensors make, by stride.
+// The distances that steps along the leading dimensions of two tensors cover, by stride.
 struct DistanceDims {
   DistanceDim dims[kMaxRowDims];
   int count = 0;
 
-  // Adds those of `t`, the one that distances are measured from or to; false if there are too many, or some run down.
+  // Adds those of `t`, where distances start or end; false if there are too many, or a stride is negative.
   bool Add(const DLTensor& t, bool is_from) {
     for (int d = 0; d < t.ndim - 1; ++d) {
       const int64_t stride = StrideOf(t, d) * ElementBytes(t.dtype), steps = t.shape[d] - 1;
@@ -174,16 +174,16 @@ inline bool MayOverlap(const DLTensor& a, const DLTensor& b) {
   return CanMeet(run_b.begin - run_a.begin, run_a.end - run_a.begin, run_b.end - run_b.begin, dims, distances.count);
 }
 
-// Whether distinct elements of `t` lie at distinct addresses: taken by ascending stride, each dimension steps over
-// all that the smaller ones reach.
+// Whether distinct elements of `t` have distinct addresses: by ascending stride, each dimension steps over everything
+// that the smaller ones reach.
 inline bool IsInjective(const DLTensor& t) {
   if (ffi::IsContiguous(t)) return true;
-  if (IsEmpty(t)) return true;           // NumPy exports them with strides of 0
+  if (IsEmpty(t)) return true;           // NumPy exports empty arrays with strides of 0
   std::pair<int64_t, int64_t> dims[64];  // stride, extent
   int count = 0;
   for (int d = 0; d < t.ndim; ++d) {
     if (t.shape[d] == 1) continue;
-    if (count == 64) return false;  // 64 dimensions of two elements are more than there are addresses
+    if (count == 64) return false;  // 64 dimensions of two elements exceed the address space
     dims[count++] = {std::abs(StrideOf(t, d)), t.shape[d]};
   }
   std::sort(dims, dims + count);
