@@ -1,9 +1,9 @@
 """jitnorm: JIT-compiled normalization and low-precision quantization, the same bits on every target.
 
-Importing it loads no array framework and no compiler.
+Importing jitnorm loads no array framework and no compiler.
 """
 
-from jitnorm.background import wait_for_builds
+from jitnorm.catalogue.sf_layout import SfLayout
 from jitnorm.errors import KernelNotReadyError, KernelNotWarmError
 from jitnorm.interop.dynamo import keep_out as _keep_out
 from jitnorm.kernels.config import KernelConfig
@@ -25,7 +25,7 @@ from jitnorm.ops.dequantize import (
 from jitnorm.ops.gated import silu_and_mul_nvfp4_quantize, silu_and_mul_quantize
 from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
 from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
-from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm
+from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm, rmsnorm_bias
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
     fused_add_rms_norm_static_fp8_quant,
@@ -45,7 +45,6 @@ from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, qk_rmsnorm
 from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
 from jitnorm.ops.quantize_fp4 import fp4_quantize, mxfp4_quantize, nvfp4_quantize
 from jitnorm.ops.quantize_fp8 import mxfp8_quantize
-from jitnorm.ops.sf_layout import SfLayout
 from jitnorm.ops.weight import quantize_weight
 from jitnorm.telemetry import Stats, stats, subscribe
 from jitnorm.tracing import start_tracing as _start_tracing
@@ -101,6 +100,7 @@ __all__ = [
     "rms_norm_per_block_quant",
     "rms_norm_static_fp8_quant",
     "rmsnorm",
+    "rmsnorm_bias",
     "rmsnorm_fp4quant",
     "rmsnorm_mxfp8quant",
     "rmsnorm_quant",
@@ -113,7 +113,6 @@ __all__ = [
     "silu_and_mul_scaled_nvfp4_experts_quantize",
     "stats",
     "subscribe",
-    "wait_for_builds",
 ]
 
 _keep_out(globals()[name] for name in __all__)

@@ -40,7 +40,7 @@ def config_of_call(
     weight: str = "",
     row_dims: int = 1,
     vector_bytes: int = 16,
-    calls: str = "usual",
+    row_class: str = "usual",
     enable_pdl: bool | None = None,
 ) -> KernelConfig:
     """The configuration of the kernel that a call runs.
@@ -53,7 +53,7 @@ def config_of_call(
         weight: dtype of the weight; empty for ops without one.
         row_dims: how many leading dimensions are left once those that one stride can walk are merged.
         vector_bytes: bytes of input that one load may read.
-        calls: the class of the call's rows, one of `kernels.row_classes.ROW_CLASSES`.
+        row_class: the class of its number of rows, one of `kernels.row_classes.ROW_CLASSES`.
         enable_pdl: as of the op: True, False, or None for wherever the target can.
 
     Raises:
@@ -70,7 +70,7 @@ def config_of_call(
     config = KernelConfig(hidden_size=hidden_size, **fields)
     if target.is_cpu:
         return config
-    return tuned(for_many_rows(config, target) if calls == "many" else config, target, calls)
+    return tuned(for_many_rows(config, target) if row_class == "many" else config, target, row_class)
 
 
 def for_many_rows(config: KernelConfig, target: Target) -> KernelConfig:

@@ -1,4 +1,4 @@
-"""Errors of the JIT manager; those of the cache and of the toolchains live with them."""
+"""Errors of the JIT manager; the cache and the toolchains define their own."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ class KernelNotReadyError(RuntimeError):
 
 
 class KernelNotWarmError(RuntimeError):
-    """Something is in no tier of the cache, and JITNORM_JIT=deny forbids compiling it.
+    """A kernel or the launcher is in no tier of the cache, and JITNORM_JIT=deny forbids compiling it.
 
     Args:
         what: a kernel's configuration, or ``launcher``.
-        target: what it is needed for.
-        command: what warms it.
+        target: the target it is needed for.
+        command: the command that warms it.
     """
 
     def __init__(self, what: str, target: str, command: str) -> None:

@@ -1,4 +1,4 @@
-"""TVM-FFI, imported when it is first needed and without dragging torch in."""
+"""Imports TVM-FFI on first use, without importing torch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from jitnorm.forks import no_fork
 
 
 class _WithoutTorch:
-    """A finder that makes `import torch` fail in the thread that made it; other threads see nothing of it.
+    """A finder that makes `import torch` fail in the thread that created it; other threads are not affected.
 
-    It has no base class: importlib.abc would load shutil and tempfile with every `import jitnorm`.
+    Has no base class, because importlib.abc would load shutil and tempfile with every `import jitnorm`.
     """
 
     def __init__(self) -> None:
@@ -25,18 +25,18 @@ class _WithoutTorch:
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname == "torch" and threading.get_ident() == self._thread:
-            raise ModuleNotFoundError("torch is kept out of this import", name="torch")
+            raise ModuleNotFoundError("torch is blocked during this import", name="torch")
         return None
 
 
 @lru_cache(maxsize=1)
 def tvm_ffi() -> ModuleType:
-    """The module `tvm_ffi`.
+    """Import and return the module `tvm_ffi`.
 
-    Its import would import torch wherever torch is installed, at a cost of about a second, also for callers who
-    use NumPy or JAX. Torch tensors carry the DLPack exchange protocol themselves, so torch may come later.
+    By itself it would import torch if installed, which costs about a second, even for callers that use NumPy or JAX.
+    Torch tensors carry the DLPack exchange protocol themselves, so torch can be imported later.
     """
-    with no_fork():  # a forked child would wait for a half imported module for ever
+    with no_fork():  # a forked child would wait forever for a half-imported module
         hides_torch = "torch" not in sys.modules
         finder = _WithoutTorch()
         if hides_torch:

@@ -1,4 +1,4 @@
-"""Holds forks up for a moment, for what a child would inherit half done and never see completed."""
+"""Briefly delays forks during operations that a child would inherit half done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _undivided = threading.RLock()
 
 @contextlib.contextmanager
 def no_fork() -> Iterator[None]:
-    """Have the forks of other threads wait for this block, which should take no longer than a second."""
+    """Make forks of other threads wait for this block, which should take no longer than a second."""
     with _undivided:
         yield
 
@@ -23,7 +23,7 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_parent() -> None:
-    with contextlib.suppress(RuntimeError):  # the wait has ended without it
+    with contextlib.suppress(RuntimeError):  # the wait timed out
         _undivided.release()
 
 

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from jitnorm.toolchains.zig import Zig
 
 _LOG = logging.getLogger("jitnorm.cache")
-# Its digest is computed at each load, so it is made small.
+# Small, because its digest is computed at each load.
 _FLAGS = ("-std=c++17", "-O2", "-fvisibility=hidden", "-ffunction-sections")
 _LINK_FLAGS = ("-Wl,--gc-sections", "-s")
 _DESCRIPTORS = "/proc/self/fd"
-_NO_PROC = "/proc is not mounted, and code in memory is loaded through it"
+_NO_PROC = "/proc is not mounted, but code in memory is loaded through it"
 _FUNCTIONS = (
     "load_kernel",
     "make_checker",
@@ -71,8 +71,8 @@ class Launcher:
     def __init__(self, library: bytes) -> None:
         import ctypes
 
-        # Loaded from memory, exactly the bytes that the cache verified are what runs. The descriptor stays open:
-        # the loader knows libraries by name, and no other may get this one's.
+        # Loaded from memory, so that exactly the bytes that the cache verified run. The descriptor stays open: the
+        # loader identifies libraries by name, and no other library may reuse this one.
         if not os.path.exists(_DESCRIPTORS):
             raise RuntimeError(f"cannot load the launcher: {_NO_PROC}")
         file = os.memfd_create("jitnorm-launcher")
@@ -92,11 +92,11 @@ def launcher() -> Launcher:
 
 
 def load_launcher(cache: Cache | Store) -> Launcher:
-    """The launcher out of a cache, built if need be; see `load_or_build_launcher`."""
+    """Load the launcher from a cache, or build it if missing; see `load_or_build_launcher`."""
     loaded: list[Launcher] = []
 
     def loads(artifact: Artifact) -> bool:
-        # One that was built elsewhere may not: only the dynamic linker knows all that it needs.
+        # One built elsewhere may not load: only the dynamic linker knows all its dependencies.
         try:
             loaded.append(Launcher(artifact.payload))
         except (OSError, AttributeError) as error:
@@ -110,13 +110,14 @@ def load_launcher(cache: Cache | Store) -> Launcher:
 
 
 def load_or_build_launcher(cache: Cache | Store, loads: Callable[[Artifact], bool] | None = None) -> Artifact:
-    """The launcher's artifact, from the cache or built into it.
+    """Load the launcher's artifact from a cache, or build it into the cache.
 
-    One of the same source serves, whatever compiler built it: asking for the compiler alone took 2 ms of a first call.
+    Any artifact of the same source serves, whichever compiler built it: identifying the compiler alone took 2 ms of a
+    first call.
 
     Args:
-        cache: where to look and to publish.
-        loads: whether an artifact that was found can be loaded; None asks only for what its manifest requires.
+        cache: the cache to look it up and store it in.
+        loads: whether a found artifact can be loaded; None checks only the requirements in its manifest.
 
     Raises:
         ToolchainMissingError: it is not cached and no C++ compiler is installed.
@@ -144,12 +145,12 @@ def load_or_build_launcher(cache: Cache | Store, loads: Callable[[Artifact], boo
 
 @dataclass(frozen=True)
 class LauncherParts:
-    """What a launcher is made of.
+    """The inputs of a launcher build.
 
     Attributes:
-        source: its text.
+        source: the source text.
         include: folder of TVM-FFI's headers.
-        headers: their digest.
+        headers: digest of the headers.
     """
 
     source: str
@@ -158,21 +159,21 @@ class LauncherParts:
 
     @classmethod
     def collect(cls, include: Path | None = None) -> LauncherParts:
-        """The parts; of the TVM-FFI that is installed, unless its headers lie elsewhere."""
+        """Collect the parts, by default with the headers of the installed TVM-FFI."""
         folder = include or Path(tvm_ffi().__file__ or "").parent / "include"
         return cls(launcher_source(), folder, digest_of(folder))
 
     def source_key(self, machine: str) -> str:
-        """What launchers for a machine have in common, whatever compiled them."""
+        """The source key of launchers for a machine, whichever compiler built them."""
         return make_key({**self._fields(), "launcher_abi": str(LAUNCHER_ABI), "machine": machine})
 
     def key(self, compiler: Cxx | Zig) -> str:
-        """The key of the launcher that a compiler makes of them."""
+        """The key of the launcher that a compiler builds from them."""
         flags = "\0".join((*_FLAGS, *_LINK_FLAGS))
         return make_key({**self._fields(), "toolchain": compiler.identity(), "flags": flags})
 
     def build(self, compiler: Cxx | Zig) -> Artifact:
-        """Compile the launcher, whatever the cache holds."""
+        """Compile the launcher, regardless of the cache."""
         payload = compiler.build_shared(self.source, (*_FLAGS, *_LINK_FLAGS, f"-I{self.include}"))
         manifest: dict[str, Any] = {
             "kind": "launcher",
@@ -180,7 +181,7 @@ class LauncherParts:
             "flags": [*_FLAGS, *_LINK_FLAGS],
             "source_key": self.source_key(compiler.machine),
             "requires": requirements(payload, _FLAGS, compiler.machine),
-            # Without it no kernel can be loaded, so it outlives them.
+            # No kernel can be loaded without it, so it is evicted last.
             "evict_last": True,
         }
         return Artifact(payload, manifest)

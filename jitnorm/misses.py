@@ -1,4 +1,4 @@
-"""What a miss means: JITNORM_JIT says whether to compile, and the record says what was missing."""
+"""Handles misses: JITNORM_JIT decides whether to compile, and the record lists what was missing."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _recorded: dict[tuple[Path, str, str], object] = {}
 
 
 def jit_mode() -> str:
-    """One of `MODES`: ``auto`` compiles what is missing, ``record`` also notes it, ``deny`` notes it and raises.
+    """One of `MODES`: ``auto`` compiles misses, ``record`` also records them, ``deny`` records them and raises.
 
     Raises:
-        ValueError: JITNORM_JIT is something else.
+        ValueError: JITNORM_JIT has another value.
     """
     mode = os.environ.get(JIT_VARIABLE) or MODES[0]
     if mode not in MODES:
@@ -32,17 +32,17 @@ def jit_mode() -> str:
 
 
 def record_file(store: Store) -> Path | None:
-    """Where misses are recorded: JITNORM_MISS_RECORD, else in the user's cache; None if that is not writable."""
+    """The file that records misses: JITNORM_MISS_RECORD, else in the user's cache; None if that is not writable."""
     if named := os.environ.get("JITNORM_MISS_RECORD"):
         return Path(os.path.expanduser(named))
     return store.layout.misses if store.writable else None
 
 
 def record_miss(store: Store, config: str, target: str) -> None:
-    """Append a miss to the record, once in each process; a record that cannot be written gives one warning."""
+    """Append a miss to the record, once per process; warns once if the record cannot be written."""
     path = record_file(store)
     if path is None:
-        return _warn(Path(), "no folder is writable; name a file with JITNORM_MISS_RECORD")
+        return _warn(Path(), "no folder is writable; set JITNORM_MISS_RECORD to a file")
     mine = object()
     if _recorded.setdefault((path, config, target), mine) is not mine:
         return None
@@ -50,7 +50,7 @@ def record_miss(store: Store, config: str, target: str) -> None:
     try:
         if path == store.layout.misses:
             make_folder(path.parent)
-        # One write in append mode: lines of several processes do not mix. A pipe that nobody reads is an error.
+        # One write in append mode, so that lines of several processes do not mix. A pipe without a reader is an error.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(path, flags | (os.O_NOFOLLOW if path == store.layout.misses else 0), 0o600)
         try:
@@ -62,11 +62,11 @@ def record_miss(store: Store, config: str, target: str) -> None:
 
 
 def warm_command(config: str, target: str) -> str:
-    """The command that puts a kernel into the cache."""
+    """The command that warms a kernel."""
     return f"jitnorm warm --config {shlex.quote(config)} --arch {target}"
 
 
 def _warn(path: Path, reason: str) -> None:
     mine = object()
     if _recorded.setdefault((path, "", ""), mine) is mine:
-        _LOG.warning("cannot record what is missing in the cache: %s", reason)
+        _LOG.warning("cannot record misses of the cache: %s", reason)

@@ -1,4 +1,4 @@
-"""What a machine must have to load an artifact of host code that was built elsewhere."""
+"""Requirements on a machine that loads host code built elsewhere."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _GLIBC_SYMBOL = re.compile(rb"GLIBC_(\d+)\.(\d+)")
 
 
 def requirements(payload: bytes, flags: Iterable[str], machine: str) -> dict[str, str]:
-    """What a shared library for the host needs, for its manifest's ``requires``.
+    """The requirements of a shared library for the host, for its manifest's ``requires``.
 
     Args:
         payload: the library.
-        flags: those that it was compiled with.
-        machine: what it was compiled for, as ``uname -m`` calls it.
+        flags: the flags it was compiled with.
+        machine: the machine it was compiled for, as in ``uname -m``.
     """
     from jitnorm.toolchains.cxx import LEVELS
 
@@ -34,7 +34,7 @@ def requirements(payload: bytes, flags: Iterable[str], machine: str) -> dict[str
 
 
 def is_usable(artifact: Artifact) -> bool:
-    """Whether this machine has everything that an artifact's manifest requires."""
+    """Whether this machine meets all requirements in an artifact's manifest."""
     requires = artifact.manifest.get("requires")
     if requires is None:
         return True
@@ -42,12 +42,12 @@ def is_usable(artifact: Artifact) -> bool:
 
 
 def unmet(artifact: Artifact) -> str:
-    """What an artifact's manifest requires and this machine does not have, in words; empty if there is nothing."""
+    """The requirements in an artifact's manifest that this machine does not meet, in words; empty if none."""
     if is_usable(artifact):
         return ""
     requires = artifact.manifest["requires"]
     if not isinstance(requires, Mapping):
-        return "something that its manifest does not name"
+        return "something unnamed in its manifest"
     return ", ".join(f"{name} {value}" for name, value in requires.items() if not _has(name, str(value)))
 
 
@@ -60,12 +60,12 @@ def _has(name: str, value: str) -> bool:
         from jitnorm.toolchains.cxx import LEVELS, processor_has
 
         return value in LEVELS and processor_has(value)
-    return False  # whatever it is, nobody has checked that it is here
+    return False  # an unknown requirement is never met
 
 
 @lru_cache(maxsize=1)
 def _glibc() -> tuple[int, ...]:
-    """Its version; an empty one, below every other, with another C library."""
+    """The version of glibc; with another C library empty, and so below every other."""
     try:
         library, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
     except (OSError, ValueError):
@@ -74,4 +74,4 @@ def _glibc() -> tuple[int, ...]:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d{1,9}", text)))  # of any text: what is longer is no version
+    return tuple(map(int, re.findall(r"\d{1,9}", text)))  # accepts any text; longer numbers are no version

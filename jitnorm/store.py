@@ -1,4 +1,4 @@
-"""The cache of this process."""
+"""Access to this process's cache."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from jitnorm.misses import JIT_VARIABLE
 if TYPE_CHECKING:
     from jitnorm.toolchains.workplace import Workplace
 
-# Below the package: what jitnorm's own wheels bring, the launcher.
+# Below the package: the launcher that jitnorm's own wheels contain.
 PREBUILT = "prebuilt/cache"
 
 
 @lru_cache(maxsize=1)
 def user_store() -> Store:
-    """The user's cache, opened once; see `jitnorm.cache.open_store` for its place and its errors."""
+    """The user's cache, opened once; see `jitnorm.cache.open_store` for its location and errors."""
     return open_store()
 
 
@@ -33,7 +33,7 @@ def user_cache() -> Cache:
 
 
 def own_wheels() -> list[WheelFolder]:
-    """What jitnorm's own wheel brings; nothing if it is one for any machine."""
+    """The cache folder in jitnorm's own wheel; none if the wheel is for any machine."""
     from jitnorm import __version__
 
     own = WheelFolder("jitnorm", Path(__file__).parent / PREBUILT, __version__)
@@ -41,15 +41,15 @@ def own_wheels() -> list[WheelFolder]:
 
 
 def as_cache(place: Cache | Store) -> Cache:
-    """A cache as it is; a store as a cache of this tier alone."""
+    """Return a cache unchanged, and a store as a cache with only this tier."""
     return place if isinstance(place, Cache) else Cache(place)
 
 
 def read_file(path: Path, limit: int) -> bytes:
-    """Read a file that may lie in the user's cache; then only if nobody else can have written it.
+    """Read a file; one in the user's cache only if nobody else can have written it.
 
     Raises:
-        CacheTrustError: it lies there, and others could have written it.
+        CacheTrustError: it is in the user's cache, and others could have written it.
         OSError: it is missing, has more than ``limit`` bytes, or cannot be read.
     """
     place = Path(os.path.realpath(path.parent), path.name)
@@ -63,37 +63,37 @@ def read_file(path: Path, limit: int) -> bytes:
 
 
 class MemoFolder:
-    """Where toolchains remember their identities: files of the user's cache.
+    """The folder in the user's cache where toolchains remember their identities.
 
     Args:
-        store: the cache.
+        store: the user's cache.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def read(self, name: str, limit: int) -> bytes:
-        """The content of a memo; for the errors see `Store.read`."""
+        """Read a memo; for errors see `Store.read`."""
         return self._store.read(self._store.layout.toolchains / name, limit)
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a memo; for the errors see `Store.replace`."""
+        """Write a memo; for errors see `Store.replace`."""
         self._store.replace(self._store.layout.toolchains / name, content)
 
 
 def memo_folder(store: Store) -> MemoFolder | None:
-    """Where toolchains remember their identities; None if nothing can be written.
+    """The folder where toolchains remember their identities; None if it is not writable.
 
-    Nor is anything where compiling is forbidden, unless a warming process has left its memos.
+    Where compiling is forbidden, it is used only if a warming process has left memos there.
     """
-    is_denied = os.environ.get(JIT_VARIABLE) == "deny"  # whether it has an allowed value is not for here
+    is_denied = os.environ.get(JIT_VARIABLE) == "deny"  # other values are validated elsewhere
     if not store.writable or (is_denied and not store.layout.toolchains.exists()):
         return None
     return MemoFolder(store)
 
 
 def workplaces(store: Store) -> tuple[Workplace, ...]:
-    """Where compilers work: within the cache, which removes what killed builders leave; else with temporary files."""
+    """Where compilers work: in the cache, which cleans up after killed builders; else in the temporary folder."""
     from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES
 
     own = (partial(private_folder, store.layout.private),) if store.writable else ()

@@ -1,4 +1,4 @@
-"""What this process got from its cache, in numbers; and whoever else wants to hear of it."""
+"""Counts what this process gets from its cache, and lets callers subscribe to events."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from jitnorm.cache.events import subscribe as subscribe_to_cache
 
 @dataclass(frozen=True)
 class Stats:
-    """What has happened in the cache since this process began; a forked child begins at zero.
+    """Counters of the cache since this process started; a forked child starts at zero.
 
-    Calls of a kernel that the process has loaded are not counted: they enter no Python.
+    Calls of a loaded kernel are not counted, because they run no Python.
 
     Attributes:
-        hits: artifacts found, by the name of the tier that they were found in.
+        hits: artifacts found, by the name of the tier.
         misses: artifacts found in no tier.
-        builds: artifacts built here.
-        build_seconds: how long these builds took, together.
-        bytes_loaded: bytes of the payloads found.
-        bytes_built: bytes of the payloads built.
-        load_seconds: how long loading what was found took, with its verification.
+        builds: artifacts built by this process.
+        build_seconds: total time of these builds.
+        bytes_loaded: payload bytes of the artifacts found.
+        bytes_built: payload bytes of the artifacts built.
+        load_seconds: total time to load and verify the artifacts found.
         publishes: artifacts stored in the cache folder.
         copies_up: artifacts of other tiers copied to the cache folder.
         lock_waits: waits for another builder of the same artifact.
-        lock_wait_seconds: how long they took, together.
+        lock_wait_seconds: total time of these waits.
         tier_failures: failures of tiers, by name; a failed tier is skipped from then on.
-        quarantined: damaged entries moved away.
+        quarantined: damaged entries moved to the quarantine.
         evictions: entries removed to keep the folder within its budget.
-        bytes_evicted: bytes of these.
+        bytes_evicted: bytes of these entries.
 
     Example:
         >>> stats().builds + sum(stats().hits.values()) >= 0
@@ -56,7 +56,7 @@ class Stats:
     bytes_evicted: int = 0
 
 
-# What each event adds to which counter: 1, or the value of one of its fields.
+# What each event adds to its counters: 1, or the value of a field.
 _COUNTERS: Mapping[str, Mapping[str, str]] = {
     "hit": {"bytes_loaded": "bytes", "load_seconds": "seconds"},
     "miss": {"misses": ""},
@@ -67,12 +67,12 @@ _COUNTERS: Mapping[str, Mapping[str, str]] = {
     "quarantine": {"quarantined": ""},
     "evict": {"evictions": "", "bytes_evicted": "bytes"},
 }
-# Events that are counted by tier.
+# Events counted by tier.
 _BY_TIER = {"hit": "hits", "tier_failed": "tier_failures"}
 
 
 class _Counts:
-    """Counters that threads may raise at once."""
+    """Thread-safe counters."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -97,7 +97,7 @@ _counts = _Counts()
 
 
 def stats() -> Stats:
-    """What has happened in the cache since this process began.
+    """Return the counters of the cache since this process started.
 
     Example:
         >>> isinstance(stats().misses, int)
@@ -107,19 +107,19 @@ def stats() -> Stats:
 
 
 def subscribe(callback: Callable[[str, Mapping[str, Any]], None]) -> Callable[[], None]:
-    """Have ``callback(kind, fields)`` called whenever something happens in the cache of this process.
+    """Call ``callback(kind, fields)`` on every event in the cache of this process.
 
-    It runs in the thread that the event happens in, possibly in several at once, and should be quick. What it raises
-    is logged and does not reach the call. docs/cache.md lists the kinds and their fields.
+    The callback runs in the thread of the event, possibly in several at once, and should be fast. Its exceptions are
+    logged and do not reach the call. docs/cache.md lists the kinds and their fields.
 
     Args:
-        callback: takes the kind (``"hit"``, ``"miss"``, ``"build"``, ...) and the fields, which it must not change.
+        callback: takes the kind (``"hit"``, ``"miss"``, ``"build"``, ...) and the fields, which it must not modify.
 
     Returns:
-        A function without arguments that ends the subscription.
+        A function without arguments that unsubscribes the callback.
 
     Raises:
-        TypeError: ``callback`` cannot be called.
+        TypeError: ``callback`` is not callable.
 
     Example:
         >>> unsubscribe = subscribe(lambda kind, fields: print(kind, fields))
@@ -133,7 +133,7 @@ def _count(kind: str, fields: Mapping[str, Any]) -> None:
 
 
 def _begin_anew() -> None:
-    # Another thread may have held the lock at the moment of the fork.
+    # Another thread may have held the lock during the fork.
     global _counts
     _counts = _Counts()
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans for what the cache loads, builds and waits for, if ``JITNORM_OTEL`` is 1."""
+"""Emits OpenTelemetry spans for loads, builds and waits of the cache if ``JITNORM_OTEL`` is 1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from jitnorm.cache.events import subscribe
 
 TRACING_VARIABLE = "JITNORM_OTEL"
-# Events that take time, and the names of their spans.
+# Events with a duration, and the names of their spans.
 _SPANS = {
     "hit": "jitnorm.cache.load",
     "miss": "jitnorm.cache.load",
@@ -23,7 +23,7 @@ def tracing_is_wanted() -> bool:
     """Whether ``JITNORM_OTEL`` asks for spans.
 
     Raises:
-        ValueError: it is neither empty nor 0 nor 1.
+        ValueError: the value is not empty, 0 or 1.
     """
     value = os.environ.get(TRACING_VARIABLE, "")
     if value not in ("", "0", "1"):
@@ -32,13 +32,13 @@ def tracing_is_wanted() -> bool:
 
 
 def start_tracing() -> Callable[[], None]:
-    """Give the application's tracer provider a span for each load, build and wait.
+    """Emit a span for each load, build and wait to the application's tracer provider.
 
-    A span belongs to the span that is current in the thread of the call. Its attributes are the event's fields, as
-    ``jitnorm.<field>``, and ``jitnorm.event``.
+    A span is a child of the span that is current in the calling thread. Its attributes are ``jitnorm.event`` and the
+    event's fields, as ``jitnorm.<field>``.
 
     Returns:
-        A function without arguments that ends it.
+        A function without arguments that stops tracing.
 
     Raises:
         ImportError: OpenTelemetry is not installed.
@@ -53,7 +53,7 @@ def start_tracing() -> Callable[[], None]:
     tracer = trace.get_tracer("jitnorm")
 
     def record(kind: str, fields: Mapping[str, Any]) -> None:
-        # An event comes at the end of what it tells of, and says how long that took.
+        # An event is emitted at the end of an operation, and has its duration.
         if kind in _SPANS:
             end = time.time_ns()
             attributes = {"jitnorm.event": kind, **{f"jitnorm.{name}": value for name, value in fields.items()}}

@@ -1,7 +1,7 @@
-"""Tuned schedules: tables of what `jitnorm tune` has measured, and which schedule they give a call.
+"""Tuned schedules: tables of measurements by `jitnorm tune`, and the schedule they choose for a call.
 
-A table is for a target. The user's own, in the cache folder, comes before the one that jitnorm ships. What neither of
-them lists is divided by the rules of kernels/schedule.py.
+A table is for a target. The user's own, in the cache folder, takes precedence over the one that jitnorm ships. The
+rules of kernels/schedule.py choose for everything that neither lists.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from pathlib import Path
 from jitnorm.cache.files import make_folder
 from jitnorm.cache.private import new_file
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.division import Division
 from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.schedule import why_unfit
 from jitnorm.kernels.target import Target
 from jitnorm.store import read_file, user_store
 
 Schedules = Mapping[tuple[str, str], str]
-"""What a table gives calls: for a family's text and a class of calls, the text of the fastest schedule, see `Entry`."""
+"""The schedules of a table as text, by tuning key and class of rows; see `Entry`."""
 
 VARIABLE = "JITNORM_TUNING"
 # All tables count; only jitnorm's own; none.
 MODES = ("on", "shipped", "off")
-# Ends what the digest is of.
+# Ends the part that the digest covers.
 _SEAL = b',\n "sha256": '
 _LISTS = ("rows", "by_rule", "best", "copy")
-# What calls need of an entry's line as `write_table` writes it: reading the tables takes 2.6 ms of a process's first
-# call, and took 5.0 when they were read as JSON.
-_CHOICE = re.compile(r'^  {"config": "([^"]*)", "calls": "([^"]*)", "schedule": "([^"]*)"', re.MULTILINE)
+# The parts of an entry's line, as `write_table` writes it, that calls need: reading the tables this way takes 2.6 ms of
+# a process's first call, parsing JSON 5.0.
+_CHOICE = re.compile(r'^  {"config": "([^"]*)", "row_class": "([^"]*)", "schedule": "([^"]*)"', re.MULTILINE)
 _MAX_BYTES = 1 << 26
 _SHIPPED = Path(__file__).parent / "data" / "tuning"
 _LOG = logging.getLogger("jitnorm.tuning")
@@ -45,20 +45,20 @@ _LOG = logging.getLogger("jitnorm.tuning")
 
 @dataclass(frozen=True)
 class Entry:
-    """What was measured for one family of kernels and one class of calls; times in microseconds.
+    """The measurements for one tuning key and one class of rows; times in microseconds.
 
     Attributes:
-        config: the text of the family's KernelConfig, see `family`.
-        calls: one of `ROW_CLASSES`.
-        schedule: the text of the fastest Division; empty for the rules' schedule.
-        rows: how many rows the measured calls had.
-        by_rule: the time of the rules' schedule, for each of them.
-        best: the time of the fastest schedule.
-        copy: that of a copy of as many bytes.
+        config: the text of the tuning key; see `tuning_key`.
+        row_class: one of `ROW_CLASSES`.
+        schedule: the text of the fastest RowSchedule; empty for the rules' schedule.
+        rows: the row counts of the measured calls.
+        by_rule: times of the rules' schedule, one per row count.
+        best: times of the fastest schedule.
+        copy: times of a copy of as many bytes.
     """
 
     config: str
-    calls: str
+    row_class: str
     schedule: str
     rows: tuple[int, ...]
     by_rule: tuple[float, ...]
@@ -66,22 +66,22 @@ class Entry:
     copy: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if self.calls not in ROW_CLASSES:
-            raise ValueError(f"calls: is {self.calls!r}; allowed are {', '.join(ROW_CLASSES)}")
+        if self.row_class not in ROW_CLASSES:
+            raise ValueError(f"row_class: is {self.row_class!r}; allowed are {', '.join(ROW_CLASSES)}")
         if self.schedule:
-            Division.parse(self.schedule)
+            RowSchedule.parse(self.schedule)
 
 
 @dataclass(frozen=True)
 class Table:
-    """What was measured for a target.
+    """The measurements for a target.
 
     Attributes:
-        target: its name.
+        target: the name of the target.
         device: the GPU that was measured.
         driver: the version of its driver.
-        date: of the last measurement, in ISO's form.
-        entries: one for each family and class of calls.
+        date: date of the last measurement, in ISO format.
+        entries: one for each tuning key and class of rows.
     """
 
     target: str
@@ -91,19 +91,19 @@ class Table:
     entries: tuple[Entry, ...] = field(default=())
 
     def with_entries(self, entries: Iterable[Entry]) -> Table:
-        """The table with these entries, in place of those of the same families and calls."""
-        merged = {(each.config, each.calls): each for each in (*self.entries, *entries)}
+        """The table with new entries, which replace those of the same tuning keys and classes of rows."""
+        merged = {(each.config, each.row_class): each for each in (*self.entries, *entries)}
         return replace(self, entries=tuple(merged[key] for key in sorted(merged)))
 
 
-def family(config: KernelConfig) -> KernelConfig:
-    """The configuration that stands for all whose kernels do the same work for each element of a row.
+def tuning_key(config: KernelConfig) -> KernelConfig:
+    """The configuration that represents all kernels that do the same work per element of a row.
 
-    One measurement serves them. What it leaves out: 16-bit dtypes, strides, PDL, Gemma's weight + 1, where scales are
-    stored, whether a scale is given, batches.
+    One measurement serves them all. Ignored are 16-bit dtypes, strides, PDL, Gemma's weight + 1, where scales are
+    stored, whether a scale is given, and batches.
 
     Example:
-        >>> str(family(KernelConfig.parse("rmsnorm:hidden_size=64,input=float16,pdl=true"))).split(",")[1]
+        >>> str(tuning_key(KernelConfig.parse("rmsnorm:hidden_size=64,input=float16,pdl=true"))).split(",")[1]
         'input=bfloat16'
     """
     quant = config.quant
@@ -132,46 +132,46 @@ def _same_width(dtype: str) -> str:
     return "bfloat16" if dtype == "float16" else dtype
 
 
-def schedule_for(config: KernelConfig, target: Target, calls: str, found: Sequence[Schedules]) -> str:
-    """The text of the schedule that the first table with an entry has for a kernel; empty for the rules' schedule.
+def schedule_for(config: KernelConfig, target: Target, row_class: str, found: Sequence[Schedules]) -> str:
+    """The schedule for a kernel in the first table that has an entry, as text; empty for the rules' schedule.
 
     Args:
-        config: of a call's kernel.
-        target: what it is built for.
-        calls: the class of the call, one of `ROW_CLASSES`.
-        found: tables for the target, the most important first.
+        config: the configuration of a call's kernel.
+        target: the target of the kernel.
+        row_class: the class of the call's rows, one of `ROW_CLASSES`.
+        found: tables for the target, in order of precedence.
     """
-    key = (str(family(config)) if found else "", calls)
+    key = (str(tuning_key(config)) if found else "", row_class)
     schedule = next((schedules[key] for schedules in found if key in schedules), "")
-    return "" if not schedule or why_unfit(config, target, Division.parse(schedule)) else schedule
+    return "" if not schedule or why_unfit(config, target, RowSchedule.parse(schedule)) else schedule
 
 
-def tuned(config: KernelConfig, target: Target, calls: str) -> KernelConfig:
-    """The configuration with the schedule that the tables of this environment give it, if they list it."""
+def tuned(config: KernelConfig, target: Target, row_class: str) -> KernelConfig:
+    """The configuration with its schedule from this environment's tables, if they list it."""
     if target.is_cpu or not config.is_row_wise:
         return config
-    schedule = schedule_for(config, target, calls, tables(target.name, tuning_mode()))
+    schedule = schedule_for(config, target, row_class, tables(target.name, tuning_mode()))
     return replace(config, schedule=schedule) if schedule else config
 
 
 def stand_ins(config: KernelConfig, target: Target) -> Iterator[KernelConfig]:
-    """What else may have been built in a kernel's place, by other tables or by none: it takes and writes the same."""
-    if target.is_cpu or not config.is_row_wise or config.takes_any_size:
+    """Kernels with the same interface and output that other tables, or none, would have chosen instead."""
+    if target.is_cpu or not config.is_row_wise:
         return
-    known, text = {config.schedule}, str(family(config))
-    listed = (schedules.get((text, calls), "") for schedules in tables(target.name) for calls in ROW_CLASSES)
+    known, text = {config.schedule}, str(tuning_key(config))
+    listed = (schedules.get((text, each), "") for schedules in tables(target.name) for each in ROW_CLASSES)
     for schedule in ("", *listed):
         if schedule not in known:
             known.add(schedule)
-            if not schedule or not why_unfit(config, target, Division.parse(schedule)):
+            if not schedule or not why_unfit(config, target, RowSchedule.parse(schedule)):
                 yield replace(config, schedule=schedule)
 
 
 def tuning_mode() -> str:
-    """Which tables count, by ``JITNORM_TUNING``: one of `MODES`.
+    """The tables to use, by ``JITNORM_TUNING``: one of `MODES`.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the variable has another value.
     """
     mode = os.environ.get(VARIABLE) or MODES[0]
     if mode not in MODES:
@@ -181,7 +181,7 @@ def tuning_mode() -> str:
 
 @contextlib.contextmanager
 def only_shipped_tables() -> Iterator[None]:
-    """Leave the user's own tables aside: for what others will use, who do not have them."""
+    """Ignore the user's own tables, for kernels built for others, who do not have them."""
     before = os.environ.get(VARIABLE)
     if tuning_mode() == "on":
         os.environ[VARIABLE] = "shipped"
@@ -196,10 +196,10 @@ def only_shipped_tables() -> Iterator[None]:
 
 @lru_cache(maxsize=32)
 def tables(target: str, mode: str = "on") -> tuple[Schedules, ...]:
-    """What the tables for a target list, the most important first; read once by a process, until `cache_clear`.
+    """The tables for a target, in order of precedence; read once per process, until `cache_clear`.
 
     Args:
-        target: its name.
+        target: the name of the target.
         mode: one of `MODES`.
     """
     paths = {"on": (user_file, shipped_file), "shipped": (shipped_file,), "off": ()}[mode]
@@ -208,23 +208,23 @@ def tables(target: str, mode: str = "on") -> tuple[Schedules, ...]:
 
 
 def user_file(target: str) -> Path:
-    """Where the user's table for a target lies."""
+    """The file of the user's table for a target."""
     return user_store().layout.tuning(target)
 
 
 def shipped_file(target: str) -> Path:
-    """Where jitnorm's own table for a target lies, if there is one."""
+    """The file of jitnorm's own table for a target, if there is one."""
     return _SHIPPED / f"{target}.json"
 
 
 def _read_or_warn(path: Path, target: str) -> Schedules:
-    """The schedules alone, without what was measured."""
+    """Read only the schedules of a table, without the measurements."""
     try:
         body = _sealed(read_file(path, _MAX_BYTES)).decode()
         of_target = f'\n "target": "{target}",\n' in body
-        found = {(config, calls): text for config, calls, text in _CHOICE.findall(body) if of_target}
+        found = {(key, row_class): text for key, row_class, text in _CHOICE.findall(body) if of_target}
         for schedule in {*found.values()} - {""}:
-            Division.parse(schedule)  # another version may know more
+            RowSchedule.parse(schedule)  # another version may know other schedules
         return found
     except FileNotFoundError:
         return {}
@@ -234,11 +234,11 @@ def _read_or_warn(path: Path, target: str) -> Schedules:
 
 
 def read_table(path: Path) -> Table:
-    """The table in a file.
+    """Read the table in a file.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it holds something else, or not all that was written.
+        ValueError: it is not a table, or is incomplete.
     """
     raw = read_file(path, _MAX_BYTES)
     _sealed(raw)
@@ -250,21 +250,21 @@ def read_table(path: Path) -> Table:
         )
         return Table(**content, entries=entries)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"it is no table of schedules ({error}); remove it, or run jitnorm tune again") from None
+        raise ValueError(f"it is not a table of schedules ({error}); remove it, or run jitnorm tune again") from None
 
 
 def _sealed(raw: bytes) -> bytes:
-    """What `write_table` wrote up to the digest, which tells that it is that, byte for byte; else ValueError."""
+    """The text that the digest covers, byte for byte as `write_table` wrote it; ValueError if it differs."""
     body, seal, _ = raw.rpartition(_SEAL)
     if not seal:
-        raise ValueError("it is no table of schedules; remove it, or run jitnorm tune again")
+        raise ValueError("it is not a table of schedules; remove it, or run jitnorm tune again")
     if raw != body + _seal(body):
-        raise ValueError("it is not what was written, by its digest; remove it, or run jitnorm tune again")
+        raise ValueError("it does not match its digest; remove it, or run jitnorm tune again")
     return body
 
 
 def write_table(table: Table, path: Path) -> None:
-    """Write a table in one step as others see it; an entry is a line. The folder is made."""
+    """Write a table atomically, one entry per line, creating its folder."""
     content = asdict(table)
     entries = content.pop("entries")
     head = json.dumps(content, indent=1).removesuffix("\n}")

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
-from jitnorm.ops.run import run, run_named
-
-
-@cache
-def _dispatcher(enable_pdl: bool | None, **options: Any) -> Dispatcher:
-    return Dispatcher(enable_pdl, amax_only=True, **options)
-
-
-@cache
-def _named_dispatcher() -> Dispatcher:
-    return Dispatcher(None, op="quantize", amax_only=True, aliases={"input": "x", "amax": "out"})
+from jitnorm.catalogue.quantizers import COMPUTE_AMAX
+from jitnorm.dispatch import dispatcher_of
+from jitnorm.ops.run import run
 
 
 def compute_amax(x: Any, *, out: Any = None, stream: Any = None) -> Any:
@@ -41,19 +31,4 @@ def compute_amax(x: Any, *, out: Any = None, stream: Any = None) -> Any:
         >>> compute_amax(np.array([[1, -7], [2, 3]], np.float16))
         array([7.], dtype=float32)
     """
-    return run(_named_dispatcher(), (x, out), (), stream, out is None)[1]
-
-
-def norm_amax(
-    input: Any, weight: Any, residual: Any, eps: float, unit_bias: bool, enable_pdl: bool | None, stream: Any
-) -> Any:
-    """The largest magnitude of the unrounded norm; the residual is only read."""
-    dispatcher = _dispatcher(enable_pdl, op="rmsnorm", residual=residual is not None, unit_bias=unit_bias)
-    tensors = {"input": input, "weight": weight, "residual": residual}
-    return run_named(dispatcher, tensors, (eps,), stream)["amax"]
-
-
-def gated_amax(input: Any, gate_columns: int, enable_pdl: bool | None, stream: Any) -> Any:
-    """The largest magnitude of the unrounded product of SwiGLU."""
-    dispatcher = _dispatcher(enable_pdl, op="quantize", gate_columns=gate_columns)
-    return run_named(dispatcher, {"input": input}, (), stream)["amax"]
+    return run(dispatcher_of(COMPUTE_AMAX, None), {"input": x, "amax": out}, stream)["amax"]

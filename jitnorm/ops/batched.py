@@ -5,17 +5,22 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from jitnorm.dispatch import Allocated, Dispatcher, per_options
+from jitnorm.catalogue.four_over_six import is_four_over_six
+from jitnorm.catalogue.op import Op
+from jitnorm.catalogue.quantizers import (
+    NVFP4_BATCHED_QUANTIZE,
+    SCALED_FP4_GROUPED_QUANTIZE,
+    SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE,
+)
+from jitnorm.dispatch import dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
-from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.fp4_arguments import fp4_spec, is_four_over_six
-from jitnorm.ops.run import run_named
+from jitnorm.ops.run import run
 
 
-def batch_options(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) -> dict[str, bool]:
-    """The fields of KernelConfig that say how a batch is encoded.
+def batch_of(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) -> tuple[bool, bool, bool]:
+    """How a batch is encoded: `batched`, `masked` and `scale_per_matrix` of KernelConfig.
 
     Raises:
         ValueError: a mask is given for what is no batch.
@@ -27,25 +32,11 @@ def batch_options(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) 
             "mask: is given, but a scale found for the tensor counts all rows; pass None, or give the scale"
         )
     has_several = batched and quant.needs_given_scale and _is_scale_per_matrix(given_scale)
-    return {"batched": batched, "masked": mask is not None, "scale_per_matrix": has_several}
+    return batched, mask is not None, has_several
 
 
 def _is_scale_per_matrix(scale: Any) -> bool:
     return scale is not None and prod(getattr(scale, "shape", ())) != 1
-
-
-@per_options
-def _dispatcher(
-    block_size: int, four_over_six: bool, has_global: bool, as_bytes: tuple[str, ...], enable_pdl: bool | None,
-    **options: Any,
-) -> Dispatcher:  # fmt: skip
-    def byte_outputs(_: KernelConfig) -> Allocated:
-        return dict.fromkeys(as_bytes, (None, "uint8"))
-
-    quant = fp4_spec(block_size, "e4m3", "128x4", "given" if has_global else "none", four_over_six)
-    options.update(op="quantize", quant=quant, batched=True)
-    aliases = {"input": "a", "global_scale": "a_global_sf"}
-    return Dispatcher(enable_pdl, allocations=byte_outputs, aliases=aliases, **options)
 
 
 def nvfp4_batched_quantize(
@@ -87,7 +78,7 @@ def nvfp4_batched_quantize(
         >>> codes.shape, scales.shape, codes.dtype.name, scales.dtype.name
         ((3, 2, 32), (3, 512), 'uint8', 'uint8')
     """
-    return _quantized(a, None, a_global_sf, sf_vec_size, nvfp4_4over6, ("y_fp4", "block_scale"), enable_pdl, stream)
+    return _quantized(NVFP4_BATCHED_QUANTIZE, a, None, a_global_sf, sf_vec_size, nvfp4_4over6, enable_pdl, stream)
 
 
 def scaled_fp4_grouped_quantize(
@@ -130,7 +121,7 @@ def scaled_fp4_grouped_quantize(
         >>> codes.shape, scales.shape
         ((200, 32, 3), (32, 4, 2, 4, 1, 3))
     """
-    return _grouped(a, mask, a_global_sf, nvfp4_4over6, enable_pdl, stream, gate_columns=0)
+    return _grouped(SCALED_FP4_GROUPED_QUANTIZE, a, mask, a_global_sf, nvfp4_4over6, enable_pdl, stream)
 
 
 def silu_and_mul_scaled_nvfp4_experts_quantize(
@@ -154,16 +145,16 @@ def silu_and_mul_scaled_nvfp4_experts_quantize(
         >>> codes.shape, scales.shape
         ((200, 32, 3), (32, 4, 2, 4, 1, 3))
     """
-    return _grouped(a, mask, a_global_sf, nvfp4_4over6, enable_pdl, stream, gate_columns=-1)
+    op = SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE
+    return _grouped(op, a, mask, a_global_sf, nvfp4_4over6, enable_pdl, stream)
 
 
 def _grouped(
-    a: Any, mask: Any, a_global_sf: Any, nvfp4_4over6: Any, enable_pdl: bool | None, stream: Any, *, gate_columns: int
+    op: Op, a: Any, mask: Any, a_global_sf: Any, nvfp4_4over6: Any, enable_pdl: bool | None, stream: Any
 ) -> tuple[Any, Any]:
     """Codes and scales of what a mask counts, in the shapes that grouped GEMMs take."""
     framework_of(mask, "mask")
-    as_bytes = ("y_fp4",)
-    codes, scales = _quantized(a, mask, a_global_sf, 16, nvfp4_4over6, as_bytes, enable_pdl, stream, gate_columns)
+    codes, scales = _quantized(op, a, mask, a_global_sf, 16, nvfp4_4over6, enable_pdl, stream)
     matrices, rows, code_bytes = codes.shape
     tiles = (matrices, ceil_div(rows, 128), ceil_div(code_bytes, 32), 32, 4, 4)
     framework = framework_of(codes, "codes")
@@ -174,16 +165,17 @@ def _grouped(
 
 
 def _quantized(
-    a: Any, mask: Any, a_global_sf: Any, block_size: int, nvfp4_4over6: Any, as_bytes: tuple[str, ...],
-    enable_pdl: bool | None, stream: Any, gate_columns: int = 0,
+    op: Op, a: Any, mask: Any, a_global_sf: Any, block_size: int, nvfp4_4over6: Any, enable_pdl: bool | None,
+    stream: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Codes and 128x4 scales of NVFP4."""
     check_shaped(a, "a")
     if len(a.shape) != 3:
         raise ValueError(f"a: shape is {tuple(a.shape)}, expected (B, M, K)")
-    dispatcher = _dispatcher(
-        block_size, is_four_over_six(nvfp4_4over6), a_global_sf is not None, as_bytes, enable_pdl,
-        gate_columns=gate_columns, masked=mask is not None, scale_per_matrix=_is_scale_per_matrix(a_global_sf),
+    dispatcher = dispatcher_of(
+        op, enable_pdl, block_size, is_four_over_six(nvfp4_4over6), a_global_sf is not None,
+        _is_scale_per_matrix(a_global_sf),
     )  # fmt: skip
-    made = run_named(dispatcher, {"input": a, "mask": mask, "global_scale": a_global_sf}, (), stream)
+    tensors = {"input": a, "mask": mask, "y_fp4": None, "block_scale": None, "global_scale": a_global_sf}
+    made = run(dispatcher, tensors, stream)
     return made["y_fp4"], made["block_scale"]

@@ -2,54 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher, per_options
+from jitnorm.catalogue.decoders import (
+    DEQUANTIZE,
+    E2M1_AND_UFP8SF_SCALE_TO_FLOAT,
+    MXFP4_DEQUANTIZE,
+    MXFP8_DEQUANTIZE_HOST,
+    decoded_spec,
+    has_tensor_scale,
+)
+from jitnorm.catalogue.sf_layout import SfLayout
+from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
-from jitnorm.kernels.config_rules import FLOAT_DTYPES
-from jitnorm.kernels.quant_spec import CODE_BITS, MXFP4, MXFP8, QuantSpec, require_one_of
-from jitnorm.ops.batched import batch_options
-from jitnorm.ops.fp4_arguments import fp4_spec
+from jitnorm.kernels.quant_spec import CODE_BITS
+from jitnorm.ops.batched import batch_of
 from jitnorm.ops.general import QuantizedTensor
-from jitnorm.ops.run import run_named
-from jitnorm.ops.sf_layout import SfLayout, layout_name, layout_of_flags
-
-
-@cache
-def _dispatcher(quant: QuantSpec, dtype: str, axis: int, enable_pdl: bool | None, **options: Any) -> Dispatcher:
-    require_one_of("dtype", dtype, FLOAT_DTYPES)
-    return Dispatcher(enable_pdl, op="dequantize", quant=quant, input=dtype, axis=axis, **options)
-
-
-@per_options
-def _fp4_dispatcher(
-    block_size: int, ufp8_type: int, is_swizzled: bool, is_8x4: bool, has_scale: bool, enable_pdl: bool | None
-) -> Dispatcher:
-    require_one_of("ufp8_type", ufp8_type, (0, 1))
-    if is_8x4 and not is_swizzled:
-        raise ValueError("is_sf_8x4_layout: is True, but is_sf_swizzled_layout is False; a linear layout has no tiles")
-    quant = fp4_spec(block_size, "e4m3" if ufp8_type else "ue8m0", layout_of_flags(is_swizzled, is_8x4), "none")
-    aliases = {"data": "e2m1_tensor", "scale": "ufp8_scale_tensor", "tensor_scale": "global_scale_tensor"}
-    return _float_dispatcher(quant, enable_pdl, aliases, tensor_scale=has_scale)
-
-
-@per_options
-def _mxfp4_dispatcher(sf_layout: Any, enable_pdl: bool | None) -> Dispatcher:
-    quant = MXFP4.with_layout(layout_name("sfLayout", sf_layout))
-    return _float_dispatcher(quant, enable_pdl, {"data": "a_fp4", "scale": "a_sf"})
-
-
-@per_options
-def _mxfp8_dispatcher(is_swizzled: bool, sf_layout: Any, enable_pdl: bool | None) -> Dispatcher:
-    layout = "128x4" if is_swizzled else "linear"
-    quant = MXFP8.with_layout(layout if sf_layout is None else layout_name("sf_swizzle_layout", sf_layout))
-    return _float_dispatcher(quant, enable_pdl, {"data": "input", "scale": "scale_tensor"})
-
-
-def _float_dispatcher(quant: QuantSpec, enable_pdl: bool | None, aliases: dict[str, str], **options: Any) -> Dispatcher:
-    return Dispatcher(enable_pdl, aliases=aliases, op="dequantize", quant=quant, input="float32", **options)
+from jitnorm.ops.run import run
 
 
 def dequantize(
@@ -93,30 +62,17 @@ def dequantize(
     _check_shape(q)
     if dtype is None:
         dtype = framework.float_dtype if out is None else framework_of(out, "out").dtype_name(out)
-    has_tensor_scale = q.spec.has_blocks and q.spec.needs_tensor_amax
-    spec = _decoded_spec(q.spec)
-    batch = batch_options(spec, q.batched, None, q.global_scale if spec.has_blocks else q.scale)
-    dispatcher = _dispatcher(
-        spec, dtype, q.axis, enable_pdl, tensor_scale=has_tensor_scale,
-        batched=batch["batched"], scale_per_matrix=batch["scale_per_matrix"],
-    )  # fmt: skip
+    spec = decoded_spec(q.spec)
+    batch = batch_of(spec, q.batched, None, q.global_scale if spec.has_blocks else q.scale)
+    dispatcher = dispatcher_of(DEQUANTIZE, enable_pdl, spec, dtype, q.axis, has_tensor_scale(q.spec), batch)
     tensors = {
         "data": q.data, "scale": q.scale_unswizzled if q.spec.both_layouts else q.scale, "global_scale": q.global_scale,
         "row_scale": q.row_scale, "tensor_scale": q.tensor_scale, "out": out,
     }  # fmt: skip
-    return run_named(dispatcher, tensors, (), stream)["out"]
-
-
-@cache
-def _decoded_spec(spec: QuantSpec) -> QuantSpec:
-    """What decoding has to know of an encoding: one layout, and not how its scales were found."""
-    return replace(
-        spec,
-        scale_layout="linear" if spec.both_layouts else spec.scale_layout,
-        global_scale="none" if spec.needs_tensor_amax else spec.global_scale,
-        scale_rounding="up",
-        four_over_six=False,
-    )
+    for name in ("global_scale", "row_scale", "tensor_scale"):
+        if tensors[name] is not None and name not in dispatcher.names:
+            raise ValueError(f"{name}: is given, but the other options leave no use for it; pass None")
+    return run(dispatcher, tensors, stream)["out"]
 
 
 def _check_shape(q: QuantizedTensor) -> None:
@@ -169,10 +125,9 @@ def e2m1_and_ufp8sf_scale_to_float(
         [2.0, 4.0]
     """
     factor = global_scale_tensor if ufp8_type == 1 else None
-    dispatcher = _fp4_dispatcher(
-        sf_vec_size, ufp8_type, is_sf_swizzled_layout, is_sf_8x4_layout, factor is not None, enable_pdl
-    )
-    return _to_float(e2m1_tensor, ufp8_scale_tensor, factor, dispatcher, stream)
+    options = (sf_vec_size, ufp8_type, is_sf_swizzled_layout, is_sf_8x4_layout, factor is not None)
+    dispatcher = dispatcher_of(E2M1_AND_UFP8SF_SCALE_TO_FLOAT, enable_pdl, *options)
+    return _to_float(dispatcher, e2m1_tensor, ufp8_scale_tensor, factor, stream)
 
 
 def mxfp4_dequantize(
@@ -201,7 +156,7 @@ def mxfp4_dequantize(
         >>> mxfp4_dequantize(codes, scales, SfLayout.layout_linear)[0, :2].tolist()
         [2.0, 4.0]
     """
-    return _to_float(a_fp4, a_sf, None, _mxfp4_dispatcher(sfLayout, enable_pdl), stream)
+    return _to_float(dispatcher_of(MXFP4_DEQUANTIZE, enable_pdl, sfLayout), a_fp4, a_sf, None, stream)
 
 
 def mxfp8_dequantize_host(
@@ -231,10 +186,10 @@ def mxfp8_dequantize_host(
         >>> mxfp8_dequantize_host(codes, scales, is_sf_swizzled_layout=False)[0, :2].tolist()
         [2.0, 2.0]
     """
-    dispatcher = _mxfp8_dispatcher(is_sf_swizzled_layout, sf_swizzle_layout, enable_pdl)
-    return _to_float(input, scale_tensor, None, dispatcher, stream)
+    dispatcher = dispatcher_of(MXFP8_DEQUANTIZE_HOST, enable_pdl, is_sf_swizzled_layout, sf_swizzle_layout)
+    return _to_float(dispatcher, input, scale_tensor, None, stream)
 
 
-def _to_float(data: Any, scale: Any, tensor_scale: Any, dispatcher: Dispatcher, stream: Any) -> Any:
-    tensors = {"data": data, "scale": scale, "tensor_scale": tensor_scale}
-    return run_named(dispatcher, tensors, (), stream)["out"]
+def _to_float(dispatcher: Dispatcher, data: Any, scale: Any, tensor_scale: Any, stream: Any) -> Any:
+    tensors = {"data": data, "scale": scale, "tensor_scale": tensor_scale, "out": None}
+    return run(dispatcher, tensors, stream)["out"]

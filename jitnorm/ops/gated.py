@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
 from math import prod
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher, per_options
+from jitnorm.catalogue.four_over_six import is_four_over_six
+from jitnorm.catalogue.quantizers import SILU_AND_MUL_NVFP4_QUANTIZE, SILU_AND_MUL_QUANTIZE
+from jitnorm.dispatch import dispatcher_of
 from jitnorm.interop import framework_of
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.amax import gated_amax
-from jitnorm.ops.batched import batch_options
-from jitnorm.ops.fp4_arguments import byte_outputs, fp4_spec, is_four_over_six
-from jitnorm.ops.general import QuantizedTensor, quantized, with_scales
-from jitnorm.ops.run import run_named
-from jitnorm.ops.sf_layout import layout_of_flags
-
-
-@cache
-def _dispatcher(quant: QuantSpec, gate_columns: int, enable_pdl: bool | None, **options: Any) -> Dispatcher:
-    return Dispatcher(enable_pdl, op="quantize", quant=quant, gate_columns=gate_columns, **options)
-
-
-@per_options
-def _nvfp4_dispatcher(
-    block_size: int, is_swizzled: bool, is_8x4: bool, enable_pdl: bool | None, four_over_six: bool, has_global: bool
-) -> Dispatcher:
-    layout = layout_of_flags(is_swizzled, is_8x4)
-    quant = fp4_spec(block_size, "e4m3", layout, "given" if has_global else "none", four_over_six)
-    return Dispatcher(enable_pdl, allocations=byte_outputs, op="quantize", quant=quant, gate_columns=-1)
+from jitnorm.ops.batched import batch_of
+from jitnorm.ops.general import NO_OUTPUTS, QuantizedTensor, quantized, with_scales
+from jitnorm.ops.run import run, run_with_amax
 
 
 def silu_and_mul_quantize(
@@ -79,12 +63,11 @@ def silu_and_mul_quantize(
     if granularity is not None and (type(granularity) is not int or granularity < 1):
         raise ValueError(f"granularity: is {granularity!r}; expected None or a positive integer")
     spec, given, scale = with_scales(spec, global_scale, scale)
-    batch = batch_options(spec, batched, mask, scale if given is None else given)
+    batch = batch_of(spec, batched, mask, scale if given is None else given)
     gate_columns = -1 if granularity is None else granularity
-    amax = gated_amax(input, gate_columns, enable_pdl, stream) if spec.needs_tensor_amax else None
-    dispatcher = _dispatcher(spec, gate_columns, enable_pdl, **batch)
-    tensors = {"input": input, "mask": mask, "global_scale": given, "scale": scale, "amax": amax}
-    made = run_named(dispatcher, tensors, (), stream)
+    dispatcher = dispatcher_of(SILU_AND_MUL_QUANTIZE, enable_pdl, spec, gate_columns, batch)
+    tensors = {**NO_OUTPUTS, "input": input, "mask": mask, "global_scale": given, "scale": scale}
+    made = run_with_amax(dispatcher, tensors, stream)
     return quantized(spec, made, (*input.shape[:-1], input.shape[-1] // 2), batched)
 
 
@@ -130,12 +113,10 @@ def silu_and_mul_nvfp4_quantize(
         >>> codes.shape, scales.shape
         ((6, 32), (128, 4))
     """
-    dispatcher = _nvfp4_dispatcher(
-        sf_vec_size, is_sf_swizzled_layout, is_sf_8x4_layout, enable_pdl, is_four_over_six(nvfp4_4over6),
-        global_scale is not None,
-    )  # fmt: skip
-    tensors = {"input": input, "global_scale": global_scale}
-    made = run_named(dispatcher, tensors, (), stream)
+    options = (sf_vec_size, is_sf_swizzled_layout, is_sf_8x4_layout, is_four_over_six(nvfp4_4over6))
+    dispatcher = dispatcher_of(SILU_AND_MUL_NVFP4_QUANTIZE, enable_pdl, *options, global_scale is not None)
+    tensors = {"input": input, "y_fp4": None, "block_scale": None, "global_scale": global_scale}
+    made = run(dispatcher, tensors, stream)
     codes = made["y_fp4"]
     *leading, columns = codes.shape
     if len(leading) != 1:

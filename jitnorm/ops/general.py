@@ -6,16 +6,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
+from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
+from jitnorm.catalogue.quantizers import QUANTIZE
+from jitnorm.dispatch import dispatcher_of
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
-from jitnorm.ops.amax import compute_amax, norm_amax
-from jitnorm.ops.batched import batch_options
-from jitnorm.ops.run import run_named
+from jitnorm.ops.batched import batch_of
+from jitnorm.ops.run import run_with_amax
 
 
 @dataclass(frozen=True)
 class QuantizedTensor:
-    """What an encoding gives, complete: a consumer needs nothing else.
+    """A quantized tensor, complete: consumers need nothing else.
 
     Args:
         data: the codes: E2M1 two a byte, element 2i in the low nibble; FP8 one a byte.
@@ -46,9 +47,10 @@ class QuantizedTensor:
     axis: int = -1
 
 
-@cache
-def _dispatcher(enable_pdl: bool | None, **options: Any) -> Dispatcher:
-    return Dispatcher(enable_pdl, **options)
+# The outputs of all encodings; a call has some of them.
+NO_OUTPUTS: dict[str, Any] = dict.fromkeys(
+    ("out", "y_fp4", "block_scale", "block_scale_unswizzled", "row_scale", "tensor_scale", "amax")
+)
 
 
 def norm_quantize(
@@ -57,6 +59,7 @@ def norm_quantize(
     *,
     spec: QuantSpec,
     residual: Any = None,
+    bias: Any = None,
     global_scale: Any = None,
     scale: Any = None,
     eps: float = 1e-06,
@@ -77,6 +80,7 @@ def norm_quantize(
         weight: shape (hidden_size,), the input's dtype or float32.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
+        bias: like `weight`, or None; added to the product with the weight.
         global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
             float32 tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
         scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` for
@@ -109,19 +113,17 @@ def norm_quantize(
         ('float8_e4m3fn', (2, 2))
     """
     spec, given, scale = with_scales(spec, global_scale, scale)
-    batch = batch_options(spec, batched, mask, scale if given is None else given)
-    amax = None
-    if spec.needs_tensor_amax:
-        amax = norm_amax(input, weight, residual, eps, unit_bias, enable_pdl, stream)
-    dispatcher = _dispatcher(
-        enable_pdl, op="rmsnorm", residual=residual is not None, unit_bias=unit_bias, keep_norm=y_out is not None,
-        quant=spec, scale_ub=scale_ub is not None, **batch,
+    batch = batch_of(spec, batched, mask, scale if given is None else given)
+    dispatcher = dispatcher_of(
+        NORM_QUANTIZE, enable_pdl, spec, residual is not None, unit_bias, bias is not None, y_out is not None,
+        scale_ub is not None, batch,
     )  # fmt: skip
     tensors = {
-        "input": input, "mask": mask, "residual": residual, "weight": weight, "global_scale": given, "scale": scale,
-        "amax": amax, "scale_ub": scale_ub, "residual_out": residual, "y_out": y_out,
+        **NO_OUTPUTS, "input": input, "mask": mask, "residual": residual, "weight": weight, "bias": bias,
+        "global_scale": given, "scale": scale, "scale_ub": scale_ub, "residual_out": residual, "y_out": y_out,
+        "eps": eps,
     }  # fmt: skip
-    return quantized(spec, run_named(dispatcher, tensors, (eps,), stream), tuple(input.shape), batched)
+    return quantized(spec, run_with_amax(dispatcher, tensors, stream), tuple(input.shape), batched)
 
 
 def quantize(
@@ -148,22 +150,29 @@ def quantize(
         ((2, 32), (2,))
     """
     spec, given, scale = with_scales(spec, global_scale, scale)
-    batch = batch_options(spec, batched, mask, scale if given is None else given)
-    amax = compute_amax(input, stream=stream) if spec.needs_tensor_amax else None
-    dispatcher = _dispatcher(enable_pdl, op="quantize", quant=spec, scale_ub=scale_ub is not None, **batch)
+    batch = batch_of(spec, batched, mask, scale if given is None else given)
+    dispatcher = dispatcher_of(QUANTIZE, enable_pdl, spec, scale_ub is not None, batch)
     tensors = {
-        "input": input, "mask": mask, "global_scale": given, "scale": scale, "amax": amax, "scale_ub": scale_ub,
+        **NO_OUTPUTS, "input": input, "mask": mask, "global_scale": given, "scale": scale, "scale_ub": scale_ub,
     }  # fmt: skip
-    return quantized(spec, run_named(dispatcher, tensors, (), stream), tuple(input.shape), batched)
+    return quantized(spec, run_with_amax(dispatcher, tensors, stream), tuple(input.shape), batched)
 
 
 def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSpec, Any, Any]:
-    """The spec with the kind of global scale that is asked for, then the two scales that are given, or None."""
+    """The spec with the kind of global scale that is asked for, then the two scales that are given, or None.
+
+    Raises:
+        ValueError: one of them is not what the encoding has.
+    """
     if isinstance(scale, str):
         return _with_found_scale(spec, scale), None, None
     if isinstance(global_scale, str):
-        return _with_global(spec, global_scale), None, scale
-    return (spec if global_scale is None else _with_global(spec, "given")), global_scale, scale
+        spec, global_scale = _with_global(spec, global_scale), None
+    elif global_scale is not None:
+        spec = _with_global(spec, "given")
+    if scale is not None and (spec.has_blocks or not spec.needs_given_scale):
+        raise ValueError("scale: is given, but the other options leave no use for it; pass None")
+    return spec, global_scale, scale
 
 
 @cache
@@ -186,8 +195,7 @@ def quantized(
     """A call's tensors, by their names, as one."""
     row_scale, tensor_scale, amax = made.get("row_scale"), made.get("tensor_scale"), made.get("amax")
     if not spec.has_blocks:
-        found = tensor_scale if row_scale is None else row_scale
-        scale = made.get("scale", found)
+        scale = next((each for each in (made.get("scale"), row_scale, tensor_scale) if each is not None), None)
         return QuantizedTensor(made["out"], scale, None, None, None, spec, shape, batched, amax=amax)
     return QuantizedTensor(
         data=made["y_fp4" if spec.element == "e2m1" else "out"],

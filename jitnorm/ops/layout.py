@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher, per_options
+from jitnorm.catalogue.moves import BLOCK_SCALE_INTERLEAVE, SHUFFLE_MATRIX_A
+from jitnorm.dispatch import dispatcher_of, per_options
 from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import require_one_of
 from jitnorm.ops.run import run
-
-
-@cache
-def _interleaver(batched: bool) -> Dispatcher:
-    return Dispatcher(None, op="interleave", batched=batched)
-
-
-@cache
-def _shuffler(rows: int) -> Dispatcher:
-    return Dispatcher(None, op="shuffle", shuffle_rows=rows)
 
 
 def block_scale_interleave(unswizzled_sf: Any, *, out: Any = None, stream: Any = None) -> Any:
@@ -46,7 +36,8 @@ def block_scale_interleave(unswizzled_sf: Any, *, out: Any = None, stream: Any =
         ((512,), [0, 1, 2, 3], [4, 5, 6, 7])
     """
     dims = _dims("unswizzled_sf", unswizzled_sf, (2, 3))
-    return run(_interleaver(dims == 3), (unswizzled_sf, out), (), stream, out is None)[1]
+    tensors = {"unswizzled_sf": unswizzled_sf, "out": out}
+    return run(dispatcher_of(BLOCK_SCALE_INTERLEAVE, None, dims == 3), tensors, stream)["out"]
 
 
 def shuffle_matrix_a(input_tensor: Any, epilogue_tile_m: int, *, stream: Any = None) -> Any:
@@ -76,7 +67,8 @@ def shuffle_matrix_a(input_tensor: Any, epilogue_tile_m: int, *, stream: Any = N
     _dims("input_tensor", input_tensor, (2,))
     block = 32 if epilogue_tile_m % 128 == 0 else 16
     _check_rows(input_tensor, block)
-    return run(_shuffler(block), (input_tensor, None), (), stream, allocates=True)[1]
+    tensors = {"input_tensor": input_tensor, "out": None}
+    return run(dispatcher_of(SHUFFLE_MATRIX_A, None, block), tensors, stream)["out"]
 
 
 def shuffle_matrix_sf_a(

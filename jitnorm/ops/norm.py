@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
-from jitnorm.interop import direct
+from jitnorm.catalogue import norms
+from jitnorm.dispatch import Dispatcher, Dispatchers
 from jitnorm.ops.run import run
 
-
-@cache
-def _dispatcher(residual: bool, unit_bias: bool, enable_pdl: bool | None) -> Dispatcher:
-    return Dispatcher(enable_pdl, op="rmsnorm", residual=residual, unit_bias=unit_bias)
+_RMSNORM, _GEMMA_RMSNORM = Dispatchers(norms.RMSNORM), Dispatchers(norms.GEMMA_RMSNORM)
+_FUSED_ADD_RMSNORM = Dispatchers(norms.FUSED_ADD_RMSNORM)
+_GEMMA_FUSED_ADD_RMSNORM = Dispatchers(norms.GEMMA_FUSED_ADD_RMSNORM)
+_RMSNORM_BIAS, _LAYERNORM = Dispatchers(norms.RMSNORM_BIAS), Dispatchers(norms.LAYERNORM)
 
 
 def rmsnorm(
@@ -45,24 +44,26 @@ def rmsnorm(
         >>> rmsnorm(x, np.ones(2, np.float16), eps=0.0)
         array([[0.8486, 1.132 ]], dtype=float16)
     """
-    dispatcher = _dispatcher(False, False, enable_pdl)
-    admits = direct.get(type(input))
-    if (
-        stream is None and admits is not None
-        and direct.get(type(weight)) is admits and direct.get(type(out)) is admits
-    ):  # fmt: skip
-        # The usual call goes straight to the launcher; see docs/measured.md.
-        try:
-            if admits((input, weight, out), (out,)) and dispatcher.launch(input, weight, out, eps) is None:
-                return out
-        except (RuntimeError, TypeError, ValueError):
-            pass  # nothing has run; the long way raises it again, in the caller's words
-    return run(dispatcher, (input, weight, out), (eps,), stream, out is None)[2]
+    tensors = {"input": input, "weight": weight, "out": out, "eps": eps}
+    return run(_RMSNORM[enable_pdl], tensors, stream)["out"]
 
 
-@cache
-def _layernorm_dispatcher(enable_pdl: bool | None) -> Dispatcher:
-    return Dispatcher(enable_pdl, op="layernorm")
+def rmsnorm_bias(
+    input: Any, weight: Any, bias: Any, eps: float = 1e-06, out: Any = None, enable_pdl: bool | None = None, *,
+    stream: Any = None,
+) -> Any:  # fmt: skip
+    """RMSNorm with a bias beside the weight, of its shape and dtype: the norm, times the weight, plus the bias.
+
+    As in `rmsnorm`, which has all other arguments, arithmetic is float32 with one rounding at the end.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.array([[3.0, 4.0]], np.float16)
+        >>> rmsnorm_bias(x, np.ones(2, np.float16), np.array([0, 1], np.float16), eps=0.0)
+        array([[0.8486, 2.13  ]], dtype=float16)
+    """
+    tensors = {"input": input, "weight": weight, "bias": bias, "out": out, "eps": eps}
+    return run(_RMSNORM_BIAS[enable_pdl], tensors, stream)["out"]
 
 
 def layernorm(
@@ -95,7 +96,8 @@ def layernorm(
         >>> layernorm(np.array([[1, 3]], np.float16), np.ones(2, np.float32), np.zeros(2, np.float32), eps=0.0)
         array([[-1.,  1.]], dtype=float16)
     """
-    return run(_layernorm_dispatcher(enable_pdl), (input, gemma, beta, out), (eps,), stream, out is None)[3]
+    tensors = {"input": input, "gemma": gemma, "beta": beta, "out": out, "eps": eps}
+    return run(_LAYERNORM[enable_pdl], tensors, stream)["out"]
 
 
 def gemma_rmsnorm(
@@ -109,7 +111,8 @@ def gemma_rmsnorm(
         >>> gemma_rmsnorm(x, np.zeros(2, np.float16), eps=0.0)
         array([[0.8486, 1.132 ]], dtype=float16)
     """
-    return run(_dispatcher(False, True, enable_pdl), (input, weight, out), (eps,), stream, out is None)[2]
+    tensors = {"input": input, "weight": weight, "out": out, "eps": eps}
+    return run(_GEMMA_RMSNORM[enable_pdl], tensors, stream)["out"]
 
 
 def fused_add_rmsnorm(
@@ -146,7 +149,7 @@ def fused_add_rmsnorm(
         >>> x, r
         (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
-    _fused_add(input, residual, weight, eps, enable_pdl, out, residual_out, stream, unit_bias=False)
+    _fused_add(_FUSED_ADD_RMSNORM[enable_pdl], input, residual, weight, eps, out, residual_out, stream)
 
 
 def gemma_fused_add_rmsnorm(
@@ -169,12 +172,14 @@ def gemma_fused_add_rmsnorm(
         >>> x
         array([[0.8486, 1.132 ]], dtype=float16)
     """
-    _fused_add(input, residual, weight, eps, enable_pdl, out, residual_out, stream, unit_bias=True)
+    _fused_add(_GEMMA_FUSED_ADD_RMSNORM[enable_pdl], input, residual, weight, eps, out, residual_out, stream)
 
 
 def _fused_add(
-    input: Any, residual: Any, weight: Any, eps: float, enable_pdl: bool | None, out: Any, residual_out: Any,
-    stream: Any, *, unit_bias: bool,
-) -> None:  # fmt: skip
-    written = (input if out is None else out, residual if residual_out is None else residual_out)
-    run(_dispatcher(True, unit_bias, enable_pdl), (input, residual, weight, *written), (eps,), stream, allocates=False)
+    dispatcher: Dispatcher, input: Any, residual: Any, weight: Any, eps: float, out: Any, residual_out: Any, stream: Any
+) -> None:
+    tensors = {
+        "input": input, "residual": residual, "weight": weight, "out": input if out is None else out,
+        "residual_out": residual if residual_out is None else residual_out, "eps": eps,
+    }  # fmt: skip
+    run(dispatcher, tensors, stream)

@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
-from jitnorm.interop import direct
-from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_FP4QUANT, RMSNORM_FP4QUANT
+from jitnorm.dispatch import dispatcher_of
 from jitnorm.ops.run import run
-
-
-@cache
-def _dispatcher(
-    residual: bool,
-    keep_norm: bool,
-    block_size: int,
-    scale_format: str | None,
-    swizzled: bool,
-    both: bool,
-    has_global_scale: bool,
-    enable_pdl: bool | None,
-) -> Dispatcher:
-    default_format = "e4m3" if block_size == 16 else "ue8m0"
-    layout = "linear+128x4" if both else "128x4" if swizzled else "linear"
-    global_scale = "given" if has_global_scale else "none"
-    quant = QuantSpec("e2m1", block_size, scale_format or default_format, layout, global_scale)
-    return Dispatcher(enable_pdl, op="rmsnorm", residual=residual, keep_norm=keep_norm, quant=quant)
 
 
 def rmsnorm_fp4quant(
@@ -85,29 +65,20 @@ def rmsnorm_fp4quant(
         >>> codes.shape, scales.shape, scales.dtype.name
         ((2, 32), (2, 4), 'float8_e4m3fn')
     """
-    dispatcher = _dispatcher(
-        False, False, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
-        global_scale is not None, enable_pdl,
+    dispatcher = dispatcher_of(
+        RMSNORM_FP4QUANT, enable_pdl, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
+        global_scale is not None, False,
     )  # fmt: skip
-    admits = direct.get(type(input))
-    if (
-        stream is None and global_scale is None and block_scale_unswizzled is None and not output_both_sf_layouts
-        and admits is not None and direct.get(type(weight)) is admits
-        and direct.get(type(y_fp4)) is admits and direct.get(type(block_scale)) is admits
-    ):  # fmt: skip
-        # The usual call goes straight to the launcher; see docs/measured.md.
-        try:
-            if (
-                admits((input, weight, y_fp4, block_scale), (y_fp4, block_scale))
-                and dispatcher.launch(input, weight, y_fp4, block_scale, eps) is None
-            ):
-                return y_fp4, block_scale
-        except (RuntimeError, TypeError, ValueError):
-            pass  # nothing has run; the long way raises it again, in the caller's words
-    scales, allocates = scale_outputs(block_scale, output_both_sf_layouts, block_scale_unswizzled)
-    given = () if global_scale is None else (global_scale,)
-    made = run(dispatcher, (input, weight, y_fp4, *scales, *given), (eps,), stream, allocates or y_fp4 is None)
-    return made[2:5] if output_both_sf_layouts else made[2:4]
+    if block_scale_unswizzled is not None:
+        check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
+    tensors = {
+        "input": input, "weight": weight, "y_fp4": y_fp4, "block_scale": block_scale,
+        "block_scale_unswizzled": block_scale_unswizzled, "global_scale": global_scale, "eps": eps,
+    }  # fmt: skip
+    made = run(dispatcher, tensors, stream)
+    if output_both_sf_layouts:
+        return made["y_fp4"], made["block_scale"], made["block_scale_unswizzled"]
+    return made["y_fp4"], made["block_scale"]
 
 
 def add_rmsnorm_fp4quant(
@@ -144,25 +115,26 @@ def add_rmsnorm_fp4quant(
         >>> float(residual[0, 0]), float(residual[-1, -1])
         (0.0, 2.0)
     """
-    dispatcher = _dispatcher(
-        True, y_out is not None, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
-        global_scale is not None, enable_pdl,
+    dispatcher = dispatcher_of(
+        ADD_RMSNORM_FP4QUANT, enable_pdl, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
+        global_scale is not None, y_out is not None,
     )  # fmt: skip
-    scales, allocates = scale_outputs(block_scale, output_both_sf_layouts, block_scale_unswizzled)
-    given = () if global_scale is None else (global_scale,)
-    kept = () if y_out is None else (y_out,)
-    tensors = (input, residual, weight, y_fp4, *scales, *given, residual, *kept)
-    made = run(dispatcher, tensors, (eps,), stream, allocates or y_fp4 is None)
-    return made[3:6] if output_both_sf_layouts else made[3:5]
+    check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
+    tensors = {
+        "input": input, "residual": residual, "weight": weight, "y_fp4": y_fp4, "block_scale": block_scale,
+        "block_scale_unswizzled": block_scale_unswizzled, "global_scale": global_scale, "residual_out": residual,
+        "y_out": y_out, "eps": eps,
+    }  # fmt: skip
+    made = run(dispatcher, tensors, stream)
+    if output_both_sf_layouts:
+        return made["y_fp4"], made["block_scale"], made["block_scale_unswizzled"]
+    return made["y_fp4"], made["block_scale"]
 
 
-def scale_outputs(block_scale: Any, both: bool, unswizzled: Any) -> tuple[tuple[Any, ...], bool]:
-    """The tensors that receive scales, and whether one of them is None."""
-    if both:
-        return (block_scale, unswizzled), block_scale is None or unswizzled is None
-    if unswizzled is not None:
+def check_unswizzled(block_scale_unswizzled: Any, both: bool) -> None:
+    """Raise ValueError if linear scales have a place, but are not written beside swizzled ones."""
+    if block_scale_unswizzled is not None and not both:
         raise ValueError(
             "block_scale_unswizzled: is given, but the scales are written in one layout; "
             "pass None or output_both_sf_layouts=True"
         )
-    return (block_scale,), block_scale is None

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
+from jitnorm.catalogue.encoding_norms import (
+    FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT,
+    FUSED_ADD_RMSNORM_QUANT,
+    GEMMA_FUSED_ADD_RMSNORM_QUANT,
+    GEMMA_RMSNORM_QUANT,
+    RMS_NORM_STATIC_FP8_QUANT,
+    RMSNORM_QUANT,
+)
+from jitnorm.catalogue.op import Op
+from jitnorm.dispatch import dispatcher_of
 from jitnorm.interop import framework_of
-from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.run import run
-
-_ELEMENTS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
-
-
-@cache
-def _dispatcher(residual: bool, unit_bias: bool, out_dtype: str, out_name: str, enable_pdl: bool | None) -> Dispatcher:
-    if out_dtype not in _ELEMENTS:
-        raise ValueError(f"{out_name}: dtype is {out_dtype}, expected {' or '.join(_ELEMENTS)}")
-    options: dict[str, Any] = {"residual": residual, "unit_bias": unit_bias}
-    quant = QuantSpec(_ELEMENTS[out_dtype], "tensor", "f32")
-    aliases = {} if out_name == "out" else {"out": out_name}
-    return Dispatcher(enable_pdl, aliases=aliases, op="rmsnorm", quant=quant, **options)
 
 
 def rmsnorm_quant(
@@ -50,7 +45,7 @@ def rmsnorm_quant(
         >>> out.astype(float).tolist()
         [[1.75, 2.25]]
     """
-    _quant(out, input, None, weight, scale, eps, enable_pdl, stream, unit_bias=False)
+    _quant(RMSNORM_QUANT, out, input, None, weight, scale, eps, enable_pdl, stream)
 
 
 def gemma_rmsnorm_quant(
@@ -58,7 +53,7 @@ def gemma_rmsnorm_quant(
     *, stream: Any = None,
 ) -> None:  # fmt: skip
     """`rmsnorm_quant` as Gemma has it: the weight is ``weight + 1``."""
-    _quant(out, input, None, weight, scale, eps, enable_pdl, stream, unit_bias=True)
+    _quant(GEMMA_RMSNORM_QUANT, out, input, None, weight, scale, eps, enable_pdl, stream)
 
 
 def fused_add_rmsnorm_quant(
@@ -66,7 +61,7 @@ def fused_add_rmsnorm_quant(
     enable_pdl: bool | None = None, *, stream: Any = None,
 ) -> None:  # fmt: skip
     """Add the residual, then `rmsnorm_quant` of the float32 sum; the residual becomes the sum, the input stays."""
-    _quant(out, input, residual, weight, scale, eps, enable_pdl, stream, unit_bias=False)
+    _quant(FUSED_ADD_RMSNORM_QUANT, out, input, residual, weight, scale, eps, enable_pdl, stream)
 
 
 def gemma_fused_add_rmsnorm_quant(
@@ -74,7 +69,7 @@ def gemma_fused_add_rmsnorm_quant(
     enable_pdl: bool | None = None, *, stream: Any = None,
 ) -> None:  # fmt: skip
     """`fused_add_rmsnorm_quant` as Gemma has it: the weight is ``weight + 1``."""
-    _quant(out, input, residual, weight, scale, eps, enable_pdl, stream, unit_bias=True)
+    _quant(GEMMA_FUSED_ADD_RMSNORM_QUANT, out, input, residual, weight, scale, eps, enable_pdl, stream)
 
 
 def rms_norm_static_fp8_quant(
@@ -91,7 +86,7 @@ def rms_norm_static_fp8_quant(
         >>> result.astype(float).tolist()
         [[1.75, 2.25]]
     """
-    _quant(result, input, None, weight, scale, epsilon, enable_pdl, stream, unit_bias=False, out_name="result")
+    _quant(RMS_NORM_STATIC_FP8_QUANT, result, input, None, weight, scale, epsilon, enable_pdl, stream)
 
 
 def fused_add_rms_norm_static_fp8_quant(
@@ -99,14 +94,16 @@ def fused_add_rms_norm_static_fp8_quant(
     enable_pdl: bool | None = None, stream: Any = None,
 ) -> None:  # fmt: skip
     """`fused_add_rmsnorm_quant` under the name and with the order that vLLM has."""
-    _quant(result, input, residual, weight, scale, epsilon, enable_pdl, stream, unit_bias=False, out_name="result")
+    _quant(FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT, result, input, residual, weight, scale, epsilon, enable_pdl, stream)
 
 
 def _quant(
-    out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float, enable_pdl: bool | None, stream: Any,
-    *, unit_bias: bool, out_name: str = "out",
+    op: Op, out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float, enable_pdl: bool | None,
+    stream: Any,
 ) -> None:  # fmt: skip
-    out_dtype = framework_of(out, out_name).dtype_name(out)
-    dispatcher = _dispatcher(residual is not None, unit_bias, out_dtype, out_name, enable_pdl)
-    added = () if residual is None else (residual,)
-    run(dispatcher, (input, *added, weight, out, scale, *added), (eps,), stream, allocates=False)
+    out_dtype = framework_of(out, op.aliases.get("out", "out")).dtype_name(out)
+    tensors = {
+        "input": input, "residual": residual, "weight": weight, "out": out, "scale": scale, "residual_out": residual,
+        "eps": eps,
+    }  # fmt: skip
+    run(dispatcher_of(op, enable_pdl, out_dtype), tensors, stream)

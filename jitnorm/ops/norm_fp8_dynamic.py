@@ -4,44 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitnorm.dispatch import Allocated, Dispatcher, per_options
-from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.quant_spec import FP8_GROUP, QuantSpec
+from jitnorm.catalogue.encoding_norms import (
+    FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT,
+    RMS_NORM_DYNAMIC_PER_TOKEN_QUANT,
+    RMS_NORM_PER_BLOCK_QUANT,
+)
+from jitnorm.dispatch import Dispatcher, dispatcher_of
+from jitnorm.interop import framework_of
 from jitnorm.ops.run import run
-
-_ELEMENTS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
-
-
-@per_options
-def _block_dispatcher(keep_norm: bool, enable_pdl: bool | None) -> Dispatcher:
-    return _dispatcher(FP8_GROUP.with_layout("column4"), enable_pdl, residual=True, keep_norm=keep_norm)
-
-
-@per_options
-def _token_dispatcher(quant_dtype: Any, enable_pdl: bool | None, residual: bool, scale_ub: bool) -> Dispatcher:
-    quant = QuantSpec(_element(quant_dtype, ("float8_e4m3fn", "float8_e5m2")), "row", "f32")
-    return _dispatcher(quant, enable_pdl, residual=residual, scale_ub=scale_ub)
-
-
-@per_options
-def _group_dispatcher(
-    quant_dtype: Any, group: int, layout: str, enable_pdl: bool | None, residual: bool, scale_ub: bool
-) -> Dispatcher:
-    quant = QuantSpec(_element(quant_dtype, ("float8_e4m3fn",)), group, "f32", layout)
-    return _dispatcher(quant, enable_pdl, residual=residual, scale_ub=scale_ub)
-
-
-def _dispatcher(quant: QuantSpec, enable_pdl: bool | None, **options: bool) -> Dispatcher:
-    aliases = {"residual_out": "residual", "y_out": "normed_out"}
-    return Dispatcher(enable_pdl, allocations=_scales_of_rows, aliases=aliases, op="rmsnorm", quant=quant, **options)
-
-
-def _scales_of_rows(config: KernelConfig) -> Allocated:
-    """Scales with two dimensions, whatever the input has."""
-    allocations: Allocated = {"row_scale": (("M", 1), "float32")}
-    if config.quant is not None and config.quant.scale_layout == "linear":
-        allocations["block_scale"] = (("M", config.hidden_size // config.block_size), "float32")
-    return allocations
 
 
 def fused_add_rmsnorm_fp8_block_quant(
@@ -83,10 +53,13 @@ def fused_add_rmsnorm_fp8_block_quant(
         >>> float(out[0, 0]), float(residual[0, 0]), scales[0, 2:].tolist()
         (448.0, 2.0, [0.0, 0.0])
     """
-    dispatcher = _block_dispatcher(normed_out is not None, enable_pdl)
-    kept = () if normed_out is None else (normed_out,)
-    tensors = (input, residual, weight, out, block_scale, residual, *kept)
-    run(dispatcher, tensors, (eps,), stream, allocates=False)
+    for name, output in (("out", out), ("block_scale", block_scale)):
+        framework_of(output, name)  # there is none that it allocates
+    tensors = {
+        "input": input, "residual": residual, "weight": weight, "out": out, "block_scale": block_scale,
+        "residual_out": residual, "y_out": normed_out, "eps": eps,
+    }  # fmt: skip
+    run(dispatcher_of(FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, enable_pdl, normed_out is not None), tensors, stream)
 
 
 def rms_norm_dynamic_per_token_quant(
@@ -129,8 +102,10 @@ def rms_norm_dynamic_per_token_quant(
         >>> codes.astype(float).tolist(), scales.shape
         ([[320.0, 448.0]], (1, 1))
     """
-    dispatcher = _token_dispatcher(quant_dtype, enable_pdl, residual is not None, scale_ub is not None)
-    return _with_found_scales(dispatcher, input, weight, epsilon, scale_ub, residual, stream)
+    options = (quant_dtype, residual is not None, scale_ub is not None)
+    dispatcher = dispatcher_of(RMS_NORM_DYNAMIC_PER_TOKEN_QUANT, enable_pdl, *options)
+    made = _with_found_scales(dispatcher, "row_scale", input, weight, epsilon, scale_ub, residual, stream)
+    return made["out"], made["row_scale"]
 
 
 def rms_norm_per_block_quant(
@@ -185,9 +160,10 @@ def rms_norm_per_block_quant(
     if is_scale_transposed and type(input).__module__.startswith("tvm_ffi"):
         raise TypeError("is_scale_transposed: is True, but a tvm_ffi.Tensor has no transposed view; pass False")
     layout = "linear" if not is_scale_transposed else "column4" if has_tma_aligned_scales else "column"
-    options = (enable_pdl, residual is not None, scale_ub is not None)
-    dispatcher = _group_dispatcher(quant_dtype, int(group_size[1]), layout, *options)
-    codes, scales = _with_found_scales(dispatcher, input, weight, epsilon, scale_ub, residual, stream)
+    options = (quant_dtype, int(group_size[1]), layout, residual is not None, scale_ub is not None)
+    dispatcher = dispatcher_of(RMS_NORM_PER_BLOCK_QUANT, enable_pdl, *options)
+    made = _with_found_scales(dispatcher, "block_scale", input, weight, epsilon, scale_ub, residual, stream)
+    codes, scales = made["out"], made["block_scale"]
     if not is_scale_transposed:
         return codes, scales
     rows = 1
@@ -197,19 +173,10 @@ def rms_norm_per_block_quant(
 
 
 def _with_found_scales(
-    dispatcher: Dispatcher, input: Any, weight: Any, eps: float, scale_ub: Any, residual: Any, stream: Any
-) -> tuple[Any, Any]:
-    added = () if residual is None else (residual,)
-    bound = () if scale_ub is None else (scale_ub,)
-    made = run(dispatcher, (input, *added, weight, None, None, *bound, *added), (eps,), stream, allocates=True)
-    first = 2 + len(added)
-    return made[first], made[first + 1]
-
-
-def _element(quant_dtype: Any, allowed: tuple[str, ...]) -> str:
-    """The element format of a dtype: a name, or an object of torch, NumPy, ml_dtypes or JAX."""
-    found = getattr(quant_dtype, "name", None) or getattr(quant_dtype, "__name__", None) or str(quant_dtype)
-    name = found.removeprefix("torch.")
-    if name not in allowed:
-        raise ValueError(f"quant_dtype: is {name}; allowed are {', '.join(allowed)}")
-    return _ELEMENTS[name]
+    dispatcher: Dispatcher, scales: str, input: Any, weight: Any, eps: float, scale_ub: Any, residual: Any, stream: Any
+) -> dict[str, Any]:
+    tensors = {
+        "input": input, "residual": residual, "weight": weight, "out": None, scales: None, "scale_ub": scale_ub,
+        "residual_out": residual, "eps": eps,
+    }  # fmt: skip
+    return run(dispatcher, tensors, stream)

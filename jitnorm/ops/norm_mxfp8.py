@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
-from jitnorm.kernels.quant_spec import MXFP8
-from jitnorm.ops.norm_fp4 import scale_outputs
+from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_MXFP8QUANT, RMSNORM_MXFP8QUANT
+from jitnorm.dispatch import dispatcher_of
+from jitnorm.ops.norm_fp4 import check_unswizzled
 from jitnorm.ops.run import run
-
-
-@cache
-def _dispatcher(residual: bool, keep_norm: bool, swizzled: bool, both: bool, enable_pdl: bool | None) -> Dispatcher:
-    quant = MXFP8.with_layout("linear+128x4" if both else "128x4" if swizzled else "linear")
-    options: dict[str, Any] = {"residual": residual, "keep_norm": keep_norm, "quant": quant}
-    return Dispatcher(enable_pdl, aliases={"out": "y_fp8"}, op="rmsnorm", **options)
 
 
 def rmsnorm_mxfp8quant(
@@ -64,10 +56,17 @@ def rmsnorm_mxfp8quant(
         >>> codes.shape, codes.dtype.name, scales.shape
         ((2, 64), 'float8_e4m3fn', (2, 2))
     """
-    dispatcher = _dispatcher(False, False, is_sf_swizzled_layout, output_both_sf_layouts, enable_pdl)
-    scales, allocates = scale_outputs(block_scale, output_both_sf_layouts, block_scale_unswizzled)
-    made = run(dispatcher, (input, weight, y_fp8, *scales), (eps,), stream, allocates or y_fp8 is None)
-    return made[2:]
+    options = (is_sf_swizzled_layout, output_both_sf_layouts, False)
+    dispatcher = dispatcher_of(RMSNORM_MXFP8QUANT, enable_pdl, *options)
+    check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
+    tensors = {
+        "input": input, "weight": weight, "out": y_fp8, "block_scale": block_scale,
+        "block_scale_unswizzled": block_scale_unswizzled, "eps": eps,
+    }  # fmt: skip
+    made = run(dispatcher, tensors, stream)
+    if output_both_sf_layouts:
+        return made["out"], made["block_scale"], made["block_scale_unswizzled"]
+    return made["out"], made["block_scale"]
 
 
 def add_rmsnorm_mxfp8quant(
@@ -101,9 +100,14 @@ def add_rmsnorm_mxfp8quant(
         >>> float(residual[0, 0]), float(residual[-1, -1])
         (0.0, 2.0)
     """
-    dispatcher = _dispatcher(True, y_out is not None, is_sf_swizzled_layout, output_both_sf_layouts, enable_pdl)
-    scales, allocates = scale_outputs(block_scale, output_both_sf_layouts, block_scale_unswizzled)
-    kept = () if y_out is None else (y_out,)
-    tensors = (input, residual, weight, y_fp8, *scales, residual, *kept)
-    made = run(dispatcher, tensors, (eps,), stream, allocates or y_fp8 is None)
-    return made[3 : 4 + len(scales)]
+    options = (is_sf_swizzled_layout, output_both_sf_layouts, y_out is not None)
+    dispatcher = dispatcher_of(ADD_RMSNORM_MXFP8QUANT, enable_pdl, *options)
+    check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
+    tensors = {
+        "input": input, "residual": residual, "weight": weight, "out": y_fp8, "block_scale": block_scale,
+        "block_scale_unswizzled": block_scale_unswizzled, "residual_out": residual, "y_out": y_out, "eps": eps,
+    }  # fmt: skip
+    made = run(dispatcher, tensors, stream)
+    if output_both_sf_layouts:
+        return made["out"], made["block_scale"], made["block_scale_unswizzled"]
+    return made["out"], made["block_scale"]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
+from jitnorm.catalogue import norms
+from jitnorm.dispatch import Dispatcher, Dispatchers
 from jitnorm.ops.run import run
 
-
-@cache
-def _dispatcher(unit_bias: bool, enable_pdl: bool | None) -> Dispatcher:
-    return Dispatcher(enable_pdl, op="rmsnorm", pair=True, unit_bias=unit_bias)
+_QK_RMSNORM, _GEMMA_QK_RMSNORM = Dispatchers(norms.QK_RMSNORM), Dispatchers(norms.GEMMA_QK_RMSNORM)
 
 
 def qk_rmsnorm(
@@ -60,7 +57,7 @@ def qk_rmsnorm(
                 [1.697 , 2.264 ],
                 [1.    , 1.    ]]], dtype=float16)
     """
-    return _qk_rmsnorm(q, k, q_weight, k_weight, eps, q_out, k_out, _dispatcher(False, enable_pdl), stream)
+    return _qk_rmsnorm(_QK_RMSNORM[enable_pdl], q, k, q_weight, k_weight, eps, q_out, k_out, stream)
 
 
 def gemma_qk_rmsnorm(
@@ -83,13 +80,15 @@ def gemma_qk_rmsnorm(
         >>> gemma_qk_rmsnorm(x, x[:0], weight, weight, eps=0.0)
         (array([[0.8486, 1.132 ]], dtype=float16), array([], shape=(0, 2), dtype=float16))
     """
-    return _qk_rmsnorm(q, k, q_weight, k_weight, eps, q_out, k_out, _dispatcher(True, enable_pdl), stream)
+    return _qk_rmsnorm(_GEMMA_QK_RMSNORM[enable_pdl], q, k, q_weight, k_weight, eps, q_out, k_out, stream)
 
 
 def _qk_rmsnorm(
-    q: Any, k: Any, q_weight: Any, k_weight: Any, eps: float, q_out: Any, k_out: Any, dispatcher: Dispatcher,
+    dispatcher: Dispatcher, q: Any, k: Any, q_weight: Any, k_weight: Any, eps: float, q_out: Any, k_out: Any,
     stream: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
-    tensors = (q, k, q_weight, k_weight, q_out, k_out)
-    made = run(dispatcher, tensors, (eps,), stream, q_out is None or k_out is None)
-    return made[4], made[5]
+    tensors = {
+        "q": q, "k": k, "q_weight": q_weight, "k_weight": k_weight, "q_out": q_out, "k_out": k_out, "eps": eps,
+    }  # fmt: skip
+    made = run(dispatcher, tensors, stream)
+    return made["q_out"], made["k_out"]

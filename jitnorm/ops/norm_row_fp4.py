@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
+from jitnorm.catalogue.encoding_norms import MHC_RMSNORM_QUANTIZE, RMSNORM_QUANTIZE
+from jitnorm.dispatch import dispatcher_of
 from jitnorm.interop import check_shaped
-from jitnorm.kernels.quant_spec import NVFP4
-from jitnorm.ops.run import run_named
+from jitnorm.ops.run import run
 
-_OUTPUTS = ("y_fp4", "block_scale", "row_scale", "inv_rms")
-
-
-@cache
-def _dispatcher(streams: int, scale_layout: str, enable_pdl: bool | None) -> Dispatcher:
-    quant = NVFP4.with_layout(scale_layout).with_global_scale("row")
-    return Dispatcher(enable_pdl, op="rmsnorm", quant=quant, streams=streams, keep_rstd=True)
+_OUTPUTS: dict[str, Any] = dict.fromkeys(("y_fp4", "block_scale", "row_scale", "inv_rms"))
 
 
 def rmsnorm_quantize(
@@ -50,10 +43,9 @@ def rmsnorm_quantize(
         >>> codes.shape, scales.shape, float(inv_rms[0])
         ((1, 8), (1, 1), 0.5)
     """
-    tensors = {"input": x, "weight": weight}
-    made = run_named(_dispatcher(0, scale_layout, enable_pdl), tensors, (eps,), stream)
-    codes, scales, row_scale, inv_rms = (made[name] for name in _OUTPUTS)
-    return codes, scales, row_scale, inv_rms
+    tensors = {"input": x, "weight": weight, **_OUTPUTS, "eps": eps}
+    made = run(dispatcher_of(RMSNORM_QUANTIZE, enable_pdl, scale_layout, 0), tensors, stream)
+    return made["y_fp4"], made["block_scale"], made["row_scale"], made["inv_rms"]
 
 
 def mhc_rmsnorm_quantize(
@@ -98,7 +90,6 @@ def mhc_rmsnorm_quantize(
     if len(X.shape) < 2 or not 1 <= X.shape[-2] <= 4:
         raise ValueError(f"X: shape is {tuple(X.shape)}; expected (..., n, hidden_size) with n of 1 to 4")
     streams = int(X.shape[-2])
-    tensors = {"X": framework.merge_last_two(X), "A": A, "weight": weight}
-    made = run_named(_dispatcher(streams, scale_layout, enable_pdl), tensors, (eps,), stream)
-    codes, scales, row_scale, inv_rms = (made[name] for name in _OUTPUTS)
-    return codes, scales, row_scale, inv_rms
+    tensors = {"X": framework.merge_last_two(X), "A": A, "weight": weight, **_OUTPUTS, "eps": eps}
+    made = run(dispatcher_of(MHC_RMSNORM_QUANTIZE, enable_pdl, scale_layout, streams), tensors, stream)
+    return made["y_fp4"], made["block_scale"], made["row_scale"], made["inv_rms"]

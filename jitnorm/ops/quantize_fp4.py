@@ -4,54 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher, per_options
+from jitnorm.catalogue.four_over_six import is_four_over_six
+from jitnorm.catalogue.quantizers import FP4_QUANTIZE, MXFP4_QUANTIZE, NVFP4_QUANTIZE
+from jitnorm.catalogue.sf_layout import SfLayout
+from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.numerics import round_up
-from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
-from jitnorm.ops.fp4_arguments import byte_outputs, fp4_spec, is_four_over_six
 from jitnorm.ops.layout import shuffle_matrix_a, shuffle_matrix_sf_a
 from jitnorm.ops.run import run
-from jitnorm.ops.sf_layout import SfLayout, layout_name, layout_of_flags
 
-# All of FlashInfer's backends would be the same kernel here.
-_BACKENDS = ("cuda", "cute-dsl")
 _BASE_SCALE = 1 / (448 * 6)
 _SHUFFLE_TILE = 128  # FlashInfer's epilogue_tile_m for do_shuffle
-
-
-@per_options
-def _fp4_dispatcher(
-    block_size: int, is_ue8m0: bool, is_swizzled: bool, is_8x4: bool, is_inverse: bool, enable_pdl: bool | None,
-    backend: str, four_over_six: bool, has_global_scale: bool,
-) -> Dispatcher:  # fmt: skip
-    require_one_of("backend", backend, _BACKENDS)
-    layout, global_scale = layout_of_flags(is_swizzled, is_8x4), "given" if has_global_scale else "none"
-    quant = fp4_spec(block_size, "ue8m0" if is_ue8m0 else "e4m3", layout, global_scale, four_over_six)
-    return _dispatcher(quant, enable_pdl, {}, inverse_global_scale=is_inverse and has_global_scale)
-
-
-@per_options
-def _nvfp4_dispatcher(
-    sf_layout: Any, is_shuffled: bool, block_size: int, enable_pdl: bool | None, backend: str, global_scale: str,
-    four_over_six: bool,
-) -> Dispatcher:  # fmt: skip
-    require_one_of("backend", backend, (*_BACKENDS, "cake"))
-    layout = layout_name("sfLayout", sf_layout)
-    if is_shuffled and layout != "128x4":
-        raise ValueError(f"sfLayout: is {layout}; with do_shuffle only layout_128x4 is allowed")
-    quant = fp4_spec(block_size, "e4m3", "linear" if is_shuffled else layout, global_scale, four_over_six)
-    return _dispatcher(quant, enable_pdl, {"input": "a", "global_scale": "a_global_sf"})
-
-
-@per_options
-def _mxfp4_dispatcher(backend: str, enable_pdl: bool | None, sf_layout: Any) -> Dispatcher:
-    require_one_of("backend", backend, _BACKENDS)
-    quant = fp4_spec(32, "ue8m0", layout_name("sfLayout", sf_layout), "none")
-    return _dispatcher(quant, enable_pdl, {"input": "a"})
-
-
-def _dispatcher(quant: QuantSpec, enable_pdl: bool | None, aliases: dict[str, str], **options: bool) -> Dispatcher:
-    return Dispatcher(enable_pdl, allocations=byte_outputs, aliases=aliases, op="quantize", quant=quant, **options)
 
 
 def fp4_quantize(
@@ -105,11 +68,12 @@ def fp4_quantize(
         >>> codes.shape, scales.shape, scales[0].tolist()
         ((2, 32), (128, 4), [125, 125, 0, 0])
     """
-    dispatcher = _fp4_dispatcher(
-        sf_vec_size, sf_use_ue8m0, is_sf_swizzled_layout, is_sf_8x4_layout, is_global_scale_inversed, enable_pdl,
-        backend, is_four_over_six(nvfp4_4over6), global_scale is not None,
+    dispatcher = dispatcher_of(
+        FP4_QUANTIZE, enable_pdl, sf_vec_size, sf_use_ue8m0, is_sf_swizzled_layout, is_sf_8x4_layout,
+        is_global_scale_inversed, backend, is_four_over_six(nvfp4_4over6), global_scale is not None,
     )  # fmt: skip
-    return _quantize(input, global_scale, dispatcher, stream)
+    made = _quantized(dispatcher, input, global_scale, stream)
+    return made["y_fp4"], made["block_scale"]
 
 
 def nvfp4_quantize(
@@ -170,16 +134,12 @@ def nvfp4_quantize(
         global_scale, given = "row", None
     else:
         global_scale, given = "none" if a_global_sf is None else "given", a_global_sf
-    dispatcher = _nvfp4_dispatcher(
-        sfLayout, do_shuffle, sf_vec_size, enable_pdl, backend, global_scale, is_four_over_six(nvfp4_4over6)
-    )
+    options = (sfLayout, do_shuffle, sf_vec_size, backend, global_scale, is_four_over_six(nvfp4_4over6))
+    dispatcher = dispatcher_of(NVFP4_QUANTIZE, enable_pdl, *options)
     if do_shuffle:
         _check_shuffle(a)
-    made: tuple[Any, ...]
-    if per_token_activation:
-        made = run(dispatcher, (a, None, None, None), (), stream, allocates=True)[1:]
-    else:
-        made = _quantize(a, given, dispatcher, stream)
+    found = _quantized(dispatcher, a, given, stream)
+    made = (found["y_fp4"], found["block_scale"], *([found["row_scale"]] if per_token_activation else []))
     return _shuffled(*made, stream=stream) if do_shuffle else made
 
 
@@ -214,13 +174,13 @@ def mxfp4_quantize(
         >>> codes.shape, scales.shape
         ((2, 32), (128, 4))
     """
-    return _quantize(a, None, _mxfp4_dispatcher(backend, enable_pdl, sfLayout), stream)
+    made = _quantized(dispatcher_of(MXFP4_QUANTIZE, enable_pdl, backend, sfLayout), a, None, stream)
+    return made["y_fp4"], made["block_scale"]
 
 
-def _quantize(input: Any, global_scale: Any, dispatcher: Dispatcher, stream: Any) -> tuple[Any, Any]:
-    given = () if global_scale is None else (global_scale,)
-    _, codes, scales, *_ = run(dispatcher, (input, None, None, *given), (), stream, allocates=True)
-    return codes, scales
+def _quantized(dispatcher: Dispatcher, input: Any, global_scale: Any, stream: Any) -> dict[str, Any]:
+    tensors = {"input": input, "y_fp4": None, "block_scale": None, "global_scale": global_scale, "row_scale": None}
+    return run(dispatcher, tensors, stream)
 
 
 def _check_shuffle(a: Any) -> None:

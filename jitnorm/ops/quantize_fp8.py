@@ -4,27 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitnorm.dispatch import Allocated, Dispatcher, per_options
-from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.numerics import round_up
-from jitnorm.kernels.quant_spec import MXFP8, require_one_of
-from jitnorm.kernels.row_ops import padded_rows
+from jitnorm.catalogue.quantizers import MXFP8_QUANTIZE
+from jitnorm.dispatch import dispatcher_of
 from jitnorm.ops.run import run
-from jitnorm.ops.sf_layout import layout_name
-
-
-@per_options
-def _dispatcher(is_swizzled: bool, alignment: int, enable_pdl: bool | None, backend: str, sf_layout: Any) -> Dispatcher:
-    require_one_of("backend", backend, ("cuda", "cute-dsl"))
-    layout = "128x4" if is_swizzled else "linear"
-    quant = MXFP8.with_layout(layout if sf_layout is None else layout_name("sf_swizzle_layout", sf_layout))
-    return Dispatcher(enable_pdl, allocations=_flat_scales, op="quantize", quant=quant, alignment=alignment)
-
-
-def _flat_scales(config: KernelConfig) -> Allocated:
-    columns = config.encoded_size // config.block_size
-    swizzled = config.quant is not None and config.quant.is_swizzled
-    return {"block_scale": ((["*", padded_rows(config), round_up(columns, 4) if swizzled else columns],), "uint8")}
 
 
 def mxfp8_quantize(
@@ -66,6 +48,7 @@ def mxfp8_quantize(
         >>> codes.shape, scales.tolist()
         ((2, 128), [119, 119, 119, 0, 119, 119, 119, 0])
     """
-    dispatcher = _dispatcher(is_sf_swizzled_layout, alignment, enable_pdl, backend, sf_swizzle_layout)
-    _, codes, scales = run(dispatcher, (input, None, None), (), stream, allocates=True)
-    return codes, scales
+    options = (is_sf_swizzled_layout, alignment, backend, sf_swizzle_layout)
+    tensors = {"input": input, "out": None, "block_scale": None}
+    made = run(dispatcher_of(MXFP8_QUANTIZE, enable_pdl, *options), tensors, stream)
+    return made["out"], made["block_scale"]

@@ -1,156 +1,115 @@
-"""What all ops share: converting arguments, choosing the stream, calling the dispatcher."""
+"""Runs the calls of all ops: the fast path into the launcher, and the slow path for calls it does not take directly."""
 
 from __future__ import annotations
 
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from jitnorm.interop import check_passable, framework_of, tried
+from jitnorm.dispatch import in_words_of
+from jitnorm.interop import check_tensors, converted_tensors, direct, framework_of, tried
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from jitnorm.dispatch import Dispatcher, OutputMakers
+    from jitnorm.dispatch import Dispatcher
     from jitnorm.interop.base import Framework
 
 
-def run(
-    dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...], stream: Any, allocates: bool
-) -> tuple[Any, ...]:
+def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:
     """Run an op on the caller's stream.
 
     Args:
         dispatcher: the op's, for the options of this call.
-        tensors: those that the dispatcher takes, in its order, the input first; outputs that are None are allocated.
-        scalars: the op's numbers, such as its epsilon.
+        named: the arguments by name, tensors and numbers: all that the dispatcher takes, and perhaps others, which are
+            ignored. Outputs that are None are allocated.
         stream: what the caller gave: None, an integer, or a stream object of a framework.
-        allocates: whether an output is None; the op knows it at less cost than a search.
 
     Returns:
-        `tensors`, with the outputs that were None.
-    """
-    # A try that fails costs 3 to 5 us, so after tensors that had to be converted the next go the long way at once.
-    framework = tried.get(type(tensors[0]))
-    if framework is not None and dispatcher.takes_as_given and framework.types.issuperset(map(type, tensors)):
-        on = () if stream is None else (stream_handle(stream),)
-        try:
-            written = dispatcher.given_outputs(tensors) if allocates else dispatcher.outputs_among(tensors)
-            if framework.admits(tensors, written):
-                filled = _with_outputs(dispatcher, tensors) if allocates else tensors
-                if stream is None and framework.current_stream is not None:
-                    on = (framework.current_stream(),)
-                if dispatcher.launch(*filled, *scalars, *on) is None:
-                    return filled
-        except (BufferError, RuntimeError, TypeError, ValueError):
-            pass  # nothing has run; the long way raises it again, in the caller's words
-    try:
-        return _run(dispatcher, tensors, scalars, stream, allocates)
-    except (TypeError, ValueError) as error:
-        name, _, rest = str(error).partition(":")
-        if name not in dispatcher.aliases:
-            raise
-        raise type(error)(f"{dispatcher.aliases[name]}:{rest}") from None
-
-
-def _run(
-    dispatcher: Dispatcher, given: tuple[Any, ...], scalars: tuple[float, ...], stream: Any, allocates: bool
-) -> tuple[Any, ...]:
-    framework = framework_of(given[0], dispatcher.names[0])
-    if stream is None:
-        made = framework.call(dispatcher, given, scalars)
-        if made is not None:
-            return tuple(made)
-    _check_passable(dispatcher, given)
-    tensors = given
-    if allocates:
-        tensors = _with_outputs(dispatcher, given)
-        _check_passable(dispatcher, tensors)  # what is new, too: a mode of the caller's may have made it
-    converted = [
-        None if tensor is None else _converted(tensor, name, position in dispatcher.outputs)
-        for position, (name, tensor) in enumerate(zip(dispatcher.names, tensors, strict=True))
-    ]
-    dispatcher.run(*converted, *scalars, framework.stream(given[0]) if stream is None else stream_handle(stream))
-    dispatcher.takes_as_given = all(map(is_, converted, tensors))
-    for tensor in dispatcher.given_outputs(given) if allocates else dispatcher.outputs_among(given):
-        framework_of(tensor, "").note_written((tensor,))
-    return tuple(
-        framework.result(tensor) if tensor is not given[position] else tensor for position, tensor in enumerate(tensors)
-    )
-
-
-def run_named(dispatcher: Dispatcher, tensors: dict[str, Any], scalars: tuple[float, ...], stream: Any) -> Any:
-    """`run` with tensors by their names, for ops with many that are optional.
-
-    Args:
-        dispatcher: the op's, for the options of this call.
-        tensors: those that the caller gave, the others None or left out.
-        scalars: the op's numbers.
-        stream: what the caller gave.
-
-    Returns:
-        every tensor of the call by its name, outputs included.
+        `named`, with all outputs.
 
     Raises:
-        ValueError: a tensor is given that the options leave no use for.
+        ValueError: a shape, dtype, device, stride or alignment that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
     """
-    for name, tensor in tensors.items():
-        if tensor is not None and name not in dispatcher.names:
-            raise ValueError(f"{name}: is given, but the other options leave no use for it; pass None")
-    taken = tuple(map(tensors.get, dispatcher.names))
-    allocates = any(taken[position] is None for position in dispatcher.outputs)
-    return dict(zip(dispatcher.names, run(dispatcher, taken, scalars, stream, allocates), strict=True))
-
-
-def _check_passable(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> None:
-    """Raise TypeError, naming the argument, if a tensor has no memory that a kernel could read or write."""
-    names: dict[int, str] = {}
-    for position, (name, tensor) in enumerate(zip(dispatcher.names, tensors, strict=True)):
-        if tensor is not None:
-            # What is written in place has the name that it has as an input.
-            check_passable(tensor, names.setdefault(id(tensor), name), position in dispatcher.outputs)
-
-
-def _converted(tensor: Any, name: str, is_output: bool) -> Any:
-    """What stands for a tensor in the call."""
+    arguments = dispatcher.in_order(named)
+    admits = direct.get(type(arguments[0]))
+    if admits is not None and stream is None:
+        written = dispatcher.outputs_among(arguments)
+        for tensor in written:
+            if tensor is None:
+                break
+        else:
+            # The usual call goes straight to the launcher; see docs/measured.md.
+            try:
+                if admits(arguments[: dispatcher.tensor_count], written) and dispatcher.launch(*arguments) is None:
+                    return named
+            except (BufferError, RuntimeError, TypeError, ValueError):
+                pass  # nothing has run; the long way raises it again, in the caller's words
+    # A try that fails costs 3 to 5 us, so after tensors that had to be converted the next go the long way at once.
+    framework = tried.get(type(arguments[0]))
+    if (
+        framework is not None
+        and dispatcher.takes_as_given
+        and _has_run(dispatcher, framework, arguments, named, stream)
+    ):
+        return named
     try:
-        return framework_of(tensor, name).argument(name, tensor, is_output)
-    except (BufferError, RuntimeError) as error:
-        raise TypeError(f"{name}: cannot be passed by DLPack: {error}") from error
+        return _run(dispatcher, named, stream)
+    except (TypeError, ValueError) as error:
+        raise in_words_of(dispatcher.op, error) from None
 
 
-def _with_outputs(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The tensors, with the outputs that are None allocated."""
-    first = tensors[0]
-    framework = framework_of(first, dispatcher.names[0])
-    if len(dispatcher.leaders) == 1:
-        call: Hashable = framework.likeness(first)
-    else:
-        call = framework.likeness(first), *[_shape_of(dispatcher, tensors, leader) for leader in dispatcher.leaders]
-    makers = dispatcher.makers.get(call)
-    if makers is None:
-        makers = dispatcher.remember_makers(call, _makers(dispatcher, framework, tensors))
-    filled = list(tensors)
-    for position, make in makers:
-        if filled[position] is None:
-            filled[position] = make(first)
-    return tuple(filled)
+def _has_run(
+    dispatcher: Dispatcher, framework: Framework, arguments: tuple[Any, ...], named: dict[str, Any], stream: Any
+) -> bool:
+    """Whether the call has been made with tensors as they are, allocating what is None."""
+    written = dispatcher.outputs_among(arguments)
+    given = [tensor for tensor in written if tensor is not None]
+    try:
+        if not framework.admits(arguments[: dispatcher.tensor_count], given):
+            return False
+        if len(given) < len(written):
+            dispatcher.outputs.allocate(framework, named)
+            arguments = dispatcher.in_order(named)
+        if stream is None and framework.current_stream is None:
+            return dispatcher.launch(*arguments) is None
+        return dispatcher.launch(*arguments, _stream_of(framework, arguments[0], stream)) is None
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        return False
 
 
-def _makers(dispatcher: Dispatcher, framework: Framework, tensors: tuple[Any, ...]) -> OutputMakers:
-    first = tensors[0]
-    shapes = tuple([_shape_of(dispatcher, tensors, leader) for leader in dispatcher.leaders])
-    outputs = dispatcher.outputs_of(shapes, framework.dtype_name(first))
-    return tuple((position, framework.maker(shape, dtype, first)) for position, (shape, dtype) in outputs.items())
+def run_with_amax(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:
+    """`run`, after the launch that finds the largest magnitude of the tensor, if a scale is found from it."""
+    before = dispatcher.before
+    if before is not None:
+        named["amax"] = run(before, {name: named.get(name) for name in before.arguments}, stream)["amax"]
+    return run(dispatcher, named, stream)
 
 
-def _shape_of(dispatcher: Dispatcher, tensors: tuple[Any, ...], position: int) -> tuple[int, ...]:
-    """The shape of an input that others take theirs from."""
-    name, tensor = dispatcher.names[position], tensors[position]
-    framework_of(tensor, name)  # refuses what is no tensor
-    shape: tuple[int, ...] = tensor.shape
-    if not shape:
-        raise ValueError(f"{name}: has no dimensions; expected (..., hidden_size)")
-    return shape
+def _run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:
+    """The way of calls that are new, that need conversion, or that are refused."""
+    arguments, names = dispatcher.in_order(named), dispatcher.names
+    given, numbers = arguments[: len(names)], arguments[len(names) :]
+    framework = framework_of(given[0], names[0])
+    if stream is None:
+        made = framework.call(dispatcher, given, numbers)
+        if made is not None:
+            return dict(zip(names, made, strict=True))
+    check_tensors(names, given, dispatcher.positions)
+    dispatcher.outputs.allocate(framework, named)
+    tensors = dispatcher.in_order(named)[: len(names)]
+    converted = converted_tensors(names, tensors, dispatcher.positions)
+    dispatcher.run(*converted, *numbers, _stream_of(framework, given[0], stream))
+    dispatcher.takes_as_given = all(map(is_, converted, tensors))
+    for position in dispatcher.positions:
+        if given[position] is None:
+            named[names[position]] = framework.result(tensors[position])
+        else:
+            framework_of(given[position], "").note_written((given[position],))
+    return named
+
+
+def _stream_of(framework: Framework, tensor: Any, stream: Any) -> int | None:
+    """The stream of a call: the one that was given, or the caller's current one."""
+    return framework.stream(tensor) if stream is None else stream_handle(stream)
 
 
 def stream_handle(stream: Any) -> int:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jitnorm.dispatch import Dispatcher
+from jitnorm.catalogue.quantizers import QUANTIZE_WEIGHT
+from jitnorm.dispatch import dispatcher_of
 from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import NVFP4, QuantSpec
 from jitnorm.ops.general import QuantizedTensor, quantized, with_scales
-from jitnorm.ops.run import run_named
-
-
-@cache
-def _dispatcher(quant: QuantSpec) -> Dispatcher:
-    return Dispatcher(None, op="quantize", axis=0, quant=quant)
+from jitnorm.ops.run import run
 
 
 def quantize_weight(
@@ -46,10 +41,10 @@ def quantize_weight(
         ((16, 3), (2, 3), 0)
     """
     spec, given, _ = with_scales(spec, global_scale, None)
-    dispatcher = _dispatcher(spec)
+    dispatcher = dispatcher_of(QUANTIZE_WEIGHT, None, spec)
     check_shaped(w, "w")
     shape = tuple(w.shape)
     if len(shape) != 2 or shape[0] % int(spec.block_size):
         raise ValueError(f"w: shape is {shape}; expected (K, N), K a multiple of {spec.block_size}, so pad it")
-    made = run_named(dispatcher, {"w": w, "global_scale": given}, (), stream)
+    made = run(dispatcher, {"w": w, "y_fp4": None, "block_scale": None, "global_scale": given}, stream)
     return quantized(spec, made, shape, axis=0)

@@ -21,10 +21,11 @@ def rmsnorm_f32(
     *,
     residual: NDArray[Any] | None = None,
     weight_bias: float = 0.0,
+    bias: NDArray[Any] | None = None,
 ) -> NDArray[np.float32]:
     """Normalize the rows of ``x + residual`` by their root mean square and apply the weight.
 
-    With h = x + residual, unrounded: ``y = (h * rstd) * (weight + weight_bias)``, where
+    With h = x + residual, unrounded: ``y = (h * rstd) * (weight + weight_bias) + bias``, where
     ``rstd = 1 / sqrt(sum_of_squares(h) / H + eps)``, see :func:`inv_rms_f32`.
 
     Args:
@@ -34,6 +35,7 @@ def rmsnorm_f32(
         residual: (M, H) float16, bfloat16 or float32, added to x; None adds nothing.
         weight_bias: Added to the weight, rounded to float32. Zero means that no addition takes place, so a
             weight of -0 keeps its sign.
+        bias: (H,) in the dtype of weight, added to the product; None adds nothing, so a y of -0 keeps its sign.
 
     Returns:
         y, (M, H) float32, not rounded to the dtype of x.
@@ -53,7 +55,13 @@ def rmsnorm_f32(
     factor = as_float32(weight, "weight")
     if np.float32(weight_bias) != 0:
         factor = factor + np.float32(weight_bias)
-    return canonical((h * inv_rms_f32(h, eps)[:, None]) * factor)
+    y = (h * inv_rms_f32(h, eps)[:, None]) * factor
+    if bias is not None:
+        if bias.dtype != weight.dtype:
+            raise TypeError(f"bias is {bias.dtype}; with a weight of {weight.dtype}, use the same")
+        require_shape(bias, h.shape[1:], "bias")
+        y = y + as_float32(bias, "bias")
+    return canonical(y)
 
 
 @np.errstate(all="ignore")

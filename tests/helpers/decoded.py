@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from encoded import given_keywords, hidden_size_of, rows_of
+from encoded import GIVEN, encoded, given_keywords, hidden_size_of, rows_among, rows_of
 from jitnorm.kernels.quant_spec import QuantSpec
 from numpy.typing import NDArray
 
-from jitnorm import QuantizedTensor, quantize, quantize_weight
+from jitnorm import QuantizedTensor, quantize_weight
 from jitnorm.reference import dequantize_fp4, dequantize_fp8, dequantize_mxfp8, unswizzle_scales
 
 Array = NDArray[Any]
@@ -26,8 +27,18 @@ E2M1_SPECS = [
 
 def any_encoding(spec: QuantSpec, leading: tuple[int, ...], seed: int = 0, hidden_size: int = 0) -> QuantizedTensor:
     """Codes and scales of any bytes, padding included, which must not matter: NaN is among them."""
-    x = np.ones((*leading, hidden_size or hidden_size_of(spec)), np.float16)
-    return _with_any_bytes(quantize(x, **given_keywords(spec)), np.random.default_rng(seed))
+    size = hidden_size or hidden_size_of(spec)
+    fields: dict[str, Any] = encoded(np.ones((math.prod(leading), size), np.float32), spec, GIVEN)
+    given = np.array([GIVEN], np.float32)
+    if spec.block_size == "tensor" and "scale" not in fields:
+        fields["scale"] = given
+    for name in rows_among(spec):
+        if name in fields:
+            fields[name] = fields[name].reshape(*leading, fields[name].shape[-1])
+    others = {name: fields.get(name) for name in ("row_scale", "scale_unswizzled", "tensor_scale")}
+    global_scale = given if spec.global_scale == "given" else None
+    q = QuantizedTensor(fields["data"], fields["scale"], global_scale, spec=spec, shape=(*leading, size), **others)
+    return _with_any_bytes(q, np.random.default_rng(seed))
 
 
 def any_weight(spec: QuantSpec, shape: tuple[int, int], seed: int = 0) -> QuantizedTensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,22 @@ SPECS = [
     QuantSpec("e4m3", 32, "ue8m0", "128x4", "none", "floor"),
 ]
 GIVEN = np.float32(0.37)
+
+
+def _one_of_each_kind() -> list[QuantSpec]:
+    kinds: dict[QuantSpec, list[QuantSpec]] = {}
+    for spec in SPECS:
+        kinds.setdefault(replace(spec, scale_layout="linear"), []).append(spec)
+    return [specs[number % len(specs)] for number, specs in enumerate(kinds.values())]
+
+
+# Those that differ in more than the layout of scales, which take turns: for what happens before scales are stored.
+KINDS = _one_of_each_kind()
+
+
+def dtype_of(spec: QuantSpec) -> str:
+    """The dtype that one of `SPECS` is tested in, everywhere: a kernel that several tests need is compiled once."""
+    return ("float16", "bfloat16", "float16", "float32")[SPECS.index(spec) % 4]
 
 
 def hidden_size_of(spec: QuantSpec) -> int:
@@ -153,8 +170,7 @@ def assert_encoded(got: QuantizedTensor, y: Array, spec: QuantSpec, shape: tuple
             assert value is None, f"{name} should be None"
             continue
         wanted = expected[name]
-        has_leading = name == "data" or name == "scale_unswizzled" or (name == "scale" and _is_linear(spec))
-        if has_leading:
+        if name in rows_among(spec):
             wanted = wanted.reshape(*shape[:-1], wanted.shape[-1])
         assert_same_bytes(value, wanted, f"{name} of {what}")
 
@@ -166,8 +182,10 @@ def found_outputs(q: QuantizedTensor) -> tuple[Any, ...]:
     return tuple(value for value in fields if value is not None)
 
 
-def _is_linear(spec: QuantSpec) -> bool:
-    return spec.scale_layout == "linear" and spec.has_blocks
+def rows_among(spec: QuantSpec) -> tuple[str, ...]:
+    """The fields that have the leading dimensions of what was encoded."""
+    is_linear = spec.scale_layout == "linear" and spec.has_blocks
+    return ("data", "scale_unswizzled", "scale") if is_linear else ("data", "scale_unswizzled")
 
 
 def assert_same_encoding(got: QuantizedTensor, other: QuantizedTensor, what: str) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from inputs import make_input, make_weight
-from jitnorm.kernels.arguments import ScalarArgument, TensorArgument, evaluate
+from jitnorm.kernels.arguments import ScalarArgument, TensorArgument
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.extents import LEADING, sizes_of
 from jitnorm.kernels.interface import interface
 from placement import poisoned
 
@@ -49,9 +50,8 @@ def outputs_of(config: KernelConfig, arguments: list[Any]) -> dict[str, Any]:
 def _make(argument: TensorArgument | ScalarArgument, config: KernelConfig, kind: str, rows: int, matrices: int) -> Any:
     if isinstance(argument, ScalarArgument):
         return 1e-6
-    sizes = tuple(evaluate(extent, rows, matrices, rows) for extent in argument.shape if extent != "...")
     leading = (matrices, rows) if config.batched else (rows,)
-    shape = leading + sizes if "..." in argument.shape else sizes
+    shape = sizes_of(argument.shape, leading, rows, matrices, rows)
     dtype = _DTYPES[argument.c_type]
     if argument.is_output:
         return poisoned(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
@@ -59,7 +59,7 @@ def _make(argument: TensorArgument | ScalarArgument, config: KernelConfig, kind:
         return np.full(shape, _NUMBERS[argument.name], np.float32)
     if argument.name == "mask":
         return np.full(shape, rows - 1, np.int32)
-    if "..." not in argument.shape:
+    if LEADING not in argument.shape:
         return make_weight(shape[0], dtype.name)
     if dtype.itemsize == 1:
         return np.random.default_rng(0).integers(0, 256, shape, np.uint8).view(dtype)

@@ -1,294 +1,110 @@
-"""A real call of every op that a specification can name, with contiguous NumPy arrays."""
+"""Real calls of every op that a specification can name, with contiguous NumPy arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from inspect import signature
+from itertools import product
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 import jitnorm
-from jitnorm.warm.formats import read_format
+from jitnorm.bench.calls import call_of, config_of
+from jitnorm.catalogue import OPS
+from jitnorm.catalogue.formats import FORMATS
+from jitnorm.catalogue.launches import choices_of, chosen_of
+from jitnorm.catalogue.op import Op
 
-DTYPES: dict[str, Any] = {
-    "bfloat16": ml_dtypes.bfloat16,
-    "float16": np.float16,
-    "float32": np.float32,
-    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
-    "uint8": np.uint8,
-}
-ONE = np.ones(1, np.float32)
 MATRICES = 2
 
 
 class Call(NamedTuple):
-    """Choices of a specification, and the call that they mean, for a number of rows."""
+    """Choices of a specification, and the call that they mean."""
 
     op: str
     choices: dict[str, Any]
-    make: Callable[[int], Any]
+
+    def prepared(self, rows: int) -> Callable[[], object]:
+        """The call, with so many rows."""
+        return call_of(OPS[self.op], self.choices, new, rows, matrices=MATRICES)
+
+    def make(self, rows: int) -> None:
+        """Make the call, of tensors on their own and of views of a packed one."""
+        self.prepared(rows)()
+        if self.op in ("qk_rmsnorm", "gemma_qk_rmsnorm"):
+            size, dtype = self.choices["hidden_size"], self.choices.get("input", "bfloat16")
+            qkv, w = new((rows, 12, size), dtype), new((size,), self.choices.get("weight", dtype))
+            q, k, enable_pdl = qkv[:, :8], qkv[:, 8:10], self.choices.get("pdl")
+            getattr(jitnorm, self.op)(q, k, w, w, q_out=q, k_out=k, enable_pdl=enable_pdl)
 
 
-def rows(count: int, size: int, dtype: str = "bfloat16", *leading: int) -> Any:
-    return np.zeros((*leading, count, size), DTYPES[dtype])
-
-
-def weight(size: int, dtype: str = "bfloat16") -> Any:
-    return np.ones(size, DTYPES[dtype])
-
-
-class _FourOverSix:
-    e4m3_max, err_mode, err_use_fast_math = 448, "MSE", False
+def new(shape: tuple[int, ...], dtype: str = "bfloat16", is_output: bool = False) -> Any:
+    """An array of ones; of bytes where NumPy lacks a dtype."""
+    if hasattr(ml_dtypes, dtype) and dtype != "float8_e8m0fnu":
+        return np.ones(shape, getattr(ml_dtypes, dtype))
+    return np.ones(shape, dtype if dtype in ("float16", "float32", "int32") else np.uint8)
 
 
 def calls() -> list[Call]:
-    found: list[Call] = []
-
-    def add(op: str, choices: dict[str, Any], make: Callable[[int], Any]) -> None:
-        found.append(Call(op, choices, make))
-
-    _add_plain_norms(add)
-    _add_fp4_norms(add)
-    _add_fp8_norms(add)
-    _add_general(add)
-    _add_quantizers(add)
-    _add_batches(add)
-    _add_decoders_and_moves(add)
-    return found
+    """Of every op: each encoding in each layout and with each global scale, each other choice on its own."""
+    found = [Call(op.name, choices) for op in OPS.values() for choices in _choices(op)]
+    return [call for i, call in enumerate(found) if call not in found[:i]]
 
 
-def _add_plain_norms(add: Any) -> None:
-    for name in ("rmsnorm", "gemma_rmsnorm"):
-        op = getattr(jitnorm, name)
-        for size in (64, 100, 7, 4096, 70001):
-            add(name, {"hidden_size": size}, lambda m, op=op, size=size: op(rows(m, size), weight(size)))
-        for input_, weight_ in (("float16", "float32"), ("float32", "")):
-            add(name, {"hidden_size": 96, "input": input_, "weight": weight_},
-                lambda m, op=op, i=input_, w=weight_: op(rows(m, 96, i), weight(96, w or i)))  # fmt: skip
-        add(name, {"hidden_size": 96, "pdl": False}, lambda m, op=op: op(rows(m, 96), weight(96), enable_pdl=False))
-    for name in ("fused_add_rmsnorm", "gemma_fused_add_rmsnorm"):
-        op = getattr(jitnorm, name)
-        for size in (64, 100, 4096):
-            add(name, {"hidden_size": size},
-                lambda m, op=op, size=size: op(rows(m, size), rows(m, size), weight(size)))  # fmt: skip
-    add("layernorm", {"hidden_size": 4096},
-        lambda m: jitnorm.layernorm(rows(m, 4096), weight(4096, "float32"), weight(4096, "float32")))  # fmt: skip
-    for name in ("qk_rmsnorm", "gemma_qk_rmsnorm"):
-        op = getattr(jitnorm, name)
-
-        def packed(m: int, op: Any = op) -> None:
-            qkv = np.zeros((m, 12, 128), DTYPES["bfloat16"])
-            w = weight(128)
-            op(qkv[:, :8], qkv[:, 8:10], w, w, q_out=qkv[:, :8], k_out=qkv[:, 8:10])
-            op(rows(m, 128), rows(m, 128), w, w)
-
-        add(name, {"hidden_size": 128}, packed)
+# What kernels of an op have and its function does not.
+_NOT_OF_THE_FUNCTION = {
+    "rmsnorm": set(OPS["rmsnorm"].choices) - {"weight"},
+    "layernorm": set(OPS["layernorm"].choices),
+    "dequantize": {"tensor_scale"},
+    "quantize": {"gate_columns", "streams", "inverse_global_scale", "amax_only", "axis", "alignment"},
+}
+_LAYOUTS = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4", "column", "column4")
+_GLOBAL_SCALES = ("none", "given", "row", "tensor")
+# Of ops that have such choices, beside each that may be true on its own.
+_OTHERS: list[dict[str, Any]] = [
+    {"pdl": False}, {"input": "float16", "weight": "float32"}, {"input": "float32"}, {"input": "float8_e4m3fn"},
+    {"input": "float8_e4m3fn", "global_scale": "given"}, {"input": "uint8"}, {"quant": "fp8_token", "scale_ub": True},
+    {"quant": "mxfp4", "scale_rounding": "floor"}, {"residual": True, "keep_norm": True, "unit_bias": True},
+    {"batched": True, "masked": True}, {"scale_per_matrix": True, "global_scale": "given"},
+    {"batched": True, "global_scale": "given", "scale_per_matrix": True}, {"streams": 1}, {"gate_columns": 64},
+    {"inverse_global_scale": True, "global_scale": "given"}, {"alignment": 128, "hidden_size": 96},
+    {"shuffle_rows": 16}, {"shuffled": True}, {"shuffled": True, "global_scale": "row"},
+    {"axis": 0, "layout": "linear"},
+]  # fmt: skip
 
 
-def _add_fp4_norms(add: Any) -> None:
-    layouts = {"linear": {}, "128x4": {"is_sf_swizzled_layout": True},
-               "linear+128x4": {"output_both_sf_layouts": True}}  # fmt: skip
-    formats = {"nvfp4": (16, None), "mxfp4": (32, None), "e2m1/32/e4m3": (32, "e4m3"), "e2m1/16/ue8m0": (16, "ue8m0")}
-    for layout, flags in layouts.items():
-        for quant, (block, scales) in formats.items():
-            options = {**flags, "block_size": block, "scale_format": scales}
-            choices = {"hidden_size": 4096, "quant": quant, "layout": layout}
-            add("rmsnorm_fp4quant", choices,
-                lambda m, o=options: jitnorm.rmsnorm_fp4quant(rows(m, 4096), weight(4096), **o))  # fmt: skip
-            add("add_rmsnorm_fp4quant", choices,
-                lambda m, o=options: jitnorm.add_rmsnorm_fp4quant(
-                    rows(m, 4096), rows(m, 4096), weight(4096), **o))  # fmt: skip
-    given = {"hidden_size": 16 * 13, "layout": "linear", "global_scale": "given"}
-    add("rmsnorm_fp4quant", given,
-        lambda m: jitnorm.rmsnorm_fp4quant(rows(m, 208), weight(208), global_scale=ONE))  # fmt: skip
-    add("rmsnorm_fp4quant", {"hidden_size": 48}, lambda m: jitnorm.rmsnorm_fp4quant(rows(m, 48), weight(48)))
-    add("add_rmsnorm_fp4quant", {**given, "keep_norm": True},
-        lambda m: jitnorm.add_rmsnorm_fp4quant(
-            rows(m, 208), rows(m, 208), weight(208), global_scale=ONE, y_out=rows(m, 208)))  # fmt: skip
-    for layout, flags in layouts.items():
-        add("rmsnorm_mxfp8quant", {"hidden_size": 2048, "layout": layout},
-            lambda m, o=flags: jitnorm.rmsnorm_mxfp8quant(rows(m, 2048), weight(2048), **o))  # fmt: skip
-        add("add_rmsnorm_mxfp8quant", {"hidden_size": 2048, "layout": layout, "keep_norm": True},
-            lambda m, o=flags: jitnorm.add_rmsnorm_mxfp8quant(
-                rows(m, 2048), rows(m, 2048), weight(2048), y_out=rows(m, 2048), **o))  # fmt: skip
-    for layout in ("linear", "128x4", "8x4"):
-        add("rmsnorm_quantize", {"hidden_size": 4096, "layout": layout},
-            lambda m, layout=layout: jitnorm.rmsnorm_quantize(
-                rows(m, 4096), weight(4096), scale_layout=layout))  # fmt: skip
-    for streams in (1, 4):
-        add("mhc_rmsnorm_quantize", {"hidden_size": 1024, "streams": streams},
-            lambda m, n=streams: jitnorm.mhc_rmsnorm_quantize(
-                rows(n, 1024, "bfloat16", m), np.ones((m, n), np.float32), weight(1024)))  # fmt: skip
-    add("mhc_rmsnorm_quantize", {"hidden_size": 1024},
-        lambda m: jitnorm.mhc_rmsnorm_quantize(
-            rows(4, 1024, "bfloat16", m), np.ones((m, 4), np.float32), weight(1024)))  # fmt: skip
+def _choices(op: Op) -> Iterator[dict[str, Any]]:
+    allowed = choices_of(op).keys() - _NOT_OF_THE_FUNCTION.get(op.name, set())
+    if "enable_pdl" not in signature(getattr(jitnorm, op.function or op.name)).parameters:
+        allowed -= {"pdl"}
+    block = 1
+    base: dict[str, Any] = {"hidden_size": 512}
+    if "quant" in allowed:
+        block = 128
+        base["quant"] = op.choices["quant"] or "nvfp4"
+        formats = ["/".join(str(each).split("/")[:3]) for each in op.formats] or list(FORMATS)
+        for quant, (layout, global_scale) in product(formats, product(_LAYOUTS, _GLOBAL_SCALES)):
+            chosen = {"hidden_size": 1024, "quant": quant}
+            chosen |= {"layout": layout} if "layout" in allowed else {}
+            chosen |= {"global_scale": global_scale} if "global_scale" in allowed else {}
+            is_usual = layout == (op.choices.get("layout") or "linear") or global_scale == "none"
+            if is_usual and _is_possible(op, chosen):
+                yield chosen
+    of_heads = isinstance(op.choices.get("row_dims"), tuple)
+    for size in (64, 128) if of_heads else (3 * block, 100 * block) if block > 1 else (1, 7, 100, 70001):
+        yield {**base, "hidden_size": size}
+    flags: list[dict[str, Any]] = [{name: True} for name in sorted(allowed) if op.choices.get(name) is False]
+    for other in [*flags, {"four_over_six": True}, *_OTHERS]:
+        chosen = {**base, **other}
+        if other.keys() <= allowed and _is_possible(op, chosen):
+            yield chosen
 
 
-def _add_fp8_norms(add: Any) -> None:
-    elements = {"fp8": ml_dtypes.float8_e4m3fn, "fp8_e5m2": ml_dtypes.float8_e5m2}
-    for quant, dtype in elements.items():
-        for name in ("rmsnorm_quant", "gemma_rmsnorm_quant", "rms_norm_static_fp8_quant"):
-            add(name, {"hidden_size": 100, "quant": quant},
-                lambda m, name=name, dtype=dtype: getattr(jitnorm, name)(
-                    np.zeros((m, 100), dtype), rows(m, 100), weight(100), ONE, 1e-6))  # fmt: skip
-        for name in (
-            "fused_add_rmsnorm_quant", "gemma_fused_add_rmsnorm_quant", "fused_add_rms_norm_static_fp8_quant",
-        ):  # fmt: skip
-            add(name, {"hidden_size": 4096, "quant": quant},
-                lambda m, name=name, dtype=dtype: getattr(jitnorm, name)(
-                    np.zeros((m, 4096), dtype), rows(m, 4096), rows(m, 4096), weight(4096), ONE, 1e-6))  # fmt: skip
-    for keep in (False, True):
-        add("fused_add_rmsnorm_fp8_block_quant", {"hidden_size": 1024, "keep_norm": keep},
-            lambda m, keep=keep: jitnorm.fused_add_rmsnorm_fp8_block_quant(
-                np.zeros((m, 1024), elements["fp8"]), np.zeros((8, -(-m // 4) * 4), np.float32),
-                rows(m, 1024) if keep else None, rows(m, 1024), rows(m, 1024), weight(1024)))  # fmt: skip
-    for residual in (False, True):
-        for quant, dtype in (("fp8_token", "float8_e4m3fn"), ("fp8_token_e5m2", "float8_e5m2")):
-            add("rms_norm_dynamic_per_token_quant",
-                {"hidden_size": 4096, "quant": quant, "residual": residual, "scale_ub": residual},
-                lambda m, r=residual, d=dtype: jitnorm.rms_norm_dynamic_per_token_quant(
-                    rows(m, 4096), weight(4096), 1e-6, d, ONE if r else None,
-                    rows(m, 4096) if r else None))  # fmt: skip
-        for layout, flags in (("linear", {}), ("column", {"is_scale_transposed": True}),
-                              ("column4", {"is_scale_transposed": True, "has_tma_aligned_scales": True})):  # fmt: skip
-            for quant, group in (("fp8_group", 128), ("fp8_group64", 64)):
-                add("rms_norm_per_block_quant",
-                    {"hidden_size": 4096, "quant": quant, "layout": layout, "residual": residual},
-                    lambda m, r=residual, g=group, f=flags: jitnorm.rms_norm_per_block_quant(
-                        rows(m, 4096), weight(4096), 1e-6, "float8_e4m3fn", [1, g],
-                        residual=rows(m, 4096) if r else None, **f))  # fmt: skip
-
-
-def _add_general(add: Any) -> None:
-    cases: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-        ("nvfp4", {"layout": "8x4", "global_scale": "row"}, {"global_scale": "row"}),
-        ("nvfp4", {"layout": "128x4", "global_scale": "given"}, {"global_scale": ONE}),
-        ("nvfp4", {"global_scale": "tensor"}, {"global_scale": "tensor"}),
-        ("nvfp4", {"four_over_six": True}, {}),
-        ("mxfp4", {"layout": "linear+8x4", "scale_rounding": "floor"}, {}),
-        ("mxfp8", {"layout": "128x4"}, {}),
-        ("fp8", {}, {"scale": ONE}),
-        ("fp8", {"global_scale": "tensor"}, {"scale": "tensor"}),
-        ("fp8_token", {}, {}),
-        ("fp8_group", {"layout": "column4"}, {}),
-        ("fp8_group_ue8m0", {}, {}),
-    ]
-    for quant, choices, given in cases:
-        fields = {("scale_layout" if name == "layout" else name): value for name, value in choices.items()}
-        fields.pop("global_scale", None)
-        spec = replace(read_format(quant), **fields)
-        chosen = {"hidden_size": 4096, "quant": quant, **choices}
-        _add_general_case(add, spec, chosen, given)
-        if choices.get("global_scale") != "tensor":
-            text = str(replace(spec, global_scale=choices.get("global_scale", "none")))
-            add("quantize", {"hidden_size": 4096, "quant": text},
-                lambda m, s=spec, g=given: jitnorm.quantize(rows(m, 4096), spec=s, **g))  # fmt: skip
-    bounded = read_format("fp8_token")
-    add("quantize", {"hidden_size": 256, "quant": "fp8_token", "scale_ub": True, "input": "float32"},
-        lambda m: jitnorm.quantize(rows(m, 256, "float32"), spec=bounded, scale_ub=ONE))  # fmt: skip
-    add("quantize", {"hidden_size": 256, "quant": "nvfp4", "input": "float8_e4m3fn"},
-        lambda m: jitnorm.quantize(rows(m, 256, "float8_e4m3fn"), spec=jitnorm.NVFP4))  # fmt: skip
-    add("compute_amax", {"hidden_size": 100}, lambda m: jitnorm.compute_amax(rows(m, 100)))
-    add("silu_and_mul_quantize", {"hidden_size": 256, "quant": "nvfp4", "gate_columns": 64},
-        lambda m: jitnorm.silu_and_mul_quantize(rows(m, 512), spec=jitnorm.NVFP4, granularity=64))  # fmt: skip
-
-
-def _add_general_case(add: Any, spec: Any, chosen: dict[str, Any], given: dict[str, Any]) -> None:
-    add("quantize", chosen, lambda m: jitnorm.quantize(rows(m, 4096), spec=spec, **given))
-    add("quantize", {**chosen, "pdl": False},
-        lambda m: jitnorm.quantize(rows(m, 4096), spec=spec, enable_pdl=False, **given))  # fmt: skip
-    add("silu_and_mul_quantize", chosen,
-        lambda m: jitnorm.silu_and_mul_quantize(rows(m, 8192), spec=spec, **given))  # fmt: skip
-    add("norm_quantize", chosen,
-        lambda m: jitnorm.norm_quantize(rows(m, 4096), weight(4096), spec=spec, **given))  # fmt: skip
-    add("norm_quantize", {**chosen, "residual": True, "keep_norm": True, "unit_bias": True},
-        lambda m: jitnorm.norm_quantize(
-            rows(m, 4096), weight(4096), spec=spec, residual=rows(m, 4096), y_out=rows(m, 4096), unit_bias=True,
-            **given))  # fmt: skip
-    fields = {name: value for name, value in chosen.items() if name in ("quant", "layout", "global_scale")}
-    if not spec.both_layouts:
-        add("dequantize", {"hidden_size": 4096, **fields, "input": "float16"},
-            lambda m: _decode(rows(m, 4096), spec, given))  # fmt: skip
-
-
-def _decode(x: Any, spec: Any, given: dict[str, Any]) -> None:
-    """Encodes and decodes; only the launch of decoding is the op's."""
-    jitnorm.dequantize(jitnorm.quantize(x, spec=spec, **given), dtype="float16")
-
-
-def _add_quantizers(add: Any) -> None:
-    layouts = {"linear": {"is_sf_swizzled_layout": False}, "128x4": {}, "8x4": {"is_sf_8x4_layout": True}}
-    for layout, flags in layouts.items():
-        add("fp4_quantize", {"hidden_size": 512, "layout": layout},
-            lambda m, f=flags: jitnorm.fp4_quantize(rows(m, 512), **f))  # fmt: skip
-        add("fp4_quantize", {"hidden_size": 512, "layout": layout, "quant": "mxfp4"},
-            lambda m, f=flags: jitnorm.fp4_quantize(
-                rows(m, 512), sf_vec_size=32, sf_use_ue8m0=True, **f))  # fmt: skip
-        add("silu_and_mul_nvfp4_quantize", {"hidden_size": 512, "layout": layout},
-            lambda m, f=flags: jitnorm.silu_and_mul_nvfp4_quantize(rows(m, 1024), ONE, **f))  # fmt: skip
-    add("silu_and_mul_nvfp4_quantize", {"hidden_size": 512, "global_scale": "none"},
-        lambda m: jitnorm.silu_and_mul_nvfp4_quantize(rows(m, 1024), None))  # fmt: skip
-    add("fp4_quantize", {"hidden_size": 512, "global_scale": "given", "inverse_global_scale": True},
-        lambda m: jitnorm.fp4_quantize(rows(m, 512), ONE, is_global_scale_inversed=True))  # fmt: skip
-    add("nvfp4_quantize", {"hidden_size": 512}, lambda m: jitnorm.nvfp4_quantize(rows(m, 512), ONE))
-    add("nvfp4_quantize", {"hidden_size": 512, "four_over_six": True},
-        lambda m: jitnorm.nvfp4_quantize(rows(m, 512), ONE, nvfp4_4over6=_FourOverSix()))  # fmt: skip
-    add("nvfp4_quantize", {"hidden_size": 512, "quant": "e2m1/32/e4m3"},
-        lambda m: jitnorm.nvfp4_quantize(rows(m, 512), ONE, sf_vec_size=32))  # fmt: skip
-    add("nvfp4_quantize", {"hidden_size": 512, "shuffled": True},
-        lambda m: jitnorm.nvfp4_quantize(rows(128 * m, 512), ONE, do_shuffle=True))  # fmt: skip
-    add("nvfp4_quantize", {"hidden_size": 512, "shuffled": True, "global_scale": "row"},
-        lambda m: jitnorm.nvfp4_quantize(
-            rows(128 * m, 512), None, do_shuffle=True, per_token_activation=True))  # fmt: skip
-    add("mxfp4_quantize", {"hidden_size": 512}, lambda m: jitnorm.mxfp4_quantize(rows(m, 512)))
-    for alignment in (32, 128):
-        add("mxfp8_quantize", {"hidden_size": 96, "alignment": alignment},
-            lambda m, a=alignment: jitnorm.mxfp8_quantize(rows(m, 96), alignment=a))  # fmt: skip
-    add("mxfp8_quantize", {"hidden_size": 512}, lambda m: jitnorm.mxfp8_quantize(rows(m, 512)))
-    add("quantize_weight", {"hidden_size": 100}, lambda m: jitnorm.quantize_weight(rows(32 * m, 100)))
-    add("quantize_weight", {"hidden_size": 100, "global_scale": "given"},
-        lambda m: jitnorm.quantize_weight(rows(32 * m, 100), global_scale=ONE))  # fmt: skip
-
-
-def _add_batches(add: Any) -> None:
-    scales = {False: ONE, True: np.ones(MATRICES, np.float32)}
-    mask = np.ones(MATRICES, np.int32)
-    for several, scale in scales.items():
-        chosen = {"hidden_size": 512, "scale_per_matrix": several}
-        add("nvfp4_batched_quantize", chosen,
-            lambda m, s=scale: jitnorm.nvfp4_batched_quantize(rows(m, 512, "bfloat16", MATRICES), s))  # fmt: skip
-        add("scaled_fp4_grouped_quantize", chosen,
-            lambda m, s=scale: jitnorm.scaled_fp4_grouped_quantize(
-                rows(m, 512, "bfloat16", MATRICES), mask, s))  # fmt: skip
-        add("silu_and_mul_scaled_nvfp4_experts_quantize", chosen,
-            lambda m, s=scale: jitnorm.silu_and_mul_scaled_nvfp4_experts_quantize(
-                rows(m, 1024, "bfloat16", MATRICES), mask, s))  # fmt: skip
-    add("quantize", {"hidden_size": 512, "quant": "mxfp8", "batched": True, "masked": True},
-        lambda m: jitnorm.quantize(
-            rows(m, 512, "bfloat16", MATRICES), spec=jitnorm.MXFP8, batched=True, mask=mask))  # fmt: skip
-
-
-def _add_decoders_and_moves(add: Any) -> None:
-    codes, scales = (lambda m: np.zeros((m, 64), np.uint8)), (lambda m, n: np.zeros((-(-m // 128) * 128, n), np.uint8))
-    add("e2m1_and_ufp8sf_scale_to_float", {"hidden_size": 128},
-        lambda m: jitnorm.e2m1_and_ufp8sf_scale_to_float(codes(m), scales(m, 8)))  # fmt: skip
-    add("e2m1_and_ufp8sf_scale_to_float", {"hidden_size": 128, "tensor_scale": True},
-        lambda m: jitnorm.e2m1_and_ufp8sf_scale_to_float(codes(m), scales(m, 8), ONE))  # fmt: skip
-    add("mxfp4_dequantize", {"hidden_size": 128}, lambda m: jitnorm.mxfp4_dequantize(codes(m), scales(m, 4)))
-    add("mxfp8_dequantize_host", {"hidden_size": 64},
-        lambda m: jitnorm.mxfp8_dequantize_host(codes(m), scales(m, 4)))  # fmt: skip
-    for name in ("block_scale_interleave", "interleave"):
-        for size in (64, 6):
-            add(name, {"hidden_size": size},
-                lambda m, size=size: jitnorm.block_scale_interleave(rows(m, size, "uint8")))  # fmt: skip
-        add(name, {"hidden_size": 64, "batched": True},
-            lambda m: jitnorm.block_scale_interleave(rows(m, 64, "uint8", MATRICES)))  # fmt: skip
-    for name in ("shuffle_matrix_a", "shuffle"):
-        for tile, block in ((128, 32), (64, 16)):
-            for size, dtype in ((100, "uint8"), (100, "bfloat16")):
-                add(name, {"hidden_size": size, "shuffle_rows": block, "input": dtype},
-                    lambda m, t=tile, s=size, d=dtype: jitnorm.shuffle_matrix_a(rows(32 * m, s, d), t))  # fmt: skip
-    add("shuffle_matrix_sf_a", {"hidden_size": 64},
-        lambda m: jitnorm.shuffle_matrix_sf_a(rows(128 * m, 64, "uint8"), 128))  # fmt: skip
+def _is_possible(op: Op, chosen: dict[str, Any]) -> bool:
+    try:
+        config_of(*chosen_of(op, chosen))
+    except ValueError:
+        return False
+    return True

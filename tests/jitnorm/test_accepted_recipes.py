@@ -13,7 +13,7 @@ from jitnorm.cache import Artifact, Cache, Store
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
-from jitnorm import KernelNotWarmError, manager, misses
+from jitnorm import KernelNotWarmError, building, kernel_source, lookup, manager, misses
 from jitnorm.commands.why import explain
 from jitnorm.toolchains import Toolchain
 from jitnorm.warm.build import check
@@ -53,7 +53,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     monkeypatch.delenv("JITNORM_JIT", raising=False)
     monkeypatch.delenv("JITNORM_BACKEND", raising=False)
     monkeypatch.setattr(misses, "_recorded", {})
-    monkeypatch.setattr(manager, "select", lambda *_, **__: Compiler("here"))
+    monkeypatch.setattr(building, "select", lambda *_, **__: Compiler("here"))
     return Cache(Store(tmp_path / "cache"))
 
 
@@ -66,10 +66,10 @@ def without_memory_checks(recipe: str) -> str:
 
 def publish(cache: Cache, config: KernelConfig, target: Target, build: str, change: Any) -> None:
     """Store what a compiler makes, its recipe changed, under the key that it should have."""
-    source, compiler = manager.source_for(config, target, "nvrtc"), Compiler(build)
-    built = manager.compile_kernel(source, compiler)
+    source, compiler = kernel_source.source_for(config, target, "nvrtc"), Compiler(build)
+    built = building.compile_kernel(source, compiler)
     manifest = {**built.manifest, "recipe": change(built.manifest["recipe"])}
-    cache.store.publish(manager.kernel_key(source, compiler), Artifact(built.payload, manifest))
+    cache.store.publish(kernel_source.kernel_key(source, compiler), Artifact(built.payload, manifest))
 
 
 def load(cache: Cache, config: KernelConfig = CONFIG) -> bytes:
@@ -91,7 +91,7 @@ def test_where_nothing_is_compiled_only_the_configuration_s_own_recipe_serves(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("JITNORM_JIT", "deny")
-    monkeypatch.setattr(manager, "stand_ins", lambda *_: iter([TUNED]))
+    monkeypatch.setattr(lookup, "stand_ins", lambda *_: iter([TUNED]))
     publish(cache, config, target, build, without_memory_checks)
     with caplog.at_level(logging.WARNING, "jitnorm.cache"), pytest.raises(KernelNotWarmError):
         load(cache)

@@ -10,7 +10,7 @@ from jitnorm.cache import Store
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
-from jitnorm.manager import toolchain_for
+from jitnorm.building import toolchain_for
 from jitnorm.toolchains import ToolchainMissingError, nvcc, nvrtc
 
 needs_cutlass = pytest.mark.skipif(

@@ -90,7 +90,7 @@ def test_help_loads_neither_numpy_nor_tvm_ffi_nor_what_commands_do() -> None:
         "except SystemExit: pass\n"
         "heavy = {'numpy', 'tvm_ffi', 'torch', 'fsspec', 'cryptography', 'jitnorm.reference', 'jitnorm.warm',"
         " 'jitnorm.bench', 'matplotlib'}\n"
-        "light = {'jitnorm.commands.group', 'jitnorm.commands.completion'}\n"
+        "light = {'jitnorm.commands.arguments'}\n"
         "loaded = {n for n in sys.modules if n.startswith('jitnorm.commands.') and not n.endswith('_app')} - light\n"
         "sys.exit(', '.join(loaded | heavy & set(sys.modules)) or 0)"
     )

@@ -15,7 +15,7 @@ from jitnorm.kernels.target import Target
 from python_process import run_python
 from stand_in_driver import build_stand_in_driver
 
-from jitnorm import KernelNotWarmError, manager, misses
+from jitnorm import KernelNotWarmError, building, kernel_source, manager, misses
 from jitnorm.commands.why import explain
 from jitnorm.toolchains import Toolchain, ToolchainMissingError
 
@@ -57,7 +57,7 @@ def _with_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JITNORM_JIT", raising=False)
     monkeypatch.delenv("JITNORM_BACKEND", raising=False)
     monkeypatch.setattr(misses, "_recorded", {})
-    monkeypatch.setattr(manager, "select", lambda *_, **__: Compiler())
+    monkeypatch.setattr(building, "select", lambda *_, **__: Compiler())
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object, **__: object) -> Toolchain:
         raise ToolchainMissingError("a compiler", ["nowhere"], "install one")
 
-    monkeypatch.setattr(manager, "select", missing)
+    monkeypatch.setattr(building, "select", missing)
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ def no_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def publish(cache: Cache, target: Target, compiler: Toolchain) -> Artifact:
-    source = manager.source_for(CONFIG, target, compiler.name)
-    built = manager.compile_kernel(source, compiler)
-    cache.store.publish(manager.kernel_key(source, compiler), built)
+    source = kernel_source.source_for(CONFIG, target, compiler.name)
+    built = building.compile_kernel(source, compiler)
+    cache.store.publish(kernel_source.kernel_key(source, compiler), built)
     return built
 
 
@@ -145,22 +145,10 @@ def test_no_other_family_serves(cache: Cache, name: str) -> None:
 def test_a_target_without_a_family_is_looked_up_once(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(cache, Target("sm_90a"), Compiler())
     generated: list[Target] = []
-    generate = manager.generate
-    monkeypatch.setattr(manager, "generate", lambda c, t: generated.append(t) or generate(c, t))  # type: ignore[func-returns-value]
+    generate = kernel_source.generate
+    monkeypatch.setattr(kernel_source, "generate", lambda c, t: generated.append(t) or generate(c, t))  # type: ignore[func-returns-value]
     load(cache, Target("sm_90a"))
     assert generated == [Target("sm_90a")]
-
-
-@pytest.mark.parametrize("found_for", [EXACT, FAMILY])
-def test_the_family_is_looked_up_without_building_too(
-    cache: Cache, found_for: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(manager, "user_cache", lambda: cache)
-    monkeypatch.setattr(manager, "_kernels", {})
-    monkeypatch.setattr(manager, "_bind", lambda artifact: artifact.payload)
-    assert manager.find_kernel(CONFIG, EXACT) is None
-    publish(cache, found_for, Compiler())
-    assert manager.find_kernel(CONFIG, EXACT) == f"build 1 for {found_for}".encode()
 
 
 def test_the_question_why_has_the_same_answer(cache: Cache) -> None:

@@ -17,8 +17,10 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
 from jitnorm import KernelNotWarmError
+from jitnorm.building import compile_kernel
 from jitnorm.commands.why import explain
-from jitnorm.manager import compile_kernel, kernel_key, load_or_build_kernel, source_for
+from jitnorm.kernel_source import kernel_key, source_for
+from jitnorm.manager import load_or_build_kernel
 from jitnorm.toolchains import Toolchain, ToolchainMissingError
 
 # One that every backend builds, with schedules of jitnorm's own table for sm_90a; one that CuTe-DSL lacks.

@@ -20,10 +20,10 @@ from jitnorm.cache import Artifact, Cache, Store
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.target import Target
-from python_process import TIME_LIMIT, run_python
+from python_process import run_python
 
 import jitnorm
-from jitnorm import manager, rmsnorm
+from jitnorm import kernel_source, manager, rmsnorm
 from jitnorm.launcher import load_or_build_launcher
 from jitnorm.store import user_cache
 from jitnorm.toolchains import CompileError, ToolchainMissingError
@@ -101,18 +101,18 @@ def test_the_manifest_says_what_was_built(store: Store) -> None:
 
 def test_the_key_depends_on_everything_that_shapes_the_artifact(monkeypatch: pytest.MonkeyPatch) -> None:
     source, compiler = generate(CONFIG, CPU), Cxx()
-    keys = {manager.kernel_key(source, compiler)}
-    keys.add(manager.kernel_key(generate(KernelConfig("rmsnorm", 49, "float16"), CPU), compiler))
+    keys = {kernel_source.kernel_key(source, compiler)}
+    keys.add(kernel_source.kernel_key(generate(KernelConfig("rmsnorm", 49, "float16"), CPU), compiler))
     for change in ({"identity": lambda self: "g++ 99"}, {"flags": lambda self, target: ("-O0",)}):
         with monkeypatch.context() as patch:
             for name, value in change.items():
                 patch.setattr(Cxx, name, value)
-            keys.add(manager.kernel_key(source, compiler))
+            keys.add(kernel_source.kernel_key(source, compiler))
     with monkeypatch.context() as patch:
-        patch.setattr(manager, "LAUNCHER_ABI", -1)
-        keys.add(manager.kernel_key(source, compiler))
+        patch.setattr(kernel_source, "LAUNCHER_ABI", -1)
+        keys.add(kernel_source.kernel_key(source, compiler))
     assert len(keys) == 5
-    assert manager.kernel_key(source, compiler) in keys
+    assert kernel_source.kernel_key(source, compiler) in keys
 
 
 def test_threads_that_miss_together_compile_once(store: Store, compilations: list[str]) -> None:
@@ -167,8 +167,8 @@ def test_a_corrupted_payload_is_built_again(
 
 
 def test_a_kernel_that_cannot_be_loaded_is_an_error_and_no_crash(store: Store) -> None:
-    key = manager.kernel_key(generate(CONFIG, CPU), Cxx())
-    store.publish(key, Artifact(b"not a library", {"recipe": manager.recipe_text(CONFIG, CPU)}))
+    key = kernel_source.kernel_key(generate(CONFIG, CPU), Cxx())
+    store.publish(key, Artifact(b"not a library", {"recipe": kernel_source.recipe_text(CONFIG, CPU)}))
     with pytest.raises(RuntimeError, match="cannot load the kernel"):
         jitnorm.get_kernel(CONFIG)
 
@@ -218,12 +218,24 @@ def make_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[
     return make
 
 
-RACER = """
-import sys
+RACERS = """
+import multiprocessing, sys
 import numpy as np, jitnorm
-sys.stdin.readline()
-x = np.arange(96, dtype=np.float16).reshape(2, 48)
-sys.stdout.buffer.write(jitnorm.rmsnorm(x, np.ones(48, np.float16)).tobytes())
+
+def race(number):
+    x = np.arange(96, dtype=np.float16).reshape(2, 48)
+    begun.wait(60)
+    with open(f"{number}.out", "wb") as file:
+        file.write(jitnorm.rmsnorm(x, np.ones(48, np.float16)).tobytes())
+
+fork = multiprocessing.get_context("fork")
+begun = fork.Barrier(32)
+racers = [fork.Process(target=race, args=(number,)) for number in range(32)]
+for racer in racers:
+    racer.start()
+for racer in racers:
+    racer.join(100)
+print(*{racer.exitcode for racer in racers})
 """
 
 
@@ -231,32 +243,11 @@ def test_processes_that_miss_together_compile_once(tmp_path: Path, make_compiler
     """32 of them, released at once on an empty cache, that the launcher is missing from too."""
     log, cache = tmp_path / "compilations", tmp_path / "cache"
     real = shutil.which("g++") or shutil.which("clang++")
-    make_compiler(f'[ "$1" = "-shared" ] && echo $$ >> {log}\nexec {real} "$@"')
-    environment = {**os.environ, "JITNORM_CACHE_DIR": str(cache)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACER],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for _ in range(32)
-    ]
-    try:
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write(b"\n")
-            process.stdin.flush()
-        outcomes = [process.communicate(timeout=TIME_LIMIT) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * 32, outcomes
+    make_compiler(f'[ "$1" = "-shared" ] && echo $$ >> {log} && sleep 0.5\nexec {real} "$@"')
+    assert run_python(RACERS, cwd=tmp_path, JITNORM_CACHE_DIR=str(cache)) == "0\n"
     x = np.arange(96, dtype=np.float16).reshape(2, 48)
     expected = expected_rmsnorm(x, np.ones(48, np.float16)).tobytes()
-    assert [out for out, _ in outcomes] == [expected] * 32
+    assert [path.read_bytes() for path in tmp_path.glob("*.out")] == [expected] * 32
     assert len(log.read_text().splitlines()) == 2  # the launcher and the kernel
     store = Store(cache)
     assert len(list(store.entries())) == 2
@@ -264,9 +255,10 @@ def test_processes_that_miss_together_compile_once(tmp_path: Path, make_compiler
     assert not list(store.layout.quarantine.iterdir())
 
 
+# Of a hidden size that no other test has, so that it is in no cache of theirs.
 BUILDER = """
 import numpy as np, jitnorm
-jitnorm.rmsnorm(np.ones((2, 48), np.float16), np.ones(48, np.float16))
+jitnorm.rmsnorm(np.ones((2, 4711), np.float16), np.ones(4711, np.float16))
 """
 
 

@@ -16,7 +16,7 @@ from jitnorm.kernels.generator import Source, generate
 from jitnorm.kernels.target import Target
 from python_process import run_python
 
-from jitnorm import KernelNotWarmError, manager, misses
+from jitnorm import KernelNotWarmError, building, kernel_source, manager, misses
 from jitnorm.launcher import load_launcher, load_or_build_launcher
 from jitnorm.store import user_cache
 from jitnorm.toolchains import ToolchainMissingError
@@ -55,8 +55,8 @@ def record_of(path: Path) -> list[dict[str, Any]]:
 
 def prebuilt(backend: str = "cxx", source: Source = SOURCE, **fields: Any) -> Artifact:
     """As if another machine's compiler had made it."""
-    recipe = manager.recipe_text(source.config, source.target)
-    manifest = {"backend": backend, "source_key": manager.kernel_source_key(source), "recipe": recipe, **fields}
+    recipe = kernel_source.recipe_text(source.config, source.target)
+    manifest = {"backend": backend, "source_key": kernel_source.kernel_source_key(source), "recipe": recipe, **fields}
     return Artifact(f"by {backend}".encode(), manifest)
 
 
@@ -80,7 +80,7 @@ def test_with_a_compiler_its_own_artifact_is_wanted(cache: Cache) -> None:
     cache.store.publish("1" * 64, prebuilt())
     built = manager.load_or_build_kernel(CONFIG, CPU, cache)
     assert built.payload != prebuilt().payload
-    assert built.manifest["source_key"] == manager.kernel_source_key(SOURCE)
+    assert built.manifest["source_key"] == kernel_source.kernel_source_key(SOURCE)
     assert built.manifest["requires"]["machine"] == os.uname().machine
 
 
@@ -88,7 +88,7 @@ def test_a_named_backend_is_served_by_its_own_artifacts_alone(cache: Cache, monk
     def missing(*_: Any, **__: Any) -> Any:
         raise ToolchainMissingError("a compiler", [], "install it")
 
-    monkeypatch.setattr(manager, "select", missing)
+    monkeypatch.setattr(building, "select", missing)
     cache.store.publish("1" * 64, prebuilt("nvrtc", generate(CONFIG, SM90A)))
     assert manager.load_or_build_kernel(CONFIG, SM90A, cache).payload == b"by nvrtc"
     assert manager.load_or_build_kernel(CONFIG, SM90A, cache, "nvrtc").payload == b"by nvrtc"
@@ -201,13 +201,13 @@ def test_deny_serves_what_is_there_without_looking_for_a_compiler(
 ) -> None:
     built = manager.load_or_build_kernel(CONFIG, CPU, cache)
     monkeypatch.setenv("JITNORM_JIT", "deny")
-    monkeypatch.setattr(manager, "toolchain_for", lambda *_: pytest.fail("looked for"))
+    monkeypatch.setattr(building, "toolchain_for", lambda *_: pytest.fail("looked for"))
     assert manager.load_or_build_kernel(CONFIG, CPU, cache) == built
 
 
 def test_deny_finds_an_entry_whose_alias_was_lost(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     built = manager.load_or_build_kernel(CONFIG, CPU, cache)
-    cache.store.layout.alias(manager.kernel_source_key(SOURCE)).unlink()
+    cache.store.layout.alias(kernel_source.kernel_source_key(SOURCE)).unlink()
     monkeypatch.setenv("JITNORM_JIT", "deny")
     assert manager.load_or_build_kernel(CONFIG, CPU, cache) == built
 
@@ -256,7 +256,7 @@ def test_a_record_in_the_cache_that_is_no_file_is_not_written_to(
     with pytest.raises(KernelNotWarmError):
         manager.load_or_build_kernel(CONFIG, CPU, cache)
     assert not (cache.store.layout.version / "elsewhere").exists()
-    assert "cannot record what is missing" in caplog.text
+    assert "cannot record misses" in caplog.text
 
 
 def test_another_mode_is_an_error_that_names_those_there_are(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:

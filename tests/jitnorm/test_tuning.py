@@ -19,20 +19,21 @@ from jitnorm.kernels.schedule import row_schedule
 from jitnorm.kernels.target import TARGET_NAMES, Target
 
 import jitnorm
-from jitnorm import manager, misses, tiered, tuning
+from jitnorm import building, kernel_source, manager, misses, tuning
 from jitnorm.call_config import config_of_call
-from jitnorm.errors import KernelNotWarmError
+from jitnorm.dispatch import _captured_kernel
+from jitnorm.errors import KernelNotReadyError, KernelNotWarmError
 from jitnorm.ffi import tvm_ffi
 from jitnorm.toolchains import ToolchainMissingError
 from jitnorm.tuning import (
     Entry,
     Table,
-    family,
     only_shipped_tables,
     read_table,
     schedule_for,
     stand_ins,
     tables,
+    tuning_key,
     write_table,
 )
 from jitnorm.warm.expand import configs_of
@@ -41,8 +42,8 @@ HOPPER = Target("sm_90a")
 CONFIG = KernelConfig("rmsnorm", 4096)
 
 
-def entry(schedule: str, calls: str = "usual", config: KernelConfig = CONFIG) -> Entry:
-    return Entry(str(family(config)), calls, schedule, (1024, 4096), (6.0, 18.0), (5.0, 17.0), (5.0, 16.0))
+def entry(schedule: str, row_class: str = "usual", config: KernelConfig = CONFIG) -> Entry:
+    return Entry(str(tuning_key(config)), row_class, schedule, (1024, 4096), (6.0, 18.0), (5.0, 17.0), (5.0, 16.0))
 
 
 def table(*entries: Entry, target: str = "sm_90a") -> Table:
@@ -68,9 +69,9 @@ def store(user: Table | None = None, shipped: Table | None = None) -> None:
     tables.cache_clear()
 
 
-def called(calls: str = "usual", hidden_size: int = 4096, target: Target = HOPPER, **options: object) -> str:
+def called(row_class: str = "usual", hidden_size: int = 4096, target: Target = HOPPER, **options: object) -> str:
     options = {"op": "rmsnorm", **options}
-    return config_of_call(options, target, hidden_size=hidden_size, input="bfloat16", calls=calls).schedule
+    return config_of_call(options, target, hidden_size=hidden_size, input="bfloat16", row_class=row_class).schedule
 
 
 # Which calls a table serves.
@@ -78,7 +79,7 @@ def called(calls: str = "usual", hidden_size: int = 4096, target: Target = HOPPE
 
 def test_a_call_gets_the_schedule_of_its_class() -> None:
     store(table(entry("4x2"), entry("8x1r2", "few"), entry("8x1", "some"), entry("2x4", "many")))
-    assert [called(calls) for calls in ROW_CLASSES] == ["8x1r2", "8x1", "4x2", "2x4"]
+    assert [called(each) for each in ROW_CLASSES] == ["8x1r2", "8x1", "4x2", "2x4"]
 
 
 def test_what_no_table_lists_is_left_to_the_rules() -> None:
@@ -88,8 +89,8 @@ def test_what_no_table_lists_is_left_to_the_rules() -> None:
 
 
 def test_without_tables_nothing_changes() -> None:
-    for calls in ROW_CLASSES:
-        assert called(calls) == ""
+    for row_class in ROW_CLASSES:
+        assert called(row_class) == ""
 
 
 @pytest.mark.parametrize(
@@ -97,16 +98,17 @@ def test_without_tables_nothing_changes() -> None:
     [
         "rmsnorm:hidden_size=4096,input=float16,pdl=true,row_dims=2,unit_bias=true",
         "rmsnorm:hidden_size=4096,batched=true,many_rows=true,schedule=4x2",
+        "rmsnorm:hidden_size=4096,keep_rstd=true",
     ],
 )
-def test_a_family_shares_its_measurements(text: str) -> None:
-    assert family(KernelConfig.parse(text)) == CONFIG
+def test_kernels_of_one_tuning_key_share_their_measurements(text: str) -> None:
+    assert tuning_key(KernelConfig.parse(text)) == CONFIG
 
 
-def test_a_family_of_codes_shares_them_whatever_becomes_of_the_scales() -> None:
+def test_codes_share_a_tuning_key_whatever_becomes_of_the_scales() -> None:
     usual = KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3")
     for quant in ("e2m1/16/e4m3/128x4/given", "e2m1/16/e4m3/linear+8x4/none", "e2m1/16/e4m3/linear/tensor"):
-        assert family(KernelConfig.parse(f"rmsnorm:hidden_size=4096,quant={quant}")) == usual
+        assert tuning_key(KernelConfig.parse(f"rmsnorm:hidden_size=4096,quant={quant}")) == usual
     for other in (
         "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/linear/row",
         "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,residual=true",
@@ -114,13 +116,13 @@ def test_a_family_of_codes_shares_them_whatever_becomes_of_the_scales() -> None:
         "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,batched=true,masked=true",
         "rmsnorm:hidden_size=4096,quant=e2m1/32/ue8m0",
     ):
-        assert family(KernelConfig.parse(other)) != usual
+        assert tuning_key(KernelConfig.parse(other)) != usual
 
 
 def test_what_is_warmed_is_what_calls_run() -> None:
     store(table(entry("4x2"), entry("8x1r2", "few")))
     schedules = {config.schedule for config in configs_of("rmsnorm", {"hidden_size": 4096}, HOPPER)}
-    assert schedules == {called(calls) for calls in ROW_CLASSES} == {"8x1r2", "4x2", ""}
+    assert schedules == {called(each) for each in ROW_CLASSES} == {"8x1r2", "4x2", ""}
 
 
 # Which table wins.
@@ -161,7 +163,7 @@ def test_the_user_s_table_can_be_left_aside_for_what_others_will_use(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("rows", "hidden_size", "calls"),
+    ("rows", "hidden_size", "row_class"),
     [
         (1, 16, "few"),
         (128, 16, "few"),
@@ -178,13 +180,13 @@ def test_the_user_s_table_can_be_left_aside_for_what_others_will_use(monkeypatch
     ],
 )
 def test_the_launcher_knows_the_class_of_a_call(
-    rows: int, hidden_size: int, calls: str, monkeypatch: pytest.MonkeyPatch
+    rows: int, hidden_size: int, row_class: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert class_of(rows, hidden_size) == calls
+    assert class_of(rows, hidden_size) == row_class
     found: list[str] = []
 
     def record(*args: Any, **of_call: Any) -> KernelConfig:
-        found.append(of_call["calls"])
+        found.append(of_call["row_class"])
         return config_of_call(*args, **of_call)
 
     forget_dispatchers()
@@ -194,14 +196,14 @@ def test_the_launcher_knows_the_class_of_a_call(
     x = np.zeros((rows, hidden_size), np.float16)  # whose pages nobody touches
     jitnorm.rmsnorm(x, np.ones(hidden_size, np.float16), out=np.zeros(x.shape, x.dtype))
     forget_dispatchers()
-    assert found == [calls]
+    assert found == [row_class]
 
 
 # What may be wrong with them.
 
 
 def test_a_schedule_that_does_not_fit_is_not_used() -> None:
-    key = (str(family(CONFIG)), "usual")
+    key = (str(tuning_key(CONFIG)), "usual")
     assert schedule_for(CONFIG, HOPPER, "usual", [{key: "8x1"}]) == "8x1"
     assert schedule_for(CONFIG, HOPPER, "usual", [{key: "4x1"}]) == ""
     assert schedule_for(CONFIG, Target("sm_80"), "usual", [{key: "8x1b2"}]) == ""
@@ -231,7 +233,7 @@ def test_a_table_that_was_changed_by_hand_is_ignored(caplog: pytest.LogCaptureFi
     assert "580.1" in path.read_text()
     path.write_text(path.read_text().replace("580.1", "590.1"))
     assert called() == ""
-    assert "not what was written" in caplog.text
+    assert "does not match its digest" in caplog.text
 
 
 def test_a_table_that_has_grown_is_ignored_unread(caplog: pytest.LogCaptureFixture) -> None:
@@ -271,7 +273,7 @@ def test_a_table_reads_back_and_new_entries_replace_old_ones(tmp_path: Path) -> 
     assert len(path.read_text().splitlines()) == 7 + 2 + 2, "an entry is a line"
     both = first.with_entries([entry("8x1", "many")])
     assert [each.schedule for each in both.entries] == ["8x1", "4x2"]
-    with pytest.raises(ValueError, match="calls: is 'most'"):
+    with pytest.raises(ValueError, match="row_class: is 'most'"):
         entry("4x2", "most")
     with pytest.raises(ValueError, match="schedule: is 'fast'"):
         entry("fast")
@@ -283,7 +285,7 @@ def test_the_tables_that_are_shipped_fit() -> None:
         assert path.stem == found.target in TARGET_NAMES
         for each in found.entries:
             config = KernelConfig.parse(each.config)
-            assert family(config) == config
+            assert tuning_key(config) == config
             row_schedule(replace(config, schedule=each.schedule), Target(found.target))
 
 
@@ -299,17 +301,17 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
 
     monkeypatch.setenv("JITNORM_JIT", "deny")
     monkeypatch.setattr(misses, "_recorded", {})
-    monkeypatch.setattr(manager, "select", missing)
+    monkeypatch.setattr(building, "select", missing)
     return Cache(Store(tmp_path / "cache"))
 
 
 def publish(cache: Cache, config: KernelConfig) -> None:
-    source = manager.source_for(config, HOPPER, "nvrtc")
-    recipe = manager.recipe_text(config, HOPPER)
+    source = kernel_source.source_for(config, HOPPER, "nvrtc")
+    recipe = kernel_source.recipe_text(config, HOPPER)
     manifest = {
         "kind": "kernel",
         "config": str(config),
-        "source_key": manager.kernel_source_key(source),
+        "source_key": kernel_source.kernel_source_key(source),
         "recipe": recipe,
     }
     cache.store.publish(make_key({"config": str(config)}), Artifact(b"code", manifest))
@@ -341,9 +343,10 @@ def test_where_nothing_is_compiled_the_kernel_of_another_table_serves(cache: Cac
 def test_during_a_capture_what_is_loaded_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     store(table(entry("4x2", "few")))
     few = replace(CONFIG, schedule="4x2")
-    assert tiered.loaded_stand_in(few, HOPPER, 16) is None
+    with pytest.raises(KernelNotReadyError, match="is not loaded, and loading it would break"):
+        _captured_kernel(few, HOPPER)
     monkeypatch.setattr(manager, "_kernels", {(CONFIG, HOPPER, "auto"): "usual"})
-    assert tiered.loaded_stand_in(few, HOPPER, 16) == "usual"
+    assert _captured_kernel(few, HOPPER) == "usual"
 
 
 def test_stand_ins_fit_and_are_named_once() -> None:

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from encoded import SPECS, assert_same_encoding, given_keywords, hidden_size_of
+from encoded import KINDS, assert_same_encoding, dtype_of, given_keywords, hidden_size_of
 from expected import as_bytes, assert_same_bytes
 from frameworks import CPU_FRAMEWORKS, to_torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import INPUT_KINDS, make_input, make_weight
-from jitnorm.kernels.arguments import TensorArgument, evaluate
+from jitnorm.kernels.arguments import TensorArgument
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.extents import sizes_of
 from jitnorm.kernels.interface import interface
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, NVFP4, QuantSpec
 from placement import place, placements, poisoned
@@ -47,8 +48,8 @@ SOME_SPECS = [
 ]
 
 
-def make(kind: str, shape: tuple[int, ...], seed: int = 0) -> Any:
-    return make_input(kind, math.prod(shape[:-1]), shape[-1], "float16", seed).reshape(shape)
+def make(kind: str, shape: tuple[int, ...], seed: int = 0, dtype: str = "float16") -> Any:
+    return make_input(kind, math.prod(shape[:-1]), shape[-1], dtype, seed).reshape(shape)
 
 
 def ones(*shape: int, dtype: Any = np.float16) -> Any:
@@ -62,10 +63,10 @@ def matrix_of(q: QuantizedTensor, b: int) -> QuantizedTensor:
     return QuantizedTensor(q.data[b], scale, q.global_scale, *rest, q.spec, q.shape[1:])
 
 
-@pytest.mark.parametrize("spec", [spec for spec in SPECS if not spec.needs_tensor_amax], ids=str)
+@pytest.mark.parametrize("spec", [spec for spec in KINDS if not spec.needs_tensor_amax], ids=str)
 def test_each_matrix_gets_what_it_gets_alone(spec: QuantSpec) -> None:
     for kind, shape in (("random", (3, 5)), ("nan", (2, 130)), ("spiky", (2, 2, 3))):
-        x = make(kind, (*shape, hidden_size_of(spec)))
+        x = make(kind, (*shape, hidden_size_of(spec)), dtype=dtype_of(spec))
         q = quantize(x, batched=True, **given_keywords(spec))
         assert q.batched
         assert q.shape == x.shape
@@ -73,9 +74,9 @@ def test_each_matrix_gets_what_it_gets_alone(spec: QuantSpec) -> None:
             assert_same_encoding(matrix_of(q, b), quantize(x[b], **given_keywords(spec)), f"{kind} {shape}")
 
 
-@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.needs_tensor_amax], ids=str)
+@pytest.mark.parametrize("spec", [spec for spec in KINDS if spec.needs_tensor_amax], ids=str)
 def test_a_scale_that_is_found_for_the_tensor_is_that_of_all_matrices(spec: QuantSpec) -> None:
-    x = make("random", (3, 5, hidden_size_of(spec)))
+    x = make("random", (3, 5, hidden_size_of(spec)), dtype=dtype_of(spec))
     batch, whole = (quantize(x, batched=batched, **given_keywords(spec)) for batched in (True, False))
     assert_same_bytes(batch.data, whole.data)
     assert_same_bytes(batch.amax, whole.amax)
@@ -154,8 +155,7 @@ def run_kernel(config: KernelConfig, given_tensors: dict[str, Any], rows: int, m
     tensors = dict(given_tensors)
     for argument in interface(config):
         if isinstance(argument, TensorArgument) and argument.is_present and argument.name not in tensors:
-            leading = (matrices, rows) if argument.shape[0] == "..." else ()
-            shape = (*leading, *(evaluate(e, rows, matrices) for e in argument.shape if e != "..."))
+            shape = sizes_of(argument.shape, (matrices, rows), rows, matrices)
             dtype = np.dtype(np.uint8 if argument.c_type == "UInt8" else np.float32)
             tensors[argument.name] = poisoned(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
     get_kernel(config)(*(tensors[a.name] for a in interface(config) if a.is_present))

@@ -120,17 +120,6 @@ def test_any_shape_and_any_positive_scale(rows: int, blocks: int, pattern: int, 
     assert_same_bytes(scales, wanted[1], "scales")
 
 
-@pytest.mark.parametrize("size", [96, 4096, 20000])
-def test_a_kernel_for_any_hidden_size_gives_the_same_bytes(size: int) -> None:
-    of_any = KernelConfig.parse("quantize:hidden_size=any,input=float8_e4m3fn,quant=e2m1/16/e4m3/128x4/given")
-    x, scale = every_code(5, size), np.array([0.37], np.float32)
-    expected = encoded(x, GIVEN.with_layout("128x4"), scale[0])
-    codes, scales = np.zeros((5, size // 2), np.uint8), np.zeros(expected["scale"].shape, np.uint8)
-    call(get_kernel(of_any), x, codes, scales, scale)
-    assert_same_bytes(codes, expected["data"])
-    assert_same_bytes(scales, expected["scale"])
-
-
 def test_blocks_that_fill_up_an_alignment_are_zero_even_times_infinity() -> None:
     text = "quantize:hidden_size=96,input=float8_e4m3fn,quant=e2m1/16/e4m3/linear/given,alignment=128"
     config = KernelConfig.parse(text)

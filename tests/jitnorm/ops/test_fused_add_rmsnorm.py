@@ -17,7 +17,6 @@ from jitnorm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, r
 from jitnorm.reference import round_to, stored_residual
 
 ADDING = pytest.mark.parametrize(("op", "unit_bias"), [(fused_add_rmsnorm, False), (gemma_fused_add_rmsnorm, True)])
-PLAIN = pytest.mark.parametrize(("op", "unit_bias"), [(rmsnorm, False), (gemma_rmsnorm, True)])
 
 
 def expected_pair(x: Any, residual: Any, weight: Any, unit_bias: bool, eps: float = 1e-6) -> tuple[Any, Any]:
@@ -27,12 +26,15 @@ def expected_pair(x: Any, residual: Any, weight: Any, unit_bias: bool, eps: floa
     return y.reshape(x.shape), stored_residual(rows, added).reshape(x.shape)
 
 
-@pytest.mark.parametrize("hidden_size", [1, 17, 384, 4096, 65536])
-@pytest.mark.parametrize("dtype", ALL_DTYPES)
-@ADDING
-def test_input_and_residual_become_the_norm_and_the_sum(
-    op: Callable[..., None], unit_bias: bool, dtype: str, hidden_size: int
-) -> None:
+@pytest.mark.parametrize(
+    ("op", "dtype", "hidden_size"),
+    [
+        *((fused_add_rmsnorm, dtype, size) for dtype in ALL_DTYPES for size in (1, 17, 384, 4096, 65536)),
+        *((gemma_fused_add_rmsnorm, dtype, 384) for dtype in ALL_DTYPES),
+    ],
+)
+def test_input_and_residual_become_the_norm_and_the_sum(op: Callable[..., None], dtype: str, hidden_size: int) -> None:
+    unit_bias = op is gemma_fused_add_rmsnorm
     weight = make_weight(hidden_size, "float32" if unit_bias else dtype)
     for kind in INPUT_KINDS:
         for other in (kind, "random"):
@@ -127,12 +129,17 @@ def test_a_row_s_result_does_not_depend_on_its_batch(op: Callable[..., None], un
     assert_same_bytes(residual, total)
 
 
-@pytest.mark.parametrize("hidden_size", [1, 17, 513, 65536, 131072])
-@pytest.mark.parametrize("dtype", ALL_DTYPES)
-@PLAIN
-def test_the_norm_alone_is_the_reference_s(
-    op: Callable[..., Any], unit_bias: bool, dtype: str, hidden_size: int
-) -> None:
+@pytest.mark.parametrize(
+    ("op", "dtype", "hidden_size"),
+    [
+        *((rmsnorm, "float32", size) for size in (1, 17, 513, 65536, 131072)),
+        *((gemma_rmsnorm, "bfloat16", size) for size in (1, 17, 513, 65536, 131072)),
+        *((gemma_rmsnorm, dtype, 513) for dtype in ("float16", "float32")),
+    ],
+)
+def test_the_norm_alone_is_the_reference_s(op: Callable[..., Any], dtype: str, hidden_size: int) -> None:
+    """The others of rmsnorm are in test_rmsnorm.py."""
+    unit_bias = op is gemma_rmsnorm
     weight = make_weight(hidden_size, dtype)
     for kind in INPUT_KINDS:
         x = make_input(kind, 3, hidden_size, dtype)

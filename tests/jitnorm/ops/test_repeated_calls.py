@@ -59,18 +59,19 @@ def constructed_by(call: Any) -> set[str]:
 
 def test_the_first_call_constructs(kernels_that_do_nothing: None) -> None:
     first = next(call for call in op_calls.calls() if call.op == "rmsnorm_fp4quant")
-    assert constructed_by(lambda: first.make(1)) >= {"QuantSpec()", "KernelConfig()", "Dispatcher()", "require_one_of"}
+    assert constructed_by(first.prepared(1)) >= {"QuantSpec()", "KernelConfig()", "Dispatcher()", "require_one_of"}
 
 
 @pytest.mark.parametrize("name", sorted({call.op for call in op_calls.calls()}))
 def test_a_call_like_one_before_constructs_nothing(name: str, kernels_that_do_nothing: None) -> None:
     for call in op_calls.calls():
         if call.op == name:
-            call.make(1)
-            assert constructed_by(lambda call=call: call.make(1)) == set(), call.choices
+            prepared = call.prepared(1)
+            prepared()
+            assert constructed_by(prepared) == set(), call.choices
 
 
 def test_an_option_that_only_equals_one_seen_before_is_refused(kernels_that_do_nothing: None) -> None:
-    jitnorm.fp4_quantize(op_calls.rows(1, 64), sf_vec_size=16)
+    jitnorm.fp4_quantize(op_calls.new((1, 64)), sf_vec_size=16)
     with pytest.raises(ValueError, match=r"sf_vec_size: is 16\.0; allowed are 16, 32"):
-        jitnorm.fp4_quantize(op_calls.rows(1, 64), sf_vec_size=16.0)  # type: ignore[arg-type]
+        jitnorm.fp4_quantize(op_calls.new((1, 64)), sf_vec_size=16.0)  # type: ignore[arg-type]

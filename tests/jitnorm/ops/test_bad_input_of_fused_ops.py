@@ -172,6 +172,6 @@ def test_jax_arrays_cannot_be_written_in_place() -> None:
 def test_a_read_only_residual_is_refused() -> None:
     call = good_add()
     call["residual"].flags.writeable = False
-    with pytest.raises(ValueError, match="residual_out: is read-only; expected an array that can be written"):
+    with pytest.raises(ValueError, match="residual_out: is read-only; expected a writable array"):
         fused_add_rmsnorm(**call)
     assert (call["input"] == 1).all()

@@ -19,6 +19,11 @@ def layout_of_flags(is_sf_swizzled_layout: bool, is_sf_8x4_layout: bool) -> str:
     return ("8x4" if is_sf_8x4_layout else "128x4") if is_sf_swizzled_layout else "linear"
 
 
+def sf_layout_of(layout: str) -> SfLayout:
+    """The member that stands for a layout as QuantSpec calls it."""
+    return SfLayout[f"layout_{layout}"]
+
+
 def layout_name(argument: str, layout: Any) -> str:
     """A layout as QuantSpec calls it; ValueError, naming the argument, if there is none."""
     if isinstance(layout, int) and layout in tuple(SfLayout):

@@ -1,0 +1,18 @@
+"""The catalogue of ops: one record an op, which everything else asks."""
+
+from __future__ import annotations
+
+from jitnorm.catalogue import decoders, encoding_norms, moves, norms, quantizers
+from jitnorm.catalogue.op import Op
+
+# In the README's order.
+OPS: dict[str, Op] = {
+    op.name: op for module in (norms, encoding_norms, quantizers, decoders, moves) for op in module.OPS
+}
+
+
+def op_of(name: str) -> Op:
+    """The op of a name; ValueError if there is none."""
+    if name not in OPS:
+        raise ValueError(f"op: is {name!r}; allowed are {', '.join(OPS)}")
+    return OPS[name]

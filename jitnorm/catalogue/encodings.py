@@ -1,0 +1,69 @@
+"""Formats of ops on encoded values, and the encodings that their arguments select."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from jitnorm.catalogue.op import Allocated
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.extents import ROWS, shape
+from jitnorm.kernels.numerics import round_up
+from jitnorm.kernels.quant_spec import MXFP4, NVFP4, QuantSpec, require_one_of
+from jitnorm.kernels.row_ops import padded_rows
+
+FP4 = (NVFP4, MXFP4, replace(NVFP4, block_size=32), replace(MXFP4, block_size=16))
+FP4_E4M3 = (NVFP4, replace(NVFP4, block_size=32))
+ONE_LAYOUT = ("linear", "128x4", "8x4")
+ONE_OR_BOTH = ("linear", "128x4", "linear+128x4")
+GIVEN_OR_NONE = ("none", "given")
+FP8_ELEMENTS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+
+# Choices of ops that share them, with what a call that leaves one out has.
+NORM: dict[str, Any] = {"weight": ""}
+KEEP_NORM: dict[str, Any] = {"keep_norm": False}
+FOUR_OVER_SIX: dict[str, Any] = {"four_over_six": False}
+BATCH: dict[str, Any] = {"batched": False, "masked": False, "scale_per_matrix": False}
+ANY_ENCODING: dict[str, Any] = {
+    "quant": None, "layout": None, "global_scale": None, "scale_rounding": None, "four_over_six": None,
+}  # fmt: skip
+
+
+def encoding_options(quant: QuantSpec) -> dict[str, Any]:
+    """The arguments of a general op for an encoding, besides given scales."""
+    options: dict[str, Any] = {"spec": replace(quant, global_scale="none")}
+    if quant.needs_tensor_amax and not quant.has_blocks:
+        options["scale"] = "tensor"
+    elif quant.global_scale in ("row", "tensor"):
+        options["global_scale"] = quant.global_scale
+    return options
+
+
+def given_or_none(is_given: bool) -> str:
+    """The kind of global scale of an op that may be given one."""
+    return "given" if is_given else "none"
+
+
+def norm_layout(is_swizzled: bool, both: bool) -> str:
+    """The layout of scales that the flags of a norm ask for."""
+    return "linear+128x4" if both else "128x4" if is_swizzled else "linear"
+
+
+def fp4_spec(
+    block_size: int, scale_format: str, layout: str, global_scale: str, four_over_six: bool = False
+) -> QuantSpec:
+    """The encoding that FlashInfer's arguments ask for, `block_size` being `sf_vec_size`, the others as of QuantSpec.
+
+    Raises:
+        ValueError: a value that is not allowed.
+    """
+    require_one_of("sf_vec_size", block_size, (16, 32))
+    return QuantSpec("e2m1", block_size, scale_format, layout, global_scale, four_over_six=four_over_six)
+
+
+def byte_outputs(config: KernelConfig) -> Allocated:
+    """Codes and scales as bytes, scales with two dimensions, as FlashInfer allocates them."""
+    columns = config.hidden_size // config.block_size
+    swizzled = config.quant is not None and config.quant.is_swizzled
+    scales = shape(padded_rows(config), round_up(columns, 4)) if swizzled else shape(ROWS, columns)
+    return {"y_fp4": (None, "uint8"), "block_scale": (scales, "uint8")}

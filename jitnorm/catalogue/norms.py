@@ -1,0 +1,48 @@
+"""Norms without encoding."""
+
+from __future__ import annotations
+
+from jitnorm.catalogue.encodings import ANY_ENCODING, BATCH, NORM
+from jitnorm.catalogue.op import Op
+
+_HEADS = {**NORM, "row_dims": (1, 2)}  # of tensors on their own, and of views of a packed one
+
+# As the op of kernels it has all that they can; the function has the defaults.
+RMSNORM = Op(
+    "rmsnorm", "the norm; Gemma's has weight + 1", {"op": "rmsnorm"}, finds_amax=True,
+    choices={
+        **NORM, **ANY_ENCODING, **BATCH, "residual": False, "unit_bias": False, "keep_norm": False, "keep_rstd": False,
+        "gate_columns": 0, "streams": 0, "scale_ub": False, "inverse_global_scale": False, "amax_only": False,
+        "pair": False, "bias": False,
+    },
+)  # fmt: skip
+GEMMA_RMSNORM = Op("gemma_rmsnorm", RMSNORM.computes, {"op": "rmsnorm", "unit_bias": True}, choices=NORM)
+FUSED_ADD_RMSNORM = Op(
+    "fused_add_rmsnorm", "residual += input; input = norm of the sum", {"op": "rmsnorm", "residual": True}, choices=NORM
+)
+GEMMA_FUSED_ADD_RMSNORM = Op(
+    "gemma_fused_add_rmsnorm", FUSED_ADD_RMSNORM.computes, {"op": "rmsnorm", "residual": True, "unit_bias": True},
+    choices=NORM,
+)  # fmt: skip
+RMSNORM_BIAS = Op(
+    "rmsnorm_bias", "the norm with a bias beside the weight", {"op": "rmsnorm", "bias": True}, choices=NORM
+)
+LAYERNORM = Op(
+    "layernorm", "LayerNorm", {"op": "layernorm"},
+    choices={
+        **ANY_ENCODING, **BATCH, "residual": False, "keep_norm": False, "keep_rstd": False, "gate_columns": 0,
+        "streams": 0, "scale_ub": False, "inverse_global_scale": False, "amax_only": False,
+    },
+)  # fmt: skip
+QK_RMSNORM = Op(
+    "qk_rmsnorm", "the norm of queries and keys in one launch, also in place in a packed QKV tensor",
+    {"op": "rmsnorm", "pair": True, "unit_bias": False}, choices=_HEADS,
+)  # fmt: skip
+GEMMA_QK_RMSNORM = Op(
+    "gemma_qk_rmsnorm", QK_RMSNORM.computes, {"op": "rmsnorm", "pair": True, "unit_bias": True}, choices=_HEADS
+)
+
+OPS = (
+    RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, RMSNORM_BIAS, LAYERNORM, QK_RMSNORM,
+    GEMMA_QK_RMSNORM,
+)  # fmt: skip

@@ -1,0 +1,142 @@
+"""Allocates the outputs that a caller omits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from jitnorm.catalogue.op import Op
+from jitnorm.interop import framework_of
+from jitnorm.interop.base import Framework
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.extents import Shape, sizes_of
+from jitnorm.kernels.interface import tensor_arguments
+from jitnorm.kernels.launch_recipe import MOST_BYTES
+
+Makers = list[tuple[str, Callable[[Any], Any]]]
+"""What allocates each output, by name, given the first tensor."""
+_MOST_MAKERS = 1024
+
+
+class Outputs:
+    """The outputs of one op with one set of options.
+
+    Args:
+        op: the op.
+        options: the fields of KernelConfig that the op and the caller's options fix.
+        example: a configuration of theirs.
+
+    Attributes:
+        names: of the outputs, in calling order.
+        leaders: the names of the inputs whose leading shapes outputs have, the first tensor first.
+    """
+
+    def __init__(self, op: Op, options: Mapping[str, Any], example: KernelConfig) -> None:
+        self._op, self._options = op, options
+        # By what decides the shapes, dtypes and device of calls seen before.
+        self._makers: dict[Hashable, Makers] = {}
+        tensors = tensor_arguments(example)
+        self.names = tuple(a.name for a in tensors if a.is_output)
+        row_sets = [a.row_set for a in tensors]
+        self.leaders = tuple(tensors[i].name for i in sorted(set(map(row_sets.index, row_sets))))
+        self._leader_of = {a.name: self.leaders[a.row_set] for a in tensors}
+        self._is_batched, self._rows_combined = example.batched, example.rows_combined
+        # Of codes in E2M1 an element is two values.
+        columns = tensors[0].shape[-1].evaluate(rows=0)
+        self._values_per_element = max(1, example.hidden_size // columns)
+
+    def hidden_size(self, columns: int) -> int:
+        """The hidden size of a first tensor that many columns wide; ValueError if it can have none."""
+        if columns % self._rows_combined:
+            raise ValueError(
+                f"{self.leaders[0]}: its last dimension is {columns}, not a multiple of {self._rows_combined}, "
+                "as many rows as are combined"
+            )
+        return columns * self._values_per_element // self._rows_combined
+
+    def of(self, shapes: Sequence[tuple[int, ...]], dtype: str) -> dict[str, tuple[tuple[int, ...], str]]:
+        """The shape and dtype of each output, by name, as it is allocated.
+
+        Args:
+            shapes: those of the leaders.
+            dtype: of the first tensor.
+
+        Raises:
+            ValueError: the op does not take them.
+        """
+        by_leader = dict(zip(self.leaders, shapes, strict=True))
+        for leader, shape in by_leader.items():
+            _check_bounds(leader, shape)
+        found = {}
+        for name, (extents, output_dtype) in self._allocated(shapes[0][-1], dtype).items():
+            leading = tuple(by_leader[self._leader_of[name]][:-1])
+            found[name] = (sizes_of(extents, leading, *self._rows_and_matrices(leading)), output_dtype)
+        return found
+
+    def allocate(self, framework: Framework, named: dict[str, Any]) -> None:
+        """Make the outputs of a call that are None.
+
+        Args:
+            framework: of the first tensor.
+            named: the call's arguments by name.
+
+        Raises:
+            ValueError: the op does not take inputs of such shapes.
+            TypeError: an input is no tensor.
+        """
+        for name in self.names:
+            if named[name] is None:
+                break
+        else:
+            return
+        first = named[self.leaders[0]]
+        call: Hashable = framework.likeness(first)
+        if len(self.leaders) > 1:
+            call = call, *[_shape_of(named, name) for name in self.leaders]
+        makers = self._makers.get(call)
+        if makers is None:
+            found = self.of([_shape_of(named, name) for name in self.leaders], framework.dtype_name(first))
+            makers = [(name, framework.maker(shape, dtype, first)) for name, (shape, dtype) in found.items()]
+            if len(self._makers) >= _MOST_MAKERS:  # calls of an engine have a few shapes
+                self._makers.clear()
+            self._makers[call] = makers
+        for name, make in makers:
+            if named[name] is None:
+                named[name] = make(first)
+
+    @cache  # noqa: B019 - dispatchers live as long as the process
+    def _allocated(self, columns: int, dtype: str) -> dict[str, tuple[Shape, str]]:
+        """Extents and dtype of each output of calls whose first tensor is that wide, in that dtype."""
+        config = KernelConfig(hidden_size=self.hidden_size(columns), **{"input": dtype, **self._options})
+        own = self._op.allocated(config) if self._op.allocated else {}
+        found = {}
+        for argument in tensor_arguments(config):
+            if argument.is_output:
+                extents, output_dtype = own.get(argument.name, (None, argument.dtypes[0]))
+                found[argument.name] = (argument.shape if extents is None else extents, output_dtype)
+        return found
+
+    def _rows_and_matrices(self, leading: tuple[int, ...]) -> tuple[int, int]:
+        """How many rows and matrices a first tensor of those leading dimensions has; rows of each matrix."""
+        if not self._is_batched:
+            return math.prod(leading), 1
+        if not leading:
+            raise ValueError(f"{self.leaders[0]}: has one dimension; expected (matrices, ..., hidden_size)")
+        return math.prod(leading[1:]), leading[0]
+
+
+def _check_bounds(name: str, shape: tuple[int, ...]) -> None:
+    """Refuse a shape that no tensor can have, for which nothing should be allocated; see kernels/launcher/bounds.h."""
+    if min(shape) < 0 or math.prod(max(1, extent) for extent in shape) > MOST_BYTES:
+        raise ValueError(f"{name}: shape is {tuple(shape)}; at most {MOST_BYTES} bytes have addresses")
+
+
+def _shape_of(named: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """The shape of an input that outputs take theirs from."""
+    framework_of(named[name], name)  # refuses what is no tensor
+    shape: tuple[int, ...] = named[name].shape
+    if not shape:
+        raise ValueError(f"{name}: has no dimensions; expected (..., hidden_size)")
+    return shape
