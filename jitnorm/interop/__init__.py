@@ -1,4 +1,4 @@
-"""Interop: the frameworks whose tensors jitnorm takes, none of which it imports before the caller has."""
+"""Interop with array frameworks, none of which jitnorm imports before the caller has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from jitnorm.interop.base import Framework
 
-# Which class, in which file, speaks for the tensors of a library.
+# The file and class that handle the tensors of each library.
 _CLASSES = {
     "torch": ("torch", "Torch"),
     "numpy": ("numpy", "NumPy"),
@@ -19,17 +19,17 @@ _CLASSES = {
     "tvm_ffi": ("tvm", "TvmFfi"),
 }
 _by_type: dict[type, Framework] = {}
-# The frameworks of tensors that are tried as they are.
+# Frameworks whose tensors are first passed as they are.
 tried: dict[type, Framework] = {}
-# Of tensors that moreover need no conversion and bring their stream: what says whether they can go into a call now.
+# For tensors that also need no conversion and carry their stream: whether they can go into a call now.
 direct: dict[type, Callable[[tuple[Any, ...], Sequence[Any]], bool]] = {}
 
 
 def framework_of(tensor: Any, name: str) -> Framework:
-    """The framework that a tensor belongs to.
+    """Find the framework that a tensor belongs to.
 
     Raises:
-        TypeError: it is no tensor of a framework that jitnorm knows.
+        TypeError: it is not a tensor of a supported framework.
     """
     kind = type(tensor)
     found = _by_type.get(kind)
@@ -61,10 +61,10 @@ def _framework(file: str, kind: str) -> Framework:
 
 
 def check_passable(tensor: Any, name: str, is_output: bool = False) -> Framework:
-    """The framework of a tensor that kernels can read or, as an output, write.
+    """Find the framework of a tensor, and check that kernels can read it or, as an output, write it.
 
     Raises:
-        TypeError: it is no tensor, or one that cannot be passed.
+        TypeError: it is not a tensor, or cannot be passed.
     """
     framework = framework_of(tensor, name)
     refusal = framework.refusal(tensor, is_output)
@@ -74,6 +74,41 @@ def check_passable(tensor: Any, name: str, is_output: bool = False) -> Framework
 
 
 def check_shaped(tensor: Any, name: str) -> Framework:
-    """`check_passable` for ops that look at a shape before their call is made, perhaps by the framework itself."""
+    """`check_passable` for ops that read a shape before the call, which the framework itself may make."""
     framework = framework_of(tensor, name)
     return framework if framework.makes_calls else check_passable(tensor, name)
+
+
+def check_tensors(names: Sequence[str], tensors: Sequence[Any], outputs: Sequence[int]) -> None:
+    """`check_passable` for the tensors of a call, those that are not None.
+
+    Args:
+        names: of the tensors.
+        tensors: the tensors.
+        outputs: the positions of those that are written.
+    """
+    known: dict[int, str] = {}
+    for position, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
+        if tensor is not None:
+            # What is written in place has the name that it has as an input.
+            check_passable(tensor, known.setdefault(id(tensor), name), position in outputs)
+
+
+def converted_tensors(names: Sequence[str], tensors: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
+    """Convert tensors to arguments of a call after `check_tensors`, including outputs created by a caller's mode.
+
+    Raises:
+        TypeError: one cannot be passed.
+    """
+    check_tensors(names, tensors, outputs)
+    return [
+        None if tensor is None else _converted(tensor, name, position in outputs)
+        for position, (name, tensor) in enumerate(zip(names, tensors, strict=True))
+    ]
+
+
+def _converted(tensor: Any, name: str, is_output: bool) -> Any:
+    try:
+        return framework_of(tensor, name).argument(name, tensor, is_output)
+    except (BufferError, RuntimeError) as error:
+        raise TypeError(f"{name}: cannot be passed by DLPack: {error}") from error

@@ -1,4 +1,4 @@
-"""CuPy arrays: they neither bring their stream nor know most narrow dtypes."""
+"""CuPy arrays, which neither carry their stream nor know most narrow dtypes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CuPy(Framework):
     """Arrays of `cupy`."""
 
     float_dtype = "float32"
-    # All but those of a dtype of ml_dtypes; see docs/measured.md.
+    # All but arrays with a dtype of ml_dtypes; see docs/measured.md.
     is_often_direct = True
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Keeps torch.compile out of the ops: it calls them between its graphs, and with ``fullgraph=True`` it says why not.
+"""Keeps torch.compile from tracing ops: it breaks the graph around them, or raises with ``fullgraph=True``.
 
-Traced, an op would be taken apart down to the compiler that builds its kernel.
+Tracing an op would descend into everything it calls, down to the compiler that builds its kernel.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from types import FunctionType
 from typing import Any
 
-_REASON = "jitnorm's ops are no operators of torch yet; call them outside, or leave fullgraph=True out"
-# Where frames have tensors, which is what Dynamo would compile of what an op calls.
-_OURS = ("jitnorm.ops", "jitnorm.interop", "jitnorm.dispatch")
+_REASON = "jitnorm's ops are not torch operators yet; call them outside, or omit fullgraph=True"
+# Modules whose frames have tensors, which Dynamo would otherwise compile.
+_OURS = ("jitnorm.ops", "jitnorm.interop", "jitnorm.dispatch", "jitnorm.outputs")
 
 
 class _Reason:
-    """Why an op is not traced. Dynamo asks when it first meets one: the moment to have it skip our frames, too."""
+    """The reason why ops are not traced. Dynamo reads it on the first op, and then also skips our frames."""
 
     def __init__(self) -> None:
         self._is_told = False
@@ -31,7 +31,7 @@ class _Reason:
 
 
 def keep_out(ops: Iterable[object]) -> None:
-    """Mark functions as `torch.compiler.disable` does, but without a frame of its own, and without torch."""
+    """Mark functions like `torch.compiler.disable`, but without an extra frame and without importing torch."""
     reason = _Reason()
     for op in ops:
         if isinstance(op, FunctionType) and op.__module__.startswith("jitnorm.ops."):

@@ -1,6 +1,6 @@
-"""JAX arrays. With jax-tvm-ffi calls are programs of JAX; else they are made here, outside of `jax.jit`.
+"""JAX arrays. With jax-tvm-ffi, calls are JAX programs; otherwise they are made here, outside `jax.jit`.
 
-Arrays are immutable, so outputs of the latter are memory of the launcher that JAX then adopts.
+Arrays are immutable, so the latter allocate outputs with the launcher, and JAX then adopts their memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Jax(Framework):
         return isinstance(tensor, self._jax.Array)
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
-        outputs, filled = dispatcher.outputs, list(tensors)
+        outputs, filled = dispatcher.positions, list(tensors)
         for position in outputs:
             if tensors[position] is not None:
                 return None
@@ -69,14 +69,14 @@ class Jax(Framework):
         return name_of(tensor.dtype)
 
     def _are_arrays(self, tensors: list[Any]) -> bool:
-        """Whether all are JAX's; asked of a type once, as it takes 0.5 us."""
+        """Whether all are JAX arrays; checked once per type, because it takes 0.5 us."""
         if self._types.issuperset(map(type, tensors)):
             return True
         self._types |= {type(tensor) for tensor in tensors if isinstance(tensor, self._jax.Array)}
         return self._types.issuperset(map(type, tensors))
 
     def _device_of(self, tensor: Any) -> Any:
-        """Where an array is; of one that is traced, where JAX computes unless told otherwise."""
+        """The device of an array; for a traced one, JAX's default device."""
         if not isinstance(tensor, self._jax.core.Tracer):
             (device, *_) = tensor.devices()
             return device

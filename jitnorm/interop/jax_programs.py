@@ -1,9 +1,9 @@
-"""Calls as JAX's own programs: XLA runs the kernel, in its order and on its stream, through jax-tvm-ffi.
+"""Makes calls JAX programs: XLA schedules and runs the kernel on its own stream, through jax-tvm-ffi.
 
-So ops can be called inside `jax.jit` and `jax.vmap`, and an eager call costs about as much as one of JAX's own: 26 us
-for RMSNorm on a machine where it took 129 by DLPack, and an addition takes 12.
+Ops thus work inside `jax.jit` and `jax.vmap`, and eager calls cost about as much as JAX's own: RMSNorm takes 26 us on a
+machine where it took 129 by DLPack, and an addition takes 12.
 
-A program has its kernel from the start: while JAX traces, it is built if need be, also with JITNORM_TIERED.
+A missing kernel is built while JAX traces, so a program has it from the start.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
 
 _CPU = "cpu"
-# What JAX has no dtype for, or TVM-FFI no way to hand over, is bytes.
+# Dtypes that JAX lacks, or TVM-FFI cannot pass, are stored as bytes.
 _AS_BYTES = ("float4_e2m1fnx2", "float8_e8m0fnu")
-_known: set[str] = set()  # names that are registered
+_known: set[str] = set()  # registered names
 _lock = Lock()
 
 
 def _after_fork() -> None:
     global _lock
-    _lock = Lock()  # the one that came along may be held by a thread that did not
+    _lock = Lock()  # a thread that was not forked may hold the inherited one
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -44,40 +44,40 @@ def is_available() -> bool:
 
 
 def stored_dtype(name: str) -> str:
-    """The dtype of JAX that holds values of one of DLPack's."""
+    """The JAX dtype that stores a DLPack dtype."""
     return "uint8" if name in _AS_BYTES else name
 
 
 def ordinal_of(device: Any) -> int:
-    """A device of JAX as the launcher counts them: -1 is the CPU."""
+    """The launcher's ordinal of a JAX device; -1 is the CPU."""
     return -1 if device.platform == _CPU else int(device.local_hardware_id)
 
 
 @lru_cache(maxsize=1024)
 def program(dispatcher: Dispatcher, scalars: tuple[float, ...], device: Any) -> Callable[..., tuple[Any, ...]]:
-    """A jitted function from an op's inputs to its outputs, both in the order of the dispatcher's tensors.
+    """Create a jitted function from an op's inputs to its outputs, both in the order of the dispatcher's tensors.
 
     Args:
-        dispatcher: the op's, for the options of the calls.
+        dispatcher: the op's dispatcher for the options of the call.
         scalars: the op's numbers.
-        device: of JAX; kernels are built for its target.
+        device: the JAX device; kernels are built for its target.
 
     Raises:
-        ValueError: when called, if the op does not take such inputs.
+        ValueError: when called, if the op does not support such inputs.
         TypeError: likewise.
     """
     import jax
 
-    outputs = dispatcher.outputs
+    outputs, names = dispatcher.positions, dispatcher.names
     inputs = tuple(i for i in range(len(dispatcher.names)) if i not in outputs)
-    # Where an argument of the kernel is found among inputs and outputs, which XLA passes one after the other.
+    # The position of each kernel argument among inputs and outputs, which XLA passes in this order.
     order = tuple(map((inputs + outputs).index, range(len(dispatcher.names))))
 
     def call(*arrays: Any) -> tuple[Any, ...]:
-        shapes = tuple(tuple(arrays[inputs.index(leader)].shape) for leader in dispatcher.leaders)
-        made = dispatcher.outputs_of(shapes, name_of(arrays[0].dtype))
+        leaders = [inputs.index(names.index(leader)) for leader in dispatcher.outputs.leaders]
+        made = dispatcher.outputs.of([tuple(arrays[i].shape) for i in leaders], name_of(arrays[0].dtype))
         described = {i: (a.shape, name_of(a.dtype)) for i, a in zip(inputs, arrays, strict=True)}
-        described |= {i: (shape, stored_dtype(dtype)) for i, (shape, dtype) in made.items()}
+        described |= {names.index(name): (shape, stored_dtype(dtype)) for name, (shape, dtype) in made.items()}
         target = _custom_call(dispatcher, scalars, device, order, tuple(sorted(described.items())))
         results = [jax.ShapeDtypeStruct(*described[i]) for i in outputs]
         return tuple(jax.ffi.ffi_call(target, results, vmap_method="sequential")(*arrays))
@@ -94,11 +94,11 @@ def _custom_call(
     order: tuple[int, ...],
     tensors: tuple[tuple[int, tuple[tuple[int, ...], str]], ...],
 ) -> str:
-    """The name under which XLA knows the kernel of calls with such tensors."""
+    """Register the kernel for calls with such tensors, and return its name in XLA."""
     new, ordinal = launcher().stand_in, ordinal_of(device)
     stand_ins = [new(shape, dtype, ordinal, place) for place, (shape, dtype) in tensors]
     kernel, text = dispatcher.kernel_of(*stand_ins, *scalars)
-    # JAX may keep compiled programs on disk, so the name says what is run, in any process.
+    # JAX may cache compiled programs on disk, so the name identifies the kernel in any process.
     name = "jitnorm_" + sha256(repr((text, order, scalars)).encode()).hexdigest()[:32]
     with _lock:
         if name not in _known:
@@ -114,7 +114,7 @@ def _register(name: str, kernel: Any, bound: Any, device: Any) -> None:
     if device.platform == _CPU:
         register_ffi_target(name, bound, platform="cpu")
         return
-    # XLA may capture the first call already, when nothing can be loaded any more.
+    # XLA may capture even the first call in a graph, when nothing can be loaded anymore.
     capability_of = launcher().device_capability
     wanted = tuple(capability_of(ordinal_of(device)))
     for ordinal in map(ordinal_of, jax.local_devices(backend=device.platform)):

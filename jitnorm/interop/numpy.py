@@ -1,4 +1,4 @@
-"""NumPy arrays: bfloat16 and FP8 come from ml_dtypes, which NumPy's DLPack export does not know."""
+"""NumPy arrays. bfloat16 and FP8 come from ml_dtypes, which NumPy's DLPack export does not support."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NumPy(Framework):
     """Arrays of `numpy`, on the CPU."""
 
     float_dtype = "float32"
-    # All but those that are read-only or of a dtype of ml_dtypes; see docs/measured.md.
+    # All but read-only arrays and those with a dtype of ml_dtypes; see docs/measured.md.
     is_often_direct = True
 
     def owns(self, tensor: Any) -> bool:
@@ -27,7 +27,7 @@ class NumPy(Framework):
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         if is_output and not tensor.flags.writeable:
-            raise ValueError(f"{name}: is read-only; expected an array that can be written")
+            raise ValueError(f"{name}: is read-only; expected a writable array")
         dtype = name_of(tensor.dtype)
         if dtype in _NATIVE:
             return tensor if tensor.flags.writeable else _exported(tensor)
@@ -37,7 +37,7 @@ class NumPy(Framework):
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
         dtype = tensor.dtype
         if not dtype.isnative:
-            return f"has the byte order of another machine; pass an array of dtype {name_of(dtype)} in this one's"
+            return f"has a foreign byte order; pass an array of dtype {name_of(dtype)} in native byte order"
         if (dtype.kind not in "biuf" and dtype.type.__module__ != "ml_dtypes") or dtype.itemsize > 8:
             return f"has dtype {dtype}; expected one of NumPy's numbers, up to 64 bits, or of ml_dtypes"
         return None
@@ -57,7 +57,7 @@ class NumPy(Framework):
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype of that name, ml_dtypes' or, for what both lack, uint8."""
+    """The dtype of a name from NumPy or ml_dtypes, or uint8 if both lack it."""
     if name in _NATIVE:
         return np.dtype(name)
     import ml_dtypes
@@ -67,5 +67,5 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 
 def _exported(array: Any) -> Any:
-    """The array as TVM-FFI takes it even if it is read-only, which only DLPack 1.0 can say."""
+    """Export an array to TVM-FFI even if it is read-only, which only DLPack 1.0 can express."""
     return tvm_ffi().from_dlpack(array.__dlpack__(max_version=(1, 0)))

@@ -1,4 +1,4 @@
-"""torch tensors: they carry the DLPack exchange protocol, their stream included."""
+"""torch tensors, which carry the DLPack exchange protocol, including their stream."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Torch(Framework):
         super().__init__()
         torch: Any = sys.modules["torch"]
         tvm_ffi()
-        # Since torch 2.10 tensors carry the protocol; for older ones TVM-FFI has an add-on.
+        # Tensors carry the protocol since torch 2.10; TVM-FFI has an add-on for older versions.
         self.is_direct = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
         self._torch = torch
         self._refusals = TorchRefusals(torch)
         self._increment_versions = torch._C._increment_version
-        self.admits = _admission(torch, self.note_written)  # type: ignore[method-assign, assignment]
+        self.admits = _admission(torch, self.types, self.note_written)  # type: ignore[method-assign, assignment]
 
     def owns(self, tensor: Any) -> bool:
         return isinstance(tensor, self._torch.Tensor)
@@ -45,7 +45,7 @@ class Torch(Framework):
     def note_written(self, tensors: Sequence[Any]) -> None:
         try:
             self._increment_versions(tensors)
-        except RuntimeError:  # one is another library's, or an inference tensor outside of inference mode
+        except RuntimeError:  # a tensor of another library, or an inference tensor outside inference mode
             self._increment_versions([t for t in tensors if self.owns(t) and not t.is_inference()])
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
@@ -64,7 +64,7 @@ class Torch(Framework):
             return super().maker(shape, dtype, like)
         # On an H200 machine `empty_like` takes 1.4 us, `empty` of a shape, dtype and device 2.9.
         pattern = self.empty((1,), dtype, like).expand(shape)
-        if self.refusal(pattern, is_output=True):  # made by a mode of the caller's, which the next call may not have
+        if self.refusal(pattern, is_output=True):  # made by a mode of the caller's, which the next call may lack
             return super().maker(shape, dtype, like)
         empty_like = self._torch.empty_like
         return lambda _: empty_like(pattern)
@@ -94,10 +94,10 @@ class Torch(Framework):
 
 
 def _admission(
-    torch: Any, note_written: Callable[[Sequence[Any]], None]
+    torch: Any, types: set[type], note_written: Callable[[Sequence[Any]], None]
 ) -> Callable[[tuple[Any, ...], Sequence[Any]], bool]:
-    """`Framework.admits` for torch, as a closure: every eager call pays for it, and methods take longer."""
-    # Each takes 30 to 60 ns, the public ways to them several times that.
+    """`Framework.admits` for torch, as a closure because every eager call pays for it and methods are slower."""
+    # Each takes 30 to 60 ns, the public equivalents several times that.
     count_modes, is_tracing, forward_ad = (
         torch._C._len_torch_dispatch_stack,
         torch._C._is_tracing,
@@ -107,11 +107,11 @@ def _admission(
     increment_versions = torch._C._increment_version
 
     def admits(tensors: tuple[Any, ...], written: Sequence[Any]) -> bool:
-        # What torch.func wraps has no address: TVM-FFI or the launcher refuses it, and the long way says why.
+        # Tensors wrapped by torch.func have no address: TVM-FFI or the launcher rejects them; the slow path says why.
         if count_modes() or is_tracing() or forward_ad._current_level >= 0:
             return False
         for tensor in tensors:
-            if tensor is not None and tensor.is_neg():
+            if tensor is not None and (type(tensor) not in types or tensor.is_neg()):
                 return False
         if is_grad_enabled() and any_requires_grad(*tensors):
             return False

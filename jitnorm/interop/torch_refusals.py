@@ -1,22 +1,22 @@
-"""Which of torch's tensors no kernel can read or write, in which situations, and what to pass instead."""
+"""Reasons why a torch tensor cannot be read or written by a kernel, and what to pass instead."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# What to do with instances of known subclasses that decide themselves what their operations do.
+# Remedies for known subclasses that define what their operations do.
 _REMEDIES = {
-    "DTensor": "whose parts lie in several processes; pass this one's, `.to_local()`",
-    "AsyncCollectiveTensor": "which may still be on its way; pass what has arrived, `.wait()`",
-    "FakeTensor": "which has no values; call the op outside of FakeTensorMode, with real tensors",
+    "DTensor": "whose parts are in several processes; pass the local one, `.to_local()`",
+    "AsyncCollectiveTensor": "which may still be in flight; pass its result, `.wait()`",
+    "FakeTensor": "which has no values; call the op outside FakeTensorMode, with real tensors",
     "FunctionalTensor": "which stands for a tensor while torch records; call the op outside",
     "NestedTensor": "whose rows differ in length; pass `.values()`",
 }
-_ANY_REMEDY = "a subclass with a __torch_dispatch__ of its own, whose memory is not its values; pass the tensor within"
+_ANY_REMEDY = "a subclass with its own __torch_dispatch__, whose memory is not its values; pass the inner tensor"
 
 
 class TorchRefusals:
-    """Asked about tensors that were not passed at once, so it may take its time.
+    """Explains why tensors cannot be passed; only runs off the fast path, so it may be slow.
 
     Args:
         torch: the module.
@@ -26,16 +26,16 @@ class TorchRefusals:
         self._torch = torch
 
     def is_plain(self, kind: type) -> bool:
-        """Whether a subclass of `torch.Tensor` leaves to torch what its operations do."""
+        """Whether a subclass of `torch.Tensor` leaves its operations to torch."""
         return getattr(kind, "__torch_dispatch__", None) is self._torch.Tensor.__torch_dispatch__
 
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
-        """Why a tensor cannot be passed now, and what to pass instead; None if it can."""
+        """The reason why a tensor cannot be passed now, and what to pass instead; None if it can."""
         kind = type(tensor)
         if not self.is_plain(kind):
             remedies = [_REMEDIES[base.__name__] for base in kind.__mro__ if base.__name__ in _REMEDIES]
             return f"is a {kind.__name__}, {(remedies or [_ANY_REMEDY])[0]}"
-        # Reading an attribute of a tensor is an operation, which modes and subclasses would see and could change.
+        # Reading a tensor's attribute is an operation, which modes and subclasses could intercept.
         with self._torch._C.DisableTorchFunction():
             return (
                 self._of_situation(tensor)
@@ -47,14 +47,14 @@ class TorchRefusals:
     def _of_situation(self, tensor: Any) -> str | None:
         torch = self._torch
         for mode in torch.utils._python_dispatch._get_current_dispatch_mode_stack():
-            if getattr(mode, "_mode_key", None) is not None:  # torch's own way to trace
+            if getattr(mode, "_mode_key", None) is not None:  # a tracing mode of torch itself
                 return (
                     f"is used under {type(mode).__name__}, which would not see what a kernel does; call the op outside"
                 )
         if torch._C._is_tracing():
             return "is used in torch.jit.trace, which would not see what a kernel does; call the op outside"
         if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
-            return "is used in a transform of torch.func, which jitnorm's ops do not have yet; call the op outside"
+            return "is used in a transform of torch.func, which jitnorm's ops do not support yet; call the op outside"
         return None
 
     def _of_memory(self, tensor: Any) -> str | None:
@@ -70,9 +70,9 @@ class TorchRefusals:
         if tensor.is_quantized:
             return "is one of torch's quantized tensors; pass `.dequantize()`, or `.int_repr()`"
         if tensor._is_zerotensor():
-            return "is a tensor of zeros without memory; pass `.clone()`"
+            return "is a zero tensor without memory; pass `.clone()`"
         if tensor.numel() and not tensor.data_ptr():
-            return "has no memory, as after `untyped_storage().resize_(0)`; pass it while its values are there"
+            return "has no memory, as after `untyped_storage().resize_(0)`; pass it while it has its values"
         return None
 
     def _of_gradient(self, tensor: Any, is_output: bool) -> str | None:
@@ -87,5 +87,5 @@ class TorchRefusals:
 
     def _of_view(self, tensor: Any, is_output: bool) -> str | None:
         if is_output and (tensor.is_neg() or tensor.is_conj()):
-            return "is a view that changes signs when it is read, so a kernel cannot write it; pass a tensor without"
+            return "is a view that changes signs when read, so a kernel cannot write it; pass an ordinary tensor"
         return None

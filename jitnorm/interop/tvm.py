@@ -1,8 +1,7 @@
-"""tvm_ffi.Tensor: the launcher itself allocates for it."""
+"""Tensors of `tvm_ffi`, whose outputs the launcher itself allocates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from jitnorm.ffi import tvm_ffi
@@ -19,9 +18,6 @@ class TvmFfi(Framework):
 
     def owns(self, tensor: Any) -> bool:
         return isinstance(tensor, tvm_ffi().Tensor)
-
-    def admits(self, tensors: tuple[Any, ...], written: Sequence[Any]) -> bool:
-        return self.types.issuperset(map(type, tensors))  # else those of another library may have to be refused
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         return tensor

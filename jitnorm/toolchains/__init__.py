@@ -1,4 +1,4 @@
-"""Toolchains: what turns a source text into an artifact's payload.
+"""Toolchains compile a source text to an artifact's payload.
 
 Example:
     >>> from jitnorm.kernels.target import Target
@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 TOOLCHAIN_NAMES = ("nvrtc", "nvcc", "cute", "cxx")
-# In order of preference: NVRTC builds in 0.1 s and has every op, nvcc takes four times as long; CuTe-DSL is first
-# imported in 0.6 s and lacks ops.
+# In order of preference: NVRTC builds in 0.1 s and has every op; nvcc takes four times as long; CuTe-DSL takes
+# 0.6 s to import and lacks ops.
 _FOR_CUDA = ("nvrtc", "nvcc", "cute")
 _FOR_CPU = ("cxx",)
 
@@ -45,20 +45,19 @@ def select(
     memo_dir: MemoFolder | None = None,
     workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES,
 ) -> Toolchain:
-    """The toolchain that builds for a target.
+    """Select the toolchain that builds for a target.
 
     Args:
         target: what to build for.
         backend: ``auto``, or a toolchain's name: ``cxx`` for the CPU; ``nvrtc``, ``nvcc`` or ``cute`` for CUDA
-            targets. There ``auto`` is what the variable JITNORM_BACKEND says, else the first of the
-            three that this machine has.
+            targets, where ``auto`` means JITNORM_BACKEND if set, else the first of the three installed here.
         without: toolchains that ``auto`` does not choose.
-        memo_dir: where compiler identities are remembered; see `Toolchain`.
-        workplaces: what makes the folders that it works in; see `Toolchain`.
+        memo_dir: the folder that remembers compiler identities; see `Toolchain`.
+        workplaces: factories of its working folders; see `Toolchain`.
 
     Raises:
         ValueError: the backend is unknown or does not build for the target.
-        ToolchainMissingError: this machine has no such compiler.
+        ToolchainMissingError: the compiler is not installed.
     """
     names = _FOR_CPU if target.is_cpu else _FOR_CUDA
     chosen_by = "backend" if backend != "auto" else "JITNORM_BACKEND"
@@ -73,14 +72,14 @@ def select(
 
 
 def requested_backend(target: Target, backend: str = "auto") -> str:
-    """The backend that `select` is to take for a target, ``auto`` if it is free: the caller's or JITNORM_BACKEND's."""
+    """The backend requested for a target, by the caller or JITNORM_BACKEND; ``auto`` if neither names one."""
     if backend != "auto" or target.is_cpu:
         return backend
     return os.environ.get("JITNORM_BACKEND") or "auto"
 
 
 def toolchain_class(name: str) -> type[Toolchain]:
-    """The class behind one of `TOOLCHAIN_NAMES`; imports only this one."""
+    """Import and return the class for one of `TOOLCHAIN_NAMES`."""
     if name == "nvrtc":
         from jitnorm.toolchains.nvrtc import Nvrtc
 

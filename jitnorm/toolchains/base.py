@@ -1,4 +1,4 @@
-"""Toolchain: the interface between a source text and an artifact's payload."""
+"""The interface of toolchains, which compile a source text to an artifact's payload."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Toolchain(ABC):
-    """One compiler of this machine. Making one only looks for files; it starts and loads nothing.
+    """A compiler on this machine. The constructor only looks for files; it starts and loads nothing.
 
     ``identity()`` and ``flags(target)`` belong in the cache key: together with the source they
     determine every byte of ``compile(source, target)``.
 
     Args:
-        memo_dir: where identities are remembered across processes; None for no memory.
-        workplaces: what makes the folders that it works in, the best first.
+        memo_dir: the folder that remembers identities across processes; None to not remember them.
+        workplaces: factories of its working folders, in order of preference.
 
     Raises:
         ToolchainMissingError: the compiler is not on this machine.
@@ -41,27 +41,27 @@ class Toolchain(ABC):
 
     @property
     def machine(self) -> str:
-        """What its host code runs on, as ``uname -m`` calls it; this machine unless it compiles for others."""
+        """The machine that its host code runs on, as in ``uname -m``; this one unless it cross-compiles."""
         return os.uname().machine
 
     @property
     @abstractmethod
     def location(self) -> Path:
-        """The compiler's file, to show to people; it has no place in a cache key."""
+        """The compiler's file, for display only; never part of a cache key."""
 
     @abstractmethod
     def identity(self) -> str:
-        """The compiler's own version and build: one line of ASCII, the same in every process, no path."""
+        """The compiler's version and build: one line of ASCII, the same in every process, without paths."""
 
     @abstractmethod
     def flags(self, target: Target) -> tuple[str, ...]:
-        """Every option that changes the output."""
+        """Every option that affects the output."""
 
     @abstractmethod
     def compile(self, source: str, target: Target) -> bytes:
-        """The payload: a cubin for a CUDA target, a shared library for the CPU.
+        """Compile to a payload: a cubin for a CUDA target, a shared library for the CPU.
 
         Raises:
-            CompileError: the compiler refused the source, crashed or exceeded the time limit.
+            CompileError: the compiler rejected the source, crashed or exceeded the time limit.
             ValueError: this toolchain does not build for the target.
         """

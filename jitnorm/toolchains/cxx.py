@@ -20,20 +20,20 @@ _REMEDY = "install g++ or clang++, e.g. apt-get install g++, or set CXX to one"
 _SOURCE_NAME = "kernel.cpp"
 _CPU = Target("cpu")
 # -O3 costs 10 ms of 120 over -O2 on a row loop and makes it 15 to 30 % faster. The floating-point
-# flags keep every operation as written; errno and exception flags are effects of them that nobody wants: without traps
-# to fear, GCC computes both sides of a choice and so vectorizes it (FP8: 40 ms to 19).
+# flags keep every operation as written, without the side effects errno and exception flags: if nothing can trap, GCC
+# computes both sides of a choice and so vectorizes it (FP8: 40 ms to 19).
 OPTIONS = (
     *("-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
     "-frandom-seed=jitnorm",
 )
-# The psABI's levels of x86-64 that kernels are built for, the highest first. Vectors of 512 bits take a plain norm from
-# 8.4 ms to 6.6 and NVFP4 from 13.2 to 7.6.
+# The psABI's x86-64 levels that kernels are built for, highest first. 512-bit vectors take a plain norm from 8.4 ms to
+# 6.6 and NVFP4 from 13.2 to 7.6.
 LEVELS: dict[str, tuple[str, ...]] = {
     "x86-64-v4": ("-march=x86-64-v4", "-mprefer-vector-width=512"),
     "x86-64-v3": ("-march=x86-64-v3",),
 }
 _CPUINFO = "/proc/cpuinfo"
-# Their features under its names.
+# The features of each level, as named there.
 _V3_FEATURES = {
     *("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"),
     *("ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm"),
@@ -58,17 +58,17 @@ class Cxx(Toolchain):
 
     @property
     def location(self) -> Path:
-        """The compiler as it is started: links are not followed, ccache and its like tell by the name."""
+        """The compiler as it is invoked: links are not followed, because ccache and the like go by name."""
         return self._compiler
 
     def identity(self) -> str:
         """See `Toolchain.identity`."""
-        # Behind a script or ccache the compiler can change while the file stays: ask in every process.
+        # Behind a script or ccache, the compiler can change while the file stays the same: ask in every process.
         memo_dir = self._memo_dir if _is_compiler(self._compiler) else None
         return memoised([self._compiler], self._probe, memo_dir)
 
     def flags(self, target: Target = _CPU) -> tuple[str, ...]:
-        """`Toolchain.flags`; an instruction set level, never this very processor: artifacts are shared."""
+        """`Toolchain.flags`, with an instruction set level, never this exact processor: artifacts are shared."""
         levels = filter(processor_has, LEVELS) if _compiler_knows_levels(self.identity()) else iter(())
         return (*OPTIONS, *LEVELS.get(next(levels, ""), ()))
 
@@ -79,7 +79,7 @@ class Cxx(Toolchain):
         return self.build_shared(source, self.flags(target))
 
     def build_shared(self, source: str, flags: Sequence[str]) -> bytes:
-        """A shared library of a source, with only the given flags (and -shared -fPIC).
+        """Build a shared library with only the given flags (and -shared -fPIC).
 
         Args:
             source: C++ text.
@@ -100,20 +100,20 @@ class Cxx(Toolchain):
         )
 
     def _probe(self) -> str:
-        # One question: each takes a compiler behind a script more than 2 ms of a process's first call.
+        # Ask once: each start of a compiler behind a script costs a process's first call more than 2 ms.
         answer = ask((str(self._compiler), "-v"))
         version = re.search(r"^.*\b(gcc|clang) version \d.*$", answer, re.MULTILINE)
         machine = re.search(r"^Target: (\S+)$", answer, re.MULTILINE)
         if version is None or machine is None:
-            raise RuntimeError(f"{self._compiler} -v: names no version or no target: {answer[:500]!r}")
+            raise RuntimeError(f"{self._compiler} -v: no version or target in its output: {answer[:500]!r}")
         return f"{version[0].strip()}, {machine[1]}"
 
 
 def find_cxx() -> Path:
-    """The host's C++ compiler.
+    """Find the host's C++ compiler.
 
     Raises:
-        ToolchainMissingError: there is none, or CXX is not the name of one program.
+        ToolchainMissingError: none is installed, or CXX does not name one program.
     """
     wanted = os.environ.get("CXX")
     programs = (wanted,) if wanted else ("g++", "clang++")
@@ -132,14 +132,14 @@ def _is_compiler(path: Path) -> bool:
 def _compiler_knows_levels(identity: str) -> bool:
     version, _, machine = identity.rpartition(", ")
     major = re.search(r"\s(\d+)\.\d", re.sub(r"\([^)]*\)", "", version))
-    family = "clang" if "clang" in version else "g++"
+    compiler = "clang" if "clang" in version else "g++"
     if major is None or not machine.startswith("x86_64"):
         return False
-    return int(major[1]) >= _FIRST_MAJOR_WITH_LEVELS[family]
+    return int(major[1]) >= _FIRST_MAJOR_WITH_LEVELS[compiler]
 
 
 def processor_has(level: str) -> bool:
-    """Whether this processor runs code of one of `LEVELS`."""
+    """Whether this processor supports one of `LEVELS`."""
     return _processor_features() >= _FEATURES[level]
 
 
@@ -151,6 +151,6 @@ def _processor_features() -> frozenset[str]:
     except OSError as error:
         import logging
 
-        text = "what this processor can do is unknown, so kernels for the CPU are built for any, and slower: %s"
+        text = "cannot read the processor's features, so CPU kernels are built for any processor and run slower: %s"
         logging.getLogger("jitnorm").warning(text, error)
         return frozenset()

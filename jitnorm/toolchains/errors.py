@@ -1,4 +1,4 @@
-"""What goes wrong with toolchains. The texts are built from the parts, so every part is also an attribute."""
+"""Errors of toolchains. Messages are composed of parts, each of which is also an attribute."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 _LOG_CHARACTERS_SHOWN = 4000
 _LINES_AROUND_ERROR = 2
-# "kernel.cpp:3:5: error: ...", "kernel.cu(3): error: ...": how compilers name a place in our source.
+# Compilers locate errors in our source as "kernel.cpp:3:5: error: ..." or "kernel.cu(3): error: ...".
 _ERROR_LINE = re.compile(r"^kernel\.\w+[(:](\d+)\b.*\berror\b", re.MULTILINE)
 
 
 class ToolchainMissingError(RuntimeError):
-    """A compiler is not on this machine.
+    """A compiler is not installed.
 
     Args:
-        what: the thing that is missing.
+        what: the missing compiler.
         looked: the places that were searched.
         remedy: what the user can install or set.
     """
@@ -29,14 +29,14 @@ class ToolchainMissingError(RuntimeError):
 
 
 class CompileError(RuntimeError):
-    """A compiler refused a source, crashed or took too long.
+    """A compiler rejected a source, crashed or took too long.
 
     Args:
         toolchain: name of the toolchain.
         target: name of the target.
         reason: one line, such as ``exit status 1`` or ``killed by SIGSEGV``.
-        log: all that the compiler wrote; the message shows its beginning.
-        source: the text that was compiled; the message shows the lines around the first error.
+        log: everything the compiler wrote; the message shows the beginning.
+        source: the compiled text; the message shows the lines around the first error.
     """
 
     def __init__(self, toolchain: str, target: str, reason: str, log: str, source: str) -> None:
@@ -55,7 +55,7 @@ class CompileError(RuntimeError):
 
     @property
     def excerpt(self) -> str:
-        """The numbered source lines around the first error, or an empty text if the log names no line."""
+        """The numbered source lines around the first error; empty if the log names no line."""
         found = _ERROR_LINE.search(self.log)
         if found is None:
             return ""

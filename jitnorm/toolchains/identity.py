@@ -1,7 +1,6 @@
-"""Remembers what a compiler said about itself, so that a warm process need not start it to ask.
+"""Remembers how compilers identify themselves, so that a warm process need not start them to ask.
 
-A memo is trusted as long as the compiler's files are the same ones: same real path, size, time of
-change and inode.
+A memo is valid while the compiler's files are unchanged: same real path, size, modification time and inode.
 """
 
 from __future__ import annotations
@@ -12,32 +11,31 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-_FORMAT = 1  # raised when the text of an identity changes its meaning
+_FORMAT = 1  # raised when the meaning of an identity's text changes
 _MAX_LENGTH = 500
 _seen: dict[str, str] = {}
 
 
 class MemoFolder(Protocol):
-    """A folder that keeps memos. What it gives, nobody but this user can have written."""
+    """A folder that keeps memos. Nobody but this user can have written what it returns."""
 
     def read(self, name: str, limit: int) -> bytes:
-        """The content of a memo; OSError if there is none of at most ``limit`` bytes."""
+        """Read a memo; OSError if there is none of at most ``limit`` bytes."""
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a memo in one step as others see it; OSError if that is not possible."""
+        """Write a memo atomically; OSError if that is not possible."""
 
 
 def memoised(files: Sequence[Path], probe: Callable[[], str], memo_dir: MemoFolder | None = None) -> str:
-    """What ``probe`` answers about the compiler made of ``files``, asked at most once per state of the files.
+    """The identity that ``probe`` returns for a compiler made of ``files``, asked at most once per state of the files.
 
     Args:
-        files: the files whose change means that the answer may change.
-        probe: asks the compiler; its answer is one line of printable ASCII, at most 500 characters.
-        memo_dir: where memos are kept. With None or an unwritable folder the answer is remembered for this
-            process only.
+        files: files that may change the answer when they change.
+        probe: asks the compiler; returns one line of printable ASCII, at most 500 characters.
+        memo_dir: the folder for memos. With None or an unwritable folder, only this process remembers the answer.
 
     Raises:
-        ValueError: the answer has another form.
+        ValueError: the answer is malformed.
         OSError: one of the files cannot be read.
     """
     stamp = repr((_FORMAT, [_state(file) for file in files]))

@@ -1,4 +1,4 @@
-"""What this machine has of each toolchain, for people to read."""
+"""Inventory of the toolchains on this machine, for display."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from jitnorm.toolchains.identity import MemoFolder
 
 @dataclass(frozen=True)
 class Installation:
-    """What this machine has of one toolchain.
+    """One toolchain on this machine.
 
     Attributes:
         name: the toolchain.
         available: whether it can be used.
         identity: its version and build; empty if it is not available.
-        location: where it lies; None if it is not available.
-        remedy: what is wrong and what to do about it; empty if it is available.
+        location: its file or folder; None if it is not available.
+        remedy: the problem and how to fix it; empty if it is available.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Installation:
 
 
 def installed(memo_dir: MemoFolder | None = None) -> list[Installation]:
-    """What this machine has of every toolchain; never raises for one that is missing or broken."""
+    """Inspect every toolchain; never raises for a missing or broken one."""
     return [_inspect(name, memo_dir) for name in TOOLCHAIN_NAMES]
 
 

@@ -1,8 +1,8 @@
-"""Lifelines: what is started ends with the process that started it, however that ends.
+"""Lifelines kill a process group when the process that started it ends, however that happens.
 
-A group of processes holds one end of a pipe, its starter the other. The kernel kills the group when the starter's end
-closes, which it does with the starter at the latest. A parent-death signal would not reach the children of a compiler,
-and would come when the thread that started it ends.
+The group holds one end of a pipe, its starter the other. The kernel kills the group when the starter's end closes, at
+the latest when the starter ends. A parent-death signal would not reach a compiler's children, and would fire when the
+starting thread ends.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import signal
 
 
 class Lifeline:
-    """A lifeline of one group of processes.
+    """A lifeline of one process group.
 
     Attributes:
-        end: the descriptor that the group has to hold; start it with ``pass_fds``.
+        end: the descriptor that the group must hold; pass it on with ``pass_fds``.
     """
 
     def __init__(self) -> None:
@@ -25,15 +25,15 @@ class Lifeline:
         _lifelines.add(self)
 
     def tie(self, group: int) -> None:
-        """Have a process group, which has been started and holds the end, killed once this process ends."""
-        # Not where the kernel has no such signals; and a group that has ended needs none.
+        """Have a process group that holds the end killed when this process ends."""
+        # Fails if the kernel lacks such signals, or if the group has ended and needs none.
         with contextlib.suppress(OSError):
             fcntl.fcntl(self.end, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(self.end, fcntl.F_SETOWN, -group)
             fcntl.fcntl(self.end, fcntl.F_SETFL, os.O_ASYNC)
 
     def close(self) -> None:
-        """Kill what is left of the group."""
+        """Kill the rest of the group."""
         if self in _lifelines:
             _lifelines.remove(self)
             os.close(self.end)
@@ -44,7 +44,7 @@ _lifelines: set[Lifeline] = set()
 
 
 def _after_fork() -> None:
-    """Leave the lifelines to the parent: what it started is not to live as long as its children."""
+    """Leave the lifelines to the parent: groups must not outlive it with its children."""
     for lifeline in tuple(_lifelines):
         lifeline.close()
 

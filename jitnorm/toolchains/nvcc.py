@@ -1,4 +1,4 @@
-"""nvcc as a process: CUDA source to cubin, for machines with a CUDA toolkit."""
+"""nvcc, run as a process: compiles CUDA source to cubins on machines with a CUDA toolkit."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _SOURCE_NAME = "kernel.cu"
 _OPTIONS = (
     *("-cubin", "-std=c++17", "-O3"),
     *("--fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false"),
-    # nvcc gives its compiler the absolute path, which gets into the names of internal symbols.
+    # By default nvcc passes the absolute path, which ends up in the names of internal symbols.
     *("-Xcicc", "--orig_src_path_name", "-Xcicc", _SOURCE_NAME),
 )
 
 
 class Nvcc(Toolchain):
-    """The nvcc of CUDA_PATH, CUDA_HOME, PATH or the PyPI wheels, in this order: see `Toolchain`.
+    """The nvcc found in CUDA_PATH, CUDA_HOME, PATH or the PyPI wheels, in this order; see `Toolchain`.
 
-    It preprocesses with the host's C++ compiler, the one that the toolchain cxx uses.
+    Preprocesses with the host's C++ compiler, the same that the toolchain cxx uses.
     """
 
     name = "nvcc"
@@ -54,7 +54,7 @@ class Nvcc(Toolchain):
 
     def identity(self) -> str:
         """See `Toolchain.identity`."""
-        # The wheels can be of different versions, and each of the three shapes the cubin.
+        # Wheels can differ in version, and each of the three affects the cubin.
         tools = [self._nvcc, self._cicc, self._ptxas]
         return memoised(tools, self._probe, self._memo_dir)
 
@@ -87,7 +87,7 @@ class Nvcc(Toolchain):
         return "nvcc {}, cicc {}, ptxas {}".format(*builds)
 
     def _empty_ptx(self, folder: Path) -> str:
-        """What cicc makes of nothing: only in the PTX that it writes does it tell its build."""
+        """The PTX of an empty input, the only place where cicc names its build."""
         (folder / "empty.ii").touch()
         ask((str(self._cicc), "-arch", "compute_80", "empty.ii", "-o", "empty.ptx"), folder)
         return (folder / "empty.ptx").read_text(encoding="ascii", errors="replace")
@@ -101,7 +101,7 @@ def _find_host_compiler() -> Path:
 
 
 def _find_nvcc(host_compiler: Path) -> Path:
-    """The real nvcc: links are followed and wrapper scripts are asked for what they start."""
+    """Find the real nvcc: follow links, and ask wrapper scripts what they start."""
     in_toolkits = [root / "bin/nvcc" for root in toolkit_roots()]
     in_toolkit = next(filter(None, map(executable, in_toolkits)), None)
     found = in_toolkit or on_path("nvcc") or on_sys_path(_IN_WHEEL)
@@ -128,7 +128,7 @@ def _behind_wrapper(wrapper: Path, host_compiler: Path) -> Path:
 
 
 def _part(nvcc: Path, *candidates: str) -> Path:
-    """A program that nvcc starts, relative to nvcc's own folder."""
+    """Find a program that nvcc starts, relative to nvcc's folder."""
     paths = [nvcc.parent / candidate for candidate in candidates]
     found = next(filter(None, map(executable, paths)), None)
     if found is None:

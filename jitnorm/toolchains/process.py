@@ -1,4 +1,4 @@
-"""Runs compilers: bounded in time and by this process's life, deaf to the user's locale and flag variables."""
+"""Runs compilers with a time limit, no longer than this process, isolated from locale and flag variables."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from jitnorm.kernels.target import Target
 
 _PROBE_SECONDS = 30.0
-# Anything else, such as CPATH or NVCC_APPEND_FLAGS, could change the output behind the cache key's back.
-# Zig keeps the C++ library that it builds for each machine there.
+# Any other variable, such as CPATH or NVCC_APPEND_FLAGS, could change the output without changing the cache key.
+# Zig's cache holds the C++ library that it builds for each machine.
 _INHERITED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HOME", "ZIG_GLOBAL_CACHE_DIR")
-# What compilers call it, in the locale that they have here.
+# How compilers report a full disk in the locale set here.
 _FULL = ("No space left on device", "Disk quota exceeded")
 
 
 class TimeLimitError(Exception):
-    """The program ran longer than it may; holds what it had written."""
+    """A program exceeded its time limit; holds its output so far."""
 
 
 def time_limit() -> float:
-    """Seconds that one compilation may take: ``JITNORM_COMPILE_TIMEOUT``, by default 300."""
+    """Time limit of one compilation in seconds: ``JITNORM_COMPILE_TIMEOUT``, by default 300."""
     text = os.environ.get("JITNORM_COMPILE_TIMEOUT", "300")
     try:
         seconds = float(text)
@@ -42,18 +42,18 @@ def time_limit() -> float:
 
 
 def run(argv: Sequence[str], folder: Path | None, seconds: float) -> tuple[int, str]:
-    """Run a program and return its exit status (negative: killed by that signal) and all that it wrote.
+    """Run a program and return its exit status (negative: killed by that signal) and its output.
 
-    It and all that it starts are killed with this process.
+    The program and its children are killed with this process.
 
     Raises:
-        TimeLimitError: it did not finish in time; it and all that it started have been killed.
+        TimeLimitError: it did not finish in time; it and its children were killed.
         OSError: it cannot be started.
     """
     import subprocess
 
     with contextlib.closing(Lifeline()) as lifeline, contextlib.ExitStack() as running:
-        # A forked child would keep the ends of pipes open that the program is given.
+        # A forked child would keep the program's pipes open.
         with no_fork():
             process = running.enter_context(
                 subprocess.Popen(
@@ -80,7 +80,7 @@ def run(argv: Sequence[str], folder: Path | None, seconds: float) -> tuple[int, 
 
 
 def ask(argv: Sequence[str], folder: Path | None = None) -> str:
-    """What a program answers, for probes.
+    """Run a program briefly and return its output.
 
     Raises:
         RuntimeError: it cannot be started, fails or hangs.
@@ -107,19 +107,20 @@ def compile_file(
     target: Target,
     workplaces: Sequence[Workplace],
 ) -> bytes:
-    """Run a compiler in a folder of its own and return the file that it makes.
+    """Run a compiler in a private folder and return the file it produces.
 
     Args:
-        argv: the command; it names its files relative to that folder, so that no path gets into the output.
+        argv: the command; file names are relative to the folder, so that no path gets into the output.
         source: the text to compile.
         source_name: the file that it is written to.
-        output_name: the file that the compiler makes.
-        toolchain: its name, for the error.
+        output_name: the file that the compiler produces.
+        toolchain: name of the toolchain, for the error.
         target: what it builds for, for the error.
-        workplaces: what makes the folder; the next is taken where one cannot be used or is full.
+        workplaces: factories of the folder; if one is unusable or full, the next is tried.
 
     Raises:
-        CompileError: the compiler failed, was killed, exceeded the time limit or made nothing; or no folder will do.
+        CompileError: the compiler failed, was killed, exceeded the time limit or produced no file; or no folder is
+            usable.
     """
     seconds = time_limit()
 

@@ -1,6 +1,6 @@
-"""Where compilers lie. Only stat calls: this runs before every first launch of a process.
+"""Finds compilers. Uses only stat calls, because it runs before every first launch of a process.
 
-A place that cannot be entered is like one that does not exist, as it is to the shell.
+A folder that cannot be entered counts as missing, as in a shell.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def on_path(program: str) -> Path | None:
 
 
 def executable(path: Path) -> Path | None:
-    """The absolute path if it is a file that may be executed."""
+    """The absolute path if it is an executable file."""
     return path.absolute() if os.path.isfile(path) and os.access(path, os.X_OK) else None
 
 
@@ -38,7 +38,7 @@ def toolkit_roots() -> list[Path]:
 
 
 def is_elf(path: Path) -> bool:
-    """Whether the file is a program of its own, not a script that starts another nor one that cannot be read."""
+    """Whether the file is a binary program; false for scripts and for unreadable files."""
     try:
         with open(path, "rb") as file:
             return file.read(4) == b"\x7fELF"

@@ -1,4 +1,4 @@
-"""Folders that compilers work in: each for one compilation, removed after it."""
+"""Working folders of compilers, each for one compilation and removed after it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-# Makes an empty folder, and removes it with all that is in it.
+# Creates an empty folder, and removes it with its contents.
 Workplace = Callable[[], AbstractContextManager[Path]]
 
 _Result = TypeVar("_Result")
 
 
 class WorkplaceError(RuntimeError):
-    """There is no folder that a compiler could work in."""
+    """No folder is usable for a compiler to work in."""
 
 
 @contextmanager
 def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
-    """A workplace among the system's temporary files, or in another folder."""
+    """A workplace in the system's temporary folder, or in another parent."""
     import shutil
     import tempfile
 
@@ -28,7 +28,7 @@ def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
     try:
         yield Path(folder)
     finally:
-        if os.getpid() == owner:  # a forked child that ends first leaves it alone
+        if os.getpid() == owner:  # a forked child that ends first must not remove it
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -36,14 +36,14 @@ DEFAULT_WORKPLACES: tuple[Workplace, ...] = (temporary_folder,)
 
 
 def work_in(workplaces: Sequence[Workplace], work: Callable[[Path], _Result]) -> _Result:
-    """What ``work`` returns, in the first of the workplaces that can be made and has the space.
+    """Run ``work`` in the first workplace that can be created and has space, and return its result.
 
     Args:
-        workplaces: where to work, the best first.
-        work: takes the folder; raises OSError only for what another folder may be better for.
+        workplaces: where to work, in order of preference.
+        work: takes the folder; raises OSError only if another folder might work.
 
     Raises:
-        WorkplaceError: none will do.
+        WorkplaceError: none is usable.
     """
     problems = []
     for workplace in workplaces:
@@ -55,5 +55,5 @@ def work_in(workplaces: Sequence[Workplace], work: Callable[[Path], _Result]) ->
         except OSError as error:
             problems.append(f"{place}: {error.strerror or error}")
     raise WorkplaceError(
-        f"no folder to work in ({'; '.join(problems)}): free some space, or set TMPDIR to a folder that has it"
+        f"no usable working folder ({'; '.join(problems)}): free some space, or set TMPDIR to a folder with space"
     )

@@ -1,4 +1,4 @@
-"""The C++ compiler of the package `ziglang`: host code that runs wherever glibc is 2.28 or later, for any machine."""
+"""The C++ compiler of the package `ziglang`: builds host code for glibc 2.28 or later, for any machine."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ MACHINES = ("x86_64", "aarch64")
 _CPU = Target("cpu")
 _SOURCE_NAME = "kernel.cpp"
 _OUTPUT_NAME = "kernel.so"
-# What a library defines is bound to itself: TVM-FFI exports its error class, whose typeinfo would else be that of
+# Binds a library's symbols to itself: TVM-FFI exports its error class, whose typeinfo would otherwise come from
 # libtvm_ffi.so, which is built with another C++ library. Not for g++: where libstdc++ is linked statically, two copies
 # of its locales would meet, and formatting a number crashed.
 _BINDING = "-Wl,-Bsymbolic"
 
 
 class Zig(Toolchain):
-    """Builds what is to run elsewhere: see `Toolchain`. It links libc++ statically, and assumes no CPU features.
+    """Builds host code for other machines; see `Toolchain`. Links libc++ statically, and assumes no CPU features.
 
     Args:
-        memo_dir: as of `Toolchain`.
-        workplaces: as of `Toolchain`.
-        machine: one of `MACHINES`, what to build for.
+        memo_dir: see `Toolchain`.
+        workplaces: see `Toolchain`.
+        machine: one of `MACHINES`, to build for.
 
     Raises:
-        ToolchainMissingError: there is no zig.
+        ToolchainMissingError: zig is not installed.
         ValueError: the machine is not known.
     """
 
@@ -81,7 +81,7 @@ class Zig(Toolchain):
         return self.build_shared(source, self.flags(target))
 
     def build_shared(self, source: str, flags: Sequence[str]) -> bytes:
-        """A shared library of a source, with only the given flags and those it needs here; as `Cxx.build_shared`."""
+        """Build a shared library with the given flags and those zig needs; see `Cxx.build_shared`."""
         compiler = (str(self._compiler), "c++", "-target", self._triple, "-shared", "-fPIC", _BINDING)
         return compile_file(
             (*compiler, _SOURCE_NAME, *flags, "-o", _OUTPUT_NAME),

@@ -72,10 +72,10 @@ def quantized(tensor: Any) -> Any:
 
 
 WITHOUT_MEMORY = {
-    "wrapper": Refused(Wrapper, "is a Wrapper, a subclass with a __torch_dispatch__"),
+    "wrapper": Refused(Wrapper, "is a Wrapper, a subclass with its own __torch_dispatch__"),
     "DTensor": Refused(distributed, r"is a DTensor, .*`\.to_local\(\)`"),
     "fake": Refused(fake, "is a FakeTensor, which has no values"),
-    "zero tensor": Refused(zeros_without_memory, "is a tensor of zeros without memory"),
+    "zero tensor": Refused(zeros_without_memory, "is a zero tensor without memory"),
     "freed": Refused(freed, "has no memory"),
     "functional": Refused(torch._to_functional_tensor, "is used in a transform of torch.func"),
     "escaped from vmap": Refused(escaped_from_vmap, "is used in a transform of torch.func"),

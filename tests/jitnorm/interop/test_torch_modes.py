@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +12,6 @@ import torch
 from expected import assert_same_bytes, expected_rmsnorm
 from frameworks import to_torch
 from inputs import make_input, make_weight
-from python_process import run_python
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -134,40 +133,39 @@ def test_outputs_made_in_inference_mode_are_inference_tensors_and_later_ones_are
     assert_works(314)
 
 
-COMPILED = """
-import warnings
-warnings.simplefilter("error")
-import jitnorm
-import torch
-
-def step(x, residual, weight):
-    x = x * 2
-    jitnorm.fused_add_rmsnorm(x, residual, weight)
-    return jitnorm.rmsnorm(x + residual, weight) - 1
-
-def one_graph(x, weight):
-    return jitnorm.rmsnorm(x, weight) - 1
-
-weight, x = torch.ones(96), torch.randn(4, 96)
-residuals = torch.randn(4, 96).repeat(4, 1, 1)
-compiled = torch.compile(step, backend="eager")
-results = [compiled(x, residual, weight) for residual in residuals[:2]] + [step(x, residuals[2], weight)]
-assert torch.equal(results[0], results[2]) and torch.equal(results[1], results[2])
-assert torch.equal(residuals[0], residuals[2]) and not torch.equal(residuals[0], residuals[3])
-try:
-    torch.compile(one_graph, backend="eager", fullgraph=True)(x, weight)
-except torch._dynamo.exc.Unsupported as error:
-    assert "jitnorm's ops are no operators of torch yet" in str(error), error
-else:
-    raise AssertionError("one graph")
-"""
+@pytest.fixture
+def compiler() -> Iterator[Any]:
+    """torch.compile without a backend of its own; a warning is an error."""
+    torch.compiler.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield partial(torch.compile, backend="eager")
+    torch.compiler.reset()
 
 
-def test_compiled_programs_call_ops_between_their_graphs_without_a_warning(tmp_path: Path) -> None:
-    run_python(COMPILED, cwd=tmp_path)
+def test_compiled_programs_call_ops_between_their_graphs_without_a_warning(compiler: Any) -> None:
+    def step(x: Any, residual: Any, weight: Any) -> Any:
+        x = x * 2
+        fused_add_rmsnorm(x, residual, weight)
+        return rmsnorm(x + residual, weight) - 1
+
+    weight, x = torch.ones(SIZE), torch.randn(4, SIZE)
+    residuals = torch.randn(4, SIZE).repeat(4, 1, 1)
+    compiled = compiler(step)
+    results = [compiled(x, residual, weight) for residual in residuals[:2]] + [step(x, residuals[2], weight)]
+    assert torch.equal(results[0], results[2])
+    assert torch.equal(results[1], results[2])
+    assert torch.equal(residuals[0], residuals[2])
+    assert not torch.equal(residuals[0], residuals[3])
 
 
-def test_a_compiled_program_may_meet_an_op_after_it_was_called() -> None:
+def test_a_program_that_must_be_one_graph_has_no_ops(compiler: Any) -> None:
+    program = compiler(lambda x, weight: rmsnorm(x, weight) - 1, fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="jitnorm's ops are not torch operators yet"):
+        program(torch.randn(4, SIZE), torch.ones(SIZE))
+
+
+def test_a_compiled_program_may_meet_an_op_after_it_was_called(compiler: Any) -> None:
     x, residual, weight = to_torch(values(3)), to_torch(values(3)), to_torch(WEIGHT)
 
     def program(x: Any, residual: Any) -> Any:
@@ -177,7 +175,5 @@ def test_a_compiled_program_may_meet_an_op_after_it_was_called() -> None:
 
     kept = residual.clone()
     expected = program(x, residual)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert torch.equal(torch.compile(program, backend="eager")(x, kept), expected)
+    assert torch.equal(compiler(program)(x, kept), expected)
     assert torch.equal(residual, kept)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compile_once import path_of_the_machine
 
 from jitnorm.toolchains import identity
 from jitnorm.toolchains.workplace import Workplace, temporary_folder
@@ -20,6 +21,7 @@ MakeProgram = Callable[[str, str], Path]
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the identities or the settings of another, nor those of the machine."""
     monkeypatch.setattr(identity, "_seen", {})
+    monkeypatch.setenv("PATH", path_of_the_machine())
     for name in (
         "CXX",
         "CUDA_HOME",

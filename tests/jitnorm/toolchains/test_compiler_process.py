@@ -218,7 +218,7 @@ def test_a_full_disk_is_an_error_that_names_the_folder_and_the_remedy(
         raise FULL
 
     monkeypatch.setattr(Path, "write_text", fail)
-    remedy = "free some space, or set TMPDIR to a folder that has it"
+    remedy = "free some space, or set TMPDIR to a folder with space"
     with pytest.raises(CompileError, match=rf"{work_dir}: No space left on device\): {remedy}"):
         compile_with(program, workplaces)
     assert list(work_dir.iterdir()) == []

@@ -13,7 +13,7 @@ from jitnorm.kernels.cute.source import cute_source
 from jitnorm.kernels.target import Target
 from python_process import run_python
 
-from jitnorm import manager
+from jitnorm import building, manager
 from jitnorm.toolchains import CompileError, ToolchainMissingError, cute, select
 from jitnorm.toolchains.cute import Cute
 from jitnorm.toolchains.workplace import Workplace
@@ -146,9 +146,9 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
 @needs_cutlass
 def test_another_source_is_refused() -> None:
     text = cute_source(CONFIG, HOPPER).text
-    with pytest.raises(ValueError, match="generate it anew"):
+    with pytest.raises(ValueError, match="regenerate it"):
         Cute().compile(text + "\n", HOPPER)
-    with pytest.raises(ValueError, match="generate it anew"):
+    with pytest.raises(ValueError, match="regenerate it"):
         Cute().compile(text, Target("sm_100a"))
     with pytest.raises(ValueError, match="not for cpu"):
         Cute().compile(text, Target("cpu"))
@@ -209,10 +209,10 @@ def test_the_variable_falls_back_to_cuda_cxx_with_one_line_of_log(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     missing = KernelConfig.parse("dequantize:hidden_size=64,quant=e2m1/16")
-    manager._log_replacement.cache_clear()
+    building._log_replacement.cache_clear()
     monkeypatch.setenv("JITNORM_BACKEND", "cute")
     with caplog.at_level(logging.WARNING, logger="jitnorm"):
-        chosen = [manager.toolchain_for(config, HOPPER, store).name for config in (CONFIG, missing, missing)]
+        chosen = [building.toolchain_for(config, HOPPER, store).name for config in (CONFIG, missing, missing)]
     assert chosen == ["cute", "nvrtc", "nvrtc"]
     assert [record.message for record in caplog.records if record.name == "jitnorm"] == [
         "kernels that cute cannot build are built from CUDA C++: the op is dequantize, not a norm or a quantization "
