@@ -1,1 +1,1 @@
-"""Warming the cache: which kernels a model or a list needs, and building those that are missing ahead of time."""
+"""Warms the cache: finds which kernels a model or a list needs, and builds the missing ones ahead of time."""

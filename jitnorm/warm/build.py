@@ -1,24 +1,27 @@
-"""Warming one kernel in this process."""
+"""Warms one kernel in this process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from time import perf_counter
 
+from jitnorm.building import toolchain_for
 from jitnorm.cache import Artifact, Cache
-from jitnorm.manager import Candidate, kernel_source_key, load_or_build_kernel, source_for, toolchain_for
+from jitnorm.kernel_source import kernel_source_key, source_for
+from jitnorm.lookup import Candidate
+from jitnorm.manager import load_or_build_kernel
 from jitnorm.toolchains import TOOLCHAIN_NAMES, Toolchain, ToolchainMissingError
 from jitnorm.warm.plan import Job, Outcome
 
 
 def check(jobs: Iterable[Job], cache: Cache, backend: str, *, builds_here: bool = True) -> Iterator[Outcome | Job]:
-    """For each job its outcome if the kernel is in a tier, every byte of it verified, or cannot be built; else the job.
+    """Yield the outcome of each job whose kernel is in a tier, fully verified, or cannot be built; otherwise the job.
 
     Args:
-        jobs: what to look for.
-        cache: where.
-        backend: as of `jitnorm.toolchains.select`.
-        builds_here: whether a kernel fails if it is missing and so is a compiler for its target.
+        jobs: the kernels to look up.
+        cache: the cache to search.
+        backend: see `jitnorm.toolchains.select`.
+        builds_here: whether a missing kernel fails if the compiler for its target is missing, too.
 
     Raises:
         ValueError: the backend does not build for a target.
@@ -40,7 +43,7 @@ def check(jobs: Iterable[Job], cache: Cache, backend: str, *, builds_here: bool 
 
 
 def build(job: Job, cache: Cache, backend: str) -> Outcome:
-    """Build a kernel into the cache, unless it is in a tier; whatever fails is told by the outcome."""
+    """Build a kernel into the cache, unless it is in a tier; failures are part of the outcome."""
     start = perf_counter()
     key = ""
     try:
@@ -51,14 +54,14 @@ def build(job: Job, cache: Cache, backend: str) -> Outcome:
             load_or_build_kernel(job.config, job.target, cache, _backend_for(job, backend))
             _, found = _find(job, cache, toolchain)
         if found is None:
-            raise RuntimeError(f"the kernel is built, but cannot be stored in {cache.store.layout.root}")
+            raise RuntimeError(f"the kernel was built, but cannot be stored in {cache.store.layout.root}")
     except Exception as error:
         return Outcome(job, "failed", perf_counter() - start, 0, key, f"{type(error).__name__}: {error}")
     return Outcome(job, status, perf_counter() - start, len(found.payload), key)
 
 
 def _find(job: Job, cache: Cache, toolchain: Toolchain | ToolchainMissingError) -> tuple[str, Artifact | None]:
-    """The key of a kernel, and its artifact if a tier has it; without a compiler no key, and any other's artifact."""
+    """The key of a kernel, and its artifact if cached. Without a compiler: no key, and any compiler's artifact."""
     if isinstance(toolchain, ToolchainMissingError):
         source = source_for(job.config, job.target, "c++")
         wanted = Candidate(source, "", kernel_source_key(source), "auto")
@@ -75,7 +78,7 @@ def _toolchain(job: Job, cache: Cache, backend: str) -> Toolchain | ToolchainMis
 
 
 def _backend_for(job: Job, backend: str) -> str:
-    """The backend of a job: those for GPUs say nothing of the CPU."""
+    """The backend of a job; a backend for GPUs does not apply to the CPU."""
     if backend not in ("auto", *TOOLCHAIN_NAMES):
         raise ValueError(f"backend: {backend!r} is not known; use one of auto, {', '.join(TOOLCHAIN_NAMES)}")
     return "auto" if job.target.is_cpu else backend

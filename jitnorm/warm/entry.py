@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from jitnorm.catalogue import op_of
+from jitnorm.catalogue.launches import choices_of
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 from jitnorm.warm.expand import configs_of
-from jitnorm.warm.ops import choices_of, op_of
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Entry:
     """An op and one value for each choice that is not left out.
 
     Attributes:
-        op: its name; see `jitnorm.warm.ops.OPS`.
+        op: its name; see `jitnorm.catalogue.OPS`.
         choices: pairs of a choice and its value.
     """
 

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from jitnorm.call_config import config_of_call, prototype
-from jitnorm.kernels.arguments import ELEMENT_BYTES, TensorArgument, evaluate
+from jitnorm.catalogue.launches import launches
+from jitnorm.catalogue.op import Choices, Launch
+from jitnorm.kernels.arguments import WIDEST_ACCESS, TensorArgument
 from jitnorm.kernels.config import ALWAYS_NAMED, KernelConfig, read_fields
 from jitnorm.kernels.interface import tensor_arguments
+from jitnorm.kernels.quant_spec import require_one_of
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
-from jitnorm.warm.ops import CALLS, Choices, Launch, launches
 
-_WIDEST = 16  # bytes of one access
 # The fields that a call's tensors and target decide; the others follow from its op and options.
 _OF_THE_CALL = ("vector_bytes", "pdl", "many_rows", "schedule")
 _OF_A_LAUNCH = {field.name for field in fields(KernelConfig)} - {"hidden_size", "input", "weight", "row_dims"}
@@ -23,9 +24,9 @@ def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]
     """The configurations of an op's calls on a target, in no order that matters.
 
     Args:
-        name: of the op; see `jitnorm.warm.ops.OPS`.
-        chosen: one value for each of its choices that is not left out. ``calls`` says which calls are meant: ``few``,
-            all classes of `kernels.row_classes.ROW_CLASSES` but the last, ``many``, the last, or ``all``.
+        name: of the op; see `jitnorm.catalogue.OPS`.
+        chosen: one value for each of its choices that is not left out. ``row_class`` is one of
+            `kernels.row_classes.ROW_CLASSES`, or ``all`` of them.
         target: where the tensors are.
 
     Raises:
@@ -35,13 +36,13 @@ def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]
         >>> [config.pdl for config in configs_of("rmsnorm", {"hidden_size": 1024}, Target("sm_90a"))]
         [True]
     """
-    calls = chosen.get("calls", "all")
-    if calls not in CALLS:
-        raise ValueError(f"calls: is {calls!r}; allowed are {', '.join(CALLS)}")
+    chosen_class = chosen.get("row_class", "all")
+    require_one_of("row_class", chosen_class, ("all", *ROW_CLASSES))
+    row_classes = ROW_CLASSES if chosen_class == "all" else (chosen_class,)
     found: dict[KernelConfig, None] = {}
     for launch in launches(name, chosen):
         for vector_bytes in vector_bytes_of(launch, target):
-            for row_class in CALLS[calls]:
+            for row_class in row_classes:
                 found[_config(launch, target, vector_bytes, row_class)] = None
     return list(found)
 
@@ -56,7 +57,7 @@ def configs_of_text(text: str, target: Target, row_classes: Sequence[str] = ROW_
     Args:
         text: such as ``rmsnorm:hidden_size=4096``.
         target: where the tensors are.
-        row_classes: which calls are meant.
+        row_classes: which classes of rows are meant.
 
     Raises:
         ValueError: the text cannot be read, or something is not allowed.
@@ -66,7 +67,7 @@ def configs_of_text(text: str, target: Target, row_classes: Sequence[str] = ROW_
         [True]
     """
     literal, named = KernelConfig.parse(text), read_fields(text)
-    if literal.takes_any_size or named.keys() >= set(ALWAYS_NAMED):
+    if named.keys() >= set(ALWAYS_NAMED):
         return [literal]
     options = {name: getattr(literal, name) for name in _OF_A_LAUNCH if name in named or name not in _OF_THE_CALL}
     decided = {name: options.pop(name) for name in ("many_rows", "schedule") if name in options}
@@ -86,22 +87,22 @@ def vector_bytes_of(launch: Launch, target: Target) -> list[int]:
 
     As `WidestAccess` in kernels/launcher/dispatcher.h finds it, with all tensors aligned and contiguous.
     """
-    config = _config(launch, target, _WIDEST, "usual")
-    widest = _WIDEST
+    config = _config(launch, target, WIDEST_ACCESS, "usual")
+    widest = WIDEST_ACCESS
     for known, actual in zip(tensor_arguments(prototype(launch.options)), tensor_arguments(config), strict=True):
-        chunk_bytes = min(_WIDEST, known.chunk_bytes)
-        element = ELEMENT_BYTES[actual.c_type]
-        while chunk_bytes and widest > 1 and max(element, chunk_bytes * widest // _WIDEST) > _row_alignment(actual):
+        chunk_bytes = min(WIDEST_ACCESS, known.chunk_bytes)
+        least = actual.element_bytes
+        while chunk_bytes and widest > 1 and max(least, chunk_bytes * widest // WIDEST_ACCESS) > _row_alignment(actual):
             widest //= 2
     has_single_rows = launch.options["op"] != "shuffle"  # which moves rows in blocks of 16 or 32
-    return [widest, _WIDEST] if has_single_rows and widest < _WIDEST else [widest]
+    return [widest, WIDEST_ACCESS] if has_single_rows and widest < WIDEST_ACCESS else [widest]
 
 
 def _row_alignment(argument: TensorArgument) -> int:
     """The largest power of two, up to 16, that divides the addresses of all rows."""
     if len(argument.shape) == 1:
-        return _WIDEST
-    bits = evaluate(argument.shape[-1], rows=1) * ELEMENT_BYTES[argument.c_type] | _WIDEST
+        return WIDEST_ACCESS
+    bits = argument.shape[-1].evaluate(rows=1) * argument.element_bytes | WIDEST_ACCESS
     return bits & -bits
 
 
@@ -114,6 +115,6 @@ def _config(launch: Launch, target: Target, vector_bytes: int, row_class: str) -
         weight=launch.weight,
         row_dims=launch.row_dims,
         vector_bytes=vector_bytes,
-        calls=row_class,
+        row_class=row_class,
         enable_pdl=launch.enable_pdl,
     )

@@ -1,4 +1,4 @@
-"""Models from the configuration files that Hugging Face's checkpoints have."""
+"""Reads models from the configuration files of Hugging Face checkpoints."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from jitnorm.warm.models import Model
 _NESTED = ("text_config", "thinker_config", "language_config", "llm_config")
 # Models whose norms multiply by weight + 1. (Gemma 3n and later multiply by the weight.)
 _UNIT_BIAS = ("gemma", "gemma2", "gemma3", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe")
-# Those that normalize queries and keys by the head without saying so in a field of their own.
+# Models that normalize queries and keys per head without a field that says so.
 _QK_NORM = (
     "qwen3", "qwen3_moe", "qwen3_next", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_5", "qwen3_5_text", "qwen3_5_moe",
     "gemma3", "gemma3_text",
 )  # fmt: skip
-# Those whose fields promise what no kernel does: Llama 4 normalizes without a weight, gpt-oss clamps its gates.
+# Models that do what no kernel does, contrary to their fields: Llama 4 normalizes without a weight, gpt-oss clamps
+# gates.
 _NO_QK_NORM = ("llama4", "llama4_text")
 _OTHER_GATES = ("gpt_oss",)
 _SWIGLU = ("silu", "swish")
@@ -34,12 +35,12 @@ _ALGORITHMS = {
 
 
 def load_model(path: Path) -> Model:
-    """The model of a ``config.json`` or of the folder that holds it.
+    """Read the model of a ``config.json`` or of its folder.
 
-    A ``hf_quant_config.json`` beside it, which NVIDIA's ModelOpt writes, is read, too.
+    Also reads ``hf_quant_config.json``, which NVIDIA's ModelOpt writes next to it.
 
     Raises:
-        ValueError: it cannot be read, or says too little.
+        ValueError: it cannot be read, or lacks required fields.
     """
     file = path / "config.json" if path.is_dir() else path
     config = _read_object(file)
@@ -58,16 +59,16 @@ def _read_object(file: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ValueError(f"model: cannot read {file}: {error}; name a config.json or its folder") from None
     if not isinstance(found, dict):
-        raise ValueError(f"model: {file} holds no JSON object")
+        raise ValueError(f"model: {file} is not a JSON object")
     return found
 
 
 def model_of(config: Mapping[str, Any], name: str) -> Model:
-    """The model of such a configuration.
+    """The model of a configuration.
 
     Args:
-        config: the JSON object; of a multimodal model the language model's part counts.
-        name: what to call it.
+        config: the JSON object; for multimodal models, the language model's part is used.
+        name: the name of the model.
 
     Raises:
         ValueError: it has no hidden size.
@@ -106,37 +107,37 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
 
 
 def _left_out(text: Mapping[str, Any], kind: str, has_swiglu: bool) -> tuple[str, ...]:
-    """What there is no kernel for."""
+    """The parts of the model without a kernel."""
     found = []
     if not has_swiglu:
-        activation = f"{_activation(text)}, clamped as {kind} has it" if kind in _OTHER_GATES else _activation(text)
-        found.append(f"its activation, {activation}: only SwiGLU has kernels; what it gives is quantized alone")
+        activation = f"{_activation(text)}, clamped as in {kind}" if kind in _OTHER_GATES else _activation(text)
+        found.append(f"its activation, {activation}: only SwiGLU has kernels; its output is quantized alone")
     if kind in _NO_QK_NORM and text.get("use_qk_norm"):
         found.append("its norm of queries and keys, which has no weight")
     return tuple(found)
 
 
 def _unknown_formats(quantization: Mapping[str, Any]) -> tuple[str, ...]:
-    """Encodings of activations that there is no kernel for."""
+    """Encodings of activations without a kernel."""
     algorithm = str(quantization.get("quant_algo") or "").upper()
     if algorithm and algorithm not in _ALGORITHMS:
-        return (f"its quantization, {algorithm}, of which no format of activations is known",)
+        return (f"its quantization, {algorithm}, whose format of activations is unknown",)
     asked = [group["input_activations"] for group in _groups(quantization) if group.get("input_activations")]
     unknown = [each for each in asked if not _compressed({"input_activations": each})]
     return tuple(
-        f"its activations in {each.get('type')}{each.get('num_bits')}, a scale for each {each.get('strategy')}"
+        f"its activations in {each.get('type')}{each.get('num_bits')}, one scale per {each.get('strategy')}"
         for each in unknown
     )
 
 
 def _groups(quantization: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The groups of compressed-tensors."""
+    """The quantization groups of compressed-tensors."""
     groups = (quantization.get("config_groups") or {}).values()
     return [group for group in groups if isinstance(group, Mapping)]
 
 
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part of the language model, however deep."""
+    """The language model's part of a configuration, at any depth."""
     for name in _NESTED:
         if isinstance(config.get(name), Mapping):
             return _text_part(config[name])
@@ -157,14 +158,14 @@ def _activation(text: Mapping[str, Any]) -> str:
 
 
 def _dense_sizes(text: Mapping[str, Any]) -> tuple[int, ...]:
-    """Intermediate sizes of what every token passes, shared experts included."""
+    """Intermediate sizes that every token passes, including shared experts."""
     shared = _int(text, "n_shared_experts") * _int(text, "moe_intermediate_size")
     names = ("intermediate_size", "intermediate_size_mlp", "shared_expert_intermediate_size")
     return _positive(*(_int(text, name) for name in names), shared)
 
 
 def _expert_sizes(text: Mapping[str, Any]) -> tuple[int, ...]:
-    """Those of routed experts; where there is no field of their own, they are the intermediate size."""
+    """Intermediate sizes of routed experts; the general intermediate size if they have no field."""
     if size := _int(text, "moe_intermediate_size"):
         return (size,)
     has_experts = _int(text, "num_local_experts") > 1 or _int(text, "num_experts") > 1
@@ -186,9 +187,9 @@ def _dtype(*configs: Mapping[str, Any]) -> str:
 
 
 def formats_of(quantization: Mapping[str, Any]) -> tuple[str, ...]:
-    """The formats that a ``quantization_config`` has activations quantized to.
+    """The formats of quantized activations in a ``quantization_config``.
 
-    Weights alone in a narrow format, such as those of AWQ and GPTQ, leave activations as they are: no format then.
+    Empty if only weights are quantized, as in AWQ and GPTQ.
 
     Example:
         >>> formats_of({"quant_method": "fp8", "weight_block_size": [128, 128]})
@@ -205,7 +206,7 @@ def formats_of(quantization: Mapping[str, Any]) -> tuple[str, ...]:
     if method == "fbgemm_fp8":
         return ("fp8_token",)
     if method == "mxfp4":
-        return ("mxfp8",)  # what such weights are multiplied with, where activations are narrow at all
+        return ("mxfp8",)  # the format of activations for such weights, if activations are quantized at all
     if method == "compressed-tensors":
         found = [_compressed(group) for group in _groups(quantization)]
         return tuple(dict.fromkeys(name for name in found if name))

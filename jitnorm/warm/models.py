@@ -1,4 +1,4 @@
-"""What a language model needs: from its dimensions and number formats to entries."""
+"""Derives the entries that a language model needs from its dimensions and number formats."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from jitnorm.catalogue.formats import read_format
 from jitnorm.warm.entry import Entry, multiply
-from jitnorm.warm.formats import read_format
 
 MODEL_FORMATS = ("nvfp4", "mxfp4", "mxfp8", "fp8", "fp8_token", "fp8_group")
 
@@ -57,21 +57,25 @@ def read_model(table: dict[str, Any]) -> Model:
 
 
 def entries_of(
-    model: Model, formats: Sequence[str] | None = None, *, calls: str = "all", tensor_parallel: Sequence[int] = (1,)
+    model: Model,
+    formats: Sequence[str] | None = None,
+    *,
+    row_class: str | Sequence[str] = "all",
+    tensor_parallel: Sequence[int] = (1,),
 ) -> list[Entry]:
     """The entries of a model: its norms without quantization, and what each format adds.
 
     Args:
         model: its dimensions.
         formats: encodings in place of the model's own; empty for none.
-        calls: which calls are meant, as of `configs_of`.
+        row_class: one or several classes of rows, as of `configs_of`.
         tensor_parallel: over how many GPUs intermediate sizes and heads are divided; sizes that it does not divide are
             left out.
 
     Raises:
         ValueError: a format is not known.
     """
-    common: dict[str, Any] = {"input": model.dtype, "calls": calls}
+    common: dict[str, Any] = {"input": model.dtype, "row_class": row_class}
     gemma = "gemma_" if model.unit_bias else ""
     found = multiply((f"{gemma}rmsnorm", f"{gemma}fused_add_rmsnorm"), {"hidden_size": model.hidden_size, **common})
     if model.norm_sizes:
@@ -86,7 +90,7 @@ def entries_of(
 def left_out_of(
     model: Model, formats: Sequence[str] | None = None, *, tensor_parallel: Sequence[int] = (1,)
 ) -> list[str]:
-    """What of a model `entries_of` has no entries for, given the same arguments, a line each."""
+    """The parts of a model for which `entries_of` has no entries, given the same arguments, one line each."""
     found = list(model.left_out)
     chosen = _formats(model, formats)
     inner = dict.fromkeys((*model.gemm_sizes, *model.gate_sizes, *model.expert_sizes)) if chosen else {}
@@ -132,7 +136,7 @@ _ENCODINGS: dict[str, dict[str, Any]] = {
 
 
 def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: dict[str, Any]) -> list[Entry]:
-    """What a format adds; sizes that are not whole blocks have no such kernels."""
+    """The entries that a format adds; sizes that are not whole blocks have no such kernels."""
     encoding = {**_ENCODINGS[name], **common}
     block = _block_size(name)
 

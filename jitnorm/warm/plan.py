@@ -1,4 +1,4 @@
-"""Jobs: kernels to be warmed, and which of them are there already."""
+"""Jobs, the kernels to warm, and their outcomes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jitnorm.warm.entry import Entry
 
 @dataclass(frozen=True)
 class Job:
-    """A kernel to be warmed."""
+    """A kernel to warm."""
 
     config: KernelConfig
     target: Target
@@ -23,15 +23,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job.
+    """The outcome of a job.
 
     Attributes:
         job: the job.
-        status: ``hit``, it was there; ``built``; ``failed``.
+        status: ``hit``, if it was cached; ``built``; or ``failed``.
         seconds: how long it took.
         size: bytes of its payload; 0 if it failed.
-        key: what it is stored under; empty if that is not known.
-        error: what went wrong; empty if nothing did.
+        key: its cache key; empty if unknown.
+        error: what went wrong; empty on success.
     """
 
     job: Job
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def jobs_of(entries: Iterable[Entry], targets: Sequence[Target]) -> list[Job]:
-    """The jobs of entries, each once; those of a target stay together, since a worker knows its compiler then."""
+    """The jobs of entries, each once; grouped by target, because a worker then already has the compiler."""
     listed = list(entries)
     return list(
         dict.fromkeys(Job(config, target) for target in targets for entry in listed for config in entry.configs(target))

@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster: the same as worker processes, on other machines."""
+"""Workers on a Ray cluster, which do the same as worker processes on other machines."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from jitnorm.cache import Artifact, Cache
 from jitnorm.warm.plan import Job, Outcome
 from jitnorm.warm.worker import read_job, read_outcome, write_job, write_outcome
 
-# A task whose worker dies is run again so often; what was published before is found then.
+# How often a task is rerun whose worker died; it then finds what was already published.
 RETRIES = 3
-# Settings of the cache that nodes need as the driver has them. A folder of the driver is none of theirs.
+# Cache settings that nodes take from the driver. The driver's folders are not among them.
 _VARIABLES = (
     "JITNORM_REMOTE_CACHE", "JITNORM_REMOTE_MODE", "JITNORM_REMOTE_TIMEOUT", "JITNORM_BACKEND",
     "JITNORM_COMPILE_TIMEOUT", "JITNORM_LOCK_TIMEOUT",
@@ -20,25 +20,25 @@ _VARIABLES = (
 
 
 def run_on_ray(jobs: Sequence[Job], cache: Cache, address: str, backend: str = "auto") -> Iterator[Outcome]:
-    """Build kernels on a Ray cluster; outcomes come as they are known.
+    """Build kernels on a Ray cluster, and yield outcomes as they become known.
 
-    Each task builds into the cache of its node, in which a task that is run again after its worker died finds what
-    was done. The artifact comes back as bytes and is published into this machine's cache, unless nodes write to a
-    remote cache: then it is read from there.
+    Each task builds into its node's cache, where a task that is rerun after its worker died finds earlier results. The
+    artifact is sent back as bytes and published to this machine's cache, unless nodes write to a remote cache, from
+    which it is then read.
 
     Args:
-        jobs: what to build.
-        cache: this machine's.
-        address: of the cluster; ``auto`` for the running one, or ``local`` for one of this process alone.
-        backend: as of `jitnorm.toolchains.select`.
+        jobs: the kernels to build.
+        cache: this machine's cache.
+        address: the cluster's address; ``auto`` for the running one, or ``local`` for a cluster of this process alone.
+        backend: see `jitnorm.toolchains.select`.
 
     Raises:
-        RuntimeError: Ray is not installed, or there is no such cluster.
+        RuntimeError: Ray is not installed, or the cluster does not exist.
     """
     ray = _connected(address)
     has_remote = _nodes_write_to_remote()
     settings = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-    # Of a task that fails by itself the outcome tells; Ray runs those again whose worker died.
+    # A failed build is an outcome; Ray reruns tasks whose worker died.
     task = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": {**settings, "JITNORM_JIT": "auto"}})(
         _build_on_node
     )
@@ -72,7 +72,7 @@ def _nodes_write_to_remote() -> bool:
 
 
 def _build_on_node(asked: str, has_remote: bool) -> tuple[str, bytes, dict[str, Any]]:
-    """Build one kernel on a node: the outcome; payload and manifest unless the remote cache has them."""
+    """Build a kernel on a node; return the outcome, with payload and manifest unless the remote cache has them."""
     import json
 
     from jitnorm.store import user_cache
@@ -89,7 +89,7 @@ def _build_on_node(asked: str, has_remote: bool) -> tuple[str, bytes, dict[str, 
 
 
 def _remote_has(cache: Cache, key: str) -> bool:
-    """Whether the remote cache has an artifact, once all that this process publishes is there."""
+    """Whether the remote cache has an artifact, after flushing everything this process publishes."""
     from jitnorm.cache.publisher import flush
 
     try:
@@ -113,6 +113,6 @@ def _received(ray: Any, reference: Any, job: Job, cache: Cache) -> Outcome:
     except OSError as error:
         return Outcome(job, "failed", outcome.seconds, 0, outcome.key, f"cannot be stored here: {error}")
     if not is_here:
-        lost = "a node has built it, but it is in neither this machine's cache nor the remote one"
+        lost = "a node built it, but it is in neither this machine's cache nor the remote one"
         return Outcome(job, "failed", outcome.seconds, 0, outcome.key, lost)
     return outcome

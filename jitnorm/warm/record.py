@@ -1,4 +1,4 @@
-"""The record of misses that a process leaves, as a source of configurations."""
+"""Reads configurations from a record of misses."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MAX_BYTES = 1 << 26
 
 
 def read_record(path: Path) -> Iterator[tuple[KernelConfig, Target]]:
-    """The configurations and targets of a record: a JSON object a line, with ``config`` and ``target``.
+    """Read the configurations and targets of a record: one JSON object per line, with ``config`` and ``target``.
 
-    A last line without its end, as a full disk leaves it, is passed over.
+    A truncated last line, as a full disk leaves it, is skipped.
 
     Raises:
         ValueError: the file or a line cannot be read.
-        CacheTrustError: it is the record in the user's cache, and others could have written it.
+        CacheTrustError: it is in the user's cache, and others could have written it.
     """
     try:
         lines = read_file(path, _MAX_BYTES).decode("utf-8").splitlines(keepends=True)

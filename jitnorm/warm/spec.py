@@ -1,4 +1,4 @@
-"""Specifications: TOML files that say which kernels to warm; docs/warming.md has the format."""
+"""Reads specifications, TOML files that list kernels to warm; docs/warming.md describes the format."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from jitnorm.warm.entry import Entry, multiply
 from jitnorm.warm.models import entries_of, read_model
 
 _FOLDER = Path(jitnorm.kernels.__file__ or "").parent / "specs"
-_TABLES = ("title", "sources", "include", "formats", "calls", "tensor_parallel", "defaults", "model", "kernel")
+_TABLES = ("title", "sources", "include", "formats", "row_class", "tensor_parallel", "defaults", "model", "kernel")
 
 
-def family_names() -> tuple[str, ...]:
-    """The built-in specifications."""
+def preset_names() -> tuple[str, ...]:
+    """The names of the built-in specifications."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
-def family_file(name: str) -> Path:
+def preset_file(name: str) -> Path:
     """The file of a built-in specification; ValueError if there is none."""
-    if name not in family_names():
-        raise ValueError(f"family: is {name!r}; allowed are {', '.join(family_names())}")
+    if name not in preset_names():
+        raise ValueError(f"preset: is {name!r}; allowed are {', '.join(preset_names())}")
     return _FOLDER / f"{name}.toml"
 
 
@@ -31,21 +31,21 @@ def load_entries(
     path: Path,
     *,
     formats: Sequence[str] | None = None,
-    calls: str | None = None,
+    row_class: str | Sequence[str] | None = None,
     tensor_parallel: Sequence[int] | None = None,
 ) -> list[Entry]:
-    """The entries of a specification.
+    """Read the entries of a specification.
 
     Args:
         path: the file.
-        formats: of its models, in place of what it says.
-        calls: which calls of its models are meant, in place of what it says.
-        tensor_parallel: over how many GPUs its models are divided, in place of what it says.
+        formats: formats that replace those of its models.
+        row_class: classes of rows that replace those of its models.
+        tensor_parallel: numbers of GPUs that share a model, replacing those in the file.
 
     Raises:
-        ValueError: it cannot be read, or says what is not allowed; the error names the file.
+        ValueError: it cannot be read, or is invalid; the error names the file.
     """
-    given = {"formats": formats, "calls": calls, "tensor_parallel": tensor_parallel}
+    given = {"formats": formats, "row_class": row_class, "tensor_parallel": tensor_parallel}
     overrides = {name: value for name, value in given.items() if value is not None}
     return list(dict.fromkeys(_load(path, overrides, ())))
 
@@ -61,14 +61,14 @@ def _load(path: Path, overrides: dict[str, Any], including: tuple[Path, ...]) ->
         own = _own_entries(table, overrides)
     except (TypeError, ValueError) as error:
         raise ValueError(f"spec: {path}: {error}") from None
-    inherited = {name: table[name] for name in ("formats", "calls", "tensor_parallel") if name in table} | overrides
+    inherited = {name: table[name] for name in ("formats", "row_class", "tensor_parallel") if name in table} | overrides
     files = [_included(path, name) for name in table.get("include", [])]
     below = (*including, path.resolve())
     return [entry for file in files for entry in _load(file, inherited, below)] + own
 
 
 def _own_entries(table: dict[str, Any], overrides: dict[str, Any]) -> list[Entry]:
-    settings = {name: table[name] for name in ("formats", "calls", "tensor_parallel") if name in table} | overrides
+    settings = {name: table[name] for name in ("formats", "row_class", "tensor_parallel") if name in table} | overrides
     found = [entry for model in table.get("model", []) for entry in entries_of(read_model(model), **settings)]
     for kernel in table.get("kernel", []):
         choices = {**table.get("defaults", {}), **kernel}
@@ -80,11 +80,11 @@ def _own_entries(table: dict[str, Any], overrides: dict[str, Any]) -> list[Entry
 
 
 def _included(path: Path, name: str) -> Path:
-    return path.parent / name if name.endswith(".toml") else family_file(name)
+    return path.parent / name if name.endswith(".toml") else preset_file(name)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a file; ValueError if it cannot be read."""
+    """Parse the tables of a file; ValueError if it cannot be read."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:

@@ -1,4 +1,4 @@
-"""A worker process: reads jobs from its standard input, a JSON object a line, and writes outcomes likewise."""
+"""A worker process: reads jobs from stdin, one JSON object per line, and writes outcomes to stdout likewise."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 from jitnorm.warm.plan import Job, Outcome
 
-# What a new interpreter runs to become a worker: its modules are found where its parent's are.
+# The program of a worker's interpreter, which finds modules where its parent does.
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from jitnorm.warm.worker import main; main()"
 
 
 def main() -> None:
-    """Work until the standard input ends, which it does when the parent dies, or until interrupted."""
-    # A shell has its background jobs ignore it, which workers inherit; the parent interrupts them by it.
+    """Work until stdin ends, at the latest when the parent dies, or until interrupted."""
+    # Shells make background jobs ignore this signal, which workers inherit; but the parent interrupts them with it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Compilers and libraries may print: only outcomes are to reach the parent.
+    # Compilers and libraries may print, but only outcomes may reach the parent.
     with contextlib.suppress(KeyboardInterrupt), os.fdopen(os.dup(1), "w", encoding="utf-8") as results:
         os.dup2(2, 1)
         from jitnorm.store import user_cache
@@ -35,20 +35,20 @@ def main() -> None:
 
 
 def write_job(job: Job, backend: str) -> str:
-    """A job as a worker reads it."""
+    """Encode a job for a worker."""
     return json.dumps({"config": str(job.config), "target": str(job.target), "backend": backend})
 
 
 def read_job(asked: dict[str, Any]) -> Job:
-    """The job that was written."""
+    """Decode a job."""
     return Job(KernelConfig.parse(asked["config"]), Target(asked["target"]))
 
 
 def write_outcome(outcome: Outcome) -> str:
-    """What became of the job, without the job: its parent knows it."""
+    """Encode the outcome of a job without the job, which the parent knows."""
     return json.dumps([outcome.status, outcome.seconds, outcome.size, outcome.key, outcome.error])
 
 
 def read_outcome(job: Job, line: str | bytes) -> Outcome:
-    """The outcome that was written."""
+    """Decode an outcome."""
     return Outcome(job, *json.loads(line))

@@ -1,4 +1,4 @@
-"""Worker processes: each builds one kernel at a time; one that dies takes none of the others with it."""
+"""Worker processes, which build one kernel at a time and fail independently."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from jitnorm.warm.plan import Job, Outcome
 from jitnorm.warm.worker import PROGRAM, read_outcome, write_job
 
 SECONDS_PER_KERNEL = 900.0
-_GRACE = 2.0  # seconds that a worker has to end by itself
+_GRACE = 2.0  # seconds that a worker has to exit by itself
 _CHUNK = 1 << 16
-_TAIL = 2000  # characters of what a dead worker wrote that are worth showing
+_TAIL = 2000  # characters of a dead worker's output that are shown
 
 
 def run(
     jobs: Sequence[Job], count: int, backend: str = "auto", seconds: float = SECONDS_PER_KERNEL
 ) -> Generator[Outcome, None, None]:
-    """Build kernels in `count` processes; outcomes come as they are known.
+    """Build kernels in `count` processes, and yield outcomes as they become known.
 
-    A job whose worker dies, or takes longer than `seconds`, is tried once more at the end, alone. Closing the iterator
-    kills the workers: what they have published stays, what they were building is not there.
+    A job whose worker dies, or takes longer than `seconds`, is retried once at the end, alone. Closing the iterator
+    kills the workers: published kernels stay, unfinished ones are lost.
 
     Args:
-        jobs: what to build.
-        count: how many processes.
-        backend: as of `jitnorm.toolchains.select`.
-        seconds: that one kernel may take.
+        jobs: the kernels to build.
+        count: number of processes.
+        backend: see `jitnorm.toolchains.select`.
+        seconds: time limit for one kernel.
     """
     with contextlib.closing(_Pool(backend, seconds)) as pool:
         lost = yield from pool.work(deque(jobs), count)
@@ -47,7 +47,7 @@ def run(
 
 
 class _Worker:
-    """One process, and the job that it has."""
+    """A worker process and its current job."""
 
     def __init__(self) -> None:
         self.said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill
@@ -57,9 +57,9 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.said,
-            # Kernels are ordered here: that a server must not build is no matter.
+            # This is an explicit order to build, so JITNORM_JIT=deny does not apply.
             env={**os.environ, "JITNORM_JIT": "auto"},
-            # An interrupt from the terminal is the parent's to handle.
+            # The parent handles interrupts from the terminal.
             start_new_session=True,
             pass_fds=(self._lifeline.end,),
         )
@@ -70,12 +70,12 @@ class _Worker:
 
     @property
     def output(self) -> int:
-        """Where outcomes come from."""
+        """The descriptor that outcomes arrive on."""
         assert self.process.stdout
         return self.process.stdout.fileno()
 
     def give(self, job: Job, backend: str, seconds: float) -> None:
-        """Have it build a kernel; if it is dead already, its output has ended."""
+        """Send a job; if the worker is already dead, its output has ended."""
         assert self.process.stdin
         self.job, self.deadline = job, monotonic() + seconds
         with contextlib.suppress(BrokenPipeError):
@@ -83,7 +83,7 @@ class _Worker:
             self.process.stdin.flush()
 
     def take(self) -> bytes | None:
-        """What it has written, once that is a whole line; None if it has died. Empty: not yet."""
+        """Read its output once it is a whole line, empty until then; None if the worker died."""
         chunk = os.read(self.output, _CHUNK)
         if not chunk:
             return None
@@ -94,17 +94,17 @@ class _Worker:
         return line
 
     def dismiss(self) -> None:
-        """Tell it that no more jobs come."""
+        """Signal that no more jobs will come."""
         assert self.process.stdin
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
 
     def interrupt(self) -> None:
-        """Ask it to end, and its compiler with it; NVRTC finishes its kernel first."""
+        """Interrupt the worker and its compiler; NVRTC finishes its kernel first."""
         self.process.send_signal(signal.SIGINT)
 
     def kill(self) -> str:
-        """End it; return how it ended, and the end of what it wrote."""
+        """Kill the worker; return how it ended, and the end of its output."""
         self.interrupt()
         try:
             status = self.process.wait(_GRACE)
@@ -124,7 +124,7 @@ class _Worker:
 
 
 class _Pool:
-    """The workers that there are."""
+    """A pool of workers."""
 
     def __init__(self, backend: str, seconds: float) -> None:
         self._backend, self._seconds = backend, seconds
@@ -132,7 +132,7 @@ class _Pool:
         self._busy: list[_Worker] = []
 
     def finish(self) -> None:
-        """Let all end by themselves: what they publish in the background is published then."""
+        """Let all workers exit by themselves, so that they finish publishing in the background."""
         for worker in self._idle:
             worker.dismiss()
         limit = monotonic() + self._seconds
@@ -141,7 +141,7 @@ class _Pool:
                 worker.process.wait(max(0.0, limit - monotonic()))
 
     def close(self) -> None:
-        """End all."""
+        """Kill all workers."""
         for worker in self._idle + self._busy:
             worker.interrupt()
         for worker in self._idle + self._busy:
@@ -149,7 +149,7 @@ class _Pool:
         self._idle, self._busy = [], []
 
     def work(self, queue: deque[Job], count: int) -> Generator[Outcome, None, list[tuple[Job, str]]]:
-        """Do what is in the queue; return the jobs whose workers died, with how that happened."""
+        """Process the queue; return the jobs whose workers died, with the reasons."""
         lost: list[tuple[Job, str]] = []
         while queue or self._busy:
             while queue and len(self._busy) < count:
@@ -173,7 +173,7 @@ class _Pool:
         return lost
 
     def _ready(self) -> list[_Worker]:
-        """Those that have written something, have ended or are late."""
+        """Workers that have output, have ended or are late."""
         with selectors.DefaultSelector() as selector:
             for worker in self._busy:
                 selector.register(worker.output, selectors.EVENT_READ, worker)

@@ -1,1 +1,1 @@
-"""Kernels as wheels: built for one target, found by jitnorm wherever they are installed."""
+"""Builds wheels of kernels for one target, which jitnorm finds wherever they are installed."""

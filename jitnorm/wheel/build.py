@@ -1,4 +1,4 @@
-"""What wheels hold: kernels from the user's cache or built into it, and launchers that run on any distribution."""
+"""Collects the contents of wheels: kernels, built into the user's cache if missing, and portable launchers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from jitnorm.building import compile_kernel, toolchain_for
 from jitnorm.cache import Artifact, Cache
+from jitnorm.kernel_source import kernel_key, source_for
 from jitnorm.kernels.generator import generate
 from jitnorm.launcher import LauncherParts
-from jitnorm.manager import compile_kernel, kernel_key, source_for, toolchain_for
 from jitnorm.store import memo_folder, workplaces
 from jitnorm.toolchains.zig import Zig
 from jitnorm.warm.plan import Job
@@ -19,16 +20,16 @@ Keyed = tuple[str, Artifact]
 
 
 def prebuilt_launcher(cache: Cache, machine: str, include: Path | None = None) -> Keyed:
-    """The launcher for a machine, with its key.
+    """Load or build the launcher for a machine, and return it with its key.
 
     Args:
-        cache: where it is looked up, and stored.
+        cache: the cache to look it up and store it in.
         machine: one of `jitnorm.toolchains.zig.MACHINES`.
-        include: folder of TVM-FFI's headers; default: those of the one that is installed.
+        include: folder of TVM-FFI's headers; default: those of the installed version.
 
     Raises:
-        ToolchainMissingError: there is no zig.
-        CompileError: it failed.
+        ToolchainMissingError: zig is not installed.
+        CompileError: compiling failed.
     """
     compiler, parts = _zig(cache, machine), LauncherParts.collect(include)
     key = parts.key(compiler)
@@ -36,17 +37,17 @@ def prebuilt_launcher(cache: Cache, machine: str, include: Path | None = None) -
 
 
 def built_kernels(jobs: Sequence[Job], cache: Cache, workers: int, machine: str, backend: str) -> Iterator[Keyed]:
-    """Kernels with their keys, in no order that matters.
+    """Load or build kernels, and yield them with their keys in any order.
 
     Args:
-        jobs: which.
-        cache: where they are looked up, and stored; CUDA kernels are built into the cache of the environment.
+        jobs: the kernels to build.
+        cache: the cache to look them up and store them in; CUDA kernels are built into the environment's cache.
         workers: how many are built at once.
-        machine: what CPU kernels run on.
-        backend: what builds CUDA kernels.
+        machine: the machine that CPU kernels run on.
+        backend: the compiler for CUDA kernels.
 
     Raises:
-        RuntimeError: one cannot be built or stored.
+        RuntimeError: a kernel cannot be built or stored.
         ValueError: the backend does not build for a target.
     """
     yield from _cpu_kernels([job for job in jobs if job.target.is_cpu], cache, workers, machine)
@@ -58,7 +59,7 @@ def _zig(cache: Cache, machine: str) -> Zig:
 
 
 def _cpu_kernels(jobs: Sequence[Job], cache: Cache, workers: int, machine: str) -> Iterator[Keyed]:
-    """By zig: this machine's compiler may use features of its processor, and its C library may be new."""
+    """Build with zig: this machine's compiler may use its processor's features, and its C library may be new."""
     if not jobs:
         return
     compiler = _zig(cache, machine)

@@ -1,4 +1,4 @@
-"""Artifacts as files of a package, in the layout of the cache."""
+"""Lays out artifacts as the files of a package, in the layout of the cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jitnorm.cache.layout import MANIFEST, PAYLOAD, Layout
 
 
 def cache_files(folder: str, artifacts: Mapping[str, Artifact]) -> dict[str, bytes]:
-    """The files of a cache folder that holds artifacts, with the aliases of their sources.
+    """The files of a cache folder with the given artifacts, and the aliases of their sources.
 
     Args:
         folder: the folder's path in the package, such as ``jitnorm_kernels_sm90a/cache``.

@@ -1,41 +1,40 @@
-"""What installed wheels of kernels serve here."""
+"""Describes installed wheels of kernels, and which of their kernels this machine can use."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from jitnorm.cache import Artifact, CacheTrustError, Store
 from jitnorm.cache.readonly import open_read_only
-from jitnorm.cache.wheels import WheelFolder, wheel_folders
+from jitnorm.cache.wheels import WheelFolder
+from jitnorm.kernel_source import kernel_source_key, source_for
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import LauncherParts
-from jitnorm.manager import kernel_source_key, source_for
 from jitnorm.requirements import unmet
-from jitnorm.store import own_wheels
 
 
 @dataclass(frozen=True)
 class WheelDescription:
-    """A wheel that brings kernels or a launcher.
+    """A wheel with kernels or a launcher.
 
     Attributes:
         name: of its distribution.
         version: of its distribution.
         path: its cache folder.
-        targets: what its kernels are for.
-        kernels: how many it has.
-        serving: how many of them are kernels of this version of jitnorm, and run on this machine if they are for the
-            CPU. A GPU is not asked for.
-        refused: why the others are not, and how many for each reason.
-        launchers: how many it has: one for each version of TVM-FFI.
-        serving_launchers: how many of them are for what is installed here.
-        payload_bytes: of all that it has.
-        problem: why it is passed over; empty if it is not.
+        targets: the targets of its kernels.
+        kernels: how many kernels it has.
+        serving: how many of them this version of jitnorm generated and, for the CPU, this machine can run. No GPU
+            is needed.
+        refused: reasons why others do not serve, with counts.
+        launchers: how many launchers it has, one for each version of TVM-FFI.
+        serving_launchers: how many of them match what is installed here.
+        payload_bytes: bytes of all payloads.
+        problem: why the wheel is skipped; empty if it is not.
     """
 
     name: str
@@ -52,22 +51,12 @@ class WheelDescription:
 
     @property
     def serves_fully(self) -> bool:
-        """Whether all of its kernels serve here, and a launcher if it has any."""
+        """Whether all of its kernels serve here, and one of its launchers, if it has any."""
         return not self.problem and not self.refused and (not self.launchers or self.serving_launchers > 0)
 
 
-def describe_wheels(search_path: Sequence[str] | None = None) -> list[WheelDescription]:
-    """All wheels of kernels that are installed; payloads are judged by their size only.
-
-    Args:
-        search_path: absolute folders of packages. Default: ``sys.path``, after what jitnorm's own wheel brings.
-    """
-    wheels = [*own_wheels(), *wheel_folders()] if search_path is None else wheel_folders(search_path)
-    return list(map(describe_wheel, wheels))
-
-
 def describe_wheel(wheel: WheelFolder) -> WheelDescription:
-    """What one wheel brings, and what of that serves here."""
+    """Describe an installed wheel, and what of it serves here; payloads are checked only by size."""
     name, version, path = wheel.name, wheel.version, str(wheel.path)
     try:
         store: Store = open_read_only(wheel.path, f"wheel {name}")
@@ -93,7 +82,7 @@ def describe_wheel(wheel: WheelFolder) -> WheelDescription:
 
 
 def _why_not(manifest: Mapping[str, Any]) -> str:
-    """Why a kernel serves nothing here; empty if it serves."""
+    """The reason why a kernel does not serve here; empty if it does."""
     missing = unmet(Artifact(b"", manifest))
     if missing:
         return f"needs {missing}, which this machine does not have"

@@ -1,4 +1,4 @@
-"""The wheel of kernels for one target: names, metadata and file."""
+"""Packs the wheel of kernels for one target: name, metadata and file."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ _SUMMARY = "Prebuilt kernels of jitnorm for {target}"
 _README = """\
 {count} kernels for {target}, built by: {builders}.
 
-Install it beside jitnorm: kernels are found by what they are made of, and what does not match is never used.
+Install it beside jitnorm: kernels are found by content, and those that do not match are never used.
 `jitnorm doctor` shows what it serves.
 """
 _INIT = '"""Prebuilt kernels of jitnorm for {target}; jitnorm reads the folder beside this file."""\n'
 
 
 def platform_tag(machine: str) -> str:
-    """The tag of wheels that hold host code for a machine."""
+    """The tag of wheels with host code for a machine."""
     return f"py3-none-manylinux_{GLIBC.replace('.', '_')}_{machine}"
 
 
 def wheel_name(target: Target, version: str, machine: str) -> WheelName:
-    """What the wheel of a target is called, such as ``jitnorm_kernels_sm90a-0.1.0-py3-none-...``."""
+    """The name of a target's wheel, such as ``jitnorm_kernels_sm90a-0.1.0-py3-none-...``."""
     return WheelName(f"jitnorm_kernels_{str(target).replace('_', '')}", version, platform_tag(machine))
 
 
 def kernels_wheel(name: WheelName, target: Target, artifacts: Mapping[str, Artifact], licence: bytes) -> bytes:
-    """The wheel that brings artifacts.
+    """Pack a wheel of artifacts.
 
     Args:
         name: its name.
-        target: what the kernels are for.
+        target: the target of the kernels.
         artifacts: kernels, and the launcher, by key.
-        licence: text of the licence.
+        licence: the text of the licence.
     """
     package = name.distribution
     files = cache_files(f"{package}/cache", artifacts) | {
@@ -65,7 +65,7 @@ def _metadata(name: WheelName, target: Target, artifacts: Mapping[str, Artifact]
         ("License-Expression", "Apache-2.0"),
         ("License-File", "LICENSE"),
         ("Requires-Python", ">=3.10"),
-        # Other versions of jitnorm have other sources, whose kernels these are not.
+        # Other versions of jitnorm generate other sources, which these kernels do not match.
         ("Requires-Dist", f"jitnorm=={name.version}"),
         ("Description-Content-Type", "text/markdown"),
     )
@@ -74,7 +74,7 @@ def _metadata(name: WheelName, target: Target, artifacts: Mapping[str, Artifact]
 
 
 def licence_text() -> bytes:
-    """The licence of jitnorm: in the repository, or in the metadata of the installed package."""
+    """Read jitnorm's licence from the repository, or from the metadata of the installed package."""
     beside = Path(__file__).parents[2] / "LICENSE"
     if beside.is_file():
         return beside.read_bytes()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
-from wheels import TARGETS, TIME_LIMIT, build
+from once_a_run import once_a_run
+from wheels import TARGETS, build
 
 # Packages that only building needs; without them a machine has neither compilers nor jitnorm.
 _LEFT_OUT = ("cuda", "cmake", "jitnorm", "nvidia", "torch", "zig", "_")
@@ -18,16 +17,8 @@ _LEFT_OUT = ("cuda", "cmake", "jitnorm", "nvidia", "torch", "zig", "_")
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheels of a release with few kernels; built once, whichever process of the run asks first."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    folder = shared / "dist"
-    with FileLock(shared / "dist.lock", timeout=TIME_LIMIT):
-        if not folder.exists():
-            build(shared / "unfinished", "--arch", ",".join(TARGETS), "-j", "2")
-            (shared / "unfinished").rename(folder)
-    return folder
+    """The wheels of a release with few kernels."""
+    return once_a_run(tmp_path_factory, "dist", lambda folder: build(folder, "--arch", ",".join(TARGETS), "-j", "2"))
 
 
 @pytest.fixture(scope="session")

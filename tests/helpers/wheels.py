@@ -13,7 +13,8 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.target import Target
 
-from jitnorm.manager import compile_kernel, kernel_key
+from jitnorm.building import compile_kernel
+from jitnorm.kernel_source import kernel_key
 from jitnorm.toolchains.cxx import Cxx
 
 ROOT = Path(__file__).parents[2]

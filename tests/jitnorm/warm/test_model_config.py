@@ -10,7 +10,7 @@ import pytest
 
 from jitnorm.warm.model_config import formats_of, load_model, model_of
 from jitnorm.warm.models import Model, entries_of, left_out_of, read_model
-from jitnorm.warm.spec import family_file, read_toml
+from jitnorm.warm.spec import preset_file, read_toml
 
 QWEN3_8B: dict[str, Any] = {
     "model_type": "qwen3", "hidden_size": 4096, "head_dim": 128, "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -52,8 +52,8 @@ LLAMA4: dict[str, Any] = {
 }  # fmt: skip
 
 
-def family_model(family: str, name: str) -> Model:
-    return next(m for m in map(read_model, read_toml(family_file(family))["model"]) if m.name == name)
+def preset_model(preset: str, name: str) -> Model:
+    return next(m for m in map(read_model, read_toml(preset_file(preset))["model"]) if m.name == name)
 
 
 def sizes(model: Model) -> tuple[object, ...]:
@@ -63,7 +63,7 @@ def sizes(model: Model) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(
-    ("config", "family", "name"),
+    ("config", "preset", "name"),
     [
         (QWEN3_8B, "qwen3", "Qwen3-8B"),
         (LLAMA_8B, "llama3", "Llama-3.1-8B"),
@@ -72,8 +72,8 @@ def sizes(model: Model) -> tuple[object, ...]:
         (GPT_OSS, "gpt-oss", "gpt-oss-20b, gpt-oss-120b"),
     ],
 )
-def test_the_built_in_lists_have_what_the_published_files_say(config: dict[str, Any], family: str, name: str) -> None:
-    assert sizes(model_of(config, name)) == sizes(family_model(family, name))
+def test_the_built_in_lists_have_what_the_published_files_say(config: dict[str, Any], preset: str, name: str) -> None:
+    assert sizes(model_of(config, name)) == sizes(preset_model(preset, name))
 
 
 def test_experts_are_told_from_what_every_token_passes() -> None:
@@ -135,13 +135,13 @@ def test_the_formats_of_a_quantization_config(quantization: dict[str, Any], form
     ("config", "left_out"),
     [
         (QWEN3_8B, []),
-        (GEMMA3_27B, ["its activation, gelu_pytorch_tanh: only SwiGLU has kernels; what it gives is quantized alone"]),
-        (GPT_OSS, ["its activation, silu, clamped as gpt_oss has it: only SwiGLU"]),
+        (GEMMA3_27B, ["its activation, gelu_pytorch_tanh: only SwiGLU has kernels; its output is quantized alone"]),
+        (GPT_OSS, ["its activation, silu, clamped as in gpt_oss: only SwiGLU"]),
         (LLAMA4, ["its norm of queries and keys, which has no weight"]),
-        ({**LLAMA_8B, "quantization_config": {"quant_algo": "INT4_AWQ"}}, ["its quantization, INT4_AWQ, of which no"]),
+        ({**LLAMA_8B, "quantization_config": {"quant_algo": "INT4_AWQ"}}, ["its quantization, INT4_AWQ, whose format"]),
         (
             {**LLAMA_8B, "quantization_config": compressed(num_bits=8, type="int", strategy="token")},
-            ["its activations in int8, a scale for each token"],
+            ["its activations in int8, one scale per token"],
         ),
     ],
 )
@@ -175,7 +175,7 @@ def test_a_file_or_its_folder_is_read_and_what_modelopt_puts_beside_it(tmp_path:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{}", "has no hidden_size"), ("[]", "holds no JSON object"), ("{", "cannot read")],
+    [("{}", "has no hidden_size"), ("[]", "is not a JSON object"), ("{", "cannot read")],
 )
 def test_what_says_too_little_is_refused_with_its_name(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "config.json"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import TARGET_NAMES, Target
-from op_calls import DTYPES, rows, weight
+from op_calls import new
 from typer.testing import CliRunner
 
 import jitnorm
@@ -37,7 +37,7 @@ WITHOUT_CALLS = ("warm --from", "wheel --from", "wheel --own")
 def fp4_norm(size: int, **options: Any) -> Callable[[], Any]:
     def call() -> None:
         for count in (1, 3):
-            jitnorm.rmsnorm_fp4quant(rows(count, size), weight(size), **options)
+            jitnorm.rmsnorm_fp4quant(new((count, size)), new((size,)), **options)
 
     return call
 
@@ -46,25 +46,25 @@ def norms(size: int, head_size: int) -> Callable[[], Any]:
     """What every model calls."""
 
     def call() -> None:
-        x, heads = rows(3, size), rows(3, head_size)
-        jitnorm.rmsnorm(x, weight(size))
-        jitnorm.fused_add_rmsnorm(x, x.copy(), weight(size))
-        jitnorm.qk_rmsnorm(heads, heads, weight(head_size), weight(head_size))
+        x, heads = new((3, size)), new((3, head_size))
+        jitnorm.rmsnorm(x, new((size,)))
+        jitnorm.fused_add_rmsnorm(x, x.copy(), new((size,)))
+        jitnorm.qk_rmsnorm(heads, heads, new((head_size,)), new((head_size,)))
 
     return call
 
 
 # What is called after a recipe that names this.
 CALLS: dict[str, Callable[[], Any]] = {
-    "--config rmsnorm:hidden_size=2048 ": lambda: jitnorm.rmsnorm(rows(3, 2048), weight(2048)),
+    "--config rmsnorm:hidden_size=2048 ": lambda: jitnorm.rmsnorm(new((3, 2048)), new((2048,))),
     "--config rmsnorm:hidden_size=4096,quant=e2m1/16 ": fp4_norm(4096),
     "--op rmsnorm_fp4quant --hidden-size 4096 --quant nvfp4 --layout 128x4 --arch": fp4_norm(
         4096, is_sf_swizzled_layout=True
     ),
     "--op rmsnorm_fp4quant --hidden-size 4096,8192 --quant nvfp4 --layout 128x4 --global-scale given ": fp4_norm(
-        8192, is_sf_swizzled_layout=True, global_scale=DTYPES["float32"](1).reshape(1)
+        8192, is_sf_swizzled_layout=True, global_scale=new((1,), "float32")
     ),
-    "--family llama3 ": lambda: jitnorm.rmsnorm(rows(3, 4096), weight(4096)),
+    "--preset llama3 ": lambda: jitnorm.rmsnorm(new((3, 4096)), new((4096,))),
     "--model /models/Qwen3-8B": norms(4096, 128),
     "--model /models/mine ": norms(2048, 64),
 }
@@ -79,7 +79,7 @@ def jobs_of_recipe(recipe: str, models: Path, monkeypatch: pytest.MonkeyPatch) -
         found.update(jobs)
         return Progress([])
 
-    monkeypatch.setattr("jitnorm.commands.warm_view.show_warm", show_warm)
+    monkeypatch.setattr("jitnorm.commands.warm.show_warm", show_warm)
     monkeypatch.setattr("jitnorm.commands.wheel.build_kernels_wheel", lambda jobs, *_, **__: found.update(jobs))
     monkeypatch.setattr("jitnorm.commands.wheel.show", lambda *_, **__: None)
     arguments = shlex.split(re.sub(r" --arch \S+", "", recipe).replace("/models/", f"{models}/"))
@@ -108,11 +108,11 @@ def test_no_call_misses_after_a_recipe(
         target = Target(name)
         for options, of_call in facts:
             for row_class in ROW_CLASSES:
-                assert Job(config_of_call(options, target, **{**of_call, "calls": row_class}), target) in warmed
+                assert Job(config_of_call(options, target, **{**of_call, "row_class": row_class}), target) in warmed
 
 
 def test_the_documentation_has_recipes_for_each_way_to_name_kernels() -> None:
-    for way in ("--config", "--op", "--family", "--model", "--from"):
+    for way in ("--config", "--op", "--preset", "--model", "--from"):
         assert any(way in recipe for recipe in RECIPES), way
 
 

@@ -80,13 +80,13 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, line: str) -> None:
 
 
 def test_nothing_at_all_and_choices_without_an_op_are_refused() -> None:
-    with pytest.raises(ValueError, match="nothing is named; use --family"):
+    with pytest.raises(ValueError, match="no source is given; use --preset"):
         Sources().require_some()
-    with pytest.raises(ValueError, match="hidden_size: is given, but no --op"):
+    with pytest.raises(ValueError, match="hidden_size: is given without an --op"):
         Sources(configs=[TEXT], choices={"hidden_size": 64}).require_some()
 
 
 @pytest.mark.parametrize("item", ["residual", "residual=true"])
 def test_a_choice_is_written_once_with_its_value(item: str) -> None:
     with pytest.raises(ValueError, match="set: cannot read"):
-        read_choices({}, ["residual=false", item], "")
+        read_choices({}, ["residual=false", item])

@@ -12,15 +12,15 @@ from jitnorm.kernels.target import Target
 from jitnorm.warm.expand import configs_of
 from jitnorm.warm.models import MODEL_FORMATS, entries_of, read_model
 from jitnorm.warm.plan import jobs_of
-from jitnorm.warm.spec import family_file, family_names, load_entries, read_toml
+from jitnorm.warm.spec import load_entries, preset_file, preset_names, read_toml
 
 SM100A = Target("sm_100a")
-FAMILIES = [name for name in family_names() if name != "default"]
+PRESETS = [name for name in preset_names() if name != "default"]
 SPEC = """
 title = "Two kernels, a model and what somebody else has"
 include = ["other.toml"]
 formats = ["nvfp4"]
-calls = "few"
+row_class = ["few", "some", "usual"]
 
 [defaults]
 input = "float16"
@@ -64,17 +64,17 @@ def test_kernels_are_multiplied_out_with_the_defaults(spec: Path) -> None:
             assert expected(op, hidden_size=size, input="float16", weight="float32") <= found
 
 
-def test_models_get_the_formats_and_calls_that_the_file_names_and_so_do_included_ones(spec: Path) -> None:
+def test_models_get_the_formats_and_classes_of_rows_that_the_file_names_and_so_do_included_ones(spec: Path) -> None:
     found = configs(spec)
-    given = {"quant": "nvfp4", "layout": "128x4", "global_scale": "given", "calls": "few"}
+    given = {"quant": "nvfp4", "layout": "128x4", "global_scale": "given", "row_class": "few"}
     for size in (2048, 1024):
         assert expected("rmsnorm_fp4quant", hidden_size=size, **given) <= found
-    assert expected("silu_and_mul_nvfp4_quantize", hidden_size=8192, calls="few") <= found
+    assert expected("silu_and_mul_nvfp4_quantize", hidden_size=8192, row_class="some") <= found
     assert not any(config.many_rows for config in found)
 
 
 def test_the_command_line_has_the_last_word_on_models(spec: Path) -> None:
-    found = configs(spec, formats=["fp8"], calls="many", tensor_parallel=[2, 4])
+    found = configs(spec, formats=["fp8"], row_class="many", tensor_parallel=[2, 4])
     assert {str(config.quant) for config in found if config.quant} == {"e4m3/tensor/f32/linear/none"}
     assert {config.hidden_size for config in found if config.gate_columns} == {4096, 2048}
 
@@ -89,7 +89,7 @@ def test_the_command_line_has_the_last_word_on_models(spec: Path) -> None:
         ("[[model]]\nname = 'm'", "model: 'm' has no hidden_size"),
         ("[[model]]\nname = 'm'\nhidden_size = 64\nheads = 2", "model: has 'heads'"),
         ("formats = ['fp3']\n[[model]]\nname = 'm'\nhidden_size = 64", "formats: has 'fp3'"),
-        ("include = ['llama9']", "family: is 'llama9'; allowed are deepseek-v3"),
+        ("include = ['llama9']", "preset: is 'llama9'; allowed are deepseek-v3"),
         ("include = ['spec.toml']", "includes itself"),
         ("[", "cannot read"),
     ],
@@ -101,23 +101,23 @@ def test_a_wrong_specification_is_refused(tmp_path: Path, text: str, message: st
         load_entries(path)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_names_its_sources_and_expands_for_every_kind_of_target(family: str) -> None:
-    table = read_toml(family_file(family))
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_names_its_sources_and_expands_for_every_kind_of_target(preset: str) -> None:
+    table = read_toml(preset_file(preset))
     assert table["title"]
     assert table["sources"]
     assert set(table["formats"]) <= set(MODEL_FORMATS)
     for name in ("cpu", "sm_80", "sm_90a", "sm_100a"):
-        assert configs(family_file(family), Target(name))
+        assert configs(preset_file(preset), Target(name))
 
 
-def test_the_default_is_all_families() -> None:
-    everything = set().union(*(configs(family_file(family)) for family in FAMILIES))
-    assert configs(family_file("default")) == everything
+def test_the_default_is_all_presets() -> None:
+    everything = set().union(*(configs(preset_file(preset)) for preset in PRESETS))
+    assert configs(preset_file("default")) == everything
 
 
-def test_what_a_family_has_is_what_the_calls_of_its_models_run() -> None:
-    found = configs(family_file("llama3"))
+def test_what_a_preset_has_is_what_the_calls_of_its_models_run() -> None:
+    found = configs(preset_file("llama3"))
     nvfp4 = {"quant": "nvfp4", "layout": "128x4", "global_scale": "given"}
     for op, choices in [
         ("rmsnorm", {}),

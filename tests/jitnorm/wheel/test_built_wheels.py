@@ -186,13 +186,13 @@ def test_the_source_distribution_and_the_wheel_have_every_source(dist: Path) -> 
 def test_a_wheel_that_is_too_large_is_refused(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "MAX_BYTES", 1000)
     pure = next(dist.glob("*-any.whl"))
-    with pytest.raises(RuntimeError, match=r"jitnorm-.*-any.whl would have [\d,]+ bytes; allowed are 1,000"):
+    with pytest.raises(RuntimeError, match=r"jitnorm-.*-any.whl would have [\d,]+ bytes; at most 1,000 are allowed"):
         commands.build_own_wheels(pure, tmp_path, machines=[], headers=[])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_only_a_pure_wheel_of_jitnorm_gets_a_launcher(dist: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"jitnorm_kernels_cpu.*; allowed is a wheel of jitnorm tagged py3-none-any"):
+    with pytest.raises(ValueError, match=r"jitnorm_kernels_cpu.*; expected a wheel of jitnorm tagged py3-none-any"):
         commands.build_own_wheels(wheel_of(dist, "jitnorm_kernels_cpu"), tmp_path, machines=[], headers=[])
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from jitnorm.cache import Artifact, Cache, open_cache
 from jitnorm.cache.layout import PAYLOAD
+from jitnorm.cache.wheels import wheel_folders
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 from wheels import kernel, lay_out
@@ -15,7 +16,7 @@ from wheels import kernel, lay_out
 from jitnorm import KernelNotWarmError
 from jitnorm.manager import load_or_build_kernel
 from jitnorm.toolchains import ToolchainMissingError
-from jitnorm.wheel.describe import describe_wheels
+from jitnorm.wheel.describe import describe_wheel
 
 CONFIG = "rmsnorm:hidden_size=48,input=float16"
 CPU = Target("cpu")
@@ -141,7 +142,7 @@ def test_it_is_described_by_what_it_serves_here(site: Path) -> None:
     newer = kernel("rmsnorm:hidden_size=128", config="unheard-of:hidden_size=1")
     for number, (_, artifact) in enumerate((fitting, unfit, foreign, newer)):
         store.publish(str(number) * 64, artifact)
-    (found,) = describe_wheels([str(site)])
+    (found,) = map(describe_wheel, wheel_folders([str(site)]))
     assert (found.name, found.version, found.targets) == ("jitnorm-kernels-cpu", "1.0", ("cpu",))
     assert (found.kernels, found.serving, found.problem) == (4, 1, "")
     assert found.refused == {
@@ -155,6 +156,6 @@ def test_it_is_described_by_what_it_serves_here(site: Path) -> None:
 
 def test_one_that_is_passed_over_is_described_by_the_reason(site: Path) -> None:
     lay_out(site).layout.root.chmod(0o777)
-    (found,) = describe_wheels([str(site)])
+    (found,) = map(describe_wheel, wheel_folders([str(site)]))
     assert "others can write to it" in found.problem
     assert (found.kernels, found.serving) == (0, 0)
