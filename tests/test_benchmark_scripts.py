@@ -38,7 +38,6 @@ def test_results_are_named_by_the_gpu_and_the_date(programs: Path, tmp_path: Pat
     run_name = tmp_path / f"rtx-pro-6000-{date.today().isoformat()}"
     wanted = f"--shapes anchors --json {run_name}.json --markdown {run_name}.md --plot {run_name} --png\n"
     assert done.stdout.endswith(wanted)
-    assert Path(f"{run_name}.txt").read_text(encoding="utf-8") == done.stdout
 
 
 def test_a_run_is_compared_with_the_latest_committed_results_of_its_gpu(programs: Path) -> None:
@@ -52,9 +51,9 @@ def test_a_run_is_compared_with_the_latest_committed_results_of_its_gpu(programs
 @pytest.mark.parametrize(
     ("script", "gpu", "message"),
     [
-        ("benchmark", "", "error: nvidia-smi names no GPU\n"),
-        ("check_benchmark", "", "error: nvidia-smi names no GPU\n"),
-        ("check_benchmark", "NVIDIA X1", "error: docs/benchmarks has no results of x1; name a file, or run scripts/"),
+        ("benchmark", "", "error: nvidia-smi finds no GPU\n"),
+        ("check_benchmark", "", "error: nvidia-smi finds no GPU\n"),
+        ("check_benchmark", "NVIDIA X1", "error: docs/benchmarks has no results for x1; name a file, or run scripts/"),
     ],
 )
 def test_without_a_gpu_or_its_results_nothing_is_measured(

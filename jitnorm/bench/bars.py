@@ -1,4 +1,4 @@
-"""What jitnorm sets itself to reach, family by family, and what a run has reached of it."""
+"""Performance targets of groups of ops, and what a run reaches of them."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def _few(row: Row) -> bool:
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure of a family of ops, and what it has to reach.
+    """A figure of a group of ops, and what it has to reach.
 
     Attributes:
-        family: its name.
+        group: its name.
         figure: ``roofline``; ``speed-up``, the time of `by` divided by jitnorm's; ``us over copy``; or ``host us``.
         ops: the names of its ops.
         takes: which of their measurements count.
@@ -55,7 +55,7 @@ class Bar:
         worst: what every measurement has to reach.
     """
 
-    family: str
+    group: str
     figure: str
     ops: tuple[str, ...]
     takes: Callable[[Row], bool]
@@ -71,7 +71,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Reached:
-    """What a run says of a bar.
+    """The result of a run for a bar.
 
     Attributes:
         bar: the bar.
@@ -95,8 +95,8 @@ class Reached:
         return all(answers) if answers else None
 
 
-def _speedups(family: str, ops: tuple[str, ...], takes: Callable[[Row], bool], *by: str) -> tuple[Bar, ...]:
-    return tuple(Bar(family, "speed-up", ops, takes, name) for name in by)
+def _speedups(group: str, ops: tuple[str, ...], takes: Callable[[Row], bool], *by: str) -> tuple[Bar, ...]:
+    return tuple(Bar(group, "speed-up", ops, takes, name) for name in by)
 
 
 def _host(by: str, worst: float | None = None) -> Bar:
@@ -126,7 +126,7 @@ BARS = (
 
 
 def reached(rows: Iterable[Row], bars: Sequence[Bar] = BARS) -> list[Reached]:
-    """What the run says of each bar that it has measurements for."""
+    """Evaluate each bar that a run has measurements for."""
     rows = list(rows)
     return [found for bar in bars if (found := _reached(bar, rows))]
 

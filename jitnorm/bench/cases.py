@@ -1,28 +1,38 @@
-"""What is measured: each op, the bytes that it moves, and how jitnorm is called."""
+"""Ops to measure: ops of the catalogue in bfloat16, by name, with the bytes that their calls move."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import jitnorm
+from jitnorm.bench.calls import Call, call_of, config_of
 from jitnorm.bench.shapes import Shape, Shapes
 from jitnorm.bench.tensors import Tensors
+from jitnorm.catalogue import OPS as CATALOGUE
+from jitnorm.catalogue.launches import chosen_of, launches
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.extents import sizes_of
+from jitnorm.kernels.interface import tensor_arguments
 
-Call = Callable[[], Any]
 Maker = Callable[[Tensors, int, int], Call]
 """From M and H to a call on tensors of its own."""
 
 CHAIN = 20  # calls
+_MATRICES = 8
+_ANY_SIZE = 1024
 
 
 @dataclass(frozen=True)
-class Op:
+class Measured:
     """An op over bfloat16 input of shape (M, H).
 
     Attributes:
         name: of the op and its format.
+        op: its name in the catalogue.
+        choices: what its caller chooses, beside the hidden size.
         bytes_per_element: what it reads and writes for each element of (M, H).
         make: the call of jitnorm.
         multiples: what M and H have to be multiples of.
@@ -31,134 +41,68 @@ class Op:
     """
 
     name: str
+    op: str
+    choices: Mapping[str, Any]
     bytes_per_element: float
     make: Maker
     multiples: Shape = (1, 1)
     only_large: bool = False
     most_rows: int | None = None
 
+    def config(self, hidden_size: int) -> KernelConfig:
+        """The configuration of its kernel, as far as it does not depend on the call; ValueError if it has none."""
+        return config_of(*chosen_of(CATALOGUE[self.op], {**self.choices, "hidden_size": hidden_size}))
+
     def shapes(self, shapes: Shapes) -> list[Shape]:
-        """Those that it is measured at; the ones that it does not take are left out."""
+        """The shapes to measure an op at, without those it does not support."""
         rows, hidden_size = self.multiples
         chosen = shapes.large if self.only_large else shapes.usual
         taken = [(m, h) for m, h in chosen if m % rows == 0 and h % hidden_size == 0]
         return [(m, h) for m, h in taken if self.most_rows is None or m <= self.most_rows]
 
 
-def _rmsnorm(op: Callable[..., Any]) -> Maker:
+def _of(name: str, op_name: str, *, only_large: bool = False, **choices: Any) -> Measured:
+    """An op with some choices; outputs are given where the function takes them."""
+    op = CATALOGUE[op_name]
+
     def make(new: Tensors, m: int, h: int) -> Call:
-        x, w, out = new.bfloat16(m, h), new.bfloat16(h), new.empty(m, h)
-        return lambda: op(x, w, out=out)
+        rows = m // matrices
+        return call_of(op, {**choices, "hidden_size": h}, new.of, rows, matrices=_MATRICES, outputs=True)
 
-    return make
-
-
-def _add(op: Callable[..., Any]) -> Maker:
-    def make(new: Tensors, m: int, h: int) -> Call:
-        x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
-        return lambda: op(x, r, w)
-
-    return make
+    config = config_of(*chosen_of(op, {**choices, "hidden_size": _ANY_SIZE}))
+    matrices = _MATRICES if config.batched else 1
+    multiples = (config.block_size, 1) if config.axis == 0 else (matrices, config.block_size)
+    return Measured(name, op_name, choices, _bytes_per_element(op_name, choices), make, multiples, only_large)
 
 
-def _fp8(new: Tensors, m: int, h: int) -> Call:
-    x, w, out, scale = new.bfloat16(m, h), new.bfloat16(h), new.fp8(m, h), new.one()
-    return lambda: jitnorm.rmsnorm_quant(out, x, w, scale)
+def _bytes_per_element(op_name: str, choices: dict[str, Any]) -> float:
+    """Bytes that grow with rows times columns, without scales of rows and weights."""
 
+    def bytes_of(rows: int, hidden_size: int) -> int:
+        calls = launches(op_name, {**choices, "hidden_size": hidden_size})
+        configs = [KernelConfig(**{"hidden_size": hidden_size, "input": each.input, **each.options}) for each in calls]
+        tensors = [argument for config in configs for argument in tensor_arguments(config)]
+        return sum(each.element_bytes * prod(sizes_of(each.shape, (rows,), rows)) for each in tensors)
 
-def _add_fp8(new: Tensors, m: int, h: int) -> Call:
-    x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
-    out, scale = new.fp8(m, h), new.one()
-    return lambda: jitnorm.fused_add_rmsnorm_quant(out, x, r, w, scale)
-
-
-def _fp4(block_size: int) -> Maker:
-    def make(new: Tensors, m: int, h: int) -> Call:
-        x, w = new.bfloat16(m, h), new.bfloat16(h)
-        codes, scales = jitnorm.rmsnorm_fp4quant(x, w, block_size=block_size)
-        return lambda: jitnorm.rmsnorm_fp4quant(x, w, codes, scales, block_size=block_size)
-
-    return make
-
-
-def _add_fp4(block_size: int) -> Maker:
-    def make(new: Tensors, m: int, h: int) -> Call:
-        x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
-        codes, scales = jitnorm.add_rmsnorm_fp4quant(x, r, w, block_size=block_size)
-        return lambda: jitnorm.add_rmsnorm_fp4quant(x, r, w, codes, scales, block_size=block_size)
-
-    return make
+    m, h = _ANY_SIZE, _ANY_SIZE
+    return (bytes_of(2 * m, 2 * h) - bytes_of(2 * m, h) - bytes_of(m, 2 * h) + bytes_of(m, h)) / (m * h)
 
 
 def chain(enable_pdl: bool | None = None) -> Maker:
     """Calls that wait for each other, as the layers of a model do."""
 
     def make(new: Tensors, m: int, h: int) -> Call:
-        x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
-        codes, scales = jitnorm.add_rmsnorm_fp4quant(x, r, w)
+        one = call_of(
+            CATALOGUE["add_rmsnorm_fp4quant"], {"hidden_size": h}, new.of, m, outputs=True, enable_pdl=enable_pdl
+        )
 
         def call() -> None:
             for _ in range(CHAIN):
-                jitnorm.add_rmsnorm_fp4quant(x, r, w, codes, scales, enable_pdl=enable_pdl)
+                one()
 
         return call
 
     return make
-
-
-def _mxfp8(new: Tensors, m: int, h: int) -> Call:
-    x, w = new.bfloat16(m, h), new.bfloat16(h)
-    codes, scales = jitnorm.rmsnorm_mxfp8quant(x, w)
-    return lambda: jitnorm.rmsnorm_mxfp8quant(x, w, codes, scales)
-
-
-def _add_mxfp8(new: Tensors, m: int, h: int) -> Call:
-    x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
-    codes, scales = jitnorm.add_rmsnorm_mxfp8quant(x, r, w)
-    return lambda: jitnorm.add_rmsnorm_mxfp8quant(x, r, w, codes, scales)
-
-
-def _norm(spec: jitnorm.QuantSpec) -> Maker:
-    """`norm_quantize`, which allocates its outputs."""
-
-    def make(new: Tensors, m: int, h: int) -> Call:
-        x, w = new.bfloat16(m, h), new.bfloat16(h)
-        return lambda: jitnorm.norm_quantize(x, w, spec=spec)
-
-    return make
-
-
-def _add_norm(spec: jitnorm.QuantSpec) -> Maker:
-    """The same after a residual."""
-
-    def make(new: Tensors, m: int, h: int) -> Call:
-        x, r, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
-        return lambda: jitnorm.norm_quantize(x, w, spec=spec, residual=r)
-
-    return make
-
-
-def _alone(spec: jitnorm.QuantSpec) -> Maker:
-    """`quantize`, which allocates its outputs."""
-
-    def make(new: Tensors, m: int, h: int) -> Call:
-        x = new.bfloat16(m, h)
-        return lambda: jitnorm.quantize(x, spec=spec)
-
-    return make
-
-
-def _gated(spec: jitnorm.QuantSpec, granularity: int | None = None) -> Maker:
-    def make(new: Tensors, m: int, h: int) -> Call:
-        x = new.bfloat16(m, 2 * h)
-        return lambda: jitnorm.silu_and_mul_quantize(x, spec=spec, granularity=granularity)
-
-    return make
-
-
-def _layernorm(new: Tensors, m: int, h: int) -> Call:
-    x, gamma, beta, out = new.bfloat16(m, h), new.float32(h), new.float32(h), new.empty(m, h)
-    return lambda: jitnorm.layernorm(x, gamma, beta, out=out)
 
 
 def _qk(new: Tensors, m: int, h: int) -> Call:
@@ -169,78 +113,53 @@ def _qk(new: Tensors, m: int, h: int) -> Call:
     return lambda: jitnorm.qk_rmsnorm(q, k, w, w, q_out=q, k_out=k)
 
 
-def _mhc(streams: int) -> Maker:
-    def make(new: Tensors, m: int, h: int) -> Call:
-        x, factors, w = new.bfloat16(m, streams, h), new.float32(m, streams), new.float32(h)
-        return lambda: jitnorm.mhc_rmsnorm_quantize(x, factors, w)
-
-    return make
-
-
-def _dequantize(spec: jitnorm.QuantSpec) -> Maker:
-    def make(new: Tensors, m: int, h: int) -> Call:
-        q, out = jitnorm.quantize(new.bfloat16(m, h), spec=spec), new.bfloat16(m, h)
-        return lambda: jitnorm.dequantize(q, out=out)
-
-    return make
-
-
-def _of_input(op: Callable[[Any], Any]) -> Maker:
-    def make(new: Tensors, m: int, h: int) -> Call:
-        x = new.bfloat16(m, h)
-        return lambda: op(x)
-
-    return make
-
-
-def _batched(new: Tensors, m: int, h: int) -> Call:
-    x, scale = new.bfloat16(8, m // 8, h), new.one()
-    return lambda: jitnorm.nvfp4_batched_quantize(x, scale)
-
-
-_NVFP4, _MXFP4, _MXFP8, _GROUP = jitnorm.NVFP4, jitnorm.MXFP4, jitnorm.MXFP8, jitnorm.FP8_GROUP
-
+_RMSNORM = _of("rmsnorm", "rmsnorm")
+_ADD_NVFP4 = _of("add nvfp4", "add_rmsnorm_fp4quant")
 OPS = (
-    Op("rmsnorm", 4, _rmsnorm(jitnorm.rmsnorm)),
-    Op("gemma", 4, _rmsnorm(jitnorm.gemma_rmsnorm)),
-    Op("add_rmsnorm", 8, _add(jitnorm.fused_add_rmsnorm)),
-    Op("add gemma", 8, _add(jitnorm.gemma_fused_add_rmsnorm)),
-    Op("qk_rmsnorm", 5, _qk, (1, 512)),
-    Op("rmsnorm fp8", 3, _fp8),
-    Op("add fp8", 7, _add_fp8),
-    Op("fp8 token", 3, _norm(jitnorm.FP8_TOKEN)),
-    Op("add fp8 token", 7, _add_norm(jitnorm.FP8_TOKEN)),
-    Op("rmsnorm fp8 128", 3.03125, _norm(_GROUP), (1, 128)),
-    Op("add fp8 128", 7.03125, _add_norm(_GROUP), (1, 128)),
-    Op("rmsnorm nvfp4", 2.5625, _fp4(16), (1, 16)),
-    Op("rmsnorm mxfp4", 2.53125, _fp4(32), (1, 32)),
-    Op("rmsnorm mxfp8", 3.03125, _mxfp8, (1, 32)),
-    Op("add nvfp4", 6.5625, _add_fp4(16), (1, 16)),
-    Op("add mxfp4", 6.53125, _add_fp4(32), (1, 32)),
-    Op("add mxfp8", 7.03125, _add_mxfp8, (1, 32)),
-    Op("nvfp4 alone", 2.5625, _alone(_NVFP4), (1, 16)),
-    Op("mxfp4 alone", 2.53125, _alone(_MXFP4), (1, 32)),
-    Op("mxfp8 alone", 3.03125, _alone(_MXFP8), (1, 32)),
-    Op("chain of 20", CHAIN * 6.5625, chain(), (1, 16), most_rows=64),
-    Op("layernorm", 4, _layernorm, only_large=True),
-    Op("nvfp4 by row", 2.5625, _norm(_NVFP4.with_global_scale("row")), (1, 16), only_large=True),
-    Op("nvfp4 by tensor", 4.5625, _alone(_NVFP4.with_global_scale("tensor")), (1, 16), only_large=True),
-    Op("fp8 128 alone", 3.03125, _alone(_GROUP), (1, 128), only_large=True),
-    Op("four over six", 2.5625, _alone(replace(_NVFP4, four_over_six=True)), (1, 16), only_large=True),
-    Op("nvfp4 batched", 2.5625, _batched, (8, 16), only_large=True),
-    Op("silu nvfp4", 4.5625, _gated(_NVFP4), (1, 16), only_large=True),
-    Op("silu nvfp4 by 8", 4.5625, _gated(_NVFP4, 8), (1, 16), only_large=True),
-    Op("silu mxfp8", 5.03125, _gated(_MXFP8), (1, 32), only_large=True),
-    Op("mhc 4", 8.5625, _mhc(4), (1, 16), only_large=True),
-    Op("mhc 2", 4.5625, _mhc(2), (1, 16), only_large=True),
-    Op("decode nvfp4", 2.5625, _dequantize(_NVFP4), (1, 16), only_large=True),
-    Op("decode mxfp8", 3.03125, _dequantize(_MXFP8), (1, 32), only_large=True),
-    Op("weight nvfp4", 2.5625, _of_input(jitnorm.quantize_weight), (16, 1), only_large=True),
-    Op("amax", 2, _of_input(jitnorm.compute_amax), only_large=True),
-)
+    _RMSNORM,
+    _of("gemma", "gemma_rmsnorm"),
+    _of("add_rmsnorm", "fused_add_rmsnorm"),
+    _of("add gemma", "gemma_fused_add_rmsnorm"),
+    # A quarter of the heads are keys.
+    Measured("qk_rmsnorm", "qk_rmsnorm", {}, 1.25 * _RMSNORM.bytes_per_element, _qk, (1, 512)),
+    _of("rmsnorm fp8", "rmsnorm_quant"),
+    _of("add fp8", "fused_add_rmsnorm_quant"),
+    _of("fp8 token", "norm_quantize", quant="fp8_token"),
+    _of("add fp8 token", "norm_quantize", quant="fp8_token", residual=True),
+    _of("rmsnorm fp8 128", "norm_quantize", quant="fp8_group"),
+    _of("add fp8 128", "norm_quantize", quant="fp8_group", residual=True),
+    _of("rmsnorm nvfp4", "rmsnorm_fp4quant"),
+    _of("rmsnorm mxfp4", "rmsnorm_fp4quant", quant="mxfp4"),
+    _of("rmsnorm mxfp8", "rmsnorm_mxfp8quant"),
+    _ADD_NVFP4,
+    _of("add mxfp4", "add_rmsnorm_fp4quant", quant="mxfp4"),
+    _of("add mxfp8", "add_rmsnorm_mxfp8quant"),
+    _of("nvfp4 alone", "quantize", quant="nvfp4"),
+    _of("mxfp4 alone", "quantize", quant="mxfp4"),
+    _of("mxfp8 alone", "quantize", quant="mxfp8"),
+    replace(
+        _ADD_NVFP4, name="chain of 20", bytes_per_element=CHAIN * _ADD_NVFP4.bytes_per_element, make=chain(),
+        most_rows=64,
+    ),
+    _of("layernorm", "layernorm", only_large=True),
+    _of("nvfp4 by row", "norm_quantize", quant="nvfp4", global_scale="row", only_large=True),
+    _of("nvfp4 by tensor", "quantize", quant="nvfp4", global_scale="tensor", only_large=True),
+    _of("fp8 128 alone", "quantize", quant="fp8_group", only_large=True),
+    _of("four over six", "quantize", quant="nvfp4", four_over_six=True, only_large=True),
+    _of("nvfp4 batched", "nvfp4_batched_quantize", only_large=True),
+    _of("silu nvfp4", "silu_and_mul_quantize", quant="nvfp4", only_large=True),
+    _of("silu nvfp4 by 8", "silu_and_mul_quantize", quant="nvfp4", gate_columns=8, only_large=True),
+    _of("silu mxfp8", "silu_and_mul_quantize", quant="mxfp8", only_large=True),
+    _of("mhc 4", "mhc_rmsnorm_quantize", streams=4, weight="float32", only_large=True),
+    _of("mhc 2", "mhc_rmsnorm_quantize", streams=2, weight="float32", only_large=True),
+    _of("decode nvfp4", "dequantize", quant="nvfp4", only_large=True),
+    _of("decode mxfp8", "dequantize", quant="mxfp8", only_large=True),
+    _of("weight nvfp4", "quantize_weight", only_large=True),
+    _of("amax", "compute_amax", only_large=True),
+)  # fmt: skip
 
 
-def op_named(name: str) -> Op:
+def op_named(name: str) -> Measured:
     """The op of this name; ValueError if there is none.
 
     Example:
@@ -253,7 +172,7 @@ def op_named(name: str) -> Op:
     raise ValueError(f"name: is {name!r}, which is no op's")
 
 
-def ops_named(parts: Sequence[str]) -> list[Op]:
+def ops_named(parts: Sequence[str]) -> list[Measured]:
     """The op of each name, or where there is none those whose names contain it; all of them without any.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a benchmark runs on, and with."""
+"""Describes the machine and the libraries of a benchmark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEVICES = ("cuda", "cpu")
 
 
 def device_or_default(name: str | None) -> str:
-    """The device of a name; without one a GPU if torch sees any, else the CPU.
+    """Select a device by name; without one, a GPU if torch sees any, else the CPU.
 
     Raises:
         ValueError: the name is not known, or torch sees no GPU.
@@ -24,7 +24,7 @@ def device_or_default(name: str | None) -> str:
     try:
         import torch
     except ImportError:
-        raise RuntimeError('torch, whose tensors are measured on, is missing: pip install "jitnorm[torch]"') from None
+        raise RuntimeError('measuring needs torch, which is not installed: pip install "jitnorm[torch]"') from None
     if name not in (None, *DEVICES):
         raise ValueError(f"device: is {name!r}; allowed are {', '.join(DEVICES)}")
     has_gpu = torch.cuda.is_available()
@@ -37,11 +37,11 @@ def device_or_default(name: str | None) -> str:
 
 
 def setup_of(device: str, by: list[str]) -> Setup:
-    """The facts of a run that begins now.
+    """Collect the facts of a run that starts now.
 
     Args:
         device: ``cuda`` or ``cpu``.
-        by: who is measured.
+        by: the measured implementations.
     """
     import torch
 
@@ -56,7 +56,7 @@ def setup_of(device: str, by: list[str]) -> Setup:
 
 
 def seed() -> None:
-    """Make every run have the same input."""
+    """Give every run the same input."""
     import torch
 
     torch.manual_seed(0)
@@ -70,7 +70,7 @@ def _version(package: str) -> str:
 
 
 def _driver() -> str:
-    """Its version, of which torch says nothing."""
+    """The driver's version, which torch does not provide."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)

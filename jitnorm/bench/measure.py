@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from jitnorm.bench.cases import Call, Maker, Op, op_named
+from jitnorm.bench.calls import Call
+from jitnorm.bench.cases import Maker, Measured, op_named
 from jitnorm.bench.results import JITNORM, Row
 from jitnorm.bench.shapes import Shape, shape_text
 from jitnorm.bench.tensors import Tensors
@@ -15,7 +16,7 @@ _MEMORY = 3  # of the op's bytes: what the tensors of any library take
 
 
 def measure(
-    op: Op,
+    op: Measured,
     shapes: Iterable[Shape],
     makers: Mapping[str, Maker],
     device: str,
@@ -88,7 +89,7 @@ def _keeping(call: Call) -> Call:
 
 @cache
 def _copy_time(op_bytes: int, device: str) -> float:
-    """Of a copy, once for all ops that move as many bytes."""
+    """Measure a copy, once for all ops that move as many bytes."""
     from jitnorm.bench.timing import copy_calls, device_time
 
     return device_time(copy_calls(op_bytes, Tensors(device)), device)

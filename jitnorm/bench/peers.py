@@ -1,11 +1,12 @@
-"""Who else has some of the ops: other libraries and torch.compile, on GPUs, and jitnorm called in other ways."""
+"""Peers: other libraries and torch.compile on GPUs, and jitnorm called in other ways."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from jitnorm.bench.cases import Call, Maker, Op
+from jitnorm.bench.calls import Call
+from jitnorm.bench.cases import Maker, Measured
 from jitnorm.bench.results import JITNORM
 from jitnorm.bench.tensors import Tensors
 from jitnorm.bench.variants import VARIANTS
@@ -76,7 +77,7 @@ def installed() -> list[str]:
 
 
 def chosen(names: Sequence[str], device: str) -> list[str]:
-    """Who is measured: `names`, without any jitnorm and on GPUs the libraries that are installed.
+    """Select what to measure: `names`, by default jitnorm and, on GPUs, the installed libraries.
 
     Raises:
         ValueError: a name is not known, not installed, or not for this device.
@@ -95,7 +96,7 @@ def chosen(names: Sequence[str], device: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def makers(op: Op, names: Sequence[str]) -> dict[str, Maker]:
+def makers(op: Measured, names: Sequence[str]) -> dict[str, Maker]:
     """The calls of an op, by who offers it."""
     found = {JITNORM: op.make, **{peer: calls[op.name] for peer, calls in OPS_OF.items() if op.name in calls}}
     return {name: found[name] for name in names if name in found}

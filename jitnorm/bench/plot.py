@@ -17,8 +17,14 @@ from jitnorm.bench.summary import geometric_mean, speedups
 _COLUMNS = 5  # panels beside each other
 _MOST_NUMBERS = 300  # in a figure of grids; with more, colours alone
 _COLORS = ("#56B4E9", "#E69F00", "#009E73")  # Okabe and Ito's, which everybody can tell apart
-# The same results give the same file, with text that can be searched.
-_SETTINGS = {"svg.hashsalt": "jitnorm", "svg.fonttype": "none", "font.size": 8.0, "axes.titlesize": 9.0}
+_SETTINGS = {
+    # The same results give the same file, with text that can be searched. Each text names all fonts of the list.
+    "svg.hashsalt": "jitnorm",
+    "svg.fonttype": "none",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8.0,
+    "axes.titlesize": 9.0,
+}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How results are shown on a terminal and in Markdown."""
+"""Formats results for the terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from jitnorm.bench.summary import summarize
 
 
 def facts(setup: Setup) -> list[tuple[str, str]]:
-    """What was measured with, as names and values."""
+    """The setup of a run, as names and values."""
     driver = [("driver", setup.driver)] if setup.driver else []
     return [("date", setup.date), ("device", setup.device), *driver, *setup.versions.items()]
 
 
 def rows_table(rows: Iterable[Row]) -> Table:
-    """All measurements."""
+    """Tabulate all measurements."""
     table = _table(("op", "by"), ("M x H", "us", "copy us", "host us", "GB/s", "roofline"))
     for row in rows:
         times = (f"{time:.2f}" for time in (row.time, row.copy, row.host))
@@ -31,7 +31,7 @@ def rows_table(rows: Iterable[Row]) -> Table:
 
 
 def summary_table(rows: Iterable[Row]) -> Table:
-    """A line for each op and library."""
+    """Tabulate one line per op and library."""
     table = _table(("op", "by"), ("shapes", "roofline", "worst", "at", "speed-up"))
     for each in summarize(rows):
         table.add_row(
@@ -42,14 +42,14 @@ def summary_table(rows: Iterable[Row]) -> Table:
 
 
 def bars_table(rows: Iterable[Row]) -> Table:
-    """A line for each bar that the rows say something of."""
+    """Tabulate one line per bar with measurements."""
     table = _table(
-        ("family", "figure", "by"), ("measured", "mean", "bar", "worst", "bar", "reached"), ("op", "at")
+        ("group", "figure", "by"), ("measured", "mean", "bar", "worst", "bar", "reached"), ("op", "at")
     )  # fmt: skip
     for each in reached(rows):
         bar = each.bar
         table.add_row(
-            bar.family, bar.figure, bar.by, str(each.count), f"{each.mean:.3f}", _bar(bar.mean), f"{each.worst:.3f}",
+            bar.group, bar.figure, bar.by, str(each.count), f"{each.mean:.3f}", _bar(bar.mean), f"{each.worst:.3f}",
             _bar(bar.worst), {None: "", True: "yes", False: "no"}[each.is_reached], each.at.op,
             shape_text(each.at.shape),
         )  # fmt: skip
@@ -61,7 +61,7 @@ def _bar(value: float | None) -> str:
 
 
 def markdown(results: Results) -> str:
-    """What was measured with, the bars and the summary, as a part of a page."""
+    """Format setup, bars and summary as a part of a page."""
     told = ", ".join(f"{name} {value}" for name, value in facts(results.setup))
     tables = (bars_table(results.rows), summary_table(results.rows))
     return "\n\n".join([told, *map(_as_markdown, tables)]) + "\n"
@@ -73,7 +73,7 @@ def _as_markdown(table: Table) -> str:
 
 
 def pairs_table(pairs: Iterable[Pair]) -> Table:
-    """Rooflines before and after."""
+    """Tabulate rooflines before and after."""
     table = _table(("op",), ("M x H", "before", "now", "change"))
     for pair in pairs:
         rooflines = (f"{row.roofline:.3f}" for row in (pair.before, pair.after))

@@ -1,4 +1,4 @@
-"""Results of a benchmark, and their files."""
+"""Results of a benchmark, and the files that store them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from jitnorm.bench.shapes import Shape
 
@@ -18,13 +19,13 @@ class Row:
 
     Attributes:
         op: the name of the op.
-        by: who offers it, ``jitnorm`` or a peer.
+        by: the implementation, ``jitnorm`` or a peer.
         rows: M.
         hidden_size: H.
-        op_bytes: what the op reads and writes.
-        time: that the op takes on the device.
-        copy: that a copy of as many bytes took in the same run.
-        host: until the call returns.
+        op_bytes: bytes that the op reads and writes.
+        time: device time of the op.
+        copy: device time of a copy of as many bytes in the same run.
+        host: time until the call returns.
     """
 
     op: str
@@ -38,12 +39,12 @@ class Row:
 
     @property
     def roofline(self) -> float:
-        """The part of the copy's speed that the op reaches."""
+        """The fraction of the copy's speed that the op reaches."""
         return self.copy / self.time
 
     @property
     def throughput(self) -> float:
-        """In TB/s."""
+        """Throughput in TB/s."""
         return self.op_bytes / self.time / 1e6
 
     @property
@@ -54,13 +55,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Setup:
-    """What was measured with, when and where.
+    """The setup of a run.
 
     Attributes:
-        date: in ISO's form.
-        device: the name of the GPU or of the processor.
-        driver: the version of the GPU's; empty for the CPU.
-        versions: of jitnorm, torch, CUDA and the peers.
+        date: in ISO format.
+        device: the name of the GPU or processor.
+        driver: the version of the GPU's driver; empty for the CPU.
+        versions: versions of jitnorm, torch, CUDA and the peers.
     """
 
     date: str
@@ -71,19 +72,25 @@ class Setup:
 
 @dataclass(frozen=True)
 class Results:
-    """All figures of one run."""
+    """All results of one run."""
 
     setup: Setup
     rows: tuple[Row, ...]
 
 
 def to_json(results: Results) -> str:
-    """The content of a file of results."""
-    return json.dumps({**asdict(results.setup), "rows": [asdict(row) for row in results.rows]}, indent=1) + "\n"
+    """Encode a file of results: one row per line, times to six digits."""
+    head = json.dumps(asdict(results.setup), indent=1).removesuffix("\n}")
+    rows = ",\n".join(f"  {json.dumps(_rounded(row))}" for row in results.rows)
+    return f'{head},\n "rows": [\n{rows}\n ]\n}}\n'
+
+
+def _rounded(row: Row) -> dict[str, Any]:
+    return {name: float(f"{value:.6g}") if isinstance(value, float) else value for name, value in asdict(row).items()}
 
 
 def write(results: Results, path: Path) -> None:
-    """Write a file of results, whole or not at all; its folder is made."""
+    """Write a file of results atomically, creating its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(to_json(results), encoding="utf-8")
@@ -91,14 +98,14 @@ def write(results: Results, path: Path) -> None:
 
 
 def read(path: Path) -> Results:
-    """The results in a file.
+    """Read the results in a file.
 
     Raises:
-        ValueError: it cannot be read, or holds something else.
+        ValueError: it cannot be read, or is not a file of results.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         rows = tuple(Row(**row) for row in content.pop("rows"))
         return Results(Setup(**content), rows)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"cannot read {path}: {error}; it has to be a file that jitnorm bench --json wrote") from None
+        raise ValueError(f"cannot read {path}: {error}; expected a file from jitnorm bench --json") from None

@@ -1,4 +1,4 @@
-"""Which shapes are measured: named lists, and shapes as text."""
+"""Shapes to measure, as named lists and as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Shape = tuple[int, int]
 """M rows of H elements."""
 
 _LARGE = ((4096, 4096), (16384, 8192))
-# Powers of two, and what lies between them.
+# Powers of two, and numbers between them.
 _GRID_ROWS = (
     1000, 1024, 1500, 2048, 3000, 4096, 5000, 7000, 8192, 10000, 15000, 16384, 20000, 25000, 32768, 40000, 50000,
     60000, 65536,
@@ -22,8 +22,8 @@ class Shapes:
     """The shapes of one run.
 
     Attributes:
-        usual: for most ops.
-        large: for those that are measured on large tensors only.
+        usual: shapes for most ops.
+        large: shapes for ops that are only measured on large tensors.
     """
 
     usual: tuple[Shape, ...]
@@ -49,7 +49,7 @@ NAMED = {
 
 
 def parse_shapes(text: str) -> Shapes:
-    """The shapes of a name, or those that the text lists.
+    """Parse the name of a list of shapes, or a text that lists them.
 
     Raises:
         ValueError: it is neither.
@@ -68,7 +68,7 @@ def parse_shapes(text: str) -> Shapes:
 
 
 def shape_text(shape: Shape) -> str:
-    """M x H.
+    """Format a shape as M x H.
 
     Example:
         >>> shape_text((16, 7168))

@@ -1,4 +1,4 @@
-"""Figures over all shapes of an op."""
+"""Summarizes measurements over all shapes of an op."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from jitnorm.bench.shapes import Shape
 
 @dataclass(frozen=True)
 class Summary:
-    """What all measurements of an op by one library say.
+    """The summary of all measurements of an op by one library.
 
     Attributes:
-        op: its name.
+        op: the name of the op.
         by: the library.
         count: how many shapes were measured.
         roofline: the geometric mean.
         worst: the measurement with the lowest roofline.
-        speedup: by how much jitnorm is faster, the geometric mean over the shapes that both have; None for jitnorm
-            itself, and where it was not measured.
+        speedup: the library's time over jitnorm's, the geometric mean over common shapes; None for jitnorm itself, and
+            where it was not measured.
     """
 
     op: str
@@ -33,7 +33,7 @@ class Summary:
 
 
 def summarize(rows: Iterable[Row]) -> list[Summary]:
-    """A summary of each op by each library, in their order."""
+    """Summarize each op by each library, in their order."""
     rows = list(rows)
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -53,7 +53,7 @@ def summarize(rows: Iterable[Row]) -> list[Summary]:
 
 
 def speedups(rows: Iterable[Row]) -> dict[tuple[str, str], dict[Shape, float]]:
-    """The peer's time divided by jitnorm's, by op and peer, at each shape that both have."""
+    """The peer's time over jitnorm's, by op and peer, at each common shape."""
     rows = list(rows)
     own = {(row.op, row.shape): row.time for row in rows if row.by == JITNORM}
     found: dict[tuple[str, str], dict[Shape, float]] = {}
@@ -64,7 +64,7 @@ def speedups(rows: Iterable[Row]) -> dict[tuple[str, str], dict[Shape, float]]:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Of positive numbers, at least one.
+    """The geometric mean of one or more positive numbers.
 
     Example:
         >>> geometric_mean([0.5, 2.0])

@@ -19,6 +19,19 @@ class Tensors:
 
     device: str
 
+    def of(self, shape: tuple[int, ...], dtype: str, is_output: bool) -> Any:
+        """A tensor of a dtype by DLPack's name: numbers, scales of 1, codes that are no NaN; uninitialised outputs."""
+        import torch
+
+        kind = getattr(torch, {"float4_e2m1fnx2": "uint8", "float8_e8m0fnu": "uint8"}.get(dtype, dtype))
+        if is_output:
+            return torch.empty(shape, dtype=kind, device=self.device)
+        if shape == (1,):
+            return torch.ones(shape, dtype=kind, device=self.device)
+        if kind.itemsize == 1:
+            return torch.randint(120, shape, dtype=torch.uint8, device=self.device).view(kind)
+        return self._normal(shape, kind)
+
     def bfloat16(self, *shape: int) -> Any:
         """Normally distributed numbers."""
         import torch

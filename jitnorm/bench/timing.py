@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import torch
 
-from jitnorm.bench.cases import Call
+from jitnorm.bench.calls import Call
 from jitnorm.bench.tensors import Tensors
 
 L2_BYTES = 60e6

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from jitnorm.bench.cases import Call
+from jitnorm.bench.calls import Call
 from jitnorm.bench.shapes import Shape
 from jitnorm.bench.tensors import Tensors
 

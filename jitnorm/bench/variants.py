@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import jitnorm
-from jitnorm.bench.cases import Call, Maker, chain
+from jitnorm.bench.calls import Call
+from jitnorm.bench.cases import Maker, chain
 from jitnorm.bench.tensors import Tensors
 from jitnorm.call_config import config_of_call
 from jitnorm.dispatch import cuda_target
@@ -79,7 +80,7 @@ def _handle(name: str) -> Maker:
 
 def _kernel(options: dict[str, Any], device: str, m: int, h: int) -> Any:
     target = cuda_target(0) if device == "cuda" else jitnorm.Target("cpu")
-    facts: dict[str, Any] = {"hidden_size": h, "input": "bfloat16", "calls": class_of(m, h)}
+    facts: dict[str, Any] = {"hidden_size": h, "input": "bfloat16", "row_class": class_of(m, h)}
     return jitnorm.get_kernel(config_of_call({"op": "rmsnorm", **options}, target, **facts), target)
 
 

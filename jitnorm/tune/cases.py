@@ -1,46 +1,25 @@
-"""What is tuned: families of kernels, and the calls that they are measured in."""
+"""Cases to tune: kernels that share a tuning key, and the calls they are measured in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from jitnorm.bench.cases import op_named
 from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, class_of
 from jitnorm.kernels.schedule import for_many_rows
 from jitnorm.kernels.target import Target
-from jitnorm.tuning import family
+from jitnorm.tuning import tuning_key
 
-# By the names of jitnorm/bench/cases.py.
-_CONFIGS = {
-    "rmsnorm": "rmsnorm",
-    "add_rmsnorm": "rmsnorm:residual=true",
-    "rmsnorm fp8": "rmsnorm:quant=e4m3/tensor/f32",
-    "add fp8": "rmsnorm:residual=true,quant=e4m3/tensor/f32",
-    "fp8 token": "rmsnorm:quant=e4m3/row/f32",
-    "add fp8 token": "rmsnorm:residual=true,quant=e4m3/row/f32",
-    "rmsnorm fp8 128": "rmsnorm:quant=e4m3/128/f32",
-    "add fp8 128": "rmsnorm:residual=true,quant=e4m3/128/f32",
-    "rmsnorm nvfp4": "rmsnorm:quant=e2m1/16/e4m3",
-    "add nvfp4": "rmsnorm:residual=true,quant=e2m1/16/e4m3",
-    "rmsnorm mxfp4": "rmsnorm:quant=e2m1/32/ue8m0",
-    "add mxfp4": "rmsnorm:residual=true,quant=e2m1/32/ue8m0",
-    "rmsnorm mxfp8": "rmsnorm:quant=e4m3/32/ue8m0",
-    "add mxfp8": "rmsnorm:residual=true,quant=e4m3/32/ue8m0",
-    "nvfp4 by row": "rmsnorm:quant=e2m1/16/e4m3/linear/row",
-    "nvfp4 alone": "quantize:quant=e2m1/16/e4m3",
-    "layernorm": "layernorm",
-    "silu nvfp4": "quantize:gate_columns=-1,quant=e2m1/16/e4m3",
-    "mhc 4": "rmsnorm:streams=4,weight=float32,quant=e2m1/16/e4m3/linear/row",
-    "mhc 2": "rmsnorm:streams=2,weight=float32,quant=e2m1/16/e4m3/linear/row",
-    "mxfp4 alone": "quantize:quant=e2m1/32/ue8m0",
-    "mxfp8 alone": "quantize:quant=e4m3/32/ue8m0",
-    "fp8 128 alone": "quantize:quant=e4m3/128/f32",
-    "four over six": "quantize:quant=e2m1/16/e4m3/linear/none/up/true",
-    "silu mxfp8": "quantize:gate_columns=-1,quant=e4m3/32/ue8m0",
-}
-OPS = tuple(_CONFIGS)
+# Ops of `jitnorm bench` whose kernels divide rows in more than one way.
+OPS = (
+    "rmsnorm", "add_rmsnorm", "rmsnorm fp8", "add fp8", "fp8 token", "add fp8 token", "rmsnorm fp8 128", "add fp8 128",
+    "rmsnorm nvfp4", "add nvfp4", "rmsnorm mxfp4", "add mxfp4", "rmsnorm mxfp8", "add mxfp8", "nvfp4 by row",
+    "nvfp4 alone", "layernorm", "silu nvfp4", "mhc 4", "mhc 2", "mxfp4 alone", "mxfp8 alone", "fp8 128 alone",
+    "four over six", "silu mxfp8",
+)  # fmt: skip
 USUAL_OPS = OPS[: OPS.index("mhc 4") + 1]
 HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 32768)
 # Calls all over their class.
@@ -52,36 +31,36 @@ _MANY_ELEMENTS = (MANY_ELEMENTS >> 1, MANY_ELEMENTS << 1)
 
 @dataclass(frozen=True)
 class Case:
-    """A family of kernels in calls of one class.
+    """Kernels that share a tuning key, in calls of one class of rows.
 
     Attributes:
         op: its name, as of `jitnorm bench`.
-        family: what stands for it in tables.
-        calls: one of `ROW_CLASSES`.
-        rows: how many rows the calls have that are measured.
+        key: what stands for them in tables.
+        row_class: one of `ROW_CLASSES`.
+        rows: how many rows the measured calls have.
         config: of the kernel that the rules choose.
         schedules: those to compare it with.
     """
 
     op: str
-    family: KernelConfig
-    calls: str
+    key: KernelConfig
+    row_class: str
     rows: tuple[int, ...]
     config: KernelConfig
     schedules: tuple[str, ...]
 
     @property
     def configs(self) -> tuple[KernelConfig, ...]:
-        """Those of all kernels that are measured, that of the rules first."""
+        """The configurations of all measured kernels, the rules' first."""
         return (self.config, *(replace(self.config, schedule=each) for each in self.schedules))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured, and why the rest of what was asked for is not.
+    """The cases to measure, and why other requested ones are skipped.
 
     Attributes:
-        cases: one for each op, hidden size and class of calls.
+        cases: one for each op, hidden size and class of rows.
         left_out: ops with their hidden sizes and the reason, a line each.
     """
 
@@ -89,19 +68,19 @@ class Plan:
     left_out: list[str]
 
 
-def plan(ops: Sequence[str], hidden_sizes: Sequence[int], calls: Sequence[str], target: Target) -> Plan:
-    """What is measured on a target: no kernel whose schedule leaves no choice, no class that no call has.
+def plan(ops: Sequence[str], hidden_sizes: Sequence[int], row_classes: Sequence[str], target: Target) -> Plan:
+    """Plan the cases for a target, without kernels that have only one schedule and classes without calls.
 
     Args:
         ops: names out of `OPS`; none for `USUAL_OPS`.
         hidden_sizes: elements of rows; none for `HIDDEN_SIZES`.
-        calls: some of `ROW_CLASSES`; none for all.
+        row_classes: some of `ROW_CLASSES`; none for all.
         target: what the kernels are built for.
 
     Raises:
         ValueError: a name is not known.
     """
-    for name, chosen, allowed in (("ops", ops, OPS), ("calls", calls, ROW_CLASSES)):
+    for name, chosen, allowed in (("ops", ops, OPS), ("row_classes", row_classes, ROW_CLASSES)):
         for each in chosen:
             if each not in allowed:
                 raise ValueError(f"{name}: is {each!r}; allowed are {', '.join(allowed)}")
@@ -109,7 +88,7 @@ def plan(ops: Sequence[str], hidden_sizes: Sequence[int], calls: Sequence[str], 
     for op in ops or USUAL_OPS:
         for size in hidden_sizes or HIDDEN_SIZES:
             try:
-                of_size = [_case(op, size, of, target) for of in calls or ROW_CLASSES]
+                of_size = [_case(op, size, of, target) for of in row_classes or ROW_CLASSES]
             except ValueError as error:
                 found.left_out.append(f"{op} at {size}: {error}")
                 continue
@@ -120,24 +99,23 @@ def plan(ops: Sequence[str], hidden_sizes: Sequence[int], calls: Sequence[str], 
     return found
 
 
-def _case(op: str, hidden_size: int, calls: str, target: Target) -> Case:
-    name, _, options = _CONFIGS[op].partition(":")
-    of_family = family(KernelConfig.parse(f"{name}:{options and options + ','}hidden_size={hidden_size}"))
-    config = replace(of_family, pdl=target.has_pdl)
-    config = for_many_rows(config, target) if calls == "many" else config
-    schedules = tuple(map(str, candidates(config, target, calls)))
-    return Case(op, of_family, calls, rows_of(calls, hidden_size), config, schedules)
+def _case(op: str, hidden_size: int, row_class: str, target: Target) -> Case:
+    key = tuning_key(op_named(op).config(hidden_size))
+    config = replace(key, pdl=target.has_pdl)
+    config = for_many_rows(config, target) if row_class == "many" else config
+    schedules = tuple(map(str, candidates(config, target, row_class)))
+    return Case(op, key, row_class, rows_of(row_class, hidden_size), config, schedules)
 
 
-def rows_of(calls: str, hidden_size: int) -> tuple[int, ...]:
-    """Numbers of rows that stand for a class of calls; none if rows are so long that no call is of that class.
+def rows_of(row_class: str, hidden_size: int) -> tuple[int, ...]:
+    """Numbers of rows that stand for a class; none if rows are so long that no call is of that class.
 
     Example:
         >>> rows_of("usual", 16384), rows_of("many", 2048), rows_of("many", 4096)
         ((1792, 3072), (8192, 16384, 65536), (32768,))
     """
-    if calls == "many":
+    if row_class == "many":
         rows = {MANY_ROWS, *(elements // hidden_size for elements in _MANY_ELEMENTS)}
     else:
-        rows = set({"few": _FEW, "some": _SOME, "usual": _USUAL}[calls])
-    return tuple(sorted(each for each in rows if class_of(each, hidden_size) == calls))
+        rows = set({"few": _FEW, "some": _SOME, "usual": _USUAL}[row_class])
+    return tuple(sorted(each for each in rows if class_of(each, hidden_size) == row_class))

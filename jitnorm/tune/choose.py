@@ -1,4 +1,4 @@
-"""Which of several schedules is the fastest: few measurements for those that are far behind."""
+"""Chooses the fastest of several schedules, with few measurements of those far behind."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-# The rules' schedule stays unless another gains so much: runs differ by a percent or two.
+# The rules' schedule stays unless another gains this much: runs differ by a percent or two.
 LEAST_GAIN = 0.015
-# What a schedule may always lose at one number of rows, by which runs differ; up to half of what it gains in the mean;
-# and never. add_rmsnorm of 4096 columns gains 6 % at 1 and 16 rows by what loses 1.2 % at 128.
+# A schedule may lose this much at one row count, the noise between runs, or up to half of its mean gain, but at most
+# MOST_LOSS: add_rmsnorm with 4096 columns gains 6 % at 1 and 16 rows with a schedule that loses 1.2 % at 128.
 SURE_LOSS = 0.01
 MOST_LOSS = 0.03
-# Behind the fastest by more after one measurement, a schedule is not measured again.
+# A schedule that is further behind the fastest after one measurement is not measured again.
 _FAR_BEHIND = 0.03
 _ROUNDS = 3
 
 Times = tuple[float, ...]
-"""Microseconds of a schedule, for each number of rows."""
+"""Microseconds of a schedule, for each row count."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was found.
+    """The result of a comparison.
 
     Attributes:
         schedule: the fastest; empty for the rules'.
         by_rule: the times of the rules' schedule.
         best: the times of the fastest.
-        times: those of every schedule.
+        times: the times of every schedule.
     """
 
     schedule: str
@@ -39,16 +39,16 @@ class Choice:
 
     @property
     def gain(self) -> float:
-        """The part of its time that a call saves, in the geometric mean over numbers of rows."""
+        """The fraction of its time that a call saves, in the geometric mean over row counts."""
         return 1 - _ratio(self.best, self.by_rule)
 
 
 def choose(schedules: Sequence[str], measure: Callable[[str], Times]) -> Choice:
-    """Measure the rules' schedule and others in turns, and choose.
+    """Measure the rules' schedule and others in turns, and choose the fastest.
 
     Args:
         schedules: the others.
-        measure: the times of a schedule, empty for the rules'.
+        measure: returns the times of a schedule; takes an empty text for the rules'.
     """
     first = {each: measure(each) for each in ("", *schedules)}
     kept = _near_the_fastest(first)
@@ -66,8 +66,8 @@ def choose(schedules: Sequence[str], measure: Callable[[str], Times]) -> Choice:
 
 
 def _near_the_fastest(first: dict[str, Times]) -> list[str]:
-    """What is worth measuring again, the rules' schedule first: it alone if nothing seems to gain."""
-    # What seems to lose a little may not, measured again.
+    """Schedules worth measuring again, the rules' first; only the rules' if nothing seems to gain."""
+    # A small apparent loss may vanish when measured again.
     able = {each: times for each, times in first.items() if not _loses(times, first[""], SURE_LOSS)}
     ratios = {each: _ratio(times, first[""]) for each, times in able.items()}
     if min(ratios.values()) > 1 - LEAST_GAIN / 2:
@@ -77,11 +77,11 @@ def _near_the_fastest(first: dict[str, Times]) -> list[str]:
 
 
 def _loses(times: Times, by_rule: Times, more: float = 0.0) -> bool:
-    """Whether a schedule loses more at one number of rows than it may, and `more`."""
+    """Whether a schedule exceeds its allowed loss, plus `more`, at one row count."""
     most = max(SURE_LOSS, min(MOST_LOSS, (1 - _ratio(times, by_rule)) / 2)) + more
     return any(time > before * (1 + most) for time, before in zip(times, by_rule, strict=True))
 
 
 def _ratio(times: Times, by_rule: Times) -> float:
-    """Of the times, in the geometric mean."""
+    """Geometric mean of the ratios of times."""
     return math.prod(time / before for time, before in zip(times, by_rule, strict=True)) ** (1 / len(times))

@@ -1,4 +1,4 @@
-"""Measures the kernels of one case: called on tensors that the interface of their configuration asks for."""
+"""Measures the kernels of one case, called on tensors as the interface of their configuration requires."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from jitnorm.bench.cases import Call, op_named
+from jitnorm.bench.calls import Call
+from jitnorm.bench.cases import op_named
 from jitnorm.bench.tensors import Tensors
-from jitnorm.kernels.arguments import ScalarArgument, TensorArgument, evaluate
+from jitnorm.kernels.arguments import ScalarArgument, TensorArgument
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.extents import sizes_of
 from jitnorm.kernels.interface import interface
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
@@ -17,14 +19,13 @@ from jitnorm.tune.cases import Case
 from jitnorm.tune.choose import Times
 
 _EPS = 1e-6
-_DTYPES = {"Float16": "float16", "BFloat16": "bfloat16", "float": "float32", "UInt8": "uint8", "Float8E4M3": "uint8"}
 
 
 class Meter(Protocol):
-    """What measures the kernels of a case."""
+    """A way to measure the kernels of a case."""
 
     def time(self, config: KernelConfig) -> Times:
-        """Microseconds of a call, for each number of rows."""
+        """Microseconds of a call, for each row count."""
 
     def copy(self) -> Times:
         """Microseconds of a copy of as many bytes."""
@@ -35,7 +36,7 @@ class Meter(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """Calls with so many rows: several sets of arguments, which together exceed the caches."""
+    """Calls with one row count: several sets of arguments, which together exceed the caches."""
 
     rows: int
     op_bytes: int
@@ -43,12 +44,12 @@ class Run:
 
 
 class DeviceMeter:
-    """Measures on a device as `jitnorm bench` does.
+    """Measures on a device, like `jitnorm bench`.
 
     Args:
-        case: whose kernels.
-        target: what they are built for.
-        backend: what builds them.
+        case: the case whose kernels are measured.
+        target: the target of the kernels.
+        backend: the backend that builds them.
         device: ``cuda`` or ``cpu``.
     """
 
@@ -79,7 +80,7 @@ class DeviceMeter:
         return tuple(device_time(copy_calls(run.op_bytes, new), self._device) for run in self._runs)
 
     def is_same(self, one: KernelConfig, other: KernelConfig) -> bool:
-        """See `Meter.is_same`; every tensor is compared, outputs and what must stay as it is."""
+        """See `Meter.is_same`; compares every tensor, outputs and unchanged inputs."""
         import torch
 
         for run in self._runs:
@@ -97,12 +98,12 @@ class DeviceMeter:
             return lambda: kernel(*arguments)
         import torch
 
-        # Asked for at each call: a graph is captured on a stream of its own.
+        # Looked up at each call, because graphs are captured on another stream.
         return lambda: kernel(*arguments, torch.cuda.current_stream().cuda_stream)
 
 
 def _arguments(config: KernelConfig, rows: int, device: str) -> list[Any]:
-    """What the kernel takes: random numbers, scales of 1, outputs of zeros; with a residual it works in place."""
+    """Arguments for the kernel: random numbers, scales of 1, outputs of zeros; in place with a residual."""
     named: dict[str, Any] = {}
     for argument in interface(config):
         if isinstance(argument, ScalarArgument):
@@ -116,8 +117,8 @@ def _arguments(config: KernelConfig, rows: int, device: str) -> list[Any]:
 def _tensor(argument: TensorArgument, rows: int, device: str) -> Any:
     import torch
 
-    shape = tuple(rows if extent == "..." else evaluate(extent, rows) for extent in argument.shape)
-    dtype = getattr(torch, _DTYPES[argument.c_type])
+    shape = sizes_of(argument.shape, (rows,), rows)
+    dtype = getattr(torch, argument.dtypes[-1])
     if argument.is_output:
         return torch.zeros(shape, dtype=dtype, device=device)
     if shape == (1,):
@@ -126,6 +127,6 @@ def _tensor(argument: TensorArgument, rows: int, device: str) -> Any:
 
 
 def _copies(arguments: list[Any]) -> list[Any]:
-    """The same arguments in other memory; one tensor stays one."""
+    """Copy arguments to new memory; a tensor passed twice stays one tensor."""
     copies = {id(each): each.clone() for each in arguments if not isinstance(each, float)}
     return [copies.get(id(each), each) for each in arguments]

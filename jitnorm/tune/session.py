@@ -1,4 +1,4 @@
-"""A run of `jitnorm tune`: case after case is measured, and a table of what was found."""
+"""A run of `jitnorm tune`: measures cases one by one and tabulates the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jitnorm.tuning import Entry, Table
 
 @dataclass(frozen=True)
 class Found:
-    """What was found in a case.
+    """The result of a case.
 
     Attributes:
         case: the case.
@@ -29,21 +29,21 @@ class Found:
 
     @property
     def entry(self) -> Entry:
-        """What a table says of it."""
+        """The entry for a table."""
         choice, times = self.choice, (self.choice.by_rule, self.choice.best, self.copy)
         rounded = (tuple(round(time, 3) for time in each) for each in times)
-        return Entry(str(self.case.family), self.case.calls, choice.schedule, self.case.rows, *rounded)
+        return Entry(str(self.case.key), self.case.row_class, choice.schedule, self.case.rows, *rounded)
 
 
 def tune(cases: Iterable[Case], meter_of: Callable[[Case], Meter]) -> Iterator[Found]:
-    """Measure cases, one after another.
+    """Measure cases one by one.
 
     Args:
-        cases: what to measure.
-        meter_of: makes what measures a case.
+        cases: the cases to measure.
+        meter_of: returns the meter of a case.
 
     Raises:
-        RuntimeError: a schedule gives other bytes than the rules', or a kernel cannot be built or run.
+        RuntimeError: a schedule's bytes differ from the rules', or a kernel cannot be built or run.
     """
     for case in cases:
         meter = meter_of(case)
@@ -55,12 +55,12 @@ def tune(cases: Iterable[Case], meter_of: Callable[[Case], Meter]) -> Iterator[F
 
 
 def table_of(target: Target, setup: Setup, before: Table | None = None) -> Table:
-    """The table that a run begins with: what the same GPU and driver have given before, or nothing.
+    """The table that a run starts from: the existing one for the same GPU and driver, or an empty one.
 
     Args:
-        target: what the table is for.
-        setup: the facts of the run.
-        before: what there is.
+        target: the target of the table.
+        setup: device, driver and date of the run.
+        before: the existing table, if any.
     """
     empty = Table(str(target), setup.device, setup.driver, setup.date)
     if before is None or (before.device, before.driver) != (setup.device, setup.driver):
@@ -69,5 +69,5 @@ def table_of(target: Target, setup: Setup, before: Table | None = None) -> Table
 
 
 def shipped(table: Table) -> Table:
-    """The table without what the rules do as well."""
+    """The table without the entries where the rules are best."""
     return replace(table, entries=tuple(each for each in table.entries if each.schedule))

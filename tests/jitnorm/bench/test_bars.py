@@ -12,8 +12,8 @@ from jitnorm.bench.report import bars_table, markdown
 from jitnorm.bench.results import JITNORM, Results, Row
 
 
-def found(family: str, figure: str, *rows: Row, by: str = JITNORM) -> Reached | None:
-    fits = [each for each in reached(rows) if (each.bar.family, each.bar.figure, each.bar.by) == (family, figure, by)]
+def found(group: str, figure: str, *rows: Row, by: str = JITNORM) -> Reached | None:
+    fits = [each for each in reached(rows) if (each.bar.group, each.bar.figure, each.bar.by) == (group, figure, by)]
     return fits[0] if fits else None
 
 
@@ -58,7 +58,7 @@ def test_few_rows_are_judged_by_microseconds_and_beside_the_better_library() -> 
 
 def test_a_bar_without_a_number_is_for_information_and_one_without_rows_is_left_out() -> None:
     (each,) = (each for each in reached([measured("rmsnorm", "quack", 1, 64, 1.0)]))
-    assert (each.bar.family, each.bar.by, each.worst, each.is_reached) == ("host, M to 64", "quack", 5.0, None)
+    assert (each.bar.group, each.bar.by, each.worst, each.is_reached) == ("host, M to 64", "quack", 5.0, None)
     assert reached([]) == []
     assert Reached(Bar("amax", "roofline", ("amax",), bool), 1, 1.0, 1.0, each.at).is_reached is None
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from jitnorm.bench import peers, timing
-from jitnorm.bench.cases import OPS, Call, Op, ops_named
+from jitnorm.bench.calls import Call
+from jitnorm.bench.cases import OPS, Measured, ops_named
 from jitnorm.bench.measure import _copy_time, measure
 from jitnorm.bench.shapes import NAMED, Shapes
 from jitnorm.bench.tensors import Tensors
@@ -15,12 +16,12 @@ from jitnorm.bench.variants import VARIANTS
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
-def test_every_op_runs_at_the_smallest_shape_that_it_says_it_takes(op: Op) -> None:
+def test_every_op_runs_at_the_smallest_shape_that_it_says_it_takes(op: Measured) -> None:
     op.make(Tensors("cpu"), *op.multiples)()
 
 
 @pytest.mark.parametrize("op", [op for op in OPS if op.multiples != (1, 1)], ids=lambda op: op.name)
-def test_shapes_that_an_op_does_not_take_are_left_out(op: Op) -> None:
+def test_shapes_that_an_op_does_not_take_are_left_out(op: Measured) -> None:
     m, h = op.multiples
     taken, others = (2 * m, 3 * h), ((2 * m, h + 1), (m + 1, h))
     shapes = (taken, *(shape for shape in others if shape[0] % m or shape[1] % h))

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jitnorm.bench import peers
-from jitnorm.bench.cases import OPS, Op
+from jitnorm.bench.cases import OPS, Measured
 from jitnorm.bench.measure import measure
 from jitnorm.bench.results import read
 from jitnorm.bench.tensors import Tensors
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
-def test_every_op_can_be_measured(op: Op) -> None:
+def test_every_op_can_be_measured(op: Measured) -> None:
     (row,) = measure(op, [(128, 4096)], {"jitnorm": op.make}, "cuda")
     assert 0.5 < row.time < 1e4
     assert 0.5 < row.copy < 1e3

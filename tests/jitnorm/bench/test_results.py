@@ -45,7 +45,7 @@ def test_roofline_and_throughput_are_those_of_the_times() -> None:
 def test_another_file_is_an_error_that_names_it(tmp_path: Path, content: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(content, encoding="latin-1")
-    with pytest.raises(ValueError, match=r"cannot read .*other\.json: .*a file that jitnorm bench --json wrote"):
+    with pytest.raises(ValueError, match=r"cannot read .*other\.json: .*a file from jitnorm bench --json"):
         read(path)
     with pytest.raises(ValueError, match="cannot read /nowhere"):
         read(Path("/nowhere"))

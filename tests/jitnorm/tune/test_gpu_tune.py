@@ -38,9 +38,9 @@ SOME = [
 CASES = [*((op, 4096, "few") for op in USUAL_OPS), ("add nvfp4", 16384, "few"), *((*each, "some") for each in SOME)]
 
 
-@pytest.mark.parametrize(("op", "hidden_size", "calls"), CASES)
-def test_every_schedule_writes_the_same_bytes(op: str, hidden_size: int, calls: str) -> None:
-    (case,) = plan([op], [hidden_size], [calls], target_here()).cases
+@pytest.mark.parametrize(("op", "hidden_size", "row_class"), CASES)
+def test_every_schedule_writes_the_same_bytes(op: str, hidden_size: int, row_class: str) -> None:
+    (case,) = plan([op], [hidden_size], [row_class], target_here()).cases
     meter = DeviceMeter(case, target_here(), "nvrtc")
     assert [c.schedule for c in case.configs if not meter.is_same(case.config, c)] == []
 
@@ -55,7 +55,17 @@ def test_times_are_plausible() -> None:
 
 def test_the_command_measures_and_stores(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    arguments = ["tune", "--ops", "layernorm", "--hidden-sizes", "4096", "--calls", "few,usual", "--out", str(out)]
+    arguments = [
+        "tune",
+        "--ops",
+        "layernorm",
+        "--hidden-sizes",
+        "4096",
+        "--row-classes",
+        "few,usual",
+        "--out",
+        str(out),
+    ]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "2 cases measured" in result.stdout

@@ -17,7 +17,7 @@ CPU = Target("cpu")
 
 def on_cpu(name: str) -> Case:
     (case,) = plan([name], [1536], ["few"], Target("sm_90a")).cases
-    return replace(case, rows=(2, 3), config=case.family, schedules=())
+    return replace(case, rows=(2, 3), config=case.key, schedules=())
 
 
 @pytest.mark.parametrize("name", ["add fp8", "layernorm", "silu nvfp4", "mhc 4"])

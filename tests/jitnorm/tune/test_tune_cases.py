@@ -16,7 +16,7 @@ from jitnorm.bench.cases import op_named
 from jitnorm.bench.tensors import Tensors
 from jitnorm.call_config import config_of_call
 from jitnorm.tune.cases import HIDDEN_SIZES, OPS, USUAL_OPS, plan, rows_of
-from jitnorm.tuning import family
+from jitnorm.tuning import tuning_key
 
 HOPPER = Target("sm_90a")
 
@@ -29,19 +29,19 @@ def test_an_op_is_that_of_the_benchmark(name: str, facts: list[tuple[dict[str, A
     op_named(name).make(Tensors("cpu"), 2, 1536)()
     (case,) = plan([name], [1536], ["usual"], HOPPER).cases
     called = [config_of_call(options, HOPPER, **of_call) for options, of_call in facts]
-    assert {family(config) for config in called} == {case.family}
+    assert {tuning_key(config) for config in called} == {case.key}
 
 
-def test_every_class_of_calls_is_measured_where_it_is() -> None:
-    for hidden_size, calls in product(HIDDEN_SIZES, ROW_CLASSES):
-        rows = rows_of(calls, hidden_size)
-        assert rows, (hidden_size, calls)
-        assert {class_of(each, hidden_size) for each in rows} == {calls}
+def test_every_class_of_rows_is_measured_where_it_is() -> None:
+    for hidden_size, row_class in product(HIDDEN_SIZES, ROW_CLASSES):
+        rows = rows_of(row_class, hidden_size)
+        assert rows, (hidden_size, row_class)
+        assert {class_of(each, hidden_size) for each in rows} == {row_class}
 
 
 def test_a_class_that_no_call_has_is_not_measured() -> None:
     assert class_of(1024, 65536) == "many"
-    assert [case.calls for case in plan(["rmsnorm"], [65536], [], HOPPER).cases] == ["few", "some", "many"]
+    assert [case.row_class for case in plan(["rmsnorm"], [65536], [], HOPPER).cases] == ["few", "some", "many"]
 
 
 def test_a_case_has_the_rules_kernel_and_others_that_name_their_schedules() -> None:
@@ -58,10 +58,10 @@ def test_without_names_the_usual_ones_are_tuned() -> None:
     assert plan([], [512], [], HOPPER).cases == []
 
 
-@pytest.mark.parametrize(("ops", "calls", "name"), [(["softmax"], [], "ops"), ([], ["most"], "calls")])
-def test_other_names_are_refused(ops: list[str], calls: list[str], name: str) -> None:
+@pytest.mark.parametrize(("ops", "row_classes", "name"), [(["softmax"], [], "ops"), ([], ["most"], "row_classes")])
+def test_other_names_are_refused(ops: list[str], row_classes: list[str], name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}: is '(softmax|most)'; allowed are"):
-        plan(ops, [], calls, HOPPER)
+        plan(ops, [], row_classes, HOPPER)
 
 
 def test_the_launcher_numbers_the_classes_alike() -> None:

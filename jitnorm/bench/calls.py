@@ -1,0 +1,94 @@
+"""A call of any op, on tensors that the interface of its kernel asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from inspect import Parameter, signature
+from typing import Any
+
+import jitnorm
+from jitnorm.catalogue.launches import chosen_of, encoding_of
+from jitnorm.catalogue.op import Choices, Fields, Op
+from jitnorm.kernels.arguments import TensorArgument
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.extents import sizes_of
+from jitnorm.kernels.interface import tensor_arguments
+from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec
+
+Call = Callable[[], Any]
+New = Callable[[tuple[int, ...], str, bool], Any]
+"""Makes a tensor of a shape and dtype; the last says whether it is written."""
+_EPS = 1e-6
+
+
+def call_of(
+    op: Op, chosen: Choices, new: New, rows: int, *, matrices: int = 2, outputs: bool = False, **options: Any
+) -> Call:
+    """A call of an op's function.
+
+    Args:
+        op: the op.
+        chosen: one value for each of its choices that is not left out.
+        new: makes the tensors.
+        rows: how many rows they have, or how many times as many as the op takes together.
+        matrices: how many matrices there are in a batch.
+        outputs: whether outputs are given that the function would allocate.
+        options: further arguments of the function.
+
+    Raises:
+        ValueError: a value that is not allowed.
+    """
+    choices, fields = chosen_of(op, chosen)
+    config = config_of(choices, fields)
+    rows *= op.row_multiple(choices)
+    function = getattr(jitnorm, op.function or op.name)
+    parameters = signature(function).parameters
+    required = [name for name, parameter in parameters.items() if parameter.default is Parameter.empty]
+
+    def is_passed(argument: TensorArgument) -> bool:
+        if argument.is_output and argument.may_be is not None and config.residual:
+            return False  # written in place of an input, whose name it has for the caller
+        is_required = op.aliases.get(argument.name, argument.name) in required
+        return not argument.is_output or is_required or argument.name == "y_out" or outputs  # y_out asks to be written
+
+    tensors = {
+        argument.name: new(_shape(argument, config, rows, matrices), argument.dtypes[0], argument.is_output)
+        for argument in tensor_arguments(config)
+        if is_passed(argument)
+    }
+    passed: dict[str, Any] = dict.fromkeys(required)
+    for name, value in {**tensors, "eps": _EPS}.items():
+        if (known := op.aliases.get(name, name)) in parameters:
+            passed[known] = value
+    if config.op == "dequantize" and "q" in required:
+        passed["q"] = _encoded(tensors, config, encoding_of(op, choices))
+        passed["dtype"] = config.input
+    if choices["pdl"] is not None:
+        passed["enable_pdl"] = choices["pdl"]
+    return partial(function, **{**passed, **op.options(choices, fields), **options})
+
+
+def config_of(choices: Choices, fields: Fields) -> KernelConfig:
+    """A configuration with the interface that such calls have."""
+    sizes = {"hidden_size": choices["hidden_size"], "input": choices["input"], "weight": choices.get("weight", "")}
+    return KernelConfig(**{**sizes, **fields})
+
+
+def _shape(argument: TensorArgument, config: KernelConfig, rows: int, matrices: int) -> tuple[int, ...]:
+    leading = (matrices, rows) if config.batched else (rows,)
+    if argument.name == "X":
+        return (*leading, config.streams, config.hidden_size)
+    return sizes_of(argument.shape, leading, rows, matrices if config.batched else 1)
+
+
+def _encoded(tensors: Mapping[str, Any], config: KernelConfig, spec: QuantSpec) -> jitnorm.QuantizedTensor:
+    """An encoded tensor for `jitnorm.dequantize`."""
+    shape = list(tensors["data"].shape)
+    shape[config.axis] *= 8 // CODE_BITS[spec.element]
+    scale, global_scale = tensors["scale"], tensors.get("global_scale")
+    linear = scale if spec.both_layouts else None
+    return jitnorm.QuantizedTensor(
+        tensors["data"], scale, global_scale, tensors.get("row_scale"), linear, spec, tuple(shape), config.batched,
+        tensors.get("tensor_scale"), axis=config.axis,
+    )  # fmt: skip
