@@ -1,4 +1,4 @@
-"""The command line, `jitnorm`: arguments and exit codes. What commands do is in `jitnorm.commands`."""
+"""The command line, `jitnorm`: arguments and exit codes; `jitnorm.commands` has what the commands do."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from typing import Annotated
 
 import typer
 
-from jitnorm.commands.bench_app import bench
+from jitnorm.commands.arguments import ErrorGroup, Json, complete_config, complete_target, exit_unless
+from jitnorm.commands.build_app import warm, wheel
 from jitnorm.commands.cache_app import cache_app
-from jitnorm.commands.completion import complete_config, complete_target
-from jitnorm.commands.group import ErrorGroup, Json, exit_unless
-from jitnorm.commands.tune_app import tune
-from jitnorm.commands.warm_app import warm
-from jitnorm.commands.wheel_app import wheel
+from jitnorm.commands.measure_app import bench, tune
 
 app = typer.Typer(
     cls=ErrorGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="JIT-compiled RMSNorm and FP4 quantization kernels: the same bits on every GPU and on the CPU.",
+    help="JIT-compiled normalization and low-precision quantization kernels: the same bits on every GPU and the CPU.",
 )
 
 
@@ -45,13 +42,12 @@ def demo(
 ) -> None:
     """Quantize real activations and compare every bit with the reference.
 
-    Builds four kernels (RMSNorm fused with NVFP4 and MXFP4) for the first GPU, or for the CPU if there is
-    none it can use, and runs them on activations that ship with the package. A second run finds the kernels
-    in the cache.
+    Builds four kernels (RMSNorm fused with NVFP4 and MXFP4) for the first GPU, or for the CPU if no GPU is usable, and
+    runs them on activations that ship with the package. A second run finds the kernels in the cache.
 
-    Exit code 0: all bits are the reference's. 1: some differ, or a kernel could not be built or run.
+    Exit code 0: all bits match the reference. 1: some differ, or a kernel could not be built or run.
     """
-    from jitnorm.commands.demo_table import show_demo
+    from jitnorm.commands.demo import show_demo
 
     exit_unless(show_demo(only_cpu=cpu))
 
@@ -60,12 +56,12 @@ def demo(
 def doctor(json: Json = False) -> None:
     """Show what jitnorm finds on this machine, and how to get what is missing.
 
-    GPUs, driver, compilers, launcher; the cache folder, tiers, keys of signatures, misses; the variables in effect and
-    whether they are valid; array frameworks. No tier is waited for longer than a few seconds.
+    Covers GPUs, driver, compilers and launcher; the cache folder, its tiers, signing keys and misses; the environment
+    variables that are set, and whether they are valid; array frameworks. Waits a few seconds at most for each tier.
 
     Exit code 0: kernels can be built for at least one target. 1: for none.
     """
-    from jitnorm.commands.doctor_view import show_doctor
+    from jitnorm.commands.doctor import show_doctor
 
     exit_unless(show_doctor(as_json=json))
 
@@ -82,22 +78,18 @@ def source(
     ],
     target: Annotated[
         str | None,
-        typer.Option(
-            help="What to build for, such as sm_90a; default: the first GPU, else cpu.", autocompletion=complete_target
-        ),
+        typer.Option(help="Target, such as sm_90a. Default: the first GPU, else cpu.", autocompletion=complete_target),
     ] = None,
-    backend: Annotated[
-        str, typer.Option(help="What builds it: nvrtc, nvcc or cxx, whose source is C++, or cute; default: C++.")
-    ] = "auto",
+    backend: Annotated[str, typer.Option(help="nvrtc, nvcc or cxx for C++ source, or cute. Default: C++.")] = "auto",
 ) -> None:
-    """Print the complete source that is generated for a configuration.
+    """Print the complete source generated for a configuration.
 
-    Fields left out of CONFIG take their defaults.
+    Fields that CONFIG omits take their defaults.
     """
     from jitnorm.cache.printable import printable
     from jitnorm.commands.place import target_or_default
+    from jitnorm.kernel_source import source_for
     from jitnorm.kernels.config import KernelConfig
-    from jitnorm.manager import source_for
     from jitnorm.toolchains import TOOLCHAIN_NAMES
 
     if backend not in ("auto", *TOOLCHAIN_NAMES):

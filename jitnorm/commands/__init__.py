@@ -1,1 +1,1 @@
-"""What the commands of `jitnorm` do; `jitnorm.cli` only reads their arguments."""
+"""The commands of `jitnorm`; `*_app` modules only declare their arguments."""

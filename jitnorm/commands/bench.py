@@ -1,4 +1,4 @@
-"""Benchmarks: measures, shows tables, compares with stored results."""
+"""`jitnorm bench`: measures ops, shows tables, compares with stored results."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from time import monotonic
 
 from jitnorm.bench import compare, machine, peers, report
-from jitnorm.bench.cases import Maker, Op, ops_named
+from jitnorm.bench.cases import Maker, Measured, ops_named
 from jitnorm.bench.measure import measure, measure_again
 from jitnorm.bench.results import Results, Row
 from jitnorm.bench.shapes import Shape, parse_shapes, shape_text
 from jitnorm.commands.console import make_console, make_error_console, print_facts, print_table
 
-Plan = list[tuple[Op, list[Shape], dict[str, Maker]]]
+Plan = list[tuple[Measured, list[Shape], dict[str, Maker]]]
 
 
 def measured(
@@ -25,18 +25,18 @@ def measured(
     seconds: float | None = None,
     keep: Callable[[Results], None] = lambda _: None,
 ) -> Results:
-    """Measure what is asked for, and tell on stderr how far it is and what is left out.
+    """Measure ops; stderr gets the progress, and what was left out.
 
     Args:
-        ops: parts of names of ops; none for all.
-        shapes: a name or a list; None for what suits the device.
-        by: who is measured; nobody for all libraries that are here.
+        ops: names of ops, or parts of names; none for all.
+        shapes: a named set or a list of shapes; None for a set that suits the device.
+        by: libraries and variants to measure; none for all installed libraries.
         device: ``cuda``, ``cpu``, or None for a GPU if there is one.
-        seconds: after these nothing more is begun, but for the first measurement; None: all is measured.
-        keep: called after each op with what there is.
+        seconds: time after which no measurement is started except the first; None for no limit.
+        keep: called after each op with all results so far.
 
     Raises:
-        ValueError: one of them is not allowed, or nothing is left to measure.
+        ValueError: an argument is invalid, or nothing is left to measure.
         RuntimeError: torch is missing, or a kernel cannot be built or run.
     """
     found = ops_named([part for text in ops for part in text.split(",")])
@@ -47,7 +47,7 @@ def measured(
     plan = [(op, op.shapes(chosen), peers.makers(op, names)) for op in found]
     plan = [(op, taken, makers) for op, taken, makers in plan if taken and makers]
     if not plan:
-        raise ValueError(f"shapes: no op that is asked for takes any of them by {', '.join(names)}; choose others")
+        raise ValueError(f"shapes: no selected op takes any of them by {', '.join(names)}; choose others")
     setup = machine.setup_of(device, names)
     machine.seed()
     left_out: list[str] = []
@@ -60,7 +60,7 @@ def measured(
 
 
 def _measured(plan: Plan, device: str, seconds: float, leave_out: Callable[[str], None]) -> Iterator[list[Row]]:
-    """All rows there are, after each op."""
+    """All rows so far, after each op."""
     rows: list[Row] = []
     end = monotonic() + seconds
     with make_error_console().status("") as status:
@@ -73,12 +73,12 @@ def _measured(plan: Plan, device: str, seconds: float, leave_out: Callable[[str]
                 status.update(f"[{number}/{len(plan)}] {op.name} {shape_text(shape)}")
                 rows += measure(op, [shape], makers, device, leave_out)
             if late:
-                leave_out(f"{op.name} at {', '.join(late)}: the {seconds:g} s are over")
+                leave_out(f"{op.name} at {', '.join(late)}: {seconds:g} s are over")
             yield rows
 
 
 def show(results: Results) -> None:
-    """Print what was measured with, all measurements, a summary, and the bars that they say something of."""
+    """Print the setup, all measurements, a summary, and the bars that these measurements cover."""
     print_facts(report.facts(results.setup))
     rows = results.rows
     for table in (report.rows_table(rows), report.summary_table(rows), report.bars_table(rows)):
@@ -89,22 +89,22 @@ def show(results: Results) -> None:
 
 
 def write_markdown(results: Results, path: Path) -> None:
-    """Write what was measured with, the bars and the summary; the folder is made."""
+    """Write the setup, the bars and the summary, creating the folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(report.markdown(results), encoding="utf-8")
 
 
 def show_comparison(before: Results, results: Results, tolerance: float, device: str | None = None) -> bool:
-    """Print what is slower than before; return whether nothing is.
+    """Print what is slower than in an earlier run; return whether nothing is.
 
     Args:
-        before: an earlier run.
-        results: of this run.
-        tolerance: the part of its roofline that an op may lose.
-        device: where to measure again what seems slower; None: nowhere.
+        before: the earlier run.
+        results: this run.
+        tolerance: the fraction of its roofline that an op may lose.
+        device: where to measure slower ops again; None to trust the results.
 
     Raises:
-        ValueError: the two have nothing in common.
+        ValueError: the two runs have no measurement in common.
     """
     pairs = compare.pairs(before, results)
     slower = compare.regressions(pairs, tolerance)
@@ -116,7 +116,7 @@ def show_comparison(before: Results, results: Results, tolerance: float, device:
         highlight=False,
     )
     if before.setup.device != results.setup.device:
-        make_error_console().print("note: that was another device; compare runs on the same kind", highlight=False)
+        make_error_console().print("note: the devices differ; compare runs on GPUs of the same kind", highlight=False)
     if slower:
         print_table(report.pairs_table(slower))
     return not slower

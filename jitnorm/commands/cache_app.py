@@ -1,4 +1,4 @@
-"""The commands of `jitnorm cache`: arguments and exit codes. What they do is in their modules beside this one."""
+"""The arguments of `jitnorm cache ...`; what its commands do is in the modules beside this one."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from typing import Annotated
 
 import typer
 
-from jitnorm.commands.completion import complete_config, complete_key, complete_kind, complete_target, complete_tier
-from jitnorm.commands.group import Json, exit_unless
+from jitnorm.commands.arguments import (
+    Json,
+    complete_config,
+    complete_key,
+    complete_kind,
+    complete_target,
+    complete_tier,
+    exit_unless,
+)
 
-cache_app = typer.Typer(no_args_is_help=True, help="Look into the cache of kernels, ship it and keep it in order.")
+cache_app = typer.Typer(no_args_is_help=True, help="Inspect, ship and maintain the kernel cache.")
 
 _Key = Annotated[
     str,
-    typer.Argument(
-        metavar="KEY", help="The key of an entry, or its beginning if no other begins so.", autocompletion=complete_key
-    ),
+    typer.Argument(metavar="KEY", help="The key of an entry, or a unique prefix of it.", autocompletion=complete_key),
 ]
 _Keys = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[KEYS]...", help="Keys of entries, or their beginnings; default: all.", autocompletion=complete_key
+        metavar="[KEYS]...", help="Keys of entries, or unique prefixes. Default: all.", autocompletion=complete_key
     ),
 ]
 _Config = Annotated[
@@ -31,7 +36,8 @@ _Config = Annotated[
     ),
 ]
 _Kind = Annotated[
-    str | None, typer.Option(metavar="KIND", help="Only kernel, or only launcher.", autocompletion=complete_kind)
+    str | None,
+    typer.Option(metavar="KIND", help="Only entries of this kind: kernel or launcher.", autocompletion=complete_kind),
 ]
 _Targets = Annotated[
     list[str] | None,
@@ -39,11 +45,11 @@ _Targets = Annotated[
         "--target",
         "--arch",
         metavar="TARGET",
-        help="Only kernels for this target, such as sm_90a; several with commas, or given repeatedly.",
+        help="Only kernels for these targets: sm_90a,cpu. May be repeated.",
         autocompletion=complete_target,
     ),
 ]
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @cache_app.command("ls")
@@ -52,7 +58,7 @@ def ls(
         str | None,
         typer.Option(
             metavar="TIER",
-            help="Only this tier: wheel, read-only, user, remote, or its whole name; default: all folders.",
+            help="Only this tier: wheel, read-only, user, remote, or a full name. Default: all folders.",
             autocompletion=complete_tier,
         ),
     ] = None,
@@ -63,10 +69,10 @@ def ls(
     ] = "age",
     json: Json = False,
 ) -> None:
-    """List what is stored: key, tier, kind, target, backend, payload size, age, last use and configuration.
+    """List entries: key, tier, kind, target, backend, payload size, age, last use and configuration.
 
-    Sorted by age the newest is last, by use the one used last. What a remote tier holds is listed with --tier remote
-    alone: each entry takes a request.
+    Sorting by age puts the newest entry last; by use, the most recently used. Entries of a remote tier are listed only
+    with --tier remote, since each takes a request.
     """
     from jitnorm.commands.listing import list_cache
     from jitnorm.commands.selection import Filter
@@ -76,13 +82,13 @@ def ls(
 
 @cache_app.command()
 def info(key: _Key, json: Json = False) -> None:
-    """Show all that is known of an entry: its manifest, sizes, tiers, signatures, and whether it is intact.
+    """Show an entry in full: its manifest, sizes, tiers and signatures, and whether it is intact.
 
-    What lies in a remote tier alone is found by its whole key.
+    An entry that only a remote tier has needs its full key.
 
-    Exit code 0: it is intact wherever it lies. 1: it is damaged or not trusted somewhere, or nowhere at all.
+    Exit code 0: every copy is intact. 1: a copy is damaged or not trusted, or there is none.
     """
-    from jitnorm.commands.info import show_info
+    from jitnorm.commands.listing import show_info
 
     exit_unless(show_info(key, as_json=json))
 
@@ -96,31 +102,30 @@ def why(
             "--target",
             "--arch",
             metavar="TARGET",
-            help="What it is needed for, such as sm_90a; default: the first GPU, else cpu.",
+            help="Target, such as sm_90a. Default: the first GPU, else cpu.",
             autocompletion=complete_target,
         ),
     ] = None,
-    backend: Annotated[str, typer.Option(help="What would build it, such as nvrtc.")] = "auto",
-    nearest: Annotated[int, typer.Option(min=0, help="How many of the entries that come nearest to show.")] = 3,
+    backend: Annotated[str, typer.Option(help="Backend that would build it, such as nvrtc.")] = "auto",
+    nearest: Annotated[int, typer.Option(min=0, help="Number of nearest entries to show.")] = 3,
     json: Json = False,
 ) -> None:
-    """Say whether a kernel is in the cache and in which tier; if not, what the nearest entries differ in.
+    """Explain why a kernel is or is not in the cache: which tier has it, or how the nearest entries differ.
 
-    What CONFIG leaves open is answered for each kernel that calls want: few rows, many rows, as wide as tensors allow.
-    No kernel is built, and none is recorded as missing. Without --target the launcher, which knows the GPUs, is built
-    if it is missing.
+    For fields that CONFIG omits, every kernel that calls use is looked up: for few and many rows, and each alignment.
+    No kernel is built or recorded as missing. Without --target, a missing launcher is built to detect the GPU.
 
-    Exit code 0: all of them are there. 1: one is not.
+    Exit code 0: all kernels are in the cache. 1: one is missing.
     """
-    from jitnorm.commands.why_view import show_why
+    from jitnorm.commands.why import show_why
 
     exit_unless(show_why(config, target, backend=backend, nearest=nearest, as_json=json))
 
 
 @cache_app.command("dir")
 def folder(json: Json = False) -> None:
-    """Print the folder of the user's cache, which need not exist; nothing is created."""
-    from jitnorm.commands.folder import show_folder
+    """Print the path of the user's cache folder, without creating it."""
+    from jitnorm.commands.listing import show_folder
 
     show_folder(as_json=json)
 
@@ -128,21 +133,21 @@ def folder(json: Json = False) -> None:
 @cache_app.command("export")
 def export_entries(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", dir_okay=False, help="The archive to write, in place of one of that name.")
+        Path, typer.Argument(metavar="FILE", dir_okay=False, help="Archive to write; an existing one is replaced.")
     ],
     keys: _Keys = None,
     kind: _Kind = None,
     target: _Targets = None,
     json: Json = False,
 ) -> None:
-    """Write entries of the user's cache to one file, with their signatures; the same entries give the same bytes.
+    """Write entries of the user's cache, with their signatures, to one file; the same entries give the same bytes.
 
-    With --target launchers go along, which serve every target; --kind kernel leaves them out.
+    With --target, launchers are included, as they serve every target; --kind kernel omits them.
 
-    Exit code 1: nothing is meant, or the file cannot be written.
+    Exit code 1: no entry is selected, or the file cannot be written.
     """
-    from jitnorm.commands.archives import export_file
     from jitnorm.commands.selection import Filter
+    from jitnorm.commands.shipping import export_file
 
     export_file(file, Filter(kind, tuple(target or ()), tuple(keys or ()), launchers_stay=True), as_json=json)
 
@@ -150,17 +155,17 @@ def export_entries(
 @cache_app.command("import")
 def import_entries(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="An archive that export wrote.")
+        Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Archive written by export.")
     ],
     json: Json = False,
 ) -> None:
-    """Add the entries of an archive to the user's cache, verified: all of them, or none if one is damaged.
+    """Verify the entries of an archive and add them to the user's cache: all, or none if one is damaged.
 
-    With JITNORM_TRUSTED_KEYS every entry must be signed by one of these keys.
+    With JITNORM_TRUSTED_KEYS, every entry must be signed by one of these keys.
 
     Exit code 1: the archive is damaged or not trusted, or the cache cannot be written.
     """
-    from jitnorm.commands.archives import import_file
+    from jitnorm.commands.shipping import import_file
 
     import_file(file, as_json=json)
 
@@ -171,21 +176,21 @@ def push(
     kind: _Kind = None,
     target: _Targets = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="URL", help="Where to; default: JITNORM_REMOTE_CACHE.")
+        str | None, typer.Option("--to", metavar="URL", help="Destination. Default: JITNORM_REMOTE_CACHE.")
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Write what is there already, too.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite entries that are already there.")] = False,
     json: Json = False,
 ) -> None:
     """Copy entries of the user's cache to the remote cache.
 
-    While JITNORM_TRUSTED_KEYS or JITNORM_SIGNING_KEY is set, what none of these keys has signed is refused. Nothing is
-    signed on the way: what is built with JITNORM_SIGNING_KEY is signed then, the rest by jitnorm cache sign. With
-    --target launchers go along.
+    With JITNORM_TRUSTED_KEYS or JITNORM_SIGNING_KEY set, entries signed by none of these keys are refused. Pushing
+    signs nothing: builds sign with JITNORM_SIGNING_KEY, and jitnorm cache sign signs the rest. With --target, launchers
+    are included.
 
-    Exit code 1: an entry was refused, or the remote cache does not answer. 2: none is configured.
+    Exit code 1: an entry was refused, or the remote cache does not respond. 2: no remote cache is configured.
     """
     from jitnorm.commands.selection import Filter
-    from jitnorm.commands.transfers import push_entries
+    from jitnorm.commands.shipping import push_entries
 
     wanted = Filter(kind, tuple(target or ()), tuple(keys or ()), launchers_stay=True)
     exit_unless(push_entries(wanted, to, replace=replace, as_json=json))
@@ -196,20 +201,21 @@ def pull(
     keys: _Keys = None,
     kind: _Kind = None,
     target: _Targets = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that the remote cache lists.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Copy every entry of the remote cache.")] = False,
     source: Annotated[
-        str | None, typer.Option("--from", metavar="URL", help="Where from; default: JITNORM_REMOTE_CACHE.")
+        str | None, typer.Option("--from", metavar="URL", help="Source. Default: JITNORM_REMOTE_CACHE.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Copy entries of the remote cache into the user's cache, verified: KEYS, those of a target or kind, or --all.
+    """Copy entries of the remote cache into the user's cache and verify them: KEYS, a target or kind, or --all.
 
-    With --target launchers go along. Whole KEYS need no listing, which a web server may not give.
+    With --target, launchers are included. Full KEYS work even if the remote cache cannot list its entries, as with
+    plain web servers.
 
-    Exit code 1: an entry was refused, or the remote cache does not answer. 2: none is configured, or nothing is named.
+    Exit code 1: an entry was refused, or the remote cache does not respond. 2: no remote cache or no entry is named.
     """
     from jitnorm.commands.selection import Filter
-    from jitnorm.commands.transfers import pull_entries
+    from jitnorm.commands.shipping import pull_entries
 
     wanted = Filter(kind, tuple(target or ()), tuple(keys or ()), launchers_stay=True)
     exit_unless(pull_entries(wanted, source, everything=everything, as_json=json))
@@ -222,19 +228,19 @@ def sign(
     target: _Targets = None,
     key: Annotated[
         Path | None,
-        typer.Option("--key", dir_okay=False, metavar="FILE", help="The private key; default: JITNORM_SIGNING_KEY."),
+        typer.Option("--key", dir_okay=False, metavar="FILE", help="Private key. Default: JITNORM_SIGNING_KEY."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Sign entries of the user's cache, in place of the signatures that they have.
+    """Sign entries of the user's cache; existing signatures are replaced.
 
-    A signature vouches for an entry, also for one that was imported or came from a remote cache: name those whose
-    origin you know. With --target launchers are signed, too.
+    A signature vouches for an entry, even one that was imported or came from a remote cache: name only entries whose
+    origin you know. With --target, launchers are signed, too.
 
     Exit code 1: the key cannot be read, or an entry is damaged. 2: no key is named.
     """
     from jitnorm.commands.selection import Filter
-    from jitnorm.commands.signing import sign_some
+    from jitnorm.commands.shipping import sign_some
 
     wanted = Filter(kind, tuple(target or ()), tuple(keys or ()), launchers_stay=True)
     exit_unless(sign_some(wanted, key, as_json=json))
@@ -242,22 +248,20 @@ def sign(
 
 @cache_app.command()
 def keygen(
-    private: Annotated[
-        Path, typer.Argument(metavar="PRIVATE", dir_okay=False, help="The file of the private key, which signs.")
-    ],
+    private: Annotated[Path, typer.Argument(metavar="PRIVATE", dir_okay=False, help="File for the private key.")],
     public: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[PUBLIC]", dir_okay=False, help="That of the public key; default: beside it, ending in .pub.pem."
+            metavar="[PUBLIC]", dir_okay=False, help="File for the public key. Default: beside it, ending in .pub.pem."
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a pair of keys (Ed25519, PEM) for signatures. Files that exist are left alone.
+    """Generate an Ed25519 key pair for signatures, as PEM files; existing files are never overwritten.
 
     Exit code 1: a file exists or cannot be written.
     """
-    from jitnorm.commands.signing import make_keys
+    from jitnorm.commands.shipping import make_keys
 
     make_keys(private, public, as_json=json)
 
@@ -266,17 +270,17 @@ def keygen(
 def verify(
     keys: _Keys = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Move damaged entries of the user's cache to the quarantine.")
+        bool, typer.Option("--repair", help="Move damaged entries of the user's cache to quarantine.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Read every byte in all folders of the cache and compare it with what was published; check signatures.
+    """Check every byte and every signature in all folders of the cache.
 
-    What is damaged is found by every load, too, and built anew; this finds it beforehand. While JITNORM_TRUSTED_KEYS is
-    set, entries that none of these keys has signed are wrong, those of the user's cache included, although they are
-    loaded; wheels need no signatures.
+    Loading finds and rebuilds damaged entries as well; this command finds them in advance. With JITNORM_TRUSTED_KEYS
+    set, it reports entries signed by none of these keys, even in the user's cache, which loads them; wheels need no
+    signatures.
 
-    Exit code 0: everything is intact. 1: something is not, repaired or not.
+    Exit code 0: everything is intact. 1: something is not, whether or not it was repaired.
     """
     from jitnorm.commands.upkeep import verify_entries
 
@@ -289,18 +293,18 @@ def prune(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="The disk space that may stay taken, such as 500M or 4G; default: JITNORM_CACHE_MAX_BYTES.",
+            help="Disk space that the cache may keep, such as 500M or 4G. Default: JITNORM_CACHE_MAX_BYTES.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, and remove nothing.")] = False,
     json: Json = False,
 ) -> None:
-    """Remove what was used least recently until the user's cache holds no more than a number of bytes.
+    """Remove the least recently used entries until the user's cache fits a size.
 
-    What living processes have loaded stays; launchers go last. 0 and none stand for no bound: then only what dead
-    processes left behind goes, and what has been in quarantine for 30 days.
+    Entries loaded by running processes stay, and launchers go last. A size of 0 or none sets no limit: this removes
+    only leftovers of dead processes, and entries quarantined for 30 days.
 
-    Exit code 0: it is within the bound. 1: it is not, as the rest is in use, or another process is pruning.
+    Exit code 0: the cache fits. 1: it does not, because the rest is in use or another process is pruning.
     """
     from jitnorm.commands.upkeep import prune_cache
 
@@ -311,16 +315,17 @@ def prune(
 def clear(
     yes: _Yes = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also remove what living processes have loaded; they keep it in memory.")
+        bool,
+        typer.Option("--force", help="Also remove entries loaded by running processes, which keep them in memory."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, and remove nothing.")] = False,
     json: Json = False,
 ) -> None:
     """Remove every entry of the user's cache, and its quarantine.
 
-    Asks first if somebody is there to answer: if stdin is a terminal.
+    Asks for confirmation if stdin is a terminal.
 
-    Exit code 0: nothing is left. 1: living processes use some, or another process is pruning.
+    Exit code 0: nothing is left. 1: running processes use some entries, or another process is pruning.
     """
     from jitnorm.commands.upkeep import clear_cache
 

@@ -1,4 +1,4 @@
-"""Where commands print."""
+"""How commands print: tables, facts, JSON, quantities."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from rich.text import Text
 
 from jitnorm.cache.printable import printable
 
-_ROWS_OF_A_TABLE = 1000  # that fold and break to the terminal's width, a millisecond each
-_COLUMNS_OF_FILES = 1000  # of a pipe or file, where nobody wants lines folded
+_ROWS_OF_A_TABLE = 1000  # that are folded to the terminal's width, which takes a millisecond a row
+_COLUMNS_OF_FILES = 1000  # of a pipe or file, whose lines must not be folded
+_AGES = ((86400, "d"), (3600, "h"), (60, "min"))
+_SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def make_console() -> Console:
-    """A console as wide as the terminal, or wide enough for every table where there is none."""
+    """A console as wide as the terminal; if stdout is none, wide enough for every table."""
     console = Console()
     return console if console.is_terminal else Console(width=_COLUMNS_OF_FILES)
 
 
 def make_error_console() -> Console:
-    """A console on stderr, for what is no result: progress, notes."""
+    """A console on stderr, for progress and notes."""
     return Console(stderr=True)
 
 
 def print_table(table: Table) -> None:
-    """Print a table; to a pipe or file one line for each row, without colors or spaces at its end."""
+    """Print a table; to a pipe or file, one line per row, without colors or trailing spaces."""
     console = make_console()
     if console.is_terminal:
         console.print(table)
@@ -39,17 +41,17 @@ def print_table(table: Table) -> None:
 
 
 def cell(text: object) -> Text:
-    """Text in a table, as it is: neither markup nor what steers a terminal is followed in it."""
+    """A cell of literal text: markup and terminal control sequences have no effect."""
     return Text(printable(text))
 
 
 def say(line: str) -> None:
-    """Print a line in which a stranger may have had a part, such as an error that quotes a server."""
+    """Print a line that may contain untrusted text, such as an error that quotes a server."""
     print(printable(line))
 
 
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = ()) -> None:
-    """Print a table of any length, the last column as wide as it is; long ones without the terminal's help."""
+    """Print a table of any length; the last column is never cut, and long tables are not folded."""
     console = make_console()
     if console.is_terminal and len(rows) <= _ROWS_OF_A_TABLE:
         table = Table(box=None, pad_edge=False)
@@ -67,7 +69,7 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right:
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Print names and what they have to say, in two columns."""
+    """Print names and values in two columns."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -77,13 +79,52 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a result for programs; paths and the like as text."""
+    """Print a result as JSON; paths and the like become text."""
     print(json.dumps(value, indent=1, default=str))
 
 
 def print_json_list(values: Iterable[Any]) -> None:
-    """Print a list for programs as it comes, a line for each of its values."""
+    """Print a JSON list as its values arrive, one value per line."""
     print("[", end="")
     for number, value in enumerate(values):
         print("," if number else "", json.dumps(value, default=str), sep="\n" if number else "", end="")
     print("]")
+
+
+def duration(seconds: float) -> str:
+    """A measured time.
+
+    Example:
+        >>> duration(1.234), duration(0.01234), duration(0.00123)
+        ('1.23 s', '12 ms', '1.2 ms')
+    """
+    milliseconds = seconds * 1e3
+    if milliseconds >= 1000:
+        return f"{seconds:.2f} s"
+    return f"{milliseconds:.0f} ms" if milliseconds >= 10 else f"{milliseconds:.1f} ms"
+
+
+def age(seconds: float) -> str:
+    """An age in the largest unit that it fills.
+
+    Example:
+        >>> age(5), age(200), age(90000)
+        ('5 s', '3 min', '1 d')
+    """
+    for length, unit in _AGES:
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def size(count: int) -> str:
+    """A number of bytes, in the largest unit that it fills.
+
+    Example:
+        >>> size(512), size(15104), size(3 << 20)
+        ('512 B', '14.8 KiB', '3.0 MiB')
+    """
+    for length, unit in _SIZES:
+        if count >= length:
+            return f"{count / length:.1f} {unit}"
+    return f"{count} B"

@@ -1,17 +1,23 @@
-"""The demo: FP4 on real activations, compared with the reference byte for byte."""
+"""`jitnorm demo`: FP4 quantization of real activations, compared with the reference byte for byte."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
 from jitnorm import reference
 from jitnorm.cache import Artifact
 from jitnorm.cache.events import subscribe
-from jitnorm.commands.place import Place
+from jitnorm.commands.console import duration, make_console, size
+from jitnorm.commands.place import Place, find_place
+from jitnorm.commands.selection import SHORT_KEY
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.row_classes import class_of
@@ -19,12 +25,13 @@ from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher, load_or_build_launcher
 from jitnorm.manager import load_or_build_kernel
 from jitnorm.ops.norm_fp4 import rmsnorm_fp4quant
-from jitnorm.store import user_cache
+from jitnorm.store import user_cache, user_store
 from jitnorm.warm.expand import configs_of_text
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
 
 EPS = 1e-6
 _ACTIVATIONS = Path(__file__).parents[1] / "data" / "activations.npz"
@@ -32,7 +39,7 @@ _ACTIVATIONS = Path(__file__).parents[1] / "data" / "activations.npz"
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the demo: which activations, and how they are encoded."""
+    """One row of the demo: activations and their encoding."""
 
     site: str
     format: str
@@ -49,12 +56,12 @@ CASES = (
 
 @dataclass(frozen=True)
 class Timing:
-    """What it took to get code that is ready to run, in seconds.
+    """The time to get a kernel ready to run, in seconds.
 
     Attributes:
-        key: what the artifact is stored under.
+        key: the cache key of the artifact.
         build: time to compile it; None if it was in the cache.
-        load: time to get it from the cache into this process, as every later process will.
+        load: time to load it from the cache, as every later process does.
     """
 
     key: str
@@ -64,15 +71,15 @@ class Timing:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the demo found for one case.
+    """The result of one case.
 
     Attributes:
         case: the case.
-        timing: how long its kernel took.
-        codes_equal: whether all codes are the reference's.
-        scales_equal: whether all scales are, padding included.
-        sqnr: signal to quantization noise of the decoded output against the float32 norm, in dB.
-        input_bytes: size of the input, which a plain norm would have written once more.
+        timing: the time that its kernel took.
+        codes_equal: whether all codes match the reference.
+        scales_equal: whether all scales match the reference, padding included.
+        sqnr: signal-to-quantization-noise ratio of the decoded output against the float32 norm, in dB.
+        input_bytes: size of the input, and so of what a plain norm would write.
         output_bytes: size of codes and scales, padding included.
     """
 
@@ -86,15 +93,15 @@ class Outcome:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every output bit is the reference's."""
+        """Whether every output bit matches the reference."""
         return self.codes_equal and self.scales_equal
 
 
 def prepare_launcher() -> float | None:
-    """Get the launcher ready; return the seconds that its build took, or None if it was in the cache.
+    """Get the launcher ready; return its build time in seconds, or None if it was in the cache.
 
     Raises:
-        RuntimeError: it cannot be built.
+        RuntimeError: the launcher cannot be built.
     """
     start = perf_counter()
     _, _, built = _obtain(lambda: load_or_build_launcher(user_cache()))
@@ -104,7 +111,7 @@ def prepare_launcher() -> float | None:
 
 
 def run_demo(place: Place) -> Iterator[Outcome]:
-    """Run all cases, one at a time.
+    """Run the cases one by one.
 
     Raises:
         RuntimeError: a kernel cannot be built or run.
@@ -117,7 +124,7 @@ def run_demo(place: Place) -> Iterator[Outcome]:
 
 
 def activations(site: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The bfloat16 input, (256, 384), and weight, (384,), of one site; see jitnorm/data/README.md."""
+    """The input (256, 384) and weight (384,) of one site, in bfloat16; see jitnorm/data/README.md."""
     import ml_dtypes
     import numpy as np
 
@@ -126,7 +133,7 @@ def activations(site: str) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def config_of(case: Case, rows: int, hidden_size: int, target: Target) -> KernelConfig:
-    """The configuration that the op will dispatch to."""
+    """The configuration that the op dispatches to."""
     text = f"rmsnorm:hidden_size={hidden_size},input=bfloat16,quant={case.quant}"
     (config,) = configs_of_text(text, target, [class_of(rows, hidden_size)])
     return config
@@ -145,7 +152,7 @@ def time_kernel(config: KernelConfig, target: Target) -> Timing:
 
 
 def _obtain(load_or_build: Callable[[], Artifact]) -> tuple[Artifact, str, bool]:
-    """An artifact, its key, and whether it had to be built."""
+    """An artifact, its key, and whether it was built."""
     seen: dict[str, str] = {}
     unsubscribe = subscribe(lambda kind, fields: seen.update({kind: str(fields.get("key", ""))}))
     try:
@@ -195,7 +202,7 @@ def compare(case: Case, timing: Timing, place: Place, x: NDArray[Any], weight: N
 
 
 def encode_scale(y: NDArray[np.float32]) -> NDArray[np.float32]:
-    """NVFP4's global scale: it makes the largest block scale 448, the largest E4M3 value."""
+    """NVFP4's global scale, which makes the largest block scale 448, the largest E4M3 value."""
     import numpy as np
 
     largest = np.float32(448 * 6)
@@ -203,8 +210,90 @@ def encode_scale(y: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def sqnr(signal: NDArray[np.float32], decoded: NDArray[np.float32]) -> float:
-    """Signal to quantization noise ratio in dB."""
+    """The signal-to-quantization-noise ratio in dB."""
     import numpy as np
 
     wanted = signal.astype(np.float64)
     return float(10 * np.log10(np.sum(wanted**2) / np.sum((wanted - decoded) ** 2)))
+
+
+def show_demo(*, only_cpu: bool) -> bool:
+    """Run the demo and print its results; return whether every bit matches the reference.
+
+    Raises:
+        RuntimeError: there is no C++ compiler, the cache is unusable, or a kernel cannot be built or run.
+    """
+    console = make_console()
+    with console.status("Building the launcher, once per machine ..."):
+        launcher_seconds = prepare_launcher()
+    place = find_place(only_cpu=only_cpu)
+    _show_place(console, place, launcher_seconds)
+    with console.status(f"Building kernels for {place.target} ..."):
+        outcomes = list(run_demo(place))
+    console.print(_table(outcomes))
+    _show_conclusion(console, outcomes, place)
+    return all(outcome.is_exact for outcome in outcomes)
+
+
+def _show_place(console: Console, place: Place, launcher_seconds: float | None) -> None:
+    launcher = "from the cache" if launcher_seconds is None else f"built in {duration(launcher_seconds)}"
+    console.print(f"Device    {place.name}", highlight=False)
+    if place.why_cpu:
+        console.print(f"          no GPU: {place.why_cpu}", highlight=False, markup=False)
+    console.print(f"Launcher  {launcher}", highlight=False)
+    console.print(f"Cache     {user_store().layout.root}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _table(outcomes: Sequence[Outcome]) -> Table:
+    table = Table(
+        title=f"RMSNorm + FP4 on real activations, each 256 x 384 bfloat16, {size(outcomes[0].input_bytes)}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+    )
+    for heading in ("input", "format", "scales", "kernel"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("build", "load", "bits", "SQNR dB", "FP4", "saved"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for outcome in outcomes:
+        build = outcome.timing.build
+        table.add_row(
+            outcome.case.site,
+            outcome.case.format,
+            outcome.case.quant.scale_layout,
+            outcome.timing.key[:SHORT_KEY],
+            "[green]cached[/]" if build is None else duration(build),
+            duration(outcome.timing.load),
+            _verdict(outcome),
+            f"{outcome.sqnr:.2f}",
+            size(outcome.output_bytes),
+            f"{1 - outcome.output_bytes / outcome.input_bytes:.1%}",
+        )
+    return table
+
+
+def _verdict(outcome: Outcome) -> str:
+    wrong = {"codes": not outcome.codes_equal, "scales": not outcome.scales_equal}
+    names = ", ".join(name for name, is_wrong in wrong.items() if is_wrong)
+    return f"[bold red]{names} DIFFER[/]" if names else "[green]exact[/]"
+
+
+def _show_conclusion(console: Console, outcomes: list[Outcome], place: Place) -> None:
+    wrong = sum(not outcome.is_exact for outcome in outcomes)
+    if wrong:
+        console.print(
+            f"[bold red]{wrong} of {len(outcomes)} outputs differ from the reference.[/] Please report this, "
+            "with the output of `jitnorm doctor --json`.",
+            highlight=False,
+        )
+        return
+    compared = sum(outcome.output_bytes for outcome in outcomes)
+    built = sum(outcome.timing.build is not None for outcome in outcomes)
+    origin = f"{built} built now, {len(outcomes) - built} from the cache"
+    console.print(
+        f"[bold green]Proven:[/] {len(outcomes)} kernels ({origin}), called through TVM-FFI on {place.name}, "
+        f"gave all {compared:,} bytes of codes and scales exactly as the NumPy reference defines them.",
+        highlight=False,
+    )
+    if built and user_store().writable:
+        console.print("Run it again: every kernel comes from the cache.", highlight=False)

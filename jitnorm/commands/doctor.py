@@ -1,43 +1,62 @@
-"""What this machine has of all that jitnorm uses."""
+"""`jitnorm doctor`: what this machine has of all that jitnorm uses, and which variables are set."""
 
 from __future__ import annotations
 
+import os
 import platform
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 
+from rich.table import Table
+
 import jitnorm
-from jitnorm.commands.attempt import attempt
+from jitnorm.cache.budget import byte_budget
+from jitnorm.cache.lock import wait_bound
+from jitnorm.cache.opening import remote_mode, remote_timeout, signature_check, signer
+from jitnorm.cache.remote import RemoteTier, without_credentials
+from jitnorm.cache.trust import trust_is_limited
+from jitnorm.commands.console import cell, print_json, print_table, size
 from jitnorm.commands.doctor_cache import (
     CacheState,
     MissState,
     SigningState,
     TierState,
+    attempt,
     cache_state,
     miss_state,
     signing_state,
     tier_states,
     wheel_states,
 )
-from jitnorm.commands.doctor_variables import Variable, variables
+from jitnorm.commands.selection import uncollected
 from jitnorm.kernels.target import TARGET_NAMES, Target
 from jitnorm.launcher import launcher
+from jitnorm.misses import jit_mode
 from jitnorm.store import memo_folder, user_store
+from jitnorm.toolchains import TOOLCHAIN_NAMES
 from jitnorm.toolchains.inventory import Installation, installed
+from jitnorm.toolchains.process import time_limit
+from jitnorm.tracing import tracing_is_wanted
+from jitnorm.tuning import tuning_mode
 from jitnorm.wheel.describe import WheelDescription
 
-# A framework, the distributions that it comes in and how to get it.
+PREFIX = "JITNORM_"
+# An array framework, its distributions, and how to install it.
 _FRAMEWORKS = (
     ("NumPy", ("numpy",), "pip install numpy"),
     ("torch", ("torch",), "pip install torch"),
     ("JAX", ("jax",), "pip install jax"),
     ("CuPy", ("cupy-cuda13x", "cupy-cuda12x", "cupy"), "pip install cupy-cuda13x"),
 )
+_Line = tuple[str, bool | None, str]  # the thing; whether it is there, None for an optional one that is not; details
 
 
 @dataclass(frozen=True)
 class Framework:
-    """An array framework; `version` is empty if it is not installed, and `remedy` if it is."""
+    """An array framework; `version` is empty if it is not installed, `remedy` if it is."""
 
     name: str
     version: str
@@ -46,7 +65,7 @@ class Framework:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU; `target` is empty and `problem` says why if it is not supported."""
+    """A GPU; if it is not supported, `target` is empty and `problem` says why."""
 
     ordinal: int
     name: str
@@ -57,25 +76,25 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Report:
-    """All that the doctor found.
+    """All findings.
 
     Attributes:
-        jitnorm: its version.
-        python: the interpreter's version.
+        jitnorm: version of jitnorm.
+        python: version of the interpreter.
         tvm_ffi: version of TVM-FFI.
-        launcher_problem: why the launcher cannot be had; empty if it is ready.
-        driver: version of CUDA that the driver supports; empty if there is none.
-        driver_problem: why there is no driver; empty if there is.
-        gpus: all of them.
-        toolchains: all that jitnorm can use, present or not.
-        targets: what kernels can be built for here.
+        launcher_problem: why the launcher is unavailable; empty if it is ready.
+        driver: CUDA version that the driver supports; empty without a driver.
+        driver_problem: why there is no driver; empty if there is one.
+        gpus: all GPUs.
+        toolchains: all toolchains that jitnorm can use, installed or not.
+        targets: the targets that kernels can be built for here.
         cache: the cache folder.
-        tiers: all places where kernels are looked up, in their order, the cache folder among them.
-        wheels: what each wheel among them serves here.
-        signing: the keys of signatures.
-        misses: what a miss means, and the record of misses.
-        variables: all that jitnorm reads, and those that look as if it did.
-        frameworks: whose tensors the ops take.
+        tiers: all tiers of the cache in lookup order, the cache folder among them.
+        wheels: what each wheel among the tiers serves here.
+        signing: the keys for signatures.
+        misses: what a miss does, and the record of misses.
+        variables: the variables that are set and begin with `PREFIX`.
+        frameworks: the array frameworks whose tensors the ops take.
         schema: raised when a field of this report is removed or changes its meaning.
     """
 
@@ -104,20 +123,23 @@ class Report:
 
 
 def examine() -> Report:
-    """Look at this machine; builds the launcher if it is not cached, and never raises for what is missing."""
+    """Examine this machine; builds the launcher unless it is cached, and never raises for what is missing."""
     _, launcher_problem = attempt(launcher)
     store, cache_problem = attempt(user_store)
-    toolchains = tuple(installed(memo_folder(store) if store else None))
-    driver, driver_problem = attempt(_driver_version)
-    gpus, _ = attempt(_gpus)
-    cache = cache_state(store, cache_problem)
+    # Measuring a large cache takes as long as all else, which mostly waits for drivers and compilers.
+    with uncollected(), ThreadPoolExecutor(1) as pool:
+        measured = pool.submit(cache_state, store, cache_problem)
+        toolchains = tuple(installed(memo_folder(store) if store else None))
+        driver, driver_problem = attempt(_driver_version)
+        gpus, _ = attempt(_gpus)
+        cache = measured.result()
     return Report(
         jitnorm=jitnorm.__version__,
         python=platform.python_version(),
         tvm_ffi=version("apache-tvm-ffi"),
         launcher_problem=launcher_problem,
         driver=driver or "",
-        driver_problem="not asked, for want of the launcher" if launcher_problem else driver_problem,
+        driver_problem="unknown without the launcher" if launcher_problem else driver_problem,
         gpus=gpus or (),
         toolchains=toolchains,
         targets=_buildable({each.name for each in toolchains if each.available}),
@@ -158,3 +180,165 @@ def _framework(name: str, distributions: tuple[str, ...], remedy: str) -> Framew
         except PackageNotFoundError:
             continue
     return Framework(name, "", remedy)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An environment variable that is set.
+
+    Attributes:
+        name: the variable's name.
+        value: its value without secrets.
+        problem: why the value is invalid, with the remedy; empty if it is valid.
+    """
+
+    name: str
+    value: str
+    problem: str
+
+
+def _backend() -> None:
+    value = os.environ["JITNORM_BACKEND"]
+    allowed = ("auto", *(name for name in TOOLCHAIN_NAMES if name != "cxx"))
+    if value not in allowed:
+        raise ValueError(f"JITNORM_BACKEND: is {value!r}; use one of {', '.join(allowed)}")
+
+
+def _cpu_threads() -> None:
+    value = os.environ["JITNORM_CPU_THREADS"]
+    if not value.isdecimal() or int(value) < 1:
+        raise ValueError(f"JITNORM_CPU_THREADS: is {value!r}; use a whole number, 1 or more")
+
+
+def _anything() -> None:
+    pass
+
+
+# For each variable, a function that reads it, or else raises what is wrong with its value.
+CHECKS: Mapping[str, Callable[[], object]] = {
+    "JITNORM_BACKEND": _backend,
+    "JITNORM_CACHE_DIR": _anything,  # the state of the cache says whether it is usable
+    "JITNORM_CACHE_MAX_BYTES": byte_budget,
+    "JITNORM_CACHE_TRUST": trust_is_limited,
+    "JITNORM_COMPILE_TIMEOUT": time_limit,
+    "JITNORM_CPU_THREADS": _cpu_threads,
+    "JITNORM_JIT": jit_mode,
+    "JITNORM_LOCK_TIMEOUT": lambda: wait_bound(None),
+    "JITNORM_MISS_RECORD": _anything,
+    "JITNORM_OTEL": tracing_is_wanted,
+    "JITNORM_READONLY_CACHE": _anything,  # each folder is a tier with a state of its own
+    "JITNORM_REMOTE_CACHE": lambda: RemoteTier(os.environ["JITNORM_REMOTE_CACHE"]),
+    "JITNORM_REMOTE_MODE": remote_mode,
+    "JITNORM_REMOTE_TIMEOUT": remote_timeout,
+    "JITNORM_SIGNING_KEY": signer,
+    "JITNORM_TRUSTED_KEYS": signature_check,
+    "JITNORM_TUNING": tuning_mode,
+}
+
+
+def variables() -> tuple[Variable, ...]:
+    """The variables that are set and not empty, by name."""
+    names = sorted(name for name, value in os.environ.items() if name.startswith(PREFIX) and value)
+    return tuple(_variable(name, os.environ[name]) for name in names)
+
+
+def _variable(name: str, value: str) -> Variable:
+    check = CHECKS.get(name)
+    if check is None:
+        near = get_close_matches(name, CHECKS, n=1) or [", ".join(CHECKS)]
+        return Variable(name, value, f"jitnorm does not read this variable; unset it, or set {near[0]}")
+    shown = without_credentials(value) if name == "JITNORM_REMOTE_CACHE" else value
+    return Variable(name, shown, attempt(check)[1])
+
+
+def show_doctor(*, as_json: bool) -> bool:
+    """Examine this machine and print the findings; return whether any kernel can be built here."""
+    report = examine()
+    if as_json:
+        print_json({**asdict(report), "can_build": report.can_build})
+        return report.can_build
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for _ in range(2):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for thing, is_there, details in _lines(report):
+        table.add_row(thing, _mark(is_there), cell(details))
+    print_table(table)
+    return report.can_build
+
+
+def _mark(is_there: bool | None) -> str:
+    if is_there is None:
+        return "[dim]-[/]"
+    return "[green]ok[/]" if is_there else "[red]no[/]"
+
+
+def _lines(report: Report) -> Iterator[_Line]:
+    yield "jitnorm", True, f"{report.jitnorm}, Python {report.python}, TVM-FFI {report.tvm_ffi}"
+    yield "launcher", not report.launcher_problem, report.launcher_problem or "ready"
+    yield "driver", True if report.driver else None, report.driver or report.driver_problem
+    for gpu in report.gpus:
+        details = f"{gpu.name}, compute capability {gpu.capability}, "
+        yield f"cuda:{gpu.ordinal}", not gpu.problem, details + (gpu.target or gpu.problem)
+    for toolchain in report.toolchains:
+        details = f"{toolchain.identity}; {toolchain.location}" if toolchain.available else toolchain.remedy
+        yield toolchain.name, toolchain.available or None, details
+    yield "targets", report.can_build, ", ".join(report.targets) or "none can be built"
+    yield "cache", not report.cache.problem, _cache_details(report.cache)
+    for tier in report.tiers:
+        yield "tier", not tier.problem, _tier_details(tier)
+    for wheel in report.wheels:
+        yield "wheel", wheel.serves_fully, _wheel_details(wheel)
+    yield "keys", not report.signing.problem, _key_details(report.signing)
+    yield "misses", not report.misses.problem, _miss_details(report.misses)
+    for variable in report.variables:
+        details = f"{variable.name}={variable.value}"
+        yield "variable", not variable.problem, f"{details}: {variable.problem}" if variable.problem else details
+    for framework in report.frameworks:
+        details = framework.version or f"not installed; {framework.remedy}"
+        yield framework.name, True if framework.version else None, details
+
+
+def _cache_details(cache: CacheState) -> str:
+    budget = "of disk space, no limit" if cache.budget_bytes is None else f"of {size(cache.budget_bytes)} of disk space"
+    held = f"{cache.path}: {cache.entries} entries, {size(cache.total_bytes)} {budget}, trust: {cache.trust}"
+    if cache.quarantine_bytes:
+        held += f", {size(cache.quarantine_bytes)} in quarantine"
+    if cache.has_locks is False:
+        held += ", no file locks: concurrent misses each compile"
+    return f"{held}; {cache.problem}" if cache.problem else held
+
+
+def _tier_details(tier: TierState) -> str:
+    if tier.problem:
+        return f"{tier.name}: {tier.problem}"
+    access = "read-write" if tier.is_writable else "read-only"
+    entries = "" if tier.entries is None else f", {tier.entries} entries"
+    held = "" if tier.payload_bytes is None else f", {size(tier.payload_bytes)}"
+    return f"{tier.name}: {access}{entries}{held}"
+
+
+def _wheel_details(wheel: WheelDescription) -> str:
+    title = f"{wheel.name} {wheel.version}"
+    if wheel.problem:
+        return f"{title}: {wheel.problem}"
+    held = []
+    if wheel.kernels:
+        held.append(f"{wheel.serving} of {wheel.kernels} kernels for {', '.join(wheel.targets)} serve here")
+    if wheel.launchers:
+        held.append("its launcher serves here" if wheel.serving_launchers else "its launcher is for another TVM-FFI")
+    refused = [f"{count} refused: {reason}" for reason, count in sorted(wheel.refused.items())]
+    return f"{title}: {'; '.join([*held, size(wheel.payload_bytes), *refused])}"
+
+
+def _key_details(keys: SigningState) -> str:
+    trusted = f"trusted: {', '.join(keys.trusted)}" if keys.trusted else "signatures are not required"
+    signs = f"; builds are signed by {keys.signs_with}" if keys.signs_with else ""
+    return keys.problem or trusted + signs
+
+
+def _miss_details(misses: MissState) -> str:
+    meanings = {"auto": "compiled", "record": "compiled and recorded", "deny": "recorded, and raise an error"}
+    meaning = meanings.get(misses.mode, "")
+    record = f"; {misses.record} has {size(misses.record_bytes)}" if misses.record_bytes else ""
+    return misses.problem or meaning + record

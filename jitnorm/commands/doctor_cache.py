@@ -1,4 +1,4 @@
-"""What the doctor finds of the cache: its folder, its tiers, keys of signatures, misses."""
+"""The state of the cache for `jitnorm doctor`: its folder, tiers, signing keys and misses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from jitnorm.cache import CacheError, Store, default_root
 from jitnorm.cache.bounded import bounded
@@ -20,7 +20,6 @@ from jitnorm.cache.readonly import READONLY_VARIABLE, open_read_only, readonly_f
 from jitnorm.cache.space import usage
 from jitnorm.cache.trust import TRUST_VARIABLE
 from jitnorm.cache.wheels import WheelFolder, wheel_folders
-from jitnorm.commands.attempt import attempt
 from jitnorm.misses import jit_mode, record_file
 from jitnorm.store import own_wheels
 from jitnorm.wheel.describe import WheelDescription, describe_wheel
@@ -31,6 +30,15 @@ if TYPE_CHECKING:
 SECONDS_PER_TIER = 5.0
 _NO_KEY = "0" * 64
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+_T = TypeVar("_T")
+
+
+def attempt(ask: Callable[[], _T]) -> tuple[_T | None, str]:
+    """The answer and no problem, or no answer and the problem."""
+    try:
+        return ask(), ""
+    except (RuntimeError, ValueError, OSError) as error:
+        return None, str(error)
 
 
 @dataclass(frozen=True)
@@ -38,16 +46,16 @@ class CacheState:
     """The cache folder.
 
     Attributes:
-        path: where it lies.
+        path: the path of the folder.
         is_writable: whether anything can be stored.
-        trust: who may own it: ``owner only``, or ``any``.
-        entries: how many there are.
+        trust: who may own the folder: ``owner only``, or ``any``.
+        entries: number of entries.
         payload_bytes: bytes of their payloads.
-        total_bytes: the disk space of all that lies in it, which counts against the budget.
-        budget_bytes: what it is kept within; None for no limit.
-        quarantine_bytes: the disk space of the entries that failed verification.
-        has_locks: whether its file system has locks; None if nothing can be written.
-        problem: why it cannot be used, with the remedy; empty if it can.
+        total_bytes: disk space of everything in the folder, which counts against the budget.
+        budget_bytes: the budget; None for no limit.
+        quarantine_bytes: disk space of the entries that failed verification.
+        has_locks: whether the file system has locks; None if the folder is not writable.
+        problem: why the folder is unusable, with the remedy; empty if it is usable.
     """
 
     path: str
@@ -64,15 +72,15 @@ class CacheState:
 
 @dataclass(frozen=True)
 class TierState:
-    """A place where kernels are looked up.
+    """A tier of the cache.
 
     Attributes:
-        name: its kind and its place.
-        is_reachable: whether it answers.
-        is_writable: whether what is built is stored there.
-        entries: how many there are; None if it does not say.
-        payload_bytes: bytes of their payloads; None if it does not say.
-        problem: why it is not used, with the remedy; empty if it is.
+        name: its kind and place.
+        is_reachable: whether it responds.
+        is_writable: whether builds are stored in it.
+        entries: number of entries; None if unknown.
+        payload_bytes: bytes of their payloads; None if unknown.
+        problem: why the tier is skipped, with the remedy; empty if it is used.
     """
 
     name: str
@@ -85,12 +93,13 @@ class TierState:
 
 @dataclass(frozen=True)
 class SigningState:
-    """The keys of signatures.
+    """The keys for signatures.
 
     Attributes:
-        trusted: ids of the public keys of which shared tiers need a signature; none: they need none.
-        signs_with: id of the private key that signs what is built; empty if there is none.
-        problem: why a key cannot be used; empty if all can.
+        trusted: ids of the public keys, one of which must have signed what shared tiers provide; none if signatures
+            are not required.
+        signs_with: id of the private key that signs builds; empty without one.
+        problem: why a key is unusable; empty if all are usable.
     """
 
     trusted: tuple[str, ...]
@@ -100,13 +109,13 @@ class SigningState:
 
 @dataclass(frozen=True)
 class MissState:
-    """What a miss means, and the record of misses.
+    """Describe the handling of misses, and their record.
 
     Attributes:
-        mode: ``auto``, ``record`` or ``deny``; empty if JITNORM_JIT is not valid.
-        record: the file that misses are noted in; empty if there is none.
-        record_bytes: its size; 0 if it does not exist.
-        problem: why nothing can be noted; empty if it can.
+        mode: ``auto``, ``record`` or ``deny``; empty if JITNORM_JIT is invalid.
+        record: the file that misses are recorded in; empty without one.
+        record_bytes: size of that file; 0 if it does not exist.
+        problem: why misses cannot be recorded; empty if they can.
     """
 
     mode: str
@@ -116,7 +125,7 @@ class MissState:
 
 
 def cache_state(store: Store | None, problem: str) -> CacheState:
-    """The state of the cache folder; without a store `problem` says why."""
+    """The state of the cache folder; `problem` says why there is no store, if there is none."""
     trust = os.environ.get(TRUST_VARIABLE) or "owner only"
     if store is None:
         return CacheState(str(default_root()), False, trust, 0, 0, 0, None, 0, None, problem)
@@ -137,17 +146,17 @@ def cache_state(store: Store | None, problem: str) -> CacheState:
 
 
 def tier_states(store: Store | None, held: CacheState | None = None) -> tuple[TierState, ...]:
-    """The state of every tier; none of them can fail or stall the others.
+    """The state of every tier; no tier can fail or stall the others.
 
     Args:
-        store: the user's cache, if it can be used.
-        held: its state, if that is known.
+        store: the user's cache, if it is usable.
+        held: its state, if known.
     """
     return tuple(_bounded_state(name, examine) for name, examine in _examinations(store, held))
 
 
 def wheel_states() -> tuple[WheelDescription, ...]:
-    """What each installed wheel serves; none of them can fail or stall the others."""
+    """Describe what each installed wheel serves; no wheel can fail or stall the others."""
     return tuple(map(_bounded_description, (*own_wheels(), *wheel_folders())))
 
 
@@ -168,7 +177,7 @@ def signing_state() -> SigningState:
 
 
 def miss_state(store: Store | None) -> MissState:
-    """The mode, and the record of misses."""
+    """The mode of JITNORM_JIT, and the record of misses."""
     mode, mode_problem = attempt(jit_mode)
     path = None if store is None else record_file(store)
     if path is None:
@@ -182,7 +191,7 @@ def miss_state(store: Store | None) -> MissState:
 
 
 def _examinations(store: Store | None, held: CacheState | None) -> Iterator[tuple[str, Callable[[], TierState]]]:
-    """The name of each tier, and what finds its state."""
+    """The name of each tier, and a function that finds its state."""
     for wheel in (*own_wheels(), *wheel_folders()):
         name = f"wheel {wheel.name}"
         yield name, partial(_readonly_state, wheel.path, name, is_signed=False)
@@ -214,7 +223,7 @@ def _readonly_state(path: Path, name: str, *, is_signed: bool) -> TierState:
     try:
         return _folder_state(open_read_only(path, name, signature_check() if is_signed else None))
     except OSError as error:
-        remedy = f"make it readable, or take it out of {READONLY_VARIABLE}" if is_signed else "install the wheel again"
+        remedy = f"make it readable, or remove it from {READONLY_VARIABLE}" if is_signed else "install the wheel again"
         raise CacheError(f"{error}; {remedy}") from error
 
 
@@ -224,16 +233,16 @@ def _folder_state(store: Store) -> TierState:
 
 
 def _remote_state(remote: RemoteTier) -> TierState:
-    remote.describe(_NO_KEY)  # whether it answers at all
+    remote.describe(_NO_KEY)  # raises if it does not respond
     try:
         count: int | None = len(remote.keys())
-    except CacheError:  # as web servers do, which list nothing
+    except CacheError:  # plain web servers list nothing
         count = None
     return TierState(remote.name, True, remote.writable, count, None, "")
 
 
 def _has_locks(store: Store) -> bool:
-    """Whether files in a folder can be locked; with a file that is gone at once."""
+    """Whether files in a store's folder can be locked, tried with a temporary file."""
     try:
         with tempfile.TemporaryFile(dir=store.layout.private) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,21 +1,31 @@
-"""Which entries of the cache a command is about."""
+"""The entries that a command is about: which are selected, where they lie, whether they are usable."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.cache import Cache, CacheError, Entry, Store, Tier
+from jitnorm.cache.artifact import decode_manifest
+from jitnorm.cache.entry import read_entry
+from jitnorm.cache.errors import CacheTrustError, CorruptEntryError
+from jitnorm.cache.files import open_folder, read_file
+from jitnorm.cache.layout import MANIFEST
 from jitnorm.cache.listing import list_entries
-from jitnorm.commands.units import SHORT_KEY
+from jitnorm.cache.store import SignatureCheck
 from jitnorm.kernels.target import Target
 
 if TYPE_CHECKING:
     from jitnorm.cache.remote import RemoteTier
 
+
 KINDS = ("kernel", "launcher")
 TIER_KINDS = ("wheel", "read-only", "user", "remote")
+SHORT_KEY = 12  # characters of a cache key that tell entries apart
 _SELECTED_BY = ("kind", "target")  # fields of manifests that a filter asks for
 _SHOWN = 4  # keys in a message
 _HEXADECIMAL = set("0123456789abcdef")
@@ -23,12 +33,12 @@ _HEXADECIMAL = set("0123456789abcdef")
 
 @dataclass(frozen=True)
 class Item:
-    """An entry, and where it lies.
+    """An entry of a tier.
 
     Attributes:
         tier: the name of the tier.
         entry: the entry.
-        used: when it was last loaded, in seconds since the epoch, to the hour; 0 where nobody notes that.
+        used: time of the last load in seconds since the epoch, to the hour; 0 if the tier does not record it.
     """
 
     tier: str
@@ -38,16 +48,16 @@ class Item:
 
 @dataclass(frozen=True)
 class Filter:
-    """What entries must be.
+    """The entries that a user selects.
 
     Args:
         kind: one of `KINDS`; None for all.
-        targets: names, of which one text may hold several joined by commas; none for all.
-        keys: keys, or beginnings of keys that no other key shares; none for all.
-        launchers_stay: whether `targets` is about kernels alone: launchers serve every target.
+        targets: comma-separated names of targets; none for all.
+        keys: keys or unique prefixes; none for all.
+        launchers_stay: whether `targets` lets launchers through, which serve every target.
 
     Raises:
-        ValueError: a kind or target is not known.
+        ValueError: a kind or target is unknown.
     """
 
     kind: str | None = None
@@ -63,11 +73,11 @@ class Filter:
 
     @property
     def is_everything(self) -> bool:
-        """Whether it leaves nothing out."""
+        """Whether every entry is selected."""
         return not (self.kind or self.targets or self.keys)
 
     def accepts(self, manifest: Mapping[str, Any]) -> bool:
-        """Whether an entry with this manifest is meant, whatever its key."""
+        """Whether an entry with this manifest is selected, apart from its key."""
         kind = manifest.get("kind")
         if self.kind is not None and kind != self.kind:
             return False
@@ -77,11 +87,11 @@ class Filter:
 
 
 def select(entries: Iterable[Entry], wanted: Filter) -> list[Entry]:
-    """The entries that are meant.
+    """The selected entries.
 
     Raises:
-        ValueError: a key is not one, or the beginning of several.
-        CacheError: no entry has a key that begins so.
+        ValueError: a key is malformed or ambiguous.
+        CacheError: no key begins with the given prefix.
     """
     known = {entry.key: entry for entry in entries}
     keys = [find_key(known, text) for text in wanted.keys] or known
@@ -89,59 +99,61 @@ def select(entries: Iterable[Entry], wanted: Filter) -> list[Entry]:
 
 
 def select_some(store: Store, wanted: Filter) -> list[str]:
-    """The keys of the entries of a store that are meant, at least one; else as `select`."""
+    """The keys of the selected entries of a store, at least one; raises as `select`."""
     found = [entry.key for entry in select(store.entries(), wanted)]
     if not found:
-        raise CacheError(f"no entry of {store.name} is meant; jitnorm cache ls shows what there is")
+        raise CacheError(f"no entry of {store.name} is selected; jitnorm cache ls lists them")
     return found
 
 
 def find_key(known: Iterable[str], text: str) -> str:
-    """The key that begins so.
+    """The key that begins with a text.
 
     Raises:
-        ValueError: it is no beginning of a key, or one of several.
-        CacheError: no key begins so.
+        ValueError: the text is malformed or ambiguous.
+        CacheError: no key begins with it.
     """
     if not text or not set(text) <= _HEXADECIMAL:
-        raise ValueError(f"key: {text!r} is no beginning of a key, which is made of hexadecimal digits in lower case")
+        raise ValueError(f"key: {text!r} is not a prefix of a key; use lower-case hexadecimal digits")
     found = sorted({key for key in known if key.startswith(text)})
     if not found:
-        raise CacheError(f"no entry has a key that begins with {text!r}; jitnorm cache ls shows what there is")
+        raise CacheError(f"no entry has a key that begins with {text!r}; jitnorm cache ls lists them")
     if len(found) > 1:
         shown = ", ".join(key[: max(SHORT_KEY, len(text) + 4)] for key in found[:_SHOWN])
         more = ", ..." if len(found) > _SHOWN else ""
-        raise ValueError(f"key: {text!r} is the beginning of {len(found)} keys ({shown}{more}); give more of it")
+        raise ValueError(f"key: {text!r} begins {len(found)} keys ({shown}{more}); give more digits")
     return found[0]
 
 
 def folder_tiers(cache: Cache) -> list[Store]:
-    """The tiers that are folders, in the order in which they are asked."""
+    """The tiers that are folders, in lookup order."""
     return [tier for tier in cache.tiers if isinstance(tier, Store)]
 
 
 def items(cache: Cache, wanted: Filter, tier: str | None = None, *, fields: Sequence[str] | None = None) -> list[Item]:
-    """The entries that are meant, of all folders; of a remote tier only if it is asked for.
+    """The selected entries of all folders, or of one tier.
 
     Args:
         cache: all tiers.
-        wanted: what is meant.
-        tier: one of `TIER_KINDS`, or the whole name of a tier.
-        fields: what to read of the manifests in folders, which are not verified then; None for all, verified.
+        wanted: selects entries.
+        tier: one of `TIER_KINDS`, or the full name of a tier; None for all folders.
+        fields: the fields to read of manifests in folders, without verifying them; None to read and verify all.
 
     Raises:
-        ValueError: there is no such tier, or as `select`.
-        CacheError: as `select`; a remote tier does not answer.
+        ValueError: the tier is unknown, or as `select`.
+        CacheError: a remote tier does not respond, or as `select`.
     """
     found = [item for each in _tiers(cache, tier) for item in _items_in(each, fields)]
+    if wanted.is_everything:
+        return found
     kept = {entry.key for entry in select((item.entry for item in found), wanted)}
     return [item for item in found if item.entry.key in kept]
 
 
 def last_use(store: Store, key: str) -> float:
-    """When an entry was last loaded; 0 where nobody notes that.
+    """The time of an entry's last load; 0 if the store does not record it.
 
-    The store keeps it as the modification time of the entry's folder.
+    Writable stores keep it as the modification time of the entry's folder.
     """
     if not store.writable:
         return 0.0
@@ -178,12 +190,74 @@ def _items_in(tier: Tier, fields: Sequence[str] | None) -> Iterator[Item]:
 
 
 def remote_entries(remote: RemoteTier) -> list[Entry]:
-    """What a remote tier lists; none of it is verified but for the manifests.
+    """The entries that a remote tier lists; only their manifests are verified.
 
     Raises:
-        RemoteError: it does not answer.
+        RemoteError: the tier does not respond.
     """
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(8) as pool:  # requests mostly wait
         return [entry for entry in pool.map(remote.describe, remote.keys()) if entry is not None]
+
+
+def describe(store: Store, key: str) -> Entry | None:
+    """An entry with its manifest; None if there is none or its manifest cannot be read."""
+    try:
+        with open_folder(store.layout.entry(key)) as folder:
+            stored = decode_manifest(key, read_file(MANIFEST, folder))
+            published = os.stat(MANIFEST, dir_fd=folder, follow_symlinks=False).st_mtime
+    except (CorruptEntryError, OSError):
+        return None
+    return Entry(key, stored.payload_size, published, stored.manifest)
+
+
+def problem_of(store: Store, key: str) -> str | None:
+    """Why an entry is unusable; empty if it is usable, None if there is none."""
+    try:
+        with store.open_entry(key) as folder:
+            read_entry(key, folder, store.check)
+    except FileNotFoundError:
+        return None
+    except (CorruptEntryError, CacheTrustError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def distrust_of(store: Store, key: str, check: SignatureCheck) -> str:
+    """Why an entry's signature is rejected; empty if it is accepted, or there is no such entry."""
+    try:
+        with open_folder(store.layout.entry(key)) as folder:
+            check(read_file(MANIFEST, folder), store.signature(key))
+    except FileNotFoundError:
+        return ""
+    except (CorruptEntryError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def signature_of(store: Store, key: str, check: SignatureCheck | None) -> str:
+    """The verdict on an entry's signature, in words; empty if it has none.
+
+    Args:
+        store: the entry's store.
+        key: the entry's key.
+        check: checks signatures against the trusted keys; None without any.
+    """
+    if store.signature(key) is None:
+        return ""
+    if check is None:
+        return "not checked: JITNORM_TRUSTED_KEYS is not set"
+    return distrust_of(store, key, check) or "valid"
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Put off garbage collection: among many entries it finds nothing, and takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,4 +1,4 @@
-"""Tuning: kernels are built in parallel, op after op, then measured; results are shown and stored as they come."""
+"""`jitnorm tune`: builds kernels in parallel, op by op, measures them, and shows and stores the results."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ BACKENDS = ("nvrtc", "nvcc")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user asks for.
+    """The user's request.
 
     Attributes:
-        ops: names; none for the usual ones, ``all`` for all.
-        hidden_sizes: none for the usual ones.
-        calls: classes of calls; none for all.
-        seconds: after which to stop.
-        jobs: processes that build; None for as many as fit.
+        ops: names of ops; none for the common ones, ``all`` for all.
+        hidden_sizes: elements per row; none for the common sizes.
+        row_classes: classes of rows; none for all.
+        seconds: time limit.
+        jobs: number of processes that build; None for as many as cores and memory allow.
         backend: one of `BACKENDS`.
     """
 
     ops: Sequence[str]
     hidden_sizes: Sequence[int]
-    calls: Sequence[str]
+    row_classes: Sequence[str]
     seconds: float
     jobs: int | None
     backend: str
 
     def plan(self, target: Target) -> Plan:
-        """What is to be measured; ValueError if that is nothing, or something is not allowed."""
+        """The measurements to make; ValueError if there are none, or the request is invalid."""
         if self.backend not in BACKENDS:
-            raise ValueError(f"backend: is {self.backend!r}; schedules are those of {' and '.join(BACKENDS)}")
-        found = plan(OPS if "all" in self.ops else self.ops, self.hidden_sizes, self.calls, target)
+            raise ValueError(f"backend: is {self.backend!r}; only {' and '.join(BACKENDS)} have schedules")
+        found = plan(OPS if "all" in self.ops else self.ops, self.hidden_sizes, self.row_classes, target)
         if not found.cases:
             raise ValueError(
-                "hidden_sizes: leave no choice of schedules, as rows of more than 512 elements do; left out are "
+                "hidden_sizes: offer no choice of schedules; use sizes above 512. Left out: "
                 + "; ".join(found.left_out)
             )
         return found
@@ -71,7 +71,7 @@ def target_here() -> Target:
 
 
 def show_plan(wanted: Wanted) -> None:
-    """Print what would be measured; without a GPU, for an H200."""
+    """Print what would be measured; without a GPU, on an H200."""
     try:
         target = target_here()
     except (ValueError, RuntimeError):
@@ -79,26 +79,26 @@ def show_plan(wanted: Wanted) -> None:
     planned = wanted.plan(target)
     _tell_what_is_left_out(planned)
     found = planned.cases
-    shown = _columns(("op", "calls", "rows"), ("H",), ("schedules",))
+    shown = _columns(("op", "class", "rows"), ("H",), ("schedules",))
     for case in found:
         rows = ", ".join(map(str, case.rows))
-        shown.add_row(case.op, case.calls, rows, str(case.config.hidden_size), " ".join(case.schedules))
+        shown.add_row(case.op, case.row_class, rows, str(case.config.hidden_size), " ".join(case.schedules))
     print_table(shown)
     kernels = {config for case in found for config in case.configs}
     make_console().print(f"{len(found)} cases, {len(kernels)} kernels for {target}", highlight=False)
 
 
 def show_tune(wanted: Wanted, json_file: Path | None = None, out: Path | None = None) -> None:
-    """Tune, and print what was found.
+    """Tune, and print the findings.
 
     Args:
-        wanted: what to measure.
-        json_file: where all times are written to.
-        out: where the table is written to, in place of the cache.
+        wanted: the request.
+        json_file: file to write all times to.
+        out: file to write the table to, instead of the cache.
 
     Raises:
-        ValueError: something is not allowed, or there is no GPU.
-        RuntimeError: torch is missing, a schedule gives other bytes, or a kernel cannot be run.
+        ValueError: the request is invalid, or there is no GPU.
+        RuntimeError: torch is missing, a schedule changes the output, or a kernel cannot be run.
     """
     target = target_here()
     planned = wanted.plan(target)
@@ -131,7 +131,7 @@ def _tell_what_is_left_out(planned: Plan) -> None:
 
 
 def tuned(wanted: Wanted, planned: Sequence[Case], target: Target, meter_of: MeterOf) -> Iterator[Found]:
-    """Build and measure cases as is wanted, until the time is up; how far it is, is told on stderr."""
+    """Build and measure cases until the time is up; stderr gets the progress."""
     deadline, done = monotonic() + wanted.seconds, 0
     with make_error_console().status("") as status:
         for op, of_op in groupby(planned, key=lambda case: case.op):
@@ -143,7 +143,7 @@ def tuned(wanted: Wanted, planned: Sequence[Case], target: Target, meter_of: Met
             for case in listed:
                 if monotonic() > deadline:
                     return
-                status.update(f"[{done}/{len(planned)}] {op}, H {case.config.hidden_size}, {case.calls} rows")
+                status.update(f"[{done}/{len(planned)}] {op}, H {case.config.hidden_size}, {case.row_class} rows")
                 yield from tune([case], meter_of)
                 done += 1
 
@@ -161,21 +161,21 @@ def _present(path: Path) -> Table | None:
 
 
 def _show(found: Sequence[Found], path: Path) -> None:
-    """Those where another schedule than the rules' is the fastest."""
-    shown = _columns(("op", "calls"), ("M x H", "by rule us", "best us", "roofline"), ("schedule", "gain"))
+    """Print the cases in which a schedule beats the rules'."""
+    shown = _columns(("op", "class"), ("M x H", "by rule us", "best us", "roofline"), ("schedule", "gain"))
     winners = [each for each in found if each.choice.schedule]
     for each in winners:
         of = zip(each.case.rows, each.choice.by_rule, each.choice.best, each.copy, strict=True)
         for number, (rows, by_rule, best, copy) in enumerate(of):
             shape = shape_text((rows, each.case.config.hidden_size))
             end = ("", "") if number else (each.choice.schedule, f"{each.choice.gain:.1%}")
-            head = ("", "") if number else (each.case.op, each.case.calls)
+            head = ("", "") if number else (each.case.op, each.case.row_class)
             shown.add_row(*head, shape, f"{by_rule:.2f}", f"{best:.2f}", f"{copy / best:.3f}", *end)
     if winners:
         print()
         print_table(shown)
     line = f"{len(found)} cases measured; the rules' schedule stays in {len(found) - len(winners)}. The table is {path}"
-    make_console().print(f"\n{line}" if found else "nothing was measured in the time", highlight=False, soft_wrap=True)
+    make_console().print(f"\n{line}" if found else "nothing was measured in time", highlight=False, soft_wrap=True)
 
 
 def _columns(texts: Sequence[str], numbers: Sequence[str], more: Sequence[str]) -> RichTable:
@@ -190,12 +190,12 @@ def _columns(texts: Sequence[str], numbers: Sequence[str], more: Sequence[str]) 
 
 
 def _record(found: Found) -> dict[str, Any]:
-    """All that was measured in a case; the rules' schedule is the empty one."""
+    """All measurements of a case; the rules' schedule has the empty name."""
     case = found.case
     return {
         "op": case.op,
         "config": str(case.config),
-        "calls": case.calls,
+        "row_class": case.row_class,
         "rows": case.rows,
         "copy": found.copy,
         "chosen": found.choice.schedule,

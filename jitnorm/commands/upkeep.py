@@ -1,4 +1,4 @@
-"""Keeping the cache intact and within bounds."""
+"""Keeps the cache intact and within bounds: `cache verify`, `prune` and `clear`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from jitnorm.cache.opening import signature_check
 from jitnorm.cache.removal import Pruned
 from jitnorm.cache.space import clear, prune, usage
 from jitnorm.cache.store import SignatureCheck
-from jitnorm.commands.condition import distrust_of
-from jitnorm.commands.console import print_json, say
-from jitnorm.commands.selection import find_key, folder_tiers
-from jitnorm.commands.units import SHORT_KEY, size
+from jitnorm.commands.console import print_json, say, size
+from jitnorm.commands.selection import SHORT_KEY, distrust_of, find_key, folder_tiers, uncollected
 from jitnorm.store import user_cache, user_store
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found of one entry in one tier.
+    """The result of verifying one entry in one tier.
 
     Attributes:
         tier: the name of the tier.
-        key: its key.
-        problem: what is wrong with it; empty if it can be used.
-        quarantined: whether it has been moved to the quarantine.
+        key: the entry's key.
+        problem: what is wrong with the entry; empty if it is usable.
+        quarantined: whether it was moved to quarantine.
     """
 
     tier: str
@@ -37,19 +35,18 @@ class Checked:
 
 
 def verify_entries(texts: tuple[str, ...], *, repair: bool, as_json: bool) -> bool:
-    """Read every byte of entries in all folders, and print what is wrong; return whether nothing is.
+    """Verify every byte of entries in all folders, and print what is wrong; return whether nothing is.
 
-    With trusted keys an entry that none of them has signed is wrong, in the user's cache, too, where it is loaded and
-    left alone.
+    With trusted keys, an entry signed by none of them counts as wrong, even in the user's cache, which loads it.
 
     Args:
-        texts: keys or their beginnings; none for all entries.
-        repair: move damaged entries of the user's cache to the quarantine.
-        as_json: for programs.
+        texts: keys or unique prefixes; none for all entries.
+        repair: move damaged entries of the user's cache to quarantine.
+        as_json: print JSON.
 
     Raises:
-        ValueError: a key is not one, or the beginning of several.
-        CacheError: no entry has such a key, or the cache cannot be used.
+        ValueError: a key is malformed or ambiguous.
+        CacheError: no entry has such a key, or the cache is unusable.
     """
     cache = user_cache()
     tiers, trusted = folder_tiers(cache), signature_check()
@@ -71,56 +68,57 @@ def verify_entries(texts: tuple[str, ...], *, repair: bool, as_json: bool) -> bo
         print_json({"checked": len(checked), "wrong": [asdict(each) for each in wrong]})
     else:
         for each in wrong:
-            moved = "; moved to the quarantine, to be built again" if each.quarantined else ""
+            moved = "; moved to quarantine, the next call rebuilds it" if each.quarantined else ""
             say(f"{each.key[:SHORT_KEY]} in {each.tier}: {each.problem}{moved}")
         print(f"{len(checked)} entries verified, {len(wrong)} wrong")
     return not wrong
 
 
 def _check(store: Store, keys: list[str], trusted: SignatureCheck | None, *, repair: bool) -> list[Checked]:
-    """What is wrong with entries; `trusted` is what signatures must pass that loading does not ask for."""
+    """Verify entries of a store; `trusted` also checks signatures where loading does not."""
     found = []
     for result in verify(store, keys, repair=repair and store.writable):
-        # What is not there was there when it was listed: another process has removed it, which is nobody's fault.
+        # An entry that has vanished since it was listed was removed by another process, which is fine.
         if not result.is_there:
             continue
         problem = result.problem or ""
         if not problem and trusted is not None and (distrust := distrust_of(store, result.key, trusted)):
-            problem = f"{distrust}. It is loaded all the same: {store.name} needs no signatures"
+            problem = f"{distrust}. It is loaded anyway: {store.name} needs no signatures"
         found.append(Checked(store.name, result.key, problem, result.quarantined))
     return found
 
 
 def prune_cache(max_bytes: str | None, *, dry_run: bool, as_json: bool) -> bool:
-    """Remove what was used least recently, and print what; return whether the cache is within its bounds.
+    """Remove the least recently used entries, and print a summary; return whether the cache fits its bound.
 
     Args:
-        max_bytes: what may stay, as ``JITNORM_CACHE_MAX_BYTES`` has it, which is the default.
-        dry_run: only say what would be removed.
-        as_json: for programs.
+        max_bytes: the bound, in the form of JITNORM_CACHE_MAX_BYTES, which is the default.
+        dry_run: remove nothing.
+        as_json: print JSON.
 
     Raises:
-        ValueError: the size is not one.
-        CacheError: the cache cannot be used or written.
+        ValueError: the size cannot be read.
+        CacheError: the cache is unusable or read-only.
     """
     bound = _bound(max_bytes)
     store = user_store()
-    done = prune(store, bound, dry_run=dry_run)
+    with uncollected():
+        done = prune(store, bound, dry_run=dry_run)
     _show(done, store, dry_run=dry_run, as_json=as_json)
     return done.complete and done.bytes_after <= bound
 
 
 def clear_cache(*, yes: bool, force: bool, dry_run: bool, as_json: bool) -> bool:
-    """Remove everything, and print how much that was; return whether nothing is left.
+    """Remove everything, and print a summary; return whether nothing is left.
 
     Args:
-        yes: do not ask, as where nobody can answer.
-        force: also remove what living processes have loaded.
-        dry_run: only say what would be removed.
-        as_json: for programs.
+        yes: do not ask for confirmation; nothing asks where stdin is no terminal.
+        force: also remove entries loaded by running processes.
+        dry_run: remove nothing.
+        as_json: print JSON.
 
     Raises:
-        CacheError: the cache cannot be used or written.
+        CacheError: the cache is unusable or read-only.
     """
     store = user_store()
     if not (yes or dry_run) and sys.stdin.isatty():
@@ -129,7 +127,8 @@ def clear_cache(*, yes: bool, force: bool, dry_run: bool, as_json: bool) -> bool
         held = usage(store)
         question = f"Remove {held.entries} entries, {size(held.total_bytes)}, from {store.layout.root}?"
         typer.confirm(question, abort=True, err=True)
-    done = clear(store, force=force, dry_run=dry_run)
+    with uncollected():
+        done = clear(store, force=force, dry_run=dry_run)
     _show(done, store, dry_run=dry_run, as_json=as_json)
     return done.complete and not done.spared
 
@@ -148,10 +147,10 @@ def _show(done: Pruned, store: Store, *, dry_run: bool, as_json: bool) -> None:
         return
     removed = "would be removed" if dry_run else "removed"
     print(
-        f"{len(done.evicted)} entries {removed} and {done.quarantine_removed} from the quarantine; "
+        f"{len(done.evicted)} entries {removed}, and {done.quarantine_removed} from quarantine; "
         f"{size(done.bytes_before)} of disk space before, {size(done.bytes_after)} after, in {store.layout.root}"
     )
     if done.spared:
-        print(f"{done.spared} entries stay: living processes use them")
+        print(f"{done.spared} entries stay: running processes use them")
     if not done.complete:
-        print("not finished: another process is removing entries, or the time ran out")
+        print("unfinished: another process is removing entries, or time ran out")

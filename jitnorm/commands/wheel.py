@@ -1,4 +1,4 @@
-"""Building wheels: of kernels for a target, and of jitnorm itself with a prebuilt launcher."""
+"""`jitnorm wheel`: builds wheels of kernels for a target, and of jitnorm itself with a prebuilt launcher."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import jitnorm
-from jitnorm.commands.console import make_console
-from jitnorm.commands.units import size
+from jitnorm.commands.console import make_console, size
 from jitnorm.commands.warm import compiling_allowed
 from jitnorm.kernels.target import Target
 from jitnorm.store import user_cache
@@ -31,11 +30,11 @@ class Built:
     """A wheel that was written.
 
     Attributes:
-        path: its file.
-        size: its bytes.
-        sha256: their digest.
-        kernels: how many are in it.
-        payload_bytes: of these and of the launchers, unpacked.
+        path: the file.
+        size: size of the file in bytes.
+        sha256: digest of the file.
+        kernels: number of kernels in the wheel.
+        payload_bytes: unpacked size of its kernels and launchers.
     """
 
     path: Path
@@ -51,12 +50,12 @@ def build_kernels_wheel(
     """Build the wheel of the kernels of one target.
 
     Args:
-        jobs: all of one target.
-        out: folder to write it to.
-        machine: what its launcher and its CPU kernels run on.
-        workers: how many processes build; None for what fits.
-        backend: what builds CUDA kernels.
-        headers: folders of TVM-FFI's headers, for a launcher each; none for those of the one that is installed.
+        jobs: the kernels, all for one target.
+        out: folder to write the wheel to.
+        machine: architecture that its launcher and CPU kernels run on.
+        workers: number of processes that build; None for as many as cores and memory allow.
+        backend: builds CUDA kernels.
+        headers: folders of TVM-FFI headers, each of which gets a launcher; none for the installed headers.
 
     Raises:
         ToolchainMissingError: a compiler is missing.
@@ -74,7 +73,7 @@ def build_kernels_wheel(
 
 
 def build_own_wheels(pure: Path, out: Path, *, machines: Sequence[str], headers: Sequence[Path]) -> list[Built]:
-    """Pack the wheel of jitnorm that setuptools has built, for any machine, and with a launcher for each of some."""
+    """Repack jitnorm's pure wheel: once for any machine, and for each of `machines` with a launcher."""
     with compiling_allowed():
         cache = user_cache()
         content = pure.read_bytes()
@@ -86,7 +85,7 @@ def build_own_wheels(pure: Path, out: Path, *, machines: Sequence[str], headers:
 
 
 def show(wheels: Sequence[Built], *, as_json: bool) -> None:
-    """Print what was written, and what is large."""
+    """Print the wheels that were written, and warn of large ones."""
     if as_json:
         print(json.dumps([{**asdict(built), "path": str(built.path)} for built in wheels], indent=1))
         return
@@ -96,21 +95,21 @@ def show(wheels: Sequence[Built], *, as_json: bool) -> None:
         console.print(f"{built.path}  {size(built.size)}{kernels}", highlight=False, markup=False, soft_wrap=True)
         console.print(f"  sha256 {built.sha256}", highlight=False, markup=False, soft_wrap=True)
         if built.size > LARGE_BYTES:
-            console.print(f"  warning: larger than {LARGE_BYTES:,} bytes: name fewer kernels", style="yellow")
+            console.print(f"  warning: larger than {LARGE_BYTES:,} bytes; name fewer kernels", style="yellow")
 
 
 def targets_of_wheels(architectures: Sequence[str]) -> list[Target]:
-    """The targets that are named, each of which gets a wheel; ValueError if there is none."""
+    """The named targets, each of which gets a wheel; ValueError if there is none."""
     names = [name for text in architectures for name in text.split(",") if name]
     if not names:
-        raise ValueError("arch: names nothing to build for; use --arch sm_90a, for example")
+        raise ValueError("arch: no target is named; use for example --arch sm_90a")
     return list(dict.fromkeys(map(Target, names)))
 
 
 def _write(out: Path, name: WheelName, packed: bytes, kernels: int, payload_bytes: int) -> Built:
     if len(packed) > MAX_BYTES:
         raise RuntimeError(
-            f"wheel: {name.file} would have {len(packed):,} bytes; allowed are {MAX_BYTES:,}: name fewer kernels"
+            f"wheel: {name.file} would have {len(packed):,} bytes; at most {MAX_BYTES:,} are allowed; name fewer"
         )
     out.mkdir(parents=True, exist_ok=True)
     path, unfinished = out / name.file, out / f".{name.file}.{os.getpid()}"

@@ -1,41 +1,40 @@
-"""Why a kernel is in the cache or not: the key that is looked up, the tiers, and what comes near."""
+"""`cache why`: which tier of the cache has a kernel, or how the nearest entries differ from it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from itertools import chain
 from typing import Any, NamedTuple
 
+from jitnorm.building import toolchain_for
 from jitnorm.cache import Cache, Store, Tier, failed_tiers
-from jitnorm.commands.condition import problem_of
+from jitnorm.commands.console import print_facts, print_json
 from jitnorm.commands.listing import short_config
-from jitnorm.commands.selection import Filter, Item, items
+from jitnorm.commands.place import target_or_default
+from jitnorm.commands.selection import SHORT_KEY, Filter, Item, items, problem_of
+from jitnorm.kernel_source import kernel_key, kernel_source_key, recipe_text, source_digest, source_for
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import Source
 from jitnorm.kernels.launch_recipe import LAUNCHER_ABI
 from jitnorm.kernels.quant_spec import to_text
 from jitnorm.kernels.target import Target
-from jitnorm.manager import (
-    Candidate,
-    candidates,
-    kernel_key,
-    kernel_source_key,
-    recipe_text,
-    source_digest,
-    source_for,
-    toolchain_for,
-)
+from jitnorm.lookup import Candidate, candidates
 from jitnorm.misses import jit_mode, warm_command
+from jitnorm.store import user_cache
 from jitnorm.toolchains import Toolchain, ToolchainMissingError
+from jitnorm.warm.expand import configs_of_text
 
 _FOUND, _NOT_THERE = "found", "not there"
+_OF_A_VERSION = ("launcher_abi", "recipe", "source")  # fields that change with the version of jitnorm
+_DIGESTS = ("recipe", "source")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A field that an entry has another value in; `found` is None where it has none."""
+    """A field in which an entry differs; `found` is None if the entry lacks it."""
 
     field: str
     wanted: str
@@ -44,7 +43,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Near:
-    """An entry that would have served, but for the differences."""
+    """An entry that would serve but for the differences."""
 
     key: str
     tier: str
@@ -55,22 +54,22 @@ class Near:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a lookup finds, and why.
+    """The result of a lookup, and the reasons for it.
 
     Attributes:
-        config: the configuration, in full.
-        target: what it is needed for.
-        mode: what JITNORM_JIT says.
-        key: what it is looked up under; None if there is no compiler, whose identity is a part of it.
-        source_key: what artifacts of the same source share, which serve where nothing can be compiled.
-        toolchain: the compiler that the key is made for; None if there is none.
-        tier: where it is; None if it is nowhere.
-        found_key: the key of what is there.
-        found_target: what that was built for: the target or its family; None if it is nowhere.
-        found_config: its configuration: the same, or one that is divided by another schedule; None if it is nowhere.
-        asked: the tiers in their order, each with what it answered.
-        nearest: entries of folders that come nearest, the nearest first; none for a hit.
-        command: what warms it.
+        config: the full configuration.
+        target: the target that needs the kernel.
+        mode: the value of JITNORM_JIT.
+        key: the key that is looked up; None without a compiler, whose identity is part of the key.
+        source_key: the key shared by all artifacts of this source, any of which serves where nothing can be compiled.
+        toolchain: the compiler that the key names; None without one.
+        tier: the tier that has the kernel; None for a miss.
+        found_key: the key of the artifact found; None for a miss.
+        found_target: the target that it was built for, or that target's family; None for a miss.
+        found_config: its configuration, which may have another schedule; None for a miss.
+        asked: the tiers in lookup order, each with its answer.
+        nearest: the nearest entries of folders, nearest first; empty for a hit.
+        command: the command that warms the kernel.
     """
 
     config: str
@@ -89,7 +88,7 @@ class Answer:
 
     @property
     def is_hit(self) -> bool:
-        """Whether a call would find it."""
+        """Whether a call would find the kernel."""
         return self.tier is not None
 
 
@@ -97,14 +96,14 @@ def explain(config: KernelConfig, target: Target, cache: Cache, backend: str = "
     """Look a kernel up as `load_or_build_kernel` does, without building or recording anything.
 
     Args:
-        config: the kernel.
-        target: what it is needed for.
-        cache: where to look.
-        backend: as of `jitnorm.toolchains.select`.
-        count: how many entries that come near to name.
+        config: the kernel's configuration.
+        target: the target that needs the kernel.
+        cache: the cache to search.
+        backend: as in `jitnorm.toolchains.select`.
+        count: how many of the nearest entries to list.
 
     Raises:
-        ValueError: the backend or the value of JITNORM_JIT is not allowed.
+        ValueError: the backend or the value of JITNORM_JIT is invalid.
     """
     try:
         toolchain: Toolchain | None = toolchain_for(config, target, cache.store, backend)
@@ -131,7 +130,7 @@ def explain(config: KernelConfig, target: Target, cache: Cache, backend: str = "
 
 
 class _Found(NamedTuple):
-    """An artifact that serves: where it is, and what it was built from."""
+    """An artifact that serves: its tier and key, and the source that it was built from."""
 
     tier: str
     key: str
@@ -139,7 +138,7 @@ class _Found(NamedTuple):
 
 
 def _find(wanted: Iterable[Candidate], source: Source, cache: Cache, asked: dict[str, str]) -> _Found | None:
-    """The first artifact that serves, found as a call finds it; what each tier answered goes to `asked`."""
+    """The first artifact that serves, searched for as a call does; `asked` receives each tier's answer."""
     for candidate in wanted:
         for tier in cache.tiers:
             for key in candidate.keys_in(tier):
@@ -154,7 +153,7 @@ def _find(wanted: Iterable[Candidate], source: Source, cache: Cache, asked: dict
 
 
 def _ask(candidate: Candidate, tier: Tier, key: str) -> str:
-    """`_FOUND`, or why not; empty if nothing lies there."""
+    """`_FOUND`, or why the artifact does not serve; empty if there is none."""
     if isinstance(tier, Store):
         problem = problem_of(tier, key)
         if problem is None:
@@ -169,7 +168,7 @@ def _ask(candidate: Candidate, tier: Tier, key: str) -> str:
 
 
 def _instead(wanted: Source, found: Source) -> str:
-    """What was found is for, where that is not what was wanted."""
+    """The target and schedule of what was found, as far as they differ from those wanted."""
     target = "" if found.target == wanted.target else f" for {found.target}"
     schedule = found.config.schedule
     return target if schedule == wanted.config.schedule else f"{target} with {_schedule(schedule)}"
@@ -181,7 +180,7 @@ def _schedule(schedule: str) -> str:
 
 def _quarantined(store: Store, key: str) -> str:
     count = len(list(store.layout.quarantine.glob(f"{key}.*")))
-    return f"not there; the quarantine has {count} damaged entries of this key" if count else ""
+    return f"not there; quarantine holds {count} damaged entries with this key" if count else ""
 
 
 def _nearest(source: Source, toolchain: Toolchain | None, found: Iterable[Item], count: int) -> tuple[Near, ...]:
@@ -205,7 +204,7 @@ def _difference(field: str, wanted: str, found: object) -> list[Difference]:
 def _configurations(wanted: KernelConfig, text: str) -> list[Difference]:
     try:
         found = KernelConfig.parse(text)
-    except ValueError:  # of a version with other fields
+    except ValueError:  # written by a version with other fields
         return [Difference("config", str(wanted), text)]
     return [
         Difference(f.name, to_text(getattr(wanted, f.name)), to_text(getattr(found, f.name)))
@@ -215,7 +214,7 @@ def _configurations(wanted: KernelConfig, text: str) -> list[Difference]:
 
 
 def _sources(source: Source, manifest: Mapping[str, Any]) -> list[Difference]:
-    """What differs between two sources of the same kernel: they are by different versions of jitnorm."""
+    """How the sources of one kernel by two versions of jitnorm differ."""
     recipe = str(manifest.get("recipe"))
     return [
         *_difference("launcher_abi", str(LAUNCHER_ABI), _abi(recipe)),
@@ -228,7 +227,7 @@ def _toolchains(toolchain: Toolchain, flags: Iterable[str], manifest: Mapping[st
     backend = _difference("backend", toolchain.name, manifest.get("backend"))
     identity = _difference("toolchain", toolchain.identity(), manifest.get("toolchain"))
     if backend:
-        return [*backend, *identity]  # its flags are others anyway
+        return [*backend, *identity]  # whose flags always differ
     return [*identity, *_difference("flags", " ".join(flags), _joined(manifest.get("flags")))]
 
 
@@ -245,3 +244,73 @@ def _abi(recipe: str) -> str | None:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def show_why(config: str, target: str | None, *, backend: str, nearest: int, as_json: bool) -> bool:
+    """Print which kernels that calls use of a configuration are cached, and why others are not; return if all are.
+
+    Raises:
+        ValueError: the configuration, target or backend is invalid.
+        CacheError: the cache is unusable.
+    """
+    KernelConfig.parse(config)  # raises before a GPU is looked for
+    of, _ = target_or_default(target)
+    answers = [explain(each, of, user_cache(), backend, nearest) for each in configs_of_text(config, of)]
+    missing = [each for each in answers if not each.is_hit]
+    first = (missing or answers)[0]
+    if as_json:
+        print_json({**_record(first), "calls": [_record(each) for each in answers]})
+        return not missing
+    others = [each for each in answers if each is not first]
+    remedy = warm_command(config, str(of)) if others else first.command
+    also = (("also", f"{short_config(each.config)}: {_verdict(each)}") for each in others)
+    print_facts(chain(_lines(first), also, [("remedy", remedy)] if missing else ()))
+    return not missing
+
+
+def _record(answer: Answer) -> dict[str, Any]:
+    return {**asdict(answer), "is_hit": answer.is_hit}
+
+
+def _lines(answer: Answer) -> Iterator[tuple[str, str]]:
+    yield "config", answer.config
+    yield "target", answer.target
+    yield "key", answer.key or "none without a compiler; any artifact of the same source serves"
+    yield "source key", answer.source_key
+    if answer.toolchain:
+        yield "toolchain", answer.toolchain
+    yield "answer", _verdict(answer)
+    if answer.is_hit and answer.found_target != answer.target:
+        yield "", f"as {answer.found_key}, which was built for {answer.found_target}"
+    elif answer.is_hit and answer.found_config != answer.config:
+        yield "", f"as {answer.found_key}, {short_config(str(answer.found_config))}: only its schedule differs"
+    elif answer.is_hit and answer.found_key != answer.key:
+        yield "", f"as {answer.found_key}, which another compiler built from the same source"
+    for tier, reply in answer.asked.items():
+        yield "asked", f"{tier}: {reply}"
+    for near in answer.nearest:
+        yield "near", f"{near.key[:SHORT_KEY]} {short_config(near.config)} for {near.target}, in {near.tier}"
+        for line in _difference_lines(near):
+            yield "", f"  {line}"
+
+
+def _verdict(answer: Answer) -> str:
+    return f"hit in {answer.tier}" if answer.is_hit else f"miss: {_meaning(answer)}"
+
+
+def _meaning(answer: Answer) -> str:
+    if answer.mode == "deny":
+        return "a call raises KernelNotWarmError, because JITNORM_JIT is 'deny'"
+    return "a call compiles it" if answer.toolchain else "a call raises ToolchainMissingError: no compiler is installed"
+
+
+def _difference_lines(near: Near) -> Iterator[str]:
+    if any(each.field in _OF_A_VERSION for each in near.differences):
+        yield "generated by another version of jitnorm"
+    for each in near.differences:
+        wanted, found = each.wanted, "not recorded" if each.found is None else each.found
+        if each.field in _DIGESTS:
+            wanted, found = wanted[:SHORT_KEY], found[:SHORT_KEY]
+        yield f"{each.field}: {found}, wanted: {wanted}"
+    if not near.differences:
+        yield "equal in every field, but unusable; see the tiers above"

@@ -76,7 +76,7 @@ def test_results_are_written_after_each_op_so_that_an_interrupted_run_keeps_them
 def test_after_the_seconds_that_are_allowed_it_says_what_is_left_out(invoke: Invoke, tmp_path: Path) -> None:
     result = invoke("bench", *TINY, "--seconds", 0, "--json", tmp_path / "run.json")
     assert result.exit_code == 0, result.output
-    assert "left out: rmsnorm nvfp4 at 3x64: the 0 s are over\nleft out: amax at 2x64, 3x64: the 0 s" in result.stderr
+    assert "left out: rmsnorm nvfp4 at 3x64: 0 s are over\nleft out: amax at 2x64, 3x64: 0 s" in result.stderr
     assert len(read(tmp_path / "run.json").rows) == 1
 
 
@@ -132,10 +132,10 @@ def test_what_is_slower_is_listed_and_fails(stored: Path, slower: Path) -> None:
         (["--device", "tpu"], "error: device: is 'tpu'; allowed are cuda, cpu"),
         (["--by", "cutlass", *TINY], "error: by: is 'cutlass'; allowed are jitnorm, flashinfer, quack"),
         (["--by", "quack", *TINY], "error: by: quack runs on GPUs only, not on cpu; leave it out"),
-        (["--device", "cpu", "--ops", "mxfp8", "--shapes", "2x33"], "error: shapes: no op that is asked for takes"),
+        (["--device", "cpu", "--ops", "mxfp8", "--shapes", "2x33"], "error: shapes: no selected op takes"),
         (["--against", "/nowhere"], "error: cannot read /nowhere: "),
         (["--from", "/nowhere"], "error: cannot read /nowhere: "),
-        (["--from", "/nowhere", "--ops", "amax"], "error: from: results that are read are all shown; leave out --ops"),
+        (["--from", "/nowhere", "--ops", "amax"], "error: from: shows all stored results; omit --ops"),
     ],
 )
 def test_a_wrong_argument_is_one_line_on_stderr_and_exit_code_2(arguments: list[str], message: str) -> None:
@@ -170,8 +170,8 @@ def test_a_package_that_is_missing_is_named_before_anything_is_measured(
     monkeypatch.setitem(sys.modules, module, None)
     result = bench(*TINY, *arguments)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(f"error: {module}, ")
-    assert result.stderr.endswith(f'is missing: pip install "{remedy}"\n')
+    assert f"{module}, which" in result.stderr
+    assert result.stderr.endswith(f': pip install "{remedy}"\n')
 
 
 def test_stored_results_need_no_torch(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:

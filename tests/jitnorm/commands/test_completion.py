@@ -13,7 +13,7 @@ from jitnorm.cache import Store
 from jitnorm.kernels.config_rules import OPS
 from jitnorm.kernels.target import TARGET_NAMES
 
-from jitnorm.commands.completion import complete_config, complete_key, complete_target
+from jitnorm.commands.arguments import complete_config, complete_key, complete_target
 
 SECONDS = 60
 

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from jitnorm import reference
 from jitnorm.call_config import config_of_call
-from jitnorm.commands import demo, demo_table
+from jitnorm.commands import demo
 from jitnorm.commands.demo import CASES, Case, Outcome, Timing
-from jitnorm.commands.memory import HostMemory
-from jitnorm.commands.place import Place
+from jitnorm.commands.place import HostMemory, Place
 
 __all__ = ["facts"]
 
@@ -75,10 +74,10 @@ def test_the_closing_line_and_the_result_follow_the_bits(
     is_exact: bool, verdict: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcome = replace(outcome_with(monkeypatch, CASES[0]), codes_equal=is_exact)
-    monkeypatch.setattr(demo_table, "prepare_launcher", lambda: None)
-    monkeypatch.setattr(demo_table, "find_place", lambda **_: PLACE)
-    monkeypatch.setattr(demo_table, "run_demo", lambda _: iter([outcome]))
-    assert demo_table.show_demo(only_cpu=True) is is_exact
+    monkeypatch.setattr(demo, "prepare_launcher", lambda: None)
+    monkeypatch.setattr(demo, "find_place", lambda **_: PLACE)
+    monkeypatch.setattr(demo, "run_demo", lambda _: iter([outcome]))
+    assert demo.show_demo(only_cpu=True) is is_exact
     assert verdict in capsys.readouterr().out
 
 
@@ -102,5 +101,5 @@ def test_the_kernels_whose_times_are_shown_are_those_of_the_calls(facts: list[An
         demo.compare(case, TIMING, PLACE, x, weight)
         ((options, of_call),) = facts
         for target in map(Target, TARGET_NAMES):
-            called = config_of_call(options, target, **{**of_call, "calls": class_of(*x.shape)})
+            called = config_of_call(options, target, **{**of_call, "row_class": class_of(*x.shape)})
             assert demo.config_of(case, *x.shape, target) == called

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jitnorm.cache import CacheTrustError, Store
 
-from jitnorm.commands import doctor, doctor_view
+from jitnorm.commands import doctor
 from jitnorm.toolchains.inventory import Installation
 
 CXX = Installation("cxx", True, "g++ 12.2.0", Path("/usr/bin/g++"))
@@ -105,7 +105,7 @@ def test_the_result_is_whether_anything_can_be_built(
 ) -> None:
     if problem:
         monkeypatch.setattr(doctor, "launcher", raising(problem))
-    assert doctor_view.show_doctor(as_json=False) is (problem == "")
+    assert doctor.show_doctor(as_json=False) is (problem == "")
     shown = capsys.readouterr().out
     assert "g++ 12.2.0; /usr/bin/g++" in shown
     assert "remedy: install it" in shown
@@ -113,7 +113,7 @@ def test_the_result_is_whether_anything_can_be_built(
 
 
 def test_json_has_every_field_of_the_report(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor_view.show_doctor(as_json=True)
+    assert doctor.show_doctor(as_json=True)
     report = json.loads(capsys.readouterr().out)
     assert report.keys() == {*doctor.Report.__dataclass_fields__, "can_build"}
     assert report["toolchains"][0]["location"] == "/usr/bin/g++"

@@ -19,8 +19,8 @@ from wheels import lay_out
 
 import jitnorm
 from jitnorm.commands import doctor_cache
+from jitnorm.kernel_source import kernel_source_key, source_for
 from jitnorm.launcher import LauncherParts
-from jitnorm.manager import kernel_source_key, source_for
 from jitnorm.misses import record_miss
 from jitnorm.store import user_store
 
@@ -102,9 +102,9 @@ def test_tiers_that_fail_say_why_and_hide_no_others(
     monkeypatch.setenv("JITNORM_REMOTE_CACHE", "no-url")
     found = states(answer)
     assert list(found) == [*(f"read-only {path}" for path in (absent, open_to_all, good)), store.name, "remote"]
-    assert "take it out of JITNORM_READONLY_CACHE" in found[f"read-only {absent}"]["problem"]
+    assert "remove it from JITNORM_READONLY_CACHE" in found[f"read-only {absent}"]["problem"]
     assert f"chmod -R go-w {open_to_all}" in found[f"read-only {open_to_all}"]["problem"]
-    assert "which is no URL" in found["remote"]["problem"]
+    assert "which is not a URL" in found["remote"]["problem"]
     assert not any(found[name]["is_reachable"] for name in found if found[name]["problem"])
     assert found[f"read-only {good}"]["entries"] == len(ENTRIES)
     assert (found[f"read-only {good}"]["is_writable"], found[store.name]["is_writable"]) == (False, True)
@@ -255,7 +255,7 @@ def test_people_read_the_same(store: Store, tmp_path: Path, invoke: Invoke, monk
     monkeypatch.setenv("JITNORM_READONLY_CACHE", str(tmp_path / "absent"))
     monkeypatch.setenv("JITNORM_JIT", "never")
     lines = invoke("doctor").stdout.splitlines()
-    assert any(line.startswith(f"tier      ok  {store.name}: read and written, 4 entries") for line in lines)
+    assert any(line.startswith(f"tier      ok  {store.name}: read-write, 4 entries") for line in lines)
     assert any(line.startswith(f"tier      no  read-only {tmp_path / 'absent'}: ") for line in lines)
     assert any(line.startswith("variable  no  JITNORM_JIT=never: JITNORM_JIT: is 'never'") for line in lines)
     assert any(line.startswith("misses    no  ") for line in lines)

@@ -84,7 +84,7 @@ def test_signatures_are_checked_against_the_trusted_keys(
     ("key", "exit_code", "message"),
     [
         ("0" * 20, 1, "error: no entry has a key that begins with '00000000000000000000'"),
-        ("no-key", 2, "error: key: 'no-key' is no beginning of a key"),
+        ("no-key", 2, "error: key: 'no-key' is not a prefix of a key"),
     ],
 )
 def test_an_unknown_key_fails_and_what_is_no_key_is_wrong_usage(

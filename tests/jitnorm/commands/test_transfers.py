@@ -104,8 +104,11 @@ def test_what_is_built_with_the_signing_key_is_pushed(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["push"], "error: no remote cache is configured: set JITNORM_REMOTE_CACHE to its URL, or name it with --to"),
-        (["pull", "--all"], "error: no remote cache is configured: set JITNORM_REMOTE_CACHE to its URL, or name it"),
+        (["push"], "error: no remote cache is configured: set JITNORM_REMOTE_CACHE to its URL, or pass --to"),
+        (
+            ["pull", "--all"],
+            "error: no remote cache is configured: set JITNORM_REMOTE_CACHE to its URL, or pass --from",
+        ),
         (["pull"], "error: pull: name what to copy"),
         (["pull", "--all", SM90], "error: pull: name what to copy"),
     ],

@@ -19,7 +19,7 @@ from jitnorm.tune.choose import Times
 from jitnorm.tuning import read_table, tables, user_file
 
 SETUP = Setup("2026-11-22", "NVIDIA H200", "580.1", {"jitnorm": "0.1.0"})
-SOME = ("--ops", "rmsnorm,layernorm", "--hidden-sizes", "4096", "--calls", "few,many")
+SOME = ("--ops", "rmsnorm,layernorm", "--hidden-sizes", "4096", "--row-classes", "few,many")
 
 
 class Clock:
@@ -60,7 +60,7 @@ def _no_gpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def schedule_of_call(op: str) -> str:
     options = {"op": op}
     target = Target("sm_90a")
-    return config_of_call(options, target, hidden_size=4096, input="bfloat16", calls="few").schedule
+    return config_of_call(options, target, hidden_size=4096, input="bfloat16", row_class="few").schedule
 
 
 def test_what_is_faster_is_shown_stored_and_used(invoke: Invoke) -> None:
@@ -90,7 +90,7 @@ def test_a_second_run_adds_to_the_first_unless_gpu_or_driver_differ(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert invoke("tune", *SOME).exit_code == 0
-    more = ("--ops", "rmsnorm", "--hidden-sizes", "8192", "--calls", "usual")
+    more = ("--ops", "rmsnorm", "--hidden-sizes", "8192", "--row-classes", "usual")
     assert invoke("tune", *more).exit_code == 0
     assert len(read_table(user_file("sm_90a")).entries) == 5
     monkeypatch.setattr(command.machine, "setup_of", lambda *_: Setup("2026-11-23", "NVIDIA H100", "580.1", {}))
@@ -102,10 +102,13 @@ def test_a_second_run_adds_to_the_first_unless_gpu_or_driver_differ(
 def test_the_table_to_ship_has_winners_only_and_leaves_the_cache_alone(invoke: Invoke, tmp_path: Path) -> None:
     out, times = tmp_path / "sm_90a.json", tmp_path / "times.json"
     assert invoke("tune", *SOME, "--out", out, "--json", times).exit_code == 0
-    assert [(each.calls, each.schedule) for each in read_table(out).entries] == [("few", "4x2r2"), ("many", "4x2r2")]
+    assert [(each.row_class, each.schedule) for each in read_table(out).entries] == [
+        ("few", "4x2r2"),
+        ("many", "4x2r2"),
+    ]
     assert not user_file("sm_90a").exists()
     found = json.loads(times.read_text())
-    assert [(each["op"], each["calls"]) for each in found] == [
+    assert [(each["op"], each["row_class"]) for each in found] == [
         ("rmsnorm", "few"), ("rmsnorm", "many"), ("layernorm", "few"), ("layernorm", "many"),
     ]  # fmt: skip
     assert found[2]["times"]["4x2r2"] == [0.5, 8.0, 64.0]
@@ -138,7 +141,7 @@ def test_a_dry_run_lists_and_measures_nothing(invoke: Invoke) -> None:
 def test_an_op_that_cannot_have_a_size_is_left_out_and_the_others_are_measured(
     invoke: Invoke, dry: tuple[str, ...]
 ) -> None:
-    result = invoke("tune", "--ops", "rmsnorm fp8 128,rmsnorm", "--hidden-sizes", "2880", "--calls", "few", *dry)
+    result = invoke("tune", "--ops", "rmsnorm fp8 128,rmsnorm", "--hidden-sizes", "2880", "--row-classes", "few", *dry)
     assert result.exit_code == 0, result.output
     assert "left out: rmsnorm fp8 128 at 2880: input: its last dimension (hidden size) is 2880" in result.stderr
     assert Clock.cases == (0 if dry else 1)
@@ -149,9 +152,9 @@ def test_an_op_that_cannot_have_a_size_is_left_out_and_the_others_are_measured(
     [
         (("--ops", "softmax"), "ops: is 'softmax'; allowed are rmsnorm, add_rmsnorm"),
         (("--hidden-sizes", "wide"), "hidden_sizes: is 'wide'; write sizes such as 4096,8192"),
-        (("--hidden-sizes", "512"), "hidden_sizes: leave no choice of schedules"),
-        (("--calls", "most"), "calls: is 'most'; allowed are few, some, usual, many"),
-        (("--backend", "cute"), "backend: is 'cute'; schedules are those of nvrtc and nvcc"),
+        (("--hidden-sizes", "512"), "hidden_sizes: offer no choice of schedules"),
+        (("--row-classes", "most"), "row_classes: is 'most'; allowed are few, some, usual, many"),
+        (("--backend", "cute"), "backend: is 'cute'; only nvrtc and nvcc have schedules"),
     ],
 )
 def test_what_is_not_allowed_is_refused(arguments: tuple[str, ...], message: str, invoke: Invoke) -> None:

@@ -21,7 +21,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from jitnorm.cli import app
-from jitnorm.commands.warm_view import show_warm
+from jitnorm.commands.warm import show_warm
 from jitnorm.store import user_cache, user_store
 from jitnorm.warm.plan import Job, Outcome
 from jitnorm.warm.sources import Sources
@@ -127,11 +127,11 @@ def test_what_fails_is_shown_at_the_end_and_the_rest_is_built(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "error: nothing is named; use --family"),
+        ([], "error: no source is given; use --preset"),
         (["--op", "softmax", "--arch", "cpu"], "error: op: is 'softmax'"),
         (["--op", "rmsnorm", "--hidden-size", "64", "--arch", "sm_70"], "error: target: 'sm_70' is not known"),
         (["--op", "rmsnorm", "--arch", "cpu"], "error: rmsnorm: hidden_size: is not given"),
-        (["--family", "llama9", "--arch", "cpu"], "error: family: is 'llama9'"),
+        (["--preset", "llama9", "--arch", "cpu"], "error: preset: is 'llama9'"),
         (["--config", "rmsnorm:hidden=64", "--arch", "cpu"], "error: config: cannot read"),
         (["--from", "/nowhere", "--arch", "cpu"], "error: from: cannot read /nowhere"),
         (["--model", "/nowhere", "--arch", "cpu"], "error: model: cannot read /nowhere"),
@@ -165,12 +165,12 @@ def test_what_is_evicted_before_the_end_is_not_warm(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("jitnorm.commands.warm.run", build_and_lose)
     result = warm(*OP)
     assert result.exit_code == 1
-    assert "it was in the cache and is gone again; give the cache more room" in result.stdout
+    assert "evicted again: the cache is too small for all kernels" in result.stdout
 
 
 def test_a_terminal_shows_a_bar_with_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
-    monkeypatch.setattr("jitnorm.commands.warm_view.make_console", lambda: terminal)
+    monkeypatch.setattr("jitnorm.commands.warm.make_console", lambda: terminal)
     progress = show_warm(Sources(ops=["rmsnorm"], choices={"hidden_size": 64}).jobs([Target("cpu")]), as_json=False,
                          with_launcher=False)  # fmt: skip
     assert progress.is_warm
@@ -200,7 +200,7 @@ def test_a_cache_that_cannot_be_written_cannot_be_warmed(monkeypatch: pytest.Mon
     monkeypatch.setattr(user_cache().store, "writable", False)
     result = warm(*OP)
     assert result.exit_code == 1
-    assert "cannot be written, so nothing can be warmed" in result.stderr
+    assert "is not writable, so nothing can be warmed" in result.stderr
 
 
 def test_an_interrupt_ends_it_at_once_and_the_next_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def test_an_interrupt_ends_it_at_once_and_the_next_run_goes_on(tmp_path: Path, m
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "Interrupted: 2 kernels are left. Run it again to go on." in rest
+    assert "Interrupted: 2 kernels are left. Run the command again to resume." in rest
     monkeypatch.setenv("CXX", str(fake_cxx(tmp_path / "bin", ":")))
     again = CliRunner().invoke(app, arguments)
     assert "5 of 5 kernels: 3 cached, 2 built, 0 failed" in again.stdout

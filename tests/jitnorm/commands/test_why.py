@@ -16,7 +16,9 @@ from jitnorm.cache.uses import release_uses
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
-from jitnorm.manager import kernel_key, kernel_source_key, load_or_build_kernel, recipe_text, source_for, toolchain_for
+from jitnorm.building import toolchain_for
+from jitnorm.kernel_source import kernel_key, kernel_source_key, recipe_text, source_for
+from jitnorm.manager import load_or_build_kernel
 from jitnorm.misses import record_file
 from jitnorm.toolchains import ToolchainMissingError
 from jitnorm.warm.expand import configs_of_text
@@ -203,7 +205,7 @@ def test_where_nothing_may_be_compiled_another_compilers_artifact_is_a_hit(
     monkeypatch.setenv("JITNORM_JIT", "deny")
     found = answer("cache", "why", CONFIG, "--arch", "cpu")
     assert (found["key"], found["found_key"]) == (entry.key, "f" * 64)
-    assert "another compiler built of the same source" in invoke("cache", "why", CONFIG, "--arch", "cpu").stdout
+    assert "another compiler built from the same source" in invoke("cache", "why", CONFIG, "--arch", "cpu").stdout
 
 
 def test_without_a_compiler_there_is_no_key_but_the_source_is_looked_up(
@@ -236,7 +238,7 @@ def need_another_machine(store: Store) -> None:
     ("spoil", "reply"),
     [
         (spoil_payload, "there, but refused: payload has 1 bytes instead of "),
-        (quarantine, "not there; the quarantine has 1 damaged entries of this key"),
+        (quarantine, "not there; quarantine holds 1 damaged entries with this key"),
         (need_another_machine, "there, but it needs machine pdp11, which this machine does not have"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitnorm.commands.units import age, duration, size
+from jitnorm.commands.console import age, duration, size
 
 
 @pytest.mark.parametrize(
