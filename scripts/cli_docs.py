@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/cli.md's tables of fields and its reference from the program; the rest is written by hand.
+"""Generates the tables of fields and the reference in docs/cli.md; the rest of the page is written by hand.
 
 scripts/cli_docs.py
 """
@@ -21,15 +21,15 @@ from jitnorm.cli import app
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 MARK = "<!-- From here on scripts/cli_docs.py writes this page. -->\n"
-# Between these it writes the table of fields of the dataclass that the first one names.
+# Between these markers goes the table of fields of the dataclass that the first one names.
 FIELDS = re.compile(r"(<!-- scripts/cli_docs.py writes the fields of (\w+) -->\n).*?(?=<!-- /fields -->)", re.DOTALL)
 DESCRIBED = {described.__name__: described for described in (KernelConfig, QuantSpec)}
-# Typer's own, in words that change with its version; described by hand.
+# Typer's own options, whose help changes with its version; described by hand.
 LEFT_OUT = ("help", "install_completion", "show_completion")
 
 
 def page(present: str) -> str:
-    """The page: what is written by hand, as it is but for the tables of fields, then the reference."""
+    """Generate the page: the handwritten part with new tables of fields, then the reference."""
     by_hand, mark, _ = present.partition(MARK)
     if not mark:
         raise SystemExit(f"{PAGE} has no line {MARK!r}")
@@ -38,7 +38,7 @@ def page(present: str) -> str:
 
 
 def field_table(described: type[Any]) -> str:
-    """The fields of a dataclass in their order, as its docstring describes them."""
+    """Tabulate the fields of a dataclass in order, as its docstring describes them."""
     arguments = re.search(r"^Args:\n(.*?)\n\n", cleandoc(described.__doc__ or ""), re.DOTALL | re.MULTILINE)
     assert arguments is not None
     found = re.findall(r"^    (\w+): (.*?)(?=\n    \w|\Z)", arguments[1], re.DOTALL | re.MULTILINE)
@@ -54,7 +54,7 @@ def _default(field: Any) -> str:
 
 
 def sections(command: Any, name: str) -> Iterator[str]:
-    """What there is to say of a command and of all below it."""
+    """Generate the sections of a command and its subcommands."""
     children = getattr(command, "commands", {})
     yield "\n".join(_lines(command, name, is_group=bool(children)))
     for child in children.values():
@@ -70,7 +70,7 @@ def _lines(command: Any, name: str, *, is_group: bool) -> Iterator[str]:
     synopsis = " ".join([name, *options, *words, *(["COMMAND"] if is_group else [])])
     yield f"### `{synopsis}`"
     yield ""
-    # Brackets that the terminal shall show are escaped there.
+    # Help texts escape literal brackets for the terminal.
     yield from (command.help or "").replace("\\[", "[").strip().splitlines()
     yield ""
     if parameters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 from dataclasses import fields
@@ -68,3 +69,17 @@ def test_the_page_on_the_command_line_describes_every_field_of_a_configuration(d
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     table = page.partition(f"writes the fields of {described.__name__} -->")[2].partition("<!-- /fields -->")[0]
     assert re.findall(r"^\| `(\w+)` \| .+ \|", table, re.MULTILINE) == [each.name for each in fields(described)]
+
+
+# Relative clauses and pronouns that a noun or a verb says better; "Whether" is idiomatic for booleans.
+PRONOUNS = "It|Its|They|Their|Those|These|This|That|What|Which|Who|Whose|Of|But|As"
+
+
+@pytest.mark.parametrize("folder", ["jitnorm", "kernels", "cache", "scripts"])
+def test_docstrings_begin_with_a_noun_or_a_verb(folder: str) -> None:
+    modules = sorted((ROOT / folder).rglob("*.py"))
+    assert modules
+    nodes = [(path, node) for path in modules for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    texts = [(path, ast.get_docstring(node)) for path, node in nodes if isinstance(node, documented)]
+    assert [(path.name, text) for path, text in texts if text and re.match(rf"({PRONOUNS})\b", text)] == []
