@@ -1,8 +1,8 @@
-"""Loads every kernel that an installed wheel says it has, and runs one if they are for the CPU.
+"""Loads every kernel that an installed wheel lists, and runs one if they are for the CPU.
 
     python scripts/ask_wheel.py sm90a
 
-Meant for an environment without compilers: with JITNORM_JIT=deny the exit status says whether the wheel stands alone.
+For an environment without compilers: with JITNORM_JIT=deny, the exit status says whether the wheel is self-contained.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Times each op with each backend beside a copy of the same bytes; see docs/benchmarking.md for how.
+"""Times each op with each backend, and a copy of the same bytes; docs/benchmarking.md explains the method.
 
     python scripts/backends.py [--json FILE] [--text FILE] [--backends nvrtc cute]
 
-A backend is measured in a process of its own, which has no kernels of another. An op that a backend lacks is built by
-another then; the column `built by` says which.
+Each backend is measured in a separate process with no kernels of another. Ops that a backend lacks are built by
+another, named in the column `built by`.
 """
 
 from __future__ import annotations

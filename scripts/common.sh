@@ -1,4 +1,4 @@
-# What the scripts share; they source this file from the repository's root.
+# Functions shared by the scripts, which source this file from the repository's root.
 
 say() { printf '==> %s\n' "$*"; }
 
@@ -18,7 +18,7 @@ require_cxx() {
     fail "no C++ compiler: ${CXX:-g++ or clang++} was not found; install one, e.g. apt-get install g++, or set CXX"
 }
 
-# make_venv FOLDER: a virtual environment with pip, unless there is one.
+# make_venv FOLDER: create a virtual environment with pip, unless there is one.
 make_venv() {
   "$1/bin/python" -m pip --version >/dev/null 2>&1 && return
   say "creating $1 with $(python3 --version)"
@@ -26,12 +26,12 @@ make_venv() {
     fail "python3 -m venv failed; on Debian and Ubuntu: apt-get install python3-venv"
 }
 
-# pip_install FOLDER ARGUMENT...: pip in the environment FOLDER.
+# pip_install FOLDER ARGUMENT...: run pip install in the environment FOLDER.
 pip_install() {
   local venv=$1
   shift
   say "pip install $*"
-  # setuptools would pack what an earlier build left behind, files since removed among it.
+  # setuptools would pack leftovers of earlier builds, including files removed since.
   rm -rf build
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" </dev/null
 }
@@ -40,10 +40,10 @@ has_nvidia_driver() {
   [ -e /proc/driver/nvidia/version ] || nvidia-smi -L >/dev/null 2>&1
 }
 
-# gpu_name: that of the first GPU as a part of file names, such as h200.
+# gpu_name: print the first GPU's name as used in file names, such as h200.
 gpu_name() {
   local name
-  name=$(nvidia-smi --query-gpu=name --format=csv,noheader --id=0) || fail "nvidia-smi names no GPU"
+  name=$(nvidia-smi --query-gpu=name --format=csv,noheader --id=0) || fail "nvidia-smi finds no GPU"
   name=${name#NVIDIA }
   name=${name,,}
   printf '%s' "${name// /-}"

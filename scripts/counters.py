@@ -1,10 +1,10 @@
-"""Says by ncu's counters what kernels wait for: where an op falls behind a copy of the same bytes.
+"""Shows with ncu's counters what kernels wait for where an op is slower than a copy of the same bytes.
 
     python scripts/counters.py [OP:MxH...]    names of jitnorm bench, such as "rmsnorm nvfp4:16384x8192"
 
-Needs a GPU whose counters may be read, and ncu on PATH. Prints a table in Markdown: microseconds under ncu, at its own
-clocks and with a cold cache; the bytes of DRAM for each byte of the op; shares of the peak, for DRAM's throughput,
-issue slots and pipelines, while a multiprocessor is busy; warps that are resident; instructions an element.
+Needs access to the GPU's counters, and ncu on PATH. Prints a Markdown table: microseconds under ncu, at its own clocks
+and with a cold cache; DRAM bytes per byte of the op; shares of the peak, for DRAM's throughput, issue slots and
+pipelines, while a multiprocessor is busy; resident warps; instructions per element.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def parsed(cell: str) -> tuple[str, int, int]:
 
 
 def run(cells: list[str]) -> None:
-    """Each op twice; the second call is counted."""
+    """Run each op twice; the second call is counted."""
     import torch
 
     from jitnorm.bench.cases import op_named

@@ -1,8 +1,8 @@
-"""Measures the CPU target beside one core's memcpy: the memory bandwidth that each core reaches.
+"""Measures the memory bandwidth per core of the CPU target, and of one core's memcpy.
 
     python scripts/cpu_bandwidth.py [ROWSxHIDDEN_SIZE ...]
 
-Bandwidths are bytes read and written, divided by the time and by the threads that shared it; the best of nine calls.
+Bandwidths are bytes read and written over time and number of threads; the best of nine calls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Call = Callable[[], Any]
 
 
 def best(call: Call) -> float:
-    """Seconds a call."""
+    """Seconds per call."""
     call()
     times = []
     for _ in range(9):
@@ -34,7 +34,7 @@ def best(call: Call) -> float:
 
 
 def ops(rows: int, hidden_size: int) -> dict[str, tuple[float, Call]]:
-    """Each op's bytes an element, and a call."""
+    """Bytes per element of each op, and a call."""
     x = np.random.default_rng(0).standard_normal((rows, hidden_size)).astype(ml_dtypes.bfloat16)
     half = np.random.default_rng(1).standard_normal((rows, hidden_size)).astype(np.float16)
     w, residual, out, half_out = x[0].copy(), x.copy(), np.empty_like(x), np.empty_like(half)

@@ -1,6 +1,6 @@
 """Measures what each format loses on real activations; rewrites the table and the plot of docs/formats.md.
 
-Needs jitnorm alone: python scripts/formats.py
+Needs only jitnorm: python scripts/formats.py
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SITES = ("l3_mlp", "l5_mlp")
 
 Array = NDArray[Any]
 Encoded = tuple[Iterable[Array], Array]
-"""All that is stored, and what it decodes to."""
+"""All stored values, and what they decode to."""
 
 
 def fp4(block_size: int, scale_format: Any, **options: Any) -> Callable[[Array], Encoded]:
@@ -85,7 +85,7 @@ FORMATS: dict[str, Callable[[Array], Encoded]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One format: bits a value, everything stored counted, and the SQNR in dB at each site."""
+    """A format: bits per value, counting everything stored, and the SQNR in dB at each site."""
 
     name: str
     bits: float
@@ -93,7 +93,7 @@ class Measured:
 
 
 def activations(site: str) -> Array:
-    """The RMSNorm of the input of a site with the site's own weight, float32."""
+    """The RMSNorm of a site's input with the site's own weight, in float32."""
     with np.load(ROOT / "jitnorm" / "data" / "activations.npz") as arrays:
         x, weight = (arrays[f"{name}_{site}"].view(ml_dtypes.bfloat16) for name in ("x", "gamma"))
     return ref.rmsnorm_f32(x, weight)
@@ -111,7 +111,7 @@ def measure() -> list[Measured]:
 
 
 def sqnr(signal: Array, decoded: Array) -> float:
-    """Signal to quantization noise ratio in dB."""
+    """Signal-to-quantization-noise ratio in dB."""
     exact = signal.astype(np.float64)
     return float(10 * np.log10(np.sum(exact**2) / np.sum((exact - decoded) ** 2)))
 
@@ -127,7 +127,7 @@ def table(rows: list[Measured]) -> str:
 
 @dataclass(frozen=True)
 class Panel:
-    """A part of the plot: the range of bits and of dB that it shows, and its left edge in pixels."""
+    """A panel of the plot: its range of bits and dB, and its left edge in pixels."""
 
     bits: tuple[float, float]
     decibels: tuple[int, int]
@@ -143,12 +143,12 @@ class Panel:
         return self.top + self.height * (self.decibels[1] - decibels) / (self.decibels[1] - self.decibels[0])
 
 
-# Between the two lies nothing, and one range for both would hide what either shows.
+# No format lies between the two, and one common range would hide the differences within each.
 PANELS = (Panel((4.2, 4.65), (17, 22), 50), Panel((7.9, 8.6), (25, 33), 430))
 
 
 def plot(rows: list[Measured]) -> str:
-    """The mean SQNR of both sites against the bits a value, as SVG."""
+    """Draw the mean SQNR of both sites over bits per value, as SVG."""
     body = [element for panel in PANELS for element in (*axes(panel), *points(panel, rows))]
     style = "font-family='sans-serif' font-size='12'"
     svg = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 770 370' {style}>"
@@ -156,7 +156,7 @@ def plot(rows: list[Measured]) -> str:
 
 
 def axes(panel: Panel) -> Iterable[str]:
-    """The frame, a line and a label for each dB, labels for the bits, and the titles."""
+    """Draw the frame, a line and a label for each dB, labels for bits, and the titles."""
     left, right, bottom = panel.left, panel.left + panel.width, panel.top + panel.height
     for decibels in range(panel.decibels[0], panel.decibels[1] + 1):
         y = panel.y(decibels)
@@ -170,7 +170,7 @@ def axes(panel: Panel) -> Iterable[str]:
 
 
 def points(panel: Panel, rows: list[Measured]) -> Iterable[str]:
-    """A dot for each format and its number in the table to the right; numbers of one column do not overlap."""
+    """Draw a dot for each format, with its number in the table on its right; numbers in a column do not overlap."""
     lowest: dict[str, float] = {}
     numbered = sorted(enumerate(rows, 1), key=lambda item: -round(sum(item[1].sqnr), 4))
     for number, row in numbered:

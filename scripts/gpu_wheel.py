@@ -1,9 +1,9 @@
-"""Runs every kernel of an installed wheel on the GPU, and compares the bytes with those of the CPU's kernels.
+"""Runs every kernel of an installed wheel on the GPU, and compares the bytes with the CPU's kernels.
 
     JITNORM_JIT=deny PATH= python scripts/gpu_wheel.py sm90a
 
-The kernels of the CPU come from the wheel jitnorm-kernels-cpu, or from any other tier. Meant for an environment
-without compilers; exit status 0 says that nothing was missing and no byte differed.
+The CPU's kernels come from the wheel jitnorm-kernels-cpu, or from any other tier. For an environment without compilers;
+exit status 0 means that nothing was missing and no byte differed.
 """
 
 from __future__ import annotations

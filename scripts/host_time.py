@@ -2,9 +2,9 @@
 
     python scripts/host_time.py [FRAMEWORK...]    torch by default; numpy, cupy, jax
 
-Microseconds a call, in this one process: the best of ten batches of 200 calls. Processes differ by more than batches
-do, so quote the median of several, and how many there were. JAX makes its outputs itself, and has no other calls.
-Beside them the framework's own addition, of a compiled program in JAX.
+Prints microseconds per call in this process: the best of ten batches of 200 calls. Processes differ more than batches,
+so quote the median of several, and how many. JAX always allocates its outputs. For comparison, it also measures the
+framework's own addition, in JAX a compiled program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import jitnorm
 
 X = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
 W = np.random.default_rng(1).standard_normal(64).astype(np.float32)
-# What makes a framework's tensor, what waits for its device, and the framework's addition.
+# For each framework, functions that make a tensor and wait for its device, and its addition.
 Tensors = tuple[Callable[[Any], Any], Callable[[], object], Callable[[Any, Any], object]]
 
 

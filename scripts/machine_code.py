@@ -1,14 +1,14 @@
-"""Counts what a kernel executes from its machine code, as `nvdisasm --print-code` lists it.
+"""Counts the instructions that a kernel executes from its machine code, as listed by `nvdisasm --print-code`.
 
-Only one way through a kernel is counted, the one that a warp takes for a whole row of ordinary values. One rule finds
-it in the graph of branches: of all ways from the entry to an exit that call no subroutine and have the most accesses of
-global memory, it is the one with the fewest choices, and of those the shortest. So
+Counts one path through a kernel, the one that a warp takes for a whole row of ordinary values. One rule finds it in the
+graph of branches: of all paths from the entry to an exit that call no subroutine and have the most global memory
+accesses, the one with the fewest choices, and of those the shortest. So
 
-- the slow paths of division and square root, which are calls, are left out;
-- of two ways to encode a block, that for ordinary values is taken: the other one tells further cases apart, such as
+- the slow paths of division and square root, which are calls, are not counted;
+- of two ways to encode a block, the one for ordinary values is taken: the other distinguishes more cases, such as
   blocks of zeros, which have nothing to encode;
-- what only some lanes do, such as storing the scale of a pair of lanes, is counted: the whole warp waits for it;
-- a loop that clears shared memory where a row has few warps is passed by.
+- work of only some lanes, such as storing the scale of a pair of lanes, is counted: the whole warp waits for it;
+- a loop that clears shared memory where a row has few warps is skipped.
 
 A predicated instruction counts whether its predicate holds or not, since it takes an issue slot either way; an exit
 that is predicated is not taken. A loop on the way counts as often as the caller says, and is refused otherwise.
@@ -42,7 +42,7 @@ _END = -1  # stands for a block after every exit
 
 @dataclass(frozen=True)
 class Instruction:
-    """One line of a listing, such as ``@!P0 LDG.E.128 R4, desc[UR6][R2.64]``."""
+    """An instruction of a listing, such as ``@!P0 LDG.E.128 R4, desc[UR6][R2.64]``."""
 
     opcode: str
     operands: str = ""
@@ -50,19 +50,19 @@ class Instruction:
 
     @property
     def stem(self) -> str:
-        """The opcode without what follows its first dot."""
+        """The opcode up to its first dot."""
         return self.opcode.partition(".")[0]
 
     @property
     def words(self) -> int:
-        """Words of 4 bytes that each lane moves, if it moves any."""
+        """4-byte words that each lane moves, if any."""
         width = re.search(r"\.(64|128|256)\b", self.opcode)
         return int(width[1]) // 32 if width else 1
 
 
 @dataclass
 class Block:
-    """Instructions that are executed one after another, and the numbers of the blocks that may follow."""
+    """Instructions without branches between them, and the numbers of the blocks that may follow."""
 
     instructions: list[Instruction] = field(default_factory=list)
     successors: list[int] = field(default_factory=list)
@@ -78,14 +78,14 @@ class Block:
 
 
 def executed(listing: str, trips: int | None = None) -> list[Instruction]:
-    """The instructions that a thread executes on the way that the module describes.
+    """The instructions that a thread executes on the path described in the module.
 
     Args:
-        listing: what nvdisasm printed of one kernel.
-        trips: how often the loops on the way are run; None if there is none.
+        listing: nvdisasm's output for one kernel.
+        trips: how often the loops on the path run; None if there are none.
 
     Raises:
-        ValueError: no way leads to an exit, or there is a loop and `trips` is None.
+        ValueError: no path leads to an exit, or there is a loop and `trips` is None.
     """
     blocks = _blocks(listing)
     order, back_edges = _walk(blocks)
@@ -101,9 +101,9 @@ def executed(listing: str, trips: int | None = None) -> list[Instruction]:
 
 
 def count(instructions: Iterable[Instruction]) -> Counter[str]:
-    """Issue slots (``issue``), and how many of these go to each of `PIPES`; for ``lsu`` words of 4 bytes a lane.
+    """Count issue slots (``issue``), and how many go to each of `PIPES`; for ``lsu``, 4-byte words per lane.
 
-    ``packable`` are those on single floats that an instruction on two could replace in part, see `_PACKABLE`.
+    ``packable`` counts instructions on single floats that could be packed in pairs; see `_PACKABLE`.
     """
     counts: Counter[str] = Counter()
     for instruction in instructions:
@@ -142,7 +142,7 @@ def _blocks(listing: str) -> list[Block]:
 
 
 def _jump(instruction: Instruction) -> tuple[bool, str]:
-    """Whether a jump may be passed by, and the label that it leads to; calls and returns lead nowhere."""
+    """Whether a jump may fall through, and its target label; calls and returns have none."""
     found = _TARGET.match(instruction.operands) if instruction.stem == "BRA" else None
     if found is None:
         return instruction.is_predicated, ""
@@ -150,7 +150,7 @@ def _jump(instruction: Instruction) -> tuple[bool, str]:
 
 
 def _walk(blocks: list[Block]) -> tuple[list[int], set[tuple[int, int]]]:
-    """What can be reached, each block after all that follow it, and the edges that close loops."""
+    """Reachable blocks, each after all that follow it, and the edges that close loops."""
     order, back_edges, open_blocks, seen = list[int](), set[tuple[int, int]](), set[int](), set[int]()
     stack = [(0, iter(blocks[0].successors))]
     open_blocks.add(0)
@@ -171,7 +171,7 @@ def _walk(blocks: list[Block]) -> tuple[list[int], set[tuple[int, int]]]:
 
 
 def _main_path(blocks: list[Block], order: list[int], back_edges: set[tuple[int, int]]) -> list[int]:
-    # Of the rest of the way: global accesses, minus the choices, minus the length; and the next block.
+    # For the rest of the path: global accesses, minus the choices, minus the length; and the next block.
     best: dict[int, tuple[int, int, int, int]] = {_END: (0, 0, 0, _END)}
     for number in order:
         block = blocks[number]
@@ -182,7 +182,7 @@ def _main_path(blocks: list[Block], order: list[int], back_edges: set[tuple[int,
             own = (block.global_accesses, -block.chooses, -len(block.instructions))
             best[number] = (accesses + own[0], choices + own[1], length + own[2], chosen)
     if 0 not in best:
-        raise ValueError("listing: no way leads from its entry to an exit without a call")
+        raise ValueError("listing: no path leads from its entry to an exit without a call")
     path = [0]
     while best[path[-1]][3] != _END:
         path.append(best[path[-1]][3])
@@ -190,7 +190,7 @@ def _main_path(blocks: list[Block], order: list[int], back_edges: set[tuple[int,
 
 
 def _loop(blocks: list[Block], tail: int, head: int) -> set[int]:
-    """The blocks of a loop: what leads to its tail without passing its head, and both."""
+    """The blocks of a loop: head, tail, and all blocks from which the tail can be reached without the head."""
     predecessors: dict[int, list[int]] = {}
     for number, block in enumerate(blocks):
         for following in block.successors:

@@ -1,6 +1,6 @@
-"""The model of a kernel's time: as long as a copy of its bytes, or as its instructions take, whichever is longer.
+"""Models a kernel's time as that of a copy of its bytes or that of its instructions, whichever is longer.
 
-It knows nothing of latency, occupancy, the L2 cache or bank conflicts, so what it predicts is a bound on large tensors.
+The model ignores latency, occupancy, the L2 cache and bank conflicts, so its predictions are bounds for large tensors.
 """
 
 from __future__ import annotations
@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Results a clock of a multiprocessor's pipes, taken to be alike for compute capabilities 9.0 and 10.0: four warps issue
+# Results per clock of a multiprocessor's pipes, assumed equal for compute capabilities 9.0 and 10.0: four warps issue
 # an instruction each; float additions and products, 128; integers and logic, 64; special functions and conversions, 16;
-# the L1 cache moves 128 bytes, 32 words. docs/performance.md says where each is from and which could not be confirmed.
+# the L1 cache moves 128 bytes, 32 words. docs/performance.md has the sources, and which could not be confirmed.
 RATES = {"issue": 128, "fma": 128, "alu": 64, "xu": 16, "lsu": 32}
-# The share of issue slots that a kernel bound by them fills: ncu's on an H200, docs/measured.md. Nothing is fitted.
+# The share of issue slots that a kernel bound by them fills, by ncu on an H200: docs/measured.md. Nothing is fitted.
 BUSY_SHARE = 0.80
-# What a copy reaches of the bandwidth that NVIDIA states: 0.87 to 0.89 on an H200 from 340 MB on, docs/benchmarks.
+# The fraction of NVIDIA's stated bandwidth that a copy reaches: 0.87 to 0.89 on an H200 from 340 MB on,
+# docs/benchmarks.
 COPY_SHARE = 0.88
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """Published figures: multiprocessors, their highest clock, bytes a second; docs/performance.md has the sources."""
+    """Published figures: multiprocessors, highest clock, bytes per second; docs/performance.md has the sources."""
 
     name: str
     target: str
@@ -38,7 +39,7 @@ GPUS = {
 
 @dataclass(frozen=True)
 class Prediction:
-    """Microseconds: of a copy of the op's bytes, and of its instructions, by the name in `RATES` that takes longest."""
+    """Microseconds of a copy of the op's bytes and of its instructions, with the name in `RATES` that is slowest."""
 
     copy: float
     instructions: float
@@ -54,23 +55,23 @@ class Prediction:
 
     @property
     def limit(self) -> str:
-        """What the op waits for: ``memory``, or one of `RATES`."""
+        """The limiting resource: ``memory``, or one of `RATES`."""
         return "memory" if self.copy >= self.instructions else self.slowest
 
 
 def copy_time(op_bytes: float, gpu: Gpu) -> float:
-    """Microseconds that a copy takes which reads and writes `op_bytes` in all."""
+    """Microseconds of a copy that reads and writes `op_bytes` in total."""
     return op_bytes / (gpu.bandwidth * COPY_SHARE) * 1e6
 
 
 def predict(per_element: Mapping[str, float], elements: float, copy: float, gpu: Gpu) -> Prediction:
-    """What an op takes on a GPU.
+    """Predict the time of an op on a GPU.
 
     Args:
-        per_element: instructions an element, by the names of `RATES`.
-        elements: how many elements there are.
-        copy: microseconds that a copy of the op's bytes takes.
-        gpu: where.
+        per_element: instructions per element, by the names in `RATES`.
+        elements: number of elements.
+        copy: microseconds of a copy of the op's bytes.
+        gpu: the GPU.
     """
     clock = gpu.multiprocessors * gpu.hertz * BUSY_SHARE / 1e6
     times = {name: elements * per_element.get(name, 0) / (rate * clock) for name, rate in RATES.items()}
@@ -79,5 +80,5 @@ def predict(per_element: Mapping[str, float], elements: float, copy: float, gpu:
 
 
 def packed(per_element: Mapping[str, float]) -> dict[str, float]:
-    """The same if every two float additions and products shared an instruction; the pipe does as much as before."""
+    """The counts if float additions and products shared instructions in pairs; the pipe does as much as before."""
     return {**per_element, "issue": per_element["issue"] - per_element.get("packable", 0) / 2}

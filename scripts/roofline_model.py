@@ -25,15 +25,16 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.numerics import CHUNK_SIZE, ceil_div
 from jitnorm.kernels.row_classes import class_of
-from jitnorm.kernels.schedule import row_schedule
+from jitnorm.kernels.schedule import CHUNKS_AT_ONCE, row_schedule
 from jitnorm.kernels.target import Target
 from machine_code import PIPES, count, executed
 from roofline import GPUS, Gpu, Prediction, copy_time, packed, predict
 
+from jitnorm.bench.cases import op_named
 from jitnorm.toolchains.nvrtc import Nvrtc
 from jitnorm.toolchains.search import on_path, on_sys_path
 from jitnorm.tuning import only_shipped_tables
-from jitnorm.warm.expand import configs_of_text
+from jitnorm.warm.expand import configs_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
@@ -44,31 +45,20 @@ HIDDEN_SIZES = (4096, 8192)
 CALIBRATED = ((16384, 8192), (4096, 4096))
 # Below, latency decides, which the model does not know.
 FEWEST_ELEMENTS = 1 << 24
-# kChunksAtOnce in kernels/cuda/rows.cuh: longer rows are encoded by a loop.
-CHUNKS_AT_ONCE = 4
 
-# By the names of scripts/benchmark.py: the configuration, and the bytes that an element of bfloat16 moves.
-OPS = {
-    "rmsnorm": ("rmsnorm:", 4),
-    "add_rmsnorm": ("rmsnorm:residual=true,", 8),
-    "rmsnorm fp8": ("rmsnorm:quant=e4m3/tensor/f32,", 3),
-    "add fp8": ("rmsnorm:residual=true,quant=e4m3/tensor/f32,", 7),
-    "fp8 token": ("rmsnorm:quant=e4m3/row/f32,", 3),
-    "rmsnorm mxfp8": ("rmsnorm:quant=e4m3/32/ue8m0,", 3.03125),
-    "rmsnorm nvfp4": ("rmsnorm:quant=e2m1/16/e4m3,", 2.5625),
-    "add nvfp4": ("rmsnorm:residual=true,quant=e2m1/16/e4m3,", 6.5625),
-    "rmsnorm mxfp4": ("rmsnorm:quant=e2m1/32/ue8m0,", 2.53125),
-    "add mxfp4": ("rmsnorm:residual=true,quant=e2m1/32/ue8m0,", 6.53125),
-    "nvfp4 alone": ("quantize:quant=e2m1/16/e4m3,", 2.5625),
-    "silu nvfp4": ("quantize:gate_columns=-1,quant=e2m1/16/e4m3,", 4.5625),
-    "four over six": ("quantize:quant=e2m1/16/e4m3/linear/none/up/true,", 2.5625),
-}
+# Ops of `jitnorm bench`.
+OPS = (
+    "rmsnorm", "add_rmsnorm", "rmsnorm fp8", "add fp8", "fp8 token", "rmsnorm mxfp8", "rmsnorm nvfp4", "add nvfp4",
+    "rmsnorm mxfp4", "add mxfp4", "nvfp4 alone", "silu nvfp4", "four over six",
+)  # fmt: skip
 
 
 def config_of(op: str, rows: int, hidden_size: int, target: Target) -> KernelConfig:
     """The kernel that a call of contiguous bfloat16 tensors runs where nobody has tuned."""
     with only_shipped_tables():
-        (config,) = configs_of_text(f"{OPS[op][0]}hidden_size={hidden_size}", target, [class_of(rows, hidden_size)])
+        measured, row_class = op_named(op), class_of(rows, hidden_size)
+        chosen = {**measured.choices, "hidden_size": hidden_size, "row_class": row_class}
+        (config,) = configs_of(measured.op, chosen, target)
     return config
 
 
@@ -103,10 +93,10 @@ def counts_of(op: str, rows: int, hidden_size: int, target_name: str) -> dict[st
 
 
 def prediction(op: str, rows: int, hidden_size: int, gpu: Gpu, copy: float | None = None) -> Prediction:
-    """Of an op on a GPU; `copy` is the copy's time where it was measured."""
+    """Predict the time of an op on a GPU; `copy` is the measured time of a copy, if any."""
     elements = rows * hidden_size
     counts = counts_of(op, rows, hidden_size, gpu.target)
-    return predict(counts, elements, copy or copy_time(elements * OPS[op][1], gpu), gpu)
+    return predict(counts, elements, copy or copy_time(elements * op_named(op).bytes_per_element, gpu), gpu)
 
 
 def tables() -> str:

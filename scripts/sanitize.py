@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.util import find_spec
+from typing import Any
 
 import torch
+from jitnorm.kernels.config_rules import MOVES
 
 import jitnorm
 from jitnorm import manager
+from jitnorm.bench.calls import call_of
+from jitnorm.catalogue import OPS
+from jitnorm.catalogue.op import Op
 
-SPECS = [
-    jitnorm.NVFP4.with_layout("linear+128x4"),
-    jitnorm.NVFP4.with_layout("8x4").with_global_scale("row"),
-    jitnorm.NVFP4.with_global_scale("tensor"),
-    jitnorm.MXFP4.with_layout("128x4"),
-    jitnorm.MXFP8.with_layout("128x4"),
-    jitnorm.FP8_TOKEN,
-    jitnorm.FP8_GROUP.with_layout("column4"),
+# Of ops that have any encoding.
+GENERAL = ("norm_quantize", "quantize", "dequantize", "silu_and_mul_quantize")
+ENCODINGS: list[dict[str, Any]] = [
+    {"quant": "nvfp4", "layout": "linear+128x4"},
+    {"quant": "nvfp4", "layout": "8x4", "global_scale": "row"},
+    {"quant": "nvfp4", "global_scale": "tensor"},
+    {"quant": "nvfp4", "four_over_six": True},
+    {"quant": "mxfp4", "layout": "128x4"},
+    {"quant": "mxfp4", "scale_rounding": "floor"},
+    {"quant": "mxfp8", "layout": "128x4"},
+    {"quant": "fp8_token"},
+    {"quant": "fp8_group", "layout": "column4"},
 ]
 # Several rows a warp, one warp, several warps with partial groups, the longest rows of a block, clusters.
 HIDDEN_SIZES = (128, 1152, 4224, 65536, 131072)
+ROWS = 5
 
 
 def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
@@ -28,19 +37,50 @@ def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     return torch.randn(*shape).to(dtype).cuda()
 
 
-def launch_norms(hidden_size: int, dtype: torch.dtype) -> None:
-    x, residual = random(5, hidden_size, dtype=dtype), random(5, hidden_size, dtype=dtype)
-    w = random(hidden_size, dtype=dtype)
-    jitnorm.rmsnorm(x, w)
-    jitnorm.rmsnorm(x[:, : hidden_size - 1], random(hidden_size - 1, dtype=torch.float32))
-    jitnorm.layernorm(x, *(random(hidden_size, dtype=torch.float32) for _ in range(2)))
-    jitnorm.fused_add_rmsnorm(random(5, hidden_size, dtype=dtype), residual, w)
-    for spec in SPECS:
-        jitnorm.norm_quantize(x, w, spec=spec)
-        jitnorm.dequantize(jitnorm.quantize(x, spec=spec))
-    jitnorm.add_rmsnorm_fp4quant(x, residual, w, y_out=torch.empty_like(x))
-    jitnorm.silu_and_mul_quantize(x, spec=jitnorm.MXFP8)
-    jitnorm.mhc_rmsnorm_quantize(random(5, 3, hidden_size, dtype=dtype), random(5, 3, dtype=torch.float32), w)
+def tensor(shape: tuple[int, ...], dtype: str, is_output: bool) -> torch.Tensor:
+    kind = getattr(torch, {"float4_e2m1fnx2": "uint8", "float8_e8m0fnu": "uint8"}.get(dtype, dtype))
+    if is_output:
+        return torch.empty(shape, dtype=kind, device="cuda")
+    if kind in (torch.uint8, torch.int32):
+        return torch.randint(5, shape).to(kind).cuda()
+    return random(*shape, dtype=kind)
+
+
+def launch(op: Op, hidden_size: int, **choices: Any) -> None:
+    dtype = "uint8" if op.fixed["op"] in MOVES else "bfloat16"
+    call_of(op, {"hidden_size": hidden_size, "input": dtype, **choices}, tensor, ROWS)()
+
+
+def launch_every_op(hidden_size: int) -> None:
+    for op in OPS.values():
+        for choices in ENCODINGS if op.name in GENERAL else [{}]:
+            launch(op, hidden_size, **choices)
+        if "keep_norm" in op.choices and op.formats:
+            launch(op, hidden_size, keep_norm=True)
+
+
+def launch_variants() -> None:
+    for dtype in ("float32", "float16"):
+        launch(OPS["rmsnorm"], 1151, input=dtype)
+        launch(OPS["norm_quantize"], 1152, input=dtype, quant="nvfp4", residual=True, unit_bias=True)
+    launch(OPS["rmsnorm"], 1151, weight="float32")
+    launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)
+    launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)
+    launch(OPS["quantize"], 256, quant="mxfp8", batched=True, masked=True)
+    for name in ("nvfp4_batched_quantize", "scaled_fp4_grouped_quantize"):
+        launch(OPS[name], 256, scale_per_matrix=True)
+    for hidden_size in (256, 4224, 65536):  # FP8 inputs are rescaled by a given global scale
+        launch(OPS["fp4_quantize"], hidden_size, input="float8_e4m3fn", global_scale="given")
+    launch(OPS["nvfp4_batched_quantize"], 256, input="float8_e4m3fn")
+    launch(OPS["quantize_weight"], 40, input="float8_e4m3fn", global_scale="given")
+    launch(OPS["dequantize"], 40, quant="nvfp4", axis=0)
+    launch(OPS["mxfp8_quantize"], 96, alignment=64)
+    launch(OPS["compute_amax"], 1000)
+    launch(OPS["block_scale_interleave"], 6, batched=True)
+    launch(OPS["shuffle_matrix_a"], 40, shuffle_rows=16)
+    qkv, weight = random(7, 12, 128), random(128)
+    q, k = qkv[:, :8], qkv[:, 8:10]
+    jitnorm.qk_rmsnorm(q, k, weight, weight, q_out=q, k_out=k)
 
 
 def launch_many_rows() -> None:
@@ -88,50 +128,13 @@ def launch_cute() -> None:
         kernel(x, residual, w, codes, scales, total, 1e-6)
 
 
-def launch_generic() -> None:
-    """The kernels for any hidden size, which run in tiered mode alone."""
-    target = jitnorm.Target.of_capability(*torch.cuda.get_device_capability())
-    for hidden_size in (1000, 4224, 65536):
-        x, out, w = random(5, hidden_size), random(5, hidden_size), random(hidden_size)
-        vectors = f"vector_bytes={16 if hidden_size % 8 == 0 else 2}"
-        jitnorm.get_kernel(f"rmsnorm:hidden_size=any,{vectors}", target)(x, w, out, 1e-6)
-        jitnorm.get_kernel(f"rmsnorm:hidden_size=any,residual=true,{vectors}", target)(x, out, w, x, out, 1e-6)
-    for spec in (jitnorm.NVFP4.with_layout("128x4"), jitnorm.FP8_TOKEN, jitnorm.MXFP8.with_layout("128x4")):
-        q = jitnorm.norm_quantize(x, w, spec=spec)
-        jitnorm.get_kernel(f"rmsnorm:hidden_size=any,quant={spec}", target)(x, w, q.data, q.scale, 1e-6)
-
-
-def launch_others() -> None:
-    qkv = random(7, 12, 128)
-    jitnorm.qk_rmsnorm(qkv[:, :8], qkv[:, 8:10], random(128), random(128), q_out=qkv[:, :8], k_out=qkv[:, 8:10])
-    batch, scale = random(3, 9, 256), torch.ones(3).cuda()
-    mask = torch.tensor([4, 0, 9], dtype=torch.int32).cuda()
-    jitnorm.nvfp4_batched_quantize(batch, scale[:1])
-    jitnorm.scaled_fp4_grouped_quantize(batch, mask, scale)
-    jitnorm.silu_and_mul_scaled_nvfp4_experts_quantize(batch, mask, scale)
-    for hidden_size in (256, 4224, 65536):  # FP8 inputs are rescaled by a given global scale
-        jitnorm.fp4_quantize(random(5, hidden_size, dtype=torch.float8_e4m3fn), scale[:1])
-    jitnorm.nvfp4_batched_quantize(random(3, 9, 256, dtype=torch.float8_e4m3fn), scale[:1])
-    jitnorm.quantize_weight(random(64, 40, dtype=torch.float8_e4m3fn), global_scale=scale[:1])
-    jitnorm.quantize(random(5, 256), spec=replace(jitnorm.NVFP4, four_over_six=True))
-    jitnorm.quantize(random(5, 256), spec=replace(jitnorm.MXFP4, scale_rounding="floor"))
-    jitnorm.dequantize(jitnorm.quantize_weight(random(64, 40)))
-    jitnorm.mxfp8_quantize(random(5, 96), alignment=64)
-    jitnorm.compute_amax(random(5, 1000))
-    scales = torch.randint(0, 256, (130, 6)).to(torch.uint8).cuda()
-    jitnorm.block_scale_interleave(scales)
-    jitnorm.shuffle_matrix_a(torch.randint(0, 256, (128, 40)).to(torch.uint8).cuda(), 128)
-
-
 def main() -> None:
     for hidden_size in HIDDEN_SIZES:
-        launch_norms(hidden_size, torch.bfloat16)
-    launch_norms(1152, torch.float32)
+        launch_every_op(hidden_size)
+    launch_variants()
     launch_many_rows()
     launch_named_schedule()
     launch_cute()
-    launch_generic()
-    launch_others()
     torch.cuda.synchronize()
     print(f"launched {len(manager._kernels)} kernels")
 

@@ -1,10 +1,10 @@
-"""Measures what a process pays before its first result: import, cold builds, the first call with a warm cache.
+"""Measures the startup of a process: import, cold builds, the first call with a warm cache.
 
     python scripts/startup.py
 
-Each figure is the best of several fresh processes, on NumPy input and the CPU target, and on torch input and the GPU
-if there is one. Cold builds are those of the kernel of RMSNorm to NVFP4 at hidden size 4096, the first of their
-process: with the import of the bindings and the loading of the compiler, whose identity the cache remembers.
+Each figure is the best of several fresh processes, with NumPy input on the CPU target, and with torch input on the GPU
+if there is one. Cold builds are the first in their process, of RMSNorm to NVFP4 at hidden size 4096: they include
+importing the bindings and loading the compiler, whose identity the cache remembers.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def test_a_loop_beside_the_way_is_passed_by() -> None:
 
 
 def test_code_that_never_exits_is_refused() -> None:
-    with pytest.raises(ValueError, match="no way leads"):
+    with pytest.raises(ValueError, match="no path leads"):
         opcodes(".L_x_0:\nBRA `(.L_x_0)")
 
 

@@ -50,7 +50,7 @@ def test_the_kernel_of_each_cell_is_that_of_a_call(op: str, facts: list[Any]) ->
     assert len(facts) == len(by_size), "a call of several launches is not what the model is for"
     for (rows, hidden_size), target in product(shapes, map(Target, ("sm_90a", "sm_100a"))):
         options, of_call = by_size[hidden_size]
-        called = config_of_call(options, target, **{**of_call, "calls": class_of(rows, hidden_size)})
+        called = config_of_call(options, target, **{**of_call, "row_class": class_of(rows, hidden_size)})
         assert model.config_of(op, rows, hidden_size, target) == called
 
 
@@ -65,7 +65,7 @@ def test_the_bytes_of_each_op_are_those_of_its_measurement() -> None:
     rows = [row for row in measured if row["op"] in model.OPS]
     assert {row["op"] for row in rows} == set(model.OPS)
     for row in rows:
-        assert row["op_bytes"] == int(model.OPS[row["op"]][1] * row["rows"] * row["hidden_size"])
+        assert row["op_bytes"] == int(op_named(row["op"]).bytes_per_element * row["rows"] * row["hidden_size"])
 
 
 @pytest.fixture
