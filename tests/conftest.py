@@ -1,4 +1,4 @@
-"""What all tests share: one kernel cache for the run, the helpers, the option of the golden tests."""
+"""What all tests share: one kernel cache and one compiler for the run, the helpers, the option of the golden tests."""
 
 from __future__ import annotations
 
@@ -27,6 +27,21 @@ def pytest_collection_finish() -> None:
     _leave_the_path()
 
 
+# What takes longest goes first, else a worker may be left with it at the end.
+_LONGEST = (
+    "test_deploy_page.py",
+    "test_distribution.py",
+    "test_numerics.py",
+    "test_cute_on_host.py",
+    "test_dequantize.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {name: number for number, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the digests in tests/golden")
 
@@ -35,8 +50,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give the run a cache folder of its own; the workers of pytest-xdist inherit it with the environment."""
     if hasattr(config, "workerinput"):
         return
+    from compile_once import compile_once
+
     folder = tempfile.mkdtemp(prefix="jitnorm-tests-")
-    os.environ["JITNORM_CACHE_DIR"] = folder
+    os.environ["JITNORM_CACHE_DIR"] = f"{folder}/cache"
+    compile_once(Path(folder))
     # JAX would take most of the GPU's memory at its first use, and torch's tests need some too.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

@@ -20,7 +20,8 @@ README = (ROOT / PROJECT["readme"]).read_text(encoding="utf-8")
 
 
 def files_below(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    found = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
+    return {str(path.relative_to(folder)) for path in found}
 
 
 @pytest.fixture(scope="module")

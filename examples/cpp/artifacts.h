@@ -13,7 +13,7 @@
 
 struct Artifact {
   std::string payload;
-  tvm::ffi::json::Object manifest;  // what its builder said of it
+  tvm::ffi::json::Object manifest;  // description by its builder
 
   std::string Field(const char* name) const {
     const auto found = manifest.find(tvm::ffi::String(name));
@@ -30,11 +30,11 @@ inline std::string ReadFile(const std::filesystem::path& path) {
   return content.str();
 }
 
-// Reads an entry; throws unless every byte is what was published under its key.
+// Reads an entry; throws unless every byte is as published under its key.
 inline Artifact ReadEntry(const std::filesystem::path& folder) {
   namespace ffi = tvm::ffi;
   const std::string text = ReadFile(folder / "manifest.json");
-  // Manifests are canonical JSON: the digest comes first, and is that of the rest.
+  // Manifests are canonical JSON: the first field is the digest of the rest.
   const std::string before = "{\"digest\":\"";
   const size_t digest_end = before.size() + 64;
   if (text.compare(0, before.size(), before) != 0 || text.compare(digest_end, 2, "\",") != 0 ||
@@ -53,7 +53,7 @@ inline Artifact ReadEntry(const std::filesystem::path& folder) {
   return artifact;
 }
 
-// The first artifact in a cache folder that is wanted. The folder is .../cache of an unpacked wheel, or a user's cache.
+// Finds the first matching artifact in a cache folder, which is a user's cache or .../cache of an unpacked wheel.
 inline Artifact FindArtifact(const std::filesystem::path& cache, const std::string& what,
                              const std::function<bool(const Artifact&)>& is_wanted) {
   namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-// Copies between the host and a CUDA device through the driver, which is looked up at run time.
+// Copies between the host and a CUDA device through the driver, loaded at run time.
 #pragma once
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 
 class Device {
  public:
-  // Makes the primary context of a device current, the one that the launcher uses.
+  // Makes the device's primary context current, which the launcher uses too.
   explicit Device(int ordinal) {
     library_ = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library_ == nullptr) TVM_FFI_THROW(RuntimeError) << "there is no CUDA driver: " << dlerror();
@@ -23,7 +23,7 @@ class Device {
     Call<uint64_t, const void*, size_t>("cuMemcpyHtoD_v2", reinterpret_cast<uint64_t>(device), host, bytes);
   }
 
-  // Waits for what the default stream does.
+  // Waits for the default stream.
   void CopyFrom(void* host, const void* device, size_t bytes) const {
     Call<void*, uint64_t, size_t>("cuMemcpyDtoH_v2", host, reinterpret_cast<uint64_t>(device), bytes);
   }

@@ -1,10 +1,10 @@
-// RMSNorm + NVFP4 on a buffer, by kernels that jitnorm has built, without Python.
+// Runs RMSNorm + NVFP4 on a buffer with kernels built by jitnorm, without Python.
 //
 //   quantize CACHE [TARGET]
 //
-// CACHE: a cache folder, of a user, a read-only tier or an unpacked wheel of kernels. TARGET: cpu (the default), or
-// that of the first GPU, such as sm_90a. Prints the digests of codes and scales; exit status 0 if they are what every
-// target gives.
+// CACHE: a cache folder of a user, a read-only tier or an unpacked wheel of kernels. TARGET: cpu (the default), or the
+// first GPU's target, such as sm_90a. Prints the digests of codes and scales; exit status 0 if they are right, which
+// is the same on every target.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
@@ -38,7 +38,7 @@ const char* const kScalesDigest = "17ed92d898ee6719d72a75d4f7677b586bf3b512ef1a6
 
 class Launcher {
  public:
-  // Loaded from memory: exactly the bytes that were verified are what runs.
+  // Loaded from memory, so that exactly the verified bytes run.
   explicit Launcher(const Artifact& artifact) {
     const int file = memfd_create("jitnorm-launcher", 0);
     const std::string& bytes = artifact.payload;
@@ -59,7 +59,7 @@ class Launcher {
   void* library_;
 };
 
-uint16_t BFloat16(float value) {  // of a value that it can represent
+uint16_t BFloat16(float value) {  // exact for representable values
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
   return static_cast<uint16_t>(bits >> 16);
@@ -124,7 +124,7 @@ bool Run(const std::string& cache, const std::string& target) {
   write(x, Inputs());
   write(weight, Weights());
 
-  // In the order of jitnorm.kernels.interface, without those that this configuration does without; the last is eps.
+  // In the order of jitnorm.kernels.interface, without the absent ones; the last is eps.
   kernel(x, weight, codes, scales, 1e-6);
 
   const std::string codes_digest = digest(codes), scales_digest = digest(scales);

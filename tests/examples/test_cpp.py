@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from jitnorm.cache import Store
 from ml_dtypes import bfloat16
+from once_a_run import once_a_run
 from wheels import ROOT, kernel
 
 from jitnorm.launcher import load_or_build_launcher
@@ -23,10 +24,13 @@ from jitnorm.store import user_store
 CONFIG = "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/linear/none"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example, built as its page says."""
-    folder = tmp_path_factory.mktemp("build")
+    return once_a_run(tmp_path_factory, "example", build_example) / "quantize"
+
+
+def build_example(folder: Path) -> None:
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
     cmake = shutil.which("cmake", path=path)
     assert cmake, "cmake is missing: pip install cmake"
@@ -37,7 +41,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in ([cmake, "-S", ROOT / "examples" / "cpp", "-B", folder, *configure], [cmake, "--build", folder]):
         done = subprocess.run(command, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "quantize"
 
 
 @pytest.fixture

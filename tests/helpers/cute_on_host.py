@@ -11,15 +11,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from inputs import make_input, make_weight
-from jitnorm.kernels.arguments import TensorArgument, evaluate
+from jitnorm.kernels.arguments import TensorArgument
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.cute.recipe import cute_recipe
+from jitnorm.kernels.extents import LEADING, sizes_of
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.interface import interface, tensor_arguments
 from jitnorm.kernels.launch_recipe import launch_recipe
 from jitnorm.kernels.target import Target
 from numpy.typing import NDArray
 from ptx_machine import run_ptx
+from recipe_extents import evaluate
 
 import jitnorm
 from jitnorm.interop.numpy import NumPy
@@ -53,7 +55,7 @@ def make_arrays(config: KernelConfig, rows: int, kind: str, seed: int = 0) -> Ar
     """The tensors of a call: inputs of a kind, outputs poisoned."""
     arrays: Arrays = {}
     for number, argument in enumerate(tensor_arguments(config)):
-        shape = tuple(rows if e == "..." else evaluate(e, rows) for e in argument.shape)
+        shape = sizes_of(argument.shape, (rows,), rows)
         arrays[argument.name] = _array(config, argument, shape, rows, kind, seed + number)
     return arrays
 
@@ -66,14 +68,12 @@ def _array(
         size = int(np.prod(shape)) * dtype.itemsize
         fill = 0 if argument.is_zeroed else _POISON
         return np.full(size, fill, np.uint8).view(dtype).reshape(shape)
-    if argument.shape[0] == "...":
+    if argument.shape[0] == LEADING:
         if config.input == "float8_e4m3fn":
             return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
         return make_input(kind, rows, shape[1], config.input, seed).view(dtype)
-    if argument.field == "weight":
+    if argument.field in ("weight", "bias"):
         return make_weight(shape[0], config.weight, seed).view(dtype)
-    if argument.field == "bias":
-        return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
     numbers = {"global_scale": 37.5, "scale": 0.037, "scale_ub": 1.5, "amax": 5.25}
     return np.full(shape, numbers[argument.name], np.float32)
 

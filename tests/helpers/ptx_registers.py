@@ -38,14 +38,14 @@ class Registers:
         threads = np.arange(grid * block)
         self.count, self.grid, self.symbols = grid * block, grid, symbols
         self.tid, self.block = threads % block, threads // block
+        self.special = {"%tid.x": self.tid, "%ctaid.x": self.block, "%nctaid.x": np.full(self.count, self.grid)}
         self.registers: dict[str, Array] = {}
         self.active = threads
 
     def read(self, operand: str, bits: int = 64) -> Array:
         """The operand of each active thread, as an unsigned number."""
-        special = {"%tid.x": self.tid, "%ctaid.x": self.block, "%nctaid.x": np.full(self.count, self.grid)}
-        if operand in special:
-            return special[operand][self.active].astype(np.uint64)
+        if operand in self.special:
+            return self.special[operand][self.active].astype(np.uint64)
         if operand in self.registers:
             values = self.registers[operand][self.active]
         elif operand in self.symbols:

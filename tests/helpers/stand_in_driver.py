@@ -1,4 +1,4 @@
-"""A CUDA driver that stands in for NVIDIA's: it knows its devices' compute capabilities and launches nothing."""
+"""A CUDA driver that stands in for NVIDIA's: it knows its devices' compute capabilities and tells what is launched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ _SILENT = (
     "cuCtxPushCurrent_v2",
     "cuCtxPopCurrent_v2",
     "cuLibraryGetKernel",
-    "cuLaunchKernelEx",
     "cuMemsetD32Async",
 )
 # Those that would break the capture of a graph unless the thread is in the relaxed mode, outside of which they fail.
@@ -26,7 +25,10 @@ _RELAXED = (
     "cuMemFree_v2",
 )
 _SOURCE = """
+#include <cstdio>
 extern "C" {
+struct Attribute { int id, padding; unsigned value[16]; };
+struct Launch { unsigned grid[3], block[3], shared_bytes; void* stream; const Attribute* attributes; unsigned count; };
 static const int capabilities[][2] = {%s};
 static int code;
 static thread_local int mode;
@@ -47,6 +49,15 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
 }
 int cuCtxGetCurrent(void** context) { *context = 0; return 0; }
 int cuKernelGetFunction(void** function, void*) { *function = &code; return relaxed(); }
+// A line of the standard error: blocks, threads, bytes of shared memory, and the attributes as id:value.
+int cuLaunchKernelEx(const Launch* launch, void*, void**, void**) {
+  std::fprintf(stderr, "launch %%u %%u %%u", launch->grid[0], launch->block[0], launch->shared_bytes);
+  for (unsigned i = 0; i < launch->count; ++i) {
+    std::fprintf(stderr, " %%d:%%u", launch->attributes[i].id, launch->attributes[i].value[0]);
+  }
+  std::fputs("\\n", stderr);
+  return 0;
+}
 int cuStreamIsCapturing(void*, int* status) { *status = 0; return 0; }
 %s
 }

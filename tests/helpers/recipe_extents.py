@@ -1,0 +1,34 @@
+"""Extents: any of them, and those of launch recipes, in JSON, evaluated by their definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from jitnorm.kernels.extents import MATRICES, ROWS, SECOND_ROWS, Extent, extent
+
+
+def extents() -> st.SearchStrategy[Extent]:
+    """Of a few operations."""
+    symbols: st.SearchStrategy[Extent] = st.sampled_from([ROWS, SECOND_ROWS, MATRICES])
+    leaves = symbols | st.integers(0, 100000).map(extent)
+    operations = (Extent.__add__, Extent.__mul__, Extent.at_most, Extent.round_up, Extent.ceil_div)
+    return st.recursive(
+        leaves,
+        lambda inner: st.builds(lambda of, a, b: of(a, b), st.sampled_from(operations), inner, st.integers(1, 1000)),
+        max_leaves=4,
+    )
+
+
+def evaluate(json: Any, rows: int, matrices: int = 1, second_rows: int = 0) -> int:
+    """The value of an extent in JSON for M = `rows`, B = `matrices`, M2 = `second_rows`."""
+    if isinstance(json, int):
+        return json
+    if isinstance(json, str):
+        return {"M": rows, "B": matrices, "M2": second_rows}[json]
+    operator, *operands = json
+    a, b = (evaluate(operand, rows, matrices, second_rows) for operand in operands)
+    if operator in ("ceil_div", "round_up"):
+        quotient = (a + b - 1) // b
+        return quotient if operator == "ceil_div" else quotient * b
+    return {"+": a + b, "*": a * b, "min": min(a, b)}[operator]
