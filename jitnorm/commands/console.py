@@ -117,6 +117,16 @@ def age(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
+def entries(count: int) -> str:
+    """A number of cache entries, such as ``1 entry``."""
+    return "1 entry" if count == 1 else f"{count} entries"
+
+
+def kernels(count: int) -> str:
+    """A number of kernels, such as ``1 kernel``."""
+    return "1 kernel" if count == 1 else f"{count} kernels"
+
+
 def size(count: int) -> str:
     """A number of bytes, in the largest unit that it fills.
 

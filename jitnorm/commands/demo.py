@@ -15,7 +15,7 @@ from rich.table import Table
 from jitnorm import reference
 from jitnorm.cache import Artifact
 from jitnorm.cache.events import subscribe
-from jitnorm.commands.console import duration, make_console, size
+from jitnorm.commands.console import duration, kernels, make_console, size
 from jitnorm.commands.place import Place, find_place
 from jitnorm.commands.selection import SHORT_KEY
 from jitnorm.kernels.config import KernelConfig
@@ -291,7 +291,7 @@ def _show_conclusion(console: Console, outcomes: list[Outcome], place: Place) ->
     built = sum(outcome.timing.build is not None for outcome in outcomes)
     origin = f"{built} built now, {len(outcomes) - built} from the cache"
     console.print(
-        f"[bold green]Proven:[/] {len(outcomes)} kernels ({origin}), called through TVM-FFI on {place.name}, "
+        f"[bold green]Proven:[/] {kernels(len(outcomes))} ({origin}), called through TVM-FFI on {place.name}, "
         f"gave all {compared:,} bytes of codes and scales exactly as the NumPy reference defines them.",
         highlight=False,
     )

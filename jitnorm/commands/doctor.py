@@ -18,7 +18,7 @@ from jitnorm.cache.lock import wait_bound
 from jitnorm.cache.opening import remote_mode, remote_timeout, signature_check, signer
 from jitnorm.cache.remote import RemoteTier, without_credentials
 from jitnorm.cache.trust import trust_is_limited
-from jitnorm.commands.console import cell, print_json, print_table, size
+from jitnorm.commands.console import cell, entries, print_json, print_table, size
 from jitnorm.commands.doctor_cache import (
     CacheState,
     MissState,
@@ -301,7 +301,7 @@ def _lines(report: Report) -> Iterator[_Line]:
 
 def _cache_details(cache: CacheState) -> str:
     budget = "of disk space, no limit" if cache.budget_bytes is None else f"of {size(cache.budget_bytes)} of disk space"
-    held = f"{cache.path}: {cache.entries} entries, {size(cache.total_bytes)} {budget}, trust: {cache.trust}"
+    held = f"{cache.path}: {entries(cache.entries)}, {size(cache.total_bytes)} {budget}, trust: {cache.trust}"
     if cache.quarantine_bytes:
         held += f", {size(cache.quarantine_bytes)} in quarantine"
     if cache.has_locks is False:
@@ -313,9 +313,9 @@ def _tier_details(tier: TierState) -> str:
     if tier.problem:
         return f"{tier.name}: {tier.problem}"
     access = "read-write" if tier.is_writable else "read-only"
-    entries = "" if tier.entries is None else f", {tier.entries} entries"
-    held = "" if tier.payload_bytes is None else f", {size(tier.payload_bytes)}"
-    return f"{tier.name}: {access}{entries}{held}"
+    held = "" if tier.entries is None else f", {entries(tier.entries)}"
+    held += "" if tier.payload_bytes is None else f", {size(tier.payload_bytes)}"
+    return f"{tier.name}: {access}{held}"
 
 
 def _wheel_details(wheel: WheelDescription) -> str:

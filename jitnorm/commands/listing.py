@@ -13,7 +13,7 @@ from jitnorm.cache import Cache, Entry, default_root
 from jitnorm.cache.key import is_key
 from jitnorm.cache.listing import read_entry
 from jitnorm.cache.opening import signature_check
-from jitnorm.commands.console import age, print_facts, print_json, print_json_list, print_rows, say, size
+from jitnorm.commands.console import age, entries, print_facts, print_json, print_json_list, print_rows, say, size
 from jitnorm.commands.selection import (
     SHORT_KEY,
     Filter,
@@ -75,7 +75,7 @@ def _print_table(cache: Cache, found: list[Item]) -> None:
     held = {item.tier for item in found} or {cache.store.name}
     for name in (each.name for each in cache.tiers if each.name in held):
         sizes = [item.entry.payload_size for item in found if item.tier == name]
-        say(f"{len(sizes)} entries, {size(sum(sizes))}, in {name}")
+        say(f"{entries(len(sizes))}, {size(sum(sizes))}, in {name}")
 
 
 def as_object(item: Item) -> dict[str, Any]:

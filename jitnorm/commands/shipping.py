@@ -21,7 +21,7 @@ from jitnorm.cache.opening import (
 )
 from jitnorm.cache.signature import SigningKey, generate_keys, sign_entries
 from jitnorm.cache.transfer import Transfer, pull, push
-from jitnorm.commands.console import make_error_console, print_json, say, size
+from jitnorm.commands.console import entries, make_error_console, print_json, say, size
 from jitnorm.commands.selection import SHORT_KEY, Filter, remote_entries, select, select_some
 from jitnorm.store import user_store
 
@@ -44,7 +44,7 @@ def export_file(path: Path, wanted: Filter, *, as_json: bool) -> None:
     if as_json:
         print_json({"file": path, "bytes": count, "keys": keys})
     else:
-        print(f"{len(keys)} entries, {size(count)}, in {path}")
+        print(f"{entries(len(keys))}, {size(count)}, in {path}")
 
 
 def import_file(path: Path, *, as_json: bool) -> None:
@@ -59,7 +59,7 @@ def import_file(path: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({"file": path, "added": done.added, "present": done.present})
     else:
-        print(f"{len(done.added)} entries added to {store.layout.root}, {len(done.present)} already there")
+        print(f"{entries(len(done.added))} added to {store.layout.root}, {len(done.present)} already there")
 
 
 def push_entries(wanted: Filter, url: str | None, *, replace: bool, as_json: bool) -> bool:
@@ -132,7 +132,7 @@ def _show(done: Transfer, remote: RemoteTier, verb: str, as_json: bool) -> bool:
             say(f"refused {key[:SHORT_KEY]}: {reason}")
         refused = f", {len(done.refused)} refused" if done.refused else ""
         say(
-            f"{len(done.moved)} entries, {size(done.bytes)}, {verb} {remote.name}; "
+            f"{entries(len(done.moved))}, {size(done.bytes)}, {verb} {remote.name}; "
             f"{len(done.present)} already there{refused}"
         )
     return not done.refused
@@ -158,7 +158,7 @@ def sign_some(wanted: Filter, path: Path | None, *, as_json: bool) -> bool:
     else:
         for each in damaged:
             print(f"not signed, damaged: {each[:SHORT_KEY]}")
-        print(f"{len(signed)} entries of {store.layout.root} signed by the key {key.key_id}")
+        print(f"{entries(len(signed))} of {store.layout.root} signed by the key {key.key_id}")
     return not damaged
 
 

@@ -12,7 +12,7 @@ from jitnorm.cache.opening import signature_check
 from jitnorm.cache.removal import Pruned
 from jitnorm.cache.space import clear, prune, usage
 from jitnorm.cache.store import SignatureCheck
-from jitnorm.commands.console import print_json, say, size
+from jitnorm.commands.console import entries, print_json, say, size
 from jitnorm.commands.selection import SHORT_KEY, distrust_of, find_key, folder_tiers, uncollected
 from jitnorm.store import user_cache, user_store
 
@@ -70,7 +70,7 @@ def verify_entries(texts: tuple[str, ...], *, repair: bool, as_json: bool) -> bo
         for each in wrong:
             moved = "; moved to quarantine, the next call rebuilds it" if each.quarantined else ""
             say(f"{each.key[:SHORT_KEY]} in {each.tier}: {each.problem}{moved}")
-        print(f"{len(checked)} entries verified, {len(wrong)} wrong")
+        print(f"{entries(len(checked))} verified, {len(wrong)} wrong")
     return not wrong
 
 
@@ -125,7 +125,7 @@ def clear_cache(*, yes: bool, force: bool, dry_run: bool, as_json: bool) -> bool
         import typer
 
         held = usage(store)
-        question = f"Remove {held.entries} entries, {size(held.total_bytes)}, from {store.layout.root}?"
+        question = f"Remove {entries(held.entries)}, {size(held.total_bytes)}, from {store.layout.root}?"
         typer.confirm(question, abort=True, err=True)
     with uncollected():
         done = clear(store, force=force, dry_run=dry_run)
@@ -147,10 +147,10 @@ def _show(done: Pruned, store: Store, *, dry_run: bool, as_json: bool) -> None:
         return
     removed = "would be removed" if dry_run else "removed"
     print(
-        f"{len(done.evicted)} entries {removed}, and {done.quarantine_removed} from quarantine; "
+        f"{entries(len(done.evicted))} {removed}, and {done.quarantine_removed} from quarantine; "
         f"{size(done.bytes_before)} of disk space before, {size(done.bytes_after)} after, in {store.layout.root}"
     )
     if done.spared:
-        print(f"{done.spared} entries stay: running processes use them")
+        print(f"kept because running processes use them: {entries(done.spared)}")
     if not done.complete:
         print("unfinished: another process is removing entries, or time ran out")

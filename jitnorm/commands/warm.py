@@ -16,7 +16,7 @@ from rich.progress import Progress as Bar
 
 from jitnorm.cache import Cache, CacheUnusableError
 from jitnorm.cache.printable import printable_lines
-from jitnorm.commands.console import duration, make_console, make_error_console, size
+from jitnorm.commands.console import duration, kernels, make_console, make_error_console, size
 from jitnorm.kernels.target import TARGET_NAMES, Target
 from jitnorm.launcher import load_or_build_launcher
 from jitnorm.store import user_cache
@@ -242,7 +242,7 @@ def show_plan(jobs: Sequence[Job], left_out: Sequence[str] = (), *, as_json: boo
     for outcome in found:
         console.print(f"{outcome.status:8}{_name(outcome.job)}", highlight=False, markup=False, soft_wrap=True)
     missing = sum(outcome.status == "missing" for outcome in found)
-    console.print(f"{len(found)} kernels, {missing} of them missing", highlight=False)
+    console.print(f"{kernels(len(found))}, {missing} of them missing", highlight=False)
     _show_left_out(left_out)
 
 

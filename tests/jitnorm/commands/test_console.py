@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitnorm.commands.console import age, duration, size
+from jitnorm.commands.console import age, duration, entries, kernels, size
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,8 @@ def test_ages(seconds: float, text: str) -> None:
 )
 def test_sizes(count: int, text: str) -> None:
     assert size(count) == text
+
+
+def test_numbers_of_things() -> None:
+    assert [entries(count) for count in (0, 1, 2)] == ["0 entries", "1 entry", "2 entries"]
+    assert [kernels(count) for count in (0, 1, 2)] == ["0 kernels", "1 kernel", "2 kernels"]
