@@ -128,7 +128,21 @@ def encoded_fp8() -> Outputs:
     return *reference.quantize_fp4(fp8(), **options), *reference.quantize_fp4_columns(columns, **options)
 
 
+def biased() -> Array:
+    return reference.rmsnorm_f32(x(), weight(), bias=bias())
+
+
 OPS = [
+    OpCase(
+        "rmsnorm_bias",
+        lambda make: (jitnorm.rmsnorm_bias(make(x()), make(weight()), make(bias())),),
+        lambda: (reference.round_to(biased(), x().dtype),),
+    ),
+    OpCase(
+        "norm_quantize-bias",
+        lambda make: parts(jitnorm.norm_quantize(make(x()), make(weight()), bias=make(bias()), spec=MXFP8)),
+        lambda: reference.quantize_mxfp8(biased()),
+    ),
     OpCase(
         "layernorm",
         lambda make: (jitnorm.layernorm(make(x()), make(weight()), make(bias())),),
