@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from jitnorm.cache.errors import CorruptEntryError
 
@@ -36,6 +36,22 @@ class Artifact:
         if not isinstance(self.payload, bytes):
             raise TypeError(f"payload is a {type(self.payload).__name__}; allowed is bytes: wrap it in bytes()")
         object.__setattr__(self, "manifest", _copy_json_object(self.manifest))
+
+
+class Entry(NamedTuple):
+    """One stored artifact, as a listing shows it.
+
+    Attributes:
+        key: its key.
+        payload_size: bytes of its payload.
+        modified: when it was published, in seconds since the epoch.
+        manifest: what its builder said of it.
+    """
+
+    key: str
+    payload_size: int
+    modified: float
+    manifest: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

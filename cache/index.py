@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from jitnorm.cache.artifact import Entry
 from jitnorm.cache.files import make_folder, write_file
 from jitnorm.cache.key import is_key
 from jitnorm.cache.layout import Layout
@@ -24,31 +25,31 @@ _MOST_LETTERS = 200
 _MOST_BYTES = 1 << 28  # of half a million entries
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# A line is a JSON array that begins with the key.
-_KEY = slice(2, 66)
+# A line is a JSON array of a key, an inode, the payload's size, the time of publication and the manifest.
+_TYPES = [str, int, int, float, dict]
+_KEY, _SHARD = slice(2, 66), slice(2, 4)
 
 
 class Line(NamedTuple):
     """The line of an entry.
 
     Attributes:
-        key: its key.
         inode: of its folder.
-        payload_size: bytes of its payload.
-        modified: when it was published, in seconds since the epoch.
-        manifest: some fields of its manifest.
+        entry: the entry, with some fields of its manifest.
     """
 
-    key: str
     inode: int
-    payload_size: int
-    modified: float
-    manifest: dict[str, Any]
+    entry: Entry
+
+    @classmethod
+    def of(cls, inode: int, entry: Entry) -> Line:
+        """The line of an entry with all of its manifest."""
+        return cls(inode, entry._replace(manifest=dict(filter(_is_indexed, entry.manifest.items()))))
 
 
 def add_to_index(layout: Layout, lines: Iterable[Line]) -> None:
     """Append lines to the index, as far as possible."""
-    data = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode("ascii")
+    data = "".join(map(_encode, lines)).encode("ascii")
     with contextlib.suppress(OSError):
         make_folder(layout.version)
         descriptor = os.open(layout.index, _APPENDING, 0o600)
@@ -58,37 +59,32 @@ def add_to_index(layout: Layout, lines: Iterable[Line]) -> None:
             os.close(descriptor)
 
 
-def indexed(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a manifest that the index holds."""
-    return {
-        name: value
-        for name, value in manifest.items()
-        if value is True or (isinstance(value, str) and len(value) <= _MOST_LETTERS and not is_key(value))
-    }
+def read_index(layout: Layout) -> dict[str, list[str]]:
+    """The lines of each shard, in the order they were written; empty if there is no index."""
+    shards: dict[str, list[str]] = defaultdict(list)
+    for line in _lines(layout):
+        shards[line[_SHARD]].append(line)
+    return shards
 
 
-def read_index(layout: Layout, fields: Collection[str]) -> dict[str, Line]:
-    """The latest line of each key, with no more than some fields of the manifests; empty if there is no index."""
-    found: dict[str, Line] = {}
-    for raw in _raw_lines(layout):
-        try:
-            key, inode, size, modified, manifest = json.loads(raw)
-            found[key] = Line(key, int(inode), int(size), float(modified), shared(manifest, fields))
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            continue
+def parse_lines(lines: Sequence[str]) -> dict[str, Line]:
+    """The last line of each key, less those that are damaged."""
+    try:
+        parsed = json.loads(f"[{','.join(lines)}]")  # in half of the time that one by one takes
+    except (ValueError, RecursionError):
+        parsed = map(_parse, lines)
+    found = {}
+    for each in parsed:
+        if type(each) is list and [*map(type, each)] == _TYPES:
+            key, inode, size, modified, manifest = each
+            found[key] = Line(inode, Entry(key, size, modified, manifest))
     return found
-
-
-def shared(manifest: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
-    """Some fields of a manifest, of equal texts always the same one, as many entries are listed at once."""
-    texts = {name: manifest[name] for name in fields if name in manifest}
-    return {name: sys.intern(value) if type(value) is str else value for name, value in texts.items()}
 
 
 def compact_index(layout: Layout, keys: Collection[str]) -> None:
     """Leave in the index what is said last of some keys alone, as far as possible."""
     with contextlib.suppress(OSError):
-        lines = list(_raw_lines(layout))
+        lines = list(_lines(layout))
         kept = {line[_KEY]: line for line in lines if line[_KEY] in keys}
         if 2 * len(kept) >= len(lines):
             return
@@ -97,10 +93,26 @@ def compact_index(layout: Layout, keys: Collection[str]) -> None:
             (folder / layout.index.name).rename(layout.index)
 
 
-def _raw_lines(layout: Layout) -> Iterator[str]:
+def _is_indexed(field: tuple[str, Any]) -> bool:
+    value = field[1]
+    return value is True or (isinstance(value, str) and len(value) <= _MOST_LETTERS and not is_key(value))
+
+
+def _encode(line: Line) -> str:
+    key, *rest = line.entry
+    return json.dumps([key, line.inode, *rest], separators=(",", ":")) + "\n"
+
+
+def _lines(layout: Layout) -> Iterator[str]:
     with (
         contextlib.suppress(OSError),
         open(layout.index, encoding="ascii", errors="replace", opener=lambda name, _: os.open(name, _READING)) as file,
     ):
         if os.fstat(file.fileno()).st_size <= _MOST_BYTES:
             yield from file
+
+
+def _parse(line: str) -> Any:
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(line)
+    return None

@@ -5,41 +5,40 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Iterator
 
+from jitnorm.cache.artifact import Entry
 from jitnorm.cache.files import open_folder
-from jitnorm.cache.index import Line, add_to_index, indexed, read_index, shared
+from jitnorm.cache.index import Line, add_to_index, parse_lines, read_index
 from jitnorm.cache.layout import MANIFEST, PAYLOAD, keys_in
-from jitnorm.cache.store import Entry, Store
+from jitnorm.cache.store import Store
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST_BYTES = 1 << 20  # of a manifest file; they have some 2 kB
 # What reading a manifest that is none can raise.
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_MALFORMED = (ValueError, KeyError, TypeError, RecursionError)
 
 
-def list_entries(store: Store, fields: Collection[str]) -> Iterator[tuple[Entry, float]]:
+def list_entries(store: Store) -> Iterator[tuple[Entry, float]]:
     """Every entry, and when it was used last; less those whose manifests cannot be read.
 
-    Args:
-        store: the cache. Entries that its index lacks are added to that.
-        fields: what to keep of the manifests; the index has only short texts.
+    Of manifests there is only what the index holds. Entries that it lacks are added to it.
     """
-    index = read_index(store.layout, fields)
+    index = read_index(store.layout)
     missing: list[Line] = []
     for shard in store.layout.shards():
         with contextlib.suppress(OSError), open_folder(store.layout.version / shard) as folder:
+            known = parse_lines(index.pop(shard, []))
             for key in keys_in(store.layout.version / shard):
-                line = index.pop(key, None)
+                line = known.get(key)
                 try:
                     found = os.stat(key, dir_fd=folder, follow_symlinks=False)
                     if line is None or line.inode != found.st_ino:
-                        missing.append(_read(key, found.st_ino, folder))
-                        line = missing[-1]._replace(manifest=shared(missing[-1].manifest, fields))
+                        line = Line.of(found.st_ino, _read(key, f"{key}/{MANIFEST}", folder))
+                        missing.append(line)
                 except (OSError, *_MALFORMED):
                     continue
-                yield Entry(key, line.payload_size, line.modified, line.manifest), found.st_mtime
+                yield line.entry, found.st_mtime
         if store.writable and missing:
             add_to_index(store.layout, missing)
         missing.clear()
@@ -60,21 +59,15 @@ def count_entries(store: Store) -> tuple[int, int]:
 def read_entry(store: Store, key: str) -> Entry | None:
     """An entry with all of its manifest; None if that cannot be read."""
     with contextlib.suppress(OSError, *_MALFORMED), open_folder(store.layout.entry(key)) as folder:
-        body, modified = _manifest(MANIFEST, folder)
-        return Entry(key, int(body["payload"]["size"]), modified, dict(body["manifest"]))
+        return _read(key, MANIFEST, folder)
     return None
 
 
-def _read(key: str, inode: int, shard: int) -> Line:
-    """The index line of an entry."""
-    body, modified = _manifest(f"{key}/{MANIFEST}", shard)
-    return Line(key, inode, int(body["payload"]["size"]), modified, indexed(body["manifest"]))
-
-
-def _manifest(name: str, folder: int) -> tuple[Any, float]:
-    """The content of a manifest file, and when it was written."""
-    descriptor = os.open(name, _FLAGS, dir_fd=folder)
+def _read(key: str, manifest: str, folder: int) -> Entry:
+    """An entry, as its manifest file describes it."""
+    descriptor = os.open(manifest, _FLAGS, dir_fd=folder)
     try:
-        return json.loads(os.read(descriptor, _MOST_BYTES)), os.fstat(descriptor).st_mtime
+        body = json.loads(os.read(descriptor, _MOST_BYTES))
+        return Entry(key, int(body["payload"]["size"]), os.fstat(descriptor).st_mtime, {**body["manifest"]})
     finally:
         os.close(descriptor)

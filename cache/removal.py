@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from jitnorm.cache.events import emit
 from jitnorm.cache.evict import EVICT_LAST, Ties, remove
-from jitnorm.cache.index import Line, compact_index, read_index
+from jitnorm.cache.index import compact_index, parse_lines, read_index
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.ledger import Recount
 from jitnorm.cache.measure import Item, space_of, survey
@@ -96,7 +96,7 @@ class Removal:
         self.seen: frozenset[str] = frozenset()
         self.there: set[str] = set()
         self.left: Counter[str] = Counter()  # how many entries are left in each shard
-        self.index: dict[str, Line] = {}
+        self.goes_last: dict[str, bool] = {}  # as far as the index knows
         self.sources: dict[str, list[str]] = {}  # under which source keys aliases name an entry
 
     def run(self) -> Pruned:
@@ -160,7 +160,9 @@ class Removal:
     def _evict(self, workers: Workers, items: list[Item], goal: int) -> None:
         """Evict entries in this order, those that go last after all others."""
         if self.size > goal:
-            self.index = read_index(self.layout, (EVICT_LAST,))
+            for lines in read_index(self.layout).values():
+                known = parse_lines(lines)
+                self.goes_last.update((key, EVICT_LAST in line.entry.manifest) for key, line in known.items())
         last: deque[Item] = deque()
         self._evict_from(workers, deque(items), goal, last)
         self._evict_from(workers, last, goal, None)
@@ -189,8 +191,8 @@ class Removal:
 
     def _goes_last(self, key: str) -> bool:
         """Whether others depend on an entry; the index says so without opening its manifest."""
-        line = self.index.get(key)
-        return EVICT_LAST in line.manifest if line else Ties.read(self.layout, key).goes_last
+        known = self.goes_last.get(key)
+        return Ties.read(self.layout, key).goes_last if known is None else known
 
     def _evict_one(self, item: Item) -> int | None:
         """Remove an entry and its aliases; return how many bytes that freed, None if it cannot be removed."""

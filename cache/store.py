@@ -9,21 +9,19 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from jitnorm.cache.aliases import MAX_BYTES as MAX_ALIAS_BYTES
 from jitnorm.cache.aliases import add_to_alias, decode_alias, source_key_of
-from jitnorm.cache.artifact import Artifact, decode_manifest, encode_manifest
+from jitnorm.cache.artifact import Artifact, Entry, decode_manifest, encode_manifest
 from jitnorm.cache.budget import byte_budget
 from jitnorm.cache.entry import SignatureCheck, read_entry, read_signature
 from jitnorm.cache.errors import CacheError, CacheTrustError, CorruptEntryError
 from jitnorm.cache.events import emit, log_fields
 from jitnorm.cache.failures import tier_failed
 from jitnorm.cache.files import make_folder, open_folder, read_file, sync_folder, write_file
-from jitnorm.cache.index import Line, add_to_index, indexed
+from jitnorm.cache.index import Line, add_to_index
 from jitnorm.cache.layout import LIMITS, MANIFEST, PAYLOAD, SIGNATURE, Layout
 from jitnorm.cache.parallel import Workers
 from jitnorm.cache.private import private_folder, remove_stale, replace_file
@@ -37,23 +35,6 @@ _LOG = logging.getLogger(__name__)
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
 # When an entry was used last is the modification time of its folder, written at most this often.
 _USE_PRECISION_SECONDS = 3600.0
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One stored artifact, as a listing shows it.
-
-    Attributes:
-        key: its key.
-        payload_size: bytes of its payload.
-        modified: when it was published, in seconds since the epoch.
-        manifest: what its builder said of it.
-    """
-
-    key: str
-    payload_size: int
-    modified: float
-    manifest: Mapping[str, Any]
 
 
 class Store:
@@ -233,8 +214,8 @@ class Store:
         # Again, if it was swept away as one that leads nowhere.
         if alias:
             add_to_alias(alias, key)
-        line = Line(key, inode, len(artifact.payload), time.time(), indexed(artifact.manifest))
-        add_to_index(self.layout, [line])
+        entry = Entry(key, len(artifact.payload), time.time(), artifact.manifest)
+        add_to_index(self.layout, [Line.of(inode, entry)])
         return True
 
     def entries(self) -> Iterator[Entry]:

@@ -24,9 +24,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from jitnorm.cache import Artifact, make_key
+from jitnorm.cache import Artifact, Entry, make_key
 from jitnorm.cache.artifact import encode_manifest
-from jitnorm.cache.index import Line, add_to_index, indexed
+from jitnorm.cache.index import Line, add_to_index
 from jitnorm.cache.layout import MANIFEST, PAYLOAD, Layout
 from jitnorm.kernels.config import KernelConfig
 
@@ -85,8 +85,8 @@ def fill(layout: Layout, count: int) -> None:
         alias.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         alias.write_text(f"{key}\n")
         layout.lock(key).touch(mode=0o600)
-        line = Line(key, place.stat().st_ino, len(artifact.payload), now, indexed(artifact.manifest))
-        add_to_index(layout, [line])
+        entry = Entry(key, len(artifact.payload), now, artifact.manifest)
+        add_to_index(layout, [Line.of(place.stat().st_ino, entry)])
 
 
 def disk_space(root: Path) -> tuple[int, int]:

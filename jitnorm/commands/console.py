@@ -50,7 +50,7 @@ def say(line: str) -> None:
     print(printable(line))
 
 
-def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = ()) -> None:
+def print_rows(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, right: Collection[str] = ()) -> None:
     """Print a table of any length; the last column is never cut, and long tables are not folded."""
     console = make_console()
     if console.is_terminal and len(rows) <= _ROWS_OF_A_TABLE:
@@ -63,9 +63,9 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right:
         console.print(table)
         return
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    signs = [">" if heading in right else "<" for heading in headings]
-    line = "  ".join(f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True))
-    print("\n".join(printable(line.format(*row).rstrip()) for row in (headings, *rows)))
+    signs = ["" if heading in right else "-" for heading in headings]
+    line = "  ".join(f"%{sign}{width}s" for sign, width in zip(signs, widths, strict=True))
+    print("\n".join([printable((line % row).rstrip()) for row in (headings, *rows)]))
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
@@ -113,7 +113,7 @@ def age(seconds: float) -> str:
     """
     for length, unit in _AGES:
         if seconds >= length:
-            return f"{seconds // length:.0f} {unit}"
+            return f"{int(seconds) // length} {unit}"
     return f"{max(0.0, seconds):.0f} s"
 
 

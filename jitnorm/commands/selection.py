@@ -7,7 +7,8 @@ import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jitnorm.cache import Cache, CacheError, Entry, Store, Tier
 from jitnorm.cache.artifact import decode_manifest
@@ -26,13 +27,11 @@ if TYPE_CHECKING:
 KINDS = ("kernel", "launcher")
 TIER_KINDS = ("wheel", "read-only", "user", "remote")
 SHORT_KEY = 12  # characters of a cache key that tell entries apart
-_SELECTED_BY = ("kind", "target")  # fields of manifests that a filter asks for
 _SHOWN = 4  # keys in a message
 _HEXADECIMAL = set("0123456789abcdef")
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(NamedTuple):
     """An entry of a tier.
 
     Attributes:
@@ -130,24 +129,25 @@ def folder_tiers(cache: Cache) -> list[Store]:
     return [tier for tier in cache.tiers if isinstance(tier, Store)]
 
 
-def items(cache: Cache, wanted: Filter, tier: str | None = None, *, fields: Sequence[str] | None = None) -> list[Item]:
+def items(cache: Cache, wanted: Filter, tier: str | None = None, *, is_quick: bool = False) -> Iterable[Item]:
     """The selected entries of all folders, or of one tier.
 
     Args:
         cache: all tiers.
         wanted: selects entries.
         tier: one of `TIER_KINDS`, or the full name of a tier; None for all folders.
-        fields: the fields to read of manifests in folders, without verifying them; None to read and verify all.
+        is_quick: whether what the indexes of folders hold of manifests is enough; otherwise each is read and verified.
 
     Raises:
         ValueError: the tier is unknown, or as `select`.
         CacheError: a remote tier does not respond, or as `select`.
     """
-    found = [item for each in _tiers(cache, tier) for item in _items_in(each, fields)]
+    found = chain.from_iterable(_items_in(each, is_quick=is_quick) for each in _tiers(cache, tier))
     if wanted.is_everything:
         return found
-    kept = {entry.key for entry in select((item.entry for item in found), wanted)}
-    return [item for item in found if item.entry.key in kept]
+    listed = list(found)
+    kept = {entry.key for entry in select((item.entry for item in listed), wanted)}
+    return [item for item in listed if item.entry.key in kept]
 
 
 def last_use(store: Store, key: str) -> float:
@@ -175,10 +175,9 @@ def _tiers(cache: Cache, tier: str | None) -> Sequence[Tier]:
     return named
 
 
-def _items_in(tier: Tier, fields: Sequence[str] | None) -> Iterator[Item]:
-    if isinstance(tier, Store) and fields is not None:
-        for entry, used in list_entries(tier, {*fields, *_SELECTED_BY}):
-            yield Item(tier.name, entry, used if tier.writable else 0.0)
+def _items_in(tier: Tier, *, is_quick: bool) -> Iterator[Item]:
+    if isinstance(tier, Store) and is_quick:
+        yield from (Item(tier.name, entry, used if tier.writable else 0.0) for entry, used in list_entries(tier))
         return
     if isinstance(tier, Store):
         yield from (Item(tier.name, entry, last_use(tier, entry.key)) for entry in tier.entries())
