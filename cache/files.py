@@ -98,9 +98,9 @@ def remove_tree(path: Path) -> None:
 
 
 def _remove_other(path: Path) -> None:
-    import shutil
-
     if path.is_dir() and not path.is_symlink():
+        import shutil  # takes milliseconds, and is needed for next to nothing
+
         shutil.rmtree(path, ignore_errors=True)
     else:
         with contextlib.suppress(OSError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +17,6 @@ from jitnorm.cache.files import open_folder
 from jitnorm.cache.layout import MANIFEST, PAYLOAD, SIGNATURE, Layout, keys_in
 
 _BLOCK = 512  # the unit of st_blocks, whatever the file system's is
-USUAL_BLOCK = 4096
-_LINES = 512  # more than an entry's lines in the index and in the ledger
 _LOCK_SUFFIX = ".lock"
 
 
@@ -155,11 +153,6 @@ def tree_space(path: str | os.PathLike[str]) -> int:
                 with contextlib.suppress(FileNotFoundError):
                     space += found.stat(follow_symlinks=False).st_blocks * _BLOCK
     return space
-
-
-def expected_space(sizes: Iterable[int]) -> int:
-    """Bytes on the disk that an entry with files of these sizes will take, on most file systems."""
-    return sum(-(-size // USUAL_BLOCK) * USUAL_BLOCK for size in sizes) + USUAL_BLOCK + _LINES
 
 
 def _space_beside_entries(layout: Layout, shards: set[str]) -> int:

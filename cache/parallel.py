@@ -15,10 +15,10 @@ _Task = Callable[[], None]
 
 
 class Workers:
-    """A few daemon threads, which unlike those of an executor do not hold up the interpreter's exit.
+    """A few daemon threads, which help the caller's and unlike those of an executor do not hold up the exit.
 
     Args:
-        threads: how many; with 0 the caller's does the work, one thing after the other.
+        threads: how many; with 0 the caller's does all of the work, one thing after the other.
     """
 
     def __init__(self, threads: int) -> None:
@@ -30,7 +30,7 @@ class Workers:
         for _ in range(self._threads):
             try:
                 threading.Thread(target=self._work, name="jitnorm-files", daemon=True).start()
-            except RuntimeError:  # too many threads; fewer do as well, and if need be this one
+            except RuntimeError:  # too many threads; fewer do as well
                 break
             self._count += 1
         return self
@@ -44,24 +44,24 @@ class Workers:
 
         An error in a thread ends that thread's share of the values, and is raised here once all have ended.
         """
-        if not self._count:
-            return [function(value) for value in values]
         given = list(values)
+        threads = self._count + 1
         results: list[Any] = [None] * len(given)
         ended: SimpleQueue[BaseException | None] = SimpleQueue()
 
         def work_on(first: int) -> None:
             error = None
             try:
-                for number in range(first, len(given), self._count):
+                for number in range(first, len(given), threads):
                     results[number] = function(given[number])
             except BaseException as raised:
                 error = raised
             ended.put(error)
 
-        for first in range(self._count):
+        for first in range(1, threads):
             self._tasks.put(partial(work_on, first))
-        errors = [ended.get() for _ in range(self._count)]
+        work_on(0)
+        errors = [ended.get() for _ in range(threads)]
         for error in errors:
             if error is not None:
                 raise error

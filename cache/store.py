@@ -200,7 +200,7 @@ class Store:
 
     def _put(self, key: str, artifact: Artifact, files: Mapping[str, bytes], alias: Path | None) -> bool:
         """Write the files of an entry and rename it into its place; return whether that was free."""
-        with private_folder(self.layout.private) as folder, Workers(len(files) + 1) as workers:
+        with private_folder(self.layout.private) as folder, Workers(len(files)) as workers:
             tasks: list[Callable[[], None]] = [partial(write_file, folder / name, data) for name, data in files.items()]
             # First, so that no entry is without its alias, whenever its writer dies; an alias may lead nowhere.
             if alias:

@@ -159,7 +159,7 @@ def test_a_cache_of_unknown_size_is_measured_or_estimated_at_once(
 def test_entries_are_chosen_from_a_sample_and_all_are_looked_at_where_most_are_in_use(
     with_budget: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jitnorm.cache.room._SAMPLE", 5)
+    monkeypatch.setattr("jitnorm.cache.evict._SAMPLE", 5)
     store = with_budget(12)
     keys = [publish(store, number) for number in range(40)]
     assert is_within_budget(store)
@@ -167,7 +167,7 @@ def test_entries_are_chosen_from_a_sample_and_all_are_looked_at_where_most_are_i
     kept = sorted(keys_of(store))
     for key in kept[1:]:
         store.load(key)  # in use from here on
-    monkeypatch.setattr("jitnorm.cache.room._MOST_SAMPLES", 50)
+    monkeypatch.setattr("jitnorm.cache.evict._MOST_SAMPLES", 50)
     new = make_key({"new": "entry"})
     store.publish(new, ARTIFACT)
     assert keys_of(store) >= {*kept[1:], new}
@@ -222,7 +222,7 @@ def test_without_a_budget_nothing_is_measured(with_budget: MakeStore, monkeypatc
     def refuse(*_: object) -> None:
         raise AssertionError("measured")
 
-    monkeypatch.setattr("jitnorm.cache.room.survey", refuse)
+    monkeypatch.setattr("jitnorm.cache.measure.survey", refuse)
     store = with_budget(1)
     store.max_bytes = None
     for number in range(5):
