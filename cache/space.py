@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,6 +34,7 @@ class Usage:
         private_bytes: that of entries being written or removed.
         other_bytes: that of all else: aliases, locks, uses, records, and the folders themselves.
         entries_in_use: how many of the entries living processes have loaded.
+        is_estimate: whether the time was over before all was measured; then all of these are estimates.
     """
 
     entries: int
@@ -41,6 +44,7 @@ class Usage:
     private_bytes: int
     other_bytes: int
     entries_in_use: int
+    is_estimate: bool
 
     @property
     def total_bytes(self) -> int:
@@ -48,18 +52,29 @@ class Usage:
         return self.entry_bytes + self.quarantine_bytes + self.private_bytes + self.other_bytes
 
 
-def usage(store: Store) -> Usage:
-    """Measure a cache; takes as long as looking at every file in it."""
-    found = survey(store.layout)
+def usage(store: Store, seconds: float = math.inf) -> Usage:
+    """Measure a cache.
+
+    Args:
+        store: the cache.
+        seconds: how long to look at its entries; by default at all. From those seen by then the rest is estimated.
+    """
+    end = time.monotonic() + seconds
+    found = survey(store.layout, lambda: time.monotonic() > end)
     in_use = keys_in_use(store.layout, dry_run=True)
+
+    def whole(part: int) -> int:
+        return round(part / found.share)
+
     return Usage(
-        entries=len(found.entries),
-        payload_bytes=sum(item.payload_size for item in found.entries),
-        entry_bytes=sum(item.space for item in found.entries),
+        entries=whole(len(found.entries)),
+        payload_bytes=whole(sum(item.payload_size for item in found.entries)),
+        entry_bytes=whole(sum(item.space for item in found.entries)),
         quarantine_bytes=sum(item.space for item in found.quarantine),
         private_bytes=found.private_space,
-        other_bytes=found.shard_space + found.other_space,
-        entries_in_use=sum(item.name in in_use for item in found.entries),
+        other_bytes=whole(found.shard_space) + found.other_space,
+        entries_in_use=whole(sum(item.name in in_use for item in found.entries)),
+        is_estimate=not found.is_whole,
     )
 
 

@@ -301,7 +301,8 @@ def _lines(report: Report) -> Iterator[_Line]:
 
 def _cache_details(cache: CacheState) -> str:
     budget = "of disk space, no limit" if cache.budget_bytes is None else f"of {size(cache.budget_bytes)} of disk space"
-    held = f"{cache.path}: {entries(cache.entries)}, {size(cache.total_bytes)} {budget}, trust: {cache.trust}"
+    about = "about " if cache.is_estimate else ""
+    held = f"{cache.path}: {about}{entries(cache.entries)}, {size(cache.total_bytes)} {budget}, trust: {cache.trust}"
     if cache.quarantine_bytes:
         held += f", {size(cache.quarantine_bytes)} in quarantine"
     if cache.has_locks is False:
@@ -313,7 +314,8 @@ def _tier_details(tier: TierState) -> str:
     if tier.problem:
         return f"{tier.name}: {tier.problem}"
     access = "read-write" if tier.is_writable else "read-only"
-    held = "" if tier.entries is None else f", {entries(tier.entries)}"
+    about = "about " if tier.is_estimate else ""
+    held = "" if tier.entries is None else f", {about}{entries(tier.entries)}"
     held += "" if tier.payload_bytes is None else f", {size(tier.payload_bytes)}"
     return f"{tier.name}: {access}{held}"
 

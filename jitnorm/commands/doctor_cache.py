@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jitnorm.cache.remote import RemoteTier
 
 SECONDS_PER_TIER = 5.0
+MEASURING_SECONDS = 0.3  # suffices for some 20,000 entries; the rest of more is estimated to about a percent
 _NO_KEY = "0" * 64
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 _T = TypeVar("_T")
@@ -54,6 +55,7 @@ class CacheState:
         total_bytes: disk space of everything in the folder, which counts against the budget.
         budget_bytes: the budget; None for no limit.
         quarantine_bytes: disk space of the entries that failed verification.
+        is_estimate: whether only a part of it was measured, so that its entries and bytes are estimates.
         has_locks: whether the file system has locks; None if the folder is not writable.
         problem: why the folder is unusable, with the remedy; empty if it is usable.
     """
@@ -66,6 +68,7 @@ class CacheState:
     total_bytes: int
     budget_bytes: int | None
     quarantine_bytes: int
+    is_estimate: bool
     has_locks: bool | None
     problem: str
 
@@ -81,6 +84,7 @@ class TierState:
         entries: number of entries; None if unknown.
         payload_bytes: bytes of their payloads; None if unknown.
         problem: why the tier is skipped, with the remedy; empty if it is used.
+        is_estimate: whether its entries and bytes are estimates.
     """
 
     name: str
@@ -89,6 +93,7 @@ class TierState:
     entries: int | None
     payload_bytes: int | None
     problem: str
+    is_estimate: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,8 +133,8 @@ def cache_state(store: Store | None, problem: str) -> CacheState:
     """The state of the cache folder; `problem` says why there is no store, if there is none."""
     trust = os.environ.get(TRUST_VARIABLE) or "owner only"
     if store is None:
-        return CacheState(str(default_root()), False, trust, 0, 0, 0, None, 0, None, problem)
-    held = usage(store)
+        return CacheState(str(default_root()), False, trust, 0, 0, 0, None, 0, False, None, problem)
+    held = usage(store, MEASURING_SECONDS)
     problem = "" if store.writable else "nothing can be stored; set JITNORM_CACHE_DIR to a folder you can write to"
     return CacheState(
         path=str(store.layout.root),
@@ -140,6 +145,7 @@ def cache_state(store: Store | None, problem: str) -> CacheState:
         total_bytes=held.total_bytes,
         budget_bytes=store.max_bytes,
         quarantine_bytes=held.quarantine_bytes,
+        is_estimate=held.is_estimate,
         has_locks=_has_locks(store) if store.writable else None,
         problem=problem,
     )
@@ -199,7 +205,7 @@ def _examinations(store: Store | None, held: CacheState | None) -> Iterator[tupl
         name = f"read-only {path}"
         yield name, partial(_readonly_state, path, name, is_signed=True)
     if store is not None and held is not None:
-        known = TierState(store.name, True, store.writable, held.entries, held.payload_bytes, "")
+        known = TierState(store.name, True, store.writable, held.entries, held.payload_bytes, "", held.is_estimate)
         yield store.name, lambda: known
     elif store is not None:
         yield store.name, partial(_folder_state, store)

@@ -150,6 +150,13 @@ def test_an_estimate_takes_for_more_only_what_lies_in_shards(filled: Store) -> N
     assert part.space == pytest.approx(whole.space + (1 << 20), abs=64 << 10)
 
 
+def test_usage_is_estimated_when_the_time_is_over(filled: Store) -> None:
+    whole, part = usage(filled), usage(filled, seconds=0)
+    assert (whole.is_estimate, part.is_estimate) == (False, True)
+    assert (part.entries, part.payload_bytes) == (whole.entries, whole.payload_bytes), "a shard is like any other"
+    assert part.total_bytes == pytest.approx(whole.total_bytes, abs=64 << 10)
+
+
 @pytest.mark.parametrize("without", ["neither", "index", "manifest"])
 def test_what_goes_last_goes_after_all_others(filled: Store, size: int, base: int, without: str) -> None:
     launcher = make_key({"kind": "launcher"})

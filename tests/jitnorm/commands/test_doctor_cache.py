@@ -35,6 +35,7 @@ def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("not built for this test")
 
     monkeypatch.setattr("jitnorm.commands.doctor.launcher", missing)
+    monkeypatch.setattr(doctor_cache, "MEASURING_SECONDS", 60.0)  # a busy machine must not make it an estimate
 
 
 def states(answer: Answer) -> dict[str, Any]:
@@ -51,8 +52,28 @@ def test_the_users_cache_is_a_tier_with_its_entries(store: Store, answer: Answer
             "entries": len(ENTRIES),
             "payload_bytes": PAYLOADS,
             "problem": "",
+            "is_estimate": False,
         }
     }
+
+
+def test_a_cache_that_takes_too_long_to_measure_is_estimated_and_said_to_be(
+    store: Store, answer: Answer, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(store.layout.shards()) > 1
+    monkeypatch.setattr(doctor_cache, "MEASURING_SECONDS", 0.0)
+    report = answer("doctor", exit_code=1)
+    assert report["cache"]["is_estimate"]
+    assert report["tiers"][0]["is_estimate"]
+    assert report["cache"]["entries"] > 0
+    lines = invoke("doctor").stdout.splitlines()
+    assert [line.split()[0] for line in lines if "about " in line] == ["cache", "tier"]
+
+
+def test_a_cache_that_is_measured_in_time_is_no_estimate(store: Store, answer: Answer) -> None:
+    report = answer("doctor", exit_code=1)
+    assert not report["cache"]["is_estimate"]
+    assert not report["tiers"][0]["is_estimate"]
 
 
 def test_a_default_folder_that_cannot_be_made_is_told_and_all_else_examined(
