@@ -57,7 +57,7 @@ def usage(store: Store, seconds: float = math.inf) -> Usage:
 
     Args:
         store: the cache.
-        seconds: how long to look at its entries; by default at all. From those seen by then the rest is estimated.
+        seconds: how long to look at entries; the rest is then estimated from those seen. By default, all are seen.
     """
     end = time.monotonic() + seconds
     found = survey(store.layout, lambda: time.monotonic() > end)
