@@ -129,7 +129,7 @@ class KernelConfig:
 
     @property
     def combine(self) -> str:
-        """The source of a row: an enumerator of Combine in common/choices.h, without its prefix."""
+        """The source of a row: an enumerator of Combine in common/types.h, without its prefix."""
         if self.residual:
             return "add"
         if self.gate_columns:

@@ -24,7 +24,7 @@ from .schedule import (
 )
 from .target import Target
 
-# The values of an enumeration of common/choices.h, by what the configuration calls them.
+# The values of an enumeration of common/types.h, by what the configuration calls them.
 _OPS = {
     "rmsnorm": "kRmsNorm",
     "layernorm": "kLayerNorm",
@@ -68,7 +68,7 @@ def sample() -> str:
         "// A sample of the constants that a source has here, for editors: those of\n"
         f"// {config}\n"
         "// for sm_90a. kernels/constants.py writes them.\n"
-        '#pragma once\n\n#include "choices.h"\n#include "types.h"\n\n'
+        '#pragma once\n\n#include "types.h"\n\n'
         "// clang-format off\n" + "".join(f"{line}\n" for line in constants(config, Target("sm_90a")))
     )
 
@@ -134,9 +134,9 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> 
     yield _choice("ScaleFormat", "kScaleFormat", _SCALE_FORMATS[quant.scale_format])
     yield _choice("ScaleOwner", "kScaleOwner", _SCALE_OWNERS.get(str(quant.block_size), "kBlock"))
     yield _choice("ScaleRounding", "kScaleRounding", _ROUNDINGS[quant.scale_rounding])
+    yield _choice("ScaleChoice", "kScaleChoice", "kFourOverSix" if quant.four_over_six else "kOnly")
     yield _choice("GlobalScaleKind", "kGlobalScale", _GLOBAL_SCALES[global_scale])
     yield _bool("kPowerOfTwoScales", quant.scale_format in ("ue8m0", "f32_ue8m0"))
-    yield _bool("kFourOverSix", quant.four_over_six)
     yield _bool("kInvertsGlobalScale", config.inverse_global_scale)
     yield _bool("kScalePerMatrix", config.scale_per_matrix)
     yield _bool("kHasAmaxBound", config.scale_ub)

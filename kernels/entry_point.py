@@ -1,7 +1,7 @@
 """The entry point of a source: its plain parameters, and the `Arguments` of common/arguments.h, made of them.
 
 Row-wise kernels see one row set at a time: that of the parameters, one of two (a pair), or one matrix of a batch. The
-entry point says what `Arguments` are for each, and row_sets.h or .cuh which one runs where. Items see them all.
+entry point says what `Arguments` are for each, and the schedule which one runs where. Items see them all.
 """
 
 from __future__ import annotations
@@ -26,20 +26,41 @@ def entry_point(config: KernelConfig, target: Target) -> str:
         ]
         return (
             f'extern "C" void {ENTRY}(void* const* parameters, Int64 first, Int64 last) {{\n'
-            f"{_lines(reads)}{_process(config, ', first, last')}}}\n"
+            f"{_lines(reads)}{_process(config, target, ', first, last')}}}\n"
         )
     declared = ", ".join(f"{kind} {name}" for kind, name in plain)
     bounds = "kThreads"
     if config.is_row_wise and (residents := row_schedule(config, target).resident_blocks):
         bounds = f"kThreads, {residents}"
-    return f'extern "C" __global__ void __launch_bounds__({bounds}) {ENTRY}({declared}) {{\n{_process(config)}}}\n'
+    return (
+        f'extern "C" __global__ void __launch_bounds__({bounds}) {ENTRY}({declared}) {{\n{_process(config, target)}}}\n'
+    )
 
 
-def _process(config: KernelConfig, part: str = "") -> str:
+def _process(config: KernelConfig, target: Target, part: str = "") -> str:
     """The body of the entry point; on the host, for a `part` of the rows or items."""
     if config.is_row_wise:
-        return f"{_arguments_of(config)}  process_row_sets(arguments_of{part});\n"
-    return f"  Arguments a{{}};\n{_lines(_assignments(config))}  process_items(a{part});\n"
+        return f"{_arguments_of(config)}  {_schedule(config, target)}(arguments_of{part});\n"
+    return (
+        f"  Arguments a{{}};\n{_lines(_assignments(config))}"
+        f"  process_items(a.items{part}, [=](Int64 item) {{ {_item_op(config)}(a, item); }});\n"
+    )
+
+
+def _schedule(config: KernelConfig, target: Target) -> str:
+    """The function that has all rows processed."""
+    if target.is_cpu:
+        return "process_row_sets"
+    if config.masked:
+        return "process_counted_rows"
+    return "process_rows_ahead" if row_schedule(config, target).loads_ahead else "process_row_sets"
+
+
+def _item_op(config: KernelConfig) -> str:
+    """The function that processes an item."""
+    if config.moves:
+        return f"{config.op}_item"
+    return f"{config.op}_{'column' if config.axis == 0 else 'row'}_item"
 
 
 def _counts(config: KernelConfig) -> list[str]:

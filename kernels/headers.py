@@ -1,82 +1,130 @@
-"""The headers of a kernel as one text: what its root includes, depth-first, each file once."""
+"""The headers of a kernel as one text: of a target's, what the kernel's entry point needs.
+
+A source could have all headers: what is left out changes no machine code, only how long it takes to compile.
+"""
 
 from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-from .config import KernelConfig
-from .schedule import row_schedule
-from .target import Target
 
 FOLDER = Path(__file__).parent
 # Stands for the constants of a source: editors see a sample.
 CONFIGURATION = "common/configuration.h"
-_INCLUDE = re.compile(r'#include "(.+)"')
-_BLANK = re.compile(r"\n{3,}")
+_INCLUDE = re.compile(r'#include "(.+)"\n')
 _OF_TARGET = re.compile(r"#ifdef __CUDACC__\n(?P<cuda>.*?)#else\n(?P<cpu>.*?)#endif\n", re.DOTALL)
+# Between two definitions: blank lines, before a line that is not indented.
+_BORDER = re.compile(r"\n\n+(?=[^\s}#])")
+# The name in a line that is not indented: of a macro, of a type that a typedef gives a name, or before parameters,
+# members or a value; the arguments of a specialization stand between.
+_NAME = re.compile(
+    r"^#define (\w+)"
+    r"|^typedef .*?(\w+)(?:\[.*)?;"
+    r"|^(?!template|typedef|static_assert)\w.*?\b(?!alignas)(\w+)(?:<[^>]*>)?(?:\(| =| \{|;)",
+    re.MULTILINE,
+)
+_COMMENT = re.compile("//.*")
+_WORD = re.compile(r"\w+")
+_SPECIALIZATION = re.compile(r"^template <>\n.*?\w<(\w+::\w+)>", re.MULTILINE)
 
 
-def headers(config: KernelConfig, target: Target) -> tuple[str, str]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Definition:
+    """A part of a header, between blank lines: a function or a type, or some that stand together.
+
+    Args:
+        text: with the comment above.
+        code: without comments.
+        names: what it defines; a heading, which has none, stays with the rest of its header.
+        choice: the enumerator that it is a specialization for, such as ``Combine::kAdd``, if it is one.
+    """
+
+    text: str
+    code: str
+    names: frozenset[str]
+    choice: str
+
+
+def headers(constants: str, entry_point: str, *, is_cpu: bool) -> tuple[str, str]:
     """The parts of a source before and after its constants."""
-    return _text(files(config, target), target.is_cpu)
+    order = order_of(is_cpu)
+    available = [each for name in order if name != CONFIGURATION for each in cut(name, is_cpu)]
+    found = needed(available, constants, entry_point)
+    place = order.index(CONFIGURATION)
+    return _text(found, order[:place], is_cpu), _text(found, order[place + 1 :], is_cpu)
 
 
-def files(config: KernelConfig, target: Target) -> tuple[str, ...]:
-    """The headers of a source, relative to this folder, each behind those that it includes."""
-    return _files(root(config, target), tuple(alternatives(config).items()), target.is_cpu)
+def needed(available: Iterable[Definition], constants: str, entry_point: str) -> set[Definition]:
+    """The definitions whose names the constants or the entry point mention, or another one that is needed.
 
-
-def root(config: KernelConfig, target: Target) -> str:
-    """The header that includes all others that a source needs, relative to this folder."""
-    if target.is_cpu:
-        return "cpu/row_sets.h" if config.is_row_wise else "cpu/items.h"
-    if not config.is_row_wise:
-        return "cuda/items.cuh"
-    if config.masked:
-        return "cuda/rows_masked.cuh"
-    return "cuda/rows_ahead.cuh" if row_schedule(config, target).loads_ahead else "cuda/row_sets.cuh"
-
-
-def alternatives(config: KernelConfig) -> dict[str, str]:
-    """Headers that stand for one of several, with that of a configuration; editors see the one that they include."""
-    if not config.is_row_wise:
-        item = "move" if config.moves else "dequantize" if config.op == "dequantize" else "quantize_columns"
-        return {"common/process_item.h": f"common/{item}.h"}
-    encoding = "values" if config.quant is None else "blocks" if config.quant.has_blocks else "fp8"
-    return {
-        "cpu/encode.h": f"cpu/encode_{encoding}.h",
-        "cuda/encode.cuh": f"cuda/encode_{encoding}.cuh",
-        "cuda/combine.cuh": f"cuda/combine_{config.combine}.cuh",
-    }
+    Of the specializations for an enumerator, those are needed whose enumerator is among the constants.
+    """
+    chosen = [each for each in available if not each.choice or each.choice in constants]
+    named: dict[str, list[Definition]] = {}
+    for definition in chosen:
+        for name in definition.names:
+            named.setdefault(name, []).append(definition)
+    found, waiting = set[Definition](), frozenset(_WORD.findall(constants + entry_point))
+    while waiting:
+        reached = {each for word in waiting for each in named.pop(word, ())} - found
+        found |= reached
+        waiting = frozenset().union(*(_words(each.code) for each in reached))
+    return found
 
 
 @cache
-def _files(root: str, alternatives: tuple[tuple[str, str], ...], is_cpu: bool) -> tuple[str, ...]:
-    instead = dict(alternatives)
+def order_of(is_cpu: bool) -> tuple[str, ...]:
+    """The headers of a target, relative to this folder, each behind those that it includes."""
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:
         for included in _INCLUDE.findall(_read(name, is_cpu)):
             path = posixpath.normpath(posixpath.join(posixpath.dirname(name), included))
-            path = instead.get(path, path)
             if path not in found:
                 visit(path)
         found[name] = None
 
-    visit(root)
+    for folder in ("common", "cpu" if is_cpu else "cuda"):
+        for path in sorted((FOLDER / folder).iterdir()):
+            name = f"{folder}/{path.name}"
+            if name not in found:
+                visit(name)
     return tuple(found)
 
 
 @cache
-def _text(names: tuple[str, ...], is_cpu: bool) -> tuple[str, str]:
-    """The texts of headers without the lines that editors need, before and behind the configuration's."""
-    own = [_BLANK.sub("\n\n", _INCLUDE.sub("", _read(name, is_cpu))).strip("\n") for name in names]
-    place = names.index(CONFIGURATION)
-    before, after = ("\n\n".join(filter(None, part)) for part in (own[:place], own[place + 1 :]))
-    return before, after
+def cut(name: str, is_cpu: bool) -> tuple[Definition, ...]:
+    """The definitions of a header, in their order; its heading alone defines nothing."""
+    return tuple(definitions_in(_INCLUDE.sub("", _read(name, is_cpu)).strip("\n")))
+
+
+def definitions_in(text: str) -> Iterator[Definition]:
+    """Cut the text of a header at its blank lines; one with conditions of its own stays whole."""
+    for part in [text] if "#if" in text else _BORDER.split(text):
+        code = _COMMENT.sub("", part)
+        names = frozenset(filter(None, (name for found in _NAME.findall(code) for name in found)))
+        special = _SPECIALIZATION.search(code)
+        yield Definition(part, code, names, special[1] if special else "")
+
+
+@cache
+def _words(code: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(code))
+
+
+def _text(found: set[Definition], names: tuple[str, ...], is_cpu: bool) -> str:
+    """The definitions that are needed, in their order, each header's below its heading."""
+    return "\n\n".join(
+        part.text
+        for name in names
+        if any(each in found for each in cut(name, is_cpu))
+        for part in cut(name, is_cpu)
+        if part in found or not part.names
+    )
 
 
 @cache

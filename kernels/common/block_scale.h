@@ -34,8 +34,12 @@ JITNORM_INLINE BlockScale block_scale(UInt32 stored, float encode, bool is_zero,
   return {stored, encode, is_zero ? 0u : is_nan ? 0u : ~0u, is_nan ? kNaNCodes : 0u};
 }
 
+template <ScaleFormat>
+JITNORM_INLINE BlockScale scale_of(float amax, GlobalScale global);
+
 // E4M3, multiplied by a global encode scale (NVFP4).
-JITNORM_INLINE BlockScale e4m3_scale_of(float amax, GlobalScale global) {
+template <>
+JITNORM_FORCE_INLINE BlockScale scale_of<ScaleFormat::kE4M3>(float amax, GlobalScale global) {
   const UInt32 code = encode_e4m3(mul_rn(amax, global.reciprocal_max));
   const float encode = reciprocal_rn(mul_rn(decode_e4m3(code), global.inverse));
   return block_scale(code, min_or_limit(encode, kMaxFloat), (code & 0x7fu) == 0, (code & 0x7fu) == 0x7fu);
@@ -53,7 +57,8 @@ JITNORM_INLINE UInt32 scale_exponent(float amax) {
 }
 
 // UE8M0, powers of two (MXFP4, MXFP8).
-JITNORM_INLINE BlockScale ue8m0_scale_of(float amax) {
+template <>
+JITNORM_FORCE_INLINE BlockScale scale_of<ScaleFormat::kUE8M0>(float amax, GlobalScale) {
   const UInt32 unbounded = scale_exponent(amax);
   const UInt32 exponent = unbounded < 254u ? unbounded : 254u;
   const float encode = float_of(exponent < 254u ? (254u - exponent) << 23 : 0x00400000u);  // 2^(127 - exponent)
@@ -67,17 +72,21 @@ JITNORM_INLINE float power_of_two_above(float x) {
 }
 
 // float32, which decodes by multiplication (FP8 for block-scaled GEMMs).
-JITNORM_INLINE BlockScale f32_scale_of(float unbounded, GlobalScale global) {
+template <>
+JITNORM_FORCE_INLINE BlockScale scale_of<ScaleFormat::kF32>(float unbounded, GlobalScale global) {
   const float amax = bounded(unbounded, global.amax_bound);
   const float exact = div_rn(amax < kSmallestAmax ? kSmallestAmax : amax, kMaxCode);
   const float scale = with_positive_nan(kPowerOfTwoScales ? power_of_two_above(exact) : exact);
   return block_scale(bits_of(scale), reciprocal_rn(scale), false, scale != scale);
 }
 
-JITNORM_INLINE BlockScale scale_of(float amax, GlobalScale global) {
-  if constexpr (kScaleFormat == ScaleFormat::kE4M3) return e4m3_scale_of(amax, global);
-  if constexpr (kScaleFormat == ScaleFormat::kUE8M0) return ue8m0_scale_of(amax);
-  return f32_scale_of(amax, global);
+// The scale of a block of values.
+template <ScaleChoice>
+JITNORM_INLINE BlockScale choose_scale(const float* y, float amax, GlobalScale global);
+
+template <>
+JITNORM_FORCE_INLINE BlockScale choose_scale<ScaleChoice::kOnly>(const float*, float amax, GlobalScale global) {
+  return scale_of<kScaleFormat>(amax, global);
 }
 
 // The error of a block's values with a scale in E4M3.
@@ -86,7 +95,7 @@ JITNORM_INLINE float squared_error(const float* y, const BlockScale& scale, floa
   float error = 0.0f;
   JITNORM_UNROLL
   for (int i = 0; i < kBlockSize; i += kCodesPerWord) {
-    const UInt32 codes = (encode_word(y + i, scale.encode) & scale.keep) | scale.fill;
+    const UInt32 codes = (encode_word<kElement>(y + i, scale.encode) & scale.keep) | scale.fill;
     JITNORM_UNROLL
     for (int j = 0; j < kCodesPerWord; ++j) {
       const float difference = add_rn(y[i + j], -mul_rn(decode_e2m1(codes >> (4 * j)), decode));
@@ -96,10 +105,11 @@ JITNORM_INLINE float squared_error(const float* y, const BlockScale& scale, floa
   return error;
 }
 
-// The only scale of a block, or that one of amax / 6 and amax / 4 whose codes decode nearer to its values.
-JITNORM_INLINE BlockScale choose_scale(const float* y, float amax, GlobalScale global) {
-  const BlockScale six = scale_of(amax, global);
-  if constexpr (!kFourOverSix) return six;
-  const BlockScale four = scale_of(amax, {global.quarter, global.inverse, global.quarter});
+// The one whose codes decode nearer to the values.
+template <>
+JITNORM_FORCE_INLINE BlockScale choose_scale<ScaleChoice::kFourOverSix>(const float* y, float amax,
+                                                                        GlobalScale global) {
+  const BlockScale six = scale_of<kScaleFormat>(amax, global);
+  const BlockScale four = scale_of<kScaleFormat>(amax, {global.quarter, global.inverse, global.quarter});
   return squared_error(y, four, global.inverse) < squared_error(y, six, global.inverse) ? four : six;
 }

@@ -1,37 +1,173 @@
-// Codes of the configuration's element format, in words, the first code in the lowest bits.
+// Codes of E2M1, eight a word, and of E4M3 and E5M2, four a word, the first in the lowest bits: to and from float.
+// Encoding rounds to nearest even, saturates at the largest code, makes the largest positive code of a NaN in E2M1 and
+// 0x7f of others, and keeps -0; by the instruction where the target has it, else exactly as that does. Without
+// branches, so that the host's compiler can vectorize it.
 #pragma once
 
-#include "e2m1.h"
-#include "fp8.h"
+#include "configuration.h"
+#include "intrinsics.h"
 
 constexpr int kCodeBits = kElement == Element::kE2M1 ? 4 : 8;
 constexpr int kCodesPerWord = 32 / kCodeBits;
 constexpr UInt32 kNaNCodes = kElement == Element::kE2M1 ? 0x77777777u : 0x7f7f7f7fu;
+
+JITNORM_INLINE UInt32 exact_e4m3(float v) {
+  const UInt32 bits = bits_of(v);
+  const UInt32 magnitude = bits & 0x7fffffffu;
+  const UInt32 normal = (magnitude + 0x7ffffu + ((magnitude >> 20) & 1u) - (120u << 23)) >> 20;
+  // Below 2^-6 codes are 2^-9 apart, the last place of 2^14.
+  const UInt32 denormal = bits_of(add_rn(float_of(magnitude), 0x1p14f)) & 0xfu;
+  const UInt32 finite = magnitude < 0x3c800000u ? denormal : normal;
+  const UInt32 saturated = magnitude < 0x43e00000u ? finite : 0x7eu;  // 448 and above
+  return magnitude > 0x7f800000u ? 0x7fu : saturated | ((bits >> 24) & 0x80u);
+}
+
+JITNORM_INLINE UInt32 exact_e5m2(float v) {
+  const UInt32 bits = bits_of(v);
+  const UInt32 magnitude = bits & 0x7fffffffu;
+  const UInt32 normal = (magnitude + 0xfffffu + ((magnitude >> 21) & 1u) - (112u << 23)) >> 21;
+  // Below 2^-14 codes are 2^-16 apart, the last place of 2^7.
+  const UInt32 denormal = bits_of(add_rn(float_of(magnitude), 0x1p7f)) & 0x7u;
+  const UInt32 finite = magnitude < 0x38800000u ? denormal : normal;
+  const UInt32 saturated = magnitude < 0x47600000u ? finite : 0x7bu;  // 57344 and above
+  return magnitude > 0x7f800000u ? 0x7fu : saturated | ((bits >> 24) & 0x80u);
+}
+
+JITNORM_INLINE UInt32 encode_e4m3(float v) {
+  if constexpr (kHasNativeFp8) return convert_e4m3x2(v, 0.0f);
+  return exact_e4m3(v);
+}
+
+JITNORM_INLINE UInt32 encode_e5m2(float v) {
+  if constexpr (kHasNativeFp8) return convert_e5m2x2(v, 0.0f);
+  return exact_e5m2(v);
+}
+
+// The value of an E4M3 code that is no NaN.
+JITNORM_INLINE float decode_e4m3(UInt32 code) {
+  // As the top bits of a float the exponent is 120 too small; the product also normalizes denormals, exactly.
+  return mul_rn(float_of(((code & 0x80u) << 24) | ((code & 0x7fu) << 20)), 0x1p120f);
+}
+
+// Of any, which a float holds exactly.
+JITNORM_INLINE float to_float(Float8E4M3 x) {
+  return (x.bits & 0x7fu) == 0x7fu ? float_of(0x7fffffffu) : decode_e4m3(x.bits);
+}
 
 JITNORM_INLINE UInt32 encode_fp8(float y, float factor) {
   const float product = mul_rn(y, factor);
   return kElement == Element::kE5M2 ? encode_e5m2(product) : encode_e4m3(product);
 }
 
-// A word of the codes of y * factor. With kIsBounded, the products of E2M1 are known to need no saturation.
-template <bool kIsBounded = false>
-JITNORM_INLINE UInt32 encode_word(const float* y, float factor) {
-  if constexpr (kElement == Element::kE2M1) {
-    return encode_e2m1<kIsBounded>(y, factor);
-  } else if constexpr (kHasNativeFp8) {
-    const float v0 = mul_rn(y[0], factor), v1 = mul_rn(y[1], factor);
-    const float v2 = mul_rn(y[2], factor), v3 = mul_rn(y[3], factor);
-    if constexpr (kElement == Element::kE5M2) return convert_e5m2x2(v0, v1) | convert_e5m2x2(v2, v3) << 16;
-    return convert_e4m3x2(v0, v1) | convert_e4m3x2(v2, v3) << 16;
+// E2M1 without the instruction: as a function of the magnitude m, the code of a value that has one lies on the lowest
+// of three lines: 2m up to 2, m + 2 up to 4, m / 2 + 4 above. Added to a float whose last place counts codes, a line is
+// rounded to a whole code, a tie to the even one, in the one rounding of the addition; rounding keeps the order, so the
+// lowest stays the lowest. One addition serves two lines: m + (2^23 - 2) reaches 2^23, from which floats are 1 apart
+// and not 1/2, where m is 2.
+constexpr int kE2M1PerWord = 8;
+constexpr UInt32 kCodeZero = 0x4afffffcu;  // the bits of 2^23 - 2; each code is one more
+constexpr float kUnsaturatedBound = 7.0f;  // magnitudes below this need no saturation
+
+// kCodeZero + the code.
+template <bool kIsBounded>
+JITNORM_INLINE UInt32 lower_line(float below_4, float above_4) {
+  return bits_of(min_or_limit(below_4, kIsBounded ? above_4 : min_or_limit(above_4, 0x1p23f + 3.0f)));
+}
+
+template <bool kIsBounded>
+JITNORM_INLINE UInt32 magnitude_code(float m) {
+  return lower_line<kIsBounded>(add_rn(m, 0x1p23f - 2.0f), fma_rn(m, 0.5f, 0x1p23f));
+}
+
+// The same for m * factor. With a power of two the product needs no rounding of its own: it is exact, or far from where
+// codes change. That saves one instruction of 16.6 an element of RMSNorm + MXFP4.
+template <bool kIsBounded>
+JITNORM_INLINE UInt32 scaled_code(float m, float factor) {
+  if constexpr (!kPowerOfTwoScales) return magnitude_code<kIsBounded>(mul_rn(m, factor));
+  return lower_line<kIsBounded>(fma_rn(m, factor, 0x1p23f - 2.0f), fma_rn(m, mul_rn(factor, 0.5f), 0x1p23f));
+}
+
+// A word of codes that come with kCodeZero, which is taken off as a whole.
+JITNORM_INLINE UInt32 pack_codes(const UInt32 (&codes)[kE2M1PerWord]) {
+  UInt32 word = 0;
+  JITNORM_UNROLL
+  for (int i = kE2M1PerWord - 1; i >= 0; --i) word = word * 16u + codes[i];
+  return word - kCodeZero * 0x11111111u;
+}
+
+// The signs of eight codes, where they belong in their word.
+JITNORM_INLINE UInt32 signs_of(const float* y) {
+  UInt32 signs = 0;
+  JITNORM_UNROLL
+  for (int i = kE2M1PerWord - 1; i >= 0; --i) signs = append_top_bits(signs, bits_of(with_positive_nan(y[i])));
+  return signs & 0x88888888u;
+}
+
+// A word of the codes of y * factor; the factor is not negative. With kIsBounded, the products' magnitudes are known to
+// be below kUnsaturatedBound; else one may be NaN, infinity times zero.
+template <bool kIsBounded>
+JITNORM_INLINE UInt32 exact_e2m1(const float* y, float factor) {
+  UInt32 codes[kE2M1PerWord];
+  JITNORM_UNROLL
+  for (int i = 0; i < kE2M1PerWord; ++i) codes[i] = scaled_code<kIsBounded>(magnitude_of(y[i]), factor);
+  if (kIsBounded) return pack_codes(codes) | signs_of(y);
+  float products[kE2M1PerWord];
+  JITNORM_UNROLL
+  for (int i = 0; i < kE2M1PerWord; ++i) products[i] = mul_rn(y[i], factor);
+  return pack_codes(codes) | signs_of(products);
+}
+
+template <bool kIsBounded>
+JITNORM_INLINE UInt32 encode_e2m1(const float* y, float factor) {
+  if constexpr (kHasNativeE2M1) {
+    float products[kE2M1PerWord];
+    JITNORM_UNROLL
+    for (int i = 0; i < kE2M1PerWord; ++i) products[i] = mul_rn(y[i], factor);
+    return convert_e2m1x8(products);
   } else {
-    return encode_fp8(y[0], factor) | encode_fp8(y[1], factor) << 8 | encode_fp8(y[2], factor) << 16 |
-           encode_fp8(y[3], factor) << 24;
+    return exact_e2m1<kIsBounded>(y, factor);
   }
 }
 
+// The value of the code in the lowest four bits.
+JITNORM_INLINE float decode_e2m1(UInt32 code) {
+  // As the top bits of a float the exponent is 126 too small; the product also normalizes the denormal, exactly.
+  return mul_rn(float_of(((code & 8u) << 28) | ((code & 7u) << 22)), 0x1p126f);
+}
+
+// A word of the codes of y * factor, in FP8.
+template <Element kFormat>
+JITNORM_INLINE UInt32 encode_word(const float* y, float factor) {
+  if constexpr (kHasNativeFp8) {
+    const float v0 = mul_rn(y[0], factor), v1 = mul_rn(y[1], factor);
+    const float v2 = mul_rn(y[2], factor), v3 = mul_rn(y[3], factor);
+    if constexpr (kFormat == Element::kE5M2) return convert_e5m2x2(v0, v1) | convert_e5m2x2(v2, v3) << 16;
+    return convert_e4m3x2(v0, v1) | convert_e4m3x2(v2, v3) << 16;
+  }
+  return encode_fp8(y[0], factor) | encode_fp8(y[1], factor) << 8 | encode_fp8(y[2], factor) << 16 |
+         encode_fp8(y[3], factor) << 24;
+}
+
+template <>
+JITNORM_FORCE_INLINE UInt32 encode_word<Element::kE2M1>(const float* y, float factor) {
+  return encode_e2m1<false>(y, factor);
+}
+
 // The value of the code in the lowest bits.
-JITNORM_INLINE float value_of_code(UInt32 code) {
-  if constexpr (kElement == Element::kE2M1) return decode_e2m1(code);
-  if constexpr (kElement == Element::kE5M2) return decode_e5m2(code);
+template <Element>
+JITNORM_INLINE float value_of_code(UInt32 code);
+
+template <>
+JITNORM_FORCE_INLINE float value_of_code<Element::kE2M1>(UInt32 code) {
+  return decode_e2m1(code);
+}
+
+template <>
+JITNORM_FORCE_INLINE float value_of_code<Element::kE4M3>(UInt32 code) {
   return to_float(Float8E4M3{(UInt8)code});
+}
+
+template <>
+JITNORM_FORCE_INLINE float value_of_code<Element::kE5M2>(UInt32 code) {
+  return to_float(Float16{(UInt16)(code << 8)});  // the upper byte of a float16
 }

@@ -3,7 +3,6 @@
 // for sm_90a. kernels/constants.py writes them.
 #pragma once
 
-#include "choices.h"
 #include "types.h"
 
 // clang-format off
@@ -57,7 +56,6 @@ enum : bool {
   kHasNativeE2M1 = false,
   kHasNativeFp8 = true,
   kPowerOfTwoScales = false,
-  kFourOverSix = false,
   kInvertsGlobalScale = false,
   kScalePerMatrix = false,
   kHasAmaxBound = false,
@@ -87,4 +85,5 @@ constexpr float kSmallestAmax = 1e-4f;
 constexpr ScaleFormat kScaleFormat = ScaleFormat::kE4M3;
 constexpr ScaleOwner kScaleOwner = ScaleOwner::kBlock;
 constexpr ScaleRounding kScaleRounding = ScaleRounding::kUp;
+constexpr ScaleChoice kScaleChoice = ScaleChoice::kOnly;
 constexpr GlobalScaleKind kGlobalScale = GlobalScaleKind::kGiven;

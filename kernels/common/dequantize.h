@@ -2,8 +2,8 @@
 #pragma once
 
 #include "arguments.h"
-#include "arrays.h"
 #include "codes.h"
+#include "intrinsics.h"
 #include "rows.h"
 #include "scale_layout.h"
 
@@ -45,7 +45,7 @@ JITNORM_INLINE float undo_global_scale(float value, float scale) {
 }
 
 JITNORM_INLINE void decode_to(Output& to, UInt32 code, DecodeContext context) {
-  round_to(undo_global_scale(mul_rn(value_of_code(code), context.scale), context.global_scale), to);
+  round_to(undo_global_scale(mul_rn(value_of_code<kElement>(code), context.scale), context.global_scale), to);
 }
 
 // Code i of those that begin at `codes`; bits above it are to be ignored.
@@ -85,13 +85,5 @@ JITNORM_INLINE void dequantize_column_item(const Arguments& a, Int64 item) {
     const Int64 row = block * kBlockBytes + i * kCodeBits / 8;
     const UInt8 byte = a.codes[row_offset(row, a.extents, a.codes_strides) + column];
     decode_to(to[(Int64)i * kHiddenSize], byte >> (i * kCodeBits % 8), context);
-  }
-}
-
-JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
-  if constexpr (kAlongColumns) {
-    dequantize_column_item(a, item);
-  } else {
-    dequantize_row_item(a, item);
   }
 }

@@ -1,4 +1,4 @@
-// The arithmetic of the target: the same functions on GPUs and on the host.
+// The arithmetic of the target, the same functions on GPUs and on the host; and arrays between memory and registers.
 #pragma once
 
 #ifdef __CUDACC__
@@ -6,3 +6,20 @@
 #else
 #include "../cpu/intrinsics.h"
 #endif
+
+// In accesses of `kAccessBytes`, to which the memory is aligned.
+template <int kAccessBytes, typename T, int kCount>
+JITNORM_INLINE void load_array(T (&to)[kCount], const T* from) {
+  JITNORM_UNROLL
+  for (int i = 0; i < kCount * (int)sizeof(T); i += kAccessBytes) {
+    copy_bytes<kAccessBytes>((UInt8*)to + i, __builtin_assume_aligned((const UInt8*)from + i, kAccessBytes));
+  }
+}
+
+template <int kAccessBytes, typename T, int kCount>
+JITNORM_INLINE void store_array(T* to, const T (&from)[kCount]) {
+  JITNORM_UNROLL
+  for (int i = 0; i < kCount * (int)sizeof(T); i += kAccessBytes) {
+    copy_bytes<kAccessBytes>(__builtin_assume_aligned((UInt8*)to + i, kAccessBytes), (const UInt8*)from + i);
+  }
+}

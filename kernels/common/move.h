@@ -2,7 +2,7 @@
 #pragma once
 
 #include "arguments.h"
-#include "arrays.h"
+#include "intrinsics.h"
 #include "rows.h"
 #include "scale_layout.h"
 
@@ -38,13 +38,5 @@ JITNORM_INLINE void shuffle_item(const Arguments& a, Int64 item) {
     store_array<kOutAccessBytes>(to, chunk);
   } else {
     for (int i = 0; i < kHiddenSize % kChunkSize; ++i) to[i] = from[i];
-  }
-}
-
-JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
-  if constexpr (kOp == Op::kInterleave) {
-    interleave_item(a, item);
-  } else {
-    shuffle_item(a, item);
   }
 }

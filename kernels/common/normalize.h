@@ -3,6 +3,7 @@
 #pragma once
 
 #include "configuration.h"
+#include "fast_path.h"
 #include "intrinsics.h"
 
 constexpr bool kCenters = kOp == Op::kLayerNorm;
@@ -20,6 +21,15 @@ JITNORM_INLINE float mean_of(float sum) {
 
 JITNORM_INLINE float exact_reciprocal_rms(float sum_of_squares, float eps) {
   return reciprocal_rn(sqrt_rn(add_rn(mean_of(sum_of_squares), eps)));
+}
+
+JITNORM_INLINE float reciprocal_rms(float sum_of_squares, float eps) {
+  if constexpr (!kTakesFastPath) return exact_reciprocal_rms(sum_of_squares, eps);
+  constexpr float kSize = kHiddenSize;
+  const float mean = kHasPowerOfTwoSize ? mean_of(sum_of_squares) : fast_quotient(sum_of_squares, kSize, 1.0f / kSize);
+  const float square = add_rn(mean, eps);
+  const bool is_fast = is_in_normal_range(square) && (kHasPowerOfTwoSize || is_in_normal_range(sum_of_squares));
+  return is_fast ? fast_reciprocal_root(square) : exact_reciprocal_rms(sum_of_squares, eps);
 }
 
 JITNORM_INLINE float centered(float h, float mean) { return kCenters ? add_rn(h, -mean) : h; }

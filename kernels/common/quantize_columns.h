@@ -4,11 +4,11 @@
 
 #include "arguments.h"
 #include "block_scale.h"
+#include "combine.h"
 #include "global_scale.h"
-#include "rescale.h"
 #include "rows.h"
 
-JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
+JITNORM_INLINE void quantize_column_item(const Arguments& a, Int64 item) {
   constexpr int kBlockWords = kBlockSize / kCodesPerWord;
   const Int64 block = item / kHiddenSize;
   const int column = (int)(item % kHiddenSize);
@@ -21,12 +21,12 @@ JITNORM_INLINE void process_item(const Arguments& a, Int64 item) {
     amax = max_magnitude(amax, y[i]);
   }
   const GlobalScale global = prepare_global_scale(a, given_global_scale(a)).global;
-  const BlockScale scale = choose_scale(y, amax, global);
+  const BlockScale scale = choose_scale<kScaleChoice>(y, amax, global);
   a.block_scale[item] = (Scale)scale.stored;
   UInt8* codes = a.codes + block * kBlockWords * 4 * kHiddenSize + column;
   JITNORM_UNROLL
   for (int i = 0; i < kBlockWords; ++i) {
-    const UInt32 word = (encode_word(y + kCodesPerWord * i, scale.encode) & scale.keep) | scale.fill;
+    const UInt32 word = (encode_word<kElement>(y + kCodesPerWord * i, scale.encode) & scale.keep) | scale.fill;
     JITNORM_UNROLL
     for (int j = 0; j < 4; ++j) codes[(4 * i + j) * (Int64)kHiddenSize] = (UInt8)(word >> (8 * j));
   }

@@ -1,4 +1,5 @@
-// Types by width. NVRTC has no <cstdint>, and a source that includes nothing is its own complete cache key.
+// Types: numbers by width, and what a configuration chooses between. NVRTC has no <cstdint>, and a source that includes
+// nothing is its own complete cache key.
 #pragma once
 
 typedef unsigned char UInt8;
@@ -19,3 +20,47 @@ struct Float8E4M3 {
 };
 
 constexpr float kMaxFloat = 0x1.fffffep127f;
+
+enum class Op { kRmsNorm, kLayerNorm, kQuantize, kDequantize, kInterleave, kShuffle };
+
+// What a row is made of.
+enum class Combine {
+  kInput,     // the input as it is
+  kRescaled,  // the input in FP8, times a scale
+  kAdd,       // the input and a residual
+  kSilu,      // SwiGLU: silu(gate) * value
+  kMix,       // hyper-connections (mHC): a weighted sum of streams
+};
+
+// Which rows a launch visits.
+enum class RowSets {
+  kOne,
+  kPair,      // those of two tensors
+  kMatrices,  // those of each matrix of a batch
+};
+
+// What is written of a row.
+enum class Encoding {
+  kValues,    // its values, rounded to the input's type
+  kAmax,      // nothing but the largest magnitude of all rows
+  kOneScale,  // FP8 codes, with one scale for the row or the tensor
+  kBlocks,    // codes with a scale for each block
+};
+
+enum class Element { kE2M1, kE4M3, kE5M2 };
+
+enum class ScaleFormat { kE4M3, kUE8M0, kF32 };
+
+// What a scale belongs to.
+enum class ScaleOwner { kBlock, kRow, kTensor };
+
+enum class ScaleRounding { kUp, kFloor };
+
+// Which scale a block has.
+enum class ScaleChoice {
+  kOnly,         // that of its amax
+  kFourOverSix,  // the better of amax / 6 and amax / 4
+};
+
+// Where the global scale comes from: nowhere, the caller, the amax of the row or that of the tensor.
+enum class GlobalScaleKind { kNone, kGiven, kRow, kTensor };

@@ -30,9 +30,14 @@ JITNORM_INLINE UInt32 encode_e2m1_lanes(const float* y, float factor) {
 }
 
 // A word of the codes of y * factor. No code in E2M1 of a NaN is ever kept: its block is filled with one code.
+template <Element kFormat>
 JITNORM_INLINE UInt32 encode_lane_word(const float* y, float factor) {
-  if constexpr (kElement == Element::kE2M1) return encode_e2m1_lanes(y, factor);
-  return encode_word(y, factor);
+  return encode_word<kFormat>(y, factor);
+}
+
+template <>
+JITNORM_FORCE_INLINE UInt32 encode_lane_word<Element::kE2M1>(const float* y, float factor) {
+  return encode_e2m1_lanes(y, factor);
 }
 
 // A chunk's values, of which vectors are made where this is done for all chunks of a tile in a loop.

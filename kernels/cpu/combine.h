@@ -1,19 +1,23 @@
 // The combine stage: a row from memory to the cache, as floats.
 #pragma once
 
-#include "../common/rescale.h"
+#include "../common/combine.h"
 #include "../common/rows.h"
-#include "../common/silu.h"
 #include "tile.h"
 
+template <Combine>
+JITNORM_INLINE void load_row(const Arguments& a, Int64 row, Tile* h);
+
 // What is loaded, followed by zeros if rows of codes are longer.
-JITNORM_INLINE void load_input(const Arguments& a, Int64 row, Tile* h) {
+template <>
+JITNORM_FORCE_INLINE void load_row<Combine::kInput>(const Arguments& a, Int64 row, Tile* h) {
   const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
   for (int t = 0; t < kRowTiles; ++t) load_tile(from, kInputSize, t, h[t]);
 }
 
 // What is loaded times the scale of an FP8 tensor; zeros behind it, whatever the scale.
-JITNORM_INLINE void load_rescaled(const Arguments& a, Int64 row, Tile* h) {
+template <>
+JITNORM_FORCE_INLINE void load_row<Combine::kRescaled>(const Arguments& a, Int64 row, Tile* h) {
   const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
   const float scale = input_scale(a);
   for (int t = 0; t < kRowTiles; ++t) {
@@ -25,7 +29,8 @@ JITNORM_INLINE void load_rescaled(const Arguments& a, Int64 row, Tile* h) {
 }
 
 // The float32 sum with a residual, which may also be stored, rounded to the input's type.
-JITNORM_INLINE void load_sum(const Arguments& a, Int64 row, Tile* h) {
+template <>
+JITNORM_FORCE_INLINE void load_row<Combine::kAdd>(const Arguments& a, Int64 row, Tile* h) {
   const Input* x = a.input + row_offset(row, a.extents, a.input_strides);
   const Input* r = a.residual + row_offset(row, a.extents, a.residual_strides);
   Input* sum = a.residual_out + row_offset(row, a.extents, a.residual_out_strides);
@@ -39,7 +44,8 @@ JITNORM_INLINE void load_sum(const Arguments& a, Int64 row, Tile* h) {
 }
 
 // SwiGLU: silu(gate) * value of an input with both.
-JITNORM_INLINE void load_gated_product(const Arguments& a, Int64 row, Tile* h) {
+template <>
+JITNORM_FORCE_INLINE void load_row<Combine::kSilu>(const Arguments& a, Int64 row, Tile* h) {
   const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
   for (int t = 0; t < kRowTiles; ++t) {
     float values[kTileSize] = {};
@@ -53,7 +59,8 @@ JITNORM_INLINE void load_gated_product(const Arguments& a, Int64 row, Tile* h) {
 }
 
 // Hyper-connections (mHC): the sum of kStreams rows, each times a factor of its own.
-JITNORM_INLINE void load_mix(const Arguments& a, Int64 row, Tile* h) {
+template <>
+JITNORM_FORCE_INLINE void load_row<Combine::kMix>(const Arguments& a, Int64 row, Tile* h) {
   const Input* x = a.input + row_offset(row, a.extents, a.input_strides);
   const float* factors = a.mix + row * kStreams;
   for (int t = 0; t < kRowTiles; ++t) {
@@ -65,12 +72,4 @@ JITNORM_INLINE void load_mix(const Arguments& a, Int64 row, Tile* h) {
     }
     clear_padding(t, h[t]);
   }
-}
-
-JITNORM_INLINE void load_row(const Arguments& a, Int64 row, Tile* h) {
-  if constexpr (kCombine == Combine::kInput) load_input(a, row, h);
-  if constexpr (kCombine == Combine::kRescaled) load_rescaled(a, row, h);
-  if constexpr (kCombine == Combine::kAdd) load_sum(a, row, h);
-  if constexpr (kCombine == Combine::kSilu) load_gated_product(a, row, h);
-  if constexpr (kCombine == Combine::kMix) load_mix(a, row, h);
 }

@@ -1,5 +1,146 @@
-// The encode stage: what becomes of the tiles of a row. A source has that of its configuration, one of encode_values.h,
-// encode_fp8.h and encode_blocks.h, which have the same functions; editors see this one.
+// The encode stage: what becomes of the tiles of a row. Each alternative begins a row, encodes its tiles, and writes
+// the rows that pad the layout of scales.
 #pragma once
 
-#include "encode_blocks.h"
+#include "../common/block_scale.h"
+#include "../common/fp8_scale.h"
+#include "../common/global_scale.h"
+#include "../common/rows.h"
+#include "../common/scale_layout.h"
+#include "codes.h"
+#include "row_reduce.h"
+
+template <Encoding>
+struct Encoder;
+
+// Values rounded to the input's type.
+template <>
+struct Encoder<Encoding::kValues> {
+  Output *to, *next;
+
+  JITNORM_INLINE Encoder begin_row(const Arguments& a, Int64 row, float) {
+    return {a.out + row_offset(row, a.extents, a.out_strides),
+            a.out + row_offset(row_after(a, row), a.extents, a.out_strides)};
+  }
+
+  JITNORM_FORCE_INLINE void encode_tile(const Arguments&, Int64, int t, const Tile& y) const {
+    prefetch_tile(next, t);
+    store_tile(y, t, to);
+  }
+
+  JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
+};
+
+// Nothing but the largest magnitude of all rows, which threads share.
+template <>
+struct Encoder<Encoding::kAmax> {
+  JITNORM_INLINE Encoder begin_row(const Arguments& a, Int64, float row_amax) {
+    // As integers, magnitudes keep their order, and NaN lies above infinity.
+    const UInt32 amax = bits_of(with_positive_nan(row_amax));
+    UInt32* largest = reinterpret_cast<UInt32*>(a.amax);
+    UInt32 known = __atomic_load_n(largest, __ATOMIC_RELAXED);
+    while (amax > known &&
+           !__atomic_compare_exchange_n(largest, &known, amax, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return {};
+  }
+
+  JITNORM_FORCE_INLINE void encode_tile(const Arguments&, Int64, int, const Tile&) const {}
+  JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
+};
+
+// FP8 with one scale for the row or the tensor.
+template <>
+struct Encoder<Encoding::kOneScale> {
+  UInt8* to;
+  float factor;  // codes are those of y * factor
+
+  JITNORM_INLINE Encoder begin_row(const Arguments& a, Int64 row, float row_amax) {
+    return {a.codes + row_offset(row, a.extents, a.codes_strides),
+            fp8_factor_of(fp8_scale_of_row(a, row, prepare_fp8_scale(a, given_fp8_scale(a)), row_amax, true))};
+  }
+
+  JITNORM_FORCE_INLINE void encode_tile(const Arguments&, Int64, int t, const Tile& y) const {
+    TileCodes codes;
+    JITNORM_LANES
+    for (int k = 0; k < kLanes; ++k) {
+      float chunk[kChunkSize];
+      take_chunk(y, k, chunk);
+      JITNORM_UNROLL
+      for (int w = 0; w < kChunkWords; ++w) {
+        codes[k * kChunkWords + w] = encode_lane_word<kElement>(chunk + w * kCodesPerWord, factor);
+      }
+    }
+    store_codes(codes, t, to);
+  }
+
+  JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
+};
+
+constexpr int kBlockChunks = kBlockSize / kChunkSize;
+constexpr int kTileBlocks = kLanes / kBlockChunks;
+
+// The largest magnitude of the block that each chunk belongs to.
+JITNORM_INLINE void find_block_amaxes(const Tile& y, float (&amax)[kLanes]) {
+  JITNORM_LANES
+  for (int k = 0; k < kLanes; ++k) amax[k] = 0.0f;
+  raise_to_chunks(y, amax);
+  JITNORM_UNROLL
+  for (int step = 1; step < kBlockChunks; step *= 2) {
+    float other[kLanes];
+    JITNORM_LANES
+    for (int k = 0; k < kLanes; ++k) other[k] = amax[k ^ step];
+    JITNORM_LANES
+    for (int k = 0; k < kLanes; ++k) amax[k] = max_magnitude(amax[k], other[k]);
+  }
+}
+
+// A scale for each block: NVFP4, MXFP4, MXFP8 and FP8 groups.
+template <>
+struct Encoder<Encoding::kBlocks> {
+  UInt8* to;
+  GlobalScale global;
+
+  JITNORM_INLINE Encoder begin_row(const Arguments& a, Int64 row, float row_amax) {
+    store_zero_scales(a, row, kScaleColumns, 0, 1);
+    return {a.codes + row_offset(row, a.extents, a.codes_strides),
+            global_scale_of_row(a, row, prepare_global_scale(a, given_global_scale(a)), row_amax, true)};
+  }
+
+  JITNORM_FORCE_INLINE void encode_tile(const Arguments& a, Int64 row, int t, const Tile& y) const {
+    float amax[kLanes];
+    find_block_amaxes(y, amax);
+    UInt32 stored[kLanes], keep[kLanes], fill[kLanes];
+    float encode[kLanes];
+    JITNORM_LANES
+    for (int k = 0; k < kLanes; ++k) {
+      float chunk[kChunkSize];
+      take_chunk(y, k, chunk);
+      const BlockScale scale = choose_scale<kScaleChoice>(chunk, amax[k], global);
+      stored[k] = scale.stored;
+      encode[k] = scale.encode;
+      keep[k] = scale.keep;
+      fill[k] = scale.fill;
+    }
+    TileCodes codes;
+    JITNORM_LANES
+    for (int k = 0; k < kLanes; ++k) {
+      float chunk[kChunkSize];
+      take_chunk(y, k, chunk);
+      JITNORM_UNROLL
+      for (int w = 0; w < kChunkWords; ++w) {
+        const UInt32 word = encode_lane_word<kElement>(chunk + w * kCodesPerWord, encode[k]);
+        codes[k * kChunkWords + w] = (word & keep[k]) | fill[k];
+      }
+    }
+    store_codes(codes, t, to);
+    for (int b = 0; b < kTileBlocks; ++b) {
+      const int column = t * kTileBlocks + b;
+      if (column < kScaleColumns) store_scale(a, row, column, stored[b * kBlockChunks]);
+    }
+  }
+
+  JITNORM_INLINE void write_padding_row(const Arguments& a, Int64 row) { store_zero_scales(a, row, 0, 0, 1); }
+};
+
+typedef Encoder<kEncoding> RowEncoder;

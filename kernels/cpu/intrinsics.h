@@ -4,7 +4,9 @@
 
 #include "../common/types.h"
 
-#define JITNORM_INLINE static inline __attribute__((always_inline))
+// Members, and specializations of functions, cannot be declared static.
+#define JITNORM_FORCE_INLINE inline __attribute__((always_inline))
+#define JITNORM_INLINE static JITNORM_FORCE_INLINE
 #define JITNORM_UNROLL _Pragma("GCC unroll 16")
 // Before a loop over lanes: GCC is to make vectors of it, not to unroll it first (NVFP4: 23 ms to 14).
 #define JITNORM_LANES _Pragma("GCC unroll 1")
@@ -15,7 +17,6 @@ JITNORM_INLINE float mul_rn(float a, float b) { return a * b; }
 JITNORM_INLINE float div_rn(float a, float b) { return a / b; }
 JITNORM_INLINE float reciprocal_rn(float a) { return 1.0f / a; }
 JITNORM_INLINE float sqrt_rn(float a) { return __builtin_sqrtf(a); }
-JITNORM_INLINE float approximate_reciprocal(float a) { return 1.0f / a; }
 JITNORM_INLINE float computed(float a) { return a; }
 
 JITNORM_INLINE UInt32 bits_of(float a) {
@@ -93,7 +94,10 @@ JITNORM_INLINE void round_to(float x, BFloat16& result) { result.bits = (UInt16)
 JITNORM_INLINE void round_to(float x, Float16& result) { result.bits = (UInt16)rounded_bits(x, result); }
 JITNORM_INLINE void round_to(float x, float& result) { result = with_canonical_nan(x); }
 
-// The host lacks the instructions for narrow formats; kHasNativeFp8 and kHasNativeE2M1 say so, and nothing calls these.
+// The host lacks these instructions; kHasNativeFp8, kHasNativeE2M1 and kTakesFastPath say so, and nothing calls them.
+float approximate_reciprocal(float a);
+float approximate_reciprocal_root(float a);
+float fma_ru(float a, float b, float c);
 UInt32 convert_e4m3x2(float low, float high);
 UInt32 convert_e5m2x2(float low, float high);
 UInt32 convert_e2m1x8(const float (&v)[8]);

@@ -39,19 +39,19 @@ JITNORM_INLINE void normalize_tile(int t, const RowStatistic& statistic, const R
 JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Tile* h) {
   RowStatistic statistic{0.0f, 1.0f};
   if constexpr (kCenters) statistic.mean = mean_of(row_sum(h));
-  if constexpr (kNormalizes) statistic.rstd = exact_reciprocal_rms(row_sum_of_squares(h, statistic.mean), a.eps);
+  if constexpr (kNormalizes) statistic.rstd = reciprocal_rms(row_sum_of_squares(h, statistic.mean), a.eps);
   if constexpr (kKeepsRstd) a.inv_rms[row] = with_positive_nan(statistic.rstd);
   return statistic;
 }
 
 JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffers) {
-  load_row(a, row, buffers.h);
+  load_row<kCombine>(a, row, buffers.h);
   const RowStatistic statistic = statistic_of(a, row, buffers.h);
   // Where the amax of the row comes first, so do all its values.
   if constexpr (kNormalizes && kNeedsRowAmax) {
     for (int t = 0; t < kRowTiles; ++t) normalize_tile(t, statistic, buffers, buffers.h[t]);
   }
-  const RowEncoding encoding = begin_row(a, row, kNeedsRowAmax ? row_max(buffers.h) : 0.0f);
+  const RowEncoder encoder = RowEncoder::begin_row(a, row, kNeedsRowAmax ? row_max(buffers.h) : 0.0f);
   const Input* next = a.input + row_offset(row_after(a, row), a.extents, a.input_strides);
   for (int t = 0; t < kRowTiles; ++t) {
     prefetch_tile(next, t);
@@ -59,7 +59,7 @@ JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffe
     if constexpr (kNormalizes && !kNeedsRowAmax) normalize_tile(t, statistic, buffers, normalized);
     const Tile& y = kNormalizes && !kNeedsRowAmax ? normalized : buffers.h[t];
     if constexpr (kKeepsNorm) store_tile(y, t, a.y_out + row_offset(row, a.extents, a.y_out_strides));
-    encode_tile(a, row, t, y, encoding);
+    encoder.encode_tile(a, row, t, y);
   }
 }
 
@@ -70,7 +70,26 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 first, Int64 last) {
     if (is_processed(a, row)) {
       process_row(a, row, buffers);
     } else if (is_padding(a, row)) {
-      write_padding_row(a, row);
+      RowEncoder::write_padding_row(a, row);
     }
+  }
+}
+
+// arguments_of() gives the Arguments of a row set: of the only one, of the first or the second, or of a matrix.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of, Int64 first, Int64 last) {
+  if constexpr (kRowSets == RowSets::kPair) {
+    const Int64 border = visited_rows(arguments_of(false).rows);
+    process_rows(arguments_of(false), first, last < border ? last : border);
+    process_rows(arguments_of(true), first < border ? 0 : first - border, last - border);
+  } else if constexpr (kRowSets == RowSets::kMatrices) {
+    const Int64 rows = visited_rows(arguments_of(0).rows);
+    while (first < last) {
+      const Int64 matrix = first / rows, begin = matrix * rows, end = begin + rows;
+      process_rows(arguments_of(matrix), first - begin, (last < end ? last : end) - begin);
+      first = end;
+    }
+  } else {
+    process_rows(arguments_of(), first, last);
   }
 }

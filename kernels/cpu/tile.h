@@ -3,7 +3,7 @@
 #pragma once
 
 #include "../common/arguments.h"
-#include "../common/fp8.h"
+#include "../common/codes.h"
 #include "../common/intrinsics.h"
 #include "transpose.h"
 

@@ -1,8 +1,8 @@
 // Chunks of a row between memory and registers, in accesses as wide as the addresses allow.
 #pragma once
 
+#include "../common/codes.h"
 #include "../common/configuration.h"
-#include "../common/fp8.h"
 #include "../common/intrinsics.h"
 
 // Chunks of a row that are whole; the one after them may hold a few elements, those past it none.
@@ -140,4 +140,23 @@ JITNORM_INLINE void store_rounded(T* row, int index, const float (&values)[kChun
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) round_to(values[i], chunk.elements[i]);
   store_chunk(row, index, chunk);
+}
+
+constexpr int kCodeWords = kChunkSize / kCodesPerWord;
+constexpr int kCodeBytes = kCodeWords * 4;
+
+union alignas(16) CodeChunk {
+  UInt32 words[kCodeWords];
+  typename Access<kCodesAccessBytes>::Type accesses[kCodeBytes / kCodesAccessBytes];
+};
+
+JITNORM_INLINE void store_codes(UInt8* row, int index, const CodeChunk& codes) {
+  if (index < kWholeChunks) {
+    copy_words(row + index * kCodeBytes, codes.accesses);
+    return;
+  }
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) {  // only codes of a byte have partial chunks
+    if (is_in_row(index, i)) row[index * kCodeBytes + i] = (UInt8)(codes.words[i / 4] >> (i % 4 * 8));
+  }
 }

@@ -1,6 +1,190 @@
-// The combine stage: what a row is loaded from, and what its threads hold of it from one pass to the next. A source has
-// that of its configuration, one of combine_{input,rescaled,add,silu,mix}.cuh, which have the same types; editors see
-// this one.
+// The combine stage: what a row is loaded from, and what its threads hold of it from one pass to the next.
 #pragma once
 
-#include "combine_add.cuh"
+#include "../common/combine.h"
+#include "../common/rows.h"
+#include "chunks.cuh"
+
+template <Combine>
+struct RowSource;
+
+// The input alone, held as it is loaded.
+template <>
+struct RowSource<Combine::kInput> {
+  typedef InputChunk Held;
+
+  const Input* input;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides)};
+  }
+
+  // Rows of codes may be longer than those of the input; a chunk past a row is zero.
+  JITNORM_INLINE void load(Held& h, int index) const {
+    const bool is_padding = kInputSize < kHiddenSize && index >= kInputSize / kChunkSize;
+    load_chunk(h, input, is_padding ? kChunks : index);
+  }
+
+  template <typename Visit>
+  JITNORM_INLINE void visit_loaded(Visit visit) const {
+    visit(input);
+  }
+
+  // The same row in shared memory.
+  JITNORM_INLINE RowSource staged(const Input* memory) const { return {memory}; }
+
+  JITNORM_INLINE void store_sum(const Held&, int) const {}
+};
+
+struct RescaledChunk {
+  InputChunk codes;
+  float scale;
+};
+
+JITNORM_INLINE float value_of(const RescaledChunk& h, int i) { return rescaled(value_of(h.codes, i), h.scale); }
+JITNORM_INLINE void forget_unpacked(RescaledChunk& h) { forget_unpacked(h.codes); }
+
+// An FP8 tensor times a scale, held as it is loaded.
+template <>
+struct RowSource<Combine::kRescaled> {
+  typedef RescaledChunk Held;
+
+  const Input* input;
+  float scale;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides), input_scale(a)};
+  }
+
+  // A chunk past a row is zero, whatever the scale.
+  JITNORM_INLINE void load(Held& h, int index) const {
+    const bool is_padding = kInputSize < kHiddenSize && index >= kInputSize / kChunkSize;
+    load_chunk(h.codes, input, is_padding ? kChunks : index);
+    h.scale = is_padding ? 0.0f : scale;
+  }
+
+  JITNORM_INLINE void store_sum(const Held&, int) const {}
+};
+
+// The float32 sum with a residual, which may also be stored, rounded to the input's type.
+template <>
+struct RowSource<Combine::kAdd> {
+  typedef Chunk<float, 16> Held;
+
+  const Input* input;
+  const Input* residual;
+  Input* sum;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides),
+            a.residual + row_offset(row, a.extents, a.residual_strides),
+            a.residual_out + row_offset(row, a.extents, a.residual_out_strides)};
+  }
+
+  JITNORM_INLINE void load(Held& h, int index) const {
+    InputChunk x, r;
+    load_chunk(x, input, index);
+    load_chunk(r, residual, index);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = add_rn(value_of(x, i), value_of(r, i));
+  }
+
+  template <typename Visit>
+  JITNORM_INLINE void visit_loaded(Visit visit) const {
+    visit(input);
+    visit(residual);
+  }
+
+  // The same row in shared memory, where the residual lies behind the input.
+  JITNORM_INLINE RowSource staged(const Input* memory) const { return {memory, memory + kHiddenSize, sum}; }
+
+  // Only once nobody will load the residual again: the sum may take its place.
+  JITNORM_INLINE void store_sum(const Held& h, int index) const {
+    if constexpr (kStoresSum) store_rounded(sum, index, h.elements);
+  }
+};
+
+// Gates and values of a chunk's outputs: each in one run, both in one run of two chunks, or scattered.
+JITNORM_INLINE void load_gated(InputChunk& gate, InputChunk& value, const Input* row, int index) {
+  constexpr bool kIsRun = kGateColumns % kChunkSize == 0 || kGateColumns == kHiddenSize;
+  if constexpr (kIsRun) {
+    const Input* from = row + index * kChunkSize / kGateColumns * kGateColumns;
+    load_chunk(gate, from, index);
+    load_chunk(value, from + kGateColumns, index);
+  } else if (kChunkSize % kGateColumns == 0 && index < kWholeChunks) {
+    InputChunk both[2];
+    copy_words(both[0].accesses, row + index * 2 * kChunkSize);
+    copy_words(both[1].accesses, row + (index * 2 + 1) * kChunkSize);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      const int at = gate_position(i);
+      gate.elements[i] = both[at / kChunkSize].elements[at % kChunkSize];
+      value.elements[i] = both[(at + kGateColumns) / kChunkSize].elements[(at + kGateColumns) % kChunkSize];
+    }
+  } else {
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      const bool is_there = index < kWholeChunks || is_in_row(index, i);
+      const Input* from = row + gate_position(index * kChunkSize + i);
+      gate.elements[i] = is_there ? from[0] : Input{};
+      value.elements[i] = is_there ? from[kGateColumns] : Input{};
+    }
+  }
+}
+
+// SwiGLU: silu(gate) * value of an input with both.
+template <>
+struct RowSource<Combine::kSilu> {
+  typedef Chunk<float, 16> Held;
+
+  const Input* input;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides)};
+  }
+
+  JITNORM_INLINE void load(Held& h, int index) const {
+    InputChunk gate, value;
+    load_gated(gate, value, input, index);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      h.elements[i] = mul_rn(silu(value_of(gate, i)), value_of(value, i));
+    }
+  }
+
+  JITNORM_INLINE void store_sum(const Held&, int) const {}
+};
+
+// Hyper-connections (mHC): the sum of kStreams rows, each times a factor of its own.
+template <>
+struct RowSource<Combine::kMix> {
+  typedef Chunk<float, 16> Held;
+
+  const Input* input;
+  float factors[kStreams];
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    RowSource source{a.input + row_offset(row, a.extents, a.input_strides)};
+    JITNORM_UNROLL
+    for (int s = 0; s < kStreams; ++s) source.factors[s] = a.mix[row * kStreams + s];
+    return source;
+  }
+
+  JITNORM_INLINE void load(Held& h, int index) const {
+    InputChunk x[kStreams];
+    JITNORM_UNROLL
+    for (int s = 0; s < kStreams; ++s) load_chunk(x[s], input + s * kHiddenSize, index);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      float sum = 0.0f;
+      JITNORM_UNROLL
+      for (int s = 0; s < kStreams; ++s) sum = fma_rn(factors[s], value_of(x[s], i), sum);
+      h.elements[i] = sum;
+    }
+  }
+
+  JITNORM_INLINE void store_sum(const Held&, int) const {}
+};
+
+typedef RowSource<kCombine> Source;
+typedef Source::Held HeldChunk;

@@ -1,5 +1,152 @@
-// The encode stage: what becomes of the chunks of a row. A source has that of its configuration, one of
-// encode_values.cuh, encode_fp8.cuh and encode_blocks.cuh, which have the same functions; editors see this one.
+// The encode stage: what becomes of the chunks of a row. Each alternative prepares what all rows take of the arguments,
+// begins a row, encodes its chunks, ends it, and writes the rows that pad the layout of scales.
 #pragma once
 
-#include "encode_blocks.cuh"
+#include "../common/block_scale.h"
+#include "../common/fp8_scale.h"
+#include "../common/global_scale.h"
+#include "../common/rows.h"
+#include "../common/scale_layout.h"
+#include "fast_blocks.cuh"
+#include "row_reduce.cuh"
+
+template <Encoding>
+struct Encoder;
+
+// Values rounded to the input's type.
+template <>
+struct Encoder<Encoding::kValues> {
+  Output* row;
+
+  struct CallScale {};
+
+  JITNORM_INLINE static float given(const Arguments&) { return 0.0f; }
+  JITNORM_INLINE static CallScale prepare(const Arguments&, float) { return {}; }
+
+  JITNORM_INLINE static Encoder begin_row(const Arguments& a, Int64 row, CallScale, float, bool) {
+    return {a.out + row_offset(row, a.extents, a.out_strides)};
+  }
+
+  JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float) const {
+    store_rounded(row, index, y);
+  }
+
+  JITNORM_INLINE void end_row(int) const {}
+  JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
+};
+
+// Nothing but the largest magnitude of all rows.
+template <>
+struct Encoder<Encoding::kAmax> {
+  struct CallScale {};
+
+  JITNORM_INLINE static float given(const Arguments&) { return 0.0f; }
+  JITNORM_INLINE static CallScale prepare(const Arguments&, float) { return {}; }
+
+  JITNORM_INLINE static Encoder begin_row(const Arguments& a, Int64, CallScale, float row_amax, bool) {
+    constexpr int kWriters = 32 * kWarpsPerRow;  // threads that know the largest magnitude together
+    const float amax = butterfly_max<32>(row_amax);
+    // As integers, magnitudes have the same order, NaN above infinity.
+    if (threadIdx.x % kWriters == 0) atomicMax(reinterpret_cast<UInt32*>(a.amax), bits_of(amax));
+    return {};
+  }
+
+  JITNORM_INLINE void encode_chunk(int, const float (&)[kChunkSize], float) const {}
+  JITNORM_INLINE void end_row(int) const {}
+  JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
+};
+
+// FP8 with one scale for the row or the tensor.
+template <>
+struct Encoder<Encoding::kOneScale> {
+  UInt8* codes;
+  float factor;  // codes are those of y * factor
+
+  typedef float CallScale;
+
+  JITNORM_INLINE static float given(const Arguments& a) { return given_fp8_scale(a); }
+  JITNORM_INLINE static CallScale prepare(const Arguments& a, float given) { return prepare_fp8_scale(a, given); }
+
+  JITNORM_INLINE static Encoder begin_row(const Arguments& a, Int64 row, CallScale call, float row_amax,
+                                          bool is_writer) {
+    const float scale = fp8_scale_of_row(a, row, call, row_amax, is_writer);
+    return {a.codes + row_offset(row, a.extents, a.codes_strides), fp8_factor_of(scale)};
+  }
+
+  JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float) const {
+    CodeChunk chunk;
+    JITNORM_UNROLL
+    for (int i = 0; i < kCodeWords; ++i) chunk.words[i] = encode_word<kElement>(y + kCodesPerWord * i, factor);
+    store_codes(codes, index, chunk);
+  }
+
+  JITNORM_INLINE void end_row(int) const {}
+  JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
+};
+
+// Encodes any block; the bits of its scale.
+JITNORM_INLINE UInt32 encode_any_block(CodeChunk& codes, const float (&y)[kChunkSize], float amax, GlobalScale global) {
+  const BlockScale scale = choose_scale<kScaleChoice>(y, amax, global);
+  JITNORM_UNROLL
+  for (int i = 0; i < kCodeWords; ++i) {
+    codes.words[i] = (encode_word<kElement>(y + kCodesPerWord * i, scale.encode) & scale.keep) | scale.fill;
+  }
+  return scale.stored;
+}
+
+template <Element>
+JITNORM_INLINE UInt32 encode_block(CodeChunk& codes, const float (&y)[kChunkSize], float amax, GlobalScale global) {
+  return encode_any_block(codes, y, amax, global);
+}
+
+template <>
+JITNORM_INLINE UInt32 encode_block<Element::kE2M1>(CodeChunk& codes, const float (&y)[kChunkSize], float amax,
+                                                   GlobalScale global) {
+  if constexpr (!kHasNativeE2M1) {
+    const auto block = FastBlock<kScaleChoice>::of(amax, global);
+    if (block.is_normal(amax)) return block.encode(codes, y);
+  }
+  return encode_any_block(codes, y, amax, global);
+}
+
+// A scale for each block: NVFP4, MXFP4, MXFP8 and FP8 groups.
+template <>
+struct Encoder<Encoding::kBlocks> {
+  const Arguments* arguments;
+  Int64 row;
+  UInt8* codes;
+  GlobalScale global;
+
+  static constexpr int kLanesPerBlock = kBlockSize / kChunkSize;
+  static_assert(kBlockSize % kChunkSize == 0 && kHiddenSize % kBlockSize == 0, "a block is whole chunks");
+  static_assert(kLanesPerBlock <= kLanesPerRow, "a block's lanes are of one row");
+
+  typedef PreparedGlobalScale CallScale;
+
+  JITNORM_INLINE static float given(const Arguments& a) { return given_global_scale(a); }
+  JITNORM_INLINE static CallScale prepare(const Arguments& a, float given) { return prepare_global_scale(a, given); }
+
+  JITNORM_INLINE static Encoder begin_row(const Arguments& a, Int64 row, CallScale call, float row_amax,
+                                          bool is_writer) {
+    const GlobalScale global = global_scale_of_row(a, row, call, row_amax, is_writer);
+    return {&a, row, a.codes + row_offset(row, a.extents, a.codes_strides), global};
+  }
+
+  JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float amax) const {
+    CodeChunk chunk;
+    const UInt32 stored = encode_block<kElement>(chunk, y, butterfly_max<kLanesPerBlock>(amax), global);
+    if (index >= kChunks) return;
+    store_codes(codes, index, chunk);
+    if (index % kLanesPerBlock == 0) store_scale(*arguments, row, index / kLanesPerBlock, stored);
+  }
+
+  JITNORM_INLINE void end_row(int thread) const {
+    store_zero_scales(*arguments, row, kScaleColumns, thread, kThreadsPerRow);
+  }
+
+  JITNORM_INLINE static void write_padding_row(const Arguments& a, Int64 row, int thread) {
+    store_zero_scales(a, row, 0, thread, kThreadsPerRow);
+  }
+};
+
+typedef Encoder<kEncoding> RowEncoder;

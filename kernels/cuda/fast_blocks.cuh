@@ -4,9 +4,8 @@
 
 #include "../common/block_scale.h"
 #include "../common/fast_path.h"
-#include "code_chunk.cuh"
+#include "chunks.cuh"
 
-constexpr bool kHasFastBlocks = kElement == Element::kE2M1 && !kHasNativeE2M1;
 constexpr int kE2M1Words = kChunkSize / kE2M1PerWord;
 
 struct FastScale {
@@ -15,9 +14,13 @@ struct FastScale {
   float encode;  // codes are those of y * encode
 };
 
+template <ScaleFormat>
+JITNORM_INLINE FastScale fast_scale_of(float amax, GlobalScale global);
+
 // The scale of a block. Outside the normal range, amax * encode is outside, too. In E4M3, a scale of zero makes encode
 // NaN, and so does a NaN; what fast_reciprocal cannot do becomes zero or NaN.
-JITNORM_INLINE FastScale fast_e4m3_scale_of(float amax, GlobalScale global) {
+template <>
+JITNORM_INLINE FastScale fast_scale_of<ScaleFormat::kE4M3>(float amax, GlobalScale global) {
   const UInt32 code = encode_e4m3(mul_rn(amax, global.reciprocal_max));
   float decode = mul_rn(float_of(code << 20), 0x1p120f);
   if (kGlobalScale != GlobalScaleKind::kNone) decode = code < 0x80u ? mul_rn(decode, global.inverse) : 0.0f;
@@ -25,35 +28,36 @@ JITNORM_INLINE FastScale fast_e4m3_scale_of(float amax, GlobalScale global) {
 }
 
 // In UE8M0, encode is no positive float for scales that are too large.
-JITNORM_INLINE FastScale fast_ue8m0_scale_of(float amax) {
+template <>
+JITNORM_INLINE FastScale fast_scale_of<ScaleFormat::kUE8M0>(float amax, GlobalScale) {
   const UInt32 exponent = scale_exponent(amax);
   return {exponent, 0.0f, float_of((254u - exponent) << 23)};
-}
-
-JITNORM_INLINE FastScale fast_scale_of(float amax, GlobalScale global) {
-  if constexpr (kScaleFormat == ScaleFormat::kUE8M0) return fast_ue8m0_scale_of(amax);
-  return fast_e4m3_scale_of(amax, global);
-}
-
-// The possible scales of a block: amax / 6 and, with kFourOverSix, amax / 4.
-struct FastBlock {
-  FastScale six, four;
-};
-
-JITNORM_INLINE FastBlock fast_block(float amax, GlobalScale global) {
-  if constexpr (!kFourOverSix) return {fast_scale_of(amax, global)};
-  return {fast_scale_of(amax, global), fast_scale_of(amax, {global.quarter, global.inverse, global.quarter})};
 }
 
 // Above zero and below the bound; NaN is neither.
 JITNORM_INLINE bool lies_within(float a, float bound) { return bits_of(a) - 1u < bits_of(bound) - 1u; }
 
-// Below 5, magnitudes with the scale of four do not get the code of 6.
-JITNORM_INLINE bool takes_fast_path(float amax, const FastBlock& block) {
-  const bool is_within = lies_within(mul_rn(amax, block.six.encode), kUnsaturatedBound);
-  if constexpr (!kFourOverSix) return is_within;
-  return is_within && lies_within(mul_rn(amax, block.four.encode), 5.0f);
-}
+// The scales that a block may have, and how it is encoded if it is in the normal range.
+template <ScaleChoice>
+struct FastBlock;
+
+template <>
+struct FastBlock<ScaleChoice::kOnly> {
+  FastScale scale;
+
+  JITNORM_INLINE static FastBlock of(float amax, GlobalScale global) {
+    return {fast_scale_of<kScaleFormat>(amax, global)};
+  }
+
+  JITNORM_INLINE bool is_normal(float amax) const { return lies_within(mul_rn(amax, scale.encode), kUnsaturatedBound); }
+
+  // Encodes the block; the bits of its scale.
+  JITNORM_INLINE UInt32 encode(CodeChunk& codes, const float (&y)[kChunkSize]) const {
+    JITNORM_UNROLL
+    for (int i = 0; i < kE2M1Words; ++i) codes.words[i] = encode_e2m1<true>(y + kE2M1PerWord * i, scale.encode);
+    return scale.stored;
+  }
+};
 
 // kCodeZero + the code of a magnitude, and the value of that code. Up to 4, the rounded sum is the value, moved.
 template <bool kIsUpTo4>
@@ -93,25 +97,32 @@ JITNORM_INLINE float round_block(UInt32 (&words)[kE2M1Words], const float (&magn
   return error;
 }
 
-// Takes the better of both scales; its bits.
-JITNORM_INLINE UInt32 encode_four_over_six(CodeChunk& codes, const float (&y)[kChunkSize], const FastBlock& block) {
-  float magnitudes[kChunkSize];
-  JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) magnitudes[i] = magnitude_of(y[i]);
-  UInt32 six[kE2M1Words], four[kE2M1Words];
-  const float error_of_six = round_block<false>(six, magnitudes, block.six);
-  const bool is_four = round_block<true>(four, magnitudes, block.four) < error_of_six;
-  JITNORM_UNROLL
-  for (int i = 0; i < kE2M1Words; ++i) {
-    codes.words[i] = (is_four ? four[i] : six[i]) | signs_of(y + i * kE2M1PerWord);
-  }
-  return is_four ? block.four.stored : block.six.stored;
-}
+// Encoded with the scale that makes the smaller error.
+template <>
+struct FastBlock<ScaleChoice::kFourOverSix> {
+  FastScale six, four;
 
-// Encodes a block in the normal range; the bits of its scale.
-JITNORM_INLINE UInt32 encode_fast_block(CodeChunk& codes, const float (&y)[kChunkSize], const FastBlock& block) {
-  if constexpr (kFourOverSix) return encode_four_over_six(codes, y, block);
-  JITNORM_UNROLL
-  for (int i = 0; i < kE2M1Words; ++i) codes.words[i] = encode_e2m1<true>(y + kE2M1PerWord * i, block.six.encode);
-  return block.six.stored;
-}
+  JITNORM_INLINE static FastBlock of(float amax, GlobalScale global) {
+    return {fast_scale_of<kScaleFormat>(amax, global),
+            fast_scale_of<kScaleFormat>(amax, {global.quarter, global.inverse, global.quarter})};
+  }
+
+  // Below 5, magnitudes with the scale of four do not get the code of 6.
+  JITNORM_INLINE bool is_normal(float amax) const {
+    return lies_within(mul_rn(amax, six.encode), kUnsaturatedBound) && lies_within(mul_rn(amax, four.encode), 5.0f);
+  }
+
+  JITNORM_INLINE UInt32 encode(CodeChunk& codes, const float (&y)[kChunkSize]) const {
+    float magnitudes[kChunkSize];
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) magnitudes[i] = magnitude_of(y[i]);
+    UInt32 codes_of_six[kE2M1Words], codes_of_four[kE2M1Words];
+    const float error_of_six = round_block<false>(codes_of_six, magnitudes, six);
+    const bool is_four = round_block<true>(codes_of_four, magnitudes, four) < error_of_six;
+    JITNORM_UNROLL
+    for (int i = 0; i < kE2M1Words; ++i) {
+      codes.words[i] = (is_four ? codes_of_four[i] : codes_of_six[i]) | signs_of(y + i * kE2M1PerWord);
+    }
+    return is_four ? four.stored : six.stored;
+  }
+};

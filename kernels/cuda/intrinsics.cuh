@@ -1,15 +1,18 @@
 // The arithmetic of the numerics on the GPU: one IEEE rounding each, never contracted. Conversions round to nearest
-// even.
+// even. At the end, programmatic dependent launch.
 #pragma once
 
-#include "../common/types.h"
+#include "../common/configuration.h"
 
-#define JITNORM_INLINE __device__ __forceinline__
+#define JITNORM_FORCE_INLINE __device__ __forceinline__
+#define JITNORM_INLINE JITNORM_FORCE_INLINE
 #define JITNORM_UNROLL _Pragma("unroll")
 
 constexpr UInt32 kFullWarp = 0xffffffffu;
 
 JITNORM_INLINE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+// Rounded up.
+JITNORM_INLINE float fma_ru(float a, float b, float c) { return __fmaf_ru(a, b, c); }
 JITNORM_INLINE float add_rn(float a, float b) { return __fadd_rn(a, b); }
 JITNORM_INLINE float mul_rn(float a, float b) { return __fmul_rn(a, b); }
 JITNORM_INLINE float div_rn(float a, float b) { return __fdiv_rn(a, b); }
@@ -124,4 +127,14 @@ JITNORM_INLINE UInt32 convert_e2m1x8(const float (&v)[8]) {
 template <int kBytes>
 JITNORM_INLINE void copy_bytes(void* to, const void* from) {
   memcpy(to, from, kBytes);
+}
+
+// With programmatic dependent launch, a kernel may begin while the one before still runs, and write what this one
+// reads.
+JITNORM_INLINE void wait_for_inputs() {
+  if constexpr (kHasPdl) asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+JITNORM_INLINE void launch_dependents() {
+  if constexpr (kHasPdl) asm volatile("griddepcontrol.launch_dependents;");
 }

@@ -3,9 +3,8 @@
 // registers of a block are loaded again for each pass.
 #pragma once
 
-#include "dependent_launch.cuh"
 #include "encode.cuh"
-#include "row_statistic.cuh"
+#include "row_reduce.cuh"
 
 // Long rows are encoded a few chunks at a time, by the same code: unrolled in full, 8 chunks took NVRTC 0.34 s instead
 // of 0.2, and the compiler kept their unpacked floats, twice the size of the chunks, in more registers than there are.
@@ -25,7 +24,7 @@ static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1, "threads that work on seve
 struct Row {
   Int64 number;
   bool is_processed;  // otherwise the thread is there only for the others: it loads nothing and stores nothing
-  RowSource source;
+  Source source;
   int first_chunk;  // this thread's first; the others follow, a row's threads apart
   HeldChunk held[kHeldChunks];
   float amax[kHeldChunks];  // the largest |y| of each chunk, if that of the row is needed
@@ -118,7 +117,7 @@ JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsA
 
 // Calls after_chunk(index) once a chunk of a row is not needed any more.
 template <typename Visit>
-JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const EncodeContext (&contexts)[kRowsAtOnce],
+JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (&encoders)[kRowsAtOnce],
                                 Visit after_chunk) {
 #pragma unroll 1
   for (int first = 0; first < kChunkSlots; first += kChunksAtOnce) {
@@ -136,7 +135,7 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const EncodeContex
         if constexpr (kKeepsNorm) {
           store_rounded(a.y_out + row_offset(row.number, a.extents, a.y_out_strides), index, y);
         }
-        encode_chunk(contexts[r], index, y, kNeedsRowAmax && kHoldsRow ? row.amax[j] : chunk_amax(y, index));
+        encoders[r].encode_chunk(index, y, kNeedsRowAmax && kHoldsRow ? row.amax[j] : chunk_amax(y, index));
         after_chunk(index);
       }
     }
@@ -210,7 +209,7 @@ JITNORM_INLINE Int64 blocks_of(Int64 rows) {
 JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
   const bool is_there = is_processed(a, number);
   const Int64 at = is_there ? number : 0;
-  Row row{at, is_there, RowSource::of(a, at), is_there ? thread : kChunks};
+  Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks};
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
@@ -220,23 +219,23 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
 
 // What follows once the rows' statistics are known.
 template <typename Visit>
-JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const CallScale& call, int thread, int warp, int lane,
-                                Visit after_chunk) {
+JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::CallScale& call, int thread, int warp,
+                                int lane, Visit after_chunk) {
   float amax[kRowsAtOnce] = {};
   if constexpr (kNeedsRowAmax) find_amax(a, of, amax, warp, lane);
 
-  EncodeContext contexts[kRowsAtOnce];
+  RowEncoder encoders[kRowsAtOnce];
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     const Row& row = of.rows[r];
     const bool is_writer = row.is_processed && thread == 0;
     if (kKeepsRstd && is_writer) a.inv_rms[row.number] = row.statistic.rstd;
-    contexts[r] = begin_row(a, row.number, call, amax[r], is_writer);
+    encoders[r] = RowEncoder::begin_row(a, row.number, call, amax[r], is_writer);
   }
-  encode_rows(a, of, contexts, after_chunk);
+  encode_rows(a, of, encoders, after_chunk);
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
-    if (of.rows[r].is_processed) end_row(contexts[r], thread);
+    if (of.rows[r].is_processed) encoders[r].end_row(thread);
   }
 }
 
@@ -256,13 +255,13 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     has_rows |= is_processed(a, first + r);
-    if (is_padding(a, first + r)) write_padding_row(a, first + r, thread);
+    if (is_padding(a, first + r)) RowEncoder::write_padding_row(a, first + r, thread);
   }
   // A block without rows may leave early; in one of several, all lanes are needed by the shuffles below.
   if (kRowsPerBlock == 1 && !has_rows) return;
 
   if constexpr (kFavoursLatency) launch_dependents();
-  const float given = given_of(a);  // before the row, which then hides what is computed of it
+  const float given = RowEncoder::given(a);  // before the row, which then hides what is computed of it
   Rows of;
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r] = begin_loading(a, first + r, thread);
@@ -272,7 +271,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));
   }
-  const CallScale call = call_scale_of(a, given);
+  const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
   if constexpr (!kFavoursLatency) launch_dependents();
   begin_sharing();
   find_statistics(a, of, warp, lane);

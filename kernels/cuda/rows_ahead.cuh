@@ -1,4 +1,4 @@
-// The root of row-wise kernels that load rows ahead: blocks stay, as many as run at once: while one works on a row, its
+// The schedule that loads rows ahead: blocks stay, as many as run at once: while one works on a row, its
 // next is on its way to shared memory. Each thread copies the chunks that it will load itself, so nobody has to wait
 // for another thread's.
 #pragma once
@@ -15,7 +15,7 @@ JITNORM_INLINE Input* staged_row() {
 }
 
 // Begins to copy a chunk of a row, if there is such a chunk.
-JITNORM_INLINE void copy_chunk_ahead(const RowSource& source, int index) {
+JITNORM_INLINE void copy_chunk_ahead(const Source& source, int index) {
   if (index >= kChunks) return;
   Input* to = staged_row() + index * kChunkSize;
   source.visit_loaded([&](const Input* row) {
@@ -30,14 +30,14 @@ JITNORM_INLINE void copy_chunk_ahead(const RowSource& source, int index) {
 }
 
 // Begins to copy the thread's chunks of a row.
-JITNORM_INLINE void copy_ahead(const RowSource& source, int thread) {
+JITNORM_INLINE void copy_ahead(const Source& source, int thread) {
   JITNORM_UNROLL
   for (int j = 0; j < kChunksPerLane; ++j) copy_chunk_ahead(source, thread + j * kThreadsPerRow);
 }
 
 JITNORM_INLINE Row take_staged(const Arguments& a, Int64 number, int thread) {
   asm volatile("cp.async.wait_all;" ::: "memory");
-  Row row{number, true, RowSource::of(a, number).staged(staged_row()), thread};
+  Row row{number, true, Source::of(a, number).staged(staged_row()), thread};
   if constexpr (!kStaysShared) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
@@ -46,27 +46,27 @@ JITNORM_INLINE Row take_staged(const Arguments& a, Int64 number, int thread) {
 }
 
 template <typename ArgumentsOf>
-JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
+JITNORM_INLINE void process_rows_ahead(ArgumentsOf arguments_of) {
   const Arguments a = arguments_of();
   const int thread = thread_of_row(), lane = thread % 32, warp = thread / 32;
   Int64 number = row_block();
   const Int64 stride = row_blocks();
   if (number >= visited_rows(a.rows)) return;
   wait_for_inputs();
-  const float given = given_of(a);
-  if (number < a.rows) copy_ahead(RowSource::of(a, number), thread);
+  const float given = RowEncoder::given(a);
+  if (number < a.rows) copy_ahead(Source::of(a, number), thread);
   Rows of;
   if constexpr (kPrefetchesWeight) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, thread + j * kThreadsPerRow);
   }
-  const CallScale call = call_scale_of(a, given);
+  const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
   for (; number < a.rows; number += stride) {
     of.rows[0] = take_staged(a, number, thread);
     const bool is_last = number + stride >= a.rows;
     if (is_last) launch_dependents();
     find_statistics(a, of, warp, lane);
-    const RowSource next = RowSource::of(a, is_last ? number : number + stride);
+    const Source next = Source::of(a, is_last ? number : number + stride);
     // The statistic waited for all that was loaded.
     if (!kStaysShared && !is_last) copy_ahead(next, thread);
     finish_rows(a, of, call, thread, warp, lane, [&](int index) {
@@ -74,5 +74,5 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
     });
     row_barrier();  // the next row takes the same shared memory
   }
-  for (; number < visited_rows(a.rows); number += stride) write_padding_row(a, number, thread);
+  for (; number < visited_rows(a.rows); number += stride) RowEncoder::write_padding_row(a, number, thread);
 }

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.generator import generate
+from jitnorm.kernels.generator import compose
 from jitnorm.kernels.target import Target
 from numpy.typing import NDArray
 
 from jitnorm.toolchains.cxx import Cxx
 
 
-def load_with_kernel(config: KernelConfig, functions: str, folder: Path) -> ctypes.CDLL:
-    """The functions, compiled behind the CPU kernel of a configuration, whose stages they may use."""
+def load_with_headers(config: KernelConfig, functions: str, folder: Path) -> ctypes.CDLL:
+    """The functions, compiled behind what they use of the headers of CPU kernels, for a configuration."""
     compiler = Cxx()
     library = folder / f"{abs(hash((config, functions)))}.so"
-    text = generate(config, Target("cpu")).text + functions
+    text = compose(config, Target("cpu"), functions)
     library.write_bytes(compiler.build_shared(text, compiler.flags()))
     return ctypes.CDLL(str(library))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.generator import generate
+from jitnorm.kernels.generator import compose
 from jitnorm.kernels.launch_recipe import LAUNCHER_ABI
 from jitnorm.kernels.quant_spec import NVFP4
 from jitnorm.kernels.target import Target
@@ -35,7 +35,7 @@ extern "C" __global__ void name(const float* from, Int64 stride, UInt16* to, Int
 __device__ UInt32 encode_products(const float* v, Int64 rows) {
   float products[8];
   for (int i = 0; i < 8; ++i) products[i] = mul_rn(v[i], rows > 0 ? 1.0f : 0.0f);
-  return encode_word(products, 1.0f);
+  return encode_word<Element::kE2M1>(products, 1.0f);
 }
 CONVERT(to_e2m1, result = (UInt16)(encode_products(v, rows) >> (4 * i) & 15u))
 CONVERT(to_e4m3, result = (UInt16)encode_e4m3(v[i]))
@@ -112,8 +112,7 @@ def target() -> Target:
 
 @pytest.fixture(scope="module")
 def cubin(target: Target) -> bytes:
-    source = generate(KernelConfig("rmsnorm", 64, quant=NVFP4), target).text
-    return select(target).compile(source + KERNELS, target)
+    return select(target).compile(compose(KernelConfig("rmsnorm", 64, quant=NVFP4), target, KERNELS), target)
 
 
 def all_floats() -> Iterator[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""The headers of kernels are ordinary C++: each opens alone, and a source is what its root includes."""
+"""The headers of kernels are ordinary C++: each opens alone, and a source has what its entry point needs of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.constants import constants, sample
 from jitnorm.kernels.generator import generate
-from jitnorm.kernels.headers import FOLDER, alternatives, files, root
+from jitnorm.kernels.headers import CONFIGURATION, FOLDER, Definition, cut, definitions_in, headers, order_of
 from jitnorm.kernels.target import Target
 
 from jitnorm.toolchains import ToolchainMissingError
@@ -21,7 +21,7 @@ CPU, HOPPER = Target("cpu"), Target("sm_90a")
 ALL = sorted(
     path.relative_to(FOLDER).as_posix() for folder in ("common", "cpu", "cuda") for path in (FOLDER / folder).iterdir()
 )
-# One for each root and each alternative.
+# One for each schedule and each enumerator.
 CONFIGS = [
     KernelConfig.parse(text)
     for text in (
@@ -31,8 +31,16 @@ CONFIGS = [
         "quantize:hidden_size=4096,quant=e2m1/16/e4m3,gate_columns=-1",
         "quantize:hidden_size=4096,input=float8_e4m3fn,quant=e2m1/16/e4m3/linear/given",
         "quantize:hidden_size=4096,quant=e2m1/16/e4m3,batched=true,masked=true",
+        "quantize:hidden_size=4096,quant=e2m1/32/ue8m0",
+        "quantize:hidden_size=4096,quant=e2m1/16/e4m3/linear/none/up/true",
+        "quantize:hidden_size=4096,quant=e4m3/128/f32",
+        "quantize:hidden_size=4096,amax_only=true",
         "quantize:hidden_size=4096,quant=e2m1/16/e4m3,axis=0",
         "dequantize:hidden_size=4096,quant=e2m1/16/e4m3",
+        "dequantize:hidden_size=4096,quant=e2m1/16/e4m3,axis=0",
+        "dequantize:hidden_size=4096,quant=e4m3/row/f32",
+        "dequantize:hidden_size=4096,quant=e5m2/row/f32",
+        "interleave:hidden_size=4096,input=uint8",
         "shuffle:hidden_size=4096,shuffle_rows=16",
     )
 ]
@@ -45,48 +53,72 @@ def test_the_sample_of_constants_that_editors_see_is_current() -> None:
     assert (FOLDER / "common" / "configuration.h").read_text(encoding="utf-8") == sample()
 
 
-def test_every_header_is_a_part_of_a_source() -> None:
-    found = {name for config, target in SOURCES for name in files(config, target)}
-    stand_ins = {name for config in CONFIGS for name in alternatives(config)}
-    assert found == set(ALL) - stand_ins
+def definitions(*, is_cpu: bool) -> list[Definition]:
+    return [each for name in order_of(is_cpu) if name != CONFIGURATION for each in cut(name, is_cpu)]
+
+
+def test_a_source_has_the_headers_of_its_target() -> None:
+    for is_cpu in (True, False):
+        order = order_of(is_cpu)
+        assert sorted(order) == [name for name in ALL if not name.startswith("cuda/" if is_cpu else "cpu/")]
+
+
+@pytest.mark.parametrize("is_cpu", [True, False], ids=["cpu", "cuda"])
+def test_every_definition_is_a_part_of_a_source(is_cpu: bool) -> None:
+    texts = [generate(config, target).text for config, target in SOURCES if target.is_cpu == is_cpu]
+    unused = [each.text for each in definitions(is_cpu=is_cpu) if not any(each.text in text for text in texts)]
+    assert unused == []
 
 
 @pytest.mark.parametrize(("config", "target"), SOURCES, ids=str)
-def test_a_source_holds_its_headers_once_and_includes_none(config: KernelConfig, target: Target) -> None:
-    names = files(config, target)
-    assert len(set(names)) == len(names)
-    assert not any(name.startswith("cuda/" if target.is_cpu else "cpu/") for name in names)
+def test_a_source_includes_nothing_and_defines_nothing_twice(config: KernelConfig, target: Target) -> None:
     text = generate(config, target).text
     for trace in ("#include", "#pragma once", "__CUDACC__"):
         assert trace not in text
-    for name in names:
-        last_lines = (FOLDER / name).read_text(encoding="utf-8").rstrip("\n").splitlines()[-2:]
-        if name not in ("common/configuration.h", "common/intrinsics.h"):
-            assert text.count("\n".join(last_lines)) >= 1, name
+    for definition in definitions(is_cpu=target.is_cpu):
+        assert text.count(f"\n\n{definition.text}\n\n") <= 1, definition.text
 
 
-def test_sources_differ_by_their_root_and_their_alternatives() -> None:
-    assert {root(config, target) for config, target in SOURCES} == {
-        "cpu/items.h", "cpu/row_sets.h", "cuda/items.cuh", "cuda/row_sets.cuh", "cuda/rows_ahead.cuh",
-        "cuda/rows_masked.cuh",
-    }  # fmt: skip
-    of_rows, of_items = CONFIGS[:6], CONFIGS[6:]
-    assert [alternatives(config)["cuda/encode.cuh"] for config in of_rows] == [
-        f"cuda/encode_{name}.cuh" for name in ("values", "fp8", "blocks", "blocks", "blocks", "blocks")
-    ]
-    assert [alternatives(config)["cuda/combine.cuh"] for config in of_rows] == [
-        f"cuda/combine_{name}.cuh" for name in ("input", "add", "mix", "silu", "rescaled", "input")
-    ]
-    assert [alternatives(config) for config in of_items] == [
-        {"common/process_item.h": f"common/{name}.h"} for name in ("quantize_columns", "dequantize", "move")
-    ]
+def test_a_source_has_what_its_entry_point_reaches_by_name() -> None:
+    """With the comment above, below the heading of the header; of specializations, those for the constants alone."""
+    _, after = headers("constexpr Combine kCombine = Combine::kMix;", "load_row<kCombine>(a, row, h);", is_cpu=True)
+    assert "\n\n// Hyper-connections (mHC): the sum of kStreams rows" in after
+    assert "load_row<Combine::kMix>" in after
+    assert "load_row<Combine::kAdd>" not in after
+    assert "Where a row starts" in after
+    assert "silu(" not in after
+    before, after = headers("", "UInt32 x;", is_cpu=True)
+    assert "typedef unsigned int UInt32;" in before
+    assert not after
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("#define TWICE(x) \\\n  (2 * (x))", {"TWICE"}),
+        ("typedef Chunk<float, 16> Held;", {"Held"}),
+        ("typedef UInt32 Codes[kLanes * 2];", {"Codes"}),
+        ("enum class Op { kA, kB };", {"Op"}),
+        ("template <typename T>\nstruct alignas(kBytes) Tile {\n  int at;\n};", {"Tile"}),
+        ("template <>\nstruct Access<16> {\n  typedef uint4 Type;\n};", {"Access"}),
+        ("template <int kWidth>\nINLINE float sum(const float* x) {\n  return f(x);\n}", {"sum"}),
+        ("template <>\nINLINE float scale_of<Format::kA>(float x);", {"scale_of"}),
+        ("constexpr int kA = f(1), kUnseen = 2;\nconstexpr bool kB = kA < 3;", {"kA", "kB"}),
+        ("INLINE void f(int a,\n              int b) {}", {"f"}),
+        ('static_assert(kA == 1, "a");', set()),
+    ],
+)
+def test_a_definition_is_known_by_the_names_in_its_lines_that_are_not_indented(code: str, names: set[str]) -> None:
+    (definition,) = definitions_in(f"// A comment (like this).\n{code}")
+    assert definition.names == names
 
 
 def test_every_source_of_a_kind_has_the_same_constants() -> None:
     def names(config: KernelConfig, target: Target) -> list[str]:
         return re.findall(r"\b(\w+)(?: = .*[;,]|;)$", "\n".join(constants(config, target)), re.MULTILINE)
 
-    of_rows, of_items = CONFIGS[:6], CONFIGS[6:]
+    of_rows = [config for config in CONFIGS if config.is_row_wise]
+    of_items = [config for config in CONFIGS if not config.is_row_wise]
     for target in (CPU, HOPPER):
         assert len({tuple(names(config, target)) for config in of_rows}) == 1
         assert len({tuple(names(config, target)) for config in of_items}) == 1

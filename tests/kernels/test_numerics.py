@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from host_program import call_over, load_with_kernel, pointer
+from host_program import call_over, load_with_headers, pointer
 from inputs import make_input
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import FP8_TOKEN, MXFP4, NVFP4
@@ -28,7 +28,7 @@ SPECIAL = np.array(
 CONVERSIONS = """
 static UInt32 to_bfloat16(float x) { BFloat16 r; round_to(x, r); return r.bits; }
 static UInt32 to_float16(float x) { Float16 r; round_to(x, r); return r.bits; }
-static inline UInt32 encode_e2m1(float x) { const float y[8] = {x}; return encode_word(y, 1.0f) & 15u; }
+static inline UInt32 encode_e2m1(float x) { const float y[8] = {x}; return encode_word<Element::kE2M1>(y, 1.0f) & 15u; }
 
 #define CHECK(encode) \\
 extern "C" Int64 check_##encode(const UInt32* first, int codes, UInt32 sign_bit, UInt32 nan) { \\
@@ -69,7 +69,7 @@ extern "C" void encode_e5m2s(const float* from, Int64 count, UInt8* to) {
   for (Int64 i = 0; i < count; ++i) to[i] = (UInt8)encode_e5m2(from[i]);
 }
 extern "C" void encode_e2m1_words(const float* from, Int64 count, UInt32* to) {
-  for (Int64 i = 0; i < count / 8; ++i) to[i] = encode_word(from + 8 * i, 1.0f);
+  for (Int64 i = 0; i < count / 8; ++i) to[i] = encode_word<Element::kE2M1>(from + 8 * i, 1.0f);
 }
 """
 
@@ -78,10 +78,10 @@ SCALES = """
 extern "C" void scales_of(const float* amax, Int64 count, float global_scale, UInt8* bytes, UInt8* codes) {
   const GlobalScale global = global_scale_from(Arguments{}, global_scale);
   for (Int64 i = 0; i < count; ++i) {
-    const BlockScale scale = scale_of(amax[i], global);
+    const BlockScale scale = scale_of<kScaleFormat>(amax[i], global);
     bytes[i] = (UInt8)scale.stored;
     const float y[8] = {amax[i]};
-    codes[i] = (UInt8)(((encode_word(y, scale.encode) & scale.keep) | scale.fill) & 15u);
+    codes[i] = (UInt8)(((encode_word<kElement>(y, scale.encode) & scale.keep) | scale.fill) & 15u);
   }
 }
 """
@@ -90,8 +90,8 @@ extern "C" void scales_of(const float* amax, Int64 count, float global_scale, UI
 PRODUCTS = """
 extern "C" void encode_products(const float* from, Int64 count, float factor, UInt32* words, UInt32* bounded) {
   for (Int64 i = 0; i < count / 8; ++i) {
-    words[i] = encode_word(from + 8 * i, factor);
-    bounded[i] = encode_word<true>(from + 8 * i, factor);
+    words[i] = encode_word<Element::kE2M1>(from + 8 * i, factor);
+    bounded[i] = encode_e2m1<true>(from + 8 * i, factor);
   }
 }
 """
@@ -104,7 +104,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def conversions(folder: Path) -> ctypes.CDLL:
-    return load_with_kernel(KernelConfig("rmsnorm", 64, quant=NVFP4), CONVERSIONS, folder)
+    return load_with_headers(KernelConfig("rmsnorm", 64, quant=NVFP4), CONVERSIONS, folder)
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("bfloat16", ml_dtypes.bfloat16), ("float16", np.float16)])
@@ -191,7 +191,7 @@ def test_eight_codes_make_a_word_the_first_in_its_lowest_nibble(conversions: cty
 
 
 def test_products_with_powers_of_two_get_their_codes_without_a_rounding_of_their_own(folder: Path) -> None:
-    library = load_with_kernel(KernelConfig("rmsnorm", 64, quant=MXFP4), PRODUCTS, folder)
+    library = load_with_headers(KernelConfig("rmsnorm", 64, quant=MXFP4), PRODUCTS, folder)
     largest = np.finfo(np.float32).max
     for exponent in range(-149, 128):
         factor = np.float32(2.0**exponent)
@@ -232,7 +232,7 @@ def block_maxima() -> NDArray[np.float32]:
     ids=str,
 )
 def test_block_scales_are_the_reference_s(quant: Any, global_scales: list[float | None], folder: Path) -> None:
-    library = load_with_kernel(KernelConfig("rmsnorm", 64, quant=quant), SCALES, folder)
+    library = load_with_headers(KernelConfig("rmsnorm", 64, quant=quant), SCALES, folder)
     amax = block_maxima()
     blocks = np.zeros((amax.size, 16), np.float32)
     blocks[:, 0] = amax
@@ -270,7 +270,7 @@ def test_a_step_of_newton_s_makes_reciprocals_exact_that_are_less_than_an_ulp_of
 
     The one exception, 1/2 for 2 - 2^-23, is none of the GPU's approximations: CUDA's own reciprocal takes this step.
     """
-    library = load_with_kernel(KernelConfig("rmsnorm", 64), RECIPROCALS, folder)
+    library = load_with_headers(KernelConfig("rmsnorm", 64), RECIPROCALS, folder)
     library.wrong_reciprocals.restype = ctypes.c_int64
     assert library.wrong_reciprocals() == 0
 
@@ -309,7 +309,7 @@ extern "C" Int64 wrong_roots() {
 
 @pytest.fixture(scope="module")
 def fast_path(folder: Path) -> ctypes.CDLL:
-    library = load_with_kernel(KernelConfig("rmsnorm", 64, quant=FP8_TOKEN), FAST_PATH, folder)
+    library = load_with_headers(KernelConfig("rmsnorm", 64, quant=FP8_TOKEN), FAST_PATH, folder)
     library.wrong_quotients.restype = library.wrong_roots.restype = ctypes.c_int64
     return library
 
@@ -325,7 +325,7 @@ def test_one_step_makes_quotients_by_a_hidden_size_or_a_largest_code_exact(
 def test_two_steps_make_exact_reciprocals_of_roots_from_what_is_off_by_a_part_in_two_to_the_22(
     fast_path: ctypes.CDLL,
 ) -> None:
-    """`fast_reciprocal_root` in cuda/row_statistic.cuh, for every mantissa of the root.
+    """`fast_reciprocal_root` in common/fast_path.h, for every mantissa of the root.
 
     `rsqrt.approx` is off by 2^-22.9 at most, the root by 2^-24: together by less than 2^-22, which is up to four ulps.
     """
@@ -345,7 +345,7 @@ extern "C" void row_sums(const float* rows, Int64 count, float* sums) {
 
 @pytest.mark.parametrize("hidden_size", [1, 15, 16, 17, 511, 512, 513, 5000, 16384, 65536, 262144])
 def test_row_sums_are_the_reference_s(hidden_size: int, folder: Path) -> None:
-    library = load_with_kernel(KernelConfig("rmsnorm", hidden_size, "float32"), ROW_SUM, folder)
+    library = load_with_headers(KernelConfig("rmsnorm", hidden_size, "float32"), ROW_SUM, folder)
     for kind in ("random", "real", "huge", "tiny", "finite_patterns"):
         rows = make_input(kind, 4, hidden_size, "bfloat16")
         sums = call_over(library.row_sums, rows.astype(np.float32), np.float32).ravel()[:4]

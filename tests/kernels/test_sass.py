@@ -167,7 +167,7 @@ def test_a_kernel_with_too_few_registers_spills(tmp_path: Path) -> None:
 SQUARE_ROOT = """
 extern "C" __global__ void root(const float* from, float* to) { to[threadIdx.x] = __fsqrt_rn(from[threadIdx.x]); }
 """
-# As in fast_reciprocal_root of cuda/row_statistic.cuh, for the numbers in its normal range and some more.
+# As in fast_reciprocal_root of common/fast_path.h, for the numbers in its normal range and some more.
 ROOT_STEPS = (
     r"MUFU\.RSQ (?P<r>\w+), (?P<a>\w+)",
     r"ISETP\.GT\.U32\.AND P0, PT, \w+, 0x727fffff, PT",

@@ -1,8 +1,18 @@
-// SiLU, gate / (1 + e^-gate), of additions and multiply-adds alone, so that its bits agree on every target.
+// What the combine stages of all targets compute of an input: its product with a scale, SiLU.
 #pragma once
 
-#include "configuration.h"
+#include "arguments.h"
 #include "intrinsics.h"
+
+// An input in E4M3 with a given global encode scale g is an FP8 tensor whose scale is 6 / g, in which g stands for
+// 448 * 6 / amax.
+JITNORM_INLINE float input_scale(const Arguments& a) {
+  if constexpr (kCombine != Combine::kRescaled) return 1.0f;
+  const float given = *a.global_scale;
+  return mul_rn(kMaxCode, reciprocal_rn(kInvertsGlobalScale ? reciprocal_rn(given) : given));
+}
+
+JITNORM_INLINE float rescaled(float x, float scale) { return kCombine == Combine::kRescaled ? mul_rn(x, scale) : x; }
 
 // 1 / (1 + e^-t) for a t of at most 87 in magnitude: e^-t is 2^n e^r with r at most half of ln 2 in magnitude.
 JITNORM_INLINE float sigmoid(float t) {
@@ -26,7 +36,8 @@ JITNORM_INLINE float sigmoid(float t) {
   return fma_rn(y, fma_rn(-d, y, 1.0f), y);
 }
 
-// Gates below -87 count as -87; their SiLU is nothing but the sign.
+// SiLU, gate / (1 + e^-gate), of additions and multiply-adds alone, so that its bits agree on every target. Gates below
+// -87 count as -87; their SiLU is nothing but the sign.
 JITNORM_INLINE float silu(float gate) {
   const float bounded = max_or_nan(gate, -87.0f);
   return mul_rn(bounded, sigmoid(min_or_limit(bounded, 87.0f)));
