@@ -122,8 +122,8 @@ def run_on_host(
 
 
 def run_on_cpu(config: KernelConfig, arrays: Arrays, eps: float) -> None:
-    """Runs the CPU target's kernel, which is launched by no other."""
-    config = replace(config, pdl=False, schedule="")
+    """Runs the CPU target's kernel, which is launched by no other and the same for any number of rows."""
+    config = replace(config, pdl=False, schedule="", many_rows=False)
     tensors = [
         NumPy().argument(argument.name, array.view(_named(argument)), argument.is_output)
         for array, argument in zip(arrays.values(), tensor_arguments(config), strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from inspect import signature
 from itertools import product
 from typing import Any, NamedTuple
@@ -47,10 +48,11 @@ def new(shape: tuple[int, ...], dtype: str = "bfloat16", is_output: bool = False
     return np.ones(shape, dtype if dtype in ("float16", "float32", "int32") else np.uint8)
 
 
-def calls() -> list[Call]:
+@cache
+def calls() -> tuple[Call, ...]:
     """Of every op: each encoding in each layout and with each global scale, each other choice on its own."""
     found = [Call(op.name, choices) for op in OPS.values() for choices in _choices(op)]
-    return [call for i, call in enumerate(found) if call not in found[:i]]
+    return tuple(call for i, call in enumerate(found) if call not in found[:i])
 
 
 # What kernels of an op have and its function does not.

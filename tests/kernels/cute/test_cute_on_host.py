@@ -25,16 +25,18 @@ def _pipelines_wherever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("text", IN_REGISTERS)
 def test_without_native_conversions(text: str) -> None:
+    """Every second row of the kind "nan" is random; a tensor with NaN has no other amax, so that is asked for twice."""
     config = KernelConfig.parse(text)
-    for kind in ("random", "nan"):
-        assert_same(config, AMPERE, 1 if config.hidden_size > 16384 else 5, kind)
+    for kind in ("random", "nan") if config.amax_only else ("nan",):
+        assert_same(config, AMPERE, 2 if config.hidden_size > 16384 else 5, kind)
 
 
 @pytest.mark.parametrize("text", [text for text in IN_REGISTERS if "quant=" in text][::3])
 @pytest.mark.parametrize("target", [HOPPER, BLACKWELL], ids=str)
 def test_with_native_conversions(text: str, target: Target) -> None:
+    config = KernelConfig.parse(text)
     for kind in ("spiky", "inf"):
-        assert_same(KernelConfig.parse(text), target, 3, kind)
+        assert_same(config, target, 1 if config.hidden_size > 16384 else 3, kind)
 
 
 @pytest.mark.parametrize("text", [text for text in PIPELINED if "many_rows" in text][::3])
@@ -55,9 +57,8 @@ def test_blocks_that_stay(text: str) -> None:
     assert pipeline is not None
     blocks = 2 if schedule.blocks_per_row == 1 else schedule.blocks_per_row
     rows = pipeline.stages * 2 + 3 if config.hidden_size <= 16384 else pipeline.stages + 2
-    for is_uneven in (False, True):
-        assert_same(config, HOPPER, rows, "random", most_blocks=blocks, is_uneven=is_uneven)
-    assert_same(config, HOPPER, rows, "nan", most_blocks=blocks)
+    for is_uneven, kind in ((False, "nan"), (True, "random")):
+        assert_same(config, HOPPER, rows, kind, most_blocks=blocks, is_uneven=is_uneven)
     assert_same(config, HOPPER, 2, "real")
 
 
