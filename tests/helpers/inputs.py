@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -120,3 +120,8 @@ _KINDS: dict[str, Callable[[np.random.Generator, tuple[int, int], Any], Array]] 
     "all_patterns": _all_patterns,
 }
 INPUT_KINDS = tuple(_KINDS)
+
+
+def in_turn(many: Iterable[Any], *others: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Each of `many` beside one of each of the others, which take turns: what is independent needs no product."""
+    return [(one, *(other[number % len(other)] for other in others)) for number, one in enumerate(many)]

@@ -33,7 +33,8 @@ def run_ptx(
     """
     machine = _Machine(ptx, memory, parameters, grid, block, cluster)
     machine.is_uneven = is_uneven
-    machine.run()
+    with np.errstate(all="ignore"):
+        machine.run()
 
 
 class _Machine(Numbers):
@@ -80,8 +81,7 @@ class _Machine(Numbers):
             if not self.active.size:
                 return
         name, *modifiers = instruction.opcode.split(".")
-        with np.errstate(all="ignore"):
-            getattr(self, f"_do_{name}")(modifiers, instruction.operands)
+        getattr(self, f"_do_{name}")(modifiers, instruction.operands)
 
     # Memory
 

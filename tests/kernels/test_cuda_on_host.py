@@ -31,7 +31,7 @@ KERNELS = (
 @pytest.mark.parametrize("target", [AMPERE, HOPPER, BLACKWELL], ids=str)
 @pytest.mark.parametrize("text", KERNELS)
 def test_kernels_write_what_the_cpu_writes(text: str, target: Target) -> None:
-    for kind in ("random", "spiky", "tiny", "inf", "nan"):
+    for kind in ("spiky", "tiny", "inf", "nan"):  # every second row of the last two is random
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
 
 

@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from cute_on_host import cuda_ptx_of
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.target import Target
 
+from jitnorm.toolchains import nvrtc_program
 from jitnorm.toolchains.nvrtc import Nvrtc
 from jitnorm.toolchains.search import on_path, on_sys_path
 
@@ -20,12 +20,13 @@ HIDDEN_SIZES = (64, 384, 2048, 4096, 7168, 8192, 16384, 32768, 65536)
 QUANTS = ("none", "e2m1/16/e4m3", "e2m1/32/ue8m0")
 # Rows of one warp, of a few warps, of as many as a block has.
 FEW_SIZES = (384, 4096, 65536)
-TYPES_AND_SIZES = [
-    *(("input=bfloat16,weight=bfloat16", size) for size in HIDDEN_SIZES),
+# Dtypes make no difference to the encodings, so beside others these take turns.
+ROWS = [
+    *(("input=bfloat16,weight=bfloat16", size, quant) for size in HIDDEN_SIZES for quant in QUANTS),
     *(
-        (types, size)
+        (types, size, quant)
         for types in ("input=float16,weight=float16", "input=bfloat16,weight=float32")
-        for size in FEW_SIZES
+        for size, quant in zip(FEW_SIZES, QUANTS, strict=True)
     ),
 ]
 
@@ -38,9 +39,12 @@ pytestmark = pytest.mark.skipif(
 
 
 @cache
-def cubin_of(text: str, target_name: str) -> bytes:
-    target = Target(target_name)
-    return Nvrtc().compile(generate(KernelConfig.parse(text), target).text, target)
+def compiled(text: str, target_name: str) -> tuple[str, bytes]:
+    """PTX and machine code."""
+    nvrtc, target = Nvrtc(), Target(target_name)
+    source = generate(KernelConfig.parse(text), target).text
+    with nvrtc_program._compiled(nvrtc.location, source, "kernel.cu", nvrtc.flags(target)) as program:
+        return program.read("PTX").decode(), program.read("CUBIN")
 
 
 def listing_of(cubin: bytes, folder: Path) -> str:
@@ -53,7 +57,7 @@ def listing_of(cubin: bytes, folder: Path) -> str:
 
 def opcodes(text: str, target_name: str, folder: Path) -> list[str]:
     """The instructions of a kernel, operands left out: LDG.E.128.CONSTANT, F2FP..., ..."""
-    listing = listing_of(cubin_of(text, target_name), folder)
+    listing = listing_of(compiled(text, target_name)[1], folder)
     found = re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?([A-Z][\w.]*)", listing, re.MULTILINE)
     assert "EXIT" in found
     return found
@@ -61,15 +65,14 @@ def opcodes(text: str, target_name: str, folder: Path) -> list[str]:
 
 def assert_wide_loads(text: str, target_name: str) -> None:
     """In PTX, which says how wide they are, too; nvdisasm takes 0.5 s to start."""
-    ptx = cuda_ptx_of(KernelConfig.parse(text), Target(target_name))
-    loads = set(re.findall(r"\b(ld\.global[\w.]*)", ptx))
+    loads = set(re.findall(r"\b(ld\.global[\w.]*)", compiled(text, target_name)[0]))
     assert any(re.search(r"\.v4\.\w32|\.v2\.\w64", load) for load in loads), loads
 
 
 def local_memory_of(text: str, target_name: str, folder: Path) -> str:
     """The local memory of a kernel, where registers spill to."""
     file = folder / "kernel.cubin"
-    file.write_bytes(cubin_of(text, target_name))
+    file.write_bytes(compiled(text, target_name)[1])
     command = [str(_CUOBJDUMP), "--dump-resource-usage", str(file)]
     listing = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
     return " ".join(re.findall(r"(?:STACK|LOCAL):\d+", listing))
@@ -102,10 +105,9 @@ def test_on_hopper_every_op_loads_wide_and_spills_nothing(options: str, hidden_s
     assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
-@pytest.mark.parametrize(("dtypes", "hidden_size"), TYPES_AND_SIZES)
-@pytest.mark.parametrize("quant", QUANTS)
+@pytest.mark.parametrize(("dtypes", "hidden_size", "quant"), ROWS)
 def test_on_hopper_a_row_is_loaded_wide_and_stays_in_registers(
-    quant: str, dtypes: str, hidden_size: int, tmp_path: Path
+    dtypes: str, hidden_size: int, quant: str, tmp_path: Path
 ) -> None:
     text = f"rmsnorm:hidden_size={hidden_size},{dtypes},quant={quant}"
     assert_wide_loads(text, "sm_90a")

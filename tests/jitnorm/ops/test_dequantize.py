@@ -14,7 +14,7 @@ from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs import make_input
+from inputs import in_turn, make_input
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from placement import assert_written_exactly, place, placements
 
@@ -44,24 +44,23 @@ def test_every_format_gives_the_reference_s_bytes(spec: QuantSpec) -> None:
             assert_same_bytes(dequantize(q, dtype=dtype), round_to(decoded(q), FLOAT_DTYPES[dtype]), f"{rows} rows")
 
 
-@pytest.mark.parametrize("dtype", FLOAT_DTYPES)
-@pytest.mark.parametrize("spec", FEW, ids=str)
+@pytest.mark.parametrize(("spec", "dtype"), in_turn(FEW, list(FLOAT_DTYPES)), ids=str)
 def test_every_dtype_gives_the_reference_s_bytes(spec: QuantSpec, dtype: str) -> None:
     q = any_encoding(spec, (3,), hidden_size=512)
     with np.errstate(all="ignore"):
         assert_same_bytes(dequantize(q, dtype=dtype), round_to(decoded(q), FLOAT_DTYPES[dtype]), dtype)
 
 
-@pytest.mark.parametrize("spec", E2M1_SPECS, ids=str)
-@pytest.mark.parametrize("shape", [(32, 1), (96, 5), (64, 300)])
-def test_blocks_of_a_column_are_decoded_too(shape: tuple[int, int], spec: QuantSpec) -> None:
+@pytest.mark.parametrize(("spec", "shape"), in_turn(E2M1_SPECS, [(32, 1), (96, 37), (64, 300)]), ids=str)
+def test_blocks_of_a_column_are_decoded_too(spec: QuantSpec, shape: tuple[int, int]) -> None:
     q = any_weight(spec, shape)
     assert_same_bytes(dequantize(q, dtype="float32"), np.ascontiguousarray(decoded(q)), str(shape))
 
 
-@pytest.mark.parametrize("size", [1, 15, 16, 17, 33])
-@pytest.mark.parametrize("spec", [FP8_TOKEN, FP8_TENSOR, QuantSpec("e5m2", "row", "f32")], ids=str)
-def test_fp8_rows_may_have_any_length(spec: QuantSpec, size: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "spec"), in_turn([1, 15, 16, 17, 33], [FP8_TOKEN, FP8_TENSOR, QuantSpec("e5m2", "row", "f32")]), ids=str
+)
+def test_fp8_rows_may_have_any_length(size: int, spec: QuantSpec) -> None:
     q = any_encoding(spec, (5,), hidden_size=size)
     assert_same_bytes(dequantize(q, dtype="float32"), decoded(q), str(size))
 
@@ -69,11 +68,12 @@ def test_fp8_rows_may_have_any_length(spec: QuantSpec, size: int) -> None:
 @pytest.mark.parametrize("spec", FEW, ids=str)
 @pytest.mark.parametrize("leading", [(), (3,), (0,), (2, 3), (2, 0)])
 def test_any_number_of_leading_dimensions(leading: tuple[int, ...], spec: QuantSpec) -> None:
-    q = any_encoding(spec, leading)
-    assert_same_bytes(dequantize(q, dtype="float32"), decoded(q), str(leading))
+    q, dtype = any_encoding(spec, leading), dtype_of(spec)
+    with np.errstate(all="ignore"):
+        assert_same_bytes(dequantize(q, dtype=dtype), round_to(decoded(q), FLOAT_DTYPES[dtype]), str(leading))
 
 
-@pytest.mark.parametrize("spec", KINDS, ids=str)
+@pytest.mark.parametrize("spec", KINDS[::3], ids=str)
 def test_a_batch_is_decoded_as_its_matrices(spec: QuantSpec) -> None:
     dtype = dtype_of(spec)
     for leading in ((3, 5), (2, 2, 3)):
@@ -98,7 +98,7 @@ def test_each_matrix_may_have_a_given_scale_of_its_own(spec: QuantSpec) -> None:
 
 @pytest.mark.parametrize("spec", [NVFP4, FP8_TOKEN, FP8_GROUP], ids=str)
 def test_a_nan_in_an_encoded_block_is_nan_throughout(spec: QuantSpec) -> None:
-    x = make_input("random", 2, hidden_size_of(spec), "float32")
+    x = make_input("random", 2, hidden_size_of(spec), dtype_of(spec))
     x[1, 3] = np.nan
     size = spec.block_size if isinstance(spec.block_size, int) else x.shape[1]
     y = dequantize(quantize(x, spec=spec))
@@ -160,8 +160,13 @@ def fp4(spec: QuantSpec, rows: int = 3) -> tuple[Any, Any, Any]:
     return q.data, np.asarray(q.scale).view(np.uint8), decoded(q)
 
 
-@pytest.mark.parametrize("layout", ["128x4", "8x4", "linear"])
-@pytest.mark.parametrize(("block", "scale_format"), [(16, "e4m3"), (32, "ue8m0"), (16, "ue8m0"), (32, "e4m3")])
+@pytest.mark.parametrize(
+    ("block", "scale_format", "layout"),
+    [
+        *((16, "e4m3", layout) for layout in ("128x4", "8x4", "linear")),
+        *((32, "ue8m0", "128x4"), (16, "ue8m0", "8x4"), (32, "e4m3", "linear")),
+    ],
+)
 def test_e2m1_and_ufp8sf_scale_to_float(block: int, scale_format: str, layout: Any) -> None:
     codes, linear, expected = fp4(QuantSpec("e2m1", block, scale_format), rows=130)
     scales = swizzle_scales(linear, layout)

@@ -106,7 +106,7 @@ def test_every_format_gives_the_reference_s_bytes_with_any_global_scale(spec: Qu
 @settings(max_examples=40, deadline=None)
 @given(
     rows=st.integers(0, 140),
-    blocks=st.sampled_from([1, 2, 3, 8, 31, 32, 33, 256]),
+    blocks=st.sampled_from([1, 3, 6, 32, 33]),
     pattern=st.integers(1, 0x7F7FFFFF),
     is_inverse=st.booleans(),
 )

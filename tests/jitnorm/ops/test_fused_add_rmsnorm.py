@@ -11,7 +11,7 @@ import torch
 from encoded import normalized
 from expected import assert_same_bytes
 from frameworks import to_torch
-from inputs import ALL_DTYPES, INPUT_KINDS, make_input, make_weight
+from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
 
 from jitnorm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.reference import round_to, stored_residual
@@ -27,13 +27,13 @@ def expected_pair(x: Any, residual: Any, weight: Any, unit_bias: bool, eps: floa
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype", "hidden_size"),
+    ("op", "hidden_size", "dtype"),
     [
-        *((fused_add_rmsnorm, dtype, size) for dtype in ALL_DTYPES for size in (1, 17, 384, 4096, 65536)),
-        *((gemma_fused_add_rmsnorm, dtype, 384) for dtype in ALL_DTYPES),
+        *((fused_add_rmsnorm, *case) for case in in_turn((1, 17, 384, 4096, 65536, 513), list(ALL_DTYPES))),
+        *((gemma_fused_add_rmsnorm, 384, dtype) for dtype in ALL_DTYPES),
     ],
 )
-def test_input_and_residual_become_the_norm_and_the_sum(op: Callable[..., None], dtype: str, hidden_size: int) -> None:
+def test_input_and_residual_become_the_norm_and_the_sum(op: Callable[..., None], hidden_size: int, dtype: str) -> None:
     unit_bias = op is gemma_fused_add_rmsnorm
     weight = make_weight(hidden_size, "float32" if unit_bias else dtype)
     for kind in INPUT_KINDS:
@@ -132,8 +132,8 @@ def test_a_row_s_result_does_not_depend_on_its_batch(op: Callable[..., None], un
 @pytest.mark.parametrize(
     ("op", "dtype", "hidden_size"),
     [
-        *((rmsnorm, "float32", size) for size in (1, 17, 513, 65536, 131072)),
-        *((gemma_rmsnorm, "bfloat16", size) for size in (1, 17, 513, 65536, 131072)),
+        *((rmsnorm, "float32", size) for size in (1, 17, 513, 65536)),
+        *((gemma_rmsnorm, "bfloat16", size) for size in (17, 131072)),
         *((gemma_rmsnorm, dtype, 513) for dtype in ("float16", "float32")),
     ],
 )

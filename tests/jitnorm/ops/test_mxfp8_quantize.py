@@ -10,7 +10,7 @@ import pytest
 from encoded import encoded, normalized
 from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS
-from inputs import ALL_DTYPES, INPUT_KINDS, make_input, make_weight
+from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
 from jitnorm.kernels.quant_spec import MXFP8
 
 from jitnorm import SfLayout, add_rmsnorm_mxfp8quant, mxfp8_quantize, rmsnorm_mxfp8quant
@@ -26,9 +26,8 @@ def expected(y: Any, layout: str, alignment: int = 32) -> tuple[Any, Any]:
     return fields["data"], fields["scale"].reshape(-1)
 
 
-@pytest.mark.parametrize("alignment", [1, 32, 64, 128, 256])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_rows_are_rounded_up_with_zeros(layout: str, alignment: int) -> None:
+@pytest.mark.parametrize(("alignment", "layout"), in_turn([1, 32, 64, 96, 128, 256], list(LAYOUTS)))
+def test_rows_are_rounded_up_with_zeros(alignment: int, layout: str) -> None:
     for kind in INPUT_KINDS:
         for rows in (0, 1, 130):
             x = make_input(kind, rows, 96, "bfloat16")
@@ -77,9 +76,8 @@ def test_an_option_that_is_not_allowed_is_refused(options: dict[str, Any], messa
         mxfp8_quantize(np.ones((2, 96), np.float16), **options)
 
 
-@pytest.mark.parametrize("dtype", ALL_DTYPES)
-@pytest.mark.parametrize("swizzled", [False, True])
-def test_the_fused_norm(swizzled: bool, dtype: str) -> None:
+@pytest.mark.parametrize(("dtype", "swizzled"), in_turn(ALL_DTYPES, [False, True]))
+def test_the_fused_norm(dtype: str, swizzled: bool) -> None:
     weight = make_weight(96, dtype)
     for kind in INPUT_KINDS:
         x = make_input(kind, 5, 96, dtype)

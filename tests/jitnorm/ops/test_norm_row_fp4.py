@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS
-from inputs import ALL_DTYPES, INPUT_KINDS, make_input, make_weight
+from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
 from jitnorm.kernels.quant_spec import NVFP4
 
 from jitnorm import mhc_rmsnorm_quantize, norm_quantize, rmsnorm_quantize
@@ -42,9 +42,8 @@ def test_rmsnorm_quantize_gives_the_reference_s_bytes(dtype: str) -> None:
         assert_outputs(rmsnorm_quantize(x, weight), expected_outputs(x, weight), kind)
 
 
-@pytest.mark.parametrize("streams", [1, 2, 3, 4])
-@pytest.mark.parametrize("dtype", ALL_DTYPES)
-def test_mixed_streams_give_the_reference_s_bytes(dtype: str, streams: int) -> None:
+@pytest.mark.parametrize(("streams", "dtype"), in_turn([1, 2, 3, 4], list(ALL_DTYPES)))
+def test_mixed_streams_give_the_reference_s_bytes(streams: int, dtype: str) -> None:
     weight, factors = make_weight(112, "float32"), make_factors(5, streams)
     for kind in INPUT_KINDS:
         x = make_streams(kind, 5, streams, 112, dtype)

@@ -8,7 +8,7 @@ import pytest
 from encoded import SPECS, assert_encoded, assert_same_encoding, dtype_of, encoded, given_keywords, hidden_size_of
 from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS
-from inputs import ALL_DTYPES, INPUT_KINDS, make_input
+from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 
 from jitnorm import quantize
@@ -27,9 +27,10 @@ def test_every_format_gives_the_reference_s_bytes(spec: QuantSpec) -> None:
             assert_encoded(got, x.astype(np.float32), spec, x.shape, f"{kind}, {dtype}")
 
 
-@pytest.mark.parametrize("dtype", ALL_DTYPES)
-@pytest.mark.parametrize("spec", [NVFP4.with_global_scale("row"), MXFP8, FP8_TOKEN], ids=str)
-def test_every_dtype_gives_the_reference_s_bytes(spec: QuantSpec, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("spec", "dtype"), in_turn([NVFP4.with_global_scale("row"), MXFP8, FP8_TOKEN], list(ALL_DTYPES)), ids=str
+)
+def test_rows_of_whole_vectors_give_the_reference_s_bytes(spec: QuantSpec, dtype: str) -> None:
     for kind in INPUT_KINDS:
         x = make_input(kind, 3, 512, dtype)
         assert_encoded(quantize(x, **given_keywords(spec)), x.astype(np.float32), spec, x.shape, kind)
@@ -41,9 +42,8 @@ def test_the_longest_rows(spec: QuantSpec) -> None:
     assert_encoded(quantize(x, **given_keywords(spec)), x, spec, x.shape, "262144")
 
 
-@pytest.mark.parametrize("size", [1, 15, 16, 17, 33])
-@pytest.mark.parametrize("element", ["e4m3", "e5m2"])
-def test_fp8_rows_may_have_any_length(element: str, size: int) -> None:
+@pytest.mark.parametrize(("size", "element"), in_turn([1, 15, 16, 17, 33, 35], ["e4m3", "e5m2"]))
+def test_fp8_rows_may_have_any_length(size: int, element: str) -> None:
     """Their codes begin at any byte."""
     spec = QuantSpec(element, "row", "f32")
     x = make_input("random", 5, size, "float16")
@@ -54,7 +54,7 @@ def test_fp8_rows_may_have_any_length(element: str, size: int) -> None:
 @pytest.mark.parametrize("leading", [(), (3,), (0,), (2, 3), (2, 0)])
 def test_any_number_of_leading_dimensions(leading: tuple[int, ...], spec: QuantSpec) -> None:
     size = hidden_size_of(spec)
-    x = make_input("random", int(np.prod(leading)), size, "float16").reshape(*leading, size)
+    x = make_input("random", int(np.prod(leading)), size, dtype_of(spec)).reshape(*leading, size)
     y = x.reshape(-1 if x.size else 0, size).astype(np.float32)
     assert_encoded(quantize(x, **given_keywords(spec)), y, spec, x.shape, str(leading))
 
@@ -62,7 +62,7 @@ def test_any_number_of_leading_dimensions(leading: tuple[int, ...], spec: QuantS
 @pytest.mark.parametrize("rows", [1, 3, 4, 7, 8, 9, 127, 128, 129])
 @pytest.mark.parametrize("spec", COLUMNS, ids=str)
 def test_the_padding_of_scales_is_zero(spec: QuantSpec, rows: int) -> None:
-    x = make_input("real", rows, hidden_size_of(spec), "bfloat16")
+    x = make_input("real", rows, hidden_size_of(spec), dtype_of(spec))
     scale = np.asarray(quantize(x, spec=spec).scale).view(np.uint8)
     expected = encoded(x.astype(np.float32), spec)["scale"]
     assert_same_bytes(scale, expected, "scale")
@@ -74,7 +74,7 @@ def test_the_padding_of_scales_is_zero(spec: QuantSpec, rows: int) -> None:
 @pytest.mark.parametrize("spec", [MXFP4, FP8_TOKEN, QuantSpec("e5m2", "tensor", "f32")], ids=str)
 def test_every_framework_gets_the_same_bytes(spec: QuantSpec, framework: str) -> None:
     make = CPU_FRAMEWORKS[framework]
-    x = make_input("real", 3, 64, "bfloat16")
+    x = make_input("real", 3, hidden_size_of(spec), dtype_of(spec))
     got = quantize(make(x), **given_keywords(spec, make))
     assert_encoded(got, x.astype(np.float32), spec, x.shape, framework)
 
@@ -88,7 +88,7 @@ def test_rows_may_lie_at_any_stride() -> None:
 
 @pytest.mark.parametrize("spec", [MXFP8, FP8_TOKEN, NVFP4.with_global_scale("row")], ids=str)
 def test_a_row_s_result_does_not_depend_on_its_batch(spec: QuantSpec) -> None:
-    x = make_input("real", 9, 96, "bfloat16")
+    x = make_input("real", 9, hidden_size_of(spec), dtype_of(spec))
     batch = encoded(x.astype(np.float32), spec)
     for i in range(len(x)):
         alone = quantize(x[i : i + 1], **given_keywords(spec))
@@ -119,6 +119,6 @@ def test_the_dtypes_are_the_formats_own_where_numpy_has_them() -> None:
 
 
 def test_a_global_scale_of_one_is_no_global_scale() -> None:
-    x = make_input("real", 4, 96, "bfloat16")
+    x = make_input("real", 4, 96, "float16")
     with_one, without = quantize(x, spec=NVFP4, global_scale=np.ones(1, np.float32)), quantize(x, spec=NVFP4)
     assert_same_encoding(with_one, without, "1")

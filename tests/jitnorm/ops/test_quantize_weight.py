@@ -10,7 +10,7 @@ from decoded import E2M1_SPECS
 from encoded import GIVEN, given_keywords
 from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS
-from inputs import ALL_DTYPES, INPUT_KINDS, make_input
+from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input
 from jitnorm.kernels.quant_spec import MXFP4, MXFP8, NVFP4, QuantSpec
 
 from jitnorm import quantize, quantize_weight
@@ -23,8 +23,7 @@ def expected(w: Any, spec: QuantSpec) -> Any:
     return quantize_fp4_columns(w, **options)
 
 
-@pytest.mark.parametrize("dtype", ALL_DTYPES)
-@pytest.mark.parametrize("spec", E2M1_SPECS, ids=str)
+@pytest.mark.parametrize(("spec", "dtype"), in_turn(E2M1_SPECS, list(ALL_DTYPES)), ids=str)
 def test_every_format_gives_the_reference_s_bytes(spec: QuantSpec, dtype: str) -> None:
     for kind in INPUT_KINDS:
         w = make_input(kind, 96, 37, dtype)
@@ -35,8 +34,7 @@ def test_every_format_gives_the_reference_s_bytes(spec: QuantSpec, dtype: str) -
         assert (q.spec, q.shape, q.axis) == (spec, (96, 37), 0)
 
 
-@pytest.mark.parametrize("spec", [NVFP4, MXFP4], ids=str)
-@pytest.mark.parametrize("shape", [(32, 1), (256, 64), (64, 1000), (0, 8)])
+@pytest.mark.parametrize(("shape", "spec"), in_turn([(32, 1), (256, 64), (64, 1000), (0, 8)], [NVFP4, MXFP4]), ids=str)
 def test_any_shape(shape: tuple[int, int], spec: QuantSpec) -> None:
     w = make_input("real", *shape, "bfloat16")
     q = quantize_weight(w, spec=spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,21 +11,24 @@ import torch
 from expected import assert_same_bytes, expected_rmsnorm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs import DTYPES, INPUT_KINDS, make_input, make_weight
+from inputs import DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
 from jitnorm.kernels.config import KernelConfig
 from placement import assert_written_exactly, place, placements
 
 from jitnorm import rmsnorm
 
-HIDDEN_SIZES = [1, 2, 15, 16, 17, 127, 384, 511, 512, 513, 4096, 65536]
+GOLDEN_SIZES = [1, 17, 384, 4096, 65536]
+OTHER_SIZES = [2, 15, 16, 127, 511, 512, 513, 1000]
+TYPES = [(dtype, weight) for dtype in DTYPES for weight in (dtype, "float32")]
 SMALL = 40  # two chunks and a half
 
 
-@pytest.mark.parametrize("hidden_size", HIDDEN_SIZES)
-@pytest.mark.parametrize("weight_dtype", ["same", "float32"])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_output_is_the_reference_s(dtype: str, weight_dtype: str, hidden_size: int) -> None:
-    weight = make_weight(hidden_size, dtype if weight_dtype == "same" else weight_dtype)
+@pytest.mark.parametrize(
+    ("hidden_size", "types"), [*product(GOLDEN_SIZES, TYPES), *in_turn(OTHER_SIZES, TYPES)], ids=str
+)
+def test_the_output_is_the_reference_s(hidden_size: int, types: tuple[str, str]) -> None:
+    dtype, weight_dtype = types
+    weight = make_weight(hidden_size, weight_dtype)
     for kind in INPUT_KINDS:
         x = make_input(kind, 8, hidden_size, dtype)
         assert_same_bytes(rmsnorm(x, weight), expected_rmsnorm(x, weight), kind)
@@ -41,9 +45,9 @@ def test_any_eps_is_rounded_to_float32_and_added(eps: float) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_any_weight_pattern_is_taken(dtype: str) -> None:
-    x = make_input("random", 3, 512, dtype)
+    x = make_input("random", 3, 384, dtype)
     for kind in ("finite_patterns", "all_patterns"):
-        weight = make_input(kind, 1, 512, dtype)[0]
+        weight = make_input(kind, 1, 384, dtype)[0]
         assert_same_bytes(rmsnorm(x, weight), expected_rmsnorm(x, weight), kind)
 
 
@@ -59,12 +63,13 @@ def test_a_vector_is_one_row() -> None:
     assert rmsnorm(x, weight).shape == (SMALL,)
 
 
-@settings(deadline=None, max_examples=150)
-@given(data=st.data(), dtype=st.sampled_from(sorted(DTYPES)))
-def test_strides_and_alignment_change_nothing(data: st.DataObject, dtype: str) -> None:
+@settings(deadline=None, max_examples=100)
+@given(data=st.data())
+def test_strides_and_alignment_change_nothing(data: st.DataObject) -> None:
     """Rows, gaps and offsets of odd numbers of elements; nothing but the output's rows is written."""
+    dtype = "float16"
     leading = tuple(data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
-    gaps = (0, 1, 2, 4, 8)
+    gaps = (0, 1, 2, 4)
     places = {name: data.draw(placements(len(leading), gaps)) for name in ("input", "out")}
     shape = (*leading, SMALL)
     x = place(shape, DTYPES[dtype], places["input"])
@@ -140,11 +145,11 @@ def test_one_part_of_a_packed_batch_may_go_to_another(batch: int) -> None:
 
 
 def test_a_broadcast_input_is_read_as_it_looks() -> None:
-    row = make_input("random", 1, SMALL, "bfloat16")
-    weight = make_weight(SMALL, "bfloat16")
+    row = make_input("random", 1, SMALL, "float16")
+    weight = make_weight(SMALL, "float16")
     x = np.broadcast_to(row, (3, 4, SMALL))
     assert_same_bytes(rmsnorm(x, weight), expected_rmsnorm(np.ascontiguousarray(x), weight))
-    column = np.broadcast_to(make_input("random", 3, SMALL, "bfloat16")[:, None], (3, 4, SMALL))
+    column = np.broadcast_to(make_input("random", 3, SMALL, "float16")[:, None], (3, 4, SMALL))
     assert_same_bytes(rmsnorm(column, weight), expected_rmsnorm(np.ascontiguousarray(column), weight))
 
 
@@ -171,7 +176,7 @@ def test_a_given_output_gets_what_an_allocated_one_gets() -> None:
 
 @pytest.mark.parametrize("kind", ["random", "real", "nan"])
 def test_a_row_s_result_does_not_depend_on_its_batch(kind: str) -> None:
-    x, weight = make_input(kind, 33, 513, "float16"), make_weight(513, "float16")
+    x, weight = make_input(kind, 33, 384, "float16"), make_weight(384, "float16")
     batch = rmsnorm(x, weight)
     for i, row in enumerate(x):
         assert_same_bytes(rmsnorm(row, weight), batch[i], f"row {i}")

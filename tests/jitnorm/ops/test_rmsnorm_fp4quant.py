@@ -20,7 +20,7 @@ from expected import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs import DTYPES, INPUT_KINDS, make_input, make_weight
+from inputs import DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
 from placement import Placement, assert_written_exactly, place, placements
 
 from jitnorm import rmsnorm_fp4quant
@@ -49,13 +49,17 @@ def test_every_format_and_layout_gives_the_reference_s_bytes(options: Fp4Options
             assert_all_same(run(x, weight, options), expected_fp4(x, weight, options))
 
 
-@pytest.mark.parametrize("hidden_size", [64, 160, 384, 4096, 65536])
-@pytest.mark.parametrize("weight_dtype", ["same", "float32"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("hidden_size", "dtype", "weight_dtype"),
+    [
+        *in_turn([64, 384, 65536], ["float16"], ["float16", "float32"]),
+        *in_turn([160, 4096, 64], ["bfloat16"], ["float32", "bfloat16"]),
+    ],
+)
 def test_every_hidden_size_and_dtype_gives_the_reference_s_bytes(
-    dtype: str, weight_dtype: str, hidden_size: int
+    hidden_size: int, dtype: str, weight_dtype: str
 ) -> None:
-    weight = make_weight(hidden_size, dtype if weight_dtype == "same" else weight_dtype)
+    weight = make_weight(hidden_size, weight_dtype)
     options = ALL_OPTIONS[(hidden_size + len(dtype) + len(weight_dtype)) % len(ALL_OPTIONS)]
     for kind in INPUT_KINDS:
         x = make_input(kind, 6, hidden_size, dtype)
@@ -106,13 +110,14 @@ def test_swizzled_scales_are_the_linear_ones_rearranged_and_their_padding_is_zer
     assert_same_bytes(unswizzle_scales(swizzled, rows, columns, "128x4"), linear)
 
 
-@settings(deadline=None, max_examples=150)
-@given(data=st.data(), options=st.sampled_from([NVFP4, replace(MXFP4, layout="128x4")]))
-def test_strides_and_alignment_change_nothing(data: st.DataObject, options: Fp4Options) -> None:
+@settings(deadline=None, max_examples=80)
+@given(data=st.data())
+def test_strides_and_alignment_change_nothing(data: st.DataObject) -> None:
     """Nothing is written but the codes and the scales: guard bytes lie around all of them."""
+    options = replace(MXFP4, layout="128x4")
     leading = tuple(data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
-    where = data.draw(placements(len(leading), (0, 1, 2, 4, 8)))
-    where_codes = data.draw(placements(len(leading), (0, 1, 2, 3, 4, 8)))
+    where = data.draw(placements(len(leading), (0, 1, 2, 4)))
+    where_codes = data.draw(placements(len(leading), (0, 1, 2, 3, 4)))
     x = place((*leading, SMALL), DTYPES["bfloat16"], where)
     x.view[...] = make_input("random", int(np.prod(leading)), SMALL, "bfloat16").reshape(x.view.shape)
     before, weight = x.buffer.copy(), make_weight(SMALL, "bfloat16")
