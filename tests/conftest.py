@@ -35,11 +35,12 @@ def pytest_collection_finish() -> None:
 
 # What takes longest goes first, else a worker may be left with it at the end.
 _LONGEST = (
-    "test_deploy_page.py",
-    "test_distribution.py",
-    "test_numerics.py",
     "test_cute_on_host.py",
+    "test_deploy_page.py",
+    "test_norm_quantize.py",
+    "test_sass.py",
     "test_dequantize.py",
+    "test_distribution.py",
 )
 
 
