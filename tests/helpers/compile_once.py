@@ -8,10 +8,13 @@ from pathlib import Path
 
 _SCRIPT = """#!/bin/sh
 [ "$1" = -shared ] && [ -f kernel.cpp ] || exec {real} "$@"
-known={folder}/$({{ printf '%s\\n' "$@" && cat kernel.cpp; }} | sha256sum | cut -c -64)
-[ -f "$known" ] && exec cp "$known" kernel.so
+{{ read -r arguments _ && read -r source _; }} <<END
+$(printf '%s\\n' "$@" | sha256sum - kernel.cpp)
+END
+known={folder}/$arguments$source
+[ -f "$known" ] && rm -f kernel.so && exec cp "$known" kernel.so
 {real} "$@" || exit
-cp kernel.so "$known.$$" && mv "$known.$$" "$known" || exit 0
+ln kernel.so "$known" 2>/dev/null || {{ cp kernel.so "$known.$$" && mv "$known.$$" "$known"; }} || exit 0
 """
 _NAME, _MARK = "g++", ".compiles-once"
 
