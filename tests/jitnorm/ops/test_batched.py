@@ -136,11 +136,11 @@ def test_without_rows_there_are_no_scales(spec: QuantSpec, shape: tuple[int, ...
     assert q.scale.shape[0] == shape[0]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_strides_and_alignment_change_nothing(data: st.DataObject) -> None:
     leading = tuple(data.draw(st.lists(st.integers(1, 3), min_size=2, max_size=4)))
-    placement = data.draw(placements(len(leading), (0, 1, 4)))
+    placement = data.draw(placements(len(leading), (0, 1)))
     x = place((*leading, 64), np.float16, placement)
     x.view[...] = make("random", (*leading, 64))
     assert_same_encoding(
