@@ -24,7 +24,7 @@ OPS = {
     "gemma_fused_add_rmsnorm_quant": (gemma_fused_add_rmsnorm_quant, True, True),
 }
 EVERY_OP = pytest.mark.parametrize(("op", "adds", "unit_bias"), OPS.values(), ids=OPS)
-# Without and with a bias: each two of a dtype, an element and a size meet in one of them, and each two ops' options.
+# Each two of a dtype, an element and a size meet, beside a weight as it is or with one added.
 PAIRWISE = [
     (*op, *case)
     for op in OPS.values()
