@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -179,7 +180,7 @@ class KernelConfig:
     def __str__(self) -> str:
         later = [f.name for f in fields(self)[len(ALWAYS_NAMED) :] if getattr(self, f.name) != f.default]
         listed = [*ALWAYS_NAMED[1:], *later]
-        return f"{self.op}:" + ",".join(f"{name}={to_text(getattr(self, name))}" for name in listed)
+        return f"{self.op}:" + options_text({name: getattr(self, name) for name in listed})
 
     @classmethod
     def parse(cls, text: str) -> KernelConfig:
@@ -195,15 +196,26 @@ ALWAYS_NAMED = _NAMES[: _NAMES.index("pdl") + 1]
 def read_fields(text: str) -> dict[str, Any]:
     """The fields that the text form of a KernelConfig names, the op among them; ValueError says what cannot be read."""
     op, _, rest = text.strip().partition(":")
-    values: dict[str, Any] = {"op": op}
-    for item in filter(None, rest.split(",")):
+    values = {"op": op, **read_options(rest)}
+    if "hidden_size" not in values:
+        raise ValueError(f"config: {text!r} has no hidden_size; write for example rmsnorm:hidden_size=4096")
+    return values
+
+
+def read_options(text: str) -> dict[str, Any]:
+    """The fields in what follows the op in a text form; ValueError says what cannot be read."""
+    values: dict[str, Any] = {}
+    for item in filter(None, text.split(",")):
         name, equals, value = item.partition("=")
         if not equals or name not in _READERS or name in values:
             raise ValueError(f"config: cannot read {item!r}; write field=value once for any of {', '.join(_READERS)}")
         values[name] = _READERS[name](name, value)
-    if "hidden_size" not in values:
-        raise ValueError(f"config: {text!r} has no hidden_size; write for example rmsnorm:hidden_size=4096")
     return values
+
+
+def options_text(options: Mapping[str, Any]) -> str:
+    """Fields as `read_options` reads them."""
+    return ",".join(f"{name}={to_text(value)}" for name, value in options.items())
 
 
 def _read_int(name: str, text: str) -> int:

@@ -110,7 +110,7 @@ class QuantSpec:
     def parse(cls, text: str) -> QuantSpec:
         """The QuantSpec of a text form; fields left out at the end take their defaults."""
         values: list[int | str | bool] = list(text.split("/"))
-        if len(values) > len(fields(cls)):
+        if len(values) > len(_ALLOWED[0]):
             raise ValueError(
                 f"quant: {text!r} is not element/block_size/scale_format/scale_layout/global_scale/scale_rounding/"
                 "four_over_six, such as e2m1/16/e4m3/linear/none"
