@@ -10,6 +10,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
+from jitnorm.ops.add_norm import add_norm_quantize, add_rmsnorm, gemma_add_rmsnorm
 from jitnorm.ops.amax import compute_amax
 from jitnorm.ops.batched import (
     nvfp4_batched_quantize,
@@ -67,6 +68,8 @@ __all__ = [
     "SfLayout",
     "Stats",
     "Target",
+    "add_norm_quantize",
+    "add_rmsnorm",
     "add_rmsnorm_fp4quant",
     "add_rmsnorm_mxfp8quant",
     "block_scale_interleave",
@@ -78,6 +81,7 @@ __all__ = [
     "fused_add_rmsnorm",
     "fused_add_rmsnorm_fp8_block_quant",
     "fused_add_rmsnorm_quant",
+    "gemma_add_rmsnorm",
     "gemma_fused_add_rmsnorm",
     "gemma_fused_add_rmsnorm_quant",
     "gemma_qk_rmsnorm",

@@ -197,6 +197,26 @@ NORM_QUANTIZE = Op(
 )  # fmt: skip
 
 
+def _add_general(
+    quant: QuantSpec, unit_bias: bool, bias: bool, keep_norm: bool, scale_ub: bool, batch: tuple[bool, bool, bool]
+) -> Fields:
+    return _general(quant, True, unit_bias, bias, keep_norm, scale_ub, batch)
+
+
+def _add_general_options(choices: Choices, fields: Fields) -> dict[str, Any]:
+    return {**_general_options(choices, fields), "keep_norm": fields["keep_norm"]}
+
+
+ADD_NORM_QUANTIZE = Op(
+    "add_norm_quantize", "the norm of input + residual in any format below, and that sum; no input is written",
+    {"op": "rmsnorm", "residual": True}, _add_general, finds_amax=True,
+    choices={
+        **NORM, **ANY_ENCODING, **BATCH, "unit_bias": False, "bias": False, "keep_norm": False, "scale_ub": False,
+    },
+    options=_add_general_options,
+)  # fmt: skip
+
+
 def _row_options(_: Choices, fields: Fields) -> dict[str, Any]:
     return {"scale_layout": fields["quant"].scale_layout}
 
@@ -221,5 +241,5 @@ OPS = (
     RMSNORM_FP4QUANT, ADD_RMSNORM_FP4QUANT, RMSNORM_QUANT, GEMMA_RMSNORM_QUANT, FUSED_ADD_RMSNORM_QUANT,
     GEMMA_FUSED_ADD_RMSNORM_QUANT, FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, RMS_NORM_DYNAMIC_PER_TOKEN_QUANT,
     RMS_NORM_PER_BLOCK_QUANT, RMS_NORM_STATIC_FP8_QUANT, FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT, RMSNORM_MXFP8QUANT,
-    ADD_RMSNORM_MXFP8QUANT, NORM_QUANTIZE, RMSNORM_QUANTIZE, MHC_RMSNORM_QUANTIZE,
+    ADD_RMSNORM_MXFP8QUANT, NORM_QUANTIZE, ADD_NORM_QUANTIZE, RMSNORM_QUANTIZE, MHC_RMSNORM_QUANTIZE,
 )  # fmt: skip

@@ -24,6 +24,13 @@ GEMMA_FUSED_ADD_RMSNORM = Op(
     "gemma_fused_add_rmsnorm", FUSED_ADD_RMSNORM.computes, {"op": "rmsnorm", "residual": True, "unit_bias": True},
     choices=NORM,
 )  # fmt: skip
+ADD_RMSNORM = Op(
+    "add_rmsnorm", "the same without writing an input: the norm of the sum, and the sum",
+    {"op": "rmsnorm", "residual": True}, choices=NORM,
+)  # fmt: skip
+GEMMA_ADD_RMSNORM = Op(
+    "gemma_add_rmsnorm", ADD_RMSNORM.computes, {"op": "rmsnorm", "residual": True, "unit_bias": True}, choices=NORM
+)
 RMSNORM_BIAS = Op(
     "rmsnorm_bias", "the norm with a bias beside the weight", {"op": "rmsnorm", "bias": True}, choices=NORM
 )
@@ -43,6 +50,6 @@ GEMMA_QK_RMSNORM = Op(
 )
 
 OPS = (
-    RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, RMSNORM_BIAS, LAYERNORM, QK_RMSNORM,
-    GEMMA_QK_RMSNORM,
+    RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, ADD_RMSNORM, GEMMA_ADD_RMSNORM, RMSNORM_BIAS,
+    LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM,
 )  # fmt: skip

@@ -44,14 +44,20 @@ class Jax(Framework):
         return tuple(filled)
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
-        if is_output and isinstance(tensor, self._jax.Array):
-            raise TypeError(f"{name}: JAX arrays are immutable; leave it None where the op allocates its outputs")
         return tensor if is_output else tvm_ffi().from_dlpack(tensor.__dlpack__(stream=self.stream(tensor)))
 
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
+        if is_output:
+            return (
+                "is written, but JAX arrays are immutable; leave an output None; "
+                "with a residual, call add_rmsnorm or add_norm_quantize, which return the sum"
+            )
         if isinstance(tensor, self._jax.core.Tracer):
             remedy = "" if jax_programs.is_available() else ", pip install 'jitnorm[jax]'"
-            return f"is traced by jax.jit, where all tensors have to be JAX arrays{remedy}; call the op outside"
+            return (
+                f"is traced by jax.jit, where all tensors have to be JAX arrays{remedy}, and none is written: "
+                "with a residual, call add_rmsnorm or add_norm_quantize; else call the op outside"
+            )
         return None
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:

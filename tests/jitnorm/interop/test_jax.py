@@ -46,6 +46,6 @@ def test_an_output_outlives_the_call_and_its_inputs() -> None:
 def test_jax_outputs_are_refused_for_they_are_immutable(make: object) -> None:
     x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
     out = to_jax(x * 0)
-    with pytest.raises(TypeError, match="out: JAX arrays are immutable; leave it None"):
+    with pytest.raises(TypeError, match="out: is written, but JAX arrays are immutable; leave an output None"):
         rmsnorm(make(x), make(weight), out=out)  # type: ignore[operator]
     assert_same_bytes(out, x * 0)

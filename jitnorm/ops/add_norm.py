@@ -1,0 +1,152 @@
+"""Ops with a residual as functions that write no input, for JAX and for graphs of torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue.encoding_norms import ADD_NORM_QUANTIZE
+from jitnorm.catalogue.norms import ADD_RMSNORM, GEMMA_ADD_RMSNORM
+from jitnorm.dispatch import Dispatcher, Dispatchers, dispatcher_of
+from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.batched import batch_of
+from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
+from jitnorm.ops.run import run, run_with_amax
+
+_ADD_RMSNORM, _GEMMA_ADD_RMSNORM = Dispatchers(ADD_RMSNORM), Dispatchers(GEMMA_ADD_RMSNORM)
+
+
+def add_rmsnorm(
+    input: Any,
+    residual: Any,
+    weight: Any,
+    eps: float = 1e-06,
+    enable_pdl: bool | None = None,
+    *,
+    out: Any = None,
+    residual_out: Any = None,
+    stream: Any = None,
+) -> tuple[Any, Any]:
+    """Add the residual to the input, then RMSNorm of the float32 sum: `fused_add_rmsnorm` that writes no input.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        residual: like the input.
+        weight: shape (hidden_size,), the input's dtype or float32.
+        eps: added to the mean of squares.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        out: where to write the norm, like the input; None allocates. It may be the input itself.
+        residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(out, residual_out)``: the norm, and the sum rounded to the input's dtype.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> x, r = np.array([[1.0, 1.0]], np.float16), np.array([[2.0, 3.0]], np.float16)
+        >>> add_rmsnorm(x, r, np.ones(2, np.float16), eps=0.0)
+        (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
+    """
+    return _add_rmsnorm(_ADD_RMSNORM[enable_pdl], input, residual, weight, eps, out, residual_out, stream)
+
+
+def gemma_add_rmsnorm(
+    input: Any,
+    residual: Any,
+    weight: Any,
+    eps: float = 1e-06,
+    enable_pdl: bool | None = None,
+    *,
+    out: Any = None,
+    residual_out: Any = None,
+    stream: Any = None,
+) -> tuple[Any, Any]:
+    """`add_rmsnorm` as Gemma has it: the weight is ``weight + 1``.
+
+    Example:
+        >>> import numpy as np
+        >>> x, r = np.array([[1.0, 1.0]], np.float16), np.array([[2.0, 3.0]], np.float16)
+        >>> gemma_add_rmsnorm(x, r, np.zeros(2, np.float16), eps=0.0)[0]
+        array([[0.8486, 1.132 ]], dtype=float16)
+    """
+    return _add_rmsnorm(_GEMMA_ADD_RMSNORM[enable_pdl], input, residual, weight, eps, out, residual_out, stream)
+
+
+def _add_rmsnorm(
+    dispatcher: Dispatcher, input: Any, residual: Any, weight: Any, eps: float, out: Any, residual_out: Any, stream: Any
+) -> tuple[Any, Any]:
+    tensors = {
+        "input": input, "residual": residual, "weight": weight, "out": out, "residual_out": residual_out, "eps": eps,
+    }  # fmt: skip
+    made = run(dispatcher, tensors, stream)
+    return made["out"], made["residual_out"]
+
+
+def add_norm_quantize(
+    input: Any,
+    residual: Any,
+    weight: Any,
+    *,
+    spec: QuantSpec,
+    bias: Any = None,
+    global_scale: Any = None,
+    scale: Any = None,
+    eps: float = 1e-06,
+    unit_bias: bool = False,
+    keep_norm: bool = False,
+    batched: bool = False,
+    mask: Any = None,
+    scale_ub: Any = None,
+    enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> tuple[Any, ...]:
+    """Add the residual, then `norm_quantize` of the float32 sum: every op that quantizes with a residual, functional.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
+        residual: like the input.
+        weight: shape (hidden_size,), the input's dtype or float32.
+        spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``.
+        bias: as in `norm_quantize`.
+        global_scale: as in `norm_quantize`.
+        scale: as in `norm_quantize`.
+        eps: added to the mean of squares.
+        unit_bias: whether 1 is added to the weight, as Gemma does.
+        keep_norm: whether the norm itself is returned, too.
+        batched: as in `norm_quantize`.
+        mask: as in `norm_quantize`; what it leaves out of the sum and the norm is uninitialized, too.
+        scale_ub: as in `norm_quantize`.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(q, residual_out)``: the `QuantizedTensor`, and the sum rounded to the input's dtype; with `keep_norm` also
+        the norm, rounded to the input's dtype.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> x, residual, weight = np.ones((2, 64), np.float16), np.ones((2, 64), np.float16), np.ones(64, np.float16)
+        >>> q, total = add_norm_quantize(x, residual, weight, spec=QuantSpec("e4m3", 32, "ue8m0"))
+        >>> q.data.shape, q.scale.shape, float(total[0, 0]), float(residual[0, 0])
+        ((2, 64), (2, 2), 2.0, 1.0)
+    """
+    spec, given, scale = with_scales(spec, global_scale, scale)
+    batch = batch_of(spec, batched, mask, scale if given is None else given)
+    dispatcher = dispatcher_of(
+        ADD_NORM_QUANTIZE, enable_pdl, spec, unit_bias, bias is not None, keep_norm, scale_ub is not None, batch
+    )
+    tensors = {
+        **NO_OUTPUTS, "input": input, "mask": mask, "residual": residual, "weight": weight, "bias": bias,
+        "global_scale": given, "scale": scale, "scale_ub": scale_ub, "residual_out": None, "y_out": None, "eps": eps,
+    }  # fmt: skip
+    made = run_with_amax(dispatcher, tensors, stream)
+    results = quantized(spec, made, tuple(input.shape), batched), made["residual_out"]
+    return (*results, made["y_out"]) if keep_norm else results
