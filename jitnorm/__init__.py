@@ -5,7 +5,7 @@ Importing jitnorm loads no array framework and no compiler.
 
 from jitnorm.catalogue.sf_layout import SfLayout
 from jitnorm.errors import KernelNotReadyError, KernelNotWarmError
-from jitnorm.interop.dynamo import keep_out as _keep_out
+from jitnorm.interop.dynamo import replace_in_graphs as _replace_in_graphs
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import Target
@@ -119,6 +119,6 @@ __all__ = [
     "subscribe",
 ]
 
-_keep_out(globals()[name] for name in __all__)
+_replace_in_graphs(globals()[name] for name in __all__)
 if _tracing_is_wanted():
     _start_tracing()

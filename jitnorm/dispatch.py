@@ -37,6 +37,8 @@ class Dispatcher:
 
     Attributes:
         op: as given.
+        enable_pdl: as given.
+        options: the fields, as given.
         before: what runs the launch that finds the largest magnitude of the tensor first, or None.
         names: of the tensors that the op takes with these options, in calling order.
         tensor_count: how many these are.
@@ -52,7 +54,7 @@ class Dispatcher:
     """
 
     def __init__(self, op: Op, enable_pdl: bool | None, fields: Mapping[str, Any]) -> None:
-        self.op, self._enable_pdl, self._options = op, enable_pdl, fields
+        self.op, self.enable_pdl, self.options = op, enable_pdl, fields
         amax = op.amax_before(fields)
         self.before = None if amax is None else Dispatcher(op, enable_pdl, amax)
         self.takes_as_given = True
@@ -110,7 +112,7 @@ class Dispatcher:
                 raise TypeError(f"{name}: is {value!r}; expected a tensor")
         target = cuda_target(device) if is_cuda else Target("cpu")
         config = config_of_call(
-            self._options,
+            self.options,
             target,
             hidden_size=self.outputs.hidden_size(columns),
             input=dtypes[0],
@@ -118,7 +120,7 @@ class Dispatcher:
             row_dims=row_dims,
             vector_bytes=vector_bytes,
             row_class=ROW_CLASSES[row_class],
-            enable_pdl=self._enable_pdl,
+            enable_pdl=self.enable_pdl,
         )
         launcher().make_checker(recipe_text(config, target))(*arguments)
         return config, target

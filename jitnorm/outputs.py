@@ -129,7 +129,9 @@ class Outputs:
 
 def _check_bounds(name: str, shape: tuple[int, ...]) -> None:
     """Refuse a shape that no tensor can have, for which nothing should be allocated; see kernels/launcher/bounds.h."""
-    if min(shape) < 0 or math.prod(max(1, extent) for extent in shape) > MOST_BYTES:
+    # Extents may be symbols of a tracer, on which its program should not depend.
+    known = [extent for extent in shape if isinstance(extent, int)]
+    if min(known) < 0 or math.prod(max(1, extent) for extent in known) > MOST_BYTES:
         raise ValueError(f"{name}: shape is {tuple(shape)}; at most {MOST_BYTES} bytes have addresses")
 
 

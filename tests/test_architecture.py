@@ -107,6 +107,11 @@ def test_only_commands_measure() -> None:
     assert violations(below("jitnorm/bench"), lambda n: not within(n, "jitnorm.tune")) == []
 
 
+def test_nothing_imports_the_operators_of_torch() -> None:
+    others = [p for p in MODULES if p.parent != Path("jitnorm/torch")]
+    assert violations(others, lambda n: not within(n, "jitnorm.torch")) == []
+
+
 def test_only_commands_build_wheels() -> None:
     outside = [p for p in MODULES if p.parent not in (Path("jitnorm/wheel"), Path("jitnorm/commands"))]
     assert violations(outside, lambda n: not within(n, "jitnorm.wheel")) == []

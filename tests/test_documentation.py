@@ -16,6 +16,9 @@ from jitnorm.kernels.target import TARGET_NAMES, Target
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+IN_TORCH = re.findall(
+    r"^```python\n(.*?)^```", (ROOT / "docs" / "torch.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
+)
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
@@ -31,6 +34,12 @@ def test_the_examples_of_the_readme_run(example: str) -> None:
         if f"import {framework}\n" in example:
             pytest.importorskip(needed, reason=f"the example is for users of {framework}")
     exec(compile(example, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("example", IN_TORCH, ids=["compiled", "operators", "trees"])
+def test_the_examples_of_the_page_on_torch_run(example: str) -> None:
+    pytest.importorskip("torch", reason="the page is for users of torch")
+    exec(compile(example, "torch.md", "exec"), {})
 
 
 def test_every_variable_that_the_code_reads_is_in_the_readme() -> None:

@@ -80,6 +80,7 @@ class Op:
         function: its name in `jitnorm`, if it is not the op's.
         options: what a caller passes for choices and the fields that follow from them, beside tensors.
         row_multiple: what the number of rows has to be a multiple of, by choices.
+        backward: the op that computes its gradients; empty: tensors that require gradients are refused.
     """
 
     name: str
@@ -98,6 +99,17 @@ class Op:
     function: str = ""
     options: Callable[[Choices, Fields], dict[str, Any]] = _no_options
     row_multiple: Callable[[Choices], int] = _one_row
+    backward: str = ""
+
+    @property
+    def has_options(self) -> bool:
+        """Whether the function has options that choose between kernels."""
+        return self.fields is not _no_fields
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether every call consists of launches that are ops of their own."""
+        return self.also is not None and not self.has_options
 
     def amax_before(self, fields: Mapping[str, Any]) -> Fields | None:
         """The fields of the launch that first finds the tensor's largest magnitude; None if no scale needs it."""

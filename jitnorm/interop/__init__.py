@@ -76,7 +76,14 @@ def check_passable(tensor: Any, name: str, is_output: bool = False) -> Framework
 def check_shaped(tensor: Any, name: str) -> Framework:
     """`check_passable` for ops that read a shape before the call, which the framework itself may make."""
     framework = framework_of(tensor, name)
-    return framework if framework.makes_calls else check_passable(tensor, name)
+    return framework if framework.makes_calls_of((tensor,)) else check_passable(tensor, name)
+
+
+def check_gradient(tensor: Any, name: str, is_output: bool = False) -> None:
+    """Raise TypeError if a tensor requires a gradient that the call would not record."""
+    reason = framework_of(tensor, name).gradient_refusal(tensor, is_output)
+    if reason:
+        raise TypeError(f"{name}: {reason}")
 
 
 def check_tensors(names: Sequence[str], tensors: Sequence[Any], outputs: Sequence[int]) -> None:

@@ -26,8 +26,6 @@ class Framework(ABC):
     is_often_direct = False
     # The caller's current stream, where such tensors do not carry it.
     current_stream: Callable[[], int] | None = None
-    # Whether the framework makes calls itself, also with tensors that have a shape but no memory yet.
-    makes_calls = False
     # The default dtype of decoded values: float32 where the library has no bfloat16.
     float_dtype = "bfloat16"
 
@@ -54,6 +52,10 @@ class Framework(ABC):
         """Record with the library that a kernel writes tensors."""
         return
 
+    def makes_calls_of(self, tensors: Sequence[Any]) -> bool:
+        """Whether the framework makes calls of such tensors itself: they may have a shape but no memory."""
+        return False
+
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
         """Make a call in the framework's own way and return the result of `ops.run.run`; None if it does not."""
         return None
@@ -64,6 +66,10 @@ class Framework(ABC):
 
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
         """The reason why `tensor` cannot be passed, and what to pass instead; None if it can."""
+        return None
+
+    def gradient_refusal(self, tensor: Any, is_output: bool) -> str | None:
+        """The part of `refusal` that also holds for tensors without memory."""
         return None
 
     @abstractmethod
@@ -77,6 +83,16 @@ class Framework(ABC):
     def likeness(self, tensor: Any) -> Hashable:
         """The properties of a tensor that determine its outputs: shape, dtype and device."""
         return tuple(tensor.shape), tensor.dtype, tensor.device
+
+    def register_node(self, kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
+        """Make a class that holds tensors known to the framework's functions of trees, if it has any; once.
+
+        Args:
+            kind: the class.
+            flatten: gives the tensors of an object, and what else it is.
+            unflatten: makes an object of these two.
+        """
+        return
 
     def merge_last_two(self, tensor: Any) -> Any:
         """Merge the last two dimensions; copies only if they are not contiguous."""

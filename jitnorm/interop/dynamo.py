@@ -1,38 +1,40 @@
-"""Keeps torch.compile from tracing ops: it breaks the graph around them, or raises with ``fullgraph=True``.
+"""Tells torch.compile what to trace in place of a public function, without importing torch.
 
-Tracing an op would descend into everything it calls, down to the compiler that builds its kernel.
+Dynamo would otherwise trace an op's Python code, down to the compiler that builds its kernel.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from types import FunctionType
 from typing import Any
 
-_REASON = "jitnorm's ops are not torch operators yet; call them outside, or omit fullgraph=True"
-# Modules whose frames have tensors, which Dynamo would otherwise compile.
-_OURS = ("jitnorm.ops", "jitnorm.interop", "jitnorm.dispatch", "jitnorm.outputs")
+_functions: dict[str, Callable[..., Any]] = {}
+# By the names of functions; made when Dynamo first meets one.
+_stand_ins: dict[str, Callable[..., Any]] = {}
 
 
-class _Reason:
-    """The reason why ops are not traced. Dynamo reads it on the first op, and then also skips our frames."""
-
-    def __init__(self) -> None:
-        self._is_told = False
-
-    def __str__(self) -> str:
-        if not self._is_told:
-            self._is_told = True
-            rules: Any = sys.modules.get("torch._dynamo.trace_rules")
-            for module in _OURS if hasattr(rules, "add") else ():
-                rules.add(module)
-        return _REASON
+def replace_in_graphs(functions: Iterable[object]) -> None:
+    """Have Dynamo trace `jitnorm.torch.graphs.stand_in` of public functions in their place."""
+    for function in functions:
+        if isinstance(function, FunctionType) and function.__module__.startswith("jitnorm.ops."):
+            _functions[function.__name__] = function
+            vars(function)["_torchdynamo_inline"] = _stand_in(function.__name__)
 
 
-def keep_out(ops: Iterable[object]) -> None:
-    """Mark functions like `torch.compiler.disable`, but without an extra frame and without importing torch."""
-    reason = _Reason()
-    for op in ops:
-        if isinstance(op, FunctionType) and op.__module__.startswith("jitnorm.ops."):
-            vars(op).update(_torchdynamo_disable=True, _torchdynamo_disable_msg=reason)
+def _stand_in(name: str) -> Callable[..., Any]:
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        _make_stand_ins()
+        return _stand_ins[name](*args, **kwargs)
+
+    return stand_in
+
+
+def _make_stand_ins() -> None:
+    if not _stand_ins:
+        made = import_module("jitnorm.torch.graphs").stand_in
+        _stand_ins.update({name: made(function) for name, function in _functions.items()})
+
+
+vars(_make_stand_ins)["_dynamo_marked_constant"] = True  # Dynamo calls it while it traces

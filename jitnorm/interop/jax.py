@@ -6,6 +6,7 @@ Arrays are immutable, so the latter allocate outputs with the launcher, and JAX 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.ffi import tvm_ffi
@@ -20,15 +21,17 @@ if TYPE_CHECKING:
 class Jax(Framework):
     """Arrays of `jax`."""
 
-    makes_calls = True
-
     def __init__(self) -> None:
         super().__init__()
         self._jax: Any = sys.modules["jax"]
         self._types: set[type] = set()
+        self._nodes: set[type] = set()
 
     def owns(self, tensor: Any) -> bool:
         return isinstance(tensor, self._jax.Array)
+
+    def makes_calls_of(self, tensors: Sequence[Any]) -> bool:
+        return True
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
         outputs, filled = dispatcher.positions, list(tensors)
@@ -42,6 +45,11 @@ class Jax(Framework):
         for position, result in zip(outputs, results, strict=True):
             filled[position] = result
         return tuple(filled)
+
+    def register_node(self, kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
+        if kind not in self._nodes:
+            self._jax.tree_util.register_pytree_node(kind, flatten, lambda rest, leaves: unflatten(leaves, rest))
+            self._nodes.add(kind)
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         return tensor if is_output else tvm_ffi().from_dlpack(tensor.__dlpack__(stream=self.stream(tensor)))

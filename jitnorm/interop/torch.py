@@ -6,11 +6,15 @@ import math
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from jitnorm.ffi import tvm_ffi
 from jitnorm.interop.base import Framework
 from jitnorm.interop.torch_refusals import TorchRefusals
+
+if TYPE_CHECKING:
+    from jitnorm.dispatch import Dispatcher
 
 _NAMES = {
     "float4_e2m1fnx2": "float4_e2m1fn_x2",
@@ -32,6 +36,7 @@ class Torch(Framework):
         # Tensors carry the protocol since torch 2.10; TVM-FFI has an add-on for older versions.
         self.is_direct = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
         self._torch = torch
+        self._nodes: set[type] = set()
         self._refusals = TorchRefusals(torch)
         self._increment_versions = torch._C._increment_version
         self.admits = _admission(torch, self.types, self.note_written)  # type: ignore[method-assign, assignment]
@@ -48,6 +53,29 @@ class Torch(Framework):
         except RuntimeError:  # a tensor of another library, or an inference tensor outside inference mode
             self._increment_versions([t for t in tensors if self.owns(t) and not t.is_inference()])
 
+    def makes_calls_of(self, tensors: Sequence[Any]) -> bool:
+        return self._refusals.is_recorded(tensors)
+
+    def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
+        is_differentiated = dispatcher.op.backward and any(map(self._needs_gradient, tensors))
+        if not is_differentiated and not self.makes_calls_of(tensors):
+            return None
+        if not all(tensor is None or self.owns(tensor) for tensor in tensors):
+            return None
+        # It builds on dispatchers and on this package, so it is loaded only now.
+        routing = import_module("jitnorm.torch.routing")
+        try:
+            return routing.call(dispatcher, tensors, scalars)
+        except AssertionError:  # torch's, of tensors of different modes, or of a transform that has ended
+            for name, tensor in zip(dispatcher.names, tensors, strict=True):
+                reason = None if tensor is None else self.refusal(tensor, is_output=False)
+                if reason:
+                    raise TypeError(f"{name}: {reason}") from None
+            raise
+
+    def _needs_gradient(self, tensor: Any) -> bool:
+        return tensor is not None and self.gradient_refusal(tensor, is_output=False) is not None
+
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         if not is_output:
             tensor = tensor.resolve_neg()
@@ -55,6 +83,17 @@ class Torch(Framework):
 
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
         return self._refusals.refusal(tensor, is_output)
+
+    def gradient_refusal(self, tensor: Any, is_output: bool) -> str | None:
+        return self._refusals.gradient_refusal(tensor, is_output)
+
+    def register_node(self, kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
+        if kind not in self._nodes:
+            self._torch.utils._pytree.register_pytree_node(
+                kind, flatten, unflatten, serialized_type_name=f"jitnorm.{kind.__name__}",
+                to_dumpable_context=list, from_dumpable_context=tuple,
+            )  # fmt: skip
+            self._nodes.add(kind)
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         return self._torch.empty(shape, dtype=self._dtype(dtype), device=like.device)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 # Remedies for known subclasses that define what their operations do.
 _REMEDIES = {
     "DTensor": "whose parts are in several processes; pass the local one, `.to_local()`",
     "AsyncCollectiveTensor": "which may still be in flight; pass its result, `.wait()`",
-    "FakeTensor": "which has no values; call the op outside FakeTensorMode, with real tensors",
-    "FunctionalTensor": "which stands for a tensor while torch records; call the op outside",
+    "FakeTensor": "which has no values; pass only tensors of its mode, and no `stream`",
+    "FunctionalTensor": "which stands for a tensor while torch records; pass only tensors of torch, and no `stream`",
     "NestedTensor": "whose rows differ in length; pass `.values()`",
 }
 _ANY_REMEDY = "a subclass with its own __torch_dispatch__, whose memory is not its values; pass the inner tensor"
+
+
+# Torch's own subclasses that know what to do with operators.
+_TAKING_OPERATORS = ("FakeTensor", "FunctionalTensor", "AsyncCollectiveTensor")
 
 
 class TorchRefusals:
@@ -28,6 +33,23 @@ class TorchRefusals:
     def is_plain(self, kind: type) -> bool:
         """Whether a subclass of `torch.Tensor` leaves its operations to torch."""
         return getattr(kind, "__torch_dispatch__", None) is self._torch.Tensor.__torch_dispatch__
+
+    def is_recorded(self, tensors: Sequence[Any]) -> bool:
+        """Whether torch records a call of such tensors, or makes it in another way than by their memory."""
+        torch = self._torch
+        if torch._C._len_torch_dispatch_stack() or torch._C._is_tracing():
+            return True
+        wrapped, functional = torch._C._functorch.is_functorch_wrapped_tensor, torch._is_functional_tensor
+        return any(
+            isinstance(tensor, torch.Tensor)
+            and (type(tensor).__name__ in _TAKING_OPERATORS or wrapped(tensor) or functional(tensor))
+            for tensor in tensors
+        )
+
+    def gradient_refusal(self, tensor: Any, is_output: bool) -> str | None:
+        """The part of `refusal` that also holds for a tensor which torch records."""
+        with self._torch._C.DisableTorchFunction():
+            return self._of_gradient(tensor, is_output)
 
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
         """The reason why a tensor cannot be passed now, and what to pass instead; None if it can."""
@@ -49,12 +71,13 @@ class TorchRefusals:
         for mode in torch.utils._python_dispatch._get_current_dispatch_mode_stack():
             if getattr(mode, "_mode_key", None) is not None:  # a tracing mode of torch itself
                 return (
-                    f"is used under {type(mode).__name__}, which would not see what a kernel does; call the op outside"
+                    f"is used under {type(mode).__name__}, which would not see what a kernel does; "
+                    "pass only tensors of that mode, and no `stream`"
                 )
         if torch._C._is_tracing():
-            return "is used in torch.jit.trace, which would not see what a kernel does; call the op outside"
+            return "is used in torch.jit.trace, which would not see what a kernel does; pass no `stream`"
         if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
-            return "is used in a transform of torch.func, which jitnorm's ops do not support yet; call the op outside"
+            return "is used in a transform of torch.func, whose tensors have no memory; call it there, with no `stream`"
         return None
 
     def _of_memory(self, tensor: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
 from jitnorm.catalogue.quantizers import QUANTIZE
 from jitnorm.dispatch import dispatcher_of
-from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
+from jitnorm.interop import framework_of
+from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec, require_one_of
 from jitnorm.ops.batched import batch_of
 from jitnorm.ops.run import run_with_amax
 
@@ -45,6 +47,27 @@ class QuantizedTensor:
     tensor_scale: Any = None
     amax: Any = None
     axis: int = -1
+
+
+_LEAVES = ("data", "scale", "global_scale", "row_scale", "scale_unswizzled", "tensor_scale", "amax")
+# The types of tensors whose framework knows QuantizedTensor as a node of its trees.
+_in_trees: set[type] = set()
+
+
+def leaves_of(q: QuantizedTensor) -> tuple[list[Any], tuple[str, int, bool]]:
+    """A quantized tensor as a node of a tree: its tensors, or None in their place, then what else it is."""
+    return [getattr(q, name) for name in _LEAVES], (str(q.spec), q.axis, q.batched)
+
+
+def of_leaves(leaves: Sequence[Any], kind: tuple[str, int, bool]) -> QuantizedTensor:
+    """The inverse of `leaves_of`; the leaves may be what a function of trees has made of them."""
+    text, axis, batched = kind
+    spec = QuantSpec.parse(text)
+    named = dict(zip(_LEAVES, leaves, strict=True))
+    shape = list(getattr(named["data"], "shape", ()))
+    if shape:
+        shape[axis] *= 8 // CODE_BITS[spec.element]
+    return QuantizedTensor(spec=spec, shape=tuple(shape), batched=batched, axis=axis, **named)
 
 
 # The outputs of all encodings; a call has some of them.
@@ -193,12 +216,16 @@ def quantized(
     spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], batched: bool = False, axis: int = -1
 ) -> QuantizedTensor:
     """A call's tensors, by their names, as one."""
+    data = made["y_fp4" if spec.element == "e2m1" else "out"]
+    if type(data) not in _in_trees:
+        framework_of(data, "data").register_node(QuantizedTensor, leaves_of, of_leaves)
+        _in_trees.add(type(data))
     row_scale, tensor_scale, amax = made.get("row_scale"), made.get("tensor_scale"), made.get("amax")
     if not spec.has_blocks:
         scale = next((each for each in (made.get("scale"), row_scale, tensor_scale) if each is not None), None)
-        return QuantizedTensor(made["out"], scale, None, None, None, spec, shape, batched, amax=amax)
+        return QuantizedTensor(data, scale, None, None, None, spec, shape, batched, amax=amax)
     return QuantizedTensor(
-        data=made["y_fp4" if spec.element == "e2m1" else "out"],
+        data=data,
         scale=made["block_scale"],
         global_scale=made.get("global_scale"),
         row_scale=row_scale,

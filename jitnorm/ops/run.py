@@ -70,10 +70,15 @@ def _has_run(
             dispatcher.outputs.allocate(framework, named)
             arguments = dispatcher.in_order(named)
         if stream is None and framework.current_stream is None:
-            return dispatcher.launch(*arguments) is None
-        return dispatcher.launch(*arguments, _stream_of(framework, arguments[0], stream)) is None
+            facts = dispatcher.launch(*arguments)
+        else:
+            facts = dispatcher.launch(*arguments, _stream_of(framework, arguments[0], stream))
+        if facts is None:
+            return True
     except (BufferError, RuntimeError, TypeError, ValueError):
-        return False
+        pass
+    named.update(zip(dispatcher.outputs.names, written, strict=True))  # the framework may have its own way of the call
+    return False
 
 
 def run_with_amax(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:

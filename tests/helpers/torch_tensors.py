@@ -27,22 +27,6 @@ class Wrapper(torch.Tensor):
         raise NotImplementedError(f"{function} of a wrapper")
 
 
-def fake(tensor: Any) -> Any:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    return FakeTensorMode().from_tensor(tensor)
-
-
-def distributed(tensor: Any) -> Any:
-    """A DTensor of one process; nothing is ever communicated."""
-    from torch.distributed.tensor import DeviceMesh, DTensor, Replicate
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    if not torch.distributed.is_initialized():
-        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
-    return DTensor.from_local(tensor, DeviceMesh(tensor.device.type, [0]), [Replicate()], run_check=False)
-
-
 def freed(tensor: Any) -> Any:
     copy = tensor.clone()
     copy.untyped_storage().resize_(0)
@@ -51,12 +35,6 @@ def freed(tensor: Any) -> Any:
 
 def zeros_without_memory(tensor: Any) -> Any:
     return torch._efficientzerotensor(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-
-
-def escaped_from_vmap(tensor: Any) -> Any:
-    seen: list[Any] = []
-    torch.func.vmap(lambda one: (seen.append(one), one)[1])(tensor[None])
-    return seen[0]
 
 
 def nested(tensor: Any) -> Any:
@@ -73,12 +51,8 @@ def quantized(tensor: Any) -> Any:
 
 WITHOUT_MEMORY = {
     "wrapper": Refused(Wrapper, "is a Wrapper, a subclass with its own __torch_dispatch__"),
-    "DTensor": Refused(distributed, r"is a DTensor, .*`\.to_local\(\)`"),
-    "fake": Refused(fake, "is a FakeTensor, which has no values"),
     "zero tensor": Refused(zeros_without_memory, "is a zero tensor without memory"),
     "freed": Refused(freed, "has no memory"),
-    "functional": Refused(torch._to_functional_tensor, "is used in a transform of torch.func"),
-    "escaped from vmap": Refused(escaped_from_vmap, "is used in a transform of torch.func"),
     "meta": Refused(lambda tensor: tensor.to("meta"), "is on meta; allowed are cpu and cuda"),
     "sparse": Refused(lambda tensor: tensor.to_sparse(), "has layout torch.sparse_coo"),
     "nested": Refused(nested, "is a nested tensor"),

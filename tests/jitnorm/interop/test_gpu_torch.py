@@ -10,7 +10,7 @@ import torch
 from expected import assert_same_bytes, expected_rmsnorm
 from frameworks import to_torch_cuda
 from inputs import make_input, make_weight
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_tensors import WITHOUT_MEMORY, Refused
 
@@ -65,43 +65,31 @@ def test_under_fake_tensor_mode_nothing_runs_and_nothing_fake_is_remembered() ->
     x = make_input("real", rows, SIZE, "float32")
     real, weight = to_torch_cuda(x), to_torch_cuda(WEIGHT)
     with FakeTensorMode() as mode:
-        for given in (real, mode.from_tensor(real)):
-            for out in (None, torch.empty(0)):
-                with pytest.raises(TypeError, match=r"^input: is .*Fake"):
-                    rmsnorm(given, weight, out=out)
+        made = rmsnorm(mode.from_tensor(real), mode.from_tensor(weight))
+        assert (type(made), made.device) == (FakeTensor, real.device)
+        with pytest.raises(TypeError, match=r"^(input|weight): is .*Fake"):
+            rmsnorm(real, mode.from_tensor(weight))
     for _ in range(2):
         assert_same_bytes(rmsnorm(real, weight), expected_rmsnorm(x, WEIGHT))
 
 
-TRACERS: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
-    "make_fx": lambda f, x: make_fx(f)(x),
-    "make_fx, fake": lambda f, x: make_fx(f, tracing_mode="fake")(x),
-    "jit.trace": lambda f, x: torch.jit.trace(f, (x,)),
-    "vmap": lambda f, x: torch.func.vmap(f)(x[None]),
-    "grad": lambda f, x: torch.func.grad(lambda x: f(x).sum())(x),
-    "jvp": lambda f, x: torch.func.jvp(f, (x,), (x,)),
-    "functionalize": lambda f, x: torch.func.functionalize(f)(x),
+TRACERS: dict[str, Callable[[Callable[..., Any], tuple[Any, ...]], Any]] = {
+    "make_fx": lambda f, args: make_fx(f)(*args)(*args),
+    "make_fx, fake": lambda f, args: make_fx(f, tracing_mode="fake")(*args)(*args),
+    "vmap": lambda f, args: torch.func.vmap(f)(*(arg[None].clone() for arg in args))[0],
+    "functionalize": lambda f, args: torch.func.functionalize(f)(*args),
 }
 
 
 @pytest.mark.parametrize("trace", TRACERS.values(), ids=TRACERS)
-def test_what_traces_gets_an_error_by_name(trace: Callable[[Callable[[Any], Any], Any], Any]) -> None:
-    x, weight, out = tensors().values()
-    with pytest.raises(TypeError, match=r"^input: is (used|a FakeTensor)"):
-        trace(lambda x: rmsnorm(x * 1, weight) * 2, x)
-    with pytest.raises(TypeError, match=r"^input: is (used|a FakeTensor)"):
-        trace(lambda x: rmsnorm(x * 1, weight, out=out) * 2, x)
-    torch.cuda.synchronize()
-    assert not out.any()
+def test_what_traces_gets_an_operator_and_the_same_bytes(
+    trace: Callable[[Callable[..., Any], tuple[Any, ...]], Any],
+) -> None:
+    def program(x: Any, weight: Any, out: Any) -> Any:
+        return rmsnorm(x * 1, weight) + rmsnorm(x * 2, weight, out=out)
 
-
-def test_a_compiled_program_calls_ops_between_its_graphs() -> None:
-    x, weight, _ = tensors().values()
-
-    def program(x: Any) -> Any:
-        return rmsnorm(x * 2, weight) - 1
-
-    assert torch.equal(torch.compile(program, backend="eager")(x), program(x))
+    given = tuple(tensors().values())
+    assert torch.equal(trace(program, given), program(*tensors().values()))
 
 
 @pytest.mark.parametrize("name", ["input", "weight", "out"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from expected import assert_all_same, assert_same_bytes
@@ -68,6 +70,18 @@ def test_outputs_may_be_given_and_be_the_inputs() -> None:
     assert found[1] is residual
     assert_all_same(found, expected)
     assert_same_bytes(x, X)
+
+
+def test_in_jax_programs_they_take_the_place_of_the_ops_in_place() -> None:
+    @jax.jit
+    def program(x: Any, residual: Any, weight: Any) -> Any:
+        y, total = jitnorm.add_rmsnorm(x, residual, weight)
+        return y, *jitnorm.add_norm_quantize(y, total, weight, spec=MXFP8)
+
+    y, q, total = program(jnp.asarray(X), jnp.asarray(RESIDUAL), jnp.asarray(WEIGHT))
+    first = jitnorm.add_rmsnorm(X, RESIDUAL, WEIGHT)
+    expected, again = jitnorm.add_norm_quantize(*first, WEIGHT, spec=MXFP8)
+    assert_all_same((y, q.data, q.scale, total), (first[0], expected.data, expected.scale, again))
 
 
 def test_a_residual_of_another_shape_is_refused_by_name() -> None:

@@ -1,0 +1,71 @@
+"""Stand-ins for public functions that torch.compile traces in their place: each is one node of Dynamo's graph.
+
+Dynamo runs the node with fake tensors. What compiles the graph traces it down to operators of ``torch.ops.jitnorm``.
+Only tensors can leave a node, so the `QuantizedTensor` of a result is made in the traced program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from jitnorm.ops.general import QuantizedTensor, leaves_of, of_leaves
+
+
+def stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the same arguments and result that Dynamo can trace."""
+
+    # With keywords of its own, Dynamo would take `out` for that of an operator of torch.
+    def node(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = function(*args, **kwargs)
+        parts = result if type(result) is tuple else (result,)
+        _last[:] = map(_described, parts)
+        flat = [leaf for part in parts for leaf in _tensors_of(part)]
+        return flat[0] if len(flat) == 1 else flat
+
+    node.__name__ = function.__name__
+    torch._dynamo.allow_in_graph(node)
+
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        flat = node(args, kwargs)
+        return _restored([flat] if flat is None or isinstance(flat, torch.Tensor) else flat, _descriptions())
+
+    return traced
+
+
+# What the parts of the last node's result are, besides tensors.
+_last: list[str] = []
+
+
+def _descriptions() -> str:
+    return ";".join(_last)
+
+
+vars(_descriptions)["_dynamo_marked_constant"] = True  # Dynamo calls it while it traces, right after the node
+
+
+def _tensors_of(part: Any) -> list[Any]:
+    return leaves_of(part)[0] if isinstance(part, QuantizedTensor) else [part]
+
+
+def _described(part: Any) -> str:
+    if not isinstance(part, QuantizedTensor):
+        return ""
+    leaves, kind = leaves_of(part)
+    return " ".join(map(str, (len(leaves), *kind)))
+
+
+def _restored(flat: Any, descriptions: str) -> Any:
+    """The result of a public function from what left its node."""
+    parts, place = [], 0
+    for described in descriptions.split(";"):
+        if described:
+            count, spec, axis, batched = described.split(" ")
+            parts.append(of_leaves(flat[place : place + int(count)], (spec, int(axis), batched == "True")))
+            place += int(count)
+        else:
+            parts.append(flat[place])
+            place += 1
+    return parts[0] if len(parts) == 1 else tuple(parts)

@@ -1,0 +1,100 @@
+"""Makes a public function's call an operator of torch, where torch records calls or tensors are not plain memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from jitnorm.call_config import prototype
+from jitnorm.dispatch import Dispatcher
+from jitnorm.outputs import Outputs
+from jitnorm.torch.operator import check_gradients, fake_outputs, with_bytes
+from jitnorm.torch.schemas import config_text
+
+
+def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float, ...]) -> tuple[Any, ...]:
+    """Make a call through its operator.
+
+    Args:
+        dispatcher: the op's, for the options of the call.
+        tensors: those of the call, in calling order; outputs may be None.
+        numbers: the op's numbers.
+
+    Returns:
+        the tensors, with all outputs.
+    """
+    operator = _operator(dispatcher)
+    named = dict(zip(dispatcher.arguments, (*tensors, *numbers), strict=True))
+    if not dispatcher.op.backward or any(named[name] is not None for name in dispatcher.outputs.names):
+        check_gradients(dispatcher, named)
+    given = {name: named.pop(name) for name in dispatcher.outputs.names}
+    missing = [name for name, tensor in given.items() if tensor is None]
+    if len(missing) == len(given) or _is_transformed(tensors):
+        results = operator.functional(**named, **operator.options)
+        made = dict(zip(given, (results,) if isinstance(results, torch.Tensor) else results, strict=True))
+        for name, tensor in given.items():
+            if tensor is not None:
+                made[name] = _copied(name, made[name], tensor)
+    else:
+        made = fake_outputs(dispatcher, operator.outputs, named) if missing else {}
+        made |= {name: tensor for name, tensor in given.items() if tensor is not None}
+        operator.out(**named, **made, **operator.options)
+    if operator.gives_fp4 and "y_fp4" in missing:
+        made["y_fp4"] = made["y_fp4"].view(torch.float4_e2m1fn_x2)
+    return dispatcher.in_order({**named, **made})[: dispatcher.tensor_count]
+
+
+def _is_transformed(tensors: tuple[Any, ...]) -> bool:
+    """Whether tensors are wrapped by torch.func, which takes operators that write nothing."""
+    functorch = torch._C._functorch
+    return any(
+        tensor is not None and (functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor))
+        for tensor in tensors
+    )
+
+
+def _copied(name: str, made: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """`out` with what was made for it, which may have other dimensions and be bytes of the same size."""
+    try:
+        return out.copy_(made.view(out.dtype).reshape(out.shape))
+    except RuntimeError as error:
+        raise TypeError(f"{name}: is used in a transform of torch.func that cannot write it ({error})") from None
+
+
+@dataclass(frozen=True)
+class _Operator:
+    """A dispatcher's calls as torch knows them.
+
+    Attributes:
+        functional: the overload that allocates its outputs.
+        out: the overload that writes the caller's.
+        options: the arguments of both that stand for the dispatcher's options.
+        outputs: how the operator allocates.
+        gives_fp4: whether its codes are bytes where the function gives them their dtype.
+    """
+
+    functional: Callable[..., Any]
+    out: Callable[..., Any]
+    options: dict[str, Any]
+    outputs: Outputs
+    gives_fp4: bool
+
+
+@cache
+def _operator(dispatcher: Dispatcher) -> _Operator:
+    op, fields = dispatcher.op, dispatcher.options
+    packet = getattr(torch.ops.jitnorm, op.name)
+    is_amax = op.finds_amax and fields.get("amax_only")
+    functional, out = (packet.amax, packet.amax_out) if is_amax else (packet.default, packet.out)
+    example = prototype(fields)
+    return _Operator(
+        functional,
+        out,
+        {"config": config_text(op, fields), "enable_pdl": dispatcher.enable_pdl},
+        Outputs(with_bytes(op), fields, example),
+        hasattr(torch, "float4_e2m1fn_x2") and "y_fp4" not in (op.allocated(example) if op.allocated else {}),
+    )

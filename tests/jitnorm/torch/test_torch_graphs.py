@@ -1,0 +1,223 @@
+"""Compiled programs are one graph, without a warning, and give the bytes of the program itself."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+import torch_calls
+
+import jitnorm
+from jitnorm import MXFP8, NVFP4, QuantizedTensor, SfLayout
+from jitnorm.catalogue import OPS
+
+ROWS, SIZE = 4, torch_calls.SIZE
+Program = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """A warning of torch or jitnorm is an error; those of deprecated parts that torch itself imports are not."""
+    torch.compiler.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        yield
+    torch.compiler.reset()
+
+
+def values(*shape: int, seed: int = 0) -> Any:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).bfloat16()
+
+
+WEIGHT = values(SIZE, seed=1)
+
+
+def assert_same(program: Program, *inputs: Any, backend: str = "aot_eager", **options: Any) -> Any:
+    """Compile a program, compare its results and what it leaves in its inputs with those of the program itself."""
+    mine, compiled = ([each.clone() for each in inputs] for _ in range(2))
+    expected = program(*mine)
+    found = torch.compile(program, backend=backend, fullgraph=True, **options)(*compiled)
+    assert torch.utils._pytree.tree_structure(found) == torch.utils._pytree.tree_structure(expected)
+    for ours, theirs in zip(torch_calls.leaves((found, compiled)), torch_calls.leaves((expected, mine)), strict=True):
+        assert torch.equal(ours, theirs)
+    return found
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_every_op_is_part_of_one_graph(name: str) -> None:
+    call, other = torch_calls.call(name), torch_calls.call(name)
+    assert isinstance(call, partial)
+    assert isinstance(other, partial)
+    tensors = {key: value for key, value in call.keywords.items() if isinstance(value, (torch.Tensor, QuantizedTensor))}
+    others = {key: value for key, value in call.keywords.items() if key not in tensors}
+
+    def program(given: dict[str, Any]) -> Any:
+        return call.func(**given, **others)
+
+    found = torch.compile(program, backend="aot_eager", fullgraph=True)(tensors), tensors
+    expected = other(), {key: other.keywords[key] for key in tensors}
+    for ours, theirs in zip(torch_calls.leaves(found), torch_calls.leaves(expected), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_options_may_be_made_within_the_program() -> None:
+    def program(x: Any) -> Any:
+        q = jitnorm.quantize(x, spec=NVFP4.with_layout("128x4"), global_scale="tensor")
+        linear = jitnorm.nvfp4_quantize(x, None, SfLayout.layout_linear)
+        rows = jitnorm.rms_norm_dynamic_per_token_quant(x, WEIGHT, 1e-6, torch.float8_e4m3fn)
+        return q, jitnorm.dequantize(q, dtype="float32"), linear, rows, q.spec.block_size * x.shape[0]
+
+    assert_same(program, values(ROWS, SIZE))
+
+
+def test_the_number_of_rows_may_be_a_symbol() -> None:
+    def program(x: Any, residual: Any) -> Any:
+        q, total = jitnorm.add_norm_quantize(x, residual, WEIGHT, spec=MXFP8.with_layout("128x4"))
+        return q, total, jitnorm.rmsnorm(total, WEIGHT)
+
+    frames: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        frames.append(graph)
+        return graph
+
+    compiled = torch.compile(program, backend=backend, fullgraph=True, dynamic=True)
+    for rows in (3, 7, 130):
+        x = values(rows, SIZE)
+        for ours, theirs in zip(torch_calls.leaves(compiled(x, x)), torch_calls.leaves(program(x, x)), strict=True):
+            assert torch.equal(ours, theirs)
+    assert len(frames) == 1
+
+
+def test_in_graphs_of_inductor_what_is_written_in_place_is() -> None:
+    def program(x: Any, residual: Any, weight: Any) -> Any:
+        y = jitnorm.rmsnorm(x, weight)
+        jitnorm.fused_add_rmsnorm(y, residual, weight)
+        return y, jitnorm.rmsnorm_fp4quant(y, weight), jitnorm.quantize(y, spec=MXFP8)  # no C++ to compile
+
+    assert_same(program, values(ROWS, SIZE), values(ROWS, SIZE, seed=2), WEIGHT, backend="inductor")
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_tensor_that_requires_grad_is_refused_when_the_program_is_compiled(fullgraph: bool) -> None:
+    weight = WEIGHT.clone().requires_grad_()
+    compiled = torch.compile(lambda x: jitnorm.rmsnorm(x * 2, weight), backend="aot_eager", fullgraph=fullgraph)
+    with pytest.raises((TypeError, torch._dynamo.exc.TorchRuntimeError), match="weight: requires grad"):
+        compiled(values(ROWS, SIZE))
+    with torch.no_grad():
+        assert torch.equal(compiled(values(ROWS, SIZE)), jitnorm.rmsnorm(values(ROWS, SIZE) * 2, weight))
+
+
+def test_an_argument_that_is_not_allowed_is_named_and_the_next_program_works() -> None:
+    x = values(ROWS, SIZE)
+    bad: dict[str, Program] = {
+        "input dtype: is 'complex64'": lambda x: jitnorm.rmsnorm(x.to(torch.complex64), WEIGHT),
+        "spec|global_scale": lambda x: jitnorm.quantize(x, spec=MXFP8, global_scale="row"),
+        "weight: shape": lambda x: jitnorm.rmsnorm(x, WEIGHT[:5]),
+        "input: .*`stream`": lambda x: jitnorm.rmsnorm(x, WEIGHT, stream=0),
+    }
+    for message, program in bad.items():
+        with pytest.raises((TypeError, ValueError, torch._dynamo.exc.TorchRuntimeError), match=message):
+            torch.compile(program, backend="aot_eager", fullgraph=True)(x)
+        assert_same(lambda x: jitnorm.rmsnorm(x, WEIGHT), x)
+
+
+def test_under_autocast_dtypes_are_those_of_the_program() -> None:
+    linear = torch.nn.Linear(SIZE, SIZE).requires_grad_(False)
+
+    def program(x: Any) -> Any:
+        return jitnorm.rmsnorm(linear(x), WEIGHT)
+
+    with torch.autocast("cpu", torch.bfloat16):
+        assert assert_same(program, values(ROWS, SIZE).float()).dtype == torch.bfloat16
+
+
+# Random programs: each step takes tensors (ROWS, SIZE) that are there, and adds more.
+
+
+def plus(x: Any, y: Any) -> list[Any]:
+    return [x + y]
+
+
+def sine(x: Any, y: Any) -> list[Any]:
+    return [x.float().sin().bfloat16().flip(0)]
+
+
+def columns(x: Any, y: Any) -> list[Any]:
+    return [torch.cat([x, y], dim=1)[:, SIZE // 2 : -SIZE // 2]]
+
+
+def norm(x: Any, y: Any) -> list[Any]:
+    return [jitnorm.rmsnorm(x, WEIGHT)]
+
+
+def norm_into(x: Any, y: Any) -> list[Any]:
+    out = torch.empty_like(x)
+    return [jitnorm.rmsnorm(x, WEIGHT, out=out) + 1, out]
+
+
+def norm_in_place(x: Any, y: Any) -> list[Any]:
+    jitnorm.rmsnorm(x, WEIGHT, out=x)
+    return []
+
+
+def add_in_place(x: Any, y: Any) -> list[Any]:
+    x = x.clone()
+    jitnorm.fused_add_rmsnorm(x, y, WEIGHT)
+    return [x]
+
+
+def add(x: Any, y: Any) -> list[Any]:
+    return list(jitnorm.add_rmsnorm(x, y, WEIGHT))
+
+
+def heads_in_place(x: Any, y: Any) -> list[Any]:
+    packed = torch.stack([x, y, x], dim=1)
+    q, k = packed[:, :2], packed[:, 2:]
+    jitnorm.qk_rmsnorm(q, k, WEIGHT, WEIGHT, q_out=q, k_out=k)
+    return [packed[:, 1], k.flatten(0, 1)]
+
+
+def encoded(x: Any, y: Any) -> list[Any]:
+    return [jitnorm.dequantize(jitnorm.quantize(x, spec=NVFP4, global_scale="tensor"))]
+
+
+def add_encoded(x: Any, y: Any) -> list[Any]:
+    q, total = jitnorm.add_norm_quantize(x, y, WEIGHT, spec=MXFP8)
+    return [jitnorm.dequantize(q), total]
+
+
+def fp4(x: Any, y: Any) -> list[Any]:
+    codes, scales = jitnorm.rmsnorm_fp4quant(x, WEIGHT)
+    return [codes.view(torch.uint8).repeat(1, 2).bfloat16(), scales.float().repeat(1, SIZE // 8).bfloat16()]
+
+
+STEPS = [
+    plus, sine, columns, norm, norm_into, norm_in_place, add_in_place, add, heads_in_place, encoded, add_encoded, fp4,
+]  # fmt: skip
+
+
+def random_program(seed: int) -> Program:
+    draw = random.Random(seed)
+    plan = [(draw.choice(STEPS), draw.random(), draw.random()) for _ in range(draw.randint(1, 2))]
+
+    def program(*inputs: Any) -> Any:
+        tensors = list(inputs)
+        for step, first, second in plan:
+            tensors += step(tensors[int(first * len(tensors))], tensors[int(second * len(tensors))])
+        return tensors[len(inputs) :]
+
+    return program
+
+
+@pytest.mark.parametrize("seed", range(0, 200, 20))
+def test_random_programs_give_the_same_bytes(seed: int) -> None:
+    for each in range(seed, seed + 20):
+        torch.compiler.reset()
+        inputs = [values(ROWS, SIZE, seed=i) for i in range(3)]
+        assert_same(random_program(each), *inputs, backend="inductor" if each == 100 else "aot_eager")

@@ -1,0 +1,98 @@
+"""Each op of the catalogue is an operator of torch that keeps torch's rules and gives the bytes of the function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import op_calls
+import pytest
+import torch
+import torch_calls
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.library import opcheck
+
+import jitnorm.torch
+from jitnorm.catalogue import OPS
+
+NAMES = list(OPS)
+
+
+def test_schemas_say_what_is_written_and_returned() -> None:
+    assert str(torch.ops.jitnorm.rmsnorm.default._schema) == (
+        'jitnorm::rmsnorm(Tensor input, Tensor weight, float eps, *, str config="", bool? enable_pdl=None) -> Tensor'
+    )
+    for name in NAMES:
+        packet = getattr(torch.ops.jitnorm, name, None)
+        assert (packet is None) == OPS[name].is_composed
+        for overload in packet.overloads() if packet else ():
+            schema = getattr(packet, overload)._schema
+            written = [argument.name for argument in schema.arguments if argument.is_write]
+            assert bool(written) == overload.endswith("out")
+            assert bool(schema.returns) != bool(written)
+    written = torch.ops.jitnorm.fused_add_rmsnorm.out._schema.arguments[-2:]
+    assert [argument.name for argument in written] == ["out", "residual_out"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_overloads_keep_the_rules_of_operators(name: str) -> None:
+    for function, args, kwargs in torch_calls.operator_calls(name):
+        opcheck(function, args, kwargs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_overloads_give_the_same_bytes(name: str) -> None:
+    calls = iter(torch_calls.operator_calls(name))
+    for (function, args, kwargs), (out, _, written) in zip(calls, calls, strict=True):
+        outputs = {key: torch.zeros_like(value) for key, value in written.items() if isinstance(value, torch.Tensor)}
+        assert out(*args, **{**written, **outputs}) is None
+        for made, given in zip(torch_calls.leaves(function(*args, **kwargs)), outputs.values(), strict=True):
+            assert torch.equal(made, torch_calls.leaves(given)[0])
+
+
+CALLS = {f"{call.op} {call.choices}": call for call in op_calls.calls()}
+
+
+def test_every_call_of_every_op_works_with_fake_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernel is built: there is nothing to run."""
+
+    def new(shape: tuple[int, ...], dtype: str = "bfloat16", is_output: bool = False) -> Any:
+        return torch.empty(shape, dtype=getattr(torch, {"float4_e2m1fnx2": "uint8"}.get(dtype, dtype)))
+
+    monkeypatch.setattr(op_calls, "new", new)
+    monkeypatch.setattr("jitnorm.dispatch.get_kernel", lambda *_: pytest.fail("a kernel is built"))
+    for name, call in CALLS.items():
+        with FakeTensorMode():
+            results = torch.utils._pytree.tree_leaves(call.prepared(3)())
+        assert all(isinstance(result, FakeTensor) for result in results if result is not None), name
+
+
+def test_an_option_that_the_operator_lacks_is_an_error_by_name() -> None:
+    x, weight = torch.ones(2, 64), torch.ones(64)
+    for config, message in (
+        ("bias=true", "config: is 'bias=true', but the operator rmsnorm has no bias"),
+        ("nothing=1", "config: cannot read 'nothing=1'"),
+        ("quant=e9", "element: is 'e9'"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            torch.ops.jitnorm.rmsnorm(x, weight, 1e-6, config=config)
+    with pytest.raises(ValueError, match=r"^global_scale: is given, but the other options leave no use for it"):
+        torch.ops.jitnorm.rmsnorm_fp4quant(x, weight, 1e-6, torch.ones(1), config="quant=e2m1/16/e4m3")
+    with pytest.raises(ValueError, match=r"^out: shape is \(1, 64\), expected \(2, 64\)"):
+        torch.ops.jitnorm.rmsnorm.out(x, weight, 1e-6, out=x[:1])
+    assert torch.equal(torch.ops.jitnorm.rmsnorm(x, weight, 1e-6), jitnorm.rmsnorm(x, weight))
+
+
+def test_an_operator_refuses_a_tensor_that_requires_grad() -> None:
+    x, weight = torch.ones(2, 64), torch.ones(64, requires_grad=True)
+    with pytest.raises(TypeError, match=r"^weight: requires grad"):
+        torch.ops.jitnorm.rmsnorm(x, weight, 1e-6)
+    with torch.no_grad():
+        assert not torch.ops.jitnorm.rmsnorm(x, weight, 1e-6).requires_grad
+
+
+def test_what_an_operator_writes_gets_another_version() -> None:
+    x, weight, out = torch.ones(2, 64), torch.ones(64), torch.zeros(2, 64)
+    before = out._version, x._version
+    torch.ops.jitnorm.rmsnorm.out(x, weight, 1e-6, out=out)
+    assert out._version > before[0]
+    assert x._version == before[1]
