@@ -11,7 +11,7 @@ from jitnorm.catalogue.op import Op
 from jitnorm.interop import framework_of
 from jitnorm.interop.base import Framework
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.extents import Shape, sizes_of
+from jitnorm.kernels.extents import LEADING, Shape, sizes_of
 from jitnorm.kernels.interface import tensor_arguments
 from jitnorm.kernels.launch_recipe import MOST_BYTES
 
@@ -31,6 +31,7 @@ class Outputs:
     Attributes:
         names: of the outputs, in calling order.
         leaders: the names of the inputs whose leading shapes outputs have, the first tensor first.
+        of_rows: the names of the tensors that have a row for each row of a leader.
     """
 
     def __init__(self, op: Op, options: Mapping[str, Any], example: KernelConfig) -> None:
@@ -41,6 +42,7 @@ class Outputs:
         self.names = tuple(a.name for a in tensors if a.is_output)
         row_sets = [a.row_set for a in tensors]
         self.leaders = tuple(tensors[i].name for i in sorted(set(map(row_sets.index, row_sets))))
+        self.of_rows = frozenset(a.name for a in tensors if LEADING in a.shape)
         self._leader_of = {a.name: self.leaders[a.row_set] for a in tensors}
         self._is_batched, self._rows_combined = example.batched, example.rows_combined
         # Of codes in E2M1 an element is two values.

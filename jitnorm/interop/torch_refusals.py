@@ -7,7 +7,7 @@ from typing import Any
 
 # Remedies for known subclasses that define what their operations do.
 _REMEDIES = {
-    "DTensor": "whose parts are in several processes; pass the local one, `.to_local()`",
+    "DTensor": "whose parts are in several processes; pass torch tensors only, and no `stream`",
     "AsyncCollectiveTensor": "which may still be in flight; pass its result, `.wait()`",
     "FakeTensor": "which has no values; pass only tensors of its mode, and no `stream`",
     "FunctionalTensor": "which stands for a tensor while torch records; pass only tensors of torch, and no `stream`",
@@ -17,7 +17,7 @@ _ANY_REMEDY = "a subclass with its own __torch_dispatch__, whose memory is not i
 
 
 # Torch's own subclasses that know what to do with operators.
-_TAKING_OPERATORS = ("FakeTensor", "FunctionalTensor", "AsyncCollectiveTensor")
+_TAKING_OPERATORS = ("FakeTensor", "FunctionalTensor", "AsyncCollectiveTensor", "DTensor")
 
 
 class TorchRefusals:

@@ -27,6 +27,10 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
     Returns:
         the tensors, with all outputs.
     """
+    if any(type(tensor).__name__ == "DTensor" for tensor in tensors):
+        from jitnorm.torch import distributed  # torch loads its own part only for those who use it
+
+        return distributed.call(dispatcher, tensors, numbers)
     operator = _operator(dispatcher)
     named = dict(zip(dispatcher.arguments, (*tensors, *numbers), strict=True))
     if not dispatcher.op.backward or any(named[name] is not None for name in dispatcher.outputs.names):

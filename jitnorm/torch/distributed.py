@@ -1,0 +1,95 @@
+"""Calls with DTensors: each process makes its own part of the result, where rows belong to one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from torch.distributed.tensor import DTensor, Replicate, Shard
+
+from jitnorm.dispatch import Dispatcher
+from jitnorm.interop import check_gradient, framework_of
+from jitnorm.ops.run import run
+
+Placements = tuple[Any, ...]
+Shapes = dict[str, tuple[int, ...]]
+
+
+def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float, ...]) -> tuple[Any, ...]:
+    """Make a call of DTensors, all of one mesh, as `routing.call` does.
+
+    Raises:
+        TypeError: a tensor is no DTensor, or is placed such that a process lacks what its part of the result needs.
+    """
+    named = dict(zip(dispatcher.arguments, (*tensors, *numbers), strict=True))
+    leader = named[dispatcher.outputs.leaders[0]]
+    placed = {name: named[name] for name in dispatcher.names if named[name] is not None}
+    for name, tensor in placed.items():
+        is_output = name in dispatcher.outputs.names
+        _check(name, tensor, leader, is_output)
+        if not is_output:
+            _check_placements(name, tensor, leader.placements if name in dispatcher.outputs.of_rows else None)
+    local = {name: value.to_local() if isinstance(value, DTensor) else value for name, value in named.items()}
+    whole, part = _output_shapes(dispatcher, named), _output_shapes(dispatcher, local)
+    places = {name: _placements(dispatcher, name, whole[name], part[name], leader) for name in whole}
+    for name, expected in places.items():
+        if named[name] is not None:
+            _check_placements(name, named[name], expected)
+    made = run(dispatcher, local, None)
+    for name, placements in places.items():
+        if named[name] is None:
+            shape = whole[name]
+            strides = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+            named[name] = DTensor.from_local(
+                made[name], leader.device_mesh, placements, run_check=False, shape=shape, stride=strides
+            )
+    return dispatcher.in_order(named)[: dispatcher.tensor_count]
+
+
+def _check(name: str, tensor: Any, leader: Any, is_output: bool) -> None:
+    """Raise TypeError unless a tensor of a call may be beside its first one."""
+    if not isinstance(tensor, DTensor):
+        raise TypeError(f"{name}: is a plain tensor beside DTensors; distribute it, for parameters with Replicate()")
+    if tensor.device_mesh != leader.device_mesh:
+        raise TypeError(f"{name}: is on {tensor.device_mesh}, other tensors on {leader.device_mesh}; use one mesh")
+    check_gradient(tensor, name, is_output)
+
+
+def _check_placements(name: str, tensor: Any, expected: Placements | None) -> None:
+    """Raise TypeError unless a tensor is placed as expected: replicated if that is None."""
+    for i, placement in enumerate(tensor.placements):
+        wanted = Replicate() if expected is None else expected[i]
+        along_rows = isinstance(placement, Shard) and placement.dim < tensor.ndim - 1
+        if placement != wanted or not (placement.is_replicate() or along_rows):
+            allowed = str(wanted) if placement != wanted else "Replicate() and Shard() along rows"
+            raise TypeError(
+                f"{name}: has the placements {tensor.placements}; allowed are {allowed}, so redistribute it"
+            )
+
+
+def _output_shapes(dispatcher: Dispatcher, named: dict[str, Any]) -> Shapes:
+    leaders = [named[name] for name in dispatcher.outputs.leaders]
+    dtype = framework_of(leaders[0], dispatcher.outputs.leaders[0]).dtype_name(leaders[0])
+    found = dispatcher.outputs.of([tuple(leader.shape) for leader in leaders], dtype)
+    return {name: shape for name, (shape, _) in found.items()}
+
+
+def _placements(
+    dispatcher: Dispatcher, name: str, whole: Sequence[int], part: Sequence[int], leader: Any
+) -> Placements:
+    """The placements of an output, given its shape and that of the part which a process makes."""
+    placements: Placements = tuple(leader.placements)
+    shards = [(i, each) for i, each in enumerate(placements) if isinstance(each, Shard)]
+    keeps_rows = name in dispatcher.outputs.of_rows and tuple(whole[:-1]) == tuple(leader.shape[:-1])
+    if keeps_rows or not shards:
+        return placements
+    # One dimension stands for all rows: parts of whole rows follow each other in it if they are equal.
+    if len(shards) == 1 and shards[0][1].dim == 0:
+        processes = leader.device_mesh.size(shards[0][0])
+        if leader.shape[0] % processes == 0 and part[0] * processes == whole[0]:
+            return placements
+    raise TypeError(
+        f"{dispatcher.outputs.leaders[0]}: has the placements {placements}, but {name} is made of rows of all "
+        "processes; redistribute it to Replicate()"
+    )

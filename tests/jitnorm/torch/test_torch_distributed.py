@@ -1,0 +1,109 @@
+"""With DTensors each process computes its own rows, and what needs those of others is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed.tensor import DeviceMesh, DTensor, Partial, Replicate, Shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+import jitnorm
+from jitnorm import FP8_TENSOR, FP8_TOKEN, MXFP8, NVFP4
+
+ROWS, SIZE, PROCESSES = 6, 128, 2
+X, RESIDUAL = torch.randn(2, ROWS, SIZE, generator=torch.Generator().manual_seed(0)).bfloat16()
+WEIGHT = torch.linspace(0.5, 2, SIZE).bfloat16()
+
+
+@pytest.fixture(params=range(PROCESSES))
+def rank(request: pytest.FixtureRequest) -> Iterator[int]:
+    """One process of a group in which nothing is communicated."""
+    rank: int = request.param
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=PROCESSES)
+    yield rank
+    torch.distributed.destroy_process_group()
+
+
+def placed(tensor: Any, placement: Any, rank: int) -> Any:
+    part = tensor.chunk(PROCESSES, placement.dim)[rank] if isinstance(placement, Shard) else tensor
+    return DTensor.from_local(part.clone(), DeviceMesh("cpu", range(PROCESSES)), [placement], run_check=False)
+
+
+def assert_part(result: Any, whole: Any, placement: Any, rank: int) -> None:
+    assert isinstance(result, DTensor)
+    assert result.placements == (placement,)
+    assert result.shape == whole.shape
+    expected = whole.chunk(PROCESSES, placement.dim)[rank] if isinstance(placement, Shard) else whole
+    assert torch.equal(result.to_local().contiguous().view(torch.uint8), expected.contiguous().view(torch.uint8))
+
+
+@pytest.mark.parametrize("placement", [Replicate(), Shard(0)], ids=str)
+def test_rows_of_a_process_are_computed_by_it(rank: int, placement: Any) -> None:
+    x, residual, weight = (
+        placed(X, placement, rank),
+        placed(RESIDUAL, placement, rank),
+        placed(WEIGHT, Replicate(), rank),
+    )
+    assert_part(jitnorm.rmsnorm(x, weight), jitnorm.rmsnorm(X, WEIGHT), placement, rank)
+    y, total = jitnorm.add_rmsnorm(x, residual, weight)
+    for ours, theirs in zip((y, total), jitnorm.add_rmsnorm(X, RESIDUAL, WEIGHT), strict=True):
+        assert_part(ours, theirs, placement, rank)
+    q, expected = jitnorm.quantize(x, spec=FP8_TOKEN), jitnorm.quantize(X, spec=FP8_TOKEN)
+    assert_part(q.data, expected.data, placement, rank)
+    assert_part(q.scale, expected.scale, placement, rank)
+    jitnorm.fused_add_rmsnorm(x, residual, weight)
+    assert torch.equal(x.to_local(), y.to_local())
+    assert torch.equal(residual.to_local(), total.to_local())
+
+
+def test_all_but_the_last_dimension_are_rows(rank: int) -> None:
+    x, weight = X.view(3, 2, SIZE), placed(WEIGHT, Replicate(), rank)
+    result = jitnorm.rmsnorm_mxfp8quant(placed(x, Shard(1), rank), weight)
+    for ours, theirs in zip(result, jitnorm.rmsnorm_mxfp8quant(x, WEIGHT), strict=True):
+        assert_part(ours, theirs, Shard(1), rank)
+
+
+def test_in_a_compiled_program_too(rank: int) -> None:
+    def program(x: Any, weight: Any) -> Any:
+        return jitnorm.rmsnorm(x * 2, weight) + 1
+
+    compiled = torch.compile(program, backend="aot_eager", fullgraph=True)
+    result = compiled(placed(X, Shard(0), rank), placed(WEIGHT, Replicate(), rank))
+    assert_part(result, program(X, WEIGHT), Shard(0), rank)
+
+
+def test_what_a_process_cannot_compute_alone_is_an_error_that_names_the_placement(rank: int) -> None:
+    weight, rows = placed(WEIGHT, Replicate(), rank), placed(X, Shard(0), rank)
+    for placement in (Shard(1), Partial()):
+        with pytest.raises(TypeError, match=r"^input: has the placements \((Shard\(dim=1\)|Partial\(sum\)),\)"):
+            jitnorm.rmsnorm(placed(X, placement, rank), weight)
+    with pytest.raises(TypeError, match=r"^weight: has the placements \(Shard\(dim=0\),\); allowed are R"):
+        jitnorm.rmsnorm(rows, placed(WEIGHT, Shard(0), rank))
+    with pytest.raises(TypeError, match=r"^residual: has the placements \(Replicate\(\),\)"):
+        jitnorm.add_rmsnorm(rows, placed(RESIDUAL, Replicate(), rank), weight)
+    with pytest.raises(TypeError, match=r"^input: has the placements .*, but block_scale is made of rows of all"):
+        jitnorm.quantize(rows, spec=NVFP4.with_layout("128x4"))
+    with pytest.raises(TypeError, match=r"^input: has the placements .*, but amax is made of rows of all"):
+        jitnorm.quantize(rows, spec=FP8_TENSOR, scale="tensor")
+    assert_part(jitnorm.rmsnorm(rows, weight), jitnorm.rmsnorm(X, WEIGHT), Shard(0), rank)
+
+
+def test_a_plain_tensor_beside_them_is_an_error_by_name(rank: int) -> None:
+    rows, weight = placed(X, Shard(0), rank), placed(WEIGHT, Replicate(), rank)
+    with pytest.raises(TypeError, match=r"^weight: is a plain tensor beside DTensors"):
+        jitnorm.rmsnorm(rows, WEIGHT)
+    with pytest.raises(TypeError, match=r"^out: is a plain tensor beside DTensors"):
+        jitnorm.rmsnorm(rows, weight, out=torch.empty_like(X))
+    with pytest.raises(TypeError, match=r"^input: is a DTensor, .*`stream`"):
+        jitnorm.rmsnorm(rows, weight, stream=0)
+
+
+def test_a_parameter_that_requires_grad_is_refused_and_replicated_results_are_whole(rank: int) -> None:
+    x, weight = placed(X, Replicate(), rank), placed(WEIGHT, Replicate(), rank)
+    with pytest.raises(TypeError, match=r"^weight: requires grad"):
+        jitnorm.rmsnorm(x, weight.detach().requires_grad_())
+    q = jitnorm.quantize(x, spec=MXFP8.with_layout("128x4"))
+    assert_part(q.scale, jitnorm.quantize(X, spec=MXFP8.with_layout("128x4")).scale, Replicate(), rank)
