@@ -32,6 +32,7 @@ class Outputs:
         names: of the outputs, in calling order.
         leaders: the names of the inputs whose leading shapes outputs have, the first tensor first.
         of_rows: the names of the tensors that have a row for each row of a leader.
+        folds: whether outputs consist of nothing else, so that a batch of calls is a call with more rows.
     """
 
     def __init__(self, op: Op, options: Mapping[str, Any], example: KernelConfig) -> None:
@@ -45,6 +46,7 @@ class Outputs:
         self.of_rows = frozenset(a.name for a in tensors if LEADING in a.shape)
         self._leader_of = {a.name: self.leaders[a.row_set] for a in tensors}
         self._is_batched, self._rows_combined = example.batched, example.rows_combined
+        self.folds = not self._is_batched and self.of_rows.issuperset(self.names)
         # Of codes in E2M1 an element is two values.
         columns = tensors[0].shape[-1].evaluate(rows=0)
         self._values_per_element = max(1, example.hidden_size // columns)
@@ -131,6 +133,8 @@ class Outputs:
 
 def _check_bounds(name: str, shape: tuple[int, ...]) -> None:
     """Refuse a shape that no tensor can have, for which nothing should be allocated; see kernels/launcher/bounds.h."""
+    if not shape:
+        raise ValueError(f"{name}: has no dimensions; expected (..., hidden_size)")
     # Extents may be symbols of a tracer, on which its program should not depend.
     known = [extent for extent in shape if isinstance(extent, int)]
     if min(known) < 0 or math.prod(max(1, extent) for extent in known) > MOST_BYTES:
@@ -141,6 +145,4 @@ def _shape_of(named: Mapping[str, Any], name: str) -> tuple[int, ...]:
     """The shape of an input that outputs take theirs from."""
     framework_of(named[name], name)  # refuses what is no tensor
     shape: tuple[int, ...] = named[name].shape
-    if not shape:
-        raise ValueError(f"{name}: has no dimensions; expected (..., hidden_size)")
     return shape

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.ffi import tvm_ffi
-from jitnorm.interop import jax_programs
+from jitnorm.interop import jax_programs, jax_refusals
 from jitnorm.interop.base import Framework, name_of
 from jitnorm.launcher import launcher
 
@@ -24,7 +24,8 @@ class Jax(Framework):
     def __init__(self) -> None:
         super().__init__()
         self._jax: Any = sys.modules["jax"]
-        self._types: set[type] = set()
+        # Types of arrays that are not traced.
+        self._concrete: set[type] = set()
         self._nodes: set[type] = set()
 
     def owns(self, tensor: Any) -> bool:
@@ -37,12 +38,26 @@ class Jax(Framework):
         outputs, filled = dispatcher.positions, list(tensors)
         for position in outputs:
             if tensors[position] is not None:
-                return None
+                return jax_refusals.check_written(dispatcher, tensors)
         inputs = [tensor for tensor in tensors if tensor is not None]
-        if not jax_programs.is_available() or len(inputs) + len(outputs) < len(tensors) or not self._are_arrays(inputs):
+        if not jax_programs.is_available() or len(inputs) + len(outputs) < len(tensors):
             return None
-        results = jax_programs.program(dispatcher, scalars, self._device_of(inputs[0]))(*inputs)
-        for position, result in zip(outputs, results, strict=True):
+        is_traced = False
+        # Checked once per type, because it takes 0.5 us.
+        if not self._concrete.issuperset(map(type, inputs)):
+            is_traced = any(isinstance(tensor, self._jax.core.Tracer) for tensor in inputs)
+            if is_traced:
+                inputs = jax_refusals.constants(dispatcher, inputs)
+            elif not all(isinstance(tensor, self._jax.Array) for tensor in inputs):
+                return None
+            else:
+                self._concrete.update(map(type, inputs))
+        try:
+            run = jax_programs.program(dispatcher, scalars, self._device_of(inputs[0]), is_traced)
+        except TypeError:
+            jax_refusals.check_numbers(dispatcher, scalars)
+            raise
+        for position, result in zip(outputs, run(*inputs), strict=True):
             filled[position] = result
         return tuple(filled)
 
@@ -56,15 +71,12 @@ class Jax(Framework):
 
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
         if is_output:
-            return (
-                "is written, but JAX arrays are immutable; leave an output None; "
-                "with a residual, call add_rmsnorm or add_norm_quantize, which return the sum"
-            )
+            return jax_refusals.IMMUTABLE
         if isinstance(tensor, self._jax.core.Tracer):
             remedy = "" if jax_programs.is_available() else ", pip install 'jitnorm[jax]'"
             return (
-                f"is traced by jax.jit, where all tensors have to be JAX arrays{remedy}, and none is written: "
-                "with a residual, call add_rmsnorm or add_norm_quantize; else call the op outside"
+                f"is traced by jax.jit, where all tensors have to be JAX arrays{remedy}, and neither an output nor "
+                "`stream` is given; call the op outside"
             )
         return None
 
@@ -81,13 +93,6 @@ class Jax(Framework):
 
     def dtype_name(self, tensor: Any) -> str:
         return name_of(tensor.dtype)
-
-    def _are_arrays(self, tensors: list[Any]) -> bool:
-        """Whether all are JAX arrays; checked once per type, because it takes 0.5 us."""
-        if self._types.issuperset(map(type, tensors)):
-            return True
-        self._types |= {type(tensor) for tensor in tensors if isinstance(tensor, self._jax.Array)}
-        return self._types.issuperset(map(type, tensors))
 
     def _device_of(self, tensor: Any) -> Any:
         """The device of an array; for a traced one, JAX's default device."""

@@ -209,6 +209,26 @@ def test_ops_inside_of_jit_run_in_xla_s_order(jax_gpu: Any) -> None:
         assert_all_same(outputs, expected_fp4(expected, weight, NVFP4))
 
 
+def test_jax_s_transforms_keep_the_bytes(jax_gpu: Any) -> None:
+    pytest.importorskip("jax_tvm_ffi", reason="jax-tvm-ffi is not installed")
+    import jax
+
+    from jitnorm.jax import export
+
+    x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
+    on_gpu, weight_on_gpu = jax.device_put(x, jax_gpu), jax.device_put(weight, jax_gpu)
+    wanted = jitnorm.add_rmsnorm(x, x, weight)
+    donating = jax.jit(jitnorm.add_rmsnorm, donate_argnums=(0, 1))
+    assert_all_same(donating(on_gpu + 0, on_gpu + 0, weight_on_gpu), wanted)
+    assert_all_same(jax.jit(jitnorm.add_rmsnorm)(on_gpu, on_gpu, weight_on_gpu), wanted)
+    batch = jax.vmap(rmsnorm, (0, None))(on_gpu.reshape(3, -1, SIZE), weight_on_gpu)
+    assert_same_bytes(batch.reshape(x.shape), expected_rmsnorm(x, weight))
+    assert_same_bytes(
+        export(jax.jit(rmsnorm))(on_gpu, weight_on_gpu).call(on_gpu, weight_on_gpu), expected_rmsnorm(x, weight)
+    )
+    assert_same_bytes(on_gpu, x)
+
+
 def test_jax_calls_without_jax_tvm_ffi_give_the_same_bytes(jax_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import jax
 

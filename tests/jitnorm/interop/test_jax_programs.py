@@ -1,4 +1,4 @@
-"""JAX through jax-tvm-ffi: ops inside jax.jit and jax.vmap, and eager calls as programs of JAX."""
+"""JAX through jax-tvm-ffi: ops inside jax.jit, and eager calls as programs of JAX."""
 
 from __future__ import annotations
 
@@ -84,13 +84,6 @@ def test_an_op_gives_the_bytes_of_numpy_s_call(name: str) -> None:
             np.testing.assert_array_equal(np.asarray(output).view(np.uint8), wanted.view(np.uint8))
 
 
-def test_vmap_takes_matrices_one_by_one() -> None:
-    x, weight = make_input("real", 3 * ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
-    matrices = to_jax(x.reshape(3, ROWS, SIZE))
-    out = jax.vmap(rmsnorm, in_axes=(0, None))(matrices, to_jax(weight))
-    assert_same_bytes(out.reshape(-1, SIZE), expected_rmsnorm(x, weight))
-
-
 def test_the_number_of_an_op_is_part_of_its_program() -> None:
     x, weight = tensors()
     a, w = to_jax(x), to_jax(weight)
@@ -113,12 +106,6 @@ def test_wrong_tensors_are_refused_by_name_before_anything_runs() -> None:
             call(to_jax(x.astype(np.int32)), to_jax(weight))
 
 
-def test_a_traced_array_beside_one_of_numpy_is_refused_with_the_way_out() -> None:
-    x, weight = tensors()
-    with pytest.raises(TypeError, match=r"weight: is traced by jax\.jit, where all tensors have to be JAX arrays"):
-        jax.jit(lambda w: rmsnorm(x, w))(to_jax(weight))
-
-
 def test_a_kernel_that_is_not_warm_is_an_error_of_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITNORM_JIT", "deny")
     x, weight = make_input("real", ROWS, 1111, "float16"), make_weight(1111, "float16")
@@ -128,10 +115,9 @@ def test_a_kernel_that_is_not_warm_is_an_error_of_tracing(monkeypatch: pytest.Mo
 
 def test_a_program_is_known_by_what_it_runs() -> None:
     """JAX may keep compiled programs on disk: another process must not take one's kernel for another's."""
-    names = [
-        jax.jit(rmsnorm, static_argnums=2).lower(to_jax(x), to_jax(w), eps).as_text().partition("@jitnorm_")[2][:32]
-        for x, w, eps in ((*tensors(), 1e-6), (*tensors(), 1e-5), (*tensors("bfloat16"), 1e-6), (*tensors(), 1e-6))
-    ]
+    calls = ((*tensors(), 1e-6), (*tensors(), 1e-5), (*tensors("bfloat16"), 1e-6), (*tensors(), 1e-6))
+    programs = [jax.jit(rmsnorm, static_argnums=2).lower(to_jax(x), to_jax(w), eps).as_text() for x, w, eps in calls]
+    names = [text.partition('@"jitnorm ')[2].partition('"')[0] for text in programs]
     assert all(names)
     assert names[0] == names[3]
     assert len(set(names)) == 3
