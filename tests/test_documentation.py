@@ -16,8 +16,9 @@ from jitnorm.kernels.target import TARGET_NAMES, Target
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-IN_TORCH = re.findall(
-    r"^```python\n(.*?)^```", (ROOT / "docs" / "torch.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
+IN_TORCH, IN_JAX = (
+    re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    for page in ("torch.md", "jax.md")
 )
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
@@ -40,6 +41,14 @@ def test_the_examples_of_the_readme_run(example: str) -> None:
 def test_the_examples_of_the_page_on_torch_run(example: str) -> None:
     pytest.importorskip("torch", reason="the page is for users of torch")
     exec(compile(example, "torch.md", "exec"), {})
+
+
+@pytest.mark.parametrize("example", IN_JAX, ids=["residual", "sharded", "exported"])
+def test_the_examples_of_the_page_on_jax_run(example: str) -> None:
+    pytest.importorskip("jax_tvm_ffi", reason="the page is for users of JAX with jitnorm[jax]")
+    if "serialize" in example:
+        pytest.importorskip("flatbuffers", reason="JAX serializes with flatbuffers")
+    exec(compile(example, "jax.md", "exec"), {})
 
 
 def test_every_variable_that_the_code_reads_is_in_the_readme() -> None:
