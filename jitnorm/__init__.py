@@ -10,6 +10,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
+from jitnorm.named_tensors import from_named_tensors, to_named_tensors
 from jitnorm.ops.add_norm import add_norm_quantize, add_rmsnorm, gemma_add_rmsnorm
 from jitnorm.ops.amax import compute_amax
 from jitnorm.ops.batched import (
@@ -24,7 +25,7 @@ from jitnorm.ops.dequantize import (
     mxfp8_dequantize_host,
 )
 from jitnorm.ops.gated import silu_and_mul_nvfp4_quantize, silu_and_mul_quantize
-from jitnorm.ops.general import QuantizedTensor, norm_quantize, quantize
+from jitnorm.ops.general import norm_quantize, quantize
 from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
 from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm, rmsnorm_bias
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
@@ -47,6 +48,7 @@ from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
 from jitnorm.ops.quantize_fp4 import fp4_quantize, mxfp4_quantize, nvfp4_quantize
 from jitnorm.ops.quantize_fp8 import mxfp8_quantize
 from jitnorm.ops.weight import quantize_weight
+from jitnorm.quantized import QuantizedTensor
 from jitnorm.telemetry import Stats, stats, subscribe
 from jitnorm.tracing import start_tracing as _start_tracing
 from jitnorm.tracing import tracing_is_wanted as _tracing_is_wanted
@@ -77,6 +79,7 @@ __all__ = [
     "dequantize",
     "e2m1_and_ufp8sf_scale_to_float",
     "fp4_quantize",
+    "from_named_tensors",
     "fused_add_rms_norm_static_fp8_quant",
     "fused_add_rmsnorm",
     "fused_add_rmsnorm_fp8_block_quant",
@@ -117,6 +120,7 @@ __all__ = [
     "silu_and_mul_scaled_nvfp4_experts_quantize",
     "stats",
     "subscribe",
+    "to_named_tensors",
 ]
 
 _replace_in_graphs(globals()[name] for name in __all__)

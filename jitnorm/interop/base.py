@@ -94,6 +94,30 @@ class Framework(ABC):
         """
         return
 
+    def moved(self, tensor: Any, device: Any) -> Any:
+        """The tensor on another device of the library; TypeError if its arrays stay where they are."""
+        if not hasattr(tensor, "to_device"):
+            raise TypeError(f"device: {type(tensor).__module__} moves no arrays; make new ones in the other place")
+        return tensor.to_device(device)
+
+    def to_bytes(self, tensor: Any) -> bytes:
+        """The elements in row-major order, copied to the host; TypeError if the library cannot."""
+        if not hasattr(tensor, "tobytes"):
+            raise TypeError(f"{type(tensor).__module__} does not copy tensors to bytes")
+        return bytes(tensor.tobytes())
+
+    def allow_unpickling(self, function: Callable[..., Any]) -> None:
+        """Let the library's own loading of files, where it runs no foreign code, call a function."""
+        return
+
+    def pickled(self, tensor: Any) -> Any:
+        """The tensor, as bytes if the library cannot pickle its dtype."""
+        return tensor
+
+    def unpickled(self, tensor: Any, dtype: str) -> Any:
+        """The inverse of `pickled`."""
+        return tensor
+
     def merge_last_two(self, tensor: Any) -> Any:
         """Merge the last two dimensions; copies only if they are not contiguous."""
         *leading, a, b = tensor.shape

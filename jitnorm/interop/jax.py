@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from jitnorm.ffi import tvm_ffi
 from jitnorm.interop import jax_programs, jax_refusals
 from jitnorm.interop.base import Framework, name_of
@@ -65,6 +67,9 @@ class Jax(Framework):
         if kind not in self._nodes:
             self._jax.tree_util.register_pytree_node(kind, flatten, lambda rest, leaves: unflatten(leaves, rest))
             self._nodes.add(kind)
+
+    def to_bytes(self, tensor: Any) -> bytes:
+        return np.asarray(tensor).tobytes()
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         return tensor if is_output else tvm_ffi().from_dlpack(tensor.__dlpack__(stream=self.stream(tensor)))

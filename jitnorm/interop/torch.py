@@ -108,6 +108,21 @@ class Torch(Framework):
         empty_like = self._torch.empty_like
         return lambda _: empty_like(pattern)
 
+    def moved(self, tensor: Any, device: Any) -> Any:
+        return tensor.to(device)
+
+    def to_bytes(self, tensor: Any) -> bytes:
+        return bytes(tensor.detach().cpu().contiguous().reshape(-1).view(self._torch.uint8).numpy().tobytes())
+
+    def allow_unpickling(self, function: Callable[..., Any]) -> None:
+        self._torch.serialization.add_safe_globals([function])
+
+    def pickled(self, tensor: Any) -> Any:
+        return tensor.view(self._torch.uint8) if tensor.dtype.itemsize == 1 else tensor
+
+    def unpickled(self, tensor: Any, dtype: str) -> Any:
+        return tensor.view(self._dtype(dtype)) if tensor.dtype.itemsize == 1 else tensor
+
     def likeness(self, tensor: Any) -> Hashable:
         return tensor.shape, tensor.dtype, tensor.device
 

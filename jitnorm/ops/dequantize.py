@@ -17,8 +17,8 @@ from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.quant_spec import CODE_BITS
 from jitnorm.ops.batched import batch_of
-from jitnorm.ops.general import QuantizedTensor
 from jitnorm.ops.run import run
+from jitnorm.quantized import QuantizedTensor
 
 
 def dequantize(

@@ -11,8 +11,9 @@ from jitnorm.dispatch import dispatcher_of
 from jitnorm.interop import framework_of
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.batched import batch_of
-from jitnorm.ops.general import NO_OUTPUTS, QuantizedTensor, quantized, with_scales
+from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
 from jitnorm.ops.run import run, run_with_amax
+from jitnorm.quantized import QuantizedTensor
 
 
 def silu_and_mul_quantize(

@@ -2,73 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
 from jitnorm.catalogue.quantizers import QUANTIZE
 from jitnorm.dispatch import dispatcher_of
-from jitnorm.interop import framework_of
-from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec, require_one_of
+from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.batched import batch_of
 from jitnorm.ops.run import run_with_amax
-
-
-@dataclass(frozen=True)
-class QuantizedTensor:
-    """A quantized tensor, complete: consumers need nothing else.
-
-    Args:
-        data: the codes: E2M1 two a byte, element 2i in the low nibble; FP8 one a byte.
-        scale: the scales in the layout that `spec` names: of the blocks, of the rows (M,), or of the tensor, given or
-            found.
-        global_scale: the encode scale that was given, or None.
-        row_scale: the decode scale of each row, float32 (M,), if `spec.global_scale` is ``row``, else None.
-        scale_unswizzled: the scales in the linear layout, if `spec` asks for both layouts, else None.
-        spec: how the values are encoded.
-        shape: the logical shape, in values.
-        batched: whether the first dimension counts matrices, whose scales are padded each for itself.
-        tensor_scale: the decode scale of the tensor, float32 (1,), if it has one for its block scales that was found
-            (`spec.global_scale` is ``tensor``), else None.
-        amax: the largest magnitude of the tensor, float32 (1,), if a scale was found from it, else None.
-        axis: the dimension that blocks and codes run along: -1, or 0 for weights from `quantize_weight`.
-    """
-
-    data: Any
-    scale: Any
-    global_scale: Any
-    row_scale: Any
-    scale_unswizzled: Any
-    spec: QuantSpec
-    shape: tuple[int, ...]
-    batched: bool = False
-    tensor_scale: Any = None
-    amax: Any = None
-    axis: int = -1
-
-
-_LEAVES = ("data", "scale", "global_scale", "row_scale", "scale_unswizzled", "tensor_scale", "amax")
-# The types of tensors whose framework knows QuantizedTensor as a node of its trees.
-_in_trees: set[type] = set()
-
-
-def leaves_of(q: QuantizedTensor) -> tuple[list[Any], tuple[str, int, bool]]:
-    """A quantized tensor as a node of a tree: its tensors, or None in their place, then what else it is."""
-    return [getattr(q, name) for name in _LEAVES], (str(q.spec), q.axis, q.batched)
-
-
-def of_leaves(leaves: Sequence[Any], kind: tuple[str, int, bool]) -> QuantizedTensor:
-    """The inverse of `leaves_of`; the leaves may be what a function of trees has made of them."""
-    text, axis, batched = kind
-    spec = QuantSpec.parse(text)
-    named = dict(zip(_LEAVES, leaves, strict=True))
-    shape = list(getattr(named["data"], "shape", ()))
-    if shape:
-        shape[axis] *= 8 // CODE_BITS[spec.element]
-    return QuantizedTensor(spec=spec, shape=tuple(shape), batched=batched, axis=axis, **named)
-
+from jitnorm.quantized import QuantizedTensor, introduce
 
 # The outputs of all encodings; a call has some of them.
 NO_OUTPUTS: dict[str, Any] = dict.fromkeys(
@@ -217,9 +161,7 @@ def quantized(
 ) -> QuantizedTensor:
     """A call's tensors, by their names, as one."""
     data = made["y_fp4" if spec.element == "e2m1" else "out"]
-    if type(data) not in _in_trees:
-        framework_of(data, "data").register_node(QuantizedTensor, leaves_of, of_leaves)
-        _in_trees.add(type(data))
+    introduce(data)
     row_scale, tensor_scale, amax = made.get("row_scale"), made.get("tensor_scale"), made.get("amax")
     if not spec.has_blocks:
         scale = next((each for each in (made.get("scale"), row_scale, tensor_scale) if each is not None), None)

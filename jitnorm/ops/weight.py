@@ -8,8 +8,9 @@ from jitnorm.catalogue.quantizers import QUANTIZE_WEIGHT
 from jitnorm.dispatch import dispatcher_of
 from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import NVFP4, QuantSpec
-from jitnorm.ops.general import QuantizedTensor, quantized, with_scales
+from jitnorm.ops.general import quantized, with_scales
 from jitnorm.ops.run import run
+from jitnorm.quantized import QuantizedTensor
 
 
 def quantize_weight(

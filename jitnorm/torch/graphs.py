@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from jitnorm.ops.general import QuantizedTensor, leaves_of, of_leaves
+from jitnorm.quantized import QuantizedTensor, leaves_of, of_leaves
 
 
 def stand_in(function: Callable[..., Any]) -> Callable[..., Any]:

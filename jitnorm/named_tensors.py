@@ -1,0 +1,80 @@
+"""Quantized tensors as named ones, for files of plain tensors such as safetensors'."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from jitnorm.quantized import TENSORS, QuantizedTensor, leaves_of, of_leaves
+
+_KEY = "jitnorm"
+
+
+def to_named_tensors(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Take quantized tensors apart, into what a file of plain tensors holds.
+
+    Args:
+        values: quantized tensors by name, and perhaps other tensors, which stay as they are.
+
+    Returns:
+        the tensors by name, those of a quantized one as ``NAME.data``, ``NAME.scale`` and so on; and the metadata that
+        goes with them into the file, texts by name.
+
+    Raises:
+        ValueError: two tensors would have the same name.
+
+    Example:
+        >>> import jitnorm, numpy as np
+        >>> q = jitnorm.quantize(np.ones((2, 64), np.float16), spec=jitnorm.NVFP4)
+        >>> tensors, metadata = to_named_tensors({"weight": q, "bias": np.zeros(2)})
+        >>> sorted(tensors), metadata
+        (['bias', 'weight.data', 'weight.scale'], {'jitnorm': '{"weight": ["e2m1/16/e4m3/linear/none", -1, false]}'})
+        >>> from_named_tensors(tensors, metadata)["weight"] == q
+        True
+
+    With safetensors: ``safetensors.torch.save_file(tensors, path, metadata=metadata)``.
+    """
+    tensors: dict[str, Any] = {}
+    kinds = {}
+    for name, value in values.items():
+        parts = {name: value}
+        if isinstance(value, QuantizedTensor):
+            leaves, kinds[name] = leaves_of(value)
+            named = zip(TENSORS, leaves, strict=True)
+            parts = {f"{name}.{part}": leaf for part, leaf in named if leaf is not None}
+        for key, tensor in parts.items():
+            if key in tensors:
+                raise ValueError(f"values: two of them are named {key!r}; rename {name!r}")
+            tensors[key] = tensor
+    return tensors, {_KEY: json.dumps(kinds)}
+
+
+def from_named_tensors(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    """The inverse of `to_named_tensors`.
+
+    Args:
+        tensors: by name.
+        metadata: of the file; other programs may have added to it. None: there are no quantized tensors.
+
+    Returns:
+        the quantized tensors and the others, by name.
+
+    Raises:
+        ValueError: a tensor is missing, or the metadata is not what `to_named_tensors` gave.
+    """
+    text = (metadata or {}).get(_KEY, "{}")
+    values = dict(tensors)
+    try:
+        kinds = {
+            str(name): (str(spec), int(axis), bool(batched)) for name, (spec, axis, batched) in json.loads(text).items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"metadata: {_KEY!r} is {text!r}, not what to_named_tensors gave") from error
+    for name, kind in kinds.items():
+        leaves = [values.pop(f"{name}.{part}", None) for part in TENSORS]
+        for part, leaf in zip(TENSORS[:2], leaves, strict=False):
+            if leaf is None:
+                raise ValueError(f"tensors: {name}.{part} is missing")
+        values[name] = of_leaves(leaves, kind)
+    return values

@@ -1,0 +1,164 @@
+"""QuantizedTensor: codes, scales and how they encode a tensor's values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jitnorm.interop import framework_of
+from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec
+
+if TYPE_CHECKING:
+    from jitnorm.torch.scaled_mm import ScaledMmOperand
+
+TENSORS = ("data", "scale", "global_scale", "row_scale", "scale_unswizzled", "tensor_scale", "amax")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QuantizedTensor:
+    """A quantized tensor, complete: consumers need nothing else.
+
+    Two are equal if they encode the same shape in the same way with the same bytes, whatever framework and device hold
+    them; to compare copies all bytes to the host. It can be pickled, and is a node of JAX's and torch's trees.
+
+    Args:
+        data: the codes: E2M1 two a byte, element 2i in the low nibble; FP8 one a byte.
+        scale: the scales in the layout that `spec` names: of the blocks, of the rows (M,), or of the tensor, given or
+            found.
+        global_scale: the encode scale that was given, or None.
+        row_scale: the decode scale of each row, float32 (M,), if `spec.global_scale` is ``row``, else None.
+        scale_unswizzled: the scales in the linear layout, if `spec` asks for both layouts, else None.
+        spec: how the values are encoded.
+        shape: the logical shape, in values.
+        batched: whether the first dimension counts matrices, whose scales are padded each for itself.
+        tensor_scale: the decode scale of the tensor, float32 (1,), if it has one for its block scales that was found
+            (`spec.global_scale` is ``tensor``), else None.
+        amax: the largest magnitude of the tensor, float32 (1,), if a scale was found from it, else None.
+        axis: the dimension that blocks and codes run along: -1, or 0 for weights from `quantize_weight`.
+
+    Example:
+        >>> import numpy as np
+        >>> from jitnorm import quantize
+        >>> q = quantize(np.ones((2, 64), np.float16), spec=QuantSpec("e2m1", 16, "e4m3"))
+        >>> q
+        QuantizedTensor(e2m1/16/e4m3/linear/none, shape=(2, 64), data=float4_e2m1fn (2, 32), scale=float8_e4m3fn (2, 4))
+        >>> bool((q.dequantize() == 1).all()), q == quantize(np.ones((2, 64), np.float32), spec=q.spec)
+        (True, True)
+    """
+
+    data: Any
+    scale: Any
+    global_scale: Any
+    row_scale: Any
+    scale_unswizzled: Any
+    spec: QuantSpec
+    shape: tuple[int, ...]
+    batched: bool = False
+    tensor_scale: Any = None
+    amax: Any = None
+    axis: int = -1
+
+    def dequantize(self, *, dtype: str | None = None, out: Any = None) -> Any:
+        """Decode the values, as `jitnorm.dequantize` does."""
+        from jitnorm.ops.dequantize import dequantize  # it builds on this module
+
+        return dequantize(self, dtype=dtype, out=out)
+
+    def to(self, device: Any) -> QuantizedTensor:
+        """The same on another device of its framework.
+
+        Args:
+            device: what the framework takes for one: for torch a `torch.device` or its name, for JAX a `jax.Device`.
+
+        Raises:
+            TypeError: arrays of the framework cannot be moved.
+        """
+        held = {name: tensor for name in TENSORS if (tensor := getattr(self, name)) is not None}
+        return replace(self, **{name: framework_of(each, name).moved(each, device) for name, each in held.items()})
+
+    def scaled_mm_operand(self, *, is_weight: bool = False) -> ScaledMmOperand:
+        """An operand of `torch.nn.functional.scaled_mm`; see `jitnorm.torch.scaled_mm.operand_of`."""
+        from jitnorm.torch.scaled_mm import operand_of  # torch is loaded only for those who ask
+
+        return operand_of(self, is_weight=is_weight)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QuantizedTensor):
+            return NotImplemented
+        if _kind_of(self) != _kind_of(other):
+            return False
+        return all(_bytes_of(getattr(self, name), name) == _bytes_of(getattr(other, name), name) for name in TENSORS)
+
+    # Tensors can change.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        leaves, kind = leaves_of(self)
+        pickled = [None if each is None else _pickled(each, name) for name, each in zip(TENSORS, leaves, strict=True)]
+        return unpickled, (tuple(pickled), kind)
+
+    def __repr__(self) -> str:
+        named = {name: getattr(self, name) for name in TENSORS}
+        tensors = "".join(f", {name}={_described(each, name)}" for name, each in named.items() if each is not None)
+        batched = ", batched=True" if self.batched else ""
+        axis = "" if self.axis == -1 else f", axis={self.axis}"
+        return f"QuantizedTensor({self.spec}, shape={tuple(self.shape)}{batched}{axis}{tensors})"
+
+
+def leaves_of(q: QuantizedTensor) -> tuple[list[Any], tuple[str, int, bool]]:
+    """A quantized tensor as a node of a tree: its tensors, or None in their place, then what else it is."""
+    return [getattr(q, name) for name in TENSORS], (str(q.spec), q.axis, q.batched)
+
+
+def of_leaves(leaves: Sequence[Any], kind: tuple[str, int, bool]) -> QuantizedTensor:
+    """The inverse of `leaves_of`; the leaves may be what a function of trees has made of them."""
+    text, axis, batched = kind
+    spec = QuantSpec.parse(text)
+    named = dict(zip(TENSORS, leaves, strict=True))
+    shape = list(getattr(named["data"], "shape", ()))
+    if shape:
+        shape[axis] *= 8 // CODE_BITS[spec.element]
+    return QuantizedTensor(spec=spec, shape=tuple(shape), batched=batched, axis=axis, **named)
+
+
+# The types of tensors whose framework knows QuantizedTensor.
+_introduced: set[type] = set()
+
+
+def introduce(tensor: Any) -> None:
+    """Have the framework of a tensor know QuantizedTensor in its functions of trees and of files."""
+    if type(tensor) not in _introduced:
+        framework = framework_of(tensor, "tensor")
+        framework.register_node(QuantizedTensor, leaves_of, of_leaves)
+        framework.allow_unpickling(unpickled)
+        _introduced.add(type(tensor))
+
+
+def _pickled(tensor: Any, name: str) -> tuple[Any, str]:
+    """A tensor as bytes where its library cannot pickle its dtype, and the dtype."""
+    framework = framework_of(tensor, name)
+    return framework.pickled(tensor), framework.dtype_name(tensor)
+
+
+def unpickled(leaves: Sequence[tuple[Any, str] | None], kind: tuple[str, int, bool]) -> QuantizedTensor:
+    """A quantized tensor as it was pickled: its tensors with their dtypes, then what else it is."""
+    pairs = zip(TENSORS, leaves, strict=True)
+    tensors = [None if leaf is None else framework_of(leaf[0], name).unpickled(*leaf) for name, leaf in pairs]
+    return of_leaves(tensors, kind)
+
+
+def _kind_of(q: QuantizedTensor) -> tuple[object, ...]:
+    """All that two equal quantized tensors share besides bytes."""
+    shapes = [None if tensor is None else tuple(tensor.shape) for tensor in (getattr(q, name) for name in TENSORS)]
+    return q.spec, tuple(q.shape), q.batched, q.axis % len(q.shape), shapes
+
+
+def _bytes_of(tensor: Any, name: str) -> bytes:
+    return b"" if tensor is None else framework_of(tensor, name).to_bytes(tensor)
+
+
+def _described(tensor: Any, name: str) -> str:
+    """The dtype and shape of a tensor, and of what is no tensor, as within a tree's function, its type."""
+    shape = getattr(tensor, "shape", None)
+    return type(tensor).__name__ if shape is None else f"{str(tensor.dtype).rpartition('.')[2]} {tuple(shape)}"
