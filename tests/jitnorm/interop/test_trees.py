@@ -11,7 +11,7 @@ import torch
 from inputs import make_input
 
 from jitnorm import MXFP8, NVFP4, QuantizedTensor, dequantize, quantize
-from jitnorm.ops.general import leaves_of, of_leaves
+from jitnorm.quantized import leaves_of, of_leaves
 
 X = make_input("real", 4, 64, "float32")
 
