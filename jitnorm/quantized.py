@@ -10,7 +10,7 @@ from jitnorm.interop import framework_of
 from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec
 
 if TYPE_CHECKING:
-    from jitnorm.torch.scaled_mm import ScaledMmOperand
+    from jitnorm.scaled_mm import ScaledMmOperand
 
 TENSORS = ("data", "scale", "global_scale", "row_scale", "scale_unswizzled", "tensor_scale", "amax")
 
@@ -78,8 +78,8 @@ class QuantizedTensor:
         return replace(self, **{name: framework_of(each, name).moved(each, device) for name, each in held.items()})
 
     def scaled_mm_operand(self, *, is_weight: bool = False) -> ScaledMmOperand:
-        """An operand of `torch.nn.functional.scaled_mm`; see `jitnorm.torch.scaled_mm.operand_of`."""
-        from jitnorm.torch.scaled_mm import operand_of  # torch is loaded only for those who ask
+        """An operand of `torch.nn.functional.scaled_mm`; see `jitnorm.scaled_mm.operand_of`."""
+        from jitnorm.scaled_mm import operand_of  # torch is loaded only for those who ask
 
         return operand_of(self, is_weight=is_weight)
 

@@ -13,7 +13,7 @@ from torch._subclasses import FakeTensorMode
 
 import jitnorm
 from jitnorm import QuantizedTensor, quantize
-from jitnorm.torch.scaled_mm import ScaledMmOperand
+from jitnorm.scaled_mm import ScaledMmOperand
 
 M, N, K = 48, 32, 256
 SWIZZLED = "128x4"

@@ -1,14 +1,16 @@
-"""Operands of `torch.nn.functional.scaled_mm`, torch's GEMM of quantized matrices."""
+"""Operands of `torch.nn.functional.scaled_mm`, torch's GEMM of quantized matrices; imports torch, so import it late."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch.nn.functional import ScalingType, SwizzleType
 
 from jitnorm.kernels.quant_spec import CODE_BITS
-from jitnorm.quantized import QuantizedTensor
+
+if TYPE_CHECKING:
+    from jitnorm.quantized import QuantizedTensor
 
 # By the bits of a code, the values that share a scale and its format.
 _RECIPES = {
