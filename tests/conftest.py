@@ -33,9 +33,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-# What takes longest goes first, else a worker may be left with it at the end.
+# What takes longest goes first, else a worker may be left with it at the end; test_cpu_threads.py runs the kernels of
+# test_golden.py, and would build them again.
 _LONGEST = (
     "test_cute_on_host.py",
+    "test_golden.py",
     "test_deploy_page.py",
     "test_norm_quantize.py",
     "test_sass.py",

@@ -71,6 +71,13 @@ def test_inputs_at_the_edges(quant: str, kind: str) -> None:
         assert_same(config, AMPERE, 5, kind, eps=eps)
 
 
+@pytest.mark.parametrize("element", ["e4m3", "e5m2"])
+def test_values_beyond_the_largest_code_saturate(element: str) -> None:
+    """Of so many patterns some lie between the largest code and what would round to infinity."""
+    config = KernelConfig.parse(f"quantize:hidden_size=1536,quant={element}/tensor/f32")
+    assert_same(config, AMPERE, 64, "all_patterns")
+
+
 def test_another_epsilon_gives_other_bytes() -> None:
     """The counter-example: what is compared above can differ."""
     config = KernelConfig.parse("rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3")
