@@ -10,22 +10,22 @@ from jitnorm.dispatch import Dispatcher, Dispatchers, dispatcher_of
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.batched import batch_of
 from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
-from jitnorm.ops.run import run, run_with_amax
+from jitnorm.ops.run import Tensor, run, run_with_amax
 
 _ADD_RMSNORM, _GEMMA_ADD_RMSNORM = Dispatchers(ADD_RMSNORM), Dispatchers(GEMMA_ADD_RMSNORM)
 
 
 def add_rmsnorm(
-    input: Any,
-    residual: Any,
+    input: Tensor,
+    residual: Tensor,
     weight: Any,
     eps: float = 1e-06,
     enable_pdl: bool | None = None,
     *,
-    out: Any = None,
-    residual_out: Any = None,
+    out: Tensor | None = None,
+    residual_out: Tensor | None = None,
     stream: Any = None,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Add the residual to the input, then RMSNorm of the float32 sum: `fused_add_rmsnorm` that writes no input.
 
     Args:
@@ -55,16 +55,16 @@ def add_rmsnorm(
 
 
 def gemma_add_rmsnorm(
-    input: Any,
-    residual: Any,
+    input: Tensor,
+    residual: Tensor,
     weight: Any,
     eps: float = 1e-06,
     enable_pdl: bool | None = None,
     *,
-    out: Any = None,
-    residual_out: Any = None,
+    out: Tensor | None = None,
+    residual_out: Tensor | None = None,
     stream: Any = None,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """`add_rmsnorm` as Gemma has it: the weight is ``weight + 1``.
 
     Example:

@@ -8,10 +8,10 @@ from jitnorm.catalogue.moves import BLOCK_SCALE_INTERLEAVE, SHUFFLE_MATRIX_A
 from jitnorm.dispatch import dispatcher_of, per_options
 from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import require_one_of
-from jitnorm.ops.run import run
+from jitnorm.ops.run import Tensor, run
 
 
-def block_scale_interleave(unswizzled_sf: Any, *, out: Any = None, stream: Any = None) -> Any:
+def block_scale_interleave(unswizzled_sf: Tensor, *, out: Tensor | None = None, stream: Any = None) -> Tensor:
     """Linear block scales to the 128x4 layout, padded with zeros to whole tiles.
 
     Args:
@@ -37,10 +37,11 @@ def block_scale_interleave(unswizzled_sf: Any, *, out: Any = None, stream: Any =
     """
     dims = _dims("unswizzled_sf", unswizzled_sf, (2, 3))
     tensors = {"unswizzled_sf": unswizzled_sf, "out": out}
-    return run(dispatcher_of(BLOCK_SCALE_INTERLEAVE, None, dims == 3), tensors, stream)["out"]
+    made: Tensor = run(dispatcher_of(BLOCK_SCALE_INTERLEAVE, None, dims == 3), tensors, stream)["out"]
+    return made
 
 
-def shuffle_matrix_a(input_tensor: Any, epilogue_tile_m: int, *, stream: Any = None) -> Any:
+def shuffle_matrix_a(input_tensor: Tensor, epilogue_tile_m: int, *, stream: Any = None) -> Tensor:
     """Permute the rows of a weight as the epilogue of a GEMM stores them (TensorRT-LLM's `shuffleMatrixA`).
 
     In each block of 16 rows, or of 32 if `epilogue_tile_m` is a multiple of 128, row d of the result is row
@@ -68,12 +69,13 @@ def shuffle_matrix_a(input_tensor: Any, epilogue_tile_m: int, *, stream: Any = N
     block = 32 if epilogue_tile_m % 128 == 0 else 16
     _check_rows(input_tensor, block)
     tensors = {"input_tensor": input_tensor, "out": None}
-    return run(dispatcher_of(SHUFFLE_MATRIX_A, None, block), tensors, stream)["out"]
+    made: Tensor = run(dispatcher_of(SHUFFLE_MATRIX_A, None, block), tensors, stream)["out"]
+    return made
 
 
 def shuffle_matrix_sf_a(
-    input_tensor: Any, epilogue_tile_m: int, num_elts_per_sf: int = 16, *, stream: Any = None
-) -> Any:  # fmt: skip
+    input_tensor: Tensor, epilogue_tile_m: int, num_elts_per_sf: int = 16, *, stream: Any = None
+) -> Tensor:  # fmt: skip
     """`shuffle_matrix_a` of linear block scales, then `block_scale_interleave`.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 
 from jitnorm.catalogue import norms
 from jitnorm.dispatch import Dispatcher, Dispatchers
-from jitnorm.ops.run import run
+from jitnorm.ops.run import Tensor, run
 
 _RMSNORM, _GEMMA_RMSNORM = Dispatchers(norms.RMSNORM), Dispatchers(norms.GEMMA_RMSNORM)
 _FUSED_ADD_RMSNORM = Dispatchers(norms.FUSED_ADD_RMSNORM)
@@ -15,8 +15,14 @@ _RMSNORM_BIAS, _LAYERNORM = Dispatchers(norms.RMSNORM_BIAS), Dispatchers(norms.L
 
 
 def rmsnorm(
-    input: Any, weight: Any, eps: float = 1e-06, out: Any = None, enable_pdl: bool | None = None, *, stream: Any = None
-) -> Any:
+    input: Tensor,
+    weight: Any,
+    eps: float = 1e-06,
+    out: Tensor | None = None,
+    enable_pdl: bool | None = None,
+    *,
+    stream: Any = None,
+) -> Tensor:
     """Root-mean-square normalization: ``input / sqrt(mean(input**2) + eps) * weight``, row by row.
 
     All arithmetic is float32 with one rounding at the end; docs/numerics.md defines every bit.
@@ -45,13 +51,14 @@ def rmsnorm(
         array([[0.8486, 1.132 ]], dtype=float16)
     """
     tensors = {"input": input, "weight": weight, "out": out, "eps": eps}
-    return run(_RMSNORM[enable_pdl], tensors, stream)["out"]
+    made: Tensor = run(_RMSNORM[enable_pdl], tensors, stream)["out"]
+    return made
 
 
 def rmsnorm_bias(
-    input: Any, weight: Any, bias: Any, eps: float = 1e-06, out: Any = None, enable_pdl: bool | None = None, *,
-    stream: Any = None,
-) -> Any:  # fmt: skip
+    input: Tensor, weight: Any, bias: Any, eps: float = 1e-06, out: Tensor | None = None,
+    enable_pdl: bool | None = None, *, stream: Any = None,
+) -> Tensor:  # fmt: skip
     """RMSNorm with a bias beside the weight, of its shape and dtype: the norm, times the weight, plus the bias.
 
     As in `rmsnorm`, which has all other arguments, arithmetic is float32 with one rounding at the end.
@@ -63,13 +70,14 @@ def rmsnorm_bias(
         array([[0.8486, 2.13  ]], dtype=float16)
     """
     tensors = {"input": input, "weight": weight, "bias": bias, "out": out, "eps": eps}
-    return run(_RMSNORM_BIAS[enable_pdl], tensors, stream)["out"]
+    made: Tensor = run(_RMSNORM_BIAS[enable_pdl], tensors, stream)["out"]
+    return made
 
 
 def layernorm(
-    input: Any, gemma: Any, beta: Any, eps: float = 1e-06, *, out: Any = None, enable_pdl: bool | None = None,
-    stream: Any = None,
-) -> Any:  # fmt: skip
+    input: Tensor, gemma: Any, beta: Any, eps: float = 1e-06, *, out: Tensor | None = None,
+    enable_pdl: bool | None = None, stream: Any = None,
+) -> Tensor:  # fmt: skip
     """Layer normalization, row by row: ``(input - mean) / sqrt(variance + eps) * gemma + beta``.
 
     The variance is the mean of the squared differences from the mean. docs/numerics.md defines every bit.
@@ -97,12 +105,19 @@ def layernorm(
         array([[-1.,  1.]], dtype=float16)
     """
     tensors = {"input": input, "gemma": gemma, "beta": beta, "out": out, "eps": eps}
-    return run(_LAYERNORM[enable_pdl], tensors, stream)["out"]
+    made: Tensor = run(_LAYERNORM[enable_pdl], tensors, stream)["out"]
+    return made
 
 
 def gemma_rmsnorm(
-    input: Any, weight: Any, eps: float = 1e-06, out: Any = None, enable_pdl: bool | None = None, *, stream: Any = None
-) -> Any:
+    input: Tensor,
+    weight: Any,
+    eps: float = 1e-06,
+    out: Tensor | None = None,
+    enable_pdl: bool | None = None,
+    *,
+    stream: Any = None,
+) -> Tensor:
     """RMSNorm as Gemma has it: the weight is ``weight + 1``. All else is as in `rmsnorm`.
 
     Example:
@@ -112,7 +127,8 @@ def gemma_rmsnorm(
         array([[0.8486, 1.132 ]], dtype=float16)
     """
     tensors = {"input": input, "weight": weight, "out": out, "eps": eps}
-    return run(_GEMMA_RMSNORM[enable_pdl], tensors, stream)["out"]
+    made: Tensor = run(_GEMMA_RMSNORM[enable_pdl], tensors, stream)["out"]
+    return made
 
 
 def fused_add_rmsnorm(
@@ -123,7 +139,7 @@ def fused_add_rmsnorm(
     enable_pdl: bool | None = None,
     *,
     out: Any = None,
-    residual_out: Any = None,
+    residual_out: Tensor | None = None,
     stream: Any = None,
 ) -> None:
     """Add the residual to the input, then RMSNorm of the float32 sum; in place unless told otherwise.
@@ -160,7 +176,7 @@ def gemma_fused_add_rmsnorm(
     enable_pdl: bool | None = None,
     *,
     out: Any = None,
-    residual_out: Any = None,
+    residual_out: Tensor | None = None,
     stream: Any = None,
 ) -> None:
     """`fused_add_rmsnorm` as Gemma has it: the weight is ``weight + 1``.

@@ -6,23 +6,23 @@ from typing import Any
 
 from jitnorm.catalogue import norms
 from jitnorm.dispatch import Dispatcher, Dispatchers
-from jitnorm.ops.run import run
+from jitnorm.ops.run import Tensor, run
 
 _QK_RMSNORM, _GEMMA_QK_RMSNORM = Dispatchers(norms.QK_RMSNORM), Dispatchers(norms.GEMMA_QK_RMSNORM)
 
 
 def qk_rmsnorm(
-    q: Any,
-    k: Any,
+    q: Tensor,
+    k: Tensor,
     q_weight: Any,
     k_weight: Any,
     eps: float = 1e-06,
-    q_out: Any = None,
-    k_out: Any = None,
+    q_out: Tensor | None = None,
+    k_out: Tensor | None = None,
     enable_pdl: bool | None = None,
     *,
     stream: Any = None,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """RMSNorm of each head of the queries and of the keys, in one launch; each row is as `rmsnorm` gives it.
 
     The two may be views cut out of one packed QKV tensor, and may be normalized in place.
@@ -61,17 +61,17 @@ def qk_rmsnorm(
 
 
 def gemma_qk_rmsnorm(
-    q: Any,
-    k: Any,
+    q: Tensor,
+    k: Tensor,
     q_weight: Any,
     k_weight: Any,
     eps: float = 1e-06,
-    q_out: Any = None,
-    k_out: Any = None,
+    q_out: Tensor | None = None,
+    k_out: Tensor | None = None,
     enable_pdl: bool | None = None,
     *,
     stream: Any = None,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """`qk_rmsnorm` as Gemma has it: the weights are ``weight + 1``.
 
     Example:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitnorm.dispatch import in_words_of
 from jitnorm.interop import check_tensors, converted_tensors, direct, framework_of, tried
@@ -11,6 +11,9 @@ from jitnorm.interop import check_tensors, converted_tensors, direct, framework_
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
     from jitnorm.interop.base import Framework
+
+# The type of the tensors of a framework: calls return what they are given.
+Tensor = TypeVar("Tensor")
 
 
 def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:

@@ -1,0 +1,37 @@
+"""Calls whose types mypy checks, by scripts/lint: norms and layouts return the type of tensor that they are given."""
+
+from typing import Any
+
+from typing_extensions import assert_type
+
+import jitnorm
+
+
+class Tensor:
+    """Any framework's."""
+
+
+def norms(x: Tensor, weight: Tensor, out: Tensor) -> None:
+    assert_type(jitnorm.rmsnorm(x, weight), Tensor)
+    assert_type(jitnorm.rmsnorm(x, weight, out=out), Tensor)
+    assert_type(jitnorm.gemma_rmsnorm(x, weight), Tensor)
+    assert_type(jitnorm.rmsnorm_bias(x, weight, weight), Tensor)
+    assert_type(jitnorm.layernorm(x, weight, weight), Tensor)
+    assert_type(jitnorm.add_rmsnorm(x, x, weight), tuple[Tensor, Tensor])
+    assert_type(jitnorm.gemma_add_rmsnorm(x, x, weight), tuple[Tensor, Tensor])
+    assert_type(jitnorm.qk_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
+    assert_type(jitnorm.gemma_qk_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
+
+
+def layouts(x: Tensor) -> None:
+    assert_type(jitnorm.block_scale_interleave(x), Tensor)
+    assert_type(jitnorm.shuffle_matrix_a(x, 128), Tensor)
+    assert_type(jitnorm.shuffle_matrix_sf_a(x, 128), Tensor)
+
+
+def quantized(x: Tensor) -> None:
+    """Codes and scales have other dtypes, which some frameworks' types tell apart."""
+    q = jitnorm.quantize(x, spec=jitnorm.NVFP4)
+    assert_type(q, jitnorm.QuantizedTensor)
+    assert_type(q.to("cpu"), jitnorm.QuantizedTensor)
+    assert_type(q.data, Any)
