@@ -1,14 +1,17 @@
-"""jitnorm for torch: importing it registers the operators ``torch.ops.jitnorm``, and QuantizedTensor with torch.
+"""jitnorm for torch: modules; its import registers the operators ``torch.ops.jitnorm``, and QuantizedTensor with torch.
 
-A call of a public function does so by itself once torch records it, as `torch.compile` and `torch.export` do. Import it
-where they are needed without one: to load an exported program or saved quantized tensors (``torch.load``), or to call
-``torch.ops.jitnorm`` directly.
+A call of a public function registers operators by itself once torch records it, as `torch.compile` and `torch.export`
+do. Import this package where they are needed without one: to load an exported program or saved quantized tensors
+(``torch.load``), or to call ``torch.ops.jitnorm`` directly.
 """
 
 import torch as _torch
 
 from jitnorm.quantized import introduce as _introduce
 from jitnorm.torch import library as _library
+from jitnorm.torch.modules import FusedAddRMSNorm, LayerNorm, NormQuant, RMSNorm
+
+__all__ = ["FusedAddRMSNorm", "LayerNorm", "NormQuant", "RMSNorm"]
 
 _library.register()
 _introduce(_torch.empty(0))

@@ -1,0 +1,132 @@
+"""Norms as modules of torch, for inference: their state dicts are those of torch's and Transformers' modules.
+
+Ops have no gradients yet, so run modules under `torch.no_grad` or `torch.inference_mode`; else they raise TypeError.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.general import norm_quantize
+from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm
+from jitnorm.quantized import QuantizedTensor
+
+
+class RMSNorm(torch.nn.Module):  # type: ignore[misc]
+    """`jitnorm.rmsnorm` as a module, with the state dict of `torch.nn.RMSNorm` and Transformers' ``LlamaRMSNorm``.
+
+    Args:
+        hidden_size: elements of a row.
+        eps: added to the mean of squares.
+        unit_bias: whether 1 is added to the weight, as Gemma does; the weight then begins as zeros, else as ones.
+        device: of the weight.
+        dtype: of the weight, that of inputs or float32; None: torch's default.
+
+    Example:
+        >>> norm = RMSNorm(64, dtype=torch.bfloat16)
+        >>> with torch.inference_mode():
+        ...     y = norm(torch.full((2, 64), 3.0, dtype=torch.bfloat16))
+        >>> float(y[0, 0])
+        1.0
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        eps: float = 1e-6,
+        *,
+        unit_bias: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.hidden_size, self.eps, self.unit_bias = hidden_size, eps, unit_bias
+        first = 0.0 if unit_bias else 1.0
+        self.weight = torch.nn.Parameter(torch.full((hidden_size,), first, device=device, dtype=dtype))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalize the rows of a tensor of shape (..., hidden_size)."""
+        return (gemma_rmsnorm if self.unit_bias else rmsnorm)(x, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        """The arguments that are not the defaults'."""
+        return f"{self.hidden_size}, eps={self.eps}" + (", unit_bias=True" if self.unit_bias else "")
+
+
+class FusedAddRMSNorm(RMSNorm):
+    """`jitnorm.fused_add_rmsnorm` as a module; its arguments are those of `RMSNorm`."""
+
+    def forward(self, x: torch.Tensor, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+        """Add `x` to the residual and normalize the sum, both in place.
+
+        Returns:
+            `x`, which is the norm now, and `residual`, which is the sum.
+        """
+        (gemma_fused_add_rmsnorm if self.unit_bias else fused_add_rmsnorm)(x, residual, self.weight, self.eps)
+        return x, residual
+
+
+class NormQuant(RMSNorm):
+    """`jitnorm.norm_quantize` as a module.
+
+    Args:
+        hidden_size: elements of a row.
+        spec: how to encode, such as ``jitnorm.MXFP8``.
+        eps: added to the mean of squares.
+        options: `unit_bias`, `device` and `dtype` of `RMSNorm`.
+
+    Example:
+        >>> import jitnorm
+        >>> norm = NormQuant(64, jitnorm.MXFP8)
+        >>> with torch.inference_mode():
+        ...     q = norm(torch.ones(2, 64))
+        >>> q.data.dtype
+        torch.float8_e4m3fn
+    """
+
+    def __init__(self, hidden_size: int, spec: QuantSpec, eps: float = 1e-6, **options: Any) -> None:
+        super().__init__(hidden_size, eps, **options)
+        self.spec = spec
+
+    def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None, **scales: Any) -> QuantizedTensor:
+        """Normalize and quantize rows.
+
+        Args:
+            x: shape (..., hidden_size).
+            residual: added first, and becomes the sum; or None.
+            scales: `global_scale`, `scale` and `scale_ub` of `jitnorm.norm_quantize`.
+        """
+        return norm_quantize(
+            x, self.weight, spec=self.spec, residual=residual, eps=self.eps, unit_bias=self.unit_bias, **scales
+        )
+
+    def extra_repr(self) -> str:
+        """The arguments that are not the defaults', and the encoding."""
+        return f"{super().extra_repr()}, spec={self.spec}"
+
+
+class LayerNorm(torch.nn.Module):  # type: ignore[misc]
+    """`jitnorm.layernorm` as a module, with the state dict of `torch.nn.LayerNorm`.
+
+    Args:
+        hidden_size: elements of a row.
+        eps: added to the variance.
+        device: of the weight and the bias, which are float32.
+    """
+
+    def __init__(self, hidden_size: int, eps: float = 1e-5, *, device: torch.device | str | None = None) -> None:
+        super().__init__()
+        self.hidden_size, self.eps = hidden_size, eps
+        self.weight = torch.nn.Parameter(torch.ones(hidden_size, device=device, dtype=torch.float32))
+        self.bias = torch.nn.Parameter(torch.zeros(hidden_size, device=device, dtype=torch.float32))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalize the rows of a tensor of shape (..., hidden_size)."""
+        return layernorm(x, self.weight.float(), self.bias.float(), self.eps)  # a model's `.to` may have narrowed them
+
+    def extra_repr(self) -> str:
+        """The arguments."""
+        return f"{self.hidden_size}, eps={self.eps}"

@@ -1,0 +1,94 @@
+"""Modules give the bytes of their functions, and exchange state dicts with torch's modules."""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import pytest
+import torch
+
+import jitnorm
+from jitnorm import MXFP8
+from jitnorm.torch import FusedAddRMSNorm, LayerNorm, NormQuant, RMSNorm
+
+SIZE = 256
+random = torch.Generator().manual_seed(0)
+
+
+def tensor(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=random).bfloat16()
+
+
+@pytest.fixture(autouse=True)
+def _inference() -> object:
+    with torch.inference_mode():
+        yield
+
+
+def with_weight(module: RMSNorm) -> RMSNorm:
+    module.weight.copy_(tensor(SIZE))
+    return module
+
+
+@pytest.mark.parametrize("unit_bias", [False, True])
+def test_rmsnorm(unit_bias: bool) -> None:
+    norm, x = with_weight(RMSNorm(SIZE, 1e-5, unit_bias=unit_bias, dtype=torch.bfloat16)), tensor(4, SIZE)
+    function = jitnorm.gemma_rmsnorm if unit_bias else jitnorm.rmsnorm
+    assert torch.equal(norm(x), function(x, norm.weight, 1e-5))
+
+
+@pytest.mark.parametrize("unit_bias", [False, True])
+def test_the_residual_form_writes_both_tensors_in_place(unit_bias: bool) -> None:
+    norm, x, r = (
+        with_weight(FusedAddRMSNorm(SIZE, unit_bias=unit_bias, dtype=torch.bfloat16)),
+        tensor(4, SIZE),
+        tensor(4, SIZE),
+    )
+    function = jitnorm.gemma_add_rmsnorm if unit_bias else jitnorm.add_rmsnorm
+    expected = function(x, r, norm.weight)
+    y, added = norm(x, r)
+    assert (y is x, added is r) == (True, True)
+    assert torch.equal(x, expected[0])
+    assert torch.equal(r, expected[1])
+
+
+def test_norm_and_quantization() -> None:
+    norm, x, r = with_weight(NormQuant(SIZE, MXFP8, dtype=torch.bfloat16)), tensor(4, SIZE), tensor(4, SIZE)
+    assert norm(x) == jitnorm.norm_quantize(x, norm.weight, spec=MXFP8)
+    assert norm(x, r.clone()) == jitnorm.norm_quantize(x, norm.weight, spec=MXFP8, residual=r)
+    fp8, scale = NormQuant(SIZE, jitnorm.FP8_TENSOR), torch.ones(1)
+    assert fp8(x, scale=scale) == jitnorm.norm_quantize(x, fp8.weight, spec=jitnorm.FP8_TENSOR, scale=scale)
+
+
+def test_layer_normalization_takes_weights_that_a_model_has_narrowed() -> None:
+    norm, x = LayerNorm(SIZE), tensor(4, SIZE)
+    norm.weight.copy_(tensor(SIZE))
+    expected = jitnorm.layernorm(x, norm.weight, norm.bias, 1e-5)
+    assert torch.equal(norm(x), expected)
+    assert torch.equal(norm.bfloat16()(x), expected)
+
+
+def test_state_dicts_go_to_torch_s_modules_and_back() -> None:
+    for own, torch_s in ((RMSNorm(SIZE), torch.nn.RMSNorm(SIZE)), (LayerNorm(SIZE), torch.nn.LayerNorm(SIZE))):
+        torch_s.weight.copy_(tensor(SIZE))
+        own.load_state_dict(torch_s.state_dict())
+        assert torch.equal(own.weight, torch_s.weight)
+        torch_s.load_state_dict(own.state_dict())
+        x = tensor(4, SIZE).float()
+        torch_s.eps = own.eps
+        torch.testing.assert_close(own(x), torch_s(x))
+
+
+def test_modules_can_be_copied_printed_and_made_without_memory() -> None:
+    norm = with_weight(NormQuant(SIZE, MXFP8, 1e-5, unit_bias=True))
+    assert torch.equal(copy.deepcopy(norm).weight, norm.weight)
+    assert repr(norm) == "NormQuant(256, eps=1e-05, unit_bias=True, spec=e4m3/32/ue8m0/linear/none)"
+    assert repr(LayerNorm(SIZE)) == "LayerNorm(256, eps=1e-05)"
+    assert RMSNorm(SIZE, device="meta").weight.is_meta
+
+
+@torch.inference_mode(False)
+def test_training_is_an_error_that_names_the_argument() -> None:
+    with pytest.raises(TypeError, match=re.compile("^weight: .*grad", re.DOTALL)):
+        RMSNorm(SIZE)(torch.ones(2, SIZE))
