@@ -121,6 +121,23 @@ def test_named_tensors_give_it_back(spec: QuantSpec) -> None:
     assert back["bias"] is values["bias"]
 
 
+def test_safetensors_keep_them(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors", reason="not installed: pip install safetensors")
+    stored = pytest.importorskip("safetensors.torch")
+    x = torch.from_numpy(make_input("random", 64, 256, "float16"))
+    values = {
+        "both layouts": quantize(x, spec=SPECS[0], global_scale="tensor"),
+        "batched": quantize(x.reshape(2, 32, 256), spec=NVFP4.with_layout("128x4"), batched=True),
+        "weight": jitnorm.quantize_weight(x, spec=NVFP4),
+        "mxfp8": quantize(x, spec=MXFP8),
+    }
+    tensors, metadata = jitnorm.to_named_tensors(values)
+    stored.save_file(tensors, tmp_path / "q.safetensors", metadata=metadata)
+    with safetensors.safe_open(tmp_path / "q.safetensors", "pt") as file:
+        read = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+        assert jitnorm.from_named_tensors(read, file.metadata()) == values
+
+
 def test_files_without_quantized_tensors_stay_as_they_are() -> None:
     assert jitnorm.from_named_tensors({"bias": 1}, None) == {"bias": 1}
 
