@@ -100,7 +100,7 @@ class QuantizedTensor:
 
     def __repr__(self) -> str:
         named = {name: getattr(self, name) for name in TENSORS}
-        tensors = "".join(f", {name}={_described(each, name)}" for name, each in named.items() if each is not None)
+        tensors = "".join(f", {name}={_described(each)}" for name, each in named.items() if each is not None)
         batched = ", batched=True" if self.batched else ""
         axis = "" if self.axis == -1 else f", axis={self.axis}"
         return f"QuantizedTensor({self.spec}, shape={tuple(self.shape)}{batched}{axis}{tensors})"
@@ -158,7 +158,7 @@ def _bytes_of(tensor: Any, name: str) -> bytes:
     return b"" if tensor is None else framework_of(tensor, name).to_bytes(tensor)
 
 
-def _described(tensor: Any, name: str) -> str:
+def _described(tensor: Any) -> str:
     """The dtype and shape of a tensor, and of what is no tensor, as within a tree's function, its type."""
     shape = getattr(tensor, "shape", None)
     return type(tensor).__name__ if shape is None else f"{str(tensor.dtype).rpartition('.')[2]} {tuple(shape)}"

@@ -82,9 +82,10 @@ def operand_of(q: QuantizedTensor, *, is_weight: bool = False) -> ScaledMmOperan
     matrix = q.data.reshape(-1, q.data.shape[-1])
     if q.spec.element == "e2m1":
         matrix = matrix.view(torch.float4_e2m1fn_x2)
-    scale, swizzle = _scale(q, recipe, len(matrix), is_weight), SwizzleType.NO_SWIZZLE
     if q.spec.scale_format in _DTYPES:
         scale, swizzle = _swizzled(q), SwizzleType.SWIZZLE_32_4_4
+    else:
+        scale, swizzle = _scale(q, recipe, len(matrix), is_weight), SwizzleType.NO_SWIZZLE
     matrix = matrix.t() if is_weight else matrix
     of_tensor = _scale_of_tensor(q)
     if of_tensor is None:

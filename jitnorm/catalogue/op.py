@@ -80,7 +80,6 @@ class Op:
         function: its name in `jitnorm`, if it is not the op's.
         options: what a caller passes for choices and the fields that follow from them, beside tensors.
         row_multiple: what the number of rows has to be a multiple of, by choices.
-        backward: the op that computes its gradients; empty: tensors that require gradients are refused.
     """
 
     name: str
@@ -99,7 +98,6 @@ class Op:
     function: str = ""
     options: Callable[[Choices, Fields], dict[str, Any]] = _no_options
     row_multiple: Callable[[Choices], int] = _one_row
-    backward: str = ""
 
     @property
     def has_options(self) -> bool:

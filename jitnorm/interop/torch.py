@@ -57,8 +57,7 @@ class Torch(Framework):
         return self._refusals.is_recorded(tensors)
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
-        is_differentiated = dispatcher.op.backward and any(map(self._needs_gradient, tensors))
-        if not is_differentiated and not self.makes_calls_of(tensors):
+        if not self.makes_calls_of(tensors):
             return None
         if not all(tensor is None or self.owns(tensor) for tensor in tensors):
             return None
@@ -72,9 +71,6 @@ class Torch(Framework):
                 if reason:
                     raise TypeError(f"{name}: {reason}") from None
             raise
-
-    def _needs_gradient(self, tensor: Any) -> bool:
-        return tensor is not None and self.gradient_refusal(tensor, is_output=False) is not None
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         if not is_output:

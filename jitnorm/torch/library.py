@@ -10,7 +10,6 @@ import torch
 
 from jitnorm.catalogue import OPS
 from jitnorm.torch.batching import batched
-from jitnorm.torch.gradients import register_gradient
 from jitnorm.torch.operator import Operator
 from jitnorm.torch.schemas import schemas_of
 
@@ -30,10 +29,8 @@ def register() -> None:
             torch.library.register_vmap(functional, batched(functional), lib=_LIBRARY)
             written = _define(schema.out, operator.out, operator.fake_out)
             # Torch would warn where gradients are not recorded, which operators refuse themselves.
-            for name in (written,) if op.backward else (functional, written):
+            for name in (functional, written):
                 _LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
-        if op.backward:
-            register_gradient(op, _LIBRARY)
 
 
 def _define(schema: str, implementation: Callable[..., Any], fake: Callable[..., Any]) -> str:

@@ -48,8 +48,7 @@ class Operator:
         """The results of `functional`, without values."""
         dispatcher = self._dispatchers[config, enable_pdl]
         named = self._named(dispatcher, given)
-        if not dispatcher.op.backward:
-            check_gradients(dispatcher, named)
+        check_gradients(dispatcher, named)
         return self._returned(tuple(fake_outputs(dispatcher, dispatcher.outputs, named).values()))
 
     def fake_out(self, *given: Any, config: str = "", enable_pdl: bool | None = None, **outputs: Any) -> None:

@@ -33,8 +33,7 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
         return distributed.call(dispatcher, tensors, numbers)
     operator = _operator(dispatcher)
     named = dict(zip(dispatcher.arguments, (*tensors, *numbers), strict=True))
-    if not dispatcher.op.backward or any(named[name] is not None for name in dispatcher.outputs.names):
-        check_gradients(dispatcher, named)
+    check_gradients(dispatcher, named)
     given = {name: named.pop(name) for name in dispatcher.outputs.names}
     missing = [name for name, tensor in given.items() if tensor is None]
     if len(missing) == len(given) or _is_transformed(tensors):
