@@ -15,7 +15,7 @@ from jitnorm.catalogue import OPS
 from jitnorm.catalogue.op import Op
 
 # Of ops that have any encoding.
-GENERAL = ("norm_quantize", "quantize", "dequantize", "silu_and_mul_quantize")
+GENERAL = ("norm_quantize", "add_norm_quantize", "quantize", "dequantize", "silu_and_mul_quantize")
 ENCODINGS: list[dict[str, Any]] = [
     {"quant": "nvfp4", "layout": "linear+128x4"},
     {"quant": "nvfp4", "layout": "8x4", "global_scale": "row"},

@@ -63,7 +63,9 @@ def _is_transformed(tensors: tuple[Any, ...]) -> bool:
 def _copied(name: str, made: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """`out` with what was made for it, which may have other dimensions and be bytes of the same size."""
     try:
-        return out.copy_(made.view(out.dtype).reshape(out.shape))
+        # torch before 2.12 cannot batch the view of bytes, even where the dtype stays.
+        same = made if made.dtype == out.dtype else made.view(out.dtype)
+        return out.copy_(same.reshape(out.shape))
     except RuntimeError as error:
         raise TypeError(f"{name}: is used in a transform of torch.func that cannot write it ({error})") from None
 
