@@ -13,6 +13,13 @@ from jitnorm.manager import get_kernel
 from jitnorm.named_tensors import from_named_tensors, to_named_tensors
 from jitnorm.ops.add_norm import add_norm_quantize, add_rmsnorm, gemma_add_rmsnorm
 from jitnorm.ops.amax import compute_amax
+from jitnorm.ops.backward import (
+    gemma_rmsnorm_backward,
+    layernorm_backward,
+    rmsnorm_backward,
+    rmsnorm_bias_backward,
+    sum_rows,
+)
 from jitnorm.ops.batched import (
     nvfp4_batched_quantize,
     scaled_fp4_grouped_quantize,
@@ -89,9 +96,11 @@ __all__ = [
     "gemma_fused_add_rmsnorm_quant",
     "gemma_qk_rmsnorm",
     "gemma_rmsnorm",
+    "gemma_rmsnorm_backward",
     "gemma_rmsnorm_quant",
     "get_kernel",
     "layernorm",
+    "layernorm_backward",
     "mhc_rmsnorm_quantize",
     "mxfp4_dequantize",
     "mxfp4_quantize",
@@ -107,7 +116,9 @@ __all__ = [
     "rms_norm_per_block_quant",
     "rms_norm_static_fp8_quant",
     "rmsnorm",
+    "rmsnorm_backward",
     "rmsnorm_bias",
+    "rmsnorm_bias_backward",
     "rmsnorm_fp4quant",
     "rmsnorm_mxfp8quant",
     "rmsnorm_quant",
@@ -120,6 +131,7 @@ __all__ = [
     "silu_and_mul_scaled_nvfp4_experts_quantize",
     "stats",
     "subscribe",
+    "sum_rows",
     "to_named_tensors",
 ]
 

@@ -20,11 +20,14 @@ class KernelConfig:
 
     Args:
         op: what the kernel computes: ``rmsnorm``, ``layernorm``; ``quantize`` for quantization alone, ``dequantize``
-            for the inverse; ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows.
+            for the inverse; ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows;
+            ``sum_rows``, the sum of the rows of a float32 matrix.
         hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one along the row.
         input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;
-            also ``float8_e4m3fn`` for ``quantize``; any of 8 to 32 bits for ``interleave`` and ``shuffle``.
-        weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one.
+            also ``float8_e4m3fn`` for ``quantize``; any of 8 to 32 bits for ``interleave`` and ``shuffle``; ``float32``
+            alone for ``sum_rows``.
+        weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one;
+            that of the result for ``sum_rows``.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         residual: whether a residual is added to the input first, and the sum stored.
         quant: how the result is encoded; None writes it in the input's dtype.
@@ -55,7 +58,10 @@ class KernelConfig:
         tensor_scale: whether ``dequantize`` multiplies by a float32 tensor of one element.
         shuffle_rows: rows that ``shuffle`` permutes among themselves, 16 or 32.
         bias: whether a bias, in the weight's dtype, is added to the product with the weight; only for ``rmsnorm``
-            without `pair`. ``layernorm`` always has one.
+            without `pair`; ``layernorm`` always has one. For ``sum_rows``, whether sums for a bias stand behind those
+            for the weight.
+        backward: whether the gradients of the norm are found, not the norm; `residual` then says that another gradient
+            is added to that of the input.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -94,6 +100,7 @@ class KernelConfig:
     tensor_scale: bool = False
     shuffle_rows: int = 0
     bias: bool = False
+    backward: bool = False
     schedule: str = ""
 
     def __post_init__(self) -> None:
@@ -125,13 +132,13 @@ class KernelConfig:
 
     @property
     def rows_combined(self) -> int:
-        """Values of the input that go into one: 2 with gates, one of each stream, else 1."""
-        return 2 if self.gate_columns else self.streams or 1
+        """Rows of the hidden size that one of the input has: with gates or sums for a bias 2, with streams those."""
+        return 2 if self.gate_columns or (self.op == "sum_rows" and self.bias) else self.streams or 1
 
     @property
     def combine(self) -> str:
         """The source of a row: an enumerator of Combine in common/types.h, without its prefix."""
-        if self.residual:
+        if self.residual and not self.backward:
             return "add"
         if self.gate_columns:
             return "silu"

@@ -27,12 +27,13 @@ _COMBINED = ("residual", "gate_columns", "streams")
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
-    "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "keep_norm", "keep_rstd"),
-    "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd"),
+    "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "keep_norm", "keep_rstd", "backward"),
+    "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "backward"),
     "quantize": ("gate_columns", "streams", *_ROWS, *_ENCODED, "axis"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
+    "sum_rows": ("bias",),
 }
 OPS = tuple(_OPTIONS)
 # The fields that say what is encoded.
@@ -43,7 +44,7 @@ MOVES = ("interleave", "shuffle")
 
 def default_weight(op: str, input: str) -> str:
     """The dtype of the weight by default."""
-    return {"rmsnorm": input, "layernorm": "float32"}.get(op, "none")
+    return {"rmsnorm": input, "layernorm": "float32", "sum_rows": input}.get(op, "none")
 
 
 def check(config: KernelConfig) -> None:
@@ -54,6 +55,7 @@ def check(config: KernelConfig) -> None:
     _check_hidden_size(config)
     _check_combine(config)
     _check_row_sets(config)
+    _check_backward(config)
     _check_schedule(config)
     if config.quant:
         _check_decoding(config, config.quant)
@@ -64,10 +66,12 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("op", config.op, OPS)
     if not isinstance(config.quant, QuantSpec | None):
         raise TypeError(f"quant: is {config.quant!r}; expected a QuantSpec or None")
-    inputs = MOVED_DTYPES if config.moves else INPUT_DTYPES if config.op == "quantize" else FLOAT_DTYPES
-    require_one_of("input dtype", config.input, inputs)
-    wide = "float32" if config.normalizes else "none"
-    require_one_of("weight dtype", config.weight, tuple(dict.fromkeys((default_weight(config.op, config.input), wide))))
+    inputs = {"quantize": INPUT_DTYPES, "sum_rows": ("float32",)}.get(config.op, FLOAT_DTYPES)
+    require_one_of("input dtype", config.input, MOVED_DTYPES if config.moves else inputs)
+    weights: tuple[str, ...] = (default_weight(config.op, config.input), "float32" if config.normalizes else "none")
+    if config.op == "sum_rows":
+        weights = FLOAT_DTYPES
+    require_one_of("weight dtype", config.weight, tuple(dict.fromkeys(weights)))
     require_one_of("row_dims", config.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
     require_one_of("vector_bytes", config.vector_bytes, VECTOR_BYTES)
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
@@ -166,6 +170,14 @@ def _check_row_sets(config: KernelConfig) -> None:
         raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
     if config.scale_per_matrix and not (config.quant and config.quant.needs_given_scale):
         raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
+
+
+def _check_backward(config: KernelConfig) -> None:
+    if not config.backward:
+        return
+    others = ("quant", "keep_norm", "keep_rstd", "batched", "amax_only", "pair", "gate_columns", "streams", "schedule")
+    if wrong := [name for name in others if getattr(config, name)]:
+        raise ValueError(f"backward: is True, which does not go with {wrong[0]}; the gradient is that of a norm alone")
 
 
 def _check_schedule(config: KernelConfig) -> None:

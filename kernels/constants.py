@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .arguments import WIDEST_ACCESS
+from .backward import ACCUMULATORS, SUMMED_COLUMNS, SUMMING_THREADS, most_segments, rows_of_pack, stages
 from .config import KernelConfig
 from .dtypes import DTYPES
 from .interface import tensor_arguments
-from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS
+from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, item_threads
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MAX_CODE, MAX_EXPONENT, QuantSpec
 from .schedule import (
@@ -32,6 +33,7 @@ _OPS = {
     "dequantize": "kDequantize",
     "interleave": "kInterleave",
     "shuffle": "kShuffle",
+    "sum_rows": "kSumRows",
 }
 _ELEMENTS = {"e2m1": "kE2M1", "e4m3": "kE4M3", "e5m2": "kE5M2"}
 _SCALE_FORMATS = {"e4m3": "kE4M3", "ue8m0": "kUE8M0", "f32": "kF32", "f32_ue8m0": "kF32"}
@@ -49,6 +51,7 @@ def constants(config: KernelConfig, target: Target) -> Iterator[str]:
         *_row_constants(config),
         *_quant_constants(config, config.quant or QuantSpec(), target),
         *_layout_constants(config, config.quant or QuantSpec()),
+        *_sum_constants(config, target),
         *_access_constants(config),
         *_launch_constants(config, target),
     ]
@@ -77,7 +80,7 @@ def _types(config: KernelConfig) -> Iterator[str]:
     c_type = DTYPES[config.input].c_type
     has_float_scales = config.quant is not None and config.quant.scale_format.startswith("f32")
     yield f"typedef {c_type} Input;"
-    yield f"typedef {c_type} Output;"
+    yield f"typedef {DTYPES[config.weight].c_type if config.op == 'sum_rows' else c_type} Output;"
     yield f"typedef {DTYPES[config.weight].c_type if config.normalizes else 'float'} Weight;"
     yield f"typedef {'float' if has_float_scales else 'UInt8'} Scale;"
 
@@ -107,7 +110,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _bool("kHasBias", config.has_bias)
     yield _bool("kKeepsNorm", config.keep_norm)
     yield _bool("kKeepsRstd", config.keep_rstd)
-    yield _bool("kStoresSum", config.residual and not config.amax_only)
+    yield _bool("kStoresSum", config.residual and not config.amax_only and not config.backward)
+    yield _bool("kAddsGrad", config.residual and config.backward)
     yield _bool("kNeedsRowAmax", config.needs_row_amax)
 
 
@@ -159,9 +163,22 @@ def _layout_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[Consta
     yield _bool("kHasColumnMajorScales", quant.is_column_major)
 
 
+def _sum_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
+    """The division of sums over rows."""
+    yield _int("kAccumulators", ACCUMULATORS)
+    yield _int("kMostSegments", most_segments(config.hidden_size))
+    yield _int("kRowsOfPack", rows_of_pack(config.hidden_size))
+    yield _int("kStages", stages(config, target))
+    yield _int("kSummedColumns", SUMMED_COLUMNS)
+    yield _int("kSummingThreads", SUMMING_THREADS)
+
+
 def _access_constants(config: KernelConfig) -> Iterator[Constant]:
     """Bytes of one access of each tensor that is accessed by chunks."""
-    accesses = dict.fromkeys(("input", "weight", "bias"), WIDEST_ACCESS) | {"codes": 8, "out": WIDEST_ACCESS}
+    accesses = dict.fromkeys(("input", "weight", "bias", "partials"), WIDEST_ACCESS) | {
+        "codes": 8,
+        "out": WIDEST_ACCESS,
+    }
     for argument in tensor_arguments(config):
         if argument.chunk_bytes and argument.field in accesses:
             accesses[argument.field] = argument.access_bytes(config.vector_bytes)
@@ -171,12 +188,14 @@ def _access_constants(config: KernelConfig) -> Iterator[Constant]:
 
 def _launch_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
     yield _bool("kHasPdl", config.pdl)
+    if not target.is_cpu:
+        yield _int("kThreadsPerItem", item_threads(config))
     if not target.is_cpu and config.is_row_wise:
         yield from _schedule_constants(config, target)
         return
     yield _bool("kTakesFastPath", False)
     if not target.is_cpu:
-        yield _int("kThreads", ITEM_THREADS)
+        yield _int("kThreads", max(ITEM_THREADS, item_threads(config)))
 
 
 def _schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:

@@ -49,6 +49,8 @@ def _process(config: KernelConfig, target: Target, part: str = "") -> str:
 
 def _schedule(config: KernelConfig, target: Target) -> str:
     """The function that has all rows processed."""
+    if config.backward:
+        return "process_segments"
     if target.is_cpu:
         return "process_row_sets"
     if config.masked:
@@ -58,7 +60,7 @@ def _schedule(config: KernelConfig, target: Target) -> str:
 
 def _item_op(config: KernelConfig) -> str:
     """The function that processes an item."""
-    if config.moves:
+    if config.moves or config.op == "sum_rows":
         return f"{config.op}_item"
     return f"{config.op}_{'column' if config.axis == 0 else 'row'}_item"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from .arguments import Argument, TensorArgument
+from .backward import backward_arguments
 from .config import KernelConfig
 from .item_ops import item_arguments
 from .row_ops import row_arguments
@@ -20,6 +21,8 @@ def interface(config: KernelConfig) -> tuple[Argument, ...]:
 
     Which there are depends on the op and the kind of encoding alone; some are absent in some configurations.
     """
+    if config.backward:
+        return backward_arguments(config)
     return row_arguments(config) if config.is_row_wise else item_arguments(config)
 
 

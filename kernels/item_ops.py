@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from .arguments import Argument, TensorArgument
+from .backward import SUMMED_COLUMNS, SUMMING_THREADS, sum_arguments
 from .config import KernelConfig
 from .config_rules import name_of_first
 from .dtypes import DTYPES
-from .extents import LEADING, MATRICES, ROWS, Extent, shape
+from .extents import LEADING, MATRICES, ROWS, Extent, Number, shape
 from .numerics import CHUNK_SIZE, ceil_div, round_up
 from .quant_spec import CODE_BITS, SWIZZLED_COLUMNS, SWIZZLED_ROWS, QuantSpec
 from .row_ops import number, row_arguments
@@ -24,6 +25,8 @@ def item_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         return _interleave(config)
     if config.op == "shuffle":
         return _shuffle(config)
+    if config.op == "sum_rows":
+        return sum_arguments(config)
     assert config.quant
     if config.op == "quantize":
         return _quantize_columns(config, config.quant)
@@ -33,6 +36,8 @@ def item_arguments(config: KernelConfig) -> tuple[Argument, ...]:
 def item_count(config: KernelConfig) -> Extent:
     """The number of items that a kernel visits."""
     size = config.hidden_size
+    if config.op == "sum_rows":
+        return Number(ceil_div(config.rows_combined * size, SUMMED_COLUMNS))
     if config.op == "interleave":
         return MATRICES * (_interleaved_rows() * ceil_div(size, INTERLEAVED_COLUMNS))
     if config.axis == 0:
@@ -41,6 +46,11 @@ def item_count(config: KernelConfig) -> Extent:
         return ROWS.ceil_div(block_rows) * size
     rows = MATRICES * ROWS if config.batched else ROWS
     return rows * ceil_div(size, CHUNK_SIZE)
+
+
+def item_threads(config: KernelConfig) -> int:
+    """Threads of a GPU that share an item."""
+    return SUMMED_COLUMNS * SUMMING_THREADS if config.op == "sum_rows" else 1
 
 
 def _quantized(config: KernelConfig, **changes: Any) -> dict[str, TensorArgument]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import backward
 from .arguments import WIDEST_ACCESS, Argument, ScalarArgument
+from .backward import rows_of_pack, segments
 from .config import KernelConfig
 from .extents import Extent, shape
 from .interface import interface
-from .item_ops import item_count
+from .item_ops import item_count, item_threads
 from .numerics import CHUNK_SIZE, ceil_div
 from .row_ops import grid_size
 from .row_schedule import RowSchedule
@@ -42,14 +44,14 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
     if target.is_cpu:
-        grid = grid_size(config, rows_per_block=1) if items is None else items
+        grid = _row_grid(config, 1) if items is None else items
         return {**recipe, "device": "cpu", "grid": grid.to_json(), "grain": _grain(config)}
     return {
         **recipe,
         "device": "cuda",
         "capability": list(target.capability),
         "family": target.is_family,
-        **(_row_blocks(config, target) if items is None else _item_blocks(items)),
+        **(_row_blocks(config, target) if items is None else _item_blocks(config, items)),
         # Its output is zeroed by a memset, which a kernel cannot overtake.
         "pdl": config.pdl and not config.amax_only,
     }
@@ -59,12 +61,13 @@ def _grain(config: KernelConfig) -> int:
     """Rows or items that are worth a thread."""
     if not config.is_row_wise:
         return _ELEMENTS_PER_THREAD // CHUNK_SIZE
-    return ceil_div(_ELEMENTS_PER_THREAD, config.hidden_size)
+    rows = rows_of_pack(config.hidden_size) if config.backward else 1
+    return ceil_div(_ELEMENTS_PER_THREAD, config.hidden_size * rows)
 
 
 def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = None) -> dict[str, Any]:
     """Grid, block and cluster of a kernel of rows, with at most so many blocks or clusters."""
-    rows = grid_size(config, schedule.rows_per_block * schedule.rows_at_once)
+    rows = _row_grid(config, schedule.rows_per_block * schedule.rows_at_once)
     if config.masked:
         most = MASKED_THREADS // schedule.threads
     if most is not None:
@@ -73,17 +76,25 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
     return {"grid": grid.to_json(), "block": schedule.threads, "cluster": schedule.blocks_per_row}
 
 
+def _row_grid(config: KernelConfig, rows_per_block: int) -> Extent:
+    """Blocks of a kernel of rows; those of gradients have a segment each."""
+    return segments(config) if config.backward else grid_size(config, rows_per_block)
+
+
 def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
     schedule = row_schedule(config, target)
+    if config.backward:
+        return {**row_blocks(config, schedule), "shared_bytes": backward.staged_bytes(config, target)}
     if not schedule.loads_ahead:
         return {**row_blocks(config, schedule), "shared_bytes": 0}
     most = schedule.resident_blocks * target.multiprocessors
     return {**row_blocks(config, schedule, most), "shared_bytes": staged_bytes(config)}
 
 
-def _item_blocks(items: Extent) -> dict[str, Any]:
-    grid = items.ceil_div(ITEM_THREADS)
-    return {"grid": grid.to_json(), "block": ITEM_THREADS, "cluster": 1, "shared_bytes": 0}
+def _item_blocks(config: KernelConfig, items: Extent) -> dict[str, Any]:
+    threads = max(ITEM_THREADS, item_threads(config))
+    grid = items.ceil_div(threads // item_threads(config))
+    return {"grid": grid.to_json(), "block": threads, "cluster": 1, "shared_bytes": 0}
 
 
 def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
@@ -95,7 +106,8 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
         "dtypes": list(argument.dtypes),
         "shape": [extent.to_json() for extent in argument.shape],
         "row_set": argument.row_set,
-        "single": argument.shape == shape(1),
+        # Not a sum over rows of one column, which may be narrower.
+        "single": argument.shape == shape(1) and not (argument.is_output and argument.element_bytes < 4),
         "flat": argument.is_flat,
         "zeroed": argument.is_zeroed,
         "if_empty": argument.if_empty,

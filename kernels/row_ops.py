@@ -18,14 +18,14 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
     """The arguments of a kernel of rows, in calling order."""
     if config.pair:
         return _pair_interface(config)
-    arguments: list[Argument] = [_input(config)]
+    arguments: list[Argument] = [first_tensor(config)]
     if config.masked:
         arguments.append(TensorArgument("mask", ("int32",), shape(MATRICES)))
     if config.streams:
         arguments.append(TensorArgument("A", ("float32",), shape(LEADING, config.streams), field="mix"))
     if config.normalizes:
-        arguments.append(_rows("residual", config.input, config, is_present=config.residual))
-        arguments.append(_weight(config))
+        arguments.append(strided_rows("residual", config.input, config, is_present=config.residual))
+        arguments.append(weight_argument(config))
         arguments.append(_bias(config))
     if config.amax_only:
         arguments.append(number("amax", is_output=True, is_zeroed=True))
@@ -34,8 +34,8 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
     if config.normalizes:
         stores_sum = config.residual and not config.amax_only
         sum_options: dict[str, Any] = {"is_output": True, "may_be": "residual", "is_present": stores_sum}
-        arguments.append(_rows("residual_out", config.input, config, **sum_options))
-        arguments.append(_rows("y_out", config.input, config, is_output=True, is_present=config.keep_norm))
+        arguments.append(strided_rows("residual_out", config.input, config, **sum_options))
+        arguments.append(strided_rows("y_out", config.input, config, is_output=True, is_present=config.keep_norm))
         arguments.append(_row_output("inv_rms", config, is_present=config.keep_rstd))
         arguments.append(ScalarArgument("eps"))
     return tuple(arguments)
@@ -45,8 +45,8 @@ def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
     """The arguments of a plain norm, twice."""
     names = (name_of_first(config), "k")
     return (
-        *(_rows(name, config.input, config, field="input", row_set=i) for i, name in enumerate(names)),
-        *(_weight(config, name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
+        *(strided_rows(name, config.input, config, field="input", row_set=i) for i, name in enumerate(names)),
+        *(weight_argument(config, name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
         _bias(config),
         *(_half_output(config, f"{name}_out", name, field="out", row_set=i) for i, name in enumerate(names)),
         _row_output("inv_rms", config, is_present=False),
@@ -54,7 +54,8 @@ def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
     )
 
 
-def _rows(name: str, dtype: str, config: KernelConfig, **options: Any) -> TensorArgument:
+def strided_rows(name: str, dtype: str, config: KernelConfig, **options: Any) -> TensorArgument:
+    """A tensor of whole rows, at any stride."""
     rows = shape(LEADING, config.hidden_size)
     return TensorArgument(name, (dtype,), rows, _chunk_bytes(dtype), is_strided=True, **options)
 
@@ -63,8 +64,9 @@ def _chunk_bytes(dtype: str) -> int:
     return CHUNK_SIZE * DTYPES[dtype].bytes
 
 
-def _input(config: KernelConfig) -> TensorArgument:
-    rows = _rows(name_of_first(config), config.input, config, field="input")
+def first_tensor(config: KernelConfig) -> TensorArgument:
+    """The tensor that callers pass first."""
+    rows = strided_rows(name_of_first(config), config.input, config, field="input")
     if config.rows_combined == 1:
         return rows
     run_bytes = (config.gate_columns or config.hidden_size) * rows.element_bytes
@@ -72,7 +74,8 @@ def _input(config: KernelConfig) -> TensorArgument:
     return dataclasses.replace(rows, shape=combined, run_bytes=run_bytes)
 
 
-def _weight(config: KernelConfig, name: str = "", **options: Any) -> TensorArgument:
+def weight_argument(config: KernelConfig, name: str = "", **options: Any) -> TensorArgument:
+    """The factors of a norm."""
     name = name or ("gemma" if config.op == "layernorm" else "weight")
     return _parameter(name, config.weight, config, field="weight", **options)
 
@@ -93,7 +96,7 @@ def _row_output(name: str, config: KernelConfig, *, is_present: bool) -> TensorA
 
 
 def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input", **options: Any) -> TensorArgument:
-    return _rows(name, config.input, config, is_output=True, may_be=may_be, **options)
+    return strided_rows(name, config.input, config, is_output=True, may_be=may_be, **options)
 
 
 def number(name: str, **options: Any) -> TensorArgument:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .backward import backward_schedule
 from .config import KernelConfig
 from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
@@ -51,6 +52,8 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     """
     if config.schedule:
         return _named_schedule(config, target)
+    if config.backward:
+        return backward_schedule(config, target)
     groups = groups_of(config)
     if groups == 1:
         lanes = next_power_of_two(ceil_div(config.encoded_size, CHUNK_SIZE))

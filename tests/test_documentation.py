@@ -37,7 +37,9 @@ def test_the_examples_of_the_readme_run(example: str) -> None:
     exec(compile(example, "README.md", "exec"), {})
 
 
-@pytest.mark.parametrize("example", IN_TORCH, ids=["compiled", "operators", "modules", "trees", "gemm", "files"])
+@pytest.mark.parametrize(
+    "example", IN_TORCH, ids=["compiled", "gradients", "operators", "modules", "trees", "gemm", "files"]
+)
 def test_the_examples_of_the_page_on_torch_run(example: str) -> None:
     pytest.importorskip("torch", reason="the page is for users of torch")
     exec(compile(example, "torch.md", "exec"), {})

@@ -45,6 +45,25 @@ def _quack(name: str) -> Maker:
     return make
 
 
+def _quack_backward(name: str) -> Maker:
+    def make(new: Tensors, m: int, h: int) -> Call:
+        from quack.rmsnorm import rmsnorm_bwd
+
+        x, grad, w, rstd = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h), new.float32(m)
+        r = new.bfloat16(m, h) if name.startswith("add") else None
+        return lambda: rmsnorm_bwd(x, w, grad, rstd, r)
+
+    return make
+
+
+def _liger_backward(new: Tensors, m: int, h: int) -> Call:
+    from liger_kernel.ops.rms_norm import rms_norm_backward, rms_norm_forward
+
+    x, grad, w = new.bfloat16(m, h), new.bfloat16(m, h), new.bfloat16(h)
+    _, _, rstd, block_size, warps, mode = rms_norm_forward(x, w, 1e-6, 0.0, "llama", None)
+    return lambda: rms_norm_backward(grad, x, w, rstd, 0.0, mode, block_size, warps, False, None)
+
+
 def _torch_compile(name: str) -> Maker:
     def make(new: Tensors, m: int, h: int) -> Call:
         from jitnorm.bench.torch_programs import compiled_call
@@ -63,17 +82,23 @@ COMPILED = (
 )  # fmt: skip
 OPS_OF: dict[str, dict[str, Maker]] = {
     "flashinfer": {op: _flashinfer(op) for op in _FLASHINFER},
-    "quack": {op: _quack(op) for op in ("rmsnorm", "add_rmsnorm")},
+    "quack": {
+        **{op: _quack(op) for op in ("rmsnorm", "add_rmsnorm")},
+        **{op: _quack_backward(op) for op in ("rmsnorm backward", "add backward")},
+    },
+    "liger": {"rmsnorm backward": _liger_backward},
     TORCH_COMPILE: {op: _torch_compile(op) for op in COMPILED},
     **VARIANTS,
 }
-PACKAGES = {"flashinfer": "flashinfer-python", "quack": "quack-kernels"}
+# The package of each, and the module that shows whether it is installed.
+PACKAGES = {"flashinfer": "flashinfer-python", "quack": "quack-kernels", "liger": "liger-kernel"}
+_MODULES = {"liger": "liger_kernel"}
 NAMES = (JITNORM, *OPS_OF)
 
 
 def installed() -> list[str]:
-    """The modules of those libraries that are here."""
-    return [name for name in PACKAGES if find_spec(name) is not None]
+    """The libraries that are here."""
+    return [name for name in PACKAGES if find_spec(_MODULES.get(name, name)) is not None]
 
 
 def chosen(names: Sequence[str], device: str) -> list[str]:

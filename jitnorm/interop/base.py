@@ -72,6 +72,10 @@ class Framework(ABC):
         """The part of `refusal` that also holds for tensors without memory."""
         return None
 
+    def tangent_refusal(self, tensor: Any) -> str | None:
+        """The part of that which holds for ops with gradients, too."""
+        return None
+
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
         """Allocate an uninitialised output on the device of `like`; uint8 where the library lacks `dtype`."""

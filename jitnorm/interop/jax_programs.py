@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache, lru_cache
+from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, Signature
 from threading import Lock
@@ -24,6 +25,7 @@ from jitnorm.manager import get_kernel
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
+    from jitnorm.ops.gradients import Gradient
 
 _CPU = "cpu"
 # Dtypes that JAX lacks, or TVM-FFI cannot pass, are stored as bytes.
@@ -102,7 +104,12 @@ def program(
     call.__signature__ = Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in given])  # type: ignore[attr-defined]
     if dispatcher.outputs.folds:
         call = _with_batches_as_rows(call, [name in dispatcher.outputs.of_rows for name in given])
-    call = _without_gradients(call, op)
+    # It builds on this package, so it is loaded only now.
+    gradient = import_module("jitnorm.ops.gradients").gradient_of(dispatcher.op)
+    if gradient is None:
+        call = _without_gradients(call, op)
+    else:
+        call = _with_gradient(call, op, gradient, given, made, scalars)
     jitted: Callable[..., tuple[Any, ...]] = jax.jit(call)
     return jitted
 
@@ -139,13 +146,41 @@ def _with_batches_as_rows(call: Callable[..., Any], folds: list[bool]) -> Callab
     return batched  # type: ignore[no-any-return]
 
 
-def _without_gradients(call: Callable[..., Any], op: str) -> Callable[..., Any]:
+def _with_gradient(
+    call: Callable[..., Any],
+    op: str,
+    gradient: Gradient,
+    given: list[str],
+    made: list[str],
+    scalars: tuple[float, ...],
+) -> Callable[..., Any]:
+    """The call as JAX differentiates it, in reverse mode and once."""
+    import jax
+
+    (eps,) = scalars
+    once = _without_gradients(call, op, "second derivative")
+
+    def forward(*arrays: Any) -> tuple[Any, Any]:
+        results = once(*arrays)
+        named = {**dict(zip(given, arrays, strict=True)), **dict(zip(made, results, strict=True))}
+        return results, {name: named[name] for name in gradient.saved}
+
+    def backward(saved: dict[str, Any], grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        found = gradient.backward(saved, dict(zip(made, grads, strict=True)), eps)
+        return tuple(found[name] for name in given)
+
+    differentiable: Any = jax.custom_vjp(call)
+    differentiable.defvjp(forward, backward)
+    return differentiable  # type: ignore[no-any-return]
+
+
+def _without_gradients(call: Callable[..., Any], op: str, lacking: str = "gradient") -> Callable[..., Any]:
     """The call with an error in the op's words where it is differentiated."""
     import jax
 
     def rule(_: Any, __: Any) -> Any:
         raise TypeError(
-            f"{op}: has no gradient yet; where none is wanted, pass jax.lax.stop_gradient(...) of its arguments"
+            f"{op}: has no {lacking}; where none is wanted, pass jax.lax.stop_gradient(...) of its arguments"
         )
 
     refusing: Any = jax.custom_jvp(call)

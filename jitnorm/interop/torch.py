@@ -57,7 +57,7 @@ class Torch(Framework):
         return self._refusals.is_recorded(tensors)
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
-        if not self.makes_calls_of(tensors):
+        if not self.makes_calls_of(tensors) and not self._refusals.is_differentiated(tensors):
             return None
         if not all(tensor is None or self.owns(tensor) for tensor in tensors):
             return None
@@ -82,6 +82,9 @@ class Torch(Framework):
 
     def gradient_refusal(self, tensor: Any, is_output: bool) -> str | None:
         return self._refusals.gradient_refusal(tensor, is_output)
+
+    def tangent_refusal(self, tensor: Any) -> str | None:
+        return self._refusals.tangent_refusal(tensor)
 
     def register_node(self, kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
         if kind not in self._nodes:

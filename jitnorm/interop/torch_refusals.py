@@ -46,10 +46,21 @@ class TorchRefusals:
             for tensor in tensors
         )
 
+    def is_differentiated(self, tensors: Sequence[Any]) -> bool:
+        """Whether autograd would record a call of such tensors."""
+        torch = self._torch
+        owned = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
+        return bool(torch.is_grad_enabled() and torch._C._any_requires_grad(*owned))
+
     def gradient_refusal(self, tensor: Any, is_output: bool) -> str | None:
         """The part of `refusal` that also holds for a tensor which torch records."""
         with self._torch._C.DisableTorchFunction():
-            return self._of_gradient(tensor, is_output)
+            return self._of_gradient(tensor, is_output) or self._of_tangent(tensor)
+
+    def tangent_refusal(self, tensor: Any) -> str | None:
+        """The part of that which also holds for ops with gradients."""
+        with self._torch._C.DisableTorchFunction():
+            return self._of_tangent(tensor)
 
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
         """The reason why a tensor cannot be passed now, and what to pass instead; None if it can."""
@@ -63,6 +74,7 @@ class TorchRefusals:
                 self._of_situation(tensor)
                 or self._of_memory(tensor)
                 or self._of_gradient(tensor, is_output)
+                or self._of_tangent(tensor)
                 or self._of_view(tensor, is_output)
             )
 
@@ -101,11 +113,17 @@ class TorchRefusals:
     def _of_gradient(self, tensor: Any, is_output: bool) -> str | None:
         torch = self._torch
         if tensor.requires_grad and torch.is_grad_enabled():
-            unseen = "is written, which autograd would not see" if is_output else "jitnorm's ops have no gradients yet"
+            unseen = "is written, which autograd would not see" if is_output else "this op has no gradient"
             return f"requires grad, and {unseen}; call the op under torch.no_grad(), or pass `.detach()`"
+        return None
+
+    def _of_tangent(self, tensor: Any) -> str | None:
+        torch = self._torch
         level = torch.autograd.forward_ad._current_level
         if level >= 0 and torch.autograd.forward_ad.unpack_dual(tensor, level=level).tangent is not None:
-            return "has a tangent, and jitnorm's ops have no gradients yet; pass the primal of `unpack_dual`"
+            return (
+                "has a tangent, and jitnorm's ops have no gradients of forward mode; pass the primal of `unpack_dual`"
+            )
         return None
 
     def _of_view(self, tensor: Any, is_output: bool) -> str | None:

@@ -45,6 +45,7 @@ from jitnorm.reference.fp8 import (
     quantize_fp8_tensor,
     quantize_fp8_token,
 )
+from jitnorm.reference.gradients import layernorm_backward_f32, rmsnorm_backward_f32, sum_rows_f32
 from jitnorm.reference.layouts import ScaleLayout, column_major_scales, swizzle_scales, unswizzle_scales
 from jitnorm.reference.mhc import mhc_mix_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
@@ -71,6 +72,7 @@ __all__ = [
     "encode_e4m3",
     "encode_e5m2",
     "inv_rms_f32",
+    "layernorm_backward_f32",
     "layernorm_f32",
     "mhc_mix_f32",
     "quantize_fp4",
@@ -82,12 +84,14 @@ __all__ = [
     "quantize_mxfp8",
     "quantize_nvfp4_row",
     "quantize_nvfp4_tensor",
+    "rmsnorm_backward_f32",
     "rmsnorm_f32",
     "round_to",
     "row_sum",
     "silu_f32",
     "stored_residual",
     "sum_of_squares",
+    "sum_rows_f32",
     "swiglu_f32",
     "swizzle_scales",
     "unswizzle_scales",

@@ -19,7 +19,7 @@ CHUNK: int = 16
 """Consecutive elements of a row that one accumulator takes in, in order."""
 
 _GROUP = 32
-_Accumulate = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.float32]]
+_Accumulate = Callable[..., NDArray[np.float32]]
 
 
 @np.errstate(all="ignore")
@@ -36,7 +36,25 @@ def sum_of_squares(h: NDArray[Any]) -> NDArray[np.float32]:
         TypeError: h has another dtype.
         ValueError: h is not 2-D or its rows are empty.
     """
-    return _tree_sum(as_rows(h, "h"), lambda accumulator, v: fma(v, v, accumulator))
+    return _tree_sum(lambda accumulator, v: fma(v, v, accumulator), as_rows(h, "h"))
+
+
+@np.errstate(all="ignore")
+def sum_of_products(g: NDArray[Any], h: NDArray[Any]) -> NDArray[np.float32]:
+    """Sum the products of two tensors' elements in each row along the tree, accumulated by fused multiply-adds.
+
+    Args:
+        g: (M, H) float32; float16, bfloat16 and E4M3 are widened. H is at least 1.
+        h: like g.
+
+    Returns:
+        (M,) float32.
+
+    Raises:
+        TypeError: g or h has another dtype.
+        ValueError: g or h is not 2-D or its rows are empty.
+    """
+    return _tree_sum(lambda accumulator, u, v: fma(u, v, accumulator), as_rows(g, "g"), as_rows(h, "h"))
 
 
 @np.errstate(all="ignore")
@@ -53,7 +71,7 @@ def row_sum(h: NDArray[Any]) -> NDArray[np.float32]:
         TypeError: h has another dtype.
         ValueError: h is not 2-D or its rows are empty.
     """
-    return _tree_sum(as_rows(h, "h"), lambda accumulator, v: accumulator + v)
+    return _tree_sum(lambda accumulator, v: accumulator + v, as_rows(h, "h"))
 
 
 def amax_f32(y: NDArray[Any]) -> NDArray[np.float32]:
@@ -76,17 +94,17 @@ def amax_f32(y: NDArray[Any]) -> NDArray[np.float32]:
     return canonical(magnitudes.max(initial=0, keepdims=True))
 
 
-def _tree_sum(h: NDArray[np.float32], accumulate: _Accumulate) -> NDArray[np.float32]:
-    rows, length = h.shape
+def _tree_sum(accumulate: _Accumulate, *terms: NDArray[np.float32]) -> NDArray[np.float32]:
+    rows, length = terms[0].shape
     groups = -(-length // (CHUNK * _GROUP))
     # No partial sum is -0, as each begins at +0, so a zero taken in changes nothing: zeros stand for whatever
     # is missing.
-    padded = np.zeros((rows, groups * _GROUP * CHUNK), np.float32)
-    padded[:, :length] = h
-    chunks = padded.reshape(rows, groups, _GROUP, CHUNK)
+    padded = np.zeros((len(terms), rows, groups * _GROUP * CHUNK), np.float32)
+    padded[:, :, :length] = terms
+    chunks = padded.reshape(len(terms), rows, groups, _GROUP, CHUNK)
     accumulator = np.zeros((rows, groups, _GROUP), np.float32)
     for i in range(CHUNK):
-        accumulator = accumulate(accumulator, chunks[..., i])
+        accumulator = accumulate(accumulator, *chunks[..., i])
     group_sums = np.zeros((rows, 1 << (groups - 1).bit_length()), np.float32)
     group_sums[:, :groups] = _butterfly_sum(accumulator)
     return canonical(_butterfly_sum(group_sums))

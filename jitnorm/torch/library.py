@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 
 from jitnorm.catalogue import OPS
 from jitnorm.torch.batching import batched
+from jitnorm.torch.gradients import Implementation, OperatorGradient, autograd_kernel, operator_gradient
 from jitnorm.torch.operator import Operator
 from jitnorm.torch.schemas import schemas_of
 
@@ -25,15 +25,15 @@ def register() -> None:
             continue
         for schema in schemas_of(op).values():
             operator = Operator(op, schema)
-            functional = _define(schema.functional, operator.functional, operator.fake)
+            gradient = operator_gradient(op, schema)
+            functional = _define(schema.functional, operator.functional, operator.fake, gradient)
             torch.library.register_vmap(functional, batched(functional), lib=_LIBRARY)
-            written = _define(schema.out, operator.out, operator.fake_out)
-            # Torch would warn where gradients are not recorded, which operators refuse themselves.
-            for name in (functional, written):
-                _LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
+            _define(schema.out, operator.out, operator.fake_out, None)
 
 
-def _define(schema: str, implementation: Callable[..., Any], fake: Callable[..., Any]) -> str:
+def _define(
+    schema: str, implementation: Implementation, fake: Implementation, gradient: OperatorGradient | None
+) -> str:
     """Register one overload and return its qualified name."""
     _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     name = schema.partition("(")[0]
@@ -41,4 +41,10 @@ def _define(schema: str, implementation: Callable[..., Any], fake: Callable[...,
         _LIBRARY.impl(name, implementation, device)
     qualified = f"jitnorm::{name}"
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
+    _LIBRARY.impl(name, autograd_kernel(_overload(name), implementation, gradient), "Autograd", with_keyset=True)
     return qualified
+
+
+def _overload(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.jitnorm, packet), overload or "default")

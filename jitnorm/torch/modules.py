@@ -1,6 +1,6 @@
-"""Norms as modules of torch, for inference: their state dicts are those of torch's and Transformers' modules.
+"""Norms as modules of torch: their state dicts are those of torch's and Transformers' modules.
 
-Ops have no gradients yet, so run modules under `torch.no_grad` or `torch.inference_mode`; else they raise TypeError.
+All but `NormQuant` have gradients; run that under `torch.no_grad` or `torch.inference_mode`, else it raises TypeError.
 """
 
 from __future__ import annotations

@@ -11,7 +11,10 @@ import torch
 
 from jitnorm.call_config import prototype
 from jitnorm.dispatch import Dispatcher
+from jitnorm.interop import check_tensors, framework_of
+from jitnorm.ops.gradients import gradient_of
 from jitnorm.outputs import Outputs
+from jitnorm.torch import gradients
 from jitnorm.torch.operator import check_gradients, fake_outputs, with_bytes
 from jitnorm.torch.schemas import config_text
 
@@ -33,10 +36,14 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
         return distributed.call(dispatcher, tensors, numbers)
     operator = _operator(dispatcher)
     named = dict(zip(dispatcher.arguments, (*tensors, *numbers), strict=True))
-    check_gradients(dispatcher, named)
+    is_differentiated = gradients.is_differentiated(tensors)
+    if gradient_of(dispatcher.op) is None:
+        check_gradients(dispatcher, named)
+    else:
+        _check_differentiable(dispatcher, tensors)
     given = {name: named.pop(name) for name in dispatcher.outputs.names}
     missing = [name for name, tensor in given.items() if tensor is None]
-    if len(missing) == len(given) or _is_transformed(tensors):
+    if len(missing) == len(given) or is_differentiated or _is_transformed(tensors):
         results = operator.functional(**named, **operator.options)
         made = dict(zip(given, (results,) if isinstance(results, torch.Tensor) else results, strict=True))
         for name, tensor in given.items():
@@ -49,6 +56,17 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
     if operator.gives_fp4 and "y_fp4" in missing:
         made["y_fp4"] = made["y_fp4"].view(torch.float4_e2m1fn_x2)
     return dispatcher.in_order({**named, **made})[: dispatcher.tensor_count]
+
+
+def _check_differentiable(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> None:
+    """Refuse tangents, and tensors that no kernel can read."""
+    names, framework = dispatcher.names, framework_of(tensors[0], dispatcher.names[0])
+    if not framework.makes_calls_of(tensors):
+        with torch.no_grad():
+            check_tensors(names, tensors, dispatcher.positions)
+    for name, tensor in zip(names, tensors, strict=True):
+        if tensor is not None and (reason := framework.tangent_refusal(tensor)):
+            raise TypeError(f"{name}: {reason}")
 
 
 def _is_transformed(tensors: tuple[Any, ...]) -> bool:
@@ -67,6 +85,8 @@ def _copied(name: str, made: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         same = made if made.dtype == out.dtype else made.view(out.dtype)
         return out.copy_(same.reshape(out.shape))
     except RuntimeError as error:
+        if gradients.is_differentiated((made, out)) and not _is_transformed((made, out)):
+            raise  # autograd's own, such as that of a parameter written in place
         raise TypeError(f"{name}: is used in a transform of torch.func that cannot write it ({error})") from None
 
 

@@ -17,6 +17,8 @@ from jitnorm.kernels.target import Target
 
 # The fields that a call's tensors and target decide; the others follow from its op and options.
 _OF_THE_CALL = ("vector_bytes", "pdl", "many_rows", "schedule")
+# Ops whose first tensor has a dtype that their options name.
+_OF_GIVEN_INPUT = ("dequantize", "sum_rows")
 _OF_A_LAUNCH = {field.name for field in fields(KernelConfig)} - {"hidden_size", "input", "weight", "row_dims"}
 
 
@@ -71,7 +73,7 @@ def configs_of_text(text: str, target: Target, row_classes: Sequence[str] = ROW_
         return [literal]
     options = {name: getattr(literal, name) for name in _OF_A_LAUNCH if name in named or name not in _OF_THE_CALL}
     decided = {name: options.pop(name) for name in ("many_rows", "schedule") if name in options}
-    if literal.op == "dequantize":
+    if literal.op in _OF_GIVEN_INPUT:
         options["input"] = literal.input
     launch = Launch(options, literal.hidden_size, literal.input, literal.weight, row_dims=literal.row_dims)
     widths = [literal.vector_bytes] if "vector_bytes" in named else vector_bytes_of(launch, target)

@@ -15,7 +15,10 @@ struct Arguments {
   Int64 residual_out_strides[kRowDims];
   Input* y_out;  // the normalized rows, beside their codes
   Int64 y_out_strides[kRowDims];
+  const Input* grad;  // of what a norm gives
+  Int64 grad_strides[kRowDims];
   Output* out;
+  Output* bias_out;
   Int64 out_strides[kRowDims];
   UInt8* codes;
   Int64 codes_strides[kRowDims];
@@ -30,6 +33,7 @@ struct Arguments {
   const float* mix;   // the factors of each row's streams
   float* inv_rms;
   float* amax;
+  float* partials;  // sums over the rows of each segment
 
   // Scales.
   Scale* block_scale;  // swizzled, if both layouts are written

@@ -10,7 +10,7 @@ template <typename ProcessItem>
 JITNORM_INLINE void process_items(Int64 items, ProcessItem process_item) {
   wait_for_inputs();
   launch_dependents();
-  const Int64 item = (Int64)blockIdx.x * kThreads + threadIdx.x;
+  const Int64 item = ((Int64)blockIdx.x * kThreads + threadIdx.x) / kThreadsPerItem;
   if (item < items) process_item(item);
 }
 #else

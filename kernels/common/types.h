@@ -21,7 +21,7 @@ struct Float8E4M3 {
 
 constexpr float kMaxFloat = 0x1.fffffep127f;
 
-enum class Op { kRmsNorm, kLayerNorm, kQuantize, kDequantize, kInterleave, kShuffle };
+enum class Op { kRmsNorm, kLayerNorm, kQuantize, kDequantize, kInterleave, kShuffle, kSumRows };
 
 // What a row is made of.
 enum class Combine {

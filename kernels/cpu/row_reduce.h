@@ -13,9 +13,9 @@ JITNORM_INLINE float fold_sum(float (&values)[kWidth]) {
   return values[0];
 }
 
-// The sum of a row's terms along the tree; accumulate(sum, value) adds a value's term.
+// The sum of a row's terms along the tree; accumulate(sum, t, e, k) adds that of element e of chunk k of tile t.
 template <typename Accumulate>
-JITNORM_INLINE float tree_sum(const Tile* row, Accumulate accumulate) {
+JITNORM_INLINE float tree_sum(Accumulate accumulate) {
   constexpr int kGroupTiles = kGroupChunks / kLanes;
   float groups[kPaddedGroups] = {};
   for (int g = 0; g < kGroups; ++g) {
@@ -25,7 +25,7 @@ JITNORM_INLINE float tree_sum(const Tile* row, Accumulate accumulate) {
       if (t >= kRowTiles) break;
       for_each_value([&](int e, int k) {
         float& sum = sums[i * kLanes + k];
-        const float next = accumulate(sum, row[t].at[e][k]);
+        const float next = accumulate(sum, t, e, k);
         sum = kCenters && !is_in_row(t, e, k) ? sum : next;
       });
     }
@@ -35,12 +35,12 @@ JITNORM_INLINE float tree_sum(const Tile* row, Accumulate accumulate) {
 }
 
 JITNORM_INLINE float row_sum(const Tile* row) {
-  return tree_sum(row, [](float sum, float h) { return add_rn(sum, h); });
+  return tree_sum([row](float sum, int t, int e, int k) { return add_rn(sum, row[t].at[e][k]); });
 }
 
 JITNORM_INLINE float row_sum_of_squares(const Tile* row, float mean) {
-  return tree_sum(row, [mean](float sum, float h) {
-    const float d = centered(h, mean);
+  return tree_sum([row, mean](float sum, int t, int e, int k) {
+    const float d = centered(row[t].at[e][k], mean);
     return fma_rn(d, d, sum);
   });
 }

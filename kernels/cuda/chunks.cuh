@@ -96,22 +96,23 @@ JITNORM_INLINE void store_in_pairs(T* row, int index, const Chunk<T, 16>& chunk)
   constexpr int kAccesses = Chunk<T, 16>::kBytes / 16;
   const bool is_second = threadIdx.x % 2;
   uint4* to = reinterpret_cast<uint4*>(row + (index & ~1) * kChunkSize) + is_second;
+  // All before any store: in between, NVRTC 13.0 copies exchanges into both branches of the condition, which parts the
+  // warp.
+  uint4 others[kAccesses / 2];
   JITNORM_UNROLL
   for (int i = 0; i < kAccesses; i += 2) {
-    const uint4 lower = chunk.accesses[i], upper = chunk.accesses[i + 1];
-    const uint4 other = exchange_with_neighbour(is_second ? lower : upper);
-    if (index >= kWholeChunks) continue;
-    to[i] = is_second ? other : lower;
-    to[i + kAccesses] = is_second ? upper : other;
+    others[i / 2] = exchange_with_neighbour(is_second ? chunk.accesses[i] : chunk.accesses[i + 1]);
+  }
+  if (index >= kWholeChunks) return;
+  JITNORM_UNROLL
+  for (int i = 0; i < kAccesses; i += 2) {
+    to[i] = is_second ? others[i / 2] : chunk.accesses[i];
+    to[i + kAccesses] = is_second ? chunk.accesses[i + 1] : others[i / 2];
   }
 }
 
 template <typename T, int kAccessBytes>
-JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>& chunk) {
-  if constexpr (kStoresInPairs && kAccessBytes == 16) {
-    store_in_pairs(row, index, chunk);
-    return;
-  }
+JITNORM_INLINE void store_chunk_alone(T* row, int index, const Chunk<T, kAccessBytes>& chunk) {
   T* to = row + index * kChunkSize;
   if (index < kWholeChunks) {
     copy_words(to, chunk.accesses);
@@ -123,13 +124,22 @@ JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>&
   }
 }
 
+template <typename T, int kAccessBytes>
+JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>& chunk) {
+  if constexpr (kStoresInPairs && kAccessBytes == 16) {
+    store_in_pairs(row, index, chunk);
+  } else {
+    store_chunk_alone(row, index, chunk);
+  }
+}
+
 // Makes the compiler unpack a 16-bit chunk anew where it is used next, rather than hold its floats until then: they
 // take twice the registers. With 48 instead of 64, a multiprocessor has five blocks of 256 threads instead of four.
 template <typename T, int kAccessBytes>
 JITNORM_INLINE void forget_unpacked(Chunk<T, kAccessBytes>& chunk) {
   if constexpr (sizeof(T) < sizeof(float) && !kKeepsUnpacked) {
     JITNORM_UNROLL
-    for (UInt32& word : chunk.words) asm volatile("" : "+r"(word));
+    for (int i = 0; i < Chunk<T, kAccessBytes>::kBytes / 4; ++i) asm volatile("" : "+r"(chunk.words[i]));
   }
 }
 

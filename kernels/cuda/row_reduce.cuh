@@ -6,7 +6,8 @@
 #include "combine.cuh"
 #include "row_sharing.cuh"
 
-JITNORM_INLINE float chunk_sum(const HeldChunk& chunk) {
+template <typename Held>
+JITNORM_INLINE float chunk_sum(const Held& chunk) {
   float sum = 0.0f;
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) sum = add_rn(sum, value_of(chunk, i));
@@ -81,47 +82,58 @@ JITNORM_INLINE float lanes_max(float amax) {
   return float_of(__reduce_max_sync(kFullWarp, bits_of(amax)));
 }
 
-// The sums over the rows of a thread, whose group sums come one after another: add() is called by whole warps, total()
-// by all threads of the rows. A single warp keeps them in registers: several rows of a block would meet in its memory.
-struct RowSums {
+// So many sums over a row or over the rows of a thread, whose group sums come one after another: add() is called by
+// whole warps, total() by all threads of the rows. A single warp keeps them in registers: several rows of a block would
+// meet in its memory. With two sets of sums, a thread may begin the next ones while others still read the last.
+template <int kCount, int kSets = 1>
+struct Sums {
   // Chunks of a lane whose sums share a butterfly.
   static constexpr int kBatch = !kHoldsRow ? 1 : kChunksPerLane % 4 == 0 ? 4 : kChunksPerLane % 2 == 0 ? 2 : 1;
-  float batch[kBatch];
-  float of_warp[kRowsAtOnce][kWarpsPerRow == 1 ? kPaddedGroups : 1] = {};
+  float batch[kCount][kBatch];
+  float of_warp[kCount][kWarpsPerRow == 1 ? kPaddedGroups : 1] = {};
+  int set = 0;
 
-  JITNORM_INLINE void add(int row, float chunk_sum, int slot, int warp, int lane) {
+  JITNORM_INLINE void add(int which, float chunk_sum, int slot, int warp, int lane) {
     if constexpr (kWarpsPerRow == 1) {
-      of_warp[row][slot] = butterfly_sum<kLanesPerRow>(chunk_sum);
+      of_warp[which][slot] = butterfly_sum<kLanesPerRow>(chunk_sum);
       return;
     }
-    batch[slot % kBatch] = chunk_sum;
+    batch[which][slot % kBatch] = chunk_sum;
     if (slot % kBatch < kBatch - 1) return;
     constexpr int kOwners = kLanesPerRow / kBatch;
-    const float sum = butterfly_sums<kLanesPerRow>(batch, lane);
+    const float sum = butterfly_sums<kLanesPerRow>(batch[which], lane);
     const int group = (slot - (kBatch - 1) + lane / kOwners) * kWarpsPerRow + warp;
-    if (lane % kOwners == 0 && group < kPaddedGroups) share(group_sums(row) + group, sum);
+    if (lane % kOwners == 0 && group < kPaddedGroups) share(group_sums(which) + group, sum);
   }
 
-  JITNORM_INLINE void total(float (&totals)[kRowsAtOnce], int lane) {
+  JITNORM_INLINE void total(float (&totals)[kCount], int lane) {
     if constexpr (kWarpsPerRow == 1) {
       JITNORM_UNROLL
-      for (int r = 0; r < kRowsAtOnce; ++r) totals[r] = fold_sum(of_warp[r]);
+      for (int i = 0; i < kCount; ++i) totals[i] = fold_sum(of_warp[i]);
     } else {
       row_barrier();
       JITNORM_UNROLL
-      for (int r = 0; r < kRowsAtOnce; ++r) totals[r] = sum_of_groups(group_sums(r), lane);
+      for (int i = 0; i < kCount; ++i) totals[i] = sum_of_groups(group_sums(i), lane);
     }
   }
 
  private:
-  JITNORM_INLINE static float* group_sums(int row) {
-    __shared__ alignas(16) float sums[kRowsAtOnce][kPaddedGroups];
-    return sums[row];
+  JITNORM_INLINE float* group_sums(int which) const {
+    __shared__ alignas(16) float sums[kSets * kCount][kPaddedGroups];
+    return sums[kSets == 1 ? which : set * kCount + which];
   }
 
-  // Groups past the last one count as zero.
+  // Groups past the last one count as zero. Not by ?: since NVRTC 13.0 makes branches of it and copies the exchanges
+  // after it into both: the gradients of 12288 columns took 1.6 times as long.
   JITNORM_INLINE static float group_sum(const float* sums, int group) {
-    return group < kChunksPerLane * kWarpsPerRow ? sums[group] : 0.0f;
+    constexpr int kGroups = kChunksPerLane * kWarpsPerRow;
+    float sum = sums[group];
+    if constexpr (kGroups < kPaddedGroups) {
+      asm("{\n.reg .pred is_there;\nsetp.lt.s32 is_there, %1, %2;\nselp.f32 %0, %0, 0f00000000, is_there;\n}"
+          : "+f"(sum)
+          : "r"(group), "n"(kGroups));
+    }
+    return sum;
   }
 
   JITNORM_INLINE static float sum_of_groups(const float* sums, int lane) {
@@ -134,6 +146,8 @@ struct RowSums {
     return butterfly_sum<kLanes>(fold_sum(partial));
   }
 };
+
+typedef Sums<kRowsAtOnce> RowSums;
 
 // Makes of the largest magnitudes that each thread has seen those of the rows.
 JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], int warp, int lane) {

@@ -19,6 +19,7 @@ _FOLDER = Path(__file__).parent
 # What `build` and the modules of this folder that it imports take from others.
 SHARED_MODULES = (
     "arguments.py",
+    "backward.py",
     "config.py",
     "config_rules.py",
     "dtypes.py",

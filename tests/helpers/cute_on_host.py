@@ -108,11 +108,14 @@ def run_on_host(
         parameters.append(offsets[argument.name])
         if argument.is_strided:
             parameters.append(arrays[argument.name].shape[-1])
+    parameters.append(rows)
+    if recipe.get("items") is not None:
+        parameters.append(evaluate(recipe["items"], rows))
     grid = min(evaluate(recipe["grid"], rows), most_blocks or 1 << 31)
     run_ptx(
         (cuda_ptx_of if is_cuda else ptx_of)(config, target),
         memory,
-        [*parameters, rows],
+        parameters,
         grid,
         recipe["block"],
         recipe["cluster"],

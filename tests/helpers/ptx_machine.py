@@ -48,7 +48,8 @@ class _Machine(Numbers):
         self.parameters = [np.uint64(p) for p in bits]
         self.shared = np.zeros((grid, SHARED_BYTES), np.uint8)
         self.barriers: dict[tuple[int, int], list[int]] = {}
-        self.copies: dict[int, list[tuple[int, int]]] = {}  # of a thread: where to in the shared memory, where from
+        # Of a thread, by groups: where to in the shared memory, and what.
+        self.copies: dict[int, list[list[tuple[int, Array]]]] = {}
         self.pc = np.zeros(self.count, np.int64)
         self.waits = np.zeros(self.count, bool)
         self.is_uneven = False
@@ -180,18 +181,32 @@ class _Machine(Numbers):
 
     def _copy_ahead(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         """Until a thread waits for its copies, nobody knows what is there."""
-        if modifiers == ["async", "wait_all"]:
+        if modifiers[1] in ("wait_all", "wait_group"):
+            self._wait_for_copies(None if modifiers[1] == "wait_all" else int(operands[0]))
+            return
+        if modifiers == ["async", "commit_group"]:
             for thread in self.active.tolist():
-                for to, source in self.copies.pop(thread, []):
-                    self.shared.reshape(-1)[to : to + 16] = self.memory[source : source + 16]
+                self.copies.setdefault(thread, [[]]).append([])
             return
         assert modifiers == ["async", "cg", "shared", "global"]
         assert operands[2] == "16"
         (_, places), (_, sources) = self._bytes("shared", operands[0]), self._bytes("global", operands[1])
         assert not ((places | sources) % 16).any(), "misaligned copy"
-        for thread, to, source in zip(self.active.tolist(), places.tolist(), sources.tolist(), strict=True):
+        sizes = self.read(operands[3], 32) if len(operands) > 3 else np.full(places.size, 16)
+        for thread, to, source, size in zip(self.active.tolist(), places, sources, sizes, strict=True):
+            copied = np.zeros(16, np.uint8)
+            copied[: int(size)] = self.memory[source : source + int(size)]
             self.shared.reshape(-1)[to : to + 16] = _UNKNOWN
-            self.copies.setdefault(thread, []).append((to, source))
+            self.copies.setdefault(thread, [[]])[-1].append((int(to), copied))
+
+    def _wait_for_copies(self, pending: int | None) -> None:
+        """Until no more groups than that are on their way, besides copies that no group has yet; None: for all."""
+        for thread in self.active.tolist():
+            groups = self.copies.get(thread, [[]])
+            arrived = len(groups) if pending is None else max(0, len(groups) - 1 - pending)
+            for to, copied in (copy for group in groups[:arrived] for copy in group):
+                self.shared.reshape(-1)[to : to + 16] = copied
+            self.copies[thread] = groups[arrived:] or [[]]
 
     # Control
 

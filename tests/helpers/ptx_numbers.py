@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 from ptx_registers import BITS, Array, Registers
 
+_INTEGERS = ("s32", "u32", "s64", "u64")
 _FP8 = {"e4m3x2": ml_dtypes.float8_e4m3fn, "e5m2x2": ml_dtypes.float8_e5m2}
 
 
@@ -184,18 +185,20 @@ class Numbers(Registers):
     def _do_abs(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         self.write(operands[0], self.read(operands[1], 31))
 
+    def _extremes(self, kind: str, operands: tuple[str, ...], choose: Any) -> None:
+        read, bits = self._signed if kind[0] == "s" else self.read, BITS[kind]
+        self.write(operands[0], choose(read(operands[1], bits), read(operands[2], bits)), bits)
+
     def _do_max(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        if modifiers[0] in ("s32", "u32"):
-            read = self._signed if modifiers[0] == "s32" else self.read
-            self.write(operands[0], np.maximum(read(operands[1], 32), read(operands[2], 32)), 32)
+        if modifiers[0] in _INTEGERS:
+            self._extremes(modifiers[0], operands, np.maximum)
             return
         assert modifiers == ["NaN", "f32"]
         self.write_float(operands[0], np.maximum(self.float(operands[1]), self.float(operands[2])))
 
     def _do_min(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        if modifiers[0] in ("s32", "u32"):
-            read = self._signed if modifiers[0] == "s32" else self.read
-            self.write(operands[0], np.minimum(read(operands[1], 32), read(operands[2], 32)), 32)
+        if modifiers[0] in _INTEGERS:
+            self._extremes(modifiers[0], operands, np.minimum)
             return
         assert modifiers == ["f32"]
         self.write_float(operands[0], np.fmin(self.float(operands[1]), self.float(operands[2])))

@@ -42,6 +42,10 @@ CONFIGS = [
         "dequantize:hidden_size=4096,quant=e5m2/row/f32",
         "interleave:hidden_size=4096,input=uint8",
         "shuffle:hidden_size=4096,shuffle_rows=16",
+        "rmsnorm:hidden_size=1024,backward=true",
+        "layernorm:hidden_size=4096,residual=true,backward=true",
+        "rmsnorm:hidden_size=262144,backward=true",
+        "sum_rows:hidden_size=4096,input=float32",
     )
 ]
 AHEAD = KernelConfig.parse("rmsnorm:hidden_size=4096,schedule=4x2ao2")

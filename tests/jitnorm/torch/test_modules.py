@@ -89,6 +89,12 @@ def test_modules_can_be_copied_printed_and_made_without_memory() -> None:
 
 
 @torch.inference_mode(False)
-def test_training_is_an_error_that_names_the_argument() -> None:
+def test_norms_train_and_a_quantizing_one_is_an_error_that_names_the_argument() -> None:
+    for norm, plain in ((RMSNorm(SIZE), torch.nn.RMSNorm(SIZE, eps=1e-6)), (LayerNorm(SIZE), torch.nn.LayerNorm(SIZE))):
+        x = torch.linspace(-1, 2, 2 * SIZE).reshape(2, SIZE)
+        norm(x).square().sum().backward()
+        plain(x).square().sum().backward()
+        for own, other in zip(norm.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(own.grad, other.grad)
     with pytest.raises(TypeError, match=re.compile("^weight: .*grad", re.DOTALL)):
-        RMSNorm(SIZE)(torch.ones(2, SIZE))
+        NormQuant(SIZE, jitnorm.MXFP8)(torch.ones(2, SIZE))

@@ -82,10 +82,15 @@ def test_an_option_that_the_operator_lacks_is_an_error_by_name() -> None:
     assert torch.equal(torch.ops.jitnorm.rmsnorm(x, weight, 1e-6), jitnorm.rmsnorm(x, weight))
 
 
-def test_an_operator_refuses_a_tensor_that_requires_grad() -> None:
+def test_an_operator_without_a_gradient_refuses_a_tensor_that_requires_one() -> None:
     x, weight = torch.ones(2, 64), torch.ones(64, requires_grad=True)
+    operator = torch.ops.jitnorm.rmsnorm_fp4quant
     with pytest.raises(TypeError, match=r"^weight: requires grad"):
-        torch.ops.jitnorm.rmsnorm(x, weight, 1e-6)
+        operator(x, weight, 1e-6, config="quant=e2m1/16/e4m3")
+    with pytest.raises(TypeError, match=r"^weight: requires grad"):
+        torch.ops.jitnorm.rmsnorm.out(x, weight, 1e-6, out=torch.zeros(2, 64))
+    with pytest.raises(TypeError, match=r"^weight: requires grad"):
+        torch.func.grad(lambda w: operator(x, w, 1e-6, config="quant=e2m1/16/e4m3")[1].float().sum())(torch.ones(64))
     with torch.no_grad():
         assert not torch.ops.jitnorm.rmsnorm(x, weight, 1e-6).requires_grad
 

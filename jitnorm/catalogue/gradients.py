@@ -1,0 +1,45 @@
+"""The gradients of norms, and the sums over rows that those of their parameters end with."""
+
+from __future__ import annotations
+
+from jitnorm.catalogue.encodings import NORM
+from jitnorm.catalogue.op import Choices, Fields, Launch, Op
+from jitnorm.kernels.config import KernelConfig
+
+
+def _sum_fields(weight: str, bias: bool) -> Fields:
+    return {"weight": weight, "bias": bias}
+
+
+def _sum(_: Choices, launch: Launch) -> list[Launch]:
+    config = KernelConfig(hidden_size=launch.hidden_size, input=launch.input, weight=launch.weight, **launch.options)
+    options = {**SUM_ROWS.fixed, "weight": config.weight, "bias": config.has_bias}
+    return [Launch(options, launch.hidden_size, "float32", enable_pdl=launch.enable_pdl)]
+
+
+def _backward_fields(residual: bool) -> Fields:
+    return {"residual": residual}
+
+
+def _backward(name: str, computes: str, **fixed: object) -> Op:
+    choices = {**(NORM if fixed["op"] == "rmsnorm" else {}), "residual": False}
+    return Op(name, computes, {**fixed, "backward": True}, _backward_fields, choices=choices, also=_sum)
+
+
+SUM_ROWS = Op(
+    "sum_rows",
+    "the sum of the rows of a float32 matrix",
+    {"op": "sum_rows", "input": "float32"},
+    _sum_fields,
+    choices={**NORM, "bias": False},
+)
+RMSNORM_BACKWARD = _backward(
+    "rmsnorm_backward", "the gradients of the input and the weight; Gemma's has weight + 1", op="rmsnorm"
+)
+GEMMA_RMSNORM_BACKWARD = _backward("gemma_rmsnorm_backward", RMSNORM_BACKWARD.computes, op="rmsnorm", unit_bias=True)
+RMSNORM_BIAS_BACKWARD = _backward(
+    "rmsnorm_bias_backward", "the gradients of the input, the weight and the bias", op="rmsnorm", bias=True
+)
+LAYERNORM_BACKWARD = _backward("layernorm_backward", RMSNORM_BIAS_BACKWARD.computes, op="layernorm")
+
+OPS = (RMSNORM_BACKWARD, GEMMA_RMSNORM_BACKWARD, RMSNORM_BIAS_BACKWARD, LAYERNORM_BACKWARD, SUM_ROWS)

@@ -1,0 +1,143 @@
+"""The gradients of norms: of the input for each row, of the parameters as sums over all rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue import gradients
+from jitnorm.catalogue.op import Op
+from jitnorm.dispatch import dispatcher_of
+from jitnorm.interop import framework_of
+from jitnorm.ops.run import Tensor, run
+
+
+def sum_rows(
+    input: Tensor, dtype: str = "float32", *, out: Tensor | None = None, enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> Tensor:  # fmt: skip
+    """Sum the rows of a float32 matrix along a fixed tree of additions: the same bits on every target.
+
+    Args:
+        input: float32, shape (..., columns), 1 to 262144 columns; rows at any stride.
+        dtype: of the sums, "float32", "bfloat16" or "float16", to which they are rounded once.
+        out: where to write, shape (columns,); None allocates.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> sum_rows(np.array([[1, 2], [3, 4]], np.float32)).tolist()
+        [4.0, 6.0]
+    """
+    tensors = {"input": input, "out": out}
+    made: Tensor = run(dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, False), tensors, stream)["out"]
+    return made
+
+
+def rmsnorm_backward(
+    grad: Tensor, input: Tensor, weight: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
+    input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Find the gradients of `rmsnorm`'s input and weight; docs/numerics.md defines every bit.
+
+    With a residual, `input` is the sum that the op stored, and the gradient of the input is that of both summands.
+
+    Args:
+        grad: the gradient of the op's output, like the input.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        weight: shape (hidden_size,), the input's dtype or float32.
+        eps: as the op had it.
+        residual_grad: a gradient that is added to the input's, such as that of the stored sum; like the input.
+        input_grad: where to write the input's, like it; None allocates. It may be `grad` itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        the gradients of the input and of the weight, in its dtype.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> x, grad = np.array([[3.0, 4.0]], np.float32), np.array([[1.0, 0.0]], np.float32)
+        >>> input_grad, weight_grad = rmsnorm_backward(grad, x, np.ones(2, np.float32), eps=0.0)
+        >>> input_grad.round(4).tolist(), weight_grad.round(4).tolist()
+        ([[0.181, -0.1358]], [0.8485, 0.0])
+    """
+    tensors = {"weight": weight, "residual_grad": residual_grad, "input_grad": input_grad}
+    made = _backward(gradients.RMSNORM_BACKWARD, False, grad, input, weight, eps, tensors, enable_pdl, stream)
+    return made[0], made[1]
+
+
+def gemma_rmsnorm_backward(
+    grad: Tensor, input: Tensor, weight: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
+    input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """`rmsnorm_backward` as Gemma has it, for `gemma_rmsnorm`: the weight is ``weight + 1``.
+
+    Example:
+        >>> import numpy as np
+        >>> x, grad = np.array([[3.0, 4.0]], np.float32), np.array([[1.0, 0.0]], np.float32)
+        >>> gemma_rmsnorm_backward(grad, x, np.zeros(2, np.float32), eps=0.0)[0].round(4).tolist()
+        [[0.181, -0.1358]]
+    """
+    tensors = {"weight": weight, "residual_grad": residual_grad, "input_grad": input_grad}
+    made = _backward(gradients.GEMMA_RMSNORM_BACKWARD, False, grad, input, weight, eps, tensors, enable_pdl, stream)
+    return made[0], made[1]
+
+
+def rmsnorm_bias_backward(
+    grad: Tensor, input: Tensor, weight: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
+    input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """`rmsnorm_backward` for `rmsnorm_bias`: returns the gradient of the bias, too.
+
+    Example:
+        >>> import numpy as np
+        >>> x, grad = np.array([[3.0, 4.0]], np.float32), np.array([[1.0, 0.0]], np.float32)
+        >>> rmsnorm_bias_backward(grad, x, np.ones(2, np.float32), eps=0.0)[2].tolist()
+        [1.0, 0.0]
+    """
+    tensors = {"weight": weight, "residual_grad": residual_grad, "input_grad": input_grad}
+    made = _backward(gradients.RMSNORM_BIAS_BACKWARD, True, grad, input, weight, eps, tensors, enable_pdl, stream)
+    return made[0], made[1], made[2]
+
+
+def layernorm_backward(
+    grad: Tensor, input: Tensor, gemma: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
+    input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Find the gradients of `layernorm`'s input, `gemma` and `beta`; its arguments are those of `rmsnorm_backward`.
+
+    Example:
+        >>> import numpy as np
+        >>> x, grad = np.array([[1.0, 3.0, 5.0]], np.float32), np.array([[1.0, 0.0, 0.0]], np.float32)
+        >>> found = layernorm_backward(grad, x, np.ones(3, np.float32), eps=0.0)
+        >>> [each.round(4).tolist() for each in found]
+        [[[0.1021, -0.2041, 0.1021]], [-1.2247, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    tensors = {"gemma": gemma, "residual_grad": residual_grad, "input_grad": input_grad}
+    made = _backward(gradients.LAYERNORM_BACKWARD, True, grad, input, gemma, eps, tensors, enable_pdl, stream)
+    return made[0], made[1], made[2]
+
+
+def _backward(
+    op: Op, has_bias: bool, grad: Any, input: Any, weight: Any, eps: float, tensors: dict[str, Any],
+    enable_pdl: bool | None, stream: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The gradient of the input, of the weight, and of the bias, which is None if there is none."""
+    named = {**tensors, "input": input, "grad": grad, "partials": None, "eps": eps}
+    made = run(dispatcher_of(op, enable_pdl, tensors["residual_grad"] is not None), named, stream)
+    dtype = framework_of(weight, "weight").dtype_name(weight)
+    parts = {"input": made["partials"], "out": None, "bias_out": None}
+    sums = run(dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, has_bias), parts, stream)
+    return made["input_grad"], sums["out"], sums.get("bias_out")

@@ -1,0 +1,82 @@
+"""The gradients of ops, as frameworks that differentiate ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jitnorm.catalogue import norms
+from jitnorm.catalogue.op import Op
+from jitnorm.ops.backward import gemma_rmsnorm_backward, layernorm_backward, rmsnorm_backward, rmsnorm_bias_backward
+
+Tensors = Mapping[str, Any]
+"""Tensors by the names of an op's arguments."""
+Backward = Callable[..., tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The gradient of an op.
+
+    Attributes:
+        saved: the names of the arguments that it takes beside the gradients of outputs.
+        backward: from the saved tensors, the gradients of outputs, None for those that nothing depends on, and `eps`
+            to the gradients of inputs, by name.
+    """
+
+    saved: tuple[str, ...]
+    backward: Callable[[Tensors, Tensors, float], dict[str, Any]]
+
+
+def gradient_of(op: Op) -> Gradient | None:
+    """The gradient of an op's calls; None if they have none."""
+    return _GRADIENTS.get(op.name)
+
+
+def _of_norm(function: Backward, *parameters: str) -> Gradient:
+    """The gradient of a norm with such parameters, its weight first."""
+    names = ("input", *parameters)
+
+    def backward(saved: Tensors, grads: Tensors, eps: float) -> dict[str, Any]:
+        return dict(zip(names, function(grads["out"], saved["input"], saved[parameters[0]], eps), strict=True))
+
+    return Gradient(("input", parameters[0]), backward)
+
+
+def _of_sum(function: Backward) -> Gradient:
+    """The gradient of a norm with a residual, of which the sum is known."""
+
+    def backward(saved: Tensors, grads: Tensors, eps: float) -> dict[str, Any]:
+        of_norm, of_sum = grads["out"], grads["residual_out"]
+        if of_norm is None:
+            return {"input": of_sum, "residual": of_sum, "weight": None}
+        found, weight = function(of_norm, saved["residual_out"], saved["weight"], eps, residual_grad=of_sum)
+        return {"input": found, "residual": found, "weight": weight}
+
+    return Gradient(("residual_out", "weight"), backward)
+
+
+def _of_pair(function: Backward) -> Gradient:
+    def backward(saved: Tensors, grads: Tensors, eps: float) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in ("q", "k"):
+            if (grad := grads[f"{name}_out"]) is not None:
+                found[name], found[f"{name}_weight"] = function(grad, saved[name], saved[f"{name}_weight"], eps)
+        return found
+
+    return Gradient(("q", "k", "q_weight", "k_weight"), backward)
+
+
+_GRADIENTS = {
+    norms.RMSNORM.name: _of_norm(rmsnorm_backward, "weight"),
+    norms.GEMMA_RMSNORM.name: _of_norm(gemma_rmsnorm_backward, "weight"),
+    norms.RMSNORM_BIAS.name: _of_norm(rmsnorm_bias_backward, "weight", "bias"),
+    norms.LAYERNORM.name: _of_norm(layernorm_backward, "gemma", "beta"),
+    norms.ADD_RMSNORM.name: _of_sum(rmsnorm_backward),
+    norms.GEMMA_ADD_RMSNORM.name: _of_sum(gemma_rmsnorm_backward),
+    norms.FUSED_ADD_RMSNORM.name: _of_sum(rmsnorm_backward),
+    norms.GEMMA_FUSED_ADD_RMSNORM.name: _of_sum(gemma_rmsnorm_backward),
+    norms.QK_RMSNORM.name: _of_pair(rmsnorm_backward),
+    norms.GEMMA_QK_RMSNORM.name: _of_pair(gemma_rmsnorm_backward),
+}

@@ -1,0 +1,36 @@
+"""How kernels that find gradients divide rows among threads and segments."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jitnorm.kernels import backward
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.numerics import CHUNK_SIZE
+from jitnorm.kernels.target import TARGET_NAMES, Target
+
+GPUS = [Target(name) for name in TARGET_NAMES if name != "cpu"]
+CONFIGS = st.builds(
+    lambda norm, hidden_size, dtype: KernelConfig(
+        norm[0], hidden_size, input=dtype, weight="float32", backward=True, bias=norm[1]
+    ),
+    st.sampled_from([("rmsnorm", False), ("rmsnorm", True), ("layernorm", False)]),
+    st.integers(1, 4096) | st.integers(1, 16384).map(lambda chunks: CHUNK_SIZE * chunks),
+    st.sampled_from(["float16", "bfloat16", "float32"]),
+)
+
+
+@given(CONFIGS, st.sampled_from(GPUS))
+def test_every_chunk_has_a_thread(config: KernelConfig, target: Target) -> None:
+    schedule = backward.backward_schedule(config, target)
+    threads = schedule.threads * schedule.blocks_per_row // schedule.rows_per_block
+    assert CHUNK_SIZE * threads * schedule.chunks_per_lane >= config.hidden_size
+
+
+@given(CONFIGS, st.sampled_from(GPUS))
+def test_rows_on_their_way_fit_the_shared_memory_of_every_gpu(config: KernelConfig, target: Target) -> None:
+    assert backward.staged_bytes(config, target) <= target.shared_bytes
+
+
+@pytest.mark.parametrize(("hidden_size", "rows"), [(64, 64), (128, 32), (1024, 4), (1040, 1), (4096, 1)])
+def test_short_rows_are_packed(hidden_size: int, rows: int) -> None:
+    assert backward.rows_of_pack(hidden_size) == rows

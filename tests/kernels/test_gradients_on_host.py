@@ -1,0 +1,66 @@
+"""Kernels of gradients in CUDA C++ write the CPU target's bytes: their PTX, run on the host."""
+
+from __future__ import annotations
+
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.target import Target
+
+from jitnorm.toolchains import ToolchainMissingError
+from jitnorm.toolchains.nvrtc import Nvrtc
+
+try:
+    Nvrtc()
+except ToolchainMissingError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+from cute_on_host import assert_same
+
+# Rows and a kernel for them: of packs, of one to many warps, staged or loaded straight, in clusters, and too long.
+KERNELS = [
+    (600, "rmsnorm:hidden_size=16"),
+    (70, "rmsnorm:hidden_size=100,vector_bytes=8"),
+    (70, "rmsnorm:hidden_size=128,pdl=true"),
+    (33, "layernorm:hidden_size=512"),
+    (9, "rmsnorm:hidden_size=640,bias=true"),
+    (9, "rmsnorm:hidden_size=1000,unit_bias=true"),
+    (5, "rmsnorm:hidden_size=1111,vector_bytes=2,residual=true"),
+    (5, "rmsnorm:hidden_size=1152,input=float16,weight=float32"),
+    (5, "layernorm:hidden_size=2048,residual=true"),
+    (3, "rmsnorm:hidden_size=3040,input=float32"),
+    (3, "rmsnorm:hidden_size=16384"),
+    (3, "rmsnorm:hidden_size=20000"),
+    (2, "layernorm:hidden_size=20000,input=float32"),
+    (2, "rmsnorm:hidden_size=40000,vector_bytes=8"),
+]
+
+
+@pytest.mark.parametrize("target", [Target("sm_80"), Target("sm_90a")], ids=str)
+@pytest.mark.parametrize(("rows", "text"), KERNELS)
+def test_gradients_are_those_of_the_cpu(rows: int, text: str, target: Target) -> None:
+    if "pdl" in text and not target.has_pdl:
+        text = text.replace(",pdl=true", "")
+    for kind in ("random", "inf") if rows > 9 else ("random", "nan", "spiky"):
+        assert_same(KernelConfig.parse(f"{text},backward=true"), target, rows, kind, is_cuda=True)
+
+
+def test_segments_of_several_rows_have_the_bytes_of_the_cpu() -> None:
+    config = KernelConfig.parse("rmsnorm:hidden_size=1040,backward=true")
+    assert_same(config, Target("sm_90a"), 1030, "random", is_cuda=True)
+
+
+@pytest.mark.parametrize("text", [f"rmsnorm:hidden_size={size},backward=true" for size in (128, 2048)])
+def test_warps_need_not_go_on_together(text: str) -> None:
+    assert_same(KernelConfig.parse(text), Target("sm_90a"), 70, "random", is_uneven=True, is_cuda=True)
+
+
+@pytest.mark.parametrize("rows", [1, 513, 1200])
+def test_sums_of_rows_are_those_of_the_cpu(rows: int) -> None:
+    config = KernelConfig.parse("sum_rows:hidden_size=100,input=float32,weight=bfloat16")
+    assert_same(config, Target("sm_90a"), rows, "random", is_cuda=True)
+
+
+@pytest.mark.parametrize("size", [1152, 20000])
+def test_warps_of_whole_and_missing_chunks_exchange_float32_together(size: int) -> None:
+    """Lanes that store nothing would otherwise exchange their chunks elsewhere than the rest of their warp."""
+    assert_same(KernelConfig("rmsnorm", size, input="float32"), Target("sm_90a"), 3, "random", is_cuda=True)
