@@ -45,6 +45,7 @@ from jitnorm.reference.fp8 import (
     quantize_fp8_tensor,
     quantize_fp8_token,
 )
+from jitnorm.reference.fp8_block import dequantize_fp8_block, quantize_fp8_block
 from jitnorm.reference.gradients import layernorm_backward_f32, rmsnorm_backward_f32, sum_rows_f32
 from jitnorm.reference.layouts import ScaleLayout, column_major_scales, swizzle_scales, unswizzle_scales
 from jitnorm.reference.mhc import mhc_mix_f32
@@ -67,6 +68,7 @@ __all__ = [
     "decode_e5m2",
     "dequantize_fp4",
     "dequantize_fp8",
+    "dequantize_fp8_block",
     "dequantize_mxfp8",
     "encode_e2m1",
     "encode_e4m3",
@@ -77,6 +79,7 @@ __all__ = [
     "mhc_mix_f32",
     "quantize_fp4",
     "quantize_fp4_columns",
+    "quantize_fp8_block",
     "quantize_fp8_group",
     "quantize_fp8_static",
     "quantize_fp8_tensor",

@@ -41,7 +41,7 @@ def quantize_fp8_static(y: NDArray[Any], scale: float, dtype: Fp8Dtype = "e4m3")
         ['0x38', '0xd8']
     """
     require_member(dtype, get_args(Fp8Dtype), "dtype")
-    return _encode_scaled(as_float32(y, "y"), np.float32(scale), dtype)
+    return encode_scaled(as_float32(y, "y"), np.float32(scale), dtype)
 
 
 @np.errstate(all="ignore")
@@ -67,7 +67,7 @@ def quantize_fp8_tensor(y: NDArray[Any], dtype: Fp8Dtype = "e4m3") -> tuple[NDAr
     """
     require_member(dtype, get_args(Fp8Dtype), "dtype")
     scale = _dynamic_scales(amax_f32(y), dtype)
-    return _encode_scaled(as_float32(y, "y"), scale[0], dtype), canonical(scale)
+    return encode_scaled(as_float32(y, "y"), scale[0], dtype), canonical(scale)
 
 
 @np.errstate(all="ignore")
@@ -102,7 +102,7 @@ def quantize_fp8_token(
     require_member(dtype, get_args(Fp8Dtype), "dtype")
     y = as_rows(y, "y")
     scales = _dynamic_scales(_bounded(max_magnitude(y)[:, None], scale_ub), dtype)
-    return _encode_scaled(y, scales, dtype), canonical(scales)
+    return encode_scaled(y, scales, dtype), canonical(scales)
 
 
 @np.errstate(all="ignore")
@@ -139,10 +139,8 @@ def quantize_fp8_group(
     require_member(group_size, _GROUP_SIZES, "group_size")
     require_member(scale_format, get_args(GroupScaleFormat), "scale_format")
     groups = as_blocks(y, group_size)
-    scales = np.maximum(_bounded(max_magnitude(groups), scale_ub), _LEAST_GROUP_AMAX) / E4M3_MAX
-    if scale_format == "ue8m0_f32":
-        scales = np.where(np.isnan(scales), scales, _ceil_power_of_two(scales))
-    return _encode_scaled(groups, scales[..., None], "e4m3").reshape(y.shape), canonical(scales)
+    scales = group_scales(_bounded(max_magnitude(groups), scale_ub), scale_format)
+    return encode_scaled(groups, scales[..., None], "e4m3").reshape(y.shape), canonical(scales)
 
 
 @np.errstate(all="ignore")
@@ -183,6 +181,14 @@ def dequantize_fp8(
     return canonical(values * np.repeat(scales, length // groups, axis=1))
 
 
+def group_scales(amax: NDArray[np.float32], scale_format: GroupScaleFormat) -> NDArray[np.float32]:
+    """Return the scales of groups or blocks of those largest magnitudes; a NaN stays, with any bits."""
+    scales: NDArray[np.float32] = np.maximum(amax, _LEAST_GROUP_AMAX) / E4M3_MAX
+    if scale_format == "ue8m0_f32":
+        scales = np.where(np.isnan(scales), scales, _ceil_power_of_two(scales))
+    return scales
+
+
 def _bounded(amax: NDArray[np.float32], upper_bound: float | None) -> NDArray[np.float32]:
     """Return amax, at most the upper bound; a NaN on either side leaves amax as it is."""
     if upper_bound is None:
@@ -198,7 +204,8 @@ def _dynamic_scales(amax: NDArray[np.float32], dtype: Fp8Dtype) -> NDArray[np.fl
     return scales
 
 
-def _encode_scaled(y: NDArray[np.float32], scale: Any, dtype: Fp8Dtype) -> NDArray[np.uint8]:
+def encode_scaled(y: NDArray[np.float32], scale: Any, dtype: Fp8Dtype) -> NDArray[np.uint8]:
+    """Encode each element as y * (1 / scale)."""
     encode = encode_e4m3 if dtype == "e4m3" else encode_e5m2
     return encode(y * (ONE / scale))
 
