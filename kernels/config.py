@@ -22,7 +22,8 @@ class KernelConfig:
         op: what the kernel computes: ``rmsnorm``, ``layernorm``; ``quantize`` for quantization alone, ``dequantize``
             for the inverse; ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows;
             ``sum_rows``, the sum of the rows of a float32 matrix.
-        hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one along the row.
+        hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one along the row, other
+            than ``128x128``.
         input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;
             also ``float8_e4m3fn`` for ``quantize``; any of 8 to 32 bits for ``interleave`` and ``shuffle``; ``float32``
             alone for ``sum_rows``.
@@ -128,7 +129,7 @@ class KernelConfig:
     @property
     def is_row_wise(self) -> bool:
         """Whether the kernel works on whole rows, rather than on independent items."""
-        return self.normalizes or (self.op == "quantize" and self.axis != 0)
+        return self.normalizes or (self.op == "quantize" and self.axis != 0 and not self.has_square_blocks)
 
     @property
     def rows_combined(self) -> int:
@@ -155,8 +156,18 @@ class KernelConfig:
 
     @property
     def block_size(self) -> int:
-        """Elements that share a scale; 1 if scales belong to rows, to the tensor, or do not exist."""
-        return self.quant.block_size if self.quant and isinstance(self.quant.block_size, int) else 1
+        """Elements of a row that share a scale; 1 if scales belong to rows, to the tensor, or do not exist."""
+        return self.quant.block_columns if self.quant else 1
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that share the scale of a block."""
+        return self.quant.block_rows if self.quant else 1
+
+    @property
+    def has_square_blocks(self) -> bool:
+        """Whether blocks span rows as well as columns."""
+        return self.block_rows > 1
 
     @property
     def encoded_size(self) -> int:

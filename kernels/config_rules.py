@@ -60,6 +60,7 @@ def check(config: KernelConfig) -> None:
     if config.quant:
         _check_decoding(config, config.quant)
         _check_columns(config, config.quant)
+        _check_square_blocks(config, config.quant)
 
 
 def _check_fields(config: KernelConfig) -> None:
@@ -124,7 +125,7 @@ def _check_hidden_size(config: KernelConfig) -> None:
         raise TypeError(f"hidden_size: is {size!r}; expected an int")
     if not 1 <= size <= MAX_HIDDEN_SIZE:
         raise ValueError(f"{first}: its last dimension (hidden size) is {size}; 1 to {MAX_HIDDEN_SIZE} is supported")
-    if config.axis and size % config.block_size:
+    if config.axis and size % config.block_size and not config.has_square_blocks:
         raise ValueError(
             f"{first}: its last dimension (hidden size) is {size}, "
             f"not a multiple of block_size {config.block_size}; pad the input or change block_size"
@@ -186,7 +187,7 @@ def _check_schedule(config: KernelConfig) -> None:
         return
     RowSchedule.parse(config.schedule)
     if not config.is_row_wise:
-        raise ValueError(f"schedule: is {config.schedule!r}, but with axis 0 no threads share a row; leave it empty")
+        raise ValueError(f"schedule: is {config.schedule!r}, but no threads share a row; leave it empty")
 
 
 def _check_decoding(config: KernelConfig, quant: QuantSpec) -> None:
@@ -214,3 +215,15 @@ def _check_columns(config: KernelConfig, quant: QuantSpec) -> None:
             f"axis: is 0, which does not go with quant {quant}; "
             "allowed are e2m1 in the linear layout, with the global scale none or given"
         )
+
+
+def _check_square_blocks(config: KernelConfig, quant: QuantSpec) -> None:
+    if not config.has_square_blocks:
+        return
+    if config.op not in ("quantize", "dequantize") or config.gate_columns or config.streams:
+        raise ValueError(
+            f"block_size: is {quant.block_size!r}, blocks of which only quantize and dequantize have; "
+            f"use {quant.block_columns}, blocks of one row"
+        )
+    if config.masked:
+        raise ValueError(f"mask: is given, but blocks of {quant.block_size} span rows that it may leave out; pass None")

@@ -99,6 +99,7 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _int("kChunkSize", CHUNK_SIZE)
     yield _int("kGroupChunks", GROUP_CHUNKS)
     yield _int("kChunks", chunks)
+    yield _bool("kHasPartialChunk", config.encoded_size % CHUNK_SIZE != 0)
     yield _int("kGroups", groups)
     yield _int("kPaddedGroups", next_power_of_two(groups))
     yield _int("kGateColumns", config.gate_columns or 1)
@@ -148,13 +149,14 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> 
 
 def _layout_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[Constant]:
     """Blocks and where their scales are stored: `interleave` has scales that nothing is encoded with."""
-    block_size = quant.block_size if isinstance(quant.block_size, int) else CHUNK_SIZE
+    block_size = quant.block_columns if quant.has_blocks else CHUNK_SIZE
     columns, padded = config.scale_columns, config.padded_scale_columns
     row_multiple = config.row_multiple
     if config.op == "interleave":
         columns, padded = config.hidden_size, round_up(config.hidden_size, INTERLEAVED_COLUMNS)
         row_multiple = INTERLEAVED_ROWS
     yield _int("kBlockSize", block_size)
+    yield _int("kBlockRows", quant.block_rows)
     yield _int("kScaleColumns", columns)
     yield _int("kPaddedScaleColumns", padded)
     yield _int("kPaddedRowMultiple", row_multiple)
@@ -194,6 +196,7 @@ def _launch_constants(config: KernelConfig, target: Target) -> Iterator[Constant
         yield from _schedule_constants(config, target)
         return
     yield _bool("kTakesFastPath", False)
+    yield _bool("kKeepsUnpacked", False)
     if not target.is_cpu:
         yield _int("kThreads", max(ITEM_THREADS, item_threads(config)))
 
@@ -218,7 +221,6 @@ def _schedule_constants(config: KernelConfig, target: Target) -> Iterator[Consta
     yield _bool("kMayPrefetchWeight", schedule.prefetches_weight)
     yield _bool("kStoresInPairs", stores_in_pairs(config, schedule))
     yield _bool("kStoresSumEarly", stores_sum_early(config, schedule))
-    yield _bool("kHasPartialChunk", config.encoded_size % CHUNK_SIZE != 0)
 
 
 def _is_power_of_two(number: int) -> bool:

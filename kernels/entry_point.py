@@ -12,6 +12,7 @@ from .arguments import Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
 from .extents import LEADING, MATRICES
 from .interface import interface
+from .item_ops import has_square_items
 from .launch_recipe import ENTRY
 from .schedule import row_schedule
 from .target import Target
@@ -62,6 +63,8 @@ def _item_op(config: KernelConfig) -> str:
     """The function that processes an item."""
     if config.moves or config.op == "sum_rows":
         return f"{config.op}_item"
+    if has_square_items(config):
+        return f"{config.op}_square_item"
     return f"{config.op}_{'column' if config.axis == 0 else 'row'}_item"
 
 

@@ -14,6 +14,7 @@ from .extents import LEADING, MATRICES, ROWS, Extent, Number, shape
 from .numerics import CHUNK_SIZE, ceil_div, round_up
 from .quant_spec import CODE_BITS, SWIZZLED_COLUMNS, SWIZZLED_ROWS, QuantSpec
 from .row_ops import number, row_arguments
+from .schedule import ITEM_THREADS
 
 INTERLEAVED_ROWS = SWIZZLED_ROWS["128x4"]
 INTERLEAVED_COLUMNS = SWIZZLED_COLUMNS
@@ -29,7 +30,7 @@ def item_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         return sum_arguments(config)
     assert config.quant
     if config.op == "quantize":
-        return _quantize_columns(config, config.quant)
+        return row_arguments(config) if config.has_square_blocks else _quantize_columns(config, config.quant)
     return (_dequantize_columns if config.axis == 0 else _dequantize_rows)(config, config.quant)
 
 
@@ -40,6 +41,9 @@ def item_count(config: KernelConfig) -> Extent:
         return Number(ceil_div(config.rows_combined * size, SUMMED_COLUMNS))
     if config.op == "interleave":
         return MATRICES * (_interleaved_rows() * ceil_div(size, INTERLEAVED_COLUMNS))
+    if has_square_items(config):
+        blocks = ROWS.ceil_div(config.block_rows) * config.scale_columns
+        return MATRICES * blocks if config.batched else blocks
     if config.axis == 0:
         assert config.quant
         block_rows = config.block_size if config.op == "quantize" else _block_bytes(config, config.quant)
@@ -50,7 +54,19 @@ def item_count(config: KernelConfig) -> Extent:
 
 def item_threads(config: KernelConfig) -> int:
     """Threads of a GPU that share an item."""
-    return SUMMED_COLUMNS * SUMMING_THREADS if config.op == "sum_rows" else 1
+    if config.op == "sum_rows":
+        return SUMMED_COLUMNS * SUMMING_THREADS
+    return ITEM_THREADS if has_square_items(config) else 1
+
+
+def item_size(config: KernelConfig) -> int:
+    """About how many elements an item has."""
+    return config.block_rows * config.block_size if has_square_items(config) else CHUNK_SIZE
+
+
+def has_square_items(config: KernelConfig) -> bool:
+    """Whether an item is a square block, rather than some of a row or a column."""
+    return config.op == "quantize" and config.has_square_blocks
 
 
 def _quantized(config: KernelConfig, **changes: Any) -> dict[str, TensorArgument]:

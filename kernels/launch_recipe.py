@@ -16,8 +16,8 @@ from .backward import rows_of_pack, segments
 from .config import KernelConfig
 from .extents import Extent, shape
 from .interface import interface
-from .item_ops import item_count, item_threads
-from .numerics import CHUNK_SIZE, ceil_div
+from .item_ops import item_count, item_size, item_threads
+from .numerics import ceil_div
 from .row_ops import grid_size
 from .row_schedule import RowSchedule
 from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule, staged_bytes
@@ -60,7 +60,7 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
 def _grain(config: KernelConfig) -> int:
     """Rows or items that are worth a thread."""
     if not config.is_row_wise:
-        return _ELEMENTS_PER_THREAD // CHUNK_SIZE
+        return _ELEMENTS_PER_THREAD // item_size(config)
     rows = rows_of_pack(config.hidden_size) if config.backward else 1
     return ceil_div(_ELEMENTS_PER_THREAD, config.hidden_size * rows)
 

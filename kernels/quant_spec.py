@@ -9,6 +9,9 @@ CODE_BITS = {"e2m1": 4, "e4m3": 8, "e5m2": 8}
 MAX_CODE = {"e2m1": 6.0, "e4m3": 448.0, "e5m2": 57344.0}
 MAX_EXPONENT = {"e2m1": 2, "e4m3": 8, "e5m2": 15}
 
+# Sizes of blocks that have as many rows as columns.
+SQUARE_BLOCKS = {"128x128": 128}
+
 SWIZZLED_ROWS = {"128x4": 128, "8x4": 8}  # rows of a tile
 SWIZZLED_COLUMNS = 4
 COLUMN_ROWS = {"column": 1, "column4": 4}  # what each column's rows are rounded up to
@@ -24,6 +27,7 @@ _ALLOWED = (
     (("e2m1",), (16, 32), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
     (("e4m3",), (32,), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
     (("e4m3",), (64, 128), ("f32", "f32_ue8m0"), _GROUPS, ("none",), ("up",), (False,)),
+    (("e4m3",), ("128x128",), ("f32", "f32_ue8m0"), ("linear",), ("none",), ("up",), (False,)),
     (("e4m3", "e5m2"), ("row",), ("f32",), ("linear",), ("none",), ("up",), (False,)),
     (("e4m3", "e5m2"), ("tensor",), ("f32",), ("linear",), ("none", "tensor"), ("up",), (False,)),
 )
@@ -55,8 +59,8 @@ class QuantSpec:
 
     Args:
         element: format of the codes: ``e2m1`` (FP4), ``e4m3`` or ``e5m2`` (FP8).
-        block_size: values that share a scale: 16, 32, 64, 128, ``row`` or ``tensor`` (whose scale is given,
-            unless `global_scale` is ``tensor``).
+        block_size: values that share a scale: 16, 32, 64 or 128 of a row, ``128x128`` of 128 rows, ``row`` or
+            ``tensor`` (whose scale is given, unless `global_scale` is ``tensor``).
         scale_format: ``e4m3`` (NVFP4's), ``ue8m0`` (a power of two, of the MX formats), ``f32``, or ``f32_ue8m0``, a
             power of two stored as float32.
         scale_layout: ``linear`` (row-major); ``128x4`` or ``8x4`` (swizzled for block-scaled MMA); ``linear+128x4``
@@ -130,7 +134,17 @@ class QuantSpec:
     @property
     def has_blocks(self) -> bool:
         """Whether scales belong to blocks, rather than to rows or the tensor."""
-        return isinstance(self.block_size, int)
+        return self.block_size not in ("row", "tensor")
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that share the scale of a block."""
+        return SQUARE_BLOCKS.get(str(self.block_size), 1)
+
+    @property
+    def block_columns(self) -> int:
+        """Values of a row that share the scale of a block; 1 if scales belong to rows or the tensor."""
+        return self.block_size if isinstance(self.block_size, int) else self.block_rows
 
     @property
     def both_layouts(self) -> bool:
@@ -161,7 +175,7 @@ class QuantSpec:
     @property
     def may_be_bounded(self) -> bool:
         """Whether the amax of each scale may have an upper bound."""
-        return self.scale_format.startswith("f32") and self.block_size != "tensor"
+        return self.scale_format.startswith("f32") and self.block_rows == 1 and self.block_size != "tensor"
 
     @property
     def needs_given_scale(self) -> bool:
@@ -180,3 +194,4 @@ MXFP8 = QuantSpec("e4m3", 32, "ue8m0")
 FP8_TENSOR = QuantSpec("e4m3", "tensor", "f32")
 FP8_TOKEN = QuantSpec("e4m3", "row", "f32")
 FP8_GROUP = QuantSpec("e4m3", 128, "f32")
+FP8_BLOCK = QuantSpec("e4m3", "128x128", "f32")

@@ -140,7 +140,9 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
 def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     dtypes = _encoded_dtypes(quant.scale_format)
     first = linear = shape(LEADING, config.scale_columns)
-    if quant.is_swizzled:
+    if config.has_square_blocks:
+        first = _of_matrices(config, ROWS.ceil_div(config.block_rows), config.scale_columns)
+    elif quant.is_swizzled:
         first = _of_matrices(config, padded_rows(config) * config.padded_scale_columns)
     elif quant.is_column_major:
         first = _of_matrices(config, config.scale_columns, padded_rows(config))

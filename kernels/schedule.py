@@ -23,7 +23,7 @@ SINGLE_WARP_GROUPS = 3
 PREFERRED_CHUNKS = 2
 PREFERRED_WARPS = 8
 MAX_WARPS = 16
-# Threads of a block of items, one item each.
+# Threads of a block of items, one item each unless they share one.
 ITEM_THREADS = 256
 # Blocks of a cluster that share a row.
 CLUSTERS = (2, 4, 8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import FP8_BLOCK, FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 
 FORMATS = {
     "nvfp4": NVFP4,
@@ -13,10 +13,12 @@ FORMATS = {
     "fp8": FP8_TENSOR,
     "fp8_token": FP8_TOKEN,
     "fp8_group": FP8_GROUP,
+    "fp8_block": FP8_BLOCK,
     "fp8_e5m2": replace(FP8_TENSOR, element="e5m2"),
     "fp8_token_e5m2": replace(FP8_TOKEN, element="e5m2"),
     "fp8_group64": replace(FP8_GROUP, block_size=64),
     "fp8_group_ue8m0": replace(FP8_GROUP, scale_format="f32_ue8m0"),
+    "fp8_block_ue8m0": replace(FP8_BLOCK, scale_format="f32_ue8m0"),
 }
 
 

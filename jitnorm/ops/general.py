@@ -45,7 +45,8 @@ def norm_quantize(
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
         weight: shape (hidden_size,), the input's dtype or float32.
-        spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``.
+        spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``; blocks of 128 x 128,
+            ``jitnorm.FP8_BLOCK``, are for `quantize` alone.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
         bias: like `weight`, or None; added to the product with the weight.
         global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
@@ -110,11 +111,17 @@ def quantize(
     With a tensor for `global_scale`, a float8_e4m3fn input is an FP8 tensor of the scale ``6 / global_scale``, as in
     `fp4_quantize`.
 
+    ``jitnorm.FP8_BLOCK`` is for weights: a matrix (N, K) of any size, or with `batched` several (B, N, K), gets a scale
+    for each block of 128 x 128, shape (ceil(N / 128), ceil(K / 128)), or (B, ...). It takes neither `mask` nor
+    `scale_ub`.
+
     Example:
         >>> import numpy as np
         >>> q = quantize(np.ones((2, 64), np.float16), spec=QuantSpec("e2m1", 16, "e4m3"), global_scale="row")
         >>> q.data.shape, q.row_scale.shape
         ((2, 32), (2,))
+        >>> quantize(np.ones((300, 256), np.float16), spec=QuantSpec("e4m3", "128x128", "f32")).scale.shape
+        (3, 2)
     """
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)

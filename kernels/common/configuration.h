@@ -24,6 +24,7 @@ enum : int {
   kShuffleRows = 8,
   kMaxExponent = 2,
   kBlockSize = 16,
+  kBlockRows = 1,
   kScaleColumns = 256,
   kPaddedScaleColumns = 256,
   kPaddedRowMultiple = 128,
@@ -53,6 +54,7 @@ enum : int {
 };
 enum : bool {
   kHasPowerOfTwoSize = true,
+  kHasPartialChunk = false,
   kIsMasked = false,
   kAlongColumns = false,
   kHasUnitBias = false,
@@ -80,7 +82,6 @@ enum : bool {
   kMayPrefetchWeight = true,
   kStoresInPairs = true,
   kStoresSumEarly = false,
-  kHasPartialChunk = false,
 };
 constexpr Op kOp = Op::kRmsNorm;
 constexpr Combine kCombine = Combine::kAdd;

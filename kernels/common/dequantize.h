@@ -27,8 +27,9 @@ JITNORM_INLINE float scale_at(const Arguments& a, Int64 row, int column) {
   const Int64 matrix = matrix_of(a, row), m = row - matrix * a.rows;
   if constexpr (kScaleOwner == ScaleOwner::kRow) return a.row_scale[row];
   if constexpr (kScaleOwner == ScaleOwner::kTensor) return a.scale[kScalePerMatrix ? matrix : 0];
-  const Int64 offset = kHasSwizzledScales ? swizzled_offset(m, column) : linear_offset(m, column, a.rows);
-  return value_of_scale(a.block_scale[matrix * padded_rows(a.rows) * kPaddedScaleColumns + offset]);
+  const Int64 line = m / kBlockRows;
+  const Int64 offset = kHasSwizzledScales ? swizzled_offset(line, column) : linear_offset(line, column, a.rows);
+  return value_of_scale(a.block_scale[matrix * scale_rows(a.rows) * kPaddedScaleColumns + offset]);
 }
 
 // The global scale of a row: an encode scale if it is given, else a decode scale.

@@ -1,5 +1,5 @@
-// The schedule of ops on independent items: a thread each on GPUs, a loop on the host. process_item(item) processes
-// one.
+// The schedule of ops on independent items: on GPUs a thread each, or a block of threads, on the host a loop.
+// process_item(item) processes one.
 #pragma once
 
 #include "arguments.h"

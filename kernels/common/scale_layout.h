@@ -6,6 +6,9 @@
 #include "intrinsics.h"
 #include "rows.h"
 
+// Rows of scales of a matrix: one for each row, padding included, or for those that share them.
+JITNORM_INLINE Int64 scale_rows(Int64 rows) { return (padded_rows(rows) + kBlockRows - 1) / kBlockRows; }
+
 JITNORM_INLINE Int64 linear_offset(Int64 m, int k, Int64 rows) {
   // Column-major: each column's rows are rounded up to what the reader loads at once.
   if (kHasColumnMajorScales) return k * padded_rows(rows) + m;

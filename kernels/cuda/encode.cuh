@@ -84,13 +84,18 @@ struct Encoder<Encoding::kOneScale> {
   JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
 };
 
-// Encodes any block; the bits of its scale.
-JITNORM_INLINE UInt32 encode_any_block(CodeChunk& codes, const float (&y)[kChunkSize], float amax, GlobalScale global) {
-  const BlockScale scale = choose_scale<kScaleChoice>(y, amax, global);
+// The codes of a chunk of a block with that scale.
+JITNORM_INLINE void encode_by(const BlockScale& scale, const float (&y)[kChunkSize], CodeChunk& codes) {
   JITNORM_UNROLL
   for (int i = 0; i < kCodeWords; ++i) {
     codes.words[i] = (encode_word<kElement>(y + kCodesPerWord * i, scale.encode) & scale.keep) | scale.fill;
   }
+}
+
+// Encodes any block; the bits of its scale.
+JITNORM_INLINE UInt32 encode_any_block(CodeChunk& codes, const float (&y)[kChunkSize], float amax, GlobalScale global) {
+  const BlockScale scale = choose_scale<kScaleChoice>(y, amax, global);
+  encode_by(scale, y, codes);
   return scale.stored;
 }
 

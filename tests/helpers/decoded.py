@@ -13,7 +13,7 @@ from jitnorm.kernels.quant_spec import QuantSpec
 from numpy.typing import NDArray
 
 from jitnorm import QuantizedTensor, quantize_weight
-from jitnorm.reference import dequantize_fp4, dequantize_fp8, dequantize_mxfp8, unswizzle_scales
+from jitnorm.reference import dequantize_fp4, dequantize_fp8, dequantize_fp8_block, dequantize_mxfp8, unswizzle_scales
 
 Array = NDArray[Any]
 
@@ -65,6 +65,8 @@ def decoded(q: QuantizedTensor) -> Array:
         turned = replace(q, data=q.data.T, scale=q.scale.T, shape=q.shape[::-1], axis=-1)
         return decoded(turned).T
     codes = rows_of(_bytes(q.data))
+    if q.spec.block_rows > 1:
+        return dequantize_fp8_block(codes, q.scale).reshape(q.shape)
     if q.spec.scale_format.startswith("f32"):
         scales = _float_scales(q, len(codes))
         return dequantize_fp8(codes, scales, q.spec.element).reshape(q.shape)  # type: ignore[arg-type]

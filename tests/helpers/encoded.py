@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 from expected import assert_same_bytes
-from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.kernels.quant_spec import FP8_BLOCK, QuantSpec
 from numpy.typing import NDArray
 
 from jitnorm import QuantizedTensor
 from jitnorm.reference import (
+    GroupScaleFormat,
     column_major_scales,
     quantize_fp4,
+    quantize_fp8_block,
     quantize_fp8_group,
     quantize_fp8_static,
     quantize_fp8_tensor,
@@ -52,6 +54,8 @@ SPECS = [
     *(QuantSpec("e2m1", size, "ue8m0", "linear", "none", "floor") for size in (16, 32)),
     QuantSpec("e4m3", 32, "ue8m0", "128x4", "none", "floor"),
 ]
+# Those of blocks that span rows, which only `quantize` has.
+SQUARES = [FP8_BLOCK, replace(FP8_BLOCK, scale_format="f32_ue8m0")]
 GIVEN = np.float32(0.37)
 
 
@@ -103,8 +107,11 @@ def encoded(y: Array, spec: QuantSpec, given: np.float32 | None = None) -> dict[
         codes, row_scale = quantize_fp8_token(y, spec.element)  # type: ignore[arg-type]
         return {"data": codes, "scale": row_scale[:, 0]}
     if spec.scale_format.startswith("f32"):
-        power_of_two = spec.scale_format == "f32_ue8m0"
-        codes, linear = quantize_fp8_group(y, int(spec.block_size), "ue8m0_f32" if power_of_two else "f32")
+        scale_format: GroupScaleFormat = "ue8m0_f32" if spec.scale_format == "f32_ue8m0" else "f32"
+        if spec.block_rows > 1:
+            codes, scales = quantize_fp8_block(y, scale_format)
+            return {"data": codes, "scale": scales}
+        codes, linear = quantize_fp8_group(y, int(spec.block_size), scale_format)
         if spec.scale_layout == "linear":
             return {"data": codes, "scale": linear}
         flat = column_major_scales(linear, spec.scale_layout == "column4")
@@ -184,7 +191,7 @@ def found_outputs(q: QuantizedTensor) -> tuple[Any, ...]:
 
 def rows_among(spec: QuantSpec) -> tuple[str, ...]:
     """The fields that have the leading dimensions of what was encoded."""
-    is_linear = spec.scale_layout == "linear" and spec.has_blocks
+    is_linear = spec.scale_layout == "linear" and spec.has_blocks and spec.block_rows == 1
     return ("data", "scale_unswizzled", "scale") if is_linear else ("data", "scale_unswizzled")
 
 

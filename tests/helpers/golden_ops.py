@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 from golden_cases import Case
-from jitnorm.kernels.quant_spec import MXFP4, MXFP8, NVFP4
+from jitnorm.kernels.quant_spec import FP8_BLOCK, MXFP4, MXFP8, NVFP4
 from numpy.typing import NDArray
 
 import jitnorm
@@ -128,6 +128,23 @@ def encoded_fp8() -> Outputs:
     return *reference.quantize_fp4(fp8(), **options), *reference.quantize_fp4_columns(columns, **options)
 
 
+def matrix() -> Array:
+    """Finite blocks of 128 rows, and below them 12 rows of all kinds; the last 44 columns fill no block."""
+    return np.concatenate([finite().repeat(43, axis=0)[:128], x()])[:, :300]
+
+
+def encode_blocks(make: Make) -> Outputs:
+    q = jitnorm.quantize(make(matrix()), spec=FP8_BLOCK)
+    powers = jitnorm.quantize(make(matrix()), spec=replace(FP8_BLOCK, scale_format="f32_ue8m0"))
+    return *parts(q), *parts(powers), jitnorm.dequantize(q, dtype="float32")
+
+
+def encoded_blocks() -> Outputs:
+    codes, scales = reference.quantize_fp8_block(matrix())
+    powers = reference.quantize_fp8_block(matrix(), "ue8m0_f32")
+    return codes, scales, *powers, reference.dequantize_fp8_block(codes, scales)
+
+
 def biased() -> Array:
     return reference.rmsnorm_f32(x(), weight(), bias=bias())
 
@@ -172,6 +189,7 @@ OPS = [
     ),
     OpCase("quantize_weight", encode_weight, decoded_weight),
     OpCase("quantize-batched", encode_batch, swizzled_batch),
+    OpCase("quantize-blocks", encode_blocks, encoded_blocks),
     OpCase("fp4_quantize-float8", encode_fp8, encoded_fp8),
     OpCase(
         "compute_amax",

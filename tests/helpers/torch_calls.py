@@ -26,7 +26,7 @@ _CHOICES = {
 }
 
 
-def call(name: str) -> Callable[[], Any]:
+def call(name: str, **choices: Any) -> Callable[[], Any]:
     """A call of an op's function, the same values each time that it is made anew."""
     generator = torch.Generator().manual_seed(0)
     rows = MASKED_ROWS if op_of(name).fixed.get("masked") else ROWS
@@ -39,7 +39,7 @@ def call(name: str) -> Callable[[], Any]:
             return torch.randint(0, 127, shape, generator=generator, dtype=kind)
         return torch.rand(shape, generator=generator).to(kind)
 
-    return call_of(op_of(name), {"hidden_size": SIZE, **_CHOICES.get(name, {})}, new, rows)
+    return call_of(op_of(name), {"hidden_size": SIZE, **_CHOICES.get(name, {}), **choices}, new, rows)
 
 
 class Recorder(TorchDispatchMode):
@@ -55,13 +55,13 @@ class Recorder(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def operator_calls(name: str) -> list[OperatorCall]:
+def operator_calls(name: str, **choices: Any) -> list[OperatorCall]:
     """The calls of both overloads of each operator that an op's function makes.
 
     Tensors of narrow dtypes are passed as their bytes, because what checks operators cannot compute with them.
     """
     with Recorder() as recorder:
-        call(name)()
+        call(name, **choices)()
     found: list[OperatorCall] = []
     for function, args, kwargs in recorder.calls:
         packet = function.overloadpacket

@@ -19,7 +19,7 @@ import jitnorm
 from jitnorm import MXFP8, NVFP4, QuantizedTensor, QuantSpec, quantize
 
 FRAMEWORKS = {name: make for name, make in CPU_FRAMEWORKS.items() if name != "tvm_ffi"}
-SPECS = [NVFP4.with_layout("linear+128x4"), MXFP8, jitnorm.FP8_TOKEN]
+SPECS = [NVFP4.with_layout("linear+128x4"), MXFP8, jitnorm.FP8_TOKEN, jitnorm.FP8_BLOCK]
 
 
 def quantized(spec: QuantSpec = NVFP4, make: Any = lambda array: array, **options: Any) -> QuantizedTensor:
@@ -129,6 +129,7 @@ def test_safetensors_keep_them(tmp_path: Path) -> None:
         "both layouts": quantize(x, spec=SPECS[0], global_scale="tensor"),
         "batched": quantize(x.reshape(2, 32, 256), spec=NVFP4.with_layout("128x4"), batched=True),
         "weight": jitnorm.quantize_weight(x, spec=NVFP4),
+        "blocks of 128x128": quantize(x, spec=jitnorm.FP8_BLOCK),
         "mxfp8": quantize(x, spec=MXFP8),
     }
     tensors, metadata = jitnorm.to_named_tensors(values)

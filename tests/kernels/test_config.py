@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.config_rules import FLOAT_DTYPES, INPUT_DTYPES, MOVED_DTYPES, SHUFFLE_ROWS, VECTOR_BYTES
 from jitnorm.kernels.quant_spec import (
+    FP8_BLOCK,
     FP8_GROUP,
     FP8_TENSOR,
     FP8_TOKEN,
@@ -43,6 +44,7 @@ EVERY_SPEC = [
         for scale in ("f32", "f32_ue8m0")
         for at in ("linear", "column", "column4")
     ),
+    *(QuantSpec("e4m3", "128x128", scale) for scale in ("f32", "f32_ue8m0")),
     *(QuantSpec(element, n, "f32") for element in ("e4m3", "e5m2") for n in ("row", "tensor")),
     *(QuantSpec(element, "tensor", "f32", global_scale="tensor") for element in ("e4m3", "e5m2")),
 ]
@@ -57,8 +59,9 @@ def item_configs() -> st.SearchStrategy[KernelConfig]:
     sizes, floats = st.integers(1, 262144), st.sampled_from(FLOAT_DTYPES)
     columns = st.sampled_from([s for s in EVERY_SPEC if s.element == "e2m1" and s.scale_layout == "linear"])
     columns = columns.filter(lambda spec: spec.global_scale not in ("row", "tensor"))
-    vectors = st.sampled_from(VECTOR_BYTES)
+    squares, vectors = st.sampled_from([s for s in EVERY_SPEC if s.block_rows > 1]), st.sampled_from(VECTOR_BYTES)
     return st.one_of(
+        st.builds(KernelConfig, st.just("quantize"), sizes, floats, quant=squares, batched=st.booleans()),
         st.builds(
             KernelConfig, st.sampled_from(["quantize", "dequantize"]), sizes, floats, quant=columns, axis=st.just(0)
         ),
@@ -75,7 +78,7 @@ def item_configs() -> st.SearchStrategy[KernelConfig]:
 
 @st.composite
 def configs(draw: st.DrawFn) -> KernelConfig:
-    quant = draw(st.none() | quant_specs())
+    quant = draw(st.none() | quant_specs().filter(lambda spec: spec.block_rows == 1))
     block = quant.block_size if quant and isinstance(quant.block_size, int) else 1
     amax_only = quant is None and draw(st.booleans())
     op = draw(st.sampled_from(["rmsnorm", "quantize"])) if quant or amax_only else "rmsnorm"
@@ -234,6 +237,26 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
             "quantize:hidden_size=64,quant=e4m3/32/ue8m0,axis=0",
             "axis: is 0, which does not go with .* allowed are e2m1",
         ),
+        *(
+            (f"{config},quant=e4m3/128x128/f32", "block_size: is '128x128', blocks of which only quantize .* use 128,")
+            for config in (
+                "rmsnorm:hidden_size=128",
+                "layernorm:hidden_size=128",
+                "quantize:hidden_size=128,gate_columns=-1",
+                "quantize:hidden_size=128,streams=2",
+            )
+        ),
+        ("quantize:hidden_size=128,quant=e4m3/128x128/f32,axis=0", "axis: is 0, which does not go with quant"),
+        ("quantize:hidden_size=128,quant=e4m3/128x128/f32,scale_ub=true", "scale_ub: is given, but only FP8 scales of"),
+        (
+            "quantize:hidden_size=128,quant=e4m3/128x128/f32,schedule=4x2",
+            "schedule: is '4x2', but no threads share a row",
+        ),
+        (
+            "quantize:hidden_size=128,quant=e4m3/128x128/f32,batched=true,masked=true",
+            "mask: is given, but blocks of 128x128 span rows that it may leave out; pass None",
+        ),
+        ("quantize:hidden_size=128,quant=e4m3/128x128/f32/column", "scale_layout: is 'column', which does not go with"),
         ("interleave:hidden_size=64,quant=e2m1", "op: is 'interleave', which has no quant; leave it none, or use"),
         ("interleave:hidden_size=64,weight=float32", "weight dtype: is 'float32'; allowed are 'none'"),
         ("interleave:hidden_size=64,input=int8", "input dtype: is 'int8'; allowed are 'float16', .*'uint8'"),
@@ -253,8 +276,14 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ("rmsnorm:hidden_size=72,quant=e2m1/16", "72, not a multiple of block_size 16; pad"),
         ("rmsnorm:hidden_size=80,quant=e2m1/32", "80, not a multiple of block_size 32"),
         ("rmsnorm:hidden_size=64,quant=e3m2", "element: is 'e3m2'; allowed are 'e2m1', 'e4m3', 'e5m2'"),
-        ("rmsnorm:hidden_size=64,quant=e2m1/8", "block_size: is 8; allowed are 16, 32, 64, 128, 'row', 'tensor'"),
-        ("rmsnorm:hidden_size=64,quant=e2m1/x", "block_size: is 'x'; allowed are 16, 32, 64, 128, 'row', 'tensor'"),
+        (
+            "rmsnorm:hidden_size=64,quant=e2m1/8",
+            "block_size: is 8; allowed are 16, 32, 64, 128, '128x128', 'row', 'tensor'",
+        ),
+        (
+            "rmsnorm:hidden_size=64,quant=e2m1/x",
+            "block_size: is 'x'; allowed are 16, 32, 64, 128, '128x128', 'row', 'tensor'",
+        ),
         ("rmsnorm:hidden_size=64,quant=e2m1/64", "block_size: is 64, which does not go with element 'e2m1'.*16, 32"),
         (
             "rmsnorm:hidden_size=64,quant=e2m1/16/e5m2",
@@ -312,7 +341,8 @@ def test_the_named_formats_are_nvidia_s_and_ocp_s() -> None:
     assert str(FP8_TENSOR) == "e4m3/tensor/f32/linear/none"
     assert str(FP8_TOKEN) == "e4m3/row/f32/linear/none"
     assert str(FP8_GROUP) == "e4m3/128/f32/linear/none"
-    for name in ("NVFP4", "MXFP4", "MXFP8", "FP8_TENSOR", "FP8_TOKEN", "FP8_GROUP"):
+    assert str(FP8_BLOCK) == "e4m3/128x128/f32/linear/none"
+    for name in ("NVFP4", "MXFP4", "MXFP8", "FP8_TENSOR", "FP8_TOKEN", "FP8_GROUP", "FP8_BLOCK"):
         assert getattr(jitnorm, name) == globals()[name]
 
 

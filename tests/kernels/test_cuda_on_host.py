@@ -1,4 +1,4 @@
-"""The bytes of FP4 kernels in CUDA C++ are the CPU target's: their PTX, run on the host."""
+"""The bytes of kernels in CUDA C++ that encode blocks are the CPU target's: their PTX, run on the host."""
 
 from __future__ import annotations
 
@@ -36,6 +36,21 @@ def test_kernels_write_what_the_cpu_writes(text: str, target: Target) -> None:
     """Without any conversion of the GPU's, with all of them, and with those of FP8 alone."""
     for kind in ("spiky", "tiny", "inf", "nan"):  # every second row of the last two is random
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
+SQUARES = (
+    ("quantize:hidden_size=256,quant=e4m3/128x128/f32,pdl=true", 256, HOPPER),
+    ("quantize:hidden_size=200,vector_bytes=8,input=float16,quant=e4m3/128x128/f32", 130, AMPERE),
+    ("quantize:hidden_size=135,vector_bytes=1,input=float32,quant=e4m3/128x128/f32_ue8m0", 7, BLACKWELL),
+    ("quantize:hidden_size=144,input=float8_e4m3fn,quant=e4m3/128x128/f32_ue8m0", 129, AMPERE),
+)
+
+
+@pytest.mark.parametrize(("text", "rows", "target"), SQUARES)
+def test_square_blocks_are_those_of_the_cpu(text: str, rows: int, target: Target) -> None:
+    """Also the last ones, of fewer rows or columns; with a NaN in some, which takes all of its block."""
+    for kind in ("spiky", "nan"):
+        assert_same(KernelConfig.parse(text), target, rows, kind, is_cuda=True)
 
 
 def blocks() -> NDArray[np.float32]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
-from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import FP8_BLOCK, FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import TARGET_NAMES, Target
 from python_process import run_python
 
@@ -101,6 +101,10 @@ def test_every_field_changes_more_than_the_comment_on_top(change: dict[str, obje
         ("quantize:hidden_size=4096,quant=e2m1/16", {"axis": 0}),
         ("quantize:hidden_size=4096,quant=e2m1/16", {"op": "dequantize"}),
         ("quantize:hidden_size=4096,quant=e2m1/16,axis=0", {"quant": replace(NVFP4, four_over_six=True)}),
+        ("quantize:hidden_size=4096,quant=e4m3/128/f32", {"quant": FP8_BLOCK}),
+        ("quantize:hidden_size=4096,quant=e4m3/128x128/f32", {"quant": replace(FP8_BLOCK, scale_format="f32_ue8m0")}),
+        ("quantize:hidden_size=4096,quant=e4m3/128x128/f32", {"batched": True}),
+        ("dequantize:hidden_size=4096,quant=e4m3/128/f32", {"quant": FP8_BLOCK}),
         ("dequantize:hidden_size=4096,quant=e2m1/16", {"axis": 0}),
         ("dequantize:hidden_size=4096,quant=e2m1/16", {"tensor_scale": True}),
         ("dequantize:hidden_size=4096,quant=e2m1/16", {"input": "float32"}),
@@ -153,6 +157,7 @@ def test_nvrtc_compiles_for_every_target_without_a_gpu(name: str) -> None:
     for text in (
         "rmsnorm:hidden_size=512,residual=true,unit_bias=true,keep_norm=true,quant=e2m1/16/e4m3/8x4/row",
         "quantize:hidden_size=96,input=float16,quant=e4m3/32/ue8m0/8x4/none/floor",
+        "quantize:hidden_size=200,quant=e4m3/128x128/f32,batched=true,row_dims=2,vector_bytes=8",
     ):
         compile_for(Target(name), KernelConfig.parse(text))
 

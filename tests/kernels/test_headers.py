@@ -36,6 +36,7 @@ CONFIGS = [
         "quantize:hidden_size=4096,quant=e4m3/128/f32",
         "quantize:hidden_size=4096,amax_only=true",
         "quantize:hidden_size=4096,quant=e2m1/16/e4m3,axis=0",
+        "quantize:hidden_size=4096,quant=e4m3/128x128/f32",
         "dequantize:hidden_size=4096,quant=e2m1/16/e4m3",
         "dequantize:hidden_size=4096,quant=e2m1/16/e4m3,axis=0",
         "dequantize:hidden_size=4096,quant=e4m3/row/f32",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from jitnorm.kernels.extents import Extent, sizes_of
 from jitnorm.kernels.interface import interface
 from jitnorm.kernels.launch_recipe import LAUNCHER_ABI, dispatch_signature, launch_recipe
 from jitnorm.kernels.launcher_source import launcher_source
-from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import FP8_BLOCK, FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import TARGET_NAMES, Target
 from recipe_extents import evaluate, extents
 
@@ -202,6 +204,15 @@ def test_a_grid_covers_all_rows_and_the_padding_exactly(name: str) -> None:
                 multiple = quant.row_multiple if quant else 1
                 visited = -(-rows // multiple) * multiple
                 assert evaluate(recipe["grid"], rows) == -(-visited // rows_per_block), (config, rows)
+
+
+def test_a_grid_has_a_block_for_each_square_block() -> None:
+    config = KernelConfig("quantize", 300, quant=FP8_BLOCK)
+    for target, batched in itertools.product((Target("sm_90a"), CPU), (False, True)):
+        recipe = launch_recipe(replace(config, batched=batched), target)
+        for rows in (0, 1, 128, 129):
+            expected = -(-rows // 128) * 3 * (2 if batched else 1)
+            assert evaluate(recipe["grid"], rows, matrices=2) == evaluate(recipe["items"], rows, 2) == expected
 
 
 def test_no_block_has_rows_of_two_row_sets() -> None:

@@ -137,6 +137,8 @@ def test_on_hopper_the_fast_path_of_few_rows_spills_nothing(text: str, tmp_path:
         ("shuffle:hidden_size=4096,input=bfloat16,shuffle_rows=32", "STG.E.128"),
         ("interleave:hidden_size=64,input=uint8", "STG.E"),
         ("quantize:hidden_size=4096,quant=e2m1/16,axis=0", "STG.E.U8"),
+        ("quantize:hidden_size=7168,quant=e4m3/128x128/f32", "STG.E.128"),
+        ("quantize:hidden_size=200,input=float32,vector_bytes=8,quant=e4m3/128x128/f32_ue8m0", "STG.E.64"),
     ],
 )
 def test_on_hopper_items_are_stored_wide_and_spill_nothing(text: str, stores: str, tmp_path: Path) -> None:

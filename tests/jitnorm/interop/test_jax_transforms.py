@@ -49,6 +49,7 @@ BATCHED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]] 
         lambda x, w: rmsnorm_fp4quant(x, w, is_sf_swizzled_layout=True), (0, None), (X, WEIGHT),
     ),
     "magnitudes of matrices": (compute_amax, (0,), (X,)),
+    "blocks of matrices": (lambda x: quantize(x, spec=jitnorm.FP8_BLOCK), (0,), (X,)),
 }  # fmt: skip
 
 

@@ -205,6 +205,8 @@ def test_outputs_made_in_inference_mode_are_inference_tensors_and_later_ones_are
 def test_a_batch_of_encodings_is_stacked() -> None:
     x, weights = to_torch(values(6)).view(3, 2, SIZE), to_torch(WEIGHT).repeat(3, 1)
     batched = torch.func.vmap(lambda x, weight: jitnorm.rmsnorm_mxfp8quant(x, weight), out_dims=(0, 0))(x, weights)
+    scales = torch.func.vmap(lambda x: jitnorm.quantize(x, spec=jitnorm.FP8_BLOCK).scale)(x)
+    assert torch.equal(scales, jitnorm.quantize(x, spec=jitnorm.FP8_BLOCK, batched=True).scale)
     for i in range(3):
         expected = jitnorm.rmsnorm_mxfp8quant(x[i], weights[i])
         for ours, theirs in zip(batched, expected, strict=True):

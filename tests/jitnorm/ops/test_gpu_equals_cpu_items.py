@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from decoded import E2M1_SPECS, FLOAT_DTYPES, any_encoding, any_weight
-from encoded import GIVEN, SPECS
+from encoded import GIVEN, SPECS, SQUARES
 from expected import assert_same_bytes
 from frameworks import to_torch
 from inputs import ALL_DTYPES, INPUT_KINDS, make_input
@@ -70,6 +70,26 @@ def test_dequantize_batches(spec: QuantSpec) -> None:
     x = to_torch(make_input("real", 3 * 33, 256, "bfloat16")).reshape(3, 33, 256)
     runs = [jitnorm.dequantize(jitnorm.quantize(x.to(d), spec=spec, batched=True)) for d in ("cpu", "cuda")]
     assert_same_bytes(runs[1], runs[0], str(spec))
+
+
+@pytest.mark.parametrize("spec", SQUARES, ids=str)
+def test_square_blocks(spec: QuantSpec) -> None:
+    for number, (rows, size) in enumerate(((128, 256), (1000, 700), (130, 1), (7, 4096), (301, 264))):
+        for kind in INPUT_KINDS:
+            w = to_torch(make_input(kind, rows, size, list(ALL_DTYPES)[number % 3], seed=number))
+            assert_quantized_alike(w, spec, kind)
+        assert_decoded_alike(any_encoding(spec, (rows,), hidden_size=size), list(FLOAT_DTYPES)[number % 3], str(size))
+    codes = to_torch(np.random.default_rng(0).integers(0, 256, (300, 272), np.uint8)).view(torch.float8_e4m3fn)
+    batch = to_torch(make_input("random", 3 * 150, 400, "bfloat16")).reshape(3, 150, 400)
+    assert_quantized_alike(codes, spec, "FP8")
+    assert_quantized_alike(batch, spec, "batch", batched=True)
+    assert_quantized_alike(batch[:, ::2, 3:203].transpose(0, 1), spec, "view")
+
+
+def assert_quantized_alike(w: torch.Tensor, spec: QuantSpec, what: str, **options: Any) -> None:
+    runs = [jitnorm.quantize(w.to(device), spec=spec, **options) for device in ("cpu", "cuda")]
+    assert_same_bytes(runs[1].data, runs[0].data, f"{what}, {tuple(w.shape)}")
+    assert_same_bytes(runs[1].scale, runs[0].scale, f"{what}, {tuple(w.shape)}")
 
 
 @pytest.mark.parametrize("spec", [*E2M1_SPECS, replace(NVFP4, four_over_six=True)], ids=str)

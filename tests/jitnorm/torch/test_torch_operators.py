@@ -39,6 +39,12 @@ def test_both_overloads_keep_the_rules_of_operators(name: str) -> None:
         opcheck(function, args, kwargs)
 
 
+@pytest.mark.parametrize("name", ["quantize", "dequantize"])
+def test_they_keep_them_with_square_blocks_too(name: str) -> None:
+    for function, args, kwargs in torch_calls.operator_calls(name, quant="fp8_block"):
+        opcheck(function, args, kwargs)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_both_overloads_give_the_same_bytes(name: str) -> None:
     calls = iter(torch_calls.operator_calls(name))
