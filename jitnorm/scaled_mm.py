@@ -12,15 +12,19 @@ from jitnorm.kernels.quant_spec import CODE_BITS
 if TYPE_CHECKING:
     from jitnorm.quantized import QuantizedTensor
 
-# By the bits of a code, the values that share a scale and its format.
+# By the bits of a code, the block size and the format of scales.
 _RECIPES = {
     (8, "tensor", "f32"): ScalingType.TensorWise,
     (8, "row", "f32"): ScalingType.RowWise,
     (8, 128, "f32"): ScalingType.BlockWise1x128,
     (8, 128, "f32_ue8m0"): ScalingType.BlockWise1x128,
+    (8, "128x128", "f32"): ScalingType.BlockWise128x128,
+    (8, "128x128", "f32_ue8m0"): ScalingType.BlockWise128x128,
     (8, 32, "ue8m0"): ScalingType.BlockWise1x32,
     (4, 16, "e4m3"): ScalingType.BlockWise1x16,
 }
+# What the blocks of 128 x 128 of a row are rounded up to.
+_BLOCKS_PER_ROW = 4
 _DTYPES = {"ue8m0": torch.float8_e8m0fnu, "e4m3": torch.float8_e4m3fn}
 
 
@@ -43,12 +47,13 @@ class ScaledMmOperand(NamedTuple):
 def operand_of(q: QuantizedTensor, *, is_weight: bool = False) -> ScaledMmOperand:
     """The operand of `torch.nn.functional.scaled_mm` that a quantized tensor is.
 
-    Codes are never copied. Scales are copied only if they belong to 128 values and are not column-major: quantize with
-    the layout ``column`` to avoid it. GPUs before Blackwell multiply FP8 with float32 scales alone.
+    Codes are never copied. Scales are copied if they belong to blocks of 128 x 128, or if they belong to 128 values and
+    are not column-major: quantize with the layout ``column`` to avoid it. Torch multiplies a matrix of blocks of
+    128 x 128 by one of groups of 128. GPUs before Blackwell multiply FP8 with float32 scales alone.
 
     Args:
         q: in torch, of shape (..., K), not batched; the leading dimensions become M rows. MXFP8 and NVFP4 need the
-            scale layout ``128x4``.
+            scale layout ``128x4``; blocks of 128 x 128 have to be whole.
         is_weight: whether `q` is a weight (N, K), the second operand, which torch takes as (K, N).
 
     Returns:
@@ -76,8 +81,8 @@ def operand_of(q: QuantizedTensor, *, is_weight: bool = False) -> ScaledMmOperan
     recipe = _RECIPES.get((CODE_BITS[q.spec.element], q.spec.block_size, q.spec.scale_format))
     if recipe is None or (q.row_scale is not None and q.spec.has_blocks):
         raise ValueError(
-            f"q: is encoded as {q.spec}; torch multiplies FP8 with scales of the tensor, of rows or of 128 values, "
-            "MXFP8, and NVFP4 without a global scale of each row"
+            f"q: is encoded as {q.spec}; torch multiplies FP8 with scales of the tensor, of rows, of 128 values or of "
+            "blocks of 128 x 128, MXFP8, and NVFP4 without a global scale of each row"
         )
     matrix = q.data.reshape(-1, q.data.shape[-1])
     if q.spec.element == "e2m1":
@@ -102,6 +107,11 @@ def _scale(q: QuantizedTensor, recipe: ScalingType, rows: int, is_weight: bool) 
     if recipe is ScalingType.BlockWise1x128:
         by_column = scale[:, :rows] if q.spec.is_column_major else scale.reshape(rows, -1).t()
         return by_column.contiguous().t()
+    if recipe is ScalingType.BlockWise128x128:
+        if any(size % q.spec.block_rows for size in (rows, q.shape[-1])):
+            raise ValueError(f"q: its shape is {tuple(q.shape)}; scaled_mm takes whole blocks of 128 x 128, so pad it")
+        blocks = scale.reshape(rows // q.spec.block_rows, -1)
+        return torch.nn.functional.pad(blocks, (0, -blocks.shape[1] % _BLOCKS_PER_ROW)).t()
     return scale
 
 

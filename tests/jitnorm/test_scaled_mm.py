@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import FP8_BLOCK, FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from torch._subclasses import FakeTensorMode
 
 import jitnorm
@@ -30,6 +31,13 @@ ENCODINGS: dict[str, tuple[QuantSpec, dict[str, Any]]] = {
     "nvfp4, both layouts": (NVFP4.with_layout(f"linear+{SWIZZLED}"), {}),
     "nvfp4, given": (NVFP4.with_layout(SWIZZLED), {"global_scale": torch.tensor([400.0])}),
     "nvfp4, found": (NVFP4.with_layout(SWIZZLED), {"global_scale": "tensor"}),
+}
+COLUMN = FP8_GROUP.with_layout("column")
+# Recipes of two kinds of scales: a matrix of blocks by one of groups, either way round, with scales of any kind.
+MIXED = {
+    "1x128 by 128x128": (COLUMN, FP8_BLOCK),
+    "128x128 by 1x128": (FP8_BLOCK, COLUMN),
+    "powers of two": (replace(COLUMN, scale_format="f32_ue8m0"), replace(FP8_BLOCK, scale_format="f32_ue8m0")),
 }
 every_encoding = pytest.mark.parametrize("name", ENCODINGS)
 
@@ -68,6 +76,32 @@ def test_torch_s_checks_for_gpus_accept_every_operand(rows: int, name: str) -> N
     a, b = x.scaled_mm_operand(), w.scaled_mm_operand(is_weight=True)
     with FakeTensorMode():
         assert product(on_a_gpu(a), on_a_gpu(b)).shape == (rows, N)
+
+
+def mixed_matrices(name: str, size: int, device: str = "cpu") -> tuple[QuantizedTensor, QuantizedTensor]:
+    random = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(rows, size, generator=random).bfloat16().to(device) for rows in (256, 384))
+    return quantize(x, spec=MIXED[name][0]), quantize(w, spec=MIXED[name][1])
+
+
+@pytest.mark.parametrize("size", [128, 512, 640])
+@pytest.mark.parametrize("name", MIXED)
+def test_torch_s_checks_for_gpus_accept_blocks_beside_groups(name: str, size: int) -> None:
+    x, w = mixed_matrices(name, size)
+    a, b = x.scaled_mm_operand(), w.scaled_mm_operand(is_weight=True)
+    turned = b._replace(scale=[b.scale[0].t()])
+    with FakeTensorMode():
+        assert product(on_a_gpu(a), on_a_gpu(b)).shape == (256, 384)
+        with pytest.raises(RuntimeError, match="blockwise scaling"):
+            product(on_a_gpu(a), on_a_gpu(turned))
+
+
+def test_the_blocks_of_a_row_are_padded_to_four() -> None:
+    _, w = mixed_matrices("1x128 by 128x128", 640)
+    scale = w.scaled_mm_operand(is_weight=True).scale[0]
+    assert scale.shape == (8, 3)
+    assert torch.equal(scale[:5], w.scale.t())
+    assert not scale[5:].any()
 
 
 def test_torch_s_checks_reject_what_is_no_operand() -> None:
@@ -115,6 +149,10 @@ REFUSED: dict[str, tuple[Callable[[], QuantizedTensor], str]] = {
     "a layout": (lambda: quantize(x(), spec=NVFP4), "has the scale layout 'linear'; scaled_mm reads '128x4'"),
     "MXFP4": (lambda: quantize(x(), spec=MXFP4), "is encoded as e2m1/32/ue8m0/linear/none; torch multiplies FP8"),
     "a scale of each row": (lambda: quantize(x(), spec=NVFP4, global_scale="row"), "is encoded as e2m1/16/e4m3"),
+    "a part of a block": (
+        lambda: quantize(x(), spec=FP8_BLOCK),
+        r"its shape is \(64, 256\); scaled_mm takes whole blocks",
+    ),
     "a batch": (lambda: quantize(x()[None], spec=FP8_TOKEN, batched=True), "is batched"),
     "the first dimension": (
         lambda: jitnorm.quantize_weight(x(), spec=NVFP4),
@@ -147,3 +185,14 @@ def test_the_gpu_multiplies_the_decoded_matrices(name: str) -> None:
     x, w = matrices(name, device="cuda")
     y = product(x.scaled_mm_operand(), w.scaled_mm_operand(is_weight=True))
     torch.testing.assert_close(y.double(), decoded_product(x, w), rtol=2**-7, atol=2e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", MIXED)
+def test_the_gpu_multiplies_blocks_and_groups(name: str) -> None:
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("torch multiplies FP8 with scales of 128 values on Hopper alone")
+    for size in (512, 640):
+        x, w = mixed_matrices(name, size, "cuda")
+        y = product(x.scaled_mm_operand(), w.scaled_mm_operand(is_weight=True))
+        torch.testing.assert_close(y.double(), decoded_product(x, w), rtol=2**-7, atol=2e-2)
