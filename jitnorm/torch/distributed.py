@@ -87,9 +87,17 @@ def _placements(
     # One dimension stands for all rows: parts of whole rows follow each other in it if they are equal.
     if len(shards) == 1 and shards[0][1].dim == 0:
         processes = leader.device_mesh.size(shards[0][0])
-        if leader.shape[0] % processes == 0 and part[0] * processes == whole[0]:
+        rows = prod(leader.shape[:-1]) // processes
+        is_even = leader.shape[0] % processes == 0 and rows % _rows_together(dispatcher) == 0
+        if is_even and part[0] * processes == whole[0]:
             return placements
     raise TypeError(
         f"{dispatcher.outputs.leaders[0]}: has the placements {placements}, but {name} is made of rows of all "
         "processes; redistribute it to Replicate()"
     )
+
+
+def _rows_together(dispatcher: Dispatcher) -> int:
+    """Rows that share scales or a tile of them; 1 in a batch, whose matrices share none."""
+    quant = dispatcher.options.get("quant")
+    return 1 if quant is None or dispatcher.options.get("batched") else max(quant.row_multiple, quant.block_rows)

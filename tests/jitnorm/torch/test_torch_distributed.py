@@ -11,7 +11,7 @@ from torch.distributed.tensor import DeviceMesh, DTensor, Partial, Replicate, Sh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import jitnorm
-from jitnorm import FP8_TENSOR, FP8_TOKEN, MXFP8, NVFP4
+from jitnorm import FP8_BLOCK, FP8_TENSOR, FP8_TOKEN, MXFP8, NVFP4, QuantSpec
 
 ROWS, SIZE, PROCESSES = 6, 128, 2
 X, RESIDUAL = torch.randn(2, ROWS, SIZE, generator=torch.Generator().manual_seed(0)).bfloat16()
@@ -64,6 +64,17 @@ def test_all_but_the_last_dimension_are_rows(rank: int) -> None:
     result = jitnorm.rmsnorm_mxfp8quant(placed(x, Shard(1), rank), weight)
     for ours, theirs in zip(result, jitnorm.rmsnorm_mxfp8quant(x, WEIGHT), strict=True):
         assert_part(ours, theirs, Shard(1), rank)
+
+
+@pytest.mark.parametrize("spec", [NVFP4.with_layout("128x4"), FP8_BLOCK], ids=str)
+def test_rows_that_share_scales_or_their_tiles_belong_to_one_process(rank: int, spec: QuantSpec) -> None:
+    x = torch.randn(2 * 128 * PROCESSES, SIZE, generator=torch.Generator().manual_seed(0)).bfloat16()
+    q, expected = jitnorm.quantize(placed(x, Shard(0), rank), spec=spec), jitnorm.quantize(x, spec=spec)
+    assert_part(q.data, expected.data, Shard(0), rank)
+    assert_part(q.scale, expected.scale, Shard(0), rank)
+    for rows in (100, 64):  # of 100, padded parts are as large together as the padded whole
+        with pytest.raises(TypeError, match=r"^input: has the placements .*, but block_scale is made of rows of all"):
+            jitnorm.quantize(placed(x[: rows * PROCESSES], Shard(0), rank), spec=spec)
 
 
 def test_in_a_compiled_program_too(rank: int) -> None:
