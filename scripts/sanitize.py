@@ -46,9 +46,9 @@ def tensor(shape: tuple[int, ...], dtype: str, is_output: bool) -> torch.Tensor:
     return random(*shape, dtype=kind)
 
 
-def launch(op: Op, hidden_size: int, **choices: Any) -> None:
+def launch(op: Op, hidden_size: int, rows: int = ROWS, **choices: Any) -> None:
     dtype = "uint8" if op.fixed["op"] in MOVES else "bfloat16"
-    call_of(op, {"hidden_size": hidden_size, "input": dtype, **choices}, tensor, ROWS)()
+    call_of(op, {"hidden_size": hidden_size, "input": dtype, **choices}, tensor, rows)()
 
 
 def launch_every_op(hidden_size: int) -> None:
@@ -74,6 +74,9 @@ def launch_variants() -> None:
     launch(OPS["nvfp4_batched_quantize"], 256, input="float8_e4m3fn")
     launch(OPS["quantize_weight"], 40, input="float8_e4m3fn", global_scale="given")
     launch(OPS["dequantize"], 40, quant="nvfp4", axis=0)
+    for hidden_size, options in ((200, {"batched": True}), (384, {"input": "float32"})):
+        for name in ("quantize", "dequantize"):
+            launch(OPS[name], hidden_size, rows=130, quant="fp8_block", **options)
     launch(OPS["mxfp8_quantize"], 96, alignment=64)
     launch(OPS["compute_amax"], 1000)
     launch(OPS["block_scale_interleave"], 6, batched=True)

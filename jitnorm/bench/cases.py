@@ -158,6 +158,7 @@ OPS = (
     _of("decode nvfp4", "dequantize", quant="nvfp4", only_large=True),
     _of("decode mxfp8", "dequantize", quant="mxfp8", only_large=True),
     _of("weight nvfp4", "quantize_weight", only_large=True),
+    _of("weight fp8", "quantize", quant="fp8_block", only_large=True),
     _of("amax", "compute_amax", only_large=True),
 )  # fmt: skip
 
