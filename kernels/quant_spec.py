@@ -15,6 +15,7 @@ SQUARE_BLOCKS = {"128x128": 128}
 SWIZZLED_ROWS = {"128x4": 128, "8x4": 8}  # rows of a tile
 SWIZZLED_COLUMNS = 4
 COLUMN_ROWS = {"column": 1, "column4": 4}  # what each column's rows are rounded up to
+SMALLEST_GROUP_AMAX = 1e-4  # that the scale of a group of FP8 is computed from
 _SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
 _GROUPS = ("linear", *COLUMN_ROWS)
 

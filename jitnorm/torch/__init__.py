@@ -9,10 +9,11 @@ import torch as _torch
 
 from jitnorm.quantized import introduce as _introduce
 from jitnorm.torch import library as _library
+from jitnorm.torch.fusion import fuse, fusions
 from jitnorm.torch.modules import FusedAddRMSNorm, LayerNorm, NormQuant, RMSNorm
 from jitnorm.torch.straight_through import fake_norm_quantize
 
-__all__ = ["FusedAddRMSNorm", "LayerNorm", "NormQuant", "RMSNorm", "fake_norm_quantize"]
+__all__ = ["FusedAddRMSNorm", "LayerNorm", "NormQuant", "RMSNorm", "fake_norm_quantize", "fuse", "fusions"]
 
 _library.register()
 _introduce(_torch.empty(0))

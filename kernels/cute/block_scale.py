@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..quant_spec import MAX_EXPONENT
+from ..quant_spec import MAX_EXPONENT, SMALLEST_GROUP_AMAX
 from .arguments import Arguments
 from .constants import Constants
 from .fp8 import encode_one
@@ -93,7 +93,7 @@ def _exponent(constants: Constants, amax: Value) -> UInt:
 
 def _f32(constants: Constants, amax: Value, of: GlobalScale) -> BlockScale:
     amax = bounded(amax, of.bound)
-    smallest = f32(1e-4)
+    smallest = f32(SMALLEST_GROUP_AMAX)
     scale = div_rn(select_value(is_less(amax, smallest), smallest, amax), f32(constants.max_code))
     has_nan = is_nan(scale)
     if constants.quant.scale_format == "f32_ue8m0":  # the smallest power of two that is not below

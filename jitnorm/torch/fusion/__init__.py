@@ -1,0 +1,42 @@
+"""Fuses norms, and what quantizes them, in programs that torch.compile compiles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jitnorm.torch.fusion.report import Fusion
+
+
+def fuse(*, norms: bool = True) -> dict[str, Any]:
+    """Options for `torch.compile` by which RMSNorm in plain torch, and quantization of it, become single ops.
+
+    Only graphs without gradients are changed. docs/torch.md says what is recognized, and how results may differ;
+    `fusions` lists what was fused.
+
+    Args:
+        norms: whether norms that nothing quantizes are fused, too.
+
+    Returns:
+        the options, which may be joined with others; they are also a patch of ``torch._inductor.config``.
+
+    Example:
+        >>> norm = torch.nn.RMSNorm(64, eps=1e-6).bfloat16()
+        >>> compiled = torch.compile(norm, fullgraph=True, options=fuse())
+    """
+    # Inductor takes a second to import, which only those who compile should spend.
+    from jitnorm.torch.fusion.compiler_pass import FusePass
+
+    return {"post_grad_custom_pre_pass": FusePass(norms)}
+
+
+def fusions() -> list[Fusion]:
+    """Report what `fuse` has made of each norm in programs that this process compiled, or took from inductor's cache.
+
+    Example:
+        >>> for fusion in fusions():
+        ...     assert fusion.op or fusion.reason
+    """
+    from jitnorm.torch.fusion import report
+
+    return report.fusions()
