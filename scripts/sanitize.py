@@ -94,6 +94,14 @@ def launch_many_rows() -> None:
     jitnorm.get_kernel("layernorm:hidden_size=8192,many_rows=true", target)(x, b, b, out, 1e-6)
 
 
+def launch_gradients_of_many_rows() -> None:
+    """So many that segments have several packs, whose rows take turns in shared memory."""
+    for hidden_size, rows in ((128, 8300), (1024, 1100), (2048, 600), (5120, 300), (8192, 400), (12288, 300)):
+        launch(OPS["rmsnorm_backward"], hidden_size, rows=rows, residual=True)
+        launch(OPS["layernorm_backward"], hidden_size, rows=rows)
+    launch(OPS["sum_rows"], 1000, rows=300)
+
+
 def launch_named_schedule() -> None:
     """Kernels that tables of schedules choose alone; of the last two, blocks have several rows."""
     x, residual, w = random(5, 4096), random(5, 4096), random(4096)
@@ -136,6 +144,7 @@ def main() -> None:
         launch_every_op(hidden_size)
     launch_variants()
     launch_many_rows()
+    launch_gradients_of_many_rows()
     launch_named_schedule()
     launch_cute()
     torch.cuda.synchronize()

@@ -53,6 +53,12 @@ AHEAD = KernelConfig.parse("rmsnorm:hidden_size=4096,schedule=4x2ao2")
 SOURCES = [*((config, target) for config in CONFIGS for target in (CPU, HOPPER)), (AHEAD, HOPPER)]
 
 
+def test_no_lambda_is_generic() -> None:
+    """NVRTC 13.0 takes its function for one of the host's, and refuses it."""
+    for name in ALL:
+        assert not re.search(r"\]\([^()]*\bauto\b", (FOLDER / name).read_text(encoding="utf-8")), name
+
+
 def test_the_sample_of_constants_that_editors_see_is_current() -> None:
     """To write it anew: `path.write_text(sample())`."""
     assert (FOLDER / "common" / "configuration.h").read_text(encoding="utf-8") == sample()
