@@ -28,6 +28,7 @@ _CLUSTERS = (1, 2, 4, 8)
 # Rows and gradients on their way to a block. More come slower: with 96 KiB for each of the two blocks of a
 # multiprocessor, 4096 columns fell from 0.93 of a copy to 0.85.
 _BYTES_ON_THEIR_WAY = {_SEGMENTS_OF_SHORT_ROWS: 40 << 10, _SEGMENTS_OF_LONG_ROWS: 96 << 10}
+_BLOCKS_OF_MULTIPROCESSOR = {_SEGMENTS_OF_SHORT_ROWS: 2, _SEGMENTS_OF_LONG_ROWS: 1}
 _MOST_STAGES = 4
 _MOST_WARPS_OF_PAIRS = 10
 
@@ -88,7 +89,7 @@ def backward_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     if groups <= _MAX_WARPS:
         return _schedule_of_block(config, groups)
     # A chunk takes 16 registers for each sum and 16 more for the row and its gradient, twice as many in float32.
-    most_chunks = 2 if config.input != "float32" and not config.has_bias else 1
+    most_chunks = 2 if config.input != "float32" else 1
     for blocks in _CLUSTERS if target.has_clusters else _CLUSTERS[:1]:
         for chunks_per_lane in range(1, most_chunks + 1):
             warps = blocks * ceil_div(ceil_div(groups, chunks_per_lane), blocks)
@@ -131,6 +132,14 @@ def stages(config: KernelConfig, target: Target) -> int:
 
 
 def staged_bytes(config: KernelConfig, target: Target) -> int:
-    """Shared memory that they take in a block."""
+    """Shared memory that a block takes for them.
+
+    No less than leaves room for as many blocks as a multiprocessor shall have: blocks of the next call, which come
+    early by programmatic dependent launch, would gather where room is left, and others have none: 16384 x 5120 took
+    1.5 times as long.
+    """
     count = stages(config, target)
-    return count * _stage_bytes(config, backward_schedule(config, target)) if count else 0
+    if not count:
+        return 0
+    blocks = _BLOCKS_OF_MULTIPROCESSOR[most_segments(config.hidden_size)]
+    return max(count * _stage_bytes(config, backward_schedule(config, target)), target.all_shared_bytes // (blocks + 1))

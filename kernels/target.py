@@ -21,8 +21,7 @@ _FAMILY_CAPABILITY_OF = {
     "sm_100f": (10, 0),
     "sm_120f": (12, 0),
 }
-# Of the largest GPUs of a target: multiprocessors, and shared memory that each has for the blocks of a kernel, with
-# some left for sums.
+# Of the largest GPUs of a target: multiprocessors, and the shared memory of each.
 _MULTIPROCESSORS = {
     "sm_80": 108,
     "sm_86": 84,
@@ -34,8 +33,9 @@ _MULTIPROCESSORS = {
     "sm_120f": 188,
 }
 _MULTIPROCESSORS_ELSEWHERE = 148
-_SHARED_BYTES = dict.fromkeys(("sm_86", "sm_89", "sm_120a", "sm_121a", "sm_120f"), 88 << 10) | {"sm_80": 152 << 10}
-_SHARED_BYTES_ELSEWHERE = 216 << 10
+_SHARED_BYTES = dict.fromkeys(("sm_86", "sm_89", "sm_120a", "sm_121a", "sm_120f"), 100 << 10) | {"sm_80": 164 << 10}
+_SHARED_BYTES_ELSEWHERE = 228 << 10
+_SHARED_BYTES_FOR_SUMS = 12 << 10
 TARGET_NAMES = ("cpu", *_CAPABILITY_OF, *_FAMILY_CAPABILITY_OF)
 
 
@@ -104,9 +104,14 @@ class Target:
         return _MULTIPROCESSORS.get(self.name, _MULTIPROCESSORS_ELSEWHERE)
 
     @property
-    def shared_bytes(self) -> int:
-        """Shared memory of a multiprocessor that its blocks may plan with."""
+    def all_shared_bytes(self) -> int:
+        """Shared memory of a multiprocessor."""
         return _SHARED_BYTES.get(self.name, _SHARED_BYTES_ELSEWHERE)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a multiprocessor that its blocks may plan with, some being left for their sums."""
+        return self.all_shared_bytes - _SHARED_BYTES_FOR_SUMS
 
     @property
     def has_native_e2m1(self) -> bool:
