@@ -28,6 +28,14 @@ def test_shapes_that_an_op_does_not_take_are_left_out(op: Measured) -> None:
     assert op.shapes(Shapes(shapes, shapes)) == [taken]
 
 
+@pytest.mark.parametrize(
+    ("name", "count"), [("rmsnorm", 4), ("add fp8 128", 7), ("rmsnorm backward", 6), ("add backward", 8)]
+)
+def test_the_bytes_of_an_element_are_those_of_the_tensors_that_grow_with_both_extents(name: str, count: float) -> None:
+    (op,) = ops_named([name])[:1]
+    assert op.bytes_per_element == pytest.approx(count, rel=0.01)
+
+
 def test_ops_on_large_tensors_only_have_shapes_of_their_own() -> None:
     shapes = Shapes(((1, 4096),), ((64, 8192),))
     assert {op.shapes(shapes)[0] for op in OPS if op.only_large} == {(64, 8192)}
