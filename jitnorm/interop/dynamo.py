@@ -20,7 +20,21 @@ def replace_in_graphs(functions: Iterable[object]) -> None:
     for function in functions:
         if isinstance(function, FunctionType) and function.__module__.startswith("jitnorm.ops."):
             _functions[function.__name__] = function
-            vars(function)["_torchdynamo_inline"] = _stand_in(function.__name__)
+            attributes = vars(function)
+            attributes["_torchdynamo_inline"] = _stand_in(function.__name__)
+            attributes["_torchdynamo_orig_callable"] = _caller_of(function)
+            attributes["_torchdynamo_wrapper_id"] = id(function)
+
+
+def _caller_of(function: FunctionType) -> Callable[..., Any]:
+    """What ``torch.compile(function)`` compiles: a stand-in is traced only where a program calls its function."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    # Dynamo keeps what it compiles by the code.
+    call.__code__ = call.__code__.replace(co_name=function.__name__)
+    return call
 
 
 def _stand_in(name: str) -> Callable[..., Any]:

@@ -65,6 +65,11 @@ def test_every_op_is_part_of_one_graph(name: str) -> None:
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("function", [jitnorm.rmsnorm, jitnorm.gemma_rmsnorm, jitnorm.rmsnorm_fp4quant])
+def test_a_public_function_itself_can_be_compiled(function: Program) -> None:
+    assert_same(function, values(ROWS, SIZE), WEIGHT)
+
+
 def test_options_may_be_made_within_the_program() -> None:
     def program(x: Any) -> Any:
         q = jitnorm.quantize(x, spec=NVFP4.with_layout("128x4"), global_scale="tensor")
