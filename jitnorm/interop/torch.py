@@ -104,6 +104,7 @@ class Torch(Framework):
         pattern = self.empty((1,), dtype, like).expand(shape)
         if self.refusal(pattern, is_output=True):  # made by a mode of the caller's, which the next call may lack
             return super().maker(shape, dtype, like)
+        pattern.untyped_storage().resize_(0)  # what is kept must hold no memory, such as of a CUDA graph's pool
         empty_like = self._torch.empty_like
         return lambda _: empty_like(pattern)
 

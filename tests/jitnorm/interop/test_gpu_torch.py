@@ -106,6 +106,15 @@ def test_a_tensor_that_requires_grad_is_refused_where_there_is_no_gradient_unles
         assert_same_bytes(rmsnorm(**given), expected_rmsnorm(X, WEIGHT))
 
 
+def test_a_call_keeps_no_memory() -> None:
+    """Or the pool of a CUDA graph, which may be current, would not get it back."""
+    x, weight = torch.ones(3, 1234, device="cuda"), torch.ones(1234, device="cuda")
+    before = torch.cuda.memory_allocated()
+    for _ in range(2):
+        rmsnorm(x, weight)
+    assert torch.cuda.memory_allocated() == before
+
+
 def test_autograd_notices_that_what_it_kept_was_overwritten() -> None:
     x, weight, _ = tensors().values()
     product = torch.ones(ROWS, SIZE, device="cuda", requires_grad=True) * x
