@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from jitnorm.dispatch import Dispatcher
 from jitnorm.interop import check_gradient, framework_of
+from jitnorm.ops.gradients import gradient_of
 from jitnorm.ops.run import run
+from jitnorm.torch.gradients import is_differentiated
 
 Placements = tuple[Any, ...]
 Shapes = dict[str, tuple[int, ...]]
@@ -27,10 +29,14 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
     placed = {name: named[name] for name in dispatcher.names if named[name] is not None}
     for name, tensor in placed.items():
         is_output = name in dispatcher.outputs.names
-        _check(name, tensor, leader, is_output)
+        _check(name, tensor, leader)
+        if gradient_of(dispatcher.op) is None:
+            check_gradient(tensor, name, is_output)
+        elif is_output and is_differentiated(tensors):
+            raise TypeError(f"{name}: is written, which gradients of DTensors do not allow; use a form that allocates")
         if not is_output:
             _check_placements(name, tensor, leader.placements if name in dispatcher.outputs.of_rows else None)
-    local = {name: value.to_local() if isinstance(value, DTensor) else value for name, value in named.items()}
+    local = {name: _local(name, value, leader, dispatcher) for name, value in named.items()}
     whole, part = _output_shapes(dispatcher, named), _output_shapes(dispatcher, local)
     places = {name: _placements(dispatcher, name, whole[name], part[name], leader) for name in whole}
     for name, expected in places.items():
@@ -47,13 +53,22 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
     return dispatcher.in_order(named)[: dispatcher.tensor_count]
 
 
-def _check(name: str, tensor: Any, leader: Any, is_output: bool) -> None:
+def _local(name: str, value: Any, leader: Any, dispatcher: Dispatcher) -> Any:
+    """The part of a DTensor that the process has; of a parameter's gradient it has that of its own rows."""
+    if not isinstance(value, DTensor):
+        return value
+    if name in dispatcher.outputs.of_rows or not value.requires_grad:
+        return value.to_local()
+    parts = [Partial() if isinstance(each, Shard) else Replicate() for each in leader.placements]
+    return value.to_local(grad_placements=parts)
+
+
+def _check(name: str, tensor: Any, leader: Any) -> None:
     """Raise TypeError unless a tensor of a call may be beside its first one."""
     if not isinstance(tensor, DTensor):
         raise TypeError(f"{name}: is a plain tensor beside DTensors; distribute it, for parameters with Replicate()")
     if tensor.device_mesh != leader.device_mesh:
         raise TypeError(f"{name}: is on {tensor.device_mesh}, other tensors on {leader.device_mesh}; use one mesh")
-    check_gradient(tensor, name, is_output)
 
 
 def _check_placements(name: str, tensor: Any, expected: Placements | None) -> None:

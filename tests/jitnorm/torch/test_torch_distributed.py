@@ -112,9 +112,35 @@ def test_a_plain_tensor_beside_them_is_an_error_by_name(rank: int) -> None:
         jitnorm.rmsnorm(rows, weight, stream=0)
 
 
-def test_a_parameter_that_requires_grad_is_refused_and_replicated_results_are_whole(rank: int) -> None:
-    x, weight = placed(X, Replicate(), rank), placed(WEIGHT, Replicate(), rank)
+@pytest.mark.parametrize("placement", [Replicate(), Shard(0)], ids=str)
+def test_a_process_has_the_gradients_of_its_rows(rank: int, placement: Any) -> None:
+    x, residual, weight = (
+        placed(tensor, where, rank).requires_grad_()
+        for tensor, where in ((X, placement), (RESIDUAL, placement), (WEIGHT, Replicate()))
+    )
+    y, total = jitnorm.add_rmsnorm(x, residual, weight)
+    (y.to_local().float() * total.to_local().float()).sum().backward()
+
+    mine = [each.to_local().detach().clone().requires_grad_() for each in (x, residual, weight)]
+    y, total = jitnorm.add_rmsnorm(*mine)
+    (y.float() * total.float()).sum().backward()
+    of_weight = Partial() if isinstance(placement, Shard) else Replicate()
+    for ours, theirs, where in zip((x, residual, weight), mine, (placement, placement, of_weight), strict=True):
+        assert ours.grad.placements == (where,)
+        assert torch.equal(ours.grad.to_local(), theirs.grad)
+
+
+def test_gradients_that_there_are_not_are_refused(rank: int) -> None:
+    x, weight = placed(X, Shard(0), rank), placed(WEIGHT, Replicate(), rank).requires_grad_()
     with pytest.raises(TypeError, match=r"^weight: requires grad"):
-        jitnorm.rmsnorm(x, weight.detach().requires_grad_())
+        jitnorm.rmsnorm_mxfp8quant(x, weight)
+    with pytest.raises(TypeError, match=r"^out: is written, which gradients of DTensors do not allow"):
+        jitnorm.rmsnorm(x, weight, out=placed(X, Shard(0), rank))
+    with torch.no_grad():
+        jitnorm.fused_add_rmsnorm(x, placed(RESIDUAL, Shard(0), rank), weight)
+
+
+def test_replicated_results_are_whole(rank: int) -> None:
+    x = placed(X, Replicate(), rank)
     q = jitnorm.quantize(x, spec=MXFP8.with_layout("128x4"))
     assert_part(q.scale, jitnorm.quantize(X, spec=MXFP8.with_layout("128x4")).scale, Replicate(), rank)
