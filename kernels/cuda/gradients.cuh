@@ -28,10 +28,10 @@ JITNORM_INLINE void find_means(const Arguments& a, int set, GradientThread& thre
   sums.set = set;
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
-    visit_gradient_chunks(a, of.numbers[r], thread, of.rows[r],
-                          [&](int j, GradientChunks& chunks, WeightChunk&, ParameterSums&) {
-                            sums.add(r, chunk_sum(chunks.h()), j, thread.warp, thread.lane);
-                          });
+    const auto add = [&](int j, GradientChunks& chunks, WeightChunk&, ParameterSums&) {
+      sums.add(r, chunk_sum(chunks.h()), j, thread.warp, thread.lane);
+    };
+    visit_gradient_chunks(a, of.numbers[r], thread, of.rows[r], add);
   }
   sums.total(means, thread.lane);
   JITNORM_UNROLL
@@ -48,23 +48,23 @@ JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, Gradie
   sums.set = set;
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
-    visit_gradient_chunks(a, of.numbers[r], thread, of.rows[r],
-                          [&](int j, GradientChunks& chunks, WeightChunk& weight, ParameterSums&) {
-                            float squares = 0.0f, products = 0.0f, grads = 0.0f;
-                            JITNORM_UNROLL
-                            for (int i = 0; i < kChunkSize; ++i) {
-                              const float d = centered_in_row(chunks.h(), means[r], thread.index(j), i),
-                                          g = weighted_grad(chunks.grad(), weight, i);
-                              squares = fma_rn(d, d, squares);
-                              products = fma_rn(g, d, products);
-                              if constexpr (kCenters) grads = add_rn(grads, g);
-                            }
-                            sums.add(r * kCount, squares, j, thread.warp, thread.lane);
-                            sums.add(r * kCount + 1, products, j, thread.warp, thread.lane);
-                            if constexpr (kCenters) sums.add(r * kCount + 2, grads, j, thread.warp, thread.lane);
-                            forget_unpacked(chunks.h());
-                            forget_unpacked(chunks.grad());
-                          });
+    const auto add = [&](int j, GradientChunks& chunks, WeightChunk& weight, ParameterSums&) {
+      float squares = 0.0f, products = 0.0f, grads = 0.0f;
+      JITNORM_UNROLL
+      for (int i = 0; i < kChunkSize; ++i) {
+        const float d = centered_in_row(chunks.h(), means[r], thread.index(j), i);
+        const float g = weighted_grad(chunks.grad(), weight, i);
+        squares = fma_rn(d, d, squares);
+        products = fma_rn(g, d, products);
+        if constexpr (kCenters) grads = add_rn(grads, g);
+      }
+      sums.add(r * kCount, squares, j, thread.warp, thread.lane);
+      sums.add(r * kCount + 1, products, j, thread.warp, thread.lane);
+      if constexpr (kCenters) sums.add(r * kCount + 2, grads, j, thread.warp, thread.lane);
+      forget_unpacked(chunks.h());
+      forget_unpacked(chunks.grad());
+    };
+    visit_gradient_chunks(a, of.numbers[r], thread, of.rows[r], add);
   }
   float totals[kCount * kRowsAtOnce];
   sums.total(totals, thread.lane);
@@ -104,26 +104,23 @@ JITNORM_INLINE void finish_gradient_row(const Arguments& a, Int64 row, const Gra
                                         GradientThread& thread, GradientRow& of) {
   const bool is_there = row < a.rows;
   const Int64 at = is_there ? row : 0;
-  visit_gradient_chunks(a, at, thread, of,
-                        [&](int j, GradientChunks& chunks, WeightChunk& weight, ParameterSums& sums) {
-                          const int index = is_there ? thread.index(j) : kChunks;
-                          if constexpr (!kHoldsRow) load_parameter_sums(a, thread, j, sums);
-                          float result[kChunkSize];
-                          JITNORM_UNROLL
-                          for (int i = 0; i < kChunkSize; ++i) {
-                            const float n = normalized(value_of(chunks.h(), i), statistic.mean, statistic.rstd),
-                                        dy = value_of(chunks.grad(), i);
-                            const float dx = input_gradient(weighted_grad(chunks.grad(), weight, i), n, statistic);
-                            result[i] = kAddsGrad ? add_rn(dx, value_of(chunks.added(), i)) : dx;
-                            if (kRowsPerBlock * kRowsAtOnce > 1 && !is_there)
-                              continue;  // the norm of a row of zeros may be NaN
-                            sums.of[0][i] = fma_rn(dy, n, sums.of[0][i]);
-                            if constexpr (kHasBias)
-                              sums.of[kParameterSums - 1][i] = add_rn(sums.of[kParameterSums - 1][i], dy);
-                          }
-                          store_rounded(a.out + row_offset(at, a.extents, a.out_strides), index, result);
-                          if constexpr (!kHoldsRow) store_parameter_sums(a, thread, j, sums);
-                        });
+  const auto finish = [&](int j, GradientChunks& chunks, WeightChunk& weight, ParameterSums& sums) {
+    if constexpr (!kHoldsRow) load_parameter_sums(a, thread, j, sums);
+    float result[kChunkSize];
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      const float n = normalized(value_of(chunks.h(), i), statistic.mean, statistic.rstd);
+      const float dy = value_of(chunks.grad(), i);
+      const float dx = input_gradient(weighted_grad(chunks.grad(), weight, i), n, statistic);
+      result[i] = kAddsGrad ? add_rn(dx, value_of(chunks.added(), i)) : dx;
+      if (kRowsPerBlock * kRowsAtOnce > 1 && !is_there) continue;  // the norm of a row of zeros may be NaN
+      sums.of[0][i] = fma_rn(dy, n, sums.of[0][i]);
+      if constexpr (kHasBias) sums.of[kParameterSums - 1][i] = add_rn(sums.of[kParameterSums - 1][i], dy);
+    }
+    store_rounded(a.out + row_offset(at, a.extents, a.out_strides), is_there ? thread.index(j) : kChunks, result);
+    if constexpr (!kHoldsRow) store_parameter_sums(a, thread, j, sums);
+  };
+  visit_gradient_chunks(a, at, thread, of, finish);
   thread.has_sums = true;
 }
 
@@ -155,8 +152,9 @@ JITNORM_INLINE void fold_pack(const Arguments& a, const GradientThread& thread) 
 // Begins to copy the rows of packs to a stage.
 JITNORM_INLINE void stage_rows(const Arguments& a, Int64 pack, int stage, const GradientThread& thread) {
   JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r)
+  for (int r = 0; r < kRowsAtOnce; ++r) {
     stage_row(a, row_of_pack(thread.segment, pack + r) + thread.place, stage * kRowsAtOnce + r, thread);
+  }
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
