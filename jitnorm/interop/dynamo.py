@@ -27,7 +27,7 @@ def replace_in_graphs(functions: Iterable[object]) -> None:
 
 
 def _caller_of(function: FunctionType) -> Callable[..., Any]:
-    """What ``torch.compile(function)`` compiles: a stand-in is traced only where a program calls its function."""
+    """Return what ``torch.compile(function)`` compiles: a stand-in is traced only where it is called."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
