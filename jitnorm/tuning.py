@@ -99,8 +99,8 @@ class Table:
 def tuning_key(config: KernelConfig) -> KernelConfig:
     """The configuration that represents all kernels that do the same work per element of a row.
 
-    One measurement serves them all. Ignored are 16-bit dtypes, strides, PDL, Gemma's weight + 1, where scales are
-    stored, whether a scale is given, and batches.
+    One measurement serves them all. Ignored are 16-bit dtypes, strides, PDL, Gemma's weight + 1, the rounding of
+    the norm, where scales are stored, whether a scale is given, and batches.
 
     Example:
         >>> str(tuning_key(KernelConfig.parse("rmsnorm:hidden_size=64,input=float16,pdl=true"))).split(",")[1]
@@ -116,6 +116,7 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
         weight=_same_width(config.weight),
         quant=quant,
         unit_bias=False,
+        rounding="once",
         row_dims=1,
         pdl=False,
         many_rows=False,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .config_rules import MOVES, NORMS, check, default_weight
+from .config_rules import MOVES, NORMS, check, default_weight, distinct_rounding
 from .numerics import ceil_div, round_up
 from .quant_spec import SWIZZLED_COLUMNS, QuantSpec, require_one_of, to_text
 
@@ -63,6 +63,9 @@ class KernelConfig:
             for the weight.
         backward: whether the gradients of the norm are found, not the norm; `residual` then says that another gradient
             is added to that of the input.
+        rounding: what of a norm is rounded to the input's dtype before it is encoded: nothing (``once``), the norm
+            (``output``), or each step as in Transformers (``hf``); only for ``rmsnorm``. One that changes no bit
+            becomes the first that gives the same.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -102,6 +105,7 @@ class KernelConfig:
     shuffle_rows: int = 0
     bias: bool = False
     backward: bool = False
+    rounding: str = "once"
     schedule: str = ""
 
     def __post_init__(self) -> None:
@@ -110,6 +114,7 @@ class KernelConfig:
         if self.gate_columns == -1:
             object.__setattr__(self, "gate_columns", self.hidden_size)
         check(self)
+        object.__setattr__(self, "rounding", distinct_rounding(self))
 
     @property
     def normalizes(self) -> bool:

@@ -18,6 +18,7 @@ INPUT_DTYPES = (*FLOAT_DTYPES, "float8_e4m3fn")
 MOVED_DTYPES = (*INPUT_DTYPES, "uint8", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fnx2")
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 SHUFFLE_ROWS = (16, 32)
+ROUNDINGS = ("once", "output", "hf")
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
@@ -27,7 +28,7 @@ _COMBINED = ("residual", "gate_columns", "streams")
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
-    "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "keep_norm", "keep_rstd", "backward"),
+    "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
     "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "backward"),
     "quantize": ("gate_columns", "streams", *_ROWS, *_ENCODED, "axis"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
@@ -37,7 +38,7 @@ _OPTIONS = {
 }
 OPS = tuple(_OPTIONS)
 # The fields that say what is encoded.
-VALUE_FIELDS = ("op", *_COMBINED, "unit_bias", "bias")
+VALUE_FIELDS = ("op", *_COMBINED, "unit_bias", "bias", "rounding")
 NORMS = ("rmsnorm", "layernorm")
 MOVES = ("interleave", "shuffle")
 
@@ -45,6 +46,17 @@ MOVES = ("interleave", "shuffle")
 def default_weight(op: str, input: str) -> str:
     """The dtype of the weight by default."""
     return {"rmsnorm": input, "layernorm": "float32", "sum_rows": input}.get(op, "none")
+
+
+def distinct_rounding(config: KernelConfig) -> str:
+    """The first rounding that gives the same bits: a norm that is not encoded is rounded anyway, float32 never."""
+    if config.input == "float32":
+        return "once"
+    rounding = config.rounding
+    if rounding == "hf" and config.unit_bias and not config.residual:
+        rounding = "output"  # in float32 up to there
+    is_encoded = config.quant is not None or config.amax_only
+    return "once" if rounding == "output" and not is_encoded else rounding
 
 
 def check(config: KernelConfig) -> None:
@@ -77,6 +89,7 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("vector_bytes", config.vector_bytes, VECTOR_BYTES)
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
     require_one_of("axis", config.axis, (-1, 0))
+    require_one_of("rounding", config.rounding, ROUNDINGS)
 
 
 def _check_options(config: KernelConfig) -> None:

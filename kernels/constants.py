@@ -1,6 +1,7 @@
 """The constants of a source: a configuration, as the headers see it.
 
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
+Only kRounding is left out where norms are rounded once: sources then have no code that names it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _ELEMENTS = {"e2m1": "kE2M1", "e4m3": "kE4M3", "e5m2": "kE5M2"}
 _SCALE_FORMATS = {"e4m3": "kE4M3", "ue8m0": "kUE8M0", "f32": "kF32", "f32_ue8m0": "kF32"}
 _SCALE_OWNERS = {"row": "kRow", "tensor": "kTensor"}
 _GLOBAL_SCALES = {"none": "kNone", "given": "kGiven", "row": "kRow", "tensor": "kTensor"}
-_ROUNDINGS = {"up": "kUp", "floor": "kFloor"}
+_SCALE_ROUNDINGS = {"up": "kUp", "floor": "kFloor"}
+_ROUNDINGS = {"output": "kOutput", "hf": "kEachStep"}
 
 
 Constant = tuple[str, str, str]  # type, name, value
@@ -114,6 +116,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _bool("kStoresSum", config.residual and not config.amax_only and not config.backward)
     yield _bool("kAddsGrad", config.residual and config.backward)
     yield _bool("kNeedsRowAmax", config.needs_row_amax)
+    if config.rounding != "once":
+        yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
 
 
 def _encoding(config: KernelConfig) -> str:
@@ -138,7 +142,7 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> 
     yield _float("kSmallestAmax", "1e-4f")
     yield _choice("ScaleFormat", "kScaleFormat", _SCALE_FORMATS[quant.scale_format])
     yield _choice("ScaleOwner", "kScaleOwner", _SCALE_OWNERS.get(str(quant.block_size), "kBlock"))
-    yield _choice("ScaleRounding", "kScaleRounding", _ROUNDINGS[quant.scale_rounding])
+    yield _choice("ScaleRounding", "kScaleRounding", _SCALE_ROUNDINGS[quant.scale_rounding])
     yield _choice("ScaleChoice", "kScaleChoice", "kFourOverSix" if quant.four_over_six else "kOnly")
     yield _choice("GlobalScaleKind", "kGlobalScale", _GLOBAL_SCALES[global_scale])
     yield _bool("kPowerOfTwoScales", quant.scale_format in ("ue8m0", "f32_ue8m0"))

@@ -16,7 +16,9 @@ FOLDER = Path(__file__).parent
 # Stands for the constants of a source: editors see a sample.
 CONFIGURATION = "common/configuration.h"
 _INCLUDE = re.compile(r'#include "(.+)"\n')
-_OF_TARGET = re.compile(r"#ifdef __CUDACC__\n(?P<cuda>.*?)#else\n(?P<cpu>.*?)#endif\n", re.DOTALL)
+# What a source is decided on before it is cut: GPUs, and norms that are rounded before they are encoded.
+_ON_GPU, _ROUNDS = "__CUDACC__", "JITNORM_ROUNDS"
+_CONDITION = re.compile(rf"#ifdef ({_ON_GPU}|{_ROUNDS})\n(.*?)(?:#else\n(.*?))?#endif\n", re.DOTALL)
 # Between two definitions: blank lines, before a line that is not indented.
 _BORDER = re.compile(r"\n\n+(?=[^\s}#])")
 # The name in a line that is not indented: of a macro, of a type that a typedef gives a name, or before parameters,
@@ -52,10 +54,11 @@ class Definition:
 def headers(constants: str, entry_point: str, *, is_cpu: bool) -> tuple[str, str]:
     """The parts of a source before and after its constants."""
     order = order_of(is_cpu)
-    available = [each for name in order if name != CONFIGURATION for each in cut(name, is_cpu)]
-    found = needed(available, constants, entry_point)
+    rounds = "Rounding kRounding" in constants
+    cuts = {name: cut(name, is_cpu, rounds) for name in order if name != CONFIGURATION}
+    found = needed((each for definitions in cuts.values() for each in definitions), constants, entry_point)
     place = order.index(CONFIGURATION)
-    return _text(found, order[:place], is_cpu), _text(found, order[place + 1 :], is_cpu)
+    return _text(found, cuts, order[:place]), _text(found, cuts, order[place + 1 :])
 
 
 def needed(available: Iterable[Definition], constants: str, entry_point: str) -> set[Definition]:
@@ -82,7 +85,7 @@ def order_of(is_cpu: bool) -> tuple[str, ...]:
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:
-        for included in _INCLUDE.findall(_read(name, is_cpu)):
+        for included in _INCLUDE.findall(_read(name, is_cpu, rounds=False)):
             path = posixpath.normpath(posixpath.join(posixpath.dirname(name), included))
             if path not in found:
                 visit(path)
@@ -97,9 +100,9 @@ def order_of(is_cpu: bool) -> tuple[str, ...]:
 
 
 @cache
-def cut(name: str, is_cpu: bool) -> tuple[Definition, ...]:
+def cut(name: str, is_cpu: bool, rounds: bool = False) -> tuple[Definition, ...]:
     """The definitions of a header, in their order; its heading alone defines nothing."""
-    return tuple(definitions_in(_INCLUDE.sub("", _read(name, is_cpu)).strip("\n")))
+    return tuple(definitions_in(_INCLUDE.sub("", _read(name, is_cpu, rounds)).strip("\n")))
 
 
 def definitions_in(text: str) -> Iterator[Definition]:
@@ -116,19 +119,20 @@ def _words(code: str) -> frozenset[str]:
     return frozenset(_WORD.findall(code))
 
 
-def _text(found: set[Definition], names: tuple[str, ...], is_cpu: bool) -> str:
+def _text(found: set[Definition], cuts: dict[str, tuple[Definition, ...]], names: tuple[str, ...]) -> str:
     """The definitions that are needed, in their order, each header's below its heading."""
     return "\n\n".join(
         part.text
         for name in names
-        if any(each in found for each in cut(name, is_cpu))
-        for part in cut(name, is_cpu)
+        if any(each in found for each in cuts[name])
+        for part in cuts[name]
         if part in found or not part.names
     )
 
 
 @cache
-def _read(name: str, is_cpu: bool) -> str:
-    """The text of a header, as the target sees it."""
+def _read(name: str, is_cpu: bool, rounds: bool) -> str:
+    """The text of a header, as the target and the rounding see it."""
     text = (FOLDER / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
-    return _OF_TARGET.sub(r"\g<cpu>" if is_cpu else r"\g<cuda>", text)
+    holds = {_ON_GPU: not is_cpu, _ROUNDS: rounds}
+    return _CONDITION.sub(lambda found: (found[2] if holds[found[1]] else found[3]) or "", text)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from jitnorm.reference.checks import BFLOAT16, E4M3, FLOAT16, FLOAT32, as_float32, require_shape
 from jitnorm.reference.elements import round_to
 from jitnorm.reference.float32 import ONE, canonical
 from jitnorm.reference.statistics import row_sum, sum_of_squares
+
+Rounding = Literal["once", "output", "hf"]
 
 
 @np.errstate(all="ignore")
@@ -22,11 +24,13 @@ def rmsnorm_f32(
     residual: NDArray[Any] | None = None,
     weight_bias: float = 0.0,
     bias: NDArray[Any] | None = None,
+    rounding: Rounding = "once",
+    dtype: DTypeLike | None = None,
 ) -> NDArray[np.float32]:
     """Normalize the rows of ``x + residual`` by their root mean square and apply the weight.
 
     With h = x + residual, unrounded: ``y = (h * rstd) * (weight + weight_bias) + bias``, where
-    ``rstd = 1 / sqrt(sum_of_squares(h) / H + eps)``, see :func:`inv_rms_f32`.
+    ``rstd = 1 / sqrt(sum_of_squares(h) / H + eps)``, see :func:`inv_rms_f32`. Further roundings are optional.
 
     Args:
         x: (M, H) float16, bfloat16, float32 or E4M3 (ml_dtypes.float8_e4m3fn).
@@ -36,17 +40,25 @@ def rmsnorm_f32(
         weight_bias: Added to the weight, rounded to float32. Zero means that no addition takes place, so a
             weight of -0 keeps its sign.
         bias: (H,) in the dtype of weight, added to the product; None adds nothing, so a y of -0 keeps its sign.
+        rounding: What is rounded to `dtype`: nothing ("once"), y ("output"), or y and each step before it ("hf"): h
+            and, unless there is a weight_bias, ``h * rstd`` and its product with the weight.
+        dtype: float16, bfloat16 or float32; None for that of x.
 
     Returns:
-        y, (M, H) float32, not rounded to the dtype of x.
+        y, (M, H) float32, by default not rounded to the dtype of x.
 
     Raises:
         TypeError: An array has a dtype that is not listed above.
         ValueError: An array has a shape that is not listed above.
     """
+
+    def rounded(values: NDArray[np.float32], *, is_needed: bool) -> NDArray[np.float32]:
+        return round_to(values, dtype or x.dtype).astype(np.float32) if is_needed else values
+
+    rounds_steps = rounding == "hf" and np.float32(weight_bias) == 0
     h = as_float32(x, "x", ndim=2)
     if residual is not None:
-        h = _add(h, residual)
+        h = rounded(_add(h, residual), is_needed=rounding == "hf")
     dtypes = (FLOAT16, BFLOAT16, FLOAT32) if x.dtype == E4M3 else (x.dtype, FLOAT32)
     if weight.dtype not in dtypes:
         allowed = " or ".join(dict.fromkeys(map(str, dtypes)))
@@ -55,13 +67,13 @@ def rmsnorm_f32(
     factor = as_float32(weight, "weight")
     if np.float32(weight_bias) != 0:
         factor = factor + np.float32(weight_bias)
-    y = (h * inv_rms_f32(h, eps)[:, None]) * factor
+    y = rounded(h * inv_rms_f32(h, eps)[:, None], is_needed=rounds_steps) * factor
     if bias is not None:
         if bias.dtype != weight.dtype:
             raise TypeError(f"bias is {bias.dtype}; with a weight of {weight.dtype}, use the same")
         require_shape(bias, h.shape[1:], "bias")
-        y = y + as_float32(bias, "bias")
-    return canonical(y)
+        y = rounded(y, is_needed=rounds_steps) + as_float32(bias, "bias")
+    return canonical(rounded(y, is_needed=rounding != "once"))
 
 
 @np.errstate(all="ignore")

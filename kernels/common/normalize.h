@@ -5,6 +5,7 @@
 #include "configuration.h"
 #include "fast_path.h"
 #include "intrinsics.h"
+#include "rounding.h"
 
 constexpr bool kCenters = kOp == Op::kLayerNorm;
 constexpr bool kNormalizes = kCenters || kOp == Op::kRmsNorm;
@@ -37,9 +38,19 @@ JITNORM_INLINE float centered(float h, float mean) { return kCenters ? add_rn(h,
 // What a value is multiplied by: the weight w, or w + 1. A zero is not added to it, so -0 keeps its sign.
 JITNORM_INLINE float factor_of(float w) { return kHasUnitBias ? add_rn(w, 1.0f) : w; }
 
+#ifdef JITNORM_ROUNDS
+// RMSNorm as below, rounded to the input's type: at each step, or at the end alone, as always with w + 1.
+JITNORM_INLINE float normalize(float h, RowStatistic statistic, float factor, float bias) {
+  const float scaled = mul_rn(h, statistic.rstd);
+  const float y = mul_rn(kHasUnitBias ? scaled : rounded_step(scaled), factor);
+  const float sum = kHasBias ? add_rn(kHasUnitBias ? y : rounded_step(y), bias) : y;
+  return kEncoding == Encoding::kValues ? sum : rounded(sum);  // values are rounded when they are stored
+}
+#else
 // RMSNorm: (h * rstd) * factor. Layer normalization: ((h - mean) * rstd) * factor. Then + bias, if there is one.
 JITNORM_INLINE float normalize(float h, RowStatistic statistic, float factor, float bias) {
   if constexpr (!kNormalizes) return h;
   const float y = mul_rn(mul_rn(centered(h, statistic.mean), statistic.rstd), factor);
   return kHasBias ? add_rn(y, bias) : y;
 }
+#endif

@@ -32,6 +32,12 @@ enum class Combine {
   kMix,       // hyper-connections (mHC): a weighted sum of streams
 };
 
+// What of a norm is rounded to the input's type before it is encoded, where anything is.
+enum class Rounding {
+  kOutput,    // the norm
+  kEachStep,  // as in Transformers: the sum with a residual, its product with rstd, that with the weight
+};
+
 // Which rows a launch visits.
 enum class RowSets {
   kOne,

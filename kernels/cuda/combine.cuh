@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../common/combine.h"
+#include "../common/rounding.h"
 #include "../common/rows.h"
 #include "chunks.cuh"
 
@@ -87,6 +88,10 @@ struct RowSource<Combine::kAdd> {
     load_chunk(r, residual, index);
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) h.elements[i] = add_rn(value_of(x, i), value_of(r, i));
+#ifdef JITNORM_ROUNDS
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = rounded_step(h.elements[i]);
+#endif
   }
 
   template <typename Visit>

@@ -97,6 +97,7 @@ def test_without_tables_nothing_changes() -> None:
     "text",
     [
         "rmsnorm:hidden_size=4096,input=float16,pdl=true,row_dims=2,unit_bias=true",
+        "rmsnorm:hidden_size=4096,rounding=hf",
         "rmsnorm:hidden_size=4096,batched=true,many_rows=true,schedule=4x2",
         "rmsnorm:hidden_size=4096,keep_rstd=true",
     ],

@@ -50,7 +50,8 @@ CONFIGS = [
     )
 ]
 AHEAD = KernelConfig.parse("rmsnorm:hidden_size=4096,schedule=4x2ao2")
-SOURCES = [*((config, target) for config in CONFIGS for target in (CPU, HOPPER)), (AHEAD, HOPPER)]
+ROUNDED = KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,rounding=hf")
+SOURCES = [*((config, target) for config in (*CONFIGS, ROUNDED) for target in (CPU, HOPPER)), (AHEAD, HOPPER)]
 
 
 def test_no_lambda_is_generic() -> None:
@@ -65,7 +66,8 @@ def test_the_sample_of_constants_that_editors_see_is_current() -> None:
 
 
 def definitions(*, is_cpu: bool) -> list[Definition]:
-    return [each for name in order_of(is_cpu) if name != CONFIGURATION for each in cut(name, is_cpu)]
+    names = [name for name in order_of(is_cpu) if name != CONFIGURATION]
+    return [each for rounds in (False, True) for name in names for each in cut(name, is_cpu, rounds)]
 
 
 def test_a_source_has_the_headers_of_its_target() -> None:
@@ -84,7 +86,7 @@ def test_every_definition_is_a_part_of_a_source(is_cpu: bool) -> None:
 @pytest.mark.parametrize(("config", "target"), SOURCES, ids=str)
 def test_a_source_includes_nothing_and_defines_nothing_twice(config: KernelConfig, target: Target) -> None:
     text = generate(config, target).text
-    for trace in ("#include", "#pragma once", "__CUDACC__"):
+    for trace in ("#include", "#pragma once", "__CUDACC__", "JITNORM_ROUNDS"):
         assert trace not in text
     for definition in definitions(is_cpu=target.is_cpu):
         assert text.count(f"\n\n{definition.text}\n\n") <= 1, definition.text

@@ -1,0 +1,15 @@
+// Rounding to the input's type, of norms that are rounded before they are encoded.
+#pragma once
+
+#include "intrinsics.h"
+
+#ifdef JITNORM_ROUNDS
+JITNORM_INLINE float rounded(float x) {
+  Input result;
+  round_to(x, result);
+  return to_float(result);
+}
+
+// What only Transformers rounds.
+JITNORM_INLINE float rounded_step(float x) { return kRounding == Rounding::kEachStep ? rounded(x) : x; }
+#endif
