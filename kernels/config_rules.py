@@ -192,6 +192,8 @@ def _check_backward(config: KernelConfig) -> None:
     others = ("quant", "keep_norm", "keep_rstd", "batched", "amax_only", "pair", "gate_columns", "streams", "schedule")
     if wrong := [name for name in others if getattr(config, name)]:
         raise ValueError(f"backward: is True, which does not go with {wrong[0]}; the gradient is that of a norm alone")
+    if config.rounding != "once":
+        raise ValueError(f"rounding: is {config.rounding!r}, which has the gradient of 'once'; leave it")
 
 
 def _check_schedule(config: KernelConfig) -> None:

@@ -64,6 +64,8 @@ def launch_variants() -> None:
         launch(OPS["rmsnorm"], 1151, input=dtype)
         launch(OPS["norm_quantize"], 1152, input=dtype, quant="nvfp4", residual=True, unit_bias=True)
     launch(OPS["rmsnorm"], 1151, weight="float32")
+    launch(OPS["fused_add_rmsnorm"], 1151, rounding="hf")
+    launch(OPS["norm_quantize"], 1152, quant="nvfp4", rounding="output")
     launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)
     launch(OPS["quantize"], 256, quant="mxfp8", batched=True, masked=True)

@@ -64,6 +64,8 @@ def call_of(
     if config.op == "dequantize" and "q" in required:
         passed["q"] = _encoded(tensors, config, encoding_of(op, choices))
         passed["dtype"] = config.input
+    if choices.get("rounding", "once") != "once":
+        passed["rounding"] = choices["rounding"]
     if choices["pdl"] is not None:
         passed["enable_pdl"] = choices["pdl"]
     return partial(function, **{**passed, **op.options(choices, fields), **options})

@@ -20,7 +20,7 @@ GIVEN_OR_NONE = ("none", "given")
 FP8_ELEMENTS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
 # Choices of ops that share them, with what a call that leaves one out has.
-NORM: dict[str, Any] = {"weight": ""}
+NORM: dict[str, Any] = {"weight": "", "rounding": "once"}
 KEEP_NORM: dict[str, Any] = {"keep_norm": False}
 FOUR_OVER_SIX: dict[str, Any] = {"four_over_six": False}
 BATCH: dict[str, Any] = {"batched": False, "masked": False, "scale_per_matrix": False}

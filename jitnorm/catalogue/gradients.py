@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from jitnorm.catalogue.encodings import NORM
 from jitnorm.catalogue.op import Choices, Fields, Launch, Op
 from jitnorm.kernels.config import KernelConfig
 
@@ -22,7 +21,7 @@ def _backward_fields(residual: bool) -> Fields:
 
 
 def _backward(name: str, computes: str, **fixed: object) -> Op:
-    choices = {**(NORM if fixed["op"] == "rmsnorm" else {}), "residual": False}
+    choices = {**({"weight": ""} if fixed["op"] == "rmsnorm" else {}), "residual": False}
     return Op(name, computes, {**fixed, "backward": True}, _backward_fields, choices=choices, also=_sum)
 
 
@@ -31,7 +30,7 @@ SUM_ROWS = Op(
     "the sum of the rows of a float32 matrix",
     {"op": "sum_rows", "input": "float32"},
     _sum_fields,
-    choices={**NORM, "bias": False},
+    choices={"weight": "", "bias": False},
 )
 RMSNORM_BACKWARD = _backward(
     "rmsnorm_backward", "the gradients of the input and the weight; Gemma's has weight + 1", op="rmsnorm"

@@ -6,13 +6,13 @@ from typing import Any
 
 from jitnorm.catalogue.encoding_norms import ADD_NORM_QUANTIZE
 from jitnorm.catalogue.norms import ADD_RMSNORM, GEMMA_ADD_RMSNORM
-from jitnorm.dispatch import Dispatcher, Dispatchers, dispatcher_of
+from jitnorm.dispatch import Dispatcher, RoundingDispatchers, norm_dispatcher_of
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.batched import batch_of
 from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
 from jitnorm.ops.run import Tensor, run, run_with_amax
 
-_ADD_RMSNORM, _GEMMA_ADD_RMSNORM = Dispatchers(ADD_RMSNORM), Dispatchers(GEMMA_ADD_RMSNORM)
+_ADD_RMSNORM, _GEMMA_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM), RoundingDispatchers(GEMMA_ADD_RMSNORM)
 
 
 def add_rmsnorm(
@@ -24,6 +24,7 @@ def add_rmsnorm(
     *,
     out: Tensor | None = None,
     residual_out: Tensor | None = None,
+    rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Add the residual to the input, then RMSNorm of the float32 sum: `fused_add_rmsnorm` that writes no input.
@@ -36,6 +37,7 @@ def add_rmsnorm(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         out: where to write the norm, like the input; None allocates. It may be the input itself.
         residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
+        rounding: as in `fused_add_rmsnorm`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -51,7 +53,7 @@ def add_rmsnorm(
         >>> add_rmsnorm(x, r, np.ones(2, np.float16), eps=0.0)
         (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
-    return _add_rmsnorm(_ADD_RMSNORM[enable_pdl], input, residual, weight, eps, out, residual_out, stream)
+    return _add_rmsnorm(_ADD_RMSNORM[rounding][enable_pdl], input, residual, weight, eps, out, residual_out, stream)
 
 
 def gemma_add_rmsnorm(
@@ -63,6 +65,7 @@ def gemma_add_rmsnorm(
     *,
     out: Tensor | None = None,
     residual_out: Tensor | None = None,
+    rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """`add_rmsnorm` as Gemma has it: the weight is ``weight + 1``.
@@ -73,7 +76,8 @@ def gemma_add_rmsnorm(
         >>> gemma_add_rmsnorm(x, r, np.zeros(2, np.float16), eps=0.0)[0]
         array([[0.8486, 1.132 ]], dtype=float16)
     """
-    return _add_rmsnorm(_GEMMA_ADD_RMSNORM[enable_pdl], input, residual, weight, eps, out, residual_out, stream)
+    dispatcher = _GEMMA_ADD_RMSNORM[rounding][enable_pdl]
+    return _add_rmsnorm(dispatcher, input, residual, weight, eps, out, residual_out, stream)
 
 
 def _add_rmsnorm(
@@ -102,6 +106,7 @@ def add_norm_quantize(
     mask: Any = None,
     scale_ub: Any = None,
     enable_pdl: bool | None = None,
+    rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Any, ...]:
     """Add the residual, then `norm_quantize` of the float32 sum: every op that quantizes with a residual, functional.
@@ -121,6 +126,7 @@ def add_norm_quantize(
         mask: as in `norm_quantize`; what it leaves out of the sum and the norm is uninitialized, too.
         scale_ub: as in `norm_quantize`.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -140,9 +146,10 @@ def add_norm_quantize(
     """
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = dispatcher_of(
-        ADD_NORM_QUANTIZE, enable_pdl, spec, unit_bias, bias is not None, keep_norm, scale_ub is not None, batch
-    )
+    dispatcher = norm_dispatcher_of(
+        ADD_NORM_QUANTIZE, enable_pdl, rounding, spec, unit_bias, bias is not None, keep_norm, scale_ub is not None,
+        batch,
+    )  # fmt: skip
     tensors = {
         **NO_OUTPUTS, "input": input, "mask": mask, "residual": residual, "weight": weight, "bias": bias,
         "global_scale": given, "scale": scale, "scale_ub": scale_ub, "residual_out": None, "y_out": None, "eps": eps,

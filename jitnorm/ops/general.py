@@ -8,7 +8,7 @@ from typing import Any
 
 from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
 from jitnorm.catalogue.quantizers import QUANTIZE
-from jitnorm.dispatch import dispatcher_of
+from jitnorm.dispatch import dispatcher_of, norm_dispatcher_of
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.batched import batch_of
 from jitnorm.ops.run import run_with_amax
@@ -36,6 +36,7 @@ def norm_quantize(
     mask: Any = None,
     scale_ub: Any = None,
     enable_pdl: bool | None = None,
+    rounding: str = "once",
     stream: Any = None,
 ) -> QuantizedTensor:
     """RMSNorm, then quantization of the unrounded result, in one pass: any input and any QuantSpec.
@@ -64,6 +65,10 @@ def norm_quantize(
         scale_ub: float32 tensor of one element that bounds the amax of each FP8 scale of a row or group; None: no
             bound.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: what is rounded to the input's dtype before the norm is encoded: nothing (``once``); the norm
+            (``output``), which gives the codes of `rmsnorm` and then `quantize`; or each step (``hf``), as in
+            Transformers and vLLM: the sum with the residual, its product with the reciprocal root mean square, and the
+            product with the weight. Transformers' norms with `unit_bias` round their result alone.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -82,8 +87,8 @@ def norm_quantize(
     """
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = dispatcher_of(
-        NORM_QUANTIZE, enable_pdl, spec, residual is not None, unit_bias, bias is not None, y_out is not None,
+    dispatcher = norm_dispatcher_of(
+        NORM_QUANTIZE, enable_pdl, rounding, spec, residual is not None, unit_bias, bias is not None, y_out is not None,
         scale_ub is not None, batch,
     )  # fmt: skip
     tensors = {

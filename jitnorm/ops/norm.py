@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue import norms
-from jitnorm.dispatch import Dispatcher, Dispatchers
+from jitnorm.dispatch import Dispatcher, Dispatchers, RoundingDispatchers
 from jitnorm.ops.run import Tensor, run
 
-_RMSNORM, _GEMMA_RMSNORM = Dispatchers(norms.RMSNORM), Dispatchers(norms.GEMMA_RMSNORM)
-_FUSED_ADD_RMSNORM = Dispatchers(norms.FUSED_ADD_RMSNORM)
-_GEMMA_FUSED_ADD_RMSNORM = Dispatchers(norms.GEMMA_FUSED_ADD_RMSNORM)
-_RMSNORM_BIAS, _LAYERNORM = Dispatchers(norms.RMSNORM_BIAS), Dispatchers(norms.LAYERNORM)
+_RMSNORM, _GEMMA_RMSNORM = RoundingDispatchers(norms.RMSNORM), RoundingDispatchers(norms.GEMMA_RMSNORM)
+_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM)
+_GEMMA_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.GEMMA_FUSED_ADD_RMSNORM)
+_RMSNORM_BIAS, _LAYERNORM = RoundingDispatchers(norms.RMSNORM_BIAS), Dispatchers(norms.LAYERNORM)
 
 
 def rmsnorm(
@@ -21,11 +21,12 @@ def rmsnorm(
     out: Tensor | None = None,
     enable_pdl: bool | None = None,
     *,
+    rounding: str = "once",
     stream: Any = None,
 ) -> Tensor:
     """Root-mean-square normalization: ``input / sqrt(mean(input**2) + eps) * weight``, row by row.
 
-    All arithmetic is float32 with one rounding at the end; docs/numerics.md defines every bit.
+    All arithmetic is float32 with, by default, one rounding at the end; docs/numerics.md defines every bit.
     The formula is that of Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
 
     Args:
@@ -34,6 +35,8 @@ def rmsnorm(
         eps: added to the mean of squares.
         out: where to write, like the input; None allocates. It may be the input itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: ``once``, ``output`` (the same here), or ``hf``: as in Transformers and vLLM, ``input / sqrt(...)`` is
+            rounded to the input's dtype before it is multiplied by the weight.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -51,17 +54,18 @@ def rmsnorm(
         array([[0.8486, 1.132 ]], dtype=float16)
     """
     tensors = {"input": input, "weight": weight, "out": out, "eps": eps}
-    made: Tensor = run(_RMSNORM[enable_pdl], tensors, stream)["out"]
+    made: Tensor = run(_RMSNORM[rounding][enable_pdl], tensors, stream)["out"]
     return made
 
 
 def rmsnorm_bias(
     input: Tensor, weight: Any, bias: Any, eps: float = 1e-06, out: Tensor | None = None,
-    enable_pdl: bool | None = None, *, stream: Any = None,
+    enable_pdl: bool | None = None, *, rounding: str = "once", stream: Any = None,
 ) -> Tensor:  # fmt: skip
     """RMSNorm with a bias beside the weight, of its shape and dtype: the norm, times the weight, plus the bias.
 
-    As in `rmsnorm`, which has all other arguments, arithmetic is float32 with one rounding at the end.
+    As in `rmsnorm`, which has all other arguments, arithmetic is float32 with, by default, one rounding at the end;
+    with ``rounding="hf"`` the product with the weight is rounded, too.
 
     Example:
         >>> import numpy as np
@@ -70,7 +74,7 @@ def rmsnorm_bias(
         array([[0.8486, 2.13  ]], dtype=float16)
     """
     tensors = {"input": input, "weight": weight, "bias": bias, "out": out, "eps": eps}
-    made: Tensor = run(_RMSNORM_BIAS[enable_pdl], tensors, stream)["out"]
+    made: Tensor = run(_RMSNORM_BIAS[rounding][enable_pdl], tensors, stream)["out"]
     return made
 
 
@@ -116,9 +120,12 @@ def gemma_rmsnorm(
     out: Tensor | None = None,
     enable_pdl: bool | None = None,
     *,
+    rounding: str = "once",
     stream: Any = None,
 ) -> Tensor:
     """RMSNorm as Gemma has it: the weight is ``weight + 1``. All else is as in `rmsnorm`.
+
+    Transformers' rounds once as well, so all values of `rounding` give the same.
 
     Example:
         >>> import numpy as np
@@ -127,7 +134,7 @@ def gemma_rmsnorm(
         array([[0.8486, 1.132 ]], dtype=float16)
     """
     tensors = {"input": input, "weight": weight, "out": out, "eps": eps}
-    made: Tensor = run(_GEMMA_RMSNORM[enable_pdl], tensors, stream)["out"]
+    made: Tensor = run(_GEMMA_RMSNORM[rounding][enable_pdl], tensors, stream)["out"]
     return made
 
 
@@ -140,6 +147,7 @@ def fused_add_rmsnorm(
     *,
     out: Any = None,
     residual_out: Tensor | None = None,
+    rounding: str = "once",
     stream: Any = None,
 ) -> None:
     """Add the residual to the input, then RMSNorm of the float32 sum; in place unless told otherwise.
@@ -152,6 +160,7 @@ def fused_add_rmsnorm(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         out: where to write the norm instead.
         residual_out: where to write the sum instead.
+        rounding: as in `rmsnorm`; with ``hf`` the norm is that of the sum as it is stored.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Raises:
@@ -165,7 +174,7 @@ def fused_add_rmsnorm(
         >>> x, r
         (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
-    _fused_add(_FUSED_ADD_RMSNORM[enable_pdl], input, residual, weight, eps, out, residual_out, stream)
+    _fused_add(_FUSED_ADD_RMSNORM[rounding][enable_pdl], input, residual, weight, eps, out, residual_out, stream)
 
 
 def gemma_fused_add_rmsnorm(
@@ -177,6 +186,7 @@ def gemma_fused_add_rmsnorm(
     *,
     out: Any = None,
     residual_out: Tensor | None = None,
+    rounding: str = "once",
     stream: Any = None,
 ) -> None:
     """`fused_add_rmsnorm` as Gemma has it: the weight is ``weight + 1``.
@@ -188,7 +198,7 @@ def gemma_fused_add_rmsnorm(
         >>> x
         array([[0.8486, 1.132 ]], dtype=float16)
     """
-    _fused_add(_GEMMA_FUSED_ADD_RMSNORM[enable_pdl], input, residual, weight, eps, out, residual_out, stream)
+    _fused_add(_GEMMA_FUSED_ADD_RMSNORM[rounding][enable_pdl], input, residual, weight, eps, out, residual_out, stream)
 
 
 def _fused_add(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_FP4QUANT, RMSNORM_FP4QUANT
-from jitnorm.dispatch import dispatcher_of
+from jitnorm.dispatch import norm_dispatcher_of
 from jitnorm.ops.run import run
 
 
@@ -23,6 +23,7 @@ def rmsnorm_fp4quant(
     *,
     output_both_sf_layouts: bool = False,
     block_scale_unswizzled: Any = None,
+    rounding: str = "once",
     stream: Any = None,
 ) -> Any:
     """RMSNorm, then FP4 quantization of the unrounded result, in one pass over the input.
@@ -48,6 +49,7 @@ def rmsnorm_fp4quant(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         output_both_sf_layouts: write the scales in both layouts, `block_scale` being the swizzled one.
         block_scale_unswizzled: where to write the linear scales then; None allocates.
+        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -65,8 +67,8 @@ def rmsnorm_fp4quant(
         >>> codes.shape, scales.shape, scales.dtype.name
         ((2, 32), (2, 4), 'float8_e4m3fn')
     """
-    dispatcher = dispatcher_of(
-        RMSNORM_FP4QUANT, enable_pdl, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
+    dispatcher = norm_dispatcher_of(
+        RMSNORM_FP4QUANT, enable_pdl, rounding, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
         global_scale is not None, False,
     )  # fmt: skip
     if block_scale_unswizzled is not None:
@@ -97,6 +99,7 @@ def add_rmsnorm_fp4quant(
     enable_pdl: bool | None = None,
     y_out: Any = None,
     *,
+    rounding: str = "once",
     stream: Any = None,
 ) -> Any:
     """Add the residual, then RMSNorm of the float32 sum, then FP4 quantization, in one pass.
@@ -115,9 +118,9 @@ def add_rmsnorm_fp4quant(
         >>> float(residual[0, 0]), float(residual[-1, -1])
         (0.0, 2.0)
     """
-    dispatcher = dispatcher_of(
-        ADD_RMSNORM_FP4QUANT, enable_pdl, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
-        global_scale is not None, y_out is not None,
+    dispatcher = norm_dispatcher_of(
+        ADD_RMSNORM_FP4QUANT, enable_pdl, rounding, block_size, scale_format, is_sf_swizzled_layout,
+        output_both_sf_layouts, global_scale is not None, y_out is not None,
     )  # fmt: skip
     check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
     tensors = {

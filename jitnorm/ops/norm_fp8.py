@@ -13,14 +13,14 @@ from jitnorm.catalogue.encoding_norms import (
     RMSNORM_QUANT,
 )
 from jitnorm.catalogue.op import Op
-from jitnorm.dispatch import dispatcher_of
+from jitnorm.dispatch import norm_dispatcher_of
 from jitnorm.interop import framework_of
 from jitnorm.ops.run import run
 
 
 def rmsnorm_quant(
     out: Any, input: Any, weight: Any, scale: Any, eps: float = 1e-06, enable_pdl: bool | None = None,
-    *, stream: Any = None,
+    *, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
     """RMSNorm, then FP8: ``out = fp8(y * (1 / scale))`` of the unrounded norm ``y``, to nearest even, saturating.
 
@@ -31,6 +31,7 @@ def rmsnorm_quant(
         scale: float32 tensor of one element on the input's device, a divisor.
         eps: added to the mean of squares.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Raises:
@@ -45,36 +46,36 @@ def rmsnorm_quant(
         >>> out.astype(float).tolist()
         [[1.75, 2.25]]
     """
-    _quant(RMSNORM_QUANT, out, input, None, weight, scale, eps, enable_pdl, stream)
+    _quant(RMSNORM_QUANT, out, input, None, weight, scale, eps, enable_pdl, rounding, stream)
 
 
 def gemma_rmsnorm_quant(
     out: Any, input: Any, weight: Any, scale: Any, eps: float = 1e-06, enable_pdl: bool | None = None,
-    *, stream: Any = None,
+    *, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
     """`rmsnorm_quant` as Gemma has it: the weight is ``weight + 1``."""
-    _quant(GEMMA_RMSNORM_QUANT, out, input, None, weight, scale, eps, enable_pdl, stream)
+    _quant(GEMMA_RMSNORM_QUANT, out, input, None, weight, scale, eps, enable_pdl, rounding, stream)
 
 
 def fused_add_rmsnorm_quant(
     out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float = 1e-06,
-    enable_pdl: bool | None = None, *, stream: Any = None,
+    enable_pdl: bool | None = None, *, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
     """Add the residual, then `rmsnorm_quant` of the float32 sum; the residual becomes the sum, the input stays."""
-    _quant(FUSED_ADD_RMSNORM_QUANT, out, input, residual, weight, scale, eps, enable_pdl, stream)
+    _quant(FUSED_ADD_RMSNORM_QUANT, out, input, residual, weight, scale, eps, enable_pdl, rounding, stream)
 
 
 def gemma_fused_add_rmsnorm_quant(
     out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float = 1e-06,
-    enable_pdl: bool | None = None, *, stream: Any = None,
+    enable_pdl: bool | None = None, *, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
     """`fused_add_rmsnorm_quant` as Gemma has it: the weight is ``weight + 1``."""
-    _quant(GEMMA_FUSED_ADD_RMSNORM_QUANT, out, input, residual, weight, scale, eps, enable_pdl, stream)
+    _quant(GEMMA_FUSED_ADD_RMSNORM_QUANT, out, input, residual, weight, scale, eps, enable_pdl, rounding, stream)
 
 
 def rms_norm_static_fp8_quant(
     result: Any, input: Any, weight: Any, scale: Any, epsilon: float, *, enable_pdl: bool | None = None,
-    stream: Any = None,
+    rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
     """`rmsnorm_quant` under the name and with the order that vLLM has: the result first, then `epsilon` last.
 
@@ -86,24 +87,35 @@ def rms_norm_static_fp8_quant(
         >>> result.astype(float).tolist()
         [[1.75, 2.25]]
     """
-    _quant(RMS_NORM_STATIC_FP8_QUANT, result, input, None, weight, scale, epsilon, enable_pdl, stream)
+    _quant(RMS_NORM_STATIC_FP8_QUANT, result, input, None, weight, scale, epsilon, enable_pdl, rounding, stream)
 
 
 def fused_add_rms_norm_static_fp8_quant(
     result: Any, input: Any, residual: Any, weight: Any, scale: Any, epsilon: float, *,
-    enable_pdl: bool | None = None, stream: Any = None,
+    enable_pdl: bool | None = None, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
     """`fused_add_rmsnorm_quant` under the name and with the order that vLLM has."""
-    _quant(FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT, result, input, residual, weight, scale, epsilon, enable_pdl, stream)
+    _quant(
+        FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT,
+        result,
+        input,
+        residual,
+        weight,
+        scale,
+        epsilon,
+        enable_pdl,
+        rounding,
+        stream,
+    )
 
 
 def _quant(
     op: Op, out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float, enable_pdl: bool | None,
-    stream: Any,
+    rounding: str, stream: Any,
 ) -> None:  # fmt: skip
     out_dtype = framework_of(out, op.aliases.get("out", "out")).dtype_name(out)
     tensors = {
         "input": input, "residual": residual, "weight": weight, "out": out, "scale": scale, "residual_out": residual,
         "eps": eps,
     }  # fmt: skip
-    run(dispatcher_of(op, enable_pdl, out_dtype), tensors, stream)
+    run(norm_dispatcher_of(op, enable_pdl, rounding, out_dtype), tensors, stream)

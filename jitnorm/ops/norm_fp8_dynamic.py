@@ -9,7 +9,7 @@ from jitnorm.catalogue.encoding_norms import (
     RMS_NORM_DYNAMIC_PER_TOKEN_QUANT,
     RMS_NORM_PER_BLOCK_QUANT,
 )
-from jitnorm.dispatch import Dispatcher, dispatcher_of
+from jitnorm.dispatch import Dispatcher, norm_dispatcher_of
 from jitnorm.interop import framework_of
 from jitnorm.ops.run import run
 
@@ -24,11 +24,13 @@ def fused_add_rmsnorm_fp8_block_quant(
     eps: float = 1e-06,
     enable_pdl: bool | None = None,
     *,
+    rounding: str = "once",
     stream: Any = None,
 ) -> None:
     """Add the residual, then RMSNorm of the float32 sum, then FP8 in groups of 128 with column-major scales.
 
-    The codes are those of the unrounded norm, as everywhere in jitnorm; FlashInfer rounds it to 16 bits first.
+    By default, the codes are those of the unrounded norm; FlashInfer rounds it to 16 bits first, as
+    ``rounding="output"`` does.
 
     Args:
         out: where to write the codes, shape of the input, float8_e4m3fn or uint8; rows at any stride.
@@ -39,6 +41,7 @@ def fused_add_rmsnorm_fp8_block_quant(
         weight: shape (hidden_size,), the input's dtype or float32.
         eps: added to the mean of squares.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Raises:
@@ -59,7 +62,11 @@ def fused_add_rmsnorm_fp8_block_quant(
         "input": input, "residual": residual, "weight": weight, "out": out, "block_scale": block_scale,
         "residual_out": residual, "y_out": normed_out, "eps": eps,
     }  # fmt: skip
-    run(dispatcher_of(FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, enable_pdl, normed_out is not None), tensors, stream)
+    run(
+        norm_dispatcher_of(FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, enable_pdl, rounding, normed_out is not None),
+        tensors,
+        stream,
+    )
 
 
 def rms_norm_dynamic_per_token_quant(
@@ -71,11 +78,13 @@ def rms_norm_dynamic_per_token_quant(
     residual: Any = None,
     *,
     enable_pdl: bool | None = None,
+    rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Any, Any]:
     """RMSNorm, then FP8 with a scale for each row, under the name that vLLM has.
 
-    The codes are those of the unrounded norm. An int8 output, which vLLM has, does not exist here.
+    By default, the codes are those of the unrounded norm; vLLM rounds as ``rounding="hf"`` does. An int8 output, which
+    vLLM has, does not exist here.
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
@@ -85,6 +94,7 @@ def rms_norm_dynamic_per_token_quant(
         scale_ub: float32 tensor of one element on the input's device that bounds amax; None: no bound.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -103,7 +113,7 @@ def rms_norm_dynamic_per_token_quant(
         ([[320.0, 448.0]], (1, 1))
     """
     options = (quant_dtype, residual is not None, scale_ub is not None)
-    dispatcher = dispatcher_of(RMS_NORM_DYNAMIC_PER_TOKEN_QUANT, enable_pdl, *options)
+    dispatcher = norm_dispatcher_of(RMS_NORM_DYNAMIC_PER_TOKEN_QUANT, enable_pdl, rounding, *options)
     made = _with_found_scales(dispatcher, "row_scale", input, weight, epsilon, scale_ub, residual, stream)
     return made["out"], made["row_scale"]
 
@@ -120,6 +130,7 @@ def rms_norm_per_block_quant(
     has_tma_aligned_scales: bool = False,
     *,
     enable_pdl: bool | None = None,
+    rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Any, Any]:
     """RMSNorm, then FP8 with a scale for each group of a row, under the name that vLLM has.
@@ -135,6 +146,7 @@ def rms_norm_per_block_quant(
         is_scale_transposed: whether the scales lie column by column.
         has_tma_aligned_scales: whether each of these columns is rounded up to 4 rows, which are zero.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -161,7 +173,7 @@ def rms_norm_per_block_quant(
         raise TypeError("is_scale_transposed: is True, but a tvm_ffi.Tensor has no transposed view; pass False")
     layout = "linear" if not is_scale_transposed else "column4" if has_tma_aligned_scales else "column"
     options = (quant_dtype, int(group_size[1]), layout, residual is not None, scale_ub is not None)
-    dispatcher = dispatcher_of(RMS_NORM_PER_BLOCK_QUANT, enable_pdl, *options)
+    dispatcher = norm_dispatcher_of(RMS_NORM_PER_BLOCK_QUANT, enable_pdl, rounding, *options)
     made = _with_found_scales(dispatcher, "block_scale", input, weight, epsilon, scale_ub, residual, stream)
     codes, scales = made["out"], made["block_scale"]
     if not is_scale_transposed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_MXFP8QUANT, RMSNORM_MXFP8QUANT
-from jitnorm.dispatch import dispatcher_of
+from jitnorm.dispatch import norm_dispatcher_of
 from jitnorm.ops.norm_fp4 import check_unswizzled
 from jitnorm.ops.run import run
 
@@ -21,6 +21,7 @@ def rmsnorm_mxfp8quant(
     *,
     output_both_sf_layouts: bool = False,
     block_scale_unswizzled: Any = None,
+    rounding: str = "once",
     stream: Any = None,
 ) -> Any:
     """RMSNorm, then MXFP8 quantization of the unrounded result, in one pass over the input.
@@ -39,6 +40,7 @@ def rmsnorm_mxfp8quant(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         output_both_sf_layouts: write the scales in both layouts, `block_scale` being the swizzled one.
         block_scale_unswizzled: where to write the linear scales then; None allocates.
+        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -57,7 +59,7 @@ def rmsnorm_mxfp8quant(
         ((2, 64), 'float8_e4m3fn', (2, 2))
     """
     options = (is_sf_swizzled_layout, output_both_sf_layouts, False)
-    dispatcher = dispatcher_of(RMSNORM_MXFP8QUANT, enable_pdl, *options)
+    dispatcher = norm_dispatcher_of(RMSNORM_MXFP8QUANT, enable_pdl, rounding, *options)
     check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
     tensors = {
         "input": input, "weight": weight, "out": y_fp8, "block_scale": block_scale,
@@ -82,6 +84,7 @@ def add_rmsnorm_mxfp8quant(
     enable_pdl: bool | None = None,
     y_out: Any = None,
     *,
+    rounding: str = "once",
     stream: Any = None,
 ) -> Any:
     """Add the residual, then RMSNorm of the float32 sum, then MXFP8 quantization, in one pass.
@@ -101,7 +104,7 @@ def add_rmsnorm_mxfp8quant(
         (0.0, 2.0)
     """
     options = (is_sf_swizzled_layout, output_both_sf_layouts, y_out is not None)
-    dispatcher = dispatcher_of(ADD_RMSNORM_MXFP8QUANT, enable_pdl, *options)
+    dispatcher = norm_dispatcher_of(ADD_RMSNORM_MXFP8QUANT, enable_pdl, rounding, *options)
     check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
     tensors = {
         "input": input, "residual": residual, "weight": weight, "out": y_fp8, "block_scale": block_scale,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue import norms
-from jitnorm.dispatch import Dispatcher, Dispatchers
+from jitnorm.dispatch import Dispatcher, RoundingDispatchers
 from jitnorm.ops.run import Tensor, run
 
-_QK_RMSNORM, _GEMMA_QK_RMSNORM = Dispatchers(norms.QK_RMSNORM), Dispatchers(norms.GEMMA_QK_RMSNORM)
+_QK_RMSNORM, _GEMMA_QK_RMSNORM = RoundingDispatchers(norms.QK_RMSNORM), RoundingDispatchers(norms.GEMMA_QK_RMSNORM)
 
 
 def qk_rmsnorm(
@@ -21,6 +21,7 @@ def qk_rmsnorm(
     k_out: Tensor | None = None,
     enable_pdl: bool | None = None,
     *,
+    rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """RMSNorm of each head of the queries and of the keys, in one launch; each row is as `rmsnorm` gives it.
@@ -37,6 +38,7 @@ def qk_rmsnorm(
         q_out: where to write, like `q`; None allocates. It may be `q` itself.
         k_out: where to write, like `k`; None allocates. It may be `k` itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: as in `rmsnorm`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -57,7 +59,7 @@ def qk_rmsnorm(
                 [1.697 , 2.264 ],
                 [1.    , 1.    ]]], dtype=float16)
     """
-    return _qk_rmsnorm(_QK_RMSNORM[enable_pdl], q, k, q_weight, k_weight, eps, q_out, k_out, stream)
+    return _qk_rmsnorm(_QK_RMSNORM[rounding][enable_pdl], q, k, q_weight, k_weight, eps, q_out, k_out, stream)
 
 
 def gemma_qk_rmsnorm(
@@ -70,6 +72,7 @@ def gemma_qk_rmsnorm(
     k_out: Tensor | None = None,
     enable_pdl: bool | None = None,
     *,
+    rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """`qk_rmsnorm` as Gemma has it: the weights are ``weight + 1``.
@@ -80,7 +83,7 @@ def gemma_qk_rmsnorm(
         >>> gemma_qk_rmsnorm(x, x[:0], weight, weight, eps=0.0)
         (array([[0.8486, 1.132 ]], dtype=float16), array([], shape=(0, 2), dtype=float16))
     """
-    return _qk_rmsnorm(_GEMMA_QK_RMSNORM[enable_pdl], q, k, q_weight, k_weight, eps, q_out, k_out, stream)
+    return _qk_rmsnorm(_GEMMA_QK_RMSNORM[rounding][enable_pdl], q, k, q_weight, k_weight, eps, q_out, k_out, stream)
 
 
 def _qk_rmsnorm(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import MHC_RMSNORM_QUANTIZE, RMSNORM_QUANTIZE
-from jitnorm.dispatch import dispatcher_of
+from jitnorm.dispatch import norm_dispatcher_of
 from jitnorm.interop import check_shaped
 from jitnorm.ops.run import run
 
@@ -14,7 +14,7 @@ _OUTPUTS: dict[str, Any] = dict.fromkeys(("y_fp4", "block_scale", "row_scale", "
 
 def rmsnorm_quantize(
     x: Any, weight: Any, eps: float = 1e-06, *, scale_layout: str = "linear", enable_pdl: bool | None = None,
-    stream: Any = None,
+    rounding: str = "once", stream: Any = None,
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
     """RMSNorm, then NVFP4 with a global scale for each row, found in the same launch.
 
@@ -26,6 +26,7 @@ def rmsnorm_quantize(
         eps: added to the mean of squares.
         scale_layout: ``linear``, ``128x4`` or ``8x4``.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -44,7 +45,7 @@ def rmsnorm_quantize(
         ((1, 8), (1, 1), 0.5)
     """
     tensors = {"input": x, "weight": weight, **_OUTPUTS, "eps": eps}
-    made = run(dispatcher_of(RMSNORM_QUANTIZE, enable_pdl, scale_layout, 0), tensors, stream)
+    made = run(norm_dispatcher_of(RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, 0), tensors, stream)
     return made["y_fp4"], made["block_scale"], made["row_scale"], made["inv_rms"]
 
 
@@ -56,6 +57,7 @@ def mhc_rmsnorm_quantize(
     *,
     scale_layout: str = "linear",
     enable_pdl: bool | None = None,
+    rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Any, Any, Any, Any]:
     """Mix the streams of hyper-connections (mHC), then `rmsnorm_quantize` of the unrounded mix, in one launch.
@@ -69,6 +71,7 @@ def mhc_rmsnorm_quantize(
         eps: added to the mean of squares.
         scale_layout: ``linear``, ``128x4`` or ``8x4``.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -91,5 +94,5 @@ def mhc_rmsnorm_quantize(
         raise ValueError(f"X: shape is {tuple(X.shape)}; expected (..., n, hidden_size) with n of 1 to 4")
     streams = int(X.shape[-2])
     tensors = {"X": framework.merge_last_two(X), "A": A, "weight": weight, **_OUTPUTS, "eps": eps}
-    made = run(dispatcher_of(MHC_RMSNORM_QUANTIZE, enable_pdl, scale_layout, streams), tensors, stream)
+    made = run(norm_dispatcher_of(MHC_RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, streams), tensors, stream)
     return made["y_fp4"], made["block_scale"], made["row_scale"], made["inv_rms"]

@@ -22,6 +22,7 @@ class RMSNorm(torch.nn.Module):  # type: ignore[misc]
         hidden_size: elements of a row.
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight, as Gemma does; the weight then begins as zeros, else as ones.
+        rounding: as of `jitnorm.rmsnorm` and `jitnorm.norm_quantize`; ``hf`` has the roundings of ``LlamaRMSNorm``.
         device: of the weight.
         dtype: of the weight, that of inputs or float32; None: torch's default.
 
@@ -39,21 +40,24 @@ class RMSNorm(torch.nn.Module):  # type: ignore[misc]
         eps: float = 1e-6,
         *,
         unit_bias: bool = False,
+        rounding: str = "once",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.hidden_size, self.eps, self.unit_bias = hidden_size, eps, unit_bias
+        self.hidden_size, self.eps, self.unit_bias, self.rounding = hidden_size, eps, unit_bias, rounding
         first = 0.0 if unit_bias else 1.0
         self.weight = torch.nn.Parameter(torch.full((hidden_size,), first, device=device, dtype=dtype))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Normalize the rows of a tensor of shape (..., hidden_size)."""
-        return (gemma_rmsnorm if self.unit_bias else rmsnorm)(x, self.weight, self.eps)
+        return (gemma_rmsnorm if self.unit_bias else rmsnorm)(x, self.weight, self.eps, rounding=self.rounding)
 
     def extra_repr(self) -> str:
         """The arguments that are not the defaults'."""
-        return f"{self.hidden_size}, eps={self.eps}" + (", unit_bias=True" if self.unit_bias else "")
+        unit_bias = ", unit_bias=True" if self.unit_bias else ""
+        rounding = f", rounding={self.rounding}" if self.rounding != "once" else ""
+        return f"{self.hidden_size}, eps={self.eps}{unit_bias}{rounding}"
 
 
 class FusedAddRMSNorm(RMSNorm):
@@ -65,7 +69,8 @@ class FusedAddRMSNorm(RMSNorm):
         Returns:
             `x`, which is the norm now, and `residual`, which is the sum.
         """
-        (gemma_fused_add_rmsnorm if self.unit_bias else fused_add_rmsnorm)(x, residual, self.weight, self.eps)
+        add_norm = gemma_fused_add_rmsnorm if self.unit_bias else fused_add_rmsnorm
+        add_norm(x, residual, self.weight, self.eps, rounding=self.rounding)
         return x, residual
 
 
@@ -76,7 +81,7 @@ class NormQuant(RMSNorm):
         hidden_size: elements of a row.
         spec: how to encode, such as ``jitnorm.MXFP8``.
         eps: added to the mean of squares.
-        options: `unit_bias`, `device` and `dtype` of `RMSNorm`.
+        options: `unit_bias`, `rounding`, `device` and `dtype` of `RMSNorm`.
 
     Example:
         >>> import jitnorm
@@ -100,8 +105,9 @@ class NormQuant(RMSNorm):
             scales: `global_scale`, `scale` and `scale_ub` of `jitnorm.norm_quantize`.
         """
         return norm_quantize(
-            x, self.weight, spec=self.spec, residual=residual, eps=self.eps, unit_bias=self.unit_bias, **scales
-        )
+            x, self.weight, spec=self.spec, residual=residual, eps=self.eps, unit_bias=self.unit_bias,
+            rounding=self.rounding, **scales,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         """The arguments that are not the defaults', and the encoding."""

@@ -25,6 +25,7 @@ class Model:
         expert_sizes: those of routed experts, which are quantized as masked batches, too.
         gemm_sizes: of inputs of matrix products that are quantized alone, such as the output of attention.
         unit_bias: whether 1 is added to the weights of norms, as Gemma does.
+        rounding: of norms, as of `jitnorm.norm_quantize`.
         dtype: of activations and weights of norms.
         formats: encodings that its activations are quantized to, of `MODEL_FORMATS`.
         left_out: what it computes for which there is no kernel, for its user to know.
@@ -38,6 +39,7 @@ class Model:
     expert_sizes: tuple[int, ...] = ()
     gemm_sizes: tuple[int, ...] = ()
     unit_bias: bool = False
+    rounding: str = "once"
     dtype: str = "bfloat16"
     formats: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -76,12 +78,12 @@ def entries_of(
         ValueError: a format is not known.
     """
     common: dict[str, Any] = {"input": model.dtype, "row_class": row_class}
-    gemma = "gemma_" if model.unit_bias else ""
-    found = multiply((f"{gemma}rmsnorm", f"{gemma}fused_add_rmsnorm"), {"hidden_size": model.hidden_size, **common})
+    gemma, norms = "gemma_" if model.unit_bias else "", {**common, **_rounding(model)}
+    found = multiply((f"{gemma}rmsnorm", f"{gemma}fused_add_rmsnorm"), {"hidden_size": model.hidden_size, **norms})
     if model.norm_sizes:
-        found += multiply(f"{gemma}rmsnorm", {"hidden_size": model.norm_sizes, **common})
+        found += multiply(f"{gemma}rmsnorm", {"hidden_size": model.norm_sizes, **norms})
     if model.head_sizes:
-        found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **common})
+        found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **norms})
     for name in _formats(model, formats):
         found += _quantized(model, name, tensor_parallel, common)
     return list(dict.fromkeys(found))
@@ -161,9 +163,14 @@ def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: 
     return found
 
 
+def _rounding(model: Model) -> dict[str, str]:
+    """The rounding of a model's norms, if it is not the default."""
+    return {} if model.rounding == "once" else {"rounding": model.rounding}
+
+
 def _norms(model: Model, choices: dict[str, Any]) -> list[Entry]:
     """The norms of the residual stream, without and with a residual; a router of experts reads the norm itself."""
-    shared = {"unit_bias": model.unit_bias, **choices}
+    shared = {"unit_bias": model.unit_bias, **_rounding(model), **choices}
     keeps = [False, True] if model.expert_sizes else False
     return [
         *multiply("norm_quantize", {**shared, "residual": False}),

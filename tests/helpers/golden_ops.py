@@ -149,7 +149,38 @@ def biased() -> Array:
     return reference.rmsnorm_f32(x(), weight(), bias=bias())
 
 
+def rounded_each_step() -> Array:
+    return reference.rmsnorm_f32(HALVES.input(), HALVES.weight(), rounding="hf")
+
+
+def rounded_sum() -> Outputs:
+    y = reference.rmsnorm_f32(x(), weight(), residual=x()[::-1], rounding="hf")
+    return (*reference.quantize_mxfp8(y), reference.stored_residual(x(), x()[::-1]))
+
+
+def add_rounded(make: Make) -> Outputs:
+    backwards = make(x()[::-1].copy())
+    q, total = jitnorm.add_norm_quantize(make(x()), backwards, make(weight()), spec=MXFP8, rounding="hf")
+    return (*parts(q), total)
+
+
+def rounded_norm() -> Outputs:
+    y = reference.rmsnorm_f32(x(), weight(), rounding="output")
+    return reference.quantize_fp4(y, block_size=16, scale_format="e4m3")
+
+
 OPS = [
+    OpCase(
+        "rmsnorm-hf",
+        lambda make: (jitnorm.rmsnorm(make(HALVES.input()), make(HALVES.weight()), rounding="hf"),),
+        lambda: (reference.round_to(rounded_each_step(), np.float16),),
+    ),
+    OpCase("add_norm_quantize-hf", add_rounded, rounded_sum),
+    OpCase(
+        "rmsnorm_fp4quant-output",
+        lambda make: jitnorm.rmsnorm_fp4quant(make(x()), make(weight()), rounding="output"),
+        rounded_norm,
+    ),
     OpCase(
         "rmsnorm_bias",
         lambda make: (jitnorm.rmsnorm_bias(make(x()), make(weight()), make(bias())),),

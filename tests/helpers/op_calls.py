@@ -37,8 +37,9 @@ class Call(NamedTuple):
         if self.op in ("qk_rmsnorm", "gemma_qk_rmsnorm"):
             size, dtype = self.choices["hidden_size"], self.choices.get("input", "bfloat16")
             qkv, w = new((rows, 12, size), dtype), new((size,), self.choices.get("weight", dtype))
-            q, k, enable_pdl = qkv[:, :8], qkv[:, 8:10], self.choices.get("pdl")
-            getattr(jitnorm, self.op)(q, k, w, w, q_out=q, k_out=k, enable_pdl=enable_pdl)
+            q, k, rounding = qkv[:, :8], qkv[:, 8:10], self.choices.get("rounding", "once")
+            function, enable_pdl = getattr(jitnorm, self.op), self.choices.get("pdl")
+            function(q, k, w, w, q_out=q, k_out=k, enable_pdl=enable_pdl, rounding=rounding)
 
 
 def new(shape: tuple[int, ...], dtype: str = "bfloat16", is_output: bool = False) -> Any:
@@ -57,7 +58,7 @@ def calls() -> tuple[Call, ...]:
 
 # What kernels of an op have and its function does not.
 _NOT_OF_THE_FUNCTION = {
-    "rmsnorm": set(OPS["rmsnorm"].choices) - {"weight"},
+    "rmsnorm": set(OPS["rmsnorm"].choices) - {"weight", "rounding"},
     "layernorm": set(OPS["layernorm"].choices),
     "dequantize": {"tensor_scale"},
     "sum_rows": {"bias"},
@@ -70,7 +71,7 @@ _OTHERS: list[dict[str, Any]] = [
     {"pdl": False}, {"input": "float16", "weight": "float32"}, {"input": "float32"}, {"input": "float8_e4m3fn"},
     {"input": "float8_e4m3fn", "global_scale": "given"}, {"input": "uint8"}, {"quant": "fp8_token", "scale_ub": True},
     {"quant": "mxfp4", "scale_rounding": "floor"}, {"residual": True, "keep_norm": True, "unit_bias": True},
-    {"batched": True, "masked": True}, {"scale_per_matrix": True, "global_scale": "given"},
+    {"rounding": "hf"}, {"batched": True, "masked": True}, {"scale_per_matrix": True, "global_scale": "given"},
     {"batched": True, "global_scale": "given", "scale_per_matrix": True}, {"streams": 1}, {"gate_columns": 64},
     {"inverse_global_scale": True, "global_scale": "given"}, {"alignment": 128, "hidden_size": 96},
     {"shuffle_rows": 16}, {"shuffled": True}, {"shuffled": True, "global_scale": "row"},

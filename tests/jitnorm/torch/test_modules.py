@@ -38,6 +38,17 @@ def test_rmsnorm(unit_bias: bool) -> None:
     assert torch.equal(norm(x), function(x, norm.weight, 1e-5))
 
 
+def test_the_rounding_is_an_option() -> None:
+    x, r = tensor(4, SIZE), tensor(4, SIZE)
+    norm, fused = (with_weight(kind(SIZE, rounding="hf", dtype=torch.bfloat16)) for kind in (RMSNorm, FusedAddRMSNorm))
+    assert torch.equal(norm(x), jitnorm.rmsnorm(x, norm.weight, rounding="hf"))
+    expected = jitnorm.add_rmsnorm(x, r, fused.weight, rounding="hf")
+    assert all(map(torch.equal, fused(x, r), expected))
+    quant = with_weight(NormQuant(SIZE, MXFP8, rounding="output", dtype=torch.bfloat16))
+    assert quant(x) == jitnorm.quantize(jitnorm.rmsnorm(x, quant.weight), spec=MXFP8)
+    assert "rounding=hf" in repr(norm)
+
+
 @pytest.mark.parametrize("unit_bias", [False, True])
 def test_the_residual_form_writes_both_tensors_in_place(unit_bias: bool) -> None:
     norm, x, r = (

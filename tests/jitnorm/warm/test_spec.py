@@ -132,6 +132,15 @@ def test_what_a_preset_has_is_what_the_calls_of_its_models_run() -> None:
     assert expected("silu_and_mul_nvfp4_quantize", hidden_size=14336) <= found
 
 
+def test_the_norms_of_a_model_have_its_rounding() -> None:
+    model = {"name": "m", "hidden_size": 4096, "head_sizes": [128], "gemm_sizes": [4096], "formats": ["mxfp8"]}
+    found = {entry.op: dict(entry.choices) for entry in entries_of(read_model({**model, "rounding": "hf"}))}
+    assert {op for op, choices in found.items() if choices.get("rounding") == "hf"} == {
+        "rmsnorm", "fused_add_rmsnorm", "qk_rmsnorm", "norm_quantize",
+    }  # fmt: skip
+    assert all("rounding" not in dict(entry.choices) for entry in entries_of(read_model(model)))
+
+
 def test_sizes_that_are_not_whole_blocks_are_left_out() -> None:
     model = read_model({"name": "m", "hidden_size": 2880, "gemm_sizes": [4096], "formats": ["fp8_group"]})
     found = [config for entry in entries_of(model) for config in entry.configs(SM100A) if config.quant]
