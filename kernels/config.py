@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .config_rules import MOVES, NORMS, check, default_weight, distinct_rounding
+from .config_rules import MOVES, NORMS, check, default_activation, default_weight, distinct_rounding
 from .numerics import ceil_div, round_up
 from .quant_spec import SWIZZLED_COLUMNS, QuantSpec, require_one_of, to_text
 
@@ -36,8 +36,9 @@ class KernelConfig:
         row_dims: how many leading dimensions are left once those that one stride can walk are merged.
         vector_bytes: bytes of input that one load may read, as the tensors' addresses and strides allow.
         pdl: whether the kernel takes part in programmatic dependent launch.
-        gate_columns: for SwiGLU, how many columns of gates stand before as many of values, in turns, in an input of
-            twice the hidden size; the hidden size itself, or -1 for it, if the halves follow each other; 0 without.
+        gate_columns: for gated activations, how many columns of gates stand before as many of values, in turns, in an
+            input of twice the hidden size; the hidden size itself, or -1 for it, if the halves follow each other; 0
+            without.
         streams: for hyper-connections (mHC), how many rows, 1 to 4, are mixed into one; 0 without.
         many_rows: whether the kernel is for so many rows that they, not the time of one, decide.
         keep_rstd: whether the reciprocal root mean square of each row is written, too.
@@ -66,6 +67,9 @@ class KernelConfig:
         rounding: what of a norm is rounded to the input's dtype before it is encoded: nothing (``once``), the norm
             (``output``), or each step as in Transformers (``hf``); only for ``rmsnorm``. One that changes no bit
             becomes the first that gives the same.
+        activation: what gates, or with `gate_columns` 0 all values, go through first: ``silu``, ``gelu`` (by erf),
+            ``gelu_tanh``, ``relu2`` (the square of ReLU) or, only for gates, ``swigluoai`` (gpt-oss); by default
+            ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize`` needs no `quant`.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -106,11 +110,14 @@ class KernelConfig:
     bias: bool = False
     backward: bool = False
     rounding: str = "once"
+    activation: str = ""
     schedule: str = ""
 
     def __post_init__(self) -> None:
         if not self.weight:
             object.__setattr__(self, "weight", default_weight(self.op, self.input))
+        if not self.activation:
+            object.__setattr__(self, "activation", default_activation(self.gate_columns))
         if self.gate_columns == -1:
             object.__setattr__(self, "gate_columns", self.hidden_size)
         check(self)
@@ -147,7 +154,9 @@ class KernelConfig:
         if self.residual and not self.backward:
             return "add"
         if self.gate_columns:
-            return "silu"
+            return "gated"
+        if self.activation:
+            return "activated"
         if self.streams:
             return "mix"
         return "rescaled" if self.rescales_input else "input"
@@ -156,7 +165,7 @@ class KernelConfig:
     def rescales_input(self) -> bool:
         """Whether the input is an FP8 tensor whose scale follows from the global one: E4M3, quantized as it is."""
         is_given = self.quant is not None and self.quant.global_scale == "given"
-        is_combined = self.gate_columns or self.streams
+        is_combined = self.gate_columns or self.activation or self.streams
         return self.op == "quantize" and self.input == "float8_e4m3fn" and is_given and not is_combined
 
     @property
@@ -201,7 +210,10 @@ class KernelConfig:
         return self.amax_only or (self.quant is not None and self.quant.needs_row_amax)
 
     def __str__(self) -> str:
-        later = [f.name for f in fields(self)[len(ALWAYS_NAMED) :] if getattr(self, f.name) != f.default]
+        implied = {"activation": default_activation(self.gate_columns)}
+        later = [
+            f.name for f in fields(self)[len(ALWAYS_NAMED) :] if getattr(self, f.name) != implied.get(f.name, f.default)
+        ]
         listed = [*ALWAYS_NAMED[1:], *later]
         return f"{self.op}:" + options_text({name: getattr(self, name) for name in listed})
 

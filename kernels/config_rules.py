@@ -22,15 +22,18 @@ ROUNDINGS = ("once", "output", "hf")
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
+# The functions that values may go through, and those of gates.
+ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu2")
+GATES = (*ACTIVATIONS, "swigluoai")
 
 # The options that each op has; the others keep their defaults.
-_COMBINED = ("residual", "gate_columns", "streams")
+_COMBINED = ("residual", "gate_columns", "streams", "activation")
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
     "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "backward"),
-    "quantize": ("gate_columns", "streams", *_ROWS, *_ENCODED, "axis"),
+    "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "axis"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
@@ -59,6 +62,11 @@ def distinct_rounding(config: KernelConfig) -> str:
     return "once" if rounding == "output" and not is_encoded else rounding
 
 
+def default_activation(gate_columns: int) -> str:
+    """The activation by default: SiLU for gates, which makes SwiGLU; else none."""
+    return "silu" if gate_columns else ""
+
+
 def check(config: KernelConfig) -> None:
     """Raise ValueError or TypeError if a field has a value that is not allowed, or not with the others."""
     _check_fields(config)
@@ -79,8 +87,10 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("op", config.op, OPS)
     if not isinstance(config.quant, QuantSpec | None):
         raise TypeError(f"quant: is {config.quant!r}; expected a QuantSpec or None")
-    inputs = {"quantize": INPUT_DTYPES, "sum_rows": ("float32",)}.get(config.op, FLOAT_DTYPES)
-    require_one_of("input dtype", config.input, MOVED_DTYPES if config.moves else inputs)
+    writes_values = config.quant is None and not config.amax_only
+    takes_codes = config.op == "quantize" and not (config.activation and writes_values)
+    inputs = MOVED_DTYPES if config.moves else INPUT_DTYPES if takes_codes else FLOAT_DTYPES
+    require_one_of("input dtype", config.input, ("float32",) if config.op == "sum_rows" else inputs)
     weights: tuple[str, ...] = (default_weight(config.op, config.input), "float32" if config.normalizes else "none")
     if config.op == "sum_rows":
         weights = FLOAT_DTYPES
@@ -90,6 +100,8 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
     require_one_of("axis", config.axis, (-1, 0))
     require_one_of("rounding", config.rounding, ROUNDINGS)
+    if config.activation:
+        require_one_of("activation", config.activation, GATES if config.gate_columns else ACTIVATIONS)
 
 
 def _check_options(config: KernelConfig) -> None:
@@ -103,9 +115,11 @@ def _check_options(config: KernelConfig) -> None:
     quant = config.quant
     if config.op == "shuffle":
         require_one_of("shuffle_rows", config.shuffle_rows, SHUFFLE_ROWS)
-    needs_quant = config.op in ("quantize", "dequantize") and not config.amax_only
+    needs_quant = config.op in ("quantize", "dequantize") and not (config.amax_only or config.activation)
     if quant is None and (config.keep_norm or needs_quant):
-        raise ValueError("quant: is None, but quantize, dequantize and keep_norm need a QuantSpec")
+        raise ValueError(
+            "quant: is None, but dequantize, keep_norm and, without an activation, quantize need a QuantSpec"
+        )
     if config.amax_only and (quant is not None or config.keep_rstd or config.axis == 0):
         raise ValueError(
             f"amax_only: is True, but quant is {quant}, keep_rstd {config.keep_rstd}, axis {config.axis}; "
@@ -127,7 +141,7 @@ def _check_alignment(config: KernelConfig) -> None:
         raise ValueError(
             f"alignment: is {alignment}; allowed are divisors and multiples of block_size {config.block_size}"
         )
-    pads = config.op == "quantize" and config.rows_combined == 1 and config.axis != 0
+    pads = config.op == "quantize" and config.combine in ("input", "rescaled") and config.axis != 0
     if not pads or quant is None or quant.scale_format not in ("e4m3", "ue8m0"):
         raise ValueError(f"alignment: is {alignment}, but only quantize with block scales of one byte pads rows")
 
@@ -170,8 +184,8 @@ def _check_combine(config: KernelConfig) -> None:
         raise ValueError(
             f"granularity: is {config.gate_columns}, which does not divide the hidden size {config.hidden_size}"
         )
-    if sum(map(bool, (config.residual, config.gate_columns, config.streams))) > 1:
-        raise ValueError("op: can have only one of residual, gate_columns and streams")
+    if sum(map(bool, (config.residual, config.gate_columns or config.activation, config.streams))) > 1:
+        raise ValueError("op: can have only one of residual, gate_columns or activation, and streams")
 
 
 def _check_row_sets(config: KernelConfig) -> None:
@@ -223,8 +237,8 @@ def _check_decoding(config: KernelConfig, quant: QuantSpec) -> None:
 def _check_columns(config: KernelConfig, quant: QuantSpec) -> None:
     if config.axis != 0:
         return
-    if config.gate_columns or config.streams or config.batched:
-        raise ValueError("axis: is 0, which does not go with gate_columns, streams or batched; use -1")
+    if config.activation or config.streams or config.batched:
+        raise ValueError("axis: is 0, which does not go with gate_columns, activation, streams or batched; use -1")
     if quant.element != "e2m1" or quant.scale_layout != "linear" or quant.global_scale not in ("none", "given"):
         raise ValueError(
             f"axis: is 0, which does not go with quant {quant}; "

@@ -36,6 +36,13 @@ _OPS = {
     "shuffle": "kShuffle",
     "sum_rows": "kSumRows",
 }
+_ACTIVATIONS = {
+    "silu": "kSilu",
+    "gelu": "kGeluErf",
+    "gelu_tanh": "kGeluTanh",
+    "relu2": "kRelu2",
+    "swigluoai": "kSwigluOai",
+}
 _ELEMENTS = {"e2m1": "kE2M1", "e4m3": "kE4M3", "e5m2": "kE5M2"}
 _SCALE_FORMATS = {"e4m3": "kE4M3", "ue8m0": "kUE8M0", "f32": "kF32", "f32_ue8m0": "kF32"}
 _SCALE_OWNERS = {"row": "kRow", "tensor": "kTensor"}
@@ -92,6 +99,7 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     groups = ceil_div(chunks, GROUP_CHUNKS)
     yield _choice("Op", "kOp", _OPS[config.op])
     yield _choice("Combine", "kCombine", f"k{config.combine.capitalize()}")
+    yield _choice("Activation", "kActivation", _ACTIVATIONS[config.activation or "silu"])
     yield _choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if config.batched else "kOne")
     yield _choice("Encoding", "kEncoding", _encoding(config))
     yield _int("kHiddenSize", config.encoded_size)

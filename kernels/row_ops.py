@@ -96,7 +96,8 @@ def _row_output(name: str, config: KernelConfig, *, is_present: bool) -> TensorA
 
 
 def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input", **options: Any) -> TensorArgument:
-    return strided_rows(name, config.input, config, is_output=True, may_be=may_be, **options)
+    in_place = may_be if config.rows_combined == 1 else None
+    return strided_rows(name, config.input, config, is_output=True, may_be=in_place, **options)
 
 
 def number(name: str, **options: Any) -> TensorArgument:

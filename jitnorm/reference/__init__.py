@@ -18,7 +18,15 @@ Example:
 
 from __future__ import annotations
 
-from jitnorm.reference.activation import silu_f32, swiglu_f32
+from jitnorm.reference.activation import (
+    activated_f32,
+    gated_f32,
+    gelu_f32,
+    gelu_tanh_f32,
+    relu2_f32,
+    silu_f32,
+    swiglu_f32,
+)
 from jitnorm.reference.elements import (
     decode_e2m1,
     decode_e4m3,
@@ -62,6 +70,7 @@ __all__ = [
     "ScaleFormat",
     "ScaleLayout",
     "ScaleRounding",
+    "activated_f32",
     "amax_f32",
     "column_major_scales",
     "decode_e2m1",
@@ -74,6 +83,9 @@ __all__ = [
     "encode_e2m1",
     "encode_e4m3",
     "encode_e5m2",
+    "gated_f32",
+    "gelu_f32",
+    "gelu_tanh_f32",
     "inv_rms_f32",
     "layernorm_backward_f32",
     "layernorm_f32",
@@ -88,6 +100,7 @@ __all__ = [
     "quantize_mxfp8",
     "quantize_nvfp4_row",
     "quantize_nvfp4_tensor",
+    "relu2_f32",
     "rmsnorm_backward_f32",
     "rmsnorm_f32",
     "round_to",

@@ -1,35 +1,35 @@
-"""SiLU, by an exponential and a reciprocal that are the same on every target, and SwiGLU."""
+"""Activations, plain and as gates: SiLU, GELU, the square of ReLU, the clamped SwiGLU of gpt-oss."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jitnorm.reference.checks import as_float32
-from jitnorm.reference.float32 import ONE, canonical, fma, power_of_two
+from jitnorm.reference.float32 import ONE, canonical, fma
+from jitnorm.reference.sigmoid import F32, normal_tail, rest_of_square, sigmoid, sigmoid_of_product
 
-_LIMIT = np.float32(87)  # e^87 and its reciprocal are normal float32
-_LOG2_E = np.float32(float.fromhex("0x1.715476p+0"))
-_LN2_HIGH = np.float32(float.fromhex("0x1.62e4p-1"))  # of 15 bits: its product with a small integer is exact
-_LN2_LOW = np.float32(float.fromhex("0x1.7f7d1cp-20"))
-_ROUNDER = np.float32(1.5 * 2**23)  # a float32 of this size has no room for fractions
-# The polynomial of degree 5, 1 at 0, that is nearest to e^r in relative terms for |r| up to ln(2) / 2.
-_COEFFICIENTS = [
-    np.float32(float.fromhex(text))
-    for text in ("0x1.0fa82p-7", "0x1.573a6cp-5", "0x1.555a6cp-3", "0x1.fffdc6p-2", "0x1.fffff6p-1", "0x1p+0")
-]
-_RECIPROCAL_GUESS = np.uint32(0x7EF311C3)
-_NEWTON_STEPS = 3
+# Values below, or beyond in magnitude, count as these: nothing but the sign would be left of their activations.
+_SILU_LIMIT = np.float32(87)
+_GELU_LIMIT = np.float32(12.75)
+_GELU_TANH_LIMIT = np.float32(9.96875)
+_SWIGLUOAI_LEAST = np.float32(-51)
+_SWIGLUOAI_LIMIT = np.float32(7)
+# sqrt(8 / pi) / ln 2, that times 0.044715, and 1.702 (as a float32) / ln 2, each in two parts. The first of the first
+# is a multiple of 2^-20: its difference from the factor below is exact.
+_LINEAR, _LINEAR_LOW = np.float32(float.fromhex("0x1.26aecp+1")), np.float32(float.fromhex("0x1.0de73ap-22"))
+_CUBIC, _CUBIC_LOW = np.float32(float.fromhex("0x1.a5a7dp-4")), np.float32(float.fromhex("-0x1.151aaep-29"))
+_ALPHA, _ALPHA_LOW = np.float32(float.fromhex("0x1.3a4cbep+1")), np.float32(float.fromhex("0x1.7c622ep-28"))
 
 
 @np.errstate(all="ignore")
-def silu_f32(x: NDArray[Any]) -> NDArray[np.float32]:
+def silu_f32(x: NDArray[Any]) -> F32:
     """Return ``x / (1 + exp(-x))`` by float32 operations alone, each of which every target computes with the same bits.
 
-    With -x = n ln 2 + r, n an integer and r at most half of ln 2: ``exp(-x) = 2^n * exp(r)``. Below -87, x counts as
-    -87.
+    Below -87, x counts as -87.
 
     Args:
         x: float32 (float16, bfloat16 and E4M3 are widened), any shape.
@@ -44,31 +44,86 @@ def silu_f32(x: NDArray[Any]) -> NDArray[np.float32]:
         >>> silu_f32(np.array([0, 1], np.float32)).tolist()
         [0.0, 0.7310585379600525]
     """
-    x = as_float32(x, "x")
-    bounded = np.maximum(x, -_LIMIT)
-    t = np.where(np.isnan(x), _LIMIT, np.minimum(bounded, _LIMIT))
-    n = fma(t, -_LOG2_E, _ROUNDER) - _ROUNDER
-    r = fma(n, -_LN2_LOW, fma(n, -_LN2_HIGH, -t))
-    p = np.full_like(r, _COEFFICIENTS[0])
-    for coefficient in _COEFFICIENTS[1:]:
-        p = fma(p, r, coefficient)
-    return canonical(bounded * _reciprocal(fma(p, power_of_two(n.astype(np.int32)), ONE)))
-
-
-def _reciprocal(d: NDArray[np.float32]) -> NDArray[np.float32]:
-    """1 / d by Newton's method, for normal d with a normal reciprocal."""
-    y: NDArray[np.float32] = (_RECIPROCAL_GUESS - d.view(np.uint32)).view(np.float32)
-    for _ in range(_NEWTON_STEPS):
-        y = fma(y, fma(-d, y, ONE), y)
-    return y
+    bounded = np.maximum(as_float32(x, "x"), -_SILU_LIMIT)
+    return canonical(bounded * sigmoid(_at_most(bounded, _SILU_LIMIT)))
 
 
 @np.errstate(all="ignore")
-def swiglu_f32(x: NDArray[Any], granularity: int | None = None) -> NDArray[np.float32]:
-    """Return ``silu(gate) * up``, where gates and ups alternate in runs of some columns, gates first.
+def gelu_f32(x: NDArray[Any]) -> F32:
+    """Return x times the probability that a standard normal variable is below it, ``x / 2 (1 + erf(x / sqrt(2)))``.
+
+    Below -12.75, x counts as -12.75. Arguments, result and errors are those of `silu_f32`.
+
+    Example:
+        >>> gelu_f32(np.array([0, 1], np.float32)).tolist()
+        [0.0, 0.8413447141647339]
+    """
+    bounded = np.maximum(as_float32(x, "x"), -_GELU_LIMIT)
+    tail = normal_tail(_at_most(np.abs(bounded), _GELU_LIMIT))
+    return canonical(bounded * np.where(bounded < 0, tail, ONE - tail))
+
+
+@np.errstate(all="ignore")
+def gelu_tanh_f32(x: NDArray[Any]) -> F32:
+    """Return GELU by tanh, ``x / 2 (1 + tanh u)`` with ``u = sqrt(2 / pi) (x + 0.044715 x^3)``, as ``x / (1 + e^-2u)``.
+
+    Below -9.96875, x counts as -9.96875. Arguments, result and errors are those of `silu_f32`.
+
+    Example:
+        >>> gelu_tanh_f32(np.array([0, 1], np.float32)).tolist()
+        [0.0, 0.8411920070648193]
+    """
+    bounded = np.maximum(as_float32(x, "x"), -_GELU_TANH_LIMIT)
+    t = _at_most(bounded, _GELU_TANH_LIMIT)
+    square = t * t
+    factor = fma(square, _CUBIC, _LINEAR)
+    low = fma(rest_of_square(t, square), _CUBIC, fma(square, _CUBIC, _LINEAR - factor))
+    low = fma(square, _CUBIC_LOW, low) + _LINEAR_LOW
+    return canonical(bounded * sigmoid_of_product(t, factor, low))
+
+
+@np.errstate(all="ignore")
+def relu2_f32(x: NDArray[Any]) -> F32:
+    """Return ``max(x, 0)^2``. Arguments, result and errors are those of `silu_f32`.
+
+    Example:
+        >>> relu2_f32(np.array([-2, 3], np.float32)).tolist()
+        [0.0, 9.0]
+    """
+    positive = np.maximum(as_float32(x, "x"), np.float32(0))
+    return canonical(positive * positive)
+
+
+_ACTIVATIONS: dict[str, Callable[[NDArray[Any]], F32]] = {
+    "silu": silu_f32, "gelu": gelu_f32, "gelu_tanh": gelu_tanh_f32, "relu2": relu2_f32,
+}  # fmt: skip
+
+
+def activated_f32(x: NDArray[Any], activation: str) -> F32:
+    """Return an activation of x: ``silu``, ``gelu``, ``gelu_tanh`` or ``relu2``; see the functions of these names.
+
+    Raises:
+        ValueError: there is no such activation.
+
+    Example:
+        >>> activated_f32(np.array([-2, 3], np.float32), "relu2").tolist()
+        [0.0, 9.0]
+    """
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"activation is {activation!r}; allowed are {', '.join(_ACTIVATIONS)}")
+    return _ACTIVATIONS[activation](x)
+
+
+@np.errstate(all="ignore")
+def gated_f32(x: NDArray[Any], activation: str, granularity: int | None = None) -> F32:
+    """Return gated values, where gates and ups alternate in runs of some columns, gates first.
+
+    They are ``activation(gate) * up``, for ``swigluoai`` ``gate / (1 + exp(-1.702 gate)) * (up + 1)``, as in gpt-oss,
+    of a gate from -51 to 7 and an up from -7 to 7, to which they are clamped.
 
     Args:
         x: (M, 2H) float32 (float16, bfloat16 and E4M3 are widened).
+        activation: of gates: one of `activated_f32`'s, or ``swigluoai``.
         granularity: Columns of a run; it divides H. None is H: all gates, then all ups.
 
     Returns:
@@ -76,13 +131,14 @@ def swiglu_f32(x: NDArray[Any], granularity: int | None = None) -> NDArray[np.fl
 
     Raises:
         TypeError: x has another dtype.
-        ValueError: x is not 2-D or has an odd number of columns, or granularity does not divide H.
+        ValueError: x is not 2-D or has an odd number of columns, granularity does not divide H, or there is no such
+            activation.
 
     Example:
         >>> x = np.array([[1, 2, 10, 20]], np.float32)
-        >>> (swiglu_f32(x) == silu_f32(x[:, :2]) * x[:, 2:]).all().item()
+        >>> (gated_f32(x, "gelu") == gelu_f32(x[:, :2]) * x[:, 2:]).all().item()
         True
-        >>> (swiglu_f32(x, granularity=1) == silu_f32(x[:, 0::2]) * x[:, 1::2]).all().item()
+        >>> (gated_f32(x, "gelu", granularity=1) == gelu_f32(x[:, 0::2]) * x[:, 1::2]).all().item()
         True
     """
     x = as_float32(x, "x", ndim=2)
@@ -94,5 +150,30 @@ def swiglu_f32(x: NDArray[Any], granularity: int | None = None) -> NDArray[np.fl
     if granularity < 1 or columns // 2 % granularity:
         raise ValueError(f"granularity is {granularity}; it must divide {columns // 2}, half of the columns of x")
     runs = x.reshape(rows, columns // (2 * granularity), 2, granularity)
-    h = silu_f32(runs[:, :, 0]) * runs[:, :, 1]
+    gate, up = runs[:, :, 0], runs[:, :, 1]
+    h = _swigluoai(gate, up) if activation == "swigluoai" else activated_f32(gate, activation) * up
     return canonical(h).reshape(rows, columns // 2)
+
+
+def swiglu_f32(x: NDArray[Any], granularity: int | None = None) -> F32:
+    """Return ``silu(gate) * up``: `gated_f32` with SiLU.
+
+    Example:
+        >>> x = np.array([[1, 2, 10, 20]], np.float32)
+        >>> (swiglu_f32(x) == silu_f32(x[:, :2]) * x[:, 2:]).all().item()
+        True
+    """
+    return gated_f32(x, "silu", granularity)
+
+
+def _swigluoai(gate: F32, up: F32) -> F32:
+    bounded = np.maximum(np.minimum(gate, _SWIGLUOAI_LIMIT), _SWIGLUOAI_LEAST)
+    clamped = np.clip(up, -_SWIGLUOAI_LIMIT, _SWIGLUOAI_LIMIT)
+    sigma = sigmoid_of_product(_at_most(bounded, _SWIGLUOAI_LIMIT), _ALPHA, _ALPHA_LOW)
+    h: F32 = bounded * sigma * (clamped + ONE)
+    return h
+
+
+def _at_most(x: F32, limit: np.float32) -> F32:
+    """The smaller one; the limit for a NaN, which has no exponent to split."""
+    return np.where(np.isnan(x), limit, np.minimum(x, limit))

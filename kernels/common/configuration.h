@@ -85,6 +85,7 @@ enum : bool {
 };
 constexpr Op kOp = Op::kRmsNorm;
 constexpr Combine kCombine = Combine::kAdd;
+constexpr Activation kActivation = Activation::kSilu;
 constexpr RowSets kRowSets = RowSets::kOne;
 constexpr Encoding kEncoding = Encoding::kBlocks;
 constexpr Element kElement = Element::kE2M1;

@@ -8,13 +8,6 @@
 // From 2^-101 to 2^123: no remainder below is lost, and the reciprocal is normal. Zero, infinity and NaN are not.
 JITNORM_INLINE bool is_in_normal_range(float a) { return bits_of(a) - 0x0d000000u < 0x70000000u; }
 
-// 1 / a where both are normal, else 0 or NaN: the steps of __frcp_rn without its look at the exponent. The instruction
-// is off by less than an ulp, for which one of Newton's steps makes up.
-JITNORM_INLINE float fast_reciprocal(float a) {
-  const float r = approximate_reciprocal(a);
-  return fma_rn(r, fma_rn(-a, r, 1.0f), r);
-}
-
 // a / divisor for an a in the normal range, given 1 / divisor. The divisor is an odd number up to 2^18 times a power of
 // two, so the quotient is 2^-19 ulp or more from where its rounding changes; after one step the error is less than
 // 2^-23 ulp.

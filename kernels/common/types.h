@@ -25,11 +25,12 @@ enum class Op { kRmsNorm, kLayerNorm, kQuantize, kDequantize, kInterleave, kShuf
 
 // What a row is made of.
 enum class Combine {
-  kInput,     // the input as it is
-  kRescaled,  // the input in FP8, times a scale
-  kAdd,       // the input and a residual
-  kSilu,      // SwiGLU: silu(gate) * value
-  kMix,       // hyper-connections (mHC): a weighted sum of streams
+  kInput,      // the input as it is
+  kRescaled,   // the input in FP8, times a scale
+  kAdd,        // the input and a residual
+  kGated,      // the activations of gates, times values
+  kMix,        // hyper-connections (mHC): a weighted sum of streams
+  kActivated,  // the activation of the input
 };
 
 // What of a norm is rounded to the input's type before it is encoded, where anything is.
@@ -37,6 +38,9 @@ enum class Rounding {
   kOutput,    // the norm
   kEachStep,  // as in Transformers: the sum with a residual, its product with rstd, that with the weight
 };
+
+// What values or gates go through.
+enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai };
 
 // Which rows a launch visits.
 enum class RowSets {

@@ -1,6 +1,7 @@
 // The combine stage: a row from memory to the cache, as floats.
 #pragma once
 
+#include "../common/activation.h"
 #include "../common/combine.h"
 #include "../common/rounding.h"
 #include "../common/rows.h"
@@ -47,18 +48,29 @@ JITNORM_FORCE_INLINE void load_row<Combine::kAdd>(const Arguments& a, Int64 row,
   }
 }
 
-// SwiGLU: silu(gate) * value of an input with both.
+// The activations of gates, times values, of an input with both.
 template <>
-JITNORM_FORCE_INLINE void load_row<Combine::kSilu>(const Arguments& a, Int64 row, Tile* h) {
+JITNORM_FORCE_INLINE void load_row<Combine::kGated>(const Arguments& a, Int64 row, Tile* h) {
   const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
   for (int t = 0; t < kRowTiles; ++t) {
     float values[kTileSize] = {};
     const int left = kHiddenSize - t * kTileSize;
     for (int i = 0; i < (left < kTileSize ? left : kTileSize); ++i) {
       const Input* gate = from + gate_position(t * kTileSize + i);
-      values[i] = mul_rn(silu(to_float(gate[0])), to_float(gate[kGateColumns]));
+      values[i] =
+          mul_rn(activated<kActivation>(to_float(gate[0])), factor_of_gate<kActivation>(to_float(gate[kGateColumns])));
     }
     load_whole_tile(values, h[t]);
+  }
+}
+
+// The activation of the input; that of the zeros behind it is zero.
+template <>
+JITNORM_FORCE_INLINE void load_row<Combine::kActivated>(const Arguments& a, Int64 row, Tile* h) {
+  const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
+  for (int t = 0; t < kRowTiles; ++t) {
+    load_tile(from, kHiddenSize, t, h[t]);
+    for_each_value([&](int e, int k) { h[t].at[e][k] = activated<kActivation>(h[t].at[e][k]); });
   }
 }
 

@@ -16,6 +16,7 @@ JITNORM_INLINE float add_rn(float a, float b) { return a + b; }
 JITNORM_INLINE float mul_rn(float a, float b) { return a * b; }
 JITNORM_INLINE float div_rn(float a, float b) { return a / b; }
 JITNORM_INLINE float reciprocal_rn(float a) { return 1.0f / a; }
+JITNORM_INLINE float fast_reciprocal(float a) { return 1.0f / a; }
 JITNORM_INLINE float sqrt_rn(float a) { return __builtin_sqrtf(a); }
 JITNORM_INLINE float computed(float a) { return a; }
 

@@ -1,6 +1,7 @@
 // The combine stage: what a row is loaded from, and what its threads hold of it from one pass to the next.
 #pragma once
 
+#include "../common/activation.h"
 #include "../common/combine.h"
 #include "../common/rounding.h"
 #include "../common/rows.h"
@@ -137,9 +138,9 @@ JITNORM_INLINE void load_gated(InputChunk& gate, InputChunk& value, const Input*
   }
 }
 
-// SwiGLU: silu(gate) * value of an input with both.
+// The activations of gates, times values, of an input with both.
 template <>
-struct RowSource<Combine::kSilu> {
+struct RowSource<Combine::kGated> {
   typedef Chunk<float, 16> Held;
 
   const Input* input;
@@ -153,8 +154,30 @@ struct RowSource<Combine::kSilu> {
     load_gated(gate, value, input, index);
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) {
-      h.elements[i] = mul_rn(silu(value_of(gate, i)), value_of(value, i));
+      const float activation = activated<kActivation>(value_of(gate, i));
+      h.elements[i] = mul_rn(activation, factor_of_gate<kActivation>(value_of(value, i)));
     }
+  }
+
+  JITNORM_INLINE void store_sum(const Held&, int) const {}
+};
+
+// The activation of the input; that of the zeros past it is zero.
+template <>
+struct RowSource<Combine::kActivated> {
+  typedef Chunk<float, 16> Held;
+
+  const Input* input;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides)};
+  }
+
+  JITNORM_INLINE void load(Held& h, int index) const {
+    InputChunk x;
+    load_chunk(x, input, index);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = activated<kActivation>(value_of(x, i));
   }
 
   JITNORM_INLINE void store_sum(const Held&, int) const {}

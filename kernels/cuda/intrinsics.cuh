@@ -30,6 +30,13 @@ JITNORM_INLINE float approximate_reciprocal(float a) {
   return r;
 }
 
+// 1 / a where both are normal, else 0 or NaN: the steps of __frcp_rn without its look at the exponent. The instruction
+// is off by less than an ulp, for which one of Newton's steps makes up.
+JITNORM_INLINE float fast_reciprocal(float a) {
+  const float r = approximate_reciprocal(a);
+  return fma_rn(r, fma_rn(-a, r, 1.0f), r);
+}
+
 // Off by 2^-22; denormals count as zero.
 JITNORM_INLINE float approximate_reciprocal_root(float a) {
   float r;

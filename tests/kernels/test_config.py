@@ -143,6 +143,14 @@ def test_the_text_form_lists_the_common_fields_and_what_is_not_at_its_default() 
     gated = KernelConfig("quantize", 64, quant=NVFP4, gate_columns=-1)
     assert str(gated).endswith("pdl=false,gate_columns=64")
     assert KernelConfig.parse(str(gated)) == gated
+    clamped = KernelConfig("quantize", 64, gate_columns=1, activation="swigluoai")
+    assert str(clamped).endswith("pdl=false,gate_columns=1,activation=swigluoai")
+    assert KernelConfig.parse(str(clamped)) == clamped
+
+
+def test_gates_go_through_silu_unless_told() -> None:
+    assert KernelConfig("quantize", 64, quant=NVFP4, gate_columns=-1).activation == "silu"
+    assert KernelConfig("quantize", 64, quant=NVFP4).activation == ""
 
 
 def test_fields_with_a_default_may_be_left_out_of_the_text() -> None:
@@ -184,8 +192,22 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ("layernorm:hidden_size=64,weight=float16", "weight dtype: is 'float16'; allowed are 'float32'"),
         ("quantize:hidden_size=64,quant=e2m1/16,gate_columns=48", "granularity: is 48, which does not divide"),
         ("quantize:hidden_size=64,quant=e2m1/16,gate_columns=65", "granularity: is 65; 1 to 64 is allowed"),
+        ("quantize:hidden_size=64,activation=tanh", "activation: is 'tanh'; allowed are 'silu', 'gelu', .* 'relu2'$"),
+        ("quantize:hidden_size=64,activation=swigluoai", "activation: is 'swigluoai'; allowed are 'silu', .* 'relu2'$"),
+        ("quantize:hidden_size=64,gate_columns=1,activation=x", "activation: is 'x'; allowed are .* 'swigluoai'$"),
+        ("quantize:hidden_size=64,activation=gelu,input=float8_e4m3fn", "input dtype: is 'float8_e4m3fn'; allowed are"),
+        ("rmsnorm:hidden_size=64,activation=gelu,residual=true", "only one of residual, gate_columns or activation"),
+        (
+            "quantize:hidden_size=64,activation=gelu,quant=e2m1,axis=0",
+            "axis: is 0, which does not go .*activation",
+        ),
+        ("quantize:hidden_size=64,activation=gelu,quant=e4m3/32/ue8m0,alignment=64", "only quantize with block scales"),
+        ("dequantize:hidden_size=64,activation=gelu", "op: is 'dequantize', which has no activation"),
         ("rmsnorm:hidden_size=64,streams=5", "streams: is 5; allowed are 0, 1, 2, 3, 4"),
-        ("rmsnorm:hidden_size=64,streams=2,residual=true", "only one of residual, gate_columns and streams"),
+        (
+            "rmsnorm:hidden_size=64,streams=2,residual=true",
+            "only one of residual, gate_columns or activation",
+        ),
         ("quantize:hidden_size=64,quant=e2m1/16,keep_rstd=true", "which has no keep_rstd"),
         ("rmsnorm:hidden_size", "cannot read 'hidden_size'"),
         ("rmsnorm:hidden_size=64,depth=3", "cannot read 'depth=3'.*hidden_size, input"),
@@ -197,10 +219,13 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
             "input dtype: is 'float64'; allowed are 'float16', 'bfloat16', 'float32'",
         ),
         ("quantize:hidden_size=64,quant=e2m1,weight=float32", "weight dtype: is 'float32'; allowed are 'none'"),
-        ("quantize:hidden_size=64", "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec"),
+        (
+            "quantize:hidden_size=64",
+            "quant: is None, but dequantize, keep_norm and, without",
+        ),
         (
             "rmsnorm:hidden_size=64,keep_norm=true",
-            "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec",
+            "quant: is None, but dequantize, keep_norm and, without",
         ),
         *(
             (f"quantize:hidden_size=64,quant=e2m1,{name}=true", f"op: is 'quantize', which has no .*{name}.*'rmsnorm'")
@@ -217,7 +242,10 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
             "quantize:hidden_size=64,quant=e2m1,batched=true,scale_per_matrix=true",
             "scale_per_matrix: is True, but quant has no scale that is given",
         ),
-        ("dequantize:hidden_size=64", "quant: is None, but quantize, dequantize and keep_norm need a QuantSpec"),
+        (
+            "dequantize:hidden_size=64",
+            "quant: is None, but dequantize, keep_norm and, without",
+        ),
         ("dequantize:hidden_size=64,quant=e2m1,residual=true", "op: is 'dequantize', which has no residual"),
         ("dequantize:hidden_size=72,quant=e2m1", "data: its last dimension .* 72, not a multiple of block_size 16"),
         ("rmsnorm:hidden_size=72,streams=2,quant=e2m1", "X: its last dimension .* 72, not a multiple of block_size 16"),

@@ -29,6 +29,10 @@ CONFIGS = [
         "rmsnorm:hidden_size=4096,residual=true,quant=e4m3/row/f32",
         "rmsnorm:hidden_size=4096,streams=4,quant=e2m1/16/e4m3",
         "quantize:hidden_size=4096,quant=e2m1/16/e4m3,gate_columns=-1",
+        "quantize:hidden_size=4096,activation=swigluoai,gate_columns=1",
+        "quantize:hidden_size=4096,activation=gelu",
+        "quantize:hidden_size=4096,activation=gelu_tanh,quant=e4m3/row/f32",
+        "quantize:hidden_size=4096,activation=relu2",
         "quantize:hidden_size=4096,input=float8_e4m3fn,quant=e2m1/16/e4m3/linear/given",
         "quantize:hidden_size=4096,quant=e2m1/16/e4m3,batched=true,masked=true",
         "quantize:hidden_size=4096,quant=e2m1/32/ue8m0",
@@ -99,7 +103,7 @@ def test_a_source_has_what_its_entry_point_reaches_by_name() -> None:
     assert "load_row<Combine::kMix>" in after
     assert "load_row<Combine::kAdd>" not in after
     assert "Where a row starts" in after
-    assert "silu(" not in after
+    assert "sigmoid(" not in after
     before, after = headers("", "UInt32 x;", is_cpu=True)
     assert "typedef unsigned int UInt32;" in before
     assert not after

@@ -266,7 +266,7 @@ extern "C" Int64 wrong_reciprocals() {
 
 
 def test_a_step_of_newton_s_makes_reciprocals_exact_that_are_less_than_an_ulp_off(folder: Path) -> None:
-    """`fast_reciprocal` in common/fast_path.h: other exponents, as long as they are normal, only move the results.
+    """`fast_reciprocal` in cuda/intrinsics.cuh: other exponents, as long as they are normal, only move the results.
 
     The one exception, 1/2 for 2 - 2^-23, is none of the GPU's approximations: CUDA's own reciprocal takes this step.
     """

@@ -78,6 +78,7 @@ print("cutlass" in sys.modules, "jitnorm.kernels.cute.build" in sys.modules)
         ("dequantize:hidden_size=64,quant=e2m1/16", "the op is dequantize"),
         ("quantize:hidden_size=64,quant=e2m1/16,axis=0", "the op is quantize"),
         ("quantize:hidden_size=64,quant=e2m1/16,gate_columns=64", "gate_columns"),
+        ("quantize:hidden_size=64,activation=gelu", "activation"),
         ("rmsnorm:hidden_size=64,streams=2,batched=true", "streams, batched"),
         ("rmsnorm:hidden_size=64,pair=true", "pair"),
         ("quantize:hidden_size=64,quant=e2m1/16/e4m3/linear/none/up/true", "four_over_six"),
