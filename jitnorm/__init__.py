@@ -11,6 +11,16 @@ from jitnorm.kernels.quant_spec import FP8_BLOCK, FP8_GROUP, FP8_TENSOR, FP8_TOK
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
 from jitnorm.named_tensors import from_named_tensors, to_named_tensors
+from jitnorm.ops.activation import (
+    gelu,
+    gelu_and_mul,
+    gelu_tanh,
+    gelu_tanh_and_mul,
+    relu2,
+    silu,
+    silu_and_mul,
+    swigluoai_and_mul,
+)
 from jitnorm.ops.add_norm import add_norm_quantize, add_rmsnorm, gemma_add_rmsnorm
 from jitnorm.ops.amax import compute_amax
 from jitnorm.ops.backward import (
@@ -92,6 +102,10 @@ __all__ = [
     "fused_add_rmsnorm",
     "fused_add_rmsnorm_fp8_block_quant",
     "fused_add_rmsnorm_quant",
+    "gelu",
+    "gelu_and_mul",
+    "gelu_tanh",
+    "gelu_tanh_and_mul",
     "gemma_add_rmsnorm",
     "gemma_fused_add_rmsnorm",
     "gemma_fused_add_rmsnorm_quant",
@@ -113,6 +127,7 @@ __all__ = [
     "qk_rmsnorm",
     "quantize",
     "quantize_weight",
+    "relu2",
     "rms_norm_dynamic_per_token_quant",
     "rms_norm_per_block_quant",
     "rms_norm_static_fp8_quant",
@@ -127,12 +142,15 @@ __all__ = [
     "scaled_fp4_grouped_quantize",
     "shuffle_matrix_a",
     "shuffle_matrix_sf_a",
+    "silu",
+    "silu_and_mul",
     "silu_and_mul_nvfp4_quantize",
     "silu_and_mul_quantize",
     "silu_and_mul_scaled_nvfp4_experts_quantize",
     "stats",
     "subscribe",
     "sum_rows",
+    "swigluoai_and_mul",
     "to_named_tensors",
 ]
 

@@ -68,6 +68,12 @@ def launch_variants() -> None:
     launch(OPS["norm_quantize"], 1152, quant="nvfp4", rounding="output")
     launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)
+    for activation in ("gelu", "gelu_tanh", "relu2"):
+        launch(OPS["silu_and_mul_quantize"], 1152, quant="mxfp8", activation=activation)
+        launch(OPS["quantize"], 1152, quant="nvfp4", activation=activation, input="float32")
+    launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", activation="swigluoai", gate_columns=1)
+    launch(OPS["swigluoai_and_mul"], 1151, gate_columns=-1)
+    launch(OPS["gelu"], 1151, input="float32")
     launch(OPS["quantize"], 256, quant="mxfp8", batched=True, masked=True)
     for name in ("nvfp4_batched_quantize", "scaled_fp4_grouped_quantize"):
         launch(OPS[name], 256, scale_per_matrix=True)

@@ -1,4 +1,4 @@
-"""Calls whose types mypy checks, by scripts/lint: norms and layouts return the type of tensor that they are given."""
+"""Calls whose types mypy checks, by scripts/lint: ops without codes return the type of tensor that they are given."""
 
 from typing import Any
 
@@ -21,6 +21,12 @@ def norms(x: Tensor, weight: Tensor, out: Tensor) -> None:
     assert_type(jitnorm.gemma_add_rmsnorm(x, x, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.qk_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.gemma_qk_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
+
+
+def activations(x: Tensor, out: Tensor) -> None:
+    assert_type(jitnorm.silu_and_mul(x), Tensor)
+    assert_type(jitnorm.swigluoai_and_mul(x, out), Tensor)
+    assert_type(jitnorm.gelu(x, out), Tensor)
 
 
 def layouts(x: Tensor) -> None:

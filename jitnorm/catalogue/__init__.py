@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from jitnorm.catalogue import decoders, encoding_norms, gradients, moves, norms, quantizers
+from jitnorm.catalogue import activations, decoders, encoding_norms, gradients, moves, norms, quantizers
 from jitnorm.catalogue.op import Op
 
 # In the README's order.
 OPS: dict[str, Op] = {
-    op.name: op for module in (norms, gradients, encoding_norms, quantizers, decoders, moves) for op in module.OPS
+    op.name: op
+    for module in (norms, gradients, encoding_norms, activations, quantizers, decoders, moves)
+    for op in module.OPS
 }
 
 

@@ -12,8 +12,8 @@ RMSNORM = Op(
     "rmsnorm", "the norm; Gemma's has weight + 1", {"op": "rmsnorm"}, finds_amax=True,
     choices={
         **NORM, **ANY_ENCODING, **BATCH, "residual": False, "unit_bias": False, "keep_norm": False, "keep_rstd": False,
-        "gate_columns": 0, "streams": 0, "scale_ub": False, "inverse_global_scale": False, "amax_only": False,
-        "pair": False, "bias": False,
+        "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False,
+        "amax_only": False, "pair": False, "bias": False,
     },
 )  # fmt: skip
 GEMMA_RMSNORM = Op("gemma_rmsnorm", RMSNORM.computes, {"op": "rmsnorm", "unit_bias": True}, choices=NORM)
@@ -38,7 +38,7 @@ LAYERNORM = Op(
     "layernorm", "LayerNorm", {"op": "layernorm"},
     choices={
         **ANY_ENCODING, **BATCH, "residual": False, "keep_norm": False, "keep_rstd": False, "gate_columns": 0,
-        "streams": 0, "scale_ub": False, "inverse_global_scale": False, "amax_only": False,
+        "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False, "amax_only": False,
     },
 )  # fmt: skip
 QK_RMSNORM = Op(

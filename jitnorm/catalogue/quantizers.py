@@ -1,9 +1,10 @@
-"""Quantization without a norm: alone, after SwiGLU, of batches and weights; the largest magnitude of a tensor."""
+"""Quantization without a norm: alone, of activations, batches and weights; the largest magnitude of a tensor."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from jitnorm.catalogue.activations import granularity_of
 from jitnorm.catalogue.encodings import (
     ANY_ENCODING,
     BATCH,
@@ -37,20 +38,23 @@ COMPUTE_AMAX = Op(
 )  # fmt: skip
 
 
-def _general(quant: QuantSpec, scale_ub: bool, batch: tuple[bool, bool, bool]) -> Fields:
-    return {"quant": quant, "scale_ub": scale_ub, **dict(zip(BATCH, batch, strict=True))}
+def _general(quant: QuantSpec, activation: str, scale_ub: bool, batch: tuple[bool, bool, bool]) -> Fields:
+    of_batch = dict(zip(BATCH, batch, strict=True))
+    return {"quant": quant, "activation": activation, "scale_ub": scale_ub, **of_batch}
 
 
 def _general_options(_: Choices, fields: Fields) -> dict[str, Any]:
-    return {**encoding_options(fields["quant"]), "batched": fields["batched"]}
+    options = {**encoding_options(fields["quant"]), "batched": fields["batched"]}
+    return {**options, "activation": fields["activation"]} if fields["activation"] else options
 
 
 # As the op of kernels it has all that they can.
 QUANTIZE = Op(
-    "quantize", "quantization alone, in any format below", {"op": "quantize"}, _general, finds_amax=True,
+    "quantize", "quantization, alone or of an activation, in any format below", {"op": "quantize"}, _general,
+    finds_amax=True,
     choices={
-        **ANY_ENCODING, **BATCH, "gate_columns": 0, "streams": 0, "scale_ub": False, "inverse_global_scale": False,
-        "amax_only": False, "axis": -1, "alignment": 1,
+        **ANY_ENCODING, **BATCH, "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False,
+        "inverse_global_scale": False, "amax_only": False, "axis": -1, "alignment": 1,
     },
     options=_general_options,
 )  # fmt: skip
@@ -201,19 +205,19 @@ QUANTIZE_WEIGHT = Op(
 )  # fmt: skip
 
 
-def _gated(quant: QuantSpec, gate_columns: int, batch: tuple[bool, bool, bool]) -> Fields:
-    return {"quant": quant, "gate_columns": gate_columns, **dict(zip(BATCH, batch, strict=True))}
+def _gated(quant: QuantSpec, gate_columns: int, activation: str, batch: tuple[bool, bool, bool]) -> Fields:
+    of_batch = dict(zip(BATCH, batch, strict=True))
+    return {"quant": quant, "gate_columns": gate_columns, "activation": activation, **of_batch}
 
 
 def _gated_options(choices: Choices, fields: Fields) -> dict[str, Any]:
-    granularity = None if choices["gate_columns"] == -1 else choices["gate_columns"]
-    return {**_general_options(choices, fields), "granularity": granularity}
+    return {**_general_options(choices, fields), "granularity": granularity_of(choices)}
 
 
 SILU_AND_MUL_QUANTIZE = Op(
-    "silu_and_mul_quantize", "SwiGLU of halves or of interleaved columns, in any format below",
-    {"op": "quantize"}, _gated, finds_amax=True, choices={**ANY_ENCODING, **BATCH, "gate_columns": -1},
-    options=_gated_options,
+    "silu_and_mul_quantize", "SwiGLU or another gated activation, of halves or of interleaved columns, in any format",
+    {"op": "quantize"}, _gated, finds_amax=True,
+    choices={**ANY_ENCODING, **BATCH, "gate_columns": -1, "activation": "silu"}, options=_gated_options,
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""SwiGLU fused with quantization."""
+"""SwiGLU and other gated activations, fused with quantization."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from jitnorm.catalogue.quantizers import SILU_AND_MUL_NVFP4_QUANTIZE, SILU_AND_M
 from jitnorm.dispatch import dispatcher_of
 from jitnorm.interop import framework_of
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.activation import gate_columns_of
 from jitnorm.ops.batched import batch_of
 from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
 from jitnorm.ops.run import run, run_with_amax
@@ -21,6 +22,7 @@ def silu_and_mul_quantize(
     *,
     spec: QuantSpec,
     granularity: int | None = None,
+    activation: str = "silu",
     global_scale: Any = None,
     scale: Any = None,
     batched: bool = False,
@@ -29,6 +31,8 @@ def silu_and_mul_quantize(
     stream: Any = None,
 ) -> QuantizedTensor:
     """SwiGLU, ``silu(gate) * value``, then quantization of the unrounded product, in one pass: any QuantSpec.
+
+    Or another activation of the gates, such as GELU.
 
     A scale that is found for the whole tensor takes two passes, two launches without a synchronization with the host.
 
@@ -39,6 +43,8 @@ def silu_and_mul_quantize(
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``.
         granularity: how many columns of gates stand before as many of values, in turns; it divides the hidden size.
             None: all gates come first.
+        activation: of the gates: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"relu2"``, or ``"swigluoai"`` for
+            what `swigluoai_and_mul` computes (gpt-oss has its gates and values interleaved, at a granularity of 1).
         global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
             float32 tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
         scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` for
@@ -61,12 +67,10 @@ def silu_and_mul_quantize(
         >>> q.data.shape, q.scale.shape, q.shape
         ((2, 32), (2, 1), (2, 32))
     """
-    if granularity is not None and (type(granularity) is not int or granularity < 1):
-        raise ValueError(f"granularity: is {granularity!r}; expected None or a positive integer")
+    gate_columns = gate_columns_of(granularity)
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)
-    gate_columns = -1 if granularity is None else granularity
-    dispatcher = dispatcher_of(SILU_AND_MUL_QUANTIZE, enable_pdl, spec, gate_columns, batch)
+    dispatcher = dispatcher_of(SILU_AND_MUL_QUANTIZE, enable_pdl, spec, gate_columns, activation, batch)
     tensors = {**NO_OUTPUTS, "input": input, "mask": mask, "global_scale": given, "scale": scale}
     made = run_with_amax(dispatcher, tensors, stream)
     return quantized(spec, made, (*input.shape[:-1], input.shape[-1] // 2), batched)

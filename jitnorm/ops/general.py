@@ -103,6 +103,7 @@ def quantize(
     input: Any,
     *,
     spec: QuantSpec,
+    activation: str | None = None,
     global_scale: Any = None,
     scale: Any = None,
     batched: bool = False,
@@ -113,8 +114,9 @@ def quantize(
 ) -> QuantizedTensor:
     """Quantization alone: any input, float8_e4m3fn too, and any QuantSpec. The arguments are those of `norm_quantize`.
 
-    With a tensor for `global_scale`, a float8_e4m3fn input is an FP8 tensor of the scale ``6 / global_scale``, as in
-    `fp4_quantize`.
+    With an `activation`, ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or ``"relu2"``, that of the input is
+    quantized, unrounded. Without one and with a tensor for `global_scale`, a float8_e4m3fn input is an FP8 tensor of
+    the scale ``6 / global_scale``, as in `fp4_quantize`.
 
     ``jitnorm.FP8_BLOCK`` is for weights: a matrix (N, K) of any size, or with `batched` several (B, N, K), gets a scale
     for each block of 128 x 128, shape (ceil(N / 128), ceil(K / 128)), or (B, ...). It takes neither `mask` nor
@@ -130,7 +132,7 @@ def quantize(
     """
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = dispatcher_of(QUANTIZE, enable_pdl, spec, scale_ub is not None, batch)
+    dispatcher = dispatcher_of(QUANTIZE, enable_pdl, spec, activation or "", scale_ub is not None, batch)
     tensors = {
         **NO_OUTPUTS, "input": input, "mask": mask, "global_scale": given, "scale": scale, "scale_ub": scale_ub,
     }  # fmt: skip

@@ -44,6 +44,11 @@ def weight() -> Array:
     return X.weight()
 
 
+def wide() -> Array:
+    """Float32 values of both signs, from 1/8 to 32 in magnitude."""
+    return Case(4608, "float16", "float32").weight().reshape(12, 384)
+
+
 def bias() -> Array:
     return Case(384, "float16", "float32").weight()[::-1].copy()
 
@@ -212,6 +217,27 @@ OPS = [
         "silu_and_mul_quantize-by-8",
         lambda make: parts(jitnorm.silu_and_mul_quantize(make(HALVES.input()), spec=MXFP4, granularity=8)),
         lambda: reference.quantize_fp4(reference.swiglu_f32(HALVES.input(), 8), block_size=32, scale_format="ue8m0"),
+    ),
+    OpCase(
+        "activations",
+        lambda make: tuple(activation(make(wide())) for activation in (jitnorm.silu, jitnorm.gelu, jitnorm.gelu_tanh)),
+        lambda: tuple(reference.activated_f32(wide(), name) for name in ("silu", "gelu", "gelu_tanh")),
+    ),
+    OpCase(
+        "gates",
+        lambda make: tuple(
+            gate(make(wide())) for gate in (jitnorm.gelu_and_mul, jitnorm.gelu_tanh_and_mul, jitnorm.swigluoai_and_mul)
+        ),
+        lambda: (
+            reference.gated_f32(wide(), "gelu"),
+            reference.gated_f32(wide(), "gelu_tanh"),
+            reference.gated_f32(wide(), "swigluoai", 1),
+        ),
+    ),
+    OpCase(
+        "quantize-relu2",
+        lambda make: parts(jitnorm.quantize(make(HALVES.input()), spec=MXFP8, activation="relu2")),
+        lambda: reference.quantize_mxfp8(reference.relu2_f32(HALVES.input())),
     ),
     OpCase(
         "mhc_rmsnorm_quantize",

@@ -1,4 +1,4 @@
-"""silu_and_mul_quantize is quantize of SwiGLU's unrounded product."""
+"""silu_and_mul_quantize is quantize of the unrounded product of activated gates and values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inputs import INPUT_KINDS, in_turn, make_input
 from jitnorm.kernels.quant_spec import FP8_TOKEN, MXFP8, NVFP4, QuantSpec
 
 from jitnorm import silu_and_mul_nvfp4_quantize, silu_and_mul_quantize
-from jitnorm.reference import swiglu_f32
+from jitnorm.reference import gated_f32, swiglu_f32
 
 
 @pytest.mark.parametrize("spec", KINDS[::3], ids=str)
@@ -24,6 +24,19 @@ def test_formats_give_the_reference_s_bytes(spec: QuantSpec) -> None:
         x = make_input(kind, 5, 2 * size, dtype)
         got = silu_and_mul_quantize(x, **given_keywords(spec))
         assert_encoded(got, swiglu_f32(x), spec, (5, size), f"{kind}, {dtype}")
+
+
+@pytest.mark.parametrize(
+    ("spec", "activation"), in_turn(KINDS[1::3], ["gelu", "gelu_tanh", "swigluoai", "relu2"]), ids=str
+)
+def test_gates_may_have_another_activation(spec: QuantSpec, activation: str) -> None:
+    dtype, size = dtype_of(spec), hidden_size_of(spec)
+    granularity = 1 if activation == "swigluoai" else None
+    for kind in INPUT_KINDS:
+        x = make_input(kind, 5, 2 * size, dtype)
+        got = silu_and_mul_quantize(x, granularity=granularity, activation=activation, **given_keywords(spec))
+        expected = gated_f32(x, activation, granularity)
+        assert_encoded(got, expected, spec, (5, size), f"{kind}, {dtype}, {activation}")
 
 
 @pytest.mark.parametrize(
@@ -70,6 +83,7 @@ def test_rows_may_lie_at_any_stride() -> None:
         (130, {}, "hidden size. is 65, not a multiple of block_size 16"),
         (128, {"granularity": 24}, "granularity: is 24, which does not divide the hidden size 64"),
         (128, {"granularity": 128}, "granularity: is 128; 1 to 64 is allowed"),
+        (128, {"activation": "tanh"}, "activation: is 'tanh'; allowed are 'silu', 'gelu', .* 'swigluoai'"),
         (128, {"granularity": 0}, "granularity: is 0; expected None or a positive integer"),
         (128, {"granularity": 8.0}, "granularity: is 8.0; expected None or a positive integer"),
     ],

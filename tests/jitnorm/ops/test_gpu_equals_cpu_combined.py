@@ -1,4 +1,4 @@
-"""The GPU's bytes are the CPU target's, for layer normalization, SwiGLU and mixed streams."""
+"""The GPU's bytes are the CPU target's, for layer normalization, activations, gates and mixed streams."""
 
 from __future__ import annotations
 
@@ -35,12 +35,17 @@ def test_layernorm(dtype: str, size: int) -> None:
         assert_same_bytes(jitnorm.layernorm(x.cuda(), gamma.cuda(), beta.cuda()), expected, kind)
 
 
-def assert_same_gated(size: int, dtype: str, spec: QuantSpec, granularity: int | None) -> None:
+def assert_same_gated(
+    size: int, dtype: str, spec: QuantSpec, granularity: int | None, activation: str = "silu"
+) -> None:
     for kind in kinds(size):
         x = to_torch(make_input(kind, 5, 2 * size, dtype))
         runs = [
             jitnorm.silu_and_mul_quantize(
-                x.to(device), granularity=granularity, **given_keywords(spec, lambda a, d=device: to_torch(a, d))
+                x.to(device),
+                granularity=granularity,
+                activation=activation,
+                **given_keywords(spec, lambda a, d=device: to_torch(a, d)),
             )
             for device in ("cpu", "cuda")
         ]
@@ -61,6 +66,62 @@ def test_swiglu_of_columns_that_take_turns(granularity: int) -> None:
 @pytest.mark.parametrize("size", [15, 33])
 def test_swiglu_of_halves_of_any_length(size: int) -> None:
     assert_same_gated(size, "float16", FP8_TOKEN, None)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize(("activation", "granularity"), [("gelu", None), ("gelu_tanh", None), ("swigluoai", 1)])
+def test_other_gates(activation: str, granularity: int | None, spec: QuantSpec) -> None:
+    for size in (96, 4096):
+        assert_same_gated(size, list(ALL_DTYPES)[size // 32 % 3], spec, granularity, activation)
+
+
+GATES = ("silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul", "swigluoai_and_mul")
+VALUES = ("silu", "gelu", "gelu_tanh", "relu2")
+
+
+@pytest.mark.parametrize("size", [1, 33, 1152, 4096, 65536])
+@pytest.mark.parametrize("dtype", ALL_DTYPES)
+@pytest.mark.parametrize("name", [*GATES, *VALUES])
+def test_activations_that_are_rounded(name: str, dtype: str, size: int) -> None:
+    op: Any = getattr(jitnorm, name)
+    for kind in kinds(size):
+        x = to_torch(make_input(kind, 5, 2 * size if name in GATES else size, dtype))
+        assert_same_bytes(op(x.cuda()), op(x), kind)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_every_bfloat16_and_a_part_of_all_float32(name: str) -> None:
+    op: Any = getattr(jitnorm, name)
+    narrow = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(torch.bfloat16).reshape(16, 4096)
+    wide = (
+        torch.arange(-(1 << 31), 1 << 31, 1021).to(torch.int32)[: 1024 * 4096].view(torch.float32).reshape(1024, 4096)
+    )
+    for x in (narrow, wide):
+        assert_same_bytes(op(x.cuda()), op(x))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("activation", VALUES)
+def test_quantized_activations(activation: str, spec: QuantSpec) -> None:
+    for size in (96, 4096):
+        for kind in kinds(size):
+            x = to_torch(make_input(kind, 5, size, list(ALL_DTYPES)[size // 32 % 3]))
+            runs = [
+                jitnorm.quantize(
+                    x.to(device), activation=activation, **given_keywords(spec, lambda a, d=device: to_torch(a, d))
+                )
+                for device in ("cpu", "cuda")
+            ]
+            assert_same_encoding(runs[1], runs[0], kind)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_activations_in_place(name: str) -> None:
+    op: Any = getattr(jitnorm, name)
+    x = to_torch(make_input("random", 7, 8192, "bfloat16"))
+    expected, on_gpu = op(x), x.cuda()
+    op(on_gpu, on_gpu)
+    assert_same_bytes(on_gpu, expected)
 
 
 @pytest.mark.parametrize("streams", [1, 2, 3, 4])

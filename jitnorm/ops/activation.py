@@ -1,0 +1,178 @@
+"""Activations without quantization: of values, and of gates that are multiplied by values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue import activations
+from jitnorm.catalogue.op import Op
+from jitnorm.dispatch import Dispatcher, Dispatchers, dispatcher_of
+from jitnorm.ops.run import Tensor, run
+
+_SILU, _GELU = Dispatchers(activations.SILU), Dispatchers(activations.GELU)
+_GELU_TANH, _RELU2 = Dispatchers(activations.GELU_TANH), Dispatchers(activations.RELU2)
+
+
+def silu_and_mul(
+    input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, granularity: int | None = None,
+    stream: Any = None,
+) -> Tensor:  # fmt: skip
+    """SwiGLU: ``silu(gate) * value`` of an input with both, ``silu(x)`` being ``x / (1 + e^-x)``.
+
+    All arithmetic is float32 with one rounding at the end, and the exponential is jitnorm's own, so that its bits agree
+    on every target; docs/numerics.md defines it. `silu_and_mul_quantize` encodes the result instead of rounding it.
+    The formula is that of Shazeer, "GLU Variants Improve Transformer" (2020).
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., 2 * hidden_size), gates and values; rows at any stride.
+        out: where to write, of the input's dtype, shape (..., hidden_size); None allocates. It must not overlap the
+            input.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        granularity: how many columns of gates stand before as many of values, in turns; it divides the hidden size.
+            None: all gates come first.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> silu_and_mul(np.array([[1, 2, 10, 20]], np.float16))
+        array([[ 7.312, 35.22 ]], dtype=float16)
+    """
+    return _gated(activations.SILU_AND_MUL, input, out, enable_pdl, granularity, stream)
+
+
+def gelu_and_mul(
+    input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, granularity: int | None = None,
+    stream: Any = None,
+) -> Tensor:  # fmt: skip
+    """GEGLU: ``gelu(gate) * value``, with `gelu` by erf. All else is as in `silu_and_mul`.
+
+    Example:
+        >>> import numpy as np
+        >>> gelu_and_mul(np.array([[1, 2, 10, 20]], np.float16))
+        array([[ 8.414, 39.1  ]], dtype=float16)
+    """
+    return _gated(activations.GELU_AND_MUL, input, out, enable_pdl, granularity, stream)
+
+
+def gelu_tanh_and_mul(
+    input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, granularity: int | None = None,
+    stream: Any = None,
+) -> Tensor:  # fmt: skip
+    """GEGLU with GELU by tanh, `gelu_tanh`. All else is as in `silu_and_mul`.
+
+    Example:
+        >>> import numpy as np
+        >>> gelu_tanh_and_mul(np.array([[1, 2, 10, 20]], np.float16))
+        array([[ 8.414, 39.1  ]], dtype=float16)
+    """
+    return _gated(activations.GELU_TANH_AND_MUL, input, out, enable_pdl, granularity, stream)
+
+
+def swigluoai_and_mul(
+    input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, granularity: int | None = 1,
+    stream: Any = None,
+) -> Tensor:  # fmt: skip
+    """The clamped SwiGLU of gpt-oss: ``gate / (1 + e^(-1.702 gate)) * (value + 1)``.
+
+    Gates are clamped to 7 from above, values to the range from -7 to 7. All else is as in `silu_and_mul`, but for the
+    default of `granularity`, 1: gates and values take turns.
+
+    Example:
+        >>> import numpy as np
+        >>> swigluoai_and_mul(np.array([[1, 0, 10, 20]], np.float16))
+        array([[ 0.8457, 56.    ]], dtype=float16)
+    """
+    return _gated(activations.SWIGLUOAI_AND_MUL, input, out, enable_pdl, granularity, stream)
+
+
+def silu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None) -> Tensor:
+    """SiLU, ``x / (1 + e^-x)``, of every element.
+
+    All arithmetic is float32 with one rounding at the end; docs/numerics.md defines every bit. `quantize` with an
+    `activation` encodes the result instead of rounding it.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        out: where to write, like the input; None allocates. It may be the input itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> silu(np.array([[-1, 1]], np.float16))
+        array([[-0.269,  0.731]], dtype=float16)
+    """
+    return _activated(_SILU[enable_pdl], input, out, stream)
+
+
+def gelu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None) -> Tensor:
+    """GELU, ``x / 2 (1 + erf(x / sqrt(2)))``, of every element. All else is as in `silu`.
+
+    The formula is that of Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016).
+
+    Example:
+        >>> import numpy as np
+        >>> gelu(np.array([[-1, 1]], np.float16))
+        array([[-0.1587,  0.8413]], dtype=float16)
+    """
+    return _activated(_GELU[enable_pdl], input, out, stream)
+
+
+def gelu_tanh(
+    input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None
+) -> Tensor:
+    """GELU by tanh, ``x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))``, of every element. All else is as in `silu`.
+
+    Example:
+        >>> import numpy as np
+        >>> gelu_tanh(np.array([[-1, 1]], np.float16))
+        array([[-0.1588,  0.8413]], dtype=float16)
+    """
+    return _activated(_GELU_TANH[enable_pdl], input, out, stream)
+
+
+def relu2(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None) -> Tensor:
+    """The square of ReLU, ``max(x, 0)^2``, of every element. All else is as in `silu`.
+
+    The formula is that of So and others, "Primer: Searching for Efficient Transformers for Language Modeling" (2021).
+
+    Example:
+        >>> import numpy as np
+        >>> relu2(np.array([[-2, 3]], np.float16))
+        array([[0., 9.]], dtype=float16)
+    """
+    return _activated(_RELU2[enable_pdl], input, out, stream)
+
+
+def gate_columns_of(granularity: int | None) -> int:
+    """The `gate_columns` of KernelConfig for a caller's `granularity`; ValueError if it is no positive integer."""
+    if granularity is not None and (type(granularity) is not int or granularity < 1):
+        raise ValueError(f"granularity: is {granularity!r}; expected None or a positive integer")
+    return -1 if granularity is None else granularity
+
+
+def _gated(
+    op: Op, input: Tensor, out: Tensor | None, enable_pdl: bool | None, granularity: int | None, stream: Any
+) -> Tensor:
+    return _activated(dispatcher_of(op, enable_pdl, gate_columns_of(granularity)), input, out, stream)
+
+
+def _activated(dispatcher: Dispatcher, input: Tensor, out: Tensor | None, stream: Any) -> Tensor:
+    made: Tensor = run(dispatcher, {"input": input, "out": out}, stream)["out"]
+    return made
