@@ -18,11 +18,14 @@ _QK_NORM = (
     "qwen3", "qwen3_moe", "qwen3_next", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_5", "qwen3_5_text", "qwen3_5_moe",
     "gemma3", "gemma3_text",
 )  # fmt: skip
-# Models that do what no kernel does, contrary to their fields: Llama 4 normalizes without a weight, gpt-oss clamps
-# gates.
+# Models that do what no kernel does, contrary to their fields: Llama 4 normalizes without a weight.
 _NO_QK_NORM = ("llama4", "llama4_text")
-_OTHER_GATES = ("gpt_oss",)
-_SWIGLU = ("silu", "swish")
+# Activations of gates by their names; those by GELU are gated in some models only, and gpt-oss clamps its gates without
+# a field that says so.
+_SWIGLU = {"silu": "silu", "swish": "silu"}
+_GEGLU = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
+_GEGLU_MODELS = ("gemma", "gemma2", "gemma3", "gemma3_text")
+_CLAMPED_MODELS = ("gpt_oss",)
 # Of ModelOpt.
 _ALGORITHMS = {
     "NVFP4": ("nvfp4",),
@@ -84,7 +87,7 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
     kind = str(text.get("model_type") or config.get("model_type") or "")
     heads = _int(text, "num_attention_heads")
     head_size = _int(text, "head_dim") or (hidden_size // heads if heads else 0)
-    has_swiglu = _activation(text) in _SWIGLU and kind not in _OTHER_GATES
+    gates = _gates(text, kind)
     quantization = text.get("quantization_config") or config.get("quantization_config") or {}
     dense, experts = _dense_sizes(text), _expert_sizes(text)
     attention = heads * (_int(text, "v_head_dim") or head_size)
@@ -96,22 +99,22 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
         norm_sizes=_positive(
             _int(text, "q_lora_rank"), _int(text, "kv_lora_rank"), head_size if kind == "deepseek_v4" else 0
         ),
-        gate_sizes=dense if has_swiglu else (),
-        expert_sizes=experts if has_swiglu else (),
-        gemm_sizes=_positive(*alone, *(() if has_swiglu else dense + experts)),
+        gate_sizes=dense if gates else (),
+        expert_sizes=experts if gates else (),
+        gemm_sizes=_positive(*alone, *(() if gates else dense + experts)),
+        activation=gates or "silu",
         unit_bias=kind in _UNIT_BIAS,
         dtype=_dtype(text, config),
         formats=formats_of(quantization),
-        left_out=(*_left_out(text, kind, has_swiglu), *_unknown_formats(quantization)),
+        left_out=(*_left_out(text, kind, gates), *_unknown_formats(quantization)),
     )
 
 
-def _left_out(text: Mapping[str, Any], kind: str, has_swiglu: bool) -> tuple[str, ...]:
+def _left_out(text: Mapping[str, Any], kind: str, gates: str) -> tuple[str, ...]:
     """The parts of the model without a kernel."""
     found = []
-    if not has_swiglu:
-        activation = f"{_activation(text)}, clamped as in {kind}" if kind in _OTHER_GATES else _activation(text)
-        found.append(f"its activation, {activation}: only SwiGLU has kernels; its output is quantized alone")
+    if not gates:
+        found.append(f"its activation, {_activation(text)}, which is no known gate: its output is quantized alone")
     if kind in _NO_QK_NORM and text.get("use_qk_norm"):
         found.append("its norm of queries and keys, which has no weight")
     return tuple(found)
@@ -155,6 +158,14 @@ def _positive(*sizes: int) -> tuple[int, ...]:
 
 def _activation(text: Mapping[str, Any]) -> str:
     return str(text.get("hidden_act") or text.get("hidden_activation") or "silu")
+
+
+def _gates(text: Mapping[str, Any], kind: str) -> str:
+    """The activation of the model's gates, as of KernelConfig; empty if it has none, as far as is known."""
+    if kind in _CLAMPED_MODELS:
+        return "swigluoai"
+    known = {**_SWIGLU, **(_GEGLU if kind in _GEGLU_MODELS else {})}
+    return known.get(_activation(text), "")
 
 
 def _dense_sizes(text: Mapping[str, Any]) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from jitnorm.catalogue.formats import read_format
+from jitnorm.kernels.quant_spec import require_one_of
 from jitnorm.warm.entry import Entry, multiply
 
 MODEL_FORMATS = ("nvfp4", "mxfp4", "mxfp8", "fp8", "fp8_token", "fp8_group")
@@ -21,9 +22,10 @@ class Model:
         hidden_size: elements of the residual stream.
         head_sizes: of heads whose queries and keys are normalized.
         norm_sizes: of further norms, such as those of low-rank projections.
-        gate_sizes: intermediate sizes whose activation is SwiGLU.
+        gate_sizes: intermediate sizes whose activation is gated.
         expert_sizes: those of routed experts, which are quantized as masked batches, too.
         gemm_sizes: of inputs of matrix products that are quantized alone, such as the output of attention.
+        activation: of the gates, as of KernelConfig; of ``swigluoai``, gates and values take turns.
         unit_bias: whether 1 is added to the weights of norms, as Gemma does.
         rounding: of norms, as of `jitnorm.norm_quantize`.
         dtype: of activations and weights of norms.
@@ -38,6 +40,7 @@ class Model:
     gate_sizes: tuple[int, ...] = ()
     expert_sizes: tuple[int, ...] = ()
     gemm_sizes: tuple[int, ...] = ()
+    activation: str = "silu"
     unit_bias: bool = False
     rounding: str = "once"
     dtype: str = "bfloat16"
@@ -55,6 +58,8 @@ def read_model(table: dict[str, Any]) -> Model:
         if name not in table:
             raise ValueError(f"model: {table.get('name', 'one')!r} has no {name}")
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in table.items()}
+    if "activation" in values:
+        require_one_of(f"activation of {table['name']}", values["activation"], tuple(_GATES))
     return Model(**values)
 
 
@@ -65,7 +70,7 @@ def entries_of(
     row_class: str | Sequence[str] = "all",
     tensor_parallel: Sequence[int] = (1,),
 ) -> list[Entry]:
-    """The entries of a model: its norms without quantization, and what each format adds.
+    """The entries of a model: its norms and its activation without quantization, and what each format adds.
 
     Args:
         model: its dimensions.
@@ -84,6 +89,8 @@ def entries_of(
         found += multiply(f"{gemma}rmsnorm", {"hidden_size": model.norm_sizes, **norms})
     if model.head_sizes:
         found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **norms})
+    if gated := _divided((*model.gate_sizes, *model.expert_sizes), tensor_parallel):
+        found += multiply(_GATES[model.activation], {"hidden_size": gated, **common})
     for name in _formats(model, formats):
         found += _quantized(model, name, tensor_parallel, common)
     return list(dict.fromkeys(found))
@@ -95,7 +102,8 @@ def left_out_of(
     """The parts of a model for which `entries_of` has no entries, given the same arguments, one line each."""
     found = list(model.left_out)
     chosen = _formats(model, formats)
-    inner = dict.fromkeys((*model.gemm_sizes, *model.gate_sizes, *model.expert_sizes)) if chosen else {}
+    alone = model.gemm_sizes if chosen else ()
+    inner = dict.fromkeys((*alone, *model.gate_sizes, *model.expert_sizes))
     for parts in tensor_parallel:
         if undivided := [size for size in inner if size % parts]:
             found.append(f"rows of {_listed(undivided)} divided by {parts}, which leaves a remainder")
@@ -126,6 +134,13 @@ def _block_size(name: str) -> int:
     return block_size if isinstance(block_size, int) else 1
 
 
+# The function of each activation of gates.
+_GATES = {
+    "silu": "silu_and_mul",
+    "gelu": "gelu_and_mul",
+    "gelu_tanh": "gelu_tanh_and_mul",
+    "swigluoai": "swigluoai_and_mul",
+}
 # How each format is asked for: its layout of scales is the one that GEMMs read.
 _ENCODINGS: dict[str, dict[str, Any]] = {
     "nvfp4": {"quant": "nvfp4", "layout": "128x4", "global_scale": "given"},
@@ -143,8 +158,7 @@ def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: 
     block = _block_size(name)
 
     def divided(*sizes: int) -> list[int]:
-        parts = (size // parts for size in sizes for parts in tensor_parallel if size % parts == 0)
-        return [size for size in dict.fromkeys(parts) if size % block == 0]
+        return _divided(sizes, tensor_parallel, block)
 
     found: list[Entry] = []
     if model.hidden_size % block == 0:
@@ -154,18 +168,36 @@ def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: 
         if name == "mxfp8":  # another configuration: it rounds rows up to 32
             found += multiply("mxfp8_quantize", {"hidden_size": sizes, **encoding})
     if sizes := divided(*model.gate_sizes, *model.expert_sizes):
-        found += multiply("silu_and_mul_quantize", {"hidden_size": sizes, **encoding})
+        found += multiply("silu_and_mul_quantize", {"hidden_size": sizes, **encoding, **_gates(model)})
     if name == "nvfp4" and model.expert_sizes:
         grouped = {"scale_per_matrix": [False, True], **common}
         found += multiply("scaled_fp4_grouped_quantize", {"hidden_size": model.hidden_size, **grouped})
         sizes = divided(*model.expert_sizes)
-        found += multiply("silu_and_mul_scaled_nvfp4_experts_quantize", {"hidden_size": sizes, **grouped})
+        if model.activation == "silu":
+            found += multiply("silu_and_mul_scaled_nvfp4_experts_quantize", {"hidden_size": sizes, **grouped})
+        else:
+            masked = {"batched": True, "masked": True, **encoding, **grouped, **_gates(model)}
+            found += multiply("silu_and_mul_quantize", {"hidden_size": sizes, **masked})
     return found
 
 
 def _rounding(model: Model) -> dict[str, str]:
     """The rounding of a model's norms, if it is not the default."""
     return {} if model.rounding == "once" else {"rounding": model.rounding}
+
+
+def _divided(sizes: Sequence[int], tensor_parallel: Sequence[int], block: int = 1) -> list[int]:
+    """The sizes, divided among GPUs, that are whole blocks."""
+    parts = (size // parts for size in sizes for parts in tensor_parallel if size % parts == 0)
+    return [size for size in dict.fromkeys(parts) if size % block == 0]
+
+
+def _gates(model: Model) -> dict[str, Any]:
+    """The choices of `silu_and_mul_quantize` for the activation of a model's gates."""
+    if model.activation == "silu":
+        return {}
+    turns = {"gate_columns": 1} if model.activation == "swigluoai" else {}
+    return {"activation": model.activation, **turns}
 
 
 def _norms(model: Model, choices: dict[str, Any]) -> list[Entry]:

@@ -182,12 +182,12 @@ def test_a_terminal_shows_a_bar_with_the_time_that_is_left(monkeypatch: pytest.M
 
 
 def test_what_a_model_needs_and_no_kernel_does_is_named(tmp_path: Path) -> None:
-    config = {"model_type": "gemma3_text", "hidden_size": 64, "hidden_activation": "gelu", "intermediate_size": 128}
+    config = {"model_type": "gpt_neox", "hidden_size": 64, "hidden_act": "gelu", "intermediate_size": 128}
     (tmp_path / "config.json").write_text(json.dumps(config))
     model = ("--model", str(tmp_path), "--format", "fp8_group", "--arch", "cpu")
     plan = warm(*model, "--dry-run")
     assert plan.exit_code == 0, plan.output
-    assert "its activation, gelu: only SwiGLU has kernels" in plan.stderr
+    assert "its activation, gelu, which is no known gate" in plan.stderr
     assert "fp8_group of rows of 64, which are not whole blocks of 128" in plan.stderr
     told = json.loads(warm(*model, "--dry-run", "--json").stdout)["left_out"]
     assert [line.partition(": ")[0] for line in told] == [tmp_path.name] * 2

@@ -59,7 +59,7 @@ def preset_model(preset: str, name: str) -> Model:
 def sizes(model: Model) -> tuple[object, ...]:
     """The dimensions, whatever order they are in; the format is that of one of several checkpoints."""
     lists = (model.head_sizes, model.norm_sizes, model.gate_sizes, model.expert_sizes, model.gemm_sizes)
-    return (model.hidden_size, model.unit_bias, model.dtype, *map(frozenset, lists))
+    return (model.hidden_size, model.activation, model.unit_bias, model.dtype, *map(frozenset, lists))
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,24 @@ def test_heads_are_normalized_where_the_model_does_it_with_a_weight() -> None:
     assert model_of(LLAMA4, "m").head_sizes == ()
 
 
-def test_gates_that_no_kernel_has_are_quantized_alone() -> None:
-    assert model_of(GEMMA3_27B, "m").gate_sizes == ()
-    assert 21504 in model_of(GEMMA3_27B, "m").gemm_sizes
-    assert model_of(GPT_OSS, "m").gate_sizes == ()
+@pytest.mark.parametrize(
+    ("config", "activation"),
+    [(QWEN3_8B, "silu"), (GEMMA3_27B, "gelu_tanh"), ({**LLAMA_8B, "model_type": "gemma", "hidden_act": "gelu"}, "gelu"),
+     (GPT_OSS, "swigluoai")],
+)  # fmt: skip
+def test_gates_have_the_model_s_activation(config: dict[str, Any], activation: str) -> None:
+    model = model_of(config, "m")
+    assert model.activation == activation
+    assert model.gate_sizes
+    chosen = [dict(entry.choices) for entry in entries_of(model, ["mxfp8"]) if entry.op == "silu_and_mul_quantize"]
+    assert {choices.get("activation", "silu") for choices in chosen} == {activation}
+    assert {choices.get("gate_columns", -1) for choices in chosen} == {1 if activation == "swigluoai" else -1}
+
+
+def test_activations_that_gate_nothing_are_followed_by_quantization_alone() -> None:
+    model = model_of({**LLAMA_8B, "model_type": "gpt_neox", "hidden_act": "gelu"}, "m")
+    assert model.gate_sizes == ()
+    assert 14336 in model.gemm_sizes
 
 
 @pytest.mark.parametrize(
@@ -135,8 +149,12 @@ def test_the_formats_of_a_quantization_config(quantization: dict[str, Any], form
     ("config", "left_out"),
     [
         (QWEN3_8B, []),
-        (GEMMA3_27B, ["its activation, gelu_pytorch_tanh: only SwiGLU has kernels; its output is quantized alone"]),
-        (GPT_OSS, ["its activation, silu, clamped as in gpt_oss: only SwiGLU"]),
+        (GEMMA3_27B, []),
+        (GPT_OSS, []),
+        (
+            {**LLAMA_8B, "hidden_act": "relu2"},
+            ["its activation, relu2, which is no known gate: its output is quantized"],
+        ),
         (LLAMA4, ["its norm of queries and keys, which has no weight"]),
         ({**LLAMA_8B, "quantization_config": {"quant_algo": "INT4_AWQ"}}, ["its quantization, INT4_AWQ, whose format"]),
         (
