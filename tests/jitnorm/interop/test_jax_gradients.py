@@ -88,6 +88,17 @@ def test_other_transforms_keep_them(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_rounding_counts_as_the_identity() -> None:
+    jnp = jax.numpy
+    x, weight = jnp.linspace(-3, 3, 6 * 96).reshape(6, 96).astype(jnp.bfloat16), jnp.full(96, 0.7, jnp.bfloat16)
+
+    def of(rounding: str) -> Any:
+        return jax.grad(lambda *given: jitnorm.rmsnorm(*given, rounding=rounding).sum(), argnums=(0, 1))(x, weight)
+
+    for ours, theirs in zip(of("hf"), of("once"), strict=True):
+        assert (ours == theirs).all()
+
+
 def test_forward_mode_and_second_derivatives_are_refused() -> None:
     x, weight = jax.numpy.asarray(X), jax.numpy.asarray(W)
     with pytest.raises(TypeError, match="forward-mode"):

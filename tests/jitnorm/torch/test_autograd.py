@@ -95,6 +95,20 @@ def test_narrow_gradients_have_the_dtype_of_their_tensor_and_its_accuracy(name: 
         torch.testing.assert_close(found.double(), expected, rtol=0.03, atol=0.1)
 
 
+def test_rounding_counts_as_the_identity() -> None:
+    tensors = [torch.randn(shape, generator=torch.Generator().manual_seed(1)).bfloat16() for shape in ((6, 96), (96,))]
+
+    def of(rounding: str) -> Any:
+        x, weight = (tensor.clone().requires_grad_() for tensor in tensors)
+        y = jitnorm.rmsnorm(x, weight, rounding=rounding)
+        return y, torch.autograd.grad(y.sum(), (x, weight))
+
+    (y, found), (other, expected) = of("hf"), of("once")
+    assert not torch.equal(y, other)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("name", ["rmsnorm", "fused_add_rmsnorm", "layernorm", "qk_rmsnorm"])
 def test_compiled_gradients_have_the_same_bits(name: str, backend: str) -> None:
