@@ -7,7 +7,19 @@ from jitnorm.catalogue.sf_layout import SfLayout
 from jitnorm.errors import KernelNotReadyError, KernelNotWarmError
 from jitnorm.interop.dynamo import replace_in_graphs as _replace_in_graphs
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.quant_spec import FP8_BLOCK, FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import (
+    FP8_BLOCK,
+    FP8_GROUP,
+    FP8_TENSOR,
+    FP8_TOKEN,
+    INT8_GROUP,
+    INT8_TENSOR,
+    INT8_TOKEN,
+    MXFP4,
+    MXFP8,
+    NVFP4,
+    QuantSpec,
+)
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
 from jitnorm.named_tensors import from_named_tensors, to_named_tensors
@@ -77,6 +89,9 @@ __all__ = [
     "FP8_GROUP",
     "FP8_TENSOR",
     "FP8_TOKEN",
+    "INT8_GROUP",
+    "INT8_TENSOR",
+    "INT8_TOKEN",
     "MXFP4",
     "MXFP8",
     "NVFP4",

@@ -47,11 +47,11 @@ class KernelConfig:
         batched: whether the first dimension counts matrices, whose scales are padded each for itself.
         masked: whether a mask says how many rows of each matrix there are, the others being left alone; only if
             `batched`.
-        scale_per_matrix: whether the scale that is given, global or of FP8, has an element for each matrix; only if
-            `batched`.
+        scale_per_matrix: whether the scale that is given, global or of FP8 or INT8, has an element for each matrix;
+            only if `batched`.
         amax_only: whether the largest magnitude of all (normalized) elements is all that is written; `quant` is None
             and a residual is only read.
-        scale_ub: whether an upper bound of amax is given; only for FP8 with scales of rows or groups.
+        scale_ub: whether an upper bound of amax is given; only for FP8 and INT8 with scales of rows or groups.
         inverse_global_scale: whether the global scale given is the decode scale, the inverse of the encode scale.
         alignment: what the rows of codes are rounded up to, in elements, which are zero; only for ``quantize`` with
             scales of one byte.

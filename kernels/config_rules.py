@@ -126,7 +126,9 @@ def _check_options(config: KernelConfig) -> None:
             "use None, False, -1"
         )
     if config.scale_ub and (quant is None or not quant.may_be_bounded):
-        raise ValueError(f"scale_ub: is given, but only FP8 scales of rows or groups are bounded; quant is {quant}")
+        raise ValueError(
+            f"scale_ub: is given, but only FP8 and INT8 scales of rows or groups are bounded; quant is {quant}"
+        )
     if config.inverse_global_scale and (quant is None or quant.global_scale != "given"):
         raise ValueError(f"inverse_global_scale: is True, but no global scale is given; quant is {quant}")
 

@@ -43,7 +43,7 @@ _ACTIVATIONS = {
     "relu2": "kRelu2",
     "swigluoai": "kSwigluOai",
 }
-_ELEMENTS = {"e2m1": "kE2M1", "e4m3": "kE4M3", "e5m2": "kE5M2"}
+_ELEMENTS = {"e2m1": "kE2M1", "e4m3": "kE4M3", "e5m2": "kE5M2", "int8": "kInt8"}
 _SCALE_FORMATS = {"e4m3": "kE4M3", "ue8m0": "kUE8M0", "f32": "kF32", "f32_ue8m0": "kF32"}
 _SCALE_OWNERS = {"row": "kRow", "tensor": "kTensor"}
 _GLOBAL_SCALES = {"none": "kNone", "given": "kGiven", "row": "kRow", "tensor": "kTensor"}
@@ -146,8 +146,7 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> 
     yield _float("kMaxCode", f"{largest}f")
     # The nearest float of the quotient: the division is one IEEE rounding, here in the compiler.
     yield _float("kReciprocalMax", f"1.0f / {largest}f")
-    yield _float("kSmallestScale", f"1.0f / (512.0f * {largest}f)")
-    yield _float("kSmallestAmax", "1e-4f")
+    yield _float("kSmallestScale", f"{quant.smallest_scale:.9g}f")
     yield _choice("ScaleFormat", "kScaleFormat", _SCALE_FORMATS[quant.scale_format])
     yield _choice("ScaleOwner", "kScaleOwner", _SCALE_OWNERS.get(str(quant.block_size), "kBlock"))
     yield _choice("ScaleRounding", "kScaleRounding", _SCALE_ROUNDINGS[quant.scale_rounding])

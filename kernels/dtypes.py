@@ -28,6 +28,7 @@ DTYPES = {
     "float8_e8m0fnu": BYTE,
     "float4_e2m1fnx2": BYTE,
     "uint8": BYTE,
+    "int8": BYTE,
     "int32": DType("Int32", 4),
 }
 
@@ -36,6 +37,7 @@ DTYPE_OF_FORMAT = {
     "e2m1": "float4_e2m1fnx2",
     "e4m3": "float8_e4m3fn",
     "e5m2": "float8_e5m2",
+    "int8": "int8",
     "ue8m0": "float8_e8m0fnu",
     "f32": "float32",
     "f32_ue8m0": "float32",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, fields, replace
 
 # Element formats: bits of a code, the largest value and its exponent.
-CODE_BITS = {"e2m1": 4, "e4m3": 8, "e5m2": 8}
-MAX_CODE = {"e2m1": 6.0, "e4m3": 448.0, "e5m2": 57344.0}
-MAX_EXPONENT = {"e2m1": 2, "e4m3": 8, "e5m2": 15}
+CODE_BITS = {"e2m1": 4, "e4m3": 8, "e5m2": 8, "int8": 8}
+MAX_CODE = {"e2m1": 6.0, "e4m3": 448.0, "e5m2": 57344.0, "int8": 127.0}
+MAX_EXPONENT = {"e2m1": 2, "e4m3": 8, "e5m2": 15, "int8": 6}
 
 # Sizes of blocks that have as many rows as columns.
 SQUARE_BLOCKS = {"128x128": 128}
@@ -15,7 +16,6 @@ SQUARE_BLOCKS = {"128x128": 128}
 SWIZZLED_ROWS = {"128x4": 128, "8x4": 8}  # rows of a tile
 SWIZZLED_COLUMNS = 4
 COLUMN_ROWS = {"column": 1, "column4": 4}  # what each column's rows are rounded up to
-SMALLEST_GROUP_AMAX = 1e-4  # that the scale of a group of FP8 is computed from
 _SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
 _GROUPS = ("linear", *COLUMN_ROWS)
 
@@ -29,14 +29,10 @@ _ALLOWED = (
     (("e4m3",), (32,), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
     (("e4m3",), (64, 128), ("f32", "f32_ue8m0"), _GROUPS, ("none",), ("up",), (False,)),
     (("e4m3",), ("128x128",), ("f32", "f32_ue8m0"), ("linear",), ("none",), ("up",), (False,)),
-    (("e4m3", "e5m2"), ("row",), ("f32",), ("linear",), ("none",), ("up",), (False,)),
-    (("e4m3", "e5m2"), ("tensor",), ("f32",), ("linear",), ("none", "tensor"), ("up",), (False,)),
+    (("e4m3", "e5m2", "int8"), ("row",), ("f32",), ("linear",), ("none",), ("up",), (False,)),
+    (("e4m3", "e5m2", "int8"), ("tensor",), ("f32",), ("linear",), ("none", "tensor"), ("up",), (False,)),
+    (("int8",), (64, 128), ("f32",), _GROUPS, ("none",), ("up",), (False,)),
 )
-
-
-def smallest_fp8_scale(element: str) -> float:
-    """The smallest scale of a row or tensor of FP8 that is found, to be rounded to float32."""
-    return 1 / (512 * MAX_CODE[element])
 
 
 def require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
@@ -51,6 +47,12 @@ def to_text(value: object) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
+def _to_float32(value: float) -> float:
+    """The nearest float32."""
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded
+
+
 @dataclass(frozen=True, slots=True)
 class QuantSpec:
     """How values are encoded: element format, block size, scale format and layout, global scale.
@@ -59,7 +61,7 @@ class QuantSpec:
     of them is not the default: ``e2m1/32/ue8m0/linear/none/floor/false``.
 
     Args:
-        element: format of the codes: ``e2m1`` (FP4), ``e4m3`` or ``e5m2`` (FP8).
+        element: format of the codes: ``e2m1`` (FP4), ``e4m3`` or ``e5m2`` (FP8), ``int8``.
         block_size: values that share a scale: 16, 32, 64 or 128 of a row, ``128x128`` of 128 rows, ``row`` or
             ``tensor`` (whose scale is given, unless `global_scale` is ``tensor``).
         scale_format: ``e4m3`` (NVFP4's), ``ue8m0`` (a power of two, of the MX formats), ``f32``, or ``f32_ue8m0``, a
@@ -179,8 +181,14 @@ class QuantSpec:
         return self.scale_format.startswith("f32") and self.block_rows == 1 and self.block_size != "tensor"
 
     @property
+    def smallest_scale(self) -> float:
+        """The smallest scale in float32 that is found, itself rounded to float32."""
+        least_amax = 1e-10 if self.element == "int8" else 1e-4 if self.has_blocks else 1 / 512
+        return _to_float32(_to_float32(least_amax) / MAX_CODE[self.element])
+
+    @property
     def needs_given_scale(self) -> bool:
-        """Whether encoding needs a scale that is given, global or of FP8."""
+        """Whether encoding needs a scale that is given, global or of FP8 or INT8."""
         return self.global_scale == "given" or (self.block_size == "tensor" and not self.needs_tensor_amax)
 
     @property
@@ -196,3 +204,6 @@ FP8_TENSOR = QuantSpec("e4m3", "tensor", "f32")
 FP8_TOKEN = QuantSpec("e4m3", "row", "f32")
 FP8_GROUP = QuantSpec("e4m3", 128, "f32")
 FP8_BLOCK = QuantSpec("e4m3", "128x128", "f32")
+INT8_TENSOR = QuantSpec("int8", "tensor", "f32")
+INT8_TOKEN = QuantSpec("int8", "row", "f32")
+INT8_GROUP = QuantSpec("int8", 128, "f32")

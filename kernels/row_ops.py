@@ -11,7 +11,7 @@ from .config_rules import name_of_first
 from .dtypes import BYTE, DTYPE_OF_FORMAT, DTYPES
 from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, Extent, Shape, shape
 from .numerics import CHUNK_SIZE, ceil_div
-from .quant_spec import CODE_BITS, QuantSpec, smallest_fp8_scale
+from .quant_spec import CODE_BITS, QuantSpec
 
 
 def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
@@ -124,7 +124,7 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
         c_type=BYTE.c_type,
     )
     is_found = quant.needs_tensor_amax
-    scale_of_nothing = 0.0 if quant.has_blocks else smallest_fp8_scale(quant.element)
+    scale_of_nothing = 0.0 if quant.has_blocks else quant.smallest_scale
     found = [
         _row_output("row_scale", config, is_present=quant.needs_row_amax),
         number("amax", is_present=is_found),
@@ -155,9 +155,9 @@ def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
 
 
 def _encoded_dtypes(format: str) -> tuple[str, ...]:
-    """The dtypes of codes or scales: that of their format and, in place of one of a byte, uint8."""
+    """The dtypes of codes or scales: that of their format and, in place of one that not all frameworks have, uint8."""
     dtype = DTYPE_OF_FORMAT[format]
-    return (dtype, "uint8") if DTYPES[dtype].bytes == 1 else (dtype,)
+    return (dtype, "uint8") if dtype.startswith(("float4", "float8")) else (dtype,)
 
 
 def _of_matrices(config: KernelConfig, *extents: Extent | int) -> Shape:

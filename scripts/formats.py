@@ -60,6 +60,14 @@ def fp8(quantize: Callable[..., Any], **options: Any) -> Callable[[Array], Encod
     return encode
 
 
+def int8(quantize: Callable[..., Any], **options: Any) -> Callable[[Array], Encoded]:
+    def encode(y: Array) -> Encoded:
+        stored = quantize(y, **options)
+        return stored, ref.dequantize_int8(*stored)
+
+    return encode
+
+
 FORMATS: dict[str, Callable[[Array], Encoded]] = {
     "MXFP4, up": fp4(32, "ue8m0"),
     "MXFP4, floor": fp4(32, "ue8m0", scale_rounding="floor"),
@@ -75,11 +83,15 @@ FORMATS: dict[str, Callable[[Array], Encoded]] = {
     "FP8 E5M2, tensor": fp8(ref.quantize_fp8_tensor, dtype="e5m2"),
     "FP8 E4M3, token": fp8(ref.quantize_fp8_token),
     "FP8 E5M2, token": fp8(ref.quantize_fp8_token, dtype="e5m2"),
+    "INT8, tensor": int8(ref.quantize_int8_tensor),
+    "INT8, token": int8(ref.quantize_int8_token),
     "MXFP8, up": mxfp8("up"),
     "MXFP8, floor": mxfp8("floor"),
     "FP8 E4M3, groups of 128": fp8(ref.quantize_fp8_group),
     "FP8 E4M3, groups of 128, powers of two": fp8(ref.quantize_fp8_group, scale_format="ue8m0_f32"),
+    "INT8, groups of 128": int8(ref.quantize_int8_group),
     "FP8 E4M3, groups of 64": fp8(ref.quantize_fp8_group, group_size=64),
+    "INT8, groups of 64": int8(ref.quantize_int8_group, group_size=64),
 }
 
 
@@ -144,7 +156,7 @@ class Panel:
 
 
 # No format lies between the two, and one common range would hide the differences within each.
-PANELS = (Panel((4.2, 4.65), (17, 22), 50), Panel((7.9, 8.6), (25, 33), 430))
+PANELS = (Panel((4.2, 4.65), (17, 22), 50), Panel((7.9, 8.6), (25, 43), 430))
 
 
 def plot(rows: list[Measured]) -> str:

@@ -26,6 +26,8 @@ ENCODINGS: list[dict[str, Any]] = [
     {"quant": "mxfp8", "layout": "128x4"},
     {"quant": "fp8_token"},
     {"quant": "fp8_group", "layout": "column4"},
+    {"quant": "int8_token"},
+    {"quant": "int8_group", "layout": "column4"},
 ]
 # Several rows a warp, one warp, several warps with partial groups, the longest rows of a block, clusters.
 HIDDEN_SIZES = (128, 1152, 4224, 65536, 131072)

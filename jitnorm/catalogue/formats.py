@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jitnorm.kernels.quant_spec import FP8_BLOCK, FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import (
+    FP8_BLOCK,
+    FP8_GROUP,
+    FP8_TENSOR,
+    FP8_TOKEN,
+    INT8_GROUP,
+    INT8_TENSOR,
+    INT8_TOKEN,
+    MXFP4,
+    MXFP8,
+    NVFP4,
+    QuantSpec,
+)
 
 FORMATS = {
     "nvfp4": NVFP4,
@@ -14,6 +26,9 @@ FORMATS = {
     "fp8_token": FP8_TOKEN,
     "fp8_group": FP8_GROUP,
     "fp8_block": FP8_BLOCK,
+    "int8": INT8_TENSOR,
+    "int8_token": INT8_TOKEN,
+    "int8_group": INT8_GROUP,
     "fp8_e5m2": replace(FP8_TENSOR, element="e5m2"),
     "fp8_token_e5m2": replace(FP8_TOKEN, element="e5m2"),
     "fp8_group64": replace(FP8_GROUP, block_size=64),

@@ -39,7 +39,7 @@ def warm(
     input: Annotated[str, option("Dtype of the input. Default: bfloat16.", panel=_CHOICES)] = "",
     weight: Annotated[str, option("Dtype of the weight. Default: the input's.", panel=_CHOICES)] = "",
     quant: Annotated[
-        str, option("nvfp4, mxfp4, mxfp8, fp8, fp8_token, fp8_group, or a QuantSpec.", panel=_CHOICES)
+        str, option("nvfp4, mxfp4, mxfp8, fp8, fp8_token, fp8_group, int8_token, ..., or a QuantSpec.", panel=_CHOICES)
     ] = "",
     layout: Annotated[str, option("Layout of the scales: linear, 128x4, ...", panel=_CHOICES)] = "",
     global_scale: Annotated[str, option("none, given, row or tensor.", panel=_CHOICES)] = "",

@@ -23,6 +23,7 @@ _NAMES = {
     "bfloat16": "bfloat16",
     "float16": "float16",
     "float32": "float32",
+    "int8": "int8",
 }
 
 

@@ -62,8 +62,8 @@ def norm_quantize(
             shape (B,), one for each.
         mask: int32, shape (B,), only if `batched`: how many rows of each matrix there are; nothing is written for the
             others, also not to the padding, and what is allocated stays uninitialised there. None: all.
-        scale_ub: float32 tensor of one element that bounds the amax of each FP8 scale of a row or group; None: no
-            bound.
+        scale_ub: float32 tensor of one element that bounds the amax of each FP8 or INT8 scale of a row or group; None:
+            no bound.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         rounding: what is rounded to the input's dtype before the norm is encoded: nothing (``once``); the norm
             (``output``), which gives the codes of `rmsnorm` and then `quantize`; or each step (``hf``), as in

@@ -55,6 +55,14 @@ from jitnorm.reference.fp8 import (
 )
 from jitnorm.reference.fp8_block import dequantize_fp8_block, quantize_fp8_block
 from jitnorm.reference.gradients import layernorm_backward_f32, rmsnorm_backward_f32, sum_rows_f32
+from jitnorm.reference.int8 import (
+    dequantize_int8,
+    encode_int8,
+    quantize_int8_group,
+    quantize_int8_static,
+    quantize_int8_tensor,
+    quantize_int8_token,
+)
 from jitnorm.reference.layouts import ScaleLayout, column_major_scales, swizzle_scales, unswizzle_scales
 from jitnorm.reference.mhc import mhc_mix_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
@@ -79,10 +87,12 @@ __all__ = [
     "dequantize_fp4",
     "dequantize_fp8",
     "dequantize_fp8_block",
+    "dequantize_int8",
     "dequantize_mxfp8",
     "encode_e2m1",
     "encode_e4m3",
     "encode_e5m2",
+    "encode_int8",
     "gated_f32",
     "gelu_f32",
     "gelu_tanh_f32",
@@ -97,6 +107,10 @@ __all__ = [
     "quantize_fp8_static",
     "quantize_fp8_tensor",
     "quantize_fp8_token",
+    "quantize_int8_group",
+    "quantize_int8_static",
+    "quantize_int8_tensor",
+    "quantize_int8_token",
     "quantize_mxfp8",
     "quantize_nvfp4_row",
     "quantize_nvfp4_tensor",

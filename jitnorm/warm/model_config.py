@@ -227,9 +227,11 @@ def formats_of(quantization: Mapping[str, Any]) -> tuple[str, ...]:
 def _compressed(group: Mapping[str, Any]) -> str:
     """The format of activations in a group of compressed-tensors."""
     activations = group.get("input_activations") or {}
-    if activations.get("type") != "float":
+    kind, bits, strategy = (activations.get(name) for name in ("type", "num_bits", "strategy"))
+    if (kind, bits, activations.get("symmetric", True)) == ("int", 8, True):
+        return {"token": "int8_token", "tensor": "int8"}.get(str(strategy), "")
+    if kind != "float":
         return ""
-    bits, strategy = activations.get("num_bits"), activations.get("strategy")
     if bits == 4:
         return "mxfp4" if activations.get("group_size") == 32 else "nvfp4"
     if bits != 8:

@@ -10,7 +10,7 @@ from jitnorm.catalogue.formats import read_format
 from jitnorm.kernels.quant_spec import require_one_of
 from jitnorm.warm.entry import Entry, multiply
 
-MODEL_FORMATS = ("nvfp4", "mxfp4", "mxfp8", "fp8", "fp8_token", "fp8_group")
+MODEL_FORMATS = ("nvfp4", "mxfp4", "mxfp8", "fp8", "fp8_token", "fp8_group", "int8", "int8_token")
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,8 @@ _ENCODINGS: dict[str, dict[str, Any]] = {
     "fp8": {"quant": "fp8"},
     "fp8_token": {"quant": "fp8_token"},
     "fp8_group": {"quant": "fp8_group", "layout": ["linear", "column4"]},
+    "int8": {"quant": "int8"},
+    "int8_token": {"quant": "int8_token"},
 }
 
 

@@ -71,12 +71,11 @@ JITNORM_INLINE float power_of_two_above(float x) {
   return x != x ? x : float_of((bits_of(x) + 0x7fffffu) & 0x7f800000u);
 }
 
-// float32, which decodes by multiplication (FP8 for block-scaled GEMMs).
+// float32, which decodes by multiplication (FP8 and INT8 for block-scaled GEMMs).
 template <>
 JITNORM_FORCE_INLINE BlockScale scale_of<ScaleFormat::kF32>(float unbounded, GlobalScale global) {
-  const float amax = bounded(unbounded, global.amax_bound);
-  const float exact = div_rn(amax < kSmallestAmax ? kSmallestAmax : amax, kMaxCode);
-  const float scale = with_positive_nan(kPowerOfTwoScales ? power_of_two_above(exact) : exact);
+  const float exact = exact_fp8_scale(bounded(unbounded, global.amax_bound));
+  const float scale = kPowerOfTwoScales ? power_of_two_above(exact) : exact;
   return block_scale(bits_of(scale), reciprocal_rn(scale), false, scale != scale);
 }
 

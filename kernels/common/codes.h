@@ -1,7 +1,7 @@
-// Codes of E2M1, eight a word, and of E4M3 and E5M2, four a word, the first in the lowest bits: to and from float.
-// Encoding rounds to nearest even, saturates at the largest code, makes the largest positive code of a NaN in E2M1 and
-// 0x7f of others, and keeps -0; by the instruction where the target has it, else exactly as that does. Without
-// branches, so that the host's compiler can vectorize it.
+// Codes of E2M1, eight a word, and of E4M3, E5M2 and INT8, four a word, the first in the lowest bits: to and from
+// float. Encoding rounds to nearest even, saturates at the largest code, makes the largest positive code of a NaN in
+// E2M1, 0x7f in FP8 and 0 in INT8, and keeps -0 where there is one; by the instruction where the target has it, else
+// exactly as that does. Without branches, so that the host's compiler can vectorize it.
 #pragma once
 
 #include "configuration.h"
@@ -9,7 +9,7 @@
 
 constexpr int kCodeBits = kElement == Element::kE2M1 ? 4 : 8;
 constexpr int kCodesPerWord = 32 / kCodeBits;
-constexpr UInt32 kNaNCodes = kElement == Element::kE2M1 ? 0x77777777u : 0x7f7f7f7fu;
+constexpr UInt32 kNaNCodes = kElement == Element::kInt8 ? 0u : kElement == Element::kE2M1 ? 0x77777777u : 0x7f7f7f7fu;
 
 JITNORM_INLINE UInt32 exact_e4m3(float v) {
   const UInt32 bits = bits_of(v);
@@ -153,6 +153,11 @@ JITNORM_FORCE_INLINE UInt32 encode_word<Element::kE2M1>(const float* y, float fa
   return encode_e2m1<false>(y, factor);
 }
 
+template <>
+JITNORM_FORCE_INLINE UInt32 encode_word<Element::kInt8>(const float* y, float factor) {
+  return convert_int8x4(mul_rn(y[0], factor), mul_rn(y[1], factor), mul_rn(y[2], factor), mul_rn(y[3], factor));
+}
+
 // The value of the code in the lowest bits.
 template <Element>
 JITNORM_INLINE float value_of_code(UInt32 code);
@@ -170,4 +175,9 @@ JITNORM_FORCE_INLINE float value_of_code<Element::kE4M3>(UInt32 code) {
 template <>
 JITNORM_FORCE_INLINE float value_of_code<Element::kE5M2>(UInt32 code) {
   return to_float(Float16{(UInt16)(code << 8)});  // the upper byte of a float16
+}
+
+template <>
+JITNORM_FORCE_INLINE float value_of_code<Element::kInt8>(UInt32 code) {
+  return (float)((Int32)(code << 24) >> 24);
 }

@@ -1,4 +1,4 @@
-// The scale of FP8 codes that a row or the tensor share: given, or found from an amax and stored.
+// The scale of FP8 or INT8 codes that a row or the tensor share: given, or found from an amax and stored.
 #pragma once
 
 #include "arguments.h"

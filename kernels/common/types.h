@@ -53,11 +53,11 @@ enum class RowSets {
 enum class Encoding {
   kValues,    // its values, rounded to the input's type
   kAmax,      // nothing but the largest magnitude of all rows
-  kOneScale,  // FP8 codes, with one scale for the row or the tensor
+  kOneScale,  // FP8 or INT8 codes, with one scale for the row or the tensor
   kBlocks,    // codes with a scale for each block
 };
 
-enum class Element { kE2M1, kE4M3, kE5M2 };
+enum class Element { kE2M1, kE4M3, kE5M2, kInt8 };
 
 enum class ScaleFormat { kE4M3, kUE8M0, kF32 };
 

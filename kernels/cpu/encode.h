@@ -49,7 +49,7 @@ struct Encoder<Encoding::kAmax> {
   JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
 };
 
-// FP8 with one scale for the row or the tensor.
+// FP8 or INT8 with one scale for the row or the tensor.
 template <>
 struct Encoder<Encoding::kOneScale> {
   UInt8* to;
@@ -95,7 +95,7 @@ JITNORM_INLINE void find_block_amaxes(const Tile& y, float (&amax)[kLanes]) {
   }
 }
 
-// A scale for each block: NVFP4, MXFP4, MXFP8 and FP8 groups.
+// A scale for each block: NVFP4, MXFP4, MXFP8, FP8 and INT8 groups.
 template <>
 struct Encoder<Encoding::kBlocks> {
   UInt8* to;

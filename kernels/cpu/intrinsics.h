@@ -103,6 +103,17 @@ UInt32 convert_e4m3x2(float low, float high);
 UInt32 convert_e5m2x2(float low, float high);
 UInt32 convert_e2m1x8(const float (&v)[8]);
 
+// A code of INT8: saturating, NaN to 0. From 2^23 on, floats are whole: the addition rounds at the right place.
+JITNORM_INLINE UInt32 int8_code(float v) {
+  const float bounded = v < -128.0f ? -128.0f : v > 127.0f ? 127.0f : v;
+  return v == v ? bits_of(add_rn(bounded, 0x1.8p23f)) & 0xffu : 0u;
+}
+
+// Four of them, the first in the lowest byte.
+JITNORM_INLINE UInt32 convert_int8x4(float v0, float v1, float v2, float v3) {
+  return int8_code(v0) | int8_code(v1) << 8 | int8_code(v2) << 16 | int8_code(v3) << 24;
+}
+
 template <int kBytes>
 JITNORM_INLINE void copy_bytes(void* to, const void* from) {
   __builtin_memcpy(to, from, kBytes);

@@ -56,7 +56,7 @@ struct Encoder<Encoding::kAmax> {
   JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
 };
 
-// FP8 with one scale for the row or the tensor.
+// FP8 or INT8 with one scale for the row or the tensor.
 template <>
 struct Encoder<Encoding::kOneScale> {
   UInt8* codes;
@@ -114,7 +114,7 @@ JITNORM_INLINE UInt32 encode_block<Element::kE2M1>(CodeChunk& codes, const float
   return encode_any_block(codes, y, amax, global);
 }
 
-// A scale for each block: NVFP4, MXFP4, MXFP8 and FP8 groups.
+// A scale for each block: NVFP4, MXFP4, MXFP8, FP8 and INT8 groups.
 template <>
 struct Encoder<Encoding::kBlocks> {
   const Arguments* arguments;

@@ -113,6 +113,19 @@ JITNORM_INLINE UInt32 convert_e5m2x2(float low, float high) {
   return pair;
 }
 
+// Four codes of INT8, the first in the lowest byte: saturating, NaN to 0.
+JITNORM_INLINE UInt32 convert_int8x4(float v0, float v1, float v2, float v3) {
+  UInt32 codes;
+  asm("{\n"
+      ".reg .b32 upper;\n"
+      "cvt.pack.sat.s8.s32.b32 upper, %4, %3, 0;\n"
+      "cvt.pack.sat.s8.s32.b32 %0, %2, %1, upper;\n"
+      "}"
+      : "=r"(codes)
+      : "r"(__float2int_rn(v0)), "r"(__float2int_rn(v1)), "r"(__float2int_rn(v2)), "r"(__float2int_rn(v3)));
+  return codes;
+}
+
 // Eight codes of E2M1, the first in the lowest nibble: saturating, NaN to code 7 (Blackwell's targets of an
 // architecture or a family).
 JITNORM_INLINE UInt32 convert_e2m1x8(const float (&v)[8]) {

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..quant_spec import MAX_EXPONENT, SMALLEST_GROUP_AMAX
+from ..quant_spec import MAX_EXPONENT
 from .arguments import Arguments
 from .constants import Constants
 from .fp8 import encode_one
-from .fp8_scale import amax_bound, bounded
+from .fp8_scale import amax_bound, bounded, fp8_scale_from
 from .half_types import decode_e4m3
 from .intrinsics import (
     MAX_FLOAT,
     bits_of,
-    div_rn,
     f32,
     float_of,
     is_equal,
-    is_less,
     is_nan,
     min_or_limit,
     mul_rn,
     reciprocal_rn,
-    with_canonical_nan,
 )  # fmt: skip
 from .values import UInt, Value, select, select_value, u32
 
@@ -92,10 +89,8 @@ def _exponent(constants: Constants, amax: Value) -> UInt:
 
 
 def _f32(constants: Constants, amax: Value, of: GlobalScale) -> BlockScale:
-    amax = bounded(amax, of.bound)
-    smallest = f32(SMALLEST_GROUP_AMAX)
-    scale = div_rn(select_value(is_less(amax, smallest), smallest, amax), f32(constants.max_code))
+    scale = fp8_scale_from(constants, bounded(amax, of.bound))
     has_nan = is_nan(scale)
     if constants.quant.scale_format == "f32_ue8m0":  # the smallest power of two that is not below
         scale = select_value(has_nan, scale, float_of((bits_of(scale) + 0x7FFFFF) & 0x7F800000))
-    return _masked(constants, bits_of(with_canonical_nan(scale)), reciprocal_rn(scale), None, has_nan)
+    return _masked(constants, bits_of(scale), reciprocal_rn(scale), None, has_nan)

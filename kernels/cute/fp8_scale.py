@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-
-from ..quant_spec import MAX_CODE, smallest_fp8_scale
+from ..quant_spec import MAX_CODE
 from .arguments import Arguments
 from .constants import Constants
 from .intrinsics import MAX_FLOAT, div_rn, f32, is_equal, is_less, reciprocal_rn, with_canonical_nan
@@ -28,13 +26,13 @@ def fp8_scale_of(
     """The scale of FP8 for the tensor, given or found, or for a row; what is found is stored by the writer."""
     quant = constants.quant
     if quant.block_size == "row":
-        scale = _fp8_scale_from(constants, bounded(row_amax, amax_bound(constants, arguments)))
+        scale = fp8_scale_from(constants, bounded(row_amax, amax_bound(constants, arguments)))
         with when(is_writer):
             store_f32(arguments.address("row_scale") + row * 4, scale)
         return scale
     if not quant.needs_tensor_amax:
         return load_f32(arguments.address("scale"))
-    scale = _fp8_scale_from(constants, load_f32(arguments.address("amax")))
+    scale = fp8_scale_from(constants, load_f32(arguments.address("amax")))
     with when(is_writer & row.equals(0)):
         store_f32(arguments.address("tensor_scale"), scale)
     return scale
@@ -59,10 +57,10 @@ def global_scale_of(
     return scale
 
 
-def _fp8_scale_from(constants: Constants, amax: Value) -> Value:
+def fp8_scale_from(constants: Constants, amax: Value) -> Value:
     """Amax / (largest code), bounded so that it can be divided by."""
     exact = div_rn(amax, f32(constants.max_code))
-    smallest = f32(ctypes.c_float(smallest_fp8_scale(constants.quant.element)).value)
+    smallest = f32(constants.quant.smallest_scale)
     return with_canonical_nan(select_value(is_less(exact, smallest), smallest, exact))
 
 

@@ -13,7 +13,14 @@ from jitnorm.kernels.quant_spec import QuantSpec
 from numpy.typing import NDArray
 
 from jitnorm import QuantizedTensor, quantize_weight
-from jitnorm.reference import dequantize_fp4, dequantize_fp8, dequantize_fp8_block, dequantize_mxfp8, unswizzle_scales
+from jitnorm.reference import (
+    dequantize_fp4,
+    dequantize_fp8,
+    dequantize_fp8_block,
+    dequantize_int8,
+    dequantize_mxfp8,
+    unswizzle_scales,
+)
 
 Array = NDArray[Any]
 
@@ -64,6 +71,9 @@ def decoded(q: QuantizedTensor) -> Array:
     if q.axis == 0:
         turned = replace(q, data=q.data.T, scale=q.scale.T, shape=q.shape[::-1], axis=-1)
         return decoded(turned).T
+    if q.spec.element == "int8":
+        rows = rows_of(q.data)
+        return dequantize_int8(rows, _float_scales(q, len(rows))).reshape(q.shape)
     codes = rows_of(_bytes(q.data))
     if q.spec.block_rows > 1:
         return dequantize_fp8_block(codes, q.scale).reshape(q.shape)

@@ -21,6 +21,10 @@ from jitnorm.reference import (
     quantize_fp8_static,
     quantize_fp8_tensor,
     quantize_fp8_token,
+    quantize_int8_group,
+    quantize_int8_static,
+    quantize_int8_tensor,
+    quantize_int8_token,
     quantize_mxfp8,
     quantize_nvfp4_row,
     quantize_nvfp4_tensor,
@@ -53,6 +57,11 @@ SPECS = [
     ),
     *(QuantSpec("e2m1", size, "ue8m0", "linear", "none", "floor") for size in (16, 32)),
     QuantSpec("e4m3", 32, "ue8m0", "128x4", "none", "floor"),
+    *(QuantSpec("int8", size, "f32", at) for size, at in ((64, "linear"), (128, "column4"))),
+    *(
+        QuantSpec("int8", *others)
+        for others in (("row", "f32"), ("tensor", "f32"), ("tensor", "f32", "linear", "tensor"))
+    ),
 ]
 # Those of blocks that span rows, which only `quantize` has.
 SQUARES = [FP8_BLOCK, replace(FP8_BLOCK, scale_format="f32_ue8m0")]
@@ -97,6 +106,8 @@ def normalized(
 
 def encoded(y: Array, spec: QuantSpec, given: np.float32 | None = None) -> dict[str, Array]:
     """What encoding the rows `y` must give, by the fields of QuantizedTensor; without leading dimensions."""
+    if spec.element == "int8":
+        return _int8(y, spec, given)
     if spec.block_size == "tensor" and spec.global_scale == "tensor":
         codes, found = quantize_fp8_tensor(y, spec.element)  # type: ignore[arg-type]
         return {"data": codes, "scale": found}
@@ -112,10 +123,7 @@ def encoded(y: Array, spec: QuantSpec, given: np.float32 | None = None) -> dict[
             codes, scales = quantize_fp8_block(y, scale_format)
             return {"data": codes, "scale": scales}
         codes, linear = quantize_fp8_group(y, int(spec.block_size), scale_format)
-        if spec.scale_layout == "linear":
-            return {"data": codes, "scale": linear}
-        flat = column_major_scales(linear, spec.scale_layout == "column4")
-        return {"data": codes, "scale": flat.reshape(linear.shape[1], -1 if len(y) else 0)}
+        return {"data": codes, "scale": _group_scales(linear, spec)}
     fields = _block_codes(y, spec, given)
     if spec.scale_layout != "linear":
         linear = fields["scale"]
@@ -123,6 +131,28 @@ def encoded(y: Array, spec: QuantSpec, given: np.float32 | None = None) -> dict[
         if spec.both_layouts:
             fields["scale_unswizzled"] = linear
     return fields
+
+
+def _int8(y: Array, spec: QuantSpec, given: np.float32 | None) -> dict[str, Array]:
+    if spec.block_size == "tensor" and spec.global_scale == "tensor":
+        codes, scale = quantize_int8_tensor(y)
+        return {"data": codes, "scale": scale}
+    if spec.block_size == "tensor":
+        assert given is not None
+        return {"data": quantize_int8_static(y, float(given))}
+    if spec.block_size == "row":
+        codes, row_scale = quantize_int8_token(y)
+        return {"data": codes, "scale": row_scale[:, 0]}
+    codes, linear = quantize_int8_group(y, int(spec.block_size))
+    return {"data": codes, "scale": _group_scales(linear, spec)}
+
+
+def _group_scales(linear: Array, spec: QuantSpec) -> Array:
+    """Scales of groups in the layout of an encoding."""
+    if spec.scale_layout == "linear":
+        return linear
+    flat = column_major_scales(linear, spec.scale_layout == "column4")
+    return flat.reshape(linear.shape[1], -1 if len(linear) else 0)
 
 
 def _block_codes(y: Array, spec: QuantSpec, given: np.float32 | None) -> dict[str, Array]:

@@ -46,7 +46,7 @@ def new(shape: tuple[int, ...], dtype: str = "bfloat16", is_output: bool = False
     """An array of ones; of bytes where NumPy lacks a dtype."""
     if hasattr(ml_dtypes, dtype) and dtype != "float8_e8m0fnu":
         return np.ones(shape, getattr(ml_dtypes, dtype))
-    return np.ones(shape, dtype if dtype in ("float16", "float32", "int32") else np.uint8)
+    return np.ones(shape, dtype if dtype in ("float16", "float32", "int32", "int8") else np.uint8)
 
 
 @cache

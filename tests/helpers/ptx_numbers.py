@@ -204,6 +204,12 @@ class Numbers(Registers):
         self.write_float(operands[0], np.fmin(self.float(operands[1]), self.float(operands[2])))
 
     def _do_cvt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers[0] == "pack":
+            self._pack(modifiers, operands)
+            return
+        if modifiers[0] == "rni":
+            self._round_to_integers(modifiers, operands)
+            return
         if modifiers[0] != "rn":
             self._convert_exactly(modifiers, operands)
             return
@@ -215,6 +221,20 @@ class Numbers(Registers):
         pair = [_rounded(values, kind) for values in (low, high)]
         bits = {"bf16x2": 16, "f16x2": 16, "e2m1x2": 4}.get(kind, 8)
         self.write(operands[0], pair[0] | pair[1] << np.uint64(bits))
+
+    def _round_to_integers(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        """To nearest even, saturating; NaN to 0."""
+        assert modifiers == ["rni", "s32", "f32"]
+        values = self.float(operands[1]).astype(np.float64)
+        rounded = np.rint(np.where(np.isnan(values), 0, values)).clip(-(1 << 31), (1 << 31) - 1)
+        self.write(operands[0], rounded.astype(np.int64), 32)
+
+    def _pack(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        """Two saturated bytes, the second one the lowest, below two others."""
+        assert modifiers == ["pack", "sat", "s8", "s32", "b32"]
+        high, low = (self._signed(operand, 32).clip(-128, 127) & 0xFF for operand in operands[1:3])
+        others = self.read(operands[3], 16).astype(np.int64)
+        self.write(operands[0], low | high << 8 | others << 16, 32)
 
     def _convert_exactly(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         to, of = modifiers

@@ -19,7 +19,7 @@ import jitnorm
 from jitnorm import MXFP8, NVFP4, QuantizedTensor, QuantSpec, quantize
 
 FRAMEWORKS = {name: make for name, make in CPU_FRAMEWORKS.items() if name != "tvm_ffi"}
-SPECS = [NVFP4.with_layout("linear+128x4"), MXFP8, jitnorm.FP8_TOKEN, jitnorm.FP8_BLOCK]
+SPECS = [NVFP4.with_layout("linear+128x4"), MXFP8, jitnorm.FP8_TOKEN, jitnorm.FP8_BLOCK, jitnorm.INT8_TOKEN]
 
 
 def quantized(spec: QuantSpec = NVFP4, make: Any = lambda array: array, **options: Any) -> QuantizedTensor:

@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from jitnorm.kernels.quant_spec import FP8_BLOCK, FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import (
+    FP8_BLOCK,
+    FP8_GROUP,
+    FP8_TENSOR,
+    FP8_TOKEN,
+    INT8_TOKEN,
+    MXFP4,
+    MXFP8,
+    NVFP4,
+    QuantSpec,
+)
 from torch._subclasses import FakeTensorMode
 
 import jitnorm
@@ -148,6 +158,7 @@ def test_leading_dimensions_become_rows() -> None:
 REFUSED: dict[str, tuple[Callable[[], QuantizedTensor], str]] = {
     "a layout": (lambda: quantize(x(), spec=NVFP4), "has the scale layout 'linear'; scaled_mm reads '128x4'"),
     "MXFP4": (lambda: quantize(x(), spec=MXFP4), "is encoded as e2m1/32/ue8m0/linear/none; torch multiplies FP8"),
+    "INT8": (lambda: quantize(x(), spec=INT8_TOKEN), "is encoded as int8/row/f32/linear/none; torch multiplies FP8"),
     "a scale of each row": (lambda: quantize(x(), spec=NVFP4, global_scale="row"), "is encoded as e2m1/16/e4m3"),
     "a part of a block": (
         lambda: quantize(x(), spec=FP8_BLOCK),

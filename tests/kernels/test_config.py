@@ -17,6 +17,9 @@ from jitnorm.kernels.quant_spec import (
     FP8_GROUP,
     FP8_TENSOR,
     FP8_TOKEN,
+    INT8_GROUP,
+    INT8_TENSOR,
+    INT8_TOKEN,
     MXFP4,
     MXFP8,
     NVFP4,
@@ -45,8 +48,9 @@ EVERY_SPEC = [
         for at in ("linear", "column", "column4")
     ),
     *(QuantSpec("e4m3", "128x128", scale) for scale in ("f32", "f32_ue8m0")),
-    *(QuantSpec(element, n, "f32") for element in ("e4m3", "e5m2") for n in ("row", "tensor")),
-    *(QuantSpec(element, "tensor", "f32", global_scale="tensor") for element in ("e4m3", "e5m2")),
+    *(QuantSpec("int8", n, "f32", at) for n in (64, 128) for at in ("linear", "column", "column4")),
+    *(QuantSpec(element, n, "f32") for element in ("e4m3", "e5m2", "int8") for n in ("row", "tensor")),
+    *(QuantSpec(element, "tensor", "f32", global_scale="tensor") for element in ("e4m3", "e5m2", "int8")),
 ]
 
 
@@ -275,7 +279,7 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
             )
         ),
         ("quantize:hidden_size=128,quant=e4m3/128x128/f32,axis=0", "axis: is 0, which does not go with quant"),
-        ("quantize:hidden_size=128,quant=e4m3/128x128/f32,scale_ub=true", "scale_ub: is given, but only FP8 scales of"),
+        ("quantize:hidden_size=128,quant=e4m3/128x128/f32,scale_ub=true", "scale_ub: is given, but only FP8 and INT8"),
         (
             "quantize:hidden_size=128,quant=e4m3/128x128/f32,schedule=4x2",
             "schedule: is '4x2', but no threads share a row",
@@ -337,12 +341,14 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
             "rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/up/1",
             "four_over_six: is '1'; allowed are False",
         ),
+        ("rmsnorm:hidden_size=64,quant=int8/32/ue8m0", "block_size: is 32, which does not go with element 'int8'"),
+        ("rmsnorm:hidden_size=64,quant=int8/64/f32_ue8m0", "scale_format: is 'f32_ue8m0', which does not go with"),
         ("rmsnorm:hidden_size=64,quant=e2m1,amax_only=true", "amax_only: is True, but quant is e2m1/16.*; use None"),
         (
             "rmsnorm:hidden_size=64,quant=e2m1,scale_ub=true",
-            "scale_ub: is given, but only FP8 scales of rows",
+            "scale_ub: is given, but only FP8 and INT8 scales of rows",
         ),
-        ("quantize:hidden_size=64,quant=e4m3/tensor/f32,scale_ub=true", "scale_ub: is given, but only FP8 scales of"),
+        ("quantize:hidden_size=64,quant=e4m3/tensor/f32,scale_ub=true", "scale_ub: is given, but only FP8 and INT8"),
         (
             "quantize:hidden_size=64,quant=e2m1,inverse_global_scale=true",
             "inverse_global_scale: .* scale is given",
@@ -370,7 +376,12 @@ def test_the_named_formats_are_nvidia_s_and_ocp_s() -> None:
     assert str(FP8_TOKEN) == "e4m3/row/f32/linear/none"
     assert str(FP8_GROUP) == "e4m3/128/f32/linear/none"
     assert str(FP8_BLOCK) == "e4m3/128x128/f32/linear/none"
+    assert str(INT8_TENSOR) == "int8/tensor/f32/linear/none"
+    assert str(INT8_TOKEN) == "int8/row/f32/linear/none"
+    assert str(INT8_GROUP) == "int8/128/f32/linear/none"
     for name in ("NVFP4", "MXFP4", "MXFP8", "FP8_TENSOR", "FP8_TOKEN", "FP8_GROUP", "FP8_BLOCK"):
+        assert getattr(jitnorm, name) == globals()[name]
+    for name in ("INT8_TENSOR", "INT8_TOKEN", "INT8_GROUP"):
         assert getattr(jitnorm, name) == globals()[name]
 
 

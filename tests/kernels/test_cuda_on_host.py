@@ -38,6 +38,23 @@ def test_kernels_write_what_the_cpu_writes(text: str, target: Target) -> None:
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
 
 
+INT8 = (
+    "rmsnorm:hidden_size=513,vector_bytes=1,quant=int8/row/f32,keep_norm=true",
+    "rmsnorm:hidden_size=4096,residual=true,quant=int8/row/f32,scale_ub=true",
+    "rmsnorm:hidden_size=1536,input=float16,quant=int8/tensor/f32,unit_bias=true",
+    "layernorm:hidden_size=512,quant=int8/tensor/f32/linear/tensor",
+    "quantize:hidden_size=256,input=float32,quant=int8/64/f32/column4",
+    "quantize:hidden_size=384,gate_columns=8,quant=int8/128/f32",
+    "quantize:hidden_size=512,input=float8_e4m3fn,quant=int8/row/f32",
+)
+
+
+@pytest.mark.parametrize(("text", "target"), [*product(INT8, (AMPERE,)), *product(INT8[::3], (HOPPER,))])
+def test_codes_in_int8_are_those_of_the_cpu(text: str, target: Target) -> None:
+    for kind in ("spiky", "tiny", "inf", "nan"):
+        assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
 SQUARES = (
     ("quantize:hidden_size=256,quant=e4m3/128x128/f32,pdl=true", 256, HOPPER),
     ("quantize:hidden_size=200,vector_bytes=8,input=float16,quant=e4m3/128x128/f32", 130, AMPERE),

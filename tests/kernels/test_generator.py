@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
-from jitnorm.kernels.quant_spec import FP8_BLOCK, FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import (
+    FP8_BLOCK,
+    FP8_GROUP,
+    FP8_TENSOR,
+    FP8_TOKEN,
+    INT8_TOKEN,
+    MXFP4,
+    MXFP8,
+    NVFP4,
+    QuantSpec,
+)
 from jitnorm.kernels.target import TARGET_NAMES, Target
 from python_process import run_python
 
@@ -72,6 +82,7 @@ def test_every_process_writes_the_same_text(tmp_path: Path) -> None:
         {"quant": FP8_TENSOR},
         {"quant": FP8_TOKEN},
         {"quant": FP8_GROUP},
+        {"quant": INT8_TOKEN},
         {"input": "float32", "weight": "float32"},
         {"quant": None, "pair": True},
         {"batched": True},

@@ -37,9 +37,13 @@ __device__ UInt32 encode_products(const float* v, Int64 rows) {
   for (int i = 0; i < 8; ++i) products[i] = mul_rn(v[i], rows > 0 ? 1.0f : 0.0f);
   return encode_word<Element::kE2M1>(products, 1.0f);
 }
+__device__ UInt32 encode_int8(float a) { return convert_int8x4(a, 0.0f, 0.0f, 0.0f) & 0xffu; }
 CONVERT(to_e2m1, result = (UInt16)(encode_products(v, rows) >> (4 * i) & 15u))
 CONVERT(to_e4m3, result = (UInt16)encode_e4m3(v[i]))
 CONVERT(to_e5m2, result = (UInt16)(encode_e5m2(v[i]) & 0xffu))
+CONVERT(to_int8, result = (UInt16)encode_int8(v[i]))
+CONVERT(to_int8_word,
+        result = convert_int8x4(1.0f, -2.0f, 3.0f, v[i]) == (0x03fe01u | encode_int8(v[i]) << 24))
 CONVERT(to_bfloat16, BFloat16 h; round_to(v[i], h); result = h.bits)
 CONVERT(to_float16, Float16 h; round_to(v[i], h); result = h.bits)
 // Whether the fast reciprocal is the exact one, or says by zero or NaN that it is not.
@@ -70,6 +74,15 @@ def e4m3(x: torch.Tensor) -> torch.Tensor:
 def e5m2(x: torch.Tensor) -> torch.Tensor:
     code = x.clamp(-57344, 57344).to(torch.float8_e5m2).view(torch.uint8).short()
     return torch.where(x.isnan(), 0x7F, code)
+
+
+def int8(x: torch.Tensor) -> torch.Tensor:
+    return x.nan_to_num(0, torch.inf, -torch.inf).clamp(-128, 127).round().to(torch.int8).view(torch.uint8).short()
+
+
+def int8_word(x: torch.Tensor) -> torch.Tensor:
+    """Whether the fourth code has the place above three others."""
+    return torch.ones_like(x)
 
 
 def bfloat16(x: torch.Tensor) -> torch.Tensor:
@@ -121,7 +134,9 @@ def all_floats() -> Iterator[torch.Tensor]:
         yield bits.view(torch.float32).view(-1, ROW)
 
 
-@pytest.mark.parametrize("expected", [e2m1, e4m3, e5m2, bfloat16, float16, reciprocal, quotient, reciprocal_root])
+@pytest.mark.parametrize(
+    "expected", [e2m1, e4m3, e5m2, int8, int8_word, bfloat16, float16, reciprocal, quotient, reciprocal_root]
+)
 def test_every_float_rounds_to_the_nearest_value(
     expected: Callable[[torch.Tensor], torch.Tensor], cubin: bytes, target: Target
 ) -> None:

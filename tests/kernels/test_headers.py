@@ -45,6 +45,8 @@ CONFIGS = [
         "dequantize:hidden_size=4096,quant=e2m1/16/e4m3,axis=0",
         "dequantize:hidden_size=4096,quant=e4m3/row/f32",
         "dequantize:hidden_size=4096,quant=e5m2/row/f32",
+        "quantize:hidden_size=4096,quant=int8/row/f32",
+        "dequantize:hidden_size=4096,quant=int8/row/f32",
         "interleave:hidden_size=4096,input=uint8",
         "shuffle:hidden_size=4096,shuffle_rows=16",
         "rmsnorm:hidden_size=1024,backward=true",

@@ -12,10 +12,10 @@ import pytest
 from host_program import call_over, load_with_headers, pointer
 from inputs import make_input
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.quant_spec import FP8_TOKEN, MXFP4, NVFP4
+from jitnorm.kernels.quant_spec import FP8_TOKEN, INT8_TOKEN, MXFP4, NVFP4
 from numpy.typing import NDArray
 
-from jitnorm.reference import encode_e2m1, encode_e4m3, encode_e5m2, quantize_fp4, sum_of_squares
+from jitnorm.reference import encode_e2m1, encode_e4m3, encode_e5m2, encode_int8, quantize_fp4, sum_of_squares
 
 INFINITY_BITS = 0x7F800000
 BFLOAT16_OVERFLOW = (2 - 2**-8) * 2.0**127  # half a step above the largest
@@ -70,6 +70,15 @@ extern "C" void encode_e5m2s(const float* from, Int64 count, UInt8* to) {
 }
 extern "C" void encode_e2m1_words(const float* from, Int64 count, UInt32* to) {
   for (Int64 i = 0; i < count / 8; ++i) to[i] = encode_word<Element::kE2M1>(from + 8 * i, 1.0f);
+}
+"""
+
+INTEGERS = """
+extern "C" void encode_words(const float* from, Int64 count, UInt32* to) {
+  for (Int64 i = 0; i < count / 4; ++i) to[i] = encode_word<Element::kInt8>(from + 4 * i, 1.0f);
+}
+extern "C" void decode_codes(const UInt32* from, Int64 count, float* to) {
+  for (Int64 i = 0; i < count; ++i) to[i] = value_of_code<Element::kInt8>(from[i]);
 }
 """
 
@@ -181,6 +190,26 @@ def test_the_reference_encodes_the_same(conversions: ctypes.CDLL, name: str) -> 
     encoded = call_over(getattr(conversions, f"encode_{name}s"), floats(), np.uint8)
     expected = {"e2m1": encode_e2m1, "e4m3": encode_e4m3, "e5m2": encode_e5m2}[name](floats())
     assert (encoded == expected).all()
+
+
+@pytest.fixture(scope="module")
+def integers(folder: Path) -> ctypes.CDLL:
+    return load_with_headers(KernelConfig("rmsnorm", 64, quant=INT8_TOKEN), INTEGERS, folder)
+
+
+def test_codes_of_int8_are_the_reference_s_four_a_word(integers: ctypes.CDLL) -> None:
+    """Of any floats, and of those next to where codes change."""
+    near = (np.arange(-260, 260, dtype=np.float32) / 2).view(np.int32)[:, None] + np.arange(-2, 3, dtype=np.int32)
+    values = np.concatenate([floats(), near.view(np.float32).ravel(), np.zeros(4, np.float32)])
+    values = values[: values.size // 4 * 4]
+    words = call_over(integers.encode_words, values, np.uint32)[: values.size // 4]
+    assert (words.view(np.int8) == encode_int8(values)).all()
+
+
+def test_codes_of_int8_decode_to_themselves_whatever_stands_above_them(integers: ctypes.CDLL) -> None:
+    codes = np.arange(-128, 128, dtype=np.int8)
+    words = codes.view(np.uint8).astype(np.uint32) | np.uint32(0xA5C30000)
+    assert (call_over(integers.decode_codes, words, np.float32) == codes.astype(np.float32)).all()
 
 
 def test_eight_codes_make_a_word_the_first_in_its_lowest_nibble(conversions: ctypes.CDLL) -> None:
@@ -314,7 +343,7 @@ def fast_path(folder: Path) -> ctypes.CDLL:
     return library
 
 
-@pytest.mark.parametrize("divisor", [3, 7, 448, 1536, 7168, 57344, 131071, 262143])
+@pytest.mark.parametrize("divisor", [3, 7, 127, 448, 1536, 7168, 57344, 131071, 262143])
 def test_one_step_makes_quotients_by_a_hidden_size_or_a_largest_code_exact(
     divisor: int, fast_path: ctypes.CDLL
 ) -> None:

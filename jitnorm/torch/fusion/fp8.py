@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from jitnorm.kernels.quant_spec import MAX_CODE, SMALLEST_GROUP_AMAX, QuantSpec, smallest_fp8_scale
+from jitnorm.kernels.quant_spec import MAX_CODE, QuantSpec
 from jitnorm.torch.fusion.nodes import args_of, aten, below, cast_source, fake, is_float32, largest_of, same_shape
 
 _ELEMENTS = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2"}
@@ -147,9 +147,9 @@ def _with_found_scale(scaled: _Scaled, values: Container[Node]) -> Encoding | No
 def _blocks(element: str, size: int, hidden_size: int) -> Iterator[tuple[int | str, np.float32]]:
     """The blocks of so many values that ops have, with their smallest scale."""
     if size == hidden_size:
-        yield "row", np.float32(smallest_fp8_scale(element))
+        yield "row", np.float32(QuantSpec(element, "row", "f32").smallest_scale)
     if element == "e4m3" and size in _GROUPS and hidden_size % size == 0:
-        yield size, np.float32(SMALLEST_GROUP_AMAX) / np.float32(MAX_CODE[element])
+        yield size, np.float32(QuantSpec(element, size, "f32").smallest_scale)
 
 
 def _signed(magnitudes: Node) -> Node | None:

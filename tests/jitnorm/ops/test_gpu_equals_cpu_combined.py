@@ -10,7 +10,7 @@ from encoded import assert_same_encoding, given_keywords
 from expected import assert_same_bytes
 from frameworks import to_torch
 from inputs import ALL_DTYPES, INPUT_KINDS, make_input, make_weight
-from jitnorm.kernels.quant_spec import FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import FP8_TOKEN, INT8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from jitnorm.kernels.target import Target
 
 import jitnorm
@@ -18,7 +18,7 @@ import jitnorm
 pytestmark = pytest.mark.gpu
 
 ROW_NVFP4 = NVFP4.with_global_scale("row")
-SPECS = [NVFP4.with_layout("128x4"), MXFP8, MXFP4, ROW_NVFP4, FP8_TOKEN, QuantSpec("e5m2", "tensor", "f32")]
+SPECS = [NVFP4.with_layout("128x4"), MXFP8, MXFP4, ROW_NVFP4, FP8_TOKEN, QuantSpec("e5m2", "tensor", "f32"), INT8_TOKEN]
 
 
 def kinds(size: int) -> tuple[str, ...]:

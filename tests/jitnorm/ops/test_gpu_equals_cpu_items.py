@@ -30,7 +30,8 @@ def on(q: QuantizedTensor, device: str) -> QuantizedTensor:
 
 
 def _moved(array: Any, device: str) -> torch.Tensor:
-    bytes_ = to_torch(array.view(np.uint8) if array.dtype.itemsize == 1 else array, device)
+    is_narrow_float = array.dtype.itemsize == 1 and array.dtype != np.int8
+    bytes_ = to_torch(array.view(np.uint8) if is_narrow_float else array, device)
     return bytes_.view(torch.float8_e5m2) if array.dtype == ml_dtypes.float8_e5m2 else bytes_
 
 

@@ -42,7 +42,7 @@ def test_the_longest_rows(spec: QuantSpec) -> None:
     assert_encoded(quantize(x, **given_keywords(spec)), x, spec, x.shape, "262144")
 
 
-@pytest.mark.parametrize(("size", "element"), in_turn([1, 15, 16, 17, 33, 35], ["e4m3", "e5m2"]))
+@pytest.mark.parametrize(("size", "element"), in_turn([1, 15, 16, 17, 33, 35], ["e4m3", "e5m2", "int8"]))
 def test_fp8_rows_may_have_any_length(size: int, element: str) -> None:
     """Their codes begin at any byte."""
     spec = QuantSpec(element, "row", "f32")

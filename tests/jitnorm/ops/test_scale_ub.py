@@ -1,4 +1,4 @@
-"""scale_ub bounds the amax of FP8 scales of rows and groups."""
+"""scale_ub bounds the amax of FP8 and INT8 scales of rows and groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from inputs import ALL_DTYPES, INPUT_KINDS, make_input, make_weight
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP8, NVFP4, QuantSpec
 
 from jitnorm import norm_quantize, quantize
-from jitnorm.reference import quantize_fp8_group, quantize_fp8_token
+from jitnorm.reference import quantize_fp8_group, quantize_fp8_token, quantize_int8_group, quantize_int8_token
 
 BOUND = np.array([1.25], np.float32)
 
@@ -39,6 +39,20 @@ def test_groups_of_a_norm(scale_format: str) -> None:
         assert_same_bytes(q.scale, scales, kind)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_int8(dtype: str) -> None:
+    bound = float(BOUND[0])
+    for kind in INPUT_KINDS:
+        x = make_input(kind, 5, 192, dtype)
+        token, group = (quantize(x, spec=QuantSpec("int8", n, "f32"), scale_ub=BOUND) for n in ("row", 64))
+        codes, scales = quantize_int8_token(x, bound)
+        assert_same_bytes(token.data, codes, kind)
+        assert_same_bytes(token.scale, scales[:, 0], kind)
+        codes, scales = quantize_int8_group(x, 64, bound)
+        assert_same_bytes(group.data, codes, kind)
+        assert_same_bytes(group.scale, scales, kind)
+
+
 def test_a_bound_that_is_not_reached_changes_nothing() -> None:
     x = make_input("real", 5, 256, "bfloat16")
     for spec in (FP8_TOKEN, FP8_GROUP):
@@ -49,7 +63,9 @@ def test_a_bound_that_is_not_reached_changes_nothing() -> None:
 
 @pytest.mark.parametrize("spec", [NVFP4, MXFP8, FP8_TENSOR], ids=str)
 def test_other_scales_have_no_bound(spec: QuantSpec) -> None:
-    with pytest.raises(ValueError, match="scale_ub: is given, but only FP8 scales of rows or groups are bounded"):
+    with pytest.raises(
+        ValueError, match="scale_ub: is given, but only FP8 and INT8 scales of rows or groups are bounded"
+    ):
         quantize(np.ones((2, 64), np.float16), spec=spec, scale_ub=BOUND)
 
 

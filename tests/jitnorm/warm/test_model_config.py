@@ -138,7 +138,10 @@ def compressed(**activations: Any) -> dict[str, Any]:
         (compressed(num_bits=8, type="float", strategy="tensor"), ("fp8",)),
         (compressed(num_bits=8, type="float", strategy="group", group_size=128), ("fp8_group",)),
         (compressed(num_bits=4, type="float", strategy="tensor_group", group_size=16), ("nvfp4",)),
-        (compressed(num_bits=8, type="int", strategy="token"), ()),
+        (compressed(num_bits=8, type="int", strategy="token", symmetric=True), ("int8_token",)),
+        (compressed(num_bits=8, type="int", strategy="tensor"), ("int8",)),
+        (compressed(num_bits=8, type="int", strategy="token", symmetric=False), ()),
+        (compressed(num_bits=4, type="int", strategy="token"), ()),
     ],
 )
 def test_the_formats_of_a_quantization_config(quantization: dict[str, Any], formats: tuple[str, ...]) -> None:
@@ -158,8 +161,8 @@ def test_the_formats_of_a_quantization_config(quantization: dict[str, Any], form
         (LLAMA4, ["its norm of queries and keys, which has no weight"]),
         ({**LLAMA_8B, "quantization_config": {"quant_algo": "INT4_AWQ"}}, ["its quantization, INT4_AWQ, whose format"]),
         (
-            {**LLAMA_8B, "quantization_config": compressed(num_bits=8, type="int", strategy="token")},
-            ["its activations in int8, one scale per token"],
+            {**LLAMA_8B, "quantization_config": compressed(num_bits=4, type="int", strategy="token")},
+            ["its activations in int4, one scale per token"],
         ),
     ],
 )
