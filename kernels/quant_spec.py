@@ -18,6 +18,7 @@ SWIZZLED_COLUMNS = 4
 COLUMN_ROWS = {"column": 1, "column4": 4}  # what each column's rows are rounded up to
 _SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
 _GROUPS = ("linear", *COLUMN_ROWS)
+_GROUP_SIZES = (16, 32, 64, 128, 256)
 
 _GLOBAL = ("none", "given", "row", "tensor")
 
@@ -27,11 +28,11 @@ _ALLOWED = (
     (("e2m1",), (32,), ("e4m3",), _SWIZZLED, _GLOBAL, ("up",), (False,)),
     (("e2m1",), (16, 32), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
     (("e4m3",), (32,), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
-    (("e4m3",), (64, 128), ("f32", "f32_ue8m0"), _GROUPS, ("none",), ("up",), (False,)),
+    (("e4m3",), _GROUP_SIZES, ("f32", "f32_ue8m0"), _GROUPS, ("none",), ("up",), (False,)),
     (("e4m3",), ("128x128",), ("f32", "f32_ue8m0"), ("linear",), ("none",), ("up",), (False,)),
     (("e4m3", "e5m2", "int8"), ("row",), ("f32",), ("linear",), ("none",), ("up",), (False,)),
     (("e4m3", "e5m2", "int8"), ("tensor",), ("f32",), ("linear",), ("none", "tensor"), ("up",), (False,)),
-    (("int8",), (64, 128), ("f32",), _GROUPS, ("none",), ("up",), (False,)),
+    (("int8",), _GROUP_SIZES, ("f32",), _GROUPS, ("none",), ("up",), (False,)),
 )
 
 
@@ -62,7 +63,7 @@ class QuantSpec:
 
     Args:
         element: format of the codes: ``e2m1`` (FP4), ``e4m3`` or ``e5m2`` (FP8), ``int8``.
-        block_size: values that share a scale: 16, 32, 64 or 128 of a row, ``128x128`` of 128 rows, ``row`` or
+        block_size: values that share a scale: 16, 32, 64, 128 or 256 of a row, ``128x128`` of 128 rows, ``row`` or
             ``tensor`` (whose scale is given, unless `global_scale` is ``tensor``).
         scale_format: ``e4m3`` (NVFP4's), ``ue8m0`` (a power of two, of the MX formats), ``f32``, or ``f32_ue8m0``, a
             power of two stored as float32.

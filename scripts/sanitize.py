@@ -87,6 +87,8 @@ def launch_variants() -> None:
     for hidden_size, options in ((200, {"batched": True}), (384, {"input": "float32"})):
         for name in ("quantize", "dequantize"):
             launch(OPS[name], hidden_size, rows=130, quant="fp8_block", **options)
+    for hidden_size, quant in ((48, "e4m3/16/f32"), (4864, "e4m3/256/f32"), (768, "int8/256/f32")):
+        launch(OPS["norm_quantize"], hidden_size, quant=quant, layout="column4")
     launch(OPS["mxfp8_quantize"], 96, alignment=64)
     launch(OPS["compute_amax"], 1000)
     launch(OPS["block_scale_interleave"], 6, batched=True)

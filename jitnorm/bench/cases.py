@@ -149,6 +149,7 @@ OPS = (
     _of("nvfp4 by row", "norm_quantize", quant="nvfp4", global_scale="row", only_large=True),
     _of("nvfp4 by tensor", "quantize", quant="nvfp4", global_scale="tensor", only_large=True),
     _of("fp8 128 alone", "quantize", quant="fp8_group", only_large=True),
+    _of("fp8 16 alone", "quantize", quant="e4m3/16/f32", only_large=True),
     _of("int8 token", "norm_quantize", quant="int8_token", only_large=True),
     _of("add int8 token", "norm_quantize", quant="int8_token", residual=True, only_large=True),
     _of("int8 128 alone", "quantize", quant="int8_group", only_large=True),

@@ -78,15 +78,18 @@ struct Encoder<Encoding::kOneScale> {
 };
 
 constexpr int kBlockChunks = kBlockSize / kChunkSize;
-constexpr int kTileBlocks = kLanes / kBlockChunks;
+constexpr int kBlockTiles = kBlockChunks > kLanes ? kBlockChunks / kLanes : 1;
+constexpr int kTileBlocks = kBlockChunks > kLanes ? 1 : kLanes / kBlockChunks;
 
-// The largest magnitude of the block that each chunk belongs to.
-JITNORM_INLINE void find_block_amaxes(const Tile& y, float (&amax)[kLanes]) {
+// The largest magnitude of the block that each chunk of tile t belongs to. If blocks span tiles, those of the row lie
+// side by side.
+JITNORM_INLINE void find_block_amaxes(const Tile& y, int t, float (&amax)[kLanes]) {
   JITNORM_LANES
   for (int k = 0; k < kLanes; ++k) amax[k] = 0.0f;
-  raise_to_chunks(y, amax);
+  const Tile* first = &y - t % kBlockTiles;
+  for (int i = 0; i < kBlockTiles; ++i) raise_to_chunks(first[i], amax);
   JITNORM_UNROLL
-  for (int step = 1; step < kBlockChunks; step *= 2) {
+  for (int step = 1; step < kLanes / kTileBlocks; step *= 2) {
     float other[kLanes];
     JITNORM_LANES
     for (int k = 0; k < kLanes; ++k) other[k] = amax[k ^ step];
@@ -109,7 +112,7 @@ struct Encoder<Encoding::kBlocks> {
 
   JITNORM_FORCE_INLINE void encode_tile(const Arguments& a, Int64 row, int t, const Tile& y) const {
     float amax[kLanes];
-    find_block_amaxes(y, amax);
+    find_block_amaxes(y, t, amax);
     UInt32 stored[kLanes], keep[kLanes], fill[kLanes];
     float encode[kLanes];
     JITNORM_LANES
@@ -135,7 +138,7 @@ struct Encoder<Encoding::kBlocks> {
     }
     store_codes(codes, t, to);
     for (int b = 0; b < kTileBlocks; ++b) {
-      const int column = t * kTileBlocks + b;
+      const int column = t * kTileBlocks / kBlockTiles + b;
       if (column < kScaleColumns) store_scale(a, row, column, stored[b * kBlockChunks]);
     }
   }

@@ -44,11 +44,13 @@ JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Ti
   return statistic;
 }
 
+// Where the amax of the row, or of a block that spans tiles, comes first, so do all values.
+constexpr bool kNormalizesFirst = kNormalizes && (kNeedsRowAmax || kBlockTiles > 1);
+
 JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffers) {
   load_row<kCombine>(a, row, buffers.h);
   const RowStatistic statistic = statistic_of(a, row, buffers.h);
-  // Where the amax of the row comes first, so do all its values.
-  if constexpr (kNormalizes && kNeedsRowAmax) {
+  if constexpr (kNormalizesFirst) {
     for (int t = 0; t < kRowTiles; ++t) normalize_tile(t, statistic, buffers, buffers.h[t]);
   }
   const RowEncoder encoder = RowEncoder::begin_row(a, row, kNeedsRowAmax ? row_max(buffers.h) : 0.0f);
@@ -56,8 +58,8 @@ JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffe
   for (int t = 0; t < kRowTiles; ++t) {
     prefetch_tile(next, t);
     Tile normalized;
-    if constexpr (kNormalizes && !kNeedsRowAmax) normalize_tile(t, statistic, buffers, normalized);
-    const Tile& y = kNormalizes && !kNeedsRowAmax ? normalized : buffers.h[t];
+    if constexpr (kNormalizes && !kNormalizesFirst) normalize_tile(t, statistic, buffers, normalized);
+    const Tile& y = kNormalizes && !kNormalizesFirst ? normalized : buffers.h[t];
     if constexpr (kKeepsNorm) store_tile(y, t, a.y_out + row_offset(row, a.extents, a.y_out_strides));
     encoder.encode_tile(a, row, t, y);
   }

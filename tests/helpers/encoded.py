@@ -62,6 +62,9 @@ SPECS = [
         QuantSpec("int8", *others)
         for others in (("row", "f32"), ("tensor", "f32"), ("tensor", "f32", "linear", "tensor"))
     ),
+    *(QuantSpec("e4m3", size, "f32", at) for size, at in ((16, "linear"), (32, "column"), (256, "column4"))),
+    *(QuantSpec("e4m3", size, "f32_ue8m0", at) for size, at in ((16, "column4"), (256, "linear"))),
+    *(QuantSpec("int8", size, "f32", at) for size, at in ((16, "column"), (32, "linear"), (256, "linear"))),
 ]
 # Those of blocks that span rows, which only `quantize` has.
 SQUARES = [FP8_BLOCK, replace(FP8_BLOCK, scale_format="f32_ue8m0")]

@@ -55,6 +55,22 @@ def test_codes_in_int8_are_those_of_the_cpu(text: str, target: Target) -> None:
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
 
 
+GROUPS = (
+    "rmsnorm:hidden_size=512,quant=e4m3/16/f32/column4",
+    "rmsnorm:hidden_size=768,residual=true,quant=e4m3/32/f32",
+    "rmsnorm:hidden_size=256,quant=e4m3/256/f32",
+    "rmsnorm:hidden_size=4864,quant=int8/256/f32/column,scale_ub=true",
+    "quantize:hidden_size=1280,quant=e4m3/256/f32_ue8m0,input=float16",
+    "quantize:hidden_size=48,quant=int8/16/f32,input=float32",
+)
+
+
+@pytest.mark.parametrize(("text", "target"), [*product(GROUPS, (AMPERE,)), *product(GROUPS[::2], (HOPPER,))])
+def test_groups_of_every_size_are_those_of_the_cpu(text: str, target: Target) -> None:
+    for kind in ("spiky", "tiny", "inf", "nan"):
+        assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
 SQUARES = (
     ("quantize:hidden_size=256,quant=e4m3/128x128/f32,pdl=true", 256, HOPPER),
     ("quantize:hidden_size=200,vector_bytes=8,input=float16,quant=e4m3/128x128/f32", 130, AMPERE),
