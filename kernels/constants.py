@@ -146,7 +146,7 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> 
     yield _float("kMaxCode", f"{largest}f")
     # The nearest float of the quotient: the division is one IEEE rounding, here in the compiler.
     yield _float("kReciprocalMax", f"1.0f / {largest}f")
-    yield _float("kSmallestScale", f"{quant.smallest_scale:.9g}f")
+    yield _float("kSmallestScale", f"{quant.smallest_scale:.8e}f")
     yield _choice("ScaleFormat", "kScaleFormat", _SCALE_FORMATS[quant.scale_format])
     yield _choice("ScaleOwner", "kScaleOwner", _SCALE_OWNERS.get(str(quant.block_size), "kBlock"))
     yield _choice("ScaleRounding", "kScaleRounding", _SCALE_ROUNDINGS[quant.scale_rounding])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 # Element formats: bits of a code, the largest value and its exponent.
 CODE_BITS = {"e2m1": 4, "e4m3": 8, "e5m2": 8, "int8": 8}
@@ -19,6 +20,9 @@ COLUMN_ROWS = {"column": 1, "column4": 4}  # what each column's rows are rounded
 _SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
 _GROUPS = ("linear", *COLUMN_ROWS)
 _GROUP_SIZES = (16, 32, 64, 128, 256)
+
+# The floors of scales: normal float32, of which the next power of two can be found.
+_SMALLEST_NORMAL, _LARGEST = 2.0**-126, 2.0**127
 
 _GLOBAL = ("none", "given", "row", "tensor")
 
@@ -48,6 +52,16 @@ def to_text(value: object) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
+def _read_float(text: str) -> str | float | None:
+    """The number that a text is, or None for ``none``, else the text."""
+    if text == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def _to_float32(value: float) -> float:
     """The nearest float32."""
     rounded: float = struct.unpack("f", struct.pack("f", value))[0]
@@ -58,8 +72,9 @@ def _to_float32(value: float) -> float:
 class QuantSpec:
     """How values are encoded: element format, block size, scale format and layout, global scale.
 
-    The text form is its fields joined by slashes: ``e2m1/16/e4m3/128x4/given``. The last two are written only if one
-    of them is not the default: ``e2m1/32/ue8m0/linear/none/floor/false``.
+    The text form is its fields joined by slashes: ``e2m1/16/e4m3/128x4/given``. The next two are written only if one
+    of them or the last is not the default, ``e2m1/32/ue8m0/linear/none/floor/false``, the last only if it is not:
+    ``e4m3/row/f32/linear/none/up/false/0.001``.
 
     Args:
         element: format of the codes: ``e2m1`` (FP4), ``e4m3`` or ``e5m2`` (FP8), ``int8``.
@@ -76,6 +91,8 @@ class QuantSpec:
             ``floor``, OCP's rule, ``2^(floor(log2 amax) - (exponent of the largest code))``, which may cut values off.
         four_over_six: whether each block takes the better of two scales, ``amax / 6`` and ``amax / 4``, by the sum of
             squared errors; only for ``e2m1/16/e4m3``.
+        scale_floor: what scales are at least, rounded to float32, from 2^-126 on; None for the format's own lower bound
+            alone. Only for FP8 and INT8 with scales of rows or groups.
 
     Raises:
         ValueError: a field has a value that is not allowed, or not with the others.
@@ -92,10 +109,16 @@ class QuantSpec:
     global_scale: str = "none"
     scale_rounding: str = "up"
     four_over_six: bool = False
+    # Not 0.0: torch.compile would take a number for one that may change.
+    scale_floor: float | None = None
 
     def __post_init__(self) -> None:
+        self._check_combination()
+        self._check_floor()
+
+    def _check_combination(self) -> None:
         fitting = list(_ALLOWED)
-        for position, field in enumerate(fields(self)):
+        for position, field in enumerate(fields(self)[:-1]):
             value = getattr(self, field.name)
             everywhere = tuple(dict.fromkeys(value for each in _ALLOWED for value in each[position]))
             require_one_of(field.name, value, everywhere)
@@ -108,24 +131,38 @@ class QuantSpec:
                 )
             fitting = [each for each in fitting if value in each[position]]
 
+    def _check_floor(self) -> None:
+        floor = self.scale_floor
+        if floor is None:
+            return
+        if type(floor) is not float or not _SMALLEST_NORMAL <= floor <= _LARGEST:
+            raise ValueError(f"scale_floor: is {floor!r}; allowed are None and floats from 2**-126 to 2**127")
+        if not self.may_be_bounded:
+            raise ValueError(
+                f"scale_floor: is {floor!r}, but only FP8 and INT8 scales of rows or groups have one; leave it None"
+            )
+
     def __str__(self) -> str:
         values = [getattr(self, field.name) for field in fields(self)]
-        if values[-2:] == ["up", False]:
-            del values[-2:]
+        if self.scale_floor is None:
+            del values[-1:]
+            if values[-2:] == ["up", False]:
+                del values[-2:]
         return "/".join(map(to_text, values))
 
     @classmethod
     def parse(cls, text: str) -> QuantSpec:
         """The QuantSpec of a text form; fields left out at the end take their defaults."""
-        values: list[int | str | bool] = list(text.split("/"))
-        if len(values) > len(_ALLOWED[0]):
+        values: list[Any] = list(text.split("/"))
+        if len(values) > len(_ALLOWED[0]) + 1:
             raise ValueError(
                 f"quant: {text!r} is not element/block_size/scale_format/scale_layout/global_scale/scale_rounding/"
-                "four_over_six, such as e2m1/16/e4m3/linear/none"
+                "four_over_six/scale_floor, such as e2m1/16/e4m3/linear/none"
             )
-        values[1:2] = [int(value) if str(value).isdecimal() else value for value in values[1:2]]
-        values[6:] = [{"true": True, "false": False}.get(str(value), value) for value in values[6:]]
-        return cls(*values)  # type: ignore[arg-type]
+        values[1:2] = [int(value) if value.isdecimal() else value for value in values[1:2]]
+        values[6:7] = [{"true": True, "false": False}.get(value, value) for value in values[6:7]]
+        values[7:] = map(_read_float, values[7:])
+        return cls(*values)
 
     def with_layout(self, scale_layout: str) -> QuantSpec:
         """The same encoding with its scales stored in another layout."""
@@ -134,6 +171,15 @@ class QuantSpec:
     def with_global_scale(self, global_scale: str) -> QuantSpec:
         """The same encoding with another kind of global scale."""
         return replace(self, global_scale=global_scale)
+
+    def with_scale_floor(self, scale_floor: float | None) -> QuantSpec:
+        """The same encoding with scales that are at least so large.
+
+        Example:
+            >>> str(FP8_TOKEN.with_scale_floor(0.001))
+            'e4m3/row/f32/linear/none/up/false/0.001'
+        """
+        return replace(self, scale_floor=scale_floor)
 
     @property
     def has_blocks(self) -> bool:
@@ -185,7 +231,7 @@ class QuantSpec:
     def smallest_scale(self) -> float:
         """The smallest scale in float32 that is found, itself rounded to float32."""
         least_amax = 1e-10 if self.element == "int8" else 1e-4 if self.has_blocks else 1 / 512
-        return _to_float32(_to_float32(least_amax) / MAX_CODE[self.element])
+        return max(_to_float32(_to_float32(least_amax) / MAX_CODE[self.element]), _to_float32(self.scale_floor or 0.0))
 
     @property
     def needs_given_scale(self) -> bool:

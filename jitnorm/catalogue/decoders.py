@@ -25,6 +25,7 @@ def decoded_spec(spec: QuantSpec) -> QuantSpec:
         global_scale="none" if spec.needs_tensor_amax else spec.global_scale,
         scale_rounding="up",
         four_over_six=False,
+        scale_floor=None,
     )
 
 

@@ -78,7 +78,9 @@ def quantize_int8_tensor(y: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.
 
 
 @np.errstate(all="ignore")
-def quantize_int8_token(y: NDArray[Any], scale_ub: float | None = None) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def quantize_int8_token(
+    y: NDArray[Any], scale_ub: float | None = None, scale_floor: float = 0.0
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Quantize each row to INT8 with a scale of its own.
 
     The scale is ``max(amax, 1e-10) / 127``, where amax is the largest magnitude of the row, at most scale_ub; each
@@ -87,6 +89,7 @@ def quantize_int8_token(y: NDArray[Any], scale_ub: float | None = None) -> tuple
     Args:
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened). H is at least 1.
         scale_ub: Upper bound of amax, rounded to float32. Any value is taken as it is; None and NaN are no bound.
+        scale_floor: What the scale is at least, rounded to float32.
 
     Returns:
         The codes, (M, H), and the scales, (M, 1) float32. A row with a NaN has the scale NaN; an unbounded one with an
@@ -102,13 +105,13 @@ def quantize_int8_token(y: NDArray[Any], scale_ub: float | None = None) -> tuple
         ([[127, -2]], [[2.0]])
     """
     y = as_rows(y, "y")
-    scales = _scales(max_magnitude(y)[:, None], scale_ub)
+    scales = _scales(max_magnitude(y)[:, None], scale_ub, scale_floor)
     return _encode_scaled(y, scales), canonical(scales)
 
 
 @np.errstate(all="ignore")
 def quantize_int8_group(
-    y: NDArray[Any], group_size: int = 128, scale_ub: float | None = None
+    y: NDArray[Any], group_size: int = 128, scale_ub: float | None = None, scale_floor: float = 0.0
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Quantize groups of a row to INT8, each by the rule of :func:`quantize_int8_token`.
 
@@ -116,6 +119,7 @@ def quantize_int8_group(
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); group_size divides H.
         group_size: 16, 32, 64, 128 or 256.
         scale_ub: As in :func:`quantize_int8_token`.
+        scale_floor: As there.
 
     Returns:
         The codes, (M, H), and the scales, (M, H / group_size) float32.
@@ -130,7 +134,7 @@ def quantize_int8_group(
     """
     require_member(group_size, _GROUP_SIZES, "group_size")
     groups = as_blocks(y, group_size)
-    scales = _scales(max_magnitude(groups), scale_ub)
+    scales = _scales(max_magnitude(groups), scale_ub, scale_floor)
     return _encode_scaled(groups, scales[..., None]).reshape(y.shape), canonical(scales)
 
 
@@ -166,12 +170,14 @@ def dequantize_int8(codes: NDArray[np.int8], scales: NDArray[np.float32]) -> NDA
     return canonical(values * np.repeat(scales, length // groups, axis=1))
 
 
-def _scales(amax: NDArray[np.float32], upper_bound: float | None = None) -> NDArray[np.float32]:
+def _scales(
+    amax: NDArray[np.float32], upper_bound: float | None = None, scale_floor: float = 0.0
+) -> NDArray[np.float32]:
     """Return the scales of those largest magnitudes; a NaN stays, with any bits."""
     if upper_bound is not None:
         bound = np.float32(upper_bound)
         amax = np.where(amax > bound, bound, amax)
-    scales: NDArray[np.float32] = np.maximum(amax, _LEAST_AMAX) / _LARGEST
+    scales: NDArray[np.float32] = np.maximum(np.maximum(amax, _LEAST_AMAX) / _LARGEST, np.float32(scale_floor))
     return scales
 
 

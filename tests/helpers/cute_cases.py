@@ -30,6 +30,7 @@ IN_REGISTERS = (
     "rmsnorm:hidden_size=1536,quant=e4m3/128/f32/column,weight=float32",
     "rmsnorm:hidden_size=256,quant=e4m3/256/f32",
     "quantize:hidden_size=1536,quant=e4m3/16/f32/column4",
+    "quantize:hidden_size=384,quant=e5m2/row/f32/linear/none/up/false/0.001",
     "rmsnorm:hidden_size=64,quant=e2m1/16/e4m3",
     "rmsnorm:hidden_size=384,quant=e2m1/16/e4m3/128x4/given,residual=true",
     "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/8x4/row,input=float32",

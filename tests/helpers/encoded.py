@@ -65,6 +65,17 @@ SPECS = [
     *(QuantSpec("e4m3", size, "f32", at) for size, at in ((16, "linear"), (32, "column"), (256, "column4"))),
     *(QuantSpec("e4m3", size, "f32_ue8m0", at) for size, at in ((16, "column4"), (256, "linear"))),
     *(QuantSpec("int8", size, "f32", at) for size, at in ((16, "column"), (32, "linear"), (256, "linear"))),
+    *(
+        QuantSpec(element, size, scale_format, scale_floor=floor)
+        for element, size, scale_format, floor in (
+            ("e4m3", "row", "f32", 0.01),
+            ("e5m2", "row", "f32", 1e-4),
+            ("e4m3", 64, "f32", 0.003),
+            ("e4m3", 64, "f32_ue8m0", 0.003),
+            ("int8", "row", "f32", 0.01),
+            ("int8", 64, "f32", 0.02),
+        )
+    ),
 ]
 # Those of blocks that span rows, which only `quantize` has.
 SQUARES = [FP8_BLOCK, replace(FP8_BLOCK, scale_format="f32_ue8m0")]
@@ -118,14 +129,14 @@ def encoded(y: Array, spec: QuantSpec, given: np.float32 | None = None) -> dict[
         assert given is not None
         return {"data": quantize_fp8_static(y, float(given), spec.element)}  # type: ignore[arg-type]
     if spec.block_size == "row":
-        codes, row_scale = quantize_fp8_token(y, spec.element)  # type: ignore[arg-type]
+        codes, row_scale = quantize_fp8_token(y, spec.element, None, spec.scale_floor or 0.0)  # type: ignore[arg-type]
         return {"data": codes, "scale": row_scale[:, 0]}
     if spec.scale_format.startswith("f32"):
         scale_format: GroupScaleFormat = "ue8m0_f32" if spec.scale_format == "f32_ue8m0" else "f32"
         if spec.block_rows > 1:
             codes, scales = quantize_fp8_block(y, scale_format)
             return {"data": codes, "scale": scales}
-        codes, linear = quantize_fp8_group(y, int(spec.block_size), scale_format)
+        codes, linear = quantize_fp8_group(y, int(spec.block_size), scale_format, None, spec.scale_floor or 0.0)
         return {"data": codes, "scale": _group_scales(linear, spec)}
     fields = _block_codes(y, spec, given)
     if spec.scale_layout != "linear":
@@ -144,9 +155,9 @@ def _int8(y: Array, spec: QuantSpec, given: np.float32 | None) -> dict[str, Arra
         assert given is not None
         return {"data": quantize_int8_static(y, float(given))}
     if spec.block_size == "row":
-        codes, row_scale = quantize_int8_token(y)
+        codes, row_scale = quantize_int8_token(y, None, spec.scale_floor or 0.0)
         return {"data": codes, "scale": row_scale[:, 0]}
-    codes, linear = quantize_int8_group(y, int(spec.block_size))
+    codes, linear = quantize_int8_group(y, int(spec.block_size), None, spec.scale_floor or 0.0)
     return {"data": codes, "scale": _group_scales(linear, spec)}
 
 

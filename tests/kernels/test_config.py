@@ -52,10 +52,16 @@ EVERY_SPEC = [
     *(QuantSpec(element, n, "f32") for element in ("e4m3", "e5m2", "int8") for n in ("row", "tensor")),
     *(QuantSpec(element, "tensor", "f32", global_scale="tensor") for element in ("e4m3", "e5m2", "int8")),
 ]
+# Some of those whose scales have a floor.
+FLOORED = [
+    QuantSpec(element, n, "f32", scale_floor=floor)
+    for element, n in (("e4m3", "row"), ("e4m3", 64), ("int8", 16))
+    for floor in (1 / (448 * 512), 2.0**-126, 2.0**127)
+]
 
 
 def quant_specs() -> st.SearchStrategy[QuantSpec]:
-    return st.sampled_from(EVERY_SPEC)
+    return st.sampled_from([*EVERY_SPEC, *FLOORED])
 
 
 def item_configs() -> st.SearchStrategy[KernelConfig]:
@@ -327,7 +333,7 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ),
         ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/column", "scale_layout: is 'column', which does not go with"),
         ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/some", "global_scale: is 'some'; allowed are"),
-        ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/up/false/more", "is not element/block_size"),
+        ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/up/false/0.0/more", "is not element/block_size"),
         (
             "rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/floor",
             "scale_rounding: is 'floor', which does not",
@@ -344,6 +350,17 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         (
             "rmsnorm:hidden_size=64,quant=int8/32/ue8m0",
             "scale_format: is 'ue8m0', which does not go with element 'int8'",
+        ),
+        (
+            "rmsnorm:hidden_size=64,quant=e4m3/row/f32/linear/none/up/false/x",
+            "scale_floor: is 'x'; allowed are None and",
+        ),
+        ("rmsnorm:hidden_size=64,quant=e4m3/row/f32/linear/none/up/false/1e-39", "scale_floor: is 1e-39; allowed are"),
+        ("rmsnorm:hidden_size=64,quant=e4m3/row/f32/linear/none/up/false/nan", "scale_floor: is nan; allowed are None"),
+        ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/up/false/0.5", "scale_floor: is 0.5, but only FP8 and"),
+        (
+            "rmsnorm:hidden_size=64,quant=e4m3/tensor/f32/linear/none/up/false/1",
+            "scale_floor: is 1.0, but only FP8 and",
         ),
         ("rmsnorm:hidden_size=64,quant=int8/64/f32_ue8m0", "scale_format: is 'f32_ue8m0', which does not go with"),
         ("rmsnorm:hidden_size=64,quant=e2m1,amax_only=true", "amax_only: is True, but quant is e2m1/16.*; use None"),
@@ -391,6 +408,7 @@ def test_the_named_formats_are_nvidia_s_and_ocp_s() -> None:
 def test_options_of_a_spec_are_in_its_text_if_one_is_not_the_default() -> None:
     assert str(dataclasses.replace(MXFP4, scale_rounding="floor")) == "e2m1/32/ue8m0/linear/none/floor/false"
     assert str(dataclasses.replace(NVFP4, four_over_six=True)) == "e2m1/16/e4m3/linear/none/up/true"
+    assert str(FP8_GROUP.with_scale_floor(2.0**-20)) == "e4m3/128/f32/linear/none/up/false/9.5367431640625e-07"
 
 
 def test_another_layout_is_another_value() -> None:

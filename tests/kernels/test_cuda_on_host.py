@@ -62,6 +62,7 @@ GROUPS = (
     "rmsnorm:hidden_size=4864,quant=int8/256/f32/column,scale_ub=true",
     "quantize:hidden_size=1280,quant=e4m3/256/f32_ue8m0,input=float16",
     "quantize:hidden_size=48,quant=int8/16/f32,input=float32",
+    "rmsnorm:hidden_size=512,quant=e4m3/128/f32_ue8m0/linear/none/up/false/0.003",
 )
 
 

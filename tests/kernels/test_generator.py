@@ -108,6 +108,8 @@ def test_every_field_changes_more_than_the_comment_on_top(change: dict[str, obje
         ("quantize:hidden_size=4096,quant=e4m3/row/f32", {"scale_ub": True}),
         ("quantize:hidden_size=4096,quant=e4m3/128/f32", {"scale_ub": True}),
         ("quantize:hidden_size=4096,quant=e4m3/tensor/f32", {"quant": replace(FP8_TENSOR, global_scale="tensor")}),
+        ("quantize:hidden_size=4096,quant=e4m3/row/f32", {"quant": FP8_TOKEN.with_scale_floor(1.0)}),
+        ("quantize:hidden_size=4096,quant=e4m3/128/f32", {"quant": FP8_GROUP.with_scale_floor(1.0)}),
         ("quantize:hidden_size=4096,quant=e2m1/16/e4m3/linear/given", {"inverse_global_scale": True}),
         ("quantize:hidden_size=4096,quant=e2m1/16", {"axis": 0}),
         ("quantize:hidden_size=4096,quant=e2m1/16", {"op": "dequantize"}),

@@ -127,6 +127,17 @@ def test_the_least_scale_is_that_of_a_largest_magnitude_of_a_512th(dtype: Fp8Dty
     assert scales[0] == scales[1] < scales[2]
 
 
+@every_dtype
+def test_a_floor_is_the_least_scale_of_rows_and_groups(dtype: Fp8Dtype) -> None:
+    y = np.float32([[1e-6], [6e5], [NAN]]) * np.ones((3, 64), np.float32)
+    free, bounded = quantize_fp8_token(y, dtype), quantize_fp8_token(y, dtype, None, 0.37)
+    assert bounded[1][:2].tolist() == [[np.float32(0.37)], free[1][1].tolist()]
+    assert bounded[0][1:].tolist() == free[0][1:].tolist()
+    assert bits(bounded[1][2]) == [0x7FFFFFFF]
+    assert quantize_fp8_group(y, 64, "f32", None, 0.37)[1][0] == np.float32(0.37)
+    assert quantize_fp8_group(y, 64, "ue8m0_f32", None, 0.37)[1][0] == 0.5, "the power of two is taken last"
+
+
 def test_an_upper_bound_saturates_what_lies_above_it() -> None:
     y = np.array([[448, 100, -1, 0], [INF, -INF, 1, 0], [NAN, 1, 1, 1], [1, 1, 1, 0.5]], np.float32)
     codes, scales = quantize_fp8_token(y, scale_ub=56.0)

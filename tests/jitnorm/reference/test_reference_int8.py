@@ -108,6 +108,15 @@ def test_an_upper_bound_saturates_what_lies_above_it() -> None:
     assert bits(scales[2]) == [0x7FFFFFFF], "a bound does not hide a NaN"
 
 
+def test_a_floor_is_the_least_scale_of_rows_and_groups() -> None:
+    y = np.float32([[1e-6], [200.0], [NAN]]) * np.ones((3, 64), np.float32)
+    floor = np.float32(0.37)
+    for codes, scales in (quantize_int8_token(y, None, 0.37), quantize_int8_group(y, 64, None, 0.37)):
+        assert scales[:2, 0].tolist() == [floor, exact_scale(np.float32(200))]
+        assert codes[:, 0].tolist() == [0, 127, 0]
+        assert bits(scales[2]) == [0x7FFFFFFF]
+
+
 def test_an_infinity_and_a_nan_take_their_row() -> None:
     codes, scales = quantize_int8_token(np.array([[INF, -INF, 3, -3], [NAN, 1, INF, 2]], np.float32))
     assert codes.tolist() == [[0] * 4] * 2

@@ -13,7 +13,7 @@ import torch
 import torch_calls
 
 import jitnorm
-from jitnorm import FP8_BLOCK, MXFP8, NVFP4, QuantizedTensor, SfLayout
+from jitnorm import FP8_BLOCK, FP8_TOKEN, MXFP8, NVFP4, QuantizedTensor, SfLayout
 from jitnorm.catalogue import OPS
 
 ROWS, SIZE = 4, torch_calls.SIZE
@@ -83,7 +83,8 @@ def test_options_may_be_made_within_the_program() -> None:
 def test_the_number_of_rows_may_be_a_symbol() -> None:
     def program(x: Any, residual: Any) -> Any:
         q, total = jitnorm.add_norm_quantize(x, residual, WEIGHT, spec=MXFP8.with_layout("128x4"))
-        return q, jitnorm.quantize(total, spec=FP8_BLOCK), jitnorm.rmsnorm(total, WEIGHT)
+        floored = jitnorm.quantize(total, spec=FP8_TOKEN.with_scale_floor(0.5))
+        return q, jitnorm.quantize(total, spec=FP8_BLOCK), jitnorm.rmsnorm(total, WEIGHT), floored
 
     frames: list[Any] = []
 
