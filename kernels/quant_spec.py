@@ -91,8 +91,8 @@ class QuantSpec:
             ``floor``, OCP's rule, ``2^(floor(log2 amax) - (exponent of the largest code))``, which may cut values off.
         four_over_six: whether each block takes the better of two scales, ``amax / 6`` and ``amax / 4``, by the sum of
             squared errors; only for ``e2m1/16/e4m3``.
-        scale_floor: what scales are at least, rounded to float32, from 2^-126 on; None for the format's own lower bound
-            alone. Only for FP8 and INT8 with scales of rows or groups.
+        scale_floor: what scales are at least, rounded to float32, from 2^-126 on; None for the format's lower bound.
+            Only for FP8 and INT8 with scales of rows or groups.
 
     Raises:
         ValueError: a field has a value that is not allowed, or not with the others.
@@ -230,8 +230,10 @@ class QuantSpec:
     @property
     def smallest_scale(self) -> float:
         """The smallest scale in float32 that is found, itself rounded to float32."""
+        if self.scale_floor is not None:
+            return _to_float32(self.scale_floor)
         least_amax = 1e-10 if self.element == "int8" else 1e-4 if self.has_blocks else 1 / 512
-        return max(_to_float32(_to_float32(least_amax) / MAX_CODE[self.element]), _to_float32(self.scale_floor or 0.0))
+        return _to_float32(_to_float32(least_amax) / MAX_CODE[self.element])
 
     @property
     def needs_given_scale(self) -> bool:

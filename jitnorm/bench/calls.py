@@ -59,7 +59,8 @@ def call_of(
     }
     passed: dict[str, Any] = dict.fromkeys(required)
     for name, value in {**tensors, "eps": _EPS}.items():
-        if (known := op.aliases.get(name, name)) in parameters:
+        known = op.aliases.get(name, name)
+        if known in parameters and passed.get(known) is None:  # of two kinds of scales, the first is `out_scale`
             passed[known] = value
     if config.op == "dequantize" and "q" in required:
         passed["q"] = _encoded(tensors, config, encoding_of(op, choices))

@@ -10,6 +10,7 @@ from jitnorm.catalogue.encodings import (
     BATCH,
     FP4,
     FP8_ELEMENTS,
+    GENERAL_OUTPUTS,
     GIVEN_OR_NONE,
     KEEP_NORM,
     NORM,
@@ -188,7 +189,7 @@ def _general_options(choices: Choices, fields: Fields) -> dict[str, Any]:
 
 NORM_QUANTIZE = Op(
     "norm_quantize", "the norm, with or without residual or bias, Gemma's or not, in any format below",
-    {"op": "rmsnorm"}, _general, finds_amax=True,
+    {"op": "rmsnorm"}, _general, GENERAL_OUTPUTS, finds_amax=True,
     choices={
         **NORM, **ANY_ENCODING, **BATCH, "residual": False, "unit_bias": False, "bias": False, "keep_norm": False,
         "scale_ub": False,

@@ -19,6 +19,11 @@ ONE_OR_BOTH = ("linear", "128x4", "linear+128x4")
 GIVEN_OR_NONE = ("none", "given")
 FP8_ELEMENTS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
+# The outputs of general ops as their callers know them.
+GENERAL_OUTPUTS = {
+    "y_fp4": "out", "block_scale": "out_scale", "row_scale": "out_scale", "tensor_scale": "out_scale",
+}  # fmt: skip
+
 # Choices of ops that share them, with what a call that leaves one out has.
 NORM: dict[str, Any] = {"weight": "", "rounding": "once"}
 KEEP_NORM: dict[str, Any] = {"keep_norm": False}

@@ -11,6 +11,7 @@ from jitnorm.catalogue.encodings import (
     FOUR_OVER_SIX,
     FP4,
     FP4_E4M3,
+    GENERAL_OUTPUTS,
     GIVEN_OR_NONE,
     ONE_LAYOUT,
     byte_outputs,
@@ -51,7 +52,7 @@ def _general_options(_: Choices, fields: Fields) -> dict[str, Any]:
 # As the op of kernels it has all that they can.
 QUANTIZE = Op(
     "quantize", "quantization, alone or of an activation, in any format below", {"op": "quantize"}, _general,
-    finds_amax=True,
+    GENERAL_OUTPUTS, finds_amax=True,
     choices={
         **ANY_ENCODING, **BATCH, "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False,
         "inverse_global_scale": False, "amax_only": False, "axis": -1, "alignment": 1,
@@ -216,7 +217,7 @@ def _gated_options(choices: Choices, fields: Fields) -> dict[str, Any]:
 
 SILU_AND_MUL_QUANTIZE = Op(
     "silu_and_mul_quantize", "SwiGLU or another gated activation, of halves or of interleaved columns, in any format",
-    {"op": "quantize"}, _gated, finds_amax=True,
+    {"op": "quantize"}, _gated, GENERAL_OUTPUTS, finds_amax=True,
     choices={**ANY_ENCODING, **BATCH, "gate_columns": -1, "activation": "silu"}, options=_gated_options,
 )  # fmt: skip
 

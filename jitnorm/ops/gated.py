@@ -12,7 +12,7 @@ from jitnorm.interop import framework_of
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.activation import gate_columns_of
 from jitnorm.ops.batched import batch_of
-from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
+from jitnorm.ops.general import outputs_of, quantized, with_scales
 from jitnorm.ops.run import run, run_with_amax
 from jitnorm.quantized import QuantizedTensor
 
@@ -28,6 +28,8 @@ def silu_and_mul_quantize(
     batched: bool = False,
     mask: Any = None,
     enable_pdl: bool | None = None,
+    out: Any = None,
+    out_scale: Any = None,
     stream: Any = None,
 ) -> QuantizedTensor:
     """SwiGLU, ``silu(gate) * value``, then quantization of the unrounded product, in one pass: any QuantSpec.
@@ -52,6 +54,8 @@ def silu_and_mul_quantize(
         batched: whether the first dimension counts matrices, as in `norm_quantize`.
         mask: how many rows of each matrix there are, as in `norm_quantize`.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        out: where to write the codes, as in `norm_quantize`.
+        out_scale: where to write the scales that are found, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -71,7 +75,9 @@ def silu_and_mul_quantize(
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)
     dispatcher = dispatcher_of(SILU_AND_MUL_QUANTIZE, enable_pdl, spec, gate_columns, activation, batch)
-    tensors = {**NO_OUTPUTS, "input": input, "mask": mask, "global_scale": given, "scale": scale}
+    tensors = {
+        **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "global_scale": given, "scale": scale,
+    }  # fmt: skip
     made = run_with_amax(dispatcher, tensors, stream)
     return quantized(spec, made, (*input.shape[:-1], input.shape[-1] // 2), batched)
 

@@ -37,6 +37,8 @@ def norm_quantize(
     scale_ub: Any = None,
     enable_pdl: bool | None = None,
     rounding: str = "once",
+    out: Any = None,
+    out_scale: Any = None,
     stream: Any = None,
 ) -> QuantizedTensor:
     """RMSNorm, then quantization of the unrounded result, in one pass: any input and any QuantSpec.
@@ -69,6 +71,9 @@ def norm_quantize(
             (``output``), which gives the codes of `rmsnorm` and then `quantize`; or each step (``hf``), as in
             Transformers and vLLM: the sum with the residual, its product with the reciprocal root mean square, and the
             product with the weight. Transformers' norms with `unit_bias` round their result alone.
+        out: where to write the codes, as `QuantizedTensor.data` would have them; rows at any stride. None: allocated.
+        out_scale: where to write the scales that are found, as `QuantizedTensor.scale` would have them; None:
+            allocated.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -92,9 +97,9 @@ def norm_quantize(
         scale_ub is not None, batch,
     )  # fmt: skip
     tensors = {
-        **NO_OUTPUTS, "input": input, "mask": mask, "residual": residual, "weight": weight, "bias": bias,
-        "global_scale": given, "scale": scale, "scale_ub": scale_ub, "residual_out": residual, "y_out": y_out,
-        "eps": eps,
+        **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "residual": residual, "weight": weight,
+        "bias": bias, "global_scale": given, "scale": scale, "scale_ub": scale_ub, "residual_out": residual,
+        "y_out": y_out, "eps": eps,
     }  # fmt: skip
     return quantized(spec, run_with_amax(dispatcher, tensors, stream), tuple(input.shape), batched)
 
@@ -110,6 +115,8 @@ def quantize(
     mask: Any = None,
     scale_ub: Any = None,
     enable_pdl: bool | None = None,
+    out: Any = None,
+    out_scale: Any = None,
     stream: Any = None,
 ) -> QuantizedTensor:
     """Quantization alone: any input, float8_e4m3fn too, and any QuantSpec. The arguments are those of `norm_quantize`.
@@ -134,7 +141,8 @@ def quantize(
     batch = batch_of(spec, batched, mask, scale if given is None else given)
     dispatcher = dispatcher_of(QUANTIZE, enable_pdl, spec, activation or "", scale_ub is not None, batch)
     tensors = {
-        **NO_OUTPUTS, "input": input, "mask": mask, "global_scale": given, "scale": scale, "scale_ub": scale_ub,
+        **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "global_scale": given, "scale": scale,
+        "scale_ub": scale_ub,
     }  # fmt: skip
     return quantized(spec, run_with_amax(dispatcher, tensors, stream), tuple(input.shape), batched)
 
@@ -154,6 +162,30 @@ def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSp
     if scale is not None and (spec.has_blocks or not spec.needs_given_scale):
         raise ValueError("scale: is given, but the other options leave no use for it; pass None")
     return spec, global_scale, scale
+
+
+def outputs_of(spec: QuantSpec, out: Any, out_scale: Any) -> dict[str, Any]:
+    """The outputs of an encoding, those that the caller gives among them.
+
+    Raises:
+        ValueError: `out_scale` is given, and no scale is found.
+    """
+    if out is None and out_scale is None:
+        return NO_OUTPUTS
+    given = {"y_fp4" if spec.element == "e2m1" else "out": out}
+    if out_scale is not None:
+        given[_found_scale(spec)] = out_scale
+    return {**NO_OUTPUTS, **given}
+
+
+def _found_scale(spec: QuantSpec) -> str:
+    if spec.has_blocks:
+        return "block_scale"
+    if spec.block_size == "row":
+        return "row_scale"
+    if spec.global_scale == "tensor":
+        return "tensor_scale"
+    raise ValueError(f"out_scale: is given, but {spec} has no scale that is found; pass None")
 
 
 @cache

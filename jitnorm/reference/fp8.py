@@ -72,7 +72,7 @@ def quantize_fp8_tensor(y: NDArray[Any], dtype: Fp8Dtype = "e4m3") -> tuple[NDAr
 
 @np.errstate(all="ignore")
 def quantize_fp8_token(
-    y: NDArray[Any], dtype: Fp8Dtype = "e4m3", scale_ub: float | None = None, scale_floor: float = 0.0
+    y: NDArray[Any], dtype: Fp8Dtype = "e4m3", scale_ub: float | None = None, scale_floor: float | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """Quantize each row to FP8 with a scale of its own.
 
@@ -84,7 +84,7 @@ def quantize_fp8_token(
         dtype: "e4m3" or "e5m2".
         scale_ub: Upper bound of amax, rounded to float32. Any value is taken as it is; None and NaN are no
             bound.
-        scale_floor: What the scale is at least, rounded to float32.
+        scale_floor: What the scale is at least, rounded to float32; None for 1 / (MAX * 512).
 
     Returns:
         The codes, (M, H) uint8, and the scales, (M, 1) float32. A row with a NaN has the scale NaN and the
@@ -102,7 +102,7 @@ def quantize_fp8_token(
     """
     require_member(dtype, get_args(Fp8Dtype), "dtype")
     y = as_rows(y, "y")
-    scales = np.maximum(_dynamic_scales(_bounded(max_magnitude(y)[:, None], scale_ub), dtype), np.float32(scale_floor))
+    scales = _dynamic_scales(_bounded(max_magnitude(y)[:, None], scale_ub), dtype, scale_floor)
     return encode_scaled(y, scales, dtype), canonical(scales)
 
 
@@ -112,7 +112,7 @@ def quantize_fp8_group(
     group_size: int = 128,
     scale_format: GroupScaleFormat = "f32",
     scale_ub: float | None = None,
-    scale_floor: float = 0.0,
+    scale_floor: float | None = None,
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """Quantize groups of a row to E4M3 with one float32 scale a group.
 
@@ -124,7 +124,7 @@ def quantize_fp8_group(
         group_size: 16, 32, 64, 128 or 256.
         scale_format: "f32" takes the scale as it is, "ue8m0_f32" the least power of two not below it.
         scale_ub: As in :func:`quantize_fp8_token`.
-        scale_floor: As there; before a power of two is taken.
+        scale_floor: As there, but None for 1e-4 / 448; before a power of two is taken.
 
     Returns:
         The codes, (M, H) uint8, and the scales, (M, H / group_size) float32. A group with a NaN has the
@@ -185,10 +185,11 @@ def dequantize_fp8(
 
 
 def group_scales(
-    amax: NDArray[np.float32], scale_format: GroupScaleFormat, scale_floor: float = 0.0
+    amax: NDArray[np.float32], scale_format: GroupScaleFormat, scale_floor: float | None = None
 ) -> NDArray[np.float32]:
     """Return the scales of groups or blocks of those largest magnitudes; a NaN stays, with any bits."""
-    scales: NDArray[np.float32] = np.maximum(np.maximum(amax, _LEAST_GROUP_AMAX) / E4M3_MAX, np.float32(scale_floor))
+    least = _LEAST_GROUP_AMAX / E4M3_MAX if scale_floor is None else np.float32(scale_floor)
+    scales: NDArray[np.float32] = np.maximum(amax / E4M3_MAX, least)
     if scale_format == "ue8m0_f32":
         scales = np.where(np.isnan(scales), scales, _ceil_power_of_two(scales))
     return scales
@@ -202,10 +203,13 @@ def _bounded(amax: NDArray[np.float32], upper_bound: float | None) -> NDArray[np
     return np.where(amax > bound, bound, amax)
 
 
-def _dynamic_scales(amax: NDArray[np.float32], dtype: Fp8Dtype) -> NDArray[np.float32]:
-    """Return amax / MAX, at least the scale of an amax of 1 / 512."""
+def _dynamic_scales(
+    amax: NDArray[np.float32], dtype: Fp8Dtype, scale_floor: float | None = None
+) -> NDArray[np.float32]:
+    """Return amax / MAX, at least the floor or else the scale of an amax of 1 / 512."""
     largest = _MAX[dtype]
-    scales: NDArray[np.float32] = np.maximum(amax / largest, ONE / (largest * np.float32(512)))
+    least = ONE / (largest * np.float32(512)) if scale_floor is None else np.float32(scale_floor)
+    scales: NDArray[np.float32] = np.maximum(amax / largest, least)
     return scales
 
 

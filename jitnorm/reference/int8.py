@@ -79,7 +79,7 @@ def quantize_int8_tensor(y: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.
 
 @np.errstate(all="ignore")
 def quantize_int8_token(
-    y: NDArray[Any], scale_ub: float | None = None, scale_floor: float = 0.0
+    y: NDArray[Any], scale_ub: float | None = None, scale_floor: float | None = None
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Quantize each row to INT8 with a scale of its own.
 
@@ -89,7 +89,7 @@ def quantize_int8_token(
     Args:
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened). H is at least 1.
         scale_ub: Upper bound of amax, rounded to float32. Any value is taken as it is; None and NaN are no bound.
-        scale_floor: What the scale is at least, rounded to float32.
+        scale_floor: What the scale is at least, rounded to float32; None for 1e-10 / 127.
 
     Returns:
         The codes, (M, H), and the scales, (M, 1) float32. A row with a NaN has the scale NaN; an unbounded one with an
@@ -111,7 +111,7 @@ def quantize_int8_token(
 
 @np.errstate(all="ignore")
 def quantize_int8_group(
-    y: NDArray[Any], group_size: int = 128, scale_ub: float | None = None, scale_floor: float = 0.0
+    y: NDArray[Any], group_size: int = 128, scale_ub: float | None = None, scale_floor: float | None = None
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Quantize groups of a row to INT8, each by the rule of :func:`quantize_int8_token`.
 
@@ -171,13 +171,14 @@ def dequantize_int8(codes: NDArray[np.int8], scales: NDArray[np.float32]) -> NDA
 
 
 def _scales(
-    amax: NDArray[np.float32], upper_bound: float | None = None, scale_floor: float = 0.0
+    amax: NDArray[np.float32], upper_bound: float | None = None, scale_floor: float | None = None
 ) -> NDArray[np.float32]:
     """Return the scales of those largest magnitudes; a NaN stays, with any bits."""
     if upper_bound is not None:
         bound = np.float32(upper_bound)
         amax = np.where(amax > bound, bound, amax)
-    scales: NDArray[np.float32] = np.maximum(np.maximum(amax, _LEAST_AMAX) / _LARGEST, np.float32(scale_floor))
+    least = _LEAST_AMAX / _LARGEST if scale_floor is None else np.float32(scale_floor)
+    scales: NDArray[np.float32] = np.maximum(amax / _LARGEST, least)
     return scales
 
 

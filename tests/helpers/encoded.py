@@ -69,6 +69,7 @@ SPECS = [
         QuantSpec(element, size, scale_format, scale_floor=floor)
         for element, size, scale_format, floor in (
             ("e4m3", "row", "f32", 0.01),
+            ("e4m3", 32, "f32", 2.0**-126),
             ("e5m2", "row", "f32", 1e-4),
             ("e4m3", 64, "f32", 0.003),
             ("e4m3", 64, "f32_ue8m0", 0.003),
@@ -129,14 +130,14 @@ def encoded(y: Array, spec: QuantSpec, given: np.float32 | None = None) -> dict[
         assert given is not None
         return {"data": quantize_fp8_static(y, float(given), spec.element)}  # type: ignore[arg-type]
     if spec.block_size == "row":
-        codes, row_scale = quantize_fp8_token(y, spec.element, None, spec.scale_floor or 0.0)  # type: ignore[arg-type]
+        codes, row_scale = quantize_fp8_token(y, spec.element, None, spec.scale_floor)  # type: ignore[arg-type]
         return {"data": codes, "scale": row_scale[:, 0]}
     if spec.scale_format.startswith("f32"):
         scale_format: GroupScaleFormat = "ue8m0_f32" if spec.scale_format == "f32_ue8m0" else "f32"
         if spec.block_rows > 1:
             codes, scales = quantize_fp8_block(y, scale_format)
             return {"data": codes, "scale": scales}
-        codes, linear = quantize_fp8_group(y, int(spec.block_size), scale_format, None, spec.scale_floor or 0.0)
+        codes, linear = quantize_fp8_group(y, int(spec.block_size), scale_format, None, spec.scale_floor)
         return {"data": codes, "scale": _group_scales(linear, spec)}
     fields = _block_codes(y, spec, given)
     if spec.scale_layout != "linear":
@@ -155,9 +156,9 @@ def _int8(y: Array, spec: QuantSpec, given: np.float32 | None) -> dict[str, Arra
         assert given is not None
         return {"data": quantize_int8_static(y, float(given))}
     if spec.block_size == "row":
-        codes, row_scale = quantize_int8_token(y, None, spec.scale_floor or 0.0)
+        codes, row_scale = quantize_int8_token(y, None, spec.scale_floor)
         return {"data": codes, "scale": row_scale[:, 0]}
-    codes, linear = quantize_int8_group(y, int(spec.block_size), None, spec.scale_floor or 0.0)
+    codes, linear = quantize_int8_group(y, int(spec.block_size), None, spec.scale_floor)
     return {"data": codes, "scale": _group_scales(linear, spec)}
 
 

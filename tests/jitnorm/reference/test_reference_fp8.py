@@ -136,6 +136,8 @@ def test_a_floor_is_the_least_scale_of_rows_and_groups(dtype: Fp8Dtype) -> None:
     assert bits(bounded[1][2]) == [0x7FFFFFFF]
     assert quantize_fp8_group(y, 64, "f32", None, 0.37)[1][0] == np.float32(0.37)
     assert quantize_fp8_group(y, 64, "ue8m0_f32", None, 0.37)[1][0] == 0.5, "the power of two is taken last"
+    lower = quantize_fp8_token(y, dtype, None, 2.0**-126)[1]
+    assert lower[0] == np.float32(1e-6) / np.float32({"e4m3": 448, "e5m2": 57344}[dtype])
 
 
 def test_an_upper_bound_saturates_what_lies_above_it() -> None:
