@@ -1,0 +1,48 @@
+"""Arguments as engines pass them, for functions that are stricter: scales of any kind, hints, dtypes of torch."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from jitnorm.kernels.quant_spec import QuantSpec
+
+_ELEMENTS = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2", torch.int8: "int8"}
+
+
+def element_of(dtype: torch.dtype, name: str) -> str:
+    """The element format of codes of a dtype.
+
+    Raises:
+        ValueError: it is none of FP8 or INT8.
+    """
+    if dtype not in _ELEMENTS:
+        raise ValueError(f"{name}: is {dtype}; allowed are {', '.join(map(str, _ELEMENTS))}")
+    return _ELEMENTS[dtype]
+
+
+def as_scale(scale: Any, like: torch.Tensor) -> torch.Tensor:
+    """A scale of one element in float32 on the device of `like`, from a number or a tensor of any dtype and device."""
+    if isinstance(scale, torch.Tensor):
+        return scale.to(like.device, torch.float32)
+    return torch.full((1,), scale, dtype=torch.float32, device=like.device)
+
+
+def as_hint(enable_pdl: bool | None) -> bool | None:
+    """`enable_pdl` as a hint: True, too, means wherever the GPU can."""
+    return None if enable_pdl else enable_pdl
+
+
+# A new spec is checked: 20 us.
+@cache
+def spec_of(
+    element: str,
+    block_size: int | str,
+    scale_format: str = "f32",
+    scale_layout: str = "linear",
+    scale_floor: float | None = None,
+) -> QuantSpec:
+    """The encoding of these fields."""
+    return QuantSpec(element, block_size, scale_format, scale_layout, scale_floor=scale_floor)

@@ -1,0 +1,163 @@
+"""The norms of `flashinfer.norm`. `enable_pdl` is a hint; a scale may be a number or any tensor of one element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import jitnorm
+from jitnorm.compat.arguments import as_hint, as_scale, element_of, spec_of
+
+
+def rmsnorm(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float = 1e-6,
+    out: torch.Tensor | None = None,
+    enable_pdl: bool | None = None,
+) -> torch.Tensor:
+    """RMSNorm of the last dimension; a 3-D input has heads."""
+    return jitnorm.rmsnorm(input, weight, eps, out, as_hint(enable_pdl))
+
+
+def gemma_rmsnorm(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float = 1e-6,
+    out: torch.Tensor | None = None,
+    enable_pdl: bool | None = None,
+) -> torch.Tensor:
+    """RMSNorm with the weight ``weight + 1``."""
+    return jitnorm.gemma_rmsnorm(input, weight, eps, out, as_hint(enable_pdl))
+
+
+def fused_add_rmsnorm(
+    input: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float = 1e-6,
+    enable_pdl: bool | None = None,
+) -> None:
+    """The residual becomes the sum with the input, and the input the RMSNorm of it."""
+    jitnorm.fused_add_rmsnorm(input, residual, weight, eps, as_hint(enable_pdl))
+
+
+def gemma_fused_add_rmsnorm(
+    input: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float = 1e-6,
+    enable_pdl: bool | None = None,
+) -> None:
+    """`fused_add_rmsnorm` with the weight ``weight + 1``."""
+    jitnorm.gemma_fused_add_rmsnorm(input, residual, weight, eps, as_hint(enable_pdl))
+
+
+def rmsnorm_quant(
+    out: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    scale: float | torch.Tensor,
+    eps: float = 1e-6,
+    enable_pdl: bool | None = None,
+) -> None:
+    """RMSNorm, then FP8 by a given scale."""
+    jitnorm.rmsnorm_quant(out, input, weight, as_scale(scale, input), eps, as_hint(enable_pdl))
+
+
+def fused_add_rmsnorm_quant(
+    out: torch.Tensor,
+    input: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    scale: float | torch.Tensor,
+    eps: float = 1e-6,
+    enable_pdl: bool | None = None,
+) -> None:
+    """`rmsnorm_quant` of the sum with the residual, which becomes the sum."""
+    jitnorm.fused_add_rmsnorm_quant(out, input, residual, weight, as_scale(scale, input), eps, as_hint(enable_pdl))
+
+
+def fused_add_rmsnorm_fp8_block_quant(
+    out: torch.Tensor,
+    block_scale: torch.Tensor,
+    normed_out: torch.Tensor | None,
+    input: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float = 1e-6,
+    enable_pdl: bool | None = None,
+) -> None:
+    """RMSNorm of the sum with the residual, rounded, then FP8 in groups of 128 with column-major scales."""
+    jitnorm.fused_add_rmsnorm_fp8_block_quant(
+        out, block_scale, normed_out, input, residual, weight, eps, as_hint(enable_pdl), rounding="output"
+    )
+
+
+def layernorm(input: torch.Tensor, gemma: torch.Tensor, beta: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+    """Layer normalization."""
+    return jitnorm.layernorm(input, gemma, beta, eps)
+
+
+def layernorm_quant(
+    out: torch.Tensor,
+    input: torch.Tensor,
+    gemma: torch.Tensor,
+    beta: torch.Tensor,
+    scale: float | torch.Tensor,
+    eps: float = 1e-6,
+) -> None:
+    """Layer normalization, rounded to the input's dtype, then FP8 by a given scale: two launches."""
+    normalized = jitnorm.layernorm(input, gemma, beta, eps)
+    spec = spec_of(element_of(out.dtype, "out"), "tensor")
+    jitnorm.quantize(normalized, spec=spec, scale=as_scale(scale, input), out=out)
+
+
+def rmsnorm_fp4quant(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    y_fp4: torch.Tensor | None = None,
+    block_scale: torch.Tensor | None = None,
+    global_scale: torch.Tensor | None = None,
+    eps: float = 1e-6,
+    block_size: int = 16,
+    scale_format: str | None = None,
+    is_sf_swizzled_layout: bool = False,
+    enable_pdl: bool | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """RMSNorm, then NVFP4 or MXFP4: codes and scales. UE8M0 scales ignore `global_scale`."""
+    found: tuple[torch.Tensor, torch.Tensor] = jitnorm.rmsnorm_fp4quant(
+        input, weight, y_fp4, block_scale, _global(global_scale, input, block_size, scale_format), eps, block_size,
+        scale_format, is_sf_swizzled_layout, as_hint(enable_pdl),
+    )  # fmt: skip
+    return found
+
+
+def add_rmsnorm_fp4quant(
+    input: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    y_fp4: torch.Tensor | None = None,
+    block_scale: torch.Tensor | None = None,
+    global_scale: torch.Tensor | None = None,
+    eps: float = 1e-6,
+    block_size: int = 16,
+    scale_format: str | None = None,
+    is_sf_swizzled_layout: bool = False,
+    output_both_sf_layouts: bool = False,
+    block_scale_unswizzled: torch.Tensor | None = None,
+    enable_pdl: bool | None = None,
+    y_out: torch.Tensor | None = None,
+) -> Any:
+    """`rmsnorm_fp4quant` of the sum with the residual, which becomes the sum; both layouts of scales if asked for."""
+    return jitnorm.add_rmsnorm_fp4quant(
+        input, residual, weight, y_fp4, block_scale, _global(global_scale, input, block_size, scale_format), eps,
+        block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts, block_scale_unswizzled,
+        as_hint(enable_pdl), y_out,
+    )  # fmt: skip
+
+
+def _global(scale: Any, input: torch.Tensor, block_size: int, scale_format: str | None) -> torch.Tensor | None:
+    is_ue8m0 = scale_format == "ue8m0" or (scale_format is None and block_size == 32)
+    return None if scale is None or is_ue8m0 else as_scale(scale, input)

@@ -1,0 +1,190 @@
+"""The functions of `flashinfer.quantization`. `enable_pdl` and `backend` are hints; scales may be of any dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import jitnorm
+from jitnorm import (
+    SfLayout,
+    block_scale_interleave,
+    e2m1_and_ufp8sf_scale_to_float,
+    mxfp4_dequantize,
+    mxfp8_dequantize_host,
+    scaled_fp4_grouped_quantize,
+    shuffle_matrix_a,
+    shuffle_matrix_sf_a,
+)
+from jitnorm.compat.arguments import as_hint, as_scale
+from jitnorm.compat.groups import quantize_groups
+
+__all__ = [
+    "SfLayout",
+    "block_scale_interleave",
+    "e2m1_and_ufp8sf_scale_to_float",
+    "fp4_quantize",
+    "get_shuffle_matrix_a_row_indices",
+    "make_nvfp4_global_scale",
+    "mxfp4_dequantize",
+    "mxfp4_dequantize_host",
+    "mxfp4_quantize",
+    "mxfp8_dequantize_host",
+    "mxfp8_quantize",
+    "nvfp4_batched_quantize",
+    "nvfp4_block_scale_interleave",
+    "nvfp4_quantize",
+    "per_token_group_quant_8bit",
+    "reorder_rows_for_gated_act_gemm",
+    "scaled_fp4_grouped_quantize",
+    "shuffle_matrix_a",
+    "shuffle_matrix_sf_a",
+    "silu_and_mul_nvfp4_quantize",
+]
+
+nvfp4_block_scale_interleave = block_scale_interleave
+
+
+def fp4_quantize(
+    input: torch.Tensor,
+    global_scale: Any = None,
+    sf_vec_size: int = 16,
+    sf_use_ue8m0: bool = False,
+    is_sf_swizzled_layout: bool = True,
+    is_sf_8x4_layout: bool = False,
+    is_global_scale_inversed: bool = False,
+    enable_pdl: bool | None = None,
+    backend: str = "cuda",
+    nvfp4_4over6: Any = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """NVFP4 or MXFP4: codes and scales. UE8M0 scales ignore `global_scale`; a column-major input stays so."""
+    if global_scale is not None:
+        global_scale = None if sf_use_ue8m0 else as_scale(global_scale, input)
+    is_column_major = input.ndim >= 2 and input.stride(-2) == 1 and input.stride(-1) != 1
+    codes, scales = jitnorm.fp4_quantize(
+        input.transpose(-2, -1) if is_column_major else input, global_scale, sf_vec_size, sf_use_ue8m0,
+        is_sf_swizzled_layout, is_sf_8x4_layout, is_global_scale_inversed, as_hint(enable_pdl), backend, nvfp4_4over6,
+    )  # fmt: skip
+    return (codes.transpose(-2, -1), scales.transpose(-2, -1)) if is_column_major else (codes, scales)
+
+
+def nvfp4_quantize(
+    a: torch.Tensor,
+    a_global_sf: Any,
+    sfLayout: SfLayout = SfLayout.layout_128x4,  # noqa: N803 - FlashInfer's name
+    do_shuffle: bool = False,
+    sf_vec_size: int = 16,
+    enable_pdl: bool | None = None,
+    backend: str = "cuda",
+    per_token_activation: bool = False,
+    expanded_idx_to_permuted_idx: torch.Tensor | None = None,
+    out_scale: torch.Tensor | None = None,
+    nvfp4_4over6: Any = None,
+) -> tuple[torch.Tensor, ...]:
+    """NVFP4: codes and scales, and with `per_token_activation` the global scale of each row."""
+    return jitnorm.nvfp4_quantize(
+        a, None if a_global_sf is None else as_scale(a_global_sf, a), sfLayout, do_shuffle, sf_vec_size,
+        as_hint(enable_pdl), backend, per_token_activation, expanded_idx_to_permuted_idx, out_scale, nvfp4_4over6,
+    )  # fmt: skip
+
+
+def mxfp4_quantize(
+    a: torch.Tensor,
+    backend: str = "cuda",
+    enable_pdl: bool | None = None,
+    sfLayout: SfLayout = SfLayout.layout_128x4,  # noqa: N803 - FlashInfer's name
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """MXFP4: codes and scales."""
+    return jitnorm.mxfp4_quantize(a, backend, as_hint(enable_pdl), sfLayout)
+
+
+def mxfp8_quantize(
+    input: torch.Tensor,
+    is_sf_swizzled_layout: bool = True,
+    alignment: int = 32,
+    enable_pdl: bool | None = None,
+    backend: str = "cuda",
+    sf_swizzle_layout: SfLayout | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """MXFP8: codes and scales."""
+    return jitnorm.mxfp8_quantize(
+        input, is_sf_swizzled_layout, alignment, as_hint(enable_pdl), backend, sf_swizzle_layout
+    )
+
+
+def silu_and_mul_nvfp4_quantize(
+    input: torch.Tensor,
+    global_scale: Any,
+    sf_vec_size: int = 16,
+    is_sf_swizzled_layout: bool = True,
+    is_sf_8x4_layout: bool = False,
+    enable_pdl: bool | None = None,
+    nvfp4_4over6: Any = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """SwiGLU, then NVFP4: codes and scales."""
+    return jitnorm.silu_and_mul_nvfp4_quantize(
+        input, None if global_scale is None else as_scale(global_scale, input), sf_vec_size, is_sf_swizzled_layout,
+        is_sf_8x4_layout, as_hint(enable_pdl), nvfp4_4over6,
+    )  # fmt: skip
+
+
+def nvfp4_batched_quantize(
+    a: torch.Tensor, a_global_sf: Any, sf_vec_size: int = 16, nvfp4_4over6: Any = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """NVFP4 of a batch of matrices, each padded for itself."""
+    return jitnorm.nvfp4_batched_quantize(a, as_scale(a_global_sf, a), sf_vec_size, nvfp4_4over6)
+
+
+def per_token_group_quant_8bit(
+    x: torch.Tensor,
+    group_size: int,
+    eps: float = 1e-10,
+    dst_dtype: torch.dtype | None = None,
+    column_major_scales: bool = False,
+    scale_tma_aligned: bool = False,
+    scale_ue8m0: bool = False,
+    backend: str = "cutile",
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """FP8 or INT8 with a scale for each group of a row, of an amax that is at least `eps`."""
+    dtype = dst_dtype or torch.float8_e4m3fn
+    return quantize_groups(x, dtype, group_size, eps, scale_ue8m0, column_major_scales, scale_tma_aligned)
+
+
+def make_nvfp4_global_scale(
+    input_tensor: torch.Tensor,
+    per_token_activation: bool,
+    global_scale: float | None = None,
+    nvfp4_4over6_config: Any = None,
+) -> torch.Tensor:
+    """The global scale of NVFP4: ``448 * 6 / amax``, or for rows with scales of their own ``1 / (448 * 6)``."""
+    e4m3_max = getattr(nvfp4_4over6_config, "e4m3_max", 448)
+    if per_token_activation:
+        return as_scale(1 / (e4m3_max * 6), input_tensor)
+    if global_scale is not None:
+        return as_scale(global_scale, input_tensor)
+    amax = jitnorm.compute_amax(input_tensor).view(1)
+    return torch.where(amax == 0, torch.finfo(torch.float32).max, e4m3_max * 6 / amax)
+
+
+def mxfp4_dequantize_host(weight: torch.Tensor, scale: torch.Tensor, group_size: int = 32) -> torch.Tensor:
+    """Decode MXFP4 with linear scales, on the host, to float32."""
+    shape = (*weight.shape[:-1], weight.shape[-1] * 2)
+    spec = jitnorm.QuantSpec("e2m1", group_size, "ue8m0")
+    scale = scale.cpu().view(torch.uint8).reshape(*shape[:-1], -1)
+    q = jitnorm.QuantizedTensor(weight.cpu(), scale, None, None, None, spec, shape)
+    return q.dequantize(dtype="float32")
+
+
+def get_shuffle_matrix_a_row_indices(input_tensor: torch.Tensor, epilogue_tile_m: int) -> torch.Tensor:
+    """The row of the input that each row of `shuffle_matrix_a` is, int64 on the host."""
+    rows = torch.arange(input_tensor.shape[0], dtype=torch.int32).view(-1, 1).view(torch.uint8)
+    return shuffle_matrix_a(rows, epilogue_tile_m).view(torch.int32).view(-1).long()
+
+
+def reorder_rows_for_gated_act_gemm(x: torch.Tensor) -> torch.Tensor:
+    """The rows of the two halves of a weight in turns: 0, M / 2, 1, M / 2 + 1, and so on."""
+    if x.shape[0] % 2:
+        raise ValueError(f"x: has {x.shape[0]} rows; allowed are even numbers")
+    halves = x.reshape(2, x.shape[0] // 2, *x.shape[1:])
+    return halves.transpose(0, 1).reshape(x.shape)

@@ -1,0 +1,158 @@
+"""The norms, activations and quantization of `sgl_kernel` and of SGLang's `fp8_kernel` and `int8_kernel`.
+
+Instead of ``import sgl_kernel``, write ``from jitnorm.compat import sglang as sgl_kernel``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+
+import jitnorm
+from jitnorm.compat.arguments import element_of, spec_of
+from jitnorm.compat.flashinfer.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
+from jitnorm.compat.groups import quantize_groups, spec_of_eps, write_groups
+from jitnorm.kernels.quant_spec import MAX_CODE
+
+__all__ = [
+    "fused_add_rmsnorm",
+    "gelu_and_mul",
+    "gelu_tanh_and_mul",
+    "gemma_fused_add_rmsnorm",
+    "gemma_rmsnorm",
+    "per_tensor_quant_fp8",
+    "per_token_group_quant_int8",
+    "per_token_quant_int8",
+    "rmsnorm",
+    "sgl_per_tensor_quant_fp8",
+    "sgl_per_token_group_quant_8bit",
+    "sgl_per_token_group_quant_fp8",
+    "sgl_per_token_group_quant_int8",
+    "sgl_per_token_quant_fp8",
+    "sglang_per_token_group_quant_fp8",
+    "sglang_per_token_quant_fp8",
+    "silu_and_mul",
+]
+
+
+def silu_and_mul(input: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    """SwiGLU: SiLU of the first half of each row times the second."""
+    return jitnorm.silu_and_mul(input, out)
+
+
+def gelu_and_mul(input: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    """GELU, by erf, of the first half of each row times the second."""
+    return jitnorm.gelu_and_mul(input, out)
+
+
+def gelu_tanh_and_mul(input: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    """GELU, by tanh, of the first half of each row times the second."""
+    return jitnorm.gelu_tanh_and_mul(input, out)
+
+
+def sgl_per_token_quant_fp8(input: torch.Tensor, output_q: torch.Tensor, output_s: torch.Tensor) -> None:
+    """FP8 with a scale for each row."""
+    jitnorm.quantize(input, spec=spec_of("e4m3", "row"), out=output_q, out_scale=output_s)
+
+
+def sgl_per_tensor_quant_fp8(
+    input: torch.Tensor, output_q: torch.Tensor, output_s: torch.Tensor, is_static: bool = False
+) -> None:
+    """FP8 by one scale: `output_s`, which is given if `is_static` and found else, in two launches."""
+    spec = spec_of("e4m3", "tensor")
+    if is_static:
+        jitnorm.quantize(input, spec=spec, scale=output_s, out=output_q)
+    else:
+        jitnorm.quantize(input, spec=spec, scale="tensor", out=output_q, out_scale=output_s)
+
+
+per_tensor_quant_fp8 = sgl_per_tensor_quant_fp8
+
+
+def sgl_per_token_group_quant_8bit(
+    input: torch.Tensor,
+    output_q: torch.Tensor,
+    output_s: torch.Tensor,
+    group_size: int,
+    eps: float,
+    fp8_min: float,
+    fp8_max: float,
+    scale_ue8m0: bool = False,
+    fuse_silu_and_mul: bool = False,
+    masked_m: torch.Tensor | None = None,
+    enable_v2: bool | None = None,
+) -> None:
+    """FP8 or INT8 with a scale for each group of a row, of an amax that is at least `eps`.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size), or twice as wide if `fuse_silu_and_mul`.
+        output_q: where to write the codes, float8_e4m3fn or int8.
+        output_s: where to write the scales, float32 (..., hidden_size / group_size), in rows or in columns.
+        group_size: 16, 32, 64, 128 or 256.
+        eps: what the largest magnitude of a group is at least.
+        fp8_min: the least code, as the dtype has it.
+        fp8_max: the greatest code, as the dtype has it.
+        scale_ue8m0: whether scales are powers of two.
+        fuse_silu_and_mul: whether the input has gates and values, of which SwiGLU is quantized.
+        masked_m: int32 (B,), how many rows of each matrix of a batch there are; None: all.
+        enable_v2: ignored, a choice of SGLang's kernel.
+
+    Raises:
+        ValueError: an argument that is not allowed.
+    """
+    element = element_of(output_q.dtype, "output_q")
+    if fp8_max != MAX_CODE[element]:
+        raise ValueError(f"fp8_max: is {fp8_max!r}; allowed is {MAX_CODE[element]}, that of {output_q.dtype}")
+    function = jitnorm.silu_and_mul_quantize if fuse_silu_and_mul else jitnorm.quantize
+    encode = partial(function, input, batched=masked_m is not None, mask=masked_m)
+    write_groups(encode, spec_of_eps(element, group_size, eps, scale_ue8m0), output_q, output_s)
+
+
+sgl_per_token_group_quant_fp8 = sgl_per_token_group_quant_8bit
+sgl_per_token_group_quant_int8 = sgl_per_token_group_quant_8bit
+
+
+def sglang_per_token_quant_fp8(
+    x: torch.Tensor,
+    dtype: torch.dtype = torch.float8_e4m3fn,
+    *,
+    output_q: torch.Tensor | None = None,
+    output_s: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """FP8 with a scale for each row: codes, and float32 scales (M, 1)."""
+    if output_s is None:
+        output_s = x.new_empty((x.shape[0], 1), dtype=torch.float32)
+    q = jitnorm.quantize(x, spec=spec_of(element_of(dtype, "dtype"), "row"), out=output_q, out_scale=output_s)
+    return q.data, output_s
+
+
+def sglang_per_token_group_quant_fp8(
+    x: torch.Tensor,
+    group_size: int,
+    eps: float = 1e-10,
+    column_major_scales: bool = False,
+    scale_tma_aligned: bool = False,
+    scale_ue8m0: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """FP8 with a scale for each group of a row, of an amax that is at least `eps`."""
+    if column_major_scales and scale_ue8m0:
+        raise ValueError("scale_ue8m0: is True, but column-major powers of two are packed there; pass False")
+    return quantize_groups(x, torch.float8_e4m3fn, group_size, eps, scale_ue8m0, column_major_scales, scale_tma_aligned)
+
+
+def per_token_quant_int8(
+    x: torch.Tensor, scale_dtype: torch.dtype = torch.float32, cal_sum: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """INT8 with a scale for each row: codes, and scales (..., 1)."""
+    if cal_sum:
+        raise ValueError("cal_sum: is True, but sums of rows are not found here; pass False")
+    q = jitnorm.quantize(x, spec=spec_of("int8", "row"))
+    return q.data, q.scale.view(*x.shape[:-1], 1).to(scale_dtype)
+
+
+def per_token_group_quant_int8(
+    x: torch.Tensor, group_size: int, eps: float = 1e-10, dtype: torch.dtype = torch.int8
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """INT8 with a scale for each group of a row, of an amax that is at least `eps`."""
+    return quantize_groups(x, dtype, group_size, eps)

@@ -1,0 +1,31 @@
+"""The functions of `vllm._custom_ops` for norms, activations and quantization; `_C` has those of `torch.ops._C`.
+
+Instead of ``from vllm import _custom_ops as ops``, write ``from jitnorm.compat import vllm as ops``.
+"""
+
+from jitnorm.compat.vllm import outputs_first as _C  # noqa: N812 - as in torch.ops
+from jitnorm.compat.vllm.custom_ops import (
+    per_token_group_quant_fp8,
+    per_token_group_quant_int8,
+    rms_norm_dynamic_per_token_quant,
+    rms_norm_per_block_quant,
+    scaled_fp4_quant,
+    scaled_fp8_quant,
+    scaled_int8_quant,
+    silu_and_mul_per_block_quant,
+)
+from jitnorm.compat.vllm.outputs_first import fused_add_rms_norm, rms_norm
+
+__all__ = [
+    "_C",
+    "fused_add_rms_norm",
+    "per_token_group_quant_fp8",
+    "per_token_group_quant_int8",
+    "rms_norm",
+    "rms_norm_dynamic_per_token_quant",
+    "rms_norm_per_block_quant",
+    "scaled_fp4_quant",
+    "scaled_fp8_quant",
+    "scaled_int8_quant",
+    "silu_and_mul_per_block_quant",
+]

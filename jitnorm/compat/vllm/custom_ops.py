@@ -1,0 +1,215 @@
+"""The functions of `vllm._custom_ops` that allocate what they return, and of its `fp8_utils` and `int8_utils`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+import jitnorm
+from jitnorm.compat.arguments import element_of, spec_of
+from jitnorm.compat.groups import column_layout, quantize_groups, transposed_scales
+from jitnorm.compat.vllm.floors import group_spec, row_spec
+from jitnorm.compat.vllm.outputs_first import dynamic_scaled_int8_quant, refuse_azp, static_scaled_fp8_quant
+
+
+def rms_norm_dynamic_per_token_quant(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    epsilon: float,
+    quant_dtype: torch.dtype,
+    scale_ub: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """RMSNorm, then FP8 or INT8 with a scale for each row: codes, and float32 scales (M, 1)."""
+    spec = row_spec(element_of(quant_dtype, "quant_dtype"))
+    q = jitnorm.norm_quantize(
+        input, weight, spec=spec, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="hf"
+    )
+    return q.data, q.scale.view(-1, 1)
+
+
+def rms_norm_per_block_quant(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    epsilon: float,
+    quant_dtype: torch.dtype,
+    group_size: Sequence[int],
+    scale_ub: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    is_scale_transposed: bool = False,
+    tma_alignment: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """RMSNorm, then FP8 or INT8 with a scale for each group of a row.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size).
+        weight: shape (hidden_size,).
+        epsilon: added to the mean of squares.
+        quant_dtype: torch.float8_e4m3fn or torch.int8.
+        group_size: ``[1, n]``, with 16, 32, 64, 128 or 256 for n.
+        scale_ub: float32 tensor of one element that bounds amax; None: no bound.
+        residual: like the input, or None; added first, and becomes the sum.
+        is_scale_transposed: whether the scales lie column by column.
+        tma_alignment: 4 to round each of these columns up to so many rows, 0 for none.
+
+    Returns:
+        the codes, and float32 scales (M, hidden_size / n); those with `tma_alignment` of a 3-D input are 3-D, each
+        matrix rounded up for itself.
+
+    Raises:
+        ValueError: an argument that is not allowed.
+    """
+    if len(group_size) != 2 or group_size[0] != 1:
+        raise ValueError(f"group_size: is {list(group_size)!r}; allowed are [1, 16], [1, 32] up to [1, 256]")
+    if tma_alignment not in (0, 4):
+        raise ValueError(f"tma_alignment: is {tma_alignment!r}; allowed are 0 and 4")
+    layout = column_layout(is_scale_transposed, tma_alignment == 4)
+    q = jitnorm.norm_quantize(
+        input, weight, spec=group_spec(element_of(quant_dtype, "quant_dtype"), group_size[1], layout),
+        residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="hf",
+        batched=layout == "column4" and input.ndim == 3,
+    )  # fmt: skip
+    return q.data, q.scale.view(-1, q.scale.shape[-1]) if layout == "linear" else transposed_scales(q)
+
+
+def silu_and_mul_per_block_quant(
+    input: torch.Tensor,
+    group_size: int,
+    quant_dtype: torch.dtype,
+    scale_ub: torch.Tensor | None = None,
+    is_scale_transposed: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """SwiGLU, then FP8 or INT8 with a scale for each group of a row: codes, and float32 scales (M, groups)."""
+    if scale_ub is not None:
+        raise ValueError("scale_ub: is given, but SwiGLU's groups have no upper bound; pass None")
+    layout = column_layout(is_scale_transposed, is_tma_aligned=False)
+    spec = group_spec(element_of(quant_dtype, "quant_dtype"), group_size, layout)
+    q = jitnorm.silu_and_mul_quantize(input, spec=spec)
+    return q.data, transposed_scales(q) if is_scale_transposed else q.scale
+
+
+def scaled_fp8_quant(
+    input: torch.Tensor,
+    scale: torch.Tensor | None = None,
+    num_token_padding: int | None = None,
+    scale_ub: torch.Tensor | None = None,
+    use_per_token_if_dynamic: bool = False,
+    output: torch.Tensor | None = None,
+    group_shape: tuple[int, int] | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """FP8 (E4M3) by a given scale, or by one that is found for the tensor or for each row.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (M, hidden_size).
+        scale: float32 tensor of one element, the divisor; None to find it.
+        num_token_padding: rows to allocate at least; those from M on are uninitialised.
+        scale_ub: float32 tensor of one element that bounds the amax of rows; None: no bound.
+        use_per_token_if_dynamic: whether each row has a scale of its own.
+        output: where to write the codes; None: allocated.
+        group_shape: as in vLLM; scales of parts of the tensor are refused.
+
+    Returns:
+        the codes, and the scale: (1,) or (rows, 1).
+
+    Raises:
+        ValueError: an argument that is not allowed.
+    """
+    if input.ndim != 2:
+        raise ValueError(f"input: has {input.ndim} dimensions; allowed are 2")
+    rows = input.shape[0]
+    if output is None:
+        output = input.new_empty((max(num_token_padding or 0, rows), input.shape[1]), dtype=torch.float8_e4m3fn)
+    elif num_token_padding is not None:
+        raise ValueError("num_token_padding: is given, but output is, too; pass one of them")
+    if scale is not None:
+        static_scaled_fp8_quant(output[:rows], input, scale, group_shape)
+        return output, scale
+    if not use_per_token_if_dynamic:
+        q = jitnorm.quantize(input, spec=spec_of("e4m3", "tensor"), scale="tensor", out=output[:rows])
+        return output, q.scale
+    scale = input.new_empty((output.shape[0], 1), dtype=torch.float32)
+    jitnorm.quantize(input, spec=row_spec("e4m3"), scale_ub=scale_ub, out=output[:rows], out_scale=scale[:rows])
+    return output, scale
+
+
+def scaled_int8_quant(
+    input: torch.Tensor,
+    scale: torch.Tensor | None = None,
+    azp: torch.Tensor | None = None,
+    symmetric: bool = True,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """INT8, symmetric, by a given scale of the tensor or by one that is found for each row.
+
+    Returns:
+        the codes; the scale, the given one or (M, 1); and None, for the zero point.
+
+    Raises:
+        ValueError: a zero point is asked for.
+    """
+    refuse_azp(azp is not None, "azp", "is given")
+    refuse_azp(not symmetric, "symmetric", "is False")
+    if scale is not None:
+        return jitnorm.quantize(input, spec=spec_of("int8", "tensor"), scale=scale).data, scale, None
+    output = torch.empty_like(input, dtype=torch.int8, memory_format=torch.contiguous_format)
+    scale = input.new_empty((output[..., 0].numel(), 1), dtype=torch.float32)
+    dynamic_scaled_int8_quant(output, input, scale)
+    return output, scale, None
+
+
+def scaled_fp4_quant(
+    input: torch.Tensor,
+    input_global_scale: torch.Tensor,
+    is_sf_swizzled_layout: bool = True,
+    backend: str = "none",
+    padded_n: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """NVFP4 by a given global scale.
+
+    Args:
+        input: float16 or bfloat16, shape (..., n), n divisible by 16.
+        input_global_scale: float32 tensor of one element, ``448 * 6 / amax``.
+        is_sf_swizzled_layout: whether the scales have the 128x4 layout.
+        backend: with ``"trtllm"`` in it, up to 32 rows have the 8x4 layout.
+        padded_n: columns of codes and scales, those from n on of zeros; None: n.
+
+    Returns:
+        the codes, two a byte, and the scales, float8_e4m3fn, of shape (rows, columns), padded if swizzled.
+
+    Raises:
+        ValueError: an argument that is not allowed.
+    """
+    flat = input.reshape(1 if input.ndim == 1 else -1, input.shape[-1])
+    is_8x4 = "trtllm" in backend and flat.shape[0] <= 32
+    if padded_n is not None and padded_n != flat.shape[1]:
+        if padded_n < flat.shape[1] or padded_n % 16 or is_8x4:
+            raise ValueError(
+                f"padded_n: is {padded_n!r}; allowed are multiples of 16 from {flat.shape[1]} on, not in 8x4"
+            )
+        flat = torch.nn.functional.pad(flat, (0, padded_n - flat.shape[1]))
+    codes, scales = jitnorm.fp4_quantize(
+        flat, input_global_scale, is_sf_swizzled_layout=is_sf_swizzled_layout or is_8x4, is_sf_8x4_layout=is_8x4
+    )
+    return codes, scales.view(torch.float8_e4m3fn)
+
+
+def per_token_group_quant_fp8(
+    x: torch.Tensor,
+    group_size: int,
+    eps: float = 1e-10,
+    dtype: torch.dtype | None = None,
+    column_major_scales: bool = False,
+    tma_aligned_scales: bool = False,
+    out_q: torch.Tensor | None = None,
+    use_ue8m0: bool | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """FP8 with a scale for each group of a row, of an amax that is at least `eps`; `use_ue8m0` None means False."""
+    dtype = dtype or torch.float8_e4m3fn
+    return quantize_groups(x, dtype, group_size, eps, bool(use_ue8m0), column_major_scales, tma_aligned_scales, out_q)
+
+
+def per_token_group_quant_int8(
+    x: torch.Tensor, group_size: int, eps: float = 1e-10, dtype: torch.dtype = torch.int8
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """INT8 with a scale for each group of a row, of an amax that is at least `eps`."""
+    return quantize_groups(x, dtype, group_size, eps)

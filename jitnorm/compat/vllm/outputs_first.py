@@ -1,0 +1,226 @@
+"""The operators of `torch.ops._C` for norms, activations and quantization: what they write comes first.
+
+Roundings are those of vLLM's kernels: its norms round once, its norms with a given scale before they encode, and its
+norms with found scales at each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+import jitnorm
+from jitnorm.compat.arguments import element_of, spec_of
+from jitnorm.compat.groups import spec_of_eps, write_groups
+from jitnorm.compat.vllm.floors import group_spec, row_spec
+
+
+def rms_norm(result: torch.Tensor, input: torch.Tensor, weight: torch.Tensor, epsilon: float) -> None:
+    """RMSNorm into `result`."""
+    jitnorm.rmsnorm(input, weight, epsilon, out=result)
+
+
+def fused_add_rms_norm(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float) -> None:
+    """The residual becomes the sum with the input, and the input the RMSNorm of it."""
+    jitnorm.fused_add_rmsnorm(input, residual, weight, epsilon)
+
+
+def rms_norm_static_fp8_quant(
+    result: torch.Tensor, input: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, epsilon: float
+) -> None:
+    """RMSNorm, rounded to the input's dtype, then FP8 by a given scale: the bits of `rms_norm` and then FP8."""
+    jitnorm.rms_norm_static_fp8_quant(result, input, weight, scale, epsilon, rounding="output")
+
+
+def fused_add_rms_norm_static_fp8_quant(
+    result: torch.Tensor,
+    input: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    scale: torch.Tensor,
+    epsilon: float,
+) -> None:
+    """`rms_norm_static_fp8_quant` of the sum with the residual, which becomes the sum."""
+    jitnorm.fused_add_rms_norm_static_fp8_quant(result, input, residual, weight, scale, epsilon, rounding="output")
+
+
+def rms_norm_dynamic_per_token_quant(
+    result: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    scale: torch.Tensor,
+    epsilon: float,
+    scale_ub: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+) -> None:
+    """RMSNorm, then FP8 or INT8 with a scale for each row."""
+    jitnorm.norm_quantize(
+        input, weight, spec=row_spec(element_of(result.dtype, "result")), residual=residual, eps=epsilon,
+        scale_ub=scale_ub, rounding="hf", out=result, out_scale=scale,
+    )  # fmt: skip
+
+
+def rms_norm_per_block_quant(
+    result: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    scale: torch.Tensor,
+    epsilon: float,
+    scale_ub: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    group_size: int,
+    is_scale_transposed: bool,
+) -> None:
+    """RMSNorm, then FP8 or INT8 with a scale for each group of a row; `scale` may lie in rows or in columns."""
+    norm = partial(
+        jitnorm.norm_quantize, input, weight, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="hf"
+    )
+    write_groups(norm, group_spec(element_of(result.dtype, "result"), group_size), result, scale)
+
+
+def silu_and_mul(result: torch.Tensor, input: torch.Tensor) -> None:
+    """SwiGLU: SiLU of the first half of each row times the second."""
+    jitnorm.silu_and_mul(input, result)
+
+
+def gelu_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
+    """GELU, by erf, of the first half of each row times the second."""
+    jitnorm.gelu_and_mul(input, out)
+
+
+def gelu_tanh_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
+    """GELU, by tanh, of the first half of each row times the second."""
+    jitnorm.gelu_tanh_and_mul(input, out)
+
+
+def swigluoai_and_mul(out: torch.Tensor, input: torch.Tensor, alpha: float = 1.702, limit: float = 7.0) -> None:
+    """The clamped SwiGLU of gpt-oss, gates and values in turns."""
+    if (alpha, limit) != (1.702, 7.0):
+        raise ValueError(f"alpha, limit: are {alpha!r}, {limit!r}; allowed are 1.702 and 7.0, gpt-oss's")
+    jitnorm.swigluoai_and_mul(input, out)
+
+
+def relu_squared(out: torch.Tensor, input: torch.Tensor) -> None:
+    """The square of ReLU."""
+    jitnorm.relu2(input, out)
+
+
+def silu_and_mul_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:
+    """SwiGLU, then FP8 by a given scale."""
+    spec = spec_of(element_of(result.dtype, "result"), "tensor")
+    jitnorm.silu_and_mul_quantize(input, spec=spec, scale=scale, out=result)
+
+
+def silu_and_mul_per_block_quant(
+    out: torch.Tensor,
+    input: torch.Tensor,
+    scales: torch.Tensor,
+    group_size: int,
+    scale_ub: torch.Tensor | None = None,
+    is_scale_transposed: bool = False,
+) -> None:
+    """SwiGLU, then FP8 or INT8 with a scale for each group of a row; `scales` may lie in rows or in columns."""
+    if scale_ub is not None:
+        raise ValueError("scale_ub: is given, but SwiGLU's groups have no upper bound; pass None")
+    spec = group_spec(element_of(out.dtype, "out"), group_size)
+    write_groups(partial(jitnorm.silu_and_mul_quantize, input), spec, out, scales)
+
+
+def silu_and_mul_nvfp4_quant(
+    result: torch.Tensor, result_block_scale: torch.Tensor, input: torch.Tensor, input_global_scale: torch.Tensor
+) -> None:
+    """SwiGLU, then NVFP4 with swizzled scales."""
+    jitnorm.silu_and_mul_quantize(
+        input, spec=spec_of("e2m1", 16, "e4m3", "128x4"), global_scale=input_global_scale, out=result,
+        out_scale=result_block_scale.view(torch.uint8).view(-1),
+    )  # fmt: skip
+
+
+def scaled_fp4_quant(
+    input: torch.Tensor, input_scale: torch.Tensor, is_sf_swizzled_layout: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """NVFP4 by a given global scale: codes two a byte, and scales, uint8."""
+    codes, scales = jitnorm.fp4_quantize(input, input_scale, is_sf_swizzled_layout=is_sf_swizzled_layout)
+    return codes, scales
+
+
+def static_scaled_fp8_quant(
+    result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, group_shape: Sequence[int] | None = None
+) -> None:
+    """FP8 by a given scale of the tensor."""
+    if scale.numel() != 1:
+        raise ValueError(f"scale: has {scale.numel()} elements; allowed is one, the tensor's")
+    jitnorm.quantize(input, spec=spec_of(element_of(result.dtype, "result"), "tensor"), scale=scale, out=result)
+
+
+def dynamic_scaled_fp8_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:
+    """FP8 by a scale that is found for the tensor, in two launches."""
+    spec = spec_of(element_of(result.dtype, "result"), "tensor")
+    jitnorm.quantize(input, spec=spec, scale="tensor", out=result, out_scale=scale)
+
+
+def dynamic_per_token_scaled_fp8_quant(
+    result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, scale_ub: torch.Tensor | None = None
+) -> None:
+    """FP8 with a scale for each row."""
+    spec = row_spec(element_of(result.dtype, "result"))
+    jitnorm.quantize(input, spec=spec, scale_ub=scale_ub, out=result, out_scale=scale)
+
+
+def static_scaled_int8_quant(
+    result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, azp: torch.Tensor | None = None
+) -> None:
+    """INT8, symmetric, by a given scale of the tensor."""
+    refuse_azp(azp is not None, "azp", "is given")
+    jitnorm.quantize(input, spec=spec_of("int8", "tensor"), scale=scale, out=result)
+
+
+def dynamic_scaled_int8_quant(
+    result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, azp: torch.Tensor | None = None
+) -> None:
+    """INT8, symmetric, with a scale for each row."""
+    refuse_azp(azp is not None, "azp", "is given")
+    jitnorm.quantize(input, spec=spec_of("int8", "row"), out=result, out_scale=scale)
+
+
+def per_token_group_fp8_quant(
+    input: torch.Tensor,
+    output_q: torch.Tensor,
+    output_s: torch.Tensor,
+    group_size: int,
+    eps: float,
+    fp8_min: float,
+    fp8_max: float,
+    scale_ue8m0: bool,
+    dummy_is_scale_transposed: bool = False,
+    dummy_is_tma_aligned: bool = False,
+) -> None:
+    """FP8 with a scale for each group of a row, of an amax that is at least `eps`."""
+    if (fp8_min, fp8_max) != (-448.0, 448.0):
+        raise ValueError(f"fp8_min, fp8_max: are {fp8_min!r}, {fp8_max!r}; allowed are -448.0 and 448.0, E4M3's")
+    spec = spec_of_eps(element_of(output_q.dtype, "output_q"), group_size, eps, scale_ue8m0)
+    write_groups(partial(jitnorm.quantize, input), spec, output_q, output_s)
+
+
+def per_token_group_quant_int8(
+    input: torch.Tensor,
+    output_q: torch.Tensor,
+    output_s: torch.Tensor,
+    group_size: int,
+    eps: float,
+    int8_min: float,
+    int8_max: float,
+) -> None:
+    """INT8 with a scale for each group of a row, of an amax that is at least `eps`."""
+    if (int8_min, int8_max) != (-128.0, 127.0):
+        raise ValueError(f"int8_min, int8_max: are {int8_min!r}, {int8_max!r}; allowed are -128.0 and 127.0")
+    spec = spec_of_eps("int8", group_size, eps, is_ue8m0=False)
+    write_groups(partial(jitnorm.quantize, input), spec, output_q, output_s)
+
+
+def refuse_azp(asked: bool, name: str, what: str) -> None:
+    """Raise ValueError if a zero point is asked for."""
+    if asked:
+        raise ValueError(f"{name}: {what}, but INT8 is symmetric here; pass azp=None, symmetric=True")

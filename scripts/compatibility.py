@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Writes the tables of docs/compatibility.md: the peers' public functions of this field, and their state here.
+
+scripts/compatibility.py
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
+MARK = "<!-- scripts/compatibility.py writes what follows -->\n"
+
+# The peers' functions, and, where one is not there or differs, why.
+FLASHINFER = {
+    "rmsnorm": "",
+    "rmsnorm_quant": "",
+    "fused_add_rmsnorm": "",
+    "fused_add_rmsnorm_quant": "",
+    "fused_add_rmsnorm_fp8_block_quant": "",
+    "gemma_rmsnorm": "",
+    "gemma_fused_add_rmsnorm": "",
+    "layernorm": "",
+    "layernorm_quant": "two launches",
+    "rmsnorm_fp4quant": "",
+    "add_rmsnorm_fp4quant": "",
+    "fused_rmsnorm_silu": "",
+    "fused_qk_rmsnorm_rope": "",
+    "fused_dit_gate_residual_layernorm_gamma_beta": "",
+    "fused_dit_gate_residual_layernorm_scale_shift": "",
+    "fused_dit_residual_layernorm_scale_shift": "",
+    "silu_and_mul": "",
+    "gelu_and_mul": "",
+    "gelu_tanh_and_mul": "",
+    "silu_and_mul_scaled_nvfp4_experts_quantize": "",
+    "silu_and_mul_mxfp8_quantize": "`jitnorm.silu_and_mul_quantize(..., spec=MXFP8)`, along rows",
+    "silu_and_mul_nvfp4_quantize": "",
+    "fp4_quantize": "four over six by squared errors",
+    "nvfp4_quantize": "four over six by squared errors; no `expanded_idx_to_permuted_idx`",
+    "mxfp4_quantize": "",
+    "mxfp8_quantize": "",
+    "mxfp8_grouped_quantize": "`jitnorm.quantize(..., spec=MXFP8, batched=True, mask=...)`",
+    "nvfp4_batched_quantize": "",
+    "scaled_fp4_grouped_quantize": "",
+    "per_token_group_quant_8bit": "powers of two in float32",
+    "e2m1_and_ufp8sf_scale_to_float": "",
+    "mxfp4_dequantize": "",
+    "mxfp4_dequantize_host": "linear scales",
+    "mxfp8_dequantize_host": "",
+    "block_scale_interleave": "",
+    "nvfp4_block_scale_interleave": "",
+    "shuffle_matrix_a": "",
+    "shuffle_matrix_sf_a": "",
+    "get_shuffle_matrix_a_row_indices": "",
+    "reorder_rows_for_gated_act_gemm": "",
+    "make_nvfp4_global_scale": "",
+    "nvfp4_kv_quantize": "",
+    "nvfp4_kv_dequantize": "",
+    "nvfp4_kv_dequantize_paged": "",
+    "nvfp4_quantize_paged_kv_cache": "",
+    "mhc_post": "",
+    "mhc_pre_big_fuse": "",
+    "mhc_pre_big_fuse_with_prenorm": "",
+}
+VLLM = {
+    "rms_norm": "`weight=None` is refused",
+    "fused_add_rms_norm": "`weight=None` is refused; the sum is normalized unrounded",
+    "rms_norm_dynamic_per_token_quant": "",
+    "rms_norm_per_block_quant": "",
+    "silu_and_mul_per_block_quant": "no `scale_ub`",
+    "scaled_fp8_quant": "given scales of one element",
+    "scaled_int8_quant": "symmetric",
+    "scaled_fp4_quant": "",
+    "per_token_group_quant_fp8": "`use_ue8m0=None` means False",
+    "per_token_group_quant_int8": "",
+    "fused_qk_norm_rope": "",
+    "scaled_fp4_experts_quant": "",
+    "silu_and_mul_scaled_fp4_experts_quant": "",
+    "mxfp4_experts_quant": "",
+    "silu_and_mul_mxfp4_experts_quant": "",
+    "_C.rms_norm_static_fp8_quant": "",
+    "_C.fused_add_rms_norm_static_fp8_quant": "",
+    "_C.rms_norm_dynamic_per_token_quant": "",
+    "_C.rms_norm_per_block_quant": "",
+    "_C.silu_and_mul": "",
+    "_C.mul_and_silu": "",
+    "_C.gelu_and_mul": "",
+    "_C.gelu_tanh_and_mul": "",
+    "_C.swigluoai_and_mul": "gpt-oss's `alpha` and `limit`",
+    "_C.silu_and_mul_with_clamp": "",
+    "_C.relu_squared": "",
+    "_C.gelu_new": "",
+    "_C.gelu_fast": "",
+    "_C.gelu_quick": "",
+    "_C.silu_and_mul_quant": "",
+    "_C.silu_and_mul_per_block_quant": "no `scale_ub`",
+    "_C.silu_and_mul_nvfp4_quant": "",
+    "_C.scaled_fp4_quant": "",
+    "_C.static_scaled_fp8_quant": "scales of one element",
+    "_C.dynamic_scaled_fp8_quant": "",
+    "_C.dynamic_per_token_scaled_fp8_quant": "",
+    "_C.static_scaled_int8_quant": "symmetric",
+    "_C.dynamic_scaled_int8_quant": "symmetric",
+    "_C.per_token_group_fp8_quant": "",
+    "_C.per_token_group_fp8_quant_packed": "",
+    "_C.per_token_group_quant_int8": "",
+}
+SGLANG = {
+    "rmsnorm": "",
+    "fused_add_rmsnorm": "",
+    "gemma_rmsnorm": "",
+    "gemma_fused_add_rmsnorm": "",
+    "silu_and_mul": "",
+    "gelu_and_mul": "",
+    "gelu_tanh_and_mul": "",
+    "sgl_per_token_quant_fp8": "",
+    "sgl_per_tensor_quant_fp8": "",
+    "per_tensor_quant_fp8": "",
+    "sgl_per_token_group_quant_8bit": "scales in float32",
+    "sgl_per_token_group_quant_fp8": "scales in float32",
+    "sgl_per_token_group_quant_int8": "",
+    "sglang_per_token_quant_fp8": "",
+    "sglang_per_token_group_quant_fp8": "scales in float32",
+    "per_token_quant_int8": "no `cal_sum`",
+    "per_token_group_quant_int8": "",
+    "fused_qk_norm_rope": "",
+    "scaled_fp4_quant": "",
+}
+PEERS = (
+    ("FlashInfer 0.7.2", "flashinfer", FLASHINFER),
+    ("vLLM 0.33", "vllm", VLLM),
+    ("SGLang 0.5.23, sgl_kernel 0.4.10", "sglang", SGLANG),
+)
+
+
+def page(present: str) -> str:
+    """The page with the tables as the modules have it."""
+    before, mark, _ = present.partition(MARK)
+    if not mark:
+        raise SystemExit(f"{PAGE} has no line {MARK!r}")
+    return before + mark + "".join(_table(*peer) for peer in PEERS)
+
+
+def _table(title: str, module: str, functions: dict[str, str]) -> str:
+    rows = "".join(f"| `{name}` | {_state(module, name)} | {note} |\n" for name, note in functions.items())
+    return f"\n## {title}\n\n`jitnorm.compat.{module}`\n\n| function | | differs |\n| --- | --- | --- |\n{rows}"
+
+
+def _state(module: str, name: str) -> str:
+    found: object = import_module(f"jitnorm.compat.{module}")
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return "here" if found is not None else "not here"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

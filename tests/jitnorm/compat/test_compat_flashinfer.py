@@ -1,0 +1,149 @@
+"""jitnorm.compat.flashinfer: FlashInfer's names, and the arguments that it tolerates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import jitnorm
+from jitnorm.compat import flashinfer
+
+ROWS, SIZE = 6, 256
+FP8 = torch.float8_e4m3fn
+X = torch.randn(ROWS, SIZE, generator=torch.Generator().manual_seed(1)).half()
+RESIDUAL = torch.randn(ROWS, SIZE, generator=torch.Generator().manual_seed(2)).half()
+WEIGHT, BIAS = torch.linspace(0.5, 1.5, SIZE), torch.linspace(-1, 1, SIZE)
+GATED = torch.cat([X, RESIDUAL], -1)
+SCALES = (0.5, torch.tensor(0.5), torch.tensor([0.5]).bfloat16(), torch.tensor([0.5], dtype=torch.float64))
+
+
+def same(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    return found.shape == expected.shape and found.view(torch.uint8).equal(expected.view(torch.uint8))
+
+
+def same_all(found: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, ...]) -> bool:
+    return all(map(same, found, expected))
+
+
+@pytest.mark.parametrize("enable_pdl", [None, True, False])
+def test_pdl_is_a_hint(enable_pdl: bool | None) -> None:
+    weight = WEIGHT.half()
+    assert same(flashinfer.rmsnorm(X, weight, enable_pdl=enable_pdl), jitnorm.rmsnorm(X, weight))
+    assert same(flashinfer.gemma_rmsnorm(X, weight, enable_pdl=enable_pdl), jitnorm.gemma_rmsnorm(X, weight))
+    assert same(flashinfer.silu_and_mul(GATED, enable_pdl=enable_pdl), jitnorm.silu_and_mul(GATED))
+    assert same_all(flashinfer.mxfp8_quantize(X, enable_pdl=enable_pdl), jitnorm.mxfp8_quantize(X))
+    for ours, theirs in (
+        (flashinfer.fused_add_rmsnorm, jitnorm.fused_add_rmsnorm),
+        (flashinfer.gemma_fused_add_rmsnorm, jitnorm.gemma_fused_add_rmsnorm),
+    ):
+        found, expected = (X.clone(), RESIDUAL.clone()), (X.clone(), RESIDUAL.clone())
+        assert ours(*found, weight, enable_pdl=enable_pdl) is None
+        theirs(*expected, weight)
+        assert same_all(found, expected)
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=["number", "without dimensions", "bfloat16", "float64"])
+def test_a_scale_may_be_a_number_or_of_any_dtype(scale: Any) -> None:
+    weight, given = WEIGHT.half(), torch.tensor([0.5])
+    out, expected = torch.empty_like(X, dtype=FP8), torch.empty_like(X, dtype=FP8)
+    flashinfer.rmsnorm_quant(out, X, weight, scale)
+    jitnorm.rmsnorm_quant(expected, X, weight, given)
+    assert same(out, expected)
+    residual, total = RESIDUAL.clone(), RESIDUAL.clone()
+    flashinfer.fused_add_rmsnorm_quant(out, X, residual, weight, scale)
+    jitnorm.fused_add_rmsnorm_quant(expected, X, total, weight, given)
+    assert same_all((out, residual), (expected, total))
+    assert same_all(flashinfer.fp4_quantize(X, scale), jitnorm.fp4_quantize(X, given))
+    assert same_all(flashinfer.nvfp4_quantize(X, scale), jitnorm.nvfp4_quantize(X, given))
+    assert same_all(
+        flashinfer.rmsnorm_fp4quant(X, weight, global_scale=scale),
+        jitnorm.rmsnorm_fp4quant(X, weight, global_scale=given),
+    )
+    assert same_all(
+        flashinfer.silu_and_mul_nvfp4_quantize(GATED, scale), jitnorm.silu_and_mul_nvfp4_quantize(GATED, given)
+    )
+
+
+def test_scales_in_ue8m0_ignore_a_global_scale() -> None:
+    given, weight = torch.tensor([0.5]), WEIGHT.half()
+    found = flashinfer.fp4_quantize(X, given, 32, sf_use_ue8m0=True)
+    assert same_all(found, jitnorm.fp4_quantize(X, None, 32, True))
+    found = flashinfer.rmsnorm_fp4quant(X, weight, global_scale=given, block_size=32)
+    assert same_all(found, jitnorm.rmsnorm_fp4quant(X, weight, block_size=32))
+    residual, total = RESIDUAL.clone(), RESIDUAL.clone()
+    found = flashinfer.add_rmsnorm_fp4quant(X, residual, weight, global_scale=given, block_size=32)
+    assert same_all(found, jitnorm.add_rmsnorm_fp4quant(X, total, weight, block_size=32))
+    assert same(residual, total)
+
+
+def test_layer_normalization_is_rounded_before_it_is_encoded() -> None:
+    assert same(flashinfer.layernorm(X, WEIGHT, BIAS), jitnorm.layernorm(X, WEIGHT, BIAS))
+    out = torch.empty_like(X, dtype=FP8)
+    assert flashinfer.layernorm_quant(out, X, WEIGHT, BIAS, 0.5) is None
+    assert same(out, (jitnorm.layernorm(X, WEIGHT, BIAS).float() / 0.5).clamp(-448, 448).to(FP8))
+
+
+def test_the_norm_is_rounded_before_it_is_encoded_in_groups() -> None:
+    weight, residual = WEIGHT.half(), RESIDUAL.clone()
+    out, scales, normalized = torch.empty_like(X, dtype=FP8), torch.empty(SIZE // 128, 8), torch.empty_like(X)
+    flashinfer.fused_add_rmsnorm_fp8_block_quant(out, scales, normalized, X, residual, weight)
+    q = jitnorm.quantize(normalized, spec=jitnorm.FP8_GROUP.with_layout("column4"))
+    assert same_all((out, scales), (q.data, q.scale))
+
+
+def test_a_column_major_input_stays_so() -> None:
+    codes, scales = flashinfer.fp4_quantize(X.t().contiguous().t().contiguous(), torch.ones(1))
+    columns = flashinfer.fp4_quantize(X.t(), torch.ones(1))
+    assert same_all((columns[0].t(), columns[1].t()), (codes, scales))
+
+
+def test_a_scale_for_each_group() -> None:
+    codes, scales = flashinfer.per_token_group_quant_8bit(X, 64)
+    assert same(scales, X.view(ROWS, -1, 64).float().abs().amax(-1) / 448)
+    others = flashinfer.per_token_group_quant_8bit(X, 64, column_major_scales=True, scale_tma_aligned=True)
+    assert others[1].stride() == (1, 8)
+    assert same_all((others[0], others[1].contiguous()), (codes, scales))
+    assert flashinfer.per_token_group_quant_8bit(X, 64, dst_dtype=torch.int8)[0].dtype == torch.int8
+
+
+def test_global_scales_of_nvfp4() -> None:
+    expected = 448 * 6 / X.float().abs().max().view(1)
+    assert same(flashinfer.make_nvfp4_global_scale(X, False), expected)
+    assert same(flashinfer.make_nvfp4_global_scale(X, False, 3.0), torch.tensor([3.0]))
+    assert same(flashinfer.make_nvfp4_global_scale(X, True), torch.tensor([1 / 2688]))
+    largest = torch.finfo(torch.float32).max
+    assert flashinfer.make_nvfp4_global_scale(torch.zeros(2, 16), False).item() == largest
+
+
+def test_mxfp4_decodes_on_the_host() -> None:
+    q = jitnorm.quantize(X, spec=jitnorm.MXFP4)
+    assert same(flashinfer.mxfp4_dequantize_host(q.data, q.scale), q.dequantize(dtype="float32"))
+
+
+def test_rows_are_those_of_the_shuffle() -> None:
+    weight = torch.randn(64, 32).half()
+    rows = flashinfer.get_shuffle_matrix_a_row_indices(weight, 128)
+    assert rows.dtype == torch.int64
+    assert same(weight[rows], flashinfer.shuffle_matrix_a(weight, 128))
+    gated = flashinfer.reorder_rows_for_gated_act_gemm(weight)
+    assert same(gated[0::2].contiguous(), weight[:32])
+    assert same(gated[1::2].contiguous(), weight[32:])
+    with pytest.raises(ValueError, match=r"^x: has 63 rows; allowed are even numbers"):
+        flashinfer.reorder_rows_for_gated_act_gemm(weight[1:])
+
+
+def test_others_are_jitnorms() -> None:
+    for name in flashinfer.quantization.__all__:
+        assert getattr(flashinfer, name) is getattr(flashinfer.quantization, name)
+    batch = torch.stack([X, RESIDUAL])
+    mask, ones = torch.tensor([3, 2], dtype=torch.int32), torch.ones(2)
+    assert same_all(flashinfer.nvfp4_batched_quantize(batch, 1.0), jitnorm.nvfp4_batched_quantize(batch, torch.ones(1)))
+    gated = torch.stack([GATED, GATED])
+    found = flashinfer.silu_and_mul_scaled_nvfp4_experts_quantize(gated, mask, ones)
+    expected = jitnorm.silu_and_mul_scaled_nvfp4_experts_quantize(gated, mask, ones)
+    assert same(found[0].permute(2, 0, 1)[0, :3].contiguous(), expected[0].permute(2, 0, 1)[0, :3].contiguous())
+    assert same(flashinfer.gelu_and_mul(GATED), jitnorm.gelu_and_mul(GATED))
+    assert same(flashinfer.gelu_tanh_and_mul(GATED), jitnorm.gelu_tanh_and_mul(GATED))
+    assert same_all(flashinfer.mxfp4_quantize(X), jitnorm.mxfp4_quantize(X))

@@ -1,0 +1,94 @@
+"""jitnorm.compat.sglang: the names of sgl_kernel and of SGLang's quantization."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import jitnorm
+from jitnorm.compat import sglang
+
+ROWS, SIZE = 6, 256
+FP8 = torch.float8_e4m3fn
+X = torch.randn(ROWS, SIZE, generator=torch.Generator().manual_seed(1)).bfloat16()
+GATED = torch.cat([X, X.flip(0)], -1)
+
+
+def same(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    parts = [tensor.contiguous().view(torch.uint8) for tensor in (found, expected)]
+    return found.shape == expected.shape and torch.equal(*parts)
+
+
+def codes_of(y: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    return (y.float() * (1 / scales)).clamp(-448, 448).to(FP8)
+
+
+def test_norms_and_activations_are_jitnorms() -> None:
+    weight, out = torch.ones(SIZE).bfloat16(), torch.empty_like(X)
+    assert sglang.rmsnorm(X, weight, out=out) is out
+    assert same(out, jitnorm.rmsnorm(X, weight))
+    for name in ("silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"):
+        assert getattr(sglang, name)(GATED, out) is out
+        assert same(out, getattr(jitnorm, name)(GATED))
+
+
+def test_fp8_with_a_scale_for_each_row_or_one() -> None:
+    codes, scales = torch.empty_like(X, dtype=FP8), torch.empty(ROWS, 1)
+    sglang.sgl_per_token_quant_fp8(X, codes, scales)
+    assert same(scales, X.float().abs().amax(-1, keepdim=True) / 448)
+    assert same(codes, codes_of(X, scales))
+    found = sglang.sglang_per_token_quant_fp8(X)
+    assert same(found[0], codes)
+    assert same(found[1], scales)
+    scale = torch.empty(1)
+    sglang.sgl_per_tensor_quant_fp8(X, codes, scale)
+    assert same(scale, (X.float().abs().max() / 448).view(1))
+    assert same(codes, codes_of(X, scale))
+    sglang.per_tensor_quant_fp8(X, codes, torch.tensor([0.5]), is_static=True)
+    assert same(codes, codes_of(X, torch.tensor([0.5])))
+
+
+@pytest.mark.parametrize("is_ue8m0", [False, True])
+def test_groups_with_and_without_swiglu(is_ue8m0: bool) -> None:
+    codes, scales = torch.empty_like(X, dtype=FP8), torch.empty(ROWS, SIZE // 64)
+    sglang.sgl_per_token_group_quant_8bit(X, codes, scales, 64, 1e-10, -448.0, 448.0, is_ue8m0)
+    expected = X.view(ROWS, -1, 64).float().abs().amax(-1) / 448
+    assert same(scales, torch.exp2(torch.ceil(torch.log2(expected))) if is_ue8m0 else expected)
+    assert same(codes.view(ROWS, -1, 64), codes_of(X.view(ROWS, -1, 64), scales[..., None]))
+    found = sglang.sglang_per_token_group_quant_fp8(X, 64, scale_ue8m0=is_ue8m0)
+    assert same(found[0], codes)
+    assert same(found[1], scales)
+    sglang.sgl_per_token_group_quant_8bit(GATED, codes, scales, 64, 1e-10, -448.0, 448.0, is_ue8m0, True)
+    spec = jitnorm.QuantSpec("e4m3", 64, "f32_ue8m0" if is_ue8m0 else "f32")
+    q = jitnorm.silu_and_mul_quantize(GATED, spec=spec)
+    assert same(codes, q.data)
+    assert same(scales, q.scale)
+
+
+def test_rows_past_the_mask_are_left_alone() -> None:
+    x, mask = torch.stack([X, X]), torch.tensor([2, 5], dtype=torch.int32)
+    codes, scales = torch.zeros(x.shape, dtype=FP8), torch.zeros(2, ROWS, 2)
+    sglang.sgl_per_token_group_quant_8bit(x, codes, scales, 128, 1e-10, -448.0, 448.0, masked_m=mask)
+    whole = sglang.sglang_per_token_group_quant_fp8(X, 128)
+    for matrix, rows in enumerate(mask.tolist()):
+        assert same(codes[matrix, :rows], whole[0][:rows])
+        assert same(scales[matrix, :rows], whole[1][:rows])
+        assert not codes[matrix, rows:].view(torch.uint8).any()
+
+
+def test_int8() -> None:
+    codes, scales = sglang.per_token_quant_int8(X)
+    assert same(scales, X.float().abs().amax(-1, keepdim=True) / 127)
+    assert same(codes, (X.float() * (1 / scales)).round().to(torch.int8))
+    codes, scales = sglang.per_token_group_quant_int8(X, 64)
+    assert same(scales, X.view(ROWS, -1, 64).float().abs().amax(-1) / 127)
+
+
+def test_what_is_not_there_is_an_error() -> None:
+    codes, scales = torch.empty_like(X, dtype=FP8), torch.empty(ROWS, 2)
+    with pytest.raises(ValueError, match=r"^fp8_max: is 240\.0; allowed is 448\.0"):
+        sglang.sgl_per_token_group_quant_8bit(X, codes, scales, 128, 1e-10, -240.0, 240.0)
+    with pytest.raises(ValueError, match=r"^scale_ue8m0: is True, but column-major powers of two are packed there"):
+        sglang.sglang_per_token_group_quant_fp8(X, 128, column_major_scales=True, scale_ue8m0=True)
+    with pytest.raises(ValueError, match=r"^cal_sum: is True"):
+        sglang.per_token_quant_int8(X, cal_sum=True)

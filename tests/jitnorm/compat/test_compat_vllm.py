@@ -1,0 +1,260 @@
+"""jitnorm.compat.vllm: vLLM's names, signatures, returns and roundings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import jitnorm
+from jitnorm.compat import vllm as ops
+
+ROWS, SIZE, EPS = 6, 256, 1e-5
+FP8, INT8 = torch.float8_e4m3fn, torch.int8
+X = torch.randn(ROWS, SIZE, generator=torch.Generator().manual_seed(1)).bfloat16()
+RESIDUAL = torch.randn(ROWS, SIZE, generator=torch.Generator().manual_seed(2)).bfloat16()
+WEIGHT = torch.linspace(0.5, 1.5, SIZE).bfloat16()
+SCALE = torch.tensor([0.02])
+
+
+def same(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    return found.shape == expected.shape and torch.equal(
+        found.contiguous().view(torch.uint8), expected.contiguous().view(torch.uint8)
+    )
+
+
+def hf_norm(x: torch.Tensor) -> torch.Tensor:
+    """The norm rounded at each step, by torch."""
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPS)).to(x.dtype) * WEIGHT
+
+
+def fp8_codes(y: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return (y.float() * (1 / scale)).clamp(-448, 448).to(FP8)
+
+
+def int8_codes(y: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return (y.float() * (1 / scale)).round().clamp(-128, 127).to(INT8)
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether few codes differ, and those by little: the sum of squares has its order in each library."""
+    far = (found.float() - expected.float()).abs() > 0.13 * expected.float().abs() + 1
+    return not far.any() and (found.float() != expected.float()).float().mean() < 0.01
+
+
+def test_norms_write_what_comes_first() -> None:
+    out = torch.empty_like(X)
+    assert ops.rms_norm(out, X, WEIGHT, EPS) is None
+    assert same(out, jitnorm.rmsnorm(X, WEIGHT, EPS))
+    x, residual = X.clone(), RESIDUAL.clone()
+    assert ops.fused_add_rms_norm(x, residual, WEIGHT, EPS) is None
+    y, total = jitnorm.add_rmsnorm(X, RESIDUAL, WEIGHT, EPS)
+    assert same(x, y)
+    assert same(residual, total)
+
+
+def test_a_norm_with_a_given_scale_has_the_bits_of_its_parts() -> None:
+    fused, normalized, expected = torch.empty_like(X, dtype=FP8), torch.empty_like(X), torch.empty_like(X, dtype=FP8)
+    ops._C.rms_norm_static_fp8_quant(fused, X, WEIGHT, SCALE, EPS)
+    ops.rms_norm(normalized, X, WEIGHT, EPS)
+    ops._C.static_scaled_fp8_quant(expected, normalized, SCALE)
+    assert same(fused, expected)
+    assert same(expected, fp8_codes(normalized, SCALE))
+    x, residual, total = X.clone(), RESIDUAL.clone(), RESIDUAL.clone()
+    ops._C.fused_add_rms_norm_static_fp8_quant(fused, x, residual, WEIGHT, SCALE, EPS)
+    ops.fused_add_rms_norm(x, total, WEIGHT, EPS)
+    ops._C.static_scaled_fp8_quant(expected, x, SCALE)
+    assert same(fused, expected)
+    assert same(residual, total)
+
+
+@pytest.mark.parametrize("dtype", [FP8, INT8])
+@pytest.mark.parametrize("with_residual", [False, True])
+def test_a_norm_with_a_scale_for_each_row_rounds_each_step(dtype: torch.dtype, with_residual: bool) -> None:
+    residual = RESIDUAL.clone() if with_residual else None
+    codes, scales = ops.rms_norm_dynamic_per_token_quant(X, WEIGHT, EPS, dtype, residual=residual)
+    y = hf_norm(X + RESIDUAL if with_residual else X)
+    expected = y.float().abs().amax(-1, keepdim=True) / (448 if dtype == FP8 else 127)
+    assert scales.shape == (ROWS, 1)
+    torch.testing.assert_close(scales, expected, rtol=1e-2, atol=0)
+    assert close(codes, (fp8_codes if dtype == FP8 else int8_codes)(y, scales))
+    if residual is not None:
+        assert same(residual, X + RESIDUAL)
+    out, given = torch.empty_like(codes), torch.empty_like(scales)
+    residual = RESIDUAL.clone() if with_residual else None
+    ops._C.rms_norm_dynamic_per_token_quant(out, X, WEIGHT, given, EPS, None, residual)
+    assert same(out, codes)
+    assert same(given, scales)
+
+
+@pytest.mark.parametrize("group", [64, 128])
+@pytest.mark.parametrize("dtype", [FP8, INT8])
+def test_scales_of_groups_lie_in_rows_or_columns(dtype: torch.dtype, group: int) -> None:
+    shape = (ROWS, SIZE // group)
+    codes, linear = ops.rms_norm_per_block_quant(X, WEIGHT, EPS, dtype, [1, group])
+    assert linear.is_contiguous()
+    assert linear.shape == shape
+    for tma_alignment, stride in ((0, (1, ROWS)), (4, (1, 8))):
+        others = ops.rms_norm_per_block_quant(
+            X, WEIGHT, EPS, dtype, [1, group], None, None, True, tma_alignment=tma_alignment
+        )
+        assert same(others[0], codes)
+        assert same(others[1], linear)
+        assert others[1].stride() == stride
+    for transposed, scales in (
+        (False, torch.empty(shape)),
+        (True, torch.empty(shape[::-1]).t()),
+        (True, torch.empty_strided(shape, (1, 8))),
+    ):
+        out = torch.empty_like(codes)
+        ops._C.rms_norm_per_block_quant(out, X, WEIGHT, scales, EPS, None, None, group, transposed)
+        assert same(out, codes)
+        assert same(scales, linear)
+
+
+def test_matrices_of_a_batch_are_aligned_for_themselves() -> None:
+    x = torch.stack([X, RESIDUAL])
+    codes, scales = ops.rms_norm_per_block_quant(x, WEIGHT, EPS, FP8, [1, 128], None, None, True, tma_alignment=4)
+    assert codes.shape == x.shape
+    assert (scales.shape, scales.stride()) == ((2, ROWS, 2), (16, 1, 8))
+    assert same(scales[1], ops.rms_norm_per_block_quant(RESIDUAL, WEIGHT, EPS, FP8, [1, 128])[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "activation"),
+    [
+        ("silu_and_mul", torch.nn.functional.silu),
+        ("gelu_and_mul", torch.nn.functional.gelu),
+        ("gelu_tanh_and_mul", lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
+    ],
+)
+def test_gated_activations_write_what_comes_first(name: str, activation: Any) -> None:
+    x, out = torch.cat([X, RESIDUAL], -1), torch.empty_like(X)
+    getattr(ops._C, name)(out, x)
+    torch.testing.assert_close(out, (activation(X.float()) * RESIDUAL.float()).bfloat16(), rtol=1e-2, atol=1e-6)
+
+
+def test_the_gate_of_gpt_oss_has_its_constants_only() -> None:
+    x, out = torch.cat([X, RESIDUAL], -1), torch.empty_like(X)
+    ops._C.swigluoai_and_mul(out, x)
+    gate, value = x[:, ::2].float().clamp(max=7), x[:, 1::2].float().clamp(-7, 7)
+    torch.testing.assert_close(out, (gate * torch.sigmoid(1.702 * gate) * (value + 1)).bfloat16(), rtol=1e-2, atol=1e-6)
+    with pytest.raises(ValueError, match=r"^alpha, limit: are 1\.0, 7\.0; allowed are 1\.702 and 7\.0"):
+        ops._C.swigluoai_and_mul(out, x, 1.0)
+
+
+def test_the_square_of_relu_and_swiglu_with_a_given_scale() -> None:
+    out, codes = torch.empty_like(X), torch.empty_like(X, dtype=FP8)
+    ops._C.relu_squared(out, X)
+    assert same(out, X.float().relu().square().bfloat16())
+    x = torch.cat([X, RESIDUAL], -1)
+    ops._C.silu_and_mul_quant(codes, x, SCALE)
+    assert close(codes, fp8_codes(torch.nn.functional.silu(X.float()) * RESIDUAL.float(), SCALE))
+
+
+@pytest.mark.parametrize("dtype", [FP8, INT8])
+def test_swiglu_with_scales_of_groups(dtype: torch.dtype) -> None:
+    x = torch.cat([X, RESIDUAL], -1)
+    codes, scales = ops.silu_and_mul_per_block_quant(x, 64, dtype)
+    others = ops.silu_and_mul_per_block_quant(x, 64, dtype, is_scale_transposed=True)
+    assert others[1].stride() == (1, ROWS)
+    assert same(others[0], codes)
+    assert same(others[1], scales)
+    y = torch.nn.functional.silu(X.float()) * RESIDUAL.float()
+    expected = y.view(ROWS, -1, 64).abs().amax(-1) / (448 if dtype == FP8 else 127)
+    torch.testing.assert_close(scales, expected, rtol=1e-5, atol=0)
+
+
+def test_fp8_by_a_given_scale_by_one_of_the_tensor_or_of_each_row() -> None:
+    codes, scale = ops.scaled_fp8_quant(X, SCALE)
+    assert scale is SCALE
+    assert same(codes, fp8_codes(X, SCALE))
+    codes, scale = ops.scaled_fp8_quant(X)
+    assert same(scale, (X.float().abs().max() / 448).view(1))
+    assert same(codes, fp8_codes(X, scale))
+    codes, scale = ops.scaled_fp8_quant(X, use_per_token_if_dynamic=True)
+    assert same(scale, X.float().abs().amax(-1, keepdim=True) / 448)
+    assert same(codes, fp8_codes(X, scale))
+    output = torch.empty_like(codes)
+    assert ops.scaled_fp8_quant(X, use_per_token_if_dynamic=True, output=output)[0] is output
+    assert same(output, codes)
+
+
+def test_padding_adds_rows_that_are_not_written() -> None:
+    codes, scale = ops.scaled_fp8_quant(X, num_token_padding=17, use_per_token_if_dynamic=True)
+    assert (codes.shape, scale.shape) == ((17, SIZE), (17, 1))
+    assert same(codes[:ROWS], ops.scaled_fp8_quant(X, use_per_token_if_dynamic=True)[0])
+
+
+def test_int8_is_symmetric() -> None:
+    codes, scale, azp = ops.scaled_int8_quant(X)
+    assert azp is None
+    assert same(scale, X.float().abs().amax(-1, keepdim=True) / 127)
+    assert same(codes, int8_codes(X, scale))
+    codes, scale, azp = ops.scaled_int8_quant(X, SCALE)
+    assert scale is SCALE
+    assert same(codes, int8_codes(X, SCALE))
+    with pytest.raises(ValueError, match=r"^symmetric: is False, but INT8 is symmetric here"):
+        ops.scaled_int8_quant(X, symmetric=False)
+
+
+def test_nvfp4_with_each_layout_and_more_columns() -> None:
+    codes, scales = ops.scaled_fp4_quant(X, torch.tensor([100.0]))
+    assert (codes.shape, scales.shape, scales.dtype) == ((ROWS, SIZE // 2), (128, SIZE // 16), FP8)
+    wide_codes, wide_scales = ops.scaled_fp4_quant(X, torch.tensor([100.0]), False, padded_n=SIZE + 64)
+    codes, scales = ops.scaled_fp4_quant(X, torch.tensor([100.0]), False)
+    assert same(wide_codes[:, : SIZE // 2], codes)
+    assert same(wide_scales[:, : SIZE // 16], scales)
+    assert not wide_codes[:, SIZE // 2 :].any()
+    assert ops.scaled_fp4_quant(X, torch.tensor([100.0]), backend="trtllm")[1].shape == (8, SIZE // 16)
+    x = torch.cat([X, RESIDUAL], -1)
+    out, block_scale = torch.empty_like(codes), torch.empty(128, SIZE // 64, dtype=torch.int32)
+    ops._C.silu_and_mul_nvfp4_quant(out, block_scale, x, torch.tensor([100.0]))
+    expected = jitnorm.silu_and_mul_nvfp4_quantize(x, torch.tensor([100.0]))
+    assert same(out, expected[0])
+    assert same(block_scale.view(torch.uint8), expected[1])
+
+
+@pytest.mark.parametrize("is_ue8m0", [False, True])
+def test_groups_have_an_amax_of_eps_at_least(is_ue8m0: bool) -> None:
+    x = X.clone()
+    x[0] = 1e-12
+    codes, scales = ops.per_token_group_quant_fp8(x, 64, use_ue8m0=is_ue8m0)
+    expected = x.view(ROWS, -1, 64).float().abs().amax(-1).clamp(min=1e-10) / 448
+    if is_ue8m0:
+        expected = torch.exp2(torch.ceil(torch.log2(expected)))
+    assert same(scales, expected)
+    assert same(codes, fp8_codes(x.view(ROWS, -1, 64), scales[..., None]).view(ROWS, SIZE))
+    output = torch.empty_like(codes), torch.empty_like(scales)
+    ops._C.per_token_group_fp8_quant(x, *output, 64, 1e-10, -448.0, 448.0, is_ue8m0)
+    assert same(output[0], codes)
+    assert same(output[1], scales)
+
+
+def test_groups_of_int8() -> None:
+    codes, scales = ops.per_token_group_quant_int8(X, 64)
+    assert same(scales, X.view(ROWS, -1, 64).float().abs().amax(-1) / 127)
+    assert same(codes, int8_codes(X.view(ROWS, -1, 64), scales[..., None]).view(ROWS, SIZE))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: ops.rms_norm_dynamic_per_token_quant(X, WEIGHT, EPS, torch.uint8),
+            "^quant_dtype: is torch.uint8; allow",
+        ),
+        (
+            lambda: ops.rms_norm_per_block_quant(X, WEIGHT, EPS, FP8, [128, 128]),
+            r"^group_size: is \[128, 128\]; allowed",
+        ),
+        (lambda: ops.rms_norm_per_block_quant(X, WEIGHT, EPS, FP8, [1, 128], tma_alignment=8), "^tma_alignment: is 8;"),
+        (lambda: ops.scaled_fp8_quant(X, torch.ones(ROWS, 1)), "^scale: has 6 elements; allowed is one"),
+        (lambda: ops.scaled_fp4_quant(X, SCALE, padded_n=SIZE + 8), "^padded_n: is 264; allowed are multiples of 16"),
+    ],
+)
+def test_what_is_not_there_is_an_error(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
