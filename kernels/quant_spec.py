@@ -25,10 +25,11 @@ _GROUP_SIZES = (16, 32, 64, 128, 256)
 _SMALLEST_NORMAL, _LARGEST = 2.0**-126, 2.0**127
 
 _GLOBAL = ("none", "given", "row", "tensor")
+_E4M3_MAXIMA = (448, 256)
 
 # Values that go together: (elements, block sizes, scale formats, layouts, global scales, roundings, four over six).
 _ALLOWED = (
-    (("e2m1",), (16,), ("e4m3",), _SWIZZLED, _GLOBAL, ("up",), (False, True)),
+    (("e2m1",), (16,), ("e4m3",), _SWIZZLED, _GLOBAL, ("up",), (False, True, "mae")),
     (("e2m1",), (32,), ("e4m3",), _SWIZZLED, _GLOBAL, ("up",), (False,)),
     (("e2m1",), (16, 32), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
     (("e4m3",), (32,), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
@@ -73,8 +74,8 @@ class QuantSpec:
     """How values are encoded: element format, block size, scale format and layout, global scale.
 
     The text form is its fields joined by slashes: ``e2m1/16/e4m3/128x4/given``. The next two are written only if one
-    of them or the last is not the default, ``e2m1/32/ue8m0/linear/none/floor/false``, the last only if it is not:
-    ``e4m3/row/f32/linear/none/up/false/0.001``.
+    of them or a later one is not the default, ``e2m1/32/ue8m0/linear/none/floor/false``, the last two only up to one
+    that is not: ``e4m3/row/f32/linear/none/up/false/0.001``.
 
     Args:
         element: format of the codes: ``e2m1`` (FP4), ``e4m3`` or ``e5m2`` (FP8), ``int8``.
@@ -89,10 +90,12 @@ class QuantSpec:
             has one that is found and returned; also with block size ``tensor``, whose scale is then found.
         scale_rounding: for ``ue8m0`` scales: ``up`` to the power of two at or above ``amax / (largest code)``, or
             ``floor``, OCP's rule, ``2^(floor(log2 amax) - (exponent of the largest code))``, which may cut values off.
-        four_over_six: whether each block takes the better of two scales, ``amax / 6`` and ``amax / 4``, by the sum of
-            squared errors; only for ``e2m1/16/e4m3``.
+        four_over_six: whether each block takes the better of two scales, ``amax / 6`` and ``amax / 4``: by the sum of
+            squared errors (True) or of absolute ones (``mae``); only for ``e2m1/16/e4m3``.
         scale_floor: what scales are at least, rounded to float32, from 2^-126 on; None for the format's lower bound.
             Only for FP8 and INT8 with scales of rows or groups.
+        e4m3_max: the scale of the block with the largest value where `global_scale` is found, for ``row`` or
+            ``tensor``: 448, or 256, which leaves room for `four_over_six`. Only with ``e4m3`` scales.
 
     Raises:
         ValueError: a field has a value that is not allowed, or not with the others.
@@ -108,17 +111,19 @@ class QuantSpec:
     scale_layout: str = "linear"
     global_scale: str = "none"
     scale_rounding: str = "up"
-    four_over_six: bool = False
+    four_over_six: bool | str = False
     # Not 0.0: torch.compile would take a number for one that may change.
     scale_floor: float | None = None
+    e4m3_max: int = 448
 
     def __post_init__(self) -> None:
         self._check_combination()
         self._check_floor()
+        self._check_maximum()
 
     def _check_combination(self) -> None:
         fitting = list(_ALLOWED)
-        for position, field in enumerate(fields(self)[:-1]):
+        for position, field in enumerate(fields(self)[: len(_ALLOWED[0])]):
             value = getattr(self, field.name)
             everywhere = tuple(dict.fromkeys(value for each in _ALLOWED for value in each[position]))
             require_one_of(field.name, value, everywhere)
@@ -142,26 +147,35 @@ class QuantSpec:
                 f"scale_floor: is {floor!r}, but only FP8 and INT8 scales of rows or groups have one; leave it None"
             )
 
+    def _check_maximum(self) -> None:
+        require_one_of("e4m3_max", self.e4m3_max, _E4M3_MAXIMA)
+        if self.e4m3_max != 448 and self.scale_format != "e4m3":
+            raise ValueError(f"e4m3_max: is {self.e4m3_max}, but scales are in {self.scale_format}; leave it 448")
+
     def __str__(self) -> str:
         values = [getattr(self, field.name) for field in fields(self)]
-        if self.scale_floor is None:
+        if self.e4m3_max == 448:
             del values[-1:]
-            if values[-2:] == ["up", False]:
-                del values[-2:]
+            if self.scale_floor is None:
+                del values[-1:]
+                if values[-2:] == ["up", False]:
+                    del values[-2:]
         return "/".join(map(to_text, values))
 
     @classmethod
     def parse(cls, text: str) -> QuantSpec:
         """The QuantSpec of a text form; fields left out at the end take their defaults."""
         values: list[Any] = list(text.split("/"))
-        if len(values) > len(_ALLOWED[0]) + 1:
+        if len(values) > len(_ALLOWED[0]) + 2:
             raise ValueError(
                 f"quant: {text!r} is not element/block_size/scale_format/scale_layout/global_scale/scale_rounding/"
-                "four_over_six/scale_floor, such as e2m1/16/e4m3/linear/none"
+                "four_over_six/scale_floor/e4m3_max, such as e2m1/16/e4m3/linear/none"
             )
-        values[1:2] = [int(value) if value.isdecimal() else value for value in values[1:2]]
+        for position in (1, 8):
+            at = slice(position, position + 1)
+            values[at] = [int(value) if value.isdecimal() else value for value in values[at]]
         values[6:7] = [{"true": True, "false": False}.get(value, value) for value in values[6:7]]
-        values[7:] = map(_read_float, values[7:])
+        values[7:8] = map(_read_float, values[7:8])
         return cls(*values)
 
     def with_layout(self, scale_layout: str) -> QuantSpec:

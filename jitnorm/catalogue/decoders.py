@@ -26,6 +26,7 @@ def decoded_spec(spec: QuantSpec) -> QuantSpec:
         scale_rounding="up",
         four_over_six=False,
         scale_floor=None,
+        e4m3_max=448,
     )
 
 

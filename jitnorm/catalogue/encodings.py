@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from jitnorm.catalogue.four_over_six import FourOverSix
 from jitnorm.catalogue.op import Allocated
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import ROWS, shape
@@ -31,6 +32,7 @@ FOUR_OVER_SIX: dict[str, Any] = {"four_over_six": False}
 BATCH: dict[str, Any] = {"batched": False, "masked": False, "scale_per_matrix": False}
 ANY_ENCODING: dict[str, Any] = {
     "quant": None, "layout": None, "global_scale": None, "scale_rounding": None, "four_over_six": None,
+    "e4m3_max": None,
 }  # fmt: skip
 
 
@@ -55,7 +57,7 @@ def norm_layout(is_swizzled: bool, both: bool) -> str:
 
 
 def fp4_spec(
-    block_size: int, scale_format: str, layout: str, global_scale: str, four_over_six: bool = False
+    block_size: int, scale_format: str, layout: str, global_scale: str, recipe: FourOverSix | None = None
 ) -> QuantSpec:
     """The encoding that FlashInfer's arguments ask for, `block_size` being `sf_vec_size`, the others as of QuantSpec.
 
@@ -63,7 +65,8 @@ def fp4_spec(
         ValueError: a value that is not allowed.
     """
     require_one_of("sf_vec_size", block_size, (16, 32))
-    return QuantSpec("e2m1", block_size, scale_format, layout, global_scale, four_over_six=four_over_six)
+    better_of_two = recipe.fields(global_scale) if recipe else {}
+    return QuantSpec("e2m1", block_size, scale_format, layout, global_scale, **better_of_two)
 
 
 def byte_outputs(config: KernelConfig) -> Allocated:

@@ -3,36 +3,63 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 
 
 @dataclass(frozen=True)
 class FourOverSix:
-    """The one recipe that there is; FlashInfer's NVFP44Over6Config has these fields, too."""
+    """A recipe, with the fields of FlashInfer's NVFP44Over6Config.
+
+    Attributes:
+        e4m3_max: the scale of the block with the largest value where the global scale is found: 448 or 256.
+        err_mode: what is compared, the sum of absolute errors (``MAE``) or of squared ones (``MSE``).
+    """
 
     e4m3_max: int = 448
-    err_mode: str = "MSE"
+    err_mode: str = "MAE"
     err_use_fast_math: bool = False
 
+    def __post_init__(self) -> None:
+        require_one_of("nvfp4_4over6.e4m3_max", self.e4m3_max, (448, 256))
+        require_one_of("nvfp4_4over6.err_mode", self.err_mode, ("MAE", "MSE"))
 
-def is_four_over_six(recipe: Any) -> bool:
-    """Whether `nvfp4_4over6` asks for four over six: None does not, FlashInfer's NVFP44Over6Config does.
+    @classmethod
+    def of(cls, quant: QuantSpec) -> FourOverSix | None:
+        """The recipe of an encoding."""
+        if not quant.four_over_six:
+            return None
+        return cls(quant.e4m3_max, "MAE" if quant.four_over_six == "mae" else "MSE")
+
+    def fields(self, global_scale: str) -> dict[str, Any]:
+        """The fields of QuantSpec; a global scale that is given has its own maximum in it."""
+        is_found = global_scale in ("row", "tensor")
+        return {
+            "four_over_six": "mae" if self.err_mode == "MAE" else True,
+            "e4m3_max": self.e4m3_max if is_found else 448,
+        }
+
+
+def recipe_of(nvfp4_4over6: Any) -> FourOverSix | None:
+    """The recipe that an argument asks for; errors are always computed in float32, fast math or not.
 
     Raises:
-        ValueError: the configuration asks for something else.
-        TypeError: it is something else.
+        ValueError: a field has another value than the allowed ones.
+        TypeError: the argument is neither None nor has the fields of FlashInfer's NVFP44Over6Config.
     """
-    if recipe is None:
-        return False
+    if nvfp4_4over6 is None:
+        return None
     try:
-        mode = str(getattr(recipe.err_mode, "name", recipe.err_mode)).upper()
-        asked = (recipe.e4m3_max, mode, bool(recipe.err_use_fast_math))
+        mode = getattr(nvfp4_4over6.err_mode, "name", nvfp4_4over6.err_mode)
+        largest, _ = nvfp4_4over6.e4m3_max, nvfp4_4over6.err_use_fast_math
     except AttributeError:
         raise TypeError(
-            f"nvfp4_4over6: is a {type(recipe).__name__}; expected None or FlashInfer's NVFP44Over6Config"
+            f"nvfp4_4over6: is a {type(nvfp4_4over6).__name__}; expected None or FlashInfer's NVFP44Over6Config"
         ) from None
-    if asked != (448, "MSE", False):
-        raise ValueError(
-            f"nvfp4_4over6: is {recipe!r}; allowed are None and e4m3_max=448, err_mode='MSE', err_use_fast_math=False"
-        )
-    return True
+    return _recipe(largest, str(mode).upper())
+
+
+# So that a call like one before constructs nothing.
+_recipe = cache(FourOverSix)

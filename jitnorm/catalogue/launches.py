@@ -19,6 +19,7 @@ _ENCODING = {
     "global_scale": "global_scale",
     "scale_rounding": "scale_rounding",
     "four_over_six": "four_over_six",
+    "e4m3_max": "e4m3_max",
 }
 _NOT_FIELDS = {*_COMMON, *_ENCODING, "weight", "shuffled"}
 
@@ -76,7 +77,9 @@ def chosen_of(op: Op, chosen: Choices) -> tuple[Choices, Fields]:
 def encoding_of(op: Op, choices: Choices) -> QuantSpec:
     """The encoding that is chosen, if the op has it."""
     quant = read_format(choices["quant"])
-    base = replace(quant, scale_layout="linear", global_scale="none", scale_rounding="up", four_over_six=False)
+    base = replace(
+        quant, scale_layout="linear", global_scale="none", scale_rounding="up", four_over_six=False, e4m3_max=448
+    )
     if op.formats and base not in op.formats:
         raise ValueError(f"quant: is {choices['quant']!r}; {op.name} has {', '.join(map(str, op.formats))}")
     spells_all = choices["quant"] not in FORMATS and choices["quant"].count("/") >= 3

@@ -63,11 +63,11 @@ QUANTIZE = Op(
 
 def _fp4(
     block_size: int, is_ue8m0: bool, is_swizzled: bool, is_8x4: bool, is_inverse: bool, backend: str,
-    four_over_six: bool, has_global: bool,
+    recipe: FourOverSix | None, has_global: bool,
 ) -> Fields:  # fmt: skip
     require_one_of("backend", backend, _BACKENDS)
     scale_format, layout = "ue8m0" if is_ue8m0 else "e4m3", layout_of_flags(is_swizzled, is_8x4)
-    quant = fp4_spec(block_size, scale_format, layout, given_or_none(has_global), four_over_six)
+    quant = fp4_spec(block_size, scale_format, layout, given_or_none(has_global), recipe)
     return {"quant": quant, "inverse_global_scale": is_inverse and has_global}
 
 
@@ -81,7 +81,7 @@ def _layout_flags(quant: QuantSpec) -> dict[str, Any]:
 
 
 def _better_of_two(quant: QuantSpec) -> dict[str, Any]:
-    return {"nvfp4_4over6": FourOverSix()} if quant.four_over_six else {}
+    return {"nvfp4_4over6": recipe} if (recipe := FourOverSix.of(quant)) else {}
 
 
 def _fp4_options(_: Choices, fields: Fields) -> dict[str, Any]:
@@ -102,13 +102,13 @@ FP4_QUANTIZE = Op(
 
 
 def _nvfp4(
-    sf_layout: Any, is_shuffled: bool, block_size: int, backend: str, global_scale: str, four_over_six: bool
+    sf_layout: Any, is_shuffled: bool, block_size: int, backend: str, global_scale: str, recipe: FourOverSix | None
 ) -> Fields:
     require_one_of("backend", backend, (*_BACKENDS, "cake"))
     layout = layout_name("sfLayout", sf_layout)
     if is_shuffled and layout != "128x4":
         raise ValueError(f"sfLayout: is {layout}; with do_shuffle only layout_128x4 is allowed")
-    return {"quant": fp4_spec(block_size, "e4m3", "linear" if is_shuffled else layout, global_scale, four_over_six)}
+    return {"quant": fp4_spec(block_size, "e4m3", "linear" if is_shuffled else layout, global_scale, recipe)}
 
 
 def _linear_if_shuffled(choices: Choices, fields: Fields) -> Fields:
@@ -144,7 +144,10 @@ def _nvfp4_options(choices: Choices, fields: Fields) -> dict[str, Any]:
 NVFP4_QUANTIZE = Op(
     "nvfp4_quantize", _LIKE_FLASHINFER, {"op": "quantize"}, _nvfp4, {"input": "a", "global_scale": "a_global_sf"},
     byte_outputs,
-    choices={"quant": "nvfp4", "layout": "128x4", "global_scale": "given", "shuffled": False, **FOUR_OVER_SIX},
+    choices={
+        "quant": "nvfp4", "layout": "128x4", "global_scale": "given", "shuffled": False, **FOUR_OVER_SIX,
+        "e4m3_max": 448,
+    },
     formats=FP4_E4M3, layouts=ONE_LAYOUT, global_scales=(*GIVEN_OR_NONE, "row"),
     as_called=_linear_if_shuffled, also=_shuffles, options=_nvfp4_options,
     row_multiple=lambda choices: 128 if choices["shuffled"] else 1,
@@ -222,9 +225,11 @@ SILU_AND_MUL_QUANTIZE = Op(
 )  # fmt: skip
 
 
-def _gated_nvfp4(block_size: int, is_swizzled: bool, is_8x4: bool, four_over_six: bool, has_global: bool) -> Fields:
+def _gated_nvfp4(
+    block_size: int, is_swizzled: bool, is_8x4: bool, recipe: FourOverSix | None, has_global: bool
+) -> Fields:
     layout = layout_of_flags(is_swizzled, is_8x4)
-    return {"quant": fp4_spec(block_size, "e4m3", layout, given_or_none(has_global), four_over_six)}
+    return {"quant": fp4_spec(block_size, "e4m3", layout, given_or_none(has_global), recipe)}
 
 
 def _gated_nvfp4_options(_: Choices, fields: Fields) -> dict[str, Any]:
@@ -239,8 +244,8 @@ SILU_AND_MUL_NVFP4_QUANTIZE = Op(
 )  # fmt: skip
 
 
-def _batch_nvfp4(block_size: int, four_over_six: bool, has_global: bool, scale_per_matrix: bool) -> Fields:
-    quant = fp4_spec(block_size, "e4m3", "128x4", given_or_none(has_global), four_over_six)
+def _batch_nvfp4(block_size: int, recipe: FourOverSix | None, has_global: bool, scale_per_matrix: bool) -> Fields:
+    quant = fp4_spec(block_size, "e4m3", "128x4", given_or_none(has_global), recipe)
     return {"quant": quant, "scale_per_matrix": scale_per_matrix}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from jitnorm.catalogue.four_over_six import is_four_over_six
+from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.op import Op
 from jitnorm.catalogue.quantizers import (
     NVFP4_BATCHED_QUANTIZE,
@@ -173,7 +173,7 @@ def _quantized(
     if len(a.shape) != 3:
         raise ValueError(f"a: shape is {tuple(a.shape)}, expected (B, M, K)")
     dispatcher = dispatcher_of(
-        op, enable_pdl, block_size, is_four_over_six(nvfp4_4over6), a_global_sf is not None,
+        op, enable_pdl, block_size, recipe_of(nvfp4_4over6), a_global_sf is not None,
         _is_scale_per_matrix(a_global_sf),
     )  # fmt: skip
     tensors = {"input": a, "mask": mask, "y_fp4": None, "block_scale": None, "global_scale": a_global_sf}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from jitnorm.catalogue.four_over_six import is_four_over_six
+from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.quantizers import SILU_AND_MUL_NVFP4_QUANTIZE, SILU_AND_MUL_QUANTIZE
 from jitnorm.dispatch import dispatcher_of
 from jitnorm.interop import framework_of
@@ -124,7 +124,7 @@ def silu_and_mul_nvfp4_quantize(
         >>> codes.shape, scales.shape
         ((6, 32), (128, 4))
     """
-    options = (sf_vec_size, is_sf_swizzled_layout, is_sf_8x4_layout, is_four_over_six(nvfp4_4over6))
+    options = (sf_vec_size, is_sf_swizzled_layout, is_sf_8x4_layout, recipe_of(nvfp4_4over6))
     dispatcher = dispatcher_of(SILU_AND_MUL_NVFP4_QUANTIZE, enable_pdl, *options, global_scale is not None)
     tensors = {"input": input, "y_fp4": None, "block_scale": None, "global_scale": global_scale}
     made = run(dispatcher, tensors, stream)

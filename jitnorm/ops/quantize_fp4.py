@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitnorm.catalogue.four_over_six import is_four_over_six
+from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.quantizers import FP4_QUANTIZE, MXFP4_QUANTIZE, NVFP4_QUANTIZE
 from jitnorm.catalogue.sf_layout import SfLayout
 from jitnorm.dispatch import Dispatcher, dispatcher_of
@@ -13,7 +13,6 @@ from jitnorm.kernels.numerics import round_up
 from jitnorm.ops.layout import shuffle_matrix_a, shuffle_matrix_sf_a
 from jitnorm.ops.run import run
 
-_BASE_SCALE = 1 / (448 * 6)
 _SHUFFLE_TILE = 128  # FlashInfer's epilogue_tile_m for do_shuffle
 
 
@@ -48,9 +47,9 @@ def fp4_quantize(
         is_global_scale_inversed: whether `global_scale` is the decode scale, the inverse of the encode scale.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         backend: ``cuda`` or ``cute-dsl``, which are the same kernel here.
-        nvfp4_4over6: None for one candidate scale a block; or FlashInfer's NVFP44Over6Config with ``e4m3_max=448``,
-            ``err_mode="MSE"`` and ``err_use_fast_math=False`` for the better of ``amax / 6`` and ``amax / 4``.
-            No environment variable is read.
+        nvfp4_4over6: None for one candidate scale a block; or FlashInfer's NVFP44Over6Config for the better of
+            ``amax / 6`` and ``amax / 4``, by the error that it names, always in float32. A given global scale has its
+            `e4m3_max` in it. No environment variable is read.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -70,7 +69,7 @@ def fp4_quantize(
     """
     dispatcher = dispatcher_of(
         FP4_QUANTIZE, enable_pdl, sf_vec_size, sf_use_ue8m0, is_sf_swizzled_layout, is_sf_8x4_layout,
-        is_global_scale_inversed, backend, is_four_over_six(nvfp4_4over6), global_scale is not None,
+        is_global_scale_inversed, backend, recipe_of(nvfp4_4over6), global_scale is not None,
     )  # fmt: skip
     made = _quantized(dispatcher, input, global_scale, stream)
     return made["y_fp4"], made["block_scale"]
@@ -97,7 +96,7 @@ def nvfp4_quantize(
         a: as the input of `fp4_quantize`.
         a_global_sf: float32 tensor of one element on the device of `a`, the encode scale, or None for 1. With
             `per_token_activation`, ``1 / (448 * 6)``, as a number or a tensor, or None for that: there is no other base
-            scale. A tensor on a GPU is waited for, a number is not.
+            scale, but for 256 in place of 448 as `nvfp4_4over6` says. A tensor on a GPU is waited for, a number is not.
         sfLayout: an `SfLayout`, or FlashInfer's.
         do_shuffle: whether the rows are then permuted, as `shuffle_matrix_a` and `shuffle_matrix_sf_a` do it for an
             epilogue tile of 128: codes, 128x4 scales and the scales of rows. `a` is (M, K) then, M divisible by 128.
@@ -129,12 +128,13 @@ def nvfp4_quantize(
     for name, value in (("expanded_idx_to_permuted_idx", expanded_idx_to_permuted_idx), ("out_scale", out_scale)):
         if value is not None:
             raise ValueError(f"{name}: is given, which is not supported; pass None")
+    recipe = recipe_of(nvfp4_4over6)
     if per_token_activation:
-        _check_base_scale(a_global_sf)
+        _check_base_scale(a_global_sf, recipe.e4m3_max if recipe else 448)
         global_scale, given = "row", None
     else:
         global_scale, given = "none" if a_global_sf is None else "given", a_global_sf
-    options = (sfLayout, do_shuffle, sf_vec_size, backend, global_scale, is_four_over_six(nvfp4_4over6))
+    options = (sfLayout, do_shuffle, sf_vec_size, backend, global_scale, recipe)
     dispatcher = dispatcher_of(NVFP4_QUANTIZE, enable_pdl, *options)
     if do_shuffle:
         _check_shuffle(a)
@@ -207,8 +207,8 @@ def _shuffled(codes: Any, scales: Any, *row_scale: Any, stream: Any) -> tuple[An
     )
 
 
-def _check_base_scale(scale: Any) -> None:
-    """Raise unless the base scale of rows is the only one that there is."""
+def _check_base_scale(scale: Any, e4m3_max: int) -> None:
+    """Raise unless the base scale of rows is that of the largest scale of a block."""
     if scale is None:
         return
     if not isinstance(scale, (int, float)) and not hasattr(scale, "item"):
@@ -219,7 +219,9 @@ def _check_base_scale(scale: Any) -> None:
         value = float(scale if isinstance(scale, (int, float)) else scale.item())
     except RuntimeError as error:
         raise TypeError(f"a_global_sf: has no value: {error}") from None
-    if not abs(value - _BASE_SCALE) <= 1e-3 * _BASE_SCALE:
+    base_scale = 1 / (e4m3_max * 6)
+    if not abs(value - base_scale) <= 1e-3 * base_scale:
         raise ValueError(
-            f"a_global_sf: is {value}; with per_token_activation only 1 / (448 * 6) is allowed; pass that or None"
+            f"a_global_sf: is {value}; with per_token_activation only 1 / ({e4m3_max} * 6) is allowed; "
+            "pass that or None"
         )

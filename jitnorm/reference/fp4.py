@@ -17,7 +17,7 @@ from jitnorm.reference.checks import (
     require_member,
     require_shape,
 )
-from jitnorm.reference.elements import E4M3_MAX, decode_e2m1, decode_e4m3
+from jitnorm.reference.elements import decode_e2m1, decode_e4m3
 from jitnorm.reference.float32 import FLT_MAX, ONE, canonical, max_magnitude
 from jitnorm.reference.fp4_blocks import (
     E2M1_MAX,
@@ -31,6 +31,7 @@ from jitnorm.reference.statistics import amax_f32
 from jitnorm.reference.ue8m0 import ScaleRounding, decode_ue8m0
 
 ScaleFormat = Literal["e4m3", "ue8m0"]
+FourOverSix = bool | Literal["mae"]
 
 _BLOCK_SIZES = (16, 32)
 
@@ -43,7 +44,7 @@ def quantize_fp4(
     scale_format: ScaleFormat,
     global_scale: float | None = None,
     scale_rounding: ScaleRounding = "up",
-    four_over_six: bool = False,
+    four_over_six: FourOverSix = False,
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Quantize blocks of a row to E2M1 with one scale a block.
 
@@ -57,8 +58,8 @@ def quantize_fp4(
         global_scale: Encode scale of the tensor, rounded to float32, for "e4m3" only; None is 1.
         scale_rounding: "up" takes the power of two not below amax / 6; "floor" is the OCP rule
             floor(log2(amax)) - 2, for "ue8m0" only.
-        four_over_six: Whether a block takes the scale amax / 4 where that makes its squared error less than
-            amax / 6 does. For "e4m3" and blocks of 16 only.
+        four_over_six: Whether a block takes the scale amax / 4 where that makes its error less than amax / 6 does:
+            the sum of squares (True) or of magnitudes ("mae"). For "e4m3" and blocks of 16 only.
 
     Returns:
         The codes, (M, H / 2) uint8 with element 2i in the low nibble, and the scales, (M, H / block_size)
@@ -86,11 +87,11 @@ def quantize_fp4(
 
 @np.errstate(all="ignore")
 def quantize_nvfp4_row(
-    y: NDArray[Any], block_size: int = 16, *, four_over_six: bool = False
+    y: NDArray[Any], block_size: int = 16, *, four_over_six: FourOverSix = False, e4m3_max: int = 448
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float32]]:
     """Quantize as :func:`quantize_fp4` does with E4M3 scales, each row with a global scale of its own.
 
-    The global scale of a row is ``448 * 6 / amax``, at most the largest float32, where amax is the largest
+    The global scale of a row is ``e4m3_max * 6 / amax``, at most the largest float32, where amax is the largest
     magnitude of the row. An infinite amax counts as the largest float32: a global scale of zero would make
     the whole row NaN.
 
@@ -98,6 +99,7 @@ def quantize_nvfp4_row(
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened). H is at least 1 and block_size divides it.
         block_size: 16 or 32.
         four_over_six: As in :func:`quantize_fp4`, for blocks of 16 only.
+        e4m3_max: What the largest block scale becomes: 448 or 256.
 
     Returns:
         The codes, (M, H / 2) uint8; the scales, (M, H / block_size) uint8; and the row scales, (M,) float32:
@@ -114,14 +116,14 @@ def quantize_nvfp4_row(
         ('0x77', '0x7e', [0.0078125])
     """
     require_member(block_size, _BLOCK_SIZES, "block_size")
-    global_scales, row_scales = _global_scales(max_magnitude(as_rows(y, "y")))
+    global_scales, row_scales = _global_scales(max_magnitude(as_rows(y, "y")), e4m3_max)
     codes, scales = _quantize_e4m3(y, block_size, global_scales[:, None], four_over_six)
     return codes, scales, row_scales
 
 
 @np.errstate(all="ignore")
 def quantize_nvfp4_tensor(
-    y: NDArray[Any], block_size: int = 16, *, four_over_six: bool = False
+    y: NDArray[Any], block_size: int = 16, *, four_over_six: FourOverSix = False, e4m3_max: int = 448
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float32]]:
     """Quantize as :func:`quantize_nvfp4_row` does, with one global scale for all rows.
 
@@ -129,6 +131,7 @@ def quantize_nvfp4_tensor(
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); block_size divides H.
         block_size: 16 or 32.
         four_over_six: As in :func:`quantize_fp4`, for blocks of 16 only.
+        e4m3_max: What the largest block scale becomes: 448 or 256.
 
     Returns:
         The codes, (M, H / 2) uint8; the scales, (M, H / block_size) uint8; and the tensor scale, (1,)
@@ -145,7 +148,7 @@ def quantize_nvfp4_tensor(
         ('0x77', '0x7e', [0.0078125])
     """
     require_member(block_size, _BLOCK_SIZES, "block_size")
-    global_scale, tensor_scale = _global_scales(amax_f32(y))
+    global_scale, tensor_scale = _global_scales(amax_f32(y), e4m3_max)
     codes, scales = _quantize_e4m3(y, block_size, global_scale[0], four_over_six)
     return codes, scales, tensor_scale
 
@@ -245,13 +248,16 @@ def dequantize_fp4(
 
 
 def _quantize_e4m3(
-    y: NDArray[Any], block_size: int, global_scale: Any, four_over_six: bool
+    y: NDArray[Any], block_size: int, global_scale: Any, four_over_six: FourOverSix
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Quantize rows with E4M3 scales; the global scale is one float32, or a column of one a row."""
     if four_over_six and block_size != 16:
         raise ValueError(f"block_size is {block_size}; four_over_six takes blocks of 16")
-    encode = encode_four_over_six if four_over_six else encode_e4m3_blocks
-    codes, scales = encode(as_blocks(y, block_size), global_scale)
+    blocks = as_blocks(y, block_size)
+    if four_over_six:
+        codes, scales = encode_four_over_six(blocks, global_scale, by_squares=four_over_six != "mae")
+    else:
+        codes, scales = encode_e4m3_blocks(blocks, global_scale)
     return pack_e2m1(codes), scales
 
 
@@ -263,9 +269,10 @@ def _rescaled(y: NDArray[Any], global_scale: np.float32) -> NDArray[Any]:
     return values
 
 
-def _global_scales(amax: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the global scales that make the largest block scale 448, and what decoding multiplies by."""
-    global_scales = np.minimum(E4M3_MAX * E2M1_MAX / np.minimum(amax, FLT_MAX), FLT_MAX)
+def _global_scales(amax: NDArray[np.float32], e4m3_max: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the global scales that make the largest block scale `e4m3_max`, and what decoding multiplies by."""
+    require_member(e4m3_max, (448, 256), "e4m3_max")
+    global_scales = np.minimum(np.float32(e4m3_max) * E2M1_MAX / np.minimum(amax, FLT_MAX), FLT_MAX)
     return global_scales, canonical(np.where(amax == 0, np.float32(0), ONE / global_scales))
 
 

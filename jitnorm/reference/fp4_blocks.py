@@ -40,23 +40,27 @@ def encode_e4m3_blocks(
     return codes, scales
 
 
-def encode_four_over_six(blocks: NDArray[np.float32], global_scale: Any) -> tuple[Codes, Scales]:
+def encode_four_over_six(blocks: NDArray[np.float32], global_scale: Any, *, by_squares: bool) -> tuple[Codes, Scales]:
     """Encode blocks with E4M3 scales twice, the largest element as 6 and as 4, and keep the better of each.
 
-    What is better is told by the sum of the squared errors; the 6 wins a tie, and where an error is NaN.
+    What is better is told by the sum of the errors, squared or not; the 6 wins a tie, and where an error is NaN.
     """
     six, four = (encode_e4m3_blocks(blocks, global_scale, r) for r in (_ONE_SIXTH, _ONE_QUARTER))
-    is_four = _squared_error(blocks, *four, global_scale) < _squared_error(blocks, *six, global_scale)
+    error_of_six, error_of_four = (_error(blocks, *each, global_scale, by_squares) for each in (six, four))
+    is_four = error_of_four < error_of_six
     return np.where(is_four[..., None], four[0], six[0]), np.where(is_four, four[1], six[1])
 
 
-def _squared_error(blocks: NDArray[np.float32], codes: Codes, scales: Scales, global_scale: Any) -> NDArray[np.float32]:
-    """Return the sum of the squared errors of each block, accumulated in order by fused multiply-adds."""
+def _error(
+    blocks: NDArray[np.float32], codes: Codes, scales: Scales, global_scale: Any, by_squares: bool
+) -> NDArray[np.float32]:
+    """Return the sum of the errors of each block, in order, of squares by fused multiply-adds."""
     step = decode_e4m3(scales) * (ONE / global_scale)
     differences = blocks - decode_e2m1(codes) * step[..., None]
     error = np.zeros(scales.shape, np.float32)
     for i in range(blocks.shape[-1]):
-        error = fma(differences[..., i], differences[..., i], error)
+        difference = differences[..., i]
+        error = fma(difference, difference, error) if by_squares else error + np.abs(difference)
     return error
 
 

@@ -88,8 +88,13 @@ JITNORM_FORCE_INLINE BlockScale choose_scale<ScaleChoice::kOnly>(const float*, f
   return scale_of<kScaleFormat>(amax, global);
 }
 
+// The sum of errors, or of their squares, with one more.
+JITNORM_INLINE float add_error(float sum, float error) {
+  return kSumsAbsoluteErrors ? add_rn(sum, magnitude_of(error)) : fma_rn(error, error, sum);
+}
+
 // The error of a block's values with a scale in E4M3.
-JITNORM_INLINE float squared_error(const float* y, const BlockScale& scale, float inverse) {
+JITNORM_INLINE float error_of(const float* y, const BlockScale& scale, float inverse) {
   const float decode = mul_rn(decode_e4m3(scale.stored), inverse);
   float error = 0.0f;
   JITNORM_UNROLL
@@ -97,8 +102,7 @@ JITNORM_INLINE float squared_error(const float* y, const BlockScale& scale, floa
     const UInt32 codes = (encode_word<kElement>(y + i, scale.encode) & scale.keep) | scale.fill;
     JITNORM_UNROLL
     for (int j = 0; j < kCodesPerWord; ++j) {
-      const float difference = add_rn(y[i + j], -mul_rn(decode_e2m1(codes >> (4 * j)), decode));
-      error = fma_rn(difference, difference, error);
+      error = add_error(error, add_rn(y[i + j], -mul_rn(decode_e2m1(codes >> (4 * j)), decode)));
     }
   }
   return error;
@@ -110,5 +114,5 @@ JITNORM_FORCE_INLINE BlockScale choose_scale<ScaleChoice::kFourOverSix>(const fl
                                                                         GlobalScale global) {
   const BlockScale six = scale_of<kScaleFormat>(amax, global);
   const BlockScale four = scale_of<kScaleFormat>(amax, {global.quarter, global.inverse, global.quarter});
-  return squared_error(y, four, global.inverse) < squared_error(y, six, global.inverse) ? four : six;
+  return error_of(y, four, global.inverse) < error_of(y, six, global.inverse) ? four : six;
 }

@@ -66,6 +66,7 @@ enum : bool {
   kNeedsRowAmax = false,
   kHasNativeE2M1 = false,
   kHasNativeFp8 = true,
+  kSumsAbsoluteErrors = false,
   kPowerOfTwoScales = false,
   kInvertsGlobalScale = false,
   kScalePerMatrix = false,
@@ -96,4 +97,5 @@ constexpr ScaleFormat kScaleFormat = ScaleFormat::kE4M3;
 constexpr ScaleOwner kScaleOwner = ScaleOwner::kBlock;
 constexpr ScaleRounding kScaleRounding = ScaleRounding::kUp;
 constexpr ScaleChoice kScaleChoice = ScaleChoice::kOnly;
+constexpr float kMaxBlockScale = 448.0f;
 constexpr GlobalScaleKind kGlobalScale = GlobalScaleKind::kGiven;

@@ -6,11 +6,11 @@
 #include "block_scale.h"
 #include "intrinsics.h"
 
-// 448 * 6 / amax. The divisor is opaque: where the quotient is infinite, GCC 13 concludes that amax was zero, although
-// a tiny one overflows, too, and would make its decode scale zero.
+// The largest scale of a block * 6 / amax. The divisor is opaque: where the quotient is infinite, GCC 13 concludes that
+// amax was zero, although a tiny one overflows, too, and would make its decode scale zero.
 JITNORM_INLINE float encode_scale_from(float amax) {
   const float finite = amax > kMaxFloat ? kMaxFloat : amax;
-  const float exact = div_rn(448.0f * 6.0f, opaque(finite));
+  const float exact = div_rn(kMaxBlockScale * 6.0f, opaque(finite));
   return exact > kMaxFloat ? kMaxFloat : exact;
 }
 

@@ -74,7 +74,7 @@ JITNORM_INLINE UInt32 round_magnitude(float m, float& value) {
   }
 }
 
-// Codes without their signs, and the error that they make: with both signs turned, its square stays.
+// Codes without their signs, and the error that they make: with both signs turned, it stays.
 template <bool kIsUpTo4>
 JITNORM_INLINE float round_block(UInt32 (&words)[kE2M1Words], const float (&magnitudes)[kChunkSize],
                                  const FastScale& scale) {
@@ -90,7 +90,7 @@ JITNORM_INLINE float round_block(UInt32 (&words)[kE2M1Words], const float (&magn
       // Without a global scale the product is exact, so that it need not be rounded by itself.
       const float difference = kGlobalScale != GlobalScaleKind::kNone ? add_rn(m, -mul_rn(value, scale.decode))
                                                                       : fma_rn(-value, scale.decode, m);
-      error = fma_rn(difference, difference, error);
+      error = add_error(error, difference);
     }
     words[i] = pack_codes(rounded);
   }

@@ -77,6 +77,9 @@ SPECS = [
             ("int8", 64, "f32", 0.02),
         )
     ),
+    *(QuantSpec("e2m1", 16, "e4m3", at, g, four_over_six="mae") for at, g in (("128x4", "none"), ("linear", "row"))),
+    *(QuantSpec("e2m1", 16, "e4m3", "linear", g, four_over_six="mae", e4m3_max=256) for g in ("row", "tensor")),
+    QuantSpec("e2m1", 16, "e4m3", "8x4", "row", e4m3_max=256),
 ]
 # Those of blocks that span rows, which only `quantize` has.
 SQUARES = [FP8_BLOCK, replace(FP8_BLOCK, scale_format="f32_ue8m0")]
@@ -175,11 +178,12 @@ def _block_codes(y: Array, spec: QuantSpec, given: np.float32 | None) -> dict[st
     if spec.element == "e4m3":
         codes, scales = quantize_mxfp8(y, spec.scale_rounding)  # type: ignore[arg-type]
         return {"data": codes, "scale": scales}
+    choice: dict[str, Any] = {"four_over_six": spec.four_over_six, "e4m3_max": spec.e4m3_max}
     if spec.global_scale == "row":
-        codes, scales, row_scale = quantize_nvfp4_row(y, int(spec.block_size), four_over_six=spec.four_over_six)
+        codes, scales, row_scale = quantize_nvfp4_row(y, int(spec.block_size), **choice)
         return {"data": codes, "scale": scales, "row_scale": row_scale}
     if spec.global_scale == "tensor":
-        codes, scales, found = quantize_nvfp4_tensor(y, int(spec.block_size), four_over_six=spec.four_over_six)
+        codes, scales, found = quantize_nvfp4_tensor(y, int(spec.block_size), **choice)
         return {"data": codes, "scale": scales, "tensor_scale": found}
     codes, scales = quantize_fp4(
         y,
@@ -187,7 +191,7 @@ def _block_codes(y: Array, spec: QuantSpec, given: np.float32 | None) -> dict[st
         scale_format=spec.scale_format,  # type: ignore[arg-type]
         global_scale=float(given) if spec.global_scale == "given" and given is not None else None,
         scale_rounding=spec.scale_rounding,  # type: ignore[arg-type]
-        four_over_six=spec.four_over_six,
+        four_over_six=spec.four_over_six,  # type: ignore[arg-type]
     )
     return {"data": codes, "scale": scales}
 

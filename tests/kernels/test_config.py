@@ -38,7 +38,7 @@ ROUNDINGS = ("up", "floor")
 # What goes together, as docs/numerics.md has it.
 EVERY_SPEC = [
     *(QuantSpec("e2m1", n, "e4m3", at, g) for n in (16, 32) for at in SWIZZLED for g in GLOBAL),
-    *(QuantSpec("e2m1", 16, "e4m3", at, g, four_over_six=True) for at in SWIZZLED for g in GLOBAL),
+    *(QuantSpec("e2m1", 16, "e4m3", at, g, four_over_six=f) for at in SWIZZLED for g in GLOBAL for f in (True, "mae")),
     *(QuantSpec("e2m1", n, "ue8m0", at, "none", r) for n in (16, 32) for at in SWIZZLED for r in ROUNDINGS),
     *(QuantSpec("e4m3", 32, "ue8m0", at, "none", r) for at in SWIZZLED for r in ROUNDINGS),
     *(
@@ -58,10 +58,16 @@ FLOORED = [
     for element, n in (("e4m3", "row"), ("e4m3", 64), ("int8", 16))
     for floor in (1 / (448 * 512), 2.0**-126, 2.0**127)
 ]
+# Some of those with another largest scale of a block.
+OF_256 = [
+    QuantSpec("e2m1", 16, "e4m3", "128x4", g, four_over_six=f, e4m3_max=256)
+    for g in ("row", "tensor")
+    for f in (False, "mae")
+]
 
 
 def quant_specs() -> st.SearchStrategy[QuantSpec]:
-    return st.sampled_from([*EVERY_SPEC, *FLOORED])
+    return st.sampled_from([*EVERY_SPEC, *FLOORED, *OF_256])
 
 
 def item_configs() -> st.SearchStrategy[KernelConfig]:
@@ -333,7 +339,7 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ),
         ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/column", "scale_layout: is 'column', which does not go with"),
         ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/some", "global_scale: is 'some'; allowed are"),
-        ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/up/false/0.0/more", "is not element/block_size"),
+        ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/up/false/none/448/more", "is not element/block_size"),
         (
             "rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/floor",
             "scale_rounding: is 'floor', which does not",

@@ -10,6 +10,7 @@ from jitnorm.compat.flashinfer.activation import (
     silu_and_mul,
     silu_and_mul_scaled_nvfp4_experts_quantize,
 )
+from jitnorm.compat.flashinfer.four_over_six import NVFP44Over6Config, NVFP44Over6ErrMode, resolve_nvfp4_4over6
 from jitnorm.compat.flashinfer.norm import (
     add_rmsnorm_fp4quant,
     fused_add_rmsnorm,
@@ -47,6 +48,8 @@ from jitnorm.compat.flashinfer.quantization import (
 )
 
 __all__ = [
+    "NVFP44Over6Config",
+    "NVFP44Over6ErrMode",
     "SfLayout",
     "activation",
     "add_rmsnorm_fp4quant",
@@ -76,6 +79,7 @@ __all__ = [
     "per_token_group_quant_8bit",
     "quantization",
     "reorder_rows_for_gated_act_gemm",
+    "resolve_nvfp4_4over6",
     "rmsnorm",
     "rmsnorm_fp4quant",
     "rmsnorm_quant",

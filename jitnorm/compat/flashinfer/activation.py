@@ -8,6 +8,7 @@ import torch
 
 import jitnorm
 from jitnorm.compat.arguments import as_hint
+from jitnorm.compat.flashinfer.four_over_six import UNSET, resolve_nvfp4_4over6
 
 
 def silu_and_mul(input: torch.Tensor, out: torch.Tensor | None = None, enable_pdl: bool | None = None) -> torch.Tensor:
@@ -28,7 +29,7 @@ def gelu_tanh_and_mul(
 
 
 def silu_and_mul_scaled_nvfp4_experts_quantize(
-    a: torch.Tensor, mask: torch.Tensor, a_global_sf: torch.Tensor, nvfp4_4over6: Any = None
+    a: torch.Tensor, mask: torch.Tensor, a_global_sf: torch.Tensor, nvfp4_4over6: Any = UNSET
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """SwiGLU of each expert's rows up to its mask, then NVFP4."""
-    return jitnorm.silu_and_mul_scaled_nvfp4_experts_quantize(a, mask, a_global_sf, nvfp4_4over6)
+    return jitnorm.silu_and_mul_scaled_nvfp4_experts_quantize(a, mask, a_global_sf, resolve_nvfp4_4over6(nvfp4_4over6))

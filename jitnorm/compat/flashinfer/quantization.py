@@ -18,9 +18,12 @@ from jitnorm import (
     shuffle_matrix_sf_a,
 )
 from jitnorm.compat.arguments import as_hint, as_scale
+from jitnorm.compat.flashinfer.four_over_six import UNSET, NVFP44Over6Config, NVFP44Over6ErrMode, resolve_nvfp4_4over6
 from jitnorm.compat.groups import quantize_groups
 
 __all__ = [
+    "NVFP44Over6Config",
+    "NVFP44Over6ErrMode",
     "SfLayout",
     "block_scale_interleave",
     "e2m1_and_ufp8sf_scale_to_float",
@@ -37,6 +40,7 @@ __all__ = [
     "nvfp4_quantize",
     "per_token_group_quant_8bit",
     "reorder_rows_for_gated_act_gemm",
+    "resolve_nvfp4_4over6",
     "scaled_fp4_grouped_quantize",
     "shuffle_matrix_a",
     "shuffle_matrix_sf_a",
@@ -56,7 +60,7 @@ def fp4_quantize(
     is_global_scale_inversed: bool = False,
     enable_pdl: bool | None = None,
     backend: str = "cuda",
-    nvfp4_4over6: Any = None,
+    nvfp4_4over6: Any = UNSET,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """NVFP4 or MXFP4: codes and scales. UE8M0 scales ignore `global_scale`; a column-major input stays so."""
     if global_scale is not None:
@@ -64,7 +68,8 @@ def fp4_quantize(
     is_column_major = input.ndim >= 2 and input.stride(-2) == 1 and input.stride(-1) != 1
     codes, scales = jitnorm.fp4_quantize(
         input.transpose(-2, -1) if is_column_major else input, global_scale, sf_vec_size, sf_use_ue8m0,
-        is_sf_swizzled_layout, is_sf_8x4_layout, is_global_scale_inversed, as_hint(enable_pdl), backend, nvfp4_4over6,
+        is_sf_swizzled_layout, is_sf_8x4_layout, is_global_scale_inversed, as_hint(enable_pdl), backend,
+        resolve_nvfp4_4over6(nvfp4_4over6),
     )  # fmt: skip
     return (codes.transpose(-2, -1), scales.transpose(-2, -1)) if is_column_major else (codes, scales)
 
@@ -80,12 +85,13 @@ def nvfp4_quantize(
     per_token_activation: bool = False,
     expanded_idx_to_permuted_idx: torch.Tensor | None = None,
     out_scale: torch.Tensor | None = None,
-    nvfp4_4over6: Any = None,
+    nvfp4_4over6: Any = UNSET,
 ) -> tuple[torch.Tensor, ...]:
     """NVFP4: codes and scales, and with `per_token_activation` the global scale of each row."""
     return jitnorm.nvfp4_quantize(
         a, None if a_global_sf is None else as_scale(a_global_sf, a), sfLayout, do_shuffle, sf_vec_size,
-        as_hint(enable_pdl), backend, per_token_activation, expanded_idx_to_permuted_idx, out_scale, nvfp4_4over6,
+        as_hint(enable_pdl), backend, per_token_activation, expanded_idx_to_permuted_idx, out_scale,
+        resolve_nvfp4_4over6(nvfp4_4over6),
     )  # fmt: skip
 
 
@@ -120,20 +126,20 @@ def silu_and_mul_nvfp4_quantize(
     is_sf_swizzled_layout: bool = True,
     is_sf_8x4_layout: bool = False,
     enable_pdl: bool | None = None,
-    nvfp4_4over6: Any = None,
+    nvfp4_4over6: Any = UNSET,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """SwiGLU, then NVFP4: codes and scales."""
     return jitnorm.silu_and_mul_nvfp4_quantize(
         input, None if global_scale is None else as_scale(global_scale, input), sf_vec_size, is_sf_swizzled_layout,
-        is_sf_8x4_layout, as_hint(enable_pdl), nvfp4_4over6,
+        is_sf_8x4_layout, as_hint(enable_pdl), resolve_nvfp4_4over6(nvfp4_4over6),
     )  # fmt: skip
 
 
 def nvfp4_batched_quantize(
-    a: torch.Tensor, a_global_sf: Any, sf_vec_size: int = 16, nvfp4_4over6: Any = None
+    a: torch.Tensor, a_global_sf: Any, sf_vec_size: int = 16, nvfp4_4over6: Any = UNSET
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """NVFP4 of a batch of matrices, each padded for itself."""
-    return jitnorm.nvfp4_batched_quantize(a, as_scale(a_global_sf, a), sf_vec_size, nvfp4_4over6)
+    return jitnorm.nvfp4_batched_quantize(a, as_scale(a_global_sf, a), sf_vec_size, resolve_nvfp4_4over6(nvfp4_4over6))
 
 
 def per_token_group_quant_8bit(
@@ -155,10 +161,13 @@ def make_nvfp4_global_scale(
     input_tensor: torch.Tensor,
     per_token_activation: bool,
     global_scale: float | None = None,
-    nvfp4_4over6_config: Any = None,
+    nvfp4_4over6_config: NVFP44Over6Config | None = None,
 ) -> torch.Tensor:
-    """The global scale of NVFP4: ``448 * 6 / amax``, or for rows with scales of their own ``1 / (448 * 6)``."""
-    e4m3_max = getattr(nvfp4_4over6_config, "e4m3_max", 448)
+    """The global scale of NVFP4: ``448 * 6 / amax``, or for rows with scales of their own ``1 / (448 * 6)``.
+
+    A recipe may have 256 in place of 448.
+    """
+    e4m3_max = nvfp4_4over6_config.e4m3_max if nvfp4_4over6_config else 448
     if per_token_activation:
         return as_scale(1 / (e4m3_max * 6), input_tensor)
     if global_scale is not None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,11 +92,17 @@ def test_infinity_times_a_factor_of_zero_is_nan_and_its_code_positive() -> None:
     assert codes[0, 1] >> 4 == 7
 
 
-def test_four_over_six_is_flashinfer_s_recipe_of_squared_errors() -> None:
+@pytest.mark.parametrize(("err_mode", "four_over_six"), [("MSE", True), ("mse", True), ("MAE", "mae")])
+@pytest.mark.parametrize("e4m3_max", [448, 256])
+def test_four_over_six_is_flashinfer_s_recipe(err_mode: str, four_over_six: bool | str, e4m3_max: int) -> None:
     x = make_input("real", 5, 96, "float16")
-    spec = QuantSpec("e2m1", 16, "e4m3", "128x4", "given", four_over_six=True)
-    check(fp4_quantize(x, GLOBAL, nvfp4_4over6=FOUR_OVER_SIX), x, spec, "fp4_quantize", GLOBAL[0])
-    check(nvfp4_quantize(x, GLOBAL, nvfp4_4over6=FOUR_OVER_SIX), x, spec, "nvfp4_quantize", GLOBAL[0])
+    asked = recipe(err_mode=err_mode, e4m3_max=e4m3_max, err_use_fast_math=True)
+    spec = QuantSpec("e2m1", 16, "e4m3", "128x4", "given", four_over_six=four_over_six)
+    check(fp4_quantize(x, GLOBAL, nvfp4_4over6=asked), x, spec, "fp4_quantize", GLOBAL[0])
+    check(nvfp4_quantize(x, GLOBAL, nvfp4_4over6=asked), x, spec, "nvfp4_quantize", GLOBAL[0])
+    of_rows = replace(spec, global_scale="row", e4m3_max=e4m3_max)
+    base = 1 / (6 * e4m3_max)
+    check(nvfp4_quantize(x, base, per_token_activation=True, nvfp4_4over6=asked), x, of_rows, "nvfp4_quantize")
 
 
 @pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
@@ -168,9 +175,9 @@ REFUSED: list[tuple[str, Callable[[], Any], str, type[Exception]]] = [
     ("number", lambda: nvfp4_quantize(a(), 2.0), "(a_global_sf|global_scale): is a .*float; expected a tensor", TypeError),
     ("layout", lambda: mxfp4_quantize(a(), sfLayout=3), r"sfLayout: is 3; allowed are 0 \(layout_128x4\)", ValueError),
     ("layout_text", lambda: nvfp4_quantize(a(), GLOBAL, "linear"), "sfLayout: is 'linear'; allowed are", ValueError),
-    ("mae", lambda: fp4_quantize(a(), nvfp4_4over6=recipe(err_mode="MAE")), "nvfp4_4over6: is .*MAE.*allowed are None and e4m3_max=448, err_mode='MSE'", ValueError),
-    ("fast", lambda: fp4_quantize(a(), nvfp4_4over6=recipe(err_use_fast_math=True)), "nvfp4_4over6: is ", ValueError),
-    ("e4m3_256", lambda: fp4_quantize(a(), nvfp4_4over6=recipe(e4m3_max=256)), "nvfp4_4over6: is ", ValueError),
+    ("mode", lambda: fp4_quantize(a(), nvfp4_4over6=recipe(err_mode="L3")), "err_mode: is 'L3'; allowed are 'MAE', 'MSE'", ValueError),
+    ("e4m3_max", lambda: fp4_quantize(a(), nvfp4_4over6=recipe(e4m3_max=128)), "e4m3_max: is 128; allowed are 448, 256", ValueError),
+    ("base_256", lambda: nvfp4_quantize(a(), 1 / 2688, per_token_activation=True, nvfp4_4over6=recipe(e4m3_max=256)), r"only 1 / \(256 \* 6\)", ValueError),
     ("recipe", lambda: fp4_quantize(a(), nvfp4_4over6=True), "nvfp4_4over6: is a bool; expected None or", TypeError),
     ("recipe_mxfp4", lambda: fp4_quantize(a(), None, 32, True, nvfp4_4over6=FOUR_OVER_SIX), "four_over_six: is True, which does not go with", ValueError),
     ("stride", lambda: nvfp4_quantize(np.ones((4, 128), np.float16)[:, ::2], GLOBAL), "a: the stride of its last dimension is 2", ValueError),

@@ -24,37 +24,48 @@ NVFP4: Any = {"block_size": 16, "scale_format": "e4m3"}
 QUARTER = np.float32(0.25)
 
 
-def exact_error(block: F32, encoded: tuple[int, list[int]], global_scale: float) -> np.float32:
-    """Sum the squared differences in order, rounding exact rationals where the definition does."""
+def exact_error(
+    block: F32, encoded: tuple[int, list[int]], global_scale: float, choice: bool | str = True
+) -> np.float32:
+    """Sum the squared or absolute differences in order, rounding exact rationals where the definition does."""
     byte, codes = encoded
     step = exact(nearest_float32(E4M3_VALUES[byte] * exact(nearest_float32(1 / exact(global_scale)))))
     error = np.float32(0)
     for y, code in zip(block, codes, strict=True):
         value = E2M1_VALUES[code & 7] * (-1 if code & 8 else 1)
         difference = nearest_float32(exact(y) - exact(nearest_float32(value * step)))
-        error = exact_fma(difference, difference, error)
+        if choice == "mae":
+            error = nearest_float32(exact(error) + abs(exact(difference)))
+        else:
+            error = exact_fma(difference, difference, error)
     return error
 
 
-def exact_block(block: F32, global_scale: float) -> tuple[int, list[int]]:
+def exact_block(block: F32, global_scale: float, choice: bool | str = True) -> tuple[int, list[int]]:
     six, four = (exact_e4m3_block(block, global_scale, reciprocal) for reciprocal in (SIXTH, QUARTER))
-    return four if exact_error(block, four, global_scale) < exact_error(block, six, global_scale) else six
+    errors = [exact_error(block, each, global_scale, choice) for each in (six, four)]
+    return four if errors[1] < errors[0] else six
 
 
+CHOICES = pytest.mark.parametrize("choice", [True, "mae"])
+
+
+@CHOICES
 @settings(deadline=None, max_examples=100)
 @given(
     y=arrays(np.float32, (1, 16), elements=st.floats(-8, 8, width=32) | st.sampled_from([6.0, 5.0, 4.0, -2.5, 0.0])),
     global_scale=st.floats(2.0**-8, 2.0**8, width=32),
 )
-def test_blocks_round_after_every_operation(y: F32, global_scale: float) -> None:
-    codes, scales = quantize_fp4(y, **NVFP4, global_scale=global_scale, four_over_six=True)
-    assert (scales[0, 0], unpack(codes)[0].tolist()) == exact_block(y[0], global_scale)
+def test_blocks_round_after_every_operation(choice: Any, y: F32, global_scale: float) -> None:
+    codes, scales = quantize_fp4(y, **NVFP4, global_scale=global_scale, four_over_six=choice)
+    assert (scales[0, 0], unpack(codes)[0].tolist()) == exact_block(y[0], global_scale, choice)
 
 
-def test_random_blocks_take_either_scale() -> None:
+@CHOICES
+def test_random_blocks_take_either_scale(choice: Any) -> None:
     y = random_rows(40, 16)
-    codes, scales = quantize_fp4(y, **NVFP4, global_scale=3.7, four_over_six=True)
-    expected = [exact_block(block, np.float32(3.7)) for block in y]
+    codes, scales = quantize_fp4(y, **NVFP4, global_scale=3.7, four_over_six=choice)
+    expected = [exact_block(block, np.float32(3.7), choice) for block in y]
     assert [(s, c.tolist()) for s, c in zip(scales[:, 0], unpack(codes), strict=True)] == expected
     is_six = scales == quantize_fp4(y, **NVFP4, global_scale=3.7)[1]
     assert 5 < is_six.sum() < 35
@@ -141,6 +152,18 @@ def test_every_kind_of_global_scale_takes_it() -> None:
     whole = quantize_nvfp4_tensor(y, four_over_six=True)
     given_scale = quantize_fp4(y, **NVFP4, global_scale=gs, four_over_six=True)
     assert [part.tobytes() for part in whole[:2]] == [part.tobytes() for part in given_scale]
+
+
+def test_a_global_scale_that_is_found_may_leave_room_for_the_scale_of_4() -> None:
+    y = random_rows(6, 64)
+    gs = np.float32(1536) / np.abs(y).max(axis=1)
+    codes, scales, row_scales = quantize_nvfp4_row(y, four_over_six="mae", e4m3_max=256)
+    for i, row in enumerate(y):
+        alone = quantize_fp4(row[None], **NVFP4, global_scale=gs[i], four_over_six="mae")
+        assert [part.tobytes() for part in alone] == [codes[i].tobytes(), scales[i].tobytes()]
+    np.testing.assert_array_equal(row_scales, np.float32(1) / gs)
+    tensor_scale = quantize_nvfp4_tensor(y, e4m3_max=256)[2]
+    np.testing.assert_array_equal(tensor_scale, [np.float32(1) / (np.float32(1536) / np.abs(y).max())])
 
 
 ONES = np.ones((2, 64), np.float32)

@@ -1,0 +1,100 @@
+"""The recipe of four over six as FlashInfer's callers give it: a configuration, or environment variables."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+# Of these, the first and the fourth change nothing: arithmetic is always exact.
+NVFP4_QUANT_ENV_VARS = (
+    "FLASHINFER_DISABLE_FP4_QUANT_FAST_MATH",
+    "FLASHINFER_NVFP4_4OVER6",
+    "FLASHINFER_NVFP4_4OVER6_ERR_MODE",
+    "FLASHINFER_NVFP4_4OVER6_ERR_USE_FAST_MATH",
+    "FLASHINFER_NVFP4_4OVER6_E4M3_USE_256",
+)
+
+# The default of `nvfp4_4over6`: the environment says.
+UNSET: Any = object()
+
+
+class NVFP44Over6ErrMode(IntEnum):
+    """The errors that are summed over a block: absolute ones, or their squares."""
+
+    MAE = 0
+    MSE = 1
+
+
+@dataclass(frozen=True)
+class NVFP44Over6Config:
+    """A recipe of four over six.
+
+    Args:
+        e4m3_max: the largest scale of a block, 448 or 256.
+        err_mode: a mode or its name.
+        err_use_fast_math: changes nothing; errors are always computed in float32.
+
+    Raises:
+        ValueError: a value that is not allowed.
+
+    Example:
+        >>> NVFP44Over6Config(err_mode="mse").err_mode.name
+        'MSE'
+    """
+
+    e4m3_max: int = 448
+    err_mode: NVFP44Over6ErrMode | str = NVFP44Over6ErrMode.MAE
+    err_use_fast_math: bool = False
+
+    def __post_init__(self) -> None:
+        if self.e4m3_max not in (256, 448):
+            raise ValueError(f"e4m3_max: is {self.e4m3_max}; E4M3 max must be either 256 or 448")
+        mode: Any = self.err_mode
+        try:
+            found = NVFP44Over6ErrMode[mode.upper()] if isinstance(mode, str) else NVFP44Over6ErrMode(mode)
+        except (KeyError, ValueError):
+            raise ValueError(f"err_mode: is {mode!r}; the error mode must be MAE or MSE") from None
+        object.__setattr__(self, "err_mode", found)
+
+    @property
+    def err_mode_name(self) -> str:
+        """The name of the mode."""
+        return str(getattr(self.err_mode, "name", self.err_mode))
+
+
+def resolve_nvfp4_4over6(setting: Any = UNSET) -> NVFP44Over6Config | None:
+    """The recipe that an argument asks for; where it is left out, that of FLASHINFER_NVFP4_4OVER6 and its siblings.
+
+    Raises:
+        TypeError: it is neither a recipe nor None.
+    """
+    if setting is UNSET:
+        return _recipe_of_environment()
+    if setting is not None and not isinstance(setting, NVFP44Over6Config):
+        raise TypeError(
+            f"nvfp4_4over6: is a {type(setting).__name__}; nvfp4_4over6 must be an NVFP44Over6Config or None"
+        )
+    return setting
+
+
+def _recipe_of_environment() -> NVFP44Over6Config | None:
+    if not _is_set("FLASHINFER_NVFP4_4OVER6"):
+        return None
+    recipe = NVFP44Over6Config(
+        256 if _is_set("FLASHINFER_NVFP4_4OVER6_E4M3_USE_256") else 448,
+        os.environ.get("FLASHINFER_NVFP4_4OVER6_ERR_MODE", "MAE"),
+        _is_set("FLASHINFER_NVFP4_4OVER6_ERR_USE_FAST_MATH"),
+    )
+    warnings.warn(
+        f"The FLASHINFER_NVFP4_4OVER6* environment variables are deprecated; pass nvfp4_4over6={recipe!r} instead.",
+        FutureWarning,
+        stacklevel=4,
+    )
+    return recipe
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable) == "1"
