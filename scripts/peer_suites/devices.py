@@ -1,0 +1,62 @@
+"""Tests that want a GPU, on a machine without: ``cuda`` is the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+
+class CudaOnCpu(TorchFunctionMode):
+    """A context in which torch puts on the CPU whatever it is told to put on a GPU."""
+
+    def __torch_function__(self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The call with another device."""
+        if function is torch.Tensor.cuda:
+            return args[0]
+        if function is torch.Tensor.to and args[1:] and type(args[1]) is int:
+            args = (args[0], "cpu", *args[2:])
+        keywords = {name: _on_cpu(value) for name, value in (kwargs or {}).items()}
+        if type(keywords.get("device")) is int:
+            keywords["device"] = "cpu"
+        return function(*map(_on_cpu, args), **keywords)
+
+    def __enter__(self) -> CudaOnCpu:
+        self._patches = ExitStack()
+        for name, value in _GPU.items():
+            self._patches.enter_context(patch.object(torch.cuda, name, value))
+        super().__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, traceback)
+        self._patches.close()
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return torch.device("cpu")
+    return "cpu" if isinstance(value, str) and value.partition(":")[0] == "cuda" else value
+
+
+def _nothing(*args: Any, **keywords: Any) -> None:
+    return None
+
+
+_GPU: dict[str, Any] = {
+    "is_available": lambda: True,
+    "device_count": lambda: 1,
+    "current_device": lambda: 0,
+    "get_device_capability": lambda device=None: (10, 0),
+    "synchronize": _nothing,
+    "manual_seed_all": _nothing,
+    "empty_cache": _nothing,
+    "mem_get_info": lambda device=None: (0, 0),  # tests of large tensors skip themselves
+}

@@ -1,0 +1,82 @@
+"""FlashInfer's modules: `jitnorm.compat.flashinfer`, and what its tests ask of the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from jitnorm.compat import flashinfer
+from jitnorm.compat.flashinfer import four_over_six
+
+FILES = (
+    "tests/utils/test_norm.py",
+    "tests/utils/test_activation.py",
+    "tests/norm/test_rmsnorm_fp4_quant_cute_dsl.py",
+    "tests/norm/test_add_rmsnorm_fp4_quant_cute_dsl.py",
+    "tests/norm/test_fused_rmsnorm_silu.py",
+    "tests/norm/test_fused_qk_rmsnorm_rope.py",
+    "tests/norm/test_fused_dit_layernorm.py",
+    "tests/utils/test_fp4_quantize.py",
+    "tests/utils/test_fp4_quantize_padding.py",
+    "tests/utils/test_nvfp4_per_token_quantize_large_m.py",
+    "tests/utils/test_fp8_quantize.py",
+    "tests/utils/test_fp4_kv_quantization.py",
+)
+
+
+def _yes(*args: Any, **keywords: Any) -> bool:
+    return True
+
+
+def _no(*args: Any, **keywords: Any) -> bool:
+    return False
+
+
+# Capabilities: those of a GPU that has everything in this field.
+_UTILS = {
+    "get_compute_capability": lambda device=None: (10, 0),
+    "device_support_pdl": lambda device=None: torch.cuda.get_device_capability()[0] >= 9,
+    "is_sm100a_supported": _yes,
+    "is_sm110a_supported": _no,
+    "is_sm12x_supported": _no,
+    "has_flashinfer_jit_cache": _yes,
+}
+
+
+def _default_check(
+    expected: Sequence[torch.Tensor], found: Sequence[torch.Tensor], *, max_mismatch_pct: float, min_cos_sim: None
+) -> bool:
+    """Whether but few FP8 values are further apart than 0.1 and a tenth."""
+
+    def mismatches(wanted: torch.Tensor, given: torch.Tensor) -> float:
+        is_close = torch.isclose(given.float(), wanted.float(), rtol=0.1, atol=0.1)
+        return 100 - 100 * is_close.float().mean().item()
+
+    return all(mismatches(*pair) <= max_mismatch_pct for pair in zip(expected, found, strict=True))
+
+
+_CUTE_DSL = {"is_cute_dsl_available": _yes, "is_cute_dsl_arch_supported": _yes}
+
+
+def names(module: str) -> dict[str, Any]:
+    """The names of a module."""
+    public = {name: getattr(flashinfer, name) for name in flashinfer.__all__}
+    if module == "flashinfer.utils":
+        return _UTILS
+    if module == "flashinfer.trace":
+        return {"default_check": _default_check}
+    if module == "flashinfer.cute_dsl":
+        # Modules and functions share these names; what is imported first is hidden by what follows.
+        for name in ("rmsnorm_fp4quant", "add_rmsnorm_fp4quant"):
+            import_module(f"{module}.{name}")
+    if module.startswith("flashinfer.cute_dsl"):
+        return public | _CUTE_DSL
+    if module in ("flashinfer.norm", "flashinfer.activation", "flashinfer.quantization"):
+        return vars(getattr(flashinfer, module.rpartition(".")[2])) | {"__name__": module}
+    if module.startswith("flashinfer.quantization"):
+        variables = {"NVFP4_QUANT_ENV_VARS": four_over_six.NVFP4_QUANT_ENV_VARS}
+        return public | variables | {"nvfp4_e4m3_max": lambda recipe=None: recipe.e4m3_max if recipe else 448}
+    return public if module == "flashinfer" else {}
