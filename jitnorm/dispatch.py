@@ -138,14 +138,14 @@ def _captured_kernel(config: KernelConfig, target: Target) -> Any:
 
 
 class Dispatchers(dict[bool | None, Dispatcher]):
-    """The dispatchers of a norm that has no other options, by `enable_pdl`: 0.1 us less than `norm_dispatcher_of`."""
+    """The dispatchers of a norm that has no other options, by `enable_pdl`: 0.1 us less than `rounded_dispatcher`."""
 
     def __init__(self, op: Op, rounding: str = "once") -> None:
         super().__init__()
         self._op, self._rounding = op, rounding
 
     def __missing__(self, enable_pdl: bool | None) -> Dispatcher:
-        made = self[enable_pdl] = norm_dispatcher_of(self._op, enable_pdl, self._rounding)
+        made = self[enable_pdl] = rounded_dispatcher(self._op, enable_pdl, self._rounding)
         return made
 
 
@@ -177,8 +177,8 @@ def dispatcher_of(op: Op, enable_pdl: bool | None, *options: Hashable) -> Dispat
 
 
 @per_options
-def norm_dispatcher_of(op: Op, enable_pdl: bool | None, rounding: str, *options: Hashable) -> Dispatcher:
-    """`dispatcher_of` for a norm, with its rounding."""
+def rounded_dispatcher(op: Op, enable_pdl: bool | None, rounding: str, *options: Hashable) -> Dispatcher:
+    """`dispatcher_of` for a norm or an activation, with its rounding."""
     return _dispatcher(op, enable_pdl, options, rounding=rounding)
 
 

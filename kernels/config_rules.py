@@ -33,7 +33,7 @@ _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
     "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "backward"),
-    "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "axis"),
+    "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
@@ -52,14 +52,21 @@ def default_weight(op: str, input: str) -> str:
 
 
 def distinct_rounding(config: KernelConfig) -> str:
-    """The first rounding that gives the same bits: a norm that is not encoded is rounded anyway, float32 never."""
+    """The first rounding that gives the same bits: what is not encoded is rounded anyway, float32 never."""
     if config.input == "float32":
         return "once"
     rounding = config.rounding
-    if rounding == "hf" and config.unit_bias and not config.residual:
-        rounding = "output"  # in float32 up to there
+    if rounding == "hf" and not _rounds_steps(config):
+        rounding = "output"
     is_encoded = config.quant is not None or config.amax_only
     return "once" if rounding == "output" and not is_encoded else rounding
+
+
+def _rounds_steps(config: KernelConfig) -> bool:
+    """Whether Transformers rounds more than the result."""
+    if config.op == "quantize":
+        return config.gate_columns != 0
+    return config.residual or not config.unit_bias  # in float32 up to the end
 
 
 def default_activation(gate_columns: int) -> str:
@@ -188,6 +195,15 @@ def _check_combine(config: KernelConfig) -> None:
         )
     if sum(map(bool, (config.residual, config.gate_columns or config.activation, config.streams))) > 1:
         raise ValueError("op: can have only one of residual, gate_columns or activation, and streams")
+    if config.op != "quantize" or config.rounding == "once":
+        return
+    if not (config.gate_columns or config.activation) or config.input not in FLOAT_DTYPES:
+        raise ValueError(
+            f"rounding: is {config.rounding!r}, but without an activation of an input in {', '.join(FLOAT_DTYPES)} "
+            "nothing is rounded; use 'once'"
+        )
+    if config.rounding == "hf" and config.activation == "swigluoai":
+        raise ValueError("rounding: is 'hf', but swigluoai has 'once' and 'output' alone")
 
 
 def _check_row_sets(config: KernelConfig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitnorm.catalogue.encodings import ROUNDING
 from jitnorm.catalogue.op import Choices, Fields, Op
 
 
@@ -20,9 +21,9 @@ def _turns_options(choices: Choices, _: Fields) -> dict[str, Any]:
     return {"granularity": granularity_of(choices)}
 
 
-def _gates(name: str, activation: str, computes: str, gate_columns: int = -1) -> Op:
+def _gates(name: str, activation: str, computes: str, **choices: Any) -> Op:
     return Op(
-        name, computes, {"op": "quantize", "activation": activation}, _turns, choices={"gate_columns": gate_columns},
+        name, computes, {"op": "quantize", "activation": activation}, _turns, choices={"gate_columns": -1, **choices},
         options=_turns_options,
     )  # fmt: skip
 
@@ -33,11 +34,14 @@ def _values(activation: str) -> Op:
 
 
 _OF_GATES = "the SiLU or GELU of gates, times values: SwiGLU, GEGLU"
-SILU_AND_MUL = _gates("silu_and_mul", "silu", _OF_GATES)
-GELU_AND_MUL = _gates("gelu_and_mul", "gelu", _OF_GATES)
-GELU_TANH_AND_MUL = _gates("gelu_tanh_and_mul", "gelu_tanh", _OF_GATES)
+SILU_AND_MUL = _gates("silu_and_mul", "silu", _OF_GATES, **ROUNDING)
+GELU_AND_MUL = _gates("gelu_and_mul", "gelu", _OF_GATES, **ROUNDING)
+GELU_TANH_AND_MUL = _gates("gelu_tanh_and_mul", "gelu_tanh", _OF_GATES, **ROUNDING)
 SWIGLUOAI_AND_MUL = _gates(
-    "swigluoai_and_mul", "swigluoai", "the clamped SwiGLU of gpt-oss, of interleaved columns or of halves", 1
+    "swigluoai_and_mul",
+    "swigluoai",
+    "the clamped SwiGLU of gpt-oss, of interleaved columns or of halves",
+    gate_columns=1,
 )
 SILU, GELU, GELU_TANH, RELU2 = map(_values, ("silu", "gelu", "gelu_tanh", "relu2"))
 

@@ -26,7 +26,8 @@ GENERAL_OUTPUTS = {
 }  # fmt: skip
 
 # Choices of ops that share them, with what a call that leaves one out has.
-NORM: dict[str, Any] = {"weight": "", "rounding": "once"}
+ROUNDING: dict[str, Any] = {"rounding": "once"}
+NORM: dict[str, Any] = {"weight": "", **ROUNDING}
 KEEP_NORM: dict[str, Any] = {"keep_norm": False}
 FOUR_OVER_SIX: dict[str, Any] = {"four_over_six": False}
 BATCH: dict[str, Any] = {"batched": False, "masked": False, "scale_per_matrix": False}

@@ -14,6 +14,7 @@ from jitnorm.catalogue.encodings import (
     GENERAL_OUTPUTS,
     GIVEN_OR_NONE,
     ONE_LAYOUT,
+    ROUNDING,
     byte_outputs,
     encoding_options,
     fp4_spec,
@@ -54,7 +55,7 @@ QUANTIZE = Op(
     "quantize", "quantization, alone or of an activation, in any format below", {"op": "quantize"}, _general,
     GENERAL_OUTPUTS, finds_amax=True,
     choices={
-        **ANY_ENCODING, **BATCH, "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False,
+        **ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False,
         "inverse_global_scale": False, "amax_only": False, "axis": -1, "alignment": 1,
     },
     options=_general_options,
@@ -221,7 +222,7 @@ def _gated_options(choices: Choices, fields: Fields) -> dict[str, Any]:
 SILU_AND_MUL_QUANTIZE = Op(
     "silu_and_mul_quantize", "SwiGLU or another gated activation, of halves or of interleaved columns, in any format",
     {"op": "quantize"}, _gated, GENERAL_OUTPUTS, finds_amax=True,
-    choices={**ANY_ENCODING, **BATCH, "gate_columns": -1, "activation": "silu"}, options=_gated_options,
+    choices={**ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": -1, "activation": "silu"}, options=_gated_options,
 )  # fmt: skip
 
 
@@ -239,7 +240,7 @@ def _gated_nvfp4_options(_: Choices, fields: Fields) -> dict[str, Any]:
 SILU_AND_MUL_NVFP4_QUANTIZE = Op(
     "silu_and_mul_nvfp4_quantize", "SwiGLU in NVFP4, as FlashInfer has it", {"op": "quantize", "gate_columns": -1},
     _gated_nvfp4, allocated=byte_outputs,
-    choices={"quant": "nvfp4", "layout": "128x4", "global_scale": "given", **FOUR_OVER_SIX},
+    choices={"quant": "nvfp4", "layout": "128x4", "global_scale": "given", **FOUR_OVER_SIX, **ROUNDING},
     formats=FP4_E4M3, layouts=ONE_LAYOUT, global_scales=GIVEN_OR_NONE, options=_gated_nvfp4_options,
 )  # fmt: skip
 
@@ -285,8 +286,8 @@ SCALED_FP4_GROUPED_QUANTIZE = Op(
 SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE = Op(
     "silu_and_mul_scaled_nvfp4_experts_quantize", _GROUPED,
     {"op": "quantize", "batched": True, "masked": True, "gate_columns": -1}, _batch_nvfp4, _BATCH_ALIASES,
-    _codes_as_bytes, choices=_BATCH_CHOICES, formats=(NVFP4,), layouts=("128x4",), global_scales=GIVEN_OR_NONE,
-    options=_grouped_options,
+    _codes_as_bytes, choices={**_BATCH_CHOICES, **ROUNDING}, formats=(NVFP4,), layouts=("128x4",),
+    global_scales=GIVEN_OR_NONE, options=_grouped_options,
 )  # fmt: skip
 
 OPS = (

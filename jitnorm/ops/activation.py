@@ -6,7 +6,7 @@ from typing import Any
 
 from jitnorm.catalogue import activations
 from jitnorm.catalogue.op import Op
-from jitnorm.dispatch import Dispatcher, Dispatchers, dispatcher_of
+from jitnorm.dispatch import Dispatcher, Dispatchers, rounded_dispatcher
 from jitnorm.ops.run import Tensor, run
 
 _SILU, _GELU = Dispatchers(activations.SILU), Dispatchers(activations.GELU)
@@ -15,7 +15,7 @@ _GELU_TANH, _RELU2 = Dispatchers(activations.GELU_TANH), Dispatchers(activations
 
 def silu_and_mul(
     input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, granularity: int | None = None,
-    stream: Any = None,
+    rounding: str = "once", stream: Any = None,
 ) -> Tensor:  # fmt: skip
     """SwiGLU: ``silu(gate) * value`` of an input with both, ``silu(x)`` being ``x / (1 + e^-x)``.
 
@@ -30,6 +30,8 @@ def silu_and_mul(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         granularity: how many columns of gates stand before as many of values, in turns; it divides the hidden size.
             None: all gates come first.
+        rounding: ``once``, ``output`` (the same here), or ``hf``: as in torch, Transformers and vLLM, ``silu(gate)`` is
+            rounded to the input's dtype before it is multiplied by the value.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -45,12 +47,12 @@ def silu_and_mul(
         >>> silu_and_mul(np.array([[1, 2, 10, 20]], np.float16))
         array([[ 7.312, 35.22 ]], dtype=float16)
     """
-    return _gated(activations.SILU_AND_MUL, input, out, enable_pdl, granularity, stream)
+    return _gated(activations.SILU_AND_MUL, input, out, enable_pdl, granularity, rounding, stream)
 
 
 def gelu_and_mul(
     input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, granularity: int | None = None,
-    stream: Any = None,
+    rounding: str = "once", stream: Any = None,
 ) -> Tensor:  # fmt: skip
     """GEGLU: ``gelu(gate) * value``, with `gelu` by erf. All else is as in `silu_and_mul`.
 
@@ -59,12 +61,12 @@ def gelu_and_mul(
         >>> gelu_and_mul(np.array([[1, 2, 10, 20]], np.float16))
         array([[ 8.414, 39.1  ]], dtype=float16)
     """
-    return _gated(activations.GELU_AND_MUL, input, out, enable_pdl, granularity, stream)
+    return _gated(activations.GELU_AND_MUL, input, out, enable_pdl, granularity, rounding, stream)
 
 
 def gelu_tanh_and_mul(
     input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, granularity: int | None = None,
-    stream: Any = None,
+    rounding: str = "once", stream: Any = None,
 ) -> Tensor:  # fmt: skip
     """GEGLU with GELU by tanh, `gelu_tanh`. All else is as in `silu_and_mul`.
 
@@ -73,7 +75,7 @@ def gelu_tanh_and_mul(
         >>> gelu_tanh_and_mul(np.array([[1, 2, 10, 20]], np.float16))
         array([[ 8.414, 39.1  ]], dtype=float16)
     """
-    return _gated(activations.GELU_TANH_AND_MUL, input, out, enable_pdl, granularity, stream)
+    return _gated(activations.GELU_TANH_AND_MUL, input, out, enable_pdl, granularity, rounding, stream)
 
 
 def swigluoai_and_mul(
@@ -83,14 +85,14 @@ def swigluoai_and_mul(
     """The clamped SwiGLU of gpt-oss: ``gate / (1 + e^(-1.702 gate)) * (value + 1)``.
 
     Gates are clamped to 7 from above, values to the range from -7 to 7. All else is as in `silu_and_mul`, but for the
-    default of `granularity`, 1: gates and values take turns.
+    default of `granularity`, 1: gates and values take turns; and it has no `rounding`.
 
     Example:
         >>> import numpy as np
         >>> swigluoai_and_mul(np.array([[1, 0, 10, 20]], np.float16))
         array([[ 0.8457, 56.    ]], dtype=float16)
     """
-    return _gated(activations.SWIGLUOAI_AND_MUL, input, out, enable_pdl, granularity, stream)
+    return _gated(activations.SWIGLUOAI_AND_MUL, input, out, enable_pdl, granularity, "once", stream)
 
 
 def silu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None) -> Tensor:
@@ -168,9 +170,11 @@ def gate_columns_of(granularity: int | None) -> int:
 
 
 def _gated(
-    op: Op, input: Tensor, out: Tensor | None, enable_pdl: bool | None, granularity: int | None, stream: Any
-) -> Tensor:
-    return _activated(dispatcher_of(op, enable_pdl, gate_columns_of(granularity)), input, out, stream)
+    op: Op, input: Tensor, out: Tensor | None, enable_pdl: bool | None, granularity: int | None, rounding: str,
+    stream: Any,
+) -> Tensor:  # fmt: skip
+    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, gate_columns_of(granularity))
+    return _activated(dispatcher, input, out, stream)
 
 
 def _activated(dispatcher: Dispatcher, input: Tensor, out: Tensor | None, stream: Any) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 from jitnorm.catalogue.encoding_norms import ADD_NORM_QUANTIZE
 from jitnorm.catalogue.norms import ADD_RMSNORM, GEMMA_ADD_RMSNORM
-from jitnorm.dispatch import Dispatcher, RoundingDispatchers, norm_dispatcher_of
+from jitnorm.dispatch import Dispatcher, RoundingDispatchers, rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.batched import batch_of
 from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
@@ -146,7 +146,7 @@ def add_norm_quantize(
     """
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = norm_dispatcher_of(
+    dispatcher = rounded_dispatcher(
         ADD_NORM_QUANTIZE, enable_pdl, rounding, spec, unit_bias, bias is not None, keep_norm, scale_ub is not None,
         batch,
     )  # fmt: skip

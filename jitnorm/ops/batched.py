@@ -12,7 +12,7 @@ from jitnorm.catalogue.quantizers import (
     SCALED_FP4_GROUPED_QUANTIZE,
     SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE,
 )
-from jitnorm.dispatch import dispatcher_of
+from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec
@@ -130,13 +130,14 @@ def silu_and_mul_scaled_nvfp4_experts_quantize(
     a_global_sf: Any,
     nvfp4_4over6: Any = None,
     *,
+    rounding: str = "once",
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> tuple[Any, Any]:
     """SwiGLU, ``silu(gate) * value``, then what `scaled_fp4_grouped_quantize` does, in one pass.
 
     The arguments, what is returned and what is raised are as there, but for `a`: its shape is (B, M, 2 * K), in each
-    row K gates and then K values.
+    row K gates and then K values. `rounding` is as in `silu_and_mul_quantize`; FlashInfer has ``output``.
 
     Example:
         >>> import numpy as np
@@ -146,15 +147,16 @@ def silu_and_mul_scaled_nvfp4_experts_quantize(
         ((200, 32, 3), (32, 4, 2, 4, 1, 3))
     """
     op = SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE
-    return _grouped(op, a, mask, a_global_sf, nvfp4_4over6, enable_pdl, stream)
+    return _grouped(op, a, mask, a_global_sf, nvfp4_4over6, enable_pdl, stream, rounding)
 
 
 def _grouped(
-    op: Op, a: Any, mask: Any, a_global_sf: Any, nvfp4_4over6: Any, enable_pdl: bool | None, stream: Any
-) -> tuple[Any, Any]:
+    op: Op, a: Any, mask: Any, a_global_sf: Any, nvfp4_4over6: Any, enable_pdl: bool | None, stream: Any,
+    rounding: str = "once",
+) -> tuple[Any, Any]:  # fmt: skip
     """Codes and scales of what a mask counts, in the shapes that grouped GEMMs take."""
     framework_of(mask, "mask")
-    codes, scales = _quantized(op, a, mask, a_global_sf, 16, nvfp4_4over6, enable_pdl, stream)
+    codes, scales = _quantized(op, a, mask, a_global_sf, 16, nvfp4_4over6, enable_pdl, stream, rounding)
     matrices, rows, code_bytes = codes.shape
     tiles = (matrices, ceil_div(rows, 128), ceil_div(code_bytes, 32), 32, 4, 4)
     framework = framework_of(codes, "codes")
@@ -166,14 +168,14 @@ def _grouped(
 
 def _quantized(
     op: Op, a: Any, mask: Any, a_global_sf: Any, block_size: int, nvfp4_4over6: Any, enable_pdl: bool | None,
-    stream: Any,
+    stream: Any, rounding: str = "once",
 ) -> tuple[Any, Any]:  # fmt: skip
     """Codes and 128x4 scales of NVFP4."""
     check_shaped(a, "a")
     if len(a.shape) != 3:
         raise ValueError(f"a: shape is {tuple(a.shape)}, expected (B, M, K)")
-    dispatcher = dispatcher_of(
-        op, enable_pdl, block_size, recipe_of(nvfp4_4over6), a_global_sf is not None,
+    dispatcher = rounded_dispatcher(
+        op, enable_pdl, rounding, block_size, recipe_of(nvfp4_4over6), a_global_sf is not None,
         _is_scale_per_matrix(a_global_sf),
     )  # fmt: skip
     tensors = {"input": a, "mask": mask, "y_fp4": None, "block_scale": None, "global_scale": a_global_sf}

@@ -7,7 +7,7 @@ from typing import Any
 
 from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.quantizers import SILU_AND_MUL_NVFP4_QUANTIZE, SILU_AND_MUL_QUANTIZE
-from jitnorm.dispatch import dispatcher_of
+from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.interop import framework_of
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.activation import gate_columns_of
@@ -23,6 +23,7 @@ def silu_and_mul_quantize(
     spec: QuantSpec,
     granularity: int | None = None,
     activation: str = "silu",
+    rounding: str = "once",
     global_scale: Any = None,
     scale: Any = None,
     batched: bool = False,
@@ -32,7 +33,7 @@ def silu_and_mul_quantize(
     out_scale: Any = None,
     stream: Any = None,
 ) -> QuantizedTensor:
-    """SwiGLU, ``silu(gate) * value``, then quantization of the unrounded product, in one pass: any QuantSpec.
+    """SwiGLU, ``silu(gate) * value``, then quantization of the product, in one pass: any QuantSpec.
 
     Or another activation of the gates, such as GELU.
 
@@ -47,6 +48,9 @@ def silu_and_mul_quantize(
             None: all gates come first.
         activation: of the gates: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"relu2"``, or ``"swigluoai"`` for
             what `swigluoai_and_mul` computes (gpt-oss has its gates and values interleaved, at a granularity of 1).
+        rounding: what is rounded to the input's dtype before it is encoded: nothing (``once``); the product
+            (``output``), so that fused gives what the activation and then `quantize` give; or also the activation of
+            the gate (``hf``), as torch does it step by step, not for ``swigluoai``.
         global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
             float32 tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
         scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` for
@@ -74,7 +78,7 @@ def silu_and_mul_quantize(
     gate_columns = gate_columns_of(granularity)
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = dispatcher_of(SILU_AND_MUL_QUANTIZE, enable_pdl, spec, gate_columns, activation, batch)
+    dispatcher = rounded_dispatcher(SILU_AND_MUL_QUANTIZE, enable_pdl, rounding, spec, gate_columns, activation, batch)
     tensors = {
         **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "global_scale": given, "scale": scale,
     }  # fmt: skip
@@ -91,9 +95,10 @@ def silu_and_mul_nvfp4_quantize(
     enable_pdl: bool | None = None,
     nvfp4_4over6: Any = None,
     *,
+    rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Any, Any]:
-    """SwiGLU, then NVFP4 quantization of the unrounded product, in one pass, as FlashInfer has it.
+    """SwiGLU, then NVFP4 quantization of the product, in one pass, as FlashInfer has it.
 
     `silu_and_mul_quantize` does the same for every format and layout.
 
@@ -107,6 +112,7 @@ def silu_and_mul_nvfp4_quantize(
         is_sf_8x4_layout: whether that is 8x4 rather than 128x4.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         nvfp4_4over6: None, or as in `fp4_quantize`.
+        rounding: as in `silu_and_mul_quantize`; FlashInfer has ``output``.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -125,7 +131,9 @@ def silu_and_mul_nvfp4_quantize(
         ((6, 32), (128, 4))
     """
     options = (sf_vec_size, is_sf_swizzled_layout, is_sf_8x4_layout, recipe_of(nvfp4_4over6))
-    dispatcher = dispatcher_of(SILU_AND_MUL_NVFP4_QUANTIZE, enable_pdl, *options, global_scale is not None)
+    dispatcher = rounded_dispatcher(
+        SILU_AND_MUL_NVFP4_QUANTIZE, enable_pdl, rounding, *options, global_scale is not None
+    )
     tensors = {"input": input, "y_fp4": None, "block_scale": None, "global_scale": global_scale}
     made = run(dispatcher, tensors, stream)
     codes = made["y_fp4"]

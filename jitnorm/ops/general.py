@@ -8,7 +8,7 @@ from typing import Any
 
 from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
 from jitnorm.catalogue.quantizers import QUANTIZE
-from jitnorm.dispatch import dispatcher_of, norm_dispatcher_of
+from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.batched import batch_of
 from jitnorm.ops.run import run_with_amax
@@ -92,7 +92,7 @@ def norm_quantize(
     """
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = norm_dispatcher_of(
+    dispatcher = rounded_dispatcher(
         NORM_QUANTIZE, enable_pdl, rounding, spec, residual is not None, unit_bias, bias is not None, y_out is not None,
         scale_ub is not None, batch,
     )  # fmt: skip
@@ -109,6 +109,7 @@ def quantize(
     *,
     spec: QuantSpec,
     activation: str | None = None,
+    rounding: str = "once",
     global_scale: Any = None,
     scale: Any = None,
     batched: bool = False,
@@ -122,8 +123,9 @@ def quantize(
     """Quantization alone: any input, float8_e4m3fn too, and any QuantSpec. The arguments are those of `norm_quantize`.
 
     With an `activation`, ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or ``"relu2"``, that of the input is
-    quantized, unrounded. Without one and with a tensor for `global_scale`, a float8_e4m3fn input is an FP8 tensor of
-    the scale ``6 / global_scale``, as in `fp4_quantize`.
+    quantized, unrounded or, with a `rounding` of ``"output"``, rounded to the input's dtype first. Without one and with
+    a tensor for `global_scale`, a float8_e4m3fn input is an FP8 tensor of the scale ``6 / global_scale``, as in
+    `fp4_quantize`.
 
     ``jitnorm.FP8_BLOCK`` is for weights: a matrix (N, K) of any size, or with `batched` several (B, N, K), gets a scale
     for each block of 128 x 128, shape (ceil(N / 128), ceil(K / 128)), or (B, ...). It takes neither `mask` nor
@@ -139,7 +141,7 @@ def quantize(
     """
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = dispatcher_of(QUANTIZE, enable_pdl, spec, activation or "", scale_ub is not None, batch)
+    dispatcher = rounded_dispatcher(QUANTIZE, enable_pdl, rounding, spec, activation or "", scale_ub is not None, batch)
     tensors = {
         **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "global_scale": given, "scale": scale,
         "scale_ub": scale_ub,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_FP4QUANT, RMSNORM_FP4QUANT
-from jitnorm.dispatch import norm_dispatcher_of
+from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.ops.run import run
 
 
@@ -67,7 +67,7 @@ def rmsnorm_fp4quant(
         >>> codes.shape, scales.shape, scales.dtype.name
         ((2, 32), (2, 4), 'float8_e4m3fn')
     """
-    dispatcher = norm_dispatcher_of(
+    dispatcher = rounded_dispatcher(
         RMSNORM_FP4QUANT, enable_pdl, rounding, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
         global_scale is not None, False,
     )  # fmt: skip
@@ -118,7 +118,7 @@ def add_rmsnorm_fp4quant(
         >>> float(residual[0, 0]), float(residual[-1, -1])
         (0.0, 2.0)
     """
-    dispatcher = norm_dispatcher_of(
+    dispatcher = rounded_dispatcher(
         ADD_RMSNORM_FP4QUANT, enable_pdl, rounding, block_size, scale_format, is_sf_swizzled_layout,
         output_both_sf_layouts, global_scale is not None, y_out is not None,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from jitnorm.catalogue.encoding_norms import (
     RMSNORM_QUANT,
 )
 from jitnorm.catalogue.op import Op
-from jitnorm.dispatch import norm_dispatcher_of
+from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.interop import framework_of
 from jitnorm.ops.run import run
 
@@ -118,4 +118,4 @@ def _quant(
         "input": input, "residual": residual, "weight": weight, "out": out, "scale": scale, "residual_out": residual,
         "eps": eps,
     }  # fmt: skip
-    run(norm_dispatcher_of(op, enable_pdl, rounding, out_dtype), tensors, stream)
+    run(rounded_dispatcher(op, enable_pdl, rounding, out_dtype), tensors, stream)

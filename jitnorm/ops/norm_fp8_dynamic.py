@@ -9,7 +9,7 @@ from jitnorm.catalogue.encoding_norms import (
     RMS_NORM_DYNAMIC_PER_TOKEN_QUANT,
     RMS_NORM_PER_BLOCK_QUANT,
 )
-from jitnorm.dispatch import Dispatcher, norm_dispatcher_of
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import framework_of
 from jitnorm.ops.run import run
 
@@ -63,7 +63,7 @@ def fused_add_rmsnorm_fp8_block_quant(
         "residual_out": residual, "y_out": normed_out, "eps": eps,
     }  # fmt: skip
     run(
-        norm_dispatcher_of(FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, enable_pdl, rounding, normed_out is not None),
+        rounded_dispatcher(FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, enable_pdl, rounding, normed_out is not None),
         tensors,
         stream,
     )
@@ -113,7 +113,7 @@ def rms_norm_dynamic_per_token_quant(
         ([[320.0, 448.0]], (1, 1))
     """
     options = (quant_dtype, residual is not None, scale_ub is not None)
-    dispatcher = norm_dispatcher_of(RMS_NORM_DYNAMIC_PER_TOKEN_QUANT, enable_pdl, rounding, *options)
+    dispatcher = rounded_dispatcher(RMS_NORM_DYNAMIC_PER_TOKEN_QUANT, enable_pdl, rounding, *options)
     made = _with_found_scales(dispatcher, "row_scale", input, weight, epsilon, scale_ub, residual, stream)
     return made["out"], made["row_scale"]
 
@@ -173,7 +173,7 @@ def rms_norm_per_block_quant(
         raise TypeError("is_scale_transposed: is True, but a tvm_ffi.Tensor has no transposed view; pass False")
     layout = "linear" if not is_scale_transposed else "column4" if has_tma_aligned_scales else "column"
     options = (quant_dtype, int(group_size[1]), layout, residual is not None, scale_ub is not None)
-    dispatcher = norm_dispatcher_of(RMS_NORM_PER_BLOCK_QUANT, enable_pdl, rounding, *options)
+    dispatcher = rounded_dispatcher(RMS_NORM_PER_BLOCK_QUANT, enable_pdl, rounding, *options)
     made = _with_found_scales(dispatcher, "block_scale", input, weight, epsilon, scale_ub, residual, stream)
     codes, scales = made["out"], made["block_scale"]
     if not is_scale_transposed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_MXFP8QUANT, RMSNORM_MXFP8QUANT
-from jitnorm.dispatch import norm_dispatcher_of
+from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.ops.norm_fp4 import check_unswizzled
 from jitnorm.ops.run import run
 
@@ -59,7 +59,7 @@ def rmsnorm_mxfp8quant(
         ((2, 64), 'float8_e4m3fn', (2, 2))
     """
     options = (is_sf_swizzled_layout, output_both_sf_layouts, False)
-    dispatcher = norm_dispatcher_of(RMSNORM_MXFP8QUANT, enable_pdl, rounding, *options)
+    dispatcher = rounded_dispatcher(RMSNORM_MXFP8QUANT, enable_pdl, rounding, *options)
     check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
     tensors = {
         "input": input, "weight": weight, "out": y_fp8, "block_scale": block_scale,
@@ -104,7 +104,7 @@ def add_rmsnorm_mxfp8quant(
         (0.0, 2.0)
     """
     options = (is_sf_swizzled_layout, output_both_sf_layouts, y_out is not None)
-    dispatcher = norm_dispatcher_of(ADD_RMSNORM_MXFP8QUANT, enable_pdl, rounding, *options)
+    dispatcher = rounded_dispatcher(ADD_RMSNORM_MXFP8QUANT, enable_pdl, rounding, *options)
     check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
     tensors = {
         "input": input, "residual": residual, "weight": weight, "out": y_fp8, "block_scale": block_scale,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import MHC_RMSNORM_QUANTIZE, RMSNORM_QUANTIZE
-from jitnorm.dispatch import norm_dispatcher_of
+from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.interop import check_shaped
 from jitnorm.ops.run import run
 
@@ -45,7 +45,7 @@ def rmsnorm_quantize(
         ((1, 8), (1, 1), 0.5)
     """
     tensors = {"input": x, "weight": weight, **_OUTPUTS, "eps": eps}
-    made = run(norm_dispatcher_of(RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, 0), tensors, stream)
+    made = run(rounded_dispatcher(RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, 0), tensors, stream)
     return made["y_fp4"], made["block_scale"], made["row_scale"], made["inv_rms"]
 
 
@@ -94,5 +94,5 @@ def mhc_rmsnorm_quantize(
         raise ValueError(f"X: shape is {tuple(X.shape)}; expected (..., n, hidden_size) with n of 1 to 4")
     streams = int(X.shape[-2])
     tensors = {"X": framework.merge_last_two(X), "A": A, "weight": weight, **_OUTPUTS, "eps": eps}
-    made = run(norm_dispatcher_of(MHC_RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, streams), tensors, stream)
+    made = run(rounded_dispatcher(MHC_RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, streams), tensors, stream)
     return made["y_fp4"], made["block_scale"], made["row_scale"], made["inv_rms"]

@@ -28,6 +28,7 @@ from jitnorm.reference.activation import (
     swiglu_f32,
 )
 from jitnorm.reference.elements import (
+    Rounding,
     decode_e2m1,
     decode_e4m3,
     decode_e5m2,
@@ -66,7 +67,7 @@ from jitnorm.reference.int8 import (
 from jitnorm.reference.layouts import ScaleLayout, column_major_scales, swizzle_scales, unswizzle_scales
 from jitnorm.reference.mhc import mhc_mix_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
-from jitnorm.reference.norm import Rounding, inv_rms_f32, layernorm_f32, rmsnorm_f32, stored_residual
+from jitnorm.reference.norm import inv_rms_f32, layernorm_f32, rmsnorm_f32, stored_residual
 from jitnorm.reference.statistics import CHUNK, amax_f32, row_sum, sum_of_squares
 from jitnorm.reference.ue8m0 import ScaleRounding
 

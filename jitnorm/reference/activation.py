@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.reference.checks import as_float32
+from jitnorm.reference.checks import as_float32, require_member
+from jitnorm.reference.elements import Rounding, round_to
 from jitnorm.reference.float32 import ONE, canonical, fma
 from jitnorm.reference.sigmoid import F32, normal_tail, rest_of_square, sigmoid, sigmoid_of_product
 
@@ -115,7 +116,7 @@ def activated_f32(x: NDArray[Any], activation: str) -> F32:
 
 
 @np.errstate(all="ignore")
-def gated_f32(x: NDArray[Any], activation: str, granularity: int | None = None) -> F32:
+def gated_f32(x: NDArray[Any], activation: str, granularity: int | None = None, *, rounding: Rounding = "once") -> F32:
     """Return gated values, where gates and ups alternate in runs of some columns, gates first.
 
     They are ``activation(gate) * up``, for ``swigluoai`` ``gate / (1 + exp(-1.702 gate)) * (up + 1)``, as in gpt-oss,
@@ -125,14 +126,16 @@ def gated_f32(x: NDArray[Any], activation: str, granularity: int | None = None) 
         x: (M, 2H) float32 (float16, bfloat16 and E4M3 are widened).
         activation: of gates: one of `activated_f32`'s, or ``swigluoai``.
         granularity: Columns of a run; it divides H. None is H: all gates, then all ups.
+        rounding: What is rounded to the dtype of x: nothing ("once"), the product ("output"), or the activation, too
+            ("hf"), which ``swigluoai`` does not have.
 
     Returns:
-        (M, H) float32, not rounded to the dtype of x.
+        (M, H) float32, by default not rounded to the dtype of x.
 
     Raises:
         TypeError: x has another dtype.
         ValueError: x is not 2-D or has an odd number of columns, granularity does not divide H, or there is no such
-            activation.
+            activation or rounding.
 
     Example:
         >>> x = np.array([[1, 2, 10, 20]], np.float32)
@@ -141,6 +144,12 @@ def gated_f32(x: NDArray[Any], activation: str, granularity: int | None = None) 
         >>> (gated_f32(x, "gelu", granularity=1) == gelu_f32(x[:, 0::2]) * x[:, 1::2]).all().item()
         True
     """
+
+    def rounded(values: F32, *, is_needed: bool) -> F32:
+        return round_to(values, dtype).astype(np.float32) if is_needed else values
+
+    require_member(rounding, get_args(Rounding)[: 2 if activation == "swigluoai" else 3], "rounding")
+    dtype = x.dtype
     x = as_float32(x, "x", ndim=2)
     rows, columns = x.shape
     if columns % 2:
@@ -151,8 +160,11 @@ def gated_f32(x: NDArray[Any], activation: str, granularity: int | None = None) 
         raise ValueError(f"granularity is {granularity}; it must divide {columns // 2}, half of the columns of x")
     runs = x.reshape(rows, columns // (2 * granularity), 2, granularity)
     gate, up = runs[:, :, 0], runs[:, :, 1]
-    h = _swigluoai(gate, up) if activation == "swigluoai" else activated_f32(gate, activation) * up
-    return canonical(h).reshape(rows, columns // 2)
+    if activation == "swigluoai":
+        h = _swigluoai(gate, up)
+    else:
+        h = rounded(activated_f32(gate, activation), is_needed=rounding == "hf") * up
+    return canonical(rounded(h, is_needed=rounding != "once")).reshape(rows, columns // 2)
 
 
 def swiglu_f32(x: NDArray[Any], granularity: int | None = None) -> F32:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -24,6 +24,9 @@ _E5M2 = np.array(
 )
 E4M3_MAX = _E4M3[-1]
 E5M2_MAX = _E5M2[-1]
+
+# What is rounded to an input's dtype before it is encoded: nothing, the result, or each step.
+Rounding = Literal["once", "output", "hf"]
 
 
 @np.errstate(all="ignore")

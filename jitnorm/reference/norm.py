@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from jitnorm.reference.checks import BFLOAT16, E4M3, FLOAT16, FLOAT32, as_float32, require_shape
-from jitnorm.reference.elements import round_to
+from jitnorm.reference.elements import Rounding, round_to
 from jitnorm.reference.float32 import ONE, canonical
 from jitnorm.reference.statistics import row_sum, sum_of_squares
-
-Rounding = Literal["once", "output", "hf"]
 
 
 @np.errstate(all="ignore")

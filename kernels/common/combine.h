@@ -1,8 +1,10 @@
 // What the combine stages of all targets compute of an input: its product with a scale; and where its gates stand.
 #pragma once
 
+#include "activation.h"
 #include "arguments.h"
 #include "intrinsics.h"
+#include "rounding.h"
 
 // An input in E4M3 with a given global encode scale g is an FP8 tensor whose scale is 6 / g, in which g stands for
 // 448 * 6 / amax.
@@ -16,3 +18,26 @@ JITNORM_INLINE float rescaled(float x, float scale) { return kCombine == Combine
 
 // Where the gate of output `i` stands in a row of gates and values that take turns, kGateColumns at a time.
 JITNORM_INLINE int gate_position(int i) { return i + i / kGateColumns * kGateColumns; }
+
+#ifdef JITNORM_ROUNDS
+// The activation of a gate, times the value. What `quantize` encodes is rounded to the input's type, or each step is.
+JITNORM_INLINE float gated(float gate, float value) {
+  const float activation = activated<kActivation>(gate), factor = factor_of_gate<kActivation>(value);
+  if constexpr (kOp != Op::kQuantize) return mul_rn(activation, factor);
+  const float product = mul_rn(rounded_step(activation), factor);
+  return kEncoding == Encoding::kValues ? product : rounded(product);  // values are rounded when they are stored
+}
+
+// The activation of a value.
+JITNORM_INLINE float activated_value(float x) {
+  return kOp == Op::kQuantize ? rounded(activated<kActivation>(x)) : activated<kActivation>(x);
+}
+#else
+// The activation of a gate, times the value.
+JITNORM_INLINE float gated(float gate, float value) {
+  return mul_rn(activated<kActivation>(gate), factor_of_gate<kActivation>(value));
+}
+
+// The activation of a value.
+JITNORM_INLINE float activated_value(float x) { return activated<kActivation>(x); }
+#endif

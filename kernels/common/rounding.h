@@ -1,4 +1,4 @@
-// Rounding to the input's type, of norms that are rounded before they are encoded.
+// Rounding to the input's type, of norms and activations that are rounded before they are encoded.
 #pragma once
 
 #include "intrinsics.h"
@@ -10,6 +10,6 @@ JITNORM_INLINE float rounded(float x) {
   return to_float(result);
 }
 
-// What only Transformers rounds.
+// What only torch and Transformers round, step by step.
 JITNORM_INLINE float rounded_step(float x) { return kRounding == Rounding::kEachStep ? rounded(x) : x; }
 #endif

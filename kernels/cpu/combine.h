@@ -57,8 +57,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kGated>(const Arguments& a, Int64 ro
     const int left = kHiddenSize - t * kTileSize;
     for (int i = 0; i < (left < kTileSize ? left : kTileSize); ++i) {
       const Input* gate = from + gate_position(t * kTileSize + i);
-      values[i] =
-          mul_rn(activated<kActivation>(to_float(gate[0])), factor_of_gate<kActivation>(to_float(gate[kGateColumns])));
+      values[i] = gated(to_float(gate[0]), to_float(gate[kGateColumns]));
     }
     load_whole_tile(values, h[t]);
   }
@@ -70,7 +69,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kActivated>(const Arguments& a, Int6
   const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
   for (int t = 0; t < kRowTiles; ++t) {
     load_tile(from, kHiddenSize, t, h[t]);
-    for_each_value([&](int e, int k) { h[t].at[e][k] = activated<kActivation>(h[t].at[e][k]); });
+    for_each_value([&](int e, int k) { h[t].at[e][k] = activated_value(h[t].at[e][k]); });
   }
 }
 

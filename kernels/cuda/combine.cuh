@@ -153,10 +153,7 @@ struct RowSource<Combine::kGated> {
     InputChunk gate, value;
     load_gated(gate, value, input, index);
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) {
-      const float activation = activated<kActivation>(value_of(gate, i));
-      h.elements[i] = mul_rn(activation, factor_of_gate<kActivation>(value_of(value, i)));
-    }
+    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = gated(value_of(gate, i), value_of(value, i));
   }
 
   JITNORM_INLINE void store_sum(const Held&, int) const {}
@@ -177,7 +174,7 @@ struct RowSource<Combine::kActivated> {
     InputChunk x;
     load_chunk(x, input, index);
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = activated<kActivation>(value_of(x, i));
+    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = activated_value(value_of(x, i));
   }
 
   JITNORM_INLINE void store_sum(const Held&, int) const {}

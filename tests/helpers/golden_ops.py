@@ -209,6 +209,16 @@ OPS = [
         lambda: (gemma_norm(heads()[:, :2]), gemma_norm(heads()[:, 2:])),
     ),
     OpCase(
+        "silu_and_mul-hf",
+        lambda make: (jitnorm.silu_and_mul(make(HALVES.input()), rounding="hf"),),
+        lambda: (reference.round_to(reference.gated_f32(HALVES.input(), "silu", rounding="hf"), np.float16),),
+    ),
+    OpCase(
+        "silu_and_mul_quantize-output",
+        lambda make: parts(jitnorm.silu_and_mul_quantize(make(HALVES.input()), spec=MXFP8, rounding="output")),
+        lambda: reference.quantize_mxfp8(reference.gated_f32(HALVES.input(), "silu", rounding="output")),
+    ),
+    OpCase(
         "silu_and_mul_quantize-halves",
         lambda make: parts(jitnorm.silu_and_mul_quantize(make(HALVES.input()), spec=MXFP8)),
         lambda: reference.quantize_mxfp8(reference.swiglu_f32(HALVES.input())),

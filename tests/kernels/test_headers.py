@@ -56,8 +56,15 @@ CONFIGS = [
     )
 ]
 AHEAD = KernelConfig.parse("rmsnorm:hidden_size=4096,schedule=4x2ao2")
-ROUNDED = KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,rounding=hf")
-SOURCES = [*((config, target) for config in (*CONFIGS, ROUNDED) for target in (CPU, HOPPER)), (AHEAD, HOPPER)]
+ROUNDED = [
+    KernelConfig.parse(text)
+    for text in (
+        "rmsnorm:hidden_size=4096,residual=true,rounding=hf",
+        "quantize:hidden_size=4096,gate_columns=4096,quant=e2m1/16,rounding=hf",
+        "quantize:hidden_size=4096,activation=silu,quant=e2m1/16,rounding=output",
+    )
+]
+SOURCES = [*((config, target) for config in (*CONFIGS, *ROUNDED) for target in (CPU, HOPPER)), (AHEAD, HOPPER)]
 
 
 def test_no_lambda_is_generic() -> None:

@@ -32,4 +32,6 @@ def silu_and_mul_scaled_nvfp4_experts_quantize(
     a: torch.Tensor, mask: torch.Tensor, a_global_sf: torch.Tensor, nvfp4_4over6: Any = UNSET
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """SwiGLU of each expert's rows up to its mask, then NVFP4."""
-    return jitnorm.silu_and_mul_scaled_nvfp4_experts_quantize(a, mask, a_global_sf, resolve_nvfp4_4over6(nvfp4_4over6))
+    return jitnorm.silu_and_mul_scaled_nvfp4_experts_quantize(
+        a, mask, a_global_sf, resolve_nvfp4_4over6(nvfp4_4over6), rounding="output"
+    )

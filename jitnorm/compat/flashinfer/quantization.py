@@ -131,7 +131,7 @@ def silu_and_mul_nvfp4_quantize(
     """SwiGLU, then NVFP4: codes and scales."""
     return jitnorm.silu_and_mul_nvfp4_quantize(
         input, None if global_scale is None else as_scale(global_scale, input), sf_vec_size, is_sf_swizzled_layout,
-        is_sf_8x4_layout, as_hint(enable_pdl), resolve_nvfp4_4over6(nvfp4_4over6),
+        is_sf_8x4_layout, as_hint(enable_pdl), resolve_nvfp4_4over6(nvfp4_4over6), rounding="output",
     )  # fmt: skip
 
 

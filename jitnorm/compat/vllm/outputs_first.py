@@ -82,17 +82,17 @@ def rms_norm_per_block_quant(
 
 def silu_and_mul(result: torch.Tensor, input: torch.Tensor) -> None:
     """SwiGLU: SiLU of the first half of each row times the second."""
-    jitnorm.silu_and_mul(input, result)
+    jitnorm.silu_and_mul(input, result, rounding="hf")
 
 
 def gelu_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
     """GELU, by erf, of the first half of each row times the second."""
-    jitnorm.gelu_and_mul(input, out)
+    jitnorm.gelu_and_mul(input, out, rounding="hf")
 
 
 def gelu_tanh_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
     """GELU, by tanh, of the first half of each row times the second."""
-    jitnorm.gelu_tanh_and_mul(input, out)
+    jitnorm.gelu_tanh_and_mul(input, out, rounding="hf")
 
 
 def swigluoai_and_mul(out: torch.Tensor, input: torch.Tensor, alpha: float = 1.702, limit: float = 7.0) -> None:
@@ -110,7 +110,7 @@ def relu_squared(out: torch.Tensor, input: torch.Tensor) -> None:
 def silu_and_mul_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:
     """SwiGLU, then FP8 by a given scale."""
     spec = spec_of(element_of(result.dtype, "result"), "tensor")
-    jitnorm.silu_and_mul_quantize(input, spec=spec, scale=scale, out=result)
+    jitnorm.silu_and_mul_quantize(input, spec=spec, rounding="hf", scale=scale, out=result)
 
 
 def silu_and_mul_per_block_quant(
@@ -133,8 +133,8 @@ def silu_and_mul_nvfp4_quant(
 ) -> None:
     """SwiGLU, then NVFP4 with swizzled scales."""
     jitnorm.silu_and_mul_quantize(
-        input, spec=spec_of("e2m1", 16, "e4m3", "128x4"), global_scale=input_global_scale, out=result,
-        out_scale=result_block_scale.view(torch.uint8).view(-1),
+        input, spec=spec_of("e2m1", 16, "e4m3", "128x4"), rounding="output", global_scale=input_global_scale,
+        out=result, out_scale=result_block_scale.view(torch.uint8).view(-1),
     )  # fmt: skip
 
 

@@ -7,13 +7,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from encoded import KINDS, assert_encoded, assert_same_encoding, dtype_of, given_keywords, hidden_size_of, rows_of
 from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS
 from inputs import INPUT_KINDS, in_turn, make_input
 from jitnorm.kernels.quant_spec import FP8_TOKEN, MXFP8, NVFP4, QuantSpec
 
-from jitnorm import silu_and_mul_nvfp4_quantize, silu_and_mul_quantize
+import jitnorm
+from jitnorm import (
+    gelu_and_mul,
+    gelu_tanh_and_mul,
+    quantize,
+    silu,
+    silu_and_mul,
+    silu_and_mul_nvfp4_quantize,
+    silu_and_mul_quantize,
+)
 from jitnorm.reference import gated_f32, swiglu_f32
 
 
@@ -37,6 +47,63 @@ def test_gates_may_have_another_activation(spec: QuantSpec, activation: str) -> 
         got = silu_and_mul_quantize(x, granularity=granularity, activation=activation, **given_keywords(spec))
         expected = gated_f32(x, activation, granularity)
         assert_encoded(got, expected, spec, (5, size), f"{kind}, {dtype}, {activation}")
+
+
+ROUNDED = [(a, r) for a in ("silu", "gelu", "gelu_tanh", "relu2") for r in ("output", "hf")] + [("swigluoai", "output")]
+
+
+@pytest.mark.parametrize(("spec", "rounded"), in_turn(KINDS[2::4], ROUNDED), ids=str)
+def test_products_may_be_rounded_before_they_are_encoded(spec: QuantSpec, rounded: tuple[str, str]) -> None:
+    activation, rounding = rounded
+    size = hidden_size_of(spec)
+    for dtype in ("bfloat16", "float16"):
+        for kind in INPUT_KINDS:
+            x = make_input(kind, 5, 2 * size, dtype)
+            chosen: dict[str, Any] = {"activation": activation, "rounding": rounding}
+            got = silu_and_mul_quantize(x, **chosen, **given_keywords(spec))
+            assert_encoded(got, gated_f32(x, **chosen), spec, (5, size), f"{kind}, {dtype}")
+
+
+@pytest.mark.parametrize("rounding", ["output", "hf"])
+@pytest.mark.parametrize("spec", KINDS[3::6], ids=str)
+def test_a_rounded_product_gives_what_two_calls_do(spec: QuantSpec, rounding: str) -> None:
+    x = make_input("random", 5, 2 * hidden_size_of(spec), "bfloat16")
+    fused = silu_and_mul_quantize(x, rounding=rounding, **given_keywords(spec))
+    assert_same_encoding(fused, quantize(silu_and_mul(x, rounding=rounding), **given_keywords(spec)), rounding)
+
+
+@pytest.mark.parametrize("spec", KINDS[1::6], ids=str)
+def test_an_activation_of_values_may_be_rounded_too(spec: QuantSpec) -> None:
+    x = make_input("random", 5, hidden_size_of(spec), "float16")
+    for rounding in ("output", "hf"):
+        fused = quantize(x, activation="silu", rounding=rounding, **given_keywords(spec))
+        assert_same_encoding(fused, quantize(silu(x), **given_keywords(spec)), rounding)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("op", [silu_and_mul, gelu_and_mul, gelu_tanh_and_mul], ids=lambda op: op.__name__)
+def test_each_step_may_be_rounded_as_torch_does(op: Any, dtype: str) -> None:
+    gate, value = make_input("random", 5, 1000, dtype), make_input("real", 5, 1000, dtype)
+    activation = getattr(jitnorm, op.__name__.removesuffix("_and_mul"))
+    product = torch.from_numpy(activation(gate).view(np.int16)).view(getattr(torch, dtype))
+    product = product * torch.from_numpy(value.view(np.int16)).view(product.dtype)
+    assert_same_bytes(op(np.concatenate([gate, value], -1), rounding="hf"), product, dtype)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: quantize(x, spec=NVFP4, rounding="hf"), "rounding: is 'hf', but without an activation"),
+        (lambda x: silu_and_mul_quantize(x, spec=NVFP4, rounding="up"), "rounding: is 'up'; allowed are 'once'"),
+        (
+            lambda x: silu_and_mul_quantize(x, spec=NVFP4, activation="swigluoai", rounding="hf"),
+            "rounding: is 'hf', but swigluoai has",
+        ),
+    ],
+)
+def test_a_rounding_that_is_not_there_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(np.ones((2, 64), np.float16))
 
 
 @pytest.mark.parametrize(
