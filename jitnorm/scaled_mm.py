@@ -79,7 +79,8 @@ def operand_of(q: QuantizedTensor, *, is_weight: bool = False) -> ScaledMmOperan
             "q: is batched, or its blocks run along its first dimension; scaled_mm takes rows of one matrix"
         )
     recipe = _RECIPES.get((CODE_BITS[q.spec.element], q.spec.block_size, q.spec.scale_format))
-    if recipe is None or q.spec.element == "int8" or (q.row_scale is not None and q.spec.has_blocks):
+    is_readable = q.spec.element != "int8" and not q.spec.is_packed
+    if recipe is None or not is_readable or (q.row_scale is not None and q.spec.has_blocks):
         raise ValueError(
             f"q: is encoded as {q.spec}; torch multiplies FP8 with scales of the tensor, of rows, of 128 values or of "
             "blocks of 128 x 128, MXFP8, and NVFP4 without a global scale of each row"

@@ -8,7 +8,7 @@ from typing import Any
 
 from .config_rules import MOVES, NORMS, check, default_activation, default_weight, distinct_rounding
 from .numerics import ceil_div, round_up
-from .quant_spec import SWIZZLED_COLUMNS, QuantSpec, require_one_of, to_text
+from .quant_spec import PACKED_COLUMNS, SWIZZLED_COLUMNS, QuantSpec, require_one_of, to_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +201,10 @@ class KernelConfig:
     @property
     def padded_scale_columns(self) -> int:
         """Scales that the layout has for each row."""
-        is_swizzled = self.quant is not None and self.quant.is_swizzled
-        return round_up(self.scale_columns, SWIZZLED_COLUMNS) if is_swizzled else self.scale_columns
+        if self.quant is None:
+            return self.scale_columns
+        multiple = SWIZZLED_COLUMNS if self.quant.is_swizzled else PACKED_COLUMNS if self.quant.is_packed else 1
+        return round_up(self.scale_columns, multiple)
 
     @property
     def needs_row_amax(self) -> bool:

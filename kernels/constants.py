@@ -87,7 +87,8 @@ def sample() -> str:
 
 def _types(config: KernelConfig) -> Iterator[str]:
     c_type = DTYPES[config.input].c_type
-    has_float_scales = config.quant is not None and config.quant.scale_format.startswith("f32")
+    quant = config.quant
+    has_float_scales = quant is not None and quant.scale_format.startswith("f32") and not quant.is_packed
     yield f"typedef {c_type} Input;"
     yield f"typedef {DTYPES[config.weight].c_type if config.op == 'sum_rows' else c_type} Output;"
     yield f"typedef {DTYPES[config.weight].c_type if config.normalizes else 'float'} Weight;"
@@ -176,6 +177,7 @@ def _layout_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[Consta
     yield _bool("kHasSwizzledScales", quant.is_swizzled)
     yield _bool("kHasLinearScales", quant.both_layouts or not quant.is_swizzled)
     yield _bool("kHasColumnMajorScales", quant.is_column_major)
+    yield _bool("kHasPackedScales", quant.is_packed)
 
 
 def _sum_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:

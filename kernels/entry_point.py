@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from .arguments import Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
+from .dtypes import BYTE
 from .extents import LEADING, MATRICES
 from .interface import interface
 from .item_ops import has_square_items
@@ -158,4 +159,6 @@ def _steps_to_matrix(config: KernelConfig) -> Iterator[str]:
         elif argument.shape[0] in (LEADING, MATRICES):
             rows = ["a.rows"] if argument.shape[0] == LEADING else []
             factors = ["matrix", *rows, *(extent.expression() for extent in argument.shape[1:])]
+            if argument.c_type == BYTE.c_type and argument.element_bytes > 1:
+                factors.append(str(argument.element_bytes))
             yield f"a.{argument.field} += {' * '.join(factors)};"

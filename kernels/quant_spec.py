@@ -16,9 +16,10 @@ SQUARE_BLOCKS = {"128x128": 128}
 
 SWIZZLED_ROWS = {"128x4": 128, "8x4": 8}  # rows of a tile
 SWIZZLED_COLUMNS = 4
-COLUMN_ROWS = {"column": 1, "column4": 4}  # what each column's rows are rounded up to
+COLUMN_ROWS = {"column": 1, "column4": 4, "packed": 4}  # what each column's rows are rounded up to
+PACKED_COLUMNS = 4  # columns of scales of a byte that share an integer
 _SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
-_GROUPS = ("linear", *COLUMN_ROWS)
+_GROUPS = ("linear", "column", "column4")
 _GROUP_SIZES = (16, 32, 64, 128, 256)
 
 # The floors of scales: normal float32, of which the next power of two can be found.
@@ -34,6 +35,7 @@ _ALLOWED = (
     (("e2m1",), (16, 32), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
     (("e4m3",), (32,), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
     (("e4m3",), _GROUP_SIZES, ("f32", "f32_ue8m0"), _GROUPS, ("none",), ("up",), (False,)),
+    (("e4m3",), _GROUP_SIZES, ("f32_ue8m0",), ("packed",), ("none",), ("up",), (False,)),
     (("e4m3",), ("128x128",), ("f32", "f32_ue8m0"), ("linear",), ("none",), ("up",), (False,)),
     (("e4m3", "e5m2", "int8"), ("row",), ("f32",), ("linear",), ("none",), ("up",), (False,)),
     (("e4m3", "e5m2", "int8"), ("tensor",), ("f32",), ("linear",), ("none", "tensor"), ("up",), (False,)),
@@ -84,7 +86,8 @@ class QuantSpec:
         scale_format: ``e4m3`` (NVFP4's), ``ue8m0`` (a power of two, of the MX formats), ``f32``, or ``f32_ue8m0``, a
             power of two stored as float32.
         scale_layout: ``linear`` (row-major); ``128x4`` or ``8x4`` (swizzled for block-scaled MMA); ``linear+128x4``
-            or ``linear+8x4`` (both); ``column`` or ``column4`` (column-major, rows rounded up to 4).
+            or ``linear+8x4`` (both); ``column`` or ``column4`` (column-major, rows rounded up to 4); ``packed``
+            (``column4`` of integers, each of which holds the exponents of four columns, only for ``f32_ue8m0``).
         global_scale: ``given`` if a float32 encode scale multiplies the block scales, ``row`` if each row has one of
             its own, found and returned; only with ``e2m1`` codes and ``e4m3`` scales. ``tensor`` if the whole tensor
             has one that is found and returned; also with block size ``tensor``, whose scale is then found.
@@ -224,6 +227,11 @@ class QuantSpec:
     def is_column_major(self) -> bool:
         """Whether the scales are written column by column."""
         return self.scale_layout in COLUMN_ROWS
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether four scales, each in a byte, share an integer."""
+        return self.scale_layout == "packed"
 
     @property
     def row_multiple(self) -> int:

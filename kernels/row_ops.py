@@ -11,7 +11,7 @@ from .config_rules import name_of_first
 from .dtypes import BYTE, DTYPE_OF_FORMAT, DTYPES
 from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, Extent, Shape, shape
 from .numerics import CHUNK_SIZE, ceil_div
-from .quant_spec import CODE_BITS, QuantSpec
+from .quant_spec import CODE_BITS, PACKED_COLUMNS, QuantSpec
 
 
 def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
@@ -139,15 +139,17 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
 
 
 def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
-    dtypes = _encoded_dtypes(quant.scale_format)
+    dtypes = ("int32",) if quant.is_packed else _encoded_dtypes(quant.scale_format)
+    c_type = BYTE.c_type if quant.is_packed else DTYPES[dtypes[-1]].c_type
     first = linear = shape(LEADING, config.scale_columns)
     if config.has_square_blocks:
         first = _of_matrices(config, ROWS.ceil_div(config.block_rows), config.scale_columns)
     elif quant.is_swizzled:
         first = _of_matrices(config, padded_rows(config) * config.padded_scale_columns)
     elif quant.is_column_major:
-        first = _of_matrices(config, config.scale_columns, padded_rows(config))
-    options: dict[str, Any] = {"is_output": True, "is_flat": True, "c_type": DTYPES[dtypes[-1]].c_type}
+        columns = config.padded_scale_columns // PACKED_COLUMNS if quant.is_packed else config.scale_columns
+        first = _of_matrices(config, columns, padded_rows(config))
+    options: dict[str, Any] = {"is_output": True, "is_flat": True, "c_type": c_type}
     return [
         TensorArgument("block_scale", dtypes, first, **options),
         TensorArgument("block_scale_unswizzled", dtypes, linear, is_present=quant.both_layouts, **options),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 
 import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
+from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import MAX_CODE, QuantSpec
 from jitnorm.quantized import QuantizedTensor
 
@@ -20,8 +22,10 @@ def spec_of_eps(element: str, group_size: int, eps: float, is_ue8m0: bool = Fals
     return spec_of(element, group_size, "f32_ue8m0" if is_ue8m0 else "f32", layout, floor)
 
 
-def column_layout(is_transposed: bool, is_tma_aligned: bool) -> str:
+def column_layout(is_transposed: bool, is_tma_aligned: bool, is_packed: bool = False) -> str:
     """The layout that the flags of engines ask for."""
+    if is_packed:
+        return "packed"
     return "linear" if not is_transposed else "column4" if is_tma_aligned else "column"
 
 
@@ -35,8 +39,17 @@ def transposed_scales(q: QuantizedTensor) -> torch.Tensor:
 def write_groups(
     encode: Callable[..., QuantizedTensor], spec: QuantSpec, out: torch.Tensor, scales: torch.Tensor
 ) -> None:
-    """Encode into tensors of the caller: scales (..., groups), in rows or, of a matrix, column by column."""
-    if scales.is_contiguous():
+    """Encode into tensors of the caller.
+
+    Scales are float32 (..., groups), in rows or, of a matrix, column by column; or int32 (..., M, ceil(groups / 4)),
+    column-major and TMA-aligned, with the exponents of four groups in each element.
+    """
+    if scales.dtype == torch.int32:
+        columns = _aligned_columns(scales)
+        q = encode(spec=spec.with_layout("packed"), out=out, out_scale=columns)
+        if columns is None:
+            scales.copy_(q.scale.transpose(-1, -2)[..., : scales.shape[-2], :])
+    elif scales.is_contiguous():
         encode(spec=spec, out=out, out_scale=scales)
     elif scales.ndim == 2 and scales.t().is_contiguous():
         encode(spec=spec.with_layout("column"), out=out, out_scale=scales.t())
@@ -44,12 +57,25 @@ def write_groups(
         scales.copy_(encode(spec=spec, out=out).scale.view(scales.shape))
 
 
+def _aligned_columns(scales: torch.Tensor) -> torch.Tensor | None:
+    """The whole columns that a view shows (..., M, columns) of, M rounded up to 4; None if memory ends before."""
+    *batch, rows, columns = scales.shape
+    shape = (*batch, columns, round_up(rows, 4))
+    strides = torch.empty(shape, device="meta").stride()
+    if scales.stride() != (*strides[:-2], 1, shape[-1]):
+        return None
+    last = scales.storage_offset() + math.prod(shape)
+    has_all = last * scales.element_size() <= scales.untyped_storage().nbytes()
+    return scales.as_strided(shape, strides) if has_all else None
+
+
 def quantize_groups(
     x: torch.Tensor, dtype: torch.dtype, group_size: int, eps: float, is_ue8m0: bool = False,
     is_transposed: bool = False, is_tma_aligned: bool = False, out: torch.Tensor | None = None,
+    is_packed: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Codes and scales of the groups of rows, of an amax that is at least `eps`."""
-    layout = column_layout(is_transposed, is_tma_aligned)
+    layout = column_layout(is_transposed, is_tma_aligned, is_packed)
     spec = spec_of_eps(element_of(dtype, "dtype"), group_size, eps, is_ue8m0, layout)
     q = jitnorm.quantize(x, spec=spec, batched=is_transposed and x.ndim == 3, out=out)
     return q.data, transposed_scales(q) if is_transposed else q.scale

@@ -88,7 +88,8 @@ def sgl_per_token_group_quant_8bit(
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), or twice as wide if `fuse_silu_and_mul`.
         output_q: where to write the codes, float8_e4m3fn or int8.
-        output_s: where to write the scales, float32 (..., hidden_size / group_size), in rows or in columns.
+        output_s: where to write the scales, float32 (..., hidden_size / group_size), in rows or in columns; or int32
+            with the exponents of four groups in each element, column-major and TMA-aligned.
         group_size: 16, 32, 64, 128 or 256.
         eps: what the largest magnitude of a group is at least.
         fp8_min: the least code, as the dtype has it.
@@ -135,10 +136,17 @@ def sglang_per_token_group_quant_fp8(
     scale_tma_aligned: bool = False,
     scale_ue8m0: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 with a scale for each group of a row, of an amax that is at least `eps`."""
-    if column_major_scales and scale_ue8m0:
-        raise ValueError("scale_ue8m0: is True, but column-major powers of two are packed there; pass False")
-    return quantize_groups(x, torch.float8_e4m3fn, group_size, eps, scale_ue8m0, column_major_scales, scale_tma_aligned)
+    """FP8 with a scale for each group of a row, of an amax that is at least `eps`.
+
+    Column-major powers of two are exponents, four in an int32, as DeepGEMM reads them.
+    """
+    is_packed = column_major_scales and scale_ue8m0
+    if is_packed and not scale_tma_aligned:
+        raise ValueError("scale_tma_aligned: is False, but column-major powers of two are aligned; pass True")
+    return quantize_groups(
+        x, torch.float8_e4m3fn, group_size, eps, scale_ue8m0, column_major_scales, scale_tma_aligned,
+        is_packed=is_packed,
+    )  # fmt: skip
 
 
 def per_token_quant_int8(

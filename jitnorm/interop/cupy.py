@@ -9,7 +9,7 @@ from typing import Any
 from jitnorm.interop.base import Framework, name_of
 from jitnorm.launcher import launcher
 
-_NATIVE = ("float16", "float32", "uint8", "int8")
+_NATIVE = ("float16", "float32", "uint8", "int8", "int32")
 
 
 class CuPy(Framework):

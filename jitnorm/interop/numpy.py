@@ -11,7 +11,7 @@ from jitnorm.ffi import tvm_ffi
 from jitnorm.interop.base import Framework, name_of
 from jitnorm.launcher import launcher
 
-_NATIVE = ("float16", "float32", "uint8", "int8")
+_NATIVE = ("float16", "float32", "uint8", "int8", "int32")
 
 
 class NumPy(Framework):

@@ -24,6 +24,7 @@ _NAMES = {
     "float16": "float16",
     "float32": "float32",
     "int8": "int8",
+    "int32": "int32",
 }
 
 

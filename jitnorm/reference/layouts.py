@@ -83,6 +83,34 @@ def column_major_scales(scales: NDArray[np.float32], tma_aligned: bool) -> NDArr
     return columns.ravel()
 
 
+def packed_scales(scales: NDArray[np.float32]) -> NDArray[np.int32]:
+    """Lay out powers of two as bytes, UE8M0, four columns to an integer, the integers column by column.
+
+    Args:
+        scales: (M, G) float32, normal powers of two or NaN.
+
+    Returns:
+        Flat int32: the integer of row m and groups 4j to 4j + 3, the first in its lowest byte, lies at j times M,
+        rounded up to a multiple of 4, plus m. What pads rows and columns is zero.
+
+    Raises:
+        TypeError: scales is not float32.
+        ValueError: scales is not 2-D.
+
+    Example:
+        >>> [hex(word) for word in packed_scales(np.array([[1, 2, 0.5, 1, 4]], np.float32))[[0, 4]]]
+        ['0x7f7e807f', '0x81']
+    """
+    if scales.dtype != FLOAT32:
+        raise TypeError(f"scales is {scales.dtype}; use float32")
+    rows, groups = as_float32(scales, "scales", ndim=2).shape
+    padded = np.zeros((-(-rows // _TMA_ALIGNED_ROWS) * _TMA_ALIGNED_ROWS, -(-groups // 4), 4), np.uint8)
+    exponents = (scales.view(np.uint32) >> np.uint32(23)).astype(np.uint8)
+    padded.reshape(len(padded), -1)[:rows, :groups] = exponents
+    words: NDArray[np.int32] = padded.view("<i4")[:, :, 0].T
+    return words.ravel()
+
+
 def _scale_offsets(rows: int, columns: int, layout: ScaleLayout) -> tuple[NDArray[np.intp], int]:
     """Return the (rows, columns) offsets of the scales in a layout and its size in bytes."""
     require_member(layout, get_args(ScaleLayout), "layout")

@@ -74,6 +74,7 @@ enum : bool {
   kHasSwizzledScales = true,
   kHasLinearScales = false,
   kHasColumnMajorScales = false,
+  kHasPackedScales = false,
   kHasPdl = false,
   kHoldsRow = true,
   kStaysShared = false,

@@ -1,5 +1,5 @@
-// Where the scale of row m, block column k is stored, kScaleColumns columns a row: row-major, column-major, swizzled
-// for block-scaled matrix products, or twice.
+// Where the scale of row m, block column k is stored, kScaleColumns columns a row: row-major, column-major, packed,
+// swizzled for block-scaled matrix products, or twice.
 #pragma once
 
 #include "arguments.h"
@@ -10,6 +10,8 @@
 JITNORM_INLINE Int64 scale_rows(Int64 rows) { return (padded_rows(rows) + kBlockRows - 1) / kBlockRows; }
 
 JITNORM_INLINE Int64 linear_offset(Int64 m, int k, Int64 rows) {
+  // Packed: column-major integers of four bytes, one for each of four columns.
+  if (kHasPackedScales) return (k / 4 * padded_rows(rows) + m) * 4 + k % 4;
   // Column-major: each column's rows are rounded up to what the reader loads at once.
   if (kHasColumnMajorScales) return k * padded_rows(rows) + m;
   return m * kScaleColumns + k;
@@ -30,7 +32,8 @@ JITNORM_INLINE Scale* linear_scales(const Arguments& a) {
   return kHasSwizzledScales ? a.block_scale_unswizzled : a.block_scale;
 }
 
-JITNORM_INLINE void assign_bits(UInt8& scale, UInt32 bits) { scale = (UInt8)bits; }
+// Packed, a power of two in float32 is its exponent alone, which is UE8M0; that of NaN is 255 in both.
+JITNORM_INLINE void assign_bits(UInt8& scale, UInt32 bits) { scale = (UInt8)(kHasPackedScales ? bits >> 23 : bits); }
 JITNORM_INLINE void assign_bits(float& scale, UInt32 bits) { scale = float_of(bits); }
 
 JITNORM_INLINE void store_scale(const Arguments& a, Int64 row, int column, UInt32 bits) {

@@ -109,6 +109,10 @@ def _byte_scales(q: QuantizedTensor, rows: int) -> Array:
 def _float_scales(q: QuantizedTensor, rows: int) -> Array:
     if q.spec.block_size == "tensor":
         return np.asarray(q.scale).reshape(1)
+    if q.spec.is_packed:
+        bytes_of = np.ascontiguousarray(np.asarray(q.scale)[:, :rows].T).view(np.uint8)
+        exponents = bytes_of[:, : q.shape[-1] // int(q.spec.block_size)].astype(np.int32)
+        return np.where(exponents == 255, np.nan, np.ldexp(1.0, exponents - 127)).astype(np.float32)
     if q.spec.is_column_major:
         return np.ascontiguousarray(q.scale[:, :rows].T)
     groups = q.shape[-1] // q.spec.block_size if isinstance(q.spec.block_size, int) else 1

@@ -15,6 +15,7 @@ from jitnorm import QuantizedTensor
 from jitnorm.reference import (
     GroupScaleFormat,
     column_major_scales,
+    packed_scales,
     quantize_fp4,
     quantize_fp8_block,
     quantize_fp8_group,
@@ -80,6 +81,7 @@ SPECS = [
     *(QuantSpec("e2m1", 16, "e4m3", at, g, four_over_six="mae") for at, g in (("128x4", "none"), ("linear", "row"))),
     *(QuantSpec("e2m1", 16, "e4m3", "linear", g, four_over_six="mae", e4m3_max=256) for g in ("row", "tensor")),
     QuantSpec("e2m1", 16, "e4m3", "8x4", "row", e4m3_max=256),
+    *(QuantSpec("e4m3", size, "f32_ue8m0", "packed") for size in (16, 64, 128)),
 ]
 # Those of blocks that span rows, which only `quantize` has.
 SQUARES = [FP8_BLOCK, replace(FP8_BLOCK, scale_format="f32_ue8m0")]
@@ -169,6 +171,8 @@ def _group_scales(linear: Array, spec: QuantSpec) -> Array:
     """Scales of groups in the layout of an encoding."""
     if spec.scale_layout == "linear":
         return linear
+    if spec.is_packed:
+        return packed_scales(linear).reshape(-(-linear.shape[1] // 4), -1 if len(linear) else 0)
     flat = column_major_scales(linear, spec.scale_layout == "column4")
     return flat.reshape(linear.shape[1], -1 if len(linear) else 0)
 

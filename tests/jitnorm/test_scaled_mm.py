@@ -159,6 +159,10 @@ REFUSED: dict[str, tuple[Callable[[], QuantizedTensor], str]] = {
     "a layout": (lambda: quantize(x(), spec=NVFP4), "has the scale layout 'linear'; scaled_mm reads '128x4'"),
     "MXFP4": (lambda: quantize(x(), spec=MXFP4), "is encoded as e2m1/32/ue8m0/linear/none; torch multiplies FP8"),
     "INT8": (lambda: quantize(x(), spec=INT8_TOKEN), "is encoded as int8/row/f32/linear/none; torch multiplies FP8"),
+    "packed scales": (
+        lambda: quantize(x(), spec=QuantSpec("e4m3", 128, "f32_ue8m0", "packed")),
+        "is encoded as e4m3/128/f32_ue8m0/packed/none; torch multiplies FP8",
+    ),
     "a scale of each row": (lambda: quantize(x(), spec=NVFP4, global_scale="row"), "is encoded as e2m1/16/e4m3"),
     "a part of a block": (
         lambda: quantize(x(), spec=FP8_BLOCK),

@@ -47,6 +47,7 @@ EVERY_SPEC = [
         for scale in ("f32", "f32_ue8m0")
         for at in ("linear", "column", "column4")
     ),
+    *(QuantSpec("e4m3", n, "f32_ue8m0", "packed") for n in (16, 32, 64, 128, 256)),
     *(QuantSpec("e4m3", "128x128", scale) for scale in ("f32", "f32_ue8m0")),
     *(QuantSpec("int8", n, "f32", at) for n in (16, 32, 64, 128, 256) for at in ("linear", "column", "column4")),
     *(QuantSpec(element, n, "f32") for element in ("e4m3", "e5m2", "int8") for n in ("row", "tensor")),
@@ -438,9 +439,9 @@ def test_a_layout_says_which_scales_are_written(layout: str, swizzled: bool, bot
     assert not spec.is_column_major
 
 
-@pytest.mark.parametrize(("layout", "rows"), [("column", 1), ("column4", 4)])
+@pytest.mark.parametrize(("layout", "rows"), [("column", 1), ("column4", 4), ("packed", 4)])
 def test_a_column_major_layout_rounds_the_rows_up(layout: str, rows: int) -> None:
-    spec = FP8_GROUP.with_layout(layout)
+    spec = QuantSpec("e4m3", 128, "f32_ue8m0", layout)
     assert (spec.is_column_major, spec.is_swizzled, spec.both_layouts) == (True, False, False)
     assert spec.row_multiple == rows
 

@@ -6,6 +6,7 @@ Instead of ``from vllm import _custom_ops as ops``, write ``from jitnorm.compat 
 from jitnorm.compat.vllm import outputs_first as _C  # noqa: N812 - as in torch.ops
 from jitnorm.compat.vllm.custom_ops import (
     per_token_group_quant_fp8,
+    per_token_group_quant_fp8_packed_for_deepgemm,
     per_token_group_quant_int8,
     rms_norm_dynamic_per_token_quant,
     rms_norm_per_block_quant,
@@ -20,6 +21,7 @@ __all__ = [
     "_C",
     "fused_add_rms_norm",
     "per_token_group_quant_fp8",
+    "per_token_group_quant_fp8_packed_for_deepgemm",
     "per_token_group_quant_int8",
     "rms_norm",
     "rms_norm_dynamic_per_token_quant",

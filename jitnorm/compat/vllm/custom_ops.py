@@ -208,6 +208,19 @@ def per_token_group_quant_fp8(
     return quantize_groups(x, dtype, group_size, eps, bool(use_ue8m0), column_major_scales, tma_aligned_scales, out_q)
 
 
+def per_token_group_quant_fp8_packed_for_deepgemm(
+    x: torch.Tensor,
+    group_size: int,
+    eps: float = 1e-10,
+    use_ue8m0: bool | None = None,
+    out_q: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """FP8 as DeepGEMM reads it: scales are powers of two, four groups in an int32, column-major and TMA-aligned."""
+    if use_ue8m0 is False:
+        raise ValueError("use_ue8m0: is False, but packed scales are powers of two; pass True or None")
+    return quantize_groups(x, torch.float8_e4m3fn, group_size, eps, True, True, True, out_q, is_packed=True)
+
+
 def per_token_group_quant_int8(
     x: torch.Tensor, group_size: int, eps: float = 1e-10, dtype: torch.dtype = torch.int8
 ) -> tuple[torch.Tensor, torch.Tensor]:

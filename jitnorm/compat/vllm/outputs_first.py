@@ -198,10 +198,29 @@ def per_token_group_fp8_quant(
     dummy_is_tma_aligned: bool = False,
 ) -> None:
     """FP8 with a scale for each group of a row, of an amax that is at least `eps`."""
-    if (fp8_min, fp8_max) != (-448.0, 448.0):
-        raise ValueError(f"fp8_min, fp8_max: are {fp8_min!r}, {fp8_max!r}; allowed are -448.0 and 448.0, E4M3's")
+    _check_range(fp8_min, fp8_max)
     spec = spec_of_eps(element_of(output_q.dtype, "output_q"), group_size, eps, scale_ue8m0)
     write_groups(partial(jitnorm.quantize, input), spec, output_q, output_s)
+
+
+def per_token_group_fp8_quant_packed(
+    input: torch.Tensor,
+    output_q: torch.Tensor,
+    output_s_packed: torch.Tensor,
+    group_size: int,
+    eps: float,
+    min_8bit: float,
+    max_8bit: float,
+) -> None:
+    """The same with scales as DeepGEMM reads them: powers of two, four in an int32, column-major and TMA-aligned."""
+    _check_range(min_8bit, max_8bit)
+    spec = spec_of_eps(element_of(output_q.dtype, "output_q"), group_size, eps, is_ue8m0=True)
+    write_groups(partial(jitnorm.quantize, input), spec, output_q, output_s_packed)
+
+
+def _check_range(least: float, largest: float) -> None:
+    if (least, largest) != (-448.0, 448.0):
+        raise ValueError(f"fp8_min, fp8_max: are {least!r}, {largest!r}; allowed are -448.0 and 448.0, E4M3's")
 
 
 def per_token_group_quant_int8(

@@ -76,6 +76,27 @@ def test_rows_past_the_mask_are_left_alone() -> None:
         assert not codes[matrix, rows:].view(torch.uint8).any()
 
 
+@pytest.mark.parametrize("is_roomy", [True, False])
+def test_powers_of_two_are_packed_for_deepgemm(is_roomy: bool) -> None:
+    x = torch.randn(ROWS, 640, generator=torch.Generator().manual_seed(5)).bfloat16()
+    flags = {"column_major_scales": True, "scale_tma_aligned": True, "scale_ue8m0": True}
+    codes, scales = sglang.sglang_per_token_group_quant_fp8(x, 128, **flags)
+    plain_codes, plain = sglang.sglang_per_token_group_quant_fp8(x, 128, scale_ue8m0=True)
+    aligned = -(-ROWS // 4) * 4
+    assert (scales.shape, scales.dtype, scales.stride()) == ((ROWS, 2), torch.int32, (1, aligned))
+    exponents = scales.contiguous().view(torch.uint8)
+    assert torch.equal(torch.exp2(exponents[:, :5].float() - 127), plain)
+    assert not exponents[:, 5:].any()
+    assert same(codes, plain_codes)
+    given = torch.empty_strided((ROWS, 2), (1, aligned), dtype=torch.int32)  # memory ends with its last element
+    if is_roomy:
+        given = torch.full((2, aligned), 7, dtype=torch.int32).t()[:ROWS]
+    codes = torch.empty_like(x, dtype=FP8)
+    sglang.sgl_per_token_group_quant_8bit(x, codes, given, 128, 1e-10, -448.0, 448.0, scale_ue8m0=True)
+    assert same(codes, plain_codes)
+    assert torch.equal(given, scales)
+
+
 def test_int8() -> None:
     codes, scales = sglang.per_token_quant_int8(X)
     assert same(scales, X.float().abs().amax(-1, keepdim=True) / 127)
@@ -88,7 +109,7 @@ def test_what_is_not_there_is_an_error() -> None:
     codes, scales = torch.empty_like(X, dtype=FP8), torch.empty(ROWS, 2)
     with pytest.raises(ValueError, match=r"^fp8_max: is 240\.0; allowed is 448\.0"):
         sglang.sgl_per_token_group_quant_8bit(X, codes, scales, 128, 1e-10, -240.0, 240.0)
-    with pytest.raises(ValueError, match=r"^scale_ue8m0: is True, but column-major powers of two are packed there"):
+    with pytest.raises(ValueError, match=r"^scale_tma_aligned: is False, but column-major powers of two are aligned"):
         sglang.sglang_per_token_group_quant_fp8(X, 128, column_major_scales=True, scale_ue8m0=True)
     with pytest.raises(ValueError, match=r"^cal_sum: is True"):
         sglang.per_token_quant_int8(X, cal_sum=True)

@@ -217,6 +217,20 @@ def test_nvfp4_with_each_layout_and_more_columns() -> None:
     assert same(block_scale.view(torch.uint8), expected[1])
 
 
+def test_groups_are_packed_for_deepgemm() -> None:
+    codes, scales = ops.per_token_group_quant_fp8_packed_for_deepgemm(X, 32)
+    plain_codes, plain = ops.per_token_group_quant_fp8(X, 32, use_ue8m0=True)
+    assert same(codes, plain_codes)
+    assert torch.equal(torch.exp2(scales.contiguous().view(torch.uint8).float() - 127), plain)
+    given = torch.empty_strided(scales.shape, scales.stride(), dtype=torch.int32)
+    codes = torch.empty_like(codes)
+    ops._C.per_token_group_fp8_quant_packed(X, codes, given, 32, 1e-10, -448.0, 448.0)
+    assert same(codes, plain_codes)
+    assert torch.equal(given, scales)
+    with pytest.raises(ValueError, match="use_ue8m0: is False, but packed"):
+        ops.per_token_group_quant_fp8_packed_for_deepgemm(X, 32, use_ue8m0=False)
+
+
 @pytest.mark.parametrize("is_ue8m0", [False, True])
 def test_groups_have_an_amax_of_eps_at_least(is_ue8m0: bool) -> None:
     x = X.clone()

@@ -37,12 +37,14 @@ from jitnorm import (
 )
 
 GIVEN = NVFP4.with_layout("128x4").with_global_scale("given")
+PACKED = QuantSpec("e4m3", 16, "f32_ue8m0", "packed")
 # Every kind of scale and of layout.
 SOME_SPECS = [
     GIVEN,
     NVFP4.with_layout("linear+8x4").with_global_scale("row"),
     MXFP4,
     FP8_GROUP.with_layout("column4"),
+    PACKED,
     FP8_TOKEN,
     FP8_TENSOR,
 ]
@@ -128,7 +130,7 @@ def test_each_matrix_may_have_a_given_scale_of_its_own(spec: QuantSpec) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (4, 0), (0, 0), (2, 0, 3), (0,)])
-@pytest.mark.parametrize("spec", [GIVEN, FP8_GROUP.with_layout("column4"), FP8_TOKEN], ids=str)
+@pytest.mark.parametrize("spec", [GIVEN, FP8_GROUP.with_layout("column4"), PACKED, FP8_TOKEN], ids=str)
 def test_without_rows_there_are_no_scales(spec: QuantSpec, shape: tuple[int, ...]) -> None:
     q = quantize(ones(*shape, 128), batched=True, **given_keywords(spec))
     assert q.data.shape[:-1] == shape
@@ -156,7 +158,7 @@ def run_kernel(config: KernelConfig, given_tensors: dict[str, Any], rows: int, m
     for argument in interface(config):
         if isinstance(argument, TensorArgument) and argument.is_present and argument.name not in tensors:
             shape = sizes_of(argument.shape, (matrices, rows), rows, matrices)
-            dtype = np.dtype(np.uint8 if argument.c_type == "UInt8" else np.float32)
+            dtype = np.dtype(np.uint8 if argument.element_bytes == 1 else argument.dtypes[0])
             tensors[argument.name] = poisoned(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
     get_kernel(config)(*(tensors[a.name] for a in interface(config) if a.is_present))
     return {name: value for name, value in tensors.items() if name not in given_tensors}
