@@ -18,8 +18,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from devices import CudaOnCpu
+from devices import blackwell_or_cpu
 from names import PEERS, install
 from report import Report
 
@@ -57,11 +56,8 @@ def main() -> int:
         "ignore",
     ]
     flags += ["-k", options.k] if options.k else []
-    if torch.cuda.is_available():
+    with blackwell_or_cpu():
         pytest.main([*flags, *files], plugins=[report])
-    else:
-        with CudaOnCpu():
-            pytest.main([*flags, *files], plugins=[report])
     report.show()
     return 0
 

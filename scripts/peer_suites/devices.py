@@ -1,15 +1,23 @@
-"""Tests that want a GPU, on a machine without: ``cuda`` is the CPU."""
+"""Tests that want a GPU of Blackwell's: on others they find one, and on a machine without, ``cuda`` is the CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+
+_CAPABILITY = patch.object(torch.cuda, "get_device_capability", lambda device=None: (10, 0))
+
+
+def blackwell_or_cpu() -> AbstractContextManager[Any]:
+    """A context in which tests find a GPU that has FP4, as which jitnorm takes none: it asks the driver."""
+    return _CAPABILITY if torch.cuda.is_available() else CudaOnCpu()
 
 
 class CudaOnCpu(TorchFunctionMode):
@@ -28,6 +36,7 @@ class CudaOnCpu(TorchFunctionMode):
 
     def __enter__(self) -> CudaOnCpu:
         self._patches = ExitStack()
+        self._patches.enter_context(_CAPABILITY)
         for name, value in _GPU.items():
             self._patches.enter_context(patch.object(torch.cuda, name, value))
         super().__enter__()
@@ -54,7 +63,6 @@ _GPU: dict[str, Any] = {
     "is_available": lambda: True,
     "device_count": lambda: 1,
     "current_device": lambda: 0,
-    "get_device_capability": lambda device=None: (10, 0),
     "synchronize": _nothing,
     "manual_seed_all": _nothing,
     "empty_cache": _nothing,
