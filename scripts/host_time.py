@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import ml_dtypes
@@ -80,8 +81,7 @@ def operators(x: Any, w: Any, out: Any) -> dict[str, Callable[[], Any]]:
     """Calls through torch's dispatcher."""
     import torch
 
-    import jitnorm.torch  # registers the operators
-
+    import_module("jitnorm.torch")  # registers the operators
     library()
     rmsnorm, nothing = torch.ops.jitnorm.rmsnorm, torch.ops.host_time.nothing.default
     return {

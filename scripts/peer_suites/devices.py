@@ -11,7 +11,6 @@ from unittest.mock import patch
 import torch
 from torch.overrides import TorchFunctionMode
 
-
 _CAPABILITY = patch.object(torch.cuda, "get_device_capability", lambda device=None: (10, 0))
 
 
