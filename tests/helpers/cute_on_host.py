@@ -66,7 +66,7 @@ def make_arrays(config: KernelConfig, rows: int, kind: str, seed: int = 0) -> Ar
 def _array(
     config: KernelConfig, argument: TensorArgument, shape: tuple[int, ...], rows: int, kind: str, seed: int
 ) -> NDArray[Any]:
-    dtype = np.dtype(_DTYPES[argument.c_type])
+    dtype = np.dtype(np.int32 if argument.dtypes == ("int32",) else _DTYPES[argument.c_type])
     if argument.is_output:
         size = int(np.prod(shape)) * dtype.itemsize
         fill = 0 if argument.is_zeroed else _POISON

@@ -72,6 +72,22 @@ def test_groups_of_every_size_are_those_of_the_cpu(text: str, target: Target) ->
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
 
 
+ROUNDED = (
+    "quantize:hidden_size=64,gate_columns=64,rounding=hf",
+    "quantize:hidden_size=512,input=float16,gate_columns=512,rounding=output,quant=e4m3/32/ue8m0",
+    "quantize:hidden_size=96,gate_columns=8,rounding=hf,activation=gelu_tanh,quant=e4m3/row/f32",
+    "quantize:hidden_size=1024,activation=relu2,rounding=output,quant=e2m1/16/e4m3",
+    "rmsnorm:hidden_size=512,rounding=hf,residual=true,quant=e4m3/128/f32_ue8m0/packed",
+    "rmsnorm:hidden_size=256,rounding=output,quant=e2m1/16/e4m3/linear/given/up/mae",
+)
+
+
+@pytest.mark.parametrize(("text", "target"), [*product(ROUNDED, (AMPERE,)), *product(ROUNDED[::2], (HOPPER,))])
+def test_what_is_rounded_before_it_is_encoded_is_the_cpus(text: str, target: Target) -> None:
+    for kind in ("spiky", "inf", "nan"):
+        assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
 SQUARES = (
     ("quantize:hidden_size=256,quant=e4m3/128x128/f32,pdl=true", 256, HOPPER),
     ("quantize:hidden_size=200,vector_bytes=8,input=float16,quant=e4m3/128x128/f32", 130, AMPERE),
