@@ -57,7 +57,7 @@ def main() -> int:
     ]
     flags += ["-k", options.k] if options.k else []
     with blackwell_or_cpu():
-        pytest.main([*flags, *files], plugins=[report])
+        pytest.main([*flags, *files], plugins=[report, *peer.plugins])
     report.show()
     return 0
 

@@ -36,8 +36,9 @@ class CudaOnCpu(TorchFunctionMode):
     def __enter__(self) -> CudaOnCpu:
         self._patches = ExitStack()
         self._patches.enter_context(_CAPABILITY)
-        for name, value in _GPU.items():
-            self._patches.enter_context(patch.object(torch.cuda, name, value))
+        for module in (torch.cuda, torch.accelerator):
+            for name in _GPU.keys() & vars(module).keys():
+                self._patches.enter_context(patch.object(module, name, _GPU[name]))
         super().__enter__()
         return self
 
@@ -65,5 +66,6 @@ _GPU: dict[str, Any] = {
     "synchronize": _nothing,
     "manual_seed_all": _nothing,
     "empty_cache": _nothing,
+    "set_device_index": _nothing,
     "mem_get_info": lambda device=None: (0, 0),  # tests of large tensors skip themselves
 }

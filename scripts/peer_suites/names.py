@@ -11,10 +11,8 @@ from types import ModuleType
 from typing import Any
 
 import flashinfer_names
-
-
-class NotHereError(NotImplementedError):
-    """A function of the peer that jitnorm does not have."""
+import vllm_names
+from not_here import not_here
 
 
 @dataclass(frozen=True)
@@ -25,21 +23,21 @@ class Peer:
         package: its name.
         files: its tests of this field.
         names: what a module of it has, by its full name.
+        prepare: what else its tests need.
+        plugins: of pytest.
     """
 
     package: str
     files: tuple[str, ...]
     names: Callable[[str], dict[str, Any]]
+    prepare: Callable[[], object] = lambda: None
+    plugins: tuple[Any, ...] = ()
 
 
-PEERS = {"flashinfer": Peer("flashinfer", flashinfer_names.FILES, flashinfer_names.names)}
-
-
-class _NotHere:
-    """A name that a module does not have: a class, so that it can stand in annotations, too."""
-
-    def __new__(cls, *args: Any, **keywords: Any) -> Any:
-        raise NotHereError(cls.__qualname__)
+PEERS = {
+    "flashinfer": Peer("flashinfer", flashinfer_names.FILES, flashinfer_names.names),
+    "vllm": Peer("vllm", vllm_names.FILES, vllm_names.names, vllm_names.prepare, (vllm_names,)),
+}
 
 
 class _Module(ModuleType):
@@ -48,7 +46,7 @@ class _Module(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (_NotHere,), {"__qualname__": f"{self.__name__}.{name}"})
+        return not_here(f"{self.__name__}.{name}")
 
 
 @dataclass
@@ -74,3 +72,4 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def install(peer: Peer) -> None:
     """Have imports of the peer lead here."""
     sys.meta_path.insert(0, _Finder(peer))
+    peer.prepare()

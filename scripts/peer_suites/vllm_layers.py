@@ -1,0 +1,143 @@
+"""What vLLM's tests compare with: its layers, and quantization, in plain torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from jitnorm.compat.vllm import _C
+
+Norms = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+FP8_MAX = 448.0
+
+
+class RMSNorm(torch.nn.Module):
+    """vLLM's layer: its call runs the kernels, `forward_native` the definition."""
+
+    def __init__(self, hidden_size: int, eps: float = 1e-6, has_weight: bool = True) -> None:
+        super().__init__()
+        self.variance_epsilon = eps
+        self.weight = torch.nn.Parameter(torch.ones(hidden_size)) if has_weight else None
+
+    def forward_native(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> Norms:
+        """The norm in float32, rounded to the input's dtype before the weight."""
+        total = x.float() if residual is None else x.float() + residual.float()
+        rounded = total.to(x.dtype)
+        y = total * torch.rsqrt(total.square().mean(-1, keepdim=True) + self.variance_epsilon)
+        y = y.to(x.dtype) if self.weight is None else y.to(x.dtype) * self.weight
+        return y if residual is None else (y, rounded)
+
+    def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> Norms:
+        """The norm by the kernels; with a residual, in place."""
+        if residual is not None:
+            _C.fused_add_rms_norm(x, residual, self.weight, self.variance_epsilon)
+            return x, residual
+        out = torch.empty_like(x)
+        _C.rms_norm(out, x, self.weight, self.variance_epsilon)
+        return out
+
+
+class Activation(torch.nn.Module):
+    """A layer of an activation: a kernel, and what it computes."""
+
+    kernel = ""
+    is_gated = True
+
+    def native(self, gate: torch.Tensor) -> torch.Tensor:
+        """The activation."""
+        raise NotImplementedError
+
+    def forward_native(self, x: torch.Tensor) -> torch.Tensor:
+        """The activation, times the values if it is gated."""
+        if not self.is_gated:
+            return self.native(x)
+        gate, value = x.chunk(2, dim=-1)
+        return self.native(gate) * value
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The same by the kernel."""
+        columns = x.shape[-1] // 2 if self.is_gated else x.shape[-1]
+        out = x.new_empty(*x.shape[:-1], columns)
+        getattr(_C, self.kernel)(out, x)
+        return out
+
+
+class SiluAndMul(Activation):
+    """SwiGLU."""
+
+    kernel = "silu_and_mul"
+
+    def __init__(self, *, compile_native: bool = True) -> None:
+        super().__init__()
+
+    def native(self, gate: torch.Tensor) -> torch.Tensor:
+        """SiLU."""
+        return functional.silu(gate)
+
+
+class GeluAndMul(Activation):
+    """GeGLU."""
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        self.approximate = approximate
+        self.kernel = "gelu_and_mul" if approximate == "none" else "gelu_tanh_and_mul"
+
+    def native(self, gate: torch.Tensor) -> torch.Tensor:
+        """GELU."""
+        return functional.gelu(gate, approximate=self.approximate)
+
+
+class SwigluOAIAndMul(Activation):
+    """The gates of gpt-oss, which take turns with values."""
+
+    kernel = "swigluoai_and_mul"
+    alpha, limit = 1.702, 7.0
+
+    def forward_native(self, x: torch.Tensor) -> torch.Tensor:
+        """Gates up to the limit, values from its negative to it."""
+        gate, value = x[..., ::2].clamp(max=self.limit), x[..., 1::2].clamp(-self.limit, self.limit)
+        return gate * torch.sigmoid(gate * self.alpha) * (value + 1)
+
+
+class NewGELU(Activation):
+    """GELU by tanh."""
+
+    kernel = "gelu_new"
+    is_gated = False
+
+    def native(self, gate: torch.Tensor) -> torch.Tensor:
+        """GELU by tanh."""
+        return functional.gelu(gate, approximate="tanh")
+
+
+class FastGELU(NewGELU):
+    """The same by another name."""
+
+    kernel = "gelu_fast"
+
+
+class ReLUSquaredActivation(Activation):
+    """The square of ReLU."""
+
+    kernel = "relu_squared"
+    is_gated = False
+
+    def native(self, gate: torch.Tensor) -> torch.Tensor:
+        """The square of ReLU."""
+        return functional.relu(gate).square()
+
+
+def scaled_quantize(
+    x: torch.Tensor, group_shape: Any, quant_dtype: torch.dtype, compute_dtype: torch.dtype | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """FP8 codes, and the scale of each group of rows and columns."""
+    rows, columns = (size if wanted == -1 else wanted for size, wanted in zip(x.shape, group_shape, strict=True))
+    groups = x.to(compute_dtype or x.dtype).unflatten(1, (-1, columns)).unflatten(0, (-1, rows)).transpose(1, 2)
+    least, largest = groups.aminmax(dim=-1) if rows == 1 else (groups.amin((2, 3)), groups.amax((2, 3)))
+    amax = torch.maximum(least.abs(), largest.abs()).reshape(groups.shape[:2]).clamp(min=1e-12)
+    scale = FP8_MAX / amax
+    codes = (groups * scale[:, :, None, None]).clamp(-FP8_MAX, FP8_MAX).transpose(1, 2).reshape(x.shape)
+    return codes.contiguous().to(quant_dtype), scale.float().reciprocal()

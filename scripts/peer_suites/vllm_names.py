@@ -1,0 +1,113 @@
+"""vLLM's modules: `jitnorm.compat.vllm`, layers to compare it with, and what its tests ask of the platform."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import vllm_layers
+from not_here import not_here
+
+from jitnorm.compat import vllm
+
+FILES = tuple(
+    f"tests/kernels/{name}.py"
+    for name in (
+        "core/test_layernorm",
+        "core/test_activation",
+        "core/test_fused_quant_layernorm",
+        "core/test_fused_silu_mul_block_quant",
+        "quantization/test_fp8_quant",
+        "quantization/test_int8_quant",
+        "quantization/test_nvfp4_quant",
+        "quantization/test_silu_mul_nvfp4_quant",
+        "quantization/test_per_token_group_quant",
+    )
+)
+
+
+class _Platform(SimpleNamespace):
+    """A GPU that has everything in this field; what is not named, it is not."""
+
+    def __getattr__(self, name: str) -> Callable[..., bool]:
+        if not name.startswith(("is_", "has_")):
+            raise AttributeError(name)
+        return lambda *args, **keywords: False
+
+
+class GroupShape(NamedTuple):
+    """Rows and columns that share a scale; -1 stands for all."""
+
+    row: int
+    col: int
+
+
+_TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-3, torch.bfloat16: 1e-2}
+_PLATFORM = _Platform(
+    is_cuda=lambda: True,
+    is_cuda_alike=lambda: True,
+    has_device_capability=lambda *args: True,
+    fp8_dtype=lambda: torch.float8_e4m3fn,
+    device_type="cuda",
+)
+_RMS_NORM = SimpleNamespace(get_tolerance=lambda dtype: dict.fromkeys(("atol", "rtol"), _TOLERANCES[dtype]))
+_LAYERS = "vllm.model_executor.layers."
+_NAMES: dict[str, dict[str, Any]] = {
+    "vllm": {"ir": SimpleNamespace(ops=SimpleNamespace(rms_norm=_RMS_NORM))},
+    "vllm.platforms": {"current_platform": _PLATFORM},
+    "vllm.platforms.current_platform": vars(_PLATFORM),
+    "vllm.scalar_type": {"scalar_types": SimpleNamespace(float4_e2m1f=SimpleNamespace(max=lambda: 6.0))},
+    "vllm.utils.torch_utils": {"set_random_seed": torch.manual_seed},
+    "vllm.utils.math_utils": {"round_up": lambda n, multiple: -(-n // multiple) * multiple},
+    _LAYERS + "layernorm": {"RMSNorm": vllm_layers.RMSNorm},
+    _LAYERS + "activation": {
+        name: getattr(vllm_layers, name)
+        for name in ("SiluAndMul", "GeluAndMul", "NewGELU", "FastGELU", "SwigluOAIAndMul", "ReLUSquaredActivation")
+    },
+    _LAYERS + "fused_moe.activation": {"ApplyMoEActivationConfig": SimpleNamespace},
+    _LAYERS + "quantization.utils.quant_utils": {
+        "get_fp8_min_max": lambda: (-vllm_layers.FP8_MAX, vllm_layers.FP8_MAX),
+        "scaled_quantize": vllm_layers.scaled_quantize,
+        "GroupShape": GroupShape,
+    },
+}
+# Modules that have the functions of `vllm._custom_ops`.
+_PUBLIC = ("vllm._custom_ops", _LAYERS + "quantization.utils.fp8_utils", _LAYERS + "quantization.utils.int8_utils")
+
+
+def names(module: str) -> dict[str, Any]:
+    """The names of a module."""
+    if module in _PUBLIC:
+        return {name: getattr(vllm, name) for name in vllm.__all__}
+    return _NAMES.get(module, {})
+
+
+def _opcheck(function: Callable[..., Any], args: tuple[Any, ...], keywords: Any = None, **options: Any) -> None:
+    """A call, of copies: compat's functions are Python, of which torch has no operator to check."""
+    function(*(each.clone() if isinstance(each, torch.Tensor) else each for each in args), **(keywords or {}))
+
+
+class _Kernels:
+    """What vLLM has in ``torch.ops._C``."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vllm._C, name, None) or not_here(f"_C.{name}")
+
+
+def prepare() -> None:
+    """Have ``torch.ops._C`` and torch's check of operators lead here."""
+    torch.ops._C = _Kernels()
+    torch.library.opcheck = _opcheck
+    utils = ModuleType("tests.utils")
+    utils.large_gpu_test = lambda *, min_gb: lambda test: test  # type: ignore[attr-defined]
+    sys.modules["tests.utils"] = utils
+
+
+@pytest.fixture
+def default_vllm_config() -> SimpleNamespace:
+    """vLLM's settings, of which tests change one."""
+    return SimpleNamespace(compilation_config=SimpleNamespace(custom_ops=[]))
