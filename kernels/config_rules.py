@@ -18,7 +18,7 @@ INPUT_DTYPES = (*FLOAT_DTYPES, "float8_e4m3fn")
 MOVED_DTYPES = (*INPUT_DTYPES, "uint8", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fnx2")
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 SHUFFLE_ROWS = (16, 32)
-ROUNDINGS = ("once", "output", "hf")
+ROUNDINGS = ("once", "output", "hf", "vllm")
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
@@ -56,17 +56,20 @@ def distinct_rounding(config: KernelConfig) -> str:
     if config.input == "float32":
         return "once"
     rounding = config.rounding
-    if rounding == "hf" and not _rounds_steps(config):
+    if rounding == "vllm" and not config.residual:
+        rounding = "hf"
+    if rounding in ("hf", "vllm") and not _rounds_steps(config):
         rounding = "output"
     is_encoded = config.quant is not None or config.amax_only
     return "once" if rounding == "output" and not is_encoded else rounding
 
 
 def _rounds_steps(config: KernelConfig) -> bool:
-    """Whether Transformers rounds more than the result."""
+    """Whether Transformers or vLLM rounds more than the result."""
     if config.op == "quantize":
         return config.gate_columns != 0
-    return config.residual or not config.unit_bias  # in float32 up to the end
+    # With w + 1, all is in float32 between the sum and the result.
+    return not config.unit_bias or (config.residual and config.rounding == "hf")
 
 
 def default_activation(gate_columns: int) -> str:
@@ -202,8 +205,8 @@ def _check_combine(config: KernelConfig) -> None:
             f"rounding: is {config.rounding!r}, but without an activation of an input in {', '.join(FLOAT_DTYPES)} "
             "nothing is rounded; use 'once'"
         )
-    if config.rounding == "hf" and config.activation == "swigluoai":
-        raise ValueError("rounding: is 'hf', but swigluoai has 'once' and 'output' alone")
+    if config.rounding in ("hf", "vllm") and config.activation == "swigluoai":
+        raise ValueError(f"rounding: is {config.rounding!r}, but swigluoai has 'once' and 'output' alone")
 
 
 def _check_row_sets(config: KernelConfig) -> None:

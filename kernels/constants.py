@@ -48,7 +48,7 @@ _SCALE_FORMATS = {"e4m3": "kE4M3", "ue8m0": "kUE8M0", "f32": "kF32", "f32_ue8m0"
 _SCALE_OWNERS = {"row": "kRow", "tensor": "kTensor"}
 _GLOBAL_SCALES = {"none": "kNone", "given": "kGiven", "row": "kRow", "tensor": "kTensor"}
 _SCALE_ROUNDINGS = {"up": "kUp", "floor": "kFloor"}
-_ROUNDINGS = {"output": "kOutput", "hf": "kEachStep"}
+_ROUNDINGS = {"output": "kOutput", "hf": "kEachStep", "vllm": "kProducts"}
 
 
 Constant = tuple[str, str, str]  # type, name, value

@@ -68,9 +68,10 @@ def norm_quantize(
             no bound.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         rounding: what is rounded to the input's dtype before the norm is encoded: nothing (``once``); the norm
-            (``output``), which gives the codes of `rmsnorm` and then `quantize`; or each step (``hf``), as in
-            Transformers and vLLM: the sum with the residual, its product with the reciprocal root mean square, and the
-            product with the weight. Transformers' norms with `unit_bias` round their result alone.
+            (``output``), which gives the codes of `rmsnorm` and then `quantize`; each step (``hf``), as in
+            Transformers: the sum with the residual, its product with the reciprocal root mean square, and the product
+            with the weight; or the products alone (``vllm``), as in vLLM's fused kernels. Norms with `unit_bias` round
+            no product but the last.
         out: where to write the codes, as `QuantizedTensor.data` would have them; rows at any stride. None: allocated.
         out_scale: where to write the scales that are found, as `QuantizedTensor.scale` would have them; None:
             allocated.

@@ -160,7 +160,8 @@ def fused_add_rmsnorm(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         out: where to write the norm instead.
         residual_out: where to write the sum instead.
-        rounding: as in `rmsnorm`; with ``hf`` the norm is that of the sum as it is stored.
+        rounding: as in `rmsnorm`; with ``hf`` the norm is that of the sum as it is stored, with ``vllm`` of the
+            unrounded one.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Raises:

@@ -163,7 +163,7 @@ def gated_f32(x: NDArray[Any], activation: str, granularity: int | None = None, 
     if activation == "swigluoai":
         h = _swigluoai(gate, up)
     else:
-        h = rounded(activated_f32(gate, activation), is_needed=rounding == "hf") * up
+        h = rounded(activated_f32(gate, activation), is_needed=rounding in ("hf", "vllm")) * up
     return canonical(rounded(h, is_needed=rounding != "once")).reshape(rows, columns // 2)
 
 

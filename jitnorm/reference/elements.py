@@ -26,7 +26,7 @@ E4M3_MAX = _E4M3[-1]
 E5M2_MAX = _E5M2[-1]
 
 # What is rounded to an input's dtype before it is encoded: nothing, the result, or each step.
-Rounding = Literal["once", "output", "hf"]
+Rounding = Literal["once", "output", "hf", "vllm"]
 
 
 @np.errstate(all="ignore")

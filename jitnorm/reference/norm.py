@@ -39,7 +39,8 @@ def rmsnorm_f32(
             weight of -0 keeps its sign.
         bias: (H,) in the dtype of weight, added to the product; None adds nothing, so a y of -0 keeps its sign.
         rounding: What is rounded to `dtype`: nothing ("once"), y ("output"), or y and each step before it ("hf"): h
-            and, unless there is a weight_bias, ``h * rstd`` and its product with the weight.
+            and, unless there is a weight_bias, ``h * rstd`` and its product with the weight; or these, but not h
+            ("vllm").
         dtype: float16, bfloat16 or float32; None for that of x.
 
     Returns:
@@ -53,7 +54,7 @@ def rmsnorm_f32(
     def rounded(values: NDArray[np.float32], *, is_needed: bool) -> NDArray[np.float32]:
         return round_to(values, dtype or x.dtype).astype(np.float32) if is_needed else values
 
-    rounds_steps = rounding == "hf" and np.float32(weight_bias) == 0
+    rounds_steps = rounding in ("hf", "vllm") and np.float32(weight_bias) == 0
     h = as_float32(x, "x", ndim=2)
     if residual is not None:
         h = rounded(_add(h, residual), is_needed=rounding == "hf")

@@ -10,6 +10,7 @@ JITNORM_INLINE float rounded(float x) {
   return to_float(result);
 }
 
-// What only torch and Transformers round, step by step.
-JITNORM_INLINE float rounded_step(float x) { return kRounding == Rounding::kEachStep ? rounded(x) : x; }
+// What is rounded step by step.
+JITNORM_INLINE float rounded_step(float x) { return kRounding == Rounding::kOutput ? x : rounded(x); }
+JITNORM_INLINE float rounded_sum(float x) { return kRounding == Rounding::kEachStep ? rounded(x) : x; }
 #endif

@@ -36,7 +36,8 @@ enum class Combine {
 // What of a norm is rounded to the input's type before it is encoded, where anything is.
 enum class Rounding {
   kOutput,    // the norm
-  kEachStep,  // as in Transformers: the sum with a residual, its product with rstd, that with the weight
+  kProducts,  // as in vLLM's fused kernels: its products with rstd and with the weight
+  kEachStep,  // as in Transformers: these, and the sum with a residual before
 };
 
 // What values or gates go through.

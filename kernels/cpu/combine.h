@@ -42,7 +42,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kAdd>(const Arguments& a, Int64 row,
     load_tile(r, kHiddenSize, t, residual);
     for_each_value([&](int e, int k) { h[t].at[e][k] = add_rn(h[t].at[e][k], residual.at[e][k]); });
 #ifdef JITNORM_ROUNDS
-    for_each_value([&](int e, int k) { h[t].at[e][k] = rounded_step(h[t].at[e][k]); });
+    for_each_value([&](int e, int k) { h[t].at[e][k] = rounded_sum(h[t].at[e][k]); });
 #endif
     if constexpr (kStoresSum) store_tile(h[t], t, sum);
   }

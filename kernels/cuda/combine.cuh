@@ -91,7 +91,7 @@ struct RowSource<Combine::kAdd> {
     for (int i = 0; i < kChunkSize; ++i) h.elements[i] = add_rn(value_of(x, i), value_of(r, i));
 #ifdef JITNORM_ROUNDS
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = rounded_step(h.elements[i]);
+    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = rounded_sum(h.elements[i]);
 #endif
   }
 

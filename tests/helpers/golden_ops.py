@@ -158,14 +158,14 @@ def rounded_each_step() -> Array:
     return reference.rmsnorm_f32(HALVES.input(), HALVES.weight(), rounding="hf")
 
 
-def rounded_sum() -> Outputs:
-    y = reference.rmsnorm_f32(x(), weight(), residual=x()[::-1], rounding="hf")
+def rounded_sum(rounding: reference.Rounding) -> Outputs:
+    y = reference.rmsnorm_f32(x(), weight(), residual=x()[::-1], rounding=rounding)
     return (*reference.quantize_mxfp8(y), reference.stored_residual(x(), x()[::-1]))
 
 
-def add_rounded(make: Make) -> Outputs:
+def add_rounded(make: Make, rounding: str) -> Outputs:
     backwards = make(x()[::-1].copy())
-    q, total = jitnorm.add_norm_quantize(make(x()), backwards, make(weight()), spec=MXFP8, rounding="hf")
+    q, total = jitnorm.add_norm_quantize(make(x()), backwards, make(weight()), spec=MXFP8, rounding=rounding)
     return (*parts(q), total)
 
 
@@ -180,7 +180,8 @@ OPS = [
         lambda make: (jitnorm.rmsnorm(make(HALVES.input()), make(HALVES.weight()), rounding="hf"),),
         lambda: (reference.round_to(rounded_each_step(), np.float16),),
     ),
-    OpCase("add_norm_quantize-hf", add_rounded, rounded_sum),
+    OpCase("add_norm_quantize-hf", lambda make: add_rounded(make, "hf"), lambda: rounded_sum("hf")),
+    OpCase("add_norm_quantize-vllm", lambda make: add_rounded(make, "vllm"), lambda: rounded_sum("vllm")),
     OpCase(
         "rmsnorm_fp4quant-output",
         lambda make: jitnorm.rmsnorm_fp4quant(make(x()), make(weight()), rounding="output"),

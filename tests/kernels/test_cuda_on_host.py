@@ -79,6 +79,7 @@ ROUNDED = (
     "quantize:hidden_size=1024,activation=relu2,rounding=output,quant=e2m1/16/e4m3",
     "rmsnorm:hidden_size=512,rounding=hf,residual=true,quant=e4m3/128/f32_ue8m0/packed",
     "rmsnorm:hidden_size=256,rounding=output,quant=e2m1/16/e4m3/linear/given/up/mae",
+    "rmsnorm:hidden_size=512,rounding=vllm,residual=true,quant=int8/row/f32",
 )
 
 

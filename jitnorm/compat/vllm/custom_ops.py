@@ -24,7 +24,7 @@ def rms_norm_dynamic_per_token_quant(
     """RMSNorm, then FP8 or INT8 with a scale for each row: codes, and float32 scales (M, 1)."""
     spec = row_spec(element_of(quant_dtype, "quant_dtype"))
     q = jitnorm.norm_quantize(
-        input, weight, spec=spec, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="hf"
+        input, weight, spec=spec, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="vllm"
     )
     return q.data, q.scale.view(-1, 1)
 
@@ -67,7 +67,7 @@ def rms_norm_per_block_quant(
     layout = column_layout(is_scale_transposed, tma_alignment == 4)
     q = jitnorm.norm_quantize(
         input, weight, spec=group_spec(element_of(quant_dtype, "quant_dtype"), group_size[1], layout),
-        residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="hf",
+        residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="vllm",
         batched=layout == "column4" and input.ndim == 3,
     )  # fmt: skip
     return q.data, q.scale.view(-1, q.scale.shape[-1]) if layout == "linear" else transposed_scales(q)

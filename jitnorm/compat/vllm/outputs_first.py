@@ -58,7 +58,7 @@ def rms_norm_dynamic_per_token_quant(
     """RMSNorm, then FP8 or INT8 with a scale for each row."""
     jitnorm.norm_quantize(
         input, weight, spec=row_spec(element_of(result.dtype, "result")), residual=residual, eps=epsilon,
-        scale_ub=scale_ub, rounding="hf", out=result, out_scale=scale,
+        scale_ub=scale_ub, rounding="vllm", out=result, out_scale=scale,
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def rms_norm_per_block_quant(
 ) -> None:
     """RMSNorm, then FP8 or INT8 with a scale for each group of a row; `scale` may lie in rows or in columns."""
     norm = partial(
-        jitnorm.norm_quantize, input, weight, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="hf"
+        jitnorm.norm_quantize, input, weight, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="vllm"
     )
     write_groups(norm, group_spec(element_of(result.dtype, "result"), group_size), result, scale)
 
@@ -105,6 +105,15 @@ def swigluoai_and_mul(out: torch.Tensor, input: torch.Tensor, alpha: float = 1.7
 def relu_squared(out: torch.Tensor, input: torch.Tensor) -> None:
     """The square of ReLU."""
     jitnorm.relu2(input, out)
+
+
+def gelu_new(out: torch.Tensor, input: torch.Tensor) -> None:
+    """GELU by tanh; vLLM rounds some of its steps."""
+    jitnorm.gelu_tanh(input, out)
+
+
+# The same function, of which vLLM orders the products otherwise.
+gelu_fast = gelu_new
 
 
 def silu_and_mul_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:
@@ -156,9 +165,9 @@ def static_scaled_fp8_quant(
 
 
 def dynamic_scaled_fp8_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:
-    """FP8 by a scale that is found for the tensor, in two launches."""
+    """FP8 by a scale that is found for the tensor, in two launches; of a longer `scale`, it is the first."""
     spec = spec_of(element_of(result.dtype, "result"), "tensor")
-    jitnorm.quantize(input, spec=spec, scale="tensor", out=result, out_scale=scale)
+    jitnorm.quantize(input, spec=spec, scale="tensor", out=result, out_scale=scale.view(-1)[:1])
 
 
 def dynamic_per_token_scaled_fp8_quant(

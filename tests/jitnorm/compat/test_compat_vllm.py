@@ -24,10 +24,9 @@ def same(found: torch.Tensor, expected: torch.Tensor) -> bool:
     )
 
 
-def hf_norm(x: torch.Tensor) -> torch.Tensor:
-    """The norm rounded at each step, by torch."""
-    wide = x.float()
-    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPS)).to(x.dtype) * WEIGHT
+def norm_by_steps(wide: torch.Tensor) -> torch.Tensor:
+    """The norm of what is not rounded yet, rounded at each step, by torch."""
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPS)).to(X.dtype) * WEIGHT
 
 
 def fp8_codes(y: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -75,7 +74,7 @@ def test_a_norm_with_a_given_scale_has_the_bits_of_its_parts() -> None:
 def test_a_norm_with_a_scale_for_each_row_rounds_each_step(dtype: torch.dtype, with_residual: bool) -> None:
     residual = RESIDUAL.clone() if with_residual else None
     codes, scales = ops.rms_norm_dynamic_per_token_quant(X, WEIGHT, EPS, dtype, residual=residual)
-    y = hf_norm(X + RESIDUAL if with_residual else X)
+    y = norm_by_steps(X.float() + RESIDUAL.float() if with_residual else X.float())
     expected = y.float().abs().amax(-1, keepdim=True) / (448 if dtype == FP8 else 127)
     assert scales.shape == (ROWS, 1)
     torch.testing.assert_close(scales, expected, rtol=1e-2, atol=0)
@@ -152,6 +151,21 @@ def test_the_square_of_relu_and_swiglu_with_a_given_scale() -> None:
     x = torch.cat([X, RESIDUAL], -1)
     ops._C.silu_and_mul_quant(codes, x, SCALE)
     assert close(codes, fp8_codes((torch.nn.functional.silu(X) * RESIDUAL).float(), SCALE))
+
+
+@pytest.mark.parametrize("name", ["gelu_new", "gelu_fast"])
+def test_gelu_by_tanh_has_two_names(name: str) -> None:
+    out = torch.empty_like(X)
+    getattr(ops._C, name)(out, X)
+    assert same(out, jitnorm.gelu_tanh(X))
+
+
+def test_of_a_scale_for_each_row_the_first_is_the_tensor_s() -> None:
+    codes, scales = torch.empty_like(X, dtype=FP8), torch.zeros(ROWS, 1)
+    ops._C.dynamic_scaled_fp8_quant(codes, X, scales)
+    torch.testing.assert_close(scales[0, 0], X.float().abs().max() / 448)
+    assert not scales[1:].any()
+    assert same(codes, fp8_codes(X, scales[0]))
 
 
 @pytest.mark.parametrize("dtype", [FP8, INT8])

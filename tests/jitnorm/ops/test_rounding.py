@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,16 @@ def test_hf_normalizes_the_sum_as_it_is_stored(unit_bias: bool) -> None:
     assert_same_bytes(residual, total)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_vllm_normalizes_the_unrounded_sum(dtype: str) -> None:
+    x, residual = (make_input("random", 8, 513, dtype, seed) for seed in (0, 3))
+    weight = make_weight(513, dtype)
+    y, total = jitnorm.add_rmsnorm(x, residual, weight, rounding="vllm")
+    assert_same_bytes(total, stored_residual(x, residual))
+    assert_same_bytes(y, round_to(rmsnorm_f32(x, weight, residual=residual, rounding="vllm"), x.dtype))
+    assert y.tobytes() != jitnorm.add_rmsnorm(x, residual, weight, rounding="hf")[0].tobytes()
+
+
 def test_a_bias_is_added_to_the_rounded_product() -> None:
     x, weight, bias = make_input("random", 8, 96, "float16"), make_weight(96, "float16"), make_weight(96, "float16", 2)
     product = jitnorm.rmsnorm(x, weight, rounding="hf")
@@ -136,20 +147,20 @@ def test_output_fused_is_unfused_bit_for_bit(number: int, data: st.DataObject) -
 
 
 @pytest.mark.parametrize("number", range(0, len(KINDS), 3), ids=lambda number: str(KINDS[number]))
-def test_hf_encoded_gives_the_reference_s_bytes(number: int) -> None:
+def test_what_is_rounded_by_steps_and_encoded_has_the_reference_s_bytes(number: int) -> None:
     """Of all kinds, which come after it; the other options take turns."""
     spec, adds, unit_bias, has_bias = KINDS[number], number % 2 == 1, number // 3 % 4 == 3, number // 3 % 3 == 2
     dtype, size = half_of(spec), hidden_size_of(spec)
     weight = make_weight(size, "float32" if number % 5 == 0 else dtype)
     bias = weight[::-1].copy() if has_bias else None
-    for kind in INPUT_KINDS:
+    for kind, rounding in product(INPUT_KINDS, ("hf", "vllm") if adds else ("hf",)):
         x = make_input(kind, 7, size, dtype)
         residual = make_input("random", 7, size, dtype, seed=3) if adds else None
         got = jitnorm.norm_quantize(
             x, weight, bias=bias, residual=None if residual is None else residual.copy(), unit_bias=unit_bias,
-            rounding="hf", **given_keywords(spec),
+            rounding=rounding, **given_keywords(spec),
         )  # fmt: skip
-        y = rmsnorm_f32(x, weight, residual=residual, weight_bias=float(unit_bias), bias=bias, rounding="hf")
+        y = rmsnorm_f32(x, weight, residual=residual, weight_bias=float(unit_bias), bias=bias, rounding=rounding)
         assert_encoded(got, y, spec, x.shape, kind)
 
 
@@ -214,6 +225,9 @@ def test_torch_compile_keeps_it() -> None:
         ("hidden_size=64,input=float32,rounding=hf,quant=e2m1/16/e4m3", "once"),
         ("hidden_size=64,amax_only=true,rounding=output", "output"),
         ("hidden_size=64,pair=true,rounding=hf", "hf"),
+        ("hidden_size=64,residual=true,rounding=vllm", "vllm"),
+        ("hidden_size=64,rounding=vllm", "hf"),
+        ("hidden_size=64,unit_bias=true,residual=true,rounding=vllm", "once"),
     ],
 )
 def test_a_rounding_that_changes_no_bit_has_no_kernel_of_its_own(text: str, rounding: str) -> None:
