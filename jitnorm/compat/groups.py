@@ -14,11 +14,12 @@ from jitnorm.kernels.quant_spec import MAX_CODE, QuantSpec
 from jitnorm.quantized import QuantizedTensor
 
 _LEAST_FLOOR = 2.0**-126  # the least that a spec may have
+_LEAST_POWER = 1e-10  # what engines' scales are at least, before they become powers of two
 
 
 def spec_of_eps(element: str, group_size: int, eps: float, is_ue8m0: bool = False, layout: str = "linear") -> QuantSpec:
     """One scale a group, of an amax that is at least `eps`; a power of two if `is_ue8m0`."""
-    floor = max(eps / MAX_CODE[element], _LEAST_FLOOR)
+    floor = max(eps / MAX_CODE[element], _LEAST_POWER if is_ue8m0 else _LEAST_FLOOR)
     return spec_of(element, group_size, "f32_ue8m0" if is_ue8m0 else "f32", layout, floor)
 
 
@@ -48,7 +49,7 @@ def write_groups(
         columns = _aligned_columns(scales)
         q = encode(spec=spec.with_layout("packed"), out=out, out_scale=columns)
         if columns is None:
-            scales.copy_(q.scale.transpose(-1, -2)[..., : scales.shape[-2], :])
+            _copy_columns(q.scale, scales)
     elif scales.is_contiguous():
         encode(spec=spec, out=out, out_scale=scales)
     elif scales.ndim == 2 and scales.t().is_contiguous():
@@ -67,6 +68,17 @@ def _aligned_columns(scales: torch.Tensor) -> torch.Tensor | None:
     last = scales.storage_offset() + math.prod(shape)
     has_all = last * scales.element_size() <= scales.untyped_storage().nbytes()
     return scales.as_strided(shape, strides) if has_all else None
+
+
+def _copy_columns(columns: torch.Tensor, to: torch.Tensor) -> None:
+    """Copy whole columns to a view that shows their rows and whose memory ends with the last one that it shows."""
+    rows, count = to.shape[-2:]
+    length = columns.shape[-1]
+    if to.ndim == 2 and to.stride() == (1, length):
+        all_of = to.as_strided(((count - 1) * length + rows,), (1,))
+        all_of.copy_(columns.view(-1)[: all_of.numel()])
+    else:
+        to.copy_(columns.transpose(-1, -2)[..., :rows, :])
 
 
 def quantize_groups(
