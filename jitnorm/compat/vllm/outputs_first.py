@@ -12,19 +12,22 @@ from functools import partial
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import element_of, spec_of
+from jitnorm.compat.arguments import as_weight, element_of, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
 from jitnorm.compat.vllm.floors import group_spec, row_spec
+from jitnorm.kernels.numerics import round_up
 
 
-def rms_norm(result: torch.Tensor, input: torch.Tensor, weight: torch.Tensor, epsilon: float) -> None:
-    """RMSNorm into `result`."""
-    jitnorm.rmsnorm(input, weight, epsilon, out=result)
+def rms_norm(result: torch.Tensor, input: torch.Tensor, weight: torch.Tensor | None, epsilon: float) -> None:
+    """RMSNorm into `result`; without a weight, for None."""
+    jitnorm.rmsnorm(input, as_weight(weight, input), epsilon, out=result)
 
 
-def fused_add_rms_norm(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float) -> None:
+def fused_add_rms_norm(
+    input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None, epsilon: float
+) -> None:
     """The residual becomes the sum with the input, and the input the RMSNorm of it."""
-    jitnorm.fused_add_rmsnorm(input, residual, weight, epsilon)
+    jitnorm.fused_add_rmsnorm(input, residual, as_weight(weight, input), epsilon)
 
 
 def rms_norm_static_fp8_quant(
@@ -221,8 +224,14 @@ def per_token_group_fp8_quant_packed(
     min_8bit: float,
     max_8bit: float,
 ) -> None:
-    """The same with scales as DeepGEMM reads them: powers of two, four in an int32, column-major and TMA-aligned."""
+    """The same with scales as DeepGEMM reads them: powers of two, four in an int32, column-major and TMA-aligned.
+
+    Rows of `output_q` past those of the input become zero.
+    """
     _check_range(min_8bit, max_8bit)
+    if output_q.ndim == 2 and input.ndim == 2 and len(input) < len(output_q) <= round_up(len(input), 4):
+        output_q[len(input) :].view(torch.uint8).zero_()
+        output_q = output_q[: len(input)]
     spec = spec_of_eps(element_of(output_q.dtype, "output_q"), group_size, eps, is_ue8m0=True)
     write_groups(partial(jitnorm.quantize, input), spec, output_q, output_s_packed)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import jitnorm
 from jitnorm.compat import vllm as ops
@@ -52,6 +53,27 @@ def test_norms_write_what_comes_first() -> None:
     y, total = jitnorm.add_rmsnorm(X, RESIDUAL, WEIGHT, EPS)
     assert same(x, y)
     assert same(residual, total)
+
+
+def test_a_norm_may_have_no_weight() -> None:
+    ones, out = torch.ones(SIZE, dtype=X.dtype), torch.empty_like(X)
+    for _ in range(2):
+        ops.rms_norm(out, X, None, EPS)
+        assert same(out, jitnorm.rmsnorm(X, ones, EPS))
+        out.zero_()
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def compiled(x: torch.Tensor, residual: torch.Tensor) -> None:
+        ops.fused_add_rms_norm(x, residual, None, EPS)
+
+    x, residual = X.clone(), RESIDUAL.clone()
+    compiled(x, residual)
+    assert same(x, jitnorm.add_rmsnorm(X, RESIDUAL, ones, EPS)[0])
+    wide, out = X.float(), torch.empty_like(X, dtype=torch.float32)
+    with FakeTensorMode() as mode:
+        ops.rms_norm(mode.from_tensor(out), mode.from_tensor(wide), None, EPS)
+    ops.rms_norm(out, wide, None, EPS)
+    assert same(out, jitnorm.rmsnorm(wide, ones.float(), EPS))
 
 
 def test_a_norm_with_a_given_scale_has_the_bits_of_its_parts() -> None:
@@ -241,6 +263,14 @@ def test_groups_are_packed_for_deepgemm() -> None:
     ops._C.per_token_group_fp8_quant_packed(X, codes, given, 32, 1e-10, -448.0, 448.0)
     assert same(codes, plain_codes)
     assert torch.equal(given, scales)
+    memory = torch.full((scales.numel() + (scales.shape[1] - 1) * (8 - ROWS),), -1, dtype=torch.int32)
+    padded = torch.full((8, SIZE), 1.0).to(FP8)
+    given = memory.as_strided(scales.shape, scales.stride())
+    ops._C.per_token_group_fp8_quant_packed(X, padded, given, 32, 1e-10, -448.0, 448.0)
+    assert same(padded[:ROWS], plain_codes)
+    assert not padded[ROWS:].view(torch.uint8).any()
+    assert torch.equal(given, scales)
+    assert not memory.as_strided((scales.shape[1] - 1, 8 - ROWS), (8, 1), ROWS).any()
     with pytest.raises(ValueError, match="use_ue8m0: is False, but packed"):
         ops.per_token_group_quant_fp8_packed_for_deepgemm(X, 32, use_ue8m0=False)
 
@@ -252,7 +282,7 @@ def test_groups_have_an_amax_of_eps_at_least(is_ue8m0: bool) -> None:
     codes, scales = ops.per_token_group_quant_fp8(x, 64, use_ue8m0=is_ue8m0)
     expected = x.view(ROWS, -1, 64).float().abs().amax(-1).clamp(min=1e-10) / 448
     if is_ue8m0:
-        expected = torch.exp2(torch.ceil(torch.log2(expected)))
+        expected = torch.exp2(torch.ceil(torch.log2(expected.clamp(min=1e-10))))
     assert same(scales, expected)
     assert same(codes, fp8_codes(x.view(ROWS, -1, 64), scales[..., None]).view(ROWS, SIZE))
     output = torch.empty_like(codes), torch.empty_like(scales)
