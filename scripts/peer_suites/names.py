@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.abc
 import importlib.machinery
 import sys
@@ -42,17 +41,12 @@ PEERS = {
 
 
 class _Module(ModuleType):
-    """A module whose names are others of these, or raise NotHereError when they are called."""
-
-    def __init__(self, name: str, names_of: Callable[[str], dict[str, Any]]) -> None:
-        super().__init__(name)
-        self.names_of = names_of
+    """A module whose other names raise NotHereError when they are called."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        qualified = f"{self.__name__}.{name}"
-        return importlib.import_module(qualified) if self.names_of(qualified) else not_here(qualified)
+        return not_here(f"{self.__name__}.{name}")
 
 
 @dataclass
@@ -69,7 +63,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return _Module(spec.name, self.peer.names)
+        return _Module(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         vars(module).update(self.peer.names(module.__name__))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -56,6 +57,7 @@ _PLATFORM = _Platform(
 )
 _RMS_NORM = SimpleNamespace(get_tolerance=lambda dtype: dict.fromkeys(("atol", "rtol"), _TOLERANCES[dtype]))
 _LAYERS = "vllm.model_executor.layers."
+_QUANTIZATION = _LAYERS + "quantization.utils"
 _NAMES: dict[str, dict[str, Any]] = {
     "vllm": {"ir": SimpleNamespace(ops=SimpleNamespace(rms_norm=_RMS_NORM))},
     "vllm.platforms": {"current_platform": _PLATFORM},
@@ -69,18 +71,20 @@ _NAMES: dict[str, dict[str, Any]] = {
         for name in ("SiluAndMul", "GeluAndMul", "NewGELU", "FastGELU", "SwigluOAIAndMul", "ReLUSquaredActivation")
     },
     _LAYERS + "fused_moe.activation": {"ApplyMoEActivationConfig": SimpleNamespace},
-    _LAYERS + "quantization.utils.quant_utils": {
+    f"{_QUANTIZATION}.quant_utils": {
         "get_fp8_min_max": lambda: (-vllm_layers.FP8_MAX, vllm_layers.FP8_MAX),
         "scaled_quantize": vllm_layers.scaled_quantize,
         "GroupShape": GroupShape,
     },
 }
 # Modules that have the functions of `vllm._custom_ops`.
-_PUBLIC = ("vllm._custom_ops", _LAYERS + "quantization.utils.fp8_utils", _LAYERS + "quantization.utils.int8_utils")
+_PUBLIC = ("vllm._custom_ops", f"{_QUANTIZATION}.fp8_utils", f"{_QUANTIZATION}.int8_utils")
 
 
 def names(module: str) -> dict[str, Any]:
     """The names of a module."""
+    if module == _QUANTIZATION:  # tests import modules of it, as names
+        return {name: import_module(f"{module}.{name}") for name in ("fp8_utils", "int8_utils")}
     if module in _PUBLIC:
         return {name: getattr(vllm, name) for name in vllm.__all__}
     return _NAMES.get(module, {})

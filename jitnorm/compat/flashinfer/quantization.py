@@ -10,8 +10,6 @@ import jitnorm
 from jitnorm import (
     SfLayout,
     block_scale_interleave,
-    e2m1_and_ufp8sf_scale_to_float,
-    mxfp4_dequantize,
     mxfp8_dequantize_host,
     scaled_fp4_grouped_quantize,
     shuffle_matrix_a,
@@ -174,6 +172,33 @@ def make_nvfp4_global_scale(
         return as_scale(global_scale, input_tensor)
     amax = jitnorm.compute_amax(input_tensor).view(1)
     return torch.where(amax == 0, torch.finfo(torch.float32).max, e4m3_max * 6 / amax)
+
+
+def e2m1_and_ufp8sf_scale_to_float(
+    e2m1_tensor: torch.Tensor,
+    ufp8_scale_tensor: torch.Tensor,
+    global_scale_tensor: torch.Tensor | None = None,
+    sf_vec_size: int = 16,
+    ufp8_type: int = 1,
+    is_sf_swizzled_layout: bool = True,
+    is_sf_8x4_layout: bool = False,
+) -> torch.Tensor:
+    """Decode FP4, on the host, to float32."""
+    decoded: torch.Tensor = jitnorm.e2m1_and_ufp8sf_scale_to_float(
+        e2m1_tensor.cpu(), ufp8_scale_tensor.cpu(), None if global_scale_tensor is None else global_scale_tensor.cpu(),
+        sf_vec_size, ufp8_type, is_sf_swizzled_layout, is_sf_8x4_layout,
+    )  # fmt: skip
+    return decoded
+
+
+def mxfp4_dequantize(
+    a_fp4: torch.Tensor,
+    a_sf: torch.Tensor,
+    sfLayout: SfLayout = SfLayout.layout_128x4,  # noqa: N803 - FlashInfer's name
+) -> torch.Tensor:
+    """Decode MXFP4, on the host, to float32."""
+    decoded: torch.Tensor = jitnorm.mxfp4_dequantize(a_fp4.cpu(), a_sf.cpu(), sfLayout)
+    return decoded
 
 
 def mxfp4_dequantize_host(weight: torch.Tensor, scale: torch.Tensor, group_size: int = 32) -> torch.Tensor:

@@ -1,0 +1,58 @@
+"""What the peers' functions do with tensors on a GPU: results on the host, weights of their own, CUDA graphs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import jitnorm
+from jitnorm.compat import flashinfer
+from jitnorm.compat import vllm as ops
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.randn(6, 256, generator=torch.Generator().manual_seed(0)).bfloat16().cuda()
+
+
+def test_flashinfer_decodes_fp4_on_the_host(x: torch.Tensor) -> None:
+    codes, scales = flashinfer.mxfp4_quantize(x)
+    decoded = flashinfer.mxfp4_dequantize(codes, scales)
+    assert decoded.device.type == "cpu"
+    assert torch.equal(decoded, flashinfer.e2m1_and_ufp8sf_scale_to_float(codes, scales, None, 32, 0))
+    assert torch.equal(decoded, jitnorm.mxfp4_dequantize(codes, scales).cpu())
+
+
+def test_a_norm_without_a_weight_may_begin_in_a_cuda_graph(x: torch.Tensor) -> None:
+    x = torch.cat([x, x], -1)  # of a size that no other test has asked for
+    out, expected = torch.empty_like(x), jitnorm.rmsnorm(x, torch.ones_like(x[0]))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        ops.rms_norm(out, x, None, 1e-6)
+    graph.replay()
+    assert torch.equal(out, expected)
+    del graph
+    for _ in range(2):
+        ops.rms_norm(out.zero_(), x, None, 1e-6)
+        assert torch.equal(out, expected)
+
+
+def test_rounded_swiglu_is_that_of_the_cpu(x: torch.Tensor) -> None:
+    out = torch.empty(6, 128, dtype=x.dtype)
+    on_gpu = out.cuda()
+    ops._C.silu_and_mul(out, x.cpu())
+    ops._C.silu_and_mul(on_gpu, x)
+    assert torch.equal(on_gpu.cpu(), out)
+
+
+def test_packed_scales_end_with_the_last_row(x: torch.Tensor) -> None:
+    codes, scales = ops.per_token_group_quant_fp8_packed_for_deepgemm(x, 32)
+    memory = torch.full((6 + 8,), -1, dtype=torch.int32, device="cuda")
+    given, padded = memory.as_strided((6, 2), (1, 8)), torch.ones(8, 256, device="cuda").to(torch.float8_e4m3fn)
+    ops._C.per_token_group_fp8_quant_packed(x, padded, given, 32, 1e-10, -448.0, 448.0)
+    assert torch.equal(given, scales)
+    assert not memory[6:8].any()
+    assert torch.equal(padded[:6].view(torch.uint8), codes.view(torch.uint8))
+    assert not padded[6:].view(torch.uint8).any()
