@@ -43,6 +43,7 @@ from jitnorm.ops.backward import (
     sum_rows,
 )
 from jitnorm.ops.batched import (
+    mxfp8_grouped_quantize,
     nvfp4_batched_quantize,
     scaled_fp4_grouped_quantize,
     silu_and_mul_scaled_nvfp4_experts_quantize,
@@ -135,6 +136,7 @@ __all__ = [
     "mxfp4_dequantize",
     "mxfp4_quantize",
     "mxfp8_dequantize_host",
+    "mxfp8_grouped_quantize",
     "mxfp8_quantize",
     "norm_quantize",
     "nvfp4_batched_quantize",

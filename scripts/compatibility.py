@@ -40,7 +40,7 @@ FLASHINFER = {
     "nvfp4_quantize": "no `expanded_idx_to_permuted_idx`",
     "mxfp4_quantize": "",
     "mxfp8_quantize": "",
-    "mxfp8_grouped_quantize": "`jitnorm.quantize(..., spec=MXFP8, batched=True, mask=...)`",
+    "mxfp8_grouped_quantize": "rows past the mask are not written",
     "nvfp4_batched_quantize": "",
     "scaled_fp4_grouped_quantize": "",
     "per_token_group_quant_8bit": "powers of two in float32",

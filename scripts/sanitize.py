@@ -92,6 +92,7 @@ def launch_variants() -> None:
     for hidden_size, quant in ((48, "e4m3/16/f32"), (4864, "e4m3/256/f32"), (768, "int8/256/f32")):
         launch(OPS["norm_quantize"], hidden_size, quant=quant, layout="column4")
     launch(OPS["mxfp8_quantize"], 96, alignment=64)
+    launch(OPS["mxfp8_grouped_quantize"], 96)
     launch(OPS["compute_amax"], 1000)
     launch(OPS["block_scale_interleave"], 6, batched=True)
     launch(OPS["shuffle_matrix_a"], 40, shuffle_rows=16)

@@ -28,6 +28,8 @@ class Tensors:
             return torch.empty(shape, dtype=kind, device=self.device)
         if shape == (1,):
             return torch.ones(shape, dtype=kind, device=self.device)
+        if kind == torch.int32:  # a mask, of which numbers past the rows count all
+            return torch.full(shape, torch.iinfo(kind).max, dtype=kind, device=self.device)
         if kind.itemsize == 1:
             return torch.randint(120, shape, dtype=torch.uint8, device=self.device).view(kind)
         return self._normal(shape, kind)

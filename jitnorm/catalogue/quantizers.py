@@ -290,8 +290,20 @@ SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE = Op(
     global_scales=GIVEN_OR_NONE, options=_grouped_options,
 )  # fmt: skip
 
+
+def _grouped_mxfp8(backend: str) -> Fields:
+    require_one_of("backend", backend, ("cutile", "cake"))
+    return {"quant": MXFP8.with_layout("128x4")}
+
+
+MXFP8_GROUPED_QUANTIZE = Op(
+    "mxfp8_grouped_quantize", "the rows that a mask counts in MXFP8, for grouped GEMMs",
+    {"op": "quantize", "batched": True, "masked": True, "alignment": 128}, _grouped_mxfp8, {"input": "a"},
+    choices={"quant": "mxfp8", "layout": "128x4"}, formats=(MXFP8,), layouts=("128x4",), global_scales=("none",),
+)  # fmt: skip
+
 OPS = (
     FP4_QUANTIZE, NVFP4_QUANTIZE, MXFP4_QUANTIZE, MXFP8_QUANTIZE, COMPUTE_AMAX, QUANTIZE, SILU_AND_MUL_QUANTIZE,
     SILU_AND_MUL_NVFP4_QUANTIZE, NVFP4_BATCHED_QUANTIZE, SCALED_FP4_GROUPED_QUANTIZE,
-    SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE, QUANTIZE_WEIGHT,
+    SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE, MXFP8_GROUPED_QUANTIZE, QUANTIZE_WEIGHT,
 )  # fmt: skip

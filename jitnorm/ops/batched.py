@@ -8,11 +8,12 @@ from typing import Any
 from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.op import Op
 from jitnorm.catalogue.quantizers import (
+    MXFP8_GROUPED_QUANTIZE,
     NVFP4_BATCHED_QUANTIZE,
     SCALED_FP4_GROUPED_QUANTIZE,
     SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE,
 )
-from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.dispatch import dispatcher_of, rounded_dispatcher
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec
@@ -150,6 +151,42 @@ def silu_and_mul_scaled_nvfp4_experts_quantize(
     return _grouped(op, a, mask, a_global_sf, nvfp4_4over6, enable_pdl, stream, rounding)
 
 
+def mxfp8_grouped_quantize(
+    a: Any, mask: Any, backend: str = "cutile", *, enable_pdl: bool | None = None, stream: Any = None
+) -> tuple[Any, Any]:
+    """MXFP8 quantization of the first ``mask[b]`` rows of each matrix b, as the input of a masked grouped GEMM.
+
+    Nothing is written for the other rows, neither codes nor scales: there the outputs are uninitialised memory.
+
+    Args:
+        a: float16, bfloat16, float32 or float8_e4m3fn, shape (B, M, K), K divisible by 32; rows at any stride.
+        mask: int32, shape (B,), how many rows of each matrix there are; counts below 0 are 0, above M they are M.
+        backend: FlashInfer's, a hint.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(codes, scales)``: float8_e4m3fn of shape (M, roundup(K, 128), B), the columns added zero, and uint8 of shape
+        (32, 4, ceil(M / 128), 4, ceil(K / 128), B), as in `scaled_fp4_grouped_quantize`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> codes, scales = mxfp8_grouped_quantize(np.ones((3, 200, 96), np.float16), np.array([0, 7, 200], np.int32))
+        >>> codes.shape, scales.shape
+        ((200, 128, 3), (32, 4, 2, 4, 1, 3))
+    """
+    _check_batch(a)
+    framework_of(mask, "mask")
+    tensors = {"input": a, "mask": mask, "out": None, "block_scale": None}
+    made = run(dispatcher_of(MXFP8_GROUPED_QUANTIZE, enable_pdl, backend), tensors, stream)
+    return _taken_apart(made["out"], made["block_scale"], 128)
+
+
 def _grouped(
     op: Op, a: Any, mask: Any, a_global_sf: Any, nvfp4_4over6: Any, enable_pdl: bool | None, stream: Any,
     rounding: str = "once",
@@ -157,8 +194,13 @@ def _grouped(
     """Codes and scales of what a mask counts, in the shapes that grouped GEMMs take."""
     framework_of(mask, "mask")
     codes, scales = _quantized(op, a, mask, a_global_sf, 16, nvfp4_4over6, enable_pdl, stream, rounding)
+    return _taken_apart(codes, scales, 32)
+
+
+def _taken_apart(codes: Any, scales: Any, tile_bytes: int) -> tuple[Any, Any]:
+    """Codes, and the tiles of their 128x4 scales, each of so many bytes of a row, with the matrices last."""
     matrices, rows, code_bytes = codes.shape
-    tiles = (matrices, ceil_div(rows, 128), ceil_div(code_bytes, 32), 32, 4, 4)
+    tiles = (matrices, ceil_div(rows, 128), ceil_div(code_bytes, tile_bytes), 32, 4, 4)
     framework = framework_of(codes, "codes")
     return (
         framework.permuted(codes, (matrices, rows, code_bytes), (1, 2, 0)),
@@ -166,14 +208,18 @@ def _grouped(
     )
 
 
+def _check_batch(a: Any) -> None:
+    check_shaped(a, "a")
+    if len(a.shape) != 3:
+        raise ValueError(f"a: shape is {tuple(a.shape)}, expected (B, M, K)")
+
+
 def _quantized(
     op: Op, a: Any, mask: Any, a_global_sf: Any, block_size: int, nvfp4_4over6: Any, enable_pdl: bool | None,
     stream: Any, rounding: str = "once",
 ) -> tuple[Any, Any]:  # fmt: skip
     """Codes and 128x4 scales of NVFP4."""
-    check_shaped(a, "a")
-    if len(a.shape) != 3:
-        raise ValueError(f"a: shape is {tuple(a.shape)}, expected (B, M, K)")
+    _check_batch(a)
     dispatcher = rounded_dispatcher(
         op, enable_pdl, rounding, block_size, recipe_of(nvfp4_4over6), a_global_sf is not None,
         _is_scale_per_matrix(a_global_sf),

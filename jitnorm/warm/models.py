@@ -169,6 +169,8 @@ def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: 
         found += multiply("quantize", {"hidden_size": sizes, **encoding})
         if name == "mxfp8":  # another configuration: it rounds rows up to 32
             found += multiply("mxfp8_quantize", {"hidden_size": sizes, **encoding})
+    if name == "mxfp8" and model.expert_sizes:
+        found += multiply("mxfp8_grouped_quantize", {"hidden_size": model.hidden_size, **common})
     if sizes := divided(*model.gate_sizes, *model.expert_sizes):
         found += multiply("silu_and_mul_quantize", {"hidden_size": sizes, **encoding, **_gates(model)})
     if name == "nvfp4" and model.expert_sizes:

@@ -28,6 +28,8 @@ from placement import place, placements, poisoned
 from jitnorm import (
     QuantizedTensor,
     get_kernel,
+    mxfp8_grouped_quantize,
+    mxfp8_quantize,
     norm_quantize,
     nvfp4_batched_quantize,
     quantize,
@@ -327,6 +329,33 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
 def test_bad_input_is_refused(change: dict[str, Any], message: str, error: Any) -> None:
     with pytest.raises(error, match=message):
         scaled_fp4_grouped_quantize(**(good() | change))
+
+
+@pytest.mark.parametrize("name", CPU_FRAMEWORKS)
+@pytest.mark.parametrize("size", [96, 256])
+def test_mxfp8_grouped_quantize_has_the_bytes_of_each_matrix_alone(size: int, name: str) -> None:
+    convert, counts = CPU_FRAMEWORKS[name], np.array([0, 200, 131], np.int32)
+    x = make("random", (3, 200, size))
+    codes, scales = mxfp8_grouped_quantize(convert(x), convert(counts))
+    columns = -(-size // 128) * 128
+    assert (tuple(codes.shape), tuple(scales.shape)) == ((200, columns, 3), (32, 4, 2, 4, columns // 128, 3))
+    found = to_bytes(scales).transpose(5, 2, 4, 0, 1, 3)
+    for b, count in enumerate(counts):
+        alone, tiles = mxfp8_quantize(x[b], alignment=128)
+        assert_same_bytes(to_bytes(codes)[:count, :, b], as_bytes(alone)[:count])
+        wanted = as_bytes(tiles).reshape(found.shape[1:])
+        for row in range(count):
+            at = row // 128, slice(None), row % 32, row % 128 // 32
+            assert_same_bytes(found[b][at], wanted[at])
+
+
+def test_mxfp8_grouped_quantize_refuses_what_is_no_batch() -> None:
+    with pytest.raises(ValueError, match=r"a: shape is \(2, 64\), expected \(B, M, K\)"):
+        mxfp8_grouped_quantize(ones(2, 64), np.ones(2, np.int32))
+    with pytest.raises(ValueError, match=r"a: .*48"):
+        mxfp8_grouped_quantize(ones(2, 3, 48), np.ones(2, np.int32))
+    with pytest.raises(ValueError, match="backend: is 'cuda'; allowed are 'cutile', 'cake'"):
+        mxfp8_grouped_quantize(ones(2, 3, 64), np.ones(2, np.int32), "cuda")
 
 
 def test_what_is_no_batch_is_refused() -> None:

@@ -158,6 +158,17 @@ def test_fp8_of_masked_matrices() -> None:
             assert_same_bytes(on_gpu[..., b].contiguous(), on_cpu[..., b].contiguous(), str(b))
 
 
+def test_mxfp8_of_masked_matrices() -> None:
+    x, mask = to_torch(make_input("random", 3 * 128, 96, "bfloat16")).view(3, 128, 96), [128, 0, 128]
+    runs = [
+        jitnorm.mxfp8_grouped_quantize(x.to(at), torch.tensor(mask, dtype=torch.int32, device=at))
+        for at in ("cpu", "cuda")
+    ]
+    for on_cpu, on_gpu in zip(*runs, strict=True):
+        for b in (0, 2):
+            assert_same_bytes(on_gpu[..., b].contiguous(), on_cpu[..., b].contiguous(), str(b))
+
+
 def encoding_of_columns(w: Any, global_scale: Any) -> Any:
     q = jitnorm.quantize_weight(w, global_scale=global_scale)
     return q.data, q.scale
