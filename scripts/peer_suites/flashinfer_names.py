@@ -66,6 +66,8 @@ def names(module: str) -> dict[str, Any]:
     public = {name: getattr(flashinfer, name) for name in flashinfer.__all__}
     if module == "flashinfer.utils":
         return _UTILS
+    if module == "flashinfer.cutile":
+        return {"is_cuda_tile_available": _yes}
     if module == "flashinfer.trace":
         return {"default_check": _default_check}
     if module == "flashinfer.cute_dsl":

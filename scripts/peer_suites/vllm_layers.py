@@ -1,4 +1,4 @@
-"""What vLLM's tests compare with: its layers, and quantization, in plain torch."""
+"""Layers of vLLM, and its quantization, in plain torch: its tests compare with them."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _opcheck(function: Callable[..., Any], args: tuple[Any, ...], keywords: Any 
 
 
 class _Kernels:
-    """What vLLM has in ``torch.ops._C``."""
+    """Names of vLLM's in ``torch.ops._C``."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(vllm._C, name, None) or not_here(f"_C.{name}")
