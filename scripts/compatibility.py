@@ -67,14 +67,16 @@ FLASHINFER = {
     "mhc_pre_big_fuse_with_prenorm": "",
 }
 VLLM = {
-    "rms_norm": "`weight=None` is refused",
-    "fused_add_rms_norm": "`weight=None` is refused; the sum is normalized unrounded",
+    "rms_norm": "",
+    "fused_add_rms_norm": "the sum is normalized unrounded",
     "rms_norm_dynamic_per_token_quant": "",
     "rms_norm_per_block_quant": "",
     "silu_and_mul_per_block_quant": "no `scale_ub`",
     "scaled_fp8_quant": "given scales of one element",
     "scaled_int8_quant": "symmetric",
     "scaled_fp4_quant": "",
+    "create_fp4_scale_tensor": "",
+    "create_fp4_output_tensors": "",
     "per_token_group_quant_fp8": "`use_ue8m0=None` means False",
     "per_token_group_quant_fp8_packed_for_deepgemm": "",
     "per_token_group_quant_int8": "",

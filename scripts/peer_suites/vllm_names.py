@@ -77,17 +77,18 @@ _NAMES: dict[str, dict[str, Any]] = {
         "GroupShape": GroupShape,
     },
 }
+# Modules that tests import from others, as names.
+_SUBMODULES = {"vllm": ("_custom_ops",), _QUANTIZATION: ("fp8_utils", "int8_utils")}
 # Modules that have the functions of `vllm._custom_ops`.
 _PUBLIC = ("vllm._custom_ops", f"{_QUANTIZATION}.fp8_utils", f"{_QUANTIZATION}.int8_utils")
 
 
 def names(module: str) -> dict[str, Any]:
     """The names of a module."""
-    if module == _QUANTIZATION:  # tests import modules of it, as names
-        return {name: import_module(f"{module}.{name}") for name in ("fp8_utils", "int8_utils")}
+    submodules = {name: import_module(f"{module}.{name}") for name in _SUBMODULES.get(module, ())}
     if module in _PUBLIC:
         return {name: getattr(vllm, name) for name in vllm.__all__}
-    return _NAMES.get(module, {})
+    return submodules | _NAMES.get(module, {})
 
 
 def _opcheck(function: Callable[..., Any], args: tuple[Any, ...], keywords: Any = None, **options: Any) -> None:

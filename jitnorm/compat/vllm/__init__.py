@@ -15,10 +15,13 @@ from jitnorm.compat.vllm.custom_ops import (
     scaled_int8_quant,
     silu_and_mul_per_block_quant,
 )
+from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors, create_fp4_scale_tensor
 from jitnorm.compat.vllm.outputs_first import fused_add_rms_norm, rms_norm
 
 __all__ = [
     "_C",
+    "create_fp4_output_tensors",
+    "create_fp4_scale_tensor",
     "fused_add_rms_norm",
     "per_token_group_quant_fp8",
     "per_token_group_quant_fp8_packed_for_deepgemm",

@@ -15,6 +15,7 @@ import jitnorm
 from jitnorm.compat.arguments import as_weight, element_of, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
 from jitnorm.compat.vllm.floors import group_spec, row_spec
+from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as scaled_fp4_quant
 from jitnorm.kernels.numerics import round_up
 
 
@@ -148,14 +149,6 @@ def silu_and_mul_nvfp4_quant(
         input, spec=spec_of("e2m1", 16, "e4m3", "128x4"), rounding="output", global_scale=input_global_scale,
         out=result, out_scale=result_block_scale.view(torch.uint8).view(-1),
     )  # fmt: skip
-
-
-def scaled_fp4_quant(
-    input: torch.Tensor, input_scale: torch.Tensor, is_sf_swizzled_layout: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """NVFP4 by a given global scale: codes two a byte, and scales, uint8."""
-    codes, scales = jitnorm.fp4_quantize(input, input_scale, is_sf_swizzled_layout=is_sf_swizzled_layout)
-    return codes, scales
 
 
 def static_scaled_fp8_quant(

@@ -253,6 +253,23 @@ def test_nvfp4_with_each_layout_and_more_columns() -> None:
     assert same(block_scale.view(torch.uint8), expected[1])
 
 
+@pytest.mark.parametrize("is_swizzled", [True, False])
+def test_fp4_fills_outputs_of_vllm_s_shapes(is_swizzled: bool) -> None:
+    scale, wide = torch.tensor(100.0), SIZE + 32
+    expected = ops.scaled_fp4_quant(X, scale.view(1), is_swizzled)
+    codes, scales = ops._C.scaled_fp4_quant(X, scale, is_swizzled)
+    assert scales.dtype == (torch.int32 if is_swizzled else torch.uint8)
+    assert same(codes, expected[0])
+    assert same(scales.view(torch.float8_e4m3fn), expected[1])
+    made = ops.create_fp4_output_tensors(ROWS, SIZE, X.device, is_swizzled, padded_n=wide)
+    for each in made:
+        each.view(torch.uint8).fill_(0x7F)
+    ops._C.scaled_fp4_quant.out(X, scale, is_swizzled, output=made[0], output_scale=made[1])
+    expected = ops.scaled_fp4_quant(X, scale.view(1), is_swizzled, padded_n=wide)
+    assert same(made[0], expected[0])
+    assert same(made[1].view(torch.float8_e4m3fn), expected[1])
+
+
 def test_groups_are_packed_for_deepgemm() -> None:
     codes, scales = ops.per_token_group_quant_fp8_packed_for_deepgemm(X, 32)
     plain_codes, plain = ops.per_token_group_quant_fp8(X, 32, use_ue8m0=True)

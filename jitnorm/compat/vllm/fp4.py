@@ -1,0 +1,64 @@
+"""NVFP4 as vLLM has it: outputs of its shapes, and the operator that fills them."""
+
+from __future__ import annotations
+
+import torch
+
+import jitnorm
+from jitnorm.compat.arguments import as_scale, spec_of
+from jitnorm.kernels.numerics import round_up
+
+_BLOCK_SIZE = 16
+
+
+def create_fp4_scale_tensor(m: int, n: int, device: torch.device, is_sf_swizzled_layout: bool) -> torch.Tensor:
+    """Scales of an (m, n) matrix, uninitialised: uint8, or swizzled, int32, padded and four to an element."""
+    if not is_sf_swizzled_layout:
+        return torch.empty(m, n // _BLOCK_SIZE, dtype=torch.uint8, device=device)
+    return torch.empty(round_up(m, 128), round_up(n // _BLOCK_SIZE, 4) // 4, dtype=torch.int32, device=device)
+
+
+def create_fp4_output_tensors(
+    m: int, n: int, device: torch.device, is_sf_swizzled_layout: bool, padded_n: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes, two a byte, and scales of an (m, n) matrix, uninitialised; `padded_n` takes the place of n."""
+    columns = n if padded_n is None else padded_n
+    codes = torch.empty(m, columns // 2, dtype=torch.uint8, device=device)
+    return codes, create_fp4_scale_tensor(m, columns, device, is_sf_swizzled_layout)
+
+
+class _ScaledFp4Quant:
+    """NVFP4 by a given global scale, with the overloads of the operator."""
+
+    def __call__(
+        self, input: torch.Tensor, input_scale: torch.Tensor, is_sf_swizzled_layout: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Codes and scales, as `create_fp4_output_tensors` makes them."""
+        columns = input.shape[-1]
+        made = create_fp4_output_tensors(input.numel() // columns, columns, input.device, is_sf_swizzled_layout)
+        self.out(input, input_scale, is_sf_swizzled_layout, output=made[0], output_scale=made[1])
+        return made
+
+    def out(
+        self,
+        input: torch.Tensor,
+        input_scale: torch.Tensor,
+        is_sf_swizzled_layout: bool,
+        *,
+        output: torch.Tensor,
+        output_scale: torch.Tensor,
+    ) -> None:
+        """The same into tensors of the caller; columns that these have beside the input's become zero."""
+        matrix = input.reshape(-1, input.shape[-1])
+        padding = 2 * output.shape[-1] - matrix.shape[1]
+        if padding:
+            matrix = torch.nn.functional.pad(matrix, (0, padding))
+        scales = output_scale.view(torch.uint8)
+        jitnorm.quantize(
+            matrix, spec=spec_of("e2m1", _BLOCK_SIZE, "e4m3", "128x4" if is_sf_swizzled_layout else "linear"),
+            global_scale=as_scale(input_scale, matrix).view(1), out=output,
+            out_scale=scales.view(-1) if is_sf_swizzled_layout else scales,
+        )  # fmt: skip
+
+
+scaled_fp4_quant = _ScaledFp4Quant()
