@@ -10,6 +10,8 @@ import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.groups import column_layout, quantize_groups, transposed_scales
 from jitnorm.compat.vllm.floors import group_spec, row_spec
+from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors
+from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as fill_fp4
 from jitnorm.compat.vllm.outputs_first import dynamic_scaled_int8_quant, refuse_azp, static_scaled_fp8_quant
 
 
@@ -179,17 +181,16 @@ def scaled_fp4_quant(
     Raises:
         ValueError: an argument that is not allowed.
     """
-    flat = input.reshape(1 if input.ndim == 1 else -1, input.shape[-1])
-    is_8x4 = "trtllm" in backend and flat.shape[0] <= 32
-    if padded_n is not None and padded_n != flat.shape[1]:
-        if padded_n < flat.shape[1] or padded_n % 16 or is_8x4:
-            raise ValueError(
-                f"padded_n: is {padded_n!r}; allowed are multiples of 16 from {flat.shape[1]} on, not in 8x4"
-            )
-        flat = torch.nn.functional.pad(flat, (0, padded_n - flat.shape[1]))
-    codes, scales = jitnorm.fp4_quantize(
-        flat, input_global_scale, is_sf_swizzled_layout=is_sf_swizzled_layout or is_8x4, is_sf_8x4_layout=is_8x4
-    )
+    columns = input.shape[-1]
+    rows = input.numel() // columns
+    is_8x4 = "trtllm" in backend and rows <= 32
+    if padded_n not in (None, columns) and (padded_n < columns or padded_n % 16 or is_8x4):
+        raise ValueError(f"padded_n: is {padded_n!r}; allowed are multiples of 16 from {columns} on, not in 8x4")
+    if is_8x4:
+        codes, scales = jitnorm.fp4_quantize(input.reshape(rows, columns), input_global_scale, is_sf_8x4_layout=True)
+    else:
+        codes, scales = create_fp4_output_tensors(rows, columns, input.device, is_sf_swizzled_layout, padded_n)
+        fill_fp4.out(input, input_global_scale, is_sf_swizzled_layout, output=codes, output_scale=scales)
     return codes, scales.view(torch.float8_e4m3fn)
 
 
