@@ -7,6 +7,8 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
+import torch
+
 from jitnorm.catalogue.op import Allocated, Op
 from jitnorm.dispatch import Dispatcher, in_words_of
 from jitnorm.interop import check_gradient, framework_of
@@ -14,6 +16,9 @@ from jitnorm.kernels.config import KernelConfig, read_options
 from jitnorm.ops.run import run
 from jitnorm.outputs import Outputs
 from jitnorm.torch.schemas import Schema
+
+_TORCH = framework_of(torch.empty(0), "")
+_increment_versions = torch._C._increment_version
 
 
 class Operator:
@@ -25,48 +30,113 @@ class Operator:
     """
 
     def __init__(self, op: Op, schema: Schema) -> None:
-        self._inputs = (*schema.required, *schema.numbers, *schema.optional)
-        self._needed = len(schema.required) + len(schema.numbers)
-        self._absent = dict.fromkeys((*self._inputs, *schema.outputs))
-        self._dispatchers = _Dispatchers(with_bytes(op), frozenset(self._absent))
+        inputs = (*schema.required, *schema.numbers, *schema.optional)
+        needed = len(schema.required) + len(schema.numbers)
+        self._forms = _Forms(with_bytes(op), inputs, needed, schema.outputs)
         self._returned: Callable[[tuple[Any, ...]], Any] = (
             list if schema.sometimes else tuple if len(schema.outputs) > 1 else itemgetter(0)
         )
 
     def functional(self, *given: Any, config: str = "", enable_pdl: bool | None = None) -> Any:
         """Run the op and return what it allocates."""
-        dispatcher = self._dispatchers[config, enable_pdl]
-        made = run(dispatcher, self._named(dispatcher, given), None)
-        return self._returned(dispatcher.outputs_among(dispatcher.in_order(made)))
+        form = self._forms[config, enable_pdl, len(given)]
+        made = form.allocating((*given, None))
+        return self._returned(form.dispatcher.outputs_among(made))
 
     def out(self, *given: Any, config: str = "", enable_pdl: bool | None = None, **outputs: Any) -> None:
         """Run the op and write what the caller gives."""
-        dispatcher = self._dispatchers[config, enable_pdl]
-        run(dispatcher, {**self._named(dispatcher, given), **outputs}, None)
+        key = (config, enable_pdl, len(given), *outputs)
+        form = self._forms[key]
+        form.writing((*given, *outputs.values(), None))
 
     def fake(self, *given: Any, config: str = "", enable_pdl: bool | None = None) -> Any:
         """The results of `functional`, without values."""
-        dispatcher = self._dispatchers[config, enable_pdl]
-        named = self._named(dispatcher, given)
-        check_gradients(dispatcher, named)
-        return self._returned(tuple(fake_outputs(dispatcher, dispatcher.outputs, named).values()))
+        form = self._forms[config, enable_pdl, len(given)]
+        named = form.named((*given, None))
+        check_gradients(form.dispatcher, named)
+        return self._returned(tuple(fake_outputs(form.dispatcher, form.dispatcher.outputs, named).values()))
 
     def fake_out(self, *given: Any, config: str = "", enable_pdl: bool | None = None, **outputs: Any) -> None:
         """Check what can be checked without values."""
-        dispatcher = self._dispatchers[config, enable_pdl]
-        named = {**self._named(dispatcher, given), **outputs}
-        check_gradients(dispatcher, named)
-        fake_outputs(dispatcher, dispatcher.outputs, named)
+        key = (config, enable_pdl, len(given), *outputs)
+        form = self._forms[key]
+        named = form.named((*given, *outputs.values(), None))
+        check_gradients(form.dispatcher, named)
+        fake_outputs(form.dispatcher, form.dispatcher.outputs, named)
 
-    def _named(self, dispatcher: Dispatcher, given: tuple[Any, ...]) -> dict[str, Any]:
-        """The arguments of a call by name; torch leaves out those at the end that are None."""
-        named = self._absent.copy()
-        named.update(zip(self._inputs, given, strict=False))
-        if len(given) > self._needed:
-            for name in self._inputs[self._needed :]:
-                if named[name] is not None and name not in dispatcher.names:
-                    raise ValueError(f"{name}: is given, but the other options leave no use for it; pass None")
-        return named
+
+class _Form:
+    """Calls of an operator with the same options and as many arguments.
+
+    Calls are as torch makes them: positional arguments, without those at the end that are at their default, then the
+    outputs that are given, then None. Torch has dispatched them, so their tensors are plain memory, require no
+    gradients that anything records, and no mode sees them; `ops.run.run` asks all that before it runs a call, which
+    took 1 us more.
+
+    Args:
+        dispatcher: the op's, for the options.
+        names: of the arguments, in that order.
+        optional: the names that calls may leave out.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, names: tuple[str, ...], optional: frozenset[str]) -> None:
+        self.dispatcher = dispatcher
+        places = {name: place for place, name in enumerate(names)}
+        self._in_order = itemgetter(*(places.get(name, len(names)) for name in dispatcher.arguments))
+        self._unused = [(places[name], name) for name in names if name in optional and name not in dispatcher.names]
+
+    def named(self, given: tuple[Any, ...]) -> dict[str, Any]:
+        """The arguments by name."""
+        return dict(zip(self.dispatcher.arguments, self._ordered(given), strict=True))
+
+    def writing(self, given: tuple[Any, ...]) -> None:
+        """Make a call with outputs."""
+        dispatcher, arguments = self.dispatcher, self._ordered(given)
+        try:
+            if _TORCH.is_direct:
+                _increment_versions(dispatcher.outputs_among(arguments))
+                if dispatcher.launch(*arguments) is None:
+                    return
+        except (BufferError, RuntimeError, TypeError, ValueError):
+            pass  # nothing has run; `run` raises it again, in the caller's words
+        run(dispatcher, dict(zip(dispatcher.arguments, arguments, strict=True)), None)
+
+    def allocating(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Make a call without outputs, and return its arguments with them."""
+        dispatcher, named = self.dispatcher, self.named(given)
+        try:
+            if _TORCH.is_direct:
+                dispatcher.outputs.allocate(_TORCH, named)
+                arguments = dispatcher.in_order(named)
+                if dispatcher.launch(*arguments) is None:
+                    return arguments
+        except (BufferError, RuntimeError, TypeError, ValueError):
+            pass
+        named.update(dict.fromkeys(dispatcher.outputs.names))
+        return dispatcher.in_order(run(dispatcher, named, None))
+
+    def _ordered(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments in the dispatcher's order."""
+        for place, name in self._unused:
+            if given[place] is not None:
+                raise ValueError(f"{name}: is given, but the other options leave no use for it; pass None")
+        ordered: tuple[Any, ...] = self._in_order(given)
+        return ordered
+
+
+class _Forms(dict[tuple[Any, ...], _Form]):
+    """The forms of an operator's calls, by `config`, `enable_pdl`, how many arguments are positional, and outputs."""
+
+    def __init__(self, op: Op, inputs: tuple[str, ...], needed: int, outputs: tuple[str, ...]) -> None:
+        super().__init__()
+        self._inputs, self._optional = inputs, frozenset((*inputs[needed:], *outputs))
+        self._dispatchers = _Dispatchers(op, frozenset((*inputs, *outputs)))
+
+    def __missing__(self, key: tuple[Any, ...]) -> _Form:
+        config, enable_pdl, count, *outputs = key
+        names = (*self._inputs[:count], *outputs)
+        made = self[key] = _Form(self._dispatchers[config, enable_pdl], names, self._optional)
+        return made
 
 
 class _Dispatchers(dict[tuple[str, "bool | None"], Dispatcher]):

@@ -83,6 +83,12 @@ def test_an_option_that_the_operator_lacks_is_an_error_by_name() -> None:
             torch.ops.jitnorm.rmsnorm(x, weight, 1e-6, config=config)
     with pytest.raises(ValueError, match=r"^global_scale: is given, but the other options leave no use for it"):
         torch.ops.jitnorm.rmsnorm_fp4quant(x, weight, 1e-6, torch.ones(1), config="quant=e2m1/16/e4m3")
+    codes, scales = (torch.empty(2, columns, dtype=torch.uint8) for columns in (32, 4))
+    with pytest.raises(ValueError, match=r"^block_scale_unswizzled: is given, but the other options leave no use for"):
+        torch.ops.jitnorm.rmsnorm_fp4quant.out(
+            x, weight, 1e-6, config="quant=e2m1/16/e4m3", y_fp4=codes, block_scale=scales,
+            block_scale_unswizzled=scales.clone(),
+        )  # fmt: skip
     with pytest.raises(ValueError, match=r"^out: shape is \(1, 64\), expected \(2, 64\)"):
         torch.ops.jitnorm.rmsnorm.out(x, weight, 1e-6, out=x[:1])
     assert torch.equal(torch.ops.jitnorm.rmsnorm(x, weight, 1e-6), jitnorm.rmsnorm(x, weight))
