@@ -71,6 +71,7 @@ class KernelConfig:
         activation: what gates, or with `gate_columns` 0 all values, go through first: ``silu``, ``gelu`` (by erf),
             ``gelu_tanh``, ``relu2`` (the square of ReLU) or, only for gates, ``swigluoai`` (gpt-oss); by default
             ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize`` needs no `quant`.
+        activates_norm: whether it is the norm that goes through the activation, before it is encoded.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -112,6 +113,7 @@ class KernelConfig:
     backward: bool = False
     rounding: str = "once"
     activation: str = ""
+    activates_norm: bool = False
     schedule: str = ""
 
     def __post_init__(self) -> None:
@@ -156,7 +158,7 @@ class KernelConfig:
             return "add"
         if self.gate_columns:
             return "gated"
-        if self.activation:
+        if self.activation and not self.activates_norm:
             return "activated"
         if self.streams:
             return "mix"

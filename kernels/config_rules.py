@@ -31,17 +31,20 @@ _COMBINED = ("residual", "gate_columns", "streams", "activation")
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
-    "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
-    "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "backward"),
+    "rmsnorm": (
+        *_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "activates_norm", "keep_norm", "keep_rstd",
+        "backward",
+    ),
+    "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "activates_norm", "keep_norm", "keep_rstd", "backward"),
     "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
     "sum_rows": ("bias",),
-}
+}  # fmt: skip
 OPS = tuple(_OPTIONS)
 # The fields that say what is encoded.
-VALUE_FIELDS = ("op", *_COMBINED, "unit_bias", "bias", "rounding")
+VALUE_FIELDS = ("op", *_COMBINED, "unit_bias", "bias", "rounding", "activates_norm")
 NORMS = ("rmsnorm", "layernorm")
 MOVES = ("interleave", "shuffle")
 
@@ -68,8 +71,8 @@ def _rounds_steps(config: KernelConfig) -> bool:
     """Whether Transformers or vLLM rounds more than the result."""
     if config.op == "quantize":
         return config.gate_columns != 0
-    # With w + 1, all is in float32 between the sum and the result.
-    return not config.unit_bias or (config.residual and config.rounding == "hf")
+    # With w + 1, all is in float32 between the sum and the norm.
+    return not config.unit_bias or config.activates_norm or (config.residual and config.rounding == "hf")
 
 
 def default_activation(gate_columns: int) -> str:
@@ -196,7 +199,10 @@ def _check_combine(config: KernelConfig) -> None:
         raise ValueError(
             f"granularity: is {config.gate_columns}, which does not divide the hidden size {config.hidden_size}"
         )
-    if sum(map(bool, (config.residual, config.gate_columns or config.activation, config.streams))) > 1:
+    if config.activates_norm and (not config.activation or config.gate_columns):
+        raise ValueError("activates_norm: is True, which takes an activation, and no gate_columns")
+    activates_input = config.activation and not config.activates_norm
+    if sum(map(bool, (config.residual, activates_input, config.streams))) > 1:
         raise ValueError("op: can have only one of residual, gate_columns or activation, and streams")
     if config.op != "quantize" or config.rounding == "once":
         return
@@ -224,7 +230,10 @@ def _check_row_sets(config: KernelConfig) -> None:
 def _check_backward(config: KernelConfig) -> None:
     if not config.backward:
         return
-    others = ("quant", "keep_norm", "keep_rstd", "batched", "amax_only", "pair", "gate_columns", "streams", "schedule")
+    others = (
+        "quant", "keep_norm", "keep_rstd", "batched", "amax_only", "pair", "gate_columns", "streams", "activates_norm",
+        "schedule",
+    )  # fmt: skip
     if wrong := [name for name in others if getattr(config, name)]:
         raise ValueError(f"backward: is True, which does not go with {wrong[0]}; the gradient is that of a norm alone")
     if config.rounding != "once":

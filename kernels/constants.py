@@ -1,7 +1,8 @@
 """The constants of a source: a configuration, as the headers see it.
 
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
-Only kRounding is left out where norms are rounded once: sources then have no code that names it.
+Only kRounding is left out where norms are rounded once, and kFinish where nothing follows them: sources then have no
+code that names them.
 """
 
 from __future__ import annotations
@@ -127,6 +128,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _bool("kNeedsRowAmax", config.needs_row_amax)
     if config.rounding != "once":
         yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
+    if config.activates_norm:
+        yield _choice("Finish", "kFinish", "kActivated")
 
 
 def _encoding(config: KernelConfig) -> str:

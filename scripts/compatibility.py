@@ -25,7 +25,7 @@ FLASHINFER = {
     "layernorm_quant": "two launches",
     "rmsnorm_fp4quant": "",
     "add_rmsnorm_fp4quant": "",
-    "fused_rmsnorm_silu": "",
+    "fused_rmsnorm_silu": "FP8 and NVFP4 on all GPUs, and on the CPU",
     "fused_qk_rmsnorm_rope": "",
     "fused_dit_gate_residual_layernorm_gamma_beta": "",
     "fused_dit_gate_residual_layernorm_scale_shift": "",

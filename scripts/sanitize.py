@@ -68,6 +68,8 @@ def launch_variants() -> None:
     launch(OPS["rmsnorm"], 1151, weight="float32")
     launch(OPS["fused_add_rmsnorm"], 1151, rounding="hf")
     launch(OPS["norm_quantize"], 1152, quant="nvfp4", rounding="output")
+    launch(OPS["norm_quantize"], 1152, quant="nvfp4", residual=True, activation="silu", rounding="hf")
+    launch(OPS["rmsnorm_silu"], 1151, activation="gelu")
     launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)
     for activation in ("gelu", "gelu_tanh", "relu2"):

@@ -143,6 +143,8 @@ OPS = (
         most_rows=64,
     ),
     _of("layernorm", "layernorm", only_large=True),
+    _of("rmsnorm silu", "rmsnorm_silu", only_large=True),
+    _of("rmsnorm silu nvfp4", "norm_quantize", quant="nvfp4", activation="silu", only_large=True),
     _of("rmsnorm backward", "rmsnorm_backward", only_large=True),
     _of("add backward", "rmsnorm_backward", residual=True, only_large=True),
     _of("layernorm backward", "layernorm_backward", only_large=True),

@@ -175,33 +175,46 @@ RMS_NORM_PER_BLOCK_QUANT = Op(
 
 def _general(
     quant: QuantSpec, residual: bool, unit_bias: bool, bias: bool, keep_norm: bool, scale_ub: bool,
-    batch: tuple[bool, bool, bool],
+    batch: tuple[bool, bool, bool], activation: str = "",
 ) -> Fields:  # fmt: skip
     return {
         "quant": quant, "residual": residual, "unit_bias": unit_bias, "bias": bias, "keep_norm": keep_norm,
-        "scale_ub": scale_ub, **dict(zip(BATCH, batch, strict=True)),
+        "scale_ub": scale_ub, **_activated(activation), **dict(zip(BATCH, batch, strict=True)),
     }  # fmt: skip
 
 
+def _activated(activation: str) -> Fields:
+    return {"activation": activation, "activates_norm": bool(activation)}
+
+
+def _general_fields(_: Choices, fields: Fields) -> Fields:
+    return {**fields, **_activated(fields["activation"])}
+
+
 def _general_options(choices: Choices, fields: Fields) -> dict[str, Any]:
-    return {**encoding_options(fields["quant"]), "unit_bias": fields["unit_bias"], "batched": fields["batched"]}
+    activation = {"activation": fields["activation"]} if fields["activation"] else {}
+    return {
+        **encoding_options(fields["quant"]), "unit_bias": fields["unit_bias"], "batched": fields["batched"],
+        **activation,
+    }  # fmt: skip
 
 
+_GENERAL: Fields = {
+    **NORM, **ANY_ENCODING, **BATCH, "unit_bias": False, "bias": False, "keep_norm": False, "scale_ub": False,
+    "activation": "",
+}  # fmt: skip
 NORM_QUANTIZE = Op(
-    "norm_quantize", "the norm, with or without residual or bias, Gemma's or not, in any format below",
+    "norm_quantize", "the norm or an activation of it, with or without residual or bias, Gemma's or not, in any format",
     {"op": "rmsnorm"}, _general, GENERAL_OUTPUTS, finds_amax=True,
-    choices={
-        **NORM, **ANY_ENCODING, **BATCH, "residual": False, "unit_bias": False, "bias": False, "keep_norm": False,
-        "scale_ub": False,
-    },
-    options=_general_options,
+    choices={**_GENERAL, "residual": False}, as_called=_general_fields, options=_general_options,
 )  # fmt: skip
 
 
 def _add_general(
-    quant: QuantSpec, unit_bias: bool, bias: bool, keep_norm: bool, scale_ub: bool, batch: tuple[bool, bool, bool]
-) -> Fields:
-    return _general(quant, True, unit_bias, bias, keep_norm, scale_ub, batch)
+    quant: QuantSpec, unit_bias: bool, bias: bool, keep_norm: bool, scale_ub: bool, batch: tuple[bool, bool, bool],
+    activation: str = "",
+) -> Fields:  # fmt: skip
+    return _general(quant, True, unit_bias, bias, keep_norm, scale_ub, batch, activation)
 
 
 def _add_general_options(choices: Choices, fields: Fields) -> dict[str, Any]:
@@ -211,10 +224,7 @@ def _add_general_options(choices: Choices, fields: Fields) -> dict[str, Any]:
 ADD_NORM_QUANTIZE = Op(
     "add_norm_quantize", "the norm of input + residual in any format below, and that sum; no input is written",
     {"op": "rmsnorm", "residual": True}, _add_general, finds_amax=True,
-    choices={
-        **NORM, **ANY_ENCODING, **BATCH, "unit_bias": False, "bias": False, "keep_norm": False, "scale_ub": False,
-    },
-    options=_add_general_options,
+    choices=_GENERAL, as_called=_general_fields, options=_add_general_options,
 )  # fmt: skip
 
 

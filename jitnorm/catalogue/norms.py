@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jitnorm.catalogue.encodings import ANY_ENCODING, BATCH, NORM
-from jitnorm.catalogue.op import Op
+from jitnorm.catalogue.op import Choices, Fields, Op
 
 _HEADS = {**NORM, "row_dims": (1, 2)}  # of tensors on their own, and of views of a packed one
 
@@ -13,7 +15,7 @@ RMSNORM = Op(
     choices={
         **NORM, **ANY_ENCODING, **BATCH, "residual": False, "unit_bias": False, "keep_norm": False, "keep_rstd": False,
         "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False,
-        "amax_only": False, "pair": False, "bias": False,
+        "amax_only": False, "pair": False, "bias": False, "activates_norm": False,
     },
 )  # fmt: skip
 GEMMA_RMSNORM = Op("gemma_rmsnorm", RMSNORM.computes, {"op": "rmsnorm", "unit_bias": True}, choices=NORM)
@@ -34,11 +36,26 @@ GEMMA_ADD_RMSNORM = Op(
 RMSNORM_BIAS = Op(
     "rmsnorm_bias", "the norm with a bias beside the weight", {"op": "rmsnorm", "bias": True}, choices=NORM
 )
+
+
+def _activated(activation: str) -> Fields:
+    return {"activation": activation}
+
+
+def _activated_options(_: Choices, fields: Fields) -> dict[str, Any]:
+    return {"activation": fields["activation"]}
+
+
+RMSNORM_SILU = Op(
+    "rmsnorm_silu", "the SiLU or GELU of the norm", {"op": "rmsnorm", "activates_norm": True}, _activated,
+    choices={**NORM, "activation": "silu"}, options=_activated_options,
+)  # fmt: skip
 LAYERNORM = Op(
     "layernorm", "LayerNorm", {"op": "layernorm"},
     choices={
         **ANY_ENCODING, **BATCH, "residual": False, "keep_norm": False, "keep_rstd": False, "gate_columns": 0,
         "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False, "amax_only": False,
+        "activates_norm": False,
     },
 )  # fmt: skip
 QK_RMSNORM = Op(
@@ -51,5 +68,5 @@ GEMMA_QK_RMSNORM = Op(
 
 OPS = (
     RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, ADD_RMSNORM, GEMMA_ADD_RMSNORM, RMSNORM_BIAS,
-    LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM,
+    RMSNORM_SILU, LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM,
 )  # fmt: skip

@@ -101,6 +101,7 @@ def add_norm_quantize(
     scale: Any = None,
     eps: float = 1e-06,
     unit_bias: bool = False,
+    activation: str | None = None,
     keep_norm: bool = False,
     batched: bool = False,
     mask: Any = None,
@@ -121,7 +122,8 @@ def add_norm_quantize(
         scale: as in `norm_quantize`.
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight, as Gemma does.
-        keep_norm: whether the norm itself is returned, too.
+        activation: as in `norm_quantize`.
+        keep_norm: whether what is encoded is returned itself, too.
         batched: as in `norm_quantize`.
         mask: as in `norm_quantize`; what it leaves out of the sum and the norm is uninitialized, too.
         scale_ub: as in `norm_quantize`.
@@ -131,7 +133,7 @@ def add_norm_quantize(
 
     Returns:
         ``(q, residual_out)``: the `QuantizedTensor`, and the sum rounded to the input's dtype; with `keep_norm` also
-        the norm, rounded to the input's dtype.
+        what is encoded, rounded to the input's dtype.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
@@ -148,7 +150,7 @@ def add_norm_quantize(
     batch = batch_of(spec, batched, mask, scale if given is None else given)
     dispatcher = rounded_dispatcher(
         ADD_NORM_QUANTIZE, enable_pdl, rounding, spec, unit_bias, bias is not None, keep_norm, scale_ub is not None,
-        batch,
+        batch, activation or "",
     )  # fmt: skip
     tensors = {
         **NO_OUTPUTS, "input": input, "mask": mask, "residual": residual, "weight": weight, "bias": bias,

@@ -31,6 +31,7 @@ def norm_quantize(
     scale: Any = None,
     eps: float = 1e-06,
     unit_bias: bool = False,
+    activation: str | None = None,
     y_out: Any = None,
     batched: bool = False,
     mask: Any = None,
@@ -41,7 +42,7 @@ def norm_quantize(
     out_scale: Any = None,
     stream: Any = None,
 ) -> QuantizedTensor:
-    """RMSNorm, then quantization of the unrounded result, in one pass: any input and any QuantSpec.
+    """RMSNorm, or its activation, then quantization of the unrounded result, in one pass: any input, any QuantSpec.
 
     A scale that is found for the whole tensor takes two passes, two launches without a synchronization with the host.
 
@@ -58,7 +59,9 @@ def norm_quantize(
             one that is found.
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight, as Gemma does.
-        y_out: where to write the norm itself, too, rounded to the input's dtype; None: nowhere.
+        activation: what the norm goes through before it is encoded: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or
+            ``"relu2"``; None: nothing.
+        y_out: where to write what is encoded itself, too, rounded to the input's dtype; None: nowhere.
         batched: whether the first dimension of the input, (B, ..., hidden_size), counts matrices: the scales of each
             are padded for itself, its swizzled ones of shape (B, ...), and `global_scale` and `scale` may also have the
             shape (B,), one for each.
@@ -71,7 +74,7 @@ def norm_quantize(
             (``output``), which gives the codes of `rmsnorm` and then `quantize`; each step (``hf``), as in
             Transformers: the sum with the residual, its product with the reciprocal root mean square, and the product
             with the weight; or the products alone (``vllm``), as in vLLM's fused kernels. Norms with `unit_bias` round
-            no product but the last.
+            no product but the last. With an `activation`, ``output`` rounds that, the others the norm, too.
         out: where to write the codes, as `QuantizedTensor.data` would have them; rows at any stride. None: allocated.
         out_scale: where to write the scales that are found, as `QuantizedTensor.scale` would have them; None:
             allocated.
@@ -95,7 +98,7 @@ def norm_quantize(
     batch = batch_of(spec, batched, mask, scale if given is None else given)
     dispatcher = rounded_dispatcher(
         NORM_QUANTIZE, enable_pdl, rounding, spec, residual is not None, unit_bias, bias is not None, y_out is not None,
-        scale_ub is not None, batch,
+        scale_ub is not None, batch, activation or "",
     )  # fmt: skip
     tensors = {
         **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "residual": residual, "weight": weight,

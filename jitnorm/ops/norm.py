@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue import norms
-from jitnorm.dispatch import Dispatcher, Dispatchers, RoundingDispatchers
+from jitnorm.dispatch import Dispatcher, Dispatchers, RoundingDispatchers, rounded_dispatcher
 from jitnorm.ops.run import Tensor, run
 
 _RMSNORM, _GEMMA_RMSNORM = RoundingDispatchers(norms.RMSNORM), RoundingDispatchers(norms.GEMMA_RMSNORM)
@@ -75,6 +75,40 @@ def rmsnorm_bias(
     """
     tensors = {"input": input, "weight": weight, "bias": bias, "out": out, "eps": eps}
     made: Tensor = run(_RMSNORM_BIAS[rounding][enable_pdl], tensors, stream)["out"]
+    return made
+
+
+def rmsnorm_silu(
+    input: Tensor, weight: Any, eps: float = 1e-06, out: Tensor | None = None, enable_pdl: bool | None = None, *,
+    activation: str = "silu", rounding: str = "once", stream: Any = None,
+) -> Tensor:  # fmt: skip
+    """SiLU of the RMSNorm, or another activation of it: ``silu(rmsnorm(input))``. `norm_quantize` encodes it.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        weight: shape (hidden_size,), the input's dtype or float32.
+        eps: added to the mean of squares.
+        out: where to write, like the input; None allocates. It may be the input itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        activation: of the norm: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or ``"relu2"``.
+        rounding: ``once``, ``output`` (the same here), or ``hf``: as step by step in torch, the activation is that of
+            the norm that `rmsnorm` returns with this rounding.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> rmsnorm_silu(np.array([[3.0, -4.0]], np.float16), np.ones(2, np.float16), eps=0.0)
+        array([[ 0.5938, -0.276 ]], dtype=float16)
+    """
+    dispatcher = rounded_dispatcher(norms.RMSNORM_SILU, enable_pdl, rounding, activation)
+    made: Tensor = run(dispatcher, {"input": input, "weight": weight, "out": out, "eps": eps}, stream)["out"]
     return made
 
 

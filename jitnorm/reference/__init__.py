@@ -37,6 +37,7 @@ from jitnorm.reference.elements import (
     encode_e5m2,
     round_to,
 )
+from jitnorm.reference.finish import activated_rmsnorm_f32
 from jitnorm.reference.fp4 import (
     ScaleFormat,
     dequantize_fp4,
@@ -80,6 +81,7 @@ __all__ = [
     "ScaleLayout",
     "ScaleRounding",
     "activated_f32",
+    "activated_rmsnorm_f32",
     "amax_f32",
     "column_major_scales",
     "decode_e2m1",

@@ -40,6 +40,11 @@ enum class Rounding {
   kEachStep,  // as in Transformers: these, and the sum with a residual before
 };
 
+// What follows a norm before it is encoded, where anything does.
+enum class Finish {
+  kActivated,  // its activation
+};
+
 // What values or gates go through.
 enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai };
 

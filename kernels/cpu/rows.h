@@ -2,6 +2,7 @@
 // the cache, beside the parameters.
 #pragma once
 
+#include "../common/finish.h"
 #include "combine.h"
 #include "encode.h"
 #include "row_reduce.h"
@@ -32,6 +33,9 @@ JITNORM_INLINE void normalize_tile(int t, const RowStatistic& statistic, const R
     const float bias = kHasBias ? buffers.bias[t].at[e][k] : 0.0f;
     y.at[e][k] = normalize(buffers.h[t].at[e][k], statistic, factor_of(buffers.weight[t].at[e][k]), bias);
   });
+#ifdef JITNORM_FINISHES
+  for_each_value([&](int e, int k) { y.at[e][k] = finished(y.at[e][k]); });
+#endif
   clear_padding(t, y);
 }
 

@@ -3,6 +3,7 @@
 // registers of a block are loaded again for each pass.
 #pragma once
 
+#include "../common/finish.h"
 #include "encode.cuh"
 #include "row_reduce.cuh"
 
@@ -81,6 +82,9 @@ JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, Row
   for (int i = 0; i < kChunkSize; ++i) {
     const float bias = kHasBias ? value_of(p.bias, i) : 0.0f;
     y[i] = normalize(value_of(h, i), statistic, p.factor(i), bias);
+#ifdef JITNORM_FINISHES
+    y[i] = finished(y[i]);
+#endif
   }
 }
 

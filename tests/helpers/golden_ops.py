@@ -193,6 +193,20 @@ OPS = [
         lambda: (reference.round_to(biased(), x().dtype),),
     ),
     OpCase(
+        "rmsnorm_silu-hf",
+        lambda make: (jitnorm.rmsnorm_silu(make(HALVES.input()), make(HALVES.weight()), rounding="hf"),),
+        lambda: (
+            reference.round_to(
+                reference.activated_rmsnorm_f32(HALVES.input(), HALVES.weight(), "silu", rounding="hf"), np.float16
+            ),
+        ),
+    ),
+    OpCase(
+        "norm_quantize-gelu",
+        lambda make: parts(jitnorm.norm_quantize(make(x()), make(weight()), spec=MXFP8, activation="gelu")),
+        lambda: reference.quantize_mxfp8(reference.activated_rmsnorm_f32(x(), weight(), "gelu")),
+    ),
+    OpCase(
         "norm_quantize-bias",
         lambda make: parts(jitnorm.norm_quantize(make(x()), make(weight()), bias=make(bias()), spec=MXFP8)),
         lambda: reference.quantize_mxfp8(biased()),

@@ -158,6 +158,28 @@ def add_rmsnorm_fp4quant(
     )  # fmt: skip
 
 
+def fused_rmsnorm_silu(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float = 1e-6,
+    out: torch.Tensor | None = None,
+    block_scale: torch.Tensor | None = None,
+) -> Any:
+    """SiLU of the RMSNorm, as the dtype of `out` says: the input's, FP8 by a scale of 1, or NVFP4, codes and scales."""
+    if out is None or out.dtype == input.dtype:
+        return jitnorm.rmsnorm_silu(input, weight, eps, out)
+    if out.dtype == torch.float8_e4m3fn:
+        scale = as_scale(1.0, input)
+        jitnorm.norm_quantize(
+            input, weight, spec=spec_of("e4m3", "tensor"), scale=scale, eps=eps, activation="silu", out=out
+        )
+        return out
+    q = jitnorm.norm_quantize(
+        input, weight, spec=jitnorm.NVFP4, eps=eps, activation="silu", out=out, out_scale=block_scale
+    )
+    return out, q.scale
+
+
 def _global(scale: Any, input: torch.Tensor, block_size: int, scale_format: str | None) -> torch.Tensor | None:
     is_ue8m0 = scale_format == "ue8m0" or (scale_format is None and block_size == 32)
     return None if scale is None or is_ue8m0 else as_scale(scale, input)

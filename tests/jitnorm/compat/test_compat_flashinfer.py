@@ -94,6 +94,21 @@ def test_the_norm_is_rounded_before_it_is_encoded_in_groups() -> None:
     assert same_all((out, scales), (q.data, q.scale))
 
 
+def test_the_dtype_of_the_output_says_how_the_silu_of_a_norm_is_encoded() -> None:
+    x, weight = X.bfloat16(), WEIGHT.bfloat16()
+    y = flashinfer.fused_rmsnorm_silu(x, weight)
+    assert same(y, jitnorm.rmsnorm_silu(x, weight))
+    out = torch.empty_like(x, dtype=FP8)
+    assert flashinfer.fused_rmsnorm_silu(x, weight, out=out) is out
+    silu = torch.nn.functional.silu(torch.nn.functional.rms_norm(x.float(), (SIZE,), weight.float(), 1e-6))
+    torch.testing.assert_close(out.float(), silu.to(FP8).float(), rtol=0.125, atol=2**-9)
+    codes = torch.empty(*x.shape[:-1], SIZE // 2, dtype=torch.uint8)
+    found, scales = flashinfer.fused_rmsnorm_silu(x, weight, out=codes)
+    q = jitnorm.norm_quantize(x, weight, spec=jitnorm.NVFP4, activation="silu")
+    assert found is codes
+    assert same_all((codes, scales), (q.data, q.scale))
+
+
 def test_a_column_major_input_stays_so() -> None:
     codes, scales = flashinfer.fp4_quantize(X.t().contiguous().t().contiguous(), torch.ones(1))
     columns = flashinfer.fp4_quantize(X.t(), torch.ones(1))

@@ -1,0 +1,18 @@
+// The finish stage: what follows a norm before it is encoded, where anything does.
+#pragma once
+
+#include "activation.h"
+#include "configuration.h"
+#include "rounding.h"
+
+#ifdef JITNORM_FINISHES
+// The activation of a norm.
+JITNORM_INLINE float finished(float y) {
+  const float value = activated<kActivation>(y);
+#ifdef JITNORM_ROUNDS
+  return kEncoding == Encoding::kValues ? value : rounded(value);  // values are rounded when they are stored
+#else
+  return value;
+#endif
+}
+#endif
