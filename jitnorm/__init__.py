@@ -80,6 +80,7 @@ from jitnorm.ops.norm_fp8_dynamic import (
     rms_norm_dynamic_per_token_quant,
     rms_norm_per_block_quant,
 )
+from jitnorm.ops.norm_gated import rmsnorm_gated, rmsnorm_gated_quantize
 from jitnorm.ops.norm_mxfp8 import add_rmsnorm_mxfp8quant, rmsnorm_mxfp8quant
 from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, qk_rmsnorm
 from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
@@ -161,6 +162,8 @@ __all__ = [
     "rmsnorm_bias",
     "rmsnorm_bias_backward",
     "rmsnorm_fp4quant",
+    "rmsnorm_gated",
+    "rmsnorm_gated_quantize",
     "rmsnorm_mxfp8quant",
     "rmsnorm_quant",
     "rmsnorm_quantize",

@@ -72,6 +72,10 @@ class KernelConfig:
             ``gelu_tanh``, ``relu2`` (the square of ReLU) or, only for gates, ``swigluoai`` (gpt-oss); by default
             ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize`` needs no `quant`.
         activates_norm: whether it is the norm that goes through the activation, before it is encoded.
+        gate: where a second tensor of gates goes through the activation, and then multiplies ``input`` or ``norm``;
+            empty without. Gates may also have the activation ``sigmoid``.
+        weight_rows: how many rows of the hidden size the weight and the bias have, at which rows take turns: the groups
+            of a longer row, each normalized by itself.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -114,13 +118,15 @@ class KernelConfig:
     rounding: str = "once"
     activation: str = ""
     activates_norm: bool = False
+    gate: str = ""
+    weight_rows: int = 1
     schedule: str = ""
 
     def __post_init__(self) -> None:
         if not self.weight:
             object.__setattr__(self, "weight", default_weight(self.op, self.input))
         if not self.activation:
-            object.__setattr__(self, "activation", default_activation(self.gate_columns))
+            object.__setattr__(self, "activation", default_activation(self.gate_columns, self.gate))
         if self.gate_columns == -1:
             object.__setattr__(self, "gate_columns", self.hidden_size)
         check(self)
@@ -158,11 +164,18 @@ class KernelConfig:
             return "add"
         if self.gate_columns:
             return "gated"
+        if self.gate:
+            return "scaled" if self.gate == "input" else "beside"
         if self.activation and not self.activates_norm:
             return "activated"
         if self.streams:
             return "mix"
         return "rescaled" if self.rescales_input else "input"
+
+    @property
+    def finish(self) -> str:
+        """The end of a norm: an enumerator of Finish in common/types.h, without its prefix; empty for nothing."""
+        return "gated" if self.gate == "norm" else "activated" if self.activates_norm else ""
 
     @property
     def rescales_input(self) -> bool:
@@ -215,7 +228,7 @@ class KernelConfig:
         return self.amax_only or (self.quant is not None and self.quant.needs_row_amax)
 
     def __str__(self) -> str:
-        implied = {"activation": default_activation(self.gate_columns)}
+        implied = {"activation": default_activation(self.gate_columns, self.gate)}
         later = [
             f.name for f in fields(self)[len(ALWAYS_NAMED) :] if getattr(self, f.name) != implied.get(f.name, f.default)
         ]

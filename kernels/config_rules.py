@@ -25,17 +25,21 @@ MAX_STREAMS = 4
 # The functions that values may go through, and those of gates.
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu2")
 GATES = (*ACTIVATIONS, "swigluoai")
+# Those of gates that are a tensor of their own, and what these multiply.
+NORM_GATES = (*ACTIVATIONS, "sigmoid")
+GATED = ("", "input", "norm")
 
 # The options that each op has; the others keep their defaults.
 _COMBINED = ("residual", "gate_columns", "streams", "activation")
+_FINISHED = ("activates_norm", "gate", "weight_rows")
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (
-        *_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "activates_norm", "keep_norm", "keep_rstd",
+        *_COMBINED, *_FINISHED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd",
         "backward",
     ),
-    "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "activates_norm", "keep_norm", "keep_rstd", "backward"),
+    "layernorm": (*_COMBINED, "activates_norm", *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "backward"),
     "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
@@ -44,7 +48,7 @@ _OPTIONS = {
 }  # fmt: skip
 OPS = tuple(_OPTIONS)
 # The fields that say what is encoded.
-VALUE_FIELDS = ("op", *_COMBINED, "unit_bias", "bias", "rounding", "activates_norm")
+VALUE_FIELDS = ("op", *_COMBINED, *_FINISHED, "unit_bias", "bias", "rounding")
 NORMS = ("rmsnorm", "layernorm")
 MOVES = ("interleave", "shuffle")
 
@@ -72,12 +76,12 @@ def _rounds_steps(config: KernelConfig) -> bool:
     if config.op == "quantize":
         return config.gate_columns != 0
     # With w + 1, all is in float32 between the sum and the norm.
-    return not config.unit_bias or config.activates_norm or (config.residual and config.rounding == "hf")
+    return not config.unit_bias or config.finish != "" or (config.residual and config.rounding == "hf")
 
 
-def default_activation(gate_columns: int) -> str:
-    """The activation by default: SiLU for gates, which makes SwiGLU; else none."""
-    return "silu" if gate_columns else ""
+def default_activation(gate_columns: int, gate: str) -> str:
+    """The activation by default: SiLU for gates; else none."""
+    return "silu" if gate_columns or gate else ""
 
 
 def check(config: KernelConfig) -> None:
@@ -88,6 +92,7 @@ def check(config: KernelConfig) -> None:
     _check_hidden_size(config)
     _check_combine(config)
     _check_row_sets(config)
+    _check_weight_rows(config)
     _check_backward(config)
     _check_schedule(config)
     if config.quant:
@@ -113,8 +118,10 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
     require_one_of("axis", config.axis, (-1, 0))
     require_one_of("rounding", config.rounding, ROUNDINGS)
+    require_one_of("gate", config.gate, GATED)
     if config.activation:
-        require_one_of("activation", config.activation, GATES if config.gate_columns else ACTIVATIONS)
+        allowed = GATES if config.gate_columns else NORM_GATES if config.gate else ACTIVATIONS
+        require_one_of("activation", config.activation, allowed)
 
 
 def _check_options(config: KernelConfig) -> None:
@@ -199,8 +206,10 @@ def _check_combine(config: KernelConfig) -> None:
         raise ValueError(
             f"granularity: is {config.gate_columns}, which does not divide the hidden size {config.hidden_size}"
         )
-    if config.activates_norm and (not config.activation or config.gate_columns):
-        raise ValueError("activates_norm: is True, which takes an activation, and no gate_columns")
+    if config.activates_norm and (not config.activation or config.gate_columns or config.gate):
+        raise ValueError("activates_norm: is True, which takes an activation, and no gate or gate_columns")
+    if config.gate_columns and config.gate:
+        raise ValueError("op: can have only one of gate and gate_columns")
     activates_input = config.activation and not config.activates_norm
     if sum(map(bool, (config.residual, activates_input, config.streams))) > 1:
         raise ValueError("op: can have only one of residual, gate_columns or activation, and streams")
@@ -227,12 +236,21 @@ def _check_row_sets(config: KernelConfig) -> None:
         raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
 
 
+def _check_weight_rows(config: KernelConfig) -> None:
+    if type(config.weight_rows) is not int or config.weight_rows < 1:
+        raise ValueError(f"weight_rows: is {config.weight_rows!r}; expected a positive int")
+    if config.weight_rows > 1 and (config.batched or config.pair or config.backward):
+        raise ValueError(
+            f"weight_rows: is {config.weight_rows}, which does not go with batched, pair or backward; use 1"
+        )
+
+
 def _check_backward(config: KernelConfig) -> None:
     if not config.backward:
         return
     others = (
         "quant", "keep_norm", "keep_rstd", "batched", "amax_only", "pair", "gate_columns", "streams", "activates_norm",
-        "schedule",
+        "gate", "schedule",
     )  # fmt: skip
     if wrong := [name for name in others if getattr(config, name)]:
         raise ValueError(f"backward: is True, which does not go with {wrong[0]}; the gradient is that of a norm alone")

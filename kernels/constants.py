@@ -1,8 +1,8 @@
 """The constants of a source: a configuration, as the headers see it.
 
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
-Only kRounding is left out where norms are rounded once, and kFinish where nothing follows them: sources then have no
-code that names them.
+Only kRounding is left out where norms are rounded once, kFinish where nothing follows them, and what gates and several
+rows of weights have of their own: sources then have no code that names them.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ _ACTIVATIONS = {
     "gelu_tanh": "kGeluTanh",
     "relu2": "kRelu2",
     "swigluoai": "kSwigluOai",
+    "sigmoid": "kSigmoid",
 }
 _ELEMENTS = {"e2m1": "kE2M1", "e4m3": "kE4M3", "e5m2": "kE5M2", "int8": "kInt8"}
 _SCALE_FORMATS = {"e4m3": "kE4M3", "ue8m0": "kUE8M0", "f32": "kF32", "f32_ue8m0": "kF32"}
@@ -128,8 +129,10 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _bool("kNeedsRowAmax", config.needs_row_amax)
     if config.rounding != "once":
         yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
-    if config.activates_norm:
-        yield _choice("Finish", "kFinish", "kActivated")
+    if config.finish:
+        yield _choice("Finish", "kFinish", f"k{config.finish.capitalize()}")
+    if config.weight_rows > 1:
+        yield _int("kWeightRows", config.weight_rows)
 
 
 def _encoding(config: KernelConfig) -> str:
@@ -200,7 +203,7 @@ def _access_constants(config: KernelConfig) -> Iterator[Constant]:
         "out": WIDEST_ACCESS,
     }
     for argument in tensor_arguments(config):
-        if argument.chunk_bytes and argument.field in accesses:
+        if argument.chunk_bytes and argument.field in (*accesses, "gate"):
             accesses[argument.field] = argument.access_bytes(config.vector_bytes)
     for field, count in accesses.items():
         yield _int(f"k{field.capitalize()}AccessBytes", count)

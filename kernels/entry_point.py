@@ -53,6 +53,8 @@ def _schedule(config: KernelConfig, target: Target) -> str:
     """The function that has all rows processed."""
     if config.backward:
         return "process_segments"
+    if config.weight_rows > 1:
+        return "process_rows_in_turn"
     if target.is_cpu:
         return "process_row_sets"
     if config.masked:
@@ -143,6 +145,9 @@ def _arguments_of(config: KernelConfig) -> str:
     """The function object that gives the `Arguments` of a row set."""
     parameter = "bool second" if config.pair else "Int64 matrix" if config.batched else ""
     lines = ["Arguments a{};", *_assignments(config)]
+    if config.weight_rows > 1:
+        parameter = "Int64 part"
+        lines += [f"a.{field} += part * kHiddenSize;" for field in ("weight", "bias")[: 1 + config.has_bias]]
     if config.batched:
         lines += _steps_to_matrix(config)
     body = "".join(f"    {line}\n" for line in (*lines, "return a;"))

@@ -18,8 +18,12 @@ CONFIGURATION = "common/configuration.h"
 _INCLUDE = re.compile(r'#include "(.+)"\n')
 _ON_GPU = "__CUDACC__"
 # What else a source is decided on before it is cut, so that others have no trace of it, and which of the constants say
-# so: norms that are rounded before they are encoded, and norms that something follows before.
-CONDITIONS = {"JITNORM_ROUNDS": "Rounding kRounding", "JITNORM_FINISHES": "Finish kFinish"}
+# so: norms that are rounded before they are encoded, norms that something follows before, gates that are a tensor of
+# their own, and several rows of weights.
+CONDITIONS = {
+    "JITNORM_ROUNDS": "Rounding kRounding", "JITNORM_FINISHES": "Finish kFinish", "JITNORM_GATES": "kGateAccessBytes",
+    "JITNORM_TURNS": "kWeightRows",
+}  # fmt: skip
 _CONDITION = re.compile(
     rf"#ifdef ({'|'.join((_ON_GPU, *CONDITIONS))})\n((?:(?!#ifdef).)*?)(?:#else\n((?:(?!#ifdef).)*?))?#endif\n",
     re.DOTALL,

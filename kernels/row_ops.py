@@ -25,6 +25,7 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         arguments.append(TensorArgument("A", ("float32",), shape(LEADING, config.streams), field="mix"))
     if config.normalizes:
         arguments.append(strided_rows("residual", config.input, config, is_present=config.residual))
+        arguments.append(strided_rows("gate", config.input, config, is_present=config.gate != ""))
         arguments.append(weight_argument(config))
         arguments.append(_bias(config))
     if config.amax_only:
@@ -86,8 +87,10 @@ def _bias(config: KernelConfig) -> TensorArgument:
 
 
 def _parameter(name: str, dtype: str, config: KernelConfig, **options: Any) -> TensorArgument:
-    """A vector with an element for each column."""
-    return TensorArgument(name, (dtype,), shape(config.hidden_size), _chunk_bytes(dtype), **options)
+    """A vector with an element for each column, or several such rows in one."""
+    columns = config.weight_rows * config.hidden_size
+    run_bytes = config.hidden_size * DTYPES[dtype].bytes if config.weight_rows > 1 else 0
+    return TensorArgument(name, (dtype,), shape(columns), _chunk_bytes(dtype), run_bytes=run_bytes, **options)
 
 
 def _row_output(name: str, config: KernelConfig, *, is_present: bool) -> TensorArgument:

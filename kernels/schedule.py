@@ -97,7 +97,7 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
         return "only rows of one warp, worked on one by one, share a block"
     if schedule.stores_sum_early and not may_store_sum_late(config):
         return "no sum with a residual is stored late, after blocks are encoded"
-    if schedule.keeps_unpacked and (held_bytes(config) == 4 or not config.normalizes):
+    if schedule.keeps_unpacked and (held_bytes(config) > 2 or not config.normalizes):
         return "only norms of 16-bit values without a residual unpack them in each pass"
     if schedule.takes_fast_path and not config.normalizes:
         return "only norms have a statistic to find by the fast path"
@@ -105,6 +105,8 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
         return "only norms whose blocks have a row each favour latency"
     if schedule.stays_shared and (not schedule.loads_ahead or schedule.keeps_unpacked or schedule.stores_sum_early):
         return "only rows that are loaded ahead stay in shared memory, where neither floats nor sums are kept"
+    if schedule.rows_at_once > 1 and config.weight_rows > 1:
+        return "rows that take turns at a weight do not share it"
     if schedule.loads_ahead:
         return _why_not_ahead(config, target, schedule)
     if schedule.blocks_per_row > 1 and not target.has_clusters:
@@ -119,7 +121,7 @@ def staged_bytes(config: KernelConfig) -> int:
 
 def _why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
     """Why blocks of a schedule cannot load a row ahead, as the end of a sentence; empty if they can."""
-    several = (config.pair, config.batched, config.masked, config.streams, config.activation)
+    several = (config.pair, config.batched, config.masked, config.streams, config.activation, config.weight_rows > 1)
     if not config.normalizes or any(several):
         return "only norms of one tensor, or of one and its residual, load a row ahead"
     is_whole = config.encoded_size == config.hidden_size and config.hidden_size % CHUNK_SIZE == 0
@@ -182,6 +184,8 @@ def most_held_chunks(element_bytes: int) -> int:
 
 def held_bytes(config: KernelConfig) -> int:
     """Bytes of an element that is held: what is computed of the input, and a float32 input, are floats."""
+    if config.combine == "beside":
+        return 2 * DTYPES[config.input].bytes
     is_combined = config.combine not in ("input", "rescaled")
     return 4 if is_combined or config.input == "float32" else 2
 

@@ -15,7 +15,9 @@ from jitnorm.catalogue import OPS
 from jitnorm.catalogue.op import Op
 
 # Of ops that have any encoding.
-GENERAL = ("norm_quantize", "add_norm_quantize", "quantize", "dequantize", "silu_and_mul_quantize")
+GENERAL = (
+    "norm_quantize", "add_norm_quantize", "rmsnorm_gated_quantize", "quantize", "dequantize", "silu_and_mul_quantize",
+)  # fmt: skip
 ENCODINGS: list[dict[str, Any]] = [
     {"quant": "nvfp4", "layout": "linear+128x4"},
     {"quant": "nvfp4", "layout": "8x4", "global_scale": "row"},
@@ -70,6 +72,10 @@ def launch_variants() -> None:
     launch(OPS["norm_quantize"], 1152, quant="nvfp4", rounding="output")
     launch(OPS["norm_quantize"], 1152, quant="nvfp4", residual=True, activation="silu", rounding="hf")
     launch(OPS["rmsnorm_silu"], 1151, activation="gelu")
+    launch(OPS["rmsnorm_gated"], 1151, gate="input", activation="sigmoid", bias=True)
+    packed, factors = random(7, 4096), random(1920)
+    for group_size in (80, 640):
+        jitnorm.rmsnorm_gated(packed[:, :1920], packed[:, 2048:3968], factors, group_size=group_size)
     launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)
     for activation in ("gelu", "gelu_tanh", "relu2"):

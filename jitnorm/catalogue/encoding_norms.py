@@ -21,6 +21,7 @@ from jitnorm.catalogue.encodings import (
     norm_layout,
 )
 from jitnorm.catalogue.formats import FORMATS
+from jitnorm.catalogue.gates import GATE, gated, gated_options
 from jitnorm.catalogue.op import Allocated, Choices, Fields, Op
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import ROWS, shape
@@ -228,6 +229,20 @@ ADD_NORM_QUANTIZE = Op(
 )  # fmt: skip
 
 
+def _gated(quant: QuantSpec, scale_ub: bool, *gate: Any) -> Fields:
+    return {"quant": quant, "scale_ub": scale_ub, **gated(*gate)}
+
+
+def _gated_options(choices: Choices, fields: Fields) -> dict[str, Any]:
+    return {**encoding_options(fields["quant"]), **gated_options(choices, fields)}
+
+
+RMSNORM_GATED_QUANTIZE = Op(
+    "rmsnorm_gated_quantize", "`rmsnorm_gated` in any format", {"op": "rmsnorm"}, _gated, GENERAL_OUTPUTS,
+    finds_amax=True, choices={**NORM, **ANY_ENCODING, **GATE, "scale_ub": False}, options=_gated_options,
+)  # fmt: skip
+
+
 def _row_options(_: Choices, fields: Fields) -> dict[str, Any]:
     return {"scale_layout": fields["quant"].scale_layout}
 
@@ -252,5 +267,6 @@ OPS = (
     RMSNORM_FP4QUANT, ADD_RMSNORM_FP4QUANT, RMSNORM_QUANT, GEMMA_RMSNORM_QUANT, FUSED_ADD_RMSNORM_QUANT,
     GEMMA_FUSED_ADD_RMSNORM_QUANT, FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, RMS_NORM_DYNAMIC_PER_TOKEN_QUANT,
     RMS_NORM_PER_BLOCK_QUANT, RMS_NORM_STATIC_FP8_QUANT, FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT, RMSNORM_MXFP8QUANT,
-    ADD_RMSNORM_MXFP8QUANT, NORM_QUANTIZE, ADD_NORM_QUANTIZE, RMSNORM_QUANTIZE, MHC_RMSNORM_QUANTIZE,
+    ADD_RMSNORM_MXFP8QUANT, NORM_QUANTIZE, ADD_NORM_QUANTIZE, RMSNORM_GATED_QUANTIZE, RMSNORM_QUANTIZE,
+    MHC_RMSNORM_QUANTIZE,
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.encodings import ANY_ENCODING, BATCH, NORM
+from jitnorm.catalogue.gates import GATE, gated, gated_options
 from jitnorm.catalogue.op import Choices, Fields, Op
 
 _HEADS = {**NORM, "row_dims": (1, 2)}  # of tensors on their own, and of views of a packed one
@@ -16,6 +17,7 @@ RMSNORM = Op(
         **NORM, **ANY_ENCODING, **BATCH, "residual": False, "unit_bias": False, "keep_norm": False, "keep_rstd": False,
         "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False,
         "amax_only": False, "pair": False, "bias": False, "activates_norm": False,
+        "gate": "", "weight_rows": 1,
     },
 )  # fmt: skip
 GEMMA_RMSNORM = Op("gemma_rmsnorm", RMSNORM.computes, {"op": "rmsnorm", "unit_bias": True}, choices=NORM)
@@ -50,6 +52,10 @@ RMSNORM_SILU = Op(
     "rmsnorm_silu", "the SiLU or GELU of the norm", {"op": "rmsnorm", "activates_norm": True}, _activated,
     choices={**NORM, "activation": "silu"}, options=_activated_options,
 )  # fmt: skip
+RMSNORM_GATED = Op(
+    "rmsnorm_gated", "the norm times the SiLU or sigmoid of gates, or the norm of such a product; by groups of a row",
+    {"op": "rmsnorm"}, gated, choices={**NORM, **GATE}, options=gated_options,
+)  # fmt: skip
 LAYERNORM = Op(
     "layernorm", "LayerNorm", {"op": "layernorm"},
     choices={
@@ -68,5 +74,5 @@ GEMMA_QK_RMSNORM = Op(
 
 OPS = (
     RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, ADD_RMSNORM, GEMMA_ADD_RMSNORM, RMSNORM_BIAS,
-    RMSNORM_SILU, LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM,
+    RMSNORM_SILU, RMSNORM_GATED, LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM,
 )  # fmt: skip

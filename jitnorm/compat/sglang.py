@@ -13,6 +13,7 @@ import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.flashinfer.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.compat.groups import quantize_groups, spec_of_eps, write_groups
+from jitnorm.compat.vllm.gated import rms_norm_gated as gated_norm
 from jitnorm.kernels.quant_spec import MAX_CODE
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "per_tensor_quant_fp8",
     "per_token_group_quant_int8",
     "per_token_quant_int8",
+    "rms_norm_gated",
     "rmsnorm",
     "sgl_per_tensor_quant_fp8",
     "sgl_per_token_group_quant_8bit",
@@ -34,6 +36,24 @@ __all__ = [
     "sglang_per_token_quant_fp8",
     "silu_and_mul",
 ]
+
+
+def rms_norm_gated(
+    *,
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    z: torch.Tensor | None = None,
+    eps: float = 1e-6,
+    group_size: int | None = None,
+    norm_before_gate: bool = True,
+    is_rms_norm: bool = False,
+    activation: str = "swish",
+) -> torch.Tensor:
+    """RMSNorm times the activation of the gates `z`, or of the product with it; `is_rms_norm` has to be True."""
+    if not is_rms_norm:
+        raise ValueError("is_rms_norm: is False, but gates go with RMSNorm alone; pass True")
+    return gated_norm(x, weight, bias, z, eps, group_size, norm_before_gate, activation)
 
 
 def silu_and_mul(input: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:

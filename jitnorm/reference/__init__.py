@@ -37,7 +37,7 @@ from jitnorm.reference.elements import (
     encode_e5m2,
     round_to,
 )
-from jitnorm.reference.finish import activated_rmsnorm_f32
+from jitnorm.reference.finish import activated_rmsnorm_f32, gated_rmsnorm_f32, sigmoid_f32
 from jitnorm.reference.fp4 import (
     ScaleFormat,
     dequantize_fp4,
@@ -97,6 +97,7 @@ __all__ = [
     "encode_e5m2",
     "encode_int8",
     "gated_f32",
+    "gated_rmsnorm_f32",
     "gelu_f32",
     "gelu_tanh_f32",
     "inv_rms_f32",
@@ -123,6 +124,7 @@ __all__ = [
     "rmsnorm_f32",
     "round_to",
     "row_sum",
+    "sigmoid_f32",
     "silu_f32",
     "stored_residual",
     "sum_of_squares",

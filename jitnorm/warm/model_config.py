@@ -96,6 +96,7 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
         name,
         hidden_size,
         head_sizes=(head_size,) if head_size and _normalizes_heads(text, kind) else (),
+        gated_sizes=_positive(_int(text, "linear_value_head_dim")),
         norm_sizes=_positive(
             _int(text, "q_lora_rank"), _int(text, "kv_lora_rank"), head_size if kind == "deepseek_v4" else 0
         ),

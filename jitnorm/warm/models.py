@@ -21,6 +21,7 @@ class Model:
         name: what it is called.
         hidden_size: elements of the residual stream.
         head_sizes: of heads whose queries and keys are normalized.
+        gated_sizes: of heads whose norm is multiplied by the SiLU of gates, as in Gated DeltaNet.
         norm_sizes: of further norms, such as those of low-rank projections.
         gate_sizes: intermediate sizes whose activation is gated.
         expert_sizes: those of routed experts, which are quantized as masked batches, too.
@@ -36,6 +37,7 @@ class Model:
     name: str
     hidden_size: int
     head_sizes: tuple[int, ...] = ()
+    gated_sizes: tuple[int, ...] = ()
     norm_sizes: tuple[int, ...] = ()
     gate_sizes: tuple[int, ...] = ()
     expert_sizes: tuple[int, ...] = ()
@@ -89,6 +91,8 @@ def entries_of(
         found += multiply(f"{gemma}rmsnorm", {"hidden_size": model.norm_sizes, **norms})
     if model.head_sizes:
         found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **norms})
+    if model.gated_sizes:
+        found += multiply("rmsnorm_gated", {"hidden_size": model.gated_sizes, **norms})
     if gated := _divided((*model.gate_sizes, *model.expert_sizes), tensor_parallel):
         found += multiply(_GATES[model.activation], {"hidden_size": gated, **common})
     for name in _formats(model, formats):

@@ -127,6 +127,14 @@ JITNORM_FORCE_INLINE float activated<Activation::kSwigluOai>(float x) {
   return mul_rn(bounded, sigmoid_of_product(min_or_limit(bounded, 7.0f), 0x1.3a4cbep+1f, 0x1.7c622ep-28f));
 }
 
+#ifdef JITNORM_GATES
+// Of gates that are a tensor of their own: 1 / (1 + e^-x), of an x up to 87 in magnitude.
+template <>
+JITNORM_FORCE_INLINE float activated<Activation::kSigmoid>(float x) {
+  return x == x ? sigmoid(min_or_limit(max_or_nan(x, -87.0f), 87.0f)) : x;
+}
+#endif
+
 // What the activation of a gate is multiplied by: the value.
 template <Activation>
 JITNORM_INLINE float factor_of_gate(float value) {

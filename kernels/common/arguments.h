@@ -13,6 +13,10 @@ struct Arguments {
   Int64 residual_strides[kRowDims];
   Input* residual_out;
   Int64 residual_out_strides[kRowDims];
+#ifdef JITNORM_GATES
+  const Input* gate;
+  Int64 gate_strides[kRowDims];
+#endif
   Input* y_out;  // the normalized rows, beside their codes
   Int64 y_out_strides[kRowDims];
   const Input* grad;  // of what a norm gives

@@ -6,9 +6,9 @@
 #include "rounding.h"
 
 #ifdef JITNORM_FINISHES
-// The activation of a norm.
-JITNORM_INLINE float finished(float y) {
-  const float value = activated<kActivation>(y);
+// The activation of a norm, or its product with that of a gate.
+JITNORM_INLINE float finished(float y, float gate) {
+  const float value = kFinish == Finish::kGated ? mul_rn(y, activated<kActivation>(gate)) : activated<kActivation>(y);
 #ifdef JITNORM_ROUNDS
   return kEncoding == Encoding::kValues ? value : rounded(value);  // values are rounded when they are stored
 #else

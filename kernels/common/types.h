@@ -31,6 +31,10 @@ enum class Combine {
   kGated,      // the activations of gates, times values
   kMix,        // hyper-connections (mHC): a weighted sum of streams
   kActivated,  // the activation of the input
+#ifdef JITNORM_GATES
+  kScaled,  // the input, times the activations of gates that are a tensor of their own
+  kBeside,  // the input, and beside it such gates, for its norm
+#endif
 };
 
 // What of a norm is rounded to the input's type before it is encoded, where anything is.
@@ -43,10 +47,15 @@ enum class Rounding {
 // What follows a norm before it is encoded, where anything does.
 enum class Finish {
   kActivated,  // its activation
+  kGated,      // its product with the activation of a gate
 };
 
 // What values or gates go through.
+#ifdef JITNORM_GATES
+enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai, kSigmoid };
+#else
 enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai };
+#endif
 
 // Which rows a launch visits.
 enum class RowSets {

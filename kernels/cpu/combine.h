@@ -63,6 +63,29 @@ JITNORM_FORCE_INLINE void load_row<Combine::kGated>(const Arguments& a, Int64 ro
   }
 }
 
+#ifdef JITNORM_GATES
+// The input, times the activations of gates; zeros stay behind it.
+template <>
+JITNORM_FORCE_INLINE void load_row<Combine::kScaled>(const Arguments& a, Int64 row, Tile* h) {
+  const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
+  const Input* gate = a.gate + row_offset(row, a.extents, a.gate_strides);
+  for (int t = 0; t < kRowTiles; ++t) {
+    Tile gates;
+    load_tile(from, kHiddenSize, t, h[t]);
+    load_tile(gate, kHiddenSize, t, gates);
+    for_each_value(
+        [&](int e, int k) { h[t].at[e][k] = mul_rn(h[t].at[e][k], activated<kActivation>(gates.at[e][k])); });
+  }
+}
+
+// The input alone: gates are loaded where its norm needs them.
+template <>
+JITNORM_FORCE_INLINE void load_row<Combine::kBeside>(const Arguments& a, Int64 row, Tile* h) {
+  const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
+  for (int t = 0; t < kRowTiles; ++t) load_tile(from, kHiddenSize, t, h[t]);
+}
+#endif
+
 // The activation of the input; that of the zeros behind it is zero.
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kActivated>(const Arguments& a, Int64 row, Tile* h) {

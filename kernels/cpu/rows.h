@@ -10,6 +10,9 @@
 struct RowBuffers {
   Tile h[kRowTiles];
   Tile weight[kNormalizes ? kRowTiles : 1], bias[kHasBias ? kRowTiles : 1];
+#ifdef JITNORM_GATES
+  const Input* gate;  // the row of gates
+#endif
 };
 
 JITNORM_INLINE RowBuffers& row_buffers() {
@@ -28,13 +31,25 @@ JITNORM_INLINE void load_parameters(const Arguments& a, RowBuffers& buffers) {
   }
 }
 
+#ifdef JITNORM_FINISHES
+JITNORM_INLINE void finish_tile(int t, const RowBuffers& buffers, Tile& y) {
+#ifdef JITNORM_GATES
+  Tile gates;
+  load_tile(buffers.gate, kHiddenSize, t, gates);
+  for_each_value([&](int e, int k) { y.at[e][k] = finished(y.at[e][k], gates.at[e][k]); });
+#else
+  for_each_value([&](int e, int k) { y.at[e][k] = finished(y.at[e][k], 0.0f); });
+#endif
+}
+#endif
+
 JITNORM_INLINE void normalize_tile(int t, const RowStatistic& statistic, const RowBuffers& buffers, Tile& y) {
   for_each_value([&](int e, int k) {
     const float bias = kHasBias ? buffers.bias[t].at[e][k] : 0.0f;
     y.at[e][k] = normalize(buffers.h[t].at[e][k], statistic, factor_of(buffers.weight[t].at[e][k]), bias);
   });
 #ifdef JITNORM_FINISHES
-  for_each_value([&](int e, int k) { y.at[e][k] = finished(y.at[e][k]); });
+  finish_tile(t, buffers, y);
 #endif
   clear_padding(t, y);
 }
@@ -53,6 +68,9 @@ constexpr bool kNormalizesFirst = kNormalizes && (kNeedsRowAmax || kBlockTiles >
 
 JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffers) {
   load_row<kCombine>(a, row, buffers.h);
+#ifdef JITNORM_GATES
+  buffers.gate = a.gate + row_offset(row, a.extents, a.gate_strides);
+#endif
   const RowStatistic statistic = statistic_of(a, row, buffers.h);
   if constexpr (kNormalizesFirst) {
     for (int t = 0; t < kRowTiles; ++t) normalize_tile(t, statistic, buffers, buffers.h[t]);
@@ -99,3 +117,11 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of, Int64 first, Int6
     process_rows(arguments_of(), first, last);
   }
 }
+
+#ifdef JITNORM_TURNS
+// Rows take turns at kWeightRows parts of the weight; arguments_of() gives the Arguments of those with a part.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_rows_in_turn(ArgumentsOf arguments_of, Int64 first, Int64 last) {
+  for (Int64 row = first; row < last; ++row) process_rows(arguments_of(row % kWeightRows), row, row + 1);
+}
+#endif

@@ -159,6 +159,77 @@ struct RowSource<Combine::kGated> {
   JITNORM_INLINE void store_sum(const Held&, int) const {}
 };
 
+#ifdef JITNORM_FINISHES
+// The gate beside a value, where there is one.
+template <typename Held>
+JITNORM_INLINE float gate_of(const Held&, int) {
+  return 0.0f;
+}
+#endif
+
+#ifdef JITNORM_GATES
+typedef Chunk<Input, kGateAccessBytes> GateChunk;
+
+// Values and the gates of their norm, both held as they are loaded.
+struct GatedChunk {
+  InputChunk values;
+  GateChunk gates;
+};
+
+JITNORM_INLINE float value_of(const GatedChunk& h, int i) { return value_of(h.values, i); }
+JITNORM_INLINE float gate_of(const GatedChunk& h, int i) { return value_of(h.gates, i); }
+JITNORM_INLINE void forget_unpacked(GatedChunk& h) {
+  forget_unpacked(h.values);
+  forget_unpacked(h.gates);
+}
+
+// The input, times the activations of gates.
+template <>
+struct RowSource<Combine::kScaled> {
+  typedef Chunk<float, 16> Held;
+
+  const Input* input;
+  const Input* gate;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides), a.gate + row_offset(row, a.extents, a.gate_strides)};
+  }
+
+  JITNORM_INLINE void load(Held& h, int index) const {
+    InputChunk x;
+    GateChunk g;
+    load_chunk(x, input, index);
+    load_chunk(g, gate, index);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      h.elements[i] = mul_rn(value_of(x, i), activated<kActivation>(value_of(g, i)));
+    }
+  }
+
+  JITNORM_INLINE void store_sum(const Held&, int) const {}
+};
+
+// The input, and beside it gates.
+template <>
+struct RowSource<Combine::kBeside> {
+  typedef GatedChunk Held;
+
+  const Input* input;
+  const Input* gate;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides), a.gate + row_offset(row, a.extents, a.gate_strides)};
+  }
+
+  JITNORM_INLINE void load(Held& h, int index) const {
+    load_chunk(h.values, input, index);
+    load_chunk(h.gates, gate, index);
+  }
+
+  JITNORM_INLINE void store_sum(const Held&, int) const {}
+};
+#endif
+
 // The activation of the input; that of the zeros past it is zero.
 template <>
 struct RowSource<Combine::kActivated> {

@@ -19,6 +19,16 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
   }
 }
 
+#ifdef JITNORM_TURNS
+// Rows take turns at kWeightRows parts of the weight; arguments_of() gives the Arguments of those with a part.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_rows_in_turn(ArgumentsOf arguments_of) {
+  const UInt32 first = row_block() * kRowsPerBlock;
+  const UInt32 row = first + (kRowsPerBlock == 1 ? 0 : threadIdx.x / kThreadsPerRow);
+  process_rows(arguments_of(row % kWeightRows), row_block());
+}
+#endif
+
 // Makes `block`, counted from the first one of `matrix`, one of that matrix's own; false if there are not so many.
 template <typename ArgumentsOf>
 JITNORM_INLINE bool find_block(ArgumentsOf arguments_of, UInt32 matrices, UInt32& matrix, UInt32& block) {

@@ -83,7 +83,7 @@ JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, Row
     const float bias = kHasBias ? value_of(p.bias, i) : 0.0f;
     y[i] = normalize(value_of(h, i), statistic, p.factor(i), bias);
 #ifdef JITNORM_FINISHES
-    y[i] = finished(y[i]);
+    y[i] = finished(y[i], gate_of(h, i));
 #endif
   }
 }

@@ -154,6 +154,19 @@ def biased() -> Array:
     return reference.rmsnorm_f32(x(), weight(), bias=bias())
 
 
+def gates(like: Array | None = None) -> Array:
+    return (HALVES.input() if like is None else like)[::-1].copy()
+
+
+def gated() -> Outputs:
+    by_groups = reference.gated_rmsnorm_f32(
+        x(), gates(x()), weight(), norm_before_gate=False, group_size=96, bias=bias()
+    )
+    rows = HALVES.input()
+    y = reference.gated_rmsnorm_f32(rows, gates(), HALVES.weight(), "sigmoid")
+    return reference.round_to(y, rows.dtype), reference.round_to(by_groups, x().dtype)
+
+
 def rounded_each_step() -> Array:
     return reference.rmsnorm_f32(HALVES.input(), HALVES.weight(), rounding="hf")
 
@@ -205,6 +218,23 @@ OPS = [
         "norm_quantize-gelu",
         lambda make: parts(jitnorm.norm_quantize(make(x()), make(weight()), spec=MXFP8, activation="gelu")),
         lambda: reference.quantize_mxfp8(reference.activated_rmsnorm_f32(x(), weight(), "gelu")),
+    ),
+    OpCase(
+        "rmsnorm_gated",
+        lambda make: (
+            jitnorm.rmsnorm_gated(make(HALVES.input()), make(gates()), make(HALVES.weight()), activation="sigmoid"),
+            jitnorm.rmsnorm_gated(
+                make(x()), make(gates(x())), make(weight()), norm_before_gate=False, group_size=96, bias=make(bias())
+            ),
+        ),
+        gated,
+    ),
+    OpCase(
+        "rmsnorm_gated_quantize-hf",
+        lambda make: parts(
+            jitnorm.rmsnorm_gated_quantize(make(x()), make(gates(x())), make(weight()), spec=MXFP8, rounding="hf")
+        ),
+        lambda: reference.quantize_mxfp8(reference.gated_rmsnorm_f32(x(), gates(x()), weight(), rounding="hf")),
     ),
     OpCase(
         "norm_quantize-bias",

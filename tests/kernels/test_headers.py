@@ -79,6 +79,10 @@ FINISHED = [
     for text in (
         "rmsnorm:hidden_size=4096,activation=silu,activates_norm=true",
         "rmsnorm:hidden_size=4096,activation=silu,activates_norm=true,rounding=hf",
+        "rmsnorm:hidden_size=4096,gate=norm,activation=sigmoid",
+        "rmsnorm:hidden_size=4096,gate=norm,rounding=hf",
+        "rmsnorm:hidden_size=4096,gate=input,weight_rows=2",
+        "rmsnorm:hidden_size=4096,gate=input,rounding=hf",
     )
 ]
 SOURCES = [

@@ -1,5 +1,7 @@
 """The functions of `vllm._custom_ops` for norms, activations and quantization; `_C` has those of `torch.ops._C`.
 
+Also those of its layers with gates, `rms_norm_gated` and `fla_rms_norm_gated`.
+
 Instead of ``from vllm import _custom_ops as ops``, write ``from jitnorm.compat import vllm as ops``.
 """
 
@@ -16,18 +18,21 @@ from jitnorm.compat.vllm.custom_ops import (
     silu_and_mul_per_block_quant,
 )
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors, create_fp4_scale_tensor
+from jitnorm.compat.vllm.gated import fla_rms_norm_gated, rms_norm_gated
 from jitnorm.compat.vllm.outputs_first import fused_add_rms_norm, rms_norm
 
 __all__ = [
     "_C",
     "create_fp4_output_tensors",
     "create_fp4_scale_tensor",
+    "fla_rms_norm_gated",
     "fused_add_rms_norm",
     "per_token_group_quant_fp8",
     "per_token_group_quant_fp8_packed_for_deepgemm",
     "per_token_group_quant_int8",
     "rms_norm",
     "rms_norm_dynamic_per_token_quant",
+    "rms_norm_gated",
     "rms_norm_per_block_quant",
     "scaled_fp4_quant",
     "scaled_fp8_quant",

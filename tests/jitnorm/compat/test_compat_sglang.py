@@ -113,3 +113,11 @@ def test_what_is_not_there_is_an_error() -> None:
         sglang.sglang_per_token_group_quant_fp8(X, 128, column_major_scales=True, scale_ue8m0=True)
     with pytest.raises(ValueError, match=r"^cal_sum: is True"):
         sglang.per_token_quant_int8(X, cal_sum=True)
+
+
+def test_norms_with_gates() -> None:
+    weight, gate = torch.linspace(0.5, 1.5, SIZE), X.flip(0)
+    got = sglang.rms_norm_gated(x=X, weight=weight, bias=None, z=gate, is_rms_norm=True, activation="sigmoid")
+    assert same(got, jitnorm.rmsnorm_gated(X, gate, weight, activation="sigmoid"))
+    with pytest.raises(ValueError, match="is_rms_norm: is False"):
+        sglang.rms_norm_gated(x=X, weight=weight, bias=None, z=gate)

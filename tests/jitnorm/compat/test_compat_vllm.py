@@ -333,3 +333,22 @@ def test_groups_of_int8() -> None:
 def test_what_is_not_there_is_an_error(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_norms_with_gates() -> None:
+    weight, gate = WEIGHT.to(X.dtype), X.flip(0)
+    got = ops.rms_norm_gated(X, weight, None, gate, EPS, SIZE // 2, norm_before_gate=False)
+    assert same(got, jitnorm.rmsnorm_gated(X, gate, weight, EPS, norm_before_gate=False, group_size=SIZE // 2))
+    got = ops.fla_rms_norm_gated(X, gate, weight, EPS, None, True, "sigmoid")
+    assert same(got, jitnorm.rmsnorm_gated(X, gate, weight, EPS, activation="sigmoid"))
+    by_torch = torch.nn.functional.rms_norm(X.float(), (SIZE,), weight.float(), EPS) * gate.float().sigmoid()
+    torch.testing.assert_close(got.float(), by_torch, rtol=0.01, atol=1e-3)
+    assert same(ops.rms_norm_gated(X, None, None, gate), ops.rms_norm_gated(X, torch.ones_like(weight), None, gate))
+
+
+def test_norms_with_gates_but_without_them() -> None:
+    weight = WEIGHT.to(X.dtype)
+    assert same(ops.rms_norm_gated(X, weight, None, eps=EPS), jitnorm.rmsnorm(X, weight, EPS))
+    assert same(ops.rms_norm_gated(X, weight, weight, eps=EPS), jitnorm.rmsnorm_bias(X, weight, weight, EPS))
+    with pytest.raises(ValueError, match="group_size: is 8, but z is None"):
+        ops.rms_norm_gated(X, weight, None, group_size=8)

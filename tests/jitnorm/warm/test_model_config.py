@@ -90,6 +90,13 @@ def test_heads_are_normalized_where_the_model_does_it_with_a_weight() -> None:
     assert model_of(LLAMA4, "m").head_sizes == ()
 
 
+def test_the_gated_norms_of_linear_attention() -> None:
+    model = model_of({**QWEN3_8B, "model_type": "qwen3_next", "linear_value_head_dim": 128}, "m")
+    assert model.gated_sizes == (128,)
+    (entry,) = (entry for entry in entries_of(model, ()) if entry.op == "rmsnorm_gated")
+    assert dict(entry.choices)["hidden_size"] == 128
+
+
 @pytest.mark.parametrize(
     ("config", "activation"),
     [(QWEN3_8B, "silu"), (GEMMA3_27B, "gelu_tanh"), ({**LLAMA_8B, "model_type": "gemma", "hidden_act": "gelu"}, "gelu"),

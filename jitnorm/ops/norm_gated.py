@@ -1,0 +1,195 @@
+"""RMSNorm with gates: times their activations, or of the product with them; alone and encoded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue.encoding_norms import RMSNORM_GATED_QUANTIZE
+from jitnorm.catalogue.norms import RMSNORM_GATED
+from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.interop import check_shaped, framework_of
+from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.general import outputs_of, quantized, with_scales
+from jitnorm.ops.run import Tensor, run, run_with_amax
+from jitnorm.quantized import QuantizedTensor
+
+
+def rmsnorm_gated(
+    input: Tensor,
+    gate: Any,
+    weight: Any,
+    eps: float = 1e-06,
+    out: Tensor | None = None,
+    enable_pdl: bool | None = None,
+    *,
+    bias: Any = None,
+    activation: str = "silu",
+    norm_before_gate: bool = True,
+    group_size: int | None = None,
+    rounding: str = "once",
+    stream: Any = None,
+) -> Tensor:
+    """RMSNorm with gates: ``rmsnorm(input) * silu(gate)``, or ``rmsnorm(input * silu(gate))``.
+
+    The first is that of Gated DeltaNet (Qwen3-Next, Kimi Linear), of heads of the last dimension; the second that of
+    Mamba 2, where groups of a row are normalized by themselves. All arithmetic is float32 with, by default, one
+    rounding at the end; docs/numerics.md defines every bit.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        gate: like the input, at strides of its own.
+        weight: shape (hidden_size,), the input's dtype or float32.
+        eps: added to the mean of squares.
+        out: where to write, like the input; None allocates. It may be the input itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        bias: like `weight`, or None; added to the product with the weight.
+        activation: of the gates: ``"silu"``, ``"sigmoid"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or ``"relu2"``.
+        norm_before_gate: whether the gates multiply the norm, not the input.
+        group_size: columns that are normalized by themselves, a divisor of the hidden size; None: all.
+        rounding: ``once``, ``output`` (the same here), or ``hf``: as in Transformers, ``input / sqrt(...)`` is rounded
+            to the input's dtype before it is multiplied by the weight, and so is the norm before gates multiply it.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> x, gate = np.array([[3.0, 4.0]], np.float16), np.array([[0.0, 1.0]], np.float16)
+        >>> rmsnorm_gated(x, gate, np.ones(2, np.float16), eps=0.0)
+        array([[0.   , 0.827]], dtype=float16)
+    """
+    groups = _groups(input, group_size)
+    options = (activation, norm_before_gate, bias is not None, groups)
+    dispatcher = rounded_dispatcher(RMSNORM_GATED, enable_pdl, rounding, *options)
+    tensors = {
+        "input": _split(input, groups, "input"), "gate": _split(gate, groups, "gate"), "weight": weight, "bias": bias,
+        "out": _split(out, groups, "out"), "eps": eps,
+    }  # fmt: skip
+    made: Tensor = _merged(run(dispatcher, tensors, stream)["out"], out, groups)
+    return made
+
+
+def rmsnorm_gated_quantize(
+    input: Any,
+    gate: Any,
+    weight: Any,
+    *,
+    spec: QuantSpec,
+    bias: Any = None,
+    global_scale: Any = None,
+    scale: Any = None,
+    eps: float = 1e-06,
+    activation: str = "silu",
+    norm_before_gate: bool = True,
+    group_size: int | None = None,
+    scale_ub: Any = None,
+    enable_pdl: bool | None = None,
+    rounding: str = "once",
+    out: Any = None,
+    out_scale: Any = None,
+    stream: Any = None,
+) -> QuantizedTensor:
+    """`rmsnorm_gated`, then quantization of the unrounded result, in one pass: any QuantSpec.
+
+    Args:
+        input: as in `rmsnorm_gated`.
+        gate: as in `rmsnorm_gated`.
+        weight: as in `rmsnorm_gated`.
+        spec: how to encode, such as ``jitnorm.FP8_TENSOR`` or ``jitnorm.NVFP4.with_layout("128x4")``.
+        bias: as in `rmsnorm_gated`.
+        global_scale: as in `norm_quantize`.
+        scale: as in `norm_quantize`.
+        eps: added to the mean of squares.
+        activation: as in `rmsnorm_gated`.
+        norm_before_gate: as in `rmsnorm_gated`.
+        group_size: as in `rmsnorm_gated`. With several groups in a row, scales are those of the tensor, or of blocks in
+            the linear layout.
+        scale_ub: as in `norm_quantize`.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: what is rounded to the input's dtype before it is encoded: nothing (``once``); the result
+            (``output``), which gives the codes of `rmsnorm_gated` and then `quantize`; or each step (``hf``), as in
+            `rmsnorm_gated`.
+        out: where to write the codes, as in `norm_quantize`.
+        out_scale: where to write the scales that are found, as in `norm_quantize`.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        the codes and scales, allocated in the input's framework.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.ones((2, 64), np.float16)
+        >>> q = rmsnorm_gated_quantize(x, x, np.ones(64, np.float16), spec=QuantSpec("e4m3", 32, "ue8m0"))
+        >>> q.data.shape, q.scale.shape
+        ((2, 64), (2, 2))
+    """
+    spec, given, scale = with_scales(spec, global_scale, scale)
+    groups = _groups(input, group_size)
+    if groups > 1 and not _is_of_groups(spec):
+        raise ValueError(
+            f"group_size: is {group_size}, which goes with scales of the tensor, or of blocks in the linear layout "
+            f"alone, not with {spec}; pass None, or quantize what rmsnorm_gated returns"
+        )
+    options = (activation, norm_before_gate, bias is not None, groups)
+    dispatcher = rounded_dispatcher(RMSNORM_GATED_QUANTIZE, enable_pdl, rounding, spec, scale_ub is not None, *options)
+    tensors = {
+        **outputs_of(spec, _split(out, groups, "out"), out_scale), "input": _split(input, groups, "input"),
+        "gate": _split(gate, groups, "gate"), "weight": weight, "bias": bias, "global_scale": given, "scale": scale,
+        "scale_ub": scale_ub, "eps": eps,
+    }  # fmt: skip
+    made = run_with_amax(dispatcher, tensors, stream)
+    codes = "y_fp4" if spec.element == "e2m1" else "out"
+    merged = {codes: _merged(made[codes], out, groups)}
+    if spec.has_blocks:
+        merged["block_scale"] = _merged(made["block_scale"], out_scale, groups)
+    return quantized(spec, {**made, **merged}, tuple(input.shape))
+
+
+def _is_of_groups(spec: QuantSpec) -> bool:
+    """Whether what an encoding finds of a row is that of its groups, one after another."""
+    return spec.block_size == "tensor" or (
+        spec.has_blocks and spec.scale_layout == "linear" and spec.global_scale != "row"
+    )
+
+
+def _groups(input: Any, group_size: int | None) -> int:
+    """How many groups a row has.
+
+    Raises:
+        ValueError: the group size does not divide the row.
+    """
+    if group_size is None:
+        return 1
+    check_shaped(input, "input")
+    columns = input.shape[-1] if len(input.shape) else 0
+    if type(group_size) is not int or group_size < 1 or columns % group_size:
+        raise ValueError(f"group_size: is {group_size!r}, which is no divisor of the hidden size {columns}")
+    return max(1, columns // group_size)
+
+
+def _split(tensor: Any, groups: int, name: str) -> Any:
+    """The tensor with a dimension of groups before the last one; as it is, for the call to refuse, if it has none."""
+    if groups == 1 or tensor is None:
+        return tensor
+    framework = framework_of(tensor, name)
+    *leading, columns = tensor.shape
+    if columns % groups:
+        return tensor
+    shape = (*leading, groups, columns // groups)
+    return framework.permuted(tensor, shape, tuple(range(len(shape))))
+
+
+def _merged(made: Any, given: Any, groups: int) -> Any:
+    """The tensor that the caller gave to be written, or else the one that was made, its groups merged."""
+    if groups == 1:
+        return made
+    return framework_of(made, "out").merge_last_two(made) if given is None else given
