@@ -84,6 +84,7 @@ from jitnorm.ops.norm_gated import rmsnorm_gated, rmsnorm_gated_quantize
 from jitnorm.ops.norm_mxfp8 import add_rmsnorm_mxfp8quant, rmsnorm_mxfp8quant
 from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, qk_rmsnorm
 from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
+from jitnorm.ops.norm_sandwich import sandwich_norm_quantize, sandwich_rmsnorm
 from jitnorm.ops.quantize_fp4 import fp4_quantize, mxfp4_quantize, nvfp4_quantize
 from jitnorm.ops.quantize_fp8 import mxfp8_quantize
 from jitnorm.ops.weight import quantize_weight
@@ -168,6 +169,8 @@ __all__ = [
     "rmsnorm_quant",
     "rmsnorm_quantize",
     "rmsnorm_silu",
+    "sandwich_norm_quantize",
+    "sandwich_rmsnorm",
     "scaled_fp4_grouped_quantize",
     "shuffle_matrix_a",
     "shuffle_matrix_sf_a",

@@ -76,6 +76,8 @@ class KernelConfig:
             empty without. Gates may also have the activation ``sigmoid``.
         weight_rows: how many rows of the hidden size the weight and the bias have, at which rows take turns: the groups
             of a longer row, each normalized by itself.
+        sandwich: whether the input is normalized, too, by a weight of its own, before a residual is added; only for
+            ``rmsnorm``.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -120,6 +122,7 @@ class KernelConfig:
     activates_norm: bool = False
     gate: str = ""
     weight_rows: int = 1
+    sandwich: bool = False
     schedule: str = ""
 
     def __post_init__(self) -> None:
@@ -161,7 +164,7 @@ class KernelConfig:
     def combine(self) -> str:
         """The source of a row: an enumerator of Combine in common/types.h, without its prefix."""
         if self.residual and not self.backward:
-            return "add"
+            return "sandwich" if self.sandwich else "add"
         if self.gate_columns:
             return "gated"
         if self.gate:

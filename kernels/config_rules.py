@@ -31,7 +31,7 @@ GATED = ("", "input", "norm")
 
 # The options that each op has; the others keep their defaults.
 _COMBINED = ("residual", "gate_columns", "streams", "activation")
-_FINISHED = ("activates_norm", "gate", "weight_rows")
+_FINISHED = ("activates_norm", "gate", "weight_rows", "sandwich")
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
@@ -76,7 +76,9 @@ def _rounds_steps(config: KernelConfig) -> bool:
     if config.op == "quantize":
         return config.gate_columns != 0
     # With w + 1, all is in float32 between the sum and the norm.
-    return not config.unit_bias or config.finish != "" or (config.residual and config.rounding == "hf")
+    return (
+        not config.unit_bias or config.sandwich or config.finish != "" or (config.residual and config.rounding == "hf")
+    )
 
 
 def default_activation(gate_columns: int, gate: str) -> str:
@@ -208,6 +210,8 @@ def _check_combine(config: KernelConfig) -> None:
         )
     if config.activates_norm and (not config.activation or config.gate_columns or config.gate):
         raise ValueError("activates_norm: is True, which takes an activation, and no gate or gate_columns")
+    if config.sandwich and (not config.residual or config.weight_rows > 1):
+        raise ValueError("sandwich: is True, which takes a residual, and no weight_rows")
     if config.gate_columns and config.gate:
         raise ValueError("op: can have only one of gate and gate_columns")
     activates_input = config.activation and not config.activates_norm
@@ -250,7 +254,7 @@ def _check_backward(config: KernelConfig) -> None:
         return
     others = (
         "quant", "keep_norm", "keep_rstd", "batched", "amax_only", "pair", "gate_columns", "streams", "activates_norm",
-        "gate", "schedule",
+        "gate", "sandwich", "schedule",
     )  # fmt: skip
     if wrong := [name for name in others if getattr(config, name)]:
         raise ValueError(f"backward: is True, which does not go with {wrong[0]}; the gradient is that of a norm alone")

@@ -19,10 +19,10 @@ _INCLUDE = re.compile(r'#include "(.+)"\n')
 _ON_GPU = "__CUDACC__"
 # What else a source is decided on before it is cut, so that others have no trace of it, and which of the constants say
 # so: norms that are rounded before they are encoded, norms that something follows before, gates that are a tensor of
-# their own, and several rows of weights.
+# their own, several rows of weights, and norms of what is normalized itself.
 CONDITIONS = {
     "JITNORM_ROUNDS": "Rounding kRounding", "JITNORM_FINISHES": "Finish kFinish", "JITNORM_GATES": "kGateAccessBytes",
-    "JITNORM_TURNS": "kWeightRows",
+    "JITNORM_TURNS": "kWeightRows", "JITNORM_SANDWICH": "Combine::kSandwich",
 }  # fmt: skip
 _CONDITION = re.compile(
     rf"#ifdef ({'|'.join((_ON_GPU, *CONDITIONS))})\n((?:(?!#ifdef).)*?)(?:#else\n((?:(?!#ifdef).)*?))?#endif\n",
@@ -63,11 +63,16 @@ class Definition:
 def headers(constants: str, entry_point: str, *, is_cpu: bool) -> tuple[str, str]:
     """The parts of a source before and after its constants."""
     order = order_of(is_cpu)
-    holding = frozenset(condition for condition, trace in CONDITIONS.items() if trace in constants)
+    holding = holding_of(constants)
     cuts = {name: cut(name, is_cpu, holding) for name in order if name != CONFIGURATION}
     found = needed((each for definitions in cuts.values() for each in definitions), constants, entry_point)
     place = order.index(CONFIGURATION)
     return _text(found, cuts, order[:place]), _text(found, cuts, order[place + 1 :])
+
+
+def holding_of(constants: str) -> frozenset[str]:
+    """The conditions, of `CONDITIONS`, that hold for a source with these constants."""
+    return frozenset(condition for condition, trace in CONDITIONS.items() if trace in constants)
 
 
 def needed(available: Iterable[Definition], constants: str, entry_point: str) -> set[Definition]:

@@ -26,6 +26,7 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
     if config.normalizes:
         arguments.append(strided_rows("residual", config.input, config, is_present=config.residual))
         arguments.append(strided_rows("gate", config.input, config, is_present=config.gate != ""))
+        arguments.append(_parameter("input_weight", config.weight, config, is_present=config.sandwich))
         arguments.append(weight_argument(config))
         arguments.append(_bias(config))
     if config.amax_only:

@@ -121,7 +121,10 @@ def staged_bytes(config: KernelConfig) -> int:
 
 def _why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
     """Why blocks of a schedule cannot load a row ahead, as the end of a sentence; empty if they can."""
-    several = (config.pair, config.batched, config.masked, config.streams, config.activation, config.weight_rows > 1)
+    several = (
+        config.pair, config.batched, config.masked, config.streams, config.activation, config.weight_rows > 1,
+        config.sandwich,
+    )  # fmt: skip
     if not config.normalizes or any(several):
         return "only norms of one tensor, or of one and its residual, load a row ahead"
     is_whole = config.encoded_size == config.hidden_size and config.hidden_size % CHUNK_SIZE == 0
@@ -184,7 +187,7 @@ def most_held_chunks(element_bytes: int) -> int:
 
 def held_bytes(config: KernelConfig) -> int:
     """Bytes of an element that is held: what is computed of the input, and a float32 input, are floats."""
-    if config.combine == "beside":
+    if config.combine in ("beside", "sandwich"):
         return 2 * DTYPES[config.input].bytes
     is_combined = config.combine not in ("input", "rescaled")
     return 4 if is_combined or config.input == "float32" else 2

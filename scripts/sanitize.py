@@ -16,7 +16,8 @@ from jitnorm.catalogue.op import Op
 
 # Of ops that have any encoding.
 GENERAL = (
-    "norm_quantize", "add_norm_quantize", "rmsnorm_gated_quantize", "quantize", "dequantize", "silu_and_mul_quantize",
+    "norm_quantize", "add_norm_quantize", "rmsnorm_gated_quantize", "sandwich_norm_quantize", "quantize", "dequantize",
+    "silu_and_mul_quantize",
 )  # fmt: skip
 ENCODINGS: list[dict[str, Any]] = [
     {"quant": "nvfp4", "layout": "linear+128x4"},
@@ -73,6 +74,7 @@ def launch_variants() -> None:
     launch(OPS["norm_quantize"], 1152, quant="nvfp4", residual=True, activation="silu", rounding="hf")
     launch(OPS["rmsnorm_silu"], 1151, activation="gelu")
     launch(OPS["rmsnorm_gated"], 1151, gate="input", activation="sigmoid", bias=True)
+    launch(OPS["sandwich_rmsnorm"], 1151, unit_bias=True, rounding="hf")
     packed, factors = random(7, 4096), random(1920)
     for group_size in (80, 640):
         jitnorm.rmsnorm_gated(packed[:, :1920], packed[:, 2048:3968], factors, group_size=group_size)

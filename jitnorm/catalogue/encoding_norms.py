@@ -243,6 +243,23 @@ RMSNORM_GATED_QUANTIZE = Op(
 )  # fmt: skip
 
 
+def _sandwich(quant: QuantSpec, unit_bias: bool, keep_norm: bool, scale_ub: bool) -> Fields:
+    return {"quant": quant, "unit_bias": unit_bias, "keep_norm": keep_norm, "scale_ub": scale_ub}
+
+
+def _sandwich_options(_: Choices, fields: Fields) -> dict[str, Any]:
+    names = ("unit_bias", "keep_norm")
+    return {**encoding_options(fields["quant"]), **{name: fields[name] for name in names}}
+
+
+SANDWICH_NORM_QUANTIZE = Op(
+    "sandwich_norm_quantize", "`sandwich_rmsnorm`, the norm of the sum in any format",
+    {"op": "rmsnorm", "residual": True, "sandwich": True}, _sandwich, finds_amax=True,
+    choices={**NORM, **ANY_ENCODING, "unit_bias": False, "keep_norm": False, "scale_ub": False},
+    options=_sandwich_options,
+)  # fmt: skip
+
+
 def _row_options(_: Choices, fields: Fields) -> dict[str, Any]:
     return {"scale_layout": fields["quant"].scale_layout}
 
@@ -267,6 +284,6 @@ OPS = (
     RMSNORM_FP4QUANT, ADD_RMSNORM_FP4QUANT, RMSNORM_QUANT, GEMMA_RMSNORM_QUANT, FUSED_ADD_RMSNORM_QUANT,
     GEMMA_FUSED_ADD_RMSNORM_QUANT, FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, RMS_NORM_DYNAMIC_PER_TOKEN_QUANT,
     RMS_NORM_PER_BLOCK_QUANT, RMS_NORM_STATIC_FP8_QUANT, FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT, RMSNORM_MXFP8QUANT,
-    ADD_RMSNORM_MXFP8QUANT, NORM_QUANTIZE, ADD_NORM_QUANTIZE, RMSNORM_GATED_QUANTIZE, RMSNORM_QUANTIZE,
-    MHC_RMSNORM_QUANTIZE,
+    ADD_RMSNORM_MXFP8QUANT, NORM_QUANTIZE, ADD_NORM_QUANTIZE, RMSNORM_GATED_QUANTIZE,
+    SANDWICH_NORM_QUANTIZE, RMSNORM_QUANTIZE, MHC_RMSNORM_QUANTIZE,
 )  # fmt: skip

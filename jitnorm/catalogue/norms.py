@@ -17,7 +17,7 @@ RMSNORM = Op(
         **NORM, **ANY_ENCODING, **BATCH, "residual": False, "unit_bias": False, "keep_norm": False, "keep_rstd": False,
         "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False,
         "amax_only": False, "pair": False, "bias": False, "activates_norm": False,
-        "gate": "", "weight_rows": 1,
+        "gate": "", "weight_rows": 1, "sandwich": False,
     },
 )  # fmt: skip
 GEMMA_RMSNORM = Op("gemma_rmsnorm", RMSNORM.computes, {"op": "rmsnorm", "unit_bias": True}, choices=NORM)
@@ -56,6 +56,21 @@ RMSNORM_GATED = Op(
     "rmsnorm_gated", "the norm times the SiLU or sigmoid of gates, or the norm of such a product; by groups of a row",
     {"op": "rmsnorm"}, gated, choices={**NORM, **GATE}, options=gated_options,
 )  # fmt: skip
+
+
+def _unit_bias(unit_bias: bool) -> Fields:
+    return {"unit_bias": unit_bias}
+
+
+def _unit_bias_options(_: Choices, fields: Fields) -> dict[str, Any]:
+    return {"unit_bias": fields["unit_bias"]}
+
+
+SANDWICH_RMSNORM = Op(
+    "sandwich_rmsnorm", "the norm of input, plus residual; the norm of that sum, and the sum",
+    {"op": "rmsnorm", "residual": True, "sandwich": True}, _unit_bias, choices={**NORM, "unit_bias": False},
+    options=_unit_bias_options,
+)  # fmt: skip
 LAYERNORM = Op(
     "layernorm", "LayerNorm", {"op": "layernorm"},
     choices={
@@ -74,5 +89,5 @@ GEMMA_QK_RMSNORM = Op(
 
 OPS = (
     RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, ADD_RMSNORM, GEMMA_ADD_RMSNORM, RMSNORM_BIAS,
-    RMSNORM_SILU, RMSNORM_GATED, LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM,
+    RMSNORM_SILU, RMSNORM_GATED, SANDWICH_RMSNORM, LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM,
 )  # fmt: skip

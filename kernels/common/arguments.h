@@ -30,6 +30,9 @@ struct Arguments {
   // Parameters of a norm.
   const Weight* weight;
   const Weight* bias;
+#ifdef JITNORM_SANDWICH
+  const Weight* input_weight;
+#endif
   float eps;
 
   // One element, or one for each row or matrix.

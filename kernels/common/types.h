@@ -35,6 +35,9 @@ enum class Combine {
   kScaled,  // the input, times the activations of gates that are a tensor of their own
   kBeside,  // the input, and beside it such gates, for its norm
 #endif
+#ifdef JITNORM_SANDWICH
+  kSandwich,  // the norm of the input and a residual
+#endif
 };
 
 // What of a norm is rounded to the input's type before it is encoded, where anything is.

@@ -6,6 +6,7 @@
 #include "combine.h"
 #include "encode.h"
 #include "row_reduce.h"
+#include "sandwich.h"
 
 struct RowBuffers {
   Tile h[kRowTiles];

@@ -3,8 +3,10 @@
 
 #include "../common/activation.h"
 #include "../common/combine.h"
+#include "../common/normalize.h"
 #include "../common/rounding.h"
 #include "../common/rows.h"
+#include "../common/sandwich.h"
 #include "chunks.cuh"
 
 template <Combine>
@@ -109,6 +111,59 @@ struct RowSource<Combine::kAdd> {
     if constexpr (kStoresSum) store_rounded(sum, index, h.elements);
   }
 };
+
+#ifdef JITNORM_SANDWICH
+// The input and the residual as they are loaded, and what they become.
+struct SandwichChunk {
+  InputChunk input, residual;
+  Chunk<float, 16> sum;
+};
+
+JITNORM_INLINE float value_of(const SandwichChunk& h, int i) { return h.sum.elements[i]; }
+JITNORM_INLINE void forget_unpacked(SandwichChunk&) {}
+
+// The float32 sum of the normalized input and a residual, which may also be stored, rounded to the input's type.
+template <>
+struct RowSource<Combine::kSandwich> {
+  typedef SandwichChunk Held;
+
+  const Input* input;
+  const Input* residual;
+  Input* sum;
+  const Weight* weight;
+  float rstd;  // of the input, once it is known
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides),
+            a.residual + row_offset(row, a.extents, a.residual_strides),
+            a.residual_out + row_offset(row, a.extents, a.residual_out_strides), a.input_weight, 0.0f};
+  }
+
+  // A row that is not held is loaded again for each pass; the sum does not count in the first.
+  JITNORM_INLINE void load(Held& h, int index) const {
+    load_chunk(h.input, input, index);
+    load_chunk(h.residual, residual, index);
+    if constexpr (!kHoldsRow) add(h, index);
+  }
+
+  // What lies past the row is zero, whatever the statistic.
+  JITNORM_INLINE void add(Held& h, int index) const {
+    WeightChunk w;
+    load_chunk(w, weight, index);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      const float value =
+          normalized_sum(value_of(h.input, i), rstd, factor_of(value_of(w, i)), value_of(h.residual, i));
+      h.sum.elements[i] = index < kWholeChunks || is_in_row(index, i) ? value : 0.0f;
+    }
+  }
+
+  // Only once nobody will load the residual again: the sum may take its place.
+  JITNORM_INLINE void store_sum(const Held& h, int index) const {
+    if constexpr (kStoresSum) store_rounded(sum, index, h.sum.elements);
+  }
+};
+#endif
 
 // Gates and values of a chunk's outputs: each in one run, both in one run of two chunks, or scattered.
 JITNORM_INLINE void load_gated(InputChunk& gate, InputChunk& value, const Input* row, int index) {

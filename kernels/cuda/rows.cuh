@@ -164,8 +164,39 @@ JITNORM_INLINE void store_sums(Rows& of) {
   }
 }
 
+#ifdef JITNORM_SANDWICH
+// Makes the rows of normalized inputs and residuals; every thread of the block takes part.
+JITNORM_INLINE void add_normalized(const Arguments& a, Rows& of, int warp, int lane) {
+  RowSums sums;
+  float totals[kRowsAtOnce];
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    visit_chunks(of.rows[r], [&](HeldChunk& h, int j) {
+      float sum = 0.0f;
+      JITNORM_UNROLL
+      for (int i = 0; i < kChunkSize; ++i) sum = fma_rn(value_of(h.input, i), value_of(h.input, i), sum);
+      sums.add(r, sum, j, warp, lane);
+    });
+  }
+  sums.total(totals, lane);
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    Row& row = of.rows[r];
+    row.source.rstd = reciprocal_rms(totals[r], a.eps);
+    if constexpr (kHoldsRow) {
+      JITNORM_UNROLL
+      for (int j = 0; j < kChunkSlots; ++j) row.source.add(row.held[j], row.index(j));
+    }
+  }
+  if constexpr (kWarpsPerRow > 1) row_barrier();  // the sums that follow take the same memory
+}
+#endif
+
 // The rows' statistics; every thread of the block takes part.
 JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane) {
+#ifdef JITNORM_SANDWICH
+  add_normalized(a, of, warp, lane);
+#endif
   RowSums sums;
   float totals[kRowsAtOnce];
   JITNORM_UNROLL

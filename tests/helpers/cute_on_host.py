@@ -75,7 +75,7 @@ def _array(
         if config.input == "float8_e4m3fn":
             return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
         return make_input(kind, rows, shape[1], config.input, seed).view(dtype)
-    if argument.field in ("weight", "bias"):
+    if argument.field in ("weight", "bias", "input_weight"):
         return make_weight(shape[0], config.weight, seed).view(dtype)
     numbers = {"global_scale": 37.5, "scale": 0.037, "scale_ub": 1.5, "amax": 5.25}
     return np.full(shape, numbers[argument.name], np.float32)

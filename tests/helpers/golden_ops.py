@@ -167,6 +167,22 @@ def gated() -> Outputs:
     return reference.round_to(y, rows.dtype), reference.round_to(by_groups, x().dtype)
 
 
+def sandwich(make: Make) -> Outputs:
+    backwards = make(x()[::-1].copy())
+    return jitnorm.sandwich_rmsnorm(make(x()), backwards, make(bias()), make(weight()), unit_bias=True)
+
+
+def encode_sandwich(make: Make) -> Outputs:
+    tensors = map(make, (x(), x()[::-1].copy(), bias(), weight()))
+    q, total = jitnorm.sandwich_norm_quantize(*tensors, spec=MXFP8, unit_bias=True, rounding="hf")
+    return *parts(q), total
+
+
+def sandwiched(rounding: reference.Rounding) -> Outputs:
+    y, total = reference.sandwich_rmsnorm_f32(x(), x()[::-1], bias(), weight(), weight_bias=1.0, rounding=rounding)
+    return (reference.round_to(y, x().dtype), total) if rounding == "once" else (*reference.quantize_mxfp8(y), total)
+
+
 def rounded_each_step() -> Array:
     return reference.rmsnorm_f32(HALVES.input(), HALVES.weight(), rounding="hf")
 
@@ -236,6 +252,8 @@ OPS = [
         ),
         lambda: reference.quantize_mxfp8(reference.gated_rmsnorm_f32(x(), gates(x()), weight(), rounding="hf")),
     ),
+    OpCase("sandwich_rmsnorm", sandwich, lambda: sandwiched("once")),
+    OpCase("sandwich_norm_quantize-hf", encode_sandwich, lambda: sandwiched("hf")),
     OpCase(
         "norm_quantize-bias",
         lambda make: parts(jitnorm.norm_quantize(make(x()), make(weight()), bias=make(bias()), spec=MXFP8)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from itertools import combinations
 
 import pytest
 from jitnorm.kernels.config import KernelConfig
@@ -18,6 +17,7 @@ from jitnorm.kernels.headers import (
     cut,
     definitions_in,
     headers,
+    holding_of,
     order_of,
 )
 from jitnorm.kernels.target import Target
@@ -83,6 +83,9 @@ FINISHED = [
         "rmsnorm:hidden_size=4096,gate=norm,rounding=hf",
         "rmsnorm:hidden_size=4096,gate=input,weight_rows=2",
         "rmsnorm:hidden_size=4096,gate=input,rounding=hf",
+        "rmsnorm:hidden_size=4096,residual=true,sandwich=true",
+        "rmsnorm:hidden_size=4096,residual=true,sandwich=true,rounding=hf",
+        "rmsnorm:hidden_size=4096,residual=true,sandwich=true,activation=silu,activates_norm=true,rounding=hf",
     )
 ]
 SOURCES = [
@@ -104,7 +107,8 @@ def test_the_sample_of_constants_that_editors_see_is_current() -> None:
 
 def definitions(*, is_cpu: bool) -> list[Definition]:
     names = [name for name in order_of(is_cpu) if name != CONFIGURATION]
-    holding = [frozenset(some) for count in range(len(CONDITIONS) + 1) for some in combinations(CONDITIONS, count)]
+    holding = {holding_of("\n".join(constants(config, target))) for config, target in SOURCES}
+    assert frozenset().union(*holding) == CONDITIONS.keys()
     return [each for conditions in holding for name in names for each in cut(name, is_cpu, conditions)]
 
 

@@ -1,0 +1,132 @@
+"""Sandwich norms: a layer's output is normalized, added to the residual, and the sum normalized for the next layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue.encoding_norms import SANDWICH_NORM_QUANTIZE
+from jitnorm.catalogue.norms import SANDWICH_RMSNORM
+from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
+from jitnorm.ops.run import Tensor, run, run_with_amax
+
+
+def sandwich_rmsnorm(
+    input: Tensor,
+    residual: Tensor,
+    input_weight: Any,
+    weight: Any,
+    eps: float = 1e-06,
+    enable_pdl: bool | None = None,
+    *,
+    unit_bias: bool = False,
+    out: Tensor | None = None,
+    residual_out: Tensor | None = None,
+    rounding: str = "once",
+    stream: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """RMSNorm of the input, plus the residual, then RMSNorm of that sum, in one launch.
+
+    As between the layers of Gemma 2 and 3 (`unit_bias` True), whose norms stand before and after attention and MLP:
+    ``sum = residual + rmsnorm(input) * input_weight``, ``out = rmsnorm(sum) * weight``. docs/numerics.md defines every
+    bit.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        residual: like the input.
+        input_weight: shape (hidden_size,), the input's dtype or float32; of the norm of the input.
+        weight: like `input_weight`; of the norm of the sum.
+        eps: added to the mean of squares, of both norms.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        unit_bias: whether 1 is added to both weights, as Gemma does.
+        out: where to write the norm, like the input; None allocates. It may be the input itself.
+        residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
+        rounding: ``once``: the sum is rounded where it is stored, the norm at its end, nothing else; ``hf``: as in
+            Transformers, each step is rounded to the input's dtype, the norm of the input and the sum among them;
+            ``vllm``: these, but the norm is that of the unrounded sum.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(out, residual_out)``: the norm of the sum, and the sum rounded to the input's dtype.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> x, r, ones = np.array([[3.0, 3.0]], np.float16), np.array([[2.0, 3.0]], np.float16), np.ones(2, np.float16)
+        >>> sandwich_rmsnorm(x, r, ones, ones, eps=0.0)
+        (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
+    """
+    dispatcher = rounded_dispatcher(SANDWICH_RMSNORM, enable_pdl, rounding, unit_bias)
+    tensors = {
+        "input": input, "residual": residual, "input_weight": input_weight, "weight": weight, "out": out,
+        "residual_out": residual_out, "eps": eps,
+    }  # fmt: skip
+    made = run(dispatcher, tensors, stream)
+    return made["out"], made["residual_out"]
+
+
+def sandwich_norm_quantize(
+    input: Any,
+    residual: Any,
+    input_weight: Any,
+    weight: Any,
+    *,
+    spec: QuantSpec,
+    global_scale: Any = None,
+    scale: Any = None,
+    eps: float = 1e-06,
+    unit_bias: bool = False,
+    keep_norm: bool = False,
+    scale_ub: Any = None,
+    enable_pdl: bool | None = None,
+    rounding: str = "once",
+    stream: Any = None,
+) -> tuple[Any, ...]:
+    """`sandwich_rmsnorm`, the norm of the sum being quantized unrounded, in one pass: any QuantSpec.
+
+    Args:
+        input: as in `sandwich_rmsnorm`.
+        residual: as in `sandwich_rmsnorm`.
+        input_weight: as in `sandwich_rmsnorm`.
+        weight: as in `sandwich_rmsnorm`.
+        spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``.
+        global_scale: as in `norm_quantize`.
+        scale: as in `norm_quantize`.
+        eps: added to the mean of squares, of both norms.
+        unit_bias: whether 1 is added to both weights, as Gemma does.
+        keep_norm: whether the norm of the sum is returned itself, too.
+        scale_ub: as in `norm_quantize`.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: as in `sandwich_rmsnorm`; ``output`` rounds the norm of the sum before it is encoded.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(q, residual_out)``: the `QuantizedTensor`, and the sum rounded to the input's dtype; with `keep_norm` also
+        the norm, rounded to the input's dtype.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> x, ones = np.ones((2, 64), np.float16), np.ones(64, np.float16)
+        >>> q, total = sandwich_norm_quantize(x, x, ones, ones, spec=QuantSpec("e4m3", 32, "ue8m0"))
+        >>> q.data.shape, q.scale.shape, float(total[0, 0])
+        ((2, 64), (2, 2), 2.0)
+    """
+    spec, given, scale = with_scales(spec, global_scale, scale)
+    dispatcher = rounded_dispatcher(
+        SANDWICH_NORM_QUANTIZE, enable_pdl, rounding, spec, unit_bias, keep_norm, scale_ub is not None
+    )
+    tensors = {
+        **NO_OUTPUTS, "input": input, "residual": residual, "input_weight": input_weight, "weight": weight,
+        "global_scale": given, "scale": scale, "scale_ub": scale_ub, "residual_out": None, "y_out": None, "eps": eps,
+    }  # fmt: skip
+    made = run_with_amax(dispatcher, tensors, stream)
+    results = quantized(spec, made, tuple(input.shape)), made["residual_out"]
+    return (*results, made["y_out"]) if keep_norm else results
