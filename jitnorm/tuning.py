@@ -121,6 +121,7 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
         pdl=False,
         many_rows=False,
         keep_rstd=False,
+        keep_statistics=False,
         batched=config.masked,
         scale_per_matrix=False,
         scale_ub=False,

@@ -42,6 +42,8 @@ class KernelConfig:
         streams: for hyper-connections (mHC), how many rows, 1 to 4, are mixed into one; 0 without.
         many_rows: whether the kernel is for so many rows that they, not the time of one, decide.
         keep_rstd: whether the reciprocal root mean square of each row is written, too.
+        keep_statistics: whether the mean of each row and the reciprocal of its standard deviation are written, too;
+            only for ``layernorm`` without `keep_rstd`, whose gradient takes them.
         pair: whether the rows are those of two inputs, each with a weight and an output of its own; only for a plain
             ``rmsnorm``.
         batched: whether the first dimension counts matrices, whose scales are padded each for itself.
@@ -97,6 +99,7 @@ class KernelConfig:
     streams: int = 0
     many_rows: bool = False
     keep_rstd: bool = False
+    keep_statistics: bool = False
     pair: bool = False
     batched: bool = False
     masked: bool = False

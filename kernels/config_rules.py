@@ -32,7 +32,7 @@ _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
-    "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "backward"),
+    "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "keep_statistics", "backward"),
     "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
@@ -135,6 +135,10 @@ def _check_options(config: KernelConfig) -> None:
             f"amax_only: is True, but quant is {quant}, keep_rstd {config.keep_rstd}, axis {config.axis}; "
             "use None, False, -1"
         )
+    if config.keep_statistics and (config.keep_rstd or config.amax_only):
+        raise ValueError(
+            "keep_statistics: is True, which writes rstd beside the mean of rows; leave keep_rstd and amax_only False"
+        )
     if config.scale_ub and (quant is None or not quant.may_be_bounded):
         raise ValueError(
             f"scale_ub: is given, but only FP8 and INT8 scales of rows or groups are bounded; quant is {quant}"
@@ -224,7 +228,8 @@ def _check_row_sets(config: KernelConfig) -> None:
 def _check_backward(config: KernelConfig) -> None:
     if not config.backward:
         return
-    others = ("quant", "keep_norm", "keep_rstd", "batched", "amax_only", "pair", "gate_columns", "streams", "schedule")
+    others = ("quant", "keep_norm", "batched", "amax_only", "pair", "gate_columns", "streams", "schedule")
+    others += ("keep_rstd", "keep_statistics")
     if wrong := [name for name in others if getattr(config, name)]:
         raise ValueError(f"backward: is True, which does not go with {wrong[0]}; the gradient is that of a norm alone")
     if config.rounding != "once":

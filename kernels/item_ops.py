@@ -55,7 +55,7 @@ def item_count(config: KernelConfig) -> Extent:
 def item_threads(config: KernelConfig) -> int:
     """Threads of a GPU that share an item."""
     if config.op == "sum_rows":
-        return SUMMED_COLUMNS * SUMMING_THREADS
+        return SUMMING_THREADS
     return ITEM_THREADS if has_square_items(config) else 1
 
 

@@ -24,7 +24,7 @@ from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule, staged_bytes
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
-LAUNCHER_ABI = 6
+LAUNCHER_ABI = 7
 ENTRY = "jitnorm_kernel"
 # No tensor reaches further: no machine has longer addresses.
 MOST_BYTES = 1 << 57

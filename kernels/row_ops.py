@@ -36,7 +36,7 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         sum_options: dict[str, Any] = {"is_output": True, "may_be": "residual", "is_present": stores_sum}
         arguments.append(strided_rows("residual_out", config.input, config, **sum_options))
         arguments.append(strided_rows("y_out", config.input, config, is_output=True, is_present=config.keep_norm))
-        arguments.append(_row_output("inv_rms", config, is_present=config.keep_rstd))
+        arguments += _statistics(config)
         arguments.append(ScalarArgument("eps"))
     return tuple(arguments)
 
@@ -49,9 +49,21 @@ def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
         *(weight_argument(config, name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
         _bias(config),
         *(_half_output(config, f"{name}_out", name, field="out", row_set=i) for i, name in enumerate(names)),
-        _row_output("inv_rms", config, is_present=False),
+        *_statistics(config),
         ScalarArgument("eps"),
     )
+
+
+def _statistics(config: KernelConfig) -> tuple[TensorArgument, ...]:
+    """What a norm writes of the statistic of each row."""
+    if config.keep_statistics:
+        return row_statistic("mean", is_output=True), row_statistic("rstd", is_output=True)
+    return (_row_output("inv_rms", config, is_present=config.keep_rstd, field="rstd"),)
+
+
+def row_statistic(name: str, **options: Any) -> TensorArgument:
+    """A number for each row, shaped as the rows are."""
+    return TensorArgument(name, ("float32",), shape(LEADING), is_flat=True, **options)
 
 
 def strided_rows(name: str, dtype: str, config: KernelConfig, **options: Any) -> TensorArgument:
@@ -90,9 +102,8 @@ def _parameter(name: str, dtype: str, config: KernelConfig, **options: Any) -> T
     return TensorArgument(name, (dtype,), shape(config.hidden_size), _chunk_bytes(dtype), **options)
 
 
-def _row_output(name: str, config: KernelConfig, *, is_present: bool) -> TensorArgument:
-    rows = _of_matrices(config, ROWS)
-    return TensorArgument(name, ("float32",), rows, is_output=True, is_present=is_present, is_flat=True)
+def _row_output(name: str, config: KernelConfig, **options: Any) -> TensorArgument:
+    return TensorArgument(name, ("float32",), _of_matrices(config, ROWS), is_output=True, is_flat=True, **options)
 
 
 def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input", **options: Any) -> TensorArgument:

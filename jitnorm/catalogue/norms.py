@@ -41,6 +41,10 @@ LAYERNORM = Op(
         "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False, "amax_only": False,
     },
 )  # fmt: skip
+LAYERNORM_WITH_STATISTICS = Op(
+    "layernorm_with_statistics", "LayerNorm, and the mean and rstd of each row, which its gradients take",
+    {"op": "layernorm", "keep_statistics": True},
+)  # fmt: skip
 QK_RMSNORM = Op(
     "qk_rmsnorm", "the norm of queries and keys in one launch, also in place in a packed QKV tensor",
     {"op": "rmsnorm", "pair": True, "unit_bias": False}, choices=_HEADS,
@@ -51,5 +55,5 @@ GEMMA_QK_RMSNORM = Op(
 
 OPS = (
     RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, ADD_RMSNORM, GEMMA_ADD_RMSNORM, RMSNORM_BIAS,
-    LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM,
+    LAYERNORM, LAYERNORM_WITH_STATISTICS, QK_RMSNORM, GEMMA_QK_RMSNORM,
 )  # fmt: skip

@@ -113,28 +113,40 @@ def rmsnorm_bias_backward(
 
 
 def layernorm_backward(
-    grad: Tensor, input: Tensor, gemma: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
+    grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, gemma: Any, *, residual_grad: Tensor | None = None,
     input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Find the gradients of `layernorm`'s input, `gemma` and `beta`; its arguments are those of `rmsnorm_backward`.
+    """Find the gradients of `layernorm`'s input, `gemma` and `beta`, given the statistic of each row.
+
+    All other arguments are those of `rmsnorm_backward`.
+
+    Args:
+        mean: the means of the rows, float32, as `layernorm_with_statistics` gives them.
+        rstd: the reciprocals of their standard deviations, likewise.
 
     Example:
         >>> import numpy as np
+        >>> from jitnorm import layernorm_with_statistics
         >>> x, grad = np.array([[1.0, 3.0, 5.0]], np.float32), np.array([[1.0, 0.0, 0.0]], np.float32)
-        >>> found = layernorm_backward(grad, x, np.ones(3, np.float32), eps=0.0)
+        >>> gamma, beta = np.ones(3, np.float32), np.zeros(3, np.float32)
+        >>> _, mean, rstd = layernorm_with_statistics(x, gamma, beta, eps=0.0)
+        >>> found = layernorm_backward(grad, x, mean, rstd, gamma)
         >>> [each.round(4).tolist() for each in found]
         [[[0.1021, -0.2041, 0.1021]], [-1.2247, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    tensors = {"gemma": gemma, "residual_grad": residual_grad, "input_grad": input_grad}
-    made = _backward(gradients.LAYERNORM_BACKWARD, True, grad, input, gemma, eps, tensors, enable_pdl, stream)
+    tensors = {"gemma": gemma, "residual_grad": residual_grad, "input_grad": input_grad, "mean": mean, "rstd": rstd}
+    made = _backward(gradients.LAYERNORM_BACKWARD, True, grad, input, gemma, None, tensors, enable_pdl, stream)
     return made[0], made[1], made[2]
 
 
 def _backward(
-    op: Op, has_bias: bool, grad: Any, input: Any, weight: Any, eps: float, tensors: dict[str, Any],
+    op: Op, has_bias: bool, grad: Any, input: Any, weight: Any, eps: float | None, tensors: dict[str, Any],
     enable_pdl: bool | None, stream: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """The gradient of the input, of the weight, and of the bias, which is None if there is none."""
+    """The gradient of the input, of the weight, and of the bias, which is None if there is none.
+
+    An `eps` is for ops that find the statistic of rows themselves.
+    """
     named = {**tensors, "input": input, "grad": grad, "partials": None, "eps": eps}
     made = run(dispatcher_of(op, enable_pdl, tensors["residual_grad"] is not None), named, stream)
     dtype = framework_of(weight, "weight").dtype_name(weight)

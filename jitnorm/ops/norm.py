@@ -12,6 +12,7 @@ _RMSNORM, _GEMMA_RMSNORM = RoundingDispatchers(norms.RMSNORM), RoundingDispatche
 _FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM)
 _GEMMA_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.GEMMA_FUSED_ADD_RMSNORM)
 _RMSNORM_BIAS, _LAYERNORM = RoundingDispatchers(norms.RMSNORM_BIAS), Dispatchers(norms.LAYERNORM)
+_LAYERNORM_WITH_STATISTICS = Dispatchers(norms.LAYERNORM_WITH_STATISTICS)
 
 
 def rmsnorm(
@@ -111,6 +112,33 @@ def layernorm(
     tensors = {"input": input, "gemma": gemma, "beta": beta, "out": out, "eps": eps}
     made: Tensor = run(_LAYERNORM[enable_pdl], tensors, stream)["out"]
     return made
+
+
+def layernorm_with_statistics(
+    input: Tensor, gemma: Any, beta: Any, eps: float = 1e-06, *, out: Tensor | None = None, mean: Tensor | None = None,
+    rstd: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """`layernorm` that also writes what `layernorm_backward` takes of each row: its mean and rstd.
+
+    It is for gradients outside of autograd, which calls it for `layernorm`, and has none of its own. All other
+    arguments are those of `layernorm`.
+
+    Args:
+        mean: where to write the means, float32, as many elements as there are rows; None allocates shape (...).
+        rstd: where to write ``1 / sqrt(variance + eps)``, likewise.
+
+    Returns:
+        `out`, `mean` and `rstd`.
+
+    Example:
+        >>> import numpy as np
+        >>> x, gamma, beta = np.array([[1, 5]], np.float16), np.ones(2, np.float32), np.zeros(2, np.float32)
+        >>> layernorm_with_statistics(x, gamma, beta, eps=0.0)
+        (array([[-1.,  1.]], dtype=float16), array([3.], dtype=float32), array([0.5], dtype=float32))
+    """
+    tensors = {"input": input, "gemma": gemma, "beta": beta, "out": out, "mean": mean, "rstd": rstd, "eps": eps}
+    made = run(_LAYERNORM_WITH_STATISTICS[enable_pdl], tensors, stream)
+    return made["out"], made["mean"], made["rstd"]
 
 
 def gemma_rmsnorm(

@@ -67,7 +67,13 @@ from jitnorm.reference.int8 import (
 from jitnorm.reference.layouts import ScaleLayout, column_major_scales, packed_scales, swizzle_scales, unswizzle_scales
 from jitnorm.reference.mhc import mhc_mix_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
-from jitnorm.reference.norm import inv_rms_f32, layernorm_f32, rmsnorm_f32, stored_residual
+from jitnorm.reference.norm import (
+    inv_rms_f32,
+    layernorm_f32,
+    layernorm_statistics_f32,
+    rmsnorm_f32,
+    stored_residual,
+)
 from jitnorm.reference.statistics import CHUNK, amax_f32, row_sum, sum_of_squares
 from jitnorm.reference.ue8m0 import ScaleRounding
 
@@ -100,6 +106,7 @@ __all__ = [
     "inv_rms_f32",
     "layernorm_backward_f32",
     "layernorm_f32",
+    "layernorm_statistics_f32",
     "mhc_mix_f32",
     "packed_scales",
     "quantize_fp4",

@@ -126,9 +126,32 @@ def layernorm_f32(
         if parameter.dtype != FLOAT32:
             raise TypeError(f"{name} is {parameter.dtype}; use float32")
         require_shape(parameter, h.shape[1:], name)
-    mean = row_sum(h) / np.float32(h.shape[1])
-    d = h - mean[:, None]
-    return canonical((d * inv_rms_f32(d, eps)[:, None]) * gamma + beta)
+    mean, rstd = layernorm_statistics_f32(h, eps)
+    return canonical(((h - mean[:, None]) * rstd[:, None]) * gamma + beta)
+
+
+@np.errstate(all="ignore")
+def layernorm_statistics_f32(x: NDArray[Any], eps: float = 1e-6) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return what :func:`layernorm_f32` subtracts from a row, its mean, and what it multiplies the difference by.
+
+    Args:
+        x: (M, H) float16, bfloat16, float32 or E4M3. H is at least 1.
+        eps: Added to the variance, rounded to float32.
+
+    Returns:
+        mean and rstd, (M,) float32 each.
+
+    Raises:
+        TypeError: x has another dtype.
+        ValueError: x is not 2-D or its rows are empty.
+
+    Example:
+        >>> [each.tolist() for each in layernorm_statistics_f32(np.array([[1, 5]], np.float32), eps=0.0)]
+        [[3.0], [0.5]]
+    """
+    h = as_float32(x, "x", ndim=2)
+    mean = canonical(row_sum(h) / np.float32(h.shape[1]))
+    return mean, inv_rms_f32(h - mean[:, None], eps)
 
 
 @np.errstate(all="ignore")

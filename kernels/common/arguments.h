@@ -31,7 +31,8 @@ struct Arguments {
   // One element, or one for each row or matrix.
   const Int32* mask;  // the rows of each matrix that are there
   const float* mix;   // the factors of each row's streams
-  float* inv_rms;
+  float* mean;
+  float* rstd;
   float* amax;
   float* partials;  // sums over the rows of each segment
 

@@ -60,6 +60,7 @@ enum : bool {
   kHasUnitBias = false,
   kHasBias = false,
   kKeepsNorm = false,
+  kKeepsMean = false,
   kKeepsRstd = false,
   kStoresSum = true,
   kAddsGrad = false,

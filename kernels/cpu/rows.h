@@ -40,7 +40,8 @@ JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Ti
   RowStatistic statistic{0.0f, 1.0f};
   if constexpr (kCenters) statistic.mean = mean_of(row_sum(h));
   if constexpr (kNormalizes) statistic.rstd = reciprocal_rms(row_sum_of_squares(h, statistic.mean), a.eps);
-  if constexpr (kKeepsRstd) a.inv_rms[row] = with_positive_nan(statistic.rstd);
+  if constexpr (kKeepsMean) a.mean[row] = with_positive_nan(statistic.mean);
+  if constexpr (kKeepsRstd) a.rstd[row] = with_positive_nan(statistic.rstd);
   return statistic;
 }
 

@@ -229,7 +229,8 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
   for (int r = 0; r < kRowsAtOnce; ++r) {
     const Row& row = of.rows[r];
     const bool is_writer = row.is_processed && thread == 0;
-    if (kKeepsRstd && is_writer) a.inv_rms[row.number] = row.statistic.rstd;
+    if (kKeepsMean && is_writer) a.mean[row.number] = row.statistic.mean;
+    if (kKeepsRstd && is_writer) a.rstd[row.number] = row.statistic.rstd;
     encoders[r] = RowEncoder::begin_row(a, row.number, call, amax[r], is_writer);
   }
   encode_rows(a, of, encoders, after_chunk);

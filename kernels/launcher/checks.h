@@ -177,8 +177,8 @@ class CallChecker {
     }
     if (argument.is_flat && t.ndim > 0) return;
     const int inner_dims = static_cast<int>(argument.extents.size());
-    const int leading_dims = argument.has_leading_dims ? first.ndim - 1 : 0;
-    bool has_rank = t.ndim == leading_dims + inner_dims && t.ndim > 0;
+    const int leading_dims = argument.has_leading_dims ? std::max(0, first.ndim - 1) : 0;
+    bool has_rank = t.ndim == leading_dims + inner_dims;
     for (int d = 0; has_rank && d < leading_dims; ++d) has_rank = t.shape[d] == first.shape[d];
     if (!has_rank) ThrowShape(argument, t, tensors);
   }

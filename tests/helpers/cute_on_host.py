@@ -74,6 +74,8 @@ def _array(
     if argument.shape[0] == LEADING:
         if config.input == "float8_e4m3fn":
             return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+        if len(shape) == 1:
+            return make_input(kind, 1, rows, "float32", seed)[0]
         return make_input(kind, rows, shape[1], config.input, seed).view(dtype)
     if argument.field in ("weight", "bias"):
         return make_weight(shape[0], config.weight, seed).view(dtype)
@@ -134,7 +136,8 @@ def run_on_cpu(config: KernelConfig, arrays: Arrays, eps: float) -> None:
         NumPy().argument(argument.name, array.view(_named(argument)), argument.is_output)
         for array, argument in zip(arrays.values(), tensor_arguments(config), strict=True)
     ]
-    _cpu_kernel(config)(*tensors, *([eps] if config.normalizes else []))
+    numbers = [eps for argument in interface(config) if not isinstance(argument, TensorArgument)]
+    _cpu_kernel(config)(*tensors, *numbers)
 
 
 @cache
