@@ -74,6 +74,10 @@ class Dispatcher:
         functions = launcher().make_dispatcher(json.dumps(dispatch_signature(example)))
         self.launch, self._learn, self._facts = functions
 
+    def of_op(self, op: Op) -> Dispatcher:
+        """The dispatcher of another op for the same options."""
+        return Dispatcher(op, self.enable_pdl, {**self.options, **op.fixed})
+
     def run(self, *arguments: Any) -> None:
         """Run the op.
 
