@@ -6,6 +6,8 @@
 #include "row_reduce.cuh"
 
 constexpr bool kHoldsWeight = kHoldsRow && !kStaysShared;
+// The only stage is filled again once its rows are in registers, or nothing would be on its way for half of the time.
+constexpr bool kRefillsEarly = kStages == 1 && !kStaysShared;
 
 // What lies past the row counts as zero, also where the mean does not.
 JITNORM_INLINE float centered_in_row(const InputChunk& h, float mean, int index, int i) {
@@ -202,9 +204,10 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
     for (int r = 0; r < kRowsAtOnce; ++r) at.numbers[r] = row_of_pack(thread.segment, pack + r) + thread.place;
     take_rows(a, stage, thread, at);
     load_statistics(a, thread, pack + kRowsAtOnce, next);
+    if constexpr (kRefillsEarly) stage_next_rows(a, pack, stage, thread);
     GradientStatistic statistics[kRowsAtOnce];
     find_gradient_statistics(a, set, given, thread, at, statistics);
-    if constexpr (!kStaysShared) stage_next_rows(a, pack, stage, thread);
+    if constexpr (!kStaysShared && !kRefillsEarly) stage_next_rows(a, pack, stage, thread);
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) finish_gradient_row(a, at.numbers[r], statistics[r], thread, at.rows[r]);
     if constexpr (kStaysShared) stage_next_rows(a, pack, stage, thread);
