@@ -228,8 +228,10 @@ def _check_row_sets(config: KernelConfig) -> None:
 def _check_backward(config: KernelConfig) -> None:
     if not config.backward:
         return
-    others = ("quant", "keep_norm", "batched", "amax_only", "pair", "gate_columns", "streams", "schedule")
-    others += ("keep_rstd", "keep_statistics")
+    others = (
+        "quant", "keep_norm", "keep_rstd", "keep_statistics", "batched", "amax_only", "pair", "gate_columns", "streams",
+        "schedule",
+    )  # fmt: skip
     if wrong := [name for name in others if getattr(config, name)]:
         raise ValueError(f"backward: is True, which does not go with {wrong[0]}; the gradient is that of a norm alone")
     if config.rounding != "once":

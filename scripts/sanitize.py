@@ -111,7 +111,15 @@ def launch_many_rows() -> None:
 
 def launch_gradients_of_many_rows() -> None:
     """So many that segments have several packs, whose rows take turns in shared memory."""
-    for hidden_size, rows in ((128, 8300), (1024, 1100), (2048, 600), (5120, 300), (8192, 400), (12288, 300)):
+    for hidden_size, rows in (
+        (128, 8300),
+        (1024, 1100),
+        (2048, 600),
+        (5120, 300),
+        (8192, 400),
+        (12288, 300),
+        (16384, 300),
+    ):
         launch(OPS["rmsnorm_backward"], hidden_size, rows=rows, residual=True)
         launch(OPS["layernorm_backward"], hidden_size, rows=rows)
     launch(OPS["sum_rows"], 1000, rows=300)

@@ -37,8 +37,9 @@ RMSNORM_BIAS = Op(
 LAYERNORM = Op(
     "layernorm", "LayerNorm", {"op": "layernorm"},
     choices={
-        **ANY_ENCODING, **BATCH, "residual": False, "keep_norm": False, "keep_rstd": False, "gate_columns": 0,
-        "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False, "amax_only": False,
+        **ANY_ENCODING, **BATCH, "residual": False, "keep_norm": False, "keep_rstd": False, "keep_statistics": False,
+        "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False,
+        "amax_only": False,
     },
 )  # fmt: skip
 LAYERNORM_WITH_STATISTICS = Op(

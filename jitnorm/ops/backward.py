@@ -118,11 +118,23 @@ def layernorm_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Find the gradients of `layernorm`'s input, `gemma` and `beta`, given the statistic of each row.
 
-    All other arguments are those of `rmsnorm_backward`.
-
     Args:
-        mean: the means of the rows, float32, as `layernorm_with_statistics` gives them.
-        rstd: the reciprocals of their standard deviations, likewise.
+        grad: the gradient of the op's output, like the input.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        mean: of each row, float32, as many elements as there are rows; as `layernorm_with_statistics` gives it.
+        rstd: the reciprocal of the standard deviation of each row, likewise.
+        gemma: the factors, float32, shape (hidden_size,).
+        residual_grad: a gradient that is added to the input's; like the input.
+        input_grad: where to write the input's, like it; None allocates. It may be `grad` itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        the gradients of the input, of `gemma` and of `beta`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
 
     Example:
         >>> import numpy as np

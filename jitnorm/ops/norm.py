@@ -120,15 +120,25 @@ def layernorm_with_statistics(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """`layernorm` that also writes what `layernorm_backward` takes of each row: its mean and rstd.
 
-    It is for gradients outside of autograd, which calls it for `layernorm`, and has none of its own. All other
-    arguments are those of `layernorm`.
+    Autograd calls it for `layernorm`. It is for gradients that are found without autograd, and has none of its own.
 
     Args:
-        mean: where to write the means, float32, as many elements as there are rows; None allocates shape (...).
-        rstd: where to write ``1 / sqrt(variance + eps)``, likewise.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        gemma: the factors, float32, shape (hidden_size,).
+        beta: what is added, float32, shape (hidden_size,).
+        eps: added to the variance.
+        out: where to write the norm, like the input; None allocates. It may be the input itself.
+        mean: where to write the mean of each row, float32, as many elements as there are rows; None allocates (...).
+        rstd: where to write ``1 / sqrt(variance + eps)`` of each row, likewise.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
         `out`, `mean` and `rstd`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
 
     Example:
         >>> import numpy as np

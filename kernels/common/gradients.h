@@ -10,8 +10,8 @@ struct GradientStatistic {
   float slope;      // the mean of that gradient times the normalized row
 };
 
-// Layer normalization gives its rows' statistics to their gradients, which then need one sum after the other no more.
-// RMSNorm's is one sum beside the others.
+// The statistic of layer normalization, which takes one sum after another, is given: the norm has written it. RMSNorm's
+// takes one sum beside those of the gradient.
 constexpr bool kIsStatisticGiven = kCenters;
 
 JITNORM_INLINE RowStatistic given_statistic(const Arguments& a, Int64 row) {
@@ -26,13 +26,13 @@ JITNORM_INLINE float input_gradient(float g, float n, const GradientStatistic& o
   return mul_rn(of.of_row.rstd, fma_rn(-n, of.slope, kCenters ? add_rn(g, -of.mean_grad) : g));
 }
 
-// From the sums over a row: of gradients times values, and of what the statistic is found from, or else of gradients.
+// From two sums over a row: of gradients times values, and of gradients or, where no statistic is given, of squares.
 JITNORM_INLINE GradientStatistic gradient_statistic(RowStatistic of_row, float products, float other, float eps) {
   if constexpr (!kIsStatisticGiven) of_row.rstd = reciprocal_rms(other, eps);
   return {of_row, kCenters ? mean_of(other) : 0.0f, mean_of(mul_rn(products, of_row.rstd))};
 }
 
-// A term of the other sum: of squares of values, or of gradients.
+// The second of these sums with another term.
 JITNORM_INLINE float add_other(float h, float g, float sum) {
   return kIsStatisticGiven ? add_rn(sum, g) : fma_rn(h, h, sum);
 }

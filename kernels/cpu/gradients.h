@@ -28,9 +28,8 @@ JITNORM_INLINE GradientStatistic gradient_statistic_of(const Arguments& a, Int64
   const float products = tree_sum([&](float sum, int t, int e, int k) {
     return fma_rn(weighted_grad(of, t, e, k), centered(of.h[t].at[e][k], of_row.mean), sum);
   });
-  const float other = tree_sum([&](float sum, int t, int e, int k) {
-    return add_other(of.h[t].at[e][k], weighted_grad(of, t, e, k), sum);
-  });
+  const float other = tree_sum(
+      [&](float sum, int t, int e, int k) { return add_other(of.h[t].at[e][k], weighted_grad(of, t, e, k), sum); });
   return gradient_statistic(of_row, products, other, a.eps);
 }
 

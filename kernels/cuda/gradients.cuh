@@ -25,7 +25,7 @@ struct GradientRows {
   Int64 numbers[kRowsAtOnce];
 };
 
-// The statistics of rows, as far as they are given; nothing is done with those of rows that are not there.
+// The statistics of rows, if they are given, which is long before they are needed; of rows that are not there, any.
 JITNORM_INLINE void load_statistics(const Arguments& a, const GradientThread& thread, Int64 pack,
                                     RowStatistic (&given)[kRowsAtOnce]) {
   JITNORM_UNROLL
@@ -171,7 +171,7 @@ JITNORM_INLINE void take_rows(const Arguments& a, int stage, const GradientThrea
   }
 }
 
-// Begins to copy the rows after those on their way to the stage of rows that the warp needs there no more.
+// Begins to copy the rows after those on their way to a stage that the warp has read.
 JITNORM_INLINE void stage_next_rows(const Arguments& a, Int64 pack, int stage, const GradientThread& thread) {
   if constexpr (!kStagesRows) return;
   __syncwarp();

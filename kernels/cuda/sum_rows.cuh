@@ -15,8 +15,8 @@ constexpr int kSummingWarps = kSummingThreads / 32;
 
 JITNORM_INLINE int clamped(int count, int most) { return count < 0 ? 0 : count < most ? count : most; }
 
-// Begins to copy columns of a row, of which `count` are there, to shared memory; zeros in place of the others, which are
-// not read.
+// Begins to copy columns of a row, of which `count` are there, to shared memory; zeros in place of the others, which
+// are not read.
 JITNORM_INLINE void stage_quad(float4* to, const Input* from, int count) {
   constexpr int kColumns = kInputAccessBytes / (int)sizeof(float);  // of an access
   JITNORM_UNROLL

@@ -174,6 +174,18 @@ def rounded_norm() -> Outputs:
     return reference.quantize_fp4(y, block_size=16, scale_format="e4m3")
 
 
+def layernorm_gradients(make: Make) -> Outputs:
+    """Of the rows in reverse, found with the statistics that the norm gives."""
+    _, mean, rstd = jitnorm.layernorm_with_statistics(make(x()), make(weight()), make(bias()))
+    return jitnorm.layernorm_backward(make(x()[::-1].copy()), make(x()), mean, rstd, make(weight()))
+
+
+def expected_layernorm_gradients() -> Outputs:
+    statistics = reference.layernorm_statistics_f32(x())
+    found, *of_parameters = reference.layernorm_backward_f32(x()[::-1].copy(), x(), *statistics, weight())
+    return reference.round_to(found, x().dtype), *of_parameters
+
+
 OPS = [
     OpCase(
         "rmsnorm-hf",
@@ -202,6 +214,15 @@ OPS = [
         lambda make: (jitnorm.layernorm(make(x()), make(weight()), make(bias())),),
         lambda: (reference.round_to(reference.layernorm_f32(x(), weight(), bias()), x().dtype),),
     ),
+    OpCase(
+        "layernorm_with_statistics",
+        lambda make: jitnorm.layernorm_with_statistics(make(x()), make(weight()), make(bias())),
+        lambda: (
+            reference.round_to(reference.layernorm_f32(x(), weight(), bias()), x().dtype),
+            *reference.layernorm_statistics_f32(x()),
+        ),
+    ),
+    OpCase("layernorm_backward", layernorm_gradients, expected_layernorm_gradients),
     OpCase(
         "gemma_qk_rmsnorm",
         lambda make: jitnorm.gemma_qk_rmsnorm(

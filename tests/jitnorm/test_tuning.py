@@ -106,6 +106,11 @@ def test_kernels_of_one_tuning_key_share_their_measurements(text: str) -> None:
     assert tuning_key(KernelConfig.parse(text)) == CONFIG
 
 
+def test_statistics_of_rows_that_are_kept_do_not_count() -> None:
+    plain, keeping = (KernelConfig("layernorm", 4096, keep_statistics=kept) for kept in (False, True))
+    assert tuning_key(keeping) == tuning_key(plain)
+
+
 def test_codes_share_a_tuning_key_whatever_becomes_of_the_scales() -> None:
     usual = KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3")
     for quant in ("e2m1/16/e4m3/128x4/given", "e2m1/16/e4m3/linear+8x4/none", "e2m1/16/e4m3/linear/tensor"):

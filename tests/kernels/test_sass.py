@@ -129,6 +129,21 @@ def test_on_hopper_the_fast_path_of_few_rows_spills_nothing(text: str, tmp_path:
     assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
+GRADIENTS = (
+    *(f"layernorm:hidden_size={size},backward=true" for size in (4096, 8192, 12288, 16384)),
+    "layernorm:hidden_size=12288,backward=true,residual=true",
+    "rmsnorm:hidden_size=16384,backward=true,residual=true",
+    "rmsnorm:hidden_size=16384,backward=true,bias=true",
+    "sum_rows:hidden_size=4096,input=float32,bias=true",
+)
+
+
+@pytest.mark.parametrize("text", GRADIENTS)
+def test_on_hopper_gradients_copy_ahead_wide_and_spill_nothing(text: str, tmp_path: Path) -> None:
+    assert "LDGSTS.E." in " ".join(each for each in opcodes(text, "sm_90a", tmp_path) if ".128" in each)
+    assert_no_local_memory(text, "sm_90a", tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "stores"),
     [

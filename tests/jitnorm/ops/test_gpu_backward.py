@@ -16,7 +16,6 @@ import jitnorm
 pytestmark = pytest.mark.gpu
 
 
-
 def layernorm_backward(grad: Any, x: Any, weight: Any, **options: Any) -> Any:
     """With the statistics that the norm gives."""
     _, mean, rstd = jitnorm.layernorm_with_statistics(x, weight, weight)

@@ -31,8 +31,11 @@ def test_layernorm(dtype: str, size: int) -> None:
     gamma, beta = (to_torch(make_weight(size, "float32", seed)) for seed in (1, 2))
     for kind in kinds(size):
         x = to_torch(make_input(kind, 5, size, dtype))
-        expected = jitnorm.layernorm(x, gamma, beta)
-        assert_same_bytes(jitnorm.layernorm(x.cuda(), gamma.cuda(), beta.cuda()), expected, kind)
+        expected = jitnorm.layernorm_with_statistics(x, gamma, beta)
+        given = x.cuda(), gamma.cuda(), beta.cuda()
+        assert_same_bytes(jitnorm.layernorm(*given), expected[0], kind)
+        for found, each in zip(jitnorm.layernorm_with_statistics(*given), expected, strict=True):
+            assert_same_bytes(found, each, kind)
 
 
 def assert_same_gated(
