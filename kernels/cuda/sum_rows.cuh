@@ -27,6 +27,19 @@ JITNORM_INLINE void stage_quad(float4* to, const Input* from, int count) {
   }
 }
 
+// Calls visit(i) for the accumulators of a thread that get one of so many rows. Half of them at once: long rows have no
+// more segments than that.
+template <typename Visit>
+JITNORM_INLINE void visit_sums(int rows, Visit visit) {
+  constexpr int kHalf = kThreadSums / 2;
+  JITNORM_UNROLL
+  for (int first = 0; first < kThreadSums; first += kHalf) {
+    if (first * kRowsAbreast >= rows) return;
+    JITNORM_UNROLL
+    for (int i = first; i < first + kHalf; ++i) visit(i);
+  }
+}
+
 // The sums of a thread: of every kAccumulators-th row from each kRowsAbreast-th on, in columns from `column` on.
 JITNORM_INLINE void add_rows(const Arguments& a, int first, int column, float (&sums)[kQuad][kThreadSums]) {
   __shared__ float4 staged[kThreadSums][kSummingThreads];
@@ -36,21 +49,19 @@ JITNORM_INLINE void add_rows(const Arguments& a, int first, int column, float (&
     const Int64 left = a.rows - row;
     const int rows = left < kAccumulators ? (int)left : kAccumulators;
     const Input* from = a.input + row_offset(row, a.extents, a.input_strides) + column;
-    JITNORM_UNROLL
-    for (int i = 0; i < kThreadSums; ++i) {
+    visit_sums(rows, [&](int i) {
       const int ahead = i * kRowsAbreast;
       if (kRowDims > 1) from = a.input + row_offset(row + ahead, a.extents, a.input_strides) + column;
       stage_quad(&staged[i][threadIdx.x], from, ahead < rows ? columns : 0);
       from += kRowsAbreast * a.input_strides[0];
-    }
+    });
     asm volatile("cp.async.wait_all;" ::: "memory");
-    JITNORM_UNROLL
-    for (int i = 0; i < kThreadSums; ++i) {
+    visit_sums(rows, [&](int i) {
       const float4 quad = staged[i][threadIdx.x];
       const float values[kQuad] = {quad.x, quad.y, quad.z, quad.w};
       JITNORM_UNROLL
       for (int c = 0; c < kQuad; ++c) sums[c][i] = add_rn(sums[c][i], values[c]);
-    }
+    });
   }
 }
 
