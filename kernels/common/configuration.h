@@ -33,7 +33,7 @@ enum : int {
   kRowsOfPack = 1,
   kStages = 0,
   kSummedColumns = 32,
-  kSummingThreads = 16,
+  kSummingThreads = 256,
   kInputAccessBytes = 16,
   kWeightAccessBytes = 16,
   kBiasAccessBytes = 16,
