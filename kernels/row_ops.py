@@ -55,7 +55,7 @@ def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
 
 
 def _statistics(config: KernelConfig) -> tuple[TensorArgument, ...]:
-    """What a norm writes of the statistic of each row."""
+    """The outputs for the statistic of each row."""
     if config.keep_statistics:
         return row_statistic("mean", is_output=True), row_statistic("rstd", is_output=True)
     return (_row_output("inv_rms", config, is_present=config.keep_rstd, field="rstd"),)

@@ -117,27 +117,61 @@ JITNORM_INLINE void finish_gradient_row(const Arguments& a, Int64 row, const Gra
   thread.has_sums = true;
 }
 
+// Accumulators of packs that a thread folds at once.
+constexpr int kFoldedPlaces = kRowsPerBlock < 8 ? kRowsPerBlock : 8;
+constexpr int kColumnQuads = kThreadsPerRow * kChunksPerLane * kChunkSize / 4;
+
+// Four columns of the accumulators of a place in a pack; where they stand, lanes use different banks, as in stages.
+JITNORM_INLINE float4& pack_sums(int place, int quad) {
+  __shared__ float4 sums[kRowsPerBlock][kColumnQuads];
+  return sums[place][place_of_access<4>(quad)];
+}
+
+// The fold of so many of them, which are `distance` apart.
+template <int kCount>
+JITNORM_INLINE float4 folded_sums(int place, int quad, int distance) {
+  float columns[4][kCount];
+  JITNORM_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    const float4 sums = pack_sums(place + i * distance, quad);
+    columns[0][i] = sums.x, columns[1][i] = sums.y, columns[2][i] = sums.z, columns[3][i] = sums.w;
+  }
+  return {fold_sum(columns[0]), fold_sum(columns[1]), fold_sum(columns[2]), fold_sum(columns[3])};
+}
+
 // Folds the sums of the rows of a pack, which different threads have, and stores them.
 JITNORM_INLINE void fold_pack(const Arguments& a, const GradientThread& thread) {
-  constexpr int kColumns = kThreadsPerRow * kChunksPerLane * kChunkSize;
-  __shared__ float sums[kRowsPerBlock * kColumns];
   JITNORM_UNROLL
   for (int p = 0; p < kParameterSums; ++p) {
     JITNORM_UNROLL
     for (int j = 0; j < kHeldSums; ++j) {
       JITNORM_UNROLL
-      for (int i = 0; i < kChunkSize; ++i) {
-        sums[thread.place * kColumns + thread.index(j) * kChunkSize + i] = thread.sums[j].of[p][i];
+      for (int i = 0; i < kChunkSize; i += 4) {
+        const float* sums = thread.sums[j].of[p] + i;
+        pack_sums(thread.place, (thread.index(j) * kChunkSize + i) / 4) = {sums[0], sums[1], sums[2], sums[3]};
       }
     }
     __syncthreads();
-    for (int half = kRowsPerBlock / 2; half > 0; half /= 2) {
-      for (int i = threadIdx.x; i < half * kColumns; i += kThreads)
-        sums[i] = add_rn(sums[i], sums[i + half * kColumns]);
+    for (int half = kRowsPerBlock / 2; half >= kFoldedPlaces; half /= 2) {
+      for (int i = threadIdx.x; i < half * kColumnQuads; i += kThreads) {
+        const int place = i / kColumnQuads, quad = i % kColumnQuads;
+        pack_sums(place, quad) = folded_sums<2>(place, quad, half);
+      }
       __syncthreads();
     }
     float* to = partial_sums(a, thread.segment, p);
-    for (int i = threadIdx.x; i < kHiddenSize; i += kThreads) round_to(sums[i], to[i]);
+    for (int quad = threadIdx.x; quad < kColumnQuads; quad += kThreads) {
+      const float4 sums = folded_sums<kFoldedPlaces>(0, quad, 1);
+      const float columns[4] = {sums.x, sums.y, sums.z, sums.w};
+      if (kPartialsAccessBytes == 16 && 4 * quad < kHiddenSize) {
+        reinterpret_cast<float4*>(to)[quad] = sums;
+        continue;
+      }
+      JITNORM_UNROLL
+      for (int c = 0; c < 4; ++c) {
+        if (4 * quad + c < kHiddenSize) to[4 * quad + c] = columns[c];
+      }
+    }
     __syncthreads();
   }
 }
