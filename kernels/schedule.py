@@ -145,9 +145,10 @@ def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
 def stores_in_pairs(config: KernelConfig, schedule: RowSchedule) -> bool:
     """Whether two lanes store their chunks together, which takes both to have one or neither.
 
-    Layer normalization does not: it is bound by the L1 cache, and fell from 0.816 to 0.781 of the roofline.
+    Layer normalization does not: it is bound by the L1 cache, and fell from 0.816 to 0.781 of the roofline. Its
+    gradients, which load their parameter once for all rows, do.
     """
-    if config.op == "layernorm" or schedule.favours_latency:
+    if (config.op == "layernorm" and not config.backward) or schedule.favours_latency:
         return False
     return schedule.lanes_per_row > 1 and config.encoded_size % (2 * CHUNK_SIZE) == 0
 
