@@ -56,6 +56,7 @@ from jitnorm.ops.dequantize import (
 )
 from jitnorm.ops.gated import silu_and_mul_nvfp4_quantize, silu_and_mul_quantize
 from jitnorm.ops.general import norm_quantize, quantize
+from jitnorm.ops.grouped import grouped_quantize, silu_and_mul_grouped_quantize
 from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
 from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm, rmsnorm_bias
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
@@ -130,6 +131,7 @@ __all__ = [
     "gemma_rmsnorm_backward",
     "gemma_rmsnorm_quant",
     "get_kernel",
+    "grouped_quantize",
     "layernorm",
     "layernorm_backward",
     "mhc_rmsnorm_quantize",
@@ -161,6 +163,7 @@ __all__ = [
     "shuffle_matrix_sf_a",
     "silu",
     "silu_and_mul",
+    "silu_and_mul_grouped_quantize",
     "silu_and_mul_nvfp4_quantize",
     "silu_and_mul_quantize",
     "silu_and_mul_scaled_nvfp4_experts_quantize",

@@ -43,7 +43,8 @@ class Outputs:
         self.names = tuple(a.name for a in tensors if a.is_output)
         row_sets = [a.row_set for a in tensors]
         self.leaders = tuple(tensors[i].name for i in sorted(set(map(row_sets.index, row_sets))))
-        self.of_rows = frozenset(a.name for a in tensors if LEADING in a.shape)
+        # Experts' offsets count the rows of the whole tensor: no part of it can be taken alone.
+        self.of_rows = frozenset(a.name for a in tensors if LEADING in a.shape and not example.experts)
         self._leader_of = {a.name: self.leaders[a.row_set] for a in tensors}
         self._is_batched, self._rows_combined = example.batched, example.rows_combined
         self.folds = not self._is_batched and self.of_rows.issuperset(self.names)

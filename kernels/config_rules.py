@@ -22,6 +22,7 @@ ROUNDINGS = ("once", "output", "hf", "vllm")
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
+MAX_EXPERTS = 1024
 # The functions that values may go through, and those of gates.
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu2")
 GATES = (*ACTIVATIONS, "swigluoai")
@@ -33,7 +34,7 @@ _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
     "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "backward"),
-    "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis"),
+    "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis", "experts"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
@@ -85,6 +86,7 @@ def check(config: KernelConfig) -> None:
     _check_hidden_size(config)
     _check_combine(config)
     _check_row_sets(config)
+    _check_experts(config)
     _check_backward(config)
     _check_schedule(config)
     if config.quant:
@@ -213,12 +215,31 @@ def _check_row_sets(config: KernelConfig) -> None:
     others = (*_COMBINED, "quant", "keep_rstd", "batched", "amax_only", "bias")
     if config.pair and (config.op != "rmsnorm" or any(getattr(config, name) for name in others)):
         raise ValueError("pair: is True, which goes with a plain rmsnorm alone")
-    if (config.masked or config.scale_per_matrix) and not config.batched:
+    if (config.masked or (config.scale_per_matrix and not config.experts)) and not config.batched:
         raise ValueError("masked, scale_per_matrix: need batched=True")
     if config.masked and (config.amax_only or (config.quant and config.quant.needs_tensor_amax)):
         raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
     if config.scale_per_matrix and not (config.quant and config.quant.needs_given_scale):
         raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
+
+
+def _check_experts(config: KernelConfig) -> None:
+    if type(config.experts) is not int or not 0 <= config.experts <= MAX_EXPERTS:
+        raise ValueError(f"experts: is {config.experts!r}; 0 to {MAX_EXPERTS} is allowed")
+    if not config.experts:
+        return
+    others = ("batched", "amax_only", "has_square_blocks")
+    if wrong := [name for name in others if getattr(config, name)]:
+        raise ValueError(f"experts: is {config.experts}, which does not go with {wrong[0]}")
+    if config.quant is None or config.axis == 0 or config.row_dims != 1:
+        raise ValueError(f"experts: is {config.experts}, but only encoded rows at one stride belong to experts")
+    if config.quant.needs_tensor_amax:
+        raise ValueError(f"experts: is {config.experts}, but the amax of a tensor is that of all its rows")
+    if config.quant.is_column_major:
+        raise ValueError(
+            f"scale_layout: is {config.quant.scale_layout!r}, in which experts' scales do not lie apart; "
+            "quantize all rows at once"
+        )
 
 
 def _check_backward(config: KernelConfig) -> None:

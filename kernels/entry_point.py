@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from .arguments import Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
 from .dtypes import BYTE
-from .extents import LEADING, MATRICES
+from .extents import LEADING, MATRICES, ROWS, shape
 from .interface import interface
 from .item_ops import has_square_items
 from .launch_recipe import ENTRY
+from .row_ops import OFFSETS, padded_rows
 from .schedule import row_schedule
 from .target import Target
 
@@ -42,7 +43,8 @@ def entry_point(config: KernelConfig, target: Target) -> str:
 def _process(config: KernelConfig, target: Target, part: str = "") -> str:
     """The body of the entry point; on the host, for a `part` of the rows or items."""
     if config.is_row_wise:
-        return f"{_arguments_of(config)}  {_schedule(config, target)}(arguments_of{part});\n"
+        rows = ", offsets, rows" if config.experts and target.is_cpu else ""
+        return f"{_arguments_of(config)}  {_schedule(config, target)}(arguments_of{rows}{part});\n"
     return (
         f"  Arguments a{{}};\n{_lines(_assignments(config))}"
         f"  process_items(a.items{part}, [=](Int64 item) {{ {_item_op(config)}(a, item); }});\n"
@@ -54,8 +56,8 @@ def _schedule(config: KernelConfig, target: Target) -> str:
     if config.backward:
         return "process_segments"
     if target.is_cpu:
-        return "process_row_sets"
-    if config.masked:
+        return "process_experts" if config.experts else "process_row_sets"
+    if config.counts_rows:
         return "process_counted_rows"
     return "process_rows_ahead" if row_schedule(config, target).loads_ahead else "process_row_sets"
 
@@ -119,7 +121,7 @@ def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
         if isinstance(argument, ScalarArgument):
             yield argument.name, argument.name
             continue
-        if not argument.is_present:
+        if not argument.is_present or argument.field in OFFSETS:
             continue
         yield argument.field, argument.name
         if argument.is_strided:
@@ -141,10 +143,13 @@ def _assignments(config: KernelConfig) -> list[str]:
 
 def _arguments_of(config: KernelConfig) -> str:
     """The function object that gives the `Arguments` of a row set."""
-    parameter = "bool second" if config.pair else "Int64 matrix" if config.batched else ""
+    is_several = config.batched or config.experts
+    parameter = "bool second" if config.pair else "Int64 matrix" if is_several else ""
     lines = ["Arguments a{};", *_assignments(config)]
     if config.batched:
         lines += _steps_to_matrix(config)
+    if config.experts:
+        lines += _steps_to_expert(config)
     body = "".join(f"    {line}\n" for line in (*lines, "return a;"))
     return f"  const auto arguments_of = [=]({parameter}) {{\n{body}  }};\n"
 
@@ -162,3 +167,23 @@ def _steps_to_matrix(config: KernelConfig) -> Iterator[str]:
             if argument.c_type == BYTE.c_type and argument.element_bytes > 1:
                 factors.append(str(argument.element_bytes))
             yield f"a.{argument.field} += {' * '.join(factors)};"
+
+
+def _steps_to_expert(config: KernelConfig) -> Iterator[str]:
+    """Statements that advance each pointer to what the expert called `matrix` has."""
+    yield "const ExpertRows own = rows_of_expert(offsets, matrix, rows);"
+    yield "a.matrices = kExperts;"
+    for argument in interface(config):
+        if isinstance(argument, ScalarArgument) or not argument.is_present or argument.field in OFFSETS:
+            continue
+        if argument.is_strided:
+            yield f"a.{argument.field} += row_offset(own.first, a.extents, a.{argument.field}_strides);"
+        elif argument.shape[0] in (LEADING, ROWS):
+            factors = ["own.first", *(extent.expression() for extent in argument.shape[1:])]
+            yield f"a.{argument.field} += {' * '.join(factors)};"
+        elif argument.field == "block_scale":
+            tiles = f"first_tile_of_expert(scale_offsets, matrix, own.count, {padded_rows(config).expression()})"
+            yield f"a.block_scale += {tiles} * kPaddedRowMultiple * kPaddedScaleColumns;"
+        elif argument.shape == shape(config.experts):
+            yield f"a.{argument.field} += matrix;"
+    yield "a.rows = own.count;"

@@ -9,9 +9,12 @@ from .arguments import Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
 from .config_rules import name_of_first
 from .dtypes import BYTE, DTYPE_OF_FORMAT, DTYPES
-from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, Extent, Shape, shape
+from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, Extent, Shape, extent, shape
 from .numerics import CHUNK_SIZE, ceil_div
 from .quant_spec import CODE_BITS, PACKED_COLUMNS, QuantSpec
+
+# The fields of tensors from which the entry point finds an expert's rows: stages see what they have found.
+OFFSETS = ("offsets", "scale_offsets")
 
 
 def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
@@ -21,6 +24,8 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
     arguments: list[Argument] = [first_tensor(config)]
     if config.masked:
         arguments.append(TensorArgument("mask", ("int32",), shape(MATRICES)))
+    if config.experts:
+        arguments += _offsets(config)
     if config.streams:
         arguments.append(TensorArgument("A", ("float32",), shape(LEADING, config.streams), field="mix"))
     if config.normalizes:
@@ -39,6 +44,16 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         arguments.append(_row_output("inv_rms", config, is_present=config.keep_rstd))
         arguments.append(ScalarArgument("eps"))
     return tuple(arguments)
+
+
+def _offsets(config: KernelConfig) -> list[TensorArgument]:
+    """Where the rows of each expert begin, and their scales, if these are padded; then where the last ones end."""
+    borders = shape(config.experts + 1)
+    is_padded = config.row_multiple > 1
+    return [
+        TensorArgument(OFFSETS[0], ("int32",), borders),
+        TensorArgument(OFFSETS[1], ("int32",), borders, is_present=is_padded),
+    ]
 
 
 def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
@@ -108,7 +123,9 @@ def number(name: str, **options: Any) -> TensorArgument:
 def _given_scale(name: str, config: KernelConfig, *, is_present: bool) -> TensorArgument:
     """A float32 scale, or one for each matrix."""
     scale = number(name, is_present=is_present)
-    return dataclasses.replace(scale, shape=shape(MATRICES)) if config.scale_per_matrix else scale
+    if not config.scale_per_matrix:
+        return scale
+    return dataclasses.replace(scale, shape=shape(config.experts or MATRICES))
 
 
 def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
@@ -168,12 +185,16 @@ def _of_matrices(config: KernelConfig, *extents: Extent | int) -> Shape:
 
 
 def padded_rows(config: KernelConfig) -> Extent:
-    """The rows and those that pad the scales' layout; of each matrix in a batch."""
+    """The rows and those that pad the scales' layout; of each matrix in a batch, of each expert at most a tile."""
+    if config.experts and config.row_multiple > 1:
+        return (ROWS.ceil_div(config.row_multiple) + extent(config.experts)) * config.row_multiple
     return ROWS.round_up(config.row_multiple)
 
 
 def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
     """Blocks of `rows_per_block` rows, each of one row set or matrix, that cover all rows a kernel visits."""
+    if config.experts:  # besides rows, each expert has its last block, which may be smaller, and its padding
+        return ROWS.ceil_div(rows_per_block) + extent((1 if rows_per_block == 1 else 2) * config.experts)
     # What a mask leaves out is not padded either.
     blocks = (ROWS if config.masked else padded_rows(config)).ceil_div(rows_per_block)
     if config.batched:

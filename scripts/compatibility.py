@@ -66,6 +66,8 @@ FLASHINFER = {
     "mhc_pre_big_fuse": "",
     "mhc_pre_big_fuse_with_prenorm": "",
 }
+_FEWER_ROWS = "experts' scales follow each other without gaps, in as many rows as they can need"
+_LARGER_SCALES = "likewise; a scale is at least a sixth of the block's largest value, vLLM's a seventh"
 VLLM = {
     "rms_norm": "",
     "fused_add_rms_norm": "the sum is normalized unrounded",
@@ -81,10 +83,10 @@ VLLM = {
     "per_token_group_quant_fp8_packed_for_deepgemm": "",
     "per_token_group_quant_int8": "",
     "fused_qk_norm_rope": "",
-    "scaled_fp4_experts_quant": "",
-    "silu_and_mul_scaled_fp4_experts_quant": "",
-    "mxfp4_experts_quant": "",
-    "silu_and_mul_mxfp4_experts_quant": "",
+    "scaled_fp4_experts_quant": _FEWER_ROWS,
+    "silu_and_mul_scaled_fp4_experts_quant": _FEWER_ROWS,
+    "mxfp4_experts_quant": _LARGER_SCALES,
+    "silu_and_mul_mxfp4_experts_quant": _LARGER_SCALES,
     "_C.rms_norm_static_fp8_quant": "",
     "_C.fused_add_rms_norm_static_fp8_quant": "",
     "_C.rms_norm_dynamic_per_token_quant": "",
@@ -103,6 +105,10 @@ VLLM = {
     "_C.silu_and_mul_per_block_quant": "no `scale_ub`",
     "_C.silu_and_mul_nvfp4_quant": "",
     "_C.scaled_fp4_quant": "",
+    "_C.scaled_fp4_experts_quant": _FEWER_ROWS,
+    "_C.silu_and_mul_scaled_fp4_experts_quant": _FEWER_ROWS,
+    "_C.mxfp4_experts_quant": _LARGER_SCALES,
+    "_C.silu_and_mul_mxfp4_experts_quant": _LARGER_SCALES,
     "_C.static_scaled_fp8_quant": "scales of one element",
     "_C.dynamic_scaled_fp8_quant": "",
     "_C.dynamic_per_token_scaled_fp8_quant": "",

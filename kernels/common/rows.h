@@ -24,11 +24,16 @@ JITNORM_INLINE Int64 padded_rows(Int64 rows) {
   return (rows + kPaddedRowMultiple - 1) / kPaddedRowMultiple * kPaddedRowMultiple;
 }
 
+#ifdef JITNORM_EXPERTS
+// The rows of an expert, which are a matrix.
+JITNORM_INLINE Int64 counted_rows(const Arguments& a) { return a.rows; }
+#else
 // The rows of a matrix that its mask counts; all others are left alone, and so is the padding.
 JITNORM_INLINE Int64 counted_rows(const Arguments& a) {
   const Int64 count = *a.mask;
   return count < 0 ? 0 : count < a.rows ? count : a.rows;
 }
+#endif
 
 JITNORM_INLINE bool is_processed(const Arguments& a, Int64 row) {
   if constexpr (kIsMasked) return row < counted_rows(a);

@@ -199,11 +199,19 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
   }
 }
 
+#ifdef JITNORM_EXPERTS
+// Blocks that cover the rows of an expert, and one for what pads its scales.
+JITNORM_INLINE Int64 blocks_of(Int64 rows) {
+  constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
+  return (rows + kRows - 1) / kRows + kHasSwizzledScales;
+}
+#else
 // Blocks that cover the rows of a row set.
 JITNORM_INLINE Int64 blocks_of(Int64 rows) {
   constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
   return (visited_rows(rows) + kRows - 1) / kRows;
 }
+#endif
 
 // Number `number` among the rows: its chunks are on their way.
 JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {

@@ -77,6 +77,8 @@ def _array(
         return make_input(kind, rows, shape[1], config.input, seed).view(dtype)
     if argument.field in ("weight", "bias"):
         return make_weight(shape[0], config.weight, seed).view(dtype)
+    if dtype == np.int32:
+        return np.zeros(shape, dtype)
     numbers = {"global_scale": 37.5, "scale": 0.037, "scale_ub": 1.5, "amax": 5.25}
     return np.full(shape, numbers[argument.name], np.float32)
 

@@ -111,6 +111,20 @@ def encode_batch(make: Make) -> Outputs:
     return parts(jitnorm.quantize(make(batch()), spec=NVFP4.with_layout("128x4"), batched=True))
 
 
+def encode_experts(make: Make) -> Outputs:
+    """Of three experts with five, no and seven rows, the second one without a tile."""
+    offsets, tiles = (make(np.array(each, np.int32)) for each in ([0, 5, 5, 12], [0, 128, 128, 256]))
+    spec = NVFP4.with_layout("128x4")
+    codes, scales = jitnorm.grouped_quantize(make(x()), offsets, spec=spec, scale_offsets=tiles)
+    return codes, scales[:256]
+
+
+def experts() -> Outputs:
+    codes, scales = reference.quantize_fp4(x().astype(np.float32), block_size=16, scale_format="e4m3")
+    tiles = [reference.swizzle_scales(rows, "128x4").reshape(128, 24) for rows in (scales[:5], scales[5:])]
+    return codes, np.concatenate(tiles)
+
+
 GLOBAL_SCALE = 38.4
 
 
@@ -257,6 +271,7 @@ OPS = [
     ),
     OpCase("quantize_weight", encode_weight, decoded_weight),
     OpCase("quantize-batched", encode_batch, swizzled_batch),
+    OpCase("grouped_quantize", encode_experts, experts),
     OpCase("quantize-blocks", encode_blocks, encoded_blocks),
     OpCase("fp4_quantize-float8", encode_fp8, encoded_fp8),
     OpCase(

@@ -245,6 +245,16 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ("rmsnorm:hidden_size=64,residual=true,pair=true", "pair: is True, which goes with a plain rmsnorm alone"),
         ("rmsnorm:hidden_size=64,batched=true,pair=true", "pair: is True, which goes with a plain rmsnorm alone"),
         ("rmsnorm:hidden_size=64,masked=true", "masked, scale_per_matrix: need batched=True"),
+        ("rmsnorm:hidden_size=64,quant=e2m1,experts=2", "op: is 'rmsnorm', which has no experts; .* or use 'quantize'"),
+        ("quantize:hidden_size=64,quant=e2m1,experts=1025", "experts: is 1025; 0 to 1024 is allowed"),
+        ("quantize:hidden_size=64,quant=e2m1,batched=true,experts=2", "experts: is 2, .* not go with batched"),
+        ("quantize:hidden_size=64,quant=e2m1,row_dims=2,experts=2", "experts: is 2, but only encoded rows at one"),
+        ("quantize:hidden_size=64,activation=silu,experts=2", "experts: is 2, but only encoded rows at one"),
+        ("quantize:hidden_size=64,quant=e2m1/16/e4m3/linear/tensor,experts=2", "experts: is 2, but the amax"),
+        (
+            "quantize:hidden_size=128,quant=e4m3/128/f32/column,experts=2",
+            "scale_layout: is 'column', in which experts'",
+        ),
         (
             "quantize:hidden_size=64,quant=e2m1,batched=true,scale_per_matrix=true",
             "scale_per_matrix: is True, but quant has no scale that is given",
