@@ -73,6 +73,7 @@ class KernelConfig:
             ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize`` needs no `quant`.
         experts: how many experts the rows belong to, which follow one another and begin where offsets say; 0 without;
             only for ``quantize`` with scales in layouts that are ``linear`` or swizzled.
+        gathers: whether a tensor says which row of the input each row is made of; only for ``quantize`` with `quant`.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -115,6 +116,7 @@ class KernelConfig:
     rounding: str = "once"
     activation: str = ""
     experts: int = 0
+    gathers: bool = False
     schedule: str = ""
 
     def __post_init__(self) -> None:

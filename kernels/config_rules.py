@@ -34,7 +34,7 @@ _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
     "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "backward"),
-    "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis", "experts"),
+    "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis", "experts", "gathers"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
@@ -87,6 +87,7 @@ def check(config: KernelConfig) -> None:
     _check_combine(config)
     _check_row_sets(config)
     _check_experts(config)
+    _check_gathering(config)
     _check_backward(config)
     _check_schedule(config)
     if config.quant:
@@ -223,14 +224,24 @@ def _check_row_sets(config: KernelConfig) -> None:
         raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
 
 
+def _check_gathering(config: KernelConfig) -> None:
+    if not config.gathers:
+        return
+    if config.batched or config.has_square_blocks:
+        raise ValueError("gathers: is given, which goes with neither batched nor blocks that span rows")
+    if config.quant is None or config.axis == 0 or config.row_dims != 1:
+        raise ValueError("gathers: is given, but only encoded rows at one stride are gathered")
+    if config.quant.needs_tensor_amax:
+        raise ValueError("gathers: is given, but the amax of a tensor is that of all its rows")
+
+
 def _check_experts(config: KernelConfig) -> None:
     if type(config.experts) is not int or not 0 <= config.experts <= MAX_EXPERTS:
         raise ValueError(f"experts: is {config.experts!r}; 0 to {MAX_EXPERTS} is allowed")
     if not config.experts:
         return
-    others = ("batched", "amax_only", "has_square_blocks")
-    if wrong := [name for name in others if getattr(config, name)]:
-        raise ValueError(f"experts: is {config.experts}, which does not go with {wrong[0]}")
+    if config.batched or config.has_square_blocks:
+        raise ValueError(f"experts: is {config.experts}, which goes with neither batched nor blocks that span rows")
     if config.quant is None or config.axis == 0 or config.row_dims != 1:
         raise ValueError(f"experts: is {config.experts}, but only encoded rows at one stride belong to experts")
     if config.quant.needs_tensor_amax:

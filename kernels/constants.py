@@ -1,8 +1,8 @@
 """The constants of a source: a configuration, as the headers see it.
 
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
-Only kRounding is left out where norms are rounded once, and kExperts where rows belong to none: sources then have no
-code that names them.
+Only kRounding is left out where norms are rounded once, kExperts where rows belong to none, and kGathers where they are
+not gathered: sources then have no code that names them.
 """
 
 from __future__ import annotations
@@ -129,6 +129,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _bool("kNeedsRowAmax", config.needs_row_amax)
     if config.experts:
         yield _int("kExperts", config.experts)
+    if config.gathers:
+        yield _bool("kGathers", True)
     if config.rounding != "once":
         yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from .arguments import Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
 from .dtypes import BYTE
-from .extents import LEADING, MATRICES, ROWS, shape
+from .extents import LEADING, MATRICES, shape
 from .interface import interface
 from .item_ops import has_square_items
 from .launch_recipe import ENTRY
-from .row_ops import OFFSETS, padded_rows
+from .row_ops import OFFSETS, padded_rows, written_rows
 from .schedule import row_schedule
 from .target import Target
 
@@ -43,7 +43,8 @@ def entry_point(config: KernelConfig, target: Target) -> str:
 def _process(config: KernelConfig, target: Target, part: str = "") -> str:
     """The body of the entry point; on the host, for a `part` of the rows or items."""
     if config.is_row_wise:
-        rows = ", offsets, rows" if config.experts and target.is_cpu else ""
+        of_experts = f", offsets, {_extent_prefixes(config)[-1]}rows"
+        rows = of_experts if config.experts and target.is_cpu else ""
         return f"{_arguments_of(config)}  {_schedule(config, target)}(arguments_of{rows}{part});\n"
     return (
         f"  Arguments a{{}};\n{_lines(_assignments(config))}"
@@ -81,7 +82,13 @@ def _lines(lines: list[str]) -> str:
 
 
 def _of_set(config: KernelConfig, row_set: int) -> Iterator[Argument]:
-    """The arguments that a row set has, in the order of the first one's; it shares those that it lacks."""
+    """The arguments that a row set has, in the order of the first one's; it shares those that it lacks.
+
+    Without a pair there is one, of all arguments: what is gathered is written to as many rows as the second has.
+    """
+    if not config.pair:
+        yield from interface(config)
+        return
     tensors = [a for a in interface(config) if isinstance(a, TensorArgument)]
     own = {tensor.field: tensor for tensor in tensors if tensor.row_set == row_set}
     for argument in interface(config):
@@ -111,7 +118,7 @@ def parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
 
 def _extent_prefixes(config: KernelConfig) -> tuple[str, ...]:
     """The prefixes of the names of the row sets' extents."""
-    return ("", "second_") if config.pair else ("",)
+    return ("", "second_") if config.pair or config.gathers else ("",)
 
 
 def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
@@ -126,7 +133,9 @@ def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
         yield argument.field, argument.name
         if argument.is_strided:
             yield from ((f"{argument.field}_strides[{d}]", f"{argument.name}_stride{d}") for d in dims)
-    prefix = _extent_prefixes(config)[row_set]
+    prefix = _extent_prefixes(config)[-1 if config.gathers else row_set]
+    if config.gathers:
+        yield "input_count", "rows"
     yield "rows", f"{prefix}rows"
     yield from ((f"extents[{d}]", f"{prefix}rows" if d == 0 else f"{prefix}extent{d}") for d in dims)
     yield from ((name, name) for name in _counts(config))
@@ -171,14 +180,14 @@ def _steps_to_matrix(config: KernelConfig) -> Iterator[str]:
 
 def _steps_to_expert(config: KernelConfig) -> Iterator[str]:
     """Statements that advance each pointer to what the expert called `matrix` has."""
-    yield "const ExpertRows own = rows_of_expert(offsets, matrix, rows);"
+    yield "const ExpertRows own = rows_of_expert(offsets, matrix, a.rows);"
     yield "a.matrices = kExperts;"
     for argument in interface(config):
         if isinstance(argument, ScalarArgument) or not argument.is_present or argument.field in OFFSETS:
             continue
-        if argument.is_strided:
+        if argument.is_strided and not (config.gathers and argument.field == "input"):
             yield f"a.{argument.field} += row_offset(own.first, a.extents, a.{argument.field}_strides);"
-        elif argument.shape[0] in (LEADING, ROWS):
+        elif argument.shape[0] in (LEADING, written_rows(config)) and not argument.is_strided:
             factors = ["own.first", *(extent.expression() for extent in argument.shape[1:])]
             yield f"a.{argument.field} += {' * '.join(factors)};"
         elif argument.field == "block_scale":

@@ -37,7 +37,7 @@ FLASHINFER = {
     "silu_and_mul_mxfp8_quantize": "`jitnorm.silu_and_mul_quantize(..., spec=MXFP8)`, along rows",
     "silu_and_mul_nvfp4_quantize": "",
     "fp4_quantize": "",
-    "nvfp4_quantize": "no `expanded_idx_to_permuted_idx`",
+    "nvfp4_quantize": "",
     "mxfp4_quantize": "",
     "mxfp8_quantize": "",
     "mxfp8_grouped_quantize": "rows past the mask are not written",

@@ -103,6 +103,9 @@ def launch_variants() -> None:
         launch(OPS["norm_quantize"], hidden_size, quant=quant, layout="column4")
     launch(OPS["mxfp8_quantize"], 96, alignment=64)
     launch(OPS["mxfp8_grouped_quantize"], 96)
+    for hidden_size in (256, 4224):
+        launch(OPS["quantize"], hidden_size, quant="nvfp4", layout="128x4", global_scale="row", gathers=True)
+    launch(OPS["grouped_quantize"], 256, quant="fp8_token", gathers=True)
     for experts in (1, 3, 40):
         launch(OPS["grouped_quantize"], 256, quant="nvfp4", layout="128x4", experts=experts, rows=300)
     launch(OPS["compute_amax"], 1000)

@@ -61,6 +61,8 @@ def call_of(
     }
     if config.experts:
         _share_out(rows, config, tensors)
+    if config.gathers:
+        tensors["input_rows"] = _backwards(new((rows,), "int32", False))
     passed: dict[str, Any] = dict.fromkeys(required)
     for name, value in {**tensors, "eps": _EPS}.items():
         known = op.aliases.get(name, name)
@@ -86,7 +88,14 @@ def _shape(argument: TensorArgument, config: KernelConfig, rows: int, matrices: 
     leading = (matrices, rows) if config.batched else (rows,)
     if argument.name == "X":
         return (*leading, config.streams, config.hidden_size)
-    return sizes_of(argument.shape, leading, rows, matrices if config.batched else 1)
+    return sizes_of(argument.shape, leading, rows, matrices if config.batched else 1, rows)
+
+
+def _backwards(numbers: Any) -> Any:
+    """The numbers of rows, from the last one to the first."""
+    for i in range(len(numbers)):
+        numbers[i] = len(numbers) - 1 - i
+    return numbers
 
 
 def _share_out(rows: int, config: KernelConfig, tensors: Mapping[str, Any]) -> None:

@@ -17,9 +17,10 @@ _COMPUTES = "the rows of experts, one after another, SwiGLU first or not, in any
 _EXPERTS: dict[str, Any] = {"experts": 8, "scale_per_matrix": False}
 
 
-def _grouped(quant: QuantSpec, activation: str, experts: int, scale_per_expert: bool) -> Fields:
+def _grouped(quant: QuantSpec, activation: str, experts: int, scale_per_expert: bool, gathers: bool = False) -> Fields:
     return {
         "quant": quant, "activation": activation, "experts": experts, "scale_per_matrix": scale_per_expert,
+        "gathers": gathers,
     }  # fmt: skip
 
 
@@ -48,8 +49,9 @@ def _gated_options(choices: Choices, fields: Fields) -> dict[str, Any]:
 
 
 GROUPED_QUANTIZE = Op(
-    "grouped_quantize", _COMPUTES, {"op": "quantize"}, _grouped, GENERAL_OUTPUTS, _rows_of_scales,
-    choices={**ANY_ENCODING, **ROUNDING, **_EXPERTS, "activation": ""}, options=_grouped_options,
+    "grouped_quantize", _COMPUTES, {"op": "quantize"}, _grouped, {**GENERAL_OUTPUTS, "gathers": "input_rows"},
+    _rows_of_scales,
+    choices={**ANY_ENCODING, **ROUNDING, **_EXPERTS, "activation": "", "gathers": False}, options=_grouped_options,
 )  # fmt: skip
 SILU_AND_MUL_GROUPED_QUANTIZE = Op(
     "silu_and_mul_grouped_quantize", _COMPUTES, {"op": "quantize"}, _gated_grouped, GENERAL_OUTPUTS, _rows_of_scales,

@@ -12,7 +12,7 @@ from jitnorm.kernels.config_rules import MAX_EXPERTS
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.activation import gate_columns_of
 from jitnorm.ops.batched import is_scale_per_matrix
-from jitnorm.ops.general import outputs_of, with_scales
+from jitnorm.ops.general import as_column, outputs_of, with_scales
 from jitnorm.ops.run import run
 
 
@@ -22,6 +22,7 @@ def grouped_quantize(
     *,
     spec: QuantSpec,
     scale_offsets: Any = None,
+    input_rows: Any = None,
     activation: str | None = None,
     rounding: str = "once",
     global_scale: Any = None,
@@ -48,6 +49,8 @@ def grouped_quantize(
         scale_offsets: with a swizzled layout, int32, shape (E + 1,): the scales of expert e begin with row
             ``scale_offsets[e]``, a multiple of the rows of a tile, 128 or 8, to which others are rounded down. For
             example a sum of the experts' rows, each rounded up to whole tiles. None with linear scales.
+        input_rows: int32, shape (N,): row i is made of row ``input_rows[i]`` of the input, as in `quantize`, and
+            offsets count these N rows: tokens are sorted by expert as they are read. None: of row i.
         activation: of the input, ``"silu"``, ``"gelu"``, ``"gelu_tanh"`` or ``"relu2"``; None for none.
         rounding: of the activation, as in `quantize`.
         global_scale: a float32 tensor, the encode scale: one element for all, or shape (E,), one for each expert;
@@ -61,9 +64,9 @@ def grouped_quantize(
 
     Returns:
         ``(codes, scales)``; codes as in `quantize`, scales in the linear layout too, swizzled ones of shape
-        (R, roundup(hidden_size / block size, 4)), where R is ``ceil(M / T) + E`` tiles of T rows, enough for any
-        offsets without gaps. Then the linear scales, if `spec` asks for both layouts, and the decode scales of rows, if
-        `global_scale` is ``row``.
+        (R, roundup(hidden_size / block size, 4)), where R is ``ceil(M / T) + E`` tiles of T rows, or N in place of M,
+        enough for any offsets without gaps. Then the linear scales, if `spec` asks for both layouts, and the decode
+        scales of rows, if `global_scale` is ``row``.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
@@ -78,10 +81,10 @@ def grouped_quantize(
         >>> codes.shape, scales.shape
         ((200, 32), (640, 4))
     """
-    options = (activation or "",)
+    gathered = () if input_rows is None else (True,)
     return _grouped(
-        GROUPED_QUANTIZE, input, offsets, scale_offsets, spec, global_scale, scale, options, rounding, enable_pdl, out,
-        out_scale, stream,
+        GROUPED_QUANTIZE, input, offsets, scale_offsets, spec, global_scale, scale, (activation or "", *gathered),
+        rounding, enable_pdl, out, out_scale, stream, input_rows,
     )  # fmt: skip
 
 
@@ -123,8 +126,9 @@ def silu_and_mul_grouped_quantize(
 def _grouped(
     op: Op, input: Any, offsets: Any, scale_offsets: Any, spec: QuantSpec, global_scale: Any, scale: Any,
     options: tuple[Any, ...], rounding: str, enable_pdl: bool | None, out: Any, out_scale: Any, stream: Any,
+    input_rows: Any = None,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Codes and scales; `options` are the activation and, with gates, their columns."""
+    """Codes and scales; `options` are the activation and what the op has beside it."""
     spec, given, scale = with_scales(spec, global_scale, scale)
     experts = _experts_of(offsets)
     _check_scale_offsets(spec, scale_offsets)
@@ -134,7 +138,7 @@ def _grouped(
     )  # fmt: skip
     tensors = {
         **outputs_of(spec, out, out_scale), "input": input, "offsets": offsets, "scale_offsets": scale_offsets,
-        "global_scale": given, "scale": scale,
+        "input_rows": None if input_rows is None else as_column(input_rows), "global_scale": given, "scale": scale,
     }  # fmt: skip
     made = run(dispatcher, tensors, stream)
     codes = made["y_fp4" if spec.element == "e2m1" else "out"]

@@ -23,6 +23,12 @@ struct Arguments {
   UInt8* codes;
   Int64 codes_strides[kRowDims];
 
+#ifdef JITNORM_GATHERS
+  const Int32* input_rows;  // which row of the input each row is made of
+  Int64 input_rows_strides[kRowDims];
+  Int64 input_count;  // the rows of the input
+
+#endif
   // Parameters of a norm.
   const Weight* weight;
   const Weight* bias;

@@ -35,6 +35,14 @@ JITNORM_INLINE Int64 counted_rows(const Arguments& a) {
 }
 #endif
 
+#ifdef JITNORM_GATHERS
+// The row of the input that a row is made of; -1 if there is no such row, and nothing is written.
+JITNORM_INLINE Int64 input_row(const Arguments& a, Int64 row) {
+  const Int64 number = a.input_rows[row * a.input_rows_strides[0]];
+  return number < 0 || number >= a.input_count ? -1 : number;
+}
+#endif
+
 JITNORM_INLINE bool is_processed(const Arguments& a, Int64 row) {
   if constexpr (kIsMasked) return row < counted_rows(a);
   return row < a.rows;

@@ -49,7 +49,13 @@ JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Ti
 constexpr bool kNormalizesFirst = kNormalizes && (kNeedsRowAmax || kBlockTiles > 1);
 
 JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffers) {
+#ifdef JITNORM_GATHERS
+  const Int64 from = input_row(a, row);
+  if (from < 0) return;
+  load_row<kCombine>(a, from, buffers.h);
+#else
   load_row<kCombine>(a, row, buffers.h);
+#endif
   const RowStatistic statistic = statistic_of(a, row, buffers.h);
   if constexpr (kNormalizesFirst) {
     for (int t = 0; t < kRowTiles; ++t) normalize_tile(t, statistic, buffers, buffers.h[t]);

@@ -215,9 +215,15 @@ JITNORM_INLINE Int64 blocks_of(Int64 rows) {
 
 // Number `number` among the rows: its chunks are on their way.
 JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
+#ifdef JITNORM_GATHERS
+  const Int64 from = is_processed(a, number) ? input_row(a, number) : -1;
+  const bool is_there = from >= 0;
+  Row row{is_there ? number : 0, is_there, Source::of(a, is_there ? from : 0), is_there ? thread : kChunks};
+#else
   const bool is_there = is_processed(a, number);
   const Int64 at = is_there ? number : 0;
   Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks};
+#endif
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));

@@ -1,4 +1,4 @@
-"""Kernels for experts' rows in CUDA C++ write the bytes of the CPU target: their PTX, run on the host."""
+"""Kernels for experts' rows, or for gathered ones, write the CPU target's bytes: their PTX, run on the host."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ KERNELS = (
     ("quantize:hidden_size=1536,quant=e4m3/row/f32,experts=3", "sm_90a"),
     ("quantize:hidden_size=4096,quant=e4m3/128/f32,schedule=4x2b2,experts=2", "sm_90a"),
 )
+GATHERING = (
+    ("quantize:hidden_size=64,quant=e2m1/16/e4m3/128x4/row,gathers=true", "sm_80"),
+    ("quantize:hidden_size=1536,quant=e2m1/32/ue8m0/8x4,activation=relu2,gathers=true", "sm_90a"),
+    ("quantize:hidden_size=2048,quant=e4m3/row/f32,gathers=true,experts=3", "sm_100a"),
+)
 ROWS = 20
 
 
@@ -51,5 +56,20 @@ def test_each_block_finds_its_expert(text: str, target: str) -> None:
     run_on_cpu(config, expected, 0.0)
     blocks = 3 * (2 if "b2" in config.schedule else 1)
     run_on_host(config, Target(target), actual, ROWS, 0.0, most_blocks=blocks, is_cuda=True)
+    for name, array in expected.items():
+        assert actual[name].tobytes() == array.tobytes(), name
+
+
+@pytest.mark.parametrize(("text", "target"), GATHERING)
+def test_each_row_finds_its_own_of_the_input(text: str, target: str) -> None:
+    """Also twice the same, and none for numbers of no row."""
+    config = KernelConfig.parse(text)
+    expected, actual = (make_arrays(config, ROWS, "spiky") for _ in range(2))
+    for arrays in (expected, actual):
+        arrays["input_rows"][:, 0] = [(7 * i) % ROWS if i % 5 else (-1, 3, ROWS, 1 << 30)[i // 5] for i in range(ROWS)]
+        if config.experts:
+            arrays["offsets"][...] = offsets(config.experts, 1)[0]
+    run_on_cpu(config, expected, 0.0)
+    run_on_host(config, Target(target), actual, ROWS, 0.0, is_cuda=True)
     for name, array in expected.items():
         assert actual[name].tobytes() == array.tobytes(), name

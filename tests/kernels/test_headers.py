@@ -68,8 +68,9 @@ EXPERTS = [
     KernelConfig.parse(f"quantize:hidden_size={size},quant=e2m1/16/e4m3/128x4/given,experts=8,scale_per_matrix=true")
     for size in (256, 4096)
 ]
+GATHERED = [KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3,gathers=true")]
 SOURCES = [
-    *((config, target) for config in (*CONFIGS, *ROUNDED, *EXPERTS) for target in (CPU, HOPPER)),
+    *((config, target) for config in (*CONFIGS, *ROUNDED, *EXPERTS, *GATHERED) for target in (CPU, HOPPER)),
     (AHEAD, HOPPER),
 ]
 

@@ -133,6 +133,8 @@ EXPERTS = (
     ("quantize:hidden_size=7168,quant=e2m1/16/e4m3/128x4/given,experts=256,scale_per_matrix=true", "sm_90a"),
     ("quantize:hidden_size=2048,quant=e2m1/32/ue8m0/128x4,gate_columns=-1,experts=256", "sm_80"),
     ("quantize:hidden_size=256,quant=e4m3/32/ue8m0/128x4,experts=8", "sm_100a"),
+    ("quantize:hidden_size=7168,quant=e2m1/16/e4m3/128x4/row,gathers=true", "sm_90a"),
+    ("quantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given,gathers=true,experts=64", "sm_100a"),
 )
 
 
