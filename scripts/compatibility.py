@@ -132,6 +132,8 @@ SGLANG = {
     "sgl_per_token_group_quant_8bit": "",
     "sgl_per_token_group_quant_fp8": "",
     "sgl_per_token_group_quant_int8": "",
+    "silu_and_mul_masked_post_quant_fwd": "of alphas and limits gpt-oss's",
+    "silu_and_mul_masked_post_per_tensor_quant_fwd": "",
     "sglang_per_token_quant_fp8": "",
     "sglang_per_token_group_quant_fp8": "",
     "per_token_quant_int8": "no `cal_sum`",

@@ -159,8 +159,8 @@ def quantize(
     }  # fmt: skip
     if gathers:
         tensors["input_rows"] = as_column(input_rows)
-        shape = (input_rows.shape[0], input.shape[-1])
-        return quantized(spec, run(dispatcher, tensors, stream), shape)
+        made = run(dispatcher, tensors, stream)
+        return quantized(spec, made, (input_rows.shape[0], input.shape[-1]))
     return quantized(spec, run_with_amax(dispatcher, tensors, stream), tuple(input.shape), batched)
 
 
