@@ -58,6 +58,7 @@ from jitnorm.ops.gated import silu_and_mul_nvfp4_quantize, silu_and_mul_quantize
 from jitnorm.ops.general import norm_quantize, quantize
 from jitnorm.ops.grouped import grouped_quantize, silu_and_mul_grouped_quantize
 from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
+from jitnorm.ops.mhc import mhc_post
 from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm, rmsnorm_bias
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
@@ -134,6 +135,7 @@ __all__ = [
     "grouped_quantize",
     "layernorm",
     "layernorm_backward",
+    "mhc_post",
     "mhc_rmsnorm_quantize",
     "mxfp4_dequantize",
     "mxfp4_quantize",

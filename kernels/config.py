@@ -21,7 +21,8 @@ class KernelConfig:
     Args:
         op: what the kernel computes: ``rmsnorm``, ``layernorm``; ``quantize`` for quantization alone, ``dequantize``
             for the inverse; ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows;
-            ``sum_rows``, the sum of the rows of a float32 matrix.
+            ``sum_rows``, the sum of the rows of a float32 matrix; ``mhc_post``, what the streams of hyper-connections
+            become behind a layer.
         hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one along the row, other
             than ``128x128``.
         input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;

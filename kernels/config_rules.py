@@ -39,6 +39,7 @@ _OPTIONS = {
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
     "sum_rows": ("bias",),
+    "mhc_post": ("streams",),
 }
 OPS = tuple(_OPTIONS)
 # The fields that say what is encoded.
@@ -126,6 +127,8 @@ def _check_options(config: KernelConfig) -> None:
                 f"or use {', '.join(map(repr, users))}"
             )
     quant = config.quant
+    if config.op == "mhc_post" and not config.streams:
+        raise ValueError("streams: is 0, but mhc_post mixes 1 to 4 with what a layer gives")
     if config.op == "shuffle":
         require_one_of("shuffle_rows", config.shuffle_rows, SHUFFLE_ROWS)
     needs_quant = config.op in ("quantize", "dequantize") and not (config.amax_only or config.activation)
@@ -183,6 +186,8 @@ def name_of_first(config: KernelConfig) -> str:
     """The name of the tensor that callers pass first."""
     if config.pair:
         return "q"
+    if config.op == "mhc_post":
+        return "residual"
     if config.streams:
         return "X"
     if config.op == "quantize" and config.axis == 0:

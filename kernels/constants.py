@@ -1,8 +1,8 @@
 """The constants of a source: a configuration, as the headers see it.
 
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
-Only kRounding is left out where norms are rounded once, kExperts where rows belong to none, and kGathers where they are
-not gathered: sources then have no code that names them.
+Only kRounding is left out where norms are rounded once, kExperts where rows belong to none, kGathers where they are not
+gathered, and kMixesLayer where no layer is mixed: sources then have no code that names them.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _OPS = {
     "interleave": "kInterleave",
     "shuffle": "kShuffle",
     "sum_rows": "kSumRows",
+    "mhc_post": "kQuantize",  # no header asks: its items are its own
 }
 _ACTIVATIONS = {
     "silu": "kSilu",
@@ -131,6 +132,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _int("kExperts", config.experts)
     if config.gathers:
         yield _bool("kGathers", True)
+    if config.op == "mhc_post":
+        yield _bool("kMixesLayer", True)
     if config.rounding != "once":
         yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
 

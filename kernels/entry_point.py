@@ -65,7 +65,7 @@ def _schedule(config: KernelConfig, target: Target) -> str:
 
 def _item_op(config: KernelConfig) -> str:
     """The function that processes an item."""
-    if config.moves or config.op == "sum_rows":
+    if config.moves or config.op in ("sum_rows", "mhc_post"):
         return f"{config.op}_item"
     if has_square_items(config):
         return f"{config.op}_square_item"

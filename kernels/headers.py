@@ -18,9 +18,14 @@ CONFIGURATION = "common/configuration.h"
 _INCLUDE = re.compile(r'#include "(.+)"\n')
 # What a source is decided on before it is cut: GPUs, and what the constants have.
 _ON_GPU = "__CUDACC__"
-# The constant that only sources have which are rounded before they are encoded, or whose rows belong to experts or are
-# gathered.
-SPECIAL = {"JITNORM_ROUNDS": "Rounding kRounding", "JITNORM_EXPERTS": "kExperts", "JITNORM_GATHERS": "kGathers"}
+# The constant that only sources have which are rounded before they are encoded, whose rows belong to experts or are
+# gathered, or which mix streams with a layer.
+SPECIAL = {
+    "JITNORM_ROUNDS": "Rounding kRounding",
+    "JITNORM_EXPERTS": "kExperts",
+    "JITNORM_GATHERS": "kGathers",
+    "JITNORM_MIXES_LAYER": "kMixesLayer",
+}
 _CONDITION = re.compile(rf"#ifdef ({'|'.join((_ON_GPU, *SPECIAL))})\n(.*?)(?:#else\n(.*?))?#endif\n", re.DOTALL)
 # Between two definitions: blank lines, before a line that is not indented.
 _BORDER = re.compile(r"\n\n+(?=[^\s}#])")

@@ -62,7 +62,7 @@ FLASHINFER = {
     "nvfp4_kv_dequantize": "",
     "nvfp4_kv_dequantize_paged": "",
     "nvfp4_quantize_paged_kv_cache": "",
-    "mhc_post": "",
+    "mhc_post": "also float16 and float32",
     "mhc_pre_big_fuse": "",
     "mhc_pre_big_fuse_with_prenorm": "",
 }

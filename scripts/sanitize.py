@@ -79,6 +79,7 @@ def launch_variants() -> None:
     launch(OPS["fused_add_rmsnorm"], 1151, rounding="hf")
     launch(OPS["norm_quantize"], 1152, quant="nvfp4", rounding="output")
     launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)
+    launch(OPS["mhc_post"], 1151, streams=3, input="float32")
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)
     for activation in ("gelu", "gelu_tanh", "relu2"):
         launch(OPS["silu_and_mul_quantize"], 1152, quant="mxfp8", activation=activation)

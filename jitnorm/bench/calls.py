@@ -86,7 +86,7 @@ def config_of(choices: Choices, fields: Fields) -> KernelConfig:
 
 def _shape(argument: TensorArgument, config: KernelConfig, rows: int, matrices: int) -> tuple[int, ...]:
     leading = (matrices, rows) if config.batched else (rows,)
-    if argument.name == "X":
+    if argument.name == "X" or (config.op == "mhc_post" and argument.name == "residual"):
         return (*leading, config.streams, config.hidden_size)
     return sizes_of(argument.shape, leading, rows, matrices if config.batched else 1, rows)
 

@@ -177,6 +177,7 @@ OPS = (
     _of("relu2 nvfp4", "quantize", quant="nvfp4", activation="relu2", only_large=True),
     _of("mhc 4", "mhc_rmsnorm_quantize", streams=4, weight="float32", only_large=True),
     _of("mhc 2", "mhc_rmsnorm_quantize", streams=2, weight="float32", only_large=True),
+    _of("mhc post", "mhc_post", only_large=True),
     _of("decode nvfp4", "dequantize", quant="nvfp4", only_large=True),
     _of("decode mxfp8", "dequantize", quant="mxfp8", only_large=True),
     _of("weight nvfp4", "quantize_weight", only_large=True),

@@ -6,6 +6,7 @@ Instead of ``import sgl_kernel``, write ``from jitnorm.compat import sglang as s
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -146,15 +147,18 @@ def silu_and_mul_masked_post_quant_fwd(
     Raises:
         ValueError: an argument that is not allowed.
     """
-    gates = {"rounding": "hf"}
+    options: dict[str, Any] = {"rounding": "hf"}
     if gemm1_alpha:
         if (gemm1_alpha, gemm1_clamp_limit) != (1.702, 7.0):
             raise ValueError(
                 f"gemm1_alpha, gemm1_clamp_limit: are {gemm1_alpha!r}, {gemm1_clamp_limit!r}; allowed are gpt-oss's, "
                 "1.702 and 7.0"
             )
-        gates = {"activation": "swigluoai"}
-    encode = partial(jitnorm.silu_and_mul_quantize, input, batched=True, mask=masked_m, **gates)
+        options = {"activation": "swigluoai"}
+
+    def encode(**given: Any) -> jitnorm.QuantizedTensor:
+        return jitnorm.silu_and_mul_quantize(input, batched=True, mask=masked_m, **options, **given)
+
     scales = output_scale.transpose(-1, -2) if output_scale.dtype == torch.int32 else output_scale
     write_groups(encode, spec_of_eps("e4m3", quant_group_size, 1e-10, scale_ue8m0), output, scales)
 

@@ -65,7 +65,7 @@ from jitnorm.reference.int8 import (
     quantize_int8_token,
 )
 from jitnorm.reference.layouts import ScaleLayout, column_major_scales, packed_scales, swizzle_scales, unswizzle_scales
-from jitnorm.reference.mhc import mhc_mix_f32
+from jitnorm.reference.mhc import mhc_mix_f32, mhc_post_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
 from jitnorm.reference.norm import inv_rms_f32, layernorm_f32, rmsnorm_f32, stored_residual
 from jitnorm.reference.statistics import CHUNK, amax_f32, row_sum, sum_of_squares
@@ -101,6 +101,7 @@ __all__ = [
     "layernorm_backward_f32",
     "layernorm_f32",
     "mhc_mix_f32",
+    "mhc_post_f32",
     "packed_scales",
     "quantize_fp4",
     "quantize_fp4_columns",

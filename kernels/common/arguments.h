@@ -37,6 +37,9 @@ struct Arguments {
   // One element, or one for each row or matrix.
   const Int32* mask;  // the rows of each matrix that are there
   const float* mix;   // the factors of each row's streams
+#ifdef JITNORM_MIXES_LAYER
+  const float* layer_mix;  // those of what the layer gives, for each stream
+#endif
   float* inv_rms;
   float* amax;
   float* partials;  // sums over the rows of each segment

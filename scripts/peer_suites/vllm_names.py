@@ -27,6 +27,7 @@ FILES = tuple(
         "quantization/test_nvfp4_quant",
         "quantization/test_silu_mul_nvfp4_quant",
         "quantization/test_per_token_group_quant",
+        "moe/test_mxfp4_moe",
     )
 )
 

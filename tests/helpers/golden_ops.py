@@ -62,6 +62,10 @@ def factors() -> Array:
     return weight()[:24].reshape(12, 2)
 
 
+def combinations() -> Array:
+    return weight()[:48].reshape(12, 2, 2)
+
+
 def streams() -> Array:
     return x().reshape(12, 2, 192)
 
@@ -268,6 +272,15 @@ OPS = [
         "mhc_rmsnorm_quantize",
         lambda make: jitnorm.mhc_rmsnorm_quantize(make(streams()), make(factors()), make(weight()[:192])),
         mixed,
+    ),
+    OpCase(
+        "mhc_post",
+        lambda make: (
+            jitnorm.mhc_post(make(x()[:, :192].copy()), make(streams()), make(factors()), make(combinations())),
+        ),
+        lambda: (
+            reference.round_to(reference.mhc_post_f32(x()[:, :192], streams(), factors(), combinations()), x().dtype),
+        ),
     ),
     OpCase("quantize_weight", encode_weight, decoded_weight),
     OpCase("quantize-batched", encode_batch, swizzled_batch),

@@ -68,9 +68,12 @@ EXPERTS = [
     KernelConfig.parse(f"quantize:hidden_size={size},quant=e2m1/16/e4m3/128x4/given,experts=8,scale_per_matrix=true")
     for size in (256, 4096)
 ]
-GATHERED = [KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3,gathers=true")]
+OTHERS = [
+    KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3,gathers=true"),
+    KernelConfig.parse("mhc_post:hidden_size=4096,streams=4"),
+]
 SOURCES = [
-    *((config, target) for config in (*CONFIGS, *ROUNDED, *EXPERTS, *GATHERED) for target in (CPU, HOPPER)),
+    *((config, target) for config in (*CONFIGS, *ROUNDED, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),
     (AHEAD, HOPPER),
 ]
 

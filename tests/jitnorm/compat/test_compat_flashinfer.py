@@ -167,3 +167,16 @@ def test_nvfp4_of_the_rows_that_a_map_has_the_numbers_of(layout: int) -> None:
         assert not scales[[1, 2, 5]].any()
     with pytest.raises(ValueError, match="expanded_idx_to_permuted_idx: is given, which goes with per_token"):
         flashinfer.nvfp4_quantize(x, torch.ones(1), expanded_idx_to_permuted_idx=numbers)
+
+
+def test_streams_behind_a_layer_are_four() -> None:
+    generator = torch.Generator().manual_seed(4)
+    x, residual = (torch.randn(*shape, generator=generator).bfloat16() for shape in ((2, 3, 64), (2, 3, 4, 64)))
+    post, comb = (torch.randn(*shape, generator=generator) for shape in ((2, 3, 4, 1), (2, 3, 4, 4)))
+    found = flashinfer.mhc_post(x, residual, post, comb)
+    exact = x[..., None, :].double() * post + torch.einsum("...ij,...ih->...jh", comb.double(), residual.double())
+    assert found.shape == residual.shape
+    assert torch.allclose(found.double(), exact, rtol=2**-8, atol=1e-3)
+    assert torch.equal(found, flashinfer.mhc_post(x, residual, post[..., 0], comb))
+    with pytest.raises(ValueError, match=r"residual: shape is \(2, 3, 3, 64\); expected \(..., 4, H\)"):
+        flashinfer.mhc_post(x, residual[:, :, :3], post, comb)
