@@ -53,6 +53,7 @@ _PLATFORM = _Platform(
     is_cuda=lambda: True,
     is_cuda_alike=lambda: True,
     has_device_capability=lambda *args: True,
+    is_device_capability_family=lambda *args: True,
     fp8_dtype=lambda: torch.float8_e4m3fn,
     device_type="cuda",
 )
