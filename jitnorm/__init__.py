@@ -56,7 +56,9 @@ from jitnorm.ops.dequantize import (
 )
 from jitnorm.ops.gated import silu_and_mul_nvfp4_quantize, silu_and_mul_quantize
 from jitnorm.ops.general import norm_quantize, quantize
+from jitnorm.ops.grouped import grouped_quantize, silu_and_mul_grouped_quantize
 from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
+from jitnorm.ops.mhc import mhc_post
 from jitnorm.ops.norm import (
     fused_add_rmsnorm,
     gemma_fused_add_rmsnorm,
@@ -138,9 +140,11 @@ __all__ = [
     "gemma_rmsnorm_backward",
     "gemma_rmsnorm_quant",
     "get_kernel",
+    "grouped_quantize",
     "layernorm",
     "layernorm_backward",
     "layernorm_with_statistics",
+    "mhc_post",
     "mhc_rmsnorm_quantize",
     "mxfp4_dequantize",
     "mxfp4_quantize",
@@ -170,6 +174,7 @@ __all__ = [
     "shuffle_matrix_sf_a",
     "silu",
     "silu_and_mul",
+    "silu_and_mul_grouped_quantize",
     "silu_and_mul_nvfp4_quantize",
     "silu_and_mul_quantize",
     "silu_and_mul_scaled_nvfp4_experts_quantize",

@@ -43,7 +43,9 @@ class Outputs:
         self.names = tuple(a.name for a in tensors if a.is_output)
         row_sets = [a.row_set for a in tensors]
         self.leaders = tuple(tensors[i].name for i in sorted(set(map(row_sets.index, row_sets))))
-        self.of_rows = frozenset(a.name for a in tensors if LEADING in a.shape)
+        # Experts' offsets and numbers of rows are those of the whole tensor: no part of it can be taken alone.
+        takes_parts = not (example.experts or example.gathers)
+        self.of_rows = frozenset(a.name for a in tensors if LEADING in a.shape and takes_parts)
         self._leader_of = {a.name: self.leaders[a.row_set] for a in tensors}
         self._is_batched, self._rows_combined = example.batched, example.rows_combined
         self.folds = not self._is_batched and self.of_rows.issuperset(self.names)
@@ -74,9 +76,10 @@ class Outputs:
         for leader, shape in by_leader.items():
             _check_bounds(leader, shape)
         found = {}
+        rows_of_last = math.prod(shapes[-1][:-1])  # the second row set's, if there is one
         for name, (extents, output_dtype) in self._allocated(shapes[0][-1], dtype).items():
             leading = tuple(by_leader[self._leader_of[name]][:-1])
-            found[name] = (sizes_of(extents, leading, *self._rows_and_matrices(leading)), output_dtype)
+            found[name] = (sizes_of(extents, leading, *self._rows_and_matrices(leading), rows_of_last), output_dtype)
         return found
 
     def allocate(self, framework: Framework, named: dict[str, Any]) -> None:

@@ -100,7 +100,8 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
     """The configuration that represents all kernels that do the same work per element of a row.
 
     One measurement serves them all. Ignored are 16-bit dtypes, strides, PDL, Gemma's weight + 1, the rounding of
-    the norm, where scales are stored, whether a scale is given or has a floor, and batches.
+    the norm, where scales are stored, whether a scale is given or has a floor, batches, and gathering. Experts count as
+    a mask does: tensors say how many rows they have.
 
     Example:
         >>> str(tuning_key(KernelConfig.parse("rmsnorm:hidden_size=64,input=float16,pdl=true"))).split(",")[1]
@@ -122,7 +123,10 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
         many_rows=False,
         keep_rstd=False,
         keep_statistics=False,
-        batched=config.masked,
+        batched=config.counts_rows,
+        masked=config.counts_rows,
+        experts=0,
+        gathers=False,
         scale_per_matrix=False,
         scale_ub=False,
         inverse_global_scale=False,

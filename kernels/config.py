@@ -21,7 +21,8 @@ class KernelConfig:
     Args:
         op: what the kernel computes: ``rmsnorm``, ``layernorm``; ``quantize`` for quantization alone, ``dequantize``
             for the inverse; ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows;
-            ``sum_rows``, the sum of the rows of a float32 matrix.
+            ``sum_rows``, the sum of the rows of a float32 matrix; ``mhc_post``, what the streams of hyper-connections
+            become behind a layer.
         hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one along the row, other
             than ``128x128``.
         input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;
@@ -49,8 +50,8 @@ class KernelConfig:
         batched: whether the first dimension counts matrices, whose scales are padded each for itself.
         masked: whether a mask says how many rows of each matrix there are, the others being left alone; only if
             `batched`.
-        scale_per_matrix: whether the scale that is given, global or of FP8 or INT8, has an element for each matrix;
-            only if `batched`.
+        scale_per_matrix: whether the scale that is given, global or of FP8 or INT8, has an element for each matrix, or
+            each expert; only if `batched`, or with `experts`.
         amax_only: whether the largest magnitude of all (normalized) elements is all that is written; `quant` is None
             and a residual is only read.
         scale_ub: whether an upper bound of amax is given; only for FP8 and INT8 with scales of rows or groups.
@@ -73,6 +74,9 @@ class KernelConfig:
         activation: what gates, or with `gate_columns` 0 all values, go through first: ``silu``, ``gelu`` (by erf),
             ``gelu_tanh``, ``relu2`` (the square of ReLU) or, only for gates, ``swigluoai`` (gpt-oss); by default
             ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize`` needs no `quant`.
+        experts: how many experts the rows belong to, which follow one another and begin where offsets say; 0 without;
+            only for ``quantize`` with scales in layouts that are ``linear`` or swizzled.
+        gathers: whether a tensor says which row of the input each row is made of; only for ``quantize`` with `quant`.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -115,6 +119,8 @@ class KernelConfig:
     backward: bool = False
     rounding: str = "once"
     activation: str = ""
+    experts: int = 0
+    gathers: bool = False
     schedule: str = ""
 
     def __post_init__(self) -> None:
@@ -146,6 +152,11 @@ class KernelConfig:
     def is_row_wise(self) -> bool:
         """Whether the kernel works on whole rows, rather than on independent items."""
         return self.normalizes or (self.op == "quantize" and self.axis != 0 and not self.has_square_blocks)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether tensors say how many rows of each matrix or expert there are, so that no host knows it."""
+        return self.masked or self.experts > 0
 
     @property
     def rows_combined(self) -> int:

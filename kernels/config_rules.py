@@ -22,6 +22,7 @@ ROUNDINGS = ("once", "output", "hf", "vllm")
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
+MAX_EXPERTS = 1024
 # The functions that values may go through, and those of gates.
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu2")
 GATES = (*ACTIVATIONS, "swigluoai")
@@ -33,11 +34,12 @@ _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
     "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "keep_statistics", "backward"),
-    "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis"),
+    "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis", "experts", "gathers"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
     "sum_rows": ("bias",),
+    "mhc_post": ("streams",),
 }
 OPS = tuple(_OPTIONS)
 # The fields that say what is encoded.
@@ -85,6 +87,8 @@ def check(config: KernelConfig) -> None:
     _check_hidden_size(config)
     _check_combine(config)
     _check_row_sets(config)
+    _check_experts(config)
+    _check_gathering(config)
     _check_backward(config)
     _check_schedule(config)
     if config.quant:
@@ -123,6 +127,8 @@ def _check_options(config: KernelConfig) -> None:
                 f"or use {', '.join(map(repr, users))}"
             )
     quant = config.quant
+    if config.op == "mhc_post" and not config.streams:
+        raise ValueError("streams: is 0, but mhc_post mixes 1 to 4 with what a layer gives")
     if config.op == "shuffle":
         require_one_of("shuffle_rows", config.shuffle_rows, SHUFFLE_ROWS)
     needs_quant = config.op in ("quantize", "dequantize") and not (config.amax_only or config.activation)
@@ -184,6 +190,8 @@ def name_of_first(config: KernelConfig) -> str:
     """The name of the tensor that callers pass first."""
     if config.pair:
         return "q"
+    if config.op == "mhc_post":
+        return "residual"
     if config.streams:
         return "X"
     if config.op == "quantize" and config.axis == 0:
@@ -217,12 +225,41 @@ def _check_row_sets(config: KernelConfig) -> None:
     others = (*_COMBINED, "quant", "keep_rstd", "batched", "amax_only", "bias")
     if config.pair and (config.op != "rmsnorm" or any(getattr(config, name) for name in others)):
         raise ValueError("pair: is True, which goes with a plain rmsnorm alone")
-    if (config.masked or config.scale_per_matrix) and not config.batched:
+    if (config.masked or (config.scale_per_matrix and not config.experts)) and not config.batched:
         raise ValueError("masked, scale_per_matrix: need batched=True")
     if config.masked and (config.amax_only or (config.quant and config.quant.needs_tensor_amax)):
         raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
     if config.scale_per_matrix and not (config.quant and config.quant.needs_given_scale):
         raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
+
+
+def _check_gathering(config: KernelConfig) -> None:
+    if not config.gathers:
+        return
+    if config.batched or config.has_square_blocks:
+        raise ValueError("gathers: is given, which goes with neither batched nor blocks that span rows")
+    if config.quant is None or config.axis == 0 or config.row_dims != 1:
+        raise ValueError("gathers: is given, but only encoded rows at one stride are gathered")
+    if config.quant.needs_tensor_amax:
+        raise ValueError("gathers: is given, but the amax of a tensor is that of all its rows")
+
+
+def _check_experts(config: KernelConfig) -> None:
+    if type(config.experts) is not int or not 0 <= config.experts <= MAX_EXPERTS:
+        raise ValueError(f"experts: is {config.experts!r}; 0 to {MAX_EXPERTS} is allowed")
+    if not config.experts:
+        return
+    if config.batched or config.has_square_blocks:
+        raise ValueError(f"experts: is {config.experts}, which goes with neither batched nor blocks that span rows")
+    if config.quant is None or config.axis == 0 or config.row_dims != 1:
+        raise ValueError(f"experts: is {config.experts}, but only encoded rows at one stride belong to experts")
+    if config.quant.needs_tensor_amax:
+        raise ValueError(f"experts: is {config.experts}, but the amax of a tensor is that of all its rows")
+    if config.quant.is_column_major:
+        raise ValueError(
+            f"scale_layout: is {config.quant.scale_layout!r}, in which experts' scales do not lie apart; "
+            "quantize all rows at once"
+        )
 
 
 def _check_backward(config: KernelConfig) -> None:

@@ -1,7 +1,8 @@
 """The constants of a source: a configuration, as the headers see it.
 
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
-Only kRounding is left out where norms are rounded once: sources then have no code that names it.
+Only kRounding is left out where norms are rounded once, kExperts where rows belong to none, kGathers where they are not
+gathered, and kMixesLayer where no layer is mixed: sources then have no code that names them.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _OPS = {
     "interleave": "kInterleave",
     "shuffle": "kShuffle",
     "sum_rows": "kSumRows",
+    "mhc_post": "kQuantize",  # no header asks: its items are its own
 }
 _ACTIVATIONS = {
     "silu": "kSilu",
@@ -101,7 +103,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _choice("Op", "kOp", _OPS[config.op])
     yield _choice("Combine", "kCombine", f"k{config.combine.capitalize()}")
     yield _choice("Activation", "kActivation", _ACTIVATIONS[config.activation or "silu"])
-    yield _choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if config.batched else "kOne")
+    is_several = config.batched or config.experts
+    yield _choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if is_several else "kOne")
     yield _choice("Encoding", "kEncoding", _encoding(config))
     yield _int("kHiddenSize", config.encoded_size)
     yield _int("kInputSize", config.hidden_size)
@@ -116,7 +119,7 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _int("kGateColumns", config.gate_columns or 1)
     yield _int("kStreams", config.streams or 1)
     yield _int("kShuffleRows", config.shuffle_rows or 8)
-    yield _bool("kIsMasked", config.masked)
+    yield _bool("kIsMasked", config.counts_rows)
     yield _bool("kAlongColumns", config.axis == 0)
     yield _bool("kHasUnitBias", config.unit_bias)
     yield _bool("kHasBias", config.has_bias)
@@ -126,6 +129,12 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _bool("kStoresSum", config.residual and not config.amax_only and not config.backward)
     yield _bool("kAddsGrad", config.residual and config.backward)
     yield _bool("kNeedsRowAmax", config.needs_row_amax)
+    if config.experts:
+        yield _int("kExperts", config.experts)
+    if config.gathers:
+        yield _bool("kGathers", True)
+    if config.op == "mhc_post":
+        yield _bool("kMixesLayer", True)
     if config.rounding != "once":
         yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
 

@@ -88,7 +88,7 @@ class Symbol(Extent):
         return {"M": rows, "B": matrices, "M2": second_rows}[self.name]
 
     def expression(self) -> str:
-        return {"M": "a.rows"}[self.name]
+        return {"M": "a.rows", "M2": "a.rows"}[self.name]  # a kernel sees one row set
 
     def to_json(self) -> str:
         return self.name

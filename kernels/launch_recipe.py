@@ -68,7 +68,7 @@ def _grain(config: KernelConfig) -> int:
 def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = None) -> dict[str, Any]:
     """Grid, block and cluster of a kernel of rows, with at most so many blocks or clusters."""
     rows = _row_grid(config, schedule.rows_per_block * schedule.rows_at_once)
-    if config.masked:
+    if config.counts_rows:
         most = MASKED_THREADS // schedule.threads
     if most is not None:
         rows = rows.at_most(most)

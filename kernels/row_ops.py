@@ -9,9 +9,12 @@ from .arguments import Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
 from .config_rules import name_of_first
 from .dtypes import BYTE, DTYPE_OF_FORMAT, DTYPES
-from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, Extent, Shape, shape
+from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, Extent, Shape, extent, shape
 from .numerics import CHUNK_SIZE, ceil_div
 from .quant_spec import CODE_BITS, PACKED_COLUMNS, QuantSpec
+
+# The fields of tensors from which the entry point finds an expert's rows: stages see what they have found.
+OFFSETS = ("offsets", "scale_offsets")
 
 
 def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
@@ -21,6 +24,10 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
     arguments: list[Argument] = [first_tensor(config)]
     if config.masked:
         arguments.append(TensorArgument("mask", ("int32",), shape(MATRICES)))
+    if config.experts:
+        arguments += _offsets(config)
+    if config.gathers:
+        arguments.append(TensorArgument("input_rows", ("int32",), shape(LEADING, 1), is_strided=True, row_set=1))
     if config.streams:
         arguments.append(TensorArgument("A", ("float32",), shape(LEADING, config.streams), field="mix"))
     if config.normalizes:
@@ -39,6 +46,16 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         arguments += _statistics(config)
         arguments.append(ScalarArgument("eps"))
     return tuple(arguments)
+
+
+def _offsets(config: KernelConfig) -> list[TensorArgument]:
+    """Where the rows of each expert begin, and their scales, if these are padded; then where the last ones end."""
+    borders = shape(config.experts + 1)
+    is_padded = config.row_multiple > 1
+    return [
+        TensorArgument(OFFSETS[0], ("int32",), borders),
+        TensorArgument(OFFSETS[1], ("int32",), borders, is_present=is_padded),
+    ]
 
 
 def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
@@ -103,7 +120,8 @@ def _parameter(name: str, dtype: str, config: KernelConfig, **options: Any) -> T
 
 
 def _row_output(name: str, config: KernelConfig, **options: Any) -> TensorArgument:
-    return TensorArgument(name, ("float32",), _of_matrices(config, ROWS), is_output=True, is_flat=True, **options)
+    rows, row_set = _of_matrices(config, written_rows(config)), int(config.gathers)
+    return TensorArgument(name, ("float32",), rows, is_output=True, is_flat=True, row_set=row_set, **options)
 
 
 def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input", **options: Any) -> TensorArgument:
@@ -119,7 +137,9 @@ def number(name: str, **options: Any) -> TensorArgument:
 def _given_scale(name: str, config: KernelConfig, *, is_present: bool) -> TensorArgument:
     """A float32 scale, or one for each matrix."""
     scale = number(name, is_present=is_present)
-    return dataclasses.replace(scale, shape=shape(MATRICES)) if config.scale_per_matrix else scale
+    if not config.scale_per_matrix:
+        return scale
+    return dataclasses.replace(scale, shape=shape(config.experts or MATRICES))
 
 
 def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
@@ -133,6 +153,7 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
         is_strided=True,
         field="codes",
         c_type=BYTE.c_type,
+        row_set=int(config.gathers),
     )
     is_found = quant.needs_tensor_amax
     scale_of_nothing = 0.0 if quant.has_blocks else quant.smallest_scale
@@ -152,7 +173,7 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
 def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     dtypes = ("int32",) if quant.is_packed else _encoded_dtypes(quant.scale_format)
     c_type = BYTE.c_type if quant.is_packed else DTYPES[dtypes[-1]].c_type
-    first = linear = shape(LEADING, config.scale_columns)
+    first = linear = shape(written_rows(config) if config.gathers else LEADING, config.scale_columns)
     if config.has_square_blocks:
         first = _of_matrices(config, ROWS.ceil_div(config.block_rows), config.scale_columns)
     elif quant.is_swizzled:
@@ -160,7 +181,9 @@ def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     elif quant.is_column_major:
         columns = config.padded_scale_columns // PACKED_COLUMNS if quant.is_packed else config.scale_columns
         first = _of_matrices(config, columns, padded_rows(config))
-    options: dict[str, Any] = {"is_output": True, "is_flat": True, "c_type": c_type}
+    options: dict[str, Any] = {
+        "is_output": True, "is_flat": True, "c_type": c_type, "row_set": int(config.gathers),
+    }  # fmt: skip
     return [
         TensorArgument("block_scale", dtypes, first, **options),
         TensorArgument("block_scale_unswizzled", dtypes, linear, is_present=quant.both_layouts, **options),
@@ -178,13 +201,25 @@ def _of_matrices(config: KernelConfig, *extents: Extent | int) -> Shape:
     return shape(MATRICES, *extents) if config.batched else shape(*extents)
 
 
+def written_rows(config: KernelConfig) -> Extent:
+    """The rows of what is written: those of the input, or as many as are gathered."""
+    return SECOND_ROWS if config.gathers else ROWS
+
+
 def padded_rows(config: KernelConfig) -> Extent:
-    """The rows and those that pad the scales' layout; of each matrix in a batch."""
-    return ROWS.round_up(config.row_multiple)
+    """The rows and those that pad the scales' layout; of each matrix in a batch, of each expert at most a tile."""
+    rows = written_rows(config)
+    if config.experts and config.row_multiple > 1:
+        return (rows.ceil_div(config.row_multiple) + extent(config.experts)) * config.row_multiple
+    return rows.round_up(config.row_multiple)
 
 
 def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
     """Blocks of `rows_per_block` rows, each of one row set or matrix, that cover all rows a kernel visits."""
+    if config.experts:  # besides rows, each expert has its last block, which may be smaller, and its padding
+        return written_rows(config).ceil_div(rows_per_block) + extent(
+            (1 if rows_per_block == 1 else 2) * config.experts
+        )
     # What a mask leaves out is not padded either.
     blocks = (ROWS if config.masked else padded_rows(config)).ceil_div(rows_per_block)
     if config.batched:

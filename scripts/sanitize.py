@@ -16,6 +16,8 @@ from jitnorm.catalogue.op import Op
 
 # Of ops that have any encoding.
 GENERAL = ("norm_quantize", "add_norm_quantize", "quantize", "dequantize", "silu_and_mul_quantize")
+# Those that experts' rows are quantized in.
+GROUPED = ("grouped_quantize", "silu_and_mul_grouped_quantize")
 ENCODINGS: list[dict[str, Any]] = [
     {"quant": "nvfp4", "layout": "linear+128x4"},
     {"quant": "nvfp4", "layout": "8x4", "global_scale": "row"},
@@ -28,6 +30,13 @@ ENCODINGS: list[dict[str, Any]] = [
     {"quant": "fp8_group", "layout": "column4"},
     {"quant": "int8_token"},
     {"quant": "int8_group", "layout": "column4"},
+]
+ENCODINGS_OF_EXPERTS: list[dict[str, Any]] = [
+    {"quant": "nvfp4", "layout": "linear+128x4", "global_scale": "given", "scale_per_matrix": True},
+    {"quant": "mxfp4", "layout": "8x4"},
+    {"quant": "mxfp8", "layout": "128x4"},
+    {"quant": "fp8_group"},
+    {"quant": "fp8_token"},
 ]
 # Several rows a warp, one warp, several warps with partial groups, the longest rows of a block, clusters.
 HIDDEN_SIZES = (128, 1152, 4224, 65536, 131072)
@@ -55,7 +64,8 @@ def launch(op: Op, hidden_size: int, rows: int = ROWS, **choices: Any) -> None:
 
 def launch_every_op(hidden_size: int) -> None:
     for op in OPS.values():
-        for choices in ENCODINGS if op.name in GENERAL else [{}]:
+        encodings = ENCODINGS if op.name in GENERAL else ENCODINGS_OF_EXPERTS if op.name in GROUPED else [{}]
+        for choices in encodings:
             launch(op, hidden_size, **choices)
         if "keep_norm" in op.choices and op.formats:
             launch(op, hidden_size, keep_norm=True)
@@ -69,6 +79,7 @@ def launch_variants() -> None:
     launch(OPS["fused_add_rmsnorm"], 1151, rounding="hf")
     launch(OPS["norm_quantize"], 1152, quant="nvfp4", rounding="output")
     launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)
+    launch(OPS["mhc_post"], 1151, streams=3, input="float32")
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)
     for activation in ("gelu", "gelu_tanh", "relu2"):
         launch(OPS["silu_and_mul_quantize"], 1152, quant="mxfp8", activation=activation)
@@ -93,6 +104,11 @@ def launch_variants() -> None:
         launch(OPS["norm_quantize"], hidden_size, quant=quant, layout="column4")
     launch(OPS["mxfp8_quantize"], 96, alignment=64)
     launch(OPS["mxfp8_grouped_quantize"], 96)
+    for hidden_size in (256, 4224):
+        launch(OPS["quantize"], hidden_size, quant="nvfp4", layout="128x4", global_scale="row", gathers=True)
+    launch(OPS["grouped_quantize"], 256, quant="fp8_token", gathers=True)
+    for experts in (1, 3, 40):
+        launch(OPS["grouped_quantize"], 256, quant="nvfp4", layout="128x4", experts=experts, rows=300)
     launch(OPS["compute_amax"], 1000)
     launch(OPS["block_scale_interleave"], 6, batched=True)
     launch(OPS["shuffle_matrix_a"], 40, shuffle_rows=16)

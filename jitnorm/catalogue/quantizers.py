@@ -40,9 +40,11 @@ COMPUTE_AMAX = Op(
 )  # fmt: skip
 
 
-def _general(quant: QuantSpec, activation: str, scale_ub: bool, batch: tuple[bool, bool, bool]) -> Fields:
+def _general(
+    quant: QuantSpec, activation: str, scale_ub: bool, batch: tuple[bool, bool, bool], gathers: bool = False
+) -> Fields:
     of_batch = dict(zip(BATCH, batch, strict=True))
-    return {"quant": quant, "activation": activation, "scale_ub": scale_ub, **of_batch}
+    return {"quant": quant, "activation": activation, "scale_ub": scale_ub, "gathers": gathers, **of_batch}
 
 
 def _general_options(_: Choices, fields: Fields) -> dict[str, Any]:
@@ -53,10 +55,10 @@ def _general_options(_: Choices, fields: Fields) -> dict[str, Any]:
 # As the op of kernels it has all that they can.
 QUANTIZE = Op(
     "quantize", "quantization, alone or of an activation, in any format below", {"op": "quantize"}, _general,
-    GENERAL_OUTPUTS, finds_amax=True,
+    {**GENERAL_OUTPUTS, "gathers": "input_rows"}, finds_amax=True,
     choices={
         **ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False,
-        "inverse_global_scale": False, "amax_only": False, "axis": -1, "alignment": 1,
+        "inverse_global_scale": False, "amax_only": False, "axis": -1, "alignment": 1, "gathers": False,
     },
     options=_general_options,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The norms, activations and quantization of `sgl_kernel` and of SGLang's `fp8_kernel` and `int8_kernel`.
+"""The norms, activations and quantization of `sgl_kernel` and of SGLang's kernels for FP8, INT8 and experts.
 
 Instead of ``import sgl_kernel``, write ``from jitnorm.compat import sglang as sgl_kernel``.
 """
@@ -6,6 +6,7 @@ Instead of ``import sgl_kernel``, write ``from jitnorm.compat import sglang as s
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -33,6 +34,8 @@ __all__ = [
     "sglang_per_token_group_quant_fp8",
     "sglang_per_token_quant_fp8",
     "silu_and_mul",
+    "silu_and_mul_masked_post_per_tensor_quant_fwd",
+    "silu_and_mul_masked_post_quant_fwd",
 ]
 
 
@@ -112,6 +115,62 @@ def sgl_per_token_group_quant_8bit(
 
 sgl_per_token_group_quant_fp8 = sgl_per_token_group_quant_8bit
 sgl_per_token_group_quant_int8 = sgl_per_token_group_quant_8bit
+
+
+def silu_and_mul_masked_post_quant_fwd(
+    input: torch.Tensor,
+    output: torch.Tensor,
+    output_scale: torch.Tensor,
+    quant_group_size: int,
+    masked_m: torch.Tensor,
+    scale_ue8m0: bool = False,
+    gemm1_alpha: float | None = 0.0,
+    gemm1_clamp_limit: float | None = 0.0,
+    num_real_tokens: int | None = None,
+    topk: int | None = None,
+) -> None:
+    """SwiGLU of the rows that a mask counts, rounded at each step, then FP8 with a scale for each group of a row.
+
+    Args:
+        input: (experts, rows, 2 * hidden_size), gates and then values.
+        output: where to write the codes, float8_e4m3fn (experts, rows, hidden_size).
+        output_scale: where to write the scales: float32 (experts, rows, groups), or int32 (experts, groups / 4, rows)
+            with the exponents of four groups in each element.
+        quant_group_size: 16, 32, 64, 128 or 256.
+        masked_m: int32 (experts,), how many rows of each there are.
+        scale_ue8m0: whether scales are powers of two.
+        gemm1_alpha: 0, or 1.702 for gpt-oss's gates, which are not rounded.
+        gemm1_clamp_limit: of gpt-oss's gates, 7.
+        num_real_tokens: ignored, a choice of SGLang's grid.
+        topk: ignored, likewise.
+
+    Raises:
+        ValueError: an argument that is not allowed.
+    """
+    options: dict[str, Any] = {"rounding": "hf"}
+    if gemm1_alpha:
+        if (gemm1_alpha, gemm1_clamp_limit) != (1.702, 7.0):
+            raise ValueError(
+                f"gemm1_alpha, gemm1_clamp_limit: are {gemm1_alpha!r}, {gemm1_clamp_limit!r}; allowed are gpt-oss's, "
+                "1.702 and 7.0"
+            )
+        options = {"activation": "swigluoai"}
+
+    def encode(**given: Any) -> jitnorm.QuantizedTensor:
+        return jitnorm.silu_and_mul_quantize(input, batched=True, mask=masked_m, **options, **given)
+
+    scales = output_scale.transpose(-1, -2) if output_scale.dtype == torch.int32 else output_scale
+    write_groups(encode, spec_of_eps("e4m3", quant_group_size, 1e-10, scale_ue8m0), output, scales)
+
+
+def silu_and_mul_masked_post_per_tensor_quant_fwd(
+    input: torch.Tensor, output: torch.Tensor, masked_m: torch.Tensor, scale: torch.Tensor
+) -> torch.Tensor:
+    """SwiGLU of the rows that a mask counts, rounded at each step, then FP8 by one scale or one of each expert."""
+    jitnorm.silu_and_mul_quantize(
+        input, spec=spec_of("e4m3", "tensor"), scale=scale, batched=True, mask=masked_m, rounding="hf", out=output
+    )
+    return output
 
 
 def sglang_per_token_quant_fp8(

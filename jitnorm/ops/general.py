@@ -9,9 +9,10 @@ from typing import Any
 from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
 from jitnorm.catalogue.quantizers import QUANTIZE
 from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.batched import batch_of
-from jitnorm.ops.run import run_with_amax
+from jitnorm.ops.run import run, run_with_amax
 from jitnorm.quantized import QuantizedTensor, introduce
 
 # The outputs of all encodings; a call has some of them.
@@ -115,6 +116,7 @@ def quantize(
     scale: Any = None,
     batched: bool = False,
     mask: Any = None,
+    input_rows: Any = None,
     scale_ub: Any = None,
     enable_pdl: bool | None = None,
     out: Any = None,
@@ -127,6 +129,11 @@ def quantize(
     quantized, unrounded or, with a `rounding` of ``"output"``, rounded to the input's dtype first. Without one and with
     a tensor for `global_scale`, a float8_e4m3fn input is an FP8 tensor of the scale ``6 / global_scale``, as in
     `fp4_quantize`.
+
+    With `input_rows`, int32 of shape (N,) on the device of the input, row i of the result is that of row
+    ``input_rows[i]`` of the input, (M, hidden_size): rows are gathered as they are read. For a number below 0 or from M
+    on nothing is written, and what is allocated stays uninitialised there. This goes with neither `batched` nor a scale
+    that is found for the tensor.
 
     ``jitnorm.FP8_BLOCK`` is for weights: a matrix (N, K) of any size, or with `batched` several (B, N, K), gets a scale
     for each block of 128 x 128, shape (ceil(N / 128), ceil(K / 128)), or (B, ...). It takes neither `mask` nor
@@ -142,12 +149,33 @@ def quantize(
     """
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = rounded_dispatcher(QUANTIZE, enable_pdl, rounding, spec, activation or "", scale_ub is not None, batch)
+    gathers = input_rows is not None
+    dispatcher = rounded_dispatcher(
+        QUANTIZE, enable_pdl, rounding, spec, activation or "", scale_ub is not None, batch, gathers
+    )
     tensors = {
         **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "global_scale": given, "scale": scale,
         "scale_ub": scale_ub,
     }  # fmt: skip
+    if gathers:
+        tensors["input_rows"] = as_column(input_rows)
+        made = run(dispatcher, tensors, stream)
+        return quantized(spec, made, (input_rows.shape[0], input.shape[-1]))
     return quantized(spec, run_with_amax(dispatcher, tensors, stream), tuple(input.shape), batched)
+
+
+def as_column(input_rows: Any) -> Any:
+    """Numbers of rows, (N,), as a tensor of rows, (N, 1).
+
+    Raises:
+        ValueError: they have another shape.
+        TypeError: they are no tensor of a known framework.
+    """
+    framework = check_shaped(input_rows, "input_rows")
+    shape = tuple(input_rows.shape)
+    if len(shape) != 1:
+        raise ValueError(f"input_rows: shape is {shape}, expected (N,)")
+    return framework.permuted(input_rows, (shape[0], 1), (0, 1))
 
 
 def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSpec, Any, Any]:

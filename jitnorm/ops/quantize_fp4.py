@@ -104,7 +104,7 @@ def nvfp4_quantize(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         backend: ``cuda``, ``cute-dsl`` or ``cake``, which are the same kernel here.
         per_token_activation: whether each row has a global scale of its own, found and returned.
-        expanded_idx_to_permuted_idx: must be None.
+        expanded_idx_to_permuted_idx: must be None; `quantize` gathers rows, and `jitnorm.compat.flashinfer` has this.
         out_scale: must be None.
         nvfp4_4over6: as in `fp4_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
@@ -130,7 +130,7 @@ def nvfp4_quantize(
             raise ValueError(f"{name}: is given, which is not supported; pass None")
     recipe = recipe_of(nvfp4_4over6)
     if per_token_activation:
-        _check_base_scale(a_global_sf, recipe.e4m3_max if recipe else 448)
+        check_base_scale(a_global_sf, recipe.e4m3_max if recipe else 448)
         global_scale, given = "row", None
     else:
         global_scale, given = "none" if a_global_sf is None else "given", a_global_sf
@@ -207,7 +207,7 @@ def _shuffled(codes: Any, scales: Any, *row_scale: Any, stream: Any) -> tuple[An
     )
 
 
-def _check_base_scale(scale: Any, e4m3_max: int) -> None:
+def check_base_scale(scale: Any, e4m3_max: int) -> None:
     """Raise unless the base scale of rows is that of the largest scale of a block."""
     if scale is None:
         return

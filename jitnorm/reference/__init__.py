@@ -65,7 +65,7 @@ from jitnorm.reference.int8 import (
     quantize_int8_token,
 )
 from jitnorm.reference.layouts import ScaleLayout, column_major_scales, packed_scales, swizzle_scales, unswizzle_scales
-from jitnorm.reference.mhc import mhc_mix_f32
+from jitnorm.reference.mhc import mhc_mix_f32, mhc_post_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
 from jitnorm.reference.norm import (
     inv_rms_f32,
@@ -108,6 +108,7 @@ __all__ = [
     "layernorm_f32",
     "layernorm_statistics_f32",
     "mhc_mix_f32",
+    "mhc_post_f32",
     "packed_scales",
     "quantize_fp4",
     "quantize_fp4_columns",

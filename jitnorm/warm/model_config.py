@@ -101,6 +101,7 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
         ),
         gate_sizes=dense if gates else (),
         expert_sizes=experts if gates else (),
+        experts=_experts(text) if experts and gates else 0,
         gemm_sizes=_positive(*alone, *(() if gates else dense + experts)),
         activation=gates or "silu",
         unit_bias=kind in _UNIT_BIAS,
@@ -181,6 +182,11 @@ def _expert_sizes(text: Mapping[str, Any]) -> tuple[int, ...]:
         return (size,)
     has_experts = _int(text, "num_local_experts") > 1 or _int(text, "num_experts") > 1
     return _positive(_int(text, "intermediate_size")) if has_experts else ()
+
+
+def _experts(text: Mapping[str, Any]) -> int:
+    """The number of routed experts."""
+    return max(_int(text, name) for name in ("n_routed_experts", "num_local_experts", "num_experts"))
 
 
 def _normalizes_heads(text: Mapping[str, Any], kind: str) -> bool:

@@ -24,6 +24,7 @@ class Model:
         norm_sizes: of further norms, such as those of low-rank projections.
         gate_sizes: intermediate sizes whose activation is gated.
         expert_sizes: those of routed experts, which are quantized as masked batches, too.
+        experts: how many routed experts there are, whose rows are quantized one after another, too; 0 for no such.
         gemm_sizes: of inputs of matrix products that are quantized alone, such as the output of attention.
         activation: of the gates, as of KernelConfig; of ``swigluoai``, gates and values take turns.
         unit_bias: whether 1 is added to the weights of norms, as Gemma does.
@@ -39,6 +40,7 @@ class Model:
     norm_sizes: tuple[int, ...] = ()
     gate_sizes: tuple[int, ...] = ()
     expert_sizes: tuple[int, ...] = ()
+    experts: int = 0
     gemm_sizes: tuple[int, ...] = ()
     activation: str = "silu"
     unit_bias: bool = False
@@ -152,6 +154,8 @@ _ENCODINGS: dict[str, dict[str, Any]] = {
     "int8": {"quant": "int8"},
     "int8_token": {"quant": "int8_token"},
 }
+# Those that grouped GEMMs read with the rows of experts one after another.
+_GROUPED_FORMATS = ("nvfp4", "mxfp4", "mxfp8")
 
 
 def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: dict[str, Any]) -> list[Entry]:
@@ -182,6 +186,14 @@ def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: 
         else:
             masked = {"batched": True, "masked": True, **encoding, **grouped, **_gates(model)}
             found += multiply("silu_and_mul_quantize", {"hidden_size": sizes, **masked})
+    if name in _GROUPED_FORMATS and model.experts:
+        grouped = {"experts": _divided((model.experts,), tensor_parallel), **encoding}
+        if name == "nvfp4":
+            grouped["scale_per_matrix"] = True
+        if model.hidden_size % block == 0:
+            found += multiply("grouped_quantize", {"hidden_size": model.hidden_size, **grouped})
+        if sizes := divided(*model.expert_sizes):
+            found += multiply("silu_and_mul_grouped_quantize", {"hidden_size": sizes, **grouped, **_gates(model)})
     return found
 
 

@@ -23,6 +23,12 @@ struct Arguments {
   UInt8* codes;
   Int64 codes_strides[kRowDims];
 
+#ifdef JITNORM_GATHERS
+  const Int32* input_rows;  // which row of the input each row is made of
+  Int64 input_rows_strides[kRowDims];
+  Int64 input_count;  // the rows of the input
+
+#endif
   // Parameters of a norm.
   const Weight* weight;
   const Weight* bias;
@@ -33,6 +39,9 @@ struct Arguments {
   const float* mix;   // the factors of each row's streams
   float* mean;
   float* rstd;
+#ifdef JITNORM_MIXES_LAYER
+  const float* layer_mix;  // those of what the layer gives, for each stream
+#endif
   float* amax;
   float* partials;  // sums over the rows of each segment
 

@@ -2,6 +2,7 @@
 // the cache, beside the parameters.
 #pragma once
 
+#include "../common/experts.h"
 #include "combine.h"
 #include "encode.h"
 #include "row_reduce.h"
@@ -49,7 +50,13 @@ JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Ti
 constexpr bool kNormalizesFirst = kNormalizes && (kNeedsRowAmax || kBlockTiles > 1);
 
 JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffers) {
+#ifdef JITNORM_GATHERS
+  const Int64 from = input_row(a, row);
+  if (from < 0) return;
+  load_row<kCombine>(a, from, buffers.h);
+#else
   load_row<kCombine>(a, row, buffers.h);
+#endif
   const RowStatistic statistic = statistic_of(a, row, buffers.h);
   if constexpr (kNormalizesFirst) {
     for (int t = 0; t < kRowTiles; ++t) normalize_tile(t, statistic, buffers, buffers.h[t]);
@@ -94,5 +101,17 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of, Int64 first, Int6
     }
   } else {
     process_rows(arguments_of(), first, last);
+  }
+}
+
+// arguments_of() gives those of an expert. All `rows` are followed by a turn for the padding of each.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_experts(ArgumentsOf arguments_of, const Int32* offsets, Int64 rows, Int64 first,
+                                    Int64 last) {
+  for (Int64 expert = 0; expert < arguments_of(0).matrices; ++expert) {
+    const Arguments a = arguments_of(expert);
+    const Int64 begin = rows_of_expert(offsets, expert, rows).first;
+    process_rows(a, first > begin ? first - begin : 0, last - begin < a.rows ? last - begin : a.rows);
+    if (first <= rows + expert && rows + expert < last) pad_scales(a, 0, 1);
   }
 }

@@ -199,17 +199,31 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
   }
 }
 
+#ifdef JITNORM_EXPERTS
+// Blocks that cover the rows of an expert, and one for what pads its scales.
+JITNORM_INLINE Int64 blocks_of(Int64 rows) {
+  constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
+  return (rows + kRows - 1) / kRows + kHasSwizzledScales;
+}
+#else
 // Blocks that cover the rows of a row set.
 JITNORM_INLINE Int64 blocks_of(Int64 rows) {
   constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
   return (visited_rows(rows) + kRows - 1) / kRows;
 }
+#endif
 
 // Number `number` among the rows: its chunks are on their way.
 JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
+#ifdef JITNORM_GATHERS
+  const Int64 from = is_processed(a, number) ? input_row(a, number) : -1;
+  const bool is_there = from >= 0;
+  Row row{is_there ? number : 0, is_there, Source::of(a, is_there ? from : 0), is_there ? thread : kChunks};
+#else
   const bool is_there = is_processed(a, number);
   const Int64 at = is_there ? number : 0;
   Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks};
+#endif
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));

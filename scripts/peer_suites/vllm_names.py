@@ -27,6 +27,7 @@ FILES = tuple(
         "quantization/test_nvfp4_quant",
         "quantization/test_silu_mul_nvfp4_quant",
         "quantization/test_per_token_group_quant",
+        "moe/test_mxfp4_moe",
     )
 )
 
@@ -52,6 +53,7 @@ _PLATFORM = _Platform(
     is_cuda=lambda: True,
     is_cuda_alike=lambda: True,
     has_device_capability=lambda *args: True,
+    is_device_capability_family=lambda *args: True,
     fp8_dtype=lambda: torch.float8_e4m3fn,
     device_type="cuda",
 )

@@ -58,7 +58,7 @@ def make_arrays(config: KernelConfig, rows: int, kind: str, seed: int = 0) -> Ar
     """The tensors of a call: inputs of a kind, outputs poisoned."""
     arrays: Arrays = {}
     for number, argument in enumerate(tensor_arguments(config)):
-        shape = sizes_of(argument.shape, (rows,), rows)
+        shape = sizes_of(argument.shape, (rows,), rows, second_rows=rows)
         arrays[argument.name] = _array(config, argument, shape, rows, kind, seed + number)
     return arrays
 
@@ -71,6 +71,8 @@ def _array(
         size = int(np.prod(shape)) * dtype.itemsize
         fill = 0 if argument.is_zeroed else _POISON
         return np.full(size, fill, np.uint8).view(dtype).reshape(shape)
+    if dtype == np.int32:
+        return np.zeros(shape, dtype)
     if argument.shape[0] == LEADING:
         if config.input == "float8_e4m3fn":
             return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
@@ -110,10 +112,10 @@ def run_on_host(
         parameters.append(offsets[argument.name])
         if argument.is_strided:
             parameters.append(arrays[argument.name].shape[-1])
-    parameters.append(rows)
+    parameters += [rows] * (2 if config.gathers else 1)
     if recipe.get("items") is not None:
         parameters.append(evaluate(recipe["items"], rows))
-    grid = min(evaluate(recipe["grid"], rows), most_blocks or 1 << 31)
+    grid = min(evaluate(recipe["grid"], rows, second_rows=rows), most_blocks or 1 << 31)
     run_ptx(
         (cuda_ptx_of if is_cuda else ptx_of)(config, target),
         memory,

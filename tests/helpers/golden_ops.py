@@ -62,6 +62,10 @@ def factors() -> Array:
     return weight()[:24].reshape(12, 2)
 
 
+def combinations() -> Array:
+    return weight()[:48].reshape(12, 2, 2)
+
+
 def streams() -> Array:
     return x().reshape(12, 2, 192)
 
@@ -109,6 +113,20 @@ def batch() -> Array:
 
 def encode_batch(make: Make) -> Outputs:
     return parts(jitnorm.quantize(make(batch()), spec=NVFP4.with_layout("128x4"), batched=True))
+
+
+def encode_experts(make: Make) -> Outputs:
+    """Of three experts with five, no and seven rows, the second one without a tile."""
+    offsets, tiles = (make(np.array(each, np.int32)) for each in ([0, 5, 5, 12], [0, 128, 128, 256]))
+    spec = NVFP4.with_layout("128x4")
+    codes, scales = jitnorm.grouped_quantize(make(x()), offsets, spec=spec, scale_offsets=tiles)
+    return codes, scales[:256]
+
+
+def experts() -> Outputs:
+    codes, scales = reference.quantize_fp4(x().astype(np.float32), block_size=16, scale_format="e4m3")
+    tiles = [reference.swizzle_scales(rows, "128x4").reshape(128, 24) for rows in (scales[:5], scales[5:])]
+    return codes, np.concatenate(tiles)
 
 
 GLOBAL_SCALE = 38.4
@@ -276,8 +294,18 @@ OPS = [
         lambda make: jitnorm.mhc_rmsnorm_quantize(make(streams()), make(factors()), make(weight()[:192])),
         mixed,
     ),
+    OpCase(
+        "mhc_post",
+        lambda make: (
+            jitnorm.mhc_post(make(x()[:, :192].copy()), make(streams()), make(factors()), make(combinations())),
+        ),
+        lambda: (
+            reference.round_to(reference.mhc_post_f32(x()[:, :192], streams(), factors(), combinations()), x().dtype),
+        ),
+    ),
     OpCase("quantize_weight", encode_weight, decoded_weight),
     OpCase("quantize-batched", encode_batch, swizzled_batch),
+    OpCase("grouped_quantize", encode_experts, experts),
     OpCase("quantize-blocks", encode_blocks, encoded_blocks),
     OpCase("fp4_quantize-float8", encode_fp8, encoded_fp8),
     OpCase(

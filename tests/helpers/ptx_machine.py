@@ -231,11 +231,22 @@ class _Machine(Numbers):
         pass
 
     def _do_shfl(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        assert modifiers[:2] == ["sync", "bfly"]
-        source = self.registers[operands[1]]
         assert self.active.size % 32 == 0, "a warp is not together"
-        partner = self.active ^ self.read(operands[2], 32).astype(np.int64)
-        self.write(operands[0].partition("|")[0], source[partner])
+        source = self.registers[operands[1]]
+        by, lane = self.read(operands[2], 32).astype(np.int64), self.active % 32
+        first = self.active - lane
+        partner = {
+            "bfly": self.active ^ by,
+            "up": np.where(lane < by, self.active, self.active - by),
+            "idx": first + by % 32,
+        }
+        self.write(operands[0].partition("|")[0], source[partner[modifiers[1]]])
+
+    def _do_vote(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        assert modifiers == ["sync", "ballot", "b32"]
+        assert self.active.size % 32 == 0, "a warp is not together"
+        bits = self.read(operands[1], 1).astype(np.uint64) << (self.active % 32).astype(np.uint64)
+        self.write(operands[0], np.repeat(np.bitwise_or.reduce(bits.reshape(-1, 32), axis=1), 32), 32)
 
     def _do_redux(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["sync", "max", "u32"]

@@ -125,6 +125,14 @@ def test_codes_share_a_tuning_key_whatever_becomes_of_the_scales() -> None:
         assert tuning_key(KernelConfig.parse(other)) != usual
 
 
+def test_experts_share_the_tuning_key_of_a_mask() -> None:
+    masked, of_experts, gathered = (
+        tuning_key(KernelConfig.parse(f"quantize:hidden_size=4096,quant=e2m1/16/e4m3{rest}"))
+        for rest in (",batched=true,masked=true", "/128x4/given,experts=8,scale_per_matrix=true", ",gathers=true")
+    )
+    assert masked == of_experts != gathered == KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3")
+
+
 def test_what_is_warmed_is_what_calls_run() -> None:
     store(table(entry("4x2"), entry("8x1r2", "few")))
     schedules = {config.schedule for config in configs_of("rmsnorm", {"hidden_size": 4096}, HOPPER)}

@@ -9,7 +9,7 @@ import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.constants import constants, sample
 from jitnorm.kernels.generator import generate
-from jitnorm.kernels.headers import CONFIGURATION, FOLDER, Definition, cut, definitions_in, headers, order_of
+from jitnorm.kernels.headers import CONFIGURATION, FOLDER, SPECIAL, Definition, cut, definitions_in, headers, order_of
 from jitnorm.kernels.target import Target
 
 from jitnorm.toolchains import ToolchainMissingError
@@ -64,7 +64,18 @@ ROUNDED = [
         "quantize:hidden_size=4096,activation=silu,quant=e2m1/16,rounding=output",
     )
 ]
-SOURCES = [*((config, target) for config in (*CONFIGS, *ROUNDED) for target in (CPU, HOPPER)), (AHEAD, HOPPER)]
+EXPERTS = [
+    KernelConfig.parse(f"quantize:hidden_size={size},quant=e2m1/16/e4m3/128x4/given,experts=8,scale_per_matrix=true")
+    for size in (256, 4096)
+]
+OTHERS = [
+    KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3,gathers=true"),
+    KernelConfig.parse("mhc_post:hidden_size=4096,streams=4"),
+]
+SOURCES = [
+    *((config, target) for config in (*CONFIGS, *ROUNDED, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),
+    (AHEAD, HOPPER),
+]
 
 
 def test_no_lambda_is_generic() -> None:
@@ -80,7 +91,8 @@ def test_the_sample_of_constants_that_editors_see_is_current() -> None:
 
 def definitions(*, is_cpu: bool) -> list[Definition]:
     names = [name for name in order_of(is_cpu) if name != CONFIGURATION]
-    return [each for rounds in (False, True) for name in names for each in cut(name, is_cpu, rounds)]
+    kinds = [frozenset[str](), *(frozenset({special}) for special in SPECIAL)]
+    return [each for special in kinds for name in names for each in cut(name, is_cpu, special)]
 
 
 def test_a_source_has_the_headers_of_its_target() -> None:
@@ -99,7 +111,7 @@ def test_every_definition_is_a_part_of_a_source(is_cpu: bool) -> None:
 @pytest.mark.parametrize(("config", "target"), SOURCES, ids=str)
 def test_a_source_includes_nothing_and_defines_nothing_twice(config: KernelConfig, target: Target) -> None:
     text = generate(config, target).text
-    for trace in ("#include", "#pragma once", "__CUDACC__", "JITNORM_ROUNDS"):
+    for trace in ("#include", "#pragma once", "__CUDACC__", *SPECIAL):
         assert trace not in text
     for definition in definitions(is_cpu=target.is_cpu):
         assert text.count(f"\n\n{definition.text}\n\n") <= 1, definition.text

@@ -231,6 +231,17 @@ def test_a_masked_grid_does_not_grow_with_the_batch_but_covers_a_small_one() -> 
     assert evaluate(launch_recipe(config, CPU)["grid"], 1000, matrices=8) == 8000
 
 
+def test_the_grid_of_experts_covers_their_rows_and_a_block_of_padding_each() -> None:
+    for hidden_size, rows_per_block in ((4096, 1), (128, 16)):
+        config = KernelConfig("quantize", hidden_size, quant=SWIZZLED[1], experts=8)
+        grid = launch_recipe(config, Target("sm_90a"))["grid"]
+        for rows in (0, 1, 100):
+            last_blocks = 8 if rows_per_block > 1 else 0  # which may have fewer rows
+            assert evaluate(grid, rows) == -(-rows // rows_per_block) + last_blocks + 8
+        assert evaluate(grid, 1 << 20) * launch_recipe(config, Target("sm_90a"))["block"] == 1 << 18
+        assert evaluate(launch_recipe(config, CPU)["grid"], 1000) == 1008
+
+
 def test_a_cuda_recipe_says_how_to_launch() -> None:
     recipe = launch_recipe(KernelConfig("rmsnorm", 4096, pdl=True), Target("sm_90a"))
     assert (recipe["device"], recipe["capability"], recipe["family"]) == ("cuda", [9, 0], False)

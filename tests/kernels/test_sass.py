@@ -144,6 +144,21 @@ def test_on_hopper_gradients_copy_ahead_wide_and_spill_nothing(text: str, tmp_pa
     assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
+EXPERTS = (
+    ("quantize:hidden_size=7168,quant=e2m1/16/e4m3/128x4/given,experts=256,scale_per_matrix=true", "sm_90a"),
+    ("quantize:hidden_size=2048,quant=e2m1/32/ue8m0/128x4,gate_columns=-1,experts=256", "sm_80"),
+    ("quantize:hidden_size=256,quant=e4m3/32/ue8m0/128x4,experts=8", "sm_100a"),
+    ("quantize:hidden_size=7168,quant=e2m1/16/e4m3/128x4/row,gathers=true", "sm_90a"),
+    ("quantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given,gathers=true,experts=64", "sm_100a"),
+)
+
+
+@pytest.mark.parametrize(("text", "target_name"), EXPERTS)
+def test_rows_of_experts_are_loaded_wide_and_stay_in_registers(text: str, target_name: str, tmp_path: Path) -> None:
+    assert_wide_loads(text, target_name)
+    assert_no_local_memory(text, target_name, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "stores"),
     [

@@ -1,9 +1,9 @@
 """FlashInfer's norms, activations and quantization: ``from jitnorm.compat import flashinfer``.
 
-Its modules are here too: `flashinfer.norm`, `flashinfer.activation`, `flashinfer.quantization`.
+Its modules are here too: `flashinfer.norm`, `flashinfer.activation`, `flashinfer.mhc`, `flashinfer.quantization`.
 """
 
-from jitnorm.compat.flashinfer import activation, norm, quantization
+from jitnorm.compat.flashinfer import activation, mhc, norm, quantization
 from jitnorm.compat.flashinfer.activation import (
     gelu_and_mul,
     gelu_tanh_and_mul,
@@ -11,6 +11,7 @@ from jitnorm.compat.flashinfer.activation import (
     silu_and_mul_scaled_nvfp4_experts_quantize,
 )
 from jitnorm.compat.flashinfer.four_over_six import NVFP44Over6Config, NVFP44Over6ErrMode, resolve_nvfp4_4over6
+from jitnorm.compat.flashinfer.mhc import mhc_post
 from jitnorm.compat.flashinfer.norm import (
     add_rmsnorm_fp4quant,
     fused_add_rmsnorm,
@@ -68,6 +69,8 @@ __all__ = [
     "layernorm",
     "layernorm_quant",
     "make_nvfp4_global_scale",
+    "mhc",
+    "mhc_post",
     "mxfp4_dequantize",
     "mxfp4_dequantize_host",
     "mxfp4_quantize",

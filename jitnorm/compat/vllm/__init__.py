@@ -5,15 +5,19 @@ Instead of ``from vllm import _custom_ops as ops``, write ``from jitnorm.compat 
 
 from jitnorm.compat.vllm import outputs_first as _C  # noqa: N812 - as in torch.ops
 from jitnorm.compat.vllm.custom_ops import (
+    mxfp4_experts_quant,
     per_token_group_quant_fp8,
     per_token_group_quant_fp8_packed_for_deepgemm,
     per_token_group_quant_int8,
     rms_norm_dynamic_per_token_quant,
     rms_norm_per_block_quant,
+    scaled_fp4_experts_quant,
     scaled_fp4_quant,
     scaled_fp8_quant,
     scaled_int8_quant,
+    silu_and_mul_mxfp4_experts_quant,
     silu_and_mul_per_block_quant,
+    silu_and_mul_scaled_fp4_experts_quant,
 )
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors, create_fp4_scale_tensor
 from jitnorm.compat.vllm.outputs_first import fused_add_rms_norm, rms_norm
@@ -23,14 +27,18 @@ __all__ = [
     "create_fp4_output_tensors",
     "create_fp4_scale_tensor",
     "fused_add_rms_norm",
+    "mxfp4_experts_quant",
     "per_token_group_quant_fp8",
     "per_token_group_quant_fp8_packed_for_deepgemm",
     "per_token_group_quant_int8",
     "rms_norm",
     "rms_norm_dynamic_per_token_quant",
     "rms_norm_per_block_quant",
+    "scaled_fp4_experts_quant",
     "scaled_fp4_quant",
     "scaled_fp8_quant",
     "scaled_int8_quant",
+    "silu_and_mul_mxfp4_experts_quant",
     "silu_and_mul_per_block_quant",
+    "silu_and_mul_scaled_fp4_experts_quant",
 ]

@@ -9,10 +9,13 @@ import torch
 import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.groups import column_layout, quantize_groups, transposed_scales
+from jitnorm.compat.vllm import experts as fill_experts
+from jitnorm.compat.vllm.experts import rows_of_scales
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as fill_fp4
 from jitnorm.compat.vllm.outputs_first import dynamic_scaled_int8_quant, refuse_azp, static_scaled_fp8_quant
+from jitnorm.kernels.numerics import round_up
 
 
 def rms_norm_dynamic_per_token_quant(
@@ -192,6 +195,87 @@ def scaled_fp4_quant(
         codes, scales = create_fp4_output_tensors(rows, columns, input.device, is_sf_swizzled_layout, padded_n)
         fill_fp4.out(input, input_global_scale, is_sf_swizzled_layout, output=codes, output_scale=scales)
     return codes, scales.view(torch.float8_e4m3fn)
+
+
+def scaled_fp4_experts_quant(
+    input_tensor: torch.Tensor,
+    input_global_scale: torch.Tensor,
+    expert_offsets: torch.Tensor,
+    blockscale_offsets: torch.Tensor,
+    topk: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """NVFP4 of the rows of experts, which follow one another, by a global scale of each.
+
+    Args:
+        input_tensor: float16 or bfloat16, shape (rows, n), n divisible by 16.
+        input_global_scale: float32, shape (experts,).
+        expert_offsets: int32, shape (experts + 1,), where the rows of each begin.
+        blockscale_offsets: int32, shape (experts + 1,), the rows, multiples of 128, where the scales of each begin.
+        topk: vLLM's, a bound of its memory.
+
+    Returns:
+        the codes, two a byte, and the scales, float8_e4m3fn, swizzled, with as many rows as offsets can need: fewer
+        than in vLLM.
+    """
+    codes, scales = _of_experts(input_tensor, input_tensor.shape[1], expert_offsets, 16)
+    fill_experts.scaled_fp4_experts_quant(
+        codes, scales, input_tensor, input_global_scale, expert_offsets, blockscale_offsets
+    )
+    return codes, scales.view(torch.float8_e4m3fn)
+
+
+def silu_and_mul_scaled_fp4_experts_quant(
+    input_tensor: torch.Tensor,
+    input_global_scale: torch.Tensor,
+    expert_offsets: torch.Tensor,
+    blockscale_offsets: torch.Tensor,
+    topk: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """SwiGLU of gates and values, (rows, 2 * n), then `scaled_fp4_experts_quant`."""
+    codes, scales = _of_experts(input_tensor, input_tensor.shape[1] // 2, expert_offsets, 16)
+    fill_experts.silu_and_mul_scaled_fp4_experts_quant(
+        codes, scales, input_tensor, input_global_scale, expert_offsets, blockscale_offsets
+    )
+    return codes, scales.view(torch.float8_e4m3fn)
+
+
+def mxfp4_experts_quant(
+    input_tensor: torch.Tensor,
+    expert_offsets: torch.Tensor,
+    blockscale_offsets: torch.Tensor,
+    n_experts: int,
+    topk: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """MXFP4 of the rows of experts, as `scaled_fp4_experts_quant`; n is divisible by 32, and scales are uint8."""
+    codes, scales = _of_experts(input_tensor, input_tensor.shape[1], expert_offsets, 32)
+    fill_experts.mxfp4_experts_quant(codes, scales, input_tensor, expert_offsets, blockscale_offsets, n_experts)
+    return codes, scales
+
+
+def silu_and_mul_mxfp4_experts_quant(
+    input_tensor: torch.Tensor,
+    expert_offsets: torch.Tensor,
+    blockscale_offsets: torch.Tensor,
+    n_experts: int,
+    topk: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """SwiGLU of gates and values, (rows, 2 * n), then `mxfp4_experts_quant`."""
+    codes, scales = _of_experts(input_tensor, input_tensor.shape[1] // 2, expert_offsets, 32)
+    fill_experts.silu_and_mul_mxfp4_experts_quant(
+        codes, scales, input_tensor, expert_offsets, blockscale_offsets, n_experts
+    )
+    return codes, scales
+
+
+def _of_experts(
+    input: torch.Tensor, columns: int, offsets: torch.Tensor, block_size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes and scales, uninitialised, of experts' rows with so many columns."""
+    if input.ndim != 2:
+        raise ValueError(f"input_tensor: has {input.ndim} dimensions; allowed are 2")
+    rows = rows_of_scales(input.shape[0], offsets.numel() - 1)
+    scales = input.new_empty((rows, round_up(columns // block_size, 4)), dtype=torch.uint8)
+    return input.new_empty((input.shape[0], columns // 2), dtype=torch.uint8), scales
 
 
 def per_token_group_quant_fp8(

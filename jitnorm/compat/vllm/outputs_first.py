@@ -14,6 +14,10 @@ import torch
 import jitnorm
 from jitnorm.compat.arguments import as_weight, element_of, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
+from jitnorm.compat.vllm.experts import mxfp4_experts_quant as mxfp4_experts_quant
+from jitnorm.compat.vllm.experts import scaled_fp4_experts_quant as scaled_fp4_experts_quant
+from jitnorm.compat.vllm.experts import silu_and_mul_mxfp4_experts_quant as silu_and_mul_mxfp4_experts_quant
+from jitnorm.compat.vllm.experts import silu_and_mul_scaled_fp4_experts_quant as silu_and_mul_scaled_fp4_experts_quant
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as scaled_fp4_quant
 from jitnorm.kernels.numerics import round_up

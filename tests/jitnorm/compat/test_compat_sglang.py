@@ -76,6 +76,40 @@ def test_rows_past_the_mask_are_left_alone() -> None:
         assert not codes[matrix, rows:].view(torch.uint8).any()
 
 
+@pytest.mark.parametrize("alpha", [0.0, 1.702])
+def test_gates_of_the_rows_that_a_mask_counts(alpha: float) -> None:
+    x = torch.randn(2, 8, 1024, generator=torch.Generator().manual_seed(6)).bfloat16()
+    mask, gates = torch.tensor([3, 8], dtype=torch.int32), {"gemm1_alpha": alpha, "gemm1_clamp_limit": 7.0}
+    codes, scales, packed = torch.zeros(2, 8, 512, dtype=FP8), torch.zeros(2, 8, 4), torch.zeros(2, 1, 8).int()
+    packed_codes = torch.zeros_like(codes)
+    sglang.silu_and_mul_masked_post_quant_fwd(x, codes, scales, 128, mask, True, **gates)
+    sglang.silu_and_mul_masked_post_quant_fwd(x, packed_codes, packed, 128, mask, True, **gates, topk=2)
+    assert same(codes, packed_codes)
+    for matrix, rows in enumerate(mask.tolist()):
+        spec = jitnorm.QuantSpec("e4m3", 128, "f32_ue8m0", scale_floor=2.0**-42)
+        options = {"activation": "swigluoai"} if alpha else {"rounding": "hf"}
+        whole = jitnorm.silu_and_mul_quantize(x[matrix], spec=spec, **options)
+        assert same(codes[matrix, :rows], whole.data[:rows])
+        assert same(scales[matrix, :rows], whole.scale[:rows])
+        exponents = packed[matrix, 0, :rows].view(torch.uint8).view(rows, 4)
+        assert torch.equal(torch.exp2(exponents.float() - 127), whole.scale[:rows])
+        assert not codes[matrix, rows:].view(torch.uint8).any()
+    with pytest.raises(ValueError, match=r"gemm1_alpha, gemm1_clamp_limit: are 1\.5, 7\.0; allowed are gpt-oss's"):
+        sglang.silu_and_mul_masked_post_quant_fwd(x, codes, scales, 128, mask, gemm1_alpha=1.5, gemm1_clamp_limit=7.0)
+
+
+def test_gates_of_the_rows_that_a_mask_counts_by_the_scale_of_an_expert() -> None:
+    x, mask = torch.stack([X, X]), torch.tensor([2, 5], dtype=torch.int32)
+    scale, codes = torch.tensor([0.01, 0.02]), torch.zeros(2, ROWS, X.shape[1] // 2, dtype=FP8)
+    assert sglang.silu_and_mul_masked_post_per_tensor_quant_fwd(x, codes, mask, scale) is codes
+    for matrix, rows in enumerate(mask.tolist()):
+        alone = jitnorm.silu_and_mul_quantize(
+            X, spec=jitnorm.FP8_TENSOR, scale=scale[matrix : matrix + 1], rounding="hf"
+        )
+        assert same(codes[matrix, :rows], alone.data[:rows])
+        assert not codes[matrix, rows:].view(torch.uint8).any()
+
+
 @pytest.mark.parametrize("is_roomy", [True, False])
 def test_powers_of_two_are_packed_for_deepgemm(is_roomy: bool) -> None:
     x = torch.randn(ROWS, 640, generator=torch.Generator().manual_seed(5)).bfloat16()
