@@ -165,7 +165,7 @@ class KernelConfig:
     @property
     def rescales_input(self) -> bool:
         """Whether the input is an FP8 tensor whose scale follows from the global one: E4M3, quantized as it is."""
-        is_given = self.quant is not None and self.quant.global_scale == "given"
+        is_given = self.quant is not None and self.quant.has_blocks and self.quant.global_scale == "given"
         is_combined = self.gate_columns or self.activation or self.streams
         return self.op == "quantize" and self.input == "float8_e4m3fn" and is_given and not is_combined
 
@@ -197,6 +197,8 @@ class KernelConfig:
     @property
     def scale_columns(self) -> int:
         """Blocks of a row."""
+        if self.quant and self.quant.has_given_scales and self.quant.given_block[1] is None:
+            return 1
         return ceil_div(self.encoded_size, self.block_size)
 
     @property

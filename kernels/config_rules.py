@@ -139,7 +139,7 @@ def _check_options(config: KernelConfig) -> None:
         raise ValueError(
             f"scale_ub: is given, but only FP8 and INT8 scales of rows or groups are bounded; quant is {quant}"
         )
-    if config.inverse_global_scale and (quant is None or quant.global_scale != "given"):
+    if config.inverse_global_scale and (quant is None or quant.global_scale != "given" or quant.has_given_scales):
         raise ValueError(f"inverse_global_scale: is True, but no global scale is given; quant is {quant}")
 
 

@@ -1,7 +1,8 @@
 """The constants of a source: a configuration, as the headers see it.
 
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
-Only kRounding is left out where norms are rounded once: sources then have no code that names it.
+Only kRounding is left out where norms are rounded once, and kScaleAccessBytes where no scales of rows, columns or
+blocks are given: sources then have no code that names them.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
 
 def _encoding(config: KernelConfig) -> str:
     if config.quant:
-        return "kBlocks" if config.quant.has_blocks else "kOneScale"
+        kinds = {"kGivenScales": config.quant.has_given_scales, "kBlocks": config.quant.has_blocks}
+        return next((name for name, is_it in kinds.items() if is_it), "kOneScale")
     return "kAmax" if config.amax_only else "kValues"
 
 
@@ -169,8 +171,12 @@ def _layout_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[Consta
     if config.op == "interleave":
         columns, padded = config.hidden_size, round_up(config.hidden_size, INTERLEAVED_COLUMNS)
         row_multiple = INTERLEAVED_ROWS
+    block_rows = quant.block_rows
+    if quant.has_given_scales:  # 0 stands for all rows
+        block_rows = quant.given_block[0] or 0
+        block_size = config.block_size if config.block_size > 1 else CHUNK_SIZE
     yield _int("kBlockSize", block_size)
-    yield _int("kBlockRows", quant.block_rows)
+    yield _int("kBlockRows", block_rows)
     yield _int("kScaleColumns", columns)
     yield _int("kPaddedScaleColumns", padded)
     yield _int("kPaddedRowMultiple", row_multiple)
@@ -196,6 +202,8 @@ def _access_constants(config: KernelConfig) -> Iterator[Constant]:
         "codes": 8,
         "out": WIDEST_ACCESS,
     }
+    if config.quant and config.quant.has_given_scales:
+        accesses["scale"] = WIDEST_ACCESS
     for argument in tensor_arguments(config):
         if argument.chunk_bytes and argument.field in accesses:
             accesses[argument.field] = argument.access_bytes(config.vector_bytes)

@@ -91,6 +91,10 @@ def launch_variants() -> None:
             launch(OPS[name], hidden_size, rows=130, quant="fp8_block", **options)
     for hidden_size, quant in ((48, "e4m3/16/f32"), (4864, "e4m3/256/f32"), (768, "int8/256/f32")):
         launch(OPS["norm_quantize"], hidden_size, quant=quant, layout="column4")
+    for hidden_size, block in ((1000, "column"), (512, "4x256"), (5000, "row"), (384, 128)):
+        for name in ("quantize", "dequantize"):
+            launch(OPS[name], hidden_size, quant=f"e4m3/{block}/f32/linear/given")
+    launch(OPS["norm_quantize"], 4224, residual=True, quant="int8/column/f32/linear/given")
     launch(OPS["mxfp8_quantize"], 96, alignment=64)
     launch(OPS["mxfp8_grouped_quantize"], 96)
     launch(OPS["compute_amax"], 1000)

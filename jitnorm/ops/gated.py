@@ -54,7 +54,7 @@ def silu_and_mul_quantize(
         global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
             float32 tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
         scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` for
-            one that is found.
+            one that is found; or the scales of rows, columns, groups or blocks, as in `norm_quantize`.
         batched: whether the first dimension counts matrices, as in `norm_quantize`.
         mask: how many rows of each matrix there are, as in `norm_quantize`.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.

@@ -64,7 +64,14 @@ from jitnorm.reference.int8 import (
     quantize_int8_tensor,
     quantize_int8_token,
 )
-from jitnorm.reference.layouts import ScaleLayout, column_major_scales, packed_scales, swizzle_scales, unswizzle_scales
+from jitnorm.reference.layouts import (
+    ScaleLayout,
+    column_major_scales,
+    packed_scales,
+    spread_scales,
+    swizzle_scales,
+    unswizzle_scales,
+)
 from jitnorm.reference.mhc import mhc_mix_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
 from jitnorm.reference.norm import inv_rms_f32, layernorm_f32, rmsnorm_f32, stored_residual
@@ -122,6 +129,7 @@ __all__ = [
     "round_to",
     "row_sum",
     "silu_f32",
+    "spread_scales",
     "stored_residual",
     "sum_of_squares",
     "sum_rows_f32",

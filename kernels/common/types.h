@@ -56,6 +56,9 @@ enum class Encoding {
   kAmax,      // nothing but the largest magnitude of all rows
   kOneScale,  // FP8 or INT8 codes, with one scale for the row or the tensor
   kBlocks,    // codes with a scale for each block
+#ifdef JITNORM_GIVEN_SCALES
+  kGivenScales,  // FP8 or INT8 codes, by scales of rows, columns or blocks that are given
+#endif
 };
 
 enum class Element { kE2M1, kE4M3, kE5M2, kInt8 };

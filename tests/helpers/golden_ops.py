@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from golden_cases import Case
-from jitnorm.kernels.quant_spec import FP8_BLOCK, MXFP4, MXFP8, NVFP4
+from jitnorm.kernels.quant_spec import FP8_BLOCK, MXFP4, MXFP8, NVFP4, QuantSpec
 from numpy.typing import NDArray
 
 import jitnorm
@@ -150,6 +150,28 @@ def encoded_blocks() -> Outputs:
     return codes, scales, *powers, reference.dequantize_fp8_block(codes, scales)
 
 
+GIVEN_COLUMNS = QuantSpec("e4m3", "column", "f32", global_scale="given")
+GIVEN_BLOCKS = QuantSpec("int8", "4x128", "f32", global_scale="given")
+
+
+def powers(count: int) -> Array:
+    """Scales from a sixteenth to three quarters."""
+    return np.resize(np.array([0.0625, 0.1875, 0.5, 0.75], np.float32), count)
+
+
+def encode_by_given(make: Make) -> Outputs:
+    columns = jitnorm.quantize(make(x()), spec=GIVEN_COLUMNS, scale=make(powers(384)))
+    blocks = jitnorm.quantize(make(x()), spec=GIVEN_BLOCKS, scale=make(powers(9).reshape(3, 3)))
+    return columns.data, blocks.data, jitnorm.dequantize(columns, dtype="float32")
+
+
+def encoded_by_given() -> Outputs:
+    columns = reference.spread_scales(powers(384)[None], (12, 384), 12, 1)
+    blocks = reference.spread_scales(powers(9).reshape(3, 3), (12, 384), 4, 128)
+    codes = reference.quantize_fp8_static(x(), columns)
+    return codes, reference.quantize_int8_static(x(), blocks), reference.dequantize_fp8(codes, columns)
+
+
 def biased() -> Array:
     return reference.rmsnorm_f32(x(), weight(), bias=bias())
 
@@ -258,6 +280,7 @@ OPS = [
     OpCase("quantize_weight", encode_weight, decoded_weight),
     OpCase("quantize-batched", encode_batch, swizzled_batch),
     OpCase("quantize-blocks", encode_blocks, encoded_blocks),
+    OpCase("quantize-given", encode_by_given, encoded_by_given),
     OpCase("fp4_quantize-float8", encode_fp8, encoded_fp8),
     OpCase(
         "compute_amax",

@@ -42,6 +42,11 @@ EVERY_SPEC = [
     *(QuantSpec("int8", n, "f32", at) for n in (16, 32, 64, 128, 256) for at in ("linear", "column", "column4")),
     *(QuantSpec(element, n, "f32") for element in ("e4m3", "e5m2", "int8") for n in ("row", "tensor")),
     *(QuantSpec(element, "tensor", "f32", global_scale="tensor") for element in ("e4m3", "e5m2", "int8")),
+    *(
+        QuantSpec(element, n, "f32", global_scale="given")
+        for element in ("e4m3", "e5m2", "int8")
+        for n in ("row", "column", 16, 32, 64, 128, 256, "128x128", "4x256", "allx48", "2xall")
+    ),
 ]
 # Some of those whose scales have a floor.
 FLOORED = [
@@ -86,14 +91,14 @@ def item_configs() -> st.SearchStrategy[KernelConfig]:
 @st.composite
 def configs(draw: st.DrawFn) -> KernelConfig:
     quant = draw(st.none() | quant_specs().filter(lambda spec: spec.block_rows == 1))
-    block = quant.block_size if quant and isinstance(quant.block_size, int) else 1
+    block = quant.block_columns if quant else 1
     amax_only = quant is None and draw(st.booleans())
     op = draw(st.sampled_from(["rmsnorm", "quantize"])) if quant or amax_only else "rmsnorm"
     normalizes = op == "rmsnorm"
     if op == "rmsnorm" and quant is None and draw(st.booleans()):
         return draw(item_configs())
     input_dtype = draw(st.sampled_from(FLOAT_DTYPES if normalizes else INPUT_DTYPES))
-    has_bound = quant is not None and quant.scale_format.startswith("f32") and quant.block_size != "tensor"
+    has_bound = quant is not None and quant.may_be_bounded
     pads = not normalizes and quant is not None and not quant.scale_format.startswith("f32")
     batched = draw(st.booleans())
     counts_rows = not amax_only and not (quant and quant.needs_tensor_amax)
@@ -114,7 +119,10 @@ def configs(draw: st.DrawFn) -> KernelConfig:
         scale_per_matrix=batched and quant is not None and quant.needs_given_scale and draw(st.booleans()),
         amax_only=amax_only,
         scale_ub=has_bound and draw(st.booleans()),
-        inverse_global_scale=quant is not None and quant.global_scale == "given" and draw(st.booleans()),
+        inverse_global_scale=quant is not None
+        and quant.has_blocks
+        and quant.global_scale == "given"
+        and draw(st.booleans()),
         alignment=block * draw(st.integers(1, 4)) if pads else 1,
     )
 

@@ -72,6 +72,22 @@ def test_groups_of_every_size_are_those_of_the_cpu(text: str, target: Target) ->
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
 
 
+GIVEN = (
+    "quantize:hidden_size=48,input=float16,quant=e4m3/column/f32/linear/given",
+    "rmsnorm:hidden_size=1536,residual=true,quant=e5m2/column/f32/linear/given",
+    "quantize:hidden_size=512,quant=int8/4x256/f32/linear/given",
+    "quantize:hidden_size=513,vector_bytes=1,quant=e4m3/row/f32/linear/given",
+    "quantize:hidden_size=384,gate_columns=384,quant=e4m3/128/f32/linear/given",
+    "quantize:hidden_size=96,input=float8_e4m3fn,quant=e4m3/allx48/f32/linear/given",
+)
+
+
+@pytest.mark.parametrize(("text", "target"), [*product(GIVEN, (AMPERE,)), *product(GIVEN[::3], (HOPPER,))])
+def test_codes_by_given_scales_are_those_of_the_cpu(text: str, target: Target) -> None:
+    for kind in ("spiky", "nan"):
+        assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
 ROUNDED = (
     "quantize:hidden_size=64,gate_columns=64,rounding=hf",
     "quantize:hidden_size=512,input=float16,gate_columns=512,rounding=output,quant=e4m3/32/ue8m0",

@@ -100,19 +100,20 @@ def scaled_fp8_quant(
     output: torch.Tensor | None = None,
     group_shape: tuple[int, int] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 (E4M3) by a given scale, or by one that is found for the tensor or for each row.
+    """FP8 (E4M3) by given scales, or by one that is found for the tensor or for each row.
 
     Args:
         input: float16, bfloat16 or float32, shape (M, hidden_size).
-        scale: float32 tensor of one element, the divisor; None to find it.
+        scale: float32, the divisors: of one element, (M / r, hidden_size / c) for groups of r rows and c columns, or
+            flat if these are rows or columns; None to find it.
         num_token_padding: rows to allocate at least; those from M on are uninitialised.
         scale_ub: float32 tensor of one element that bounds the amax of rows; None: no bound.
         use_per_token_if_dynamic: whether each row has a scale of its own.
         output: where to write the codes; None: allocated.
-        group_shape: as in vLLM; scales of parts of the tensor are refused.
+        group_shape: r and c, -1 for all; what a 2-D `scale` says itself.
 
     Returns:
-        the codes, and the scale: (1,) or (rows, 1).
+        the codes, and the scale: the given one, (1,) or (rows, 1).
 
     Raises:
         ValueError: an argument that is not allowed.

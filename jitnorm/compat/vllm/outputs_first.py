@@ -12,10 +12,11 @@ from functools import partial
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_weight, element_of, spec_of
+from jitnorm.compat.arguments import as_weight, element_of, given_spec, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as scaled_fp4_quant
+from jitnorm.compat.vllm.given_scales import block_size_of
 from jitnorm.kernels.numerics import round_up
 
 
@@ -154,10 +155,14 @@ def silu_and_mul_nvfp4_quant(
 def static_scaled_fp8_quant(
     result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, group_shape: Sequence[int] | None = None
 ) -> None:
-    """FP8 by a given scale of the tensor."""
-    if scale.numel() != 1:
-        raise ValueError(f"scale: has {scale.numel()} elements; allowed is one, the tensor's")
-    jitnorm.quantize(input, spec=spec_of(element_of(result.dtype, "result"), "tensor"), scale=scale, out=result)
+    """FP8 by given scales: of the tensor, of rows, of columns, or of groups of `group_shape`, rows and columns.
+
+    A 2-D `scale` says the groups itself; -1 in `group_shape` stands for all. Groups have one row or more, and all
+    columns, a multiple of 16 or, of all rows, one.
+    """
+    block_size = block_size_of(input, scale, group_shape)
+    spec = given_spec(element_of(result.dtype, "result"), block_size)
+    jitnorm.quantize(input, spec=spec, scale=scale.contiguous(), out=result)
 
 
 def dynamic_scaled_fp8_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:

@@ -218,6 +218,21 @@ def test_fp8_by_a_given_scale_by_one_of_the_tensor_or_of_each_row() -> None:
     assert same(output, codes)
 
 
+@pytest.mark.parametrize(
+    ("group", "is_flat"), [((1, -1), True), ((-1, 1), True), ((-1, 128), True), ((1, 128), False), ((2, 128), False)]
+)
+def test_fp8_by_scales_that_are_given_for_groups(group: tuple[int, int], is_flat: bool) -> None:
+    rows, columns = (size if part == -1 else part for size, part in zip(X.shape, group, strict=True))
+    scale = torch.rand(ROWS // rows, SIZE // columns, generator=torch.Generator().manual_seed(3)) + 0.01
+    expected = fp8_codes(X, scale.repeat_interleave(rows, 0).repeat_interleave(columns, 1))
+    forms = [scale, scale.t().contiguous().t(), *([scale.flatten()] if is_flat else [])]
+    for given in forms:
+        codes, returned = ops.scaled_fp8_quant(X, given, group_shape=group)
+        assert returned is given
+        assert same(codes, expected)
+    assert same(ops.scaled_fp8_quant(X, scale)[0], expected)
+
+
 def test_padding_adds_rows_that_are_not_written() -> None:
     codes, scale = ops.scaled_fp8_quant(X, num_token_padding=17, use_per_token_if_dynamic=True)
     assert (codes.shape, scale.shape) == ((17, SIZE), (17, 1))
@@ -326,7 +341,11 @@ def test_groups_of_int8() -> None:
             r"^group_size: is \[128, 128\]; allowed",
         ),
         (lambda: ops.rms_norm_per_block_quant(X, WEIGHT, EPS, FP8, [1, 128], tma_alignment=8), "^tma_alignment: is 8;"),
-        (lambda: ops.scaled_fp8_quant(X, torch.ones(ROWS, 1)), "^scale: has 6 elements; allowed is one"),
+        (lambda: ops.scaled_fp8_quant(X, torch.ones(ROWS)), "^group_shape: is None, but a scale with 1 dim"),
+        (lambda: ops.scaled_fp8_quant(X, torch.ones(4, 1)), r"^scale: shape is \(4, 1\), which does not divide"),
+        (lambda: ops.scaled_fp8_quant(X, torch.ones(6, 2), group_shape=(1, 64)), r"^scale: shape is .* \(6, 4\)"),
+        (lambda: ops.scaled_fp8_quant(X, torch.ones(6), group_shape=(1, 3)), r"^group_shape: is \[1, 3\], which"),
+        (lambda: ops.scaled_fp8_quant(X, torch.ones(6, 32)), r"^scale: is of groups \(1, 8\); their columns"),
         (lambda: ops.scaled_fp4_quant(X, SCALE, padded_n=SIZE + 8), "^padded_n: is 264; allowed are multiples of 16"),
     ],
 )
