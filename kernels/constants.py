@@ -155,7 +155,7 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> 
     yield _choice("ScaleRounding", "kScaleRounding", _SCALE_ROUNDINGS[quant.scale_rounding])
     yield _choice("ScaleChoice", "kScaleChoice", "kFourOverSix" if quant.four_over_six else "kOnly")
     yield _bool("kSumsAbsoluteErrors", quant.four_over_six == "mae")
-    yield _float("kMaxBlockScale", f"{quant.e4m3_max}.0f")
+    yield _float("kMaxBlockScale", f"{quant.e4m3_max:.8e}f" if quant.e4m3_max % 1 else f"{quant.e4m3_max}.0f")
     yield _choice("GlobalScaleKind", "kGlobalScale", _GLOBAL_SCALES[global_scale])
     yield _bool("kPowerOfTwoScales", quant.scale_format in ("ue8m0", "f32_ue8m0"))
     yield _bool("kInvertsGlobalScale", config.inverse_global_scale)

@@ -34,7 +34,8 @@ _SMALLEST_NORMAL, _LARGEST = 2.0**-126, 2.0**127
 _GIVEN = ("row", "column", *_GROUP_SIZES, "128x128", "RxC")
 
 _GLOBAL = ("none", "given", "row", "tensor")
-_E4M3_MAXIMA = (448, 256)
+# From the smallest scale in E4M3 that is not zero to the largest one.
+_LEAST_MAXIMUM, _LARGEST_MAXIMUM = 2.0**-9, 448
 
 # Values that go together: (elements, block sizes, scale formats, layouts, global scales, roundings, four over six).
 _ALLOWED = (
@@ -118,7 +119,8 @@ class QuantSpec:
         scale_floor: what scales are at least, rounded to float32, from 2^-126 on; None for the format's lower bound.
             Only for FP8 and INT8 with scales of rows or groups.
         e4m3_max: the scale of the block with the largest value where `global_scale` is found, for ``row`` or
-            ``tensor``: 448, or 256, which leaves room for `four_over_six`. Only with ``e4m3`` scales.
+            ``tensor``: 448, or less, from 2^-9 on, such as 256, which leaves room for `four_over_six`. Rounded to
+            float32. Only with ``e4m3`` scales.
 
     Raises:
         ValueError: a field has a value that is not allowed, or not with the others.
@@ -137,12 +139,14 @@ class QuantSpec:
     four_over_six: bool | str = False
     # Not 0.0: torch.compile would take a number for one that may change.
     scale_floor: float | None = None
-    e4m3_max: int = 448
+    e4m3_max: float = 448
 
     def __post_init__(self) -> None:
         self._check_combination()
         self._check_floor()
         self._check_maximum()
+        rounded = _to_float32(self.e4m3_max)
+        object.__setattr__(self, "e4m3_max", int(rounded) if rounded.is_integer() else rounded)
 
     def _check_combination(self) -> None:
         fitting = list(_ALLOWED)
@@ -173,7 +177,9 @@ class QuantSpec:
             )
 
     def _check_maximum(self) -> None:
-        require_one_of("e4m3_max", self.e4m3_max, _E4M3_MAXIMA)
+        is_number = type(self.e4m3_max) in (int, float)
+        if not is_number or not _LEAST_MAXIMUM <= self.e4m3_max <= _LARGEST_MAXIMUM:
+            raise ValueError(f"e4m3_max: is {self.e4m3_max!r}; allowed are numbers from 2**-9 to {_LARGEST_MAXIMUM}")
         if self.e4m3_max != 448 and self.scale_format != "e4m3":
             raise ValueError(f"e4m3_max: is {self.e4m3_max}, but scales are in {self.scale_format}; leave it 448")
 
@@ -196,11 +202,9 @@ class QuantSpec:
                 f"quant: {text!r} is not element/block_size/scale_format/scale_layout/global_scale/scale_rounding/"
                 "four_over_six/scale_floor/e4m3_max, such as e2m1/16/e4m3/linear/none"
             )
-        for position in (1, 8):
-            at = slice(position, position + 1)
-            values[at] = [int(value) if value.isdecimal() else value for value in values[at]]
+        values[1:2] = [int(value) if value.isdecimal() else value for value in values[1:2]]
         values[6:7] = [{"true": True, "false": False}.get(value, value) for value in values[6:7]]
-        values[7:8] = map(_read_float, values[7:8])
+        values[7:] = map(_read_float, values[7:])
         return cls(*values)
 
     def with_layout(self, scale_layout: str) -> QuantSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from jitnorm.catalogue.activations import granularity_of
@@ -103,13 +104,15 @@ FP4_QUANTIZE = Op(
 
 
 def _nvfp4(
-    sf_layout: Any, is_shuffled: bool, block_size: int, backend: str, global_scale: str, recipe: FourOverSix | None
-) -> Fields:
+    sf_layout: Any, is_shuffled: bool, block_size: int, backend: str, global_scale: str, recipe: FourOverSix | None,
+    e4m3_max: float | None,
+) -> Fields:  # fmt: skip
     require_one_of("backend", backend, (*_BACKENDS, "cake"))
     layout = layout_name("sfLayout", sf_layout)
     if is_shuffled and layout != "128x4":
         raise ValueError(f"sfLayout: is {layout}; with do_shuffle only layout_128x4 is allowed")
-    return {"quant": fp4_spec(block_size, "e4m3", "linear" if is_shuffled else layout, global_scale, recipe)}
+    quant = fp4_spec(block_size, "e4m3", "linear" if is_shuffled else layout, global_scale, recipe)
+    return {"quant": quant if e4m3_max is None else replace(quant, e4m3_max=e4m3_max)}
 
 
 def _linear_if_shuffled(choices: Choices, fields: Fields) -> Fields:
@@ -138,6 +141,7 @@ def _nvfp4_options(choices: Choices, fields: Fields) -> dict[str, Any]:
         "sf_vec_size": quant.block_size,
         "do_shuffle": choices["shuffled"],
         "per_token_activation": quant.global_scale == "row",
+        **({"a_global_sf": 1 / (6 * quant.e4m3_max)} if quant.global_scale == "row" else {}),
         **_better_of_two(quant),
     }
 

@@ -56,7 +56,8 @@ FLOORED = [
 ]
 # Some of those with another largest scale of a block.
 OF_256 = [
-    QuantSpec("e2m1", 16, "e4m3", "128x4", g, four_over_six=f, e4m3_max=256)
+    QuantSpec("e2m1", 16, "e4m3", "128x4", g, four_over_six=f, e4m3_max=largest)
+    for largest in (256, 5.3)
     for g in ("row", "tensor")
     for f in (False, "mae")
 ]
