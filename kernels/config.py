@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from .activations import canonical
 from .config_rules import MOVES, NORMS, check, default_activation, default_weight, distinct_rounding
 from .numerics import ceil_div, round_up
 from .quant_spec import PACKED_COLUMNS, SWIZZLED_COLUMNS, QuantSpec, require_one_of, to_text
@@ -69,8 +70,12 @@ class KernelConfig:
             vLLM's fused kernels (``vllm``); not for ``layernorm``. One that changes no bit becomes the first that gives
             the same.
         activation: what gates, or with `gate_columns` 0 all values, go through first: ``silu``, ``gelu`` (by erf),
-            ``gelu_tanh``, ``relu2`` (the square of ReLU) or, only for gates, ``swigluoai`` (gpt-oss); by default
-            ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize`` needs no `quant`.
+            ``gelu_tanh``, ``relu2`` (the square of ReLU), ``swish:ALPHA`` (``x * sigmoid(ALPHA * x)``),
+            ``fatrelu:THRESHOLD`` (x above it, else 0) or, only for gates, ``swigluoai`` (gpt-oss) or
+            ``swiglu:LIMIT:ALPHA:BETA``: swish of a gate up to LIMIT, times BETA and a value of up to LIMIT in
+            magnitude. By default ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize``
+            needs no `quant`.
+        values_first: whether values stand before gates.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -112,6 +117,7 @@ class KernelConfig:
     backward: bool = False
     rounding: str = "once"
     activation: str = ""
+    values_first: bool = False
     schedule: str = ""
 
     def __post_init__(self) -> None:
@@ -119,6 +125,7 @@ class KernelConfig:
             object.__setattr__(self, "weight", default_weight(self.op, self.input))
         if not self.activation:
             object.__setattr__(self, "activation", default_activation(self.gate_columns))
+        object.__setattr__(self, "activation", canonical(self.activation))
         if self.gate_columns == -1:
             object.__setattr__(self, "gate_columns", self.hidden_size)
         check(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from .activations import ACTIVATIONS, GATES, is_activation
 from .quant_spec import QuantSpec, require_one_of, to_text
 from .row_schedule import RowSchedule
 
@@ -22,18 +23,15 @@ ROUNDINGS = ("once", "output", "hf", "vllm")
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
-# The functions that values may go through, and those of gates.
-ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu2")
-GATES = (*ACTIVATIONS, "swigluoai")
 
 # The options that each op has; the others keep their defaults.
-_COMBINED = ("residual", "gate_columns", "streams", "activation")
+_COMBINED = ("residual", "gate_columns", "values_first", "streams", "activation")
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
     "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "backward"),
-    "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis"),
+    "quantize": ("gate_columns", "values_first", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
@@ -110,7 +108,7 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
     require_one_of("axis", config.axis, (-1, 0))
     require_one_of("rounding", config.rounding, ROUNDINGS)
-    if config.activation:
+    if config.activation and not is_activation(config.activation, is_gated=config.gate_columns != 0):
         require_one_of("activation", config.activation, GATES if config.gate_columns else ACTIVATIONS)
 
 
@@ -192,6 +190,8 @@ def _check_combine(config: KernelConfig) -> None:
         raise TypeError(f"gate_columns: is {config.gate_columns!r}; expected an int")
     if config.gate_columns and not 1 <= config.gate_columns <= config.hidden_size:
         raise ValueError(f"granularity: is {config.gate_columns}; 1 to {config.hidden_size} is allowed")
+    if config.values_first and not config.gate_columns:
+        raise ValueError("values_first: is True, but there are no gates; leave it False")
     if config.gate_columns and config.hidden_size % config.gate_columns:
         raise ValueError(
             f"granularity: is {config.gate_columns}, which does not divide the hidden size {config.hidden_size}"
@@ -205,8 +205,6 @@ def _check_combine(config: KernelConfig) -> None:
             f"rounding: is {config.rounding!r}, but without an activation of an input in {', '.join(FLOAT_DTYPES)} "
             "nothing is rounded; use 'once'"
         )
-    if config.rounding in ("hf", "vllm") and config.activation == "swigluoai":
-        raise ValueError(f"rounding: is {config.rounding!r}, but swigluoai has 'once' and 'output' alone")
 
 
 def _check_row_sets(config: KernelConfig) -> None:

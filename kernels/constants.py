@@ -1,14 +1,16 @@
 """The constants of a source: a configuration, as the headers see it.
 
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
-Only kRounding is left out where norms are rounded once, and kScaleAccessBytes where no scales of rows, columns or
-blocks are given: sources then have no code that names them.
+Only those that few sources need are left out of the others, which then have no code that names them: kRounding where
+norms are rounded once, kScaleAccessBytes where no scales of rows, columns or blocks are given, the numbers of
+activations that have none, and kValuesFirst where gates are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .activations import Numbers, numbers_of
 from .arguments import WIDEST_ACCESS
 from .backward import ACCUMULATORS, SUMMED_COLUMNS, SUMMING_THREADS, most_segments, rows_of_pack, stages
 from .config import KernelConfig
@@ -38,6 +40,9 @@ _OPS = {
     "sum_rows": "kSumRows",
 }
 _ACTIVATIONS = {
+    "swish": "kSwish",
+    "swiglu": "kClampedSwiglu",
+    "fatrelu": "kFatRelu",
     "silu": "kSilu",
     "gelu": "kGeluErf",
     "gelu_tanh": "kGeluTanh",
@@ -101,7 +106,12 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     groups = ceil_div(chunks, GROUP_CHUNKS)
     yield _choice("Op", "kOp", _OPS[config.op])
     yield _choice("Combine", "kCombine", f"k{config.combine.capitalize()}")
-    yield _choice("Activation", "kActivation", _ACTIVATIONS[config.activation or "silu"])
+    activation = config.activation or "silu"
+    yield _choice("Activation", "kActivation", _ACTIVATIONS[activation.partition(":")[0]])
+    if numbers := numbers_of(activation):
+        yield from _activation_constants(numbers)
+    if config.values_first:
+        yield _bool("kValuesFirst", True)
     yield _choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if config.batched else "kOne")
     yield _choice("Encoding", "kEncoding", _encoding(config))
     yield _int("kHiddenSize", config.encoded_size)
@@ -128,6 +138,17 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _bool("kNeedsRowAmax", config.needs_row_amax)
     if config.rounding != "once":
         yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
+
+
+def _activation_constants(numbers: Numbers) -> Iterator[Constant]:
+    """The numbers that an activation computes with."""
+    factor, low = numbers.exponents
+    yield _bool("kHasUnitAlpha", numbers.alpha == 1)
+    named = {
+        "kSwishFactor": factor, "kSwishLow": low, "kSwishBound": numbers.bound, "kGateLimit": numbers.limit,
+        "kValueOffset": numbers.beta, "kThreshold": numbers.threshold,
+    }  # fmt: skip
+    yield from (_float(name, f"{value.hex()}f") for name, value in named.items())
 
 
 def _encoding(config: KernelConfig) -> str:

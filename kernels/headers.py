@@ -22,6 +22,8 @@ _ON_GPU = "__CUDACC__"
 CONDITIONS = {
     "JITNORM_ROUNDS": "Rounding kRounding",  # values are rounded before they are encoded
     "JITNORM_GIVEN_SCALES": "Encoding::kGivenScales",
+    "JITNORM_ACTIVATION_NUMBERS": "kGateLimit",  # activations have numbers of the caller's
+    "JITNORM_VALUES_FIRST": "kValuesFirst",
 }
 _CONDITION = re.compile(rf"#ifdef ({'|'.join((_ON_GPU, *CONDITIONS))})\n(.*?)(?:#else\n(.*?))?#endif\n", re.DOTALL)
 # Between two definitions: blank lines, before a line that is not indented.

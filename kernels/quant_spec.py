@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import struct
 from dataclasses import dataclass, fields, replace
 from typing import Any
+
+from .numerics import to_float32
 
 # Element formats: bits of a code, the largest value and its exponent.
 CODE_BITS = {"e2m1": 4, "e4m3": 8, "e5m2": 8, "int8": 8}
@@ -75,12 +76,6 @@ def _read_float(text: str) -> str | float | None:
         return text
 
 
-def _to_float32(value: float) -> float:
-    """The nearest float32."""
-    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
-    return rounded
-
-
 def _is_given_block(value: object) -> bool:
     """Whether a block size is one that only given scales have."""
     found = _GIVEN_BLOCKS.fullmatch(value) if isinstance(value, str) and value not in SQUARE_BLOCKS else None
@@ -145,7 +140,7 @@ class QuantSpec:
         self._check_combination()
         self._check_floor()
         self._check_maximum()
-        rounded = _to_float32(self.e4m3_max)
+        rounded = to_float32(self.e4m3_max)
         object.__setattr__(self, "e4m3_max", int(rounded) if rounded.is_integer() else rounded)
 
     def _check_combination(self) -> None:
@@ -306,9 +301,9 @@ class QuantSpec:
     def smallest_scale(self) -> float:
         """The smallest scale in float32 that is found, itself rounded to float32."""
         if self.scale_floor is not None:
-            return _to_float32(self.scale_floor)
+            return to_float32(self.scale_floor)
         least_amax = 1e-10 if self.element == "int8" else 1e-4 if self.has_blocks else 1 / 512
-        return _to_float32(_to_float32(least_amax) / MAX_CODE[self.element])
+        return to_float32(to_float32(least_amax) / MAX_CODE[self.element])
 
     @property
     def needs_given_scale(self) -> bool:

@@ -74,6 +74,8 @@ def launch_variants() -> None:
         launch(OPS["silu_and_mul_quantize"], 1152, quant="mxfp8", activation=activation)
         launch(OPS["quantize"], 1152, quant="nvfp4", activation=activation, input="float32")
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", activation="swigluoai", gate_columns=1)
+    for activation in ("swiglu:7:1.5:1", "fatrelu:0.5"):
+        launch(OPS["silu_and_mul_quantize"], 1152, quant="mxfp8", activation=activation, values_first=True)
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", rounding="hf", four_over_six="mae")
     launch(OPS["quantize"], 640, quant="e4m3/128/f32_ue8m0/packed")
     launch(OPS["swigluoai_and_mul"], 1151, gate_columns=-1)

@@ -56,7 +56,8 @@ QUANTIZE = Op(
     "quantize", "quantization, alone or of an activation, in any format below", {"op": "quantize"}, _general,
     GENERAL_OUTPUTS, finds_amax=True,
     choices={
-        **ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False,
+        **ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": 0, "activation": "", "values_first": False, "streams": 0,
+        "scale_ub": False,
         "inverse_global_scale": False, "amax_only": False, "axis": -1, "alignment": 1,
     },
     options=_general_options,
@@ -214,19 +215,27 @@ QUANTIZE_WEIGHT = Op(
 )  # fmt: skip
 
 
-def _gated(quant: QuantSpec, gate_columns: int, activation: str, batch: tuple[bool, bool, bool]) -> Fields:
-    of_batch = dict(zip(BATCH, batch, strict=True))
-    return {"quant": quant, "gate_columns": gate_columns, "activation": activation, **of_batch}
+def _gated(
+    quant: QuantSpec, gate_columns: int, activation: str, values_first: bool, scale_ub: bool,
+    batch: tuple[bool, bool, bool],
+) -> Fields:  # fmt: skip
+    gates = {"gate_columns": gate_columns, "activation": activation, "values_first": values_first}
+    return {"quant": quant, **gates, "scale_ub": scale_ub, **dict(zip(BATCH, batch, strict=True))}
 
 
 def _gated_options(choices: Choices, fields: Fields) -> dict[str, Any]:
-    return {**_general_options(choices, fields), "granularity": granularity_of(choices)}
+    options = {"granularity": granularity_of(choices), "values_first": choices["values_first"]}
+    return {**_general_options(choices, fields), **options}
 
 
 SILU_AND_MUL_QUANTIZE = Op(
     "silu_and_mul_quantize", "SwiGLU or another gated activation, of halves or of interleaved columns, in any format",
     {"op": "quantize"}, _gated, GENERAL_OUTPUTS, finds_amax=True,
-    choices={**ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": -1, "activation": "silu"}, options=_gated_options,
+    choices={
+        **ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": -1, "activation": "silu", "values_first": False,
+        "scale_ub": False,
+    },
+    options=_gated_options,
 )  # fmt: skip
 
 

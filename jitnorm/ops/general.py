@@ -125,10 +125,10 @@ def quantize(
 ) -> QuantizedTensor:
     """Quantization alone: any input, float8_e4m3fn too, and any QuantSpec. The arguments are those of `norm_quantize`.
 
-    With an `activation`, ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or ``"relu2"``, that of the input is
-    quantized, unrounded or, with a `rounding` of ``"output"``, rounded to the input's dtype first. Without one and with
-    a tensor for `global_scale`, a float8_e4m3fn input is an FP8 tensor of the scale ``6 / global_scale``, as in
-    `fp4_quantize`.
+    With an `activation`, ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"relu2"``, ``"swish:ALPHA"`` or
+    ``"fatrelu:THRESHOLD"``, with numbers as in `silu_and_mul_quantize`, that of the input is quantized, unrounded or,
+    with a `rounding` of ``"output"``, rounded to the input's dtype first. Without one and with a tensor for
+    `global_scale`, a float8_e4m3fn input is an FP8 tensor of the scale ``6 / global_scale``, as in `fp4_quantize`.
 
     ``jitnorm.FP8_BLOCK`` is for weights: a matrix (N, K) of any size, or with `batched` several (B, N, K), gets a scale
     for each block of 128 x 128, shape (ceil(N / 128), ceil(K / 128)), or (B, ...). It takes neither `mask` nor

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 from jitnorm.reference.activation import (
     activated_f32,
+    fatrelu_f32,
     gated_f32,
     gelu_f32,
     gelu_tanh_f32,
     relu2_f32,
     silu_f32,
     swiglu_f32,
+    swish_f32,
 )
 from jitnorm.reference.elements import (
     Rounding,
@@ -101,6 +103,7 @@ __all__ = [
     "encode_e4m3",
     "encode_e5m2",
     "encode_int8",
+    "fatrelu_f32",
     "gated_f32",
     "gelu_f32",
     "gelu_tanh_f32",
@@ -134,6 +137,7 @@ __all__ = [
     "sum_of_squares",
     "sum_rows_f32",
     "swiglu_f32",
+    "swish_f32",
     "swizzle_scales",
     "unswizzle_scales",
 ]

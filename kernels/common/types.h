@@ -41,7 +41,11 @@ enum class Rounding {
 };
 
 // What values or gates go through.
+#ifdef JITNORM_ACTIVATION_NUMBERS
+enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai, kSwish, kClampedSwiglu, kFatRelu };
+#else
 enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai };
+#endif
 
 // Which rows a launch visits.
 enum class RowSets {

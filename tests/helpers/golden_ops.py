@@ -268,6 +268,23 @@ OPS = [
         ),
     ),
     OpCase(
+        "gates-with-numbers",
+        lambda make: (
+            jitnorm.silu_and_mul_with_clamp(make(wide()), 5.5),
+            jitnorm.silu_and_mul_with_clamp(make(wide()), 20, alpha=1.3, beta=0.5),
+            jitnorm.fatrelu_and_mul(make(wide()), 0.5),
+            jitnorm.mul_and_silu(make(wide())),
+            jitnorm.gelu_quick(make(wide())),
+        ),
+        lambda: (
+            reference.gated_f32(wide(), "swiglu:5.5:1:0"),
+            reference.gated_f32(wide(), "swiglu:20:1.3:0.5"),
+            reference.gated_f32(wide(), "fatrelu:0.5"),
+            reference.gated_f32(wide(), "silu", values_first=True),
+            reference.activated_f32(wide(), "swish:1.702"),
+        ),
+    ),
+    OpCase(
         "quantize-relu2",
         lambda make: parts(jitnorm.quantize(make(HALVES.input()), spec=MXFP8, activation="relu2")),
         lambda: reference.quantize_mxfp8(reference.relu2_f32(HALVES.input())),

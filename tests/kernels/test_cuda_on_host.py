@@ -93,6 +93,7 @@ ROUNDED = (
     "quantize:hidden_size=512,input=float16,gate_columns=512,rounding=output,quant=e4m3/32/ue8m0",
     "quantize:hidden_size=96,gate_columns=8,rounding=hf,activation=gelu_tanh,quant=e4m3/row/f32",
     "quantize:hidden_size=1024,activation=relu2,rounding=output,quant=e2m1/16/e4m3",
+    "quantize:hidden_size=64,gate_columns=64,rounding=hf,activation=swiglu:2:1.5:1",
     "rmsnorm:hidden_size=512,rounding=hf,residual=true,quant=e4m3/128/f32_ue8m0/packed",
     "rmsnorm:hidden_size=256,rounding=output,quant=e2m1/16/e4m3/linear/given/up/mae",
     "rmsnorm:hidden_size=512,rounding=vllm,residual=true,quant=int8/row/f32",
@@ -103,6 +104,20 @@ ROUNDED = (
 def test_what_is_rounded_before_it_is_encoded_is_the_cpus(text: str, target: Target) -> None:
     for kind in ("spiky", "inf", "nan"):
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
+NUMBERS = (
+    "quantize:hidden_size=64,gate_columns=64,activation=swiglu:2:1:0,quant=e2m1/16/e4m3",
+    "quantize:hidden_size=96,gate_columns=8,activation=swiglu:2:1.5:1",
+    "quantize:hidden_size=512,activation=swish:1.702,input=float16,quant=e4m3/row/f32",
+    "quantize:hidden_size=48,gate_columns=48,activation=fatrelu:0.25,values_first=true",
+)
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_activations_with_numbers_are_those_of_the_cpu(text: str) -> None:
+    for kind in ("spiky", "inf", "nan"):
+        assert_same(KernelConfig.parse(text), AMPERE, 5, kind, is_cuda=True)
 
 
 SQUARES = (

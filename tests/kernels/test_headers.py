@@ -72,6 +72,10 @@ SPECIAL = [
         "rmsnorm:hidden_size=4096,residual=true,rounding=hf",
         "quantize:hidden_size=4096,gate_columns=4096,quant=e2m1/16,rounding=hf",
         "quantize:hidden_size=4096,activation=silu,quant=e2m1/16,rounding=output",
+        "quantize:hidden_size=4096,gate_columns=4096,activation=swiglu:7:1.5:1",
+        "quantize:hidden_size=4096,activation=swish:1.5",
+        "quantize:hidden_size=4096,activation=fatrelu:1",
+        "quantize:hidden_size=4096,gate_columns=4096,values_first=true",
         "rmsnorm:hidden_size=4096,quant=e4m3/column/f32/linear/given",
         "dequantize:hidden_size=4096,quant=e4m3/column/f32/linear/given",
     )

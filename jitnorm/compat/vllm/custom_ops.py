@@ -83,11 +83,9 @@ def silu_and_mul_per_block_quant(
     is_scale_transposed: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """SwiGLU, then FP8 or INT8 with a scale for each group of a row: codes, and float32 scales (M, groups)."""
-    if scale_ub is not None:
-        raise ValueError("scale_ub: is given, but SwiGLU's groups have no upper bound; pass None")
     layout = column_layout(is_scale_transposed, is_tma_aligned=False)
     spec = group_spec(element_of(quant_dtype, "quant_dtype"), group_size, layout)
-    q = jitnorm.silu_and_mul_quantize(input, spec=spec)
+    q = jitnorm.silu_and_mul_quantize(input, spec=spec, scale_ub=scale_ub)
     return q.data, transposed_scales(q) if is_scale_transposed else q.scale
 
 

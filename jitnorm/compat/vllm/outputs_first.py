@@ -102,9 +102,24 @@ def gelu_tanh_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
 
 def swigluoai_and_mul(out: torch.Tensor, input: torch.Tensor, alpha: float = 1.702, limit: float = 7.0) -> None:
     """The clamped SwiGLU of gpt-oss, gates and values in turns."""
-    if (alpha, limit) != (1.702, 7.0):
-        raise ValueError(f"alpha, limit: are {alpha!r}, {limit!r}; allowed are 1.702 and 7.0, gpt-oss's")
-    jitnorm.swigluoai_and_mul(input, out)
+    jitnorm.swigluoai_and_mul(input, out, alpha=alpha, limit=limit)
+
+
+def silu_and_mul_with_clamp(
+    result: torch.Tensor, input: torch.Tensor, limit: float, alpha: float = 1.0, beta: float = 0.0
+) -> None:
+    """SwiGLU of a first half up to `limit` and of a second half within it, to which `beta` is added."""
+    jitnorm.silu_and_mul_with_clamp(input, limit, result, alpha=alpha, beta=beta, rounding="hf")
+
+
+def mul_and_silu(out: torch.Tensor, input: torch.Tensor) -> None:
+    """The first half of each row times SiLU of the second."""
+    jitnorm.mul_and_silu(input, out, rounding="hf")
+
+
+def fatrelu_and_mul(out: torch.Tensor, input: torch.Tensor, threshold: float) -> None:
+    """The first half of each row where it is above the threshold, else zero, times the second."""
+    jitnorm.fatrelu_and_mul(input, threshold, out)
 
 
 def relu_squared(out: torch.Tensor, input: torch.Tensor) -> None:
@@ -117,7 +132,12 @@ def gelu_new(out: torch.Tensor, input: torch.Tensor) -> None:
     jitnorm.gelu_tanh(input, out)
 
 
-# The same function, of which vLLM orders the products otherwise.
+def gelu_quick(out: torch.Tensor, input: torch.Tensor) -> None:
+    """GELU by the sigmoid."""
+    jitnorm.gelu_quick(input, out)
+
+
+# The same function as `gelu_new`, of which vLLM orders the products otherwise.
 gelu_fast = gelu_new
 
 
@@ -136,10 +156,8 @@ def silu_and_mul_per_block_quant(
     is_scale_transposed: bool = False,
 ) -> None:
     """SwiGLU, then FP8 or INT8 with a scale for each group of a row; `scales` may lie in rows or in columns."""
-    if scale_ub is not None:
-        raise ValueError("scale_ub: is given, but SwiGLU's groups have no upper bound; pass None")
     spec = group_spec(element_of(out.dtype, "out"), group_size)
-    write_groups(partial(jitnorm.silu_and_mul_quantize, input), spec, out, scales)
+    write_groups(partial(jitnorm.silu_and_mul_quantize, input, scale_ub=scale_ub), spec, out, scales)
 
 
 def silu_and_mul_nvfp4_quant(

@@ -157,13 +157,31 @@ def test_gated_activations_write_what_comes_first(name: str, activation: Any) ->
     torch.testing.assert_close(out, (activation(X.float()) * RESIDUAL.float()).bfloat16(), rtol=1e-2, atol=1e-6)
 
 
-def test_the_gate_of_gpt_oss_has_its_constants_only() -> None:
+def test_clamped_gates_have_any_numbers() -> None:
     x, out = torch.cat([X, RESIDUAL], -1), torch.empty_like(X)
-    ops._C.swigluoai_and_mul(out, x)
-    gate, value = x[:, ::2].float().clamp(max=7), x[:, 1::2].float().clamp(-7, 7)
-    torch.testing.assert_close(out, (gate * torch.sigmoid(1.702 * gate) * (value + 1)).bfloat16(), rtol=1e-2, atol=1e-6)
-    with pytest.raises(ValueError, match=r"^alpha, limit: are 1\.0, 7\.0; allowed are 1\.702 and 7\.0"):
-        ops._C.swigluoai_and_mul(out, x, 1.0)
+    for alpha, limit in ((1.702, 7.0), (1.0, 1.5)):
+        ops._C.swigluoai_and_mul(out, x, alpha, limit)
+        gate, value = x[:, ::2].float().clamp(max=limit), x[:, 1::2].float().clamp(-limit, limit)
+        expected = gate * torch.sigmoid(alpha * gate) * (value + 1)
+        torch.testing.assert_close(out, expected.bfloat16(), rtol=1e-2, atol=1e-6)
+    ops._C.silu_and_mul_with_clamp(out, x, 1.5)
+    expected = torch.nn.functional.silu(X.float().clamp(max=1.5)).bfloat16() * RESIDUAL.clamp(-1.5, 1.5)
+    torch.testing.assert_close(out, expected, rtol=1e-2, atol=1e-6)
+    ops._C.fatrelu_and_mul(out, x, 0.5)
+    assert same(out, torch.nn.functional.threshold(X, 0.5, 0.0) * RESIDUAL)
+    ops._C.mul_and_silu(out, x)
+    torch.testing.assert_close(out, X * torch.nn.functional.silu(RESIDUAL), rtol=1e-2, atol=1e-6)
+    ops._C.gelu_quick(out, X)
+    torch.testing.assert_close(out, (X * torch.sigmoid(1.702 * X.float())).bfloat16(), rtol=1e-2, atol=1e-6)
+
+
+def test_groups_of_swiglu_may_be_bounded() -> None:
+    x, bound = torch.cat([X, RESIDUAL], -1), torch.tensor([0.25])
+    free, bounded = (ops.silu_and_mul_per_block_quant(x, 128, FP8, scale_ub=ub)[1] for ub in (None, bound))
+    assert same(bounded, free.minimum(bound / 448))
+    codes, scales = torch.empty_like(X, dtype=FP8), torch.empty_like(bounded)
+    ops._C.silu_and_mul_per_block_quant(codes, x, scales, 128, bound)
+    assert same(scales, bounded)
 
 
 def test_the_square_of_relu_and_swiglu_with_a_given_scale() -> None:
