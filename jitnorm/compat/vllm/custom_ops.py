@@ -9,6 +9,7 @@ import torch
 import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.groups import column_layout, quantize_groups, transposed_scales
+from jitnorm.compat.vllm.deep_gemm import takes_powers_of_two
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as fill_fp4
@@ -203,9 +204,13 @@ def per_token_group_quant_fp8(
     out_q: torch.Tensor | None = None,
     use_ue8m0: bool | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 with a scale for each group of a row, of an amax that is at least `eps`; `use_ue8m0` None means False."""
+    """FP8 with a scale for each group of a row, of an amax that is at least `eps`.
+
+    Scales are powers of two if `use_ue8m0`, or if it is None and vLLM would multiply by DeepGEMM.
+    """
     dtype = dtype or torch.float8_e4m3fn
-    return quantize_groups(x, dtype, group_size, eps, bool(use_ue8m0), column_major_scales, tma_aligned_scales, out_q)
+    is_ue8m0 = takes_powers_of_two(x.device) if use_ue8m0 is None else use_ue8m0
+    return quantize_groups(x, dtype, group_size, eps, is_ue8m0, column_major_scales, tma_aligned_scales, out_q)
 
 
 def per_token_group_quant_fp8_packed_for_deepgemm(

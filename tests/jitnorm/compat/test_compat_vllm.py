@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import jitnorm
 from jitnorm.compat import vllm as ops
+from jitnorm.compat.vllm import deep_gemm
 
 ROWS, SIZE, EPS = 6, 256, 1e-5
 FP8, INT8 = torch.float8_e4m3fn, torch.int8
@@ -370,3 +371,17 @@ def test_groups_of_int8() -> None:
 def test_what_is_not_there_is_an_error(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("variable", "expected"), [("1", True), ("0", False)])
+def test_powers_of_two_are_deepgemm_s_default(monkeypatch: pytest.MonkeyPatch, variable: str, expected: bool) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(deep_gemm, "find_spec", lambda name: object())
+    monkeypatch.setenv("VLLM_USE_DEEP_GEMM_E8M0", variable)
+    chosen = deep_gemm.takes_powers_of_two.__wrapped__
+    assert chosen(torch.device("cuda")) is expected
+    assert not chosen(torch.device("cpu"))
+    monkeypatch.setattr(deep_gemm, "find_spec", lambda name: None)
+    assert not chosen(torch.device("cuda"))
+    plain, powers = (ops.per_token_group_quant_fp8(X, 64, use_ue8m0=flag)[1] for flag in (None, True))
+    assert not torch.equal(plain, powers)
