@@ -31,7 +31,7 @@ from jitnorm.reference import (
 Array = NDArray[Any]
 # Every kind of block, with rows of which some end within a chunk.
 BLOCKS = [
-    ("row", 40), ("column", 40), ("column", 512), (16, 96), (128, 384), ("128x128", 256), ("4x256", 512),
+    ("row", 40), ("column", 40), ("column", 512), (128, 384), ("128x128", 256), ("4x256", 512),
     ("allx128", 256), ("3xall", 17), ("1x48", 96),
 ]  # fmt: skip
 ELEMENTS = ["e4m3", "e5m2", "int8"]
