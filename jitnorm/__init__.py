@@ -24,13 +24,17 @@ from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
 from jitnorm.named_tensors import from_named_tensors, to_named_tensors
 from jitnorm.ops.activation import (
+    fatrelu_and_mul,
     gelu,
     gelu_and_mul,
+    gelu_quick,
     gelu_tanh,
     gelu_tanh_and_mul,
+    mul_and_silu,
     relu2,
     silu,
     silu_and_mul,
+    silu_and_mul_with_clamp,
     swigluoai_and_mul,
 )
 from jitnorm.ops.add_norm import add_norm_quantize, add_rmsnorm, gemma_add_rmsnorm
@@ -122,6 +126,7 @@ __all__ = [
     "compute_amax",
     "dequantize",
     "e2m1_and_ufp8sf_scale_to_float",
+    "fatrelu_and_mul",
     "fp4_quantize",
     "from_named_tensors",
     "fused_add_rms_norm_static_fp8_quant",
@@ -130,6 +135,7 @@ __all__ = [
     "fused_add_rmsnorm_quant",
     "gelu",
     "gelu_and_mul",
+    "gelu_quick",
     "gelu_tanh",
     "gelu_tanh_and_mul",
     "gemma_add_rmsnorm",
@@ -146,6 +152,7 @@ __all__ = [
     "layernorm_with_statistics",
     "mhc_post",
     "mhc_rmsnorm_quantize",
+    "mul_and_silu",
     "mxfp4_dequantize",
     "mxfp4_quantize",
     "mxfp8_dequantize_host",
@@ -178,6 +185,7 @@ __all__ = [
     "silu_and_mul_nvfp4_quantize",
     "silu_and_mul_quantize",
     "silu_and_mul_scaled_nvfp4_experts_quantize",
+    "silu_and_mul_with_clamp",
     "stats",
     "subscribe",
     "sum_rows",

@@ -27,8 +27,7 @@ def prototype(options: Mapping[str, Any]) -> KernelConfig:
 
 
 def _any_hidden_size(quant: QuantSpec | None = None, gate_columns: int = 0, **_: Any) -> int:
-    block_size = quant.block_size if quant and isinstance(quant.block_size, int) else 1
-    return math.lcm(block_size, max(1, gate_columns))
+    return math.lcm(quant.block_columns if quant else 1, max(1, gate_columns))
 
 
 def config_of_call(

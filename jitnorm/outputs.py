@@ -32,7 +32,8 @@ class Outputs:
         names: of the outputs, in calling order.
         leaders: the names of the inputs whose leading shapes outputs have, the first tensor first.
         of_rows: the names of the tensors that have a row for each row of a leader.
-        folds: whether outputs consist of nothing else, so that a batch of calls is a call with more rows.
+        folds: whether outputs consist of nothing else, and no input has some for several rows, so that a batch of calls
+            is a call with more rows.
     """
 
     def __init__(self, op: Op, options: Mapping[str, Any], example: KernelConfig) -> None:
@@ -48,7 +49,9 @@ class Outputs:
         self.of_rows = frozenset(a.name for a in tensors if LEADING in a.shape and takes_parts)
         self._leader_of = {a.name: self.leaders[a.row_set] for a in tensors}
         self._is_batched, self._rows_combined = example.batched, example.rows_combined
-        self.folds = not self._is_batched and self.of_rows.issuperset(self.names)
+        self.folds = not self._is_batched and all(
+            a.name in self.of_rows or not (a.is_output or _grows(a.shape)) for a in tensors
+        )
         # Of codes in E2M1 an element is two values.
         columns = tensors[0].shape[-1].evaluate(rows=0)
         self._values_per_element = max(1, example.hidden_size // columns)
@@ -132,6 +135,11 @@ class Outputs:
         if not leading:
             raise ValueError(f"{self.leaders[0]}: has one dimension; expected (matrices, ..., hidden_size)")
         return math.prod(leading[1:]), leading[0]
+
+
+def _grows(shape: Shape) -> bool:
+    """Whether a tensor has the more elements the more rows there are."""
+    return LEADING in shape or any(extent.evaluate(rows=0) != extent.evaluate(rows=1 << 20) for extent in shape)
 
 
 def _check_bounds(name: str, shape: tuple[int, ...]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from .activations import canonical
 from .config_rules import MOVES, NORMS, check, default_activation, default_weight, distinct_rounding
 from .numerics import ceil_div, round_up
 from .quant_spec import PACKED_COLUMNS, SWIZZLED_COLUMNS, QuantSpec, require_one_of, to_text
@@ -72,11 +73,15 @@ class KernelConfig:
             vLLM's fused kernels (``vllm``); not for ``layernorm``. One that changes no bit becomes the first that gives
             the same.
         activation: what gates, or with `gate_columns` 0 all values, go through first: ``silu``, ``gelu`` (by erf),
-            ``gelu_tanh``, ``relu2`` (the square of ReLU) or, only for gates, ``swigluoai`` (gpt-oss); by default
-            ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize`` needs no `quant`.
+            ``gelu_tanh``, ``relu2`` (the square of ReLU), ``swish:ALPHA`` (``x * sigmoid(ALPHA * x)``),
+            ``fatrelu:THRESHOLD`` (x above it, else 0) or, only for gates, ``swigluoai`` (gpt-oss) or
+            ``swiglu:LIMIT:ALPHA:BETA``: swish of a gate up to LIMIT, times BETA and a value of up to LIMIT in
+            magnitude. By default ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize``
+            needs no `quant`.
         experts: how many experts the rows belong to, which follow one another and begin where offsets say; 0 without;
             only for ``quantize`` with scales in layouts that are ``linear`` or swizzled.
         gathers: whether a tensor says which row of the input each row is made of; only for ``quantize`` with `quant`.
+        values_first: whether values stand before gates.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -121,6 +126,7 @@ class KernelConfig:
     activation: str = ""
     experts: int = 0
     gathers: bool = False
+    values_first: bool = False
     schedule: str = ""
 
     def __post_init__(self) -> None:
@@ -128,6 +134,7 @@ class KernelConfig:
             object.__setattr__(self, "weight", default_weight(self.op, self.input))
         if not self.activation:
             object.__setattr__(self, "activation", default_activation(self.gate_columns))
+        object.__setattr__(self, "activation", canonical(self.activation))
         if self.gate_columns == -1:
             object.__setattr__(self, "gate_columns", self.hidden_size)
         check(self)
@@ -179,7 +186,7 @@ class KernelConfig:
     @property
     def rescales_input(self) -> bool:
         """Whether the input is an FP8 tensor whose scale follows from the global one: E4M3, quantized as it is."""
-        is_given = self.quant is not None and self.quant.global_scale == "given"
+        is_given = self.quant is not None and self.quant.has_blocks and self.quant.global_scale == "given"
         is_combined = self.gate_columns or self.activation or self.streams
         return self.op == "quantize" and self.input == "float8_e4m3fn" and is_given and not is_combined
 
@@ -211,6 +218,8 @@ class KernelConfig:
     @property
     def scale_columns(self) -> int:
         """Blocks of a row."""
+        if self.quant and self.quant.has_given_scales and self.quant.given_block[1] is None:
+            return 1
         return ceil_div(self.encoded_size, self.block_size)
 
     @property

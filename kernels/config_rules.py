@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from .activations import ACTIVATIONS, GATES, is_activation
 from .quant_spec import QuantSpec, require_one_of, to_text
 from .row_schedule import RowSchedule
 
@@ -23,18 +24,26 @@ MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
 MAX_EXPERTS = 1024
-# The functions that values may go through, and those of gates.
-ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu2")
-GATES = (*ACTIVATIONS, "swigluoai")
 
 # The options that each op has; the others keep their defaults.
-_COMBINED = ("residual", "gate_columns", "streams", "activation")
+_COMBINED = ("residual", "gate_columns", "values_first", "streams", "activation")
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
     "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "keep_statistics", "backward"),
-    "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis", "experts", "gathers"),
+    "quantize": (
+        "gate_columns",
+        "values_first",
+        "streams",
+        "activation",
+        *_ROWS,
+        *_ENCODED,
+        "rounding",
+        "axis",
+        "experts",
+        "gathers",
+    ),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
@@ -114,7 +123,7 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
     require_one_of("axis", config.axis, (-1, 0))
     require_one_of("rounding", config.rounding, ROUNDINGS)
-    if config.activation:
+    if config.activation and not is_activation(config.activation, is_gated=config.gate_columns != 0):
         require_one_of("activation", config.activation, GATES if config.gate_columns else ACTIVATIONS)
 
 
@@ -149,7 +158,7 @@ def _check_options(config: KernelConfig) -> None:
         raise ValueError(
             f"scale_ub: is given, but only FP8 and INT8 scales of rows or groups are bounded; quant is {quant}"
         )
-    if config.inverse_global_scale and (quant is None or quant.global_scale != "given"):
+    if config.inverse_global_scale and (quant is None or quant.global_scale != "given" or quant.has_given_scales):
         raise ValueError(f"inverse_global_scale: is True, but no global scale is given; quant is {quant}")
 
 
@@ -204,6 +213,8 @@ def _check_combine(config: KernelConfig) -> None:
         raise TypeError(f"gate_columns: is {config.gate_columns!r}; expected an int")
     if config.gate_columns and not 1 <= config.gate_columns <= config.hidden_size:
         raise ValueError(f"granularity: is {config.gate_columns}; 1 to {config.hidden_size} is allowed")
+    if config.values_first and not config.gate_columns:
+        raise ValueError("values_first: is True, but there are no gates; leave it False")
     if config.gate_columns and config.hidden_size % config.gate_columns:
         raise ValueError(
             f"granularity: is {config.gate_columns}, which does not divide the hidden size {config.hidden_size}"
@@ -217,8 +228,6 @@ def _check_combine(config: KernelConfig) -> None:
             f"rounding: is {config.rounding!r}, but without an activation of an input in {', '.join(FLOAT_DTYPES)} "
             "nothing is rounded; use 'once'"
         )
-    if config.rounding in ("hf", "vllm") and config.activation == "swigluoai":
-        raise ValueError(f"rounding: is {config.rounding!r}, but swigluoai has 'once' and 'output' alone")
 
 
 def _check_row_sets(config: KernelConfig) -> None:

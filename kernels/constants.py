@@ -1,14 +1,17 @@
 """The constants of a source: a configuration, as the headers see it.
 
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
-Only kRounding is left out where norms are rounded once, kExperts where rows belong to none, kGathers where they are not
-gathered, and kMixesLayer where no layer is mixed: sources then have no code that names them.
+Only those that few sources need are left out of the others, which then have no code that names them: kRounding where
+norms are rounded once, kExperts where rows belong to none, kGathers where they are not gathered, kMixesLayer where no
+layer is mixed, kScaleAccessBytes where no scales of rows, columns or blocks are given, the numbers of
+activations that have none, and kValuesFirst where gates are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .activations import Numbers, numbers_of
 from .arguments import WIDEST_ACCESS
 from .backward import ACCUMULATORS, SUMMED_COLUMNS, SUMMING_THREADS, most_segments, rows_of_pack, stages
 from .config import KernelConfig
@@ -39,6 +42,9 @@ _OPS = {
     "mhc_post": "kQuantize",  # no header asks: its items are its own
 }
 _ACTIVATIONS = {
+    "swish": "kSwish",
+    "swiglu": "kClampedSwiglu",
+    "fatrelu": "kFatRelu",
     "silu": "kSilu",
     "gelu": "kGeluErf",
     "gelu_tanh": "kGeluTanh",
@@ -102,7 +108,12 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     groups = ceil_div(chunks, GROUP_CHUNKS)
     yield _choice("Op", "kOp", _OPS[config.op])
     yield _choice("Combine", "kCombine", f"k{config.combine.capitalize()}")
-    yield _choice("Activation", "kActivation", _ACTIVATIONS[config.activation or "silu"])
+    activation = config.activation or "silu"
+    yield _choice("Activation", "kActivation", _ACTIVATIONS[activation.partition(":")[0]])
+    if numbers := numbers_of(activation):
+        yield from _activation_constants(numbers)
+    if config.values_first:
+        yield _bool("kValuesFirst", True)
     is_several = config.batched or config.experts
     yield _choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if is_several else "kOne")
     yield _choice("Encoding", "kEncoding", _encoding(config))
@@ -139,9 +150,21 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
 
 
+def _activation_constants(numbers: Numbers) -> Iterator[Constant]:
+    """The numbers that an activation computes with."""
+    factor, low = numbers.exponents
+    yield _bool("kHasUnitAlpha", numbers.alpha == 1)
+    named = {
+        "kSwishFactor": factor, "kSwishLow": low, "kSwishBound": numbers.bound, "kGateLimit": numbers.limit,
+        "kValueOffset": numbers.beta, "kThreshold": numbers.threshold,
+    }  # fmt: skip
+    yield from (_float(name, f"{value.hex()}f") for name, value in named.items())
+
+
 def _encoding(config: KernelConfig) -> str:
     if config.quant:
-        return "kBlocks" if config.quant.has_blocks else "kOneScale"
+        kinds = {"kGivenScales": config.quant.has_given_scales, "kBlocks": config.quant.has_blocks}
+        return next((name for name, is_it in kinds.items() if is_it), "kOneScale")
     return "kAmax" if config.amax_only else "kValues"
 
 
@@ -163,7 +186,7 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> 
     yield _choice("ScaleRounding", "kScaleRounding", _SCALE_ROUNDINGS[quant.scale_rounding])
     yield _choice("ScaleChoice", "kScaleChoice", "kFourOverSix" if quant.four_over_six else "kOnly")
     yield _bool("kSumsAbsoluteErrors", quant.four_over_six == "mae")
-    yield _float("kMaxBlockScale", f"{quant.e4m3_max}.0f")
+    yield _float("kMaxBlockScale", f"{quant.e4m3_max:.8e}f" if quant.e4m3_max % 1 else f"{quant.e4m3_max}.0f")
     yield _choice("GlobalScaleKind", "kGlobalScale", _GLOBAL_SCALES[global_scale])
     yield _bool("kPowerOfTwoScales", quant.scale_format in ("ue8m0", "f32_ue8m0"))
     yield _bool("kInvertsGlobalScale", config.inverse_global_scale)
@@ -179,8 +202,12 @@ def _layout_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[Consta
     if config.op == "interleave":
         columns, padded = config.hidden_size, round_up(config.hidden_size, INTERLEAVED_COLUMNS)
         row_multiple = INTERLEAVED_ROWS
+    block_rows = quant.block_rows
+    if quant.has_given_scales:  # 0 stands for all rows
+        block_rows = quant.given_block[0] or 0
+        block_size = config.block_size if config.block_size > 1 else CHUNK_SIZE
     yield _int("kBlockSize", block_size)
-    yield _int("kBlockRows", quant.block_rows)
+    yield _int("kBlockRows", block_rows)
     yield _int("kScaleColumns", columns)
     yield _int("kPaddedScaleColumns", padded)
     yield _int("kPaddedRowMultiple", row_multiple)
@@ -206,6 +233,8 @@ def _access_constants(config: KernelConfig) -> Iterator[Constant]:
         "codes": 8,
         "out": WIDEST_ACCESS,
     }
+    if config.quant and config.quant.has_given_scales:
+        accesses["scale"] = WIDEST_ACCESS
     for argument in tensor_arguments(config):
         if argument.chunk_bytes and argument.field in accesses:
             accesses[argument.field] = argument.access_bytes(config.vector_bytes)

@@ -69,6 +69,8 @@ def _item_op(config: KernelConfig) -> str:
         return f"{config.op}_item"
     if has_square_items(config):
         return f"{config.op}_square_item"
+    if config.quant and config.quant.has_given_scales:
+        return f"{config.op}_given_item"
     return f"{config.op}_{'column' if config.axis == 0 else 'row'}_item"
 
 

@@ -16,17 +16,29 @@ FOLDER = Path(__file__).parent
 # Stands for the constants of a source: editors see a sample.
 CONFIGURATION = "common/configuration.h"
 _INCLUDE = re.compile(r'#include "(.+)"\n')
-# What a source is decided on before it is cut: GPUs, and what the constants have.
 _ON_GPU = "__CUDACC__"
-# The constant that only sources have which are rounded before they are encoded, whose rows belong to experts or are
-# gathered, or which mix streams with a layer.
-SPECIAL = {
-    "JITNORM_ROUNDS": "Rounding kRounding",
+# What else a source is decided on before it is cut, and the constants that say so: so what few sources need changes no
+# other one.
+CONDITIONS = {
+    "JITNORM_ROUNDS": "Rounding kRounding",  # values are rounded before they are encoded
     "JITNORM_EXPERTS": "kExperts",
     "JITNORM_GATHERS": "kGathers",
     "JITNORM_MIXES_LAYER": "kMixesLayer",
+    "JITNORM_GIVEN_SCALES": "Encoding::kGivenScales",
+    "JITNORM_ACTIVATION_NUMBERS": "kGateLimit",  # activations have numbers of the caller's
+    "JITNORM_VALUES_FIRST": "kValuesFirst",
+    "JITNORM_UNWEIGHTED": "typedef One Weight",
+    "JITNORM_TWO_SIZES": "kHasTwoSizes = true",
+    "JITNORM_ROTATES": "Rotation kRotation",
+    "JITNORM_FINISHES": "Finish kFinish",  # something follows a norm before it is encoded
+    "JITNORM_GATES": "kGateAccessBytes",  # gates are a tensor of their own
+    "JITNORM_TURNS": "kWeightRows",  # rows take turns with the rows of the weight
 }
-_CONDITION = re.compile(rf"#ifdef ({'|'.join((_ON_GPU, *SPECIAL))})\n(.*?)(?:#else\n(.*?))?#endif\n", re.DOTALL)
+# One that has none within.
+_CONDITION = re.compile(
+    rf"#ifdef ({'|'.join((_ON_GPU, *CONDITIONS))})\n((?:(?!#ifdef).)*?)(?:#else\n((?:(?!#ifdef).)*?))?#endif\n",
+    re.DOTALL,
+)
 # Between two definitions: blank lines, before a line that is not indented.
 _BORDER = re.compile(r"\n\n+(?=[^\s}#])")
 # The name in a line that is not indented: of a macro, of a type that a typedef gives a name, or before parameters,
@@ -62,8 +74,8 @@ class Definition:
 def headers(constants: str, entry_point: str, *, is_cpu: bool) -> tuple[str, str]:
     """The parts of a source before and after its constants."""
     order = order_of(is_cpu)
-    special = frozenset(name for name, constant in SPECIAL.items() if constant in constants)
-    cuts = {name: cut(name, is_cpu, special) for name in order if name != CONFIGURATION}
+    holding = frozenset(name for name, sign in CONDITIONS.items() if sign in constants)
+    cuts = {name: cut(name, is_cpu, holding) for name in order if name != CONFIGURATION}
     found = needed((each for definitions in cuts.values() for each in definitions), constants, entry_point)
     place = order.index(CONFIGURATION)
     return _text(found, cuts, order[:place]), _text(found, cuts, order[place + 1 :])
@@ -108,9 +120,9 @@ def order_of(is_cpu: bool) -> tuple[str, ...]:
 
 
 @cache
-def cut(name: str, is_cpu: bool, special: frozenset[str] = frozenset()) -> tuple[Definition, ...]:
-    """The definitions of a header, in their order; its heading alone defines nothing."""
-    return tuple(definitions_in(_INCLUDE.sub("", _read(name, is_cpu, special)).strip("\n")))
+def cut(name: str, is_cpu: bool, holding: frozenset[str] = frozenset()) -> tuple[Definition, ...]:
+    """The definitions of a header, in their order, as the conditions that hold make it; its heading defines nothing."""
+    return tuple(definitions_in(_INCLUDE.sub("", _read(name, is_cpu, holding)).strip("\n")))
 
 
 def definitions_in(text: str) -> Iterator[Definition]:
@@ -139,8 +151,11 @@ def _text(found: set[Definition], cuts: dict[str, tuple[Definition, ...]], names
 
 
 @cache
-def _read(name: str, is_cpu: bool, special: frozenset[str]) -> str:
-    """The text of a header, as the target and what is special of the source see it."""
+def _read(name: str, is_cpu: bool, holding: frozenset[str]) -> str:
+    """The text of a header, as the target and the conditions that hold make it."""
     text = (FOLDER / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
-    holds = special if is_cpu else special | {_ON_GPU}
-    return _CONDITION.sub(lambda found: (found[2] if found[1] in holds else found[3]) or "", text)
+    true = holding if is_cpu else holding | {_ON_GPU}
+    found = 1
+    while found:  # the innermost first
+        text, found = _CONDITION.subn(lambda each: (each[2] if each[1] in true else each[3]) or "", text)
+    return text

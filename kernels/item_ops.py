@@ -79,7 +79,7 @@ def _quantized(config: KernelConfig, **changes: Any) -> dict[str, TensorArgument
 
 def _dequantize_rows(config: KernelConfig, quant: QuantSpec) -> tuple[Argument, ...]:
     of_rows = _quantized(config)
-    scale = "block_scale" if quant.has_blocks else "row_scale" if quant.block_size == "row" else "scale"
+    scale = "block_scale" if quant.has_blocks else "row_scale" if quant.needs_row_amax else "scale"
     names = {"codes": name_of_first(config), scale: "scale"}
     others = ("global_scale", "row_scale") if quant.has_blocks else ()
     return (

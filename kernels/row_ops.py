@@ -163,11 +163,26 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
         number("tensor_scale", is_output=True, is_present=is_found, if_empty=scale_of_nothing),
     ]
     bound = number("scale_ub", is_present=config.scale_ub)
+    if quant.has_given_scales:
+        return [codes, _given_scales(config, quant), *found, bound]
     if not quant.has_blocks:
         is_given = quant.block_size == "tensor" and not is_found
         return [codes, _given_scale("scale", config, is_present=is_given), *found, bound]
     global_scale = _given_scale("global_scale", config, is_present=quant.global_scale == "given")
     return [codes, *_block_scales(config, quant), global_scale, *found, bound]
+
+
+def _given_scales(config: KernelConfig, quant: QuantSpec) -> TensorArgument:
+    """Scales of rows, columns or blocks of both."""
+    rows, columns = quant.given_block
+    per_row = [] if columns is None else [config.scale_columns]
+    if rows == 1:
+        extents = shape(LEADING, *per_row)
+    else:
+        extents = _of_matrices(config, *([] if rows is None else [ROWS.ceil_div(rows)]), *per_row)
+    # Those of columns are loaded by chunks.
+    chunk_bytes = _chunk_bytes("float32") if columns == 1 else 0
+    return TensorArgument("scale", ("float32",), extents, chunk_bytes, is_flat=True)
 
 
 def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:

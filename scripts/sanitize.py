@@ -85,6 +85,8 @@ def launch_variants() -> None:
         launch(OPS["silu_and_mul_quantize"], 1152, quant="mxfp8", activation=activation)
         launch(OPS["quantize"], 1152, quant="nvfp4", activation=activation, input="float32")
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", activation="swigluoai", gate_columns=1)
+    for activation in ("swiglu:7:1.5:1", "fatrelu:0.5"):
+        launch(OPS["silu_and_mul_quantize"], 1152, quant="mxfp8", activation=activation, values_first=True)
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", rounding="hf", four_over_six="mae")
     launch(OPS["quantize"], 640, quant="e4m3/128/f32_ue8m0/packed")
     launch(OPS["swigluoai_and_mul"], 1151, gate_columns=-1)
@@ -102,6 +104,10 @@ def launch_variants() -> None:
             launch(OPS[name], hidden_size, rows=130, quant="fp8_block", **options)
     for hidden_size, quant in ((48, "e4m3/16/f32"), (4864, "e4m3/256/f32"), (768, "int8/256/f32")):
         launch(OPS["norm_quantize"], hidden_size, quant=quant, layout="column4")
+    for hidden_size, block in ((1000, "column"), (512, "4x256"), (5000, "row"), (384, 128)):
+        for name in ("quantize", "dequantize"):
+            launch(OPS[name], hidden_size, quant=f"e4m3/{block}/f32/linear/given")
+    launch(OPS["norm_quantize"], 4224, residual=True, quant="int8/column/f32/linear/given")
     launch(OPS["mxfp8_quantize"], 96, alignment=64)
     launch(OPS["mxfp8_grouped_quantize"], 96)
     for hidden_size in (256, 4224):

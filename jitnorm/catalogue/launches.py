@@ -77,10 +77,7 @@ def chosen_of(op: Op, chosen: Choices) -> tuple[Choices, Fields]:
 def encoding_of(op: Op, choices: Choices) -> QuantSpec:
     """The encoding that is chosen, if the op has it."""
     quant = read_format(choices["quant"])
-    base = replace(
-        quant, scale_layout="linear", global_scale="none", scale_rounding="up", four_over_six=False, e4m3_max=448
-    )
-    if op.formats and base not in op.formats:
+    if op.formats and (quant.has_given_scales or _format_of(quant) not in op.formats):
         raise ValueError(f"quant: is {choices['quant']!r}; {op.name} has {', '.join(map(str, op.formats))}")
     spells_all = choices["quant"] not in FORMATS and choices["quant"].count("/") >= 3
     changes = {} if spells_all else {_ENCODING[c]: choices[c] for c in _ENCODING if choices.get(c) is not None}
@@ -92,3 +89,10 @@ def encoding_of(op: Op, choices: Choices) -> QuantSpec:
         if values and value not in values:
             raise ValueError(f"{name}: is {value!r}; {op.name} has {', '.join(values)}")
     return quant
+
+
+def _format_of(quant: QuantSpec) -> QuantSpec:
+    """The encoding without what can be chosen beside its format."""
+    return replace(
+        quant, scale_layout="linear", global_scale="none", scale_rounding="up", four_over_six=False, e4m3_max=448
+    )

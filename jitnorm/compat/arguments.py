@@ -64,3 +64,9 @@ def spec_of(
 ) -> QuantSpec:
     """The encoding of these fields."""
     return QuantSpec(element, block_size, scale_format, scale_layout, scale_floor=scale_floor)
+
+
+@cache
+def given_spec(element: str, block_size: int | str) -> QuantSpec:
+    """The encoding by float32 scales that are given."""
+    return QuantSpec(element, block_size, "f32", global_scale="none" if block_size == "tensor" else "given")

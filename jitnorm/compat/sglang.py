@@ -14,6 +14,7 @@ import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.flashinfer.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.compat.groups import quantize_groups, spec_of_eps, write_groups
+from jitnorm.compat.vllm.custom_ops import scaled_fp4_quant as _scaled_fp4_quant
 from jitnorm.kernels.quant_spec import MAX_CODE
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "per_token_group_quant_int8",
     "per_token_quant_int8",
     "rmsnorm",
+    "scaled_fp4_quant",
     "sgl_per_tensor_quant_fp8",
     "sgl_per_token_group_quant_8bit",
     "sgl_per_token_group_quant_fp8",
@@ -210,12 +212,19 @@ def sglang_per_token_group_quant_fp8(
 
 def per_token_quant_int8(
     x: torch.Tensor, scale_dtype: torch.dtype = torch.float32, cal_sum: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """INT8 with a scale for each row: codes, and scales (..., 1)."""
-    if cal_sum:
-        raise ValueError("cal_sum: is True, but sums of rows are not found here; pass False")
+) -> tuple[torch.Tensor, ...]:
+    """INT8 with a scale for each row: codes, scales (..., 1), and if `cal_sum` the sums of the rows of `x`, (...).
+
+    Sums are torch's, in float64 and rounded once.
+    """
     q = jitnorm.quantize(x, spec=spec_of("int8", "row"))
-    return q.data, q.scale.view(*x.shape[:-1], 1).to(scale_dtype)
+    made = q.data, q.scale.view(*x.shape[:-1], 1).to(scale_dtype)
+    return (*made, x.sum(-1, dtype=torch.float64).to(x.dtype)) if cal_sum else made
+
+
+def scaled_fp4_quant(input: torch.Tensor, input_global_scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """NVFP4 by a given global scale: codes, two a byte, and swizzled scales, float8_e4m3fn, both of a matrix."""
+    return _scaled_fp4_quant(input, input_global_scale)
 
 
 def per_token_group_quant_int8(

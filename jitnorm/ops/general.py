@@ -50,13 +50,15 @@ def norm_quantize(
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
         weight: shape (hidden_size,), the input's dtype or float32.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``; blocks of 128 x 128,
-            ``jitnorm.FP8_BLOCK``, are for `quantize` alone.
+            ``jitnorm.FP8_BLOCK``, are for `quantize` alone unless their scales are given.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
         bias: like `weight`, or None; added to the product with the weight.
         global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
             float32 tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
-        scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` for
-            one that is found.
+        scale: float32 divisors that are given, none of which is found then, for FP8 and INT8 with float32 scales: if
+            `spec.block_size` is ``tensor``, one element, or ``"tensor"`` for one that is found; else one for each row,
+            (..., 1), for each column, (hidden_size,), for each group of a row, (..., groups), or for each block of R
+            rows and C columns, (ceil(M / R), hidden_size / C). Any shape of as many elements will do.
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         y_out: where to write the norm itself, too, rounded to the input's dtype; None: nowhere.
@@ -125,10 +127,10 @@ def quantize(
 ) -> QuantizedTensor:
     """Quantization alone: any input, float8_e4m3fn too, and any QuantSpec. The arguments are those of `norm_quantize`.
 
-    With an `activation`, ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or ``"relu2"``, that of the input is
-    quantized, unrounded or, with a `rounding` of ``"output"``, rounded to the input's dtype first. Without one and with
-    a tensor for `global_scale`, a float8_e4m3fn input is an FP8 tensor of the scale ``6 / global_scale``, as in
-    `fp4_quantize`.
+    With an `activation`, ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"relu2"``, ``"swish:ALPHA"`` or
+    ``"fatrelu:THRESHOLD"``, with numbers as in `silu_and_mul_quantize`, that of the input is quantized, unrounded or,
+    with a `rounding` of ``"output"``, rounded to the input's dtype first. Without one and with a tensor for
+    `global_scale`, a float8_e4m3fn input is an FP8 tensor of the scale ``6 / global_scale``, as in `fp4_quantize`.
 
     With `input_rows`, int32 of shape (N,) on the device of the input, row i of the result is that of row
     ``input_rows[i]`` of the input, (M, hidden_size): rows are gathered as they are read. For a number below 0 or from M
@@ -189,9 +191,16 @@ def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSp
     if isinstance(global_scale, str):
         spec, global_scale = _with_global(spec, global_scale), None
     elif global_scale is not None:
+        if spec.scale_format == "f32":
+            raise ValueError(f"global_scale: is given, but {spec} has none; pass scale")
         spec = _with_global(spec, "given")
-    if scale is not None and (spec.has_blocks or not spec.needs_given_scale):
-        raise ValueError("scale: is given, but the other options leave no use for it; pass None")
+    is_one = spec.needs_given_scale and spec.block_size == "tensor"
+    if scale is not None and not is_one:
+        if not spec.may_be_given:
+            raise ValueError("scale: is given, but the other options leave no use for it; pass None")
+        spec = _with_global(spec, "given")
+    if scale is None and spec.has_given_scales:
+        raise ValueError(f"scale: is None, but the scales of {spec} are given; pass them")
     return spec, global_scale, scale
 
 
@@ -212,7 +221,7 @@ def outputs_of(spec: QuantSpec, out: Any, out_scale: Any) -> dict[str, Any]:
 def _found_scale(spec: QuantSpec) -> str:
     if spec.has_blocks:
         return "block_scale"
-    if spec.block_size == "row":
+    if spec.needs_row_amax:
         return "row_scale"
     if spec.global_scale == "tensor":
         return "tensor_scale"

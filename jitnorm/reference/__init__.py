@@ -20,12 +20,14 @@ from __future__ import annotations
 
 from jitnorm.reference.activation import (
     activated_f32,
+    fatrelu_f32,
     gated_f32,
     gelu_f32,
     gelu_tanh_f32,
     relu2_f32,
     silu_f32,
     swiglu_f32,
+    swish_f32,
 )
 from jitnorm.reference.elements import (
     Rounding,
@@ -64,7 +66,14 @@ from jitnorm.reference.int8 import (
     quantize_int8_tensor,
     quantize_int8_token,
 )
-from jitnorm.reference.layouts import ScaleLayout, column_major_scales, packed_scales, swizzle_scales, unswizzle_scales
+from jitnorm.reference.layouts import (
+    ScaleLayout,
+    column_major_scales,
+    packed_scales,
+    spread_scales,
+    swizzle_scales,
+    unswizzle_scales,
+)
 from jitnorm.reference.mhc import mhc_mix_f32, mhc_post_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
 from jitnorm.reference.norm import (
@@ -100,6 +109,7 @@ __all__ = [
     "encode_e4m3",
     "encode_e5m2",
     "encode_int8",
+    "fatrelu_f32",
     "gated_f32",
     "gelu_f32",
     "gelu_tanh_f32",
@@ -130,10 +140,12 @@ __all__ = [
     "round_to",
     "row_sum",
     "silu_f32",
+    "spread_scales",
     "stored_residual",
     "sum_of_squares",
     "sum_rows_f32",
     "swiglu_f32",
+    "swish_f32",
     "swizzle_scales",
     "unswizzle_scales",
 ]

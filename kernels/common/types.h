@@ -41,7 +41,11 @@ enum class Rounding {
 };
 
 // What values or gates go through.
+#ifdef JITNORM_ACTIVATION_NUMBERS
+enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai, kSwish, kClampedSwiglu, kFatRelu };
+#else
 enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai };
+#endif
 
 // Which rows a launch visits.
 enum class RowSets {
@@ -56,6 +60,9 @@ enum class Encoding {
   kAmax,      // nothing but the largest magnitude of all rows
   kOneScale,  // FP8 or INT8 codes, with one scale for the row or the tensor
   kBlocks,    // codes with a scale for each block
+#ifdef JITNORM_GIVEN_SCALES
+  kGivenScales,  // FP8 or INT8 codes, by scales of rows, columns or blocks that are given
+#endif
 };
 
 enum class Element { kE2M1, kE4M3, kE5M2, kInt8 };

@@ -57,7 +57,11 @@ JITNORM_FORCE_INLINE void load_row<Combine::kGated>(const Arguments& a, Int64 ro
     const int left = kHiddenSize - t * kTileSize;
     for (int i = 0; i < (left < kTileSize ? left : kTileSize); ++i) {
       const Input* gate = from + gate_position(t * kTileSize + i);
+#ifdef JITNORM_VALUES_FIRST
+      values[i] = gated(to_float(gate[kGateColumns]), to_float(gate[0]));
+#else
       values[i] = gated(to_float(gate[0]), to_float(gate[kGateColumns]));
+#endif
     }
     load_whole_tile(values, h[t]);
   }

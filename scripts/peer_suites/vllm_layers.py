@@ -45,6 +45,7 @@ class Activation(torch.nn.Module):
 
     kernel = ""
     is_gated = True
+    numbers: tuple[float, ...] = ()
     native: Callable[[torch.Tensor], torch.Tensor]
 
     def forward_native(self, x: torch.Tensor) -> torch.Tensor:
@@ -58,7 +59,7 @@ class Activation(torch.nn.Module):
         """The same by the kernel."""
         columns = x.shape[-1] // 2 if self.is_gated else x.shape[-1]
         out = x.new_empty(*x.shape[:-1], columns)
-        getattr(_C, self.kernel)(out, x)
+        getattr(_C, self.kernel)(out, x, *self.numbers)
         return out
 
 
@@ -70,9 +71,54 @@ class SiluAndMul(Activation):
     def __init__(self, *, compile_native: bool = True) -> None:
         super().__init__()
 
+    @staticmethod
+    def forward_native(x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """The activation, times the values."""
+        gate, value = x.chunk(2, dim=-1)
+        return functional.silu(gate) * value
+
+
+class MulAndSilu(Activation):
+    """SwiGLU of values and then gates."""
+
+    kernel = "mul_and_silu"
+
+    def forward_native(self, x: torch.Tensor) -> torch.Tensor:
+        """The values, times the activation."""
+        value, gate = x.chunk(2, dim=-1)
+        return value * functional.silu(gate)
+
+
+class SiluAndMulWithClamp(Activation):
+    """SwiGLU of gates and values within a limit."""
+
+    kernel = "silu_and_mul_with_clamp"
+
+    def __init__(self, limit: float, *, alpha: float = 1.0, beta: float = 0.0, compile_native: bool = True) -> None:
+        super().__init__()
+        self.alpha, self.beta, self.numbers = alpha, beta, (limit, alpha, beta)
+        self.forward_cuda = self._forward_method = self.forward
+
+    def forward_native(self, x: torch.Tensor) -> torch.Tensor:
+        """Gates up to the limit, values within it."""
+        limit, alpha, beta = self.numbers
+        gate, value = x.chunk(2, dim=-1)
+        gate, value = gate.clamp(max=limit), value.clamp(-limit, limit)
+        return gate * torch.sigmoid(alpha * gate) * (value + beta)
+
+
+class FatreluAndMul(Activation):
+    """Gates above a threshold, times values."""
+
+    kernel = "fatrelu_and_mul"
+
+    def __init__(self, threshold: float) -> None:
+        super().__init__()
+        self.numbers = (threshold,)
+
     def native(self, gate: torch.Tensor) -> torch.Tensor:
-        """SiLU."""
-        return functional.silu(gate)
+        """The gate, or zero."""
+        return functional.threshold(gate, self.numbers[0], 0.0)
 
 
 class GeluAndMul(Activation):
@@ -115,6 +161,17 @@ class FastGELU(NewGELU):
     """The same by another name."""
 
     kernel = "gelu_fast"
+
+
+class QuickGELU(Activation):
+    """GELU by the sigmoid."""
+
+    kernel = "gelu_quick"
+    is_gated = False
+
+    def native(self, gate: torch.Tensor) -> torch.Tensor:
+        """GELU by the sigmoid."""
+        return gate * torch.sigmoid(1.702 * gate)
 
 
 class ReLUSquaredActivation(Activation):

@@ -70,7 +70,18 @@ _NAMES: dict[str, dict[str, Any]] = {
     _LAYERS + "layernorm": {"RMSNorm": vllm_layers.RMSNorm},
     _LAYERS + "activation": {
         name: getattr(vllm_layers, name)
-        for name in ("SiluAndMul", "GeluAndMul", "NewGELU", "FastGELU", "SwigluOAIAndMul", "ReLUSquaredActivation")
+        for name in (
+            "SiluAndMul",
+            "SiluAndMulWithClamp",
+            "MulAndSilu",
+            "FatreluAndMul",
+            "GeluAndMul",
+            "NewGELU",
+            "FastGELU",
+            "QuickGELU",
+            "SwigluOAIAndMul",
+            "ReLUSquaredActivation",
+        )
     },
     _LAYERS + "fused_moe.activation": {"ApplyMoEActivationConfig": SimpleNamespace},
     f"{_QUANTIZATION}.quant_utils": {

@@ -73,6 +73,8 @@ def _array(
         return np.full(size, fill, np.uint8).view(dtype).reshape(shape)
     if dtype == np.int32:
         return np.zeros(shape, dtype)
+    if argument.name == "scale" and config.quant and config.quant.has_given_scales:
+        return np.exp2(np.random.default_rng(seed).uniform(-12, 4, shape)).astype(np.float32)
     if argument.shape[0] == LEADING:
         if config.input == "float8_e4m3fn":
             return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from golden_cases import Case
-from jitnorm.kernels.quant_spec import FP8_BLOCK, MXFP4, MXFP8, NVFP4
+from jitnorm.kernels.quant_spec import FP8_BLOCK, MXFP4, MXFP8, NVFP4, QuantSpec
 from numpy.typing import NDArray
 
 import jitnorm
@@ -168,6 +168,28 @@ def encoded_blocks() -> Outputs:
     return codes, scales, *powers, reference.dequantize_fp8_block(codes, scales)
 
 
+GIVEN_COLUMNS = QuantSpec("e4m3", "column", "f32", global_scale="given")
+GIVEN_BLOCKS = QuantSpec("int8", "4x128", "f32", global_scale="given")
+
+
+def powers(count: int) -> Array:
+    """Scales from a sixteenth to three quarters."""
+    return np.resize(np.array([0.0625, 0.1875, 0.5, 0.75], np.float32), count)
+
+
+def encode_by_given(make: Make) -> Outputs:
+    columns = jitnorm.quantize(make(x()), spec=GIVEN_COLUMNS, scale=make(powers(384)))
+    blocks = jitnorm.quantize(make(x()), spec=GIVEN_BLOCKS, scale=make(powers(9).reshape(3, 3)))
+    return columns.data, blocks.data, jitnorm.dequantize(columns, dtype="float32")
+
+
+def encoded_by_given() -> Outputs:
+    columns = reference.spread_scales(powers(384)[None], (12, 384), 12, 1)
+    blocks = reference.spread_scales(powers(9).reshape(3, 3), (12, 384), 4, 128)
+    codes = reference.quantize_fp8_static(x(), columns)
+    return codes, reference.quantize_int8_static(x(), blocks), reference.dequantize_fp8(codes, columns)
+
+
 def biased() -> Array:
     return reference.rmsnorm_f32(x(), weight(), bias=bias())
 
@@ -285,6 +307,23 @@ OPS = [
         ),
     ),
     OpCase(
+        "gates-with-numbers",
+        lambda make: (
+            jitnorm.silu_and_mul_with_clamp(make(wide()), 5.5),
+            jitnorm.silu_and_mul_with_clamp(make(wide()), 20, alpha=1.3, beta=0.5),
+            jitnorm.fatrelu_and_mul(make(wide()), 0.5),
+            jitnorm.mul_and_silu(make(wide())),
+            jitnorm.gelu_quick(make(wide())),
+        ),
+        lambda: (
+            reference.gated_f32(wide(), "swiglu:5.5:1:0"),
+            reference.gated_f32(wide(), "swiglu:20:1.3:0.5"),
+            reference.gated_f32(wide(), "fatrelu:0.5"),
+            reference.gated_f32(wide(), "silu", values_first=True),
+            reference.activated_f32(wide(), "swish:1.702"),
+        ),
+    ),
+    OpCase(
         "quantize-relu2",
         lambda make: parts(jitnorm.quantize(make(HALVES.input()), spec=MXFP8, activation="relu2")),
         lambda: reference.quantize_mxfp8(reference.relu2_f32(HALVES.input())),
@@ -307,6 +346,7 @@ OPS = [
     OpCase("quantize-batched", encode_batch, swizzled_batch),
     OpCase("grouped_quantize", encode_experts, experts),
     OpCase("quantize-blocks", encode_blocks, encoded_blocks),
+    OpCase("quantize-given", encode_by_given, encoded_by_given),
     OpCase("fp4_quantize-float8", encode_fp8, encoded_fp8),
     OpCase(
         "compute_amax",

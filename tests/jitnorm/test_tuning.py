@@ -367,3 +367,9 @@ def test_stand_ins_fit_and_are_named_once() -> None:
     store(user=table(entry("8x1r2"), entry("9x9", "few")), shipped=table(entry("4x2"), entry("8x1r2", "many")))
     assert [each.schedule for each in stand_ins(replace(CONFIG, schedule="4x2"), HOPPER)] == ["", "8x1r2"]
     assert list(stand_ins(CONFIG, Target("cpu"))) == []
+
+
+def test_scales_given_for_parts_of_a_tensor_are_work_of_their_own() -> None:
+    for block_size in ("column", "128x128", "row"):
+        config = KernelConfig.parse(f"rmsnorm:hidden_size=256,quant=e4m3/{block_size}/f32/linear/given")
+        assert tuning_key(config) == config

@@ -9,7 +9,16 @@ import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.constants import constants, sample
 from jitnorm.kernels.generator import generate
-from jitnorm.kernels.headers import CONFIGURATION, FOLDER, SPECIAL, Definition, cut, definitions_in, headers, order_of
+from jitnorm.kernels.headers import (
+    CONDITIONS,
+    CONFIGURATION,
+    FOLDER,
+    Definition,
+    cut,
+    definitions_in,
+    headers,
+    order_of,
+)
 from jitnorm.kernels.target import Target
 
 from jitnorm.toolchains import ToolchainMissingError
@@ -56,12 +65,19 @@ CONFIGS = [
     )
 ]
 AHEAD = KernelConfig.parse("rmsnorm:hidden_size=4096,schedule=4x2ao2")
-ROUNDED = [
+# Those for which a condition holds.
+SPECIAL = [
     KernelConfig.parse(text)
     for text in (
         "rmsnorm:hidden_size=4096,residual=true,rounding=hf",
         "quantize:hidden_size=4096,gate_columns=4096,quant=e2m1/16,rounding=hf",
         "quantize:hidden_size=4096,activation=silu,quant=e2m1/16,rounding=output",
+        "quantize:hidden_size=4096,gate_columns=4096,activation=swiglu:7:1.5:1",
+        "quantize:hidden_size=4096,activation=swish:1.5",
+        "quantize:hidden_size=4096,activation=fatrelu:1",
+        "quantize:hidden_size=4096,gate_columns=4096,values_first=true",
+        "rmsnorm:hidden_size=4096,quant=e4m3/column/f32/linear/given",
+        "dequantize:hidden_size=4096,quant=e4m3/column/f32/linear/given",
     )
 ]
 EXPERTS = [
@@ -73,7 +89,7 @@ OTHERS = [
     KernelConfig.parse("mhc_post:hidden_size=4096,streams=4"),
 ]
 SOURCES = [
-    *((config, target) for config in (*CONFIGS, *ROUNDED, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),
+    *((config, target) for config in (*CONFIGS, *SPECIAL, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),
     (AHEAD, HOPPER),
 ]
 
@@ -91,8 +107,8 @@ def test_the_sample_of_constants_that_editors_see_is_current() -> None:
 
 def definitions(*, is_cpu: bool) -> list[Definition]:
     names = [name for name in order_of(is_cpu) if name != CONFIGURATION]
-    kinds = [frozenset[str](), *(frozenset({special}) for special in SPECIAL)]
-    return [each for special in kinds for name in names for each in cut(name, is_cpu, special)]
+    holding = [frozenset[str](), *(frozenset({condition}) for condition in CONDITIONS)]
+    return [each for conditions in holding for name in names for each in cut(name, is_cpu, conditions)]
 
 
 def test_a_source_has_the_headers_of_its_target() -> None:
@@ -111,7 +127,7 @@ def test_every_definition_is_a_part_of_a_source(is_cpu: bool) -> None:
 @pytest.mark.parametrize(("config", "target"), SOURCES, ids=str)
 def test_a_source_includes_nothing_and_defines_nothing_twice(config: KernelConfig, target: Target) -> None:
     text = generate(config, target).text
-    for trace in ("#include", "#pragma once", "__CUDACC__", *SPECIAL):
+    for trace in ("#include", "#pragma once", "__CUDACC__", *CONDITIONS):
         assert trace not in text
     for definition in definitions(is_cpu=target.is_cpu):
         assert text.count(f"\n\n{definition.text}\n\n") <= 1, definition.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from jitnorm.compat.flashinfer.four_over_six import UNSET, NVFP44Over6Config, NV
 from jitnorm.compat.groups import quantize_groups
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.quantize_fp4 import check_base_scale
+from jitnorm.ops.quantize_fp4 import largest_scale
 
 __all__ = [
     "NVFP44Over6Config",
@@ -104,8 +105,8 @@ def nvfp4_quantize(
                 "expanded_idx_to_permuted_idx: is given, which goes with per_token_activation and blocks of 16 alone"
             )
         recipe = recipe_of(resolve_nvfp4_4over6(nvfp4_4over6))
-        check_base_scale(a_global_sf, recipe.e4m3_max if recipe else 448)
-        spec = fp4_spec(16, "e4m3", layout_name("sfLayout", sfLayout), "none", recipe)
+        spec = fp4_spec(16, "e4m3", layout_name("sfLayout", sfLayout), "row", recipe)
+        spec = replace(spec, e4m3_max=largest_scale(a_global_sf) or spec.e4m3_max)
         return _of_rows(a, expanded_idx_to_permuted_idx, spec, as_hint(enable_pdl))
     return jitnorm.nvfp4_quantize(
         a, None if a_global_sf is None else as_scale(a_global_sf, a), sfLayout, do_shuffle, sf_vec_size,

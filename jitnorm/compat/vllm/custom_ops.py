@@ -10,6 +10,7 @@ import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.groups import column_layout, quantize_groups, transposed_scales
 from jitnorm.compat.vllm import experts as fill_experts
+from jitnorm.compat.vllm.deep_gemm import takes_powers_of_two
 from jitnorm.compat.vllm.experts import rows_of_scales
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors
@@ -86,11 +87,9 @@ def silu_and_mul_per_block_quant(
     is_scale_transposed: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """SwiGLU, then FP8 or INT8 with a scale for each group of a row: codes, and float32 scales (M, groups)."""
-    if scale_ub is not None:
-        raise ValueError("scale_ub: is given, but SwiGLU's groups have no upper bound; pass None")
     layout = column_layout(is_scale_transposed, is_tma_aligned=False)
     spec = group_spec(element_of(quant_dtype, "quant_dtype"), group_size, layout)
-    q = jitnorm.silu_and_mul_quantize(input, spec=spec)
+    q = jitnorm.silu_and_mul_quantize(input, spec=spec, scale_ub=scale_ub)
     return q.data, transposed_scales(q) if is_scale_transposed else q.scale
 
 
@@ -103,19 +102,20 @@ def scaled_fp8_quant(
     output: torch.Tensor | None = None,
     group_shape: tuple[int, int] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 (E4M3) by a given scale, or by one that is found for the tensor or for each row.
+    """FP8 (E4M3) by given scales, or by one that is found for the tensor or for each row.
 
     Args:
         input: float16, bfloat16 or float32, shape (M, hidden_size).
-        scale: float32 tensor of one element, the divisor; None to find it.
+        scale: float32, the divisors: of one element, (M / r, hidden_size / c) for groups of r rows and c columns, or
+            flat if these are rows or columns; None to find it.
         num_token_padding: rows to allocate at least; those from M on are uninitialised.
         scale_ub: float32 tensor of one element that bounds the amax of rows; None: no bound.
         use_per_token_if_dynamic: whether each row has a scale of its own.
         output: where to write the codes; None: allocated.
-        group_shape: as in vLLM; scales of parts of the tensor are refused.
+        group_shape: r and c, -1 for all; what a 2-D `scale` says itself.
 
     Returns:
-        the codes, and the scale: (1,) or (rows, 1).
+        the codes, and the scale: the given one, (1,) or (rows, 1).
 
     Raises:
         ValueError: an argument that is not allowed.
@@ -288,9 +288,13 @@ def per_token_group_quant_fp8(
     out_q: torch.Tensor | None = None,
     use_ue8m0: bool | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 with a scale for each group of a row, of an amax that is at least `eps`; `use_ue8m0` None means False."""
+    """FP8 with a scale for each group of a row, of an amax that is at least `eps`.
+
+    Scales are powers of two if `use_ue8m0`, or if it is None and vLLM would multiply by DeepGEMM.
+    """
     dtype = dtype or torch.float8_e4m3fn
-    return quantize_groups(x, dtype, group_size, eps, bool(use_ue8m0), column_major_scales, tma_aligned_scales, out_q)
+    is_ue8m0 = takes_powers_of_two(x.device) if use_ue8m0 is None else use_ue8m0
+    return quantize_groups(x, dtype, group_size, eps, is_ue8m0, column_major_scales, tma_aligned_scales, out_q)
 
 
 def per_token_group_quant_fp8_packed_for_deepgemm(

@@ -139,11 +139,25 @@ def test_int8() -> None:
     assert same(scales, X.view(ROWS, -1, 64).float().abs().amax(-1) / 127)
 
 
+def test_the_sums_of_rows_beside_int8() -> None:
+    codes, scales, sums = sglang.per_token_quant_int8(X, torch.bfloat16, cal_sum=True)
+    plain_codes, plain = sglang.per_token_quant_int8(X)
+    assert same(codes, plain_codes)
+    assert same(scales, plain.bfloat16())
+    assert same(sums, X.double().sum(-1).to(X.dtype))
+
+
+def test_nvfp4_has_padded_swizzled_scales() -> None:
+    codes, scales = sglang.scaled_fp4_quant(X.view(2, -1, X.shape[-1]), torch.tensor([3.0]))
+    expected = jitnorm.fp4_quantize(X, torch.tensor([3.0]))
+    assert same(codes, expected[0])
+    assert same(scales.view(torch.uint8), expected[1])
+    assert (scales.shape, scales.dtype) == ((128, X.shape[-1] // 16), FP8)
+
+
 def test_what_is_not_there_is_an_error() -> None:
     codes, scales = torch.empty_like(X, dtype=FP8), torch.empty(ROWS, 2)
     with pytest.raises(ValueError, match=r"^fp8_max: is 240\.0; allowed is 448\.0"):
         sglang.sgl_per_token_group_quant_8bit(X, codes, scales, 128, 1e-10, -240.0, 240.0)
     with pytest.raises(ValueError, match=r"^scale_tma_aligned: is False, but column-major powers of two are aligned"):
         sglang.sglang_per_token_group_quant_fp8(X, 128, column_major_scales=True, scale_ue8m0=True)
-    with pytest.raises(ValueError, match=r"^cal_sum: is True"):
-        sglang.per_token_quant_int8(X, cal_sum=True)
