@@ -27,8 +27,9 @@ class KernelConfig:
         input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;
             also ``float8_e4m3fn`` for ``quantize``; any of 8 to 32 bits for ``interleave`` and ``shuffle``; ``float32``
             alone for ``sum_rows``.
-        weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one;
-            that of the result for ``sum_rows``.
+        weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one, and for
+            norms that multiply by none, of which ``layernorm`` then has no bias either; that of the result for
+            ``sum_rows``.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         residual: whether a residual is added to the input first, and the sum stored.
         quant: how the result is encoded; None writes it in the input's dtype.
@@ -60,8 +61,8 @@ class KernelConfig:
         tensor_scale: whether ``dequantize`` multiplies by a float32 tensor of one element.
         shuffle_rows: rows that ``shuffle`` permutes among themselves, 16 or 32.
         bias: whether a bias, in the weight's dtype, is added to the product with the weight; only for ``rmsnorm``
-            without `pair`; ``layernorm`` always has one. For ``sum_rows``, whether sums for a bias stand behind those
-            for the weight.
+            without `pair`; ``layernorm`` has one beside its weight. For ``sum_rows``, whether sums for a bias stand
+            behind those for the weight.
         backward: whether the gradients of the norm are found, not the norm; `residual` then says that another gradient
             is added to that of the input.
         rounding: what is rounded to the input's dtype before a norm or an activation is encoded: nothing (``once``),
@@ -130,9 +131,14 @@ class KernelConfig:
         return self.op in NORMS
 
     @property
+    def has_weight(self) -> bool:
+        """Whether what is normalized is multiplied by a weight."""
+        return self.normalizes and self.weight != "none"
+
+    @property
     def has_bias(self) -> bool:
         """Whether a bias, in the weight's dtype, is added to the product with the weight."""
-        return self.bias or self.op == "layernorm"
+        return self.bias or (self.op == "layernorm" and self.has_weight)
 
     @property
     def moves(self) -> bool:

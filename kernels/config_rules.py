@@ -41,7 +41,7 @@ _OPTIONS = {
 }
 OPS = tuple(_OPTIONS)
 # The fields that say what is encoded.
-VALUE_FIELDS = ("op", *_COMBINED, "unit_bias", "bias", "rounding")
+VALUE_FIELDS = ("op", "weight", *_COMBINED, "unit_bias", "bias", "rounding")
 NORMS = ("rmsnorm", "layernorm")
 MOVES = ("interleave", "shuffle")
 
@@ -101,10 +101,13 @@ def _check_fields(config: KernelConfig) -> None:
     takes_codes = config.op == "quantize" and not (config.activation and writes_values)
     inputs = MOVED_DTYPES if config.moves else INPUT_DTYPES if takes_codes else FLOAT_DTYPES
     require_one_of("input dtype", config.input, ("float32",) if config.op == "sum_rows" else inputs)
-    weights: tuple[str, ...] = (default_weight(config.op, config.input), "float32" if config.normalizes else "none")
-    if config.op == "sum_rows":
-        weights = FLOAT_DTYPES
+    weights: tuple[str, ...] = FLOAT_DTYPES if config.op == "sum_rows" else ("none",)
+    if config.normalizes:
+        weights = (default_weight(config.op, config.input), "float32", "none")
     require_one_of("weight dtype", config.weight, tuple(dict.fromkeys(weights)))
+    if config.normalizes and config.weight == "none" and (config.unit_bias or config.bias):
+        name = "unit_bias" if config.unit_bias else "bias"
+        raise ValueError(f"{name}: goes with a weight, but there is none; leave it out, or pass a weight")
     require_one_of("row_dims", config.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
     require_one_of("vector_bytes", config.vector_bytes, VECTOR_BYTES)
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))

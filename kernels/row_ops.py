@@ -77,7 +77,7 @@ def first_tensor(config: KernelConfig) -> TensorArgument:
 def weight_argument(config: KernelConfig, name: str = "", **options: Any) -> TensorArgument:
     """The factors of a norm."""
     name = name or ("gemma" if config.op == "layernorm" else "weight")
-    return _parameter(name, config.weight, config, field="weight", **options)
+    return _parameter(name, config.weight, config, is_present=config.has_weight, field="weight", **options)
 
 
 def _bias(config: KernelConfig) -> TensorArgument:

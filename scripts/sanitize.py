@@ -66,6 +66,8 @@ def launch_variants() -> None:
         launch(OPS["rmsnorm"], 1151, input=dtype)
         launch(OPS["norm_quantize"], 1152, input=dtype, quant="nvfp4", residual=True, unit_bias=True)
     launch(OPS["rmsnorm"], 1151, weight="float32")
+    for name in ("rmsnorm", "layernorm", "rmsnorm_backward", "layernorm_backward"):
+        launch(OPS[name], 1151, weight="none")
     launch(OPS["fused_add_rmsnorm"], 1151, rounding="hf")
     launch(OPS["norm_quantize"], 1152, quant="nvfp4", rounding="output")
     launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)

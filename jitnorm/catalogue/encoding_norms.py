@@ -21,7 +21,7 @@ from jitnorm.catalogue.encodings import (
     norm_layout,
 )
 from jitnorm.catalogue.formats import FORMATS
-from jitnorm.catalogue.op import Allocated, Choices, Fields, Op
+from jitnorm.catalogue.op import WITHOUT_WEIGHT, Allocated, Choices, Fields, Op
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import ROWS, shape
 from jitnorm.kernels.quant_spec import FP8_GROUP, MXFP8, NVFP4, QuantSpec
@@ -175,11 +175,11 @@ RMS_NORM_PER_BLOCK_QUANT = Op(
 
 def _general(
     quant: QuantSpec, residual: bool, unit_bias: bool, bias: bool, keep_norm: bool, scale_ub: bool,
-    batch: tuple[bool, bool, bool],
+    batch: tuple[bool, bool, bool], has_weight: bool = True,
 ) -> Fields:  # fmt: skip
     return {
         "quant": quant, "residual": residual, "unit_bias": unit_bias, "bias": bias, "keep_norm": keep_norm,
-        "scale_ub": scale_ub, **dict(zip(BATCH, batch, strict=True)),
+        "scale_ub": scale_ub, **dict(zip(BATCH, batch, strict=True)), **({} if has_weight else WITHOUT_WEIGHT),
     }  # fmt: skip
 
 
@@ -194,14 +194,15 @@ NORM_QUANTIZE = Op(
         **NORM, **ANY_ENCODING, **BATCH, "residual": False, "unit_bias": False, "bias": False, "keep_norm": False,
         "scale_ub": False,
     },
-    options=_general_options,
+    options=_general_options, weight_optional=True,
 )  # fmt: skip
 
 
 def _add_general(
-    quant: QuantSpec, unit_bias: bool, bias: bool, keep_norm: bool, scale_ub: bool, batch: tuple[bool, bool, bool]
-) -> Fields:
-    return _general(quant, True, unit_bias, bias, keep_norm, scale_ub, batch)
+    quant: QuantSpec, unit_bias: bool, bias: bool, keep_norm: bool, scale_ub: bool, batch: tuple[bool, bool, bool],
+    has_weight: bool = True,
+) -> Fields:  # fmt: skip
+    return _general(quant, True, unit_bias, bias, keep_norm, scale_ub, batch, has_weight)
 
 
 def _add_general_options(choices: Choices, fields: Fields) -> dict[str, Any]:
@@ -214,7 +215,7 @@ ADD_NORM_QUANTIZE = Op(
     choices={
         **NORM, **ANY_ENCODING, **BATCH, "unit_bias": False, "bias": False, "keep_norm": False, "scale_ub": False,
     },
-    options=_add_general_options,
+    options=_add_general_options, weight_optional=True,
 )  # fmt: skip
 
 

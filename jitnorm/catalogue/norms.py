@@ -15,18 +15,20 @@ RMSNORM = Op(
         "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False,
         "amax_only": False, "pair": False, "bias": False,
     },
+    weight_optional=True,
 )  # fmt: skip
 GEMMA_RMSNORM = Op("gemma_rmsnorm", RMSNORM.computes, {"op": "rmsnorm", "unit_bias": True}, choices=NORM)
 FUSED_ADD_RMSNORM = Op(
-    "fused_add_rmsnorm", "residual += input; input = norm of the sum", {"op": "rmsnorm", "residual": True}, choices=NORM
-)
+    "fused_add_rmsnorm", "residual += input; input = norm of the sum", {"op": "rmsnorm", "residual": True},
+    choices=NORM, weight_optional=True,
+)  # fmt: skip
 GEMMA_FUSED_ADD_RMSNORM = Op(
     "gemma_fused_add_rmsnorm", FUSED_ADD_RMSNORM.computes, {"op": "rmsnorm", "residual": True, "unit_bias": True},
     choices=NORM,
 )  # fmt: skip
 ADD_RMSNORM = Op(
     "add_rmsnorm", "the same without writing an input: the norm of the sum, and the sum",
-    {"op": "rmsnorm", "residual": True}, choices=NORM,
+    {"op": "rmsnorm", "residual": True}, choices=NORM, weight_optional=True,
 )  # fmt: skip
 GEMMA_ADD_RMSNORM = Op(
     "gemma_add_rmsnorm", ADD_RMSNORM.computes, {"op": "rmsnorm", "residual": True, "unit_bias": True}, choices=NORM
@@ -37,13 +39,15 @@ RMSNORM_BIAS = Op(
 LAYERNORM = Op(
     "layernorm", "LayerNorm", {"op": "layernorm"},
     choices={
-        **ANY_ENCODING, **BATCH, "residual": False, "keep_norm": False, "keep_rstd": False, "gate_columns": 0,
-        "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False, "amax_only": False,
+        "weight": "", **ANY_ENCODING, **BATCH, "residual": False, "keep_norm": False, "keep_rstd": False,
+        "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False,
+        "amax_only": False,
     },
+    weight_optional=True,
 )  # fmt: skip
 QK_RMSNORM = Op(
     "qk_rmsnorm", "the norm of queries and keys in one launch, also in place in a packed QKV tensor",
-    {"op": "rmsnorm", "pair": True, "unit_bias": False}, choices=_HEADS,
+    {"op": "rmsnorm", "pair": True, "unit_bias": False}, choices=_HEADS, weight_optional=True,
 )  # fmt: skip
 GEMMA_QK_RMSNORM = Op(
     "gemma_qk_rmsnorm", QK_RMSNORM.computes, {"op": "rmsnorm", "pair": True, "unit_bias": True}, choices=_HEADS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue import norms
+from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.dispatch import Dispatcher, Dispatchers, RoundingDispatchers
 from jitnorm.ops.run import Tensor, run
 
@@ -12,6 +13,9 @@ _RMSNORM, _GEMMA_RMSNORM = RoundingDispatchers(norms.RMSNORM), RoundingDispatche
 _FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM)
 _GEMMA_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.GEMMA_FUSED_ADD_RMSNORM)
 _RMSNORM_BIAS, _LAYERNORM = RoundingDispatchers(norms.RMSNORM_BIAS), Dispatchers(norms.LAYERNORM)
+_UNWEIGHTED_RMSNORM = RoundingDispatchers(norms.RMSNORM, **WITHOUT_WEIGHT)
+_UNWEIGHTED_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM, **WITHOUT_WEIGHT)
+_UNWEIGHTED_LAYERNORM = Dispatchers(norms.LAYERNORM, **WITHOUT_WEIGHT)
 
 
 def rmsnorm(
@@ -31,7 +35,7 @@ def rmsnorm(
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        weight: shape (hidden_size,), the input's dtype or float32.
+        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
         eps: added to the mean of squares.
         out: where to write, like the input; None allocates. It may be the input itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
@@ -54,7 +58,8 @@ def rmsnorm(
         array([[0.8486, 1.132 ]], dtype=float16)
     """
     tensors = {"input": input, "weight": weight, "out": out, "eps": eps}
-    made: Tensor = run(_RMSNORM[rounding][enable_pdl], tensors, stream)["out"]
+    dispatchers = _UNWEIGHTED_RMSNORM if weight is None else _RMSNORM
+    made: Tensor = run(dispatchers[rounding][enable_pdl], tensors, stream)["out"]
     return made
 
 
@@ -89,8 +94,8 @@ def layernorm(
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        gemma: the factors, float32, shape (hidden_size,); FlashInfer's name for gamma.
-        beta: what is added, float32, shape (hidden_size,).
+        gemma: the factors, float32, shape (hidden_size,); FlashInfer's name for gamma. None multiplies by nothing.
+        beta: what is added, float32, shape (hidden_size,); None, without `gemma`, adds nothing.
         eps: added to the variance.
         out: where to write, like the input; None allocates. It may be the input itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
@@ -109,8 +114,16 @@ def layernorm(
         array([[-1.,  1.]], dtype=float16)
     """
     tensors = {"input": input, "gemma": gemma, "beta": beta, "out": out, "eps": eps}
-    made: Tensor = run(_LAYERNORM[enable_pdl], tensors, stream)["out"]
+    dispatchers = _LAYERNORM if has_parameters(gemma, beta) else _UNWEIGHTED_LAYERNORM
+    made: Tensor = run(dispatchers[enable_pdl], tensors, stream)["out"]
     return made
+
+
+def has_parameters(gemma: Any, beta: Any) -> bool:
+    """Whether a layer normalization has parameters; ValueError if it is given one of the two alone."""
+    if gemma is None and beta is not None:
+        raise ValueError("beta: is given, but gemma is None; pass both or neither")
+    return gemma is not None
 
 
 def gemma_rmsnorm(
@@ -155,7 +168,7 @@ def fused_add_rmsnorm(
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride. Becomes the norm.
         residual: like the input. Becomes the sum, rounded to its dtype.
-        weight: shape (hidden_size,), the input's dtype or float32.
+        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
         eps: added to the mean of squares.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         out: where to write the norm instead.
@@ -175,7 +188,8 @@ def fused_add_rmsnorm(
         >>> x, r
         (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
-    _fused_add(_FUSED_ADD_RMSNORM[rounding][enable_pdl], input, residual, weight, eps, out, residual_out, stream)
+    dispatchers = _UNWEIGHTED_FUSED_ADD_RMSNORM if weight is None else _FUSED_ADD_RMSNORM
+    _fused_add(dispatchers[rounding][enable_pdl], input, residual, weight, eps, out, residual_out, stream)
 
 
 def gemma_fused_add_rmsnorm(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue import norms
+from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.dispatch import Dispatcher, RoundingDispatchers
 from jitnorm.ops.run import Tensor, run
 
 _QK_RMSNORM, _GEMMA_QK_RMSNORM = RoundingDispatchers(norms.QK_RMSNORM), RoundingDispatchers(norms.GEMMA_QK_RMSNORM)
+_UNWEIGHTED_QK_RMSNORM = RoundingDispatchers(norms.QK_RMSNORM, **WITHOUT_WEIGHT)
 
 
 def qk_rmsnorm(
@@ -32,8 +34,8 @@ def qk_rmsnorm(
         q: float16, bfloat16 or float32, shape (..., head_dim), such as (tokens, q_heads, head_dim); 1 to 262144
             elements a row; rows at any stride.
         k: of the same dtype, shape (..., head_dim) with leading dimensions of its own; rows at any stride.
-        q_weight: shape (head_dim,), the dtype of `q` or float32.
-        k_weight: like `q_weight`.
+        q_weight: shape (head_dim,), the dtype of `q` or float32; None multiplies by nothing.
+        k_weight: like `q_weight`; None if that is.
         eps: added to the mean of squares.
         q_out: where to write, like `q`; None allocates. It may be `q` itself.
         k_out: where to write, like `k`; None allocates. It may be `k` itself.
@@ -59,7 +61,10 @@ def qk_rmsnorm(
                 [1.697 , 2.264 ],
                 [1.    , 1.    ]]], dtype=float16)
     """
-    return _qk_rmsnorm(_QK_RMSNORM[rounding][enable_pdl], q, k, q_weight, k_weight, eps, q_out, k_out, stream)
+    if q_weight is None and k_weight is not None:
+        raise ValueError("k_weight: is given, but q_weight is None; pass both or neither")
+    dispatchers = _UNWEIGHTED_QK_RMSNORM if q_weight is None else _QK_RMSNORM
+    return _qk_rmsnorm(dispatchers[rounding][enable_pdl], q, k, q_weight, k_weight, eps, q_out, k_out, stream)
 
 
 def gemma_qk_rmsnorm(

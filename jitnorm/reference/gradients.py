@@ -21,7 +21,7 @@ Gradients = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
 def rmsnorm_backward_f32(
     grad: NDArray[Any],
     h: NDArray[Any],
-    weight: NDArray[Any],
+    weight: NDArray[Any] | None,
     eps: float = 1e-6,
     *,
     weight_bias: float = 0.0,
@@ -29,7 +29,7 @@ def rmsnorm_backward_f32(
 ) -> Gradients:
     """Return the gradients of RMSNorm with respect to its input, its weight and, if it has one, its bias.
 
-    With ``n = h * rstd`` and ``g = grad * (weight + weight_bias)``, that of the input is
+    With ``n = h * rstd`` and ``g = grad * (weight + weight_bias)``, or ``grad`` without a weight, that of the input is
     ``rstd * (g - n * mean(g * n)) + residual_grad``, that of the weight the sum over the rows of ``grad * n``.
 
     Args:
@@ -53,8 +53,8 @@ def rmsnorm_backward_f32(
         [1.0, 0.0]
     """
     values = as_float32(h, "h", ndim=2)
-    factor = as_float32(weight, "weight")
-    if np.float32(weight_bias) != 0:
+    factor = None if weight is None else as_float32(weight, "weight")
+    if factor is not None and np.float32(weight_bias) != 0:
         factor = factor + np.float32(weight_bias)
     return _gradients(grad, values, factor, eps, residual_grad, is_centered=False)
 
@@ -63,7 +63,7 @@ def rmsnorm_backward_f32(
 def layernorm_backward_f32(
     grad: NDArray[Any],
     x: NDArray[Any],
-    gamma: NDArray[np.float32],
+    gamma: NDArray[np.float32] | None,
     eps: float = 1e-6,
     *,
     residual_grad: NDArray[Any] | None = None,
@@ -76,7 +76,7 @@ def layernorm_backward_f32(
     Args:
         grad: (M, H) float16, bfloat16 or float32, the gradient of the norm.
         x: (M, H), what was normalized.
-        gamma: (H,) float32.
+        gamma: (H,) float32, or None.
         eps: Added to the variance, rounded to float32.
         residual_grad: (M, H), added to the gradient of the input; None adds nothing.
 
@@ -95,7 +95,7 @@ def layernorm_backward_f32(
 def _gradients(
     grad: NDArray[Any],
     d: NDArray[np.float32],
-    factor: NDArray[np.float32],
+    factor: NDArray[np.float32] | None,
     eps: float,
     residual_grad: NDArray[Any] | None,
     *,
@@ -104,7 +104,7 @@ def _gradients(
     require_shape(grad, d.shape, "grad")
     dy, size = as_float32(grad, "grad"), np.float32(d.shape[1])
     rstd = inv_rms_f32(d, eps)[:, None]
-    g, n = dy * factor, d * rstd
+    g, n = dy if factor is None else dy * factor, d * rstd
     slope = sum_of_products(g, d)[:, None] * rstd / size
     centered = g - (row_sum(g) / size)[:, None] if is_centered else g
     input_grad = rstd * fma(-n, np.broadcast_to(slope, n.shape), centered)

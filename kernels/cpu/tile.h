@@ -86,6 +86,12 @@ JITNORM_INLINE void load_tile(const T* row, int size, int t, Tile& tile) {
   }
 }
 
+#ifdef JITNORM_UNWEIGHTED
+JITNORM_INLINE void load_tile(const One*, int, int, Tile& tile) {
+  for_each_value([&](int e, int k) { tile.at[e][k] = 1.0f; });
+}
+
+#endif
 template <typename T>
 JITNORM_INLINE void store_tile(const Tile& tile, int t, T* row) {
   const int left = kHiddenSize - t * kTileSize;

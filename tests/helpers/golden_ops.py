@@ -203,6 +203,14 @@ OPS = [
         lambda: (reference.round_to(reference.layernorm_f32(x(), weight(), bias()), x().dtype),),
     ),
     OpCase(
+        "norms-without-weight",
+        lambda make: (jitnorm.rmsnorm(make(x()), None), jitnorm.layernorm(make(x()), None, None)),
+        lambda: tuple(
+            reference.round_to(y, x().dtype)
+            for y in (reference.rmsnorm_f32(x(), None), reference.layernorm_f32(x(), None, None))
+        ),
+    ),
+    OpCase(
         "gemma_qk_rmsnorm",
         lambda make: jitnorm.gemma_qk_rmsnorm(
             make(heads()[:, :2]), make(heads()[:, 2:]), make(weight()[:128]), make(weight()[:128])

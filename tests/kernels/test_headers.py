@@ -9,7 +9,7 @@ import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.constants import constants, sample
 from jitnorm.kernels.generator import generate
-from jitnorm.kernels.headers import CONFIGURATION, FOLDER, Definition, cut, definitions_in, headers, order_of
+from jitnorm.kernels.headers import CONFIGURATION, DECIDED, FOLDER, Definition, cut, definitions_in, headers, order_of
 from jitnorm.kernels.target import Target
 
 from jitnorm.toolchains import ToolchainMissingError
@@ -64,7 +64,18 @@ ROUNDED = [
         "quantize:hidden_size=4096,activation=silu,quant=e2m1/16,rounding=output",
     )
 ]
-SOURCES = [*((config, target) for config in (*CONFIGS, *ROUNDED) for target in (CPU, HOPPER)), (AHEAD, HOPPER)]
+UNWEIGHTED = [
+    KernelConfig.parse(text)
+    for text in (
+        "rmsnorm:hidden_size=4096,weight=none",
+        "rmsnorm:hidden_size=1024,weight=none,backward=true",
+        "rmsnorm:hidden_size=262144,weight=none,backward=true",
+    )
+]
+SOURCES = [
+    *((config, target) for config in (*CONFIGS, *ROUNDED, *UNWEIGHTED) for target in (CPU, HOPPER)),
+    (AHEAD, HOPPER),
+]
 
 
 def test_no_lambda_is_generic() -> None:
@@ -80,7 +91,8 @@ def test_the_sample_of_constants_that_editors_see_is_current() -> None:
 
 def definitions(*, is_cpu: bool) -> list[Definition]:
     names = [name for name in order_of(is_cpu) if name != CONFIGURATION]
-    return [each for rounds in (False, True) for name in names for each in cut(name, is_cpu, rounds)]
+    conditions = [frozenset[str](), *map(frozenset, ([condition] for condition in DECIDED))]
+    return [each for holding in conditions for name in names for each in cut(name, is_cpu, holding)]
 
 
 def test_a_source_has_the_headers_of_its_target() -> None:
@@ -99,7 +111,7 @@ def test_every_definition_is_a_part_of_a_source(is_cpu: bool) -> None:
 @pytest.mark.parametrize(("config", "target"), SOURCES, ids=str)
 def test_a_source_includes_nothing_and_defines_nothing_twice(config: KernelConfig, target: Target) -> None:
     text = generate(config, target).text
-    for trace in ("#include", "#pragma once", "__CUDACC__", "JITNORM_ROUNDS"):
+    for trace in ("#include", "#pragma once", "__CUDACC__", *DECIDED):
         assert trace not in text
     for definition in definitions(is_cpu=target.is_cpu):
         assert text.count(f"\n\n{definition.text}\n\n") <= 1, definition.text

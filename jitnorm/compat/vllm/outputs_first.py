@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_weight, element_of, spec_of
+from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as scaled_fp4_quant
@@ -21,14 +21,14 @@ from jitnorm.kernels.numerics import round_up
 
 def rms_norm(result: torch.Tensor, input: torch.Tensor, weight: torch.Tensor | None, epsilon: float) -> None:
     """RMSNorm into `result`; without a weight, for None."""
-    jitnorm.rmsnorm(input, as_weight(weight, input), epsilon, out=result)
+    jitnorm.rmsnorm(input, weight, epsilon, out=result)
 
 
 def fused_add_rms_norm(
     input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None, epsilon: float
 ) -> None:
     """The residual becomes the sum with the input, and the input the RMSNorm of it."""
-    jitnorm.fused_add_rmsnorm(input, residual, as_weight(weight, input), epsilon)
+    jitnorm.fused_add_rmsnorm(input, residual, weight, epsilon)
 
 
 def rms_norm_static_fp8_quant(
