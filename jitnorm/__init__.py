@@ -56,8 +56,9 @@ from jitnorm.ops.dequantize import (
 )
 from jitnorm.ops.gated import silu_and_mul_nvfp4_quantize, silu_and_mul_quantize
 from jitnorm.ops.general import norm_quantize, quantize
+from jitnorm.ops.layernorm import layernorm, layernorm_quantize
 from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
-from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm, rmsnorm_bias
+from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm, rmsnorm_bias
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
     fused_add_rms_norm_static_fp8_quant,
@@ -132,6 +133,7 @@ __all__ = [
     "get_kernel",
     "layernorm",
     "layernorm_backward",
+    "layernorm_quantize",
     "mhc_rmsnorm_quantize",
     "mxfp4_dequantize",
     "mxfp4_quantize",

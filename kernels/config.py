@@ -67,8 +67,8 @@ class KernelConfig:
             is added to that of the input.
         rounding: what is rounded to the input's dtype before a norm or an activation is encoded: nothing (``once``),
             the result (``output``), each step as in Transformers (``hf``), or all but the sum with a residual as in
-            vLLM's fused kernels (``vllm``); not for ``layernorm``. One that changes no bit becomes the first that gives
-            the same.
+            vLLM's fused kernels (``vllm``); the last two not for ``layernorm``. One that changes no bit becomes the
+            first that gives the same.
         activation: what gates, or with `gate_columns` 0 all values, go through first: ``silu``, ``gelu`` (by erf),
             ``gelu_tanh``, ``relu2`` (the square of ReLU) or, only for gates, ``swigluoai`` (gpt-oss); by default
             ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize`` needs no `quant`.

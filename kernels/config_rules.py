@@ -32,7 +32,7 @@ _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
-    "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "backward"),
+    "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "rounding", "keep_norm", "keep_rstd", "backward"),
     "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
@@ -112,7 +112,7 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("vector_bytes", config.vector_bytes, VECTOR_BYTES)
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
     require_one_of("axis", config.axis, (-1, 0))
-    require_one_of("rounding", config.rounding, ROUNDINGS)
+    require_one_of("rounding", config.rounding, ROUNDINGS if config.op != "layernorm" else ROUNDINGS[:2])
     if config.activation:
         require_one_of("activation", config.activation, GATES if config.gate_columns else ACTIVATIONS)
 

@@ -22,7 +22,7 @@ FLASHINFER = {
     "gemma_rmsnorm": "",
     "gemma_fused_add_rmsnorm": "",
     "layernorm": "",
-    "layernorm_quant": "two launches",
+    "layernorm_quant": "",
     "rmsnorm_fp4quant": "",
     "add_rmsnorm_fp4quant": "",
     "fused_rmsnorm_silu": "",

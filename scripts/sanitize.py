@@ -15,7 +15,9 @@ from jitnorm.catalogue import OPS
 from jitnorm.catalogue.op import Op
 
 # Of ops that have any encoding.
-GENERAL = ("norm_quantize", "add_norm_quantize", "quantize", "dequantize", "silu_and_mul_quantize")
+GENERAL = (
+    "norm_quantize", "add_norm_quantize", "layernorm_quantize", "quantize", "dequantize", "silu_and_mul_quantize",
+)  # fmt: skip
 ENCODINGS: list[dict[str, Any]] = [
     {"quant": "nvfp4", "layout": "linear+128x4"},
     {"quant": "nvfp4", "layout": "8x4", "global_scale": "row"},
@@ -69,7 +71,8 @@ def launch_variants() -> None:
     for name in ("rmsnorm", "layernorm", "rmsnorm_backward", "layernorm_backward"):
         launch(OPS[name], 1151, weight="none")
     launch(OPS["fused_add_rmsnorm"], 1151, rounding="hf")
-    launch(OPS["norm_quantize"], 1152, quant="nvfp4", rounding="output")
+    for name in ("norm_quantize", "layernorm_quantize"):
+        launch(OPS[name], 1152, quant="nvfp4", rounding="output")
     launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)
     for activation in ("gelu", "gelu_tanh", "relu2"):

@@ -219,6 +219,26 @@ ADD_NORM_QUANTIZE = Op(
 )  # fmt: skip
 
 
+def _layernorm(
+    quant: QuantSpec, keep_norm: bool, scale_ub: bool, batch: tuple[bool, bool, bool], has_weight: bool = True
+) -> Fields:
+    return {
+        "quant": quant, "keep_norm": keep_norm, "scale_ub": scale_ub, **dict(zip(BATCH, batch, strict=True)),
+        **({} if has_weight else WITHOUT_WEIGHT),
+    }  # fmt: skip
+
+
+def _layernorm_options(_: Choices, fields: Fields) -> dict[str, Any]:
+    return {**encoding_options(fields["quant"]), "batched": fields["batched"]}
+
+
+LAYERNORM_QUANTIZE = Op(
+    "layernorm_quantize", "LayerNorm in any format below", {"op": "layernorm"}, _layernorm, GENERAL_OUTPUTS,
+    finds_amax=True, choices={**NORM, **ANY_ENCODING, **BATCH, "keep_norm": False, "scale_ub": False},
+    options=_layernorm_options, weight_optional=True,
+)  # fmt: skip
+
+
 def _row_options(_: Choices, fields: Fields) -> dict[str, Any]:
     return {"scale_layout": fields["quant"].scale_layout}
 
@@ -243,5 +263,6 @@ OPS = (
     RMSNORM_FP4QUANT, ADD_RMSNORM_FP4QUANT, RMSNORM_QUANT, GEMMA_RMSNORM_QUANT, FUSED_ADD_RMSNORM_QUANT,
     GEMMA_FUSED_ADD_RMSNORM_QUANT, FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, RMS_NORM_DYNAMIC_PER_TOKEN_QUANT,
     RMS_NORM_PER_BLOCK_QUANT, RMS_NORM_STATIC_FP8_QUANT, FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT, RMSNORM_MXFP8QUANT,
-    ADD_RMSNORM_MXFP8QUANT, NORM_QUANTIZE, ADD_NORM_QUANTIZE, RMSNORM_QUANTIZE, MHC_RMSNORM_QUANTIZE,
+    ADD_RMSNORM_MXFP8QUANT, NORM_QUANTIZE, ADD_NORM_QUANTIZE, LAYERNORM_QUANTIZE, RMSNORM_QUANTIZE,
+    MHC_RMSNORM_QUANTIZE,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""RMSNorm, with and without a residual, and layer normalization."""
+"""RMSNorm, with and without a residual."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from typing import Any
 
 from jitnorm.catalogue import norms
 from jitnorm.catalogue.op import WITHOUT_WEIGHT
-from jitnorm.dispatch import Dispatcher, Dispatchers, RoundingDispatchers
+from jitnorm.dispatch import Dispatcher, RoundingDispatchers
 from jitnorm.ops.run import Tensor, run
 
 _RMSNORM, _GEMMA_RMSNORM = RoundingDispatchers(norms.RMSNORM), RoundingDispatchers(norms.GEMMA_RMSNORM)
 _FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM)
 _GEMMA_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.GEMMA_FUSED_ADD_RMSNORM)
-_RMSNORM_BIAS, _LAYERNORM = RoundingDispatchers(norms.RMSNORM_BIAS), Dispatchers(norms.LAYERNORM)
+_RMSNORM_BIAS = RoundingDispatchers(norms.RMSNORM_BIAS)
 _UNWEIGHTED_RMSNORM = RoundingDispatchers(norms.RMSNORM, **WITHOUT_WEIGHT)
 _UNWEIGHTED_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM, **WITHOUT_WEIGHT)
-_UNWEIGHTED_LAYERNORM = Dispatchers(norms.LAYERNORM, **WITHOUT_WEIGHT)
 
 
 def rmsnorm(
@@ -81,49 +80,6 @@ def rmsnorm_bias(
     tensors = {"input": input, "weight": weight, "bias": bias, "out": out, "eps": eps}
     made: Tensor = run(_RMSNORM_BIAS[rounding][enable_pdl], tensors, stream)["out"]
     return made
-
-
-def layernorm(
-    input: Tensor, gemma: Any, beta: Any, eps: float = 1e-06, *, out: Tensor | None = None,
-    enable_pdl: bool | None = None, stream: Any = None,
-) -> Tensor:  # fmt: skip
-    """Layer normalization, row by row: ``(input - mean) / sqrt(variance + eps) * gemma + beta``.
-
-    The variance is the mean of the squared differences from the mean. docs/numerics.md defines every bit.
-    The formula is that of Ba, Kiros and Hinton, "Layer Normalization" (2016).
-
-    Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        gemma: the factors, float32, shape (hidden_size,); FlashInfer's name for gamma. None multiplies by nothing.
-        beta: what is added, float32, shape (hidden_size,); None, without `gemma`, adds nothing.
-        eps: added to the variance.
-        out: where to write, like the input; None allocates. It may be the input itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
-
-    Returns:
-        `out`.
-
-    Raises:
-        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
-
-    Example:
-        >>> import numpy as np
-        >>> layernorm(np.array([[1, 3]], np.float16), np.ones(2, np.float32), np.zeros(2, np.float32), eps=0.0)
-        array([[-1.,  1.]], dtype=float16)
-    """
-    tensors = {"input": input, "gemma": gemma, "beta": beta, "out": out, "eps": eps}
-    dispatchers = _LAYERNORM if has_parameters(gemma, beta) else _UNWEIGHTED_LAYERNORM
-    made: Tensor = run(dispatchers[enable_pdl], tensors, stream)["out"]
-    return made
-
-
-def has_parameters(gemma: Any, beta: Any) -> bool:
-    """Whether a layer normalization has parameters; ValueError if it is given one of the two alone."""
-    if gemma is None and beta is not None:
-        raise ValueError("beta: is given, but gemma is None; pass both or neither")
-    return gemma is not None
 
 
 def gemma_rmsnorm(

@@ -203,6 +203,15 @@ OPS = [
         lambda: (reference.round_to(reference.layernorm_f32(x(), weight(), bias()), x().dtype),),
     ),
     OpCase(
+        "layernorm_quantize-output",
+        lambda make: parts(
+            jitnorm.layernorm_quantize(make(x()), make(weight()), make(bias()), spec=MXFP8, rounding="output")
+        ),
+        lambda: reference.quantize_mxfp8(
+            reference.round_to(reference.layernorm_f32(x(), weight(), bias()), x().dtype).astype(np.float32)
+        ),
+    ),
+    OpCase(
         "norms-without-weight",
         lambda make: (jitnorm.rmsnorm(make(x()), None), jitnorm.layernorm(make(x()), None, None)),
         lambda: tuple(
