@@ -123,6 +123,7 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
         keep_rstd=False,
         batched=config.masked,
         scale_per_matrix=False,
+        weight_per_matrix=False,
         scale_ub=False,
         inverse_global_scale=False,
         schedule="",

@@ -50,6 +50,8 @@ class KernelConfig:
             `batched`.
         scale_per_matrix: whether the scale that is given, global or of FP8 or INT8, has an element for each matrix;
             only if `batched`.
+        weight_per_matrix: whether the weight has a row for each matrix; only for ``rmsnorm`` without a bias, if
+            `batched`.
         amax_only: whether the largest magnitude of all (normalized) elements is all that is written; `quant` is None
             and a residual is only read.
         scale_ub: whether an upper bound of amax is given; only for FP8 and INT8 with scales of rows or groups.
@@ -102,6 +104,7 @@ class KernelConfig:
     batched: bool = False
     masked: bool = False
     scale_per_matrix: bool = False
+    weight_per_matrix: bool = False
     amax_only: bool = False
     scale_ub: bool = False
     inverse_global_scale: bool = False

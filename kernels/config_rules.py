@@ -31,7 +31,18 @@ _COMBINED = ("residual", "gate_columns", "streams", "activation")
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
-    "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
+    "rmsnorm": (
+        *_COMBINED,
+        *_ROWS,
+        *_ENCODED,
+        "weight_per_matrix",
+        "unit_bias",
+        "bias",
+        "rounding",
+        "keep_norm",
+        "keep_rstd",
+        "backward",
+    ),
     "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "rounding", "keep_norm", "keep_rstd", "backward"),
     "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis"),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
@@ -218,6 +229,8 @@ def _check_row_sets(config: KernelConfig) -> None:
         raise ValueError("pair: is True, which goes with a plain rmsnorm alone")
     if (config.masked or config.scale_per_matrix) and not config.batched:
         raise ValueError("masked, scale_per_matrix: need batched=True")
+    if config.weight_per_matrix and (not config.batched or config.bias or config.weight == "none"):
+        raise ValueError("weight_per_matrix: is True, which needs batched=True and a weight without a bias")
     if config.masked and (config.amax_only or (config.quant and config.quant.needs_tensor_amax)):
         raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
     if config.scale_per_matrix and not (config.quant and config.quant.needs_given_scale):

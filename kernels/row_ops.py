@@ -77,7 +77,11 @@ def first_tensor(config: KernelConfig) -> TensorArgument:
 def weight_argument(config: KernelConfig, name: str = "", **options: Any) -> TensorArgument:
     """The factors of a norm."""
     name = name or ("gemma" if config.op == "layernorm" else "weight")
-    return _parameter(name, config.weight, config, is_present=config.has_weight, field="weight", **options)
+    weight = _parameter(name, config.weight, config, is_present=config.has_weight, field="weight", **options)
+    if not config.weight_per_matrix:
+        return weight
+    row_bytes = config.hidden_size * weight.element_bytes
+    return dataclasses.replace(weight, shape=shape(MATRICES, config.hidden_size), run_bytes=row_bytes)
 
 
 def _bias(config: KernelConfig) -> TensorArgument:

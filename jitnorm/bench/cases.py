@@ -145,6 +145,7 @@ OPS = (
     _of("layernorm", "layernorm", only_large=True),
     _of("layernorm fp8", "layernorm_quantize", quant="fp8", rounding="output", only_large=True),
     _of("layernorm mxfp8", "layernorm_quantize", quant="mxfp8", only_large=True),
+    _of("rmsnorm batched", "rmsnorm_batched", only_large=True),
     _of("rmsnorm alone", "rmsnorm", weight="none", only_large=True),
     _of("rmsnorm backward", "rmsnorm_backward", only_large=True),
     _of("add backward", "rmsnorm_backward", residual=True, only_large=True),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jitnorm.catalogue.encodings import ANY_ENCODING, BATCH, NORM
-from jitnorm.catalogue.op import Op
+from jitnorm.catalogue.op import Choices, Fields, Op
 
 _HEADS = {**NORM, "row_dims": (1, 2)}  # of tensors on their own, and of views of a packed one
 
@@ -33,6 +35,22 @@ ADD_RMSNORM = Op(
 GEMMA_ADD_RMSNORM = Op(
     "gemma_add_rmsnorm", ADD_RMSNORM.computes, {"op": "rmsnorm", "residual": True, "unit_bias": True}, choices=NORM
 )
+_OF_EACH_MATRIX = {"op": "rmsnorm", "batched": True, "weight_per_matrix": True}
+
+
+def _batched(function: str, **fixed: bool) -> Op:
+    """A function with ``batched=True``; it has no gradient, so it is an op of its own."""
+    name = f"{function}_batched"
+    return Op(name, "", {**_OF_EACH_MATRIX, **fixed}, choices=NORM, function=function, options=_batched_options)
+
+
+def _batched_options(_: Choices, __: Fields) -> dict[str, Any]:
+    return {"batched": True}
+
+
+RMSNORM_BATCHED = _batched("rmsnorm")
+FUSED_ADD_RMSNORM_BATCHED = _batched("fused_add_rmsnorm", residual=True)
+ADD_RMSNORM_BATCHED = _batched("add_rmsnorm", residual=True)
 RMSNORM_BIAS = Op(
     "rmsnorm_bias", "the norm with a bias beside the weight", {"op": "rmsnorm", "bias": True}, choices=NORM
 )
@@ -55,5 +73,5 @@ GEMMA_QK_RMSNORM = Op(
 
 OPS = (
     RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, ADD_RMSNORM, GEMMA_ADD_RMSNORM, RMSNORM_BIAS,
-    LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM,
+    LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM, RMSNORM_BATCHED, FUSED_ADD_RMSNORM_BATCHED, ADD_RMSNORM_BATCHED,
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import ADD_NORM_QUANTIZE
-from jitnorm.catalogue.norms import ADD_RMSNORM, GEMMA_ADD_RMSNORM
+from jitnorm.catalogue.norms import ADD_RMSNORM, ADD_RMSNORM_BATCHED, GEMMA_ADD_RMSNORM
 from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.dispatch import Dispatcher, RoundingDispatchers, rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
@@ -15,6 +15,7 @@ from jitnorm.ops.run import Tensor, run, run_with_amax
 
 _ADD_RMSNORM, _GEMMA_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM), RoundingDispatchers(GEMMA_ADD_RMSNORM)
 _UNWEIGHTED_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM, **WITHOUT_WEIGHT)
+_BATCHED_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM_BATCHED)
 
 
 def add_rmsnorm(
@@ -26,6 +27,7 @@ def add_rmsnorm(
     *,
     out: Tensor | None = None,
     residual_out: Tensor | None = None,
+    batched: bool = False,
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
@@ -39,6 +41,7 @@ def add_rmsnorm(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         out: where to write the norm, like the input; None allocates. It may be the input itself.
         residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
+        batched: as in `rmsnorm`.
         rounding: as in `fused_add_rmsnorm`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -55,7 +58,7 @@ def add_rmsnorm(
         >>> add_rmsnorm(x, r, np.ones(2, np.float16), eps=0.0)
         (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
-    dispatchers = _UNWEIGHTED_ADD_RMSNORM if weight is None else _ADD_RMSNORM
+    dispatchers = _BATCHED_ADD_RMSNORM if batched else _UNWEIGHTED_ADD_RMSNORM if weight is None else _ADD_RMSNORM
     return _add_rmsnorm(dispatchers[rounding][enable_pdl], input, residual, weight, eps, out, residual_out, stream)
 
 

@@ -14,6 +14,8 @@ _FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM)
 _GEMMA_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.GEMMA_FUSED_ADD_RMSNORM)
 _RMSNORM_BIAS = RoundingDispatchers(norms.RMSNORM_BIAS)
 _UNWEIGHTED_RMSNORM = RoundingDispatchers(norms.RMSNORM, **WITHOUT_WEIGHT)
+_BATCHED_RMSNORM = RoundingDispatchers(norms.RMSNORM_BATCHED)
+_BATCHED_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM_BATCHED)
 _UNWEIGHTED_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM, **WITHOUT_WEIGHT)
 
 
@@ -24,6 +26,7 @@ def rmsnorm(
     out: Tensor | None = None,
     enable_pdl: bool | None = None,
     *,
+    batched: bool = False,
     rounding: str = "once",
     stream: Any = None,
 ) -> Tensor:
@@ -38,6 +41,8 @@ def rmsnorm(
         eps: added to the mean of squares.
         out: where to write, like the input; None allocates. It may be the input itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        batched: whether the first dimension of the input, (B, ..., hidden_size), counts matrices, each with a weight of
+            its own: then `weight` has the shape (B, hidden_size). Such calls have no gradient.
         rounding: ``once``, ``output`` (the same here), or ``hf``: as in Transformers and vLLM, ``input / sqrt(...)`` is
             rounded to the input's dtype before it is multiplied by the weight.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
@@ -57,7 +62,7 @@ def rmsnorm(
         array([[0.8486, 1.132 ]], dtype=float16)
     """
     tensors = {"input": input, "weight": weight, "out": out, "eps": eps}
-    dispatchers = _UNWEIGHTED_RMSNORM if weight is None else _RMSNORM
+    dispatchers = _BATCHED_RMSNORM if batched else _UNWEIGHTED_RMSNORM if weight is None else _RMSNORM
     made: Tensor = run(dispatchers[rounding][enable_pdl], tensors, stream)["out"]
     return made
 
@@ -116,6 +121,7 @@ def fused_add_rmsnorm(
     *,
     out: Any = None,
     residual_out: Tensor | None = None,
+    batched: bool = False,
     rounding: str = "once",
     stream: Any = None,
 ) -> None:
@@ -129,6 +135,7 @@ def fused_add_rmsnorm(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         out: where to write the norm instead.
         residual_out: where to write the sum instead.
+        batched: as in `rmsnorm`.
         rounding: as in `rmsnorm`; with ``hf`` the norm is that of the sum as it is stored, with ``vllm`` of the
             unrounded one.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
@@ -144,7 +151,13 @@ def fused_add_rmsnorm(
         >>> x, r
         (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
-    dispatchers = _UNWEIGHTED_FUSED_ADD_RMSNORM if weight is None else _FUSED_ADD_RMSNORM
+    dispatchers = (
+        _BATCHED_FUSED_ADD_RMSNORM
+        if batched
+        else _UNWEIGHTED_FUSED_ADD_RMSNORM
+        if weight is None
+        else _FUSED_ADD_RMSNORM
+    )
     _fused_add(dispatchers[rounding][enable_pdl], input, residual, weight, eps, out, residual_out, stream)
 
 

@@ -19,6 +19,7 @@ FILES = tuple(
     f"tests/kernels/{name}.py"
     for name in (
         "core/test_layernorm",
+        "core/test_batched_weight_rms_norm",
         "core/test_activation",
         "core/test_fused_quant_layernorm",
         "core/test_fused_silu_mul_block_quant",

@@ -32,8 +32,10 @@ class Call(NamedTuple):
         return call_of(OPS[self.op], self.choices, new, rows, matrices=MATRICES)
 
     def make(self, rows: int) -> None:
-        """Make the call, of tensors on their own and of views of a packed one."""
+        """Make the call, of tensors on their own and of views of a packed one, of several matrices and of one."""
         self.prepared(rows)()
+        if OPS[self.op].fixed.get("weight_per_matrix"):
+            call_of(OPS[self.op], self.choices, new, rows, matrices=1)()
         if self.op in ("qk_rmsnorm", "gemma_qk_rmsnorm"):
             size, dtype = self.choices["hidden_size"], self.choices.get("input", "bfloat16")
             qkv, w = new((rows, 12, size), dtype), new((size,), self.choices.get("weight", dtype))

@@ -115,6 +115,7 @@ def configs(draw: st.DrawFn) -> KernelConfig:
         amax_only=amax_only,
         scale_ub=has_bound and draw(st.booleans()),
         inverse_global_scale=quant is not None and quant.global_scale == "given" and draw(st.booleans()),
+        weight_per_matrix=batched and normalizes and draw(st.booleans()),
         alignment=block * draw(st.integers(1, 4)) if pads else 1,
     )
 
@@ -245,6 +246,9 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ("rmsnorm:hidden_size=64,residual=true,pair=true", "pair: is True, which goes with a plain rmsnorm alone"),
         ("rmsnorm:hidden_size=64,batched=true,pair=true", "pair: is True, which goes with a plain rmsnorm alone"),
         ("rmsnorm:hidden_size=64,masked=true", "masked, scale_per_matrix: need batched=True"),
+        ("rmsnorm:hidden_size=64,weight_per_matrix=true", "weight_per_matrix: is True, which needs batched=True"),
+        ("layernorm:hidden_size=64,batched=true,weight_per_matrix=true", "which has no weight_per_matrix"),
+        ("rmsnorm:hidden_size=64,weight=none,bias=true", "bias: goes with a weight, but there is none"),
         (
             "quantize:hidden_size=64,quant=e2m1,batched=true,scale_per_matrix=true",
             "scale_per_matrix: is True, but quant has no scale that is given",

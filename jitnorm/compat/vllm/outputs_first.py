@@ -20,15 +20,19 @@ from jitnorm.kernels.numerics import round_up
 
 
 def rms_norm(result: torch.Tensor, input: torch.Tensor, weight: torch.Tensor | None, epsilon: float) -> None:
-    """RMSNorm into `result`; without a weight, for None."""
-    jitnorm.rmsnorm(input, weight, epsilon, out=result)
+    """RMSNorm into `result`; without a weight, for None, or with one for each index of the first dimension."""
+    jitnorm.rmsnorm(input, weight, epsilon, out=result, batched=_is_per_matrix(weight))
 
 
 def fused_add_rms_norm(
     input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None, epsilon: float
 ) -> None:
-    """The residual becomes the sum with the input, and the input the RMSNorm of it."""
-    jitnorm.fused_add_rmsnorm(input, residual, weight, epsilon)
+    """The residual becomes the sum with the input, and the input the RMSNorm of it; the weight is as in `rms_norm`."""
+    jitnorm.fused_add_rmsnorm(input, residual, weight, epsilon, batched=_is_per_matrix(weight))
+
+
+def _is_per_matrix(weight: torch.Tensor | None) -> bool:
+    return weight is not None and weight.ndim == 2
 
 
 def rms_norm_static_fp8_quant(
