@@ -26,9 +26,9 @@ def prototype(options: Mapping[str, Any]) -> KernelConfig:
     return KernelConfig(hidden_size=_any_hidden_size(**options), **options)
 
 
-def _any_hidden_size(quant: QuantSpec | None = None, gate_columns: int = 0, **_: Any) -> int:
+def _any_hidden_size(quant: QuantSpec | None = None, gate_columns: int = 0, second_size: int = 0, **_: Any) -> int:
     block_size = quant.block_size if quant and isinstance(quant.block_size, int) else 1
-    return math.lcm(block_size, max(1, gate_columns))
+    return math.lcm(block_size, max(1, gate_columns), max(1, second_size))
 
 
 def config_of_call(

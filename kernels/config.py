@@ -45,6 +45,8 @@ class KernelConfig:
         keep_rstd: whether the reciprocal root mean square of each row is written, too.
         pair: whether the rows are those of two inputs, each with a weight and an output of its own; only for a plain
             ``rmsnorm``.
+        second_size: elements in a row of the second input, if that is not the hidden size, which then is a multiple of
+            16, as this is; only if `pair`; 0 for the hidden size.
         batched: whether the first dimension counts matrices, whose scales are padded each for itself.
         masked: whether a mask says how many rows of each matrix there are, the others being left alone; only if
             `batched`.
@@ -101,6 +103,7 @@ class KernelConfig:
     many_rows: bool = False
     keep_rstd: bool = False
     pair: bool = False
+    second_size: int = 0
     batched: bool = False
     masked: bool = False
     scale_per_matrix: bool = False
@@ -125,6 +128,8 @@ class KernelConfig:
             object.__setattr__(self, "activation", default_activation(self.gate_columns))
         if self.gate_columns == -1:
             object.__setattr__(self, "gate_columns", self.hidden_size)
+        if self.second_size == self.hidden_size:
+            object.__setattr__(self, "second_size", 0)
         check(self)
         object.__setattr__(self, "rounding", distinct_rounding(self))
 
@@ -195,8 +200,8 @@ class KernelConfig:
 
     @property
     def encoded_size(self) -> int:
-        """Elements in a row of codes: the hidden size, rounded up to the alignment."""
-        return round_up(self.hidden_size, self.alignment)
+        """Elements in a row of codes: the hidden size, rounded up to the alignment; of two sizes, the larger."""
+        return max(round_up(self.hidden_size, self.alignment), self.second_size)
 
     @property
     def row_multiple(self) -> int:

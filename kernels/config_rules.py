@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from .numerics import CHUNK_SIZE
 from .quant_spec import QuantSpec, require_one_of, to_text
 from .row_schedule import RowSchedule
 
@@ -93,6 +94,7 @@ def check(config: KernelConfig) -> None:
     _check_fields(config)
     _check_options(config)
     _check_alignment(config)
+    _check_second_size(config)
     _check_hidden_size(config)
     _check_combine(config)
     _check_row_sets(config)
@@ -235,6 +237,21 @@ def _check_row_sets(config: KernelConfig) -> None:
         raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
     if config.scale_per_matrix and not (config.quant and config.quant.needs_given_scale):
         raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
+
+
+def _check_second_size(config: KernelConfig) -> None:
+    sizes = config.hidden_size, config.second_size
+    if config.second_size == 0:
+        return
+    if not config.pair:
+        raise ValueError(f"second_size: is {config.second_size!r}, but only a pair has a second input; leave it 0")
+    if type(config.second_size) is not int or not 1 <= config.second_size <= MAX_HIDDEN_SIZE:
+        raise ValueError(f"k: its last dimension is {config.second_size!r}; 1 to {MAX_HIDDEN_SIZE} is supported")
+    if any(size % CHUNK_SIZE for size in sizes):
+        raise ValueError(
+            f"k: its last dimension is {sizes[1]}, that of {name_of_first(config)} {sizes[0]}; rows of two lengths are "
+            f"multiples of {CHUNK_SIZE}, so normalize others one by one"
+        )
 
 
 def _check_backward(config: KernelConfig) -> None:

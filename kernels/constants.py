@@ -1,7 +1,8 @@
 """The constants of a source: a configuration, as the headers see it.
 
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
-Only kRounding is left out where norms are rounded once: sources then have no code that names it.
+Only kRounding is left out where norms are rounded once, and kHasTwoSizes where rows have one: sources then have no code
+that depends on them.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if config.batched else "kOne")
     yield _choice("Encoding", "kEncoding", _encoding(config))
     yield _int("kHiddenSize", config.encoded_size)
-    yield _int("kInputSize", config.hidden_size)
+    yield _int("kInputSize", config.encoded_size if config.pair else config.hidden_size)
     yield _bool("kHasPowerOfTwoSize", _is_power_of_two(config.encoded_size))
     yield _int("kRowDims", config.row_dims)
     yield _int("kChunkSize", CHUNK_SIZE)
@@ -125,6 +126,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _bool("kStoresSum", config.residual and not config.amax_only and not config.backward)
     yield _bool("kAddsGrad", config.residual and config.backward)
     yield _bool("kNeedsRowAmax", config.needs_row_amax)
+    if config.second_size:
+        yield _bool("kHasTwoSizes", True)
     if config.rounding != "once":
         yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
 

@@ -16,8 +16,12 @@ FOLDER = Path(__file__).parent
 # Stands for the constants of a source: editors see a sample.
 CONFIGURATION = "common/configuration.h"
 # What a source is decided on before it is cut, besides the target: the condition in headers, and what the constants
-# have where it holds. Norms are rounded before they are encoded; they have no weight.
-DECIDED = {"JITNORM_ROUNDS": "Rounding kRounding", "JITNORM_UNWEIGHTED": "typedef One Weight"}
+# have where it holds. Norms are rounded before they are encoded; they have no weight; rows have two sizes.
+DECIDED = {
+    "JITNORM_ROUNDS": "Rounding kRounding",
+    "JITNORM_UNWEIGHTED": "typedef One Weight",
+    "JITNORM_TWO_SIZES": "kHasTwoSizes = true",
+}
 _INCLUDE = re.compile(r'#include "(.+)"\n')
 _ON_GPU = "__CUDACC__"
 _CONDITION = re.compile(rf"#ifdef ({'|'.join((_ON_GPU, *DECIDED))})\n(.*?)(?:#else\n(.*?))?#endif\n", re.DOTALL)

@@ -43,12 +43,14 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
 
 def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
     """The arguments of a plain norm, twice."""
+    sizes = (config.hidden_size, config.second_size or config.hidden_size)
     names = (name_of_first(config), "k")
+    of = [dataclasses.replace(config, hidden_size=size, second_size=0) for size in sizes]
     return (
-        *(strided_rows(name, config.input, config, field="input", row_set=i) for i, name in enumerate(names)),
-        *(weight_argument(config, name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
+        *(strided_rows(name, config.input, of[i], field="input", row_set=i) for i, name in enumerate(names)),
+        *(weight_argument(of[i], name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
         _bias(config),
-        *(_half_output(config, f"{name}_out", name, field="out", row_set=i) for i, name in enumerate(names)),
+        *(_half_output(of[i], f"{name}_out", name, field="out", row_set=i) for i, name in enumerate(names)),
         _row_output("inv_rms", config, is_present=False),
         ScalarArgument("eps"),
     )

@@ -69,6 +69,7 @@ FLASHINFER = {
 VLLM = {
     "rms_norm": "",
     "fused_add_rms_norm": "the sum is normalized unrounded",
+    "fused_q_kv_rmsnorm": "",
     "rms_norm_dynamic_per_token_quant": "",
     "rms_norm_per_block_quant": "",
     "silu_and_mul_per_block_quant": "no `scale_ub`",

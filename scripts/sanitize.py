@@ -70,6 +70,8 @@ def launch_variants() -> None:
     launch(OPS["rmsnorm"], 1151, weight="float32")
     for name in ("rmsnorm", "layernorm", "rmsnorm_backward", "layernorm_backward"):
         launch(OPS[name], 1151, weight="none")
+    for hidden_size, second_size in ((1536, 512), (192, 576), (512, 65536)):
+        launch(OPS["q_kv_rmsnorm"], hidden_size, second_size=second_size)
     launch(OPS["fused_add_rmsnorm"], 1151, rounding="hf")
     for name in ("norm_quantize", "layernorm_quantize"):
         launch(OPS[name], 1152, quant="nvfp4", rounding="output")

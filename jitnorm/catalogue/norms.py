@@ -71,7 +71,18 @@ GEMMA_QK_RMSNORM = Op(
     "gemma_qk_rmsnorm", QK_RMSNORM.computes, {"op": "rmsnorm", "pair": True, "unit_bias": True}, choices=_HEADS
 )
 
+
+def _two_sizes(second_size: int) -> Fields:
+    return {"second_size": second_size}
+
+
+Q_KV_RMSNORM = Op(
+    "q_kv_rmsnorm", "the norm of MLA's latents, whose lengths differ, in one launch", {"op": "rmsnorm", "pair": True},
+    _two_sizes, {"k": "kv", "k_weight": "kv_weight", "k_out": "kv_out"}, choices={**NORM, "second_size": 0},
+)  # fmt: skip
+
 OPS = (
     RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, ADD_RMSNORM, GEMMA_ADD_RMSNORM, RMSNORM_BIAS,
-    LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM, RMSNORM_BATCHED, FUSED_ADD_RMSNORM_BATCHED, ADD_RMSNORM_BATCHED,
+    LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM, Q_KV_RMSNORM, RMSNORM_BATCHED, FUSED_ADD_RMSNORM_BATCHED,
+    ADD_RMSNORM_BATCHED,
 )  # fmt: skip

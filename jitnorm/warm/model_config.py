@@ -92,13 +92,13 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
     dense, experts = _dense_sizes(text), _expert_sizes(text)
     attention = heads * (_int(text, "v_head_dim") or head_size)
     alone = (attention,) if kind != "deepseek_v4" else ()  # there a grouped projection follows
+    of_q, of_kv = _int(text, "q_lora_rank"), _int(text, "kv_lora_rank") or (head_size if kind == "deepseek_v4" else 0)
     return Model(
         name,
         hidden_size,
         head_sizes=(head_size,) if head_size and _normalizes_heads(text, kind) else (),
-        norm_sizes=_positive(
-            _int(text, "q_lora_rank"), _int(text, "kv_lora_rank"), head_size if kind == "deepseek_v4" else 0
-        ),
+        norm_sizes=_positive(of_q, of_kv),
+        latent_sizes=(of_q, of_kv) if of_q and of_kv else (),
         gate_sizes=dense if gates else (),
         expert_sizes=experts if gates else (),
         gemm_sizes=_positive(*alone, *(() if gates else dense + experts)),

@@ -33,6 +33,13 @@ JITNORM_INLINE float reciprocal_rms(float sum_of_squares, float eps) {
   return is_fast ? fast_reciprocal_root(square) : exact_reciprocal_rms(sum_of_squares, eps);
 }
 
+#ifdef JITNORM_TWO_SIZES
+// Of a row of that size, up to kHiddenSize.
+JITNORM_INLINE float reciprocal_rms_of(float sum_of_squares, int size, float eps) {
+  return reciprocal_rn(sqrt_rn(add_rn(div_rn(sum_of_squares, (float)size), eps)));
+}
+
+#endif
 JITNORM_INLINE float centered(float h, float mean) { return kCenters ? add_rn(h, -mean) : h; }
 
 // What a value is multiplied by: the weight w, or w + 1. A zero is not added to it, so -0 keeps its sign.

@@ -108,10 +108,10 @@ def run_on_host(
         parameters.append(offsets[argument.name])
         if argument.is_strided:
             parameters.append(arrays[argument.name].shape[-1])
-    parameters.append(rows)
+    parameters.extend([rows] * (2 if config.pair else 1))  # as many of either
     if recipe.get("items") is not None:
         parameters.append(evaluate(recipe["items"], rows))
-    grid = min(evaluate(recipe["grid"], rows), most_blocks or 1 << 31)
+    grid = min(evaluate(recipe["grid"], rows, second_rows=rows), most_blocks or 1 << 31)
     run_ptx(
         (cuda_ptx_of if is_cuda else ptx_of)(config, target),
         memory,

@@ -220,6 +220,16 @@ OPS = [
         ),
     ),
     OpCase(
+        "q_kv_rmsnorm",
+        lambda make: jitnorm.q_kv_rmsnorm(
+            make(x()[:, :288]), make(x()[:, 288:]), make(weight()[:288]), make(weight()[288:])
+        ),
+        lambda: tuple(
+            reference.round_to(reference.rmsnorm_f32(x()[:, part], weight()[part]), x().dtype)
+            for part in (slice(288), slice(288, 384))
+        ),
+    ),
+    OpCase(
         "gemma_qk_rmsnorm",
         lambda make: jitnorm.gemma_qk_rmsnorm(
             make(heads()[:, :2]), make(heads()[:, 2:]), make(weight()[:128]), make(weight()[:128])

@@ -38,7 +38,8 @@ class Call(NamedTuple):
             call_of(OPS[self.op], self.choices, new, rows, matrices=1)()
         if self.op in ("qk_rmsnorm", "gemma_qk_rmsnorm"):
             size, dtype = self.choices["hidden_size"], self.choices.get("input", "bfloat16")
-            qkv, w = new((rows, 12, size), dtype), new((size,), self.choices.get("weight", dtype))
+            qkv, weight = new((rows, 12, size), dtype), self.choices.get("weight", dtype)
+            w = None if weight == "none" else new((size,), weight)
             q, k, rounding = qkv[:, :8], qkv[:, 8:10], self.choices.get("rounding", "once")
             function, enable_pdl = getattr(jitnorm, self.op), self.choices.get("pdl")
             function(q, k, w, w, q_out=q, k_out=k, enable_pdl=enable_pdl, rounding=rounding)

@@ -72,8 +72,9 @@ UNWEIGHTED = [
         "rmsnorm:hidden_size=262144,weight=none,backward=true",
     )
 ]
+TWO_SIZES = KernelConfig.parse("rmsnorm:hidden_size=1536,pair=true,second_size=512")
 SOURCES = [
-    *((config, target) for config in (*CONFIGS, *ROUNDED, *UNWEIGHTED) for target in (CPU, HOPPER)),
+    *((config, target) for config in (*CONFIGS, *ROUNDED, *UNWEIGHTED, TWO_SIZES) for target in (CPU, HOPPER)),
     (AHEAD, HOPPER),
 ]
 

@@ -58,7 +58,14 @@ def preset_model(preset: str, name: str) -> Model:
 
 def sizes(model: Model) -> tuple[object, ...]:
     """The dimensions, whatever order they are in; the format is that of one of several checkpoints."""
-    lists = (model.head_sizes, model.norm_sizes, model.gate_sizes, model.expert_sizes, model.gemm_sizes)
+    lists = (
+        model.head_sizes,
+        model.norm_sizes,
+        model.latent_sizes,
+        model.gate_sizes,
+        model.expert_sizes,
+        model.gemm_sizes,
+    )
     return (model.hidden_size, model.activation, model.unit_bias, model.dtype, *map(frozenset, lists))
 
 
