@@ -33,15 +33,7 @@ _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (
-        *_COMBINED,
-        *_ROWS,
-        *_ENCODED,
-        "weight_per_matrix",
-        "unit_bias",
-        "bias",
-        "rounding",
-        "keep_norm",
-        "keep_rstd",
+        *_COMBINED, *_ROWS, *_ENCODED, "weight_per_matrix", "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd",
         "backward",
     ),
     "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "rounding", "keep_norm", "keep_rstd", "backward"),
@@ -50,7 +42,7 @@ _OPTIONS = {
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
     "sum_rows": ("bias",),
-}
+}  # fmt: skip
 OPS = tuple(_OPTIONS)
 # The fields that say what is encoded.
 VALUE_FIELDS = ("op", "weight", *_COMBINED, "unit_bias", "bias", "rounding")
