@@ -61,17 +61,10 @@ from jitnorm.ops.dequantize import (
 from jitnorm.ops.gated import silu_and_mul_nvfp4_quantize, silu_and_mul_quantize
 from jitnorm.ops.general import norm_quantize, quantize
 from jitnorm.ops.grouped import grouped_quantize, silu_and_mul_grouped_quantize
+from jitnorm.ops.layernorm import layernorm, layernorm_quantize, layernorm_with_statistics
 from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
 from jitnorm.ops.mhc import mhc_post
-from jitnorm.ops.norm import (
-    fused_add_rmsnorm,
-    gemma_fused_add_rmsnorm,
-    gemma_rmsnorm,
-    layernorm,
-    layernorm_with_statistics,
-    rmsnorm,
-    rmsnorm_bias,
-)
+from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm, rmsnorm_bias
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
     fused_add_rms_norm_static_fp8_quant,
@@ -87,7 +80,7 @@ from jitnorm.ops.norm_fp8_dynamic import (
     rms_norm_per_block_quant,
 )
 from jitnorm.ops.norm_mxfp8 import add_rmsnorm_mxfp8quant, rmsnorm_mxfp8quant
-from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, qk_rmsnorm
+from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, q_kv_rmsnorm, qk_rmsnorm
 from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
 from jitnorm.ops.quantize_fp4 import fp4_quantize, mxfp4_quantize, nvfp4_quantize
 from jitnorm.ops.quantize_fp8 import mxfp8_quantize
@@ -149,6 +142,7 @@ __all__ = [
     "grouped_quantize",
     "layernorm",
     "layernorm_backward",
+    "layernorm_quantize",
     "layernorm_with_statistics",
     "mhc_post",
     "mhc_rmsnorm_quantize",
@@ -161,6 +155,7 @@ __all__ = [
     "norm_quantize",
     "nvfp4_batched_quantize",
     "nvfp4_quantize",
+    "q_kv_rmsnorm",
     "qk_rmsnorm",
     "quantize",
     "quantize_weight",

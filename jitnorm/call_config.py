@@ -26,8 +26,8 @@ def prototype(options: Mapping[str, Any]) -> KernelConfig:
     return KernelConfig(hidden_size=_any_hidden_size(**options), **options)
 
 
-def _any_hidden_size(quant: QuantSpec | None = None, gate_columns: int = 0, **_: Any) -> int:
-    return math.lcm(quant.block_columns if quant else 1, max(1, gate_columns))
+def _any_hidden_size(quant: QuantSpec | None = None, gate_columns: int = 0, second_size: int = 0, **_: Any) -> int:
+    return math.lcm(quant.block_columns if quant else 1, max(1, gate_columns), max(1, second_size))
 
 
 def config_of_call(

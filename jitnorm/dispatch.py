@@ -142,26 +142,32 @@ def _captured_kernel(config: KernelConfig, target: Target) -> Any:
 
 
 class Dispatchers(dict[bool | None, Dispatcher]):
-    """The dispatchers of a norm that has no other options, by `enable_pdl`: 0.1 us less than `rounded_dispatcher`."""
+    """The dispatchers of a norm that has no other options, by `enable_pdl`: 0.1 us less than `rounded_dispatcher`.
 
-    def __init__(self, op: Op, rounding: str = "once") -> None:
+    Args:
+        op: the op.
+        rounding: of KernelConfig.
+        fields: others that all calls have.
+    """
+
+    def __init__(self, op: Op, rounding: str = "once", **fields: Any) -> None:
         super().__init__()
-        self._op, self._rounding = op, rounding
+        self._op, self._fields = op, {"rounding": rounding, **fields}
 
     def __missing__(self, enable_pdl: bool | None) -> Dispatcher:
-        made = self[enable_pdl] = rounded_dispatcher(self._op, enable_pdl, self._rounding)
+        made = self[enable_pdl] = _dispatcher(self._op, enable_pdl, (), **self._fields)
         return made
 
 
 class RoundingDispatchers(dict[str, Dispatchers]):
     """The `Dispatchers` of a norm, by its rounding."""
 
-    def __init__(self, op: Op) -> None:
+    def __init__(self, op: Op, **fields: Any) -> None:
         super().__init__()
-        self._op = op
+        self._op, self._fields = op, fields
 
     def __missing__(self, rounding: str) -> Dispatchers:
-        made = self[rounding] = Dispatchers(self._op, rounding)
+        made = self[rounding] = Dispatchers(self._op, rounding, **self._fields)
         return made
 
 

@@ -129,6 +129,7 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
         experts=0,
         gathers=False,
         scale_per_matrix=False,
+        weight_per_matrix=False,
         scale_ub=False,
         inverse_global_scale=False,
         schedule="",

@@ -69,9 +69,12 @@ def backward_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         weight_argument(config),
         strided_rows("residual_grad", config.input, config, is_present=config.residual, field="residual"),
         strided_rows("input_grad", config.input, config, is_output=True, may_be="grad", field="out"),
-        TensorArgument("partials", ("float32",), partial_sums, chunk_bytes, is_output=True, run_bytes=row_bytes),
+        TensorArgument(
+            "partials", ("float32",), partial_sums, chunk_bytes, is_output=True, run_bytes=row_bytes,
+            is_present=config.has_weight,
+        ),
         *(() if is_given else (ScalarArgument("eps"),)),
-    )
+    )  # fmt: skip
 
 
 def sum_arguments(config: KernelConfig) -> tuple[Argument, ...]:

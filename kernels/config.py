@@ -29,8 +29,9 @@ class KernelConfig:
         input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;
             also ``float8_e4m3fn`` for ``quantize``; any of 8 to 32 bits for ``interleave`` and ``shuffle``; ``float32``
             alone for ``sum_rows``.
-        weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one;
-            that of the result for ``sum_rows``.
+        weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one, and for
+            norms that multiply by none, of which ``layernorm`` then has no bias either; that of the result for
+            ``sum_rows``.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         residual: whether a residual is added to the input first, and the sum stored.
         quant: how the result is encoded; None writes it in the input's dtype.
@@ -48,11 +49,15 @@ class KernelConfig:
             only for ``layernorm`` without `keep_rstd`, whose gradient takes them.
         pair: whether the rows are those of two inputs, each with a weight and an output of its own; only for a plain
             ``rmsnorm``.
+        second_size: elements in a row of the second input, if that is not the hidden size, which then is a multiple of
+            16, as this is; only if `pair`; 0 for the hidden size.
         batched: whether the first dimension counts matrices, whose scales are padded each for itself.
         masked: whether a mask says how many rows of each matrix there are, the others being left alone; only if
             `batched`.
         scale_per_matrix: whether the scale that is given, global or of FP8 or INT8, has an element for each matrix, or
             each expert; only if `batched`, or with `experts`.
+        weight_per_matrix: whether the weight has a row for each matrix; only for ``rmsnorm`` without a bias, if
+            `batched`.
         amax_only: whether the largest magnitude of all (normalized) elements is all that is written; `quant` is None
             and a residual is only read.
         scale_ub: whether an upper bound of amax is given; only for FP8 and INT8 with scales of rows or groups.
@@ -64,14 +69,14 @@ class KernelConfig:
         tensor_scale: whether ``dequantize`` multiplies by a float32 tensor of one element.
         shuffle_rows: rows that ``shuffle`` permutes among themselves, 16 or 32.
         bias: whether a bias, in the weight's dtype, is added to the product with the weight; only for ``rmsnorm``
-            without `pair`; ``layernorm`` always has one. For ``sum_rows``, whether sums for a bias stand behind those
-            for the weight.
+            without `pair`; ``layernorm`` has one beside its weight. For ``sum_rows``, whether sums for a bias stand
+            behind those for the weight.
         backward: whether the gradients of the norm are found, not the norm; `residual` then says that another gradient
             is added to that of the input.
         rounding: what is rounded to the input's dtype before a norm or an activation is encoded: nothing (``once``),
             the result (``output``), each step as in Transformers (``hf``), or all but the sum with a residual as in
-            vLLM's fused kernels (``vllm``); not for ``layernorm``. One that changes no bit becomes the first that gives
-            the same.
+            vLLM's fused kernels (``vllm``); the last two not for ``layernorm``. One that changes no bit becomes the
+            first that gives the same.
         activation: what gates, or with `gate_columns` 0 all values, go through first: ``silu``, ``gelu`` (by erf),
             ``gelu_tanh``, ``relu2`` (the square of ReLU), ``swish:ALPHA`` (``x * sigmoid(ALPHA * x)``),
             ``fatrelu:THRESHOLD`` (x above it, else 0) or, only for gates, ``swigluoai`` (gpt-oss) or
@@ -110,9 +115,11 @@ class KernelConfig:
     keep_rstd: bool = False
     keep_statistics: bool = False
     pair: bool = False
+    second_size: int = 0
     batched: bool = False
     masked: bool = False
     scale_per_matrix: bool = False
+    weight_per_matrix: bool = False
     amax_only: bool = False
     scale_ub: bool = False
     inverse_global_scale: bool = False
@@ -137,6 +144,8 @@ class KernelConfig:
         object.__setattr__(self, "activation", canonical(self.activation))
         if self.gate_columns == -1:
             object.__setattr__(self, "gate_columns", self.hidden_size)
+        if self.second_size == self.hidden_size:
+            object.__setattr__(self, "second_size", 0)
         check(self)
         object.__setattr__(self, "rounding", distinct_rounding(self))
 
@@ -146,9 +155,14 @@ class KernelConfig:
         return self.op in NORMS
 
     @property
+    def has_weight(self) -> bool:
+        """Whether what is normalized is multiplied by a weight."""
+        return self.normalizes and self.weight != "none"
+
+    @property
     def has_bias(self) -> bool:
         """Whether a bias, in the weight's dtype, is added to the product with the weight."""
-        return self.bias or self.op == "layernorm"
+        return self.bias or (self.op == "layernorm" and self.has_weight)
 
     @property
     def moves(self) -> bool:
@@ -207,8 +221,8 @@ class KernelConfig:
 
     @property
     def encoded_size(self) -> int:
-        """Elements in a row of codes: the hidden size, rounded up to the alignment."""
-        return round_up(self.hidden_size, self.alignment)
+        """Elements in a row of codes: the hidden size, rounded up to the alignment; of two sizes, the larger."""
+        return max(round_up(self.hidden_size, self.alignment), self.second_size)
 
     @property
     def row_multiple(self) -> int:

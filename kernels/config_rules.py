@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from .activations import ACTIVATIONS, GATES, is_activation
+from .numerics import CHUNK_SIZE
 from .quant_spec import QuantSpec, require_one_of, to_text
 from .row_schedule import RowSchedule
 
@@ -30,18 +31,15 @@ _COMBINED = ("residual", "gate_columns", "values_first", "streams", "activation"
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
-    "rmsnorm": (*_COMBINED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd", "backward"),
-    "layernorm": (*_COMBINED, *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "keep_statistics", "backward"),
+    "rmsnorm": (
+        *_COMBINED, *_ROWS, *_ENCODED, "weight_per_matrix", "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd",
+        "backward",
+    ),
+    "layernorm": (
+        *_COMBINED, *_ROWS, *_ENCODED, "rounding", "keep_norm", "keep_rstd", "keep_statistics", "backward",
+    ),
     "quantize": (
-        "gate_columns",
-        "values_first",
-        "streams",
-        "activation",
-        *_ROWS,
-        *_ENCODED,
-        "rounding",
-        "axis",
-        "experts",
+        "gate_columns", "values_first", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis", "experts",
         "gathers",
     ),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
@@ -49,10 +47,10 @@ _OPTIONS = {
     "shuffle": ("shuffle_rows",),
     "sum_rows": ("bias",),
     "mhc_post": ("streams",),
-}
+}  # fmt: skip
 OPS = tuple(_OPTIONS)
 # The fields that say what is encoded.
-VALUE_FIELDS = ("op", *_COMBINED, "unit_bias", "bias", "rounding")
+VALUE_FIELDS = ("op", "weight", *_COMBINED, "unit_bias", "bias", "rounding")
 NORMS = ("rmsnorm", "layernorm")
 MOVES = ("interleave", "shuffle")
 
@@ -93,6 +91,7 @@ def check(config: KernelConfig) -> None:
     _check_fields(config)
     _check_options(config)
     _check_alignment(config)
+    _check_second_size(config)
     _check_hidden_size(config)
     _check_combine(config)
     _check_row_sets(config)
@@ -114,15 +113,18 @@ def _check_fields(config: KernelConfig) -> None:
     takes_codes = config.op == "quantize" and not (config.activation and writes_values)
     inputs = MOVED_DTYPES if config.moves else INPUT_DTYPES if takes_codes else FLOAT_DTYPES
     require_one_of("input dtype", config.input, ("float32",) if config.op == "sum_rows" else inputs)
-    weights: tuple[str, ...] = (default_weight(config.op, config.input), "float32" if config.normalizes else "none")
-    if config.op == "sum_rows":
-        weights = FLOAT_DTYPES
+    weights: tuple[str, ...] = FLOAT_DTYPES if config.op == "sum_rows" else ("none",)
+    if config.normalizes:
+        weights = (default_weight(config.op, config.input), "float32", "none")
     require_one_of("weight dtype", config.weight, tuple(dict.fromkeys(weights)))
+    if config.normalizes and config.weight == "none" and (config.unit_bias or config.bias):
+        name = "unit_bias" if config.unit_bias else "bias"
+        raise ValueError(f"{name}: goes with a weight, but there is none; leave it out, or pass a weight")
     require_one_of("row_dims", config.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
     require_one_of("vector_bytes", config.vector_bytes, VECTOR_BYTES)
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
     require_one_of("axis", config.axis, (-1, 0))
-    require_one_of("rounding", config.rounding, ROUNDINGS)
+    require_one_of("rounding", config.rounding, ROUNDINGS if config.op != "layernorm" else ROUNDINGS[:2])
     if config.activation and not is_activation(config.activation, is_gated=config.gate_columns != 0):
         require_one_of("activation", config.activation, GATES if config.gate_columns else ACTIVATIONS)
 
@@ -236,6 +238,8 @@ def _check_row_sets(config: KernelConfig) -> None:
         raise ValueError("pair: is True, which goes with a plain rmsnorm alone")
     if (config.masked or (config.scale_per_matrix and not config.experts)) and not config.batched:
         raise ValueError("masked, scale_per_matrix: need batched=True")
+    if config.weight_per_matrix and (not config.batched or config.bias or config.weight == "none"):
+        raise ValueError("weight_per_matrix: is True, which needs batched=True and a weight without a bias")
     if config.masked and (config.amax_only or (config.quant and config.quant.needs_tensor_amax)):
         raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
     if config.scale_per_matrix and not (config.quant and config.quant.needs_given_scale):
@@ -268,6 +272,21 @@ def _check_experts(config: KernelConfig) -> None:
         raise ValueError(
             f"scale_layout: is {config.quant.scale_layout!r}, in which experts' scales do not lie apart; "
             "quantize all rows at once"
+        )
+
+
+def _check_second_size(config: KernelConfig) -> None:
+    sizes = config.hidden_size, config.second_size
+    if config.second_size == 0:
+        return
+    if not config.pair:
+        raise ValueError(f"second_size: is {config.second_size!r}, but only a pair has a second input; leave it 0")
+    if type(config.second_size) is not int or not 1 <= config.second_size <= MAX_HIDDEN_SIZE:
+        raise ValueError(f"k: its last dimension is {config.second_size!r}; 1 to {MAX_HIDDEN_SIZE} is supported")
+    if any(size % CHUNK_SIZE for size in sizes):
+        raise ValueError(
+            f"k: its last dimension is {sizes[1]}, that of {name_of_first(config)} {sizes[0]}; rows of two lengths are "
+            f"multiples of {CHUNK_SIZE}, so normalize others one by one"
         )
 
 

@@ -3,8 +3,8 @@
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
 Only those that few sources need are left out of the others, which then have no code that names them: kRounding where
 norms are rounded once, kExperts where rows belong to none, kGathers where they are not gathered, kMixesLayer where no
-layer is mixed, kScaleAccessBytes where no scales of rows, columns or blocks are given, the numbers of
-activations that have none, and kValuesFirst where gates are.
+layer is mixed, kScaleAccessBytes where no scales of rows, columns or blocks are given, the numbers of activations that
+have none, kValuesFirst where gates are, and kHasTwoSizes where rows have one.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if is_several else "kOne")
     yield _choice("Encoding", "kEncoding", _encoding(config))
     yield _int("kHiddenSize", config.encoded_size)
-    yield _int("kInputSize", config.hidden_size)
+    yield _int("kInputSize", config.encoded_size if config.pair else config.hidden_size)
     yield _bool("kHasPowerOfTwoSize", _is_power_of_two(config.encoded_size))
     yield _int("kRowDims", config.row_dims)
     yield _int("kChunkSize", CHUNK_SIZE)
@@ -146,6 +146,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _bool("kGathers", True)
     if config.op == "mhc_post":
         yield _bool("kMixesLayer", True)
+    if config.second_size:
+        yield _bool("kHasTwoSizes", True)
     if config.rounding != "once":
         yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
 

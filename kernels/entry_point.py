@@ -138,6 +138,8 @@ def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
     prefix = _extent_prefixes(config)[-1 if config.gathers else row_set]
     if config.gathers:
         yield "input_count", "rows"
+    if config.second_size:
+        yield "size", str(config.second_size if row_set else config.hidden_size)
     yield "rows", f"{prefix}rows"
     yield from ((f"extents[{d}]", f"{prefix}rows" if d == 0 else f"{prefix}extent{d}") for d in dims)
     yield from ((name, name) for name in _counts(config))

@@ -60,12 +60,14 @@ def _offsets(config: KernelConfig) -> list[TensorArgument]:
 
 def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
     """The arguments of a plain norm, twice."""
+    sizes = (config.hidden_size, config.second_size or config.hidden_size)
     names = (name_of_first(config), "k")
+    of = [dataclasses.replace(config, hidden_size=size, second_size=0) for size in sizes]
     return (
-        *(strided_rows(name, config.input, config, field="input", row_set=i) for i, name in enumerate(names)),
-        *(weight_argument(config, name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
+        *(strided_rows(name, config.input, of[i], field="input", row_set=i) for i, name in enumerate(names)),
+        *(weight_argument(of[i], name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
         _bias(config),
-        *(_half_output(config, f"{name}_out", name, field="out", row_set=i) for i, name in enumerate(names)),
+        *(_half_output(of[i], f"{name}_out", name, field="out", row_set=i) for i, name in enumerate(names)),
         *_statistics(config),
         ScalarArgument("eps"),
     )
@@ -106,7 +108,11 @@ def first_tensor(config: KernelConfig) -> TensorArgument:
 def weight_argument(config: KernelConfig, name: str = "", **options: Any) -> TensorArgument:
     """The factors of a norm."""
     name = name or ("gemma" if config.op == "layernorm" else "weight")
-    return _parameter(name, config.weight, config, field="weight", **options)
+    weight = _parameter(name, config.weight, config, is_present=config.has_weight, field="weight", **options)
+    if not config.weight_per_matrix:
+        return weight
+    row_bytes = config.hidden_size * weight.element_bytes
+    return dataclasses.replace(weight, shape=shape(MATRICES, config.hidden_size), run_bytes=row_bytes)
 
 
 def _bias(config: KernelConfig) -> TensorArgument:

@@ -22,7 +22,7 @@ FLASHINFER = {
     "gemma_rmsnorm": "",
     "gemma_fused_add_rmsnorm": "",
     "layernorm": "",
-    "layernorm_quant": "two launches",
+    "layernorm_quant": "",
     "rmsnorm_fp4quant": "",
     "add_rmsnorm_fp4quant": "",
     "fused_rmsnorm_silu": "",
@@ -71,6 +71,7 @@ _LARGER_SCALES = "likewise; a scale is at least a sixth of the block's largest v
 VLLM = {
     "rms_norm": "",
     "fused_add_rms_norm": "the sum is normalized unrounded",
+    "fused_q_kv_rmsnorm": "",
     "rms_norm_dynamic_per_token_quant": "",
     "rms_norm_per_block_quant": "",
     "silu_and_mul_per_block_quant": "",

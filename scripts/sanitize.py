@@ -15,9 +15,11 @@ from jitnorm.catalogue import OPS
 from jitnorm.catalogue.op import Op
 
 # Of ops that have any encoding.
-GENERAL = ("norm_quantize", "add_norm_quantize", "quantize", "dequantize", "silu_and_mul_quantize")
 # Those that experts' rows are quantized in.
 GROUPED = ("grouped_quantize", "silu_and_mul_grouped_quantize")
+GENERAL = (
+    "norm_quantize", "add_norm_quantize", "layernorm_quantize", "quantize", "dequantize", "silu_and_mul_quantize",
+)  # fmt: skip
 ENCODINGS: list[dict[str, Any]] = [
     {"quant": "nvfp4", "layout": "linear+128x4"},
     {"quant": "nvfp4", "layout": "8x4", "global_scale": "row"},
@@ -76,8 +78,13 @@ def launch_variants() -> None:
         launch(OPS["rmsnorm"], 1151, input=dtype)
         launch(OPS["norm_quantize"], 1152, input=dtype, quant="nvfp4", residual=True, unit_bias=True)
     launch(OPS["rmsnorm"], 1151, weight="float32")
+    for name in ("rmsnorm", "layernorm", "rmsnorm_backward", "layernorm_backward"):
+        launch(OPS[name], 1151, weight="none")
+    for hidden_size, second_size in ((1536, 512), (192, 576), (512, 65536)):
+        launch(OPS["q_kv_rmsnorm"], hidden_size, second_size=second_size)
     launch(OPS["fused_add_rmsnorm"], 1151, rounding="hf")
-    launch(OPS["norm_quantize"], 1152, quant="nvfp4", rounding="output")
+    for name in ("norm_quantize", "layernorm_quantize"):
+        launch(OPS[name], 1152, quant="nvfp4", rounding="output")
     launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)
     launch(OPS["mhc_post"], 1151, streams=3, input="float32")
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)

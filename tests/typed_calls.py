@@ -20,6 +20,7 @@ def norms(x: Tensor, weight: Tensor, out: Tensor) -> None:
     assert_type(jitnorm.add_rmsnorm(x, x, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.gemma_add_rmsnorm(x, x, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.qk_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
+    assert_type(jitnorm.q_kv_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.gemma_qk_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
 
 

@@ -114,6 +114,13 @@ def _qk(new: Tensors, m: int, h: int) -> Call:
     return lambda: jitnorm.qk_rmsnorm(q, k, w, w, q_out=q, k_out=k)
 
 
+def _q_kv(new: Tensors, m: int, h: int) -> Call:
+    """In place in a packed tensor: the second latents are a quarter as long."""
+    packed, w = new.bfloat16(m, h + h // 4), new.bfloat16(h)
+    q, kv = packed[:, :h], packed[:, h:]
+    return lambda: jitnorm.q_kv_rmsnorm(q, kv, w, w[: h // 4], q_out=q, kv_out=kv)
+
+
 _RMSNORM = _of("rmsnorm", "rmsnorm")
 _ADD_NVFP4 = _of("add nvfp4", "add_rmsnorm_fp4quant")
 OPS = (
@@ -144,6 +151,11 @@ OPS = (
     ),
     _of("layernorm", "layernorm", only_large=True),
     _of("layernorm with statistics", "layernorm_with_statistics", only_large=True),
+    _of("layernorm fp8", "layernorm_quantize", quant="fp8", rounding="output", only_large=True),
+    _of("layernorm mxfp8", "layernorm_quantize", quant="mxfp8", only_large=True),
+    Measured("q_kv_rmsnorm", "q_kv_rmsnorm", {}, 1.25 * _RMSNORM.bytes_per_element, _q_kv, (1, 64), only_large=True),
+    _of("rmsnorm batched", "rmsnorm_batched", only_large=True),
+    _of("rmsnorm alone", "rmsnorm", weight="none", only_large=True),
     _of("rmsnorm backward", "rmsnorm_backward", only_large=True),
     _of("add backward", "rmsnorm_backward", residual=True, only_large=True),
     _of("layernorm backward", "layernorm_backward", only_large=True),

@@ -21,7 +21,7 @@ from jitnorm.catalogue.encodings import (
     norm_layout,
 )
 from jitnorm.catalogue.formats import FORMATS
-from jitnorm.catalogue.op import Allocated, Choices, Fields, Op
+from jitnorm.catalogue.op import WITHOUT_WEIGHT, Allocated, Choices, Fields, Op
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import ROWS, shape
 from jitnorm.kernels.quant_spec import FP8_GROUP, MXFP8, NVFP4, QuantSpec
@@ -175,11 +175,11 @@ RMS_NORM_PER_BLOCK_QUANT = Op(
 
 def _general(
     quant: QuantSpec, residual: bool, unit_bias: bool, bias: bool, keep_norm: bool, scale_ub: bool,
-    batch: tuple[bool, bool, bool],
+    batch: tuple[bool, bool, bool], has_weight: bool = True,
 ) -> Fields:  # fmt: skip
     return {
         "quant": quant, "residual": residual, "unit_bias": unit_bias, "bias": bias, "keep_norm": keep_norm,
-        "scale_ub": scale_ub, **dict(zip(BATCH, batch, strict=True)),
+        "scale_ub": scale_ub, **dict(zip(BATCH, batch, strict=True)), **({} if has_weight else WITHOUT_WEIGHT),
     }  # fmt: skip
 
 
@@ -194,14 +194,15 @@ NORM_QUANTIZE = Op(
         **NORM, **ANY_ENCODING, **BATCH, "residual": False, "unit_bias": False, "bias": False, "keep_norm": False,
         "scale_ub": False,
     },
-    options=_general_options,
+    options=_general_options, weight_optional=True,
 )  # fmt: skip
 
 
 def _add_general(
-    quant: QuantSpec, unit_bias: bool, bias: bool, keep_norm: bool, scale_ub: bool, batch: tuple[bool, bool, bool]
-) -> Fields:
-    return _general(quant, True, unit_bias, bias, keep_norm, scale_ub, batch)
+    quant: QuantSpec, unit_bias: bool, bias: bool, keep_norm: bool, scale_ub: bool, batch: tuple[bool, bool, bool],
+    has_weight: bool = True,
+) -> Fields:  # fmt: skip
+    return _general(quant, True, unit_bias, bias, keep_norm, scale_ub, batch, has_weight)
 
 
 def _add_general_options(choices: Choices, fields: Fields) -> dict[str, Any]:
@@ -214,7 +215,27 @@ ADD_NORM_QUANTIZE = Op(
     choices={
         **NORM, **ANY_ENCODING, **BATCH, "unit_bias": False, "bias": False, "keep_norm": False, "scale_ub": False,
     },
-    options=_add_general_options,
+    options=_add_general_options, weight_optional=True,
+)  # fmt: skip
+
+
+def _layernorm(
+    quant: QuantSpec, keep_norm: bool, scale_ub: bool, batch: tuple[bool, bool, bool], has_weight: bool = True
+) -> Fields:
+    return {
+        "quant": quant, "keep_norm": keep_norm, "scale_ub": scale_ub, **dict(zip(BATCH, batch, strict=True)),
+        **({} if has_weight else WITHOUT_WEIGHT),
+    }  # fmt: skip
+
+
+def _layernorm_options(_: Choices, fields: Fields) -> dict[str, Any]:
+    return {**encoding_options(fields["quant"]), "batched": fields["batched"]}
+
+
+LAYERNORM_QUANTIZE = Op(
+    "layernorm_quantize", "LayerNorm in any format below", {"op": "layernorm"}, _layernorm, GENERAL_OUTPUTS,
+    finds_amax=True, choices={**NORM, **ANY_ENCODING, **BATCH, "keep_norm": False, "scale_ub": False},
+    options=_layernorm_options, weight_optional=True,
 )  # fmt: skip
 
 
@@ -242,5 +263,6 @@ OPS = (
     RMSNORM_FP4QUANT, ADD_RMSNORM_FP4QUANT, RMSNORM_QUANT, GEMMA_RMSNORM_QUANT, FUSED_ADD_RMSNORM_QUANT,
     GEMMA_FUSED_ADD_RMSNORM_QUANT, FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, RMS_NORM_DYNAMIC_PER_TOKEN_QUANT,
     RMS_NORM_PER_BLOCK_QUANT, RMS_NORM_STATIC_FP8_QUANT, FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT, RMSNORM_MXFP8QUANT,
-    ADD_RMSNORM_MXFP8QUANT, NORM_QUANTIZE, ADD_NORM_QUANTIZE, RMSNORM_QUANTIZE, MHC_RMSNORM_QUANTIZE,
+    ADD_RMSNORM_MXFP8QUANT, NORM_QUANTIZE, ADD_NORM_QUANTIZE, LAYERNORM_QUANTIZE, RMSNORM_QUANTIZE,
+    MHC_RMSNORM_QUANTIZE,
 )  # fmt: skip

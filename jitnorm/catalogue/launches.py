@@ -7,7 +7,7 @@ from typing import Any
 
 from jitnorm.catalogue import op_of
 from jitnorm.catalogue.formats import FORMATS, read_format
-from jitnorm.catalogue.op import Choices, Fields, Launch, Op
+from jitnorm.catalogue.op import WITHOUT_WEIGHT, Choices, Fields, Launch, Op
 from jitnorm.kernels.config_rules import INPUT_DTYPES, MOVES
 from jitnorm.kernels.quant_spec import QuantSpec
 
@@ -69,6 +69,10 @@ def chosen_of(op: Op, chosen: Choices) -> tuple[Choices, Fields]:
     if choices["input"] not in INPUT_DTYPES and op.fixed["op"] not in MOVES:
         raise ValueError(f"input: is {choices['input']!r}; allowed are {', '.join(INPUT_DTYPES)}")
     fields = {**op.fixed, **{field: choices[field] for field in op.choices if field not in _NOT_FIELDS}}
+    if choices.get("weight") == "none":
+        if not op.weight_optional:
+            raise ValueError(f"weight: is 'none', but {op.name} takes a weight; name its dtype")
+        fields |= WITHOUT_WEIGHT
     if "quant" in choices:
         fields["quant"] = None if choices["quant"] in (None, "none") else encoding_of(op, choices)
     return choices, op.as_called(choices, fields)

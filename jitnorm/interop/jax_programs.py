@@ -177,7 +177,7 @@ def _with_gradient(
     def forward(*arrays: Any) -> tuple[Any, Any]:
         results = recorded(*arrays)
         named = {**dict(zip(given, arrays, strict=True)), **dict(zip(recorded_made, results, strict=True))}
-        return results[: len(made)], {name: named[name] for name in gradient.saved}
+        return results[: len(made)], {name: named.get(name) for name in gradient.saved}
 
     def backward(saved: dict[str, Any], grads: tuple[Any, ...]) -> tuple[Any, ...]:
         found = gradient.backward(saved, dict(zip(made, grads, strict=True)), eps)

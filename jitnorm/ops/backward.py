@@ -44,7 +44,7 @@ def sum_rows(
 def rmsnorm_backward(
     grad: Tensor, input: Tensor, weight: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
     input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Any]:  # fmt: skip
     """Find the gradients of `rmsnorm`'s input and weight; docs/numerics.md defines every bit.
 
     With a residual, `input` is the sum that the op stored, and the gradient of the input is that of both summands.
@@ -52,7 +52,7 @@ def rmsnorm_backward(
     Args:
         grad: the gradient of the op's output, like the input.
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        weight: shape (hidden_size,), the input's dtype or float32.
+        weight: shape (hidden_size,), the input's dtype or float32; None if the op had none.
         eps: as the op had it.
         residual_grad: a gradient that is added to the input's, such as that of the stored sum; like the input.
         input_grad: where to write the input's, like it; None allocates. It may be `grad` itself.
@@ -60,7 +60,7 @@ def rmsnorm_backward(
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        the gradients of the input and of the weight, in its dtype.
+        the gradients of the input and of the weight, in its dtype; None for the latter without a weight.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
@@ -115,7 +115,7 @@ def rmsnorm_bias_backward(
 def layernorm_backward(
     grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, gemma: Any, *, residual_grad: Tensor | None = None,
     input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Any, Any]:  # fmt: skip
     """Find the gradients of `layernorm`'s input, `gemma` and `beta`, given the statistic of each row.
 
     Args:
@@ -136,6 +136,8 @@ def layernorm_backward(
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is no tensor of a known framework.
 
+    Without `gemma`, for None, there was no `beta` either, and None is returned for both.
+
     Example:
         >>> import numpy as np
         >>> from jitnorm import layernorm_with_statistics
@@ -155,12 +157,14 @@ def _backward(
     op: Op, has_bias: bool, grad: Any, input: Any, weight: Any, eps: float | None, tensors: dict[str, Any],
     enable_pdl: bool | None, stream: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """The gradient of the input, of the weight, and of the bias, which is None if there is none.
+    """The gradient of the input, of the weight, and of the bias; None for what there is not.
 
     An `eps` is for ops that find the statistic of rows themselves.
     """
     named = {**tensors, "input": input, "grad": grad, "partials": None, "eps": eps}
-    made = run(dispatcher_of(op, enable_pdl, tensors["residual_grad"] is not None), named, stream)
+    made = run(dispatcher_of(op, enable_pdl, tensors["residual_grad"] is not None, weight is not None), named, stream)
+    if weight is None:
+        return made["input_grad"], None, None
     dtype = framework_of(weight, "weight").dtype_name(weight)
     parts = {"input": made["partials"], "out": None, "bias_out": None}
     sums = run(dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, has_bias), parts, stream)

@@ -48,7 +48,7 @@ def norm_quantize(
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
-        weight: shape (hidden_size,), the input's dtype or float32.
+        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``; blocks of 128 x 128,
             ``jitnorm.FP8_BLOCK``, are for `quantize` alone unless their scales are given.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
@@ -98,7 +98,7 @@ def norm_quantize(
     batch = batch_of(spec, batched, mask, scale if given is None else given)
     dispatcher = rounded_dispatcher(
         NORM_QUANTIZE, enable_pdl, rounding, spec, residual is not None, unit_bias, bias is not None, y_out is not None,
-        scale_ub is not None, batch,
+        scale_ub is not None, batch, weight is not None,
     )  # fmt: skip
     tensors = {
         **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "residual": residual, "weight": weight,

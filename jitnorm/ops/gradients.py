@@ -92,5 +92,6 @@ _GRADIENTS = {
     norms.FUSED_ADD_RMSNORM.name: _of_sum(rmsnorm_backward),
     norms.GEMMA_FUSED_ADD_RMSNORM.name: _of_sum(gemma_rmsnorm_backward),
     norms.QK_RMSNORM.name: _of_pair(rmsnorm_backward),
+    norms.Q_KV_RMSNORM.name: _of_pair(rmsnorm_backward),
     norms.GEMMA_QK_RMSNORM.name: _of_pair(gemma_rmsnorm_backward),
 }

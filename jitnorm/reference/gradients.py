@@ -21,7 +21,7 @@ Gradients = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
 def rmsnorm_backward_f32(
     grad: NDArray[Any],
     h: NDArray[Any],
-    weight: NDArray[Any],
+    weight: NDArray[Any] | None,
     eps: float = 1e-6,
     *,
     weight_bias: float = 0.0,
@@ -29,7 +29,7 @@ def rmsnorm_backward_f32(
 ) -> Gradients:
     """Return the gradients of RMSNorm with respect to its input, its weight and, if it has one, its bias.
 
-    With ``n = h * rstd`` and ``g = grad * (weight + weight_bias)``, that of the input is
+    With ``n = h * rstd`` and ``g = grad * (weight + weight_bias)``, or ``grad`` without a weight, that of the input is
     ``rstd * (g - n * mean(g * n)) + residual_grad``, that of the weight the sum over the rows of ``grad * n``.
 
     Args:
@@ -53,8 +53,8 @@ def rmsnorm_backward_f32(
         [1.0, 0.0]
     """
     values = as_float32(h, "h", ndim=2)
-    factor = as_float32(weight, "weight")
-    if np.float32(weight_bias) != 0:
+    factor = None if weight is None else as_float32(weight, "weight")
+    if factor is not None and np.float32(weight_bias) != 0:
         factor = factor + np.float32(weight_bias)
     return _gradients(grad, values, inv_rms_f32(values, eps), factor, residual_grad, is_centered=False)
 
@@ -65,7 +65,7 @@ def layernorm_backward_f32(
     x: NDArray[Any],
     mean: NDArray[np.float32],
     rstd: NDArray[np.float32],
-    gamma: NDArray[np.float32],
+    gamma: NDArray[np.float32] | None,
     *,
     residual_grad: NDArray[Any] | None = None,
 ) -> Gradients:
@@ -79,7 +79,7 @@ def layernorm_backward_f32(
         x: (M, H), what was normalized.
         mean: (M,) float32, of the rows, as :func:`layernorm_statistics_f32` returns it.
         rstd: (M,) float32, the reciprocals of their standard deviations, likewise.
-        gamma: (H,) float32.
+        gamma: (H,) float32, or None.
         residual_grad: (M, H), added to the gradient of the input; None adds nothing.
 
     Returns:
@@ -99,14 +99,14 @@ def _gradients(
     grad: NDArray[Any],
     d: NDArray[np.float32],
     rstd: NDArray[np.float32],
-    factor: NDArray[np.float32],
+    factor: NDArray[np.float32] | None,
     residual_grad: NDArray[Any] | None,
     *,
     is_centered: bool,
 ) -> Gradients:
     require_shape(grad, d.shape, "grad")
     dy, size = as_float32(grad, "grad"), np.float32(d.shape[1])
-    g, n = dy * factor, d * rstd[:, None]
+    g, n = dy if factor is None else dy * factor, d * rstd[:, None]
     slope = sum_of_products(g, d)[:, None] * rstd[:, None] / size
     centered = g - (row_sum(g) / size)[:, None] if is_centered else g
     input_grad = rstd[:, None] * fma(-n, np.broadcast_to(slope, n.shape), centered)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from jitnorm.catalogue.formats import read_format
+from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.kernels.quant_spec import require_one_of
 from jitnorm.warm.entry import Entry, multiply
 
@@ -21,7 +22,9 @@ class Model:
         name: what it is called.
         hidden_size: elements of the residual stream.
         head_sizes: of heads whose queries and keys are normalized.
+        head_weight: whether these norms have weights.
         norm_sizes: of further norms, such as those of low-rank projections.
+        latent_sizes: of MLA's two latents, which are normalized together: of queries, of keys and values.
         gate_sizes: intermediate sizes whose activation is gated.
         expert_sizes: those of routed experts, which are quantized as masked batches, too.
         experts: how many routed experts there are, whose rows are quantized one after another, too; 0 for no such.
@@ -37,7 +40,9 @@ class Model:
     name: str
     hidden_size: int
     head_sizes: tuple[int, ...] = ()
+    head_weight: bool = True
     norm_sizes: tuple[int, ...] = ()
+    latent_sizes: tuple[int, ...] = ()
     gate_sizes: tuple[int, ...] = ()
     expert_sizes: tuple[int, ...] = ()
     experts: int = 0
@@ -62,6 +67,8 @@ def read_model(table: dict[str, Any]) -> Model:
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in table.items()}
     if "activation" in values:
         require_one_of(f"activation of {table['name']}", values["activation"], tuple(_GATES))
+    if len(values.get("latent_sizes", ())) not in (0, 2):
+        raise ValueError(f"latent_sizes of {table['name']}: is {table['latent_sizes']!r}; expected two, as [1536, 512]")
     return Model(**values)
 
 
@@ -90,7 +97,11 @@ def entries_of(
     if model.norm_sizes:
         found += multiply(f"{gemma}rmsnorm", {"hidden_size": model.norm_sizes, **norms})
     if model.head_sizes:
-        found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **norms})
+        weight = {} if model.head_weight else WITHOUT_WEIGHT
+        found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **weight, **norms})
+    if model.latent_sizes:
+        of_q, of_kv = model.latent_sizes
+        found += multiply("q_kv_rmsnorm", {"hidden_size": of_q, "second_size": of_kv, **norms})
     if gated := _divided((*model.gate_sizes, *model.expert_sizes), tensor_parallel):
         found += multiply(_GATES[model.activation], {"hidden_size": gated, **common})
     for name in _formats(model, formats):

@@ -54,6 +54,9 @@ struct Arguments {
   float* tensor_scale;
   const float* scale_ub;  // the upper bound of amax
 
+#ifdef JITNORM_TWO_SIZES
+  int size;  // of the row set's rows
+#endif
   Int64 rows, extents[kRowDims];
   Int64 matrices, items;
 };

@@ -19,6 +19,9 @@ struct Float8E4M3 {
   UInt8 bits;
 };
 
+// An element of the weight of a norm without one: each counts as 1, and none is in memory.
+struct One {};
+
 constexpr float kMaxFloat = 0x1.fffffep127f;
 
 enum class Op { kRmsNorm, kLayerNorm, kQuantize, kDequantize, kInterleave, kShuffle, kSumRows };

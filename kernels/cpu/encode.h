@@ -24,10 +24,16 @@ struct Encoder<Encoding::kValues> {
             a.out + row_offset(row_after(a, row), a.extents, a.out_strides)};
   }
 
+#ifdef JITNORM_TWO_SIZES
+  JITNORM_FORCE_INLINE void encode_tile(const Arguments& a, Int64, int t, const Tile& y) const {
+    store_part_of_row(y, t, a.size, to);
+  }
+#else
   JITNORM_FORCE_INLINE void encode_tile(const Arguments&, Int64, int t, const Tile& y) const {
     prefetch_tile(next, t);
     store_tile(y, t, to);
   }
+#endif
 
   JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
 };

@@ -62,6 +62,10 @@ JITNORM_INLINE void process_gradient_row(const Arguments& a, Int64 row, int plac
   }
 }
 
+#ifdef JITNORM_UNWEIGHTED
+// Without parameters, what is summed up for them is dropped.
+JITNORM_INLINE void store_sums(const Arguments&, Int64, GradientBuffers&) {}
+#else
 // Folds the sums of the rows of a pack, and stores them.
 JITNORM_INLINE void store_sums(const Arguments& a, Int64 segment, GradientBuffers& of) {
   for (int p = 0; p < kParameterSums; ++p) {
@@ -77,6 +81,7 @@ JITNORM_INLINE void store_sums(const Arguments& a, Int64 segment, GradientBuffer
     }
   }
 }
+#endif
 
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_segments(ArgumentsOf arguments_of, Int64 first, Int64 last) {

@@ -23,7 +23,11 @@ JITNORM_INLINE RowBuffers& row_buffers() {
 
 JITNORM_INLINE void load_parameters(const Arguments& a, RowBuffers& buffers) {
   for (int t = 0; t < kRowTiles; ++t) {
+#ifdef JITNORM_TWO_SIZES
+    load_tile(a.weight, a.size, t, buffers.weight[t]);
+#else
     if constexpr (kNormalizes) load_tile(a.weight, kHiddenSize, t, buffers.weight[t]);
+#endif
     if constexpr (kHasBias) load_tile(a.bias, kHiddenSize, t, buffers.bias[t]);
   }
 }
@@ -40,7 +44,11 @@ JITNORM_INLINE void normalize_tile(int t, const RowStatistic& statistic, const R
 JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Tile* h) {
   RowStatistic statistic{0.0f, 1.0f};
   if constexpr (kCenters) statistic.mean = mean_of(row_sum(h));
+#ifdef JITNORM_TWO_SIZES
+  statistic.rstd = reciprocal_rms_of(row_sum_of_squares(h, 0.0f), a.size, a.eps);
+#else
   if constexpr (kNormalizes) statistic.rstd = reciprocal_rms(row_sum_of_squares(h, statistic.mean), a.eps);
+#endif
   if constexpr (kKeepsMean) a.mean[row] = with_positive_nan(statistic.mean);
   if constexpr (kKeepsRstd) a.rstd[row] = with_positive_nan(statistic.rstd);
   return statistic;

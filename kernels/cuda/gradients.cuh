@@ -74,6 +74,12 @@ JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, const 
 
 typedef Chunk<float, kPartialsAccessBytes> SumChunk;
 
+#ifdef JITNORM_UNWEIGHTED
+// Without parameters, what is summed up for them is dropped, and so the compiler drops the sums.
+JITNORM_INLINE void store_parameter_sums(const Arguments&, const GradientThread&, int, const ParameterSums&) {}
+
+JITNORM_INLINE void load_parameter_sums(const Arguments&, const GradientThread&, int, ParameterSums&) {}
+#else
 JITNORM_INLINE void store_parameter_sums(const Arguments& a, const GradientThread& thread, int j,
                                          const ParameterSums& sums) {
   JITNORM_UNROLL
@@ -101,6 +107,7 @@ JITNORM_INLINE void load_parameter_sums(const Arguments& a, const GradientThread
     for (int i = 0; i < kChunkSize; ++i) sums.of[p][i] = chunk.elements[i];
   }
 }
+#endif
 
 // Stores the gradient of a row, and adds what the row adds to the sums.
 JITNORM_INLINE void finish_gradient_row(const Arguments& a, Int64 row, const GradientStatistic& statistic,
@@ -127,6 +134,9 @@ JITNORM_INLINE void finish_gradient_row(const Arguments& a, Int64 row, const Gra
   thread.has_sums = true;
 }
 
+#ifdef JITNORM_UNWEIGHTED
+JITNORM_INLINE void fold_pack(const Arguments&, const GradientThread&) {}
+#else
 // Accumulators of packs that a thread folds at once.
 constexpr int kFoldedPlaces = kRowsPerBlock < 8 ? kRowsPerBlock : 8;
 constexpr int kColumnQuads = kThreadsPerRow * kChunksPerLane * kChunkSize / 4;
@@ -185,6 +195,7 @@ JITNORM_INLINE void fold_pack(const Arguments& a, const GradientThread& thread) 
     __syncthreads();
   }
 }
+#endif
 
 // Begins to copy the rows of packs to a stage.
 JITNORM_INLINE void stage_rows(const Arguments& a, Int64 pack, int stage, const GradientThread& thread) {

@@ -26,11 +26,21 @@ struct Row {
   bool is_processed;  // otherwise the thread is there only for the others: it loads nothing and stores nothing
   Source source;
   int first_chunk;  // this thread's first; the others follow, a row's threads apart
+#ifdef JITNORM_TWO_SIZES
+  int chunks;  // of the row
+#endif
   HeldChunk held[kHeldChunks];
   float amax[kHeldChunks];  // the largest |y| of each chunk, if that of the row is needed
   RowStatistic statistic;
 
+#ifdef JITNORM_TWO_SIZES
+  JITNORM_INLINE int index(int slot) const {
+    const int at = first_chunk + slot * kThreadsPerRow;
+    return at < chunks ? at : kChunks;
+  }
+#else
   JITNORM_INLINE int index(int slot) const { return first_chunk + slot * kThreadsPerRow; }
+#endif
 };
 
 // What all rows share, loaded once for those that a thread works on.
@@ -195,7 +205,11 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
     if constexpr (kStoresSumEarly) store_sums(of);
     sums.total(totals, lane);
     JITNORM_UNROLL
+#ifdef JITNORM_TWO_SIZES
+    for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms_of(totals[r], a.size, a.eps);
+#else
     for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms(totals[r], a.eps);
+#endif
   }
 }
 
@@ -222,7 +236,11 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
 #else
   const bool is_there = is_processed(a, number);
   const Int64 at = is_there ? number : 0;
+#ifdef JITNORM_TWO_SIZES
+  Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks, a.size / kChunkSize};
+#else
   Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks};
+#endif
 #endif
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL

@@ -20,6 +20,8 @@ def why_not(config: KernelConfig) -> str:
     if not config.is_row_wise:
         return f"the op is {config.op}, not a norm or a quantization of rows"
     found = [f.name for f in fields(config) if f.name not in _KNOWN and getattr(config, f.name) != f.default]
+    if config.normalizes and not config.has_weight:
+        found.append("no weight")
     if config.rescales_input:
         found.append("an FP8 input with a given global scale")
     if config.quant is not None and config.quant.four_over_six:

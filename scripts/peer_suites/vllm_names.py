@@ -19,6 +19,8 @@ FILES = tuple(
     f"tests/kernels/{name}.py"
     for name in (
         "core/test_layernorm",
+        "core/test_batched_weight_rms_norm",
+        "core/test_fused_q_kv_rmsnorm",
         "core/test_activation",
         "core/test_fused_quant_layernorm",
         "core/test_fused_silu_mul_block_quant",
@@ -93,7 +95,12 @@ _NAMES: dict[str, dict[str, Any]] = {
 # Modules that tests import from others, as names.
 _SUBMODULES = {"vllm": ("_custom_ops",), _QUANTIZATION: ("fp8_utils", "int8_utils")}
 # Modules that have the functions of `vllm._custom_ops`.
-_PUBLIC = ("vllm._custom_ops", f"{_QUANTIZATION}.fp8_utils", f"{_QUANTIZATION}.int8_utils")
+_PUBLIC = (
+    "vllm._custom_ops",
+    "vllm.models.common.ops.fused_qk_rmsnorm",
+    f"{_QUANTIZATION}.fp8_utils",
+    f"{_QUANTIZATION}.int8_utils",
+)
 
 
 def names(module: str) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def run_on_host(
         parameters.append(offsets[argument.name])
         if argument.is_strided:
             parameters.append(arrays[argument.name].shape[-1])
-    parameters += [rows] * (2 if config.gathers else 1)
+    parameters += [rows] * (2 if config.gathers or config.pair else 1)  # as many of either
     if recipe.get("items") is not None:
         parameters.append(evaluate(recipe["items"], rows))
     grid = min(evaluate(recipe["grid"], rows, second_rows=rows), most_blocks or 1 << 31)

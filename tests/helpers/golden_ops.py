@@ -264,6 +264,33 @@ OPS = [
     ),
     OpCase("layernorm_backward", layernorm_gradients, expected_layernorm_gradients),
     OpCase(
+        "layernorm_quantize-output",
+        lambda make: parts(
+            jitnorm.layernorm_quantize(make(x()), make(weight()), make(bias()), spec=MXFP8, rounding="output")
+        ),
+        lambda: reference.quantize_mxfp8(
+            reference.round_to(reference.layernorm_f32(x(), weight(), bias()), x().dtype).astype(np.float32)
+        ),
+    ),
+    OpCase(
+        "norms-without-weight",
+        lambda make: (jitnorm.rmsnorm(make(x()), None), jitnorm.layernorm(make(x()), None, None)),
+        lambda: tuple(
+            reference.round_to(y, x().dtype)
+            for y in (reference.rmsnorm_f32(x(), None), reference.layernorm_f32(x(), None, None))
+        ),
+    ),
+    OpCase(
+        "q_kv_rmsnorm",
+        lambda make: jitnorm.q_kv_rmsnorm(
+            make(x()[:, :288]), make(x()[:, 288:]), make(weight()[:288]), make(weight()[288:])
+        ),
+        lambda: tuple(
+            reference.round_to(reference.rmsnorm_f32(x()[:, part], weight()[part]), x().dtype)
+            for part in (slice(288), slice(288, 384))
+        ),
+    ),
+    OpCase(
         "gemma_qk_rmsnorm",
         lambda make: jitnorm.gemma_qk_rmsnorm(
             make(heads()[:, :2]), make(heads()[:, 2:]), make(weight()[:128]), make(weight()[:128])

@@ -32,11 +32,14 @@ class Call(NamedTuple):
         return call_of(OPS[self.op], self.choices, new, rows, matrices=MATRICES)
 
     def make(self, rows: int) -> None:
-        """Make the call, of tensors on their own and of views of a packed one."""
+        """Make the call, of tensors on their own and of views of a packed one, of several matrices and of one."""
         self.prepared(rows)()
+        if OPS[self.op].fixed.get("weight_per_matrix"):
+            call_of(OPS[self.op], self.choices, new, rows, matrices=1)()
         if self.op in ("qk_rmsnorm", "gemma_qk_rmsnorm"):
             size, dtype = self.choices["hidden_size"], self.choices.get("input", "bfloat16")
-            qkv, w = new((rows, 12, size), dtype), new((size,), self.choices.get("weight", dtype))
+            qkv, weight = new((rows, 12, size), dtype), self.choices.get("weight", dtype)
+            w = None if weight == "none" else new((size,), weight)
             q, k, rounding = qkv[:, :8], qkv[:, 8:10], self.choices.get("rounding", "once")
             function, enable_pdl = getattr(jitnorm, self.op), self.choices.get("pdl")
             function(q, k, w, w, q_out=q, k_out=k, enable_pdl=enable_pdl, rounding=rounding)
@@ -71,7 +74,8 @@ _OTHERS: list[dict[str, Any]] = [
     {"pdl": False}, {"input": "float16", "weight": "float32"}, {"input": "float32"}, {"input": "float8_e4m3fn"},
     {"input": "float8_e4m3fn", "global_scale": "given"}, {"input": "uint8"}, {"quant": "fp8_token", "scale_ub": True},
     {"quant": "mxfp4", "scale_rounding": "floor"}, {"residual": True, "keep_norm": True, "unit_bias": True},
-    {"rounding": "hf"}, {"batched": True, "masked": True}, {"scale_per_matrix": True, "global_scale": "given"},
+    {"rounding": "hf"}, {"weight": "none"}, {"batched": True, "masked": True},
+    {"scale_per_matrix": True, "global_scale": "given"},
     {"batched": True, "global_scale": "given", "scale_per_matrix": True}, {"streams": 1}, {"gate_columns": 64},
     {"inverse_global_scale": True, "global_scale": "given"}, {"alignment": 128, "hidden_size": 96},
     {"shuffle_rows": 16}, {"shuffled": True}, {"shuffled": True, "global_scale": "row"},

@@ -224,6 +224,9 @@ class Numbers(Registers):
         if modifiers[0] != "rn":
             self._convert_exactly(modifiers, operands)
             return
+        if modifiers == ["rn", "f32", "s32"]:
+            self.write_float(operands[0], self._signed(operands[1], 32).astype(np.float32))
+            return
         kind = modifiers[-2]
         if len(operands) == 2:
             self.write(operands[0], _rounded(self.float(operands[1]), f"{kind}x2"))

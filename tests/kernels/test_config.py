@@ -124,6 +124,7 @@ def configs(draw: st.DrawFn) -> KernelConfig:
         and quant.has_blocks
         and quant.global_scale == "given"
         and draw(st.booleans()),
+        weight_per_matrix=batched and normalizes and draw(st.booleans()),
         alignment=block * draw(st.integers(1, 4)) if pads else 1,
     )
 
@@ -273,6 +274,9 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
             "quantize:hidden_size=128,quant=e4m3/128/f32/column,experts=2",
             "scale_layout: is 'column', in which experts'",
         ),
+        ("rmsnorm:hidden_size=64,weight_per_matrix=true", "weight_per_matrix: is True, which needs batched=True"),
+        ("layernorm:hidden_size=64,batched=true,weight_per_matrix=true", "which has no weight_per_matrix"),
+        ("rmsnorm:hidden_size=64,weight=none,bias=true", "bias: goes with a weight, but there is none"),
         (
             "quantize:hidden_size=64,quant=e2m1,batched=true,scale_per_matrix=true",
             "scale_per_matrix: is True, but quant has no scale that is given",

@@ -85,6 +85,10 @@ EXPERTS = [
     for size in (256, 4096)
 ]
 OTHERS = [
+    KernelConfig.parse("rmsnorm:hidden_size=4096,weight=none"),
+    KernelConfig.parse("rmsnorm:hidden_size=1024,weight=none,backward=true"),
+    KernelConfig.parse("rmsnorm:hidden_size=262144,weight=none,backward=true"),
+    KernelConfig.parse("rmsnorm:hidden_size=1536,pair=true,second_size=512"),
     KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3,gathers=true"),
     KernelConfig.parse("mhc_post:hidden_size=4096,streams=4"),
 ]

@@ -5,6 +5,7 @@ Instead of ``from vllm import _custom_ops as ops``, write ``from jitnorm.compat 
 
 from jitnorm.compat.vllm import outputs_first as _C  # noqa: N812 - as in torch.ops
 from jitnorm.compat.vllm.custom_ops import (
+    fused_q_kv_rmsnorm,
     mxfp4_experts_quant,
     per_token_group_quant_fp8,
     per_token_group_quant_fp8_packed_for_deepgemm,
@@ -27,6 +28,7 @@ __all__ = [
     "create_fp4_output_tensors",
     "create_fp4_scale_tensor",
     "fused_add_rms_norm",
+    "fused_q_kv_rmsnorm",
     "mxfp4_experts_quant",
     "per_token_group_quant_fp8",
     "per_token_group_quant_fp8_packed_for_deepgemm",

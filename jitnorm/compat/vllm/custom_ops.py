@@ -1,4 +1,4 @@
-"""The functions of `vllm._custom_ops` that allocate what they return, and of its `fp8_utils` and `int8_utils`."""
+"""vLLM's functions that allocate what they return: of `_custom_ops`, `fp8_utils`, `int8_utils`, `fused_qk_rmsnorm`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,13 @@ from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as fill_fp4
 from jitnorm.compat.vllm.outputs_first import dynamic_scaled_int8_quant, refuse_azp, static_scaled_fp8_quant
 from jitnorm.kernels.numerics import round_up
+
+
+def fused_q_kv_rmsnorm(
+    qr: torch.Tensor, kv: torch.Tensor, q_weight: torch.Tensor, kv_weight: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """RMSNorm of the latents of MLA, rows of two lengths, in one launch."""
+    return jitnorm.q_kv_rmsnorm(qr, kv, q_weight, kv_weight, eps)
 
 
 def rms_norm_dynamic_per_token_quant(

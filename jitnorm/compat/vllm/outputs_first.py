@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_weight, element_of, given_spec, spec_of
+from jitnorm.compat.arguments import element_of, given_spec, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
 from jitnorm.compat.vllm.experts import mxfp4_experts_quant as mxfp4_experts_quant
 from jitnorm.compat.vllm.experts import scaled_fp4_experts_quant as scaled_fp4_experts_quant
@@ -25,15 +25,19 @@ from jitnorm.kernels.numerics import round_up
 
 
 def rms_norm(result: torch.Tensor, input: torch.Tensor, weight: torch.Tensor | None, epsilon: float) -> None:
-    """RMSNorm into `result`; without a weight, for None."""
-    jitnorm.rmsnorm(input, as_weight(weight, input), epsilon, out=result)
+    """RMSNorm into `result`; without a weight, for None, or with one for each index of the first dimension."""
+    jitnorm.rmsnorm(input, weight, epsilon, out=result, batched=_is_per_matrix(weight))
 
 
 def fused_add_rms_norm(
     input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None, epsilon: float
 ) -> None:
-    """The residual becomes the sum with the input, and the input the RMSNorm of it."""
-    jitnorm.fused_add_rmsnorm(input, residual, as_weight(weight, input), epsilon)
+    """The residual becomes the sum with the input, and the input the RMSNorm of it; the weight is as in `rms_norm`."""
+    jitnorm.fused_add_rmsnorm(input, residual, weight, epsilon, batched=_is_per_matrix(weight))
+
+
+def _is_per_matrix(weight: torch.Tensor | None) -> bool:
+    return weight is not None and weight.ndim == 2
 
 
 def rms_norm_static_fp8_quant(
