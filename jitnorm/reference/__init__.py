@@ -68,6 +68,7 @@ from jitnorm.reference.layouts import ScaleLayout, column_major_scales, packed_s
 from jitnorm.reference.mhc import mhc_mix_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
 from jitnorm.reference.norm import inv_rms_f32, layernorm_f32, rmsnorm_f32, stored_residual
+from jitnorm.reference.rotation import rotate_f32
 from jitnorm.reference.statistics import CHUNK, amax_f32, row_sum, sum_of_squares
 from jitnorm.reference.ue8m0 import ScaleRounding
 
@@ -119,6 +120,7 @@ __all__ = [
     "relu2_f32",
     "rmsnorm_backward_f32",
     "rmsnorm_f32",
+    "rotate_f32",
     "round_to",
     "row_sum",
     "silu_f32",
