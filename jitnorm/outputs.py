@@ -46,7 +46,9 @@ class Outputs:
         self.of_rows = frozenset(a.name for a in tensors if LEADING in a.shape)
         self._leader_of = {a.name: self.leaders[a.row_set] for a in tensors}
         self._is_batched, self._rows_combined = example.batched, example.rows_combined
-        self.folds = not self._is_batched and self.of_rows.issuperset(self.names)
+        # Heads are of tokens, each of which has a position: those of more tokens are other ones.
+        is_of_rows = not (self._is_batched or example.rope)
+        self.folds = is_of_rows and self.of_rows.issuperset(self.names)
         # Of codes in E2M1 an element is two values.
         columns = tensors[0].shape[-1].evaluate(rows=0)
         self._values_per_element = max(1, example.hidden_size // columns)

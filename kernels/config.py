@@ -43,7 +43,7 @@ class KernelConfig:
         many_rows: whether the kernel is for so many rows that they, not the time of one, decide.
         keep_rstd: whether the reciprocal root mean square of each row is written, too.
         pair: whether the rows are those of two inputs, each with a weight and an output of its own; only for a plain
-            ``rmsnorm``.
+            ``rmsnorm``, or one in FP8 by given scales.
         batched: whether the first dimension counts matrices, whose scales are padded each for itself.
         masked: whether a mask says how many rows of each matrix there are, the others being left alone; only if
             `batched`.
@@ -71,6 +71,11 @@ class KernelConfig:
         activation: what gates, or with `gate_columns` 0 all values, go through first: ``silu``, ``gelu`` (by erf),
             ``gelu_tanh``, ``relu2`` (the square of ReLU) or, only for gates, ``swigluoai`` (gpt-oss); by default
             ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize`` needs no `quant`.
+        rope: how the heads of a `pair` are turned by their tokens' positions after the norm: ``neox``, whose first half
+            and second half are pairs, ``interleaved``, whose neighbours are, or not at all, an empty text.
+        rotary_size: how many elements of a head, its first, `rope` turns; 0 for all.
+        angles: dtype of the table of cosines and sines.
+        positions: dtype of the positions, ``int32`` or ``int64``.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -112,6 +117,10 @@ class KernelConfig:
     backward: bool = False
     rounding: str = "once"
     activation: str = ""
+    rope: str = ""
+    rotary_size: int = 0
+    angles: str = "float32"
+    positions: str = "int64"
     schedule: str = ""
 
     def __post_init__(self) -> None:
@@ -121,6 +130,8 @@ class KernelConfig:
             object.__setattr__(self, "activation", default_activation(self.gate_columns))
         if self.gate_columns == -1:
             object.__setattr__(self, "gate_columns", self.hidden_size)
+        if self.rope and not self.rotary_size:
+            object.__setattr__(self, "rotary_size", self.hidden_size)
         check(self)
         object.__setattr__(self, "rounding", distinct_rounding(self))
 

@@ -19,12 +19,17 @@ MOVED_DTYPES = (*INPUT_DTYPES, "uint8", "float8_e5m2", "float8_e8m0fnu", "float4
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 SHUFFLE_ROWS = (16, 32)
 ROUNDINGS = ("once", "output", "hf", "vllm")
+ROPES = ("", "neox", "interleaved")
+POSITION_DTYPES = ("int32", "int64")
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
+# Elements of a head that is turned: the chunks of one warp, whose lanes exchange what belongs together.
+MAX_ROPE_SIZE = 512
 # The functions that values may go through, and those of gates.
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu2")
 GATES = (*ACTIVATIONS, "swigluoai")
+FP8_ELEMENTS = ("e4m3", "e5m2")
 
 # The options that each op has; the others keep their defaults.
 _COMBINED = ("residual", "gate_columns", "streams", "activation")
@@ -68,8 +73,8 @@ def _rounds_steps(config: KernelConfig) -> bool:
     """Whether Transformers or vLLM rounds more than the result."""
     if config.op == "quantize":
         return config.gate_columns != 0
-    # With w + 1, all is in float32 between the sum and the result.
-    return not config.unit_bias or (config.residual and config.rounding == "hf")
+    # With w + 1, all is in float32 between the sum and the norm.
+    return not config.unit_bias or bool(config.rope) or (config.residual and config.rounding == "hf")
 
 
 def default_activation(gate_columns: int) -> str:
@@ -85,6 +90,7 @@ def check(config: KernelConfig) -> None:
     _check_hidden_size(config)
     _check_combine(config)
     _check_row_sets(config)
+    _check_rope(config)
     _check_backward(config)
     _check_schedule(config)
     if config.quant:
@@ -110,6 +116,9 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
     require_one_of("axis", config.axis, (-1, 0))
     require_one_of("rounding", config.rounding, ROUNDINGS)
+    require_one_of("rope", config.rope, ROPES)
+    require_one_of("cos_sin_cache dtype", config.angles, FLOAT_DTYPES)
+    require_one_of("positions dtype", config.positions, POSITION_DTYPES)
     if config.activation:
         require_one_of("activation", config.activation, GATES if config.gate_columns else ACTIVATIONS)
 
@@ -210,15 +219,35 @@ def _check_combine(config: KernelConfig) -> None:
 
 
 def _check_row_sets(config: KernelConfig) -> None:
-    others = (*_COMBINED, "quant", "keep_rstd", "batched", "amax_only", "bias")
-    if config.pair and (config.op != "rmsnorm" or any(getattr(config, name) for name in others)):
-        raise ValueError("pair: is True, which goes with a plain rmsnorm alone")
+    others = (*_COMBINED, "keep_norm", "keep_rstd", "batched", "amax_only", "bias")
+    is_plain = config.op == "rmsnorm" and not any(getattr(config, name) for name in others)
+    quant = config.quant
+    is_given = quant is None or (quant.element in FP8_ELEMENTS and quant.needs_given_scale and not quant.has_blocks)
+    if config.pair and not (is_plain and is_given):
+        raise ValueError("pair: is True, which goes with a plain rmsnorm alone, or with one in FP8 by given scales")
     if (config.masked or config.scale_per_matrix) and not config.batched:
         raise ValueError("masked, scale_per_matrix: need batched=True")
     if config.masked and (config.amax_only or (config.quant and config.quant.needs_tensor_amax)):
         raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
     if config.scale_per_matrix and not (config.quant and config.quant.needs_given_scale):
         raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
+
+
+def _check_rope(config: KernelConfig) -> None:
+    if not config.rope:
+        if config.rotary_size or config.angles != "float32" or config.positions != "int64":
+            raise ValueError("rotary_size, angles, positions: are given without rope; leave them")
+        return
+    if not config.pair:
+        raise ValueError(f"rope: is {config.rope!r}, but only the heads of a pair are turned; use pair=True")
+    if config.hidden_size > MAX_ROPE_SIZE:
+        raise ValueError(f"q: its last dimension (head size) is {config.hidden_size}; up to {MAX_ROPE_SIZE} are turned")
+    size = config.rotary_size
+    if type(size) is not int or size % 2 or not 2 <= size <= config.hidden_size:
+        raise ValueError(
+            f"cos_sin_cache: its last dimension is {size}; an even number from 2 to the head size "
+            f"{config.hidden_size} is allowed"
+        )
 
 
 def _check_backward(config: KernelConfig) -> None:

@@ -30,6 +30,7 @@ DTYPES = {
     "uint8": BYTE,
     "int8": BYTE,
     "int32": DType("Int32", 4),
+    "int64": DType("Int64", 8),
 }
 
 # Of codes and scales, by the formats of a QuantSpec.

@@ -99,10 +99,14 @@ def parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
         if argument.is_strided:
             for d in range(config.row_dims):
                 yield "Int64", f"{argument.name}_stride{d}"
+        for what in ("stride", "extent"):
+            yield from (("Int64", f"{argument.name}_{what}{d}") for d in range(argument.table_dims))
     for prefix in _extent_prefixes(config):
         yield "Int64", f"{prefix}rows"
         for d in range(1, config.row_dims):
             yield "Int64", f"{prefix}extent{d}"
+        if config.rope:
+            yield "Int64", f"{prefix}heads"
     for name in _counts(config):
         yield "Int64", name
 
@@ -124,9 +128,15 @@ def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
         yield argument.field, argument.name
         if argument.is_strided:
             yield from ((f"{argument.field}_strides[{d}]", f"{argument.name}_stride{d}") for d in dims)
+        for what in ("stride", "extent"):
+            yield from (
+                (f"{argument.field}_{what}s[{d}]", f"{argument.name}_{what}{d}") for d in range(argument.table_dims)
+            )
     prefix = _extent_prefixes(config)[row_set]
     yield "rows", f"{prefix}rows"
     yield from ((f"extents[{d}]", f"{prefix}rows" if d == 0 else f"{prefix}extent{d}") for d in dims)
+    if config.rope:
+        yield "heads", f"{prefix}heads"
     yield from ((name, name) for name in _counts(config))
 
 

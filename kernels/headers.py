@@ -16,9 +16,12 @@ FOLDER = Path(__file__).parent
 # Stands for the constants of a source: editors see a sample.
 CONFIGURATION = "common/configuration.h"
 _INCLUDE = re.compile(r'#include "(.+)"\n')
-# What a source is decided on before it is cut: GPUs, and norms that are rounded before they are encoded.
-_ON_GPU, _ROUNDS = "__CUDACC__", "JITNORM_ROUNDS"
-_CONDITION = re.compile(rf"#ifdef ({_ON_GPU}|{_ROUNDS})\n(.*?)(?:#else\n(.*?))?#endif\n", re.DOTALL)
+# What a source is decided on before it is cut: GPUs, norms that are rounded before something follows, heads that are
+# turned.
+_ON_GPU, _ROUNDS, _ROTATES = "__CUDACC__", "JITNORM_ROUNDS", "JITNORM_ROTATES"
+_NAMES = "|".join((_ON_GPU, _ROUNDS, _ROTATES))
+# One that has none within.
+_CONDITION = re.compile(rf"#ifdef ({_NAMES})\n((?:(?!#ifdef).)*?)(?:#else\n((?:(?!#ifdef).)*?))?#endif\n", re.DOTALL)
 # Between two definitions: blank lines, before a line that is not indented.
 _BORDER = re.compile(r"\n\n+(?=[^\s}#])")
 # The name in a line that is not indented: of a macro, of a type that a typedef gives a name, or before parameters,
@@ -54,8 +57,8 @@ class Definition:
 def headers(constants: str, entry_point: str, *, is_cpu: bool) -> tuple[str, str]:
     """The parts of a source before and after its constants."""
     order = order_of(is_cpu)
-    rounds = "Rounding kRounding" in constants
-    cuts = {name: cut(name, is_cpu, rounds) for name in order if name != CONFIGURATION}
+    rounds, rotates = "Rounding kRounding" in constants, "Rotation kRotation" in constants
+    cuts = {name: cut(name, is_cpu, rounds, rotates) for name in order if name != CONFIGURATION}
     found = needed((each for definitions in cuts.values() for each in definitions), constants, entry_point)
     place = order.index(CONFIGURATION)
     return _text(found, cuts, order[:place]), _text(found, cuts, order[place + 1 :])
@@ -85,7 +88,7 @@ def order_of(is_cpu: bool) -> tuple[str, ...]:
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:
-        for included in _INCLUDE.findall(_read(name, is_cpu, rounds=False)):
+        for included in _INCLUDE.findall(_read(name, is_cpu)):
             path = posixpath.normpath(posixpath.join(posixpath.dirname(name), included))
             if path not in found:
                 visit(path)
@@ -100,9 +103,9 @@ def order_of(is_cpu: bool) -> tuple[str, ...]:
 
 
 @cache
-def cut(name: str, is_cpu: bool, rounds: bool = False) -> tuple[Definition, ...]:
+def cut(name: str, is_cpu: bool, rounds: bool = False, rotates: bool = False) -> tuple[Definition, ...]:
     """The definitions of a header, in their order; its heading alone defines nothing."""
-    return tuple(definitions_in(_INCLUDE.sub("", _read(name, is_cpu, rounds)).strip("\n")))
+    return tuple(definitions_in(_INCLUDE.sub("", _read(name, is_cpu, rounds, rotates)).strip("\n")))
 
 
 def definitions_in(text: str) -> Iterator[Definition]:
@@ -131,8 +134,10 @@ def _text(found: set[Definition], cuts: dict[str, tuple[Definition, ...]], names
 
 
 @cache
-def _read(name: str, is_cpu: bool, rounds: bool) -> str:
-    """The text of a header, as the target and the rounding see it."""
+def _read(name: str, is_cpu: bool, rounds: bool = False, rotates: bool = False) -> str:
+    """The text of a header, as the target, the rounding and the rotation see it."""
     text = (FOLDER / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
-    holds = {_ON_GPU: not is_cpu, _ROUNDS: rounds}
-    return _CONDITION.sub(lambda found: (found[2] if holds[found[1]] else found[3]) or "", text)
+    holds = {_ON_GPU: not is_cpu, _ROUNDS: rounds, _ROTATES: rotates}
+    while _CONDITION.search(text):
+        text = _CONDITION.sub(lambda found: (found[2] if holds[found[1]] else found[3]) or "", text)
+    return text

@@ -80,11 +80,12 @@ VLLM = {
     "per_token_group_quant_fp8": "`use_ue8m0=None` means False",
     "per_token_group_quant_fp8_packed_for_deepgemm": "",
     "per_token_group_quant_int8": "",
-    "fused_qk_norm_rope": "",
+    "fused_qk_norm_rope": "positions outside of `cos_sin_cache` give NaN",
     "scaled_fp4_experts_quant": "",
     "silu_and_mul_scaled_fp4_experts_quant": "",
     "mxfp4_experts_quant": "",
     "silu_and_mul_mxfp4_experts_quant": "",
+    "_C.fused_qk_norm_rope": "as above",
     "_C.rms_norm_static_fp8_quant": "",
     "_C.fused_add_rms_norm_static_fp8_quant": "",
     "_C.rms_norm_dynamic_per_token_quant": "",
@@ -130,7 +131,7 @@ SGLANG = {
     "sglang_per_token_group_quant_fp8": "",
     "per_token_quant_int8": "no `cal_sum`",
     "per_token_group_quant_int8": "",
-    "fused_qk_norm_rope": "",
+    "fused_qk_norm_rope": "cosines and sines are torch's, in launches of their own",
     "scaled_fp4_quant": "",
 }
 PEERS = (

@@ -96,6 +96,7 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
         name,
         hidden_size,
         head_sizes=(head_size,) if head_size and _normalizes_heads(text, kind) else (),
+        rotary_factor=_rotary_factor(text),
         norm_sizes=_positive(
             _int(text, "q_lora_rank"), _int(text, "kv_lora_rank"), head_size if kind == "deepseek_v4" else 0
         ),
@@ -187,6 +188,15 @@ def _normalizes_heads(text: Mapping[str, Any], kind: str) -> bool:
     if kind in _NO_QK_NORM:
         return False
     return kind in _QK_NORM or bool(text.get("use_qk_norm") or text.get("qk_layernorm"))
+
+
+def _rotary_factor(text: Mapping[str, Any]) -> float:
+    """How much of a head is turned; newer files say so among the parameters of the rotation."""
+    for part in (text, text.get("rope_parameters"), text.get("rope_scaling")):
+        factor = part.get("partial_rotary_factor") if isinstance(part, Mapping) else None
+        if isinstance(factor, (int, float)) and 0 < factor <= 1:
+            return float(factor)
+    return 1.0
 
 
 def _dtype(*configs: Mapping[str, Any]) -> str:

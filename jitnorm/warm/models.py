@@ -21,6 +21,7 @@ class Model:
         name: what it is called.
         hidden_size: elements of the residual stream.
         head_sizes: of heads whose queries and keys are normalized.
+        rotary_factor: how much of such a head is turned by its position, of 1.
         norm_sizes: of further norms, such as those of low-rank projections.
         gate_sizes: intermediate sizes whose activation is gated.
         expert_sizes: those of routed experts, which are quantized as masked batches, too.
@@ -36,6 +37,7 @@ class Model:
     name: str
     hidden_size: int
     head_sizes: tuple[int, ...] = ()
+    rotary_factor: float = 1.0
     norm_sizes: tuple[int, ...] = ()
     gate_sizes: tuple[int, ...] = ()
     expert_sizes: tuple[int, ...] = ()
@@ -89,6 +91,7 @@ def entries_of(
         found += multiply(f"{gemma}rmsnorm", {"hidden_size": model.norm_sizes, **norms})
     if model.head_sizes:
         found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **norms})
+        found += _turned(model, norms)
     if gated := _divided((*model.gate_sizes, *model.expert_sizes), tensor_parallel):
         found += multiply(_GATES[model.activation], {"hidden_size": gated, **common})
     for name in _formats(model, formats):
@@ -182,6 +185,18 @@ def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: 
         else:
             masked = {"batched": True, "masked": True, **encoding, **grouped, **_gates(model)}
             found += multiply("silu_and_mul_quantize", {"hidden_size": sizes, **masked})
+    return found
+
+
+def _turned(model: Model, norms: dict[str, Any]) -> list[Entry]:
+    """The entries of norms of heads with their rotation: engines keep the angles in the model's dtype or in float32."""
+    angles = tuple(dict.fromkeys((model.dtype, "float32")))
+    found: list[Entry] = []
+    for size in model.head_sizes:
+        rotary_size = int(size * model.rotary_factor)
+        if rotary_size >= 2 and rotary_size % 2 == 0:
+            choices = {"hidden_size": size, "rotary_size": rotary_size, "angles": angles, "unit_bias": model.unit_bias}
+            found += multiply("qk_rmsnorm_rope", {**choices, **norms})
     return found
 
 

@@ -230,10 +230,11 @@ class _Machine(Numbers):
         pass
 
     def _do_shfl(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        assert modifiers[:2] == ["sync", "bfly"]
+        assert modifiers[:2] in (["sync", "bfly"], ["sync", "idx"])
         source = self.registers[operands[1]]
         assert self.active.size % 32 == 0, "a warp is not together"
-        partner = self.active ^ self.read(operands[2], 32).astype(np.int64)
+        lane = self.read(operands[2], 32).astype(np.int64)
+        partner = self.active ^ lane if modifiers[1] == "bfly" else self.active // 32 * 32 + lane % 32
         self.write(operands[0].partition("|")[0], source[partner])
 
     def _do_redux(self, modifiers: list[str], operands: tuple[str, ...]) -> None:

@@ -62,6 +62,8 @@ ROUNDED = [
         "rmsnorm:hidden_size=4096,residual=true,rounding=hf",
         "quantize:hidden_size=4096,gate_columns=4096,quant=e2m1/16,rounding=hf",
         "quantize:hidden_size=4096,activation=silu,quant=e2m1/16,rounding=output",
+        "rmsnorm:hidden_size=128,pair=true,rope=neox",
+        "rmsnorm:hidden_size=128,pair=true,rope=neox,rounding=hf",
     )
 ]
 SOURCES = [*((config, target) for config in (*CONFIGS, *ROUNDED) for target in (CPU, HOPPER)), (AHEAD, HOPPER)]
@@ -80,7 +82,8 @@ def test_the_sample_of_constants_that_editors_see_is_current() -> None:
 
 def definitions(*, is_cpu: bool) -> list[Definition]:
     names = [name for name in order_of(is_cpu) if name != CONFIGURATION]
-    return [each for rounds in (False, True) for name in names for each in cut(name, is_cpu, rounds)]
+    conditions = ((False, False), (True, False), (False, True), (True, True))
+    return [each for holds in conditions for name in names for each in cut(name, is_cpu, *holds)]
 
 
 def test_a_source_has_the_headers_of_its_target() -> None:
@@ -99,7 +102,7 @@ def test_every_definition_is_a_part_of_a_source(is_cpu: bool) -> None:
 @pytest.mark.parametrize(("config", "target"), SOURCES, ids=str)
 def test_a_source_includes_nothing_and_defines_nothing_twice(config: KernelConfig, target: Target) -> None:
     text = generate(config, target).text
-    for trace in ("#include", "#pragma once", "__CUDACC__", "JITNORM_ROUNDS"):
+    for trace in ("#include", "#pragma once", "__CUDACC__", "JITNORM_ROUNDS", "JITNORM_ROTATES"):
         assert trace not in text
     for definition in definitions(is_cpu=target.is_cpu):
         assert text.count(f"\n\n{definition.text}\n\n") <= 1, definition.text

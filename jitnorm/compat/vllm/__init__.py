@@ -16,13 +16,14 @@ from jitnorm.compat.vllm.custom_ops import (
     silu_and_mul_per_block_quant,
 )
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors, create_fp4_scale_tensor
-from jitnorm.compat.vllm.outputs_first import fused_add_rms_norm, rms_norm
+from jitnorm.compat.vllm.outputs_first import fused_add_rms_norm, fused_qk_norm_rope, rms_norm
 
 __all__ = [
     "_C",
     "create_fp4_output_tensors",
     "create_fp4_scale_tensor",
     "fused_add_rms_norm",
+    "fused_qk_norm_rope",
     "per_token_group_quant_fp8",
     "per_token_group_quant_fp8_packed_for_deepgemm",
     "per_token_group_quant_int8",

@@ -14,6 +14,7 @@ import torch
 import jitnorm
 from jitnorm.compat.arguments import as_weight, element_of, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
+from jitnorm.compat.rope import turn_packed
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as scaled_fp4_quant
 from jitnorm.kernels.numerics import round_up
@@ -29,6 +30,25 @@ def fused_add_rms_norm(
 ) -> None:
     """The residual becomes the sum with the input, and the input the RMSNorm of it."""
     jitnorm.fused_add_rmsnorm(input, residual, as_weight(weight, input), epsilon)
+
+
+def fused_qk_norm_rope(
+    qkv: torch.Tensor,
+    num_heads_q: int,
+    num_heads_k: int,
+    num_heads_v: int,
+    head_dim: int,
+    eps: float,
+    q_weight: torch.Tensor,
+    k_weight: torch.Tensor,
+    cos_sin_cache: torch.Tensor,
+    is_neox: bool,
+    position_ids: torch.Tensor,
+    forced_token_heads_per_warp: int = -1,
+) -> None:
+    """RMSNorm of queries and keys and their rotation, in place; the last argument changes no bit and nothing else."""
+    heads = num_heads_q, num_heads_k, num_heads_v
+    turn_packed(qkv, heads, head_dim, eps, q_weight, k_weight, cos_sin_cache, is_neox, position_ids)
 
 
 def rms_norm_static_fp8_quant(
