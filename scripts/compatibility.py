@@ -60,7 +60,7 @@ FLASHINFER = {
     "resolve_nvfp4_4over6": "",
     "nvfp4_kv_quantize": "",
     "nvfp4_kv_dequantize": "",
-    "nvfp4_kv_dequantize_paged": "",
+    "nvfp4_kv_dequantize_paged": "torch brings pages together before they are decoded",
     "nvfp4_quantize_paged_kv_cache": "",
     "mhc_post": "",
     "mhc_pre_big_fuse": "",
