@@ -86,6 +86,7 @@ VLLM = {
     "mxfp4_experts_quant": "",
     "silu_and_mul_mxfp4_experts_quant": "",
     "_C.fused_qk_norm_rope": "as above",
+    "_C.fused_qknorm_rope_cache": "",
     "_C.rms_norm_static_fp8_quant": "",
     "_C.fused_add_rms_norm_static_fp8_quant": "",
     "_C.rms_norm_dynamic_per_token_quant": "",
