@@ -81,6 +81,7 @@ from jitnorm.ops.norm_fp8_dynamic import (
 )
 from jitnorm.ops.norm_mxfp8 import add_rmsnorm_mxfp8quant, rmsnorm_mxfp8quant
 from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, q_kv_rmsnorm, qk_rmsnorm
+from jitnorm.ops.norm_qk_rope import qk_rmsnorm_rope, qk_rmsnorm_rope_quant
 from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
 from jitnorm.ops.quantize_fp4 import fp4_quantize, mxfp4_quantize, nvfp4_quantize
 from jitnorm.ops.quantize_fp8 import mxfp8_quantize
@@ -157,6 +158,8 @@ __all__ = [
     "nvfp4_quantize",
     "q_kv_rmsnorm",
     "qk_rmsnorm",
+    "qk_rmsnorm_rope",
+    "qk_rmsnorm_rope_quant",
     "quantize",
     "quantize_weight",
     "relu2",

@@ -49,7 +49,8 @@ class Outputs:
         self.of_rows = frozenset(a.name for a in tensors if LEADING in a.shape and takes_parts)
         self._leader_of = {a.name: self.leaders[a.row_set] for a in tensors}
         self._is_batched, self._rows_combined = example.batched, example.rows_combined
-        self.folds = not self._is_batched and all(
+        # Heads are of tokens, each of which has a position: those of more tokens are other ones.
+        self.folds = not (self._is_batched or example.rope) and all(
             a.name in self.of_rows or not (a.is_output or _grows(a.shape)) for a in tensors
         )
         # Of codes in E2M1 an element is two values.

@@ -48,9 +48,9 @@ class KernelConfig:
         keep_statistics: whether the mean of each row and the reciprocal of its standard deviation are written, too;
             only for ``layernorm`` without `keep_rstd`, whose gradient takes them.
         pair: whether the rows are those of two inputs, each with a weight and an output of its own; only for a plain
-            ``rmsnorm``.
+            ``rmsnorm``, or one in FP8 by given scales.
         second_size: elements in a row of the second input, if that is not the hidden size, which then is a multiple of
-            16, as this is; only if `pair`; 0 for the hidden size.
+            16, as this is; only if `pair`, of a plain norm; 0 for the hidden size.
         batched: whether the first dimension counts matrices, whose scales are padded each for itself.
         masked: whether a mask says how many rows of each matrix there are, the others being left alone; only if
             `batched`.
@@ -87,6 +87,11 @@ class KernelConfig:
             only for ``quantize`` with scales in layouts that are ``linear`` or swizzled.
         gathers: whether a tensor says which row of the input each row is made of; only for ``quantize`` with `quant`.
         values_first: whether values stand before gates.
+        rope: how the heads of a `pair` are turned by their tokens' positions after the norm: ``neox``, whose first half
+            and second half are pairs, ``interleaved``, whose neighbours are, or not at all, an empty text.
+        rotary_size: how many elements of a head, its first, `rope` turns; 0 for all.
+        angles: dtype of the table of cosines and sines.
+        positions: dtype of the positions, ``int32`` or ``int64``.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -134,6 +139,10 @@ class KernelConfig:
     experts: int = 0
     gathers: bool = False
     values_first: bool = False
+    rope: str = ""
+    rotary_size: int = 0
+    angles: str = "float32"
+    positions: str = "int64"
     schedule: str = ""
 
     def __post_init__(self) -> None:
@@ -146,6 +155,8 @@ class KernelConfig:
             object.__setattr__(self, "gate_columns", self.hidden_size)
         if self.second_size == self.hidden_size:
             object.__setattr__(self, "second_size", 0)
+        if self.rope and not self.rotary_size:
+            object.__setattr__(self, "rotary_size", self.hidden_size)
         check(self)
         object.__setattr__(self, "rounding", distinct_rounding(self))
 

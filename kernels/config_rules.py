@@ -21,10 +21,15 @@ MOVED_DTYPES = (*INPUT_DTYPES, "uint8", "float8_e5m2", "float8_e8m0fnu", "float4
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 SHUFFLE_ROWS = (16, 32)
 ROUNDINGS = ("once", "output", "hf", "vllm")
+ROPES = ("", "neox", "interleaved")
+POSITION_DTYPES = ("int32", "int64")
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
 MAX_EXPERTS = 1024
+# Elements of a head that is turned: the chunks of one warp, whose lanes exchange what belongs together.
+MAX_ROPE_SIZE = 512
+FP8_ELEMENTS = ("e4m3", "e5m2")
 
 # The options that each op has; the others keep their defaults.
 _COMBINED = ("residual", "gate_columns", "values_first", "streams", "activation")
@@ -77,8 +82,8 @@ def _rounds_steps(config: KernelConfig) -> bool:
     """Whether Transformers or vLLM rounds more than the result."""
     if config.op == "quantize":
         return config.gate_columns != 0
-    # With w + 1, all is in float32 between the sum and the result.
-    return not config.unit_bias or (config.residual and config.rounding == "hf")
+    # With w + 1, all is in float32 between the sum and the norm.
+    return not config.unit_bias or bool(config.rope) or (config.residual and config.rounding == "hf")
 
 
 def default_activation(gate_columns: int) -> str:
@@ -97,6 +102,7 @@ def check(config: KernelConfig) -> None:
     _check_row_sets(config)
     _check_experts(config)
     _check_gathering(config)
+    _check_rope(config)
     _check_backward(config)
     _check_schedule(config)
     if config.quant:
@@ -125,6 +131,9 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
     require_one_of("axis", config.axis, (-1, 0))
     require_one_of("rounding", config.rounding, ROUNDINGS if config.op != "layernorm" else ROUNDINGS[:2])
+    require_one_of("rope", config.rope, ROPES)
+    require_one_of("cos_sin_cache dtype", config.angles, FLOAT_DTYPES)
+    require_one_of("positions dtype", config.positions, POSITION_DTYPES)
     if config.activation and not is_activation(config.activation, is_gated=config.gate_columns != 0):
         require_one_of("activation", config.activation, GATES if config.gate_columns else ACTIVATIONS)
 
@@ -233,9 +242,14 @@ def _check_combine(config: KernelConfig) -> None:
 
 
 def _check_row_sets(config: KernelConfig) -> None:
-    others = (*_COMBINED, "quant", "keep_rstd", "batched", "amax_only", "bias")
-    if config.pair and (config.op != "rmsnorm" or any(getattr(config, name) for name in others)):
-        raise ValueError("pair: is True, which goes with a plain rmsnorm alone")
+    others = (*_COMBINED, "keep_norm", "keep_rstd", "batched", "amax_only", "bias")
+    is_plain = config.op == "rmsnorm" and not any(getattr(config, name) for name in others)
+    quant = config.quant
+    is_given = quant is None or (
+        quant.element in FP8_ELEMENTS and quant.needs_given_scale and quant.block_size == "tensor"
+    )
+    if config.pair and not (is_plain and is_given):
+        raise ValueError("pair: is True, which goes with a plain rmsnorm alone, or with one in FP8 by given scales")
     if (config.masked or (config.scale_per_matrix and not config.experts)) and not config.batched:
         raise ValueError("masked, scale_per_matrix: need batched=True")
     if config.weight_per_matrix and (not config.batched or config.bias or config.weight == "none"):
@@ -281,12 +295,33 @@ def _check_second_size(config: KernelConfig) -> None:
         return
     if not config.pair:
         raise ValueError(f"second_size: is {config.second_size!r}, but only a pair has a second input; leave it 0")
+    if config.quant:
+        raise ValueError(f"second_size: is {config.second_size!r}, which goes with a plain rmsnorm alone; leave it 0")
     if type(config.second_size) is not int or not 1 <= config.second_size <= MAX_HIDDEN_SIZE:
         raise ValueError(f"k: its last dimension is {config.second_size!r}; 1 to {MAX_HIDDEN_SIZE} is supported")
     if any(size % CHUNK_SIZE for size in sizes):
         raise ValueError(
             f"k: its last dimension is {sizes[1]}, that of {name_of_first(config)} {sizes[0]}; rows of two lengths are "
             f"multiples of {CHUNK_SIZE}, so normalize others one by one"
+        )
+
+
+def _check_rope(config: KernelConfig) -> None:
+    if not config.rope:
+        if config.rotary_size or config.angles != "float32" or config.positions != "int64":
+            raise ValueError("rotary_size, angles, positions: are given without rope; leave them")
+        return
+    if not config.pair:
+        raise ValueError(f"rope: is {config.rope!r}, but only the heads of a pair are turned; use pair=True")
+    if config.second_size:
+        raise ValueError(f"second_size: is {config.second_size}, but heads that are turned have one size; leave it 0")
+    if config.hidden_size > MAX_ROPE_SIZE:
+        raise ValueError(f"q: its last dimension (head size) is {config.hidden_size}; up to {MAX_ROPE_SIZE} are turned")
+    size = config.rotary_size
+    if type(size) is not int or size % 2 or not 2 <= size <= config.hidden_size:
+        raise ValueError(
+            f"cos_sin_cache: its last dimension is {size}; an even number from 2 to the head size "
+            f"{config.hidden_size} is allowed"
         )
 
 

@@ -4,7 +4,7 @@ Every constant that a header names is always there; what a configuration does wi
 Only those that few sources need are left out of the others, which then have no code that names them: kRounding where
 norms are rounded once, kExperts where rows belong to none, kGathers where they are not gathered, kMixesLayer where no
 layer is mixed, kScaleAccessBytes where no scales of rows, columns or blocks are given, the numbers of activations that
-have none, kValuesFirst where gates are, and kHasTwoSizes where rows have one.
+have none, kValuesFirst where gates are, kHasTwoSizes where rows have one, and those of a rotation where there is none.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .interface import tensor_arguments
 from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, item_threads
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MAX_CODE, MAX_EXPONENT, QuantSpec
+from .row_ops import angles_in_run
 from .schedule import (
     CHUNKS_AT_ONCE,
     ITEM_THREADS,
@@ -56,6 +57,7 @@ _SCALE_FORMATS = {"e4m3": "kE4M3", "ue8m0": "kUE8M0", "f32": "kF32", "f32_ue8m0"
 _SCALE_OWNERS = {"row": "kRow", "tensor": "kTensor"}
 _GLOBAL_SCALES = {"none": "kNone", "given": "kGiven", "row": "kRow", "tensor": "kTensor"}
 _SCALE_ROUNDINGS = {"up": "kUp", "floor": "kFloor"}
+_ROPES = {"neox": "kHalves", "interleaved": "kPairs"}
 _ROUNDINGS = {"output": "kOutput", "hf": "kEachStep", "vllm": "kProducts"}
 
 
@@ -70,6 +72,7 @@ def constants(config: KernelConfig, target: Target) -> Iterator[str]:
         *_layout_constants(config, config.quant or QuantSpec()),
         *_sum_constants(config, target),
         *_access_constants(config),
+        *(_rotation_constants(config) if config.rope else ()),
         *_launch_constants(config, target),
     ]
     yield from _types(config)
@@ -101,6 +104,9 @@ def _types(config: KernelConfig) -> Iterator[str]:
     yield f"typedef {DTYPES[config.weight].c_type if config.op == 'sum_rows' else c_type} Output;"
     yield f"typedef {DTYPES[config.weight].c_type if config.normalizes else 'float'} Weight;"
     yield f"typedef {'float' if has_float_scales else 'UInt8'} Scale;"
+    if config.rope:
+        yield f"typedef {DTYPES[config.angles].c_type} Angle;"
+        yield f"typedef {DTYPES[config.positions].c_type} Position;"
 
 
 def _row_constants(config: KernelConfig) -> Iterator[Constant]:
@@ -242,6 +248,14 @@ def _access_constants(config: KernelConfig) -> Iterator[Constant]:
             accesses[argument.field] = argument.access_bytes(config.vector_bytes)
     for field, count in accesses.items():
         yield _int(f"k{field.capitalize()}AccessBytes", count)
+
+
+def _rotation_constants(config: KernelConfig) -> Iterator[Constant]:
+    (table,) = (each for each in tensor_arguments(config) if each.field == "angles")
+    yield _choice("Rotation", "kRotation", _ROPES[config.rope])
+    yield _int("kRotarySize", config.rotary_size)
+    yield _int("kAnglesInRun", angles_in_run(config))
+    yield _int("kAnglesAccessBytes", table.access_bytes(config.vector_bytes))
 
 
 def _launch_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:

@@ -110,10 +110,14 @@ def parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
         if argument.is_strided:
             for d in range(config.row_dims):
                 yield "Int64", f"{argument.name}_stride{d}"
+        for what in ("stride", "extent"):
+            yield from (("Int64", f"{argument.name}_{what}{d}") for d in range(argument.table_dims))
     for prefix in _extent_prefixes(config):
         yield "Int64", f"{prefix}rows"
         for d in range(1, config.row_dims):
             yield "Int64", f"{prefix}extent{d}"
+        if config.rope:
+            yield "Int64", f"{prefix}heads"
     for name in _counts(config):
         yield "Int64", name
 
@@ -135,6 +139,10 @@ def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
         yield argument.field, argument.name
         if argument.is_strided:
             yield from ((f"{argument.field}_strides[{d}]", f"{argument.name}_stride{d}") for d in dims)
+        for what in ("stride", "extent"):
+            yield from (
+                (f"{argument.field}_{what}s[{d}]", f"{argument.name}_{what}{d}") for d in range(argument.table_dims)
+            )
     prefix = _extent_prefixes(config)[-1 if config.gathers else row_set]
     if config.gathers:
         yield "input_count", "rows"
@@ -142,6 +150,8 @@ def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
         yield "size", str(config.second_size if row_set else config.hidden_size)
     yield "rows", f"{prefix}rows"
     yield from ((f"extents[{d}]", f"{prefix}rows" if d == 0 else f"{prefix}extent{d}") for d in dims)
+    if config.rope:
+        yield "heads", f"{prefix}heads"
     yield from ((name, name) for name in _counts(config))
 
 

@@ -1,9 +1,10 @@
 """The launch recipe: what the launcher must know to check a call and to launch the kernel, as JSON.
 
 A kernel's parameters are plain: for each argument that is present, a pointer and, if its rows are strided, one
-64-bit stride in elements for each row dimension; or a float. Then for each row set the number of rows (of one matrix
-in a batch) and the extents of the row dimensions after the first, in a batch the number of matrices, and for ops on
-items their number, all 64-bit.
+64-bit stride in elements for each row dimension, or for a table the strides and extents of its own dimensions; or a
+float. Then for each row set the number of rows (of one matrix in a batch) and the extents of the row dimensions after
+the first, if rows are heads how many a token has, in a batch the number of matrices, and for ops on items their number,
+all 64-bit.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "entry": ENTRY,
         "row_dims": config.row_dims,
         "batched": config.batched,
+        "heads": config.rope != "",
         "items": None if items is None else items.to_json(),
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
@@ -106,6 +108,7 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
         "dtypes": list(argument.dtypes),
         "shape": [extent.to_json() for extent in argument.shape],
         "row_set": argument.row_set,
+        "table_dims": argument.table_dims,
         # Not a sum over rows of one column, which may be narrower.
         "single": argument.shape == shape(1) and not (argument.is_output and argument.element_bytes < 4),
         "flat": argument.is_flat,

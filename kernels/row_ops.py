@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from .arguments import Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
 from .config_rules import name_of_first
 from .dtypes import BYTE, DTYPE_OF_FORMAT, DTYPES
-from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, Extent, Shape, extent, shape
+from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, TOKENS, Extent, Shape, extent, shape
 from .numerics import CHUNK_SIZE, ceil_div
 from .quant_spec import CODE_BITS, PACKED_COLUMNS, QuantSpec
 
@@ -59,7 +60,7 @@ def _offsets(config: KernelConfig) -> list[TensorArgument]:
 
 
 def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
-    """The arguments of a plain norm, twice."""
+    """The arguments of a norm, twice."""
     sizes = (config.hidden_size, config.second_size or config.hidden_size)
     names = (name_of_first(config), "k")
     of = [dataclasses.replace(config, hidden_size=size, second_size=0) for size in sizes]
@@ -67,7 +68,12 @@ def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
         *(strided_rows(name, config.input, of[i], field="input", row_set=i) for i, name in enumerate(names)),
         *(weight_argument(of[i], name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
         _bias(config),
-        *(_half_output(of[i], f"{name}_out", name, field="out", row_set=i) for i, name in enumerate(names)),
+        *(_rotation(config) if config.rope else ()),
+        *(
+            number(f"{name}_scale", is_present=bool(config.quant), field="scale", row_set=i)
+            for i, name in enumerate(names)
+        ),
+        *(_pair_output(of[i], name, i) for i, name in enumerate(names)),
         *_statistics(config),
         ScalarArgument("eps"),
     )
@@ -83,6 +89,28 @@ def _statistics(config: KernelConfig) -> tuple[TensorArgument, ...]:
 def row_statistic(name: str, **options: Any) -> TensorArgument:
     """A number for each row, shaped as the rows are."""
     return TensorArgument(name, ("float32",), shape(LEADING), is_flat=True, **options)
+
+
+def _pair_output(config: KernelConfig, name: str, row_set: int) -> TensorArgument:
+    if config.quant:
+        return _codes(config, config.quant, name=f"{name}_out", row_set=row_set)
+    return _half_output(config, f"{name}_out", name, field="out", row_set=row_set)
+
+
+def _rotation(config: KernelConfig) -> tuple[TensorArgument, ...]:
+    """The table of cosines and, behind them, sines; and where each token's stand in it."""
+    run_bytes = angles_in_run(config) * DTYPES[config.angles].bytes
+    return (
+        TensorArgument(
+            "cos_sin_cache", (config.angles,), shape(config.rotary_size), run_bytes, field="angles", table_dims=1
+        ),
+        TensorArgument("positions", (config.positions,), shape(TOKENS), is_flat=True),
+    )
+
+
+def angles_in_run(config: KernelConfig) -> int:
+    """How many of the angles of any chunk lie side by side: all of them if halves are whole chunks."""
+    return math.gcd(CHUNK_SIZE if config.rope == "neox" else CHUNK_SIZE // 2, config.rotary_size // 2)
 
 
 def strided_rows(name: str, dtype: str, config: KernelConfig, **options: Any) -> TensorArgument:
@@ -149,18 +177,7 @@ def _given_scale(name: str, config: KernelConfig, *, is_present: bool) -> Tensor
 
 
 def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
-    bits = CODE_BITS[quant.element]
-    codes = TensorArgument(
-        "y_fp4" if quant.element == "e2m1" else "out",
-        _encoded_dtypes(quant.element),
-        shape(LEADING, ceil_div(config.encoded_size, 8 // bits)),
-        CHUNK_SIZE * bits // 8,
-        is_output=True,
-        is_strided=True,
-        field="codes",
-        c_type=BYTE.c_type,
-        row_set=int(config.gathers),
-    )
+    codes = _codes(config, quant, name="y_fp4" if quant.element == "e2m1" else "out", row_set=int(config.gathers))
     is_found = quant.needs_tensor_amax
     scale_of_nothing = 0.0 if quant.has_blocks else quant.smallest_scale
     found = [
@@ -189,6 +206,21 @@ def _given_scales(config: KernelConfig, quant: QuantSpec) -> TensorArgument:
     # Those of columns are loaded by chunks.
     chunk_bytes = _chunk_bytes("float32") if columns == 1 else 0
     return TensorArgument("scale", ("float32",), extents, chunk_bytes, is_flat=True)
+
+
+def _codes(config: KernelConfig, quant: QuantSpec, *, name: str, row_set: int = 0) -> TensorArgument:
+    bits = CODE_BITS[quant.element]
+    return TensorArgument(
+        name,
+        _encoded_dtypes(quant.element),
+        shape(LEADING, ceil_div(config.encoded_size, 8 // bits)),
+        CHUNK_SIZE * bits // 8,
+        is_output=True,
+        is_strided=True,
+        field="codes",
+        c_type=BYTE.c_type,
+        row_set=row_set,
+    )
 
 
 def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from jitnorm.kernels.config_rules import MOVES
+from jitnorm.kernels.config_rules import MAX_ROPE_SIZE, MOVES
 
 import jitnorm
 from jitnorm import manager
@@ -54,7 +54,7 @@ def tensor(shape: tuple[int, ...], dtype: str, is_output: bool) -> torch.Tensor:
     kind = getattr(torch, {"float4_e2m1fnx2": "uint8", "float8_e8m0fnu": "uint8"}.get(dtype, dtype))
     if is_output:
         return torch.empty(shape, dtype=kind, device="cuda")
-    if kind in (torch.uint8, torch.int32):
+    if kind in (torch.uint8, torch.int32, torch.int64):
         return torch.randint(5, shape).to(kind).cuda()
     return random(*shape, dtype=kind)
 
@@ -67,6 +67,8 @@ def launch(op: Op, hidden_size: int, rows: int = ROWS, **choices: Any) -> None:
 def launch_every_op(hidden_size: int) -> None:
     for op in OPS.values():
         encodings = ENCODINGS if op.name in GENERAL else ENCODINGS_OF_EXPERTS if op.name in GROUPED else [{}]
+        if "rope" in op.choices and hidden_size > MAX_ROPE_SIZE:
+            continue
         for choices in encodings:
             launch(op, hidden_size, **choices)
         if "keep_norm" in op.choices and op.formats:
@@ -125,6 +127,9 @@ def launch_variants() -> None:
     launch(OPS["compute_amax"], 1000)
     launch(OPS["block_scale_interleave"], 6, batched=True)
     launch(OPS["shuffle_matrix_a"], 40, shuffle_rows=16)
+    for hidden_size, rotary_size in ((512, 384), (80, 80), (112, 24)):  # halves that are whole chunks, and not
+        launch(OPS["qk_rmsnorm_rope"], hidden_size, rotary_size=rotary_size, positions="int32", rounding="hf")
+        launch(OPS["qk_rmsnorm_rope_quant"], hidden_size, rotary_size=rotary_size, rope="interleaved")
     qkv, weight = random(7, 12, 128), random(128)
     q, k = qkv[:, :8], qkv[:, 8:10]
     jitnorm.qk_rmsnorm(q, k, weight, weight, q_out=q, k_out=k)

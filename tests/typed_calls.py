@@ -22,6 +22,7 @@ def norms(x: Tensor, weight: Tensor, out: Tensor) -> None:
     assert_type(jitnorm.qk_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.q_kv_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.gemma_qk_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
+    assert_type(jitnorm.qk_rmsnorm_rope(x, x, weight, weight, weight, weight), tuple[Tensor, Tensor])
 
 
 def activations(x: Tensor, out: Tensor) -> None:

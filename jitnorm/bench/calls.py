@@ -22,18 +22,21 @@ Call = Callable[[], Any]
 New = Callable[[tuple[int, ...], str, bool], Any]
 """Makes a tensor of a shape and dtype; the last says whether it is written."""
 _EPS = 1e-6
+_HEADS = 2  # of a token
+_ENTRIES = 16  # of each dimension of a table
 
 
 def call_of(
     op: Op, chosen: Choices, new: New, rows: int, *, matrices: int = 2, outputs: bool = False, **options: Any
-) -> Call:
+) -> partial[Any]:
     """A call of an op's function.
 
     Args:
         op: the op.
         chosen: one value for each of its choices that is not left out.
         new: makes the tensors.
-        rows: how many rows they have, or how many times as many as the op takes together.
+        rows: how many rows they have, or how many times as many as the op takes together; of heads that are turned,
+            how many tokens.
         matrices: how many matrices there are in a batch.
         outputs: whether outputs are given that the function would allocate.
         options: further arguments of the function.
@@ -85,10 +88,12 @@ def config_of(choices: Choices, fields: Fields) -> KernelConfig:
 
 
 def _shape(argument: TensorArgument, config: KernelConfig, rows: int, matrices: int) -> tuple[int, ...]:
-    leading = (matrices, rows) if config.batched else (rows,)
+    leading = (matrices, rows) if config.batched else (rows, _HEADS) if config.rope else (rows,)
+    if argument.table_dims:
+        return (*(_ENTRIES,) * argument.table_dims, *sizes_of(argument.shape, (), rows))
     if argument.name == "X" or (config.op == "mhc_post" and argument.name == "residual"):
         return (*leading, config.streams, config.hidden_size)
-    return sizes_of(argument.shape, leading, rows, matrices if config.batched else 1, rows)
+    return sizes_of(argument.shape, leading, rows, matrices if config.batched else 1, rows, tokens=rows)
 
 
 def _backwards(numbers: Any) -> Any:

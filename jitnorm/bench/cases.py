@@ -106,11 +106,15 @@ def chain(enable_pdl: bool | None = None) -> Maker:
     return make
 
 
-def _qk(new: Tensors, m: int, h: int) -> Call:
-    """In place in a packed tensor of heads of 128: as many queries as values, a quarter of keys."""
+def _heads(new: Tensors, m: int, h: int) -> tuple[Any, Any, Any]:
+    """Queries and keys, views of a packed tensor with heads of 128, a quarter of the queries' keys; and a weight."""
     heads = h // 128
-    qkv, w = new.bfloat16(m, heads + 2 * (heads // 4), 128), new.bfloat16(128)
-    q, k = qkv[:, :heads], qkv[:, heads : heads + heads // 4]
+    qkv = new.bfloat16(m, heads + 2 * (heads // 4), 128)
+    return qkv[:, :heads], qkv[:, heads : heads + heads // 4], new.bfloat16(128)
+
+
+def _qk(new: Tensors, m: int, h: int) -> Call:
+    q, k, w = _heads(new, m, h)
     return lambda: jitnorm.qk_rmsnorm(q, k, w, w, q_out=q, k_out=k)
 
 
@@ -119,6 +123,18 @@ def _q_kv(new: Tensors, m: int, h: int) -> Call:
     packed, w = new.bfloat16(m, h + h // 4), new.bfloat16(h)
     q, kv = packed[:, :h], packed[:, h:]
     return lambda: jitnorm.q_kv_rmsnorm(q, kv, w, w[: h // 4], q_out=q, kv_out=kv)
+
+
+def _qk_rope(new: Tensors, m: int, h: int) -> Call:
+    """The same, each token turned by a position of its own."""
+    (q, k, w), table, positions = _heads(new, m, h), new.bfloat16(m, 128), new.positions(m)
+    return lambda: jitnorm.qk_rmsnorm_rope(q, k, w, w, table, positions, q_out=q, k_out=k)
+
+
+def _qk_rope_fp8(new: Tensors, m: int, h: int) -> Call:
+    (q, k, w), table, positions = _heads(new, m, h), new.bfloat16(m, 128), new.positions(m)
+    q_out, k_out, scale = new.fp8(*q.shape), new.fp8(*k.shape), new.one()
+    return lambda: jitnorm.qk_rmsnorm_rope_quant(q, k, w, w, table, positions, scale, scale, q_out=q_out, k_out=k_out)
 
 
 _RMSNORM = _of("rmsnorm", "rmsnorm")
@@ -130,6 +146,9 @@ OPS = (
     _of("add gemma", "gemma_fused_add_rmsnorm"),
     # A quarter of the heads are keys.
     Measured("qk_rmsnorm", "qk_rmsnorm", {}, 1.25 * _RMSNORM.bytes_per_element, _qk, (1, 512)),
+    # The angles of a token are those of all its heads.
+    Measured("qk_rmsnorm_rope", "qk_rmsnorm_rope", {}, 1.25 * 4, _qk_rope, (1, 512)),
+    Measured("qk_rmsnorm_rope fp8", "qk_rmsnorm_rope_quant", {}, 1.25 * 3, _qk_rope_fp8, (1, 512)),
     _of("rmsnorm fp8", "rmsnorm_quant"),
     _of("add fp8", "fused_add_rmsnorm_quant"),
     _of("fp8 token", "norm_quantize", quant="fp8_token"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from jitnorm.catalogue.encodings import ANY_ENCODING, BATCH, NORM
 from jitnorm.catalogue.op import Choices, Fields, Op
+from jitnorm.kernels.quant_spec import FP8_TENSOR
 
 _HEADS = {**NORM, "row_dims": (1, 2)}  # of tensors on their own, and of views of a packed one
 
@@ -86,8 +87,30 @@ Q_KV_RMSNORM = Op(
     _two_sizes, {"k": "kv", "k_weight": "kv_weight", "k_out": "kv_out"}, choices={**NORM, "second_size": 0},
 )  # fmt: skip
 
+
+def _rope_fields(is_neox: bool, rotary_size: int, unit_bias: bool) -> Fields:
+    rope = "neox" if is_neox else "interleaved"
+    return {"rope": rope, "rotary_size": rotary_size, "unit_bias": unit_bias}
+
+
+def _rope_options(_: Choices, fields: Fields) -> dict[str, Any]:
+    return {"is_neox": fields["rope"] == "neox", "unit_bias": fields["unit_bias"]}
+
+
+_ROPE: dict[str, Any] = {
+    "rope": "neox", "rotary_size": 0, "unit_bias": False, "angles": "float32", "positions": "int64",
+}  # fmt: skip
+QK_RMSNORM_ROPE = Op(
+    "qk_rmsnorm_rope", "the norm of queries and keys and their rotary position embedding, also in place",
+    {"op": "rmsnorm", "pair": True}, _rope_fields, choices={**_HEADS, **_ROPE}, options=_rope_options,
+)  # fmt: skip
+QK_RMSNORM_ROPE_QUANT = Op(
+    "qk_rmsnorm_rope_quant", "the same in FP8, by given scales", {"op": "rmsnorm", "pair": True, "quant": FP8_TENSOR},
+    _rope_fields, choices={**_HEADS, **_ROPE}, options=_rope_options,
+)  # fmt: skip
+
 OPS = (
     RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, ADD_RMSNORM, GEMMA_ADD_RMSNORM, RMSNORM_BIAS,
-    LAYERNORM, LAYERNORM_WITH_STATISTICS, QK_RMSNORM, GEMMA_QK_RMSNORM, Q_KV_RMSNORM, RMSNORM_BATCHED,
-    FUSED_ADD_RMSNORM_BATCHED, ADD_RMSNORM_BATCHED,
+    LAYERNORM, LAYERNORM_WITH_STATISTICS, QK_RMSNORM, GEMMA_QK_RMSNORM, QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_QUANT,
+    Q_KV_RMSNORM, RMSNORM_BATCHED, FUSED_ADD_RMSNORM_BATCHED, ADD_RMSNORM_BATCHED,
 )  # fmt: skip

@@ -14,11 +14,13 @@ import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.flashinfer.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.compat.groups import quantize_groups, spec_of_eps, write_groups
+from jitnorm.compat.rope import turn_packed, yarn_angles
 from jitnorm.compat.vllm.custom_ops import scaled_fp4_quant as _scaled_fp4_quant
 from jitnorm.kernels.quant_spec import MAX_CODE
 
 __all__ = [
     "fused_add_rmsnorm",
+    "fused_qk_norm_rope",
     "gelu_and_mul",
     "gelu_tanh_and_mul",
     "gemma_fused_add_rmsnorm",
@@ -54,6 +56,32 @@ def gelu_and_mul(input: torch.Tensor, out: torch.Tensor | None = None) -> torch.
 def gelu_tanh_and_mul(input: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
     """GELU, by tanh, of the first half of each row times the second."""
     return jitnorm.gelu_tanh_and_mul(input, out)
+
+
+def fused_qk_norm_rope(
+    qkv: torch.Tensor,
+    num_heads_q: int,
+    num_heads_k: int,
+    num_heads_v: int,
+    head_dim: int,
+    eps: float,
+    q_weight: torch.Tensor,
+    k_weight: torch.Tensor,
+    base: float,
+    is_neox: bool,
+    position_ids: torch.Tensor,
+    factor: float,
+    low: float,
+    high: float,
+    attention_factor: float,
+    rotary_dim: int | None = None,
+) -> None:
+    """RMSNorm of queries and keys and their rotation, in place; torch computes the angles, in launches before."""
+    size = head_dim if rotary_dim is None else rotary_dim
+    angles = yarn_angles(position_ids.reshape(-1), size, base, factor, low, high, attention_factor)
+    rows = torch.arange(len(angles), device=angles.device)
+    heads = num_heads_q, num_heads_k, num_heads_v
+    turn_packed(qkv, heads, head_dim, eps, q_weight, k_weight, angles, is_neox, rows)
 
 
 def sgl_per_token_quant_fp8(input: torch.Tensor, output_q: torch.Tensor, output_s: torch.Tensor) -> None:

@@ -83,6 +83,7 @@ from jitnorm.reference.norm import (
     rmsnorm_f32,
     stored_residual,
 )
+from jitnorm.reference.rotation import rotate_f32
 from jitnorm.reference.statistics import CHUNK, amax_f32, row_sum, sum_of_squares
 from jitnorm.reference.ue8m0 import ScaleRounding
 
@@ -137,6 +138,7 @@ __all__ = [
     "relu2_f32",
     "rmsnorm_backward_f32",
     "rmsnorm_f32",
+    "rotate_f32",
     "round_to",
     "row_sum",
     "silu_f32",

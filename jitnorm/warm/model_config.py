@@ -98,6 +98,7 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
         hidden_size,
         head_sizes=(head_size,) if head_size and _normalizes_heads(text, kind) else (),
         head_weight=kind not in _UNWEIGHTED_QK_NORM,
+        rotary_factor=_rotary_factor(text),
         norm_sizes=_positive(of_q, of_kv),
         latent_sizes=(of_q, of_kv) if of_q and of_kv else (),
         gate_sizes=dense if gates else (),
@@ -189,6 +190,15 @@ def _experts(text: Mapping[str, Any]) -> int:
 
 def _normalizes_heads(text: Mapping[str, Any], kind: str) -> bool:
     return kind in _QK_NORM or bool(text.get("use_qk_norm") or text.get("qk_layernorm"))
+
+
+def _rotary_factor(text: Mapping[str, Any]) -> float:
+    """How much of a head is turned; newer files say so among the parameters of the rotation."""
+    for part in (text, text.get("rope_parameters"), text.get("rope_scaling")):
+        factor = part.get("partial_rotary_factor") if isinstance(part, Mapping) else None
+        if isinstance(factor, (int, float)) and 0 < factor <= 1:
+            return float(factor)
+    return 1.0
 
 
 def _dtype(*configs: Mapping[str, Any]) -> str:

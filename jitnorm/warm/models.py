@@ -23,6 +23,7 @@ class Model:
         hidden_size: elements of the residual stream.
         head_sizes: of heads whose queries and keys are normalized.
         head_weight: whether these norms have weights.
+        rotary_factor: how much of such a head is turned by its position, of 1.
         norm_sizes: of further norms, such as those of low-rank projections.
         latent_sizes: of MLA's two latents, which are normalized together: of queries, of keys and values.
         gate_sizes: intermediate sizes whose activation is gated.
@@ -41,6 +42,7 @@ class Model:
     hidden_size: int
     head_sizes: tuple[int, ...] = ()
     head_weight: bool = True
+    rotary_factor: float = 1.0
     norm_sizes: tuple[int, ...] = ()
     latent_sizes: tuple[int, ...] = ()
     gate_sizes: tuple[int, ...] = ()
@@ -99,6 +101,7 @@ def entries_of(
     if model.head_sizes:
         weight = {} if model.head_weight else WITHOUT_WEIGHT
         found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **weight, **norms})
+        found += _turned(model, norms)
     if model.latent_sizes:
         of_q, of_kv = model.latent_sizes
         found += multiply("q_kv_rmsnorm", {"hidden_size": of_q, "second_size": of_kv, **norms})
@@ -205,6 +208,18 @@ def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: 
             found += multiply("grouped_quantize", {"hidden_size": model.hidden_size, **grouped})
         if sizes := divided(*model.expert_sizes):
             found += multiply("silu_and_mul_grouped_quantize", {"hidden_size": sizes, **grouped, **_gates(model)})
+    return found
+
+
+def _turned(model: Model, norms: dict[str, Any]) -> list[Entry]:
+    """The entries of norms of heads with their rotation: engines keep the angles in the model's dtype or in float32."""
+    angles = tuple(dict.fromkeys((model.dtype, "float32")))
+    found: list[Entry] = []
+    for size in model.head_sizes:
+        rotary_size = int(size * model.rotary_factor)
+        if rotary_size >= 2 and rotary_size % 2 == 0:
+            choices = {"hidden_size": size, "rotary_size": rotary_size, "angles": angles, "unit_bias": model.unit_bias}
+            found += multiply("qk_rmsnorm_rope", {**choices, **norms})
     return found
 
 

@@ -33,6 +33,14 @@ struct Arguments {
   const Weight* weight;
   const Weight* bias;
   float eps;
+#ifdef JITNORM_ROTATES
+
+  // Of the tokens whose heads are the rows.
+  const Angle* angles;  // a table of cosines and, behind them, sines
+  Int64 angles_strides[1], angles_extents[1];
+  const Position* positions;  // of each token in the table
+  Int64 heads;                // rows of a token
+#endif
 
   // One element, or one for each row or matrix.
   const Int32* mask;  // the rows of each matrix that are there

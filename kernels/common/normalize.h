@@ -52,7 +52,11 @@ JITNORM_INLINE float normalize(float h, RowStatistic statistic, float factor, fl
   const float scaled = mul_rn(centered(h, statistic.mean), statistic.rstd);
   const float y = mul_rn(kHasUnitBias ? scaled : rounded_step(scaled), factor);
   const float sum = kHasBias ? add_rn(kHasUnitBias ? y : rounded_step(y), bias) : y;
+#ifdef JITNORM_ROTATES
+  return rounded_step(sum);  // what it is turned to is rounded, too
+#else
   return kEncoding == Encoding::kValues ? sum : rounded(sum);  // values are rounded when they are stored
+#endif
 }
 #else
 // RMSNorm: (h * rstd) * factor. Layer normalization: ((h - mean) * rstd) * factor. Then + bias, if there is one.

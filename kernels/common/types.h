@@ -36,6 +36,12 @@ enum class Combine {
   kActivated,  // the activation of the input
 };
 
+// Which elements of a head are turned together.
+enum class Rotation {
+  kHalves,  // those of one place in two halves, as in GPT-NeoX
+  kPairs,   // neighbours, as in GPT-J
+};
+
 // What of a norm is rounded to the input's type before it is encoded, where anything is.
 enum class Rounding {
   kOutput,    // the norm

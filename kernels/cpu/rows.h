@@ -5,6 +5,7 @@
 #include "../common/experts.h"
 #include "combine.h"
 #include "encode.h"
+#include "rotation.h"
 #include "row_reduce.h"
 
 struct RowBuffers {
@@ -54,8 +55,13 @@ JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Ti
   return statistic;
 }
 
+#ifdef JITNORM_ROTATES
+// What is turned together may stand in two tiles.
+constexpr bool kNormalizesFirst = true;
+#else
 // Where the amax of the row, or of a block that spans tiles, comes first, so do all values.
 constexpr bool kNormalizesFirst = kNormalizes && (kNeedsRowAmax || kBlockTiles > 1);
+#endif
 
 JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffers) {
 #ifdef JITNORM_GATHERS
@@ -69,6 +75,9 @@ JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffe
   if constexpr (kNormalizesFirst) {
     for (int t = 0; t < kRowTiles; ++t) normalize_tile(t, statistic, buffers, buffers.h[t]);
   }
+#ifdef JITNORM_ROTATES
+  turn_row(a, row, buffers.h);
+#endif
   const RowEncoder encoder = RowEncoder::begin_row(a, row, kNeedsRowAmax ? row_max(buffers.h) : 0.0f);
   const Input* next = a.input + row_offset(row_after(a, row), a.extents, a.input_strides);
   for (int t = 0; t < kRowTiles; ++t) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "encode.cuh"
+#include "rotation.cuh"
 #include "row_reduce.cuh"
 
 // Long rows are encoded a few chunks at a time, by the same code: unrolled in full, 8 chunks took NVRTC 0.34 s instead
@@ -32,6 +33,9 @@ struct Row {
   HeldChunk held[kHeldChunks];
   float amax[kHeldChunks];  // the largest |y| of each chunk, if that of the row is needed
   RowStatistic statistic;
+#ifdef JITNORM_ROTATES
+  ChunkAngles angles;  // of its only chunk
+#endif
 
 #ifdef JITNORM_TWO_SIZES
   JITNORM_INLINE int index(int slot) const {
@@ -141,6 +145,9 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
         if constexpr (!kHoldsRow || kStaysShared) row.source.load(row.held[j], index);
         float y[kChunkSize];
         normalize_chunk(row.held[j], of.parameters[j], row.statistic, y);
+#ifdef JITNORM_ROTATES
+        row.angles.turn(y, index);
+#endif
         if constexpr (!kStoresSumEarly) row.source.store_sum(row.held[j], index);
         if constexpr (kKeepsNorm) {
           store_rounded(a.y_out + row_offset(row.number, a.extents, a.y_out_strides), index, y);
@@ -246,6 +253,9 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
   }
+#ifdef JITNORM_ROTATES
+  row.angles.load(a, at, row.index(0));
+#endif
   return row;
 }
 

@@ -40,6 +40,37 @@ class RMSNorm(torch.nn.Module):
         return out
 
 
+class RotaryEmbedding(torch.nn.Module):
+    """vLLM's layer: a table of cosines and sines, and what `forward_native` does with it."""
+
+    cos_sin_cache: torch.Tensor
+
+    def __init__(
+        self, head_size: int, rotary_dim: int, max_position_embeddings: int, base: float, is_neox_style: bool,
+        dtype: torch.dtype,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.head_size, self.rotary_dim, self.is_neox_style = head_size, rotary_dim, is_neox_style
+        frequencies = base ** -(torch.arange(0, rotary_dim, 2).float() / rotary_dim)
+        turns = torch.arange(max_position_embeddings).float()[:, None] * frequencies
+        self.register_buffer("cos_sin_cache", torch.cat([turns.cos(), turns.sin()], -1).to(dtype))
+
+    def forward_native(
+        self, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both turned, step by step in their dtype."""
+        cos, sin = self.cos_sin_cache[positions.flatten()].unsqueeze(-2).chunk(2, dim=-1)
+        return self._turned(query, cos, sin), self._turned(key, cos, sin)
+
+    def _turned(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        heads = x.unflatten(-1, (-1, self.head_size))
+        part, rest = heads.split([self.rotary_dim, self.head_size - self.rotary_dim], dim=-1)
+        first, second = part.chunk(2, dim=-1) if self.is_neox_style else (part[..., ::2], part[..., 1::2])
+        both = first * cos - second * sin, second * cos + first * sin
+        turned = torch.cat(both, -1) if self.is_neox_style else torch.stack(both, -1).flatten(-2)
+        return torch.cat([turned, rest], -1).view(x.shape)
+
+
 class Activation(torch.nn.Module):
     """A layer of an activation: a kernel, and what it computes."""
 

@@ -22,6 +22,7 @@ FILES = tuple(
         "core/test_batched_weight_rms_norm",
         "core/test_fused_q_kv_rmsnorm",
         "core/test_activation",
+        "core/test_fused_qk_norm_rope",
         "core/test_fused_quant_layernorm",
         "core/test_fused_silu_mul_block_quant",
         "quantization/test_fp8_quant",
@@ -70,6 +71,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "vllm.utils.torch_utils": {"set_random_seed": torch.manual_seed},
     "vllm.utils.math_utils": {"round_up": lambda n, multiple: -(-n // multiple) * multiple},
     _LAYERS + "layernorm": {"RMSNorm": vllm_layers.RMSNorm},
+    _LAYERS + "rotary_embedding": {"RotaryEmbedding": vllm_layers.RotaryEmbedding},
     _LAYERS + "activation": {
         name: getattr(vllm_layers, name)
         for name in (
@@ -129,7 +131,9 @@ def prepare() -> None:
     torch.library.opcheck = _opcheck
     utils = ModuleType("tests.utils")
     utils.large_gpu_test = lambda *, min_gb: lambda test: test  # type: ignore[attr-defined]
-    sys.modules["tests.utils"] = utils
+    of_kernels = ModuleType("tests.kernels.utils")
+    of_kernels.opcheck = _opcheck  # type: ignore[attr-defined]
+    sys.modules |= {"tests.utils": utils, "tests.kernels.utils": of_kernels}
 
 
 @pytest.fixture

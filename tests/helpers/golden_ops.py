@@ -58,6 +58,30 @@ def heads() -> Array:
     return x().reshape(12, 3, 128)
 
 
+def turned_heads() -> Array:
+    """Of each head the first 96 elements; the last token has no position."""
+    y = reference.rmsnorm_f32(heads().reshape(-1, 128), weight()[:128])
+    angles, positions = weight()[:384].reshape(4, 96), np.repeat(np.arange(12) % 4, 3)
+    positions[-3:] = 4
+    return reference.rotate_f32(y, angles, positions).reshape(heads().shape)
+
+
+def turn_heads(make: Make) -> Outputs:
+    positions = np.arange(12) % 4
+    positions[-1] = 4
+    q, k, factor = make(heads()[:, :2]), make(heads()[:, 2:]), make(weight()[:128])
+    angles, scale = make(weight()[:384].reshape(4, 96)), make(np.array([0.5], np.float32))
+    call = (q, k, factor, factor, angles, make(positions))
+    return *jitnorm.qk_rmsnorm_rope(*call), *jitnorm.qk_rmsnorm_rope_quant(*call, scale, scale)
+
+
+def encoded_heads() -> Outputs:
+    y = turned_heads()
+    codes = reference.quantize_fp8_static(y.reshape(-1, 128), 0.5).reshape(y.shape)
+    rounded = reference.round_to(y, x().dtype)
+    return rounded[:, :2], rounded[:, 2:], codes[:, :2], codes[:, 2:]
+
+
 def factors() -> Array:
     return weight()[:24].reshape(12, 2)
 
@@ -297,6 +321,7 @@ OPS = [
         ),
         lambda: (gemma_norm(heads()[:, :2]), gemma_norm(heads()[:, 2:])),
     ),
+    OpCase("qk_rmsnorm_rope", turn_heads, encoded_heads),
     OpCase(
         "silu_and_mul-hf",
         lambda make: (jitnorm.silu_and_mul(make(HALVES.input()), rounding="hf"),),

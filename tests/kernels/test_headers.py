@@ -78,6 +78,8 @@ SPECIAL = [
         "quantize:hidden_size=4096,gate_columns=4096,values_first=true",
         "rmsnorm:hidden_size=4096,quant=e4m3/column/f32/linear/given",
         "dequantize:hidden_size=4096,quant=e4m3/column/f32/linear/given",
+        "rmsnorm:hidden_size=128,pair=true,rope=neox",
+        "rmsnorm:hidden_size=128,pair=true,rope=neox,rounding=hf",
     )
 ]
 EXPERTS = [

@@ -115,6 +115,15 @@ def test_on_hopper_a_row_is_loaded_wide_and_stays_in_registers(
     assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_100a"])
+def test_heads_are_turned_in_registers(target: str, tmp_path: Path) -> None:
+    """Of angles, runs that are as wide as an access are loaded so."""
+    text = "rmsnorm:hidden_size=80,pair=true,rope=neox,row_dims=2,angles=float16,rounding=hf"
+    loads = [opcode for opcode in opcodes(text, target, tmp_path) if opcode.startswith("LDG")]
+    assert {opcode.split(".")[2] for opcode in loads} == {"128", "64"}  # those of 64 bits are positions
+    assert_no_local_memory(text, target, tmp_path)
+
+
 FAST_PATH = (
     "rmsnorm:hidden_size=7168,schedule=14x1wuql",
     "rmsnorm:hidden_size=7168,unit_bias=true,residual=true,schedule=14x1wql",

@@ -11,6 +11,12 @@ from jitnorm.compat.flashinfer.activation import (
     silu_and_mul_scaled_nvfp4_experts_quantize,
 )
 from jitnorm.compat.flashinfer.four_over_six import NVFP44Over6Config, NVFP44Over6ErrMode, resolve_nvfp4_4over6
+from jitnorm.compat.flashinfer.kv_cache import (
+    nvfp4_kv_dequantize,
+    nvfp4_kv_dequantize_paged,
+    nvfp4_kv_quantize,
+    nvfp4_quantize_paged_kv_cache,
+)
 from jitnorm.compat.flashinfer.mhc import mhc_post
 from jitnorm.compat.flashinfer.norm import (
     add_rmsnorm_fp4quant,
@@ -80,7 +86,11 @@ __all__ = [
     "norm",
     "nvfp4_batched_quantize",
     "nvfp4_block_scale_interleave",
+    "nvfp4_kv_dequantize",
+    "nvfp4_kv_dequantize_paged",
+    "nvfp4_kv_quantize",
     "nvfp4_quantize",
+    "nvfp4_quantize_paged_kv_cache",
     "per_token_group_quant_8bit",
     "quantization",
     "reorder_rows_for_gated_act_gemm",

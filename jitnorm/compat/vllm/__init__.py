@@ -21,7 +21,7 @@ from jitnorm.compat.vllm.custom_ops import (
     silu_and_mul_scaled_fp4_experts_quant,
 )
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors, create_fp4_scale_tensor
-from jitnorm.compat.vllm.outputs_first import fused_add_rms_norm, rms_norm
+from jitnorm.compat.vllm.outputs_first import fused_add_rms_norm, fused_qk_norm_rope, rms_norm
 
 __all__ = [
     "_C",
@@ -29,6 +29,7 @@ __all__ = [
     "create_fp4_scale_tensor",
     "fused_add_rms_norm",
     "fused_q_kv_rmsnorm",
+    "fused_qk_norm_rope",
     "mxfp4_experts_quant",
     "per_token_group_quant_fp8",
     "per_token_group_quant_fp8_packed_for_deepgemm",

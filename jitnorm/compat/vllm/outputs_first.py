@@ -14,6 +14,7 @@ import torch
 import jitnorm
 from jitnorm.compat.arguments import element_of, given_spec, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
+from jitnorm.compat.rope import turn_packed
 from jitnorm.compat.vllm.experts import mxfp4_experts_quant as mxfp4_experts_quant
 from jitnorm.compat.vllm.experts import scaled_fp4_experts_quant as scaled_fp4_experts_quant
 from jitnorm.compat.vllm.experts import silu_and_mul_mxfp4_experts_quant as silu_and_mul_mxfp4_experts_quant
@@ -38,6 +39,25 @@ def fused_add_rms_norm(
 
 def _is_per_matrix(weight: torch.Tensor | None) -> bool:
     return weight is not None and weight.ndim == 2
+
+
+def fused_qk_norm_rope(
+    qkv: torch.Tensor,
+    num_heads_q: int,
+    num_heads_k: int,
+    num_heads_v: int,
+    head_dim: int,
+    eps: float,
+    q_weight: torch.Tensor,
+    k_weight: torch.Tensor,
+    cos_sin_cache: torch.Tensor,
+    is_neox: bool,
+    position_ids: torch.Tensor,
+    forced_token_heads_per_warp: int = -1,
+) -> None:
+    """RMSNorm of queries and keys and their rotation, in place; the last argument changes no bit and nothing else."""
+    heads = num_heads_q, num_heads_k, num_heads_v
+    turn_packed(qkv, heads, head_dim, eps, q_weight, k_weight, cos_sin_cache, is_neox, position_ids)
 
 
 def rms_norm_static_fp8_quant(

@@ -32,6 +32,26 @@ def test_norms_and_activations_are_jitnorms() -> None:
         assert same(out, getattr(jitnorm, name)(GATED))
 
 
+@pytest.mark.parametrize("factor", [1.0, 4.0])
+def test_queries_and_keys_are_turned_by_angles_of_rope_or_yarn(factor: float) -> None:
+    """As SGLang defines them, in float64."""
+    qkv, weight, positions = GATED[:4, :320].clone(), torch.ones(64).bfloat16(), torch.tensor([0, 1, 70, 3]).int()
+    low, high, base, scale = 3.0, 11.0, 10000.0, 1.25
+    pairs = torch.arange(16, dtype=torch.float64)
+    frequencies = base ** (-pairs / 16)
+    ramp = ((pairs - low) / (high - low)).clamp(0, 1)
+    if factor != 1:
+        frequencies = frequencies / factor * ramp + frequencies * (1 - ramp)
+    turns = positions[:, None] * frequencies
+    table, expected = (torch.cat([turns.cos(), turns.sin()], -1) * scale).float(), qkv.clone()
+    q, k, _ = expected.view(4, 5, 64).split([2, 1, 2], dim=1)
+    jitnorm.qk_rmsnorm_rope(q, k, weight, weight, table, torch.arange(4), 1e-6, q_out=q, k_out=k)
+    sglang.fused_qk_norm_rope(
+        qkv, 2, 1, 2, 64, 1e-6, weight, weight, base, True, positions, factor, low, high, scale, 32
+    )  # fmt: skip
+    torch.testing.assert_close(qkv, expected, rtol=2**-7, atol=1e-4)
+
+
 def test_fp8_with_a_scale_for_each_row_or_one() -> None:
     codes, scales = torch.empty_like(X, dtype=FP8), torch.empty(ROWS, 1)
     sglang.sgl_per_token_quant_fp8(X, codes, scales)

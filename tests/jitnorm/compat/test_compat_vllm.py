@@ -56,6 +56,20 @@ def test_norms_write_what_comes_first() -> None:
     assert same(residual, total)
 
 
+@pytest.mark.parametrize("is_neox", [True, False])
+def test_queries_and_keys_are_normalized_and_turned_in_place(is_neox: bool) -> None:
+    qkv, weight, positions = RESIDUAL[:5].repeat(1, 2), WEIGHT[:64], torch.tensor([3, 0, 1, 4, 2])
+    table, expected = X[:, :32], qkv.clone()
+    q, k, _ = expected.view(5, 8, 64).split([4, 2, 2], dim=1)
+    jitnorm.qk_rmsnorm_rope(q, k, weight, -weight, table, positions, 1e-5, is_neox, q_out=q, k_out=k)
+    for turn in (ops.fused_qk_norm_rope, ops._C.fused_qk_norm_rope):
+        given = qkv.clone()
+        turn(given, 4, 2, 2, 64, 1e-5, weight, -weight, table, is_neox, positions, 4)
+        assert torch.equal(given, expected)
+    with pytest.raises(ValueError, match="qkv: has 512 columns; 7 heads of 64 are 448"):
+        ops.fused_qk_norm_rope(qkv, 4, 2, 1, 64, 1e-5, weight, weight, table, is_neox, positions)
+
+
 def test_a_norm_may_have_no_weight() -> None:
     ones, out = torch.ones(SIZE, dtype=X.dtype), torch.empty_like(X)
     for _ in range(2):

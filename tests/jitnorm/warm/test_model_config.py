@@ -93,6 +93,9 @@ def test_experts_are_told_from_what_every_token_passes() -> None:
 def test_heads_are_normalized_where_the_model_does_it_with_a_weight_or_without() -> None:
     assert model_of(QWEN3_8B, "m").head_sizes == (128,)
     assert model_of({**LLAMA_8B, "use_qk_norm": True}, "m").head_sizes == (128,)
+    assert model_of(QWEN3_8B, "m").rotary_factor == 1
+    assert model_of({**QWEN3_8B, "partial_rotary_factor": 0.25}, "m").rotary_factor == 0.25
+    assert model_of({**QWEN3_8B, "rope_parameters": {"partial_rotary_factor": 0.5}}, "m").rotary_factor == 0.5
     assert model_of(LLAMA_8B, "m").head_sizes == ()
     assert model_of(LLAMA4, "m").head_sizes == (128,)
     assert [entry for entry in entries_of(model_of(LLAMA4, "m")) if ("weight", "none") in entry.choices]
