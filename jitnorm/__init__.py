@@ -24,13 +24,17 @@ from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
 from jitnorm.named_tensors import from_named_tensors, to_named_tensors
 from jitnorm.ops.activation import (
+    fatrelu_and_mul,
     gelu,
     gelu_and_mul,
+    gelu_quick,
     gelu_tanh,
     gelu_tanh_and_mul,
+    mul_and_silu,
     relu2,
     silu,
     silu_and_mul,
+    silu_and_mul_with_clamp,
     swigluoai_and_mul,
 )
 from jitnorm.ops.add_norm import add_norm_quantize, add_rmsnorm, gemma_add_rmsnorm
@@ -56,12 +60,14 @@ from jitnorm.ops.dequantize import (
 )
 from jitnorm.ops.gated import silu_and_mul_nvfp4_quantize, silu_and_mul_quantize
 from jitnorm.ops.general import norm_quantize, quantize
+from jitnorm.ops.grouped import grouped_quantize, silu_and_mul_grouped_quantize
+from jitnorm.ops.layernorm import layernorm, layernorm_quantize, layernorm_with_statistics
 from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
+from jitnorm.ops.mhc import mhc_post
 from jitnorm.ops.norm import (
     fused_add_rmsnorm,
     gemma_fused_add_rmsnorm,
     gemma_rmsnorm,
-    layernorm,
     rmsnorm,
     rmsnorm_bias,
     rmsnorm_silu,
@@ -82,7 +88,8 @@ from jitnorm.ops.norm_fp8_dynamic import (
 )
 from jitnorm.ops.norm_gated import rmsnorm_gated, rmsnorm_gated_quantize
 from jitnorm.ops.norm_mxfp8 import add_rmsnorm_mxfp8quant, rmsnorm_mxfp8quant
-from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, qk_rmsnorm
+from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, q_kv_rmsnorm, qk_rmsnorm
+from jitnorm.ops.norm_qk_rope import qk_rmsnorm_rope, qk_rmsnorm_rope_quant
 from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
 from jitnorm.ops.norm_sandwich import sandwich_norm_quantize, sandwich_rmsnorm
 from jitnorm.ops.quantize_fp4 import fp4_quantize, mxfp4_quantize, nvfp4_quantize
@@ -122,6 +129,7 @@ __all__ = [
     "compute_amax",
     "dequantize",
     "e2m1_and_ufp8sf_scale_to_float",
+    "fatrelu_and_mul",
     "fp4_quantize",
     "from_named_tensors",
     "fused_add_rms_norm_static_fp8_quant",
@@ -130,6 +138,7 @@ __all__ = [
     "fused_add_rmsnorm_quant",
     "gelu",
     "gelu_and_mul",
+    "gelu_quick",
     "gelu_tanh",
     "gelu_tanh_and_mul",
     "gemma_add_rmsnorm",
@@ -140,9 +149,14 @@ __all__ = [
     "gemma_rmsnorm_backward",
     "gemma_rmsnorm_quant",
     "get_kernel",
+    "grouped_quantize",
     "layernorm",
     "layernorm_backward",
+    "layernorm_quantize",
+    "layernorm_with_statistics",
+    "mhc_post",
     "mhc_rmsnorm_quantize",
+    "mul_and_silu",
     "mxfp4_dequantize",
     "mxfp4_quantize",
     "mxfp8_dequantize_host",
@@ -151,7 +165,10 @@ __all__ = [
     "norm_quantize",
     "nvfp4_batched_quantize",
     "nvfp4_quantize",
+    "q_kv_rmsnorm",
     "qk_rmsnorm",
+    "qk_rmsnorm_rope",
+    "qk_rmsnorm_rope_quant",
     "quantize",
     "quantize_weight",
     "relu2",
@@ -176,9 +193,11 @@ __all__ = [
     "shuffle_matrix_sf_a",
     "silu",
     "silu_and_mul",
+    "silu_and_mul_grouped_quantize",
     "silu_and_mul_nvfp4_quantize",
     "silu_and_mul_quantize",
     "silu_and_mul_scaled_nvfp4_experts_quantize",
+    "silu_and_mul_with_clamp",
     "stats",
     "subscribe",
     "sum_rows",

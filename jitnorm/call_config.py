@@ -26,9 +26,13 @@ def prototype(options: Mapping[str, Any]) -> KernelConfig:
     return KernelConfig(hidden_size=_any_hidden_size(**options), **options)
 
 
-def _any_hidden_size(quant: QuantSpec | None = None, gate_columns: int = 0, **_: Any) -> int:
-    block_size = quant.block_size if quant and isinstance(quant.block_size, int) else 1
-    return math.lcm(block_size, max(1, gate_columns))
+def _any_hidden_size(
+    quant: QuantSpec | None = None, gate_columns: int = 0, second_size: int = 0, rope: str = "", rotary_size: int = 0,
+    **_: Any,
+) -> int:  # fmt: skip
+    if rope:
+        return rotary_size or 2
+    return math.lcm(quant.block_columns if quant else 1, max(1, gate_columns), max(1, second_size))
 
 
 def config_of_call(
@@ -42,6 +46,7 @@ def config_of_call(
     vector_bytes: int = 16,
     row_class: str = "usual",
     enable_pdl: bool | None = None,
+    **dtypes: str,
 ) -> KernelConfig:
     """The configuration of the kernel that a call runs.
 
@@ -55,6 +60,7 @@ def config_of_call(
         vector_bytes: bytes of input that one load may read.
         row_class: the class of its number of rows, one of `kernels.row_classes.ROW_CLASSES`.
         enable_pdl: as of the op: True, False, or None for wherever the target can.
+        dtypes: further fields that are dtypes of tensors.
 
     Raises:
         ValueError: something is not allowed.
@@ -65,6 +71,7 @@ def config_of_call(
         "row_dims": row_dims,
         "vector_bytes": vector_bytes,
         "pdl": uses_pdl(enable_pdl, target),
+        **dtypes,
         **options,
     }
     config = KernelConfig(hidden_size=hidden_size, **fields)

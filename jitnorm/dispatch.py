@@ -71,8 +71,13 @@ class Dispatcher:
         several = self.positions if len(self.positions) > 1 else (slice(first, first + 1),)
         self.outputs_among: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(*several)
         self._weight = next((i for i, a in enumerate(tensors) if a.name.endswith("weight")), None)
+        self._dtypes = {a.field: i for i, a in enumerate(tensors) if a.field in ("angles", "positions")}
         functions = launcher().make_dispatcher(json.dumps(dispatch_signature(example)))
         self.launch, self._learn, self._facts = functions
+
+    def of_op(self, op: Op) -> Dispatcher:
+        """The dispatcher of another op for the same options."""
+        return Dispatcher(op, self.enable_pdl, {**self.options, **op.fixed})
 
     def run(self, *arguments: Any) -> None:
         """Run the op.
@@ -121,6 +126,7 @@ class Dispatcher:
             vector_bytes=vector_bytes,
             row_class=ROW_CLASSES[row_class],
             enable_pdl=self.enable_pdl,
+            **{field: dtypes[i] for field, i in self._dtypes.items()},
         )
         launcher().make_checker(recipe_text(config, target))(*arguments)
         return config, target
@@ -138,26 +144,32 @@ def _captured_kernel(config: KernelConfig, target: Target) -> Any:
 
 
 class Dispatchers(dict[bool | None, Dispatcher]):
-    """The dispatchers of a norm that has no other options, by `enable_pdl`: 0.1 us less than `rounded_dispatcher`."""
+    """The dispatchers of a norm that has no other options, by `enable_pdl`: 0.1 us less than `rounded_dispatcher`.
 
-    def __init__(self, op: Op, rounding: str = "once") -> None:
+    Args:
+        op: the op.
+        rounding: of KernelConfig.
+        fields: others that all calls have.
+    """
+
+    def __init__(self, op: Op, rounding: str = "once", **fields: Any) -> None:
         super().__init__()
-        self._op, self._rounding = op, rounding
+        self._op, self._fields = op, {"rounding": rounding, **fields}
 
     def __missing__(self, enable_pdl: bool | None) -> Dispatcher:
-        made = self[enable_pdl] = rounded_dispatcher(self._op, enable_pdl, self._rounding)
+        made = self[enable_pdl] = _dispatcher(self._op, enable_pdl, (), **self._fields)
         return made
 
 
 class RoundingDispatchers(dict[str, Dispatchers]):
     """The `Dispatchers` of a norm, by its rounding."""
 
-    def __init__(self, op: Op) -> None:
+    def __init__(self, op: Op, **fields: Any) -> None:
         super().__init__()
-        self._op = op
+        self._op, self._fields = op, fields
 
     def __missing__(self, rounding: str) -> Dispatchers:
-        made = self[rounding] = Dispatchers(self._op, rounding)
+        made = self[rounding] = Dispatchers(self._op, rounding, **self._fields)
         return made
 
 

@@ -32,7 +32,8 @@ class Outputs:
         names: of the outputs, in calling order.
         leaders: the names of the inputs whose leading shapes outputs have, the first tensor first.
         of_rows: the names of the tensors that have a row for each row of a leader.
-        folds: whether outputs consist of nothing else, so that a batch of calls is a call with more rows.
+        folds: whether outputs consist of nothing else, and no input has some for several rows, so that a batch of calls
+            is a call with more rows.
     """
 
     def __init__(self, op: Op, options: Mapping[str, Any], example: KernelConfig) -> None:
@@ -43,10 +44,15 @@ class Outputs:
         self.names = tuple(a.name for a in tensors if a.is_output)
         row_sets = [a.row_set for a in tensors]
         self.leaders = tuple(tensors[i].name for i in sorted(set(map(row_sets.index, row_sets))))
-        self.of_rows = frozenset(a.name for a in tensors if LEADING in a.shape)
+        # Experts' offsets and numbers of rows are those of the whole tensor: no part of it can be taken alone.
+        takes_parts = not (example.experts or example.gathers)
+        self.of_rows = frozenset(a.name for a in tensors if LEADING in a.shape and takes_parts)
         self._leader_of = {a.name: self.leaders[a.row_set] for a in tensors}
         self._is_batched, self._rows_combined = example.batched, example.rows_combined
-        self.folds = not self._is_batched and self.of_rows.issuperset(self.names)
+        # Heads are of tokens, each of which has a position: those of more tokens are other ones.
+        self.folds = not (self._is_batched or example.rope) and all(
+            a.name in self.of_rows or not (a.is_output or _grows(a.shape)) for a in tensors
+        )
         # Of codes in E2M1 an element is two values.
         columns = tensors[0].shape[-1].evaluate(rows=0)
         self._values_per_element = max(1, example.hidden_size // columns)
@@ -74,9 +80,10 @@ class Outputs:
         for leader, shape in by_leader.items():
             _check_bounds(leader, shape)
         found = {}
+        rows_of_last = math.prod(shapes[-1][:-1])  # the second row set's, if there is one
         for name, (extents, output_dtype) in self._allocated(shapes[0][-1], dtype).items():
             leading = tuple(by_leader[self._leader_of[name]][:-1])
-            found[name] = (sizes_of(extents, leading, *self._rows_and_matrices(leading)), output_dtype)
+            found[name] = (sizes_of(extents, leading, *self._rows_and_matrices(leading), rows_of_last), output_dtype)
         return found
 
     def allocate(self, framework: Framework, named: dict[str, Any]) -> None:
@@ -129,6 +136,11 @@ class Outputs:
         if not leading:
             raise ValueError(f"{self.leaders[0]}: has one dimension; expected (matrices, ..., hidden_size)")
         return math.prod(leading[1:]), leading[0]
+
+
+def _grows(shape: Shape) -> bool:
+    """Whether a tensor has the more elements the more rows there are."""
+    return LEADING in shape or any(extent.evaluate(rows=0) != extent.evaluate(rows=1 << 20) for extent in shape)
 
 
 def _check_bounds(name: str, shape: tuple[int, ...]) -> None:

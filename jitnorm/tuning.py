@@ -100,7 +100,8 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
     """The configuration that represents all kernels that do the same work per element of a row.
 
     One measurement serves them all. Ignored are 16-bit dtypes, strides, PDL, Gemma's weight + 1, the rounding of
-    the norm, where scales are stored, whether a scale is given or has a floor, and batches.
+    the norm, where scales are stored, whether one scale is given or has a floor, batches, and gathering. Experts
+    count as a mask does: tensors say how many rows they have.
 
     Example:
         >>> str(tuning_key(KernelConfig.parse("rmsnorm:hidden_size=64,input=float16,pdl=true"))).split(",")[1]
@@ -108,7 +109,8 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
     """
     quant = config.quant
     if quant is not None:
-        scale = quant.global_scale if quant.global_scale == "row" else "none"
+        is_kept = quant.global_scale == "row" or quant.has_given_scales
+        scale = quant.global_scale if is_kept else "none"
         quant = replace(quant, scale_layout="linear", global_scale=scale, scale_rounding="up", scale_floor=None)
     return replace(
         config,
@@ -121,8 +123,13 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
         pdl=False,
         many_rows=False,
         keep_rstd=False,
-        batched=config.masked,
+        keep_statistics=False,
+        batched=config.counts_rows,
+        masked=config.counts_rows,
+        experts=0,
+        gathers=False,
         scale_per_matrix=False,
+        weight_per_matrix=False,
         scale_ub=False,
         inverse_global_scale=False,
         schedule="",

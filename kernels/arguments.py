@@ -32,6 +32,7 @@ class TensorArgument:
         c_type: type of its elements in the source; that of the preferred dtype by default.
         run_bytes: bytes of its shortest contiguous run within a row, whose alignment bounds accesses; 0 for the row.
         row_set: which row set it belongs to, 0 or 1; in a source, both know it by one field.
+        table_dims: leading dimensions of its own, of any extent and stride, whose entries the kernel looks up.
     """
 
     name: str
@@ -49,6 +50,7 @@ class TensorArgument:
     c_type: str = ""
     run_bytes: int = 0
     row_set: int = 0
+    table_dims: int = 0
 
     def __post_init__(self) -> None:
         if not self.field:

@@ -7,12 +7,14 @@ that the bits agree on every target; docs/numerics.md defines the tree.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .arguments import WIDEST_ACCESS, Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
 from .dtypes import DTYPES
 from .extents import LEADING, ROWS, Extent, shape
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two
-from .row_ops import first_tensor, strided_rows, weight_argument
+from .row_ops import first_tensor, row_statistic, strided_rows, weight_argument
 from .row_schedule import RowSchedule
 from .target import Target
 
@@ -21,8 +23,8 @@ ACCUMULATORS = 256
 _SEGMENTS_OF_SHORT_ROWS, _SEGMENTS_OF_LONG_ROWS, _MOST_CHUNKS_OF_SHORT_ROWS = 256, 128, 256
 _PACKED_LANES = 256
 _MOST_PACKED_CHUNKS = 64
-# Columns that a block of ``sum_rows`` adds up, and threads that share a column.
-SUMMED_COLUMNS, SUMMING_THREADS = 32, 16
+# Columns that a block of ``sum_rows`` adds up, and its threads.
+SUMMED_COLUMNS, SUMMING_THREADS = 32, 256
 _MAX_WARPS = 16
 _CLUSTERS = (1, 2, 4, 8)
 # Rows and gradients on their way to a block. More come slower: with 96 KiB for each of the two blocks of a
@@ -31,6 +33,8 @@ _BYTES_ON_THEIR_WAY = {_SEGMENTS_OF_SHORT_ROWS: 40 << 10, _SEGMENTS_OF_LONG_ROWS
 _BLOCKS_OF_MULTIPROCESSOR = {_SEGMENTS_OF_SHORT_ROWS: 2, _SEGMENTS_OF_LONG_ROWS: 1}
 _MOST_STAGES = 4
 _MOST_WARPS_OF_PAIRS = 10
+# Registers of a multiprocessor, and those of a thread beside its row, its weight and its sums.
+_REGISTERS, _OTHER_REGISTERS = 1 << 16, 28
 
 
 def rows_of_pack(hidden_size: int) -> int:
@@ -56,23 +60,30 @@ def backward_arguments(config: KernelConfig) -> tuple[Argument, ...]:
     row_bytes = config.hidden_size * DTYPES["float32"].bytes
     chunk_bytes = CHUNK_SIZE * DTYPES["float32"].bytes
     partial_sums = shape(segments(config), parameters * config.hidden_size)
+    is_given = config.op == "layernorm"  # the statistic; RMSNorm's is one sum more, found with the others
+    statistics: tuple[Argument, ...] = (row_statistic("mean"), row_statistic("rstd"))
     return (
         first_tensor(config),
         strided_rows("grad", config.input, config),
+        *(statistics if is_given else ()),
         weight_argument(config),
         strided_rows("residual_grad", config.input, config, is_present=config.residual, field="residual"),
         strided_rows("input_grad", config.input, config, is_output=True, may_be="grad", field="out"),
-        TensorArgument("partials", ("float32",), partial_sums, chunk_bytes, is_output=True, run_bytes=row_bytes),
-        ScalarArgument("eps"),
-    )
+        TensorArgument(
+            "partials", ("float32",), partial_sums, chunk_bytes, is_output=True, run_bytes=row_bytes,
+            is_present=config.has_weight,
+        ),
+        *(() if is_given else (ScalarArgument("eps"),)),
+    )  # fmt: skip
 
 
 def sum_arguments(config: KernelConfig) -> tuple[Argument, ...]:
     """The arguments of ``sum_rows``, in calling order."""
     columns = config.rows_combined * config.hidden_size
+    chunk_bytes = CHUNK_SIZE * DTYPES[config.input].bytes
     sums = shape(config.hidden_size)
     return (
-        TensorArgument("input", (config.input,), shape(LEADING, columns), is_strided=True),
+        TensorArgument("input", (config.input,), shape(LEADING, columns), chunk_bytes, is_strided=True),
         TensorArgument("out", (config.weight,), sums, is_output=True),
         TensorArgument("bias_out", (config.weight,), sums, is_output=True, is_present=config.bias),
     )
@@ -94,26 +105,41 @@ def backward_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         for chunks_per_lane in range(1, most_chunks + 1):
             warps = blocks * ceil_div(ceil_div(groups, chunks_per_lane), blocks)
             if warps <= blocks * _MAX_WARPS:
-                return RowSchedule(warps, chunks_per_lane, blocks_per_row=blocks)
+                return _with_room(config, target, RowSchedule(warps, chunks_per_lane, blocks_per_row=blocks))
     return RowSchedule(_MAX_WARPS, ceil_div(groups, _MAX_WARPS), holds_row=False)
 
 
 def _schedule_of_block(config: KernelConfig, groups: int) -> RowSchedule:
     """The schedule of rows that a block can hold with one chunk a lane."""
-    if config.op == "layernorm" and groups >= _MAX_WARPS // 2:
-        # Its two barriers cost more the more warps wait: 8192 columns took 0.77 of a copy, 0.69 with a chunk a lane. Up
-        # to 10 warps without others on their multiprocessor gain by one: 5120 columns took 0.74, 0.67 with two.
-        chunks_per_lane = 1 if _MAX_WARPS // 2 < groups <= _MOST_WARPS_OF_PAIRS else 2
-        return RowSchedule(ceil_div(groups, chunks_per_lane), chunks_per_lane, rows_at_once=2)
     pair = RowSchedule(groups, 1, rows_at_once=2)
     has_room = 2 * _bytes_of_rows(config, pair) <= _BYTES_ON_THEIR_WAY[most_segments(config.hidden_size)]
     return pair if has_room and groups <= _MOST_WARPS_OF_PAIRS else RowSchedule(groups, 1)
 
 
+def _with_room(config: KernelConfig, target: Target, schedule: RowSchedule) -> RowSchedule:
+    """The schedule with rows and the weight in shared memory, if registers are too few and there is room for two."""
+    shared = replace(schedule, stays_shared=True)
+    is_better = _takes_too_many_registers(config, schedule) and _stages(config, target, shared) > 1
+    return shared if is_better else schedule
+
+
+def _takes_too_many_registers(config: KernelConfig, schedule: RowSchedule) -> bool:
+    """Whether a row, its gradients, the weight and the sums would be spilled."""
+    sums = (2 if config.has_bias else 1) * DTYPES["float32"].bytes
+    tensors = 3 if config.residual else 2
+    element_bytes = tensors * DTYPES[config.input].bytes + DTYPES[config.weight].bytes + sums
+    held = schedule.chunks_per_lane * CHUNK_SIZE * element_bytes // 4
+    return (held + _OTHER_REGISTERS) * schedule.threads > _REGISTERS
+
+
 def _bytes_of_rows(config: KernelConfig, schedule: RowSchedule) -> int:
     """Bytes of the rows that a block works on at once, and of the gradients of their norms."""
-    chunks = schedule.rows_at_once * schedule.chunks_per_lane * schedule.threads
-    return 2 * chunks * CHUNK_SIZE * DTYPES[config.input].bytes
+    return 2 * schedule.rows_at_once * _bytes_of_chunks(schedule, config.input)
+
+
+def _bytes_of_chunks(schedule: RowSchedule, dtype: str) -> int:
+    """Bytes of the chunks that the threads of a block have of a row."""
+    return schedule.chunks_per_lane * schedule.threads * CHUNK_SIZE * DTYPES[dtype].bytes
 
 
 def _stage_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
@@ -121,16 +147,27 @@ def _stage_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
     return _bytes_of_rows(config, schedule) * (3 if config.residual else 2) // 2
 
 
+def _weight_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
+    """Shared memory that the weight takes."""
+    return _bytes_of_chunks(schedule, config.weight) if schedule.stays_shared else 0
+
+
 def stages(config: KernelConfig, target: Target) -> int:
     """How often a thread's rows are on their way to it by way of shared memory; never where they cannot be."""
-    is_whole = config.hidden_size % CHUNK_SIZE == 0 and config.vector_bytes == WIDEST_ACCESS
-    if target.is_cpu or not config.backward or not is_whole:
+    if target.is_cpu or not config.backward:
         return 0
-    schedule = backward_schedule(config, target)
-    if not schedule.holds_row:
+    return _stages(config, target, backward_schedule(config, target))
+
+
+def _stages(config: KernelConfig, target: Target, schedule: RowSchedule) -> int:
+    is_whole = config.hidden_size % CHUNK_SIZE == 0 and config.vector_bytes == WIDEST_ACCESS
+    if not is_whole or not schedule.holds_row:
         return 0
     wanted = _BYTES_ON_THEIR_WAY[most_segments(config.hidden_size)] // _bytes_of_rows(config, schedule)
-    return min(max(1, wanted), _MOST_STAGES, target.shared_bytes // _stage_bytes(config, schedule))
+    if schedule.stays_shared:
+        wanted += 1  # the one that threads work on
+    room = target.shared_bytes - _weight_bytes(config, schedule)
+    return min(max(1, wanted), _MOST_STAGES, room // _stage_bytes(config, schedule))
 
 
 def staged_bytes(config: KernelConfig, target: Target) -> int:
@@ -144,4 +181,6 @@ def staged_bytes(config: KernelConfig, target: Target) -> int:
     if not count:
         return 0
     blocks = _BLOCKS_OF_MULTIPROCESSOR[most_segments(config.hidden_size)]
-    return max(count * _stage_bytes(config, backward_schedule(config, target)), target.all_shared_bytes // (blocks + 1))
+    schedule = backward_schedule(config, target)
+    taken = count * _stage_bytes(config, schedule) + _weight_bytes(config, schedule)
+    return max(taken, target.all_shared_bytes // (blocks + 1))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from .activations import canonical
 from .config_rules import MOVES, NORMS, check, default_activation, default_weight, distinct_rounding
 from .numerics import ceil_div, round_up
 from .quant_spec import PACKED_COLUMNS, SWIZZLED_COLUMNS, QuantSpec, require_one_of, to_text
@@ -21,14 +22,16 @@ class KernelConfig:
     Args:
         op: what the kernel computes: ``rmsnorm``, ``layernorm``; ``quantize`` for quantization alone, ``dequantize``
             for the inverse; ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows;
-            ``sum_rows``, the sum of the rows of a float32 matrix.
+            ``sum_rows``, the sum of the rows of a float32 matrix; ``mhc_post``, what the streams of hyper-connections
+            become behind a layer.
         hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one along the row, other
             than ``128x128``.
         input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;
             also ``float8_e4m3fn`` for ``quantize``; any of 8 to 32 bits for ``interleave`` and ``shuffle``; ``float32``
             alone for ``sum_rows``.
-        weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one;
-            that of the result for ``sum_rows``.
+        weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one, and for
+            norms that multiply by none, of which ``layernorm`` then has no bias either; that of the result for
+            ``sum_rows``.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         residual: whether a residual is added to the input first, and the sum stored.
         quant: how the result is encoded; None writes it in the input's dtype.
@@ -42,13 +45,19 @@ class KernelConfig:
         streams: for hyper-connections (mHC), how many rows, 1 to 4, are mixed into one; 0 without.
         many_rows: whether the kernel is for so many rows that they, not the time of one, decide.
         keep_rstd: whether the reciprocal root mean square of each row is written, too.
+        keep_statistics: whether the mean of each row and the reciprocal of its standard deviation are written, too;
+            only for ``layernorm`` without `keep_rstd`, whose gradient takes them.
         pair: whether the rows are those of two inputs, each with a weight and an output of its own; only for a plain
-            ``rmsnorm``.
+            ``rmsnorm``, or one in FP8 by given scales.
+        second_size: elements in a row of the second input, if that is not the hidden size, which then is a multiple of
+            16, as this is; only if `pair`, of a plain norm; 0 for the hidden size.
         batched: whether the first dimension counts matrices, whose scales are padded each for itself.
         masked: whether a mask says how many rows of each matrix there are, the others being left alone; only if
             `batched`.
-        scale_per_matrix: whether the scale that is given, global or of FP8 or INT8, has an element for each matrix;
-            only if `batched`.
+        scale_per_matrix: whether the scale that is given, global or of FP8 or INT8, has an element for each matrix, or
+            each expert; only if `batched`, or with `experts`.
+        weight_per_matrix: whether the weight has a row for each matrix; only for ``rmsnorm`` without a bias, if
+            `batched`.
         amax_only: whether the largest magnitude of all (normalized) elements is all that is written; `quant` is None
             and a residual is only read.
         scale_ub: whether an upper bound of amax is given; only for FP8 and INT8 with scales of rows or groups.
@@ -60,20 +69,32 @@ class KernelConfig:
         tensor_scale: whether ``dequantize`` multiplies by a float32 tensor of one element.
         shuffle_rows: rows that ``shuffle`` permutes among themselves, 16 or 32.
         bias: whether a bias, in the weight's dtype, is added to the product with the weight; only for ``rmsnorm``
-            without `pair`; ``layernorm`` always has one. For ``sum_rows``, whether sums for a bias stand behind those
-            for the weight.
+            without `pair`; ``layernorm`` has one beside its weight. For ``sum_rows``, whether sums for a bias stand
+            behind those for the weight.
         backward: whether the gradients of the norm are found, not the norm; `residual` then says that another gradient
             is added to that of the input.
         rounding: what is rounded to the input's dtype before a norm or an activation is encoded: nothing (``once``),
             the result (``output``), each step as in Transformers (``hf``), or all but the sum with a residual as in
-            vLLM's fused kernels (``vllm``); not for ``layernorm``. One that changes no bit becomes the first that gives
-            the same.
+            vLLM's fused kernels (``vllm``); the last two not for ``layernorm``. One that changes no bit becomes the
+            first that gives the same.
         activation: what gates, or with `gate_columns` 0 all values, go through first: ``silu``, ``gelu`` (by erf),
-            ``gelu_tanh``, ``relu2`` (the square of ReLU) or, only for gates, ``swigluoai`` (gpt-oss); by default
-            ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize`` needs no `quant`.
+            ``gelu_tanh``, ``relu2`` (the square of ReLU), ``swish:ALPHA`` (``x * sigmoid(ALPHA * x)``),
+            ``fatrelu:THRESHOLD`` (x above it, else 0) or, only for gates, ``swigluoai`` (gpt-oss) or
+            ``swiglu:LIMIT:ALPHA:BETA``: swish of a gate up to LIMIT, times BETA and a value of up to LIMIT in
+            magnitude. By default ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize``
+            needs no `quant`.
+        experts: how many experts the rows belong to, which follow one another and begin where offsets say; 0 without;
+            only for ``quantize`` with scales in layouts that are ``linear`` or swizzled.
+        gathers: whether a tensor says which row of the input each row is made of; only for ``quantize`` with `quant`.
+        values_first: whether values stand before gates.
+        rope: how the heads of a `pair` are turned by their tokens' positions after the norm: ``neox``, whose first half
+            and second half are pairs, ``interleaved``, whose neighbours are, or not at all, an empty text.
+        rotary_size: how many elements of a head, its first, `rope` turns; 0 for all.
+        angles: dtype of the table of cosines and sines.
+        positions: dtype of the positions, ``int32`` or ``int64``.
         activates_norm: whether it is the norm that goes through the activation, before it is encoded.
         gate: where a second tensor of gates goes through the activation, and then multiplies ``input`` or ``norm``;
-            empty without. Gates may also have the activation ``sigmoid``.
+            empty without. Such gates may also have the activation ``sigmoid``.
         weight_rows: how many rows of the hidden size the weight and the bias have, at which rows take turns: the groups
             of a longer row, each normalized by itself.
         sandwich: whether the input is normalized, too, by a weight of its own, before a residual is added; only for
@@ -104,10 +125,13 @@ class KernelConfig:
     streams: int = 0
     many_rows: bool = False
     keep_rstd: bool = False
+    keep_statistics: bool = False
     pair: bool = False
+    second_size: int = 0
     batched: bool = False
     masked: bool = False
     scale_per_matrix: bool = False
+    weight_per_matrix: bool = False
     amax_only: bool = False
     scale_ub: bool = False
     inverse_global_scale: bool = False
@@ -119,6 +143,13 @@ class KernelConfig:
     backward: bool = False
     rounding: str = "once"
     activation: str = ""
+    experts: int = 0
+    gathers: bool = False
+    values_first: bool = False
+    rope: str = ""
+    rotary_size: int = 0
+    angles: str = "float32"
+    positions: str = "int64"
     activates_norm: bool = False
     gate: str = ""
     weight_rows: int = 1
@@ -130,8 +161,13 @@ class KernelConfig:
             object.__setattr__(self, "weight", default_weight(self.op, self.input))
         if not self.activation:
             object.__setattr__(self, "activation", default_activation(self.gate_columns, self.gate))
+        object.__setattr__(self, "activation", canonical(self.activation))
         if self.gate_columns == -1:
             object.__setattr__(self, "gate_columns", self.hidden_size)
+        if self.second_size == self.hidden_size:
+            object.__setattr__(self, "second_size", 0)
+        if self.rope and not self.rotary_size:
+            object.__setattr__(self, "rotary_size", self.hidden_size)
         check(self)
         object.__setattr__(self, "rounding", distinct_rounding(self))
 
@@ -141,9 +177,14 @@ class KernelConfig:
         return self.op in NORMS
 
     @property
+    def has_weight(self) -> bool:
+        """Whether what is normalized is multiplied by a weight."""
+        return self.normalizes and self.weight != "none"
+
+    @property
     def has_bias(self) -> bool:
         """Whether a bias, in the weight's dtype, is added to the product with the weight."""
-        return self.bias or self.op == "layernorm"
+        return self.bias or (self.op == "layernorm" and self.has_weight)
 
     @property
     def moves(self) -> bool:
@@ -154,6 +195,11 @@ class KernelConfig:
     def is_row_wise(self) -> bool:
         """Whether the kernel works on whole rows, rather than on independent items."""
         return self.normalizes or (self.op == "quantize" and self.axis != 0 and not self.has_square_blocks)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether tensors say how many rows of each matrix or expert there are, so that no host knows it."""
+        return self.masked or self.experts > 0
 
     @property
     def rows_combined(self) -> int:
@@ -183,7 +229,7 @@ class KernelConfig:
     @property
     def rescales_input(self) -> bool:
         """Whether the input is an FP8 tensor whose scale follows from the global one: E4M3, quantized as it is."""
-        is_given = self.quant is not None and self.quant.global_scale == "given"
+        is_given = self.quant is not None and self.quant.has_blocks and self.quant.global_scale == "given"
         is_combined = self.gate_columns or self.activation or self.streams
         return self.op == "quantize" and self.input == "float8_e4m3fn" and is_given and not is_combined
 
@@ -204,8 +250,8 @@ class KernelConfig:
 
     @property
     def encoded_size(self) -> int:
-        """Elements in a row of codes: the hidden size, rounded up to the alignment."""
-        return round_up(self.hidden_size, self.alignment)
+        """Elements in a row of codes: the hidden size, rounded up to the alignment; of two sizes, the larger."""
+        return max(round_up(self.hidden_size, self.alignment), self.second_size)
 
     @property
     def row_multiple(self) -> int:
@@ -215,6 +261,8 @@ class KernelConfig:
     @property
     def scale_columns(self) -> int:
         """Blocks of a row."""
+        if self.quant and self.quant.has_given_scales and self.quant.given_block[1] is None:
+            return 1
         return ceil_div(self.encoded_size, self.block_size)
 
     @property

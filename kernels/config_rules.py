@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from .finish_rules import FINISHED, check_activation, check_finish
+from .numerics import CHUNK_SIZE
 from .quant_spec import QuantSpec, require_one_of, to_text
 from .row_schedule import RowSchedule
 
@@ -19,36 +21,42 @@ MOVED_DTYPES = (*INPUT_DTYPES, "uint8", "float8_e5m2", "float8_e8m0fnu", "float4
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 SHUFFLE_ROWS = (16, 32)
 ROUNDINGS = ("once", "output", "hf", "vllm")
+ROPES = ("", "neox", "interleaved")
+POSITION_DTYPES = ("int32", "int64")
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
-# The functions that values may go through, and those of gates.
-ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu2")
-GATES = (*ACTIVATIONS, "swigluoai")
-# Those of gates that are a tensor of their own, and what these multiply.
-NORM_GATES = (*ACTIVATIONS, "sigmoid")
-GATED = ("", "input", "norm")
+MAX_EXPERTS = 1024
+# Elements of a head that is turned: the chunks of one warp, whose lanes exchange what belongs together.
+MAX_ROPE_SIZE = 512
+FP8_ELEMENTS = ("e4m3", "e5m2")
 
 # The options that each op has; the others keep their defaults.
-_COMBINED = ("residual", "gate_columns", "streams", "activation")
-_FINISHED = ("activates_norm", "gate", "weight_rows", "sandwich")
+_COMBINED = ("residual", "gate_columns", "values_first", "streams", "activation")
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
 _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (
-        *_COMBINED, *_FINISHED, *_ROWS, *_ENCODED, "unit_bias", "bias", "rounding", "keep_norm", "keep_rstd",
+        *_COMBINED, *FINISHED, *_ROWS, *_ENCODED, "weight_per_matrix", "unit_bias", "bias", "rounding", "keep_norm",
+        "keep_rstd", "backward",
+    ),
+    "layernorm": (
+        *_COMBINED, "activates_norm", *_ROWS, *_ENCODED, "rounding", "keep_norm", "keep_rstd", "keep_statistics",
         "backward",
     ),
-    "layernorm": (*_COMBINED, "activates_norm", *_ROWS, *_ENCODED, "keep_norm", "keep_rstd", "backward"),
-    "quantize": ("gate_columns", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis"),
+    "quantize": (
+        "gate_columns", "values_first", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis", "experts",
+        "gathers",
+    ),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
     "sum_rows": ("bias",),
+    "mhc_post": ("streams",),
 }  # fmt: skip
 OPS = tuple(_OPTIONS)
 # The fields that say what is encoded.
-VALUE_FIELDS = ("op", *_COMBINED, *_FINISHED, "unit_bias", "bias", "rounding")
+VALUE_FIELDS = ("op", "weight", *_COMBINED, *FINISHED, "unit_bias", "bias", "rounding")
 NORMS = ("rmsnorm", "layernorm")
 MOVES = ("interleave", "shuffle")
 
@@ -76,9 +84,8 @@ def _rounds_steps(config: KernelConfig) -> bool:
     if config.op == "quantize":
         return config.gate_columns != 0
     # With w + 1, all is in float32 between the sum and the norm.
-    return (
-        not config.unit_bias or config.sandwich or config.finish != "" or (config.residual and config.rounding == "hf")
-    )
+    rounds_norm = bool(config.rope or config.finish or config.sandwich)
+    return not config.unit_bias or rounds_norm or (config.residual and config.rounding == "hf")
 
 
 def default_activation(gate_columns: int, gate: str) -> str:
@@ -91,10 +98,14 @@ def check(config: KernelConfig) -> None:
     _check_fields(config)
     _check_options(config)
     _check_alignment(config)
+    _check_second_size(config)
     _check_hidden_size(config)
     _check_combine(config)
     _check_row_sets(config)
-    _check_weight_rows(config)
+    check_finish(config)
+    _check_experts(config)
+    _check_gathering(config)
+    _check_rope(config)
     _check_backward(config)
     _check_schedule(config)
     if config.quant:
@@ -111,19 +122,22 @@ def _check_fields(config: KernelConfig) -> None:
     takes_codes = config.op == "quantize" and not (config.activation and writes_values)
     inputs = MOVED_DTYPES if config.moves else INPUT_DTYPES if takes_codes else FLOAT_DTYPES
     require_one_of("input dtype", config.input, ("float32",) if config.op == "sum_rows" else inputs)
-    weights: tuple[str, ...] = (default_weight(config.op, config.input), "float32" if config.normalizes else "none")
-    if config.op == "sum_rows":
-        weights = FLOAT_DTYPES
+    weights: tuple[str, ...] = FLOAT_DTYPES if config.op == "sum_rows" else ("none",)
+    if config.normalizes:
+        weights = (default_weight(config.op, config.input), "float32", "none")
     require_one_of("weight dtype", config.weight, tuple(dict.fromkeys(weights)))
+    if config.normalizes and config.weight == "none" and (config.unit_bias or config.bias):
+        name = "unit_bias" if config.unit_bias else "bias"
+        raise ValueError(f"{name}: goes with a weight, but there is none; leave it out, or pass a weight")
     require_one_of("row_dims", config.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
     require_one_of("vector_bytes", config.vector_bytes, VECTOR_BYTES)
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
     require_one_of("axis", config.axis, (-1, 0))
-    require_one_of("rounding", config.rounding, ROUNDINGS)
-    require_one_of("gate", config.gate, GATED)
-    if config.activation:
-        allowed = GATES if config.gate_columns else NORM_GATES if config.gate else ACTIVATIONS
-        require_one_of("activation", config.activation, allowed)
+    require_one_of("rounding", config.rounding, ROUNDINGS if config.op != "layernorm" else ROUNDINGS[:2])
+    require_one_of("rope", config.rope, ROPES)
+    require_one_of("cos_sin_cache dtype", config.angles, FLOAT_DTYPES)
+    require_one_of("positions dtype", config.positions, POSITION_DTYPES)
+    check_activation(config)
 
 
 def _check_options(config: KernelConfig) -> None:
@@ -135,6 +149,8 @@ def _check_options(config: KernelConfig) -> None:
                 f"or use {', '.join(map(repr, users))}"
             )
     quant = config.quant
+    if config.op == "mhc_post" and not config.streams:
+        raise ValueError("streams: is 0, but mhc_post mixes 1 to 4 with what a layer gives")
     if config.op == "shuffle":
         require_one_of("shuffle_rows", config.shuffle_rows, SHUFFLE_ROWS)
     needs_quant = config.op in ("quantize", "dequantize") and not (config.amax_only or config.activation)
@@ -147,11 +163,15 @@ def _check_options(config: KernelConfig) -> None:
             f"amax_only: is True, but quant is {quant}, keep_rstd {config.keep_rstd}, axis {config.axis}; "
             "use None, False, -1"
         )
+    if config.keep_statistics and (config.keep_rstd or config.amax_only):
+        raise ValueError(
+            "keep_statistics: is True, which writes rstd beside the mean of rows; leave keep_rstd and amax_only False"
+        )
     if config.scale_ub and (quant is None or not quant.may_be_bounded):
         raise ValueError(
             f"scale_ub: is given, but only FP8 and INT8 scales of rows or groups are bounded; quant is {quant}"
         )
-    if config.inverse_global_scale and (quant is None or quant.global_scale != "given"):
+    if config.inverse_global_scale and (quant is None or quant.global_scale != "given" or quant.has_given_scales):
         raise ValueError(f"inverse_global_scale: is True, but no global scale is given; quant is {quant}")
 
 
@@ -192,6 +212,8 @@ def name_of_first(config: KernelConfig) -> str:
     """The name of the tensor that callers pass first."""
     if config.pair:
         return "q"
+    if config.op == "mhc_post":
+        return "residual"
     if config.streams:
         return "X"
     if config.op == "quantize" and config.axis == 0:
@@ -204,16 +226,12 @@ def _check_combine(config: KernelConfig) -> None:
         raise TypeError(f"gate_columns: is {config.gate_columns!r}; expected an int")
     if config.gate_columns and not 1 <= config.gate_columns <= config.hidden_size:
         raise ValueError(f"granularity: is {config.gate_columns}; 1 to {config.hidden_size} is allowed")
+    if config.values_first and not config.gate_columns:
+        raise ValueError("values_first: is True, but there are no gates; leave it False")
     if config.gate_columns and config.hidden_size % config.gate_columns:
         raise ValueError(
             f"granularity: is {config.gate_columns}, which does not divide the hidden size {config.hidden_size}"
         )
-    if config.activates_norm and (not config.activation or config.gate_columns or config.gate):
-        raise ValueError("activates_norm: is True, which takes an activation, and no gate or gate_columns")
-    if config.sandwich and (not config.residual or config.weight_rows > 1):
-        raise ValueError("sandwich: is True, which takes a residual, and no weight_rows")
-    if config.gate_columns and config.gate:
-        raise ValueError("op: can have only one of gate and gate_columns")
     activates_input = config.activation and not config.activates_norm
     if sum(map(bool, (config.residual, activates_input, config.streams))) > 1:
         raise ValueError("op: can have only one of residual, gate_columns or activation, and streams")
@@ -224,28 +242,89 @@ def _check_combine(config: KernelConfig) -> None:
             f"rounding: is {config.rounding!r}, but without an activation of an input in {', '.join(FLOAT_DTYPES)} "
             "nothing is rounded; use 'once'"
         )
-    if config.rounding in ("hf", "vllm") and config.activation == "swigluoai":
-        raise ValueError(f"rounding: is {config.rounding!r}, but swigluoai has 'once' and 'output' alone")
 
 
 def _check_row_sets(config: KernelConfig) -> None:
-    others = (*_COMBINED, "quant", "keep_rstd", "batched", "amax_only", "bias")
-    if config.pair and (config.op != "rmsnorm" or any(getattr(config, name) for name in others)):
-        raise ValueError("pair: is True, which goes with a plain rmsnorm alone")
-    if (config.masked or config.scale_per_matrix) and not config.batched:
+    others = (*_COMBINED, "keep_norm", "keep_rstd", "batched", "amax_only", "bias")
+    is_plain = config.op == "rmsnorm" and not any(getattr(config, name) for name in others)
+    quant = config.quant
+    is_given = quant is None or (
+        quant.element in FP8_ELEMENTS and quant.needs_given_scale and quant.block_size == "tensor"
+    )
+    if config.pair and not (is_plain and is_given):
+        raise ValueError("pair: is True, which goes with a plain rmsnorm alone, or with one in FP8 by given scales")
+    if (config.masked or (config.scale_per_matrix and not config.experts)) and not config.batched:
         raise ValueError("masked, scale_per_matrix: need batched=True")
+    if config.weight_per_matrix and (not config.batched or config.bias or config.weight == "none"):
+        raise ValueError("weight_per_matrix: is True, which needs batched=True and a weight without a bias")
     if config.masked and (config.amax_only or (config.quant and config.quant.needs_tensor_amax)):
         raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
     if config.scale_per_matrix and not (config.quant and config.quant.needs_given_scale):
         raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
 
 
-def _check_weight_rows(config: KernelConfig) -> None:
-    if type(config.weight_rows) is not int or config.weight_rows < 1:
-        raise ValueError(f"weight_rows: is {config.weight_rows!r}; expected a positive int")
-    if config.weight_rows > 1 and (config.batched or config.pair or config.backward):
+def _check_gathering(config: KernelConfig) -> None:
+    if not config.gathers:
+        return
+    if config.batched or config.has_square_blocks:
+        raise ValueError("gathers: is given, which goes with neither batched nor blocks that span rows")
+    if config.quant is None or config.axis == 0 or config.row_dims != 1:
+        raise ValueError("gathers: is given, but only encoded rows at one stride are gathered")
+    if config.quant.needs_tensor_amax:
+        raise ValueError("gathers: is given, but the amax of a tensor is that of all its rows")
+
+
+def _check_experts(config: KernelConfig) -> None:
+    if type(config.experts) is not int or not 0 <= config.experts <= MAX_EXPERTS:
+        raise ValueError(f"experts: is {config.experts!r}; 0 to {MAX_EXPERTS} is allowed")
+    if not config.experts:
+        return
+    if config.batched or config.has_square_blocks:
+        raise ValueError(f"experts: is {config.experts}, which goes with neither batched nor blocks that span rows")
+    if config.quant is None or config.axis == 0 or config.row_dims != 1:
+        raise ValueError(f"experts: is {config.experts}, but only encoded rows at one stride belong to experts")
+    if config.quant.needs_tensor_amax:
+        raise ValueError(f"experts: is {config.experts}, but the amax of a tensor is that of all its rows")
+    if config.quant.is_column_major:
         raise ValueError(
-            f"weight_rows: is {config.weight_rows}, which does not go with batched, pair or backward; use 1"
+            f"scale_layout: is {config.quant.scale_layout!r}, in which experts' scales do not lie apart; "
+            "quantize all rows at once"
+        )
+
+
+def _check_second_size(config: KernelConfig) -> None:
+    sizes = config.hidden_size, config.second_size
+    if config.second_size == 0:
+        return
+    if not config.pair:
+        raise ValueError(f"second_size: is {config.second_size!r}, but only a pair has a second input; leave it 0")
+    if config.quant:
+        raise ValueError(f"second_size: is {config.second_size!r}, which goes with a plain rmsnorm alone; leave it 0")
+    if type(config.second_size) is not int or not 1 <= config.second_size <= MAX_HIDDEN_SIZE:
+        raise ValueError(f"k: its last dimension is {config.second_size!r}; 1 to {MAX_HIDDEN_SIZE} is supported")
+    if any(size % CHUNK_SIZE for size in sizes):
+        raise ValueError(
+            f"k: its last dimension is {sizes[1]}, that of {name_of_first(config)} {sizes[0]}; rows of two lengths are "
+            f"multiples of {CHUNK_SIZE}, so normalize others one by one"
+        )
+
+
+def _check_rope(config: KernelConfig) -> None:
+    if not config.rope:
+        if config.rotary_size or config.angles != "float32" or config.positions != "int64":
+            raise ValueError("rotary_size, angles, positions: are given without rope; leave them")
+        return
+    if not config.pair:
+        raise ValueError(f"rope: is {config.rope!r}, but only the heads of a pair are turned; use pair=True")
+    if config.second_size:
+        raise ValueError(f"second_size: is {config.second_size}, but heads that are turned have one size; leave it 0")
+    if config.hidden_size > MAX_ROPE_SIZE:
+        raise ValueError(f"q: its last dimension (head size) is {config.hidden_size}; up to {MAX_ROPE_SIZE} are turned")
+    size = config.rotary_size
+    if type(size) is not int or size % 2 or not 2 <= size <= config.hidden_size:
+        raise ValueError(
+            f"cos_sin_cache: its last dimension is {size}; an even number from 2 to the head size "
+            f"{config.hidden_size} is allowed"
         )
 
 
@@ -253,8 +332,8 @@ def _check_backward(config: KernelConfig) -> None:
     if not config.backward:
         return
     others = (
-        "quant", "keep_norm", "keep_rstd", "batched", "amax_only", "pair", "gate_columns", "streams", "activates_norm",
-        "gate", "sandwich", "schedule",
+        "quant", "keep_norm", "keep_rstd", "keep_statistics", "batched", "amax_only", "pair", "gate_columns", "streams",
+        "activates_norm", "gate", "sandwich", "schedule",
     )  # fmt: skip
     if wrong := [name for name in others if getattr(config, name)]:
         raise ValueError(f"backward: is True, which does not go with {wrong[0]}; the gradient is that of a norm alone")

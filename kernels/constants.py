@@ -1,14 +1,18 @@
 """The constants of a source: a configuration, as the headers see it.
 
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
-Only kRounding is left out where norms are rounded once, kFinish where nothing follows them, and what gates and several
-rows of weights have of their own: sources then have no code that names them.
+Only those that few sources need are left out of the others, which then have no code that names them: kRounding where
+norms are rounded once, kExperts where rows belong to none, kGathers where they are not gathered, kMixesLayer where no
+layer is mixed, kScaleAccessBytes where no scales of rows, columns or blocks are given, the numbers of activations that
+have none, kValuesFirst where gates are, kHasTwoSizes where rows have one, those of a rotation where there is none,
+kFinish where nothing follows a norm, and what gates and several rows of weights have of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .activations import Numbers, numbers_of
 from .arguments import WIDEST_ACCESS
 from .backward import ACCUMULATORS, SUMMED_COLUMNS, SUMMING_THREADS, most_segments, rows_of_pack, stages
 from .config import KernelConfig
@@ -17,6 +21,7 @@ from .interface import tensor_arguments
 from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, item_threads
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MAX_CODE, MAX_EXPONENT, QuantSpec
+from .row_ops import angles_in_run
 from .schedule import (
     CHUNKS_AT_ONCE,
     ITEM_THREADS,
@@ -36,8 +41,12 @@ _OPS = {
     "interleave": "kInterleave",
     "shuffle": "kShuffle",
     "sum_rows": "kSumRows",
+    "mhc_post": "kQuantize",  # no header asks: its items are its own
 }
 _ACTIVATIONS = {
+    "swish": "kSwish",
+    "swiglu": "kClampedSwiglu",
+    "fatrelu": "kFatRelu",
     "silu": "kSilu",
     "gelu": "kGeluErf",
     "gelu_tanh": "kGeluTanh",
@@ -50,6 +59,7 @@ _SCALE_FORMATS = {"e4m3": "kE4M3", "ue8m0": "kUE8M0", "f32": "kF32", "f32_ue8m0"
 _SCALE_OWNERS = {"row": "kRow", "tensor": "kTensor"}
 _GLOBAL_SCALES = {"none": "kNone", "given": "kGiven", "row": "kRow", "tensor": "kTensor"}
 _SCALE_ROUNDINGS = {"up": "kUp", "floor": "kFloor"}
+_ROPES = {"neox": "kHalves", "interleaved": "kPairs"}
 _ROUNDINGS = {"output": "kOutput", "hf": "kEachStep", "vllm": "kProducts"}
 
 
@@ -64,6 +74,7 @@ def constants(config: KernelConfig, target: Target) -> Iterator[str]:
         *_layout_constants(config, config.quant or QuantSpec()),
         *_sum_constants(config, target),
         *_access_constants(config),
+        *(_rotation_constants(config) if config.rope else ()),
         *_launch_constants(config, target),
     ]
     yield from _types(config)
@@ -95,6 +106,9 @@ def _types(config: KernelConfig) -> Iterator[str]:
     yield f"typedef {DTYPES[config.weight].c_type if config.op == 'sum_rows' else c_type} Output;"
     yield f"typedef {DTYPES[config.weight].c_type if config.normalizes else 'float'} Weight;"
     yield f"typedef {'float' if has_float_scales else 'UInt8'} Scale;"
+    if config.rope:
+        yield f"typedef {DTYPES[config.angles].c_type} Angle;"
+        yield f"typedef {DTYPES[config.positions].c_type} Position;"
 
 
 def _row_constants(config: KernelConfig) -> Iterator[Constant]:
@@ -102,11 +116,17 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     groups = ceil_div(chunks, GROUP_CHUNKS)
     yield _choice("Op", "kOp", _OPS[config.op])
     yield _choice("Combine", "kCombine", f"k{config.combine.capitalize()}")
-    yield _choice("Activation", "kActivation", _ACTIVATIONS[config.activation or "silu"])
-    yield _choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if config.batched else "kOne")
+    activation = config.activation or "silu"
+    yield _choice("Activation", "kActivation", _ACTIVATIONS[activation.partition(":")[0]])
+    if numbers := numbers_of(activation):
+        yield from _activation_constants(numbers)
+    if config.values_first:
+        yield _bool("kValuesFirst", True)
+    is_several = config.batched or config.experts
+    yield _choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if is_several else "kOne")
     yield _choice("Encoding", "kEncoding", _encoding(config))
     yield _int("kHiddenSize", config.encoded_size)
-    yield _int("kInputSize", config.hidden_size)
+    yield _int("kInputSize", config.encoded_size if config.pair else config.hidden_size)
     yield _bool("kHasPowerOfTwoSize", _is_power_of_two(config.encoded_size))
     yield _int("kRowDims", config.row_dims)
     yield _int("kChunkSize", CHUNK_SIZE)
@@ -118,15 +138,24 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _int("kGateColumns", config.gate_columns or 1)
     yield _int("kStreams", config.streams or 1)
     yield _int("kShuffleRows", config.shuffle_rows or 8)
-    yield _bool("kIsMasked", config.masked)
+    yield _bool("kIsMasked", config.counts_rows)
     yield _bool("kAlongColumns", config.axis == 0)
     yield _bool("kHasUnitBias", config.unit_bias)
     yield _bool("kHasBias", config.has_bias)
     yield _bool("kKeepsNorm", config.keep_norm)
-    yield _bool("kKeepsRstd", config.keep_rstd)
+    yield _bool("kKeepsMean", config.keep_statistics)
+    yield _bool("kKeepsRstd", config.keep_rstd or config.keep_statistics)
     yield _bool("kStoresSum", config.residual and not config.amax_only and not config.backward)
     yield _bool("kAddsGrad", config.residual and config.backward)
     yield _bool("kNeedsRowAmax", config.needs_row_amax)
+    if config.experts:
+        yield _int("kExperts", config.experts)
+    if config.gathers:
+        yield _bool("kGathers", True)
+    if config.op == "mhc_post":
+        yield _bool("kMixesLayer", True)
+    if config.second_size:
+        yield _bool("kHasTwoSizes", True)
     if config.rounding != "once":
         yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
     if config.finish:
@@ -135,9 +164,21 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _int("kWeightRows", config.weight_rows)
 
 
+def _activation_constants(numbers: Numbers) -> Iterator[Constant]:
+    """The numbers that an activation computes with."""
+    factor, low = numbers.exponents
+    yield _bool("kHasUnitAlpha", numbers.alpha == 1)
+    named = {
+        "kSwishFactor": factor, "kSwishLow": low, "kSwishBound": numbers.bound, "kGateLimit": numbers.limit,
+        "kValueOffset": numbers.beta, "kThreshold": numbers.threshold,
+    }  # fmt: skip
+    yield from (_float(name, f"{value.hex()}f") for name, value in named.items())
+
+
 def _encoding(config: KernelConfig) -> str:
     if config.quant:
-        return "kBlocks" if config.quant.has_blocks else "kOneScale"
+        kinds = {"kGivenScales": config.quant.has_given_scales, "kBlocks": config.quant.has_blocks}
+        return next((name for name, is_it in kinds.items() if is_it), "kOneScale")
     return "kAmax" if config.amax_only else "kValues"
 
 
@@ -159,7 +200,7 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> 
     yield _choice("ScaleRounding", "kScaleRounding", _SCALE_ROUNDINGS[quant.scale_rounding])
     yield _choice("ScaleChoice", "kScaleChoice", "kFourOverSix" if quant.four_over_six else "kOnly")
     yield _bool("kSumsAbsoluteErrors", quant.four_over_six == "mae")
-    yield _float("kMaxBlockScale", f"{quant.e4m3_max}.0f")
+    yield _float("kMaxBlockScale", f"{quant.e4m3_max:.8e}f" if quant.e4m3_max % 1 else f"{quant.e4m3_max}.0f")
     yield _choice("GlobalScaleKind", "kGlobalScale", _GLOBAL_SCALES[global_scale])
     yield _bool("kPowerOfTwoScales", quant.scale_format in ("ue8m0", "f32_ue8m0"))
     yield _bool("kInvertsGlobalScale", config.inverse_global_scale)
@@ -175,8 +216,12 @@ def _layout_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[Consta
     if config.op == "interleave":
         columns, padded = config.hidden_size, round_up(config.hidden_size, INTERLEAVED_COLUMNS)
         row_multiple = INTERLEAVED_ROWS
+    block_rows = quant.block_rows
+    if quant.has_given_scales:  # 0 stands for all rows
+        block_rows = quant.given_block[0] or 0
+        block_size = config.block_size if config.block_size > 1 else CHUNK_SIZE
     yield _int("kBlockSize", block_size)
-    yield _int("kBlockRows", quant.block_rows)
+    yield _int("kBlockRows", block_rows)
     yield _int("kScaleColumns", columns)
     yield _int("kPaddedScaleColumns", padded)
     yield _int("kPaddedRowMultiple", row_multiple)
@@ -202,11 +247,21 @@ def _access_constants(config: KernelConfig) -> Iterator[Constant]:
         "codes": 8,
         "out": WIDEST_ACCESS,
     }
+    if config.quant and config.quant.has_given_scales:
+        accesses["scale"] = WIDEST_ACCESS
     for argument in tensor_arguments(config):
         if argument.chunk_bytes and argument.field in (*accesses, "gate"):
             accesses[argument.field] = argument.access_bytes(config.vector_bytes)
     for field, count in accesses.items():
         yield _int(f"k{field.capitalize()}AccessBytes", count)
+
+
+def _rotation_constants(config: KernelConfig) -> Iterator[Constant]:
+    (table,) = (each for each in tensor_arguments(config) if each.field == "angles")
+    yield _choice("Rotation", "kRotation", _ROPES[config.rope])
+    yield _int("kRotarySize", config.rotary_size)
+    yield _int("kAnglesInRun", angles_in_run(config))
+    yield _int("kAnglesAccessBytes", table.access_bytes(config.vector_bytes))
 
 
 def _launch_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:

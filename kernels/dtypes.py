@@ -30,6 +30,8 @@ DTYPES = {
     "uint8": BYTE,
     "int8": BYTE,
     "int32": DType("Int32", 4),
+    "none": DType("One", 0),  # of a weight that a norm does without
+    "int64": DType("Int64", 8),
 }
 
 # Of codes and scales, by the formats of a QuantSpec.

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from .arguments import Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
 from .dtypes import BYTE
-from .extents import LEADING, MATRICES
+from .extents import LEADING, MATRICES, shape
 from .interface import interface
 from .item_ops import has_square_items
 from .launch_recipe import ENTRY
+from .row_ops import OFFSETS, padded_rows, written_rows
 from .schedule import row_schedule
 from .target import Target
 
@@ -42,7 +43,9 @@ def entry_point(config: KernelConfig, target: Target) -> str:
 def _process(config: KernelConfig, target: Target, part: str = "") -> str:
     """The body of the entry point; on the host, for a `part` of the rows or items."""
     if config.is_row_wise:
-        return f"{_arguments_of(config)}  {_schedule(config, target)}(arguments_of{part});\n"
+        of_experts = f", offsets, {_extent_prefixes(config)[-1]}rows"
+        rows = of_experts if config.experts and target.is_cpu else ""
+        return f"{_arguments_of(config)}  {_schedule(config, target)}(arguments_of{rows}{part});\n"
     return (
         f"  Arguments a{{}};\n{_lines(_assignments(config))}"
         f"  process_items(a.items{part}, [=](Int64 item) {{ {_item_op(config)}(a, item); }});\n"
@@ -56,18 +59,20 @@ def _schedule(config: KernelConfig, target: Target) -> str:
     if config.weight_rows > 1:
         return "process_rows_in_turn"
     if target.is_cpu:
-        return "process_row_sets"
-    if config.masked:
+        return "process_experts" if config.experts else "process_row_sets"
+    if config.counts_rows:
         return "process_counted_rows"
     return "process_rows_ahead" if row_schedule(config, target).loads_ahead else "process_row_sets"
 
 
 def _item_op(config: KernelConfig) -> str:
     """The function that processes an item."""
-    if config.moves or config.op == "sum_rows":
+    if config.moves or config.op in ("sum_rows", "mhc_post"):
         return f"{config.op}_item"
     if has_square_items(config):
         return f"{config.op}_square_item"
+    if config.quant and config.quant.has_given_scales:
+        return f"{config.op}_given_item"
     return f"{config.op}_{'column' if config.axis == 0 else 'row'}_item"
 
 
@@ -81,7 +86,13 @@ def _lines(lines: list[str]) -> str:
 
 
 def _of_set(config: KernelConfig, row_set: int) -> Iterator[Argument]:
-    """The arguments that a row set has, in the order of the first one's; it shares those that it lacks."""
+    """The arguments that a row set has, in the order of the first one's; it shares those that it lacks.
+
+    Without a pair there is one, of all arguments: what is gathered is written to as many rows as the second has.
+    """
+    if not config.pair:
+        yield from interface(config)
+        return
     tensors = [a for a in interface(config) if isinstance(a, TensorArgument)]
     own = {tensor.field: tensor for tensor in tensors if tensor.row_set == row_set}
     for argument in interface(config):
@@ -101,17 +112,21 @@ def parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
         if argument.is_strided:
             for d in range(config.row_dims):
                 yield "Int64", f"{argument.name}_stride{d}"
+        for what in ("stride", "extent"):
+            yield from (("Int64", f"{argument.name}_{what}{d}") for d in range(argument.table_dims))
     for prefix in _extent_prefixes(config):
         yield "Int64", f"{prefix}rows"
         for d in range(1, config.row_dims):
             yield "Int64", f"{prefix}extent{d}"
+        if config.rope:
+            yield "Int64", f"{prefix}heads"
     for name in _counts(config):
         yield "Int64", name
 
 
 def _extent_prefixes(config: KernelConfig) -> tuple[str, ...]:
     """The prefixes of the names of the row sets' extents."""
-    return ("", "second_") if config.pair else ("",)
+    return ("", "second_") if config.pair or config.gathers else ("",)
 
 
 def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
@@ -121,14 +136,24 @@ def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
         if isinstance(argument, ScalarArgument):
             yield argument.name, argument.name
             continue
-        if not argument.is_present:
+        if not argument.is_present or argument.field in OFFSETS:
             continue
         yield argument.field, argument.name
         if argument.is_strided:
             yield from ((f"{argument.field}_strides[{d}]", f"{argument.name}_stride{d}") for d in dims)
-    prefix = _extent_prefixes(config)[row_set]
+        for what in ("stride", "extent"):
+            yield from (
+                (f"{argument.field}_{what}s[{d}]", f"{argument.name}_{what}{d}") for d in range(argument.table_dims)
+            )
+    prefix = _extent_prefixes(config)[-1 if config.gathers else row_set]
+    if config.gathers:
+        yield "input_count", "rows"
+    if config.second_size:
+        yield "size", str(config.second_size if row_set else config.hidden_size)
     yield "rows", f"{prefix}rows"
     yield from ((f"extents[{d}]", f"{prefix}rows" if d == 0 else f"{prefix}extent{d}") for d in dims)
+    if config.rope:
+        yield "heads", f"{prefix}heads"
     yield from ((name, name) for name in _counts(config))
 
 
@@ -143,13 +168,16 @@ def _assignments(config: KernelConfig) -> list[str]:
 
 def _arguments_of(config: KernelConfig) -> str:
     """The function object that gives the `Arguments` of a row set."""
-    parameter = "bool second" if config.pair else "Int64 matrix" if config.batched else ""
+    is_several = config.batched or config.experts
+    parameter = "bool second" if config.pair else "Int64 matrix" if is_several else ""
     lines = ["Arguments a{};", *_assignments(config)]
     if config.weight_rows > 1:
         parameter = "Int64 part"
         lines += [f"a.{field} += part * kHiddenSize;" for field in ("weight", "bias")[: 1 + config.has_bias]]
     if config.batched:
         lines += _steps_to_matrix(config)
+    if config.experts:
+        lines += _steps_to_expert(config)
     body = "".join(f"    {line}\n" for line in (*lines, "return a;"))
     return f"  const auto arguments_of = [=]({parameter}) {{\n{body}  }};\n"
 
@@ -167,3 +195,23 @@ def _steps_to_matrix(config: KernelConfig) -> Iterator[str]:
             if argument.c_type == BYTE.c_type and argument.element_bytes > 1:
                 factors.append(str(argument.element_bytes))
             yield f"a.{argument.field} += {' * '.join(factors)};"
+
+
+def _steps_to_expert(config: KernelConfig) -> Iterator[str]:
+    """Statements that advance each pointer to what the expert called `matrix` has."""
+    yield "const ExpertRows own = rows_of_expert(offsets, matrix, a.rows);"
+    yield "a.matrices = kExperts;"
+    for argument in interface(config):
+        if isinstance(argument, ScalarArgument) or not argument.is_present or argument.field in OFFSETS:
+            continue
+        if argument.is_strided and not (config.gathers and argument.field == "input"):
+            yield f"a.{argument.field} += row_offset(own.first, a.extents, a.{argument.field}_strides);"
+        elif argument.shape[0] in (LEADING, written_rows(config)) and not argument.is_strided:
+            factors = ["own.first", *(extent.expression() for extent in argument.shape[1:])]
+            yield f"a.{argument.field} += {' * '.join(factors)};"
+        elif argument.field == "block_scale":
+            tiles = f"first_tile_of_expert(scale_offsets, matrix, own.count, {padded_rows(config).expression()})"
+            yield f"a.block_scale += {tiles} * kPaddedRowMultiple * kPaddedScaleColumns;"
+        elif argument.shape == shape(config.experts):
+            yield f"a.{argument.field} += matrix;"
+    yield "a.rows = own.count;"

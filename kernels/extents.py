@@ -26,13 +26,14 @@ class Extent(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def evaluate(self, rows: int, matrices: int = 1, second_rows: int = 0) -> int:
+    def evaluate(self, rows: int, matrices: int = 1, second_rows: int = 0, tokens: int = 1) -> int:
         """The value for a call; the launcher has the same evaluator in C++.
 
         Args:
             rows: how many rows there are, of each matrix in a batch.
             matrices: how many matrices there are.
             second_rows: how many rows the second row set has.
+            tokens: how many tokens there are, whose heads are the rows.
         """
 
     @abstractmethod
@@ -68,7 +69,7 @@ class Number(Extent):
 
     value: int
 
-    def evaluate(self, rows: int, matrices: int = 1, second_rows: int = 0) -> int:
+    def evaluate(self, rows: int, matrices: int = 1, second_rows: int = 0, tokens: int = 1) -> int:
         return self.value
 
     def expression(self) -> str:
@@ -84,17 +85,17 @@ class Symbol(Extent):
 
     name: str
 
-    def evaluate(self, rows: int, matrices: int = 1, second_rows: int = 0) -> int:
-        return {"M": rows, "B": matrices, "M2": second_rows}[self.name]
+    def evaluate(self, rows: int, matrices: int = 1, second_rows: int = 0, tokens: int = 1) -> int:
+        return {"M": rows, "B": matrices, "M2": second_rows, "T": tokens}[self.name]
 
     def expression(self) -> str:
-        return {"M": "a.rows"}[self.name]
+        return {"M": "a.rows", "M2": "a.rows"}[self.name]  # a kernel sees one row set
 
     def to_json(self) -> str:
         return self.name
 
 
-ROWS, SECOND_ROWS, MATRICES = Symbol("M"), Symbol("M2"), Symbol("B")
+ROWS, SECOND_ROWS, MATRICES, TOKENS = Symbol("M"), Symbol("M2"), Symbol("B"), Symbol("T")
 # The leading dimensions that all tensors of a row set share; only the first extent of a shape.
 LEADING = Symbol("...")
 
@@ -123,8 +124,8 @@ class Operation(Extent):
     left: Extent
     right: Extent
 
-    def evaluate(self, rows: int, matrices: int = 1, second_rows: int = 0) -> int:
-        sizes = rows, matrices, second_rows
+    def evaluate(self, rows: int, matrices: int = 1, second_rows: int = 0, tokens: int = 1) -> int:
+        sizes = rows, matrices, second_rows, tokens
         return self.operator.apply(self.left.evaluate(*sizes), self.right.evaluate(*sizes))
 
     def expression(self) -> str:
@@ -148,7 +149,7 @@ def shape(*sizes: Extent | int) -> Shape:
 
 
 def sizes_of(
-    shape: Shape, leading: tuple[int, ...], rows: int, matrices: int = 1, second_rows: int = 0
+    shape: Shape, leading: tuple[int, ...], rows: int, matrices: int = 1, second_rows: int = 0, tokens: int = 1
 ) -> tuple[int, ...]:
     """The sizes of a tensor in a call.
 
@@ -158,6 +159,7 @@ def sizes_of(
         rows: as of `Extent.evaluate`.
         matrices: likewise.
         second_rows: likewise.
+        tokens: likewise.
     """
     first = leading if LEADING in shape else ()
-    return (*first, *(each.evaluate(rows, matrices, second_rows) for each in shape if each != LEADING))
+    return (*first, *(each.evaluate(rows, matrices, second_rows, tokens) for each in shape if each != LEADING))

@@ -17,13 +17,25 @@ FOLDER = Path(__file__).parent
 CONFIGURATION = "common/configuration.h"
 _INCLUDE = re.compile(r'#include "(.+)"\n')
 _ON_GPU = "__CUDACC__"
-# What else a source is decided on before it is cut, so that others have no trace of it, and which of the constants say
-# so: norms that are rounded before they are encoded, norms that something follows before, gates that are a tensor of
-# their own, several rows of weights, and norms of what is normalized itself.
+# What else a source is decided on before it is cut, and the constants that say so: so what few sources need changes no
+# other one.
 CONDITIONS = {
-    "JITNORM_ROUNDS": "Rounding kRounding", "JITNORM_FINISHES": "Finish kFinish", "JITNORM_GATES": "kGateAccessBytes",
-    "JITNORM_TURNS": "kWeightRows", "JITNORM_SANDWICH": "Combine::kSandwich",
-}  # fmt: skip
+    "JITNORM_ROUNDS": "Rounding kRounding",  # values are rounded before they are encoded
+    "JITNORM_EXPERTS": "kExperts",
+    "JITNORM_GATHERS": "kGathers",
+    "JITNORM_MIXES_LAYER": "kMixesLayer",
+    "JITNORM_GIVEN_SCALES": "Encoding::kGivenScales",
+    "JITNORM_ACTIVATION_NUMBERS": "kGateLimit",  # activations have numbers of the caller's
+    "JITNORM_VALUES_FIRST": "kValuesFirst",
+    "JITNORM_UNWEIGHTED": "typedef One Weight",
+    "JITNORM_TWO_SIZES": "kHasTwoSizes = true",
+    "JITNORM_ROTATES": "Rotation kRotation",
+    "JITNORM_FINISHES": "Finish kFinish",  # something follows a norm before it is encoded
+    "JITNORM_GATES": "kGateAccessBytes",  # gates are a tensor of their own
+    "JITNORM_TURNS": "kWeightRows",  # rows take turns with the rows of the weight
+    "JITNORM_SANDWICH": "Combine::kSandwich",  # what is normalized is a sum with a norm
+}
+# One that has none within.
 _CONDITION = re.compile(
     rf"#ifdef ({'|'.join((_ON_GPU, *CONDITIONS))})\n((?:(?!#ifdef).)*?)(?:#else\n((?:(?!#ifdef).)*?))?#endif\n",
     re.DOTALL,
@@ -115,7 +127,7 @@ def order_of(is_cpu: bool) -> tuple[str, ...]:
 
 @cache
 def cut(name: str, is_cpu: bool, holding: frozenset[str] = frozenset()) -> tuple[Definition, ...]:
-    """The definitions of a header, in their order, if some of `CONDITIONS` hold; its heading alone defines nothing."""
+    """The definitions of a header, in their order, as the conditions that hold make it; its heading defines nothing."""
     return tuple(definitions_in(_INCLUDE.sub("", _read(name, is_cpu, holding)).strip("\n")))
 
 
@@ -146,10 +158,10 @@ def _text(found: set[Definition], cuts: dict[str, tuple[Definition, ...]], names
 
 @cache
 def _read(name: str, is_cpu: bool, holding: frozenset[str]) -> str:
-    """The text of a header, as the target sees it where these conditions hold."""
+    """The text of a header, as the target and the conditions that hold make it."""
     text = (FOLDER / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
-    holds = holding if is_cpu else {*holding, _ON_GPU}
+    true = holding if is_cpu else holding | {_ON_GPU}
     found = 1
     while found:  # the innermost first
-        text, found = _CONDITION.subn(lambda each: (each[2] if each[1] in holds else each[3]) or "", text)
+        text, found = _CONDITION.subn(lambda each: (each[2] if each[1] in true else each[3]) or "", text)
     return text

@@ -13,7 +13,7 @@ from .dtypes import DTYPES
 from .extents import LEADING, MATRICES, ROWS, Extent, Number, shape
 from .numerics import CHUNK_SIZE, ceil_div, round_up
 from .quant_spec import CODE_BITS, SWIZZLED_COLUMNS, SWIZZLED_ROWS, QuantSpec
-from .row_ops import number, row_arguments
+from .row_ops import first_tensor, number, row_arguments, strided_rows
 from .schedule import ITEM_THREADS
 
 INTERLEAVED_ROWS = SWIZZLED_ROWS["128x4"]
@@ -28,6 +28,8 @@ def item_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         return _shuffle(config)
     if config.op == "sum_rows":
         return sum_arguments(config)
+    if config.op == "mhc_post":
+        return _mhc_post(config)
     assert config.quant
     if config.op == "quantize":
         return row_arguments(config) if config.has_square_blocks else _quantize_columns(config, config.quant)
@@ -55,7 +57,7 @@ def item_count(config: KernelConfig) -> Extent:
 def item_threads(config: KernelConfig) -> int:
     """Threads of a GPU that share an item."""
     if config.op == "sum_rows":
-        return SUMMED_COLUMNS * SUMMING_THREADS
+        return SUMMING_THREADS
     return ITEM_THREADS if has_square_items(config) else 1
 
 
@@ -77,7 +79,7 @@ def _quantized(config: KernelConfig, **changes: Any) -> dict[str, TensorArgument
 
 def _dequantize_rows(config: KernelConfig, quant: QuantSpec) -> tuple[Argument, ...]:
     of_rows = _quantized(config)
-    scale = "block_scale" if quant.has_blocks else "row_scale" if quant.block_size == "row" else "scale"
+    scale = "block_scale" if quant.has_blocks else "row_scale" if quant.needs_row_amax else "scale"
     names = {"codes": name_of_first(config), scale: "scale"}
     others = ("global_scale", "row_scale") if quant.has_blocks else ()
     return (
@@ -148,6 +150,18 @@ def _shuffle(config: KernelConfig) -> tuple[Argument, ...]:
     return (
         TensorArgument(name_of_first(config), (config.input,), rows, chunk_bytes, is_strided=True, field="input"),
         TensorArgument("out", _copied_dtypes(config), rows, chunk_bytes, is_output=True, is_strided=True),
+    )
+
+
+def _mhc_post(config: KernelConfig) -> tuple[Argument, ...]:
+    streams = first_tensor(config)
+    factors: dict[str, Any] = {"dtypes": ("float32",)}
+    return (
+        streams,
+        strided_rows("x", config.input, config, field="residual"),
+        TensorArgument("post_layer_mix", shape=shape(LEADING, config.streams), field="layer_mix", **factors),
+        TensorArgument("comb_res_mix", shape=shape(LEADING, config.streams, config.streams), field="mix", **factors),
+        replace(streams, name="out", field="out", is_output=True),
     )
 
 

@@ -1,9 +1,10 @@
 """The launch recipe: what the launcher must know to check a call and to launch the kernel, as JSON.
 
 A kernel's parameters are plain: for each argument that is present, a pointer and, if its rows are strided, one
-64-bit stride in elements for each row dimension; or a float. Then for each row set the number of rows (of one matrix
-in a batch) and the extents of the row dimensions after the first, in a batch the number of matrices, and for ops on
-items their number, all 64-bit.
+64-bit stride in elements for each row dimension, or for a table the strides and extents of its own dimensions; or a
+float. Then for each row set the number of rows (of one matrix in a batch) and the extents of the row dimensions after
+the first, if rows are heads how many a token has, in a batch the number of matrices, and for ops on items their number,
+all 64-bit.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule, staged_bytes
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
-LAUNCHER_ABI = 6
+LAUNCHER_ABI = 7
 ENTRY = "jitnorm_kernel"
 # No tensor reaches further: no machine has longer addresses.
 MOST_BYTES = 1 << 57
@@ -40,6 +41,7 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "entry": ENTRY,
         "row_dims": config.row_dims,
         "batched": config.batched,
+        "heads": config.rope != "",
         "items": None if items is None else items.to_json(),
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
@@ -68,7 +70,7 @@ def _grain(config: KernelConfig) -> int:
 def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = None) -> dict[str, Any]:
     """Grid, block and cluster of a kernel of rows, with at most so many blocks or clusters."""
     rows = _row_grid(config, schedule.rows_per_block * schedule.rows_at_once)
-    if config.masked:
+    if config.counts_rows:
         most = MASKED_THREADS // schedule.threads
     if most is not None:
         rows = rows.at_most(most)
@@ -106,6 +108,7 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
         "dtypes": list(argument.dtypes),
         "shape": [extent.to_json() for extent in argument.shape],
         "row_set": argument.row_set,
+        "table_dims": argument.table_dims,
         # Not a sum over rows of one column, which may be narrower.
         "single": argument.shape == shape(1) and not (argument.is_output and argument.element_bytes < 4),
         "flat": argument.is_flat,

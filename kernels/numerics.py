@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 # Elements that one accumulator of the row statistic sums in order. Part of the output bits: never change it
 # without a new format version. 16 and 8 were measured, see docs/measured.md.
 CHUNK_SIZE = 16
@@ -22,3 +24,9 @@ def round_up(a: int, b: int) -> int:
 def next_power_of_two(a: int) -> int:
     """The smallest power of two that is not below a >= 1."""
     return 1 << (a - 1).bit_length()
+
+
+def to_float32(value: float) -> float:
+    """The nearest float32."""
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded

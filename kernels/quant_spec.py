@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import struct
+import re
 from dataclasses import dataclass, fields, replace
 from typing import Any
+
+from .numerics import to_float32
 
 # Element formats: bits of a code, the largest value and its exponent.
 CODE_BITS = {"e2m1": 4, "e4m3": 8, "e5m2": 8, "int8": 8}
@@ -22,11 +24,19 @@ _SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
 _GROUPS = ("linear", "column", "column4")
 _GROUP_SIZES = (16, 32, 64, 128, 256)
 
+# Blocks that have a given scale, of any size: rows x columns, whole chunks of those that a row has.
+_GIVEN_BLOCKS = re.compile(r"(all|[1-9]\d*)x(all|[1-9]\d*)")
+_ALL = "all"
+
 # The floors of scales: normal float32, of which the next power of two can be found.
 _SMALLEST_NORMAL, _LARGEST = 2.0**-126, 2.0**127
 
+# Block sizes of given scales; the last stands for those of `_GIVEN_BLOCKS`.
+_GIVEN = ("row", "column", *_GROUP_SIZES, "128x128", "RxC")
+
 _GLOBAL = ("none", "given", "row", "tensor")
-_E4M3_MAXIMA = (448, 256)
+# From the smallest scale in E4M3 that is not zero to the largest one.
+_LEAST_MAXIMUM, _LARGEST_MAXIMUM = 2.0**-9, 448
 
 # Values that go together: (elements, block sizes, scale formats, layouts, global scales, roundings, four over six).
 _ALLOWED = (
@@ -40,6 +50,7 @@ _ALLOWED = (
     (("e4m3", "e5m2", "int8"), ("row",), ("f32",), ("linear",), ("none",), ("up",), (False,)),
     (("e4m3", "e5m2", "int8"), ("tensor",), ("f32",), ("linear",), ("none", "tensor"), ("up",), (False,)),
     (("int8",), _GROUP_SIZES, ("f32",), _GROUPS, ("none",), ("up",), (False,)),
+    (("e4m3", "e5m2", "int8"), _GIVEN, ("f32",), ("linear",), ("given",), ("up",), (False,)),
 )
 
 
@@ -65,10 +76,12 @@ def _read_float(text: str) -> str | float | None:
         return text
 
 
-def _to_float32(value: float) -> float:
-    """The nearest float32."""
-    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
-    return rounded
+def _is_given_block(value: object) -> bool:
+    """Whether a block size is one that only given scales have."""
+    found = _GIVEN_BLOCKS.fullmatch(value) if isinstance(value, str) and value not in SQUARE_BLOCKS else None
+    if found is None or found[0] == "allxall":
+        return False
+    return found[2] == _ALL or int(found[2]) % 16 == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +95,9 @@ class QuantSpec:
     Args:
         element: format of the codes: ``e2m1`` (FP4), ``e4m3`` or ``e5m2`` (FP8), ``int8``.
         block_size: values that share a scale: 16, 32, 64, 128 or 256 of a row, ``128x128`` of 128 rows, ``row`` or
-            ``tensor`` (whose scale is given, unless `global_scale` is ``tensor``).
+            ``tensor`` (whose scale is given, unless `global_scale` is ``tensor``). If scales are given, also
+            ``column``, or ``RxC``, such as ``4x256`` or ``allx128``: R rows, or all, times C columns, a multiple of
+            16, or all.
         scale_format: ``e4m3`` (NVFP4's), ``ue8m0`` (a power of two, of the MX formats), ``f32``, or ``f32_ue8m0``, a
             power of two stored as float32.
         scale_layout: ``linear`` (row-major); ``128x4`` or ``8x4`` (swizzled for block-scaled MMA); ``linear+128x4``
@@ -90,7 +105,8 @@ class QuantSpec:
             (``column4`` of integers, each of which holds the exponents of four columns, only for ``f32_ue8m0``).
         global_scale: ``given`` if a float32 encode scale multiplies the block scales, ``row`` if each row has one of
             its own, found and returned; only with ``e2m1`` codes and ``e4m3`` scales. ``tensor`` if the whole tensor
-            has one that is found and returned; also with block size ``tensor``, whose scale is then found.
+            has one that is found and returned; also with block size ``tensor``, whose scale is then found. With
+            ``f32`` scales, ``given`` says that those of rows, columns or blocks are given, not found.
         scale_rounding: for ``ue8m0`` scales: ``up`` to the power of two at or above ``amax / (largest code)``, or
             ``floor``, OCP's rule, ``2^(floor(log2 amax) - (exponent of the largest code))``, which may cut values off.
         four_over_six: whether each block takes the better of two scales, ``amax / 6`` and ``amax / 4``: by the sum of
@@ -98,7 +114,8 @@ class QuantSpec:
         scale_floor: what scales are at least, rounded to float32, from 2^-126 on; None for the format's lower bound.
             Only for FP8 and INT8 with scales of rows or groups.
         e4m3_max: the scale of the block with the largest value where `global_scale` is found, for ``row`` or
-            ``tensor``: 448, or 256, which leaves room for `four_over_six`. Only with ``e4m3`` scales.
+            ``tensor``: 448, or less, from 2^-9 on, such as 256, which leaves room for `four_over_six`. Rounded to
+            float32. Only with ``e4m3`` scales.
 
     Raises:
         ValueError: a field has a value that is not allowed, or not with the others.
@@ -117,17 +134,21 @@ class QuantSpec:
     four_over_six: bool | str = False
     # Not 0.0: torch.compile would take a number for one that may change.
     scale_floor: float | None = None
-    e4m3_max: int = 448
+    e4m3_max: float = 448
 
     def __post_init__(self) -> None:
         self._check_combination()
         self._check_floor()
         self._check_maximum()
+        rounded = to_float32(self.e4m3_max)
+        object.__setattr__(self, "e4m3_max", int(rounded) if rounded.is_integer() else rounded)
 
     def _check_combination(self) -> None:
         fitting = list(_ALLOWED)
         for position, field in enumerate(fields(self)[: len(_ALLOWED[0])]):
             value = getattr(self, field.name)
+            if field.name == "block_size" and _is_given_block(value):
+                value = _GIVEN[-1]
             everywhere = tuple(dict.fromkeys(value for each in _ALLOWED for value in each[position]))
             require_one_of(field.name, value, everywhere)
             allowed = tuple(dict.fromkeys(value for each in fitting for value in each[position]))
@@ -151,7 +172,9 @@ class QuantSpec:
             )
 
     def _check_maximum(self) -> None:
-        require_one_of("e4m3_max", self.e4m3_max, _E4M3_MAXIMA)
+        is_number = type(self.e4m3_max) in (int, float)
+        if not is_number or not _LEAST_MAXIMUM <= self.e4m3_max <= _LARGEST_MAXIMUM:
+            raise ValueError(f"e4m3_max: is {self.e4m3_max!r}; allowed are numbers from 2**-9 to {_LARGEST_MAXIMUM}")
         if self.e4m3_max != 448 and self.scale_format != "e4m3":
             raise ValueError(f"e4m3_max: is {self.e4m3_max}, but scales are in {self.scale_format}; leave it 448")
 
@@ -174,11 +197,9 @@ class QuantSpec:
                 f"quant: {text!r} is not element/block_size/scale_format/scale_layout/global_scale/scale_rounding/"
                 "four_over_six/scale_floor/e4m3_max, such as e2m1/16/e4m3/linear/none"
             )
-        for position in (1, 8):
-            at = slice(position, position + 1)
-            values[at] = [int(value) if value.isdecimal() else value for value in values[at]]
+        values[1:2] = [int(value) if value.isdecimal() else value for value in values[1:2]]
         values[6:7] = [{"true": True, "false": False}.get(value, value) for value in values[6:7]]
-        values[7:8] = map(_read_float, values[7:8])
+        values[7:] = map(_read_float, values[7:])
         return cls(*values)
 
     def with_layout(self, scale_layout: str) -> QuantSpec:
@@ -200,17 +221,43 @@ class QuantSpec:
 
     @property
     def has_blocks(self) -> bool:
-        """Whether scales belong to blocks, rather than to rows or the tensor."""
-        return self.block_size not in ("row", "tensor")
+        """Whether scales are found for blocks, rather than for rows or the tensor, or given."""
+        return self.block_size not in ("row", "tensor") and not self.has_given_scales
+
+    @property
+    def has_given_scales(self) -> bool:
+        """Whether scales of rows, columns or blocks are given."""
+        return self.global_scale == "given" and self.scale_format == "f32"
+
+    @property
+    def may_be_given(self) -> bool:
+        """Whether scales could be given as well as found."""
+        is_plain = self.scale_format == "f32" and self.scale_layout == "linear" and self.scale_floor is None
+        return is_plain and self.block_size != "tensor"
+
+    @property
+    def may_be_found(self) -> bool:
+        """Whether scales are given that could be found as well."""
+        fitting = (each for each in _ALLOWED if self.element in each[0] and self.block_size in each[1])
+        return self.has_given_scales and any("f32" in each[2] and "none" in each[4] for each in fitting)
+
+    @property
+    def given_block(self) -> tuple[int | None, int | None]:
+        """Rows and columns of the blocks whose scales are given; None for all."""
+        text = {"row": "1xall", "column": "allx1"}.get(str(self.block_size), str(self.block_size))
+        rows, columns = text.split("x") if "x" in text else ("1", text)
+        return (None if rows == _ALL else int(rows)), (None if columns == _ALL else int(columns))
 
     @property
     def block_rows(self) -> int:
-        """Rows that share the scale of a block."""
-        return SQUARE_BLOCKS.get(str(self.block_size), 1)
+        """Rows that share the scale of a block that is found."""
+        return 1 if self.has_given_scales else SQUARE_BLOCKS.get(str(self.block_size), 1)
 
     @property
     def block_columns(self) -> int:
         """Values of a row that share the scale of a block; 1 if scales belong to rows or the tensor."""
+        if self.has_given_scales:
+            return self.given_block[1] or 1
         return self.block_size if isinstance(self.block_size, int) else self.block_rows
 
     @property
@@ -242,25 +289,27 @@ class QuantSpec:
     @property
     def needs_row_amax(self) -> bool:
         """Whether encoding needs the largest magnitude of the row first."""
-        return self.global_scale == "row" or self.block_size == "row"
+        return self.global_scale == "row" or (self.block_size == "row" and not self.has_given_scales)
 
     @property
     def may_be_bounded(self) -> bool:
         """Whether the amax of each scale may have an upper bound."""
-        return self.scale_format.startswith("f32") and self.block_rows == 1 and self.block_size != "tensor"
+        is_found = self.block_size != "tensor" and not self.has_given_scales
+        return self.scale_format.startswith("f32") and self.block_rows == 1 and is_found
 
     @property
     def smallest_scale(self) -> float:
         """The smallest scale in float32 that is found, itself rounded to float32."""
         if self.scale_floor is not None:
-            return _to_float32(self.scale_floor)
+            return to_float32(self.scale_floor)
         least_amax = 1e-10 if self.element == "int8" else 1e-4 if self.has_blocks else 1 / 512
-        return _to_float32(_to_float32(least_amax) / MAX_CODE[self.element])
+        return to_float32(to_float32(least_amax) / MAX_CODE[self.element])
 
     @property
     def needs_given_scale(self) -> bool:
-        """Whether encoding needs a scale that is given, global or of FP8 or INT8."""
-        return self.global_scale == "given" or (self.block_size == "tensor" and not self.needs_tensor_amax)
+        """Whether encoding needs one scale that is given, global or of FP8 or INT8."""
+        is_global = self.global_scale == "given" and not self.has_given_scales
+        return is_global or (self.block_size == "tensor" and not self.needs_tensor_amax)
 
     @property
     def needs_tensor_amax(self) -> bool:

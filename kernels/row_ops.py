@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from .arguments import Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
 from .config_rules import name_of_first
 from .dtypes import BYTE, DTYPE_OF_FORMAT, DTYPES
-from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, Extent, Shape, shape
+from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, TOKENS, Extent, Shape, extent, shape
 from .numerics import CHUNK_SIZE, ceil_div
 from .quant_spec import CODE_BITS, PACKED_COLUMNS, QuantSpec
+
+# The fields of tensors from which the entry point finds an expert's rows: stages see what they have found.
+OFFSETS = ("offsets", "scale_offsets")
 
 
 def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
@@ -21,6 +25,10 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
     arguments: list[Argument] = [first_tensor(config)]
     if config.masked:
         arguments.append(TensorArgument("mask", ("int32",), shape(MATRICES)))
+    if config.experts:
+        arguments += _offsets(config)
+    if config.gathers:
+        arguments.append(TensorArgument("input_rows", ("int32",), shape(LEADING, 1), is_strided=True, row_set=1))
     if config.streams:
         arguments.append(TensorArgument("A", ("float32",), shape(LEADING, config.streams), field="mix"))
     if config.normalizes:
@@ -38,22 +46,73 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         sum_options: dict[str, Any] = {"is_output": True, "may_be": "residual", "is_present": stores_sum}
         arguments.append(strided_rows("residual_out", config.input, config, **sum_options))
         arguments.append(strided_rows("y_out", config.input, config, is_output=True, is_present=config.keep_norm))
-        arguments.append(_row_output("inv_rms", config, is_present=config.keep_rstd))
+        arguments += _statistics(config)
         arguments.append(ScalarArgument("eps"))
     return tuple(arguments)
 
 
+def _offsets(config: KernelConfig) -> list[TensorArgument]:
+    """Where the rows of each expert begin, and their scales, if these are padded; then where the last ones end."""
+    borders = shape(config.experts + 1)
+    is_padded = config.row_multiple > 1
+    return [
+        TensorArgument(OFFSETS[0], ("int32",), borders),
+        TensorArgument(OFFSETS[1], ("int32",), borders, is_present=is_padded),
+    ]
+
+
 def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
-    """The arguments of a plain norm, twice."""
+    """The arguments of a norm, twice."""
+    sizes = (config.hidden_size, config.second_size or config.hidden_size)
     names = (name_of_first(config), "k")
+    of = [dataclasses.replace(config, hidden_size=size, second_size=0) for size in sizes]
     return (
-        *(strided_rows(name, config.input, config, field="input", row_set=i) for i, name in enumerate(names)),
-        *(weight_argument(config, name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
+        *(strided_rows(name, config.input, of[i], field="input", row_set=i) for i, name in enumerate(names)),
+        *(weight_argument(of[i], name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
         _bias(config),
-        *(_half_output(config, f"{name}_out", name, field="out", row_set=i) for i, name in enumerate(names)),
-        _row_output("inv_rms", config, is_present=False),
+        *(_rotation(config) if config.rope else ()),
+        *(
+            number(f"{name}_scale", is_present=bool(config.quant), field="scale", row_set=i)
+            for i, name in enumerate(names)
+        ),
+        *(_pair_output(of[i], name, i) for i, name in enumerate(names)),
+        *_statistics(config),
         ScalarArgument("eps"),
     )
+
+
+def _statistics(config: KernelConfig) -> tuple[TensorArgument, ...]:
+    """The outputs for the statistic of each row."""
+    if config.keep_statistics:
+        return row_statistic("mean", is_output=True), row_statistic("rstd", is_output=True)
+    return (_row_output("inv_rms", config, is_present=config.keep_rstd, field="rstd"),)
+
+
+def row_statistic(name: str, **options: Any) -> TensorArgument:
+    """A number for each row, shaped as the rows are."""
+    return TensorArgument(name, ("float32",), shape(LEADING), is_flat=True, **options)
+
+
+def _pair_output(config: KernelConfig, name: str, row_set: int) -> TensorArgument:
+    if config.quant:
+        return _codes(config, config.quant, name=f"{name}_out", row_set=row_set)
+    return _half_output(config, f"{name}_out", name, field="out", row_set=row_set)
+
+
+def _rotation(config: KernelConfig) -> tuple[TensorArgument, ...]:
+    """The table of cosines and, behind them, sines; and where each token's stand in it."""
+    run_bytes = angles_in_run(config) * DTYPES[config.angles].bytes
+    return (
+        TensorArgument(
+            "cos_sin_cache", (config.angles,), shape(config.rotary_size), run_bytes, field="angles", table_dims=1
+        ),
+        TensorArgument("positions", (config.positions,), shape(TOKENS), is_flat=True),
+    )
+
+
+def angles_in_run(config: KernelConfig) -> int:
+    """How many of the angles of any chunk lie side by side: all of them if halves are whole chunks."""
+    return math.gcd(CHUNK_SIZE if config.rope == "neox" else CHUNK_SIZE // 2, config.rotary_size // 2)
 
 
 def strided_rows(name: str, dtype: str, config: KernelConfig, **options: Any) -> TensorArgument:
@@ -79,7 +138,11 @@ def first_tensor(config: KernelConfig) -> TensorArgument:
 def weight_argument(config: KernelConfig, name: str = "", **options: Any) -> TensorArgument:
     """The factors of a norm."""
     name = name or ("gemma" if config.op == "layernorm" else "weight")
-    return _parameter(name, config.weight, config, field="weight", **options)
+    weight = _parameter(name, config.weight, config, is_present=config.has_weight, field="weight", **options)
+    if not config.weight_per_matrix:
+        return weight
+    row_bytes = config.hidden_size * weight.element_bytes
+    return dataclasses.replace(weight, shape=shape(MATRICES, config.hidden_size), run_bytes=row_bytes)
 
 
 def _bias(config: KernelConfig) -> TensorArgument:
@@ -94,9 +157,9 @@ def _parameter(name: str, dtype: str, config: KernelConfig, **options: Any) -> T
     return TensorArgument(name, (dtype,), shape(columns), _chunk_bytes(dtype), run_bytes=run_bytes, **options)
 
 
-def _row_output(name: str, config: KernelConfig, *, is_present: bool) -> TensorArgument:
-    rows = _of_matrices(config, ROWS)
-    return TensorArgument(name, ("float32",), rows, is_output=True, is_present=is_present, is_flat=True)
+def _row_output(name: str, config: KernelConfig, **options: Any) -> TensorArgument:
+    rows, row_set = _of_matrices(config, written_rows(config)), int(config.gathers)
+    return TensorArgument(name, ("float32",), rows, is_output=True, is_flat=True, row_set=row_set, **options)
 
 
 def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input", **options: Any) -> TensorArgument:
@@ -112,21 +175,13 @@ def number(name: str, **options: Any) -> TensorArgument:
 def _given_scale(name: str, config: KernelConfig, *, is_present: bool) -> TensorArgument:
     """A float32 scale, or one for each matrix."""
     scale = number(name, is_present=is_present)
-    return dataclasses.replace(scale, shape=shape(MATRICES)) if config.scale_per_matrix else scale
+    if not config.scale_per_matrix:
+        return scale
+    return dataclasses.replace(scale, shape=shape(config.experts or MATRICES))
 
 
 def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
-    bits = CODE_BITS[quant.element]
-    codes = TensorArgument(
-        "y_fp4" if quant.element == "e2m1" else "out",
-        _encoded_dtypes(quant.element),
-        shape(LEADING, ceil_div(config.encoded_size, 8 // bits)),
-        CHUNK_SIZE * bits // 8,
-        is_output=True,
-        is_strided=True,
-        field="codes",
-        c_type=BYTE.c_type,
-    )
+    codes = _codes(config, quant, name="y_fp4" if quant.element == "e2m1" else "out", row_set=int(config.gathers))
     is_found = quant.needs_tensor_amax
     scale_of_nothing = 0.0 if quant.has_blocks else quant.smallest_scale
     found = [
@@ -135,6 +190,8 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
         number("tensor_scale", is_output=True, is_present=is_found, if_empty=scale_of_nothing),
     ]
     bound = number("scale_ub", is_present=config.scale_ub)
+    if quant.has_given_scales:
+        return [codes, _given_scales(config, quant), *found, bound]
     if not quant.has_blocks:
         is_given = quant.block_size == "tensor" and not is_found
         return [codes, _given_scale("scale", config, is_present=is_given), *found, bound]
@@ -142,10 +199,38 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     return [codes, *_block_scales(config, quant), global_scale, *found, bound]
 
 
+def _given_scales(config: KernelConfig, quant: QuantSpec) -> TensorArgument:
+    """Scales of rows, columns or blocks of both."""
+    rows, columns = quant.given_block
+    per_row = [] if columns is None else [config.scale_columns]
+    if rows == 1:
+        extents = shape(LEADING, *per_row)
+    else:
+        extents = _of_matrices(config, *([] if rows is None else [ROWS.ceil_div(rows)]), *per_row)
+    # Those of columns are loaded by chunks.
+    chunk_bytes = _chunk_bytes("float32") if columns == 1 else 0
+    return TensorArgument("scale", ("float32",), extents, chunk_bytes, is_flat=True)
+
+
+def _codes(config: KernelConfig, quant: QuantSpec, *, name: str, row_set: int = 0) -> TensorArgument:
+    bits = CODE_BITS[quant.element]
+    return TensorArgument(
+        name,
+        _encoded_dtypes(quant.element),
+        shape(LEADING, ceil_div(config.encoded_size, 8 // bits)),
+        CHUNK_SIZE * bits // 8,
+        is_output=True,
+        is_strided=True,
+        field="codes",
+        c_type=BYTE.c_type,
+        row_set=row_set,
+    )
+
+
 def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     dtypes = ("int32",) if quant.is_packed else _encoded_dtypes(quant.scale_format)
     c_type = BYTE.c_type if quant.is_packed else DTYPES[dtypes[-1]].c_type
-    first = linear = shape(LEADING, config.scale_columns)
+    first = linear = shape(written_rows(config) if config.gathers else LEADING, config.scale_columns)
     if config.has_square_blocks:
         first = _of_matrices(config, ROWS.ceil_div(config.block_rows), config.scale_columns)
     elif quant.is_swizzled:
@@ -153,7 +238,9 @@ def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     elif quant.is_column_major:
         columns = config.padded_scale_columns // PACKED_COLUMNS if quant.is_packed else config.scale_columns
         first = _of_matrices(config, columns, padded_rows(config))
-    options: dict[str, Any] = {"is_output": True, "is_flat": True, "c_type": c_type}
+    options: dict[str, Any] = {
+        "is_output": True, "is_flat": True, "c_type": c_type, "row_set": int(config.gathers),
+    }  # fmt: skip
     return [
         TensorArgument("block_scale", dtypes, first, **options),
         TensorArgument("block_scale_unswizzled", dtypes, linear, is_present=quant.both_layouts, **options),
@@ -171,13 +258,25 @@ def _of_matrices(config: KernelConfig, *extents: Extent | int) -> Shape:
     return shape(MATRICES, *extents) if config.batched else shape(*extents)
 
 
+def written_rows(config: KernelConfig) -> Extent:
+    """The rows of what is written: those of the input, or as many as are gathered."""
+    return SECOND_ROWS if config.gathers else ROWS
+
+
 def padded_rows(config: KernelConfig) -> Extent:
-    """The rows and those that pad the scales' layout; of each matrix in a batch."""
-    return ROWS.round_up(config.row_multiple)
+    """The rows and those that pad the scales' layout; of each matrix in a batch, of each expert at most a tile."""
+    rows = written_rows(config)
+    if config.experts and config.row_multiple > 1:
+        return (rows.ceil_div(config.row_multiple) + extent(config.experts)) * config.row_multiple
+    return rows.round_up(config.row_multiple)
 
 
 def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
     """Blocks of `rows_per_block` rows, each of one row set or matrix, that cover all rows a kernel visits."""
+    if config.experts:  # besides rows, each expert has its last block, which may be smaller, and its padding
+        return written_rows(config).ceil_div(rows_per_block) + extent(
+            (1 if rows_per_block == 1 else 2) * config.experts
+        )
     # What a mask leaves out is not padded either.
     blocks = (ROWS if config.masked else padded_rows(config)).ceil_div(rows_per_block)
     if config.batched:

@@ -101,6 +101,8 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
         return "only norms of 16-bit values without a residual unpack them in each pass"
     if schedule.takes_fast_path and not config.normalizes:
         return "only norms have a statistic to find by the fast path"
+    if schedule.takes_fast_path and config.second_size:
+        return "rows of two lengths do not take the fast path"
     if schedule.favours_latency and (not config.normalizes or schedule.loads_ahead):
         return "only norms whose blocks have a row each favour latency"
     if schedule.stays_shared and (not schedule.loads_ahead or schedule.keeps_unpacked or schedule.stores_sum_early):
@@ -150,11 +152,13 @@ def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
 def stores_in_pairs(config: KernelConfig, schedule: RowSchedule) -> bool:
     """Whether two lanes store their chunks together, which takes both to have one or neither.
 
-    Layer normalization does not: it is bound by the L1 cache, and fell from 0.816 to 0.781 of the roofline.
+    Layer normalization does not: it is bound by the L1 cache, and fell from 0.816 to 0.781 of the roofline. Its
+    gradients, which load their parameter once for all rows, do.
     """
-    if config.op == "layernorm" or schedule.favours_latency:
+    if (config.op == "layernorm" and not config.backward) or schedule.favours_latency:
         return False
-    return schedule.lanes_per_row > 1 and config.encoded_size % (2 * CHUNK_SIZE) == 0
+    sizes = (config.encoded_size, config.hidden_size, config.second_size)
+    return schedule.lanes_per_row > 1 and all(size % (2 * CHUNK_SIZE) == 0 for size in sizes)
 
 
 def stores_sum_early(config: KernelConfig, schedule: RowSchedule) -> bool:

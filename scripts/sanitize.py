@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from jitnorm.kernels.config_rules import MOVES
+from jitnorm.kernels.config_rules import MAX_ROPE_SIZE, MOVES
 
 import jitnorm
 from jitnorm import manager
@@ -15,9 +15,11 @@ from jitnorm.catalogue import OPS
 from jitnorm.catalogue.op import Op
 
 # Of ops that have any encoding.
+# Those that experts' rows are quantized in.
+GROUPED = ("grouped_quantize", "silu_and_mul_grouped_quantize")
 GENERAL = (
-    "norm_quantize", "add_norm_quantize", "rmsnorm_gated_quantize", "sandwich_norm_quantize", "quantize", "dequantize",
-    "silu_and_mul_quantize",
+    "norm_quantize", "add_norm_quantize", "rmsnorm_gated_quantize", "sandwich_norm_quantize", "layernorm_quantize",
+    "quantize", "dequantize", "silu_and_mul_quantize",
 )  # fmt: skip
 ENCODINGS: list[dict[str, Any]] = [
     {"quant": "nvfp4", "layout": "linear+128x4"},
@@ -31,6 +33,13 @@ ENCODINGS: list[dict[str, Any]] = [
     {"quant": "fp8_group", "layout": "column4"},
     {"quant": "int8_token"},
     {"quant": "int8_group", "layout": "column4"},
+]
+ENCODINGS_OF_EXPERTS: list[dict[str, Any]] = [
+    {"quant": "nvfp4", "layout": "linear+128x4", "global_scale": "given", "scale_per_matrix": True},
+    {"quant": "mxfp4", "layout": "8x4"},
+    {"quant": "mxfp8", "layout": "128x4"},
+    {"quant": "fp8_group"},
+    {"quant": "fp8_token"},
 ]
 # Several rows a warp, one warp, several warps with partial groups, the longest rows of a block, clusters.
 HIDDEN_SIZES = (128, 1152, 4224, 65536, 131072)
@@ -46,7 +55,7 @@ def tensor(shape: tuple[int, ...], dtype: str, is_output: bool) -> torch.Tensor:
     kind = getattr(torch, {"float4_e2m1fnx2": "uint8", "float8_e8m0fnu": "uint8"}.get(dtype, dtype))
     if is_output:
         return torch.empty(shape, dtype=kind, device="cuda")
-    if kind in (torch.uint8, torch.int32):
+    if kind in (torch.uint8, torch.int32, torch.int64):
         return torch.randint(5, shape).to(kind).cuda()
     return random(*shape, dtype=kind)
 
@@ -58,7 +67,10 @@ def launch(op: Op, hidden_size: int, rows: int = ROWS, **choices: Any) -> None:
 
 def launch_every_op(hidden_size: int) -> None:
     for op in OPS.values():
-        for choices in ENCODINGS if op.name in GENERAL else [{}]:
+        encodings = ENCODINGS if op.name in GENERAL else ENCODINGS_OF_EXPERTS if op.name in GROUPED else [{}]
+        if "rope" in op.choices and hidden_size > MAX_ROPE_SIZE:
+            continue
+        for choices in encodings:
             launch(op, hidden_size, **choices)
         if "keep_norm" in op.choices and op.formats:
             launch(op, hidden_size, keep_norm=True)
@@ -69,8 +81,13 @@ def launch_variants() -> None:
         launch(OPS["rmsnorm"], 1151, input=dtype)
         launch(OPS["norm_quantize"], 1152, input=dtype, quant="nvfp4", residual=True, unit_bias=True)
     launch(OPS["rmsnorm"], 1151, weight="float32")
+    for name in ("rmsnorm", "layernorm", "rmsnorm_backward", "layernorm_backward"):
+        launch(OPS[name], 1151, weight="none")
+    for hidden_size, second_size in ((1536, 512), (192, 576), (512, 65536)):
+        launch(OPS["q_kv_rmsnorm"], hidden_size, second_size=second_size)
     launch(OPS["fused_add_rmsnorm"], 1151, rounding="hf")
-    launch(OPS["norm_quantize"], 1152, quant="nvfp4", rounding="output")
+    for name in ("norm_quantize", "layernorm_quantize"):
+        launch(OPS[name], 1152, quant="nvfp4", rounding="output")
     launch(OPS["norm_quantize"], 1152, quant="nvfp4", residual=True, activation="silu", rounding="hf")
     launch(OPS["rmsnorm_silu"], 1151, activation="gelu")
     launch(OPS["rmsnorm_gated"], 1151, gate="input", activation="sigmoid", bias=True)
@@ -79,11 +96,14 @@ def launch_variants() -> None:
     for group_size in (80, 640):
         jitnorm.rmsnorm_gated(packed[:, :1920], packed[:, 2048:3968], factors, group_size=group_size)
     launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)
+    launch(OPS["mhc_post"], 1151, streams=3, input="float32")
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)
     for activation in ("gelu", "gelu_tanh", "relu2"):
         launch(OPS["silu_and_mul_quantize"], 1152, quant="mxfp8", activation=activation)
         launch(OPS["quantize"], 1152, quant="nvfp4", activation=activation, input="float32")
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", activation="swigluoai", gate_columns=1)
+    for activation in ("swiglu:7:1.5:1", "fatrelu:0.5"):
+        launch(OPS["silu_and_mul_quantize"], 1152, quant="mxfp8", activation=activation, values_first=True)
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", rounding="hf", four_over_six="mae")
     launch(OPS["quantize"], 640, quant="e4m3/128/f32_ue8m0/packed")
     launch(OPS["swigluoai_and_mul"], 1151, gate_columns=-1)
@@ -101,11 +121,23 @@ def launch_variants() -> None:
             launch(OPS[name], hidden_size, rows=130, quant="fp8_block", **options)
     for hidden_size, quant in ((48, "e4m3/16/f32"), (4864, "e4m3/256/f32"), (768, "int8/256/f32")):
         launch(OPS["norm_quantize"], hidden_size, quant=quant, layout="column4")
+    for hidden_size, block in ((1000, "column"), (512, "4x256"), (5000, "row"), (384, 128)):
+        for name in ("quantize", "dequantize"):
+            launch(OPS[name], hidden_size, quant=f"e4m3/{block}/f32/linear/given")
+    launch(OPS["norm_quantize"], 4224, residual=True, quant="int8/column/f32/linear/given")
     launch(OPS["mxfp8_quantize"], 96, alignment=64)
     launch(OPS["mxfp8_grouped_quantize"], 96)
+    for hidden_size in (256, 4224):
+        launch(OPS["quantize"], hidden_size, quant="nvfp4", layout="128x4", global_scale="row", gathers=True)
+    launch(OPS["grouped_quantize"], 256, quant="fp8_token", gathers=True)
+    for experts in (1, 3, 40):
+        launch(OPS["grouped_quantize"], 256, quant="nvfp4", layout="128x4", experts=experts, rows=300)
     launch(OPS["compute_amax"], 1000)
     launch(OPS["block_scale_interleave"], 6, batched=True)
     launch(OPS["shuffle_matrix_a"], 40, shuffle_rows=16)
+    for hidden_size, rotary_size in ((512, 384), (80, 80), (112, 24)):  # halves that are whole chunks, and not
+        launch(OPS["qk_rmsnorm_rope"], hidden_size, rotary_size=rotary_size, positions="int32", rounding="hf")
+        launch(OPS["qk_rmsnorm_rope_quant"], hidden_size, rotary_size=rotary_size, rope="interleaved")
     qkv, weight = random(7, 12, 128), random(128)
     q, k = qkv[:, :8], qkv[:, 8:10]
     jitnorm.qk_rmsnorm(q, k, weight, weight, q_out=q, k_out=k)
@@ -121,7 +153,15 @@ def launch_many_rows() -> None:
 
 def launch_gradients_of_many_rows() -> None:
     """So many that segments have several packs, whose rows take turns in shared memory."""
-    for hidden_size, rows in ((128, 8300), (1024, 1100), (2048, 600), (5120, 300), (8192, 400), (12288, 300)):
+    for hidden_size, rows in (
+        (128, 8300),
+        (1024, 1100),
+        (2048, 600),
+        (5120, 300),
+        (8192, 400),
+        (12288, 300),
+        (16384, 300),
+    ):
         launch(OPS["rmsnorm_backward"], hidden_size, rows=rows, residual=True)
         launch(OPS["layernorm_backward"], hidden_size, rows=rows)
     launch(OPS["sum_rows"], 1000, rows=300)

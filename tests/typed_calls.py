@@ -23,7 +23,9 @@ def norms(x: Tensor, weight: Tensor, out: Tensor) -> None:
     assert_type(jitnorm.rmsnorm_gated(x, x, weight, out=out), Tensor)
     assert_type(jitnorm.sandwich_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.rmsnorm_silu(x, weight, out=out), Tensor)
+    assert_type(jitnorm.q_kv_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.gemma_qk_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
+    assert_type(jitnorm.qk_rmsnorm_rope(x, x, weight, weight, weight, weight), tuple[Tensor, Tensor])
 
 
 def activations(x: Tensor, out: Tensor) -> None:

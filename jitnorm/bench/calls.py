@@ -14,24 +14,29 @@ from jitnorm.kernels.arguments import TensorArgument
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import sizes_of
 from jitnorm.kernels.interface import tensor_arguments
+from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec
+from jitnorm.kernels.row_ops import OFFSETS
 
 Call = Callable[[], Any]
 New = Callable[[tuple[int, ...], str, bool], Any]
 """Makes a tensor of a shape and dtype; the last says whether it is written."""
 _EPS = 1e-6
+_HEADS = 2  # of a token
+_ENTRIES = 16  # of each dimension of a table
 
 
 def call_of(
     op: Op, chosen: Choices, new: New, rows: int, *, matrices: int = 2, outputs: bool = False, **options: Any
-) -> Call:
+) -> partial[Any]:
     """A call of an op's function.
 
     Args:
         op: the op.
         chosen: one value for each of its choices that is not left out.
         new: makes the tensors.
-        rows: how many rows they have, or how many times as many as the op takes together.
+        rows: how many rows they have, or how many times as many as the op takes together; of heads that are turned,
+            how many tokens.
         matrices: how many matrices there are in a batch.
         outputs: whether outputs are given that the function would allocate.
         options: further arguments of the function.
@@ -57,6 +62,10 @@ def call_of(
         for argument in tensor_arguments(config)
         if is_passed(argument)
     }
+    if config.experts:
+        _share_out(rows, config, tensors)
+    if config.gathers:
+        tensors["input_rows"] = _backwards(new((rows,), "int32", False))
     passed: dict[str, Any] = dict.fromkeys(required)
     for name, value in {**tensors, "eps": _EPS}.items():
         known = op.aliases.get(name, name)
@@ -79,10 +88,31 @@ def config_of(choices: Choices, fields: Fields) -> KernelConfig:
 
 
 def _shape(argument: TensorArgument, config: KernelConfig, rows: int, matrices: int) -> tuple[int, ...]:
-    leading = (matrices, rows) if config.batched else (rows,)
-    if argument.name == "X":
+    leading = (matrices, rows) if config.batched else (rows, _HEADS) if config.rope else (rows,)
+    if argument.table_dims:
+        return (*(_ENTRIES,) * argument.table_dims, *sizes_of(argument.shape, (), rows))
+    if argument.name == "X" or (config.op == "mhc_post" and argument.name == "residual"):
         return (*leading, config.streams, config.hidden_size)
-    return sizes_of(argument.shape, leading, rows, matrices if config.batched else 1)
+    return sizes_of(argument.shape, leading, rows, matrices if config.batched else 1, rows, tokens=rows)
+
+
+def _backwards(numbers: Any) -> Any:
+    """The numbers of rows, from the last one to the first."""
+    for i in range(len(numbers)):
+        numbers[i] = len(numbers) - 1 - i
+    return numbers
+
+
+def _share_out(rows: int, config: KernelConfig, tensors: Mapping[str, Any]) -> None:
+    """Give each expert about as many rows."""
+    offsets, scale_offsets = tensors[OFFSETS[0]], tensors.get(OFFSETS[1])
+    first_scale = 0
+    for i in range(config.experts + 1):
+        first, after = (rows * each // config.experts for each in (i, i + 1))
+        offsets[i] = first
+        if scale_offsets is not None:
+            scale_offsets[i] = first_scale
+        first_scale += round_up(after - first, config.row_multiple)
 
 
 def _encoded(tensors: Mapping[str, Any], config: KernelConfig, spec: QuantSpec) -> jitnorm.QuantizedTensor:

@@ -106,12 +106,35 @@ def chain(enable_pdl: bool | None = None) -> Maker:
     return make
 
 
-def _qk(new: Tensors, m: int, h: int) -> Call:
-    """In place in a packed tensor of heads of 128: as many queries as values, a quarter of keys."""
+def _heads(new: Tensors, m: int, h: int) -> tuple[Any, Any, Any]:
+    """Queries and keys, views of a packed tensor with heads of 128, a quarter of the queries' keys; and a weight."""
     heads = h // 128
-    qkv, w = new.bfloat16(m, heads + 2 * (heads // 4), 128), new.bfloat16(128)
-    q, k = qkv[:, :heads], qkv[:, heads : heads + heads // 4]
+    qkv = new.bfloat16(m, heads + 2 * (heads // 4), 128)
+    return qkv[:, :heads], qkv[:, heads : heads + heads // 4], new.bfloat16(128)
+
+
+def _qk(new: Tensors, m: int, h: int) -> Call:
+    q, k, w = _heads(new, m, h)
     return lambda: jitnorm.qk_rmsnorm(q, k, w, w, q_out=q, k_out=k)
+
+
+def _q_kv(new: Tensors, m: int, h: int) -> Call:
+    """In place in a packed tensor: the second latents are a quarter as long."""
+    packed, w = new.bfloat16(m, h + h // 4), new.bfloat16(h)
+    q, kv = packed[:, :h], packed[:, h:]
+    return lambda: jitnorm.q_kv_rmsnorm(q, kv, w, w[: h // 4], q_out=q, kv_out=kv)
+
+
+def _qk_rope(new: Tensors, m: int, h: int) -> Call:
+    """The same, each token turned by a position of its own."""
+    (q, k, w), table, positions = _heads(new, m, h), new.bfloat16(m, 128), new.positions(m)
+    return lambda: jitnorm.qk_rmsnorm_rope(q, k, w, w, table, positions, q_out=q, k_out=k)
+
+
+def _qk_rope_fp8(new: Tensors, m: int, h: int) -> Call:
+    (q, k, w), table, positions = _heads(new, m, h), new.bfloat16(m, 128), new.positions(m)
+    q_out, k_out, scale = new.fp8(*q.shape), new.fp8(*k.shape), new.one()
+    return lambda: jitnorm.qk_rmsnorm_rope_quant(q, k, w, w, table, positions, scale, scale, q_out=q_out, k_out=k_out)
 
 
 _RMSNORM = _of("rmsnorm", "rmsnorm")
@@ -123,6 +146,9 @@ OPS = (
     _of("add gemma", "gemma_fused_add_rmsnorm"),
     # A quarter of the heads are keys.
     Measured("qk_rmsnorm", "qk_rmsnorm", {}, 1.25 * _RMSNORM.bytes_per_element, _qk, (1, 512)),
+    # The angles of a token are those of all its heads.
+    Measured("qk_rmsnorm_rope", "qk_rmsnorm_rope", {}, 1.25 * 4, _qk_rope, (1, 512)),
+    Measured("qk_rmsnorm_rope fp8", "qk_rmsnorm_rope_quant", {}, 1.25 * 3, _qk_rope_fp8, (1, 512)),
     _of("rmsnorm fp8", "rmsnorm_quant"),
     _of("add fp8", "fused_add_rmsnorm_quant"),
     _of("fp8 token", "norm_quantize", quant="fp8_token"),
@@ -151,6 +177,12 @@ OPS = (
     _of("gated fp8", "rmsnorm_gated_quantize", quant="fp8", only_large=True),
     _of("gated nvfp4", "rmsnorm_gated_quantize", quant="nvfp4", only_large=True),
     _of("rmsnorm silu nvfp4", "norm_quantize", quant="nvfp4", activation="silu", only_large=True),
+    _of("layernorm with statistics", "layernorm_with_statistics", only_large=True),
+    _of("layernorm fp8", "layernorm_quantize", quant="fp8", rounding="output", only_large=True),
+    _of("layernorm mxfp8", "layernorm_quantize", quant="mxfp8", only_large=True),
+    Measured("q_kv_rmsnorm", "q_kv_rmsnorm", {}, 1.25 * _RMSNORM.bytes_per_element, _q_kv, (1, 64), only_large=True),
+    _of("rmsnorm batched", "rmsnorm_batched", only_large=True),
+    _of("rmsnorm alone", "rmsnorm", weight="none", only_large=True),
     _of("rmsnorm backward", "rmsnorm_backward", only_large=True),
     _of("add backward", "rmsnorm_backward", residual=True, only_large=True),
     _of("layernorm backward", "layernorm_backward", only_large=True),
@@ -158,12 +190,16 @@ OPS = (
     _of("nvfp4 by tensor", "quantize", quant="nvfp4", global_scale="tensor", only_large=True),
     _of("fp8 128 alone", "quantize", quant="fp8_group", only_large=True),
     _of("fp8 16 alone", "quantize", quant="e4m3/16/f32", only_large=True),
+    _of("fp8 by columns", "quantize", quant="e4m3/column/f32/linear/given", only_large=True),
+    _of("fp8 128 by given", "quantize", quant="e4m3/128/f32/linear/given", only_large=True),
     _of("int8 token", "norm_quantize", quant="int8_token", only_large=True),
     _of("add int8 token", "norm_quantize", quant="int8_token", residual=True, only_large=True),
     _of("int8 128 alone", "quantize", quant="int8_group", only_large=True),
     _of("four over six", "quantize", quant="nvfp4", four_over_six=True, only_large=True),
     _of("nvfp4 batched", "nvfp4_batched_quantize", only_large=True),
     _of("mxfp8 grouped", "mxfp8_grouped_quantize", only_large=True),
+    _of("nvfp4 experts", "grouped_quantize", quant="nvfp4", layout="128x4", only_large=True),
+    _of("silu mxfp4 experts", "silu_and_mul_grouped_quantize", quant="mxfp4", layout="128x4", only_large=True),
     _of("silu nvfp4", "silu_and_mul_quantize", quant="nvfp4", only_large=True),
     _of("silu nvfp4 by 8", "silu_and_mul_quantize", quant="nvfp4", gate_columns=8, only_large=True),
     _of("silu mxfp8", "silu_and_mul_quantize", quant="mxfp8", only_large=True),
@@ -171,6 +207,10 @@ OPS = (
     _of("gelu", "gelu_and_mul", only_large=True),
     _of("gelu tanh", "gelu_tanh_and_mul", only_large=True),
     _of("swigluoai", "swigluoai_and_mul", only_large=True),
+    _of("silu clamped", "silu_and_mul_with_clamp", only_large=True),
+    _of("silu last", "mul_and_silu", only_large=True),
+    _of("fatrelu", "fatrelu_and_mul", only_large=True),
+    _of("gelu quick alone", "gelu_quick", only_large=True),
     _of("gelu alone", "gelu", only_large=True),
     _of("gelu tanh alone", "gelu_tanh", only_large=True),
     _of("relu2 alone", "relu2", only_large=True),
@@ -180,9 +220,11 @@ OPS = (
         "swigluoai mxfp8", "silu_and_mul_quantize", quant="mxfp8", activation="swigluoai", gate_columns=1,
         only_large=True,
     ),
+    _of("silu clamped fp8 128", "silu_and_mul_quantize", quant="fp8_group", activation="swiglu:7:1:0", only_large=True),
     _of("relu2 nvfp4", "quantize", quant="nvfp4", activation="relu2", only_large=True),
     _of("mhc 4", "mhc_rmsnorm_quantize", streams=4, weight="float32", only_large=True),
     _of("mhc 2", "mhc_rmsnorm_quantize", streams=2, weight="float32", only_large=True),
+    _of("mhc post", "mhc_post", only_large=True),
     _of("decode nvfp4", "dequantize", quant="nvfp4", only_large=True),
     _of("decode mxfp8", "dequantize", quant="mxfp8", only_large=True),
     _of("weight nvfp4", "quantize_weight", only_large=True),

@@ -30,6 +30,8 @@ class Tensors:
             return torch.ones(shape, dtype=kind, device=self.device)
         if kind == torch.int32:  # a mask, of which numbers past the rows count all
             return torch.full(shape, torch.iinfo(kind).max, dtype=kind, device=self.device)
+        if kind == torch.int64:  # positions
+            return torch.zeros(shape, dtype=kind, device=self.device)
         if kind.itemsize == 1:
             return torch.randint(120, shape, dtype=torch.uint8, device=self.device).view(kind)
         return self._normal(shape, kind)
@@ -69,6 +71,12 @@ class Tensors:
         import torch
 
         return torch.empty(*shape, dtype=torch.float8_e4m3fn, device=self.device)
+
+    def positions(self, count: int) -> Any:
+        """The numbers of so many tokens, in another order."""
+        import torch
+
+        return torch.arange(count, device=self.device).flip(0)
 
     def one(self) -> Any:
         """A scale that changes nothing."""

@@ -18,11 +18,11 @@ _LIKE_FLASHINFER = "the same by FlashInfer's names, in float32"
 
 @cache
 def decoded_spec(spec: QuantSpec) -> QuantSpec:
-    """The encoding as decoding needs it: with one layout, and without how its scales were computed."""
+    """The encoding as decoding needs it: with one layout, and without how its scales were computed, or given."""
     return replace(
         spec,
         scale_layout="linear" if spec.both_layouts else spec.scale_layout,
-        global_scale="none" if spec.needs_tensor_amax else spec.global_scale,
+        global_scale="none" if spec.needs_tensor_amax or spec.may_be_found else spec.global_scale,
         scale_rounding="up",
         four_over_six=False,
         scale_floor=None,

@@ -22,7 +22,7 @@ from jitnorm.catalogue.encodings import (
 )
 from jitnorm.catalogue.formats import FORMATS
 from jitnorm.catalogue.gates import GATE, gated, gated_options
-from jitnorm.catalogue.op import Allocated, Choices, Fields, Op
+from jitnorm.catalogue.op import WITHOUT_WEIGHT, Allocated, Choices, Fields, Op
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import ROWS, shape
 from jitnorm.kernels.quant_spec import FP8_GROUP, MXFP8, NVFP4, QuantSpec
@@ -176,11 +176,12 @@ RMS_NORM_PER_BLOCK_QUANT = Op(
 
 def _general(
     quant: QuantSpec, residual: bool, unit_bias: bool, bias: bool, keep_norm: bool, scale_ub: bool,
-    batch: tuple[bool, bool, bool], activation: str = "",
+    batch: tuple[bool, bool, bool], has_weight: bool = True, activation: str = "",
 ) -> Fields:  # fmt: skip
     return {
         "quant": quant, "residual": residual, "unit_bias": unit_bias, "bias": bias, "keep_norm": keep_norm,
         "scale_ub": scale_ub, **_activated(activation), **dict(zip(BATCH, batch, strict=True)),
+        **({} if has_weight else WITHOUT_WEIGHT),
     }  # fmt: skip
 
 
@@ -208,14 +209,15 @@ NORM_QUANTIZE = Op(
     "norm_quantize", "the norm or an activation of it, with or without residual or bias, Gemma's or not, in any format",
     {"op": "rmsnorm"}, _general, GENERAL_OUTPUTS, finds_amax=True,
     choices={**_GENERAL, "residual": False}, as_called=_general_fields, options=_general_options,
+    weight_optional=True,
 )  # fmt: skip
 
 
 def _add_general(
     quant: QuantSpec, unit_bias: bool, bias: bool, keep_norm: bool, scale_ub: bool, batch: tuple[bool, bool, bool],
-    activation: str = "",
+    has_weight: bool = True, activation: str = "",
 ) -> Fields:  # fmt: skip
-    return _general(quant, True, unit_bias, bias, keep_norm, scale_ub, batch, activation)
+    return _general(quant, True, unit_bias, bias, keep_norm, scale_ub, batch, has_weight, activation)
 
 
 def _add_general_options(choices: Choices, fields: Fields) -> dict[str, Any]:
@@ -225,7 +227,7 @@ def _add_general_options(choices: Choices, fields: Fields) -> dict[str, Any]:
 ADD_NORM_QUANTIZE = Op(
     "add_norm_quantize", "the norm of input + residual in any format below, and that sum; no input is written",
     {"op": "rmsnorm", "residual": True}, _add_general, finds_amax=True,
-    choices=_GENERAL, as_called=_general_fields, options=_add_general_options,
+    choices=_GENERAL, as_called=_general_fields, options=_add_general_options, weight_optional=True,
 )  # fmt: skip
 
 
@@ -240,6 +242,7 @@ def _gated_options(choices: Choices, fields: Fields) -> dict[str, Any]:
 RMSNORM_GATED_QUANTIZE = Op(
     "rmsnorm_gated_quantize", "`rmsnorm_gated` in any format", {"op": "rmsnorm"}, _gated, GENERAL_OUTPUTS,
     finds_amax=True, choices={**NORM, **ANY_ENCODING, **GATE, "scale_ub": False}, options=_gated_options,
+    weight_optional=True,
 )  # fmt: skip
 
 
@@ -257,6 +260,26 @@ SANDWICH_NORM_QUANTIZE = Op(
     {"op": "rmsnorm", "residual": True, "sandwich": True}, _sandwich, finds_amax=True,
     choices={**NORM, **ANY_ENCODING, "unit_bias": False, "keep_norm": False, "scale_ub": False},
     options=_sandwich_options,
+)  # fmt: skip
+
+
+def _layernorm(
+    quant: QuantSpec, keep_norm: bool, scale_ub: bool, batch: tuple[bool, bool, bool], has_weight: bool = True
+) -> Fields:
+    return {
+        "quant": quant, "keep_norm": keep_norm, "scale_ub": scale_ub, **dict(zip(BATCH, batch, strict=True)),
+        **({} if has_weight else WITHOUT_WEIGHT),
+    }  # fmt: skip
+
+
+def _layernorm_options(_: Choices, fields: Fields) -> dict[str, Any]:
+    return {**encoding_options(fields["quant"]), "batched": fields["batched"]}
+
+
+LAYERNORM_QUANTIZE = Op(
+    "layernorm_quantize", "LayerNorm in any format below", {"op": "layernorm"}, _layernorm, GENERAL_OUTPUTS,
+    finds_amax=True, choices={**NORM, **ANY_ENCODING, **BATCH, "keep_norm": False, "scale_ub": False},
+    options=_layernorm_options, weight_optional=True,
 )  # fmt: skip
 
 
@@ -284,6 +307,6 @@ OPS = (
     RMSNORM_FP4QUANT, ADD_RMSNORM_FP4QUANT, RMSNORM_QUANT, GEMMA_RMSNORM_QUANT, FUSED_ADD_RMSNORM_QUANT,
     GEMMA_FUSED_ADD_RMSNORM_QUANT, FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, RMS_NORM_DYNAMIC_PER_TOKEN_QUANT,
     RMS_NORM_PER_BLOCK_QUANT, RMS_NORM_STATIC_FP8_QUANT, FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT, RMSNORM_MXFP8QUANT,
-    ADD_RMSNORM_MXFP8QUANT, NORM_QUANTIZE, ADD_NORM_QUANTIZE, RMSNORM_GATED_QUANTIZE,
-    SANDWICH_NORM_QUANTIZE, RMSNORM_QUANTIZE, MHC_RMSNORM_QUANTIZE,
+    ADD_RMSNORM_MXFP8QUANT, NORM_QUANTIZE, ADD_NORM_QUANTIZE, RMSNORM_GATED_QUANTIZE, SANDWICH_NORM_QUANTIZE,
+    LAYERNORM_QUANTIZE, RMSNORM_QUANTIZE, MHC_RMSNORM_QUANTIZE,
 )  # fmt: skip

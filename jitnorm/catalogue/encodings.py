@@ -39,7 +39,7 @@ ANY_ENCODING: dict[str, Any] = {
 
 def encoding_options(quant: QuantSpec) -> dict[str, Any]:
     """The arguments of a general op for an encoding, besides given scales."""
-    options: dict[str, Any] = {"spec": replace(quant, global_scale="none")}
+    options: dict[str, Any] = {"spec": quant if quant.has_given_scales else replace(quant, global_scale="none")}
     if quant.needs_tensor_amax and not quant.has_blocks:
         options["scale"] = "tensor"
     elif quant.global_scale in ("row", "tensor"):

@@ -31,7 +31,8 @@ class FourOverSix:
         """The recipe of an encoding."""
         if not quant.four_over_six:
             return None
-        return cls(quant.e4m3_max, "MAE" if quant.four_over_six == "mae" else "MSE")
+        largest = 256 if quant.e4m3_max == 256 else 448  # another one is the base scale's
+        return cls(largest, "MAE" if quant.four_over_six == "mae" else "MSE")
 
     def fields(self, global_scale: str) -> dict[str, Any]:
         """The fields of QuantSpec; a global scale that is given has its own maximum in it."""

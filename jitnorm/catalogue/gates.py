@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitnorm.catalogue.op import Choices, Fields
+from jitnorm.catalogue.op import WITHOUT_WEIGHT, Choices, Fields
 
 GATE: dict[str, Any] = {"gate": "norm", "activation": "silu", "bias": False, "weight_rows": 1}
 
 
-def gated(activation: str, norm_before_gate: bool, has_bias: bool, groups: int) -> Fields:
-    """The fields of a norm with gates."""
-    gate = "norm" if norm_before_gate else "input"
-    return {"gate": gate, "activation": activation, "bias": has_bias, "weight_rows": groups}
+def gated(activation: str, norm_before_gate: bool, has_bias: bool, groups: int, has_weight: bool) -> Fields:
+    """The fields of a norm with gates; groups without a weight are rows like others."""
+    weight = {"weight_rows": groups} if has_weight else {"weight_rows": 1, **WITHOUT_WEIGHT}
+    return {"gate": "norm" if norm_before_gate else "input", "activation": activation, "bias": has_bias, **weight}
 
 
 def gated_options(_: Choices, fields: Fields) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitnorm.catalogue.op import Choices, Fields, Launch, Op
+from jitnorm.catalogue.op import WITHOUT_WEIGHT, Choices, Fields, Launch, Op
 from jitnorm.kernels.config import KernelConfig
 
 
@@ -11,18 +11,23 @@ def _sum_fields(weight: str, bias: bool) -> Fields:
 
 
 def _sum(_: Choices, launch: Launch) -> list[Launch]:
-    config = KernelConfig(hidden_size=launch.hidden_size, input=launch.input, weight=launch.weight, **launch.options)
+    facts = {"hidden_size": launch.hidden_size, "input": launch.input, "weight": launch.weight}
+    config = KernelConfig(**{**facts, **launch.options})
+    if not config.has_weight:
+        return []
     options = {**SUM_ROWS.fixed, "weight": config.weight, "bias": config.has_bias}
     return [Launch(options, launch.hidden_size, "float32", enable_pdl=launch.enable_pdl)]
 
 
-def _backward_fields(residual: bool) -> Fields:
-    return {"residual": residual}
+def _backward_fields(residual: bool, has_weight: bool = True) -> Fields:
+    return {"residual": residual, **({} if has_weight else WITHOUT_WEIGHT)}
 
 
-def _backward(name: str, computes: str, **fixed: object) -> Op:
-    choices = {**({"weight": ""} if fixed["op"] == "rmsnorm" else {}), "residual": False}
-    return Op(name, computes, {**fixed, "backward": True}, _backward_fields, choices=choices, also=_sum)
+def _backward(name: str, computes: str, *, weight_optional: bool = False, **fixed: object) -> Op:
+    return Op(
+        name, computes, {**fixed, "backward": True}, _backward_fields, choices={"weight": "", "residual": False},
+        also=_sum, weight_optional=weight_optional,
+    )  # fmt: skip
 
 
 SUM_ROWS = Op(
@@ -33,12 +38,15 @@ SUM_ROWS = Op(
     choices={"weight": "", "bias": False},
 )
 RMSNORM_BACKWARD = _backward(
-    "rmsnorm_backward", "the gradients of the input and the weight; Gemma's has weight + 1", op="rmsnorm"
-)
+    "rmsnorm_backward", "the gradients of the input and the weight; Gemma's has weight + 1", weight_optional=True,
+    op="rmsnorm",
+)  # fmt: skip
 GEMMA_RMSNORM_BACKWARD = _backward("gemma_rmsnorm_backward", RMSNORM_BACKWARD.computes, op="rmsnorm", unit_bias=True)
 RMSNORM_BIAS_BACKWARD = _backward(
     "rmsnorm_bias_backward", "the gradients of the input, the weight and the bias", op="rmsnorm", bias=True
 )
-LAYERNORM_BACKWARD = _backward("layernorm_backward", RMSNORM_BIAS_BACKWARD.computes, op="layernorm")
+LAYERNORM_BACKWARD = _backward(
+    "layernorm_backward", RMSNORM_BIAS_BACKWARD.computes, weight_optional=True, op="layernorm"
+)
 
 OPS = (RMSNORM_BACKWARD, GEMMA_RMSNORM_BACKWARD, RMSNORM_BIAS_BACKWARD, LAYERNORM_BACKWARD, SUM_ROWS)

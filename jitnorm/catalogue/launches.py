@@ -7,7 +7,7 @@ from typing import Any
 
 from jitnorm.catalogue import op_of
 from jitnorm.catalogue.formats import FORMATS, read_format
-from jitnorm.catalogue.op import Choices, Fields, Launch, Op
+from jitnorm.catalogue.op import WITHOUT_WEIGHT, Choices, Fields, Launch, Op
 from jitnorm.kernels.config_rules import INPUT_DTYPES, MOVES
 from jitnorm.kernels.quant_spec import QuantSpec
 
@@ -69,6 +69,10 @@ def chosen_of(op: Op, chosen: Choices) -> tuple[Choices, Fields]:
     if choices["input"] not in INPUT_DTYPES and op.fixed["op"] not in MOVES:
         raise ValueError(f"input: is {choices['input']!r}; allowed are {', '.join(INPUT_DTYPES)}")
     fields = {**op.fixed, **{field: choices[field] for field in op.choices if field not in _NOT_FIELDS}}
+    if choices.get("weight") == "none":
+        if not op.weight_optional:
+            raise ValueError(f"weight: is 'none', but {op.name} takes a weight; name its dtype")
+        fields |= WITHOUT_WEIGHT
     if "quant" in choices:
         fields["quant"] = None if choices["quant"] in (None, "none") else encoding_of(op, choices)
     return choices, op.as_called(choices, fields)
@@ -77,10 +81,7 @@ def chosen_of(op: Op, chosen: Choices) -> tuple[Choices, Fields]:
 def encoding_of(op: Op, choices: Choices) -> QuantSpec:
     """The encoding that is chosen, if the op has it."""
     quant = read_format(choices["quant"])
-    base = replace(
-        quant, scale_layout="linear", global_scale="none", scale_rounding="up", four_over_six=False, e4m3_max=448
-    )
-    if op.formats and base not in op.formats:
+    if op.formats and (quant.has_given_scales or _format_of(quant) not in op.formats):
         raise ValueError(f"quant: is {choices['quant']!r}; {op.name} has {', '.join(map(str, op.formats))}")
     spells_all = choices["quant"] not in FORMATS and choices["quant"].count("/") >= 3
     changes = {} if spells_all else {_ENCODING[c]: choices[c] for c in _ENCODING if choices.get(c) is not None}
@@ -92,3 +93,10 @@ def encoding_of(op: Op, choices: Choices) -> QuantSpec:
         if values and value not in values:
             raise ValueError(f"{name}: is {value!r}; {op.name} has {', '.join(values)}")
     return quant
+
+
+def _format_of(quant: QuantSpec) -> QuantSpec:
+    """The encoding without what can be chosen beside its format."""
+    return replace(
+        quant, scale_layout="linear", global_scale="none", scale_rounding="up", four_over_six=False, e4m3_max=448
+    )

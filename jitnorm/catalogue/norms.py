@@ -6,7 +6,8 @@ from typing import Any
 
 from jitnorm.catalogue.encodings import ANY_ENCODING, BATCH, NORM
 from jitnorm.catalogue.gates import GATE, gated, gated_options
-from jitnorm.catalogue.op import Choices, Fields, Op
+from jitnorm.catalogue.op import WITHOUT_WEIGHT, Choices, Fields, Op
+from jitnorm.kernels.quant_spec import FP8_TENSOR
 
 _HEADS = {**NORM, "row_dims": (1, 2)}  # of tensors on their own, and of views of a packed one
 
@@ -19,29 +20,47 @@ RMSNORM = Op(
         "amax_only": False, "pair": False, "bias": False, "activates_norm": False,
         "gate": "", "weight_rows": 1, "sandwich": False,
     },
+    weight_optional=True,
 )  # fmt: skip
 GEMMA_RMSNORM = Op("gemma_rmsnorm", RMSNORM.computes, {"op": "rmsnorm", "unit_bias": True}, choices=NORM)
 FUSED_ADD_RMSNORM = Op(
-    "fused_add_rmsnorm", "residual += input; input = norm of the sum", {"op": "rmsnorm", "residual": True}, choices=NORM
-)
+    "fused_add_rmsnorm", "residual += input; input = norm of the sum", {"op": "rmsnorm", "residual": True},
+    choices=NORM, weight_optional=True,
+)  # fmt: skip
 GEMMA_FUSED_ADD_RMSNORM = Op(
     "gemma_fused_add_rmsnorm", FUSED_ADD_RMSNORM.computes, {"op": "rmsnorm", "residual": True, "unit_bias": True},
     choices=NORM,
 )  # fmt: skip
 ADD_RMSNORM = Op(
     "add_rmsnorm", "the same without writing an input: the norm of the sum, and the sum",
-    {"op": "rmsnorm", "residual": True}, choices=NORM,
+    {"op": "rmsnorm", "residual": True}, choices=NORM, weight_optional=True,
 )  # fmt: skip
 GEMMA_ADD_RMSNORM = Op(
     "gemma_add_rmsnorm", ADD_RMSNORM.computes, {"op": "rmsnorm", "residual": True, "unit_bias": True}, choices=NORM
 )
+_OF_EACH_MATRIX = {"op": "rmsnorm", "batched": True, "weight_per_matrix": True}
+
+
+def _batched(function: str, **fixed: bool) -> Op:
+    """A function with ``batched=True``; it has no gradient, so it is an op of its own."""
+    name = f"{function}_batched"
+    return Op(name, "", {**_OF_EACH_MATRIX, **fixed}, choices=NORM, function=function, options=_batched_options)
+
+
+def _batched_options(_: Choices, __: Fields) -> dict[str, Any]:
+    return {"batched": True}
+
+
+RMSNORM_BATCHED = _batched("rmsnorm")
+FUSED_ADD_RMSNORM_BATCHED = _batched("fused_add_rmsnorm", residual=True)
+ADD_RMSNORM_BATCHED = _batched("add_rmsnorm", residual=True)
 RMSNORM_BIAS = Op(
     "rmsnorm_bias", "the norm with a bias beside the weight", {"op": "rmsnorm", "bias": True}, choices=NORM
 )
 
 
-def _activated(activation: str) -> Fields:
-    return {"activation": activation}
+def _activated(activation: str, has_weight: bool = True) -> Fields:
+    return {"activation": activation, **({} if has_weight else WITHOUT_WEIGHT)}
 
 
 def _activated_options(_: Choices, fields: Fields) -> dict[str, Any]:
@@ -50,11 +69,11 @@ def _activated_options(_: Choices, fields: Fields) -> dict[str, Any]:
 
 RMSNORM_SILU = Op(
     "rmsnorm_silu", "the SiLU or GELU of the norm", {"op": "rmsnorm", "activates_norm": True}, _activated,
-    choices={**NORM, "activation": "silu"}, options=_activated_options,
+    choices={**NORM, "activation": "silu"}, options=_activated_options, weight_optional=True,
 )  # fmt: skip
 RMSNORM_GATED = Op(
     "rmsnorm_gated", "the norm times the SiLU or sigmoid of gates, or the norm of such a product; by groups of a row",
-    {"op": "rmsnorm"}, gated, choices={**NORM, **GATE}, options=gated_options,
+    {"op": "rmsnorm"}, gated, choices={**NORM, **GATE}, options=gated_options, weight_optional=True,
 )  # fmt: skip
 
 
@@ -74,20 +93,60 @@ SANDWICH_RMSNORM = Op(
 LAYERNORM = Op(
     "layernorm", "LayerNorm", {"op": "layernorm"},
     choices={
-        **ANY_ENCODING, **BATCH, "residual": False, "keep_norm": False, "keep_rstd": False, "gate_columns": 0,
-        "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False, "amax_only": False,
-        "activates_norm": False,
+        "weight": "", **ANY_ENCODING, **BATCH, "residual": False, "keep_norm": False, "keep_rstd": False,
+        "keep_statistics": False,
+        "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False,
+        "amax_only": False, "activates_norm": False,
     },
+    weight_optional=True,
+)  # fmt: skip
+LAYERNORM_WITH_STATISTICS = Op(
+    "layernorm_with_statistics", "LayerNorm, and the mean and rstd of each row, which its gradients take",
+    {"op": "layernorm", "keep_statistics": True}, choices={"weight": ""}, weight_optional=True,
 )  # fmt: skip
 QK_RMSNORM = Op(
     "qk_rmsnorm", "the norm of queries and keys in one launch, also in place in a packed QKV tensor",
-    {"op": "rmsnorm", "pair": True, "unit_bias": False}, choices=_HEADS,
+    {"op": "rmsnorm", "pair": True, "unit_bias": False}, choices=_HEADS, weight_optional=True,
 )  # fmt: skip
 GEMMA_QK_RMSNORM = Op(
     "gemma_qk_rmsnorm", QK_RMSNORM.computes, {"op": "rmsnorm", "pair": True, "unit_bias": True}, choices=_HEADS
 )
 
+
+def _two_sizes(second_size: int) -> Fields:
+    return {"second_size": second_size}
+
+
+Q_KV_RMSNORM = Op(
+    "q_kv_rmsnorm", "the norm of MLA's latents, whose lengths differ, in one launch", {"op": "rmsnorm", "pair": True},
+    _two_sizes, {"k": "kv", "k_weight": "kv_weight", "k_out": "kv_out"}, choices={**NORM, "second_size": 0},
+)  # fmt: skip
+
+
+def _rope_fields(is_neox: bool, rotary_size: int, unit_bias: bool) -> Fields:
+    rope = "neox" if is_neox else "interleaved"
+    return {"rope": rope, "rotary_size": rotary_size, "unit_bias": unit_bias}
+
+
+def _rope_options(_: Choices, fields: Fields) -> dict[str, Any]:
+    return {"is_neox": fields["rope"] == "neox", "unit_bias": fields["unit_bias"]}
+
+
+_ROPE: dict[str, Any] = {
+    "rope": "neox", "rotary_size": 0, "unit_bias": False, "angles": "float32", "positions": "int64",
+}  # fmt: skip
+QK_RMSNORM_ROPE = Op(
+    "qk_rmsnorm_rope", "the norm of queries and keys and their rotary position embedding, also in place",
+    {"op": "rmsnorm", "pair": True}, _rope_fields, choices={**_HEADS, **_ROPE}, options=_rope_options,
+)  # fmt: skip
+QK_RMSNORM_ROPE_QUANT = Op(
+    "qk_rmsnorm_rope_quant", "the same in FP8, by given scales", {"op": "rmsnorm", "pair": True, "quant": FP8_TENSOR},
+    _rope_fields, choices={**_HEADS, **_ROPE}, options=_rope_options,
+)  # fmt: skip
+
 OPS = (
     RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, ADD_RMSNORM, GEMMA_ADD_RMSNORM, RMSNORM_BIAS,
-    RMSNORM_SILU, RMSNORM_GATED, SANDWICH_RMSNORM, LAYERNORM, QK_RMSNORM, GEMMA_QK_RMSNORM,
+    RMSNORM_SILU, RMSNORM_GATED, SANDWICH_RMSNORM, LAYERNORM, LAYERNORM_WITH_STATISTICS, QK_RMSNORM, GEMMA_QK_RMSNORM,
+    QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_QUANT, Q_KV_RMSNORM, RMSNORM_BATCHED, FUSED_ADD_RMSNORM_BATCHED,
+    ADD_RMSNORM_BATCHED,
 )  # fmt: skip

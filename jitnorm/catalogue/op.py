@@ -40,6 +40,10 @@ class Launch:
     row_dims: int = 1
 
 
+WITHOUT_WEIGHT: Fields = {"weight": "none"}
+"""The fields of a norm that multiplies by no weight; the dtype of one is a fact of the call."""
+
+
 def _no_fields() -> Fields:
     return {}
 
@@ -80,6 +84,7 @@ class Op:
         function: its name in `jitnorm`, if it is not the op's.
         options: what a caller passes for choices and the fields that follow from them, beside tensors.
         row_multiple: what the number of rows has to be a multiple of, by choices.
+        weight_optional: whether calls may do without a weight, and without a bias that goes with it.
     """
 
     name: str
@@ -98,6 +103,7 @@ class Op:
     function: str = ""
     options: Callable[[Choices, Fields], dict[str, Any]] = _no_options
     row_multiple: Callable[[Choices], int] = _one_row
+    weight_optional: bool = False
 
     @property
     def has_options(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from jitnorm.catalogue.activations import granularity_of
@@ -40,9 +41,11 @@ COMPUTE_AMAX = Op(
 )  # fmt: skip
 
 
-def _general(quant: QuantSpec, activation: str, scale_ub: bool, batch: tuple[bool, bool, bool]) -> Fields:
+def _general(
+    quant: QuantSpec, activation: str, scale_ub: bool, batch: tuple[bool, bool, bool], gathers: bool = False
+) -> Fields:
     of_batch = dict(zip(BATCH, batch, strict=True))
-    return {"quant": quant, "activation": activation, "scale_ub": scale_ub, **of_batch}
+    return {"quant": quant, "activation": activation, "scale_ub": scale_ub, "gathers": gathers, **of_batch}
 
 
 def _general_options(_: Choices, fields: Fields) -> dict[str, Any]:
@@ -53,10 +56,11 @@ def _general_options(_: Choices, fields: Fields) -> dict[str, Any]:
 # As the op of kernels it has all that they can.
 QUANTIZE = Op(
     "quantize", "quantization, alone or of an activation, in any format below", {"op": "quantize"}, _general,
-    GENERAL_OUTPUTS, finds_amax=True,
+    {**GENERAL_OUTPUTS, "gathers": "input_rows"}, finds_amax=True,
     choices={
-        **ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False,
-        "inverse_global_scale": False, "amax_only": False, "axis": -1, "alignment": 1,
+        **ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": 0, "activation": "", "values_first": False, "streams": 0,
+        "scale_ub": False, "inverse_global_scale": False, "amax_only": False, "axis": -1, "alignment": 1,
+        "gathers": False,
     },
     options=_general_options,
 )  # fmt: skip
@@ -103,13 +107,15 @@ FP4_QUANTIZE = Op(
 
 
 def _nvfp4(
-    sf_layout: Any, is_shuffled: bool, block_size: int, backend: str, global_scale: str, recipe: FourOverSix | None
-) -> Fields:
+    sf_layout: Any, is_shuffled: bool, block_size: int, backend: str, global_scale: str, recipe: FourOverSix | None,
+    e4m3_max: float | None,
+) -> Fields:  # fmt: skip
     require_one_of("backend", backend, (*_BACKENDS, "cake"))
     layout = layout_name("sfLayout", sf_layout)
     if is_shuffled and layout != "128x4":
         raise ValueError(f"sfLayout: is {layout}; with do_shuffle only layout_128x4 is allowed")
-    return {"quant": fp4_spec(block_size, "e4m3", "linear" if is_shuffled else layout, global_scale, recipe)}
+    quant = fp4_spec(block_size, "e4m3", "linear" if is_shuffled else layout, global_scale, recipe)
+    return {"quant": quant if e4m3_max is None else replace(quant, e4m3_max=e4m3_max)}
 
 
 def _linear_if_shuffled(choices: Choices, fields: Fields) -> Fields:
@@ -138,6 +144,7 @@ def _nvfp4_options(choices: Choices, fields: Fields) -> dict[str, Any]:
         "sf_vec_size": quant.block_size,
         "do_shuffle": choices["shuffled"],
         "per_token_activation": quant.global_scale == "row",
+        **({"a_global_sf": 1 / (6 * quant.e4m3_max)} if quant.global_scale == "row" else {}),
         **_better_of_two(quant),
     }
 
@@ -210,19 +217,27 @@ QUANTIZE_WEIGHT = Op(
 )  # fmt: skip
 
 
-def _gated(quant: QuantSpec, gate_columns: int, activation: str, batch: tuple[bool, bool, bool]) -> Fields:
-    of_batch = dict(zip(BATCH, batch, strict=True))
-    return {"quant": quant, "gate_columns": gate_columns, "activation": activation, **of_batch}
+def _gated(
+    quant: QuantSpec, gate_columns: int, activation: str, values_first: bool, scale_ub: bool,
+    batch: tuple[bool, bool, bool],
+) -> Fields:  # fmt: skip
+    gates = {"gate_columns": gate_columns, "activation": activation, "values_first": values_first}
+    return {"quant": quant, **gates, "scale_ub": scale_ub, **dict(zip(BATCH, batch, strict=True))}
 
 
 def _gated_options(choices: Choices, fields: Fields) -> dict[str, Any]:
-    return {**_general_options(choices, fields), "granularity": granularity_of(choices)}
+    options = {"granularity": granularity_of(choices), "values_first": choices["values_first"]}
+    return {**_general_options(choices, fields), **options}
 
 
 SILU_AND_MUL_QUANTIZE = Op(
     "silu_and_mul_quantize", "SwiGLU or another gated activation, of halves or of interleaved columns, in any format",
     {"op": "quantize"}, _gated, GENERAL_OUTPUTS, finds_amax=True,
-    choices={**ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": -1, "activation": "silu"}, options=_gated_options,
+    choices={
+        **ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": -1, "activation": "silu", "values_first": False,
+        "scale_ub": False,
+    },
+    options=_gated_options,
 )  # fmt: skip
 
 

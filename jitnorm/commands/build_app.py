@@ -37,7 +37,7 @@ def warm(
     record: Annotated[list[Path], option(_OF_RECORD, "--from", panel=_WARMED)] = [],  # noqa: B006
     hidden_size: Annotated[str, option("Elements per row.", panel=_CHOICES)] = "",
     input: Annotated[str, option("Dtype of the input. Default: bfloat16.", panel=_CHOICES)] = "",
-    weight: Annotated[str, option("Dtype of the weight. Default: the input's.", panel=_CHOICES)] = "",
+    weight: Annotated[str, option("Dtype of the weight, or none. Default: the input's.", panel=_CHOICES)] = "",
     quant: Annotated[
         str, option("nvfp4, mxfp4, mxfp8, fp8, fp8_token, fp8_group, int8_token, ..., or a QuantSpec.", panel=_CHOICES)
     ] = "",

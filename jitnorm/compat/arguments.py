@@ -30,24 +30,6 @@ def as_scale(scale: Any, like: torch.Tensor) -> torch.Tensor:
     return torch.full((1,), scale, dtype=torch.float32, device=like.device)
 
 
-_ones: dict[tuple[int, torch.dtype, torch.device], torch.Tensor] = {}
-
-
-def as_weight(weight: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
-    """A norm's weight; for None ones, which change no bit, in the dtype of `like`."""
-    if weight is not None:
-        return weight
-    key = like.shape[-1], like.dtype, like.device
-    if key in _ones and not torch.compiler.is_compiling():
-        return _ones[key]
-    made = torch.ones(like.shape[-1], dtype=like.dtype, device=like.device)
-    is_traced = torch.compiler.is_compiling() or type(made) is not torch.Tensor
-    # Memory of a graph's pool is the graph's.
-    if not is_traced and not (like.is_cuda and torch.cuda.is_current_stream_capturing()):
-        _ones[key] = made
-    return made
-
-
 def as_hint(enable_pdl: bool | None) -> bool | None:
     """`enable_pdl` as a hint: True, too, means wherever the GPU can."""
     return None if enable_pdl else enable_pdl
@@ -64,3 +46,9 @@ def spec_of(
 ) -> QuantSpec:
     """The encoding of these fields."""
     return QuantSpec(element, block_size, scale_format, scale_layout, scale_floor=scale_floor)
+
+
+@cache
+def given_spec(element: str, block_size: int | str) -> QuantSpec:
+    """The encoding by float32 scales that are given."""
+    return QuantSpec(element, block_size, "f32", global_scale="none" if block_size == "tensor" else "given")

@@ -1,4 +1,4 @@
-"""The norms, activations and quantization of `sgl_kernel` and of SGLang's `fp8_kernel` and `int8_kernel`.
+"""The norms, activations and quantization of `sgl_kernel` and of SGLang's kernels for FP8, INT8 and experts.
 
 Instead of ``import sgl_kernel``, write ``from jitnorm.compat import sglang as sgl_kernel``.
 """
@@ -6,6 +6,7 @@ Instead of ``import sgl_kernel``, write ``from jitnorm.compat import sglang as s
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -13,11 +14,14 @@ import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.flashinfer.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.compat.groups import quantize_groups, spec_of_eps, write_groups
-from jitnorm.compat.vllm.gated import rms_norm_gated as gated_norm
+from jitnorm.compat.rope import turn_packed, yarn_angles
+from jitnorm.compat.vllm.custom_ops import scaled_fp4_quant as _scaled_fp4_quant
+from jitnorm.compat.vllm.gated import rms_norm_gated as _rms_norm_gated
 from jitnorm.kernels.quant_spec import MAX_CODE
 
 __all__ = [
     "fused_add_rmsnorm",
+    "fused_qk_norm_rope",
     "gelu_and_mul",
     "gelu_tanh_and_mul",
     "gemma_fused_add_rmsnorm",
@@ -27,6 +31,7 @@ __all__ = [
     "per_token_quant_int8",
     "rms_norm_gated",
     "rmsnorm",
+    "scaled_fp4_quant",
     "sgl_per_tensor_quant_fp8",
     "sgl_per_token_group_quant_8bit",
     "sgl_per_token_group_quant_fp8",
@@ -35,6 +40,8 @@ __all__ = [
     "sglang_per_token_group_quant_fp8",
     "sglang_per_token_quant_fp8",
     "silu_and_mul",
+    "silu_and_mul_masked_post_per_tensor_quant_fwd",
+    "silu_and_mul_masked_post_quant_fwd",
 ]
 
 
@@ -53,7 +60,7 @@ def rms_norm_gated(
     """RMSNorm times the activation of the gates `z`, or of the product with it; `is_rms_norm` has to be True."""
     if not is_rms_norm:
         raise ValueError("is_rms_norm: is False, but gates go with RMSNorm alone; pass True")
-    return gated_norm(x, weight, bias, z, eps, group_size, norm_before_gate, activation)
+    return _rms_norm_gated(x, weight, bias, z, eps, group_size, norm_before_gate, activation)
 
 
 def silu_and_mul(input: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -69,6 +76,32 @@ def gelu_and_mul(input: torch.Tensor, out: torch.Tensor | None = None) -> torch.
 def gelu_tanh_and_mul(input: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
     """GELU, by tanh, of the first half of each row times the second."""
     return jitnorm.gelu_tanh_and_mul(input, out)
+
+
+def fused_qk_norm_rope(
+    qkv: torch.Tensor,
+    num_heads_q: int,
+    num_heads_k: int,
+    num_heads_v: int,
+    head_dim: int,
+    eps: float,
+    q_weight: torch.Tensor,
+    k_weight: torch.Tensor,
+    base: float,
+    is_neox: bool,
+    position_ids: torch.Tensor,
+    factor: float,
+    low: float,
+    high: float,
+    attention_factor: float,
+    rotary_dim: int | None = None,
+) -> None:
+    """RMSNorm of queries and keys and their rotation, in place; torch computes the angles, in launches before."""
+    size = head_dim if rotary_dim is None else rotary_dim
+    angles = yarn_angles(position_ids.reshape(-1), size, base, factor, low, high, attention_factor)
+    rows = torch.arange(len(angles), device=angles.device)
+    heads = num_heads_q, num_heads_k, num_heads_v
+    turn_packed(qkv, heads, head_dim, eps, q_weight, k_weight, angles, is_neox, rows)
 
 
 def sgl_per_token_quant_fp8(input: torch.Tensor, output_q: torch.Tensor, output_s: torch.Tensor) -> None:
@@ -134,6 +167,62 @@ sgl_per_token_group_quant_fp8 = sgl_per_token_group_quant_8bit
 sgl_per_token_group_quant_int8 = sgl_per_token_group_quant_8bit
 
 
+def silu_and_mul_masked_post_quant_fwd(
+    input: torch.Tensor,
+    output: torch.Tensor,
+    output_scale: torch.Tensor,
+    quant_group_size: int,
+    masked_m: torch.Tensor,
+    scale_ue8m0: bool = False,
+    gemm1_alpha: float | None = 0.0,
+    gemm1_clamp_limit: float | None = 0.0,
+    num_real_tokens: int | None = None,
+    topk: int | None = None,
+) -> None:
+    """SwiGLU of the rows that a mask counts, rounded at each step, then FP8 with a scale for each group of a row.
+
+    Args:
+        input: (experts, rows, 2 * hidden_size), gates and then values.
+        output: where to write the codes, float8_e4m3fn (experts, rows, hidden_size).
+        output_scale: where to write the scales: float32 (experts, rows, groups), or int32 (experts, groups / 4, rows)
+            with the exponents of four groups in each element.
+        quant_group_size: 16, 32, 64, 128 or 256.
+        masked_m: int32 (experts,), how many rows of each there are.
+        scale_ue8m0: whether scales are powers of two.
+        gemm1_alpha: 0, or 1.702 for gpt-oss's gates, which are not rounded.
+        gemm1_clamp_limit: of gpt-oss's gates, 7.
+        num_real_tokens: ignored, a choice of SGLang's grid.
+        topk: ignored, likewise.
+
+    Raises:
+        ValueError: an argument that is not allowed.
+    """
+    options: dict[str, Any] = {"rounding": "hf"}
+    if gemm1_alpha:
+        if (gemm1_alpha, gemm1_clamp_limit) != (1.702, 7.0):
+            raise ValueError(
+                f"gemm1_alpha, gemm1_clamp_limit: are {gemm1_alpha!r}, {gemm1_clamp_limit!r}; allowed are gpt-oss's, "
+                "1.702 and 7.0"
+            )
+        options = {"activation": "swigluoai"}
+
+    def encode(**given: Any) -> jitnorm.QuantizedTensor:
+        return jitnorm.silu_and_mul_quantize(input, batched=True, mask=masked_m, **options, **given)
+
+    scales = output_scale.transpose(-1, -2) if output_scale.dtype == torch.int32 else output_scale
+    write_groups(encode, spec_of_eps("e4m3", quant_group_size, 1e-10, scale_ue8m0), output, scales)
+
+
+def silu_and_mul_masked_post_per_tensor_quant_fwd(
+    input: torch.Tensor, output: torch.Tensor, masked_m: torch.Tensor, scale: torch.Tensor
+) -> torch.Tensor:
+    """SwiGLU of the rows that a mask counts, rounded at each step, then FP8 by one scale or one of each expert."""
+    jitnorm.silu_and_mul_quantize(
+        input, spec=spec_of("e4m3", "tensor"), scale=scale, batched=True, mask=masked_m, rounding="hf", out=output
+    )
+    return output
+
+
 def sglang_per_token_quant_fp8(
     x: torch.Tensor,
     dtype: torch.dtype = torch.float8_e4m3fn,
@@ -171,12 +260,19 @@ def sglang_per_token_group_quant_fp8(
 
 def per_token_quant_int8(
     x: torch.Tensor, scale_dtype: torch.dtype = torch.float32, cal_sum: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """INT8 with a scale for each row: codes, and scales (..., 1)."""
-    if cal_sum:
-        raise ValueError("cal_sum: is True, but sums of rows are not found here; pass False")
+) -> tuple[torch.Tensor, ...]:
+    """INT8 with a scale for each row: codes, scales (..., 1), and if `cal_sum` the sums of the rows of `x`, (...).
+
+    Sums are torch's, in float64 and rounded once.
+    """
     q = jitnorm.quantize(x, spec=spec_of("int8", "row"))
-    return q.data, q.scale.view(*x.shape[:-1], 1).to(scale_dtype)
+    made = q.data, q.scale.view(*x.shape[:-1], 1).to(scale_dtype)
+    return (*made, x.sum(-1, dtype=torch.float64).to(x.dtype)) if cal_sum else made
+
+
+def scaled_fp4_quant(input: torch.Tensor, input_global_scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """NVFP4 by a given global scale: codes, two a byte, and swizzled scales, float8_e4m3fn, both of a matrix."""
+    return _scaled_fp4_quant(input, input_global_scale)
 
 
 def per_token_group_quant_int8(

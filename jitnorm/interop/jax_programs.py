@@ -80,6 +80,27 @@ def program(
     """
     import jax
 
+    call, given, made = _kernel_call(dispatcher, scalars, device, in_place)
+    op = dispatcher.op.function or dispatcher.op.name
+    # It builds on this package, so it is loaded only now.
+    gradient = import_module("jitnorm.ops.gradients").gradient_of(dispatcher.op)
+    if gradient is None:
+        call = _without_gradients(call, op)
+    else:
+        of = dispatcher.of_op(gradient.recorded) if gradient.recorded else dispatcher
+        recorded, _, recorded_made = _kernel_call(of, scalars, device, in_place)
+        once = _without_gradients(recorded, op, "second derivative")
+        call = _with_gradient(call, once, gradient, given, made, recorded_made, scalars)
+    jitted: Callable[..., tuple[Any, ...]] = jax.jit(call)
+    return jitted
+
+
+def _kernel_call(
+    dispatcher: Dispatcher, scalars: tuple[float, ...], device: Any, in_place: bool
+) -> tuple[Callable[..., tuple[Any, ...]], list[str], list[str]]:
+    """The kernel's call, which JAX cannot differentiate, and the names of its inputs and of its outputs."""
+    import jax
+
     outputs, names = dispatcher.positions, dispatcher.names
     inputs = tuple(i for i in range(len(names)) if i not in outputs)
     # The position of each kernel argument among inputs and outputs, which XLA passes in this order.
@@ -100,18 +121,11 @@ def program(
         return tuple(run(*arrays))
 
     # JAX's errors name the function and its parameters.
-    call.__name__ = call.__qualname__ = op = dispatcher.op.function or dispatcher.op.name
+    call.__name__ = call.__qualname__ = dispatcher.op.function or dispatcher.op.name
     call.__signature__ = Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in given])  # type: ignore[attr-defined]
     if dispatcher.outputs.folds:
         call = _with_batches_as_rows(call, [name in dispatcher.outputs.of_rows for name in given])
-    # It builds on this package, so it is loaded only now.
-    gradient = import_module("jitnorm.ops.gradients").gradient_of(dispatcher.op)
-    if gradient is None:
-        call = _without_gradients(call, op)
-    else:
-        call = _with_gradient(call, op, gradient, given, made, scalars)
-    jitted: Callable[..., tuple[Any, ...]] = jax.jit(call)
-    return jitted
+    return call, given, made
 
 
 def _check_extents(name: str, shape: tuple[Any, ...]) -> None:
@@ -148,22 +162,22 @@ def _with_batches_as_rows(call: Callable[..., Any], folds: list[bool]) -> Callab
 
 def _with_gradient(
     call: Callable[..., Any],
-    op: str,
+    recorded: Callable[..., Any],
     gradient: Gradient,
     given: list[str],
     made: list[str],
+    recorded_made: list[str],
     scalars: tuple[float, ...],
 ) -> Callable[..., Any]:
-    """The call as JAX differentiates it, in reverse mode and once."""
+    """The call as JAX differentiates it, in reverse mode and once, by the call of the op that is recorded."""
     import jax
 
     (eps,) = scalars
-    once = _without_gradients(call, op, "second derivative")
 
     def forward(*arrays: Any) -> tuple[Any, Any]:
-        results = once(*arrays)
-        named = {**dict(zip(given, arrays, strict=True)), **dict(zip(made, results, strict=True))}
-        return results, {name: named[name] for name in gradient.saved}
+        results = recorded(*arrays)
+        named = {**dict(zip(given, arrays, strict=True)), **dict(zip(recorded_made, results, strict=True))}
+        return results[: len(made)], {name: named.get(name) for name in gradient.saved}
 
     def backward(saved: dict[str, Any], grads: tuple[Any, ...]) -> tuple[Any, ...]:
         found = gradient.backward(saved, dict(zip(made, grads, strict=True)), eps)

@@ -7,10 +7,12 @@ from typing import Any
 from jitnorm.catalogue import activations
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, Dispatchers, rounded_dispatcher
+from jitnorm.kernels.activations import with_numbers
 from jitnorm.ops.run import Tensor, run
 
 _SILU, _GELU = Dispatchers(activations.SILU), Dispatchers(activations.GELU)
 _GELU_TANH, _RELU2 = Dispatchers(activations.GELU_TANH), Dispatchers(activations.RELU2)
+_GELU_QUICK = Dispatchers(activations.GELU_QUICK)
 
 
 def silu_and_mul(
@@ -78,21 +80,86 @@ def gelu_tanh_and_mul(
     return _gated(activations.GELU_TANH_AND_MUL, input, out, enable_pdl, granularity, rounding, stream)
 
 
-def swigluoai_and_mul(
-    input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, granularity: int | None = 1,
+def mul_and_silu(
+    input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, rounding: str = "once",
     stream: Any = None,
 ) -> Tensor:  # fmt: skip
-    """The clamped SwiGLU of gpt-oss: ``gate / (1 + e^(-1.702 gate)) * (value + 1)``.
+    """SwiGLU of values that stand before gates: ``value * silu(gate)``. All else is as in `silu_and_mul`.
 
-    Gates are clamped to 7 from above, values to the range from -7 to 7. All else is as in `silu_and_mul`, but for the
-    default of `granularity`, 1: gates and values take turns; and it has no `rounding`.
+    Example:
+        >>> import numpy as np
+        >>> mul_and_silu(np.array([[10, 20, 1, 2]], np.float16))
+        array([[ 7.312, 35.22 ]], dtype=float16)
+    """
+    return _activated(rounded_dispatcher(activations.MUL_AND_SILU, enable_pdl, rounding), input, out, stream)
+
+
+def silu_and_mul_with_clamp(
+    input: Tensor, limit: float, out: Tensor | None = None, enable_pdl: bool | None = None, *, alpha: float = 1.0,
+    beta: float = 0.0, granularity: int | None = None, rounding: str = "once", stream: Any = None,
+) -> Tensor:  # fmt: skip
+    """Clamped SwiGLU: ``gate / (1 + e^(-alpha gate)) * (value + beta)``, of gates and values within a limit.
+
+    Gates are clamped to `limit` from above, values to the range from ``-limit`` to ``limit``. With other numbers it is
+    another kernel. All else is as in `silu_and_mul`.
+
+    Args:
+        input: as there.
+        limit: positive.
+        out: as there.
+        enable_pdl: as there.
+        alpha: from 0.01 to 100.
+        beta: what is added to values.
+        granularity: as there.
+        rounding: as there.
+        stream: as there.
+
+    Example:
+        >>> import numpy as np
+        >>> silu_and_mul_with_clamp(np.array([[1, 20, -50, 3]], np.float16), 7.0)
+        array([[-5.117, 20.98 ]], dtype=float16)
+    """
+    activation = with_numbers("swiglu", limit=limit, alpha=alpha, beta=beta)
+    op = activations.SILU_AND_MUL_WITH_CLAMP
+    return _gated(op, input, out, enable_pdl, granularity, rounding, stream, activation)
+
+
+def fatrelu_and_mul(
+    input: Tensor, threshold: float, out: Tensor | None = None, enable_pdl: bool | None = None, *,
+    granularity: int | None = None, rounding: str = "once", stream: Any = None,
+) -> Tensor:  # fmt: skip
+    """The product of gates above a threshold, others counting as 0, with values. All else is as in `silu_and_mul`.
+
+    A NaN stays. With another threshold it is another kernel.
+
+    Example:
+        >>> import numpy as np
+        >>> fatrelu_and_mul(np.array([[1, 2, 10, 20]], np.float16), 1.5)
+        array([[ 0., 40.]], dtype=float16)
+    """
+    activation = with_numbers("fatrelu", threshold=threshold)
+    return _gated(activations.FATRELU_AND_MUL, input, out, enable_pdl, granularity, rounding, stream, activation)
+
+
+def swigluoai_and_mul(
+    input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, granularity: int | None = 1,
+    alpha: float = 1.702, limit: float = 7.0, stream: Any = None,
+) -> Tensor:  # fmt: skip
+    """The clamped SwiGLU of gpt-oss: ``gate / (1 + e^(-alpha gate)) * (value + 1)``.
+
+    Gates are clamped to `limit` from above, values to the range from ``-limit`` to ``limit``. All else is as in
+    `silu_and_mul_with_clamp`, but for the default of `granularity`, 1: gates and values take turns; and it has no
+    `rounding`.
 
     Example:
         >>> import numpy as np
         >>> swigluoai_and_mul(np.array([[1, 0, 10, 20]], np.float16))
         array([[ 0.8457, 56.    ]], dtype=float16)
     """
-    return _gated(activations.SWIGLUOAI_AND_MUL, input, out, enable_pdl, granularity, "once", stream)
+    activation = "swigluoai"
+    if (alpha, limit) != (1.702, 7.0):
+        activation = with_numbers("swiglu", limit=limit, alpha=alpha, beta=1.0)
+    return _gated(activations.SWIGLUOAI_AND_MUL, input, out, enable_pdl, granularity, "once", stream, activation)
 
 
 def silu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None) -> Tensor:
@@ -162,6 +229,19 @@ def relu2(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = No
     return _activated(_RELU2[enable_pdl], input, out, stream)
 
 
+def gelu_quick(
+    input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None
+) -> Tensor:
+    """GELU by the sigmoid, ``x / (1 + e^(-1.702 x))``, of every element. All else is as in `silu`.
+
+    Example:
+        >>> import numpy as np
+        >>> gelu_quick(np.array([[-1, 1]], np.float16))
+        array([[-0.1542,  0.8457]], dtype=float16)
+    """
+    return _activated(_GELU_QUICK[enable_pdl], input, out, stream)
+
+
 def gate_columns_of(granularity: int | None) -> int:
     """The `gate_columns` of KernelConfig for a caller's `granularity`; ValueError if it is no positive integer."""
     if granularity is not None and (type(granularity) is not int or granularity < 1):
@@ -171,9 +251,9 @@ def gate_columns_of(granularity: int | None) -> int:
 
 def _gated(
     op: Op, input: Tensor, out: Tensor | None, enable_pdl: bool | None, granularity: int | None, rounding: str,
-    stream: Any,
+    stream: Any, *activation: str,
 ) -> Tensor:  # fmt: skip
-    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, gate_columns_of(granularity))
+    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, gate_columns_of(granularity), *activation)
     return _activated(dispatcher, input, out, stream)
 
 

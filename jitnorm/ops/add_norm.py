@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import ADD_NORM_QUANTIZE
-from jitnorm.catalogue.norms import ADD_RMSNORM, GEMMA_ADD_RMSNORM
+from jitnorm.catalogue.norms import ADD_RMSNORM, ADD_RMSNORM_BATCHED, GEMMA_ADD_RMSNORM
+from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.dispatch import Dispatcher, RoundingDispatchers, rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.batched import batch_of
@@ -13,6 +14,8 @@ from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
 from jitnorm.ops.run import Tensor, run, run_with_amax
 
 _ADD_RMSNORM, _GEMMA_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM), RoundingDispatchers(GEMMA_ADD_RMSNORM)
+_UNWEIGHTED_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM, **WITHOUT_WEIGHT)
+_BATCHED_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM_BATCHED)
 
 
 def add_rmsnorm(
@@ -24,6 +27,7 @@ def add_rmsnorm(
     *,
     out: Tensor | None = None,
     residual_out: Tensor | None = None,
+    batched: bool = False,
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
@@ -32,11 +36,12 @@ def add_rmsnorm(
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
         residual: like the input.
-        weight: shape (hidden_size,), the input's dtype or float32.
+        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
         eps: added to the mean of squares.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         out: where to write the norm, like the input; None allocates. It may be the input itself.
         residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
+        batched: as in `rmsnorm`.
         rounding: as in `fused_add_rmsnorm`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -53,7 +58,8 @@ def add_rmsnorm(
         >>> add_rmsnorm(x, r, np.ones(2, np.float16), eps=0.0)
         (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
-    return _add_rmsnorm(_ADD_RMSNORM[rounding][enable_pdl], input, residual, weight, eps, out, residual_out, stream)
+    dispatchers = _BATCHED_ADD_RMSNORM if batched else _UNWEIGHTED_ADD_RMSNORM if weight is None else _ADD_RMSNORM
+    return _add_rmsnorm(dispatchers[rounding][enable_pdl], input, residual, weight, eps, out, residual_out, stream)
 
 
 def gemma_add_rmsnorm(
@@ -115,7 +121,7 @@ def add_norm_quantize(
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
         residual: like the input.
-        weight: shape (hidden_size,), the input's dtype or float32.
+        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``.
         bias: as in `norm_quantize`.
         global_scale: as in `norm_quantize`.
@@ -150,7 +156,7 @@ def add_norm_quantize(
     batch = batch_of(spec, batched, mask, scale if given is None else given)
     dispatcher = rounded_dispatcher(
         ADD_NORM_QUANTIZE, enable_pdl, rounding, spec, unit_bias, bias is not None, keep_norm, scale_ub is not None,
-        batch, activation or "",
+        batch, weight is not None, activation or "",
     )  # fmt: skip
     tensors = {
         **NO_OUTPUTS, "input": input, "mask": mask, "residual": residual, "weight": weight, "bias": bias,

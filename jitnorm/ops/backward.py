@@ -44,7 +44,7 @@ def sum_rows(
 def rmsnorm_backward(
     grad: Tensor, input: Tensor, weight: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
     input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Any]:  # fmt: skip
     """Find the gradients of `rmsnorm`'s input and weight; docs/numerics.md defines every bit.
 
     With a residual, `input` is the sum that the op stored, and the gradient of the input is that of both summands.
@@ -52,7 +52,7 @@ def rmsnorm_backward(
     Args:
         grad: the gradient of the op's output, like the input.
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        weight: shape (hidden_size,), the input's dtype or float32.
+        weight: shape (hidden_size,), the input's dtype or float32; None if the op had none.
         eps: as the op had it.
         residual_grad: a gradient that is added to the input's, such as that of the stored sum; like the input.
         input_grad: where to write the input's, like it; None allocates. It may be `grad` itself.
@@ -60,7 +60,7 @@ def rmsnorm_backward(
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        the gradients of the input and of the weight, in its dtype.
+        the gradients of the input and of the weight, in its dtype; None for the latter without a weight.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
@@ -113,30 +113,58 @@ def rmsnorm_bias_backward(
 
 
 def layernorm_backward(
-    grad: Tensor, input: Tensor, gemma: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
+    grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, gemma: Any, *, residual_grad: Tensor | None = None,
     input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Find the gradients of `layernorm`'s input, `gemma` and `beta`; its arguments are those of `rmsnorm_backward`.
+) -> tuple[Tensor, Any, Any]:  # fmt: skip
+    """Find the gradients of `layernorm`'s input, `gemma` and `beta`, given the statistic of each row.
+
+    Args:
+        grad: the gradient of the op's output, like the input.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        mean: of each row, float32, as many elements as there are rows; as `layernorm_with_statistics` gives it.
+        rstd: the reciprocal of the standard deviation of each row, likewise.
+        gemma: the factors, float32, shape (hidden_size,).
+        residual_grad: a gradient that is added to the input's; like the input.
+        input_grad: where to write the input's, like it; None allocates. It may be `grad` itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        the gradients of the input, of `gemma` and of `beta`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Without `gemma`, for None, there was no `beta` either, and None is returned for both.
 
     Example:
         >>> import numpy as np
+        >>> from jitnorm import layernorm_with_statistics
         >>> x, grad = np.array([[1.0, 3.0, 5.0]], np.float32), np.array([[1.0, 0.0, 0.0]], np.float32)
-        >>> found = layernorm_backward(grad, x, np.ones(3, np.float32), eps=0.0)
+        >>> gamma, beta = np.ones(3, np.float32), np.zeros(3, np.float32)
+        >>> _, mean, rstd = layernorm_with_statistics(x, gamma, beta, eps=0.0)
+        >>> found = layernorm_backward(grad, x, mean, rstd, gamma)
         >>> [each.round(4).tolist() for each in found]
         [[[0.1021, -0.2041, 0.1021]], [-1.2247, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    tensors = {"gemma": gemma, "residual_grad": residual_grad, "input_grad": input_grad}
-    made = _backward(gradients.LAYERNORM_BACKWARD, True, grad, input, gemma, eps, tensors, enable_pdl, stream)
+    tensors = {"gemma": gemma, "residual_grad": residual_grad, "input_grad": input_grad, "mean": mean, "rstd": rstd}
+    made = _backward(gradients.LAYERNORM_BACKWARD, True, grad, input, gemma, None, tensors, enable_pdl, stream)
     return made[0], made[1], made[2]
 
 
 def _backward(
-    op: Op, has_bias: bool, grad: Any, input: Any, weight: Any, eps: float, tensors: dict[str, Any],
+    op: Op, has_bias: bool, grad: Any, input: Any, weight: Any, eps: float | None, tensors: dict[str, Any],
     enable_pdl: bool | None, stream: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """The gradient of the input, of the weight, and of the bias, which is None if there is none."""
+    """The gradient of the input, of the weight, and of the bias; None for what there is not.
+
+    An `eps` is for ops that find the statistic of rows themselves.
+    """
     named = {**tensors, "input": input, "grad": grad, "partials": None, "eps": eps}
-    made = run(dispatcher_of(op, enable_pdl, tensors["residual_grad"] is not None), named, stream)
+    made = run(dispatcher_of(op, enable_pdl, tensors["residual_grad"] is not None, weight is not None), named, stream)
+    if weight is None:
+        return made["input_grad"], None, None
     dtype = framework_of(weight, "weight").dtype_name(weight)
     parts = {"input": made["partials"], "out": None, "bias_out": None}
     sums = run(dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, has_bias), parts, stream)

@@ -32,11 +32,12 @@ def batch_of(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) -> tu
         raise ValueError(
             "mask: is given, but a scale found for the tensor counts all rows; pass None, or give the scale"
         )
-    has_several = batched and quant.needs_given_scale and _is_scale_per_matrix(given_scale)
+    has_several = batched and quant.needs_given_scale and is_scale_per_matrix(given_scale)
     return batched, mask is not None, has_several
 
 
-def _is_scale_per_matrix(scale: Any) -> bool:
+def is_scale_per_matrix(scale: Any) -> bool:
+    """Whether a scale that is given has an element for each matrix, or for each expert."""
     return scale is not None and prod(getattr(scale, "shape", ())) != 1
 
 
@@ -222,7 +223,7 @@ def _quantized(
     _check_batch(a)
     dispatcher = rounded_dispatcher(
         op, enable_pdl, rounding, block_size, recipe_of(nvfp4_4over6), a_global_sf is not None,
-        _is_scale_per_matrix(a_global_sf),
+        is_scale_per_matrix(a_global_sf),
     )  # fmt: skip
     tensors = {"input": a, "mask": mask, "y_fp4": None, "block_scale": None, "global_scale": a_global_sf}
     made = run(dispatcher, tensors, stream)

@@ -23,11 +23,13 @@ def silu_and_mul_quantize(
     spec: QuantSpec,
     granularity: int | None = None,
     activation: str = "silu",
+    values_first: bool = False,
     rounding: str = "once",
     global_scale: Any = None,
     scale: Any = None,
     batched: bool = False,
     mask: Any = None,
+    scale_ub: Any = None,
     enable_pdl: bool | None = None,
     out: Any = None,
     out_scale: Any = None,
@@ -48,15 +50,20 @@ def silu_and_mul_quantize(
             None: all gates come first.
         activation: of the gates: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"relu2"``, or ``"swigluoai"`` for
             what `swigluoai_and_mul` computes (gpt-oss has its gates and values interleaved, at a granularity of 1).
+            With numbers of the caller's, each a kernel of its own: ``"swish:1.702"``, ``gate * sigmoid(1.702 * gate)``;
+            ``"fatrelu:0.5"``, as `fatrelu_and_mul`; ``"swiglu:7:1.702:1"``, as `silu_and_mul_with_clamp` with that
+            limit, alpha and beta.
+        values_first: whether values stand before gates, as in `mul_and_silu`.
         rounding: what is rounded to the input's dtype before it is encoded: nothing (``once``); the product
             (``output``), so that fused gives what the activation and then `quantize` give; or also the activation of
-            the gate (``hf``), as torch does it step by step, not for ``swigluoai``.
+            the gate (``hf``), as torch does it step by step.
         global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
             float32 tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
         scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` for
-            one that is found.
+            one that is found; or the scales of rows, columns, groups or blocks, as in `norm_quantize`.
         batched: whether the first dimension counts matrices, as in `norm_quantize`.
         mask: how many rows of each matrix there are, as in `norm_quantize`.
+        scale_ub: the upper bound of the amax of each FP8 or INT8 scale, as in `norm_quantize`.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         out: where to write the codes, as in `norm_quantize`.
         out_scale: where to write the scales that are found, as in `norm_quantize`.
@@ -78,9 +85,13 @@ def silu_and_mul_quantize(
     gate_columns = gate_columns_of(granularity)
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = rounded_dispatcher(SILU_AND_MUL_QUANTIZE, enable_pdl, rounding, spec, gate_columns, activation, batch)
+    dispatcher = rounded_dispatcher(
+        SILU_AND_MUL_QUANTIZE, enable_pdl, rounding, spec, gate_columns, activation, values_first,
+        scale_ub is not None, batch,
+    )  # fmt: skip
     tensors = {
         **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "global_scale": given, "scale": scale,
+        "scale_ub": scale_ub,
     }  # fmt: skip
     made = run_with_amax(dispatcher, tensors, stream)
     return quantized(spec, made, (*input.shape[:-1], input.shape[-1] // 2), batched)

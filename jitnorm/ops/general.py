@@ -9,9 +9,10 @@ from typing import Any
 from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
 from jitnorm.catalogue.quantizers import QUANTIZE
 from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.batched import batch_of
-from jitnorm.ops.run import run_with_amax
+from jitnorm.ops.run import run, run_with_amax
 from jitnorm.quantized import QuantizedTensor, introduce
 
 # The outputs of all encodings; a call has some of them.
@@ -48,15 +49,17 @@ def norm_quantize(
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
-        weight: shape (hidden_size,), the input's dtype or float32.
+        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``; blocks of 128 x 128,
-            ``jitnorm.FP8_BLOCK``, are for `quantize` alone.
+            ``jitnorm.FP8_BLOCK``, are for `quantize` alone unless their scales are given.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
         bias: like `weight`, or None; added to the product with the weight.
         global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
             float32 tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
-        scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` for
-            one that is found.
+        scale: float32 divisors that are given, none of which is found then, for FP8 and INT8 with float32 scales: if
+            `spec.block_size` is ``tensor``, one element, or ``"tensor"`` for one that is found; else one for each row,
+            (..., 1), for each column, (hidden_size,), for each group of a row, (..., groups), or for each block of R
+            rows and C columns, (ceil(M / R), hidden_size / C). Any shape of as many elements will do.
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         activation: what the norm goes through before it is encoded: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or
@@ -98,7 +101,7 @@ def norm_quantize(
     batch = batch_of(spec, batched, mask, scale if given is None else given)
     dispatcher = rounded_dispatcher(
         NORM_QUANTIZE, enable_pdl, rounding, spec, residual is not None, unit_bias, bias is not None, y_out is not None,
-        scale_ub is not None, batch, activation or "",
+        scale_ub is not None, batch, weight is not None, activation or "",
     )  # fmt: skip
     tensors = {
         **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "residual": residual, "weight": weight,
@@ -118,6 +121,7 @@ def quantize(
     scale: Any = None,
     batched: bool = False,
     mask: Any = None,
+    input_rows: Any = None,
     scale_ub: Any = None,
     enable_pdl: bool | None = None,
     out: Any = None,
@@ -126,10 +130,15 @@ def quantize(
 ) -> QuantizedTensor:
     """Quantization alone: any input, float8_e4m3fn too, and any QuantSpec. The arguments are those of `norm_quantize`.
 
-    With an `activation`, ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or ``"relu2"``, that of the input is
-    quantized, unrounded or, with a `rounding` of ``"output"``, rounded to the input's dtype first. Without one and with
-    a tensor for `global_scale`, a float8_e4m3fn input is an FP8 tensor of the scale ``6 / global_scale``, as in
-    `fp4_quantize`.
+    With an `activation`, ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"relu2"``, ``"swish:ALPHA"`` or
+    ``"fatrelu:THRESHOLD"``, with numbers as in `silu_and_mul_quantize`, that of the input is quantized, unrounded or,
+    with a `rounding` of ``"output"``, rounded to the input's dtype first. Without one and with a tensor for
+    `global_scale`, a float8_e4m3fn input is an FP8 tensor of the scale ``6 / global_scale``, as in `fp4_quantize`.
+
+    With `input_rows`, int32 of shape (N,) on the device of the input, row i of the result is that of row
+    ``input_rows[i]`` of the input, (M, hidden_size): rows are gathered as they are read. For a number below 0 or from M
+    on nothing is written, and what is allocated stays uninitialised there. This goes with neither `batched` nor a scale
+    that is found for the tensor.
 
     ``jitnorm.FP8_BLOCK`` is for weights: a matrix (N, K) of any size, or with `batched` several (B, N, K), gets a scale
     for each block of 128 x 128, shape (ceil(N / 128), ceil(K / 128)), or (B, ...). It takes neither `mask` nor
@@ -145,12 +154,33 @@ def quantize(
     """
     spec, given, scale = with_scales(spec, global_scale, scale)
     batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = rounded_dispatcher(QUANTIZE, enable_pdl, rounding, spec, activation or "", scale_ub is not None, batch)
+    gathers = input_rows is not None
+    dispatcher = rounded_dispatcher(
+        QUANTIZE, enable_pdl, rounding, spec, activation or "", scale_ub is not None, batch, gathers
+    )
     tensors = {
         **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "global_scale": given, "scale": scale,
         "scale_ub": scale_ub,
     }  # fmt: skip
+    if gathers:
+        tensors["input_rows"] = as_column(input_rows)
+        made = run(dispatcher, tensors, stream)
+        return quantized(spec, made, (input_rows.shape[0], input.shape[-1]))
     return quantized(spec, run_with_amax(dispatcher, tensors, stream), tuple(input.shape), batched)
+
+
+def as_column(input_rows: Any) -> Any:
+    """Numbers of rows, (N,), as a tensor of rows, (N, 1).
+
+    Raises:
+        ValueError: they have another shape.
+        TypeError: they are no tensor of a known framework.
+    """
+    framework = check_shaped(input_rows, "input_rows")
+    shape = tuple(input_rows.shape)
+    if len(shape) != 1:
+        raise ValueError(f"input_rows: shape is {shape}, expected (N,)")
+    return framework.permuted(input_rows, (shape[0], 1), (0, 1))
 
 
 def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSpec, Any, Any]:
@@ -164,9 +194,16 @@ def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSp
     if isinstance(global_scale, str):
         spec, global_scale = _with_global(spec, global_scale), None
     elif global_scale is not None:
+        if spec.scale_format == "f32":
+            raise ValueError(f"global_scale: is given, but {spec} has none; pass scale")
         spec = _with_global(spec, "given")
-    if scale is not None and (spec.has_blocks or not spec.needs_given_scale):
-        raise ValueError("scale: is given, but the other options leave no use for it; pass None")
+    is_one = spec.needs_given_scale and spec.block_size == "tensor"
+    if scale is not None and not is_one:
+        if not spec.may_be_given:
+            raise ValueError("scale: is given, but the other options leave no use for it; pass None")
+        spec = _with_global(spec, "given")
+    if scale is None and spec.has_given_scales:
+        raise ValueError(f"scale: is None, but the scales of {spec} are given; pass them")
     return spec, global_scale, scale
 
 
@@ -187,7 +224,7 @@ def outputs_of(spec: QuantSpec, out: Any, out_scale: Any) -> dict[str, Any]:
 def _found_scale(spec: QuantSpec) -> str:
     if spec.has_blocks:
         return "block_scale"
-    if spec.block_size == "row":
+    if spec.needs_row_amax:
         return "row_scale"
     if spec.global_scale == "tensor":
         return "tensor_scale"

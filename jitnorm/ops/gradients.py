@@ -23,10 +23,13 @@ class Gradient:
         saved: the names of the arguments that it takes beside the gradients of outputs.
         backward: from the saved tensors, the gradients of outputs, None for those that nothing depends on, and `eps`
             to the gradients of inputs, by name.
+        recorded: the op that is called in the place of a call whose gradients are recorded, with the same arguments:
+            its outputs are those of the call, and then others to save; None for the op itself.
     """
 
     saved: tuple[str, ...]
     backward: Callable[[Tensors, Tensors, float], dict[str, Any]]
+    recorded: Op | None = None
 
 
 def gradient_of(op: Op) -> Gradient | None:
@@ -42,6 +45,17 @@ def _of_norm(function: Backward, *parameters: str) -> Gradient:
         return dict(zip(names, function(grads["out"], saved["input"], saved[parameters[0]], eps), strict=True))
 
     return Gradient(("input", parameters[0]), backward)
+
+
+def _of_layernorm() -> Gradient:
+    """The gradient of layer normalization, which saves the statistics of rows."""
+    saved = ("input", "mean", "rstd", "gemma")
+
+    def backward(saved_tensors: Tensors, grads: Tensors, eps: float) -> dict[str, Any]:
+        found = layernorm_backward(grads["out"], *(saved_tensors[name] for name in saved))
+        return dict(zip(("input", "gemma", "beta"), found, strict=True))
+
+    return Gradient(saved, backward, norms.LAYERNORM_WITH_STATISTICS)
 
 
 def _of_sum(function: Backward) -> Gradient:
@@ -72,11 +86,12 @@ _GRADIENTS = {
     norms.RMSNORM.name: _of_norm(rmsnorm_backward, "weight"),
     norms.GEMMA_RMSNORM.name: _of_norm(gemma_rmsnorm_backward, "weight"),
     norms.RMSNORM_BIAS.name: _of_norm(rmsnorm_bias_backward, "weight", "bias"),
-    norms.LAYERNORM.name: _of_norm(layernorm_backward, "gemma", "beta"),
+    norms.LAYERNORM.name: _of_layernorm(),
     norms.ADD_RMSNORM.name: _of_sum(rmsnorm_backward),
     norms.GEMMA_ADD_RMSNORM.name: _of_sum(gemma_rmsnorm_backward),
     norms.FUSED_ADD_RMSNORM.name: _of_sum(rmsnorm_backward),
     norms.GEMMA_FUSED_ADD_RMSNORM.name: _of_sum(gemma_rmsnorm_backward),
     norms.QK_RMSNORM.name: _of_pair(rmsnorm_backward),
+    norms.Q_KV_RMSNORM.name: _of_pair(rmsnorm_backward),
     norms.GEMMA_QK_RMSNORM.name: _of_pair(gemma_rmsnorm_backward),
 }

@@ -1,17 +1,22 @@
-"""RMSNorm, with and without a residual, and layer normalization."""
+"""RMSNorm, with and without a residual."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from jitnorm.catalogue import norms
-from jitnorm.dispatch import Dispatcher, Dispatchers, RoundingDispatchers, rounded_dispatcher
+from jitnorm.catalogue.op import WITHOUT_WEIGHT
+from jitnorm.dispatch import Dispatcher, RoundingDispatchers, rounded_dispatcher
 from jitnorm.ops.run import Tensor, run
 
 _RMSNORM, _GEMMA_RMSNORM = RoundingDispatchers(norms.RMSNORM), RoundingDispatchers(norms.GEMMA_RMSNORM)
 _FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM)
 _GEMMA_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.GEMMA_FUSED_ADD_RMSNORM)
-_RMSNORM_BIAS, _LAYERNORM = RoundingDispatchers(norms.RMSNORM_BIAS), Dispatchers(norms.LAYERNORM)
+_RMSNORM_BIAS = RoundingDispatchers(norms.RMSNORM_BIAS)
+_UNWEIGHTED_RMSNORM = RoundingDispatchers(norms.RMSNORM, **WITHOUT_WEIGHT)
+_BATCHED_RMSNORM = RoundingDispatchers(norms.RMSNORM_BATCHED)
+_BATCHED_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM_BATCHED)
+_UNWEIGHTED_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM, **WITHOUT_WEIGHT)
 
 
 def rmsnorm(
@@ -21,6 +26,7 @@ def rmsnorm(
     out: Tensor | None = None,
     enable_pdl: bool | None = None,
     *,
+    batched: bool = False,
     rounding: str = "once",
     stream: Any = None,
 ) -> Tensor:
@@ -31,10 +37,12 @@ def rmsnorm(
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        weight: shape (hidden_size,), the input's dtype or float32.
+        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
         eps: added to the mean of squares.
         out: where to write, like the input; None allocates. It may be the input itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        batched: whether the first dimension of the input, (B, ..., hidden_size), counts matrices, each with a weight of
+            its own: then `weight` has the shape (B, hidden_size). Such calls have no gradient.
         rounding: ``once``, ``output`` (the same here), or ``hf``: as in Transformers and vLLM, ``input / sqrt(...)`` is
             rounded to the input's dtype before it is multiplied by the weight.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
@@ -54,7 +62,8 @@ def rmsnorm(
         array([[0.8486, 1.132 ]], dtype=float16)
     """
     tensors = {"input": input, "weight": weight, "out": out, "eps": eps}
-    made: Tensor = run(_RMSNORM[rounding][enable_pdl], tensors, stream)["out"]
+    dispatchers = _BATCHED_RMSNORM if batched else _UNWEIGHTED_RMSNORM if weight is None else _RMSNORM
+    made: Tensor = run(dispatchers[rounding][enable_pdl], tensors, stream)["out"]
     return made
 
 
@@ -86,7 +95,7 @@ def rmsnorm_silu(
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        weight: shape (hidden_size,), the input's dtype or float32.
+        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
         eps: added to the mean of squares.
         out: where to write, like the input; None allocates. It may be the input itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
@@ -107,43 +116,8 @@ def rmsnorm_silu(
         >>> rmsnorm_silu(np.array([[3.0, -4.0]], np.float16), np.ones(2, np.float16), eps=0.0)
         array([[ 0.5938, -0.276 ]], dtype=float16)
     """
-    dispatcher = rounded_dispatcher(norms.RMSNORM_SILU, enable_pdl, rounding, activation)
+    dispatcher = rounded_dispatcher(norms.RMSNORM_SILU, enable_pdl, rounding, activation, weight is not None)
     made: Tensor = run(dispatcher, {"input": input, "weight": weight, "out": out, "eps": eps}, stream)["out"]
-    return made
-
-
-def layernorm(
-    input: Tensor, gemma: Any, beta: Any, eps: float = 1e-06, *, out: Tensor | None = None,
-    enable_pdl: bool | None = None, stream: Any = None,
-) -> Tensor:  # fmt: skip
-    """Layer normalization, row by row: ``(input - mean) / sqrt(variance + eps) * gemma + beta``.
-
-    The variance is the mean of the squared differences from the mean. docs/numerics.md defines every bit.
-    The formula is that of Ba, Kiros and Hinton, "Layer Normalization" (2016).
-
-    Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        gemma: the factors, float32, shape (hidden_size,); FlashInfer's name for gamma.
-        beta: what is added, float32, shape (hidden_size,).
-        eps: added to the variance.
-        out: where to write, like the input; None allocates. It may be the input itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
-
-    Returns:
-        `out`.
-
-    Raises:
-        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
-
-    Example:
-        >>> import numpy as np
-        >>> layernorm(np.array([[1, 3]], np.float16), np.ones(2, np.float32), np.zeros(2, np.float32), eps=0.0)
-        array([[-1.,  1.]], dtype=float16)
-    """
-    tensors = {"input": input, "gemma": gemma, "beta": beta, "out": out, "eps": eps}
-    made: Tensor = run(_LAYERNORM[enable_pdl], tensors, stream)["out"]
     return made
 
 
@@ -181,6 +155,7 @@ def fused_add_rmsnorm(
     *,
     out: Any = None,
     residual_out: Tensor | None = None,
+    batched: bool = False,
     rounding: str = "once",
     stream: Any = None,
 ) -> None:
@@ -189,11 +164,12 @@ def fused_add_rmsnorm(
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride. Becomes the norm.
         residual: like the input. Becomes the sum, rounded to its dtype.
-        weight: shape (hidden_size,), the input's dtype or float32.
+        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
         eps: added to the mean of squares.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         out: where to write the norm instead.
         residual_out: where to write the sum instead.
+        batched: as in `rmsnorm`.
         rounding: as in `rmsnorm`; with ``hf`` the norm is that of the sum as it is stored, with ``vllm`` of the
             unrounded one.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
@@ -209,7 +185,14 @@ def fused_add_rmsnorm(
         >>> x, r
         (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
-    _fused_add(_FUSED_ADD_RMSNORM[rounding][enable_pdl], input, residual, weight, eps, out, residual_out, stream)
+    dispatchers = (
+        _BATCHED_FUSED_ADD_RMSNORM
+        if batched
+        else _UNWEIGHTED_FUSED_ADD_RMSNORM
+        if weight is None
+        else _FUSED_ADD_RMSNORM
+    )
+    _fused_add(dispatchers[rounding][enable_pdl], input, residual, weight, eps, out, residual_out, stream)
 
 
 def gemma_fused_add_rmsnorm(

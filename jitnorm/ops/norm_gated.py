@@ -38,7 +38,7 @@ def rmsnorm_gated(
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
         gate: like the input, at strides of its own.
-        weight: shape (hidden_size,), the input's dtype or float32.
+        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
         eps: added to the mean of squares.
         out: where to write, like the input; None allocates. It may be the input itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
@@ -64,7 +64,7 @@ def rmsnorm_gated(
         array([[0.   , 0.827]], dtype=float16)
     """
     groups = _groups(input, group_size)
-    options = (activation, norm_before_gate, bias is not None, groups)
+    options = (activation, norm_before_gate, bias is not None, groups, weight is not None)
     dispatcher = rounded_dispatcher(RMSNORM_GATED, enable_pdl, rounding, *options)
     tensors = {
         "input": _split(input, groups, "input"), "gate": _split(gate, groups, "gate"), "weight": weight, "bias": bias,
@@ -139,7 +139,7 @@ def rmsnorm_gated_quantize(
             f"group_size: is {group_size}, which goes with scales of the tensor, or of blocks in the linear layout "
             f"alone, not with {spec}; pass None, or quantize what rmsnorm_gated returns"
         )
-    options = (activation, norm_before_gate, bias is not None, groups)
+    options = (activation, norm_before_gate, bias is not None, groups, weight is not None)
     dispatcher = rounded_dispatcher(RMSNORM_GATED_QUANTIZE, enable_pdl, rounding, spec, scale_ub is not None, *options)
     tensors = {
         **outputs_of(spec, _split(out, groups, "out"), out_scale), "input": _split(input, groups, "input"),

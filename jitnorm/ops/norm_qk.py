@@ -1,14 +1,17 @@
-"""RMSNorm of two tensors in one launch: the heads of queries and keys."""
+"""RMSNorm of two tensors in one launch: the heads of queries and keys, or their latents."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from jitnorm.catalogue import norms
-from jitnorm.dispatch import Dispatcher, RoundingDispatchers
+from jitnorm.catalogue.op import WITHOUT_WEIGHT
+from jitnorm.dispatch import Dispatcher, RoundingDispatchers, rounded_dispatcher
+from jitnorm.interop import framework_of
 from jitnorm.ops.run import Tensor, run
 
 _QK_RMSNORM, _GEMMA_QK_RMSNORM = RoundingDispatchers(norms.QK_RMSNORM), RoundingDispatchers(norms.GEMMA_QK_RMSNORM)
+_UNWEIGHTED_QK_RMSNORM = RoundingDispatchers(norms.QK_RMSNORM, **WITHOUT_WEIGHT)
 
 
 def qk_rmsnorm(
@@ -32,8 +35,8 @@ def qk_rmsnorm(
         q: float16, bfloat16 or float32, shape (..., head_dim), such as (tokens, q_heads, head_dim); 1 to 262144
             elements a row; rows at any stride.
         k: of the same dtype, shape (..., head_dim) with leading dimensions of its own; rows at any stride.
-        q_weight: shape (head_dim,), the dtype of `q` or float32.
-        k_weight: like `q_weight`.
+        q_weight: shape (head_dim,), the dtype of `q` or float32; None multiplies by nothing.
+        k_weight: like `q_weight`; None if that is.
         eps: added to the mean of squares.
         q_out: where to write, like `q`; None allocates. It may be `q` itself.
         k_out: where to write, like `k`; None allocates. It may be `k` itself.
@@ -59,7 +62,10 @@ def qk_rmsnorm(
                 [1.697 , 2.264 ],
                 [1.    , 1.    ]]], dtype=float16)
     """
-    return _qk_rmsnorm(_QK_RMSNORM[rounding][enable_pdl], q, k, q_weight, k_weight, eps, q_out, k_out, stream)
+    if q_weight is None and k_weight is not None:
+        raise ValueError("k_weight: is given, but q_weight is None; pass both or neither")
+    dispatchers = _UNWEIGHTED_QK_RMSNORM if q_weight is None else _QK_RMSNORM
+    return _qk_rmsnorm(dispatchers[rounding][enable_pdl], q, k, q_weight, k_weight, eps, q_out, k_out, stream)
 
 
 def gemma_qk_rmsnorm(
@@ -84,6 +90,58 @@ def gemma_qk_rmsnorm(
         (array([[0.8486, 1.132 ]], dtype=float16), array([], shape=(0, 2), dtype=float16))
     """
     return _qk_rmsnorm(_GEMMA_QK_RMSNORM[rounding][enable_pdl], q, k, q_weight, k_weight, eps, q_out, k_out, stream)
+
+
+def q_kv_rmsnorm(
+    q: Tensor,
+    kv: Any,
+    q_weight: Any,
+    kv_weight: Any,
+    eps: float = 1e-06,
+    q_out: Tensor | None = None,
+    kv_out: Tensor | None = None,
+    enable_pdl: bool | None = None,
+    *,
+    rounding: str = "once",
+    stream: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """RMSNorm of two tensors whose rows differ in length, in one launch; each row is as `rmsnorm` gives it.
+
+    Such are the latents of multi-head latent attention (MLA), as of DeepSeek: those of queries, and those that keys and
+    values share. They may be views cut out of one packed tensor, and may be normalized in place.
+
+    Args:
+        q: float16, bfloat16 or float32, shape (..., q_size), up to 262144 elements a row; rows at any stride.
+        kv: of the same dtype, shape (..., kv_size) with leading dimensions of its own; rows at any stride. Unless the
+            two sizes are the same, both are multiples of 16.
+        q_weight: shape (q_size,), the dtype of `q` or float32.
+        kv_weight: shape (kv_size,), the dtype of `q_weight`.
+        eps: added to the mean of squares.
+        q_out: where to write, like `q`; None allocates. It may be `q` itself.
+        kv_out: where to write, like `kv`; None allocates. It may be `kv` itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: as in `rmsnorm`.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(q_out, kv_out)``.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> packed = np.ones((2, 48), np.float16)
+        >>> q, kv = q_kv_rmsnorm(packed[:, :32], packed[:, 32:], np.ones(32, np.float16), np.ones(16, np.float16))
+        >>> q.shape, kv.shape
+        ((2, 32), (2, 16))
+    """
+    framework_of(kv, "kv")
+    size = int(tuple(kv.shape)[-1]) if kv.shape else 0
+    dispatcher = rounded_dispatcher(norms.Q_KV_RMSNORM, enable_pdl, rounding, size)
+    return _qk_rmsnorm(dispatcher, q, kv, q_weight, kv_weight, eps, q_out, kv_out, stream)
 
 
 def _qk_rmsnorm(

@@ -95,8 +95,9 @@ def nvfp4_quantize(
     Args:
         a: as the input of `fp4_quantize`.
         a_global_sf: float32 tensor of one element on the device of `a`, the encode scale, or None for 1. With
-            `per_token_activation`, ``1 / (448 * 6)``, as a number or a tensor, or None for that: there is no other base
-            scale, but for 256 in place of 448 as `nvfp4_4over6` says. A tensor on a GPU is waited for, a number is not.
+            `per_token_activation`, the base scale, as a number or a tensor: ``1 / (m * 6)`` makes the largest scale of
+            each row m, up to 448. None is 448, or what `nvfp4_4over6` says. Each base scale is a kernel of its own. A
+            tensor on a GPU is waited for, a number is not.
         sfLayout: an `SfLayout`, or FlashInfer's.
         do_shuffle: whether the rows are then permuted, as `shuffle_matrix_a` and `shuffle_matrix_sf_a` do it for an
             epilogue tile of 128: codes, 128x4 scales and the scales of rows. `a` is (M, K) then, M divisible by 128.
@@ -104,7 +105,7 @@ def nvfp4_quantize(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         backend: ``cuda``, ``cute-dsl`` or ``cake``, which are the same kernel here.
         per_token_activation: whether each row has a global scale of its own, found and returned.
-        expanded_idx_to_permuted_idx: must be None.
+        expanded_idx_to_permuted_idx: must be None; `quantize` gathers rows, and `jitnorm.compat.flashinfer` has this.
         out_scale: must be None.
         nvfp4_4over6: as in `fp4_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
@@ -130,11 +131,10 @@ def nvfp4_quantize(
             raise ValueError(f"{name}: is given, which is not supported; pass None")
     recipe = recipe_of(nvfp4_4over6)
     if per_token_activation:
-        _check_base_scale(a_global_sf, recipe.e4m3_max if recipe else 448)
-        global_scale, given = "row", None
+        global_scale, given, e4m3_max = "row", None, largest_scale(a_global_sf)
     else:
-        global_scale, given = "none" if a_global_sf is None else "given", a_global_sf
-    options = (sfLayout, do_shuffle, sf_vec_size, backend, global_scale, recipe)
+        global_scale, given, e4m3_max = "none" if a_global_sf is None else "given", a_global_sf, None
+    options = (sfLayout, do_shuffle, sf_vec_size, backend, global_scale, recipe, e4m3_max)
     dispatcher = dispatcher_of(NVFP4_QUANTIZE, enable_pdl, *options)
     if do_shuffle:
         _check_shuffle(a)
@@ -207,10 +207,10 @@ def _shuffled(codes: Any, scales: Any, *row_scale: Any, stream: Any) -> tuple[An
     )
 
 
-def _check_base_scale(scale: Any, e4m3_max: int) -> None:
-    """Raise unless the base scale of rows is that of the largest scale of a block."""
+def largest_scale(scale: Any) -> float | None:
+    """The largest scale of a row's blocks that a base scale stands for; None for the recipe's."""
     if scale is None:
-        return
+        return None
     if not isinstance(scale, (int, float)) and not hasattr(scale, "item"):
         raise TypeError(
             f"a_global_sf: is a {type(scale).__name__}; expected a number, a tensor that has item(), or None"
@@ -219,9 +219,12 @@ def _check_base_scale(scale: Any, e4m3_max: int) -> None:
         value = float(scale if isinstance(scale, (int, float)) else scale.item())
     except RuntimeError as error:
         raise TypeError(f"a_global_sf: has no value: {error}") from None
-    base_scale = 1 / (e4m3_max * 6)
-    if not abs(value - base_scale) <= 1e-3 * base_scale:
+    largest = 1 / (6 * value) if value > 0 else 0.0
+    # The usual ones may be rounded to few digits.
+    largest = next((usual for usual in (448, 256) if abs(largest - usual) <= 1e-3 * usual), largest)
+    if not 2**-9 <= largest <= 448:
         raise ValueError(
-            f"a_global_sf: is {value}; with per_token_activation only 1 / ({e4m3_max} * 6) is allowed; "
+            f"a_global_sf: is {value}; with per_token_activation 1 / (m * 6) is allowed for m from 2**-9 to 448; "
             "pass that or None"
         )
+    return largest

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 from jitnorm.reference.activation import (
     activated_f32,
+    fatrelu_f32,
     gated_f32,
     gelu_f32,
     gelu_tanh_f32,
     relu2_f32,
     silu_f32,
     swiglu_f32,
+    swish_f32,
 )
 from jitnorm.reference.elements import (
     Rounding,
@@ -65,10 +67,24 @@ from jitnorm.reference.int8 import (
     quantize_int8_tensor,
     quantize_int8_token,
 )
-from jitnorm.reference.layouts import ScaleLayout, column_major_scales, packed_scales, swizzle_scales, unswizzle_scales
-from jitnorm.reference.mhc import mhc_mix_f32
+from jitnorm.reference.layouts import (
+    ScaleLayout,
+    column_major_scales,
+    packed_scales,
+    spread_scales,
+    swizzle_scales,
+    unswizzle_scales,
+)
+from jitnorm.reference.mhc import mhc_mix_f32, mhc_post_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
-from jitnorm.reference.norm import inv_rms_f32, layernorm_f32, rmsnorm_f32, stored_residual
+from jitnorm.reference.norm import (
+    inv_rms_f32,
+    layernorm_f32,
+    layernorm_statistics_f32,
+    rmsnorm_f32,
+    stored_residual,
+)
+from jitnorm.reference.rotation import rotate_f32
 from jitnorm.reference.sandwich import sandwich_rmsnorm_f32
 from jitnorm.reference.statistics import CHUNK, amax_f32, row_sum, sum_of_squares
 from jitnorm.reference.ue8m0 import ScaleRounding
@@ -97,6 +113,7 @@ __all__ = [
     "encode_e4m3",
     "encode_e5m2",
     "encode_int8",
+    "fatrelu_f32",
     "gated_f32",
     "gated_rmsnorm_f32",
     "gelu_f32",
@@ -104,7 +121,9 @@ __all__ = [
     "inv_rms_f32",
     "layernorm_backward_f32",
     "layernorm_f32",
+    "layernorm_statistics_f32",
     "mhc_mix_f32",
+    "mhc_post_f32",
     "packed_scales",
     "quantize_fp4",
     "quantize_fp4_columns",
@@ -123,15 +142,18 @@ __all__ = [
     "relu2_f32",
     "rmsnorm_backward_f32",
     "rmsnorm_f32",
+    "rotate_f32",
     "round_to",
     "row_sum",
     "sandwich_rmsnorm_f32",
     "sigmoid_f32",
     "silu_f32",
+    "spread_scales",
     "stored_residual",
     "sum_of_squares",
     "sum_rows_f32",
     "swiglu_f32",
+    "swish_f32",
     "swizzle_scales",
     "unswizzle_scales",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Context, Decimal, localcontext
 from typing import Any, get_args
 
 import numpy as np
@@ -95,13 +96,53 @@ def relu2_f32(x: NDArray[Any]) -> F32:
     return canonical(positive * positive)
 
 
+@np.errstate(all="ignore")
+def swish_f32(x: NDArray[Any], alpha: float) -> F32:
+    """Return ``x / (1 + exp(-alpha x))``: that of `silu_f32` if alpha is 1.
+
+    Below ``-125 ln 2 / alpha``, x counts as that. Arguments, result and errors are those of `silu_f32`.
+
+    Args:
+        x: as there.
+        alpha: from 0.01 to 100, rounded to float32.
+
+    Example:
+        >>> swish_f32(np.array([0, 1], np.float32), 1.702).tolist()
+        [0.0, 0.845795750617981]
+    """
+    x = as_float32(x, "x")
+    factor = np.float32(alpha)
+    if factor == ONE:
+        return silu_f32(x)
+    with localcontext(Context(prec=60)):
+        exponent = Decimal(float(factor)) / Decimal(2).ln()
+        high = np.float32(float(exponent))
+        low = np.float32(float(exponent - Decimal(float(high))))
+    bound = np.float32(125 / float(high))
+    bounded = np.maximum(x, -bound)
+    return canonical(bounded * sigmoid_of_product(_at_most(bounded, bound), high, low))
+
+
+def fatrelu_f32(x: NDArray[Any], threshold: float) -> F32:
+    """Return x where it is above a threshold, rounded to float32, and 0 elsewhere; a NaN stays.
+
+    Example:
+        >>> fatrelu_f32(np.array([1, 2, 3], np.float32), 2).tolist()
+        [0.0, 0.0, 3.0]
+    """
+    x = as_float32(x, "x")
+    return canonical(np.where(x <= np.float32(threshold), np.float32(0), x))
+
+
 _ACTIVATIONS: dict[str, Callable[[NDArray[Any]], F32]] = {
     "silu": silu_f32, "gelu": gelu_f32, "gelu_tanh": gelu_tanh_f32, "relu2": relu2_f32,
 }  # fmt: skip
 
 
 def activated_f32(x: NDArray[Any], activation: str) -> F32:
-    """Return an activation of x: ``silu``, ``gelu``, ``gelu_tanh`` or ``relu2``; see the functions of these names.
+    """Return an activation of x: ``silu``, ``gelu``, ``gelu_tanh``, ``relu2``, ``swish:ALPHA``, ``fatrelu:THRESHOLD``.
+
+    See the functions of these names.
 
     Raises:
         ValueError: there is no such activation.
@@ -110,24 +151,37 @@ def activated_f32(x: NDArray[Any], activation: str) -> F32:
         >>> activated_f32(np.array([-2, 3], np.float32), "relu2").tolist()
         [0.0, 9.0]
     """
+    name, _, number = activation.partition(":")
+    if name in ("swish", "fatrelu"):
+        return swish_f32(x, float(number)) if name == "swish" else fatrelu_f32(x, float(number))
     if activation not in _ACTIVATIONS:
         raise ValueError(f"activation is {activation!r}; allowed are {', '.join(_ACTIVATIONS)}")
     return _ACTIVATIONS[activation](x)
 
 
 @np.errstate(all="ignore")
-def gated_f32(x: NDArray[Any], activation: str, granularity: int | None = None, *, rounding: Rounding = "once") -> F32:
+def gated_f32(
+    x: NDArray[Any],
+    activation: str,
+    granularity: int | None = None,
+    *,
+    rounding: Rounding = "once",
+    values_first: bool = False,
+) -> F32:
     """Return gated values, where gates and ups alternate in runs of some columns, gates first.
 
     They are ``activation(gate) * up``, for ``swigluoai`` ``gate / (1 + exp(-1.702 gate)) * (up + 1)``, as in gpt-oss,
-    of a gate from -51 to 7 and an up from -7 to 7, to which they are clamped.
+    of a gate from -51 to 7 and an up from -7 to 7, to which they are clamped. For ``swiglu:LIMIT:ALPHA:BETA`` they are
+    `swish_f32` of a gate of at most the limit, times the sum of an up, clamped to the limit in magnitude, and beta,
+    which is not added if it is 0.
 
     Args:
         x: (M, 2H) float32 (float16, bfloat16 and E4M3 are widened).
-        activation: of gates: one of `activated_f32`'s, or ``swigluoai``.
+        activation: of gates: one of `activated_f32`'s, ``swigluoai`` or ``swiglu:LIMIT:ALPHA:BETA``.
         granularity: Columns of a run; it divides H. None is H: all gates, then all ups.
         rounding: What is rounded to the dtype of x: nothing ("once"), the product ("output"), or the activation, too
-            ("hf"), which ``swigluoai`` does not have.
+            ("hf").
+        values_first: Whether ups stand before gates.
 
     Returns:
         (M, H) float32, by default not rounded to the dtype of x.
@@ -148,7 +202,7 @@ def gated_f32(x: NDArray[Any], activation: str, granularity: int | None = None, 
     def rounded(values: F32, *, is_needed: bool) -> F32:
         return round_to(values, dtype).astype(np.float32) if is_needed else values
 
-    require_member(rounding, get_args(Rounding)[: 2 if activation == "swigluoai" else 3], "rounding")
+    require_member(rounding, get_args(Rounding)[:3], "rounding")
     dtype = x.dtype
     x = as_float32(x, "x", ndim=2)
     rows, columns = x.shape
@@ -159,11 +213,9 @@ def gated_f32(x: NDArray[Any], activation: str, granularity: int | None = None, 
     if granularity < 1 or columns // 2 % granularity:
         raise ValueError(f"granularity is {granularity}; it must divide {columns // 2}, half of the columns of x")
     runs = x.reshape(rows, columns // (2 * granularity), 2, granularity)
-    gate, up = runs[:, :, 0], runs[:, :, 1]
-    if activation == "swigluoai":
-        h = _swigluoai(gate, up)
-    else:
-        h = rounded(activated_f32(gate, activation), is_needed=rounding in ("hf", "vllm")) * up
+    gate, up = (runs[:, :, half] for half in ((1, 0) if values_first else (0, 1)))
+    activated, factor = _of_gates(gate, up, activation)
+    h = rounded(activated, is_needed=rounding == "hf") * factor
     return canonical(rounded(h, is_needed=rounding != "once")).reshape(rows, columns // 2)
 
 
@@ -178,12 +230,22 @@ def swiglu_f32(x: NDArray[Any], granularity: int | None = None) -> F32:
     return gated_f32(x, "silu", granularity)
 
 
-def _swigluoai(gate: F32, up: F32) -> F32:
+def _of_gates(gate: F32, up: F32, activation: str) -> tuple[F32, F32]:
+    """The activation of gates, and what it is multiplied by."""
+    name, *texts = activation.split(":")
+    if name == "swigluoai":
+        return _swigluoai(gate), np.clip(up, -_SWIGLUOAI_LIMIT, _SWIGLUOAI_LIMIT) + ONE
+    if name != "swiglu":
+        return activated_f32(gate, activation), up
+    limit, _, beta = map(np.float32, texts)
+    clamped = np.clip(up, -limit, limit)
+    return swish_f32(np.minimum(gate, limit), float(texts[1])), clamped + beta if beta else clamped
+
+
+def _swigluoai(gate: F32) -> F32:
     bounded = np.maximum(np.minimum(gate, _SWIGLUOAI_LIMIT), _SWIGLUOAI_LEAST)
-    clamped = np.clip(up, -_SWIGLUOAI_LIMIT, _SWIGLUOAI_LIMIT)
-    sigma = sigmoid_of_product(_at_most(bounded, _SWIGLUOAI_LIMIT), _ALPHA, _ALPHA_LOW)
-    h: F32 = bounded * sigma * (clamped + ONE)
-    return h
+    activated: F32 = bounded * sigmoid_of_product(_at_most(bounded, _SWIGLUOAI_LIMIT), _ALPHA, _ALPHA_LOW)
+    return activated
 
 
 def _at_most(x: F32, limit: np.float32) -> F32:

@@ -87,7 +87,7 @@ def quantize_fp4(
 
 @np.errstate(all="ignore")
 def quantize_nvfp4_row(
-    y: NDArray[Any], block_size: int = 16, *, four_over_six: FourOverSix = False, e4m3_max: int = 448
+    y: NDArray[Any], block_size: int = 16, *, four_over_six: FourOverSix = False, e4m3_max: float = 448
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float32]]:
     """Quantize as :func:`quantize_fp4` does with E4M3 scales, each row with a global scale of its own.
 
@@ -99,7 +99,7 @@ def quantize_nvfp4_row(
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened). H is at least 1 and block_size divides it.
         block_size: 16 or 32.
         four_over_six: As in :func:`quantize_fp4`, for blocks of 16 only.
-        e4m3_max: What the largest block scale becomes: 448 or 256.
+        e4m3_max: What the largest block scale becomes: up to 448, rounded to float32.
 
     Returns:
         The codes, (M, H / 2) uint8; the scales, (M, H / block_size) uint8; and the row scales, (M,) float32:
@@ -123,7 +123,7 @@ def quantize_nvfp4_row(
 
 @np.errstate(all="ignore")
 def quantize_nvfp4_tensor(
-    y: NDArray[Any], block_size: int = 16, *, four_over_six: FourOverSix = False, e4m3_max: int = 448
+    y: NDArray[Any], block_size: int = 16, *, four_over_six: FourOverSix = False, e4m3_max: float = 448
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float32]]:
     """Quantize as :func:`quantize_nvfp4_row` does, with one global scale for all rows.
 
@@ -131,7 +131,7 @@ def quantize_nvfp4_tensor(
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); block_size divides H.
         block_size: 16 or 32.
         four_over_six: As in :func:`quantize_fp4`, for blocks of 16 only.
-        e4m3_max: What the largest block scale becomes: 448 or 256.
+        e4m3_max: What the largest block scale becomes: up to 448, rounded to float32.
 
     Returns:
         The codes, (M, H / 2) uint8; the scales, (M, H / block_size) uint8; and the tensor scale, (1,)
@@ -269,9 +269,10 @@ def _rescaled(y: NDArray[Any], global_scale: np.float32) -> NDArray[Any]:
     return values
 
 
-def _global_scales(amax: NDArray[np.float32], e4m3_max: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _global_scales(amax: NDArray[np.float32], e4m3_max: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the global scales that make the largest block scale `e4m3_max`, and what decoding multiplies by."""
-    require_member(e4m3_max, (448, 256), "e4m3_max")
+    if not 2**-9 <= e4m3_max <= 448:
+        raise ValueError(f"e4m3_max is {e4m3_max!r}; use a number from 2**-9 to 448")
     global_scales = np.minimum(np.float32(e4m3_max) * E2M1_MAX / np.minimum(amax, FLT_MAX), FLT_MAX)
     return global_scales, canonical(np.where(amax == 0, np.float32(0), ONE / global_scales))
 

@@ -21,12 +21,13 @@ _LEAST_GROUP_AMAX = np.float32(1e-4)
 
 
 @np.errstate(all="ignore")
-def quantize_fp8_static(y: NDArray[Any], scale: float, dtype: Fp8Dtype = "e4m3") -> NDArray[np.uint8]:
-    """Quantize to FP8 with a scale that is given: each element is encoded as y * (1 / scale).
+def quantize_fp8_static(y: NDArray[Any], scale: Any, dtype: Fp8Dtype = "e4m3") -> NDArray[np.uint8]:
+    """Quantize to FP8 with scales that are given: each element is encoded as y * (1 / scale).
 
     Args:
         y: float32 (float16, bfloat16 and E4M3 are widened), any shape.
-        scale: What a decoded element is multiplied by, rounded to float32. Any value is taken as it is.
+        scale: What a decoded element is multiplied by, rounded to float32, or one such for each, as from
+            :func:`spread_scales`. Any value is taken as it is.
         dtype: "e4m3" or "e5m2".
 
     Returns:
@@ -41,7 +42,7 @@ def quantize_fp8_static(y: NDArray[Any], scale: float, dtype: Fp8Dtype = "e4m3")
         ['0x38', '0xd8']
     """
     require_member(dtype, get_args(Fp8Dtype), "dtype")
-    return encode_scaled(as_float32(y, "y"), np.float32(scale), dtype)
+    return encode_scaled(as_float32(y, "y"), np.asarray(scale, np.float32), dtype)
 
 
 @np.errstate(all="ignore")

@@ -7,10 +7,11 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.reference.checks import FLOAT32, as_float32, as_uint8, require_member, require_shape
+from jitnorm.reference.checks import FLOAT32, as_float32, as_uint8, require_member
 from jitnorm.reference.elements import decode_e4m3
 from jitnorm.reference.float32 import canonical
 from jitnorm.reference.fp8 import GroupScaleFormat, encode_scaled, group_scales
+from jitnorm.reference.layouts import spread_scales
 
 _SIZE = 128
 
@@ -47,7 +48,7 @@ def quantize_fp8_block(
     whole = np.pad(y, ((0, -rows % _SIZE), (0, -columns % _SIZE)))
     blocks = whole.reshape(len(whole) // _SIZE, _SIZE, whole.shape[1] // _SIZE, _SIZE)
     scales = group_scales(np.abs(blocks).max(axis=(1, 3)), scale_format)
-    return encode_scaled(y, _spread(scales, y.shape), "e4m3"), canonical(scales)
+    return encode_scaled(y, spread_scales(scales, y.shape, _SIZE, _SIZE), "e4m3"), canonical(scales)
 
 
 @np.errstate(all="ignore")
@@ -72,11 +73,4 @@ def dequantize_fp8_block(codes: NDArray[np.uint8], scales: NDArray[np.float32]) 
     codes = as_uint8(codes, "codes", ndim=2)
     if scales.dtype != FLOAT32:
         raise TypeError(f"scales is {scales.dtype}; use float32")
-    rows, columns = codes.shape
-    require_shape(scales, (-(-rows // _SIZE), -(-columns // _SIZE)), "scales")
-    return canonical(decode_e4m3(codes) * _spread(scales, codes.shape))
-
-
-def _spread(scales: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return the scale of each element of a matrix."""
-    return scales.repeat(_SIZE, axis=0).repeat(_SIZE, axis=1)[: shape[0], : shape[1]]
+    return canonical(decode_e4m3(codes) * spread_scales(scales, codes.shape, _SIZE, _SIZE))

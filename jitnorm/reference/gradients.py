@@ -21,7 +21,7 @@ Gradients = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
 def rmsnorm_backward_f32(
     grad: NDArray[Any],
     h: NDArray[Any],
-    weight: NDArray[Any],
+    weight: NDArray[Any] | None,
     eps: float = 1e-6,
     *,
     weight_bias: float = 0.0,
@@ -29,7 +29,7 @@ def rmsnorm_backward_f32(
 ) -> Gradients:
     """Return the gradients of RMSNorm with respect to its input, its weight and, if it has one, its bias.
 
-    With ``n = h * rstd`` and ``g = grad * (weight + weight_bias)``, that of the input is
+    With ``n = h * rstd`` and ``g = grad * (weight + weight_bias)``, or ``grad`` without a weight, that of the input is
     ``rstd * (g - n * mean(g * n)) + residual_grad``, that of the weight the sum over the rows of ``grad * n``.
 
     Args:
@@ -53,18 +53,19 @@ def rmsnorm_backward_f32(
         [1.0, 0.0]
     """
     values = as_float32(h, "h", ndim=2)
-    factor = as_float32(weight, "weight")
-    if np.float32(weight_bias) != 0:
+    factor = None if weight is None else as_float32(weight, "weight")
+    if factor is not None and np.float32(weight_bias) != 0:
         factor = factor + np.float32(weight_bias)
-    return _gradients(grad, values, factor, eps, residual_grad, is_centered=False)
+    return _gradients(grad, values, inv_rms_f32(values, eps), factor, residual_grad, is_centered=False)
 
 
 @np.errstate(all="ignore")
 def layernorm_backward_f32(
     grad: NDArray[Any],
     x: NDArray[Any],
-    gamma: NDArray[np.float32],
-    eps: float = 1e-6,
+    mean: NDArray[np.float32],
+    rstd: NDArray[np.float32],
+    gamma: NDArray[np.float32] | None,
     *,
     residual_grad: NDArray[Any] | None = None,
 ) -> Gradients:
@@ -76,8 +77,9 @@ def layernorm_backward_f32(
     Args:
         grad: (M, H) float16, bfloat16 or float32, the gradient of the norm.
         x: (M, H), what was normalized.
-        gamma: (H,) float32.
-        eps: Added to the variance, rounded to float32.
+        mean: (M,) float32, of the rows, as :func:`layernorm_statistics_f32` returns it.
+        rstd: (M,) float32, the reciprocals of their standard deviations, likewise.
+        gamma: (H,) float32, or None.
         residual_grad: (M, H), added to the gradient of the input; None adds nothing.
 
     Returns:
@@ -88,26 +90,26 @@ def layernorm_backward_f32(
         ValueError: An array has a shape that is not allowed.
     """
     values = as_float32(x, "x", ndim=2)
-    mean = row_sum(values) / np.float32(values.shape[1])
-    return _gradients(grad, values - mean[:, None], gamma, eps, residual_grad, is_centered=True)
+    for statistic, name in ((mean, "mean"), (rstd, "rstd")):
+        require_shape(statistic, values.shape[:1], name)
+    return _gradients(grad, values - mean[:, None], rstd, gamma, residual_grad, is_centered=True)
 
 
 def _gradients(
     grad: NDArray[Any],
     d: NDArray[np.float32],
-    factor: NDArray[np.float32],
-    eps: float,
+    rstd: NDArray[np.float32],
+    factor: NDArray[np.float32] | None,
     residual_grad: NDArray[Any] | None,
     *,
     is_centered: bool,
 ) -> Gradients:
     require_shape(grad, d.shape, "grad")
     dy, size = as_float32(grad, "grad"), np.float32(d.shape[1])
-    rstd = inv_rms_f32(d, eps)[:, None]
-    g, n = dy * factor, d * rstd
-    slope = sum_of_products(g, d)[:, None] * rstd / size
+    g, n = dy if factor is None else dy * factor, d * rstd[:, None]
+    slope = sum_of_products(g, d)[:, None] * rstd[:, None] / size
     centered = g - (row_sum(g) / size)[:, None] if is_centered else g
-    input_grad = rstd * fma(-n, np.broadcast_to(slope, n.shape), centered)
+    input_grad = rstd[:, None] * fma(-n, np.broadcast_to(slope, n.shape), centered)
     if residual_grad is not None:
         require_shape(residual_grad, d.shape, "residual_grad")
         input_grad = input_grad + as_float32(residual_grad, "residual_grad")

@@ -35,12 +35,12 @@ def encode_int8(v: NDArray[Any]) -> NDArray[np.int8]:
 
 
 @np.errstate(all="ignore")
-def quantize_int8_static(y: NDArray[Any], scale: float) -> NDArray[np.int8]:
-    """Quantize to INT8 with a scale that is given: each element is encoded as y * (1 / scale).
+def quantize_int8_static(y: NDArray[Any], scale: Any) -> NDArray[np.int8]:
+    """Quantize to INT8 with scales that are given: each element is encoded as y * (1 / scale).
 
     Args:
         y: float32 (float16, bfloat16 and E4M3 are widened), any shape.
-        scale: What a decoded element is multiplied by, rounded to float32. Any value is taken as it is.
+        scale: As of :func:`quantize_fp8_static`.
 
     Returns:
         The codes, in the shape of y.
@@ -52,7 +52,7 @@ def quantize_int8_static(y: NDArray[Any], scale: float) -> NDArray[np.int8]:
         >>> quantize_int8_static(np.array([1, -8], np.float32), scale=0.5).tolist()
         [2, -16]
     """
-    return _encode_scaled(as_float32(y, "y"), np.float32(scale))
+    return _encode_scaled(as_float32(y, "y"), np.asarray(scale, np.float32))
 
 
 @np.errstate(all="ignore")

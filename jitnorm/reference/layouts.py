@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.reference.checks import FLOAT32, as_float32, as_uint8, require_member
+from jitnorm.reference.checks import FLOAT32, as_float32, as_uint8, require_member, require_shape
 
 ScaleLayout = Literal["linear", "128x4", "8x4"]
 
@@ -109,6 +109,29 @@ def packed_scales(scales: NDArray[np.float32]) -> NDArray[np.int32]:
     padded.reshape(len(padded), -1)[:rows, :groups] = exponents
     words: NDArray[np.int32] = padded.view("<i4")[:, :, 0].T
     return words.ravel()
+
+
+def spread_scales(
+    scales: NDArray[np.float32], shape: tuple[int, ...], block_rows: int, block_columns: int
+) -> NDArray[np.float32]:
+    """Return the scale of each element of a matrix of that shape, from those of its blocks.
+
+    Args:
+        scales: (ceil(M / block_rows), ceil(H / block_columns)) float32.
+        shape: (M, H).
+        block_rows: rows of a block.
+        block_columns: columns of a block.
+
+    Raises:
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> spread_scales(np.array([[1, 2]], np.float32), (2, 4), 2, 2).tolist()
+        [[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0]]
+    """
+    rows, columns = shape
+    require_shape(scales, (-(-rows // block_rows), -(-columns // block_columns)), "scales")
+    return scales.repeat(block_rows, axis=0).repeat(block_columns, axis=1)[:rows, :columns]
 
 
 def _scale_offsets(rows: int, columns: int, layout: ScaleLayout) -> tuple[NDArray[np.intp], int]:

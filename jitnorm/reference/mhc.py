@@ -1,4 +1,4 @@
-"""The mix of residual streams before a layer, as manifold-constrained hyper-connections (mHC) have it."""
+"""The mixes of residual streams before and behind a layer of manifold-constrained hyper-connections (mHC)."""
 
 from __future__ import annotations
 
@@ -40,3 +40,39 @@ def mhc_mix_f32(streams: NDArray[Any], mix: NDArray[Any]) -> NDArray[np.float32]
     for i in range(count):
         h = fma(factors[:, i, None], x[:, i], h)
     return canonical(h)
+
+
+@np.errstate(all="ignore")
+def mhc_post_f32(
+    x: NDArray[Any], streams: NDArray[Any], layer_mix: NDArray[Any], mix: NDArray[Any]
+) -> NDArray[np.float32]:
+    """Mix the n residual streams of each token behind a layer, from whose result each begins.
+
+    Args:
+        x: (M, H), what the layer gives, float32 (float16, bfloat16 and E4M3 are widened).
+        streams: (M, n, H), likewise.
+        layer_mix: (M, n): the factor of `x` in each stream.
+        mix: (M, n, n): from each stream to each.
+
+    Returns:
+        (M, n, H) float32, not rounded to the dtype of the streams.
+
+    Raises:
+        TypeError: An array has another dtype.
+        ValueError: An array has another shape.
+
+    Example:
+        >>> x, streams = np.array([[1, 2]], np.float32), np.array([[[10, 20], [30, 40]]], np.float32)
+        >>> mhc_post_f32(x, streams, np.array([[1, 2]], np.float32), np.float32([[[0, 1], [1, 0]]])).tolist()
+        [[[31.0, 42.0], [12.0, 24.0]]]
+    """
+    given = as_float32(streams, "streams", ndim=3)
+    rows, count, length = given.shape
+    for name, array, shape in (("x", x, (rows, length)), ("layer_mix", layer_mix, (rows, count))):
+        require_shape(array, shape, name)
+    require_shape(mix, (rows, count, count), "mix")
+    factors = as_float32(mix, "mix")
+    mixed = as_float32(layer_mix, "layer_mix")[:, :, None] * as_float32(x, "x")[:, None, :]
+    for i in range(count):
+        mixed = fma(factors[:, i, :, None], given[:, i, None, :], mixed)
+    return canonical(mixed)

@@ -16,7 +16,7 @@ from jitnorm.reference.statistics import row_sum, sum_of_squares
 @np.errstate(all="ignore")
 def rmsnorm_f32(
     x: NDArray[Any],
-    weight: NDArray[Any],
+    weight: NDArray[Any] | None,
     eps: float = 1e-6,
     *,
     residual: NDArray[Any] | None = None,
@@ -32,7 +32,8 @@ def rmsnorm_f32(
 
     Args:
         x: (M, H) float16, bfloat16, float32 or E4M3 (ml_dtypes.float8_e4m3fn).
-        weight: (H,) in the dtype of x, or float32; with an x in E4M3, float16, bfloat16 or float32.
+        weight: (H,) in the dtype of x, or float32; with an x in E4M3, float16, bfloat16 or float32. None multiplies by
+            nothing.
         eps: Added to the mean square, rounded to float32.
         residual: (M, H) float16, bfloat16 or float32, added to x; None adds nothing.
         weight_bias: Added to the weight, rounded to float32. Zero means that no addition takes place, so a
@@ -48,7 +49,7 @@ def rmsnorm_f32(
 
     Raises:
         TypeError: An array has a dtype that is not listed above.
-        ValueError: An array has a shape that is not listed above.
+        ValueError: An array has a shape that is not listed above, or there is a weight_bias or bias without a weight.
     """
 
     def rounded(values: NDArray[np.float32], *, is_needed: bool) -> NDArray[np.float32]:
@@ -58,21 +59,28 @@ def rmsnorm_f32(
     h = as_float32(x, "x", ndim=2)
     if residual is not None:
         h = rounded(_add(h, residual), is_needed=rounding == "hf")
-    dtypes = (FLOAT16, BFLOAT16, FLOAT32) if x.dtype == E4M3 else (x.dtype, FLOAT32)
-    if weight.dtype not in dtypes:
-        allowed = " or ".join(dict.fromkeys(map(str, dtypes)))
-        raise TypeError(f"weight is {weight.dtype}; with an x of {x.dtype}, use {allowed}")
-    require_shape(weight, h.shape[1:], "weight")
-    factor = as_float32(weight, "weight")
-    if np.float32(weight_bias) != 0:
-        factor = factor + np.float32(weight_bias)
-    y = rounded(h * inv_rms_f32(h, eps)[:, None], is_needed=rounds_steps) * factor
+    y = rounded(h * inv_rms_f32(h, eps)[:, None], is_needed=rounds_steps)
+    if weight is None:
+        if weight_bias or bias is not None:
+            raise ValueError("weight is None; without one there is no weight_bias and no bias")
+        return canonical(rounded(y, is_needed=rounding != "once"))
+    y = y * _factor(x, weight, weight_bias)
     if bias is not None:
         if bias.dtype != weight.dtype:
             raise TypeError(f"bias is {bias.dtype}; with a weight of {weight.dtype}, use the same")
         require_shape(bias, h.shape[1:], "bias")
         y = rounded(y, is_needed=rounds_steps) + as_float32(bias, "bias")
     return canonical(rounded(y, is_needed=rounding != "once"))
+
+
+def _factor(x: NDArray[Any], weight: NDArray[Any], weight_bias: float) -> NDArray[np.float32]:
+    dtypes = (FLOAT16, BFLOAT16, FLOAT32) if x.dtype == E4M3 else (x.dtype, FLOAT32)
+    if weight.dtype not in dtypes:
+        allowed = " or ".join(dict.fromkeys(map(str, dtypes)))
+        raise TypeError(f"weight is {weight.dtype}; with an x of {x.dtype}, use {allowed}")
+    require_shape(weight, x.shape[1:], "weight")
+    factor = as_float32(weight, "weight")
+    return factor if np.float32(weight_bias) == 0 else factor + np.float32(weight_bias)
 
 
 @np.errstate(all="ignore")
@@ -96,7 +104,7 @@ def inv_rms_f32(h: NDArray[Any], eps: float = 1e-6) -> NDArray[np.float32]:
 
 @np.errstate(all="ignore")
 def layernorm_f32(
-    x: NDArray[Any], gamma: NDArray[np.float32], beta: NDArray[np.float32], eps: float = 1e-6
+    x: NDArray[Any], gamma: NDArray[np.float32] | None, beta: NDArray[np.float32] | None, eps: float = 1e-6
 ) -> NDArray[np.float32]:
     """Normalize the rows of x by their mean and variance and apply gamma and beta.
 
@@ -105,8 +113,8 @@ def layernorm_f32(
 
     Args:
         x: (M, H) float16, bfloat16, float32 or E4M3.
-        gamma: (H,) float32.
-        beta: (H,) float32.
+        gamma: (H,) float32; None multiplies by nothing.
+        beta: (H,) float32; None, without gamma, adds nothing.
         eps: Added to the variance, rounded to float32.
 
     Returns:
@@ -122,13 +130,41 @@ def layernorm_f32(
         [[-1.0, 4.5]]
     """
     h = as_float32(x, "x", ndim=2)
+    mean, rstd = layernorm_statistics_f32(h, eps)
+    y = (h - mean[:, None]) * rstd[:, None]
+    if gamma is None and beta is None:
+        return canonical(y)
+    if gamma is None or beta is None:
+        raise ValueError("one of gamma and beta is None; use both or neither")
     for parameter, name in ((gamma, "gamma"), (beta, "beta")):
         if parameter.dtype != FLOAT32:
             raise TypeError(f"{name} is {parameter.dtype}; use float32")
         require_shape(parameter, h.shape[1:], name)
-    mean = row_sum(h) / np.float32(h.shape[1])
-    d = h - mean[:, None]
-    return canonical((d * inv_rms_f32(d, eps)[:, None]) * gamma + beta)
+    return canonical(y * gamma + beta)
+
+
+@np.errstate(all="ignore")
+def layernorm_statistics_f32(x: NDArray[Any], eps: float = 1e-6) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return what :func:`layernorm_f32` subtracts from a row, its mean, and what it multiplies the difference by.
+
+    Args:
+        x: (M, H) float16, bfloat16, float32 or E4M3. H is at least 1.
+        eps: Added to the variance, rounded to float32.
+
+    Returns:
+        mean and rstd, (M,) float32 each.
+
+    Raises:
+        TypeError: x has another dtype.
+        ValueError: x is not 2-D or its rows are empty.
+
+    Example:
+        >>> [each.tolist() for each in layernorm_statistics_f32(np.array([[1, 5]], np.float32), eps=0.0)]
+        [[3.0], [0.5]]
+    """
+    h = as_float32(x, "x", ndim=2)
+    mean = canonical(row_sum(h) / np.float32(h.shape[1]))
+    return mean, inv_rms_f32(h - mean[:, None], eps)
 
 
 @np.errstate(all="ignore")

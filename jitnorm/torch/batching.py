@@ -35,5 +35,8 @@ def batched(name: str) -> Callable[..., Any]:
 
 
 def _stacked(tensors: Any) -> torch.Tensor:
-    """The tensors in a new first dimension; by their bytes, because few operators know the narrow dtypes."""
-    return torch.stack([tensor.view(torch.uint8) for tensor in tensors]).view(tensors[0].dtype)
+    """The tensors in a new first dimension; narrow ones as bytes, because few operators know their dtypes."""
+    dtype = tensors[0].dtype
+    if dtype.itemsize > 1:
+        return torch.stack(tensors)
+    return torch.stack([tensor.view(torch.uint8) for tensor in tensors]).view(dtype)

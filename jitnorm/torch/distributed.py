@@ -96,7 +96,8 @@ def _placements(
     """The placements of an output, given its shape and that of the part which a process makes."""
     placements: Placements = tuple(leader.placements)
     shards = [(i, each) for i, each in enumerate(placements) if isinstance(each, Shard)]
-    keeps_rows = name in dispatcher.outputs.of_rows and tuple(whole[:-1]) == tuple(leader.shape[:-1])
+    leading = tuple(leader.shape[:-1])
+    keeps_rows = name in dispatcher.outputs.of_rows and tuple(whole[: len(leading)]) == leading
     if keeps_rows or not shards:
         return placements
     # One dimension stands for all rows: parts of whole rows follow each other in it if they are equal.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.autograd import forward_ad
 from jitnorm.catalogue.op import Op
 from jitnorm.interop import check_gradient
 from jitnorm.ops.gradients import Gradient, gradient_of
-from jitnorm.torch.schemas import Schema
+from jitnorm.torch.schemas import Schema, schemas_of
 
 Implementation = Callable[..., Any]
 
@@ -30,20 +31,25 @@ class OperatorGradient:
     Attributes:
         inputs: the names of its arguments but for the keywords, in their order.
         outputs: those of its results.
+        made: those of the results of the operator that is called where gradients are recorded, the same first.
         gradient: that of the op.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    made: tuple[str, ...]
     gradient: Gradient
 
-    def save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-        """Keep what `backward` needs."""
+    def save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> Any:
+        """Keep what `backward` needs of the operator's output, and return what the call gives."""
         results = (output,) if isinstance(output, torch.Tensor) else output
-        named = {**dict(zip(self.inputs, inputs, strict=False)), **dict(zip(self.outputs, results, strict=True))}
+        named = {**dict(zip(self.inputs, inputs, strict=False)), **dict(zip(self.made, results, strict=True))}
         ctx.save_for_backward(*(named[name] for name in self.gradient.saved))
         ctx.eps = named["eps"]
         ctx.set_materialize_grads(False)
+        if len(self.made) == len(self.outputs):
+            return output
+        return results[0] if len(self.outputs) == 1 else results[: len(self.outputs)]
 
     def backward(self, eps: float, *tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """From the gradients of the results, then the saved tensors, to the gradients of the inputs."""
@@ -63,8 +69,10 @@ def _with_dense_rows(grad: torch.Tensor | None) -> torch.Tensor | None:
 def operator_gradient(op: Op, schema: Schema) -> OperatorGradient | None:
     """The gradient of an op's operator of that schema; None if it has none."""
     gradient = gradient_of(op)
-    inputs = (*schema.required, *schema.numbers, *schema.optional)
-    return OperatorGradient(inputs, schema.outputs, gradient) if gradient else None
+    if gradient is None:
+        return None
+    made = schemas_of(gradient.recorded)[False].outputs if gradient.recorded else schema.outputs
+    return OperatorGradient((*schema.required, *schema.numbers, *schema.optional), schema.outputs, made, gradient)
 
 
 def autograd_kernel(operator: Any, implementation: Implementation, gradient: OperatorGradient | None) -> Implementation:
@@ -144,14 +152,18 @@ class _Once(torch.autograd.function._SingleLevelFunction):  # type: ignore[misc]
 def _differentiable(operator: Any, of: OperatorGradient) -> Implementation:
     """An operator as autograd records it, given the dispatch keys below autograd's, its keywords and its arguments."""
     below_autograd = torch._C._AutoDispatchBelowAutograd
+    op = of.gradient.recorded
+
+    @cache  # it may be defined after this one
+    def recorded() -> Any:
+        return getattr(torch.ops.jitnorm, op.name).default if op else operator
 
     class Differentiable(torch.autograd.function._SingleLevelFunction):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, below: Any, options: dict[str, Any], *inputs: Any) -> Any:
             with below_autograd():
-                output = operator.redispatch(below, *inputs, **options)
-            of.save(ctx, inputs, output)
-            return output
+                output = recorded().redispatch(below, *inputs, **options)
+            return of.save(ctx, inputs, output)
 
         @staticmethod
         def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:

@@ -11,7 +11,8 @@ import torch
 
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.general import norm_quantize
-from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, rmsnorm
+from jitnorm.ops.layernorm import layernorm
+from jitnorm.ops.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.quantized import QuantizedTensor
 
 

@@ -31,8 +31,8 @@ class Operator:
 
     def __init__(self, op: Op, schema: Schema) -> None:
         inputs = (*schema.required, *schema.numbers, *schema.optional)
-        needed = len(schema.required) + len(schema.numbers)
-        self._forms = _Forms(with_bytes(op), inputs, needed, schema.outputs)
+        optional = schema.nullable.union(schema.optional, schema.outputs)
+        self._forms = _Forms(with_bytes(op), inputs, optional, schema.outputs)
         self._returned: Callable[[tuple[Any, ...]], Any] = (
             list if schema.sometimes else tuple if len(schema.outputs) > 1 else itemgetter(0)
         )
@@ -76,7 +76,7 @@ class _Form:
     Args:
         dispatcher: the op's, for the options.
         names: of the arguments, in that order.
-        optional: the names that calls may leave out.
+        optional: the names that calls may leave out, or be None for.
     """
 
     def __init__(self, dispatcher: Dispatcher, names: tuple[str, ...], optional: frozenset[str]) -> None:
@@ -127,9 +127,9 @@ class _Form:
 class _Forms(dict[tuple[Any, ...], _Form]):
     """The forms of an operator's calls, by `config`, `enable_pdl`, how many arguments are positional, and outputs."""
 
-    def __init__(self, op: Op, inputs: tuple[str, ...], needed: int, outputs: tuple[str, ...]) -> None:
+    def __init__(self, op: Op, inputs: tuple[str, ...], optional: frozenset[str], outputs: tuple[str, ...]) -> None:
         super().__init__()
-        self._inputs, self._optional = inputs, frozenset((*inputs[needed:], *outputs))
+        self._inputs, self._optional = inputs, optional
         self._dispatchers = _Dispatchers(op, frozenset((*inputs, *outputs)))
 
     def __missing__(self, key: tuple[Any, ...]) -> _Form:

@@ -97,7 +97,7 @@ class _Operator:
     Attributes:
         functional: the overload that allocates its outputs.
         out: the overload that writes the caller's.
-        options: the arguments of both that stand for the dispatcher's options.
+        options: the arguments of both that stand for the dispatcher's options, and parameters that it does without.
         outputs: how the operator allocates.
         gives_fp4: whether its codes are bytes where the function gives them their dtype.
     """
@@ -116,10 +116,15 @@ def _operator(dispatcher: Dispatcher) -> _Operator:
     is_amax = op.finds_amax and fields.get("amax_only")
     functional, out = (packet.amax, packet.amax_out) if is_amax else (packet.default, packet.out)
     example = prototype(fields)
+    without = {
+        argument.name: None
+        for argument in functional._schema.arguments
+        if not argument.has_default_value() and argument.name not in dispatcher.arguments
+    }
     return _Operator(
         functional,
         out,
-        {"config": config_text(op, fields), "enable_pdl": dispatcher.enable_pdl},
+        {"config": config_text(op, fields), "enable_pdl": dispatcher.enable_pdl, **without},
         Outputs(with_bytes(op), fields, example),
         hasattr(torch, "float4_e2m1fn_x2") and "y_fp4" not in (op.allocated(example) if op.allocated else {}),
     )

@@ -29,11 +29,12 @@ class Schema:
 
     Attributes:
         name: qualified, such as ``jitnorm::rmsnorm``.
-        required: the inputs of every call, in calling order.
+        required: the inputs of every call, in calling order; `nullable` ones may be None.
         optional: those of some.
         numbers: the numbers.
         outputs: what some call writes, in calling order.
         sometimes: the outputs that not every call has.
+        nullable: the parameters of norms that also do without.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Schema:
     numbers: tuple[str, ...]
     outputs: tuple[str, ...]
     sometimes: frozenset[str]
+    nullable: frozenset[str]
 
     @property
     def functional(self) -> str:
@@ -60,7 +62,8 @@ class Schema:
         return f"{base}.{overload + '_' if dot else ''}out({self._inputs()}, {', '.join(written)}) -> ()"
 
     def _inputs(self) -> str:
-        positional = [f"Tensor {name}" for name in self.required] + [f"float {name}" for name in self.numbers]
+        positional = [f"Tensor{'?' if name in self.nullable else ''} {name}" for name in self.required]
+        positional += [f"float {name}" for name in self.numbers]
         optional = [f"Tensor? {name}=None" for name in self.optional]
         return ", ".join([*positional, *optional, "*", 'str config=""', "bool? enable_pdl=None"])
 
@@ -71,7 +74,7 @@ def schemas_of(op: Op) -> dict[bool, Schema]:
     Example:
         >>> from jitnorm.catalogue.norms import RMSNORM
         >>> schemas_of(RMSNORM)[False].functional
-        'rmsnorm(Tensor input, Tensor weight, float eps, *, str config="", bool? enable_pdl=None) -> Tensor'
+        'rmsnorm(Tensor input, Tensor? weight, float eps, *, str config="", bool? enable_pdl=None) -> Tensor'
     """
     calls = list(_calls(op))
     before = [amax for call in calls if (amax := op.amax_before(call))]
@@ -95,23 +98,28 @@ def _schema(name: str, calls: list[Fields]) -> Schema:
             if argument.name not in known:
                 order.insert(place, argument)
             place = [a.name for a in order].index(argument.name) + 1
-    always = set.intersection(*({a.name for a in arguments} for arguments in interfaces))
+    names = [{a.name for a in arguments} for arguments in interfaces]
+    always = set.intersection(*names)
+    with_weight = set.intersection(
+        *(each for each, call in zip(names, calls, strict=True) if call.get("weight") != "none")
+    )
     tensors = [a for a in order if isinstance(a, TensorArgument)]
     inputs = [a.name for a in tensors if not a.is_output]
     outputs = tuple(a.name for a in tensors if a.is_output)
     return Schema(
         name,
-        tuple(name for name in inputs if name in always),
-        tuple(name for name in inputs if name not in always),
+        tuple(name for name in inputs if name in with_weight),
+        tuple(name for name in inputs if name not in with_weight),
         tuple(a.name for a in order if not isinstance(a, TensorArgument)),
         outputs,
         frozenset(outputs) - always,
+        frozenset(inputs) & with_weight - always,
     )
 
 
 def _calls(op: Op) -> Iterator[Fields]:
     """Fields of calls that between them have every tensor which the op's function takes or gives."""
-    for choices in _choices(op) if op.has_options else ({},):
+    for choices in _choices(op):
         try:
             _, found = chosen_of(op, {"hidden_size": _HIDDEN_SIZE, **choices})
             prototype(found)
@@ -122,6 +130,10 @@ def _calls(op: Op) -> Iterator[Fields]:
 
 def _choices(op: Op) -> Iterator[dict[str, Any]]:
     """Choices of each format with each kind of scale, then with each other choice."""
+    unweighted = [{"weight": "none"}] if op.weight_optional else []
+    if not op.has_options:
+        yield from ({}, *unweighted)
+        return
     if "quant" not in op.choices:
         formats: list[dict[str, Any]] = [{}]
     else:
@@ -134,7 +146,7 @@ def _choices(op: Op) -> Iterator[dict[str, Any]]:
         "layout": [each for i, each in enumerate(op.layouts or _LAYOUTS) if i == 0 or "+" in each],
     }
     scales = [{name: kind} for name, each in kinds.items() if name in op.choices for kind in each]
-    flags = [{name: True} for name, value in op.choices.items() if value is False]
+    flags = [{name: True} for name, value in op.choices.items() if value is False] + unweighted
     if "masked" in op.choices:
         flags.append({"batched": True, "masked": True})
     for encoding, others in product(formats, [{}, *scales, *flags]):

@@ -72,6 +72,8 @@ def configs_of_text(text: str, target: Target, row_classes: Sequence[str] = ROW_
     if named.keys() >= set(ALWAYS_NAMED):
         return [literal]
     options = {name: getattr(literal, name) for name in _OF_A_LAUNCH if name in named or name not in _OF_THE_CALL}
+    if literal.normalizes and not literal.has_weight:
+        options["weight"] = literal.weight
     decided = {name: options.pop(name) for name in ("many_rows", "schedule") if name in options}
     if literal.op in _OF_GIVEN_INPUT:
         options["input"] = literal.input

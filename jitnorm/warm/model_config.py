@@ -18,8 +18,8 @@ _QK_NORM = (
     "qwen3", "qwen3_moe", "qwen3_next", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_5", "qwen3_5_text", "qwen3_5_moe",
     "gemma3", "gemma3_text",
 )  # fmt: skip
-# Models that do what no kernel does, contrary to their fields: Llama 4 normalizes without a weight.
-_NO_QK_NORM = ("llama4", "llama4_text")
+# Models that normalize queries and keys without a weight.
+_UNWEIGHTED_QK_NORM = ("llama4", "llama4_text")
 # Activations of gates by their names; those by GELU are gated in some models only, and gpt-oss clamps its gates without
 # a field that says so.
 _SWIGLU = {"silu": "silu", "swish": "silu"}
@@ -92,33 +92,33 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
     dense, experts = _dense_sizes(text), _expert_sizes(text)
     attention = heads * (_int(text, "v_head_dim") or head_size)
     alone = (attention,) if kind != "deepseek_v4" else ()  # there a grouped projection follows
+    of_q, of_kv = _int(text, "q_lora_rank"), _int(text, "kv_lora_rank") or (head_size if kind == "deepseek_v4" else 0)
     return Model(
         name,
         hidden_size,
         head_sizes=(head_size,) if head_size and _normalizes_heads(text, kind) else (),
+        head_weight=kind not in _UNWEIGHTED_QK_NORM,
         gated_sizes=_positive(_int(text, "linear_value_head_dim")),
-        norm_sizes=_positive(
-            _int(text, "q_lora_rank"), _int(text, "kv_lora_rank"), head_size if kind == "deepseek_v4" else 0
-        ),
+        rotary_factor=_rotary_factor(text),
+        norm_sizes=_positive(of_q, of_kv),
+        latent_sizes=(of_q, of_kv) if of_q and of_kv else (),
         gate_sizes=dense if gates else (),
         expert_sizes=experts if gates else (),
+        experts=_experts(text) if experts and gates else 0,
         gemm_sizes=_positive(*alone, *(() if gates else dense + experts)),
         activation=gates or "silu",
         unit_bias=kind in _UNIT_BIAS,
         dtype=_dtype(text, config),
         formats=formats_of(quantization),
-        left_out=(*_left_out(text, kind, gates), *_unknown_formats(quantization)),
+        left_out=(*_left_out(text, gates), *_unknown_formats(quantization)),
     )
 
 
-def _left_out(text: Mapping[str, Any], kind: str, gates: str) -> tuple[str, ...]:
+def _left_out(text: Mapping[str, Any], gates: str) -> tuple[str, ...]:
     """The parts of the model without a kernel."""
-    found = []
-    if not gates:
-        found.append(f"its activation, {_activation(text)}, which is no known gate: its output is quantized alone")
-    if kind in _NO_QK_NORM and text.get("use_qk_norm"):
-        found.append("its norm of queries and keys, which has no weight")
-    return tuple(found)
+    if gates:
+        return ()
+    return (f"its activation, {_activation(text)}, which is no known gate: its output is quantized alone",)
 
 
 def _unknown_formats(quantization: Mapping[str, Any]) -> tuple[str, ...]:
@@ -184,10 +184,22 @@ def _expert_sizes(text: Mapping[str, Any]) -> tuple[int, ...]:
     return _positive(_int(text, "intermediate_size")) if has_experts else ()
 
 
+def _experts(text: Mapping[str, Any]) -> int:
+    """The number of routed experts."""
+    return max(_int(text, name) for name in ("n_routed_experts", "num_local_experts", "num_experts"))
+
+
 def _normalizes_heads(text: Mapping[str, Any], kind: str) -> bool:
-    if kind in _NO_QK_NORM:
-        return False
     return kind in _QK_NORM or bool(text.get("use_qk_norm") or text.get("qk_layernorm"))
+
+
+def _rotary_factor(text: Mapping[str, Any]) -> float:
+    """How much of a head is turned; newer files say so among the parameters of the rotation."""
+    for part in (text, text.get("rope_parameters"), text.get("rope_scaling")):
+        factor = part.get("partial_rotary_factor") if isinstance(part, Mapping) else None
+        if isinstance(factor, (int, float)) and 0 < factor <= 1:
+            return float(factor)
+    return 1.0
 
 
 def _dtype(*configs: Mapping[str, Any]) -> str:

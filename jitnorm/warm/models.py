@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from jitnorm.catalogue.formats import read_format
+from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.kernels.quant_spec import require_one_of
 from jitnorm.warm.entry import Entry, multiply
 
@@ -21,10 +22,14 @@ class Model:
         name: what it is called.
         hidden_size: elements of the residual stream.
         head_sizes: of heads whose queries and keys are normalized.
+        head_weight: whether these norms have weights.
+        rotary_factor: how much of such a head is turned by its position, of 1.
         gated_sizes: of heads whose norm is multiplied by the SiLU of gates, as in Gated DeltaNet.
         norm_sizes: of further norms, such as those of low-rank projections.
+        latent_sizes: of MLA's two latents, which are normalized together: of queries, of keys and values.
         gate_sizes: intermediate sizes whose activation is gated.
         expert_sizes: those of routed experts, which are quantized as masked batches, too.
+        experts: how many routed experts there are, whose rows are quantized one after another, too; 0 for no such.
         gemm_sizes: of inputs of matrix products that are quantized alone, such as the output of attention.
         activation: of the gates, as of KernelConfig; of ``swigluoai``, gates and values take turns.
         unit_bias: whether 1 is added to the weights of norms, as Gemma does.
@@ -37,10 +42,14 @@ class Model:
     name: str
     hidden_size: int
     head_sizes: tuple[int, ...] = ()
+    head_weight: bool = True
+    rotary_factor: float = 1.0
     gated_sizes: tuple[int, ...] = ()
     norm_sizes: tuple[int, ...] = ()
+    latent_sizes: tuple[int, ...] = ()
     gate_sizes: tuple[int, ...] = ()
     expert_sizes: tuple[int, ...] = ()
+    experts: int = 0
     gemm_sizes: tuple[int, ...] = ()
     activation: str = "silu"
     unit_bias: bool = False
@@ -62,6 +71,8 @@ def read_model(table: dict[str, Any]) -> Model:
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in table.items()}
     if "activation" in values:
         require_one_of(f"activation of {table['name']}", values["activation"], tuple(_GATES))
+    if len(values.get("latent_sizes", ())) not in (0, 2):
+        raise ValueError(f"latent_sizes of {table['name']}: is {table['latent_sizes']!r}; expected two, as [1536, 512]")
     return Model(**values)
 
 
@@ -90,7 +101,12 @@ def entries_of(
     if model.norm_sizes:
         found += multiply(f"{gemma}rmsnorm", {"hidden_size": model.norm_sizes, **norms})
     if model.head_sizes:
-        found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **norms})
+        weight = {} if model.head_weight else WITHOUT_WEIGHT
+        found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **weight, **norms})
+        found += _turned(model, norms)
+    if model.latent_sizes:
+        of_q, of_kv = model.latent_sizes
+        found += multiply("q_kv_rmsnorm", {"hidden_size": of_q, "second_size": of_kv, **norms})
     if model.gated_sizes:
         found += multiply("rmsnorm_gated", {"hidden_size": model.gated_sizes, **norms})
     if gated := _divided((*model.gate_sizes, *model.expert_sizes), tensor_parallel):
@@ -156,6 +172,8 @@ _ENCODINGS: dict[str, dict[str, Any]] = {
     "int8": {"quant": "int8"},
     "int8_token": {"quant": "int8_token"},
 }
+# Those that grouped GEMMs read with the rows of experts one after another.
+_GROUPED_FORMATS = ("nvfp4", "mxfp4", "mxfp8")
 
 
 def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: dict[str, Any]) -> list[Entry]:
@@ -186,6 +204,26 @@ def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: 
         else:
             masked = {"batched": True, "masked": True, **encoding, **grouped, **_gates(model)}
             found += multiply("silu_and_mul_quantize", {"hidden_size": sizes, **masked})
+    if name in _GROUPED_FORMATS and model.experts:
+        grouped = {"experts": _divided((model.experts,), tensor_parallel), **encoding}
+        if name == "nvfp4":
+            grouped["scale_per_matrix"] = True
+        if model.hidden_size % block == 0:
+            found += multiply("grouped_quantize", {"hidden_size": model.hidden_size, **grouped})
+        if sizes := divided(*model.expert_sizes):
+            found += multiply("silu_and_mul_grouped_quantize", {"hidden_size": sizes, **grouped, **_gates(model)})
+    return found
+
+
+def _turned(model: Model, norms: dict[str, Any]) -> list[Entry]:
+    """The entries of norms of heads with their rotation: engines keep the angles in the model's dtype or in float32."""
+    angles = tuple(dict.fromkeys((model.dtype, "float32")))
+    found: list[Entry] = []
+    for size in model.head_sizes:
+        rotary_size = int(size * model.rotary_factor)
+        if rotary_size >= 2 and rotary_size % 2 == 0:
+            choices = {"hidden_size": size, "rotary_size": rotary_size, "angles": angles, "unit_bias": model.unit_bias}
+            found += multiply("qk_rmsnorm_rope", {**choices, **norms})
     return found
 
 

@@ -146,3 +146,35 @@ template <>
 JITNORM_FORCE_INLINE float factor_of_gate<Activation::kSwigluOai>(float value) {
   return add_rn(max_or_nan(min_or_nan(value, 7.0f), -7.0f), 1.0f);
 }
+
+#ifdef JITNORM_ACTIVATION_NUMBERS
+// x / (1 + e^(-alpha x)), alpha / ln 2 being kSwishFactor + kSwishLow. Values below -kSwishBound count as that.
+JITNORM_INLINE float swish(float x) {
+  const float bounded = max_or_nan(x, -kSwishBound), t = min_or_limit(bounded, kSwishBound);
+  return mul_rn(bounded, kHasUnitAlpha ? sigmoid(t) : sigmoid_of_product(t, kSwishFactor, kSwishLow));
+}
+
+template <>
+JITNORM_FORCE_INLINE float activated<Activation::kSwish>(float x) {
+  return swish(x);
+}
+
+// Of gates alone: of an x up to the limit.
+template <>
+JITNORM_FORCE_INLINE float activated<Activation::kClampedSwiglu>(float x) {
+  return swish(min_or_nan(x, kGateLimit));
+}
+
+// A value of up to the limit in magnitude, and an offset if there is one.
+template <>
+JITNORM_FORCE_INLINE float factor_of_gate<Activation::kClampedSwiglu>(float value) {
+  const float clamped = max_or_nan(min_or_nan(value, kGateLimit), -kGateLimit);
+  return kValueOffset == 0.0f ? clamped : add_rn(clamped, kValueOffset);
+}
+
+// x above the threshold, else zero; NaN stays.
+template <>
+JITNORM_FORCE_INLINE float activated<Activation::kFatRelu>(float x) {
+  return x <= kThreshold ? 0.0f : x;
+}
+#endif

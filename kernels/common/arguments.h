@@ -27,6 +27,12 @@ struct Arguments {
   UInt8* codes;
   Int64 codes_strides[kRowDims];
 
+#ifdef JITNORM_GATHERS
+  const Int32* input_rows;  // which row of the input each row is made of
+  Int64 input_rows_strides[kRowDims];
+  Int64 input_count;  // the rows of the input
+
+#endif
   // Parameters of a norm.
   const Weight* weight;
   const Weight* bias;
@@ -34,11 +40,23 @@ struct Arguments {
   const Weight* input_weight;
 #endif
   float eps;
+#ifdef JITNORM_ROTATES
+
+  // Of the tokens whose heads are the rows.
+  const Angle* angles;  // a table of cosines and, behind them, sines
+  Int64 angles_strides[1], angles_extents[1];
+  const Position* positions;  // of each token in the table
+  Int64 heads;                // rows of a token
+#endif
 
   // One element, or one for each row or matrix.
   const Int32* mask;  // the rows of each matrix that are there
   const float* mix;   // the factors of each row's streams
-  float* inv_rms;
+  float* mean;
+  float* rstd;
+#ifdef JITNORM_MIXES_LAYER
+  const float* layer_mix;  // those of what the layer gives, for each stream
+#endif
   float* amax;
   float* partials;  // sums over the rows of each segment
 
@@ -51,6 +69,9 @@ struct Arguments {
   float* tensor_scale;
   const float* scale_ub;  // the upper bound of amax
 
+#ifdef JITNORM_TWO_SIZES
+  int size;  // of the row set's rows
+#endif
   Int64 rows, extents[kRowDims];
   Int64 matrices, items;
 };

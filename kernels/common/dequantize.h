@@ -3,6 +3,7 @@
 
 #include "arguments.h"
 #include "codes.h"
+#include "given_scales.h"
 #include "intrinsics.h"
 #include "rows.h"
 #include "scale_layout.h"
@@ -73,6 +74,29 @@ JITNORM_INLINE void dequantize_row_item(const Arguments& a, Int64 item) {
     for (int i = 0; i < kHiddenSize % kChunkSize; ++i) decode_to(to[i], code_at(from, i), context);
   }
 }
+
+#ifdef JITNORM_GIVEN_SCALES
+// The same, by scales that are given for columns, or for blocks of several rows.
+JITNORM_INLINE void dequantize_given_item(const Arguments& a, Int64 item) {
+  const Int64 row = item / kChunks, matrix = matrix_of(a, row);
+  const int index = (int)(item % kChunks), first = index * kChunkSize;
+  const UInt8* from = a.codes + row_offset(row, a.extents, a.codes_strides) + first;
+  Output* to = a.out + row_offset(row, a.extents, a.out_strides) + first;
+  float scales[kChunkSize];
+  const Int64 of_matrix = matrix * given_scale_rows(a.rows) * kScaleColumns;
+  load_given_scales(given_scales_of(a, row - matrix * a.rows) + of_matrix, index, scales);
+  if (index < kHiddenSize / kChunkSize) {
+    UInt8 codes[kChunkSize];
+    Output values[kChunkSize];
+    load_array<kCodesAccessBytes>(codes, from);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) decode_to(values[i], codes[i], {scales[i], 1.0f});
+    store_array<kOutAccessBytes>(to, values);
+  } else {
+    for (int i = 0; i < kHiddenSize % kChunkSize; ++i) decode_to(to[i], from[i], {scales[i], 1.0f});
+  }
+}
+#endif
 
 // An item is a block of a column. Neighbouring items are neighbouring columns.
 JITNORM_INLINE void dequantize_column_item(const Arguments& a, Int64 item) {

@@ -5,23 +5,36 @@
 #include "normalize.h"
 
 struct GradientStatistic {
-  float mean;       // of layer normalization alone, as is the next
-  float mean_grad;  // of the gradient times the weight
-  float rstd;
-  float slope;  // the mean of that gradient times the normalized row
+  RowStatistic of_row;
+  float mean_grad;  // of the gradient times the weight; of layer normalization alone
+  float slope;      // the mean of that gradient times the normalized row
 };
 
-JITNORM_INLINE float normalized(float h, float mean, float rstd) { return mul_rn(centered(h, mean), rstd); }
+// The statistic of layer normalization, which takes one sum after another, is given: the norm has written it. RMSNorm's
+// takes one sum beside those of the gradient.
+constexpr bool kIsStatisticGiven = kCenters;
+
+JITNORM_INLINE RowStatistic given_statistic(const Arguments& a, Int64 row) {
+  if constexpr (kIsStatisticGiven) return {a.mean[row], a.rstd[row]};
+  return {0.0f, 1.0f};
+}
+
+JITNORM_INLINE float normalized(float h, const RowStatistic& of) { return mul_rn(centered(h, of.mean), of.rstd); }
 
 // `g` is the gradient of the norm's output times the weight, `n` the normalized value.
 JITNORM_INLINE float input_gradient(float g, float n, const GradientStatistic& of) {
-  return mul_rn(of.rstd, fma_rn(-n, of.slope, kCenters ? add_rn(g, -of.mean_grad) : g));
+  return mul_rn(of.of_row.rstd, fma_rn(-n, of.slope, kCenters ? add_rn(g, -of.mean_grad) : g));
 }
 
-// The sums over a row: of squares, of gradients times values, and of gradients.
-JITNORM_INLINE GradientStatistic gradient_statistic(float mean, float squares, float products, float grads, float eps) {
-  const float rstd = reciprocal_rms(squares, eps);
-  return {mean, kCenters ? mean_of(grads) : 0.0f, rstd, mean_of(mul_rn(products, rstd))};
+// From two sums over a row: of gradients times values, and of gradients or, where no statistic is given, of squares.
+JITNORM_INLINE GradientStatistic gradient_statistic(RowStatistic of_row, float products, float other, float eps) {
+  if constexpr (!kIsStatisticGiven) of_row.rstd = reciprocal_rms(other, eps);
+  return {of_row, kCenters ? mean_of(other) : 0.0f, mean_of(mul_rn(products, of_row.rstd))};
+}
+
+// The second of these sums with another term.
+JITNORM_INLINE float add_other(float h, float g, float sum) {
+  return kIsStatisticGiven ? add_rn(sum, g) : fma_rn(h, h, sum);
 }
 
 // The first row of the i-th pack of a segment.

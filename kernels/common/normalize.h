@@ -33,22 +33,33 @@ JITNORM_INLINE float reciprocal_rms(float sum_of_squares, float eps) {
   return is_fast ? fast_reciprocal_root(square) : exact_reciprocal_rms(sum_of_squares, eps);
 }
 
+#ifdef JITNORM_TWO_SIZES
+// Of a row of that size, up to kHiddenSize.
+JITNORM_INLINE float reciprocal_rms_of(float sum_of_squares, int size, float eps) {
+  return reciprocal_rn(sqrt_rn(add_rn(div_rn(sum_of_squares, (float)size), eps)));
+}
+
+#endif
 JITNORM_INLINE float centered(float h, float mean) { return kCenters ? add_rn(h, -mean) : h; }
 
 // What a value is multiplied by: the weight w, or w + 1. A zero is not added to it, so -0 keeps its sign.
 JITNORM_INLINE float factor_of(float w) { return kHasUnitBias ? add_rn(w, 1.0f) : w; }
 
 #ifdef JITNORM_ROUNDS
-// RMSNorm as below, rounded to the input's type: at each step, or at the end alone, as always with w + 1.
+// As below, rounded to the input's type: at each step, or at the end alone, as layer normalization and with w + 1.
 JITNORM_INLINE float normalize(float h, RowStatistic statistic, float factor, float bias) {
   if constexpr (!kNormalizes) return h;
-  const float scaled = mul_rn(h, statistic.rstd);
+  const float scaled = mul_rn(centered(h, statistic.mean), statistic.rstd);
   const float y = mul_rn(kHasUnitBias ? scaled : rounded_step(scaled), factor);
   const float sum = kHasBias ? add_rn(kHasUnitBias ? y : rounded_step(y), bias) : y;
 #ifdef JITNORM_FINISHES
-  return rounded_step(sum);  // the end is what follows
+  return rounded_step(sum);  // what follows is rounded, too
+#else
+#ifdef JITNORM_ROTATES
+  return rounded_step(sum);  // what it is turned to is rounded, too
 #else
   return kEncoding == Encoding::kValues ? sum : rounded(sum);  // values are rounded when they are stored
+#endif
 #endif
 }
 #else

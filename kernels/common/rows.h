@@ -24,11 +24,24 @@ JITNORM_INLINE Int64 padded_rows(Int64 rows) {
   return (rows + kPaddedRowMultiple - 1) / kPaddedRowMultiple * kPaddedRowMultiple;
 }
 
+#ifdef JITNORM_EXPERTS
+// The rows of an expert, which are a matrix.
+JITNORM_INLINE Int64 counted_rows(const Arguments& a) { return a.rows; }
+#else
 // The rows of a matrix that its mask counts; all others are left alone, and so is the padding.
 JITNORM_INLINE Int64 counted_rows(const Arguments& a) {
   const Int64 count = *a.mask;
   return count < 0 ? 0 : count < a.rows ? count : a.rows;
 }
+#endif
+
+#ifdef JITNORM_GATHERS
+// The row of the input that a row is made of; -1 if there is no such row, and nothing is written.
+JITNORM_INLINE Int64 input_row(const Arguments& a, Int64 row) {
+  const Int64 number = a.input_rows[row * a.input_rows_strides[0]];
+  return number < 0 || number >= a.input_count ? -1 : number;
+}
+#endif
 
 JITNORM_INLINE bool is_processed(const Arguments& a, Int64 row) {
   if constexpr (kIsMasked) return row < counted_rows(a);

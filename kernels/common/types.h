@@ -19,6 +19,9 @@ struct Float8E4M3 {
   UInt8 bits;
 };
 
+// An element of the weight of a norm without one: each counts as 1, and none is in memory.
+struct One {};
+
 constexpr float kMaxFloat = 0x1.fffffep127f;
 
 enum class Op { kRmsNorm, kLayerNorm, kQuantize, kDequantize, kInterleave, kShuffle, kSumRows };
@@ -40,6 +43,12 @@ enum class Combine {
 #endif
 };
 
+// Which elements of a head are turned together.
+enum class Rotation {
+  kHalves,  // those of one place in two halves, as in GPT-NeoX
+  kPairs,   // neighbours, as in GPT-J
+};
+
 // What of a norm is rounded to the input's type before it is encoded, where anything is.
 enum class Rounding {
   kOutput,    // the norm
@@ -55,9 +64,13 @@ enum class Finish {
 
 // What values or gates go through.
 #ifdef JITNORM_GATES
-enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai, kSigmoid };
+enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai, kSwish, kClampedSwiglu, kFatRelu, kSigmoid };
+#else
+#ifdef JITNORM_ACTIVATION_NUMBERS
+enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai, kSwish, kClampedSwiglu, kFatRelu };
 #else
 enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai };
+#endif
 #endif
 
 // Which rows a launch visits.
@@ -73,6 +86,9 @@ enum class Encoding {
   kAmax,      // nothing but the largest magnitude of all rows
   kOneScale,  // FP8 or INT8 codes, with one scale for the row or the tensor
   kBlocks,    // codes with a scale for each block
+#ifdef JITNORM_GIVEN_SCALES
+  kGivenScales,  // FP8 or INT8 codes, by scales of rows, columns or blocks that are given
+#endif
 };
 
 enum class Element { kE2M1, kE4M3, kE5M2, kInt8 };

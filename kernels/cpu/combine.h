@@ -14,7 +14,11 @@ JITNORM_INLINE void load_row(const Arguments& a, Int64 row, Tile* h);
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kInput>(const Arguments& a, Int64 row, Tile* h) {
   const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
+#ifdef JITNORM_TWO_SIZES
+  for (int t = 0; t < kRowTiles; ++t) load_tile(from, a.size, t, h[t]);
+#else
   for (int t = 0; t < kRowTiles; ++t) load_tile(from, kInputSize, t, h[t]);
+#endif
 }
 
 // What is loaded times the scale of an FP8 tensor; zeros behind it, whatever the scale.
@@ -57,7 +61,11 @@ JITNORM_FORCE_INLINE void load_row<Combine::kGated>(const Arguments& a, Int64 ro
     const int left = kHiddenSize - t * kTileSize;
     for (int i = 0; i < (left < kTileSize ? left : kTileSize); ++i) {
       const Input* gate = from + gate_position(t * kTileSize + i);
+#ifdef JITNORM_VALUES_FIRST
+      values[i] = gated(to_float(gate[kGateColumns]), to_float(gate[0]));
+#else
       values[i] = gated(to_float(gate[0]), to_float(gate[kGateColumns]));
+#endif
     }
     load_whole_tile(values, h[t]);
   }

@@ -4,6 +4,7 @@
 
 #include "../common/block_scale.h"
 #include "../common/fp8_scale.h"
+#include "../common/given_scales.h"
 #include "../common/global_scale.h"
 #include "../common/rows.h"
 #include "../common/scale_layout.h"
@@ -23,10 +24,16 @@ struct Encoder<Encoding::kValues> {
             a.out + row_offset(row_after(a, row), a.extents, a.out_strides)};
   }
 
+#ifdef JITNORM_TWO_SIZES
+  JITNORM_FORCE_INLINE void encode_tile(const Arguments& a, Int64, int t, const Tile& y) const {
+    store_part_of_row(y, t, a.size, to);
+  }
+#else
   JITNORM_FORCE_INLINE void encode_tile(const Arguments&, Int64, int t, const Tile& y) const {
     prefetch_tile(next, t);
     store_tile(y, t, to);
   }
+#endif
 
   JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
 };
@@ -145,5 +152,48 @@ struct Encoder<Encoding::kBlocks> {
 
   JITNORM_INLINE void write_padding_row(const Arguments& a, Int64 row) { store_zero_scales(a, row, 0, 0, 1); }
 };
+
+#ifdef JITNORM_GIVEN_SCALES
+// Tile t of a row, each value times the reciprocal of its scale.
+JITNORM_INLINE void scale_tile(const float* scales, int t, const Tile& y, Tile& scaled) {
+  if constexpr (kScalesColumns) {
+    load_tile(scales, kHiddenSize, t, scaled);
+    for_each_value([&](int e, int k) { scaled.at[e][k] = mul_rn(y.at[e][k], reciprocal_rn(scaled.at[e][k])); });
+  } else {
+    float factor[kLanes];
+    for (int k = 0; k < kLanes; ++k) factor[k] = reciprocal_rn(given_scale_at(scales, t * kLanes + k));
+    for_each_value([&](int e, int k) { scaled.at[e][k] = mul_rn(y.at[e][k], factor[k]); });
+  }
+}
+
+// FP8 or INT8 by scales that are given, for rows, columns or blocks of both.
+template <>
+struct Encoder<Encoding::kGivenScales> {
+  UInt8* to;
+  const float* scales;  // of the row
+
+  JITNORM_INLINE Encoder begin_row(const Arguments& a, Int64 row, float) {
+    return {a.codes + row_offset(row, a.extents, a.codes_strides), given_scales_of(a, row)};
+  }
+
+  JITNORM_FORCE_INLINE void encode_tile(const Arguments&, Int64, int t, const Tile& y) const {
+    Tile scaled;
+    scale_tile(scales, t, y, scaled);
+    TileCodes codes;
+    JITNORM_LANES
+    for (int k = 0; k < kLanes; ++k) {
+      float chunk[kChunkSize];
+      take_chunk(scaled, k, chunk);
+      JITNORM_UNROLL
+      for (int w = 0; w < kChunkWords; ++w) {
+        codes[k * kChunkWords + w] = encode_lane_word<kElement>(chunk + w * kCodesPerWord, 1.0f);
+      }
+    }
+    store_codes(codes, t, to);
+  }
+
+  JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
+};
+#endif
 
 typedef Encoder<kEncoding> RowEncoder;

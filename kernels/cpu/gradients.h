@@ -23,15 +23,14 @@ JITNORM_INLINE float weighted_grad(const GradientBuffers& of, int t, int e, int 
   return mul_rn(of.grad[t].at[e][k], factor_of(of.weight[t].at[e][k]));
 }
 
-JITNORM_INLINE GradientStatistic gradient_statistic_of(const Arguments& a, const GradientBuffers& of) {
-  const float mean = kCenters ? mean_of(row_sum(of.h)) : 0.0f;
+JITNORM_INLINE GradientStatistic gradient_statistic_of(const Arguments& a, Int64 row, const GradientBuffers& of) {
+  const RowStatistic of_row = given_statistic(a, row);
   const float products = tree_sum([&](float sum, int t, int e, int k) {
-    return fma_rn(weighted_grad(of, t, e, k), centered(of.h[t].at[e][k], mean), sum);
+    return fma_rn(weighted_grad(of, t, e, k), centered(of.h[t].at[e][k], of_row.mean), sum);
   });
-  const float grads =
-      kCenters ? tree_sum([&](float sum, int t, int e, int k) { return add_rn(sum, weighted_grad(of, t, e, k)); })
-               : 0.0f;
-  return gradient_statistic(mean, row_sum_of_squares(of.h, mean), products, grads, a.eps);
+  const float other = tree_sum(
+      [&](float sum, int t, int e, int k) { return add_other(of.h[t].at[e][k], weighted_grad(of, t, e, k), sum); });
+  return gradient_statistic(of_row, products, other, a.eps);
 }
 
 JITNORM_INLINE void process_gradient_row(const Arguments& a, Int64 row, int place, GradientBuffers& of) {
@@ -41,7 +40,7 @@ JITNORM_INLINE void process_gradient_row(const Arguments& a, Int64 row, int plac
     load_tile(h, kHiddenSize, t, of.h[t]);
     load_tile(grad, kHiddenSize, t, of.grad[t]);
   }
-  const GradientStatistic statistic = gradient_statistic_of(a, of);
+  const GradientStatistic statistic = gradient_statistic_of(a, row, of);
   Output* out = a.out + row_offset(row, a.extents, a.out_strides);
   for (int t = 0; t < kRowTiles; ++t) {
     Tile result, other;
@@ -49,7 +48,7 @@ JITNORM_INLINE void process_gradient_row(const Arguments& a, Int64 row, int plac
       load_tile(a.residual + row_offset(row, a.extents, a.residual_strides), kHiddenSize, t, other);
     }
     for_each_value([&](int e, int k) {
-      const float n = normalized(of.h[t].at[e][k], statistic.mean, statistic.rstd);
+      const float n = normalized(of.h[t].at[e][k], statistic.of_row);
       const float dx = input_gradient(weighted_grad(of, t, e, k), n, statistic);
       result.at[e][k] = kAddsGrad ? add_rn(dx, other.at[e][k]) : dx;
       float& sum = of.sums[0][place][t].at[e][k];
@@ -63,6 +62,10 @@ JITNORM_INLINE void process_gradient_row(const Arguments& a, Int64 row, int plac
   }
 }
 
+#ifdef JITNORM_UNWEIGHTED
+// Without parameters, what is summed up for them is dropped.
+JITNORM_INLINE void store_sums(const Arguments&, Int64, GradientBuffers&) {}
+#else
 // Folds the sums of the rows of a pack, and stores them.
 JITNORM_INLINE void store_sums(const Arguments& a, Int64 segment, GradientBuffers& of) {
   for (int p = 0; p < kParameterSums; ++p) {
@@ -78,6 +81,7 @@ JITNORM_INLINE void store_sums(const Arguments& a, Int64 segment, GradientBuffer
     }
   }
 }
+#endif
 
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_segments(ArgumentsOf arguments_of, Int64 first, Int64 last) {

@@ -2,9 +2,11 @@
 // the cache, beside the parameters.
 #pragma once
 
+#include "../common/experts.h"
 #include "../common/finish.h"
 #include "combine.h"
 #include "encode.h"
+#include "rotation.h"
 #include "row_reduce.h"
 #include "sandwich.h"
 
@@ -27,7 +29,11 @@ JITNORM_INLINE RowBuffers& row_buffers() {
 
 JITNORM_INLINE void load_parameters(const Arguments& a, RowBuffers& buffers) {
   for (int t = 0; t < kRowTiles; ++t) {
+#ifdef JITNORM_TWO_SIZES
+    load_tile(a.weight, a.size, t, buffers.weight[t]);
+#else
     if constexpr (kNormalizes) load_tile(a.weight, kHiddenSize, t, buffers.weight[t]);
+#endif
     if constexpr (kHasBias) load_tile(a.bias, kHiddenSize, t, buffers.bias[t]);
   }
 }
@@ -59,16 +65,32 @@ JITNORM_INLINE void normalize_tile(int t, const RowStatistic& statistic, const R
 JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Tile* h) {
   RowStatistic statistic{0.0f, 1.0f};
   if constexpr (kCenters) statistic.mean = mean_of(row_sum(h));
+#ifdef JITNORM_TWO_SIZES
+  statistic.rstd = reciprocal_rms_of(row_sum_of_squares(h, 0.0f), a.size, a.eps);
+#else
   if constexpr (kNormalizes) statistic.rstd = reciprocal_rms(row_sum_of_squares(h, statistic.mean), a.eps);
-  if constexpr (kKeepsRstd) a.inv_rms[row] = with_positive_nan(statistic.rstd);
+#endif
+  if constexpr (kKeepsMean) a.mean[row] = with_positive_nan(statistic.mean);
+  if constexpr (kKeepsRstd) a.rstd[row] = with_positive_nan(statistic.rstd);
   return statistic;
 }
 
+#ifdef JITNORM_ROTATES
+// What is turned together may stand in two tiles.
+constexpr bool kNormalizesFirst = true;
+#else
 // Where the amax of the row, or of a block that spans tiles, comes first, so do all values.
 constexpr bool kNormalizesFirst = kNormalizes && (kNeedsRowAmax || kBlockTiles > 1);
+#endif
 
 JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffers) {
+#ifdef JITNORM_GATHERS
+  const Int64 from = input_row(a, row);
+  if (from < 0) return;
+  load_row<kCombine>(a, from, buffers.h);
+#else
   load_row<kCombine>(a, row, buffers.h);
+#endif
 #ifdef JITNORM_GATES
   buffers.gate = a.gate + row_offset(row, a.extents, a.gate_strides);
 #endif
@@ -76,6 +98,9 @@ JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffe
   if constexpr (kNormalizesFirst) {
     for (int t = 0; t < kRowTiles; ++t) normalize_tile(t, statistic, buffers, buffers.h[t]);
   }
+#ifdef JITNORM_ROTATES
+  turn_row(a, row, buffers.h);
+#endif
   const RowEncoder encoder = RowEncoder::begin_row(a, row, kNeedsRowAmax ? row_max(buffers.h) : 0.0f);
   const Input* next = a.input + row_offset(row_after(a, row), a.extents, a.input_strides);
   for (int t = 0; t < kRowTiles; ++t) {
@@ -126,3 +151,15 @@ JITNORM_INLINE void process_rows_in_turn(ArgumentsOf arguments_of, Int64 first, 
   for (Int64 row = first; row < last; ++row) process_rows(arguments_of(row % kWeightRows), row, row + 1);
 }
 #endif
+
+// arguments_of() gives those of an expert. All `rows` are followed by a turn for the padding of each.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_experts(ArgumentsOf arguments_of, const Int32* offsets, Int64 rows, Int64 first,
+                                    Int64 last) {
+  for (Int64 expert = 0; expert < arguments_of(0).matrices; ++expert) {
+    const Arguments a = arguments_of(expert);
+    const Int64 begin = rows_of_expert(offsets, expert, rows).first;
+    process_rows(a, first > begin ? first - begin : 0, last - begin < a.rows ? last - begin : a.rows);
+    if (first <= rows + expert && rows + expert < last) pad_scales(a, 0, 1);
+  }
+}

@@ -86,6 +86,12 @@ JITNORM_INLINE void load_tile(const T* row, int size, int t, Tile& tile) {
   }
 }
 
+#ifdef JITNORM_UNWEIGHTED
+JITNORM_INLINE void load_tile(const One*, int, int, Tile& tile) {
+  for_each_value([&](int e, int k) { tile.at[e][k] = 1.0f; });
+}
+
+#endif
 template <typename T>
 JITNORM_INLINE void store_tile(const Tile& tile, int t, T* row) {
   const int left = kHiddenSize - t * kTileSize;
@@ -98,6 +104,18 @@ JITNORM_INLINE void store_tile(const Tile& tile, int t, T* row) {
   }
 }
 
+#ifdef JITNORM_TWO_SIZES
+// What of tile t belongs to a row of `size` values.
+template <typename T>
+JITNORM_INLINE void store_part_of_row(const Tile& tile, int t, int size, T* row) {
+  const int left = size - t * kTileSize;
+  if (left <= 0) return;
+  T values[kTileSize];
+  store_whole_tile(tile, values);
+  __builtin_memcpy(row + t * kTileSize, values, (left < kTileSize ? left : kTileSize) * sizeof(T));
+}
+
+#endif
 JITNORM_INLINE Int64 row_after(const Arguments& a, Int64 row) { return row + 1 < a.rows ? row + 1 : row; }
 
 // Asks for tile t of a row that is soon read or written. A row takes longer than memory does to answer, but the

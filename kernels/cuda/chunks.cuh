@@ -83,6 +83,13 @@ JITNORM_INLINE void load_chunk(Chunk<T, kAccessBytes>& chunk, const T* row, int 
   for (int i = 0; i < kChunkSize; ++i) chunk.elements[i] = is_in_row(index, i) ? from[i] : T{};
 }
 
+#ifdef JITNORM_UNWEIGHTED
+JITNORM_INLINE float to_float(One) { return 1.0f; }
+
+template <int kAccessBytes>
+JITNORM_INLINE void load_chunk(Chunk<One, kAccessBytes>&, const One*, int) {}
+
+#endif
 JITNORM_INLINE uint4 exchange_with_neighbour(uint4 value) {
   return {__shfl_xor_sync(kFullWarp, value.x, 1), __shfl_xor_sync(kFullWarp, value.y, 1),
           __shfl_xor_sync(kFullWarp, value.z, 1), __shfl_xor_sync(kFullWarp, value.w, 1)};

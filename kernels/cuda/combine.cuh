@@ -206,7 +206,11 @@ struct RowSource<Combine::kGated> {
 
   JITNORM_INLINE void load(Held& h, int index) const {
     InputChunk gate, value;
+#ifdef JITNORM_VALUES_FIRST
+    load_gated(value, gate, input, index);
+#else
     load_gated(gate, value, input, index);
+#endif
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) h.elements[i] = gated(value_of(gate, i), value_of(value, i));
   }

@@ -4,6 +4,7 @@
 
 #include "../common/block_scale.h"
 #include "../common/fp8_scale.h"
+#include "../common/given_scales.h"
 #include "../common/global_scale.h"
 #include "../common/rows.h"
 #include "../common/scale_layout.h"
@@ -153,5 +154,37 @@ struct Encoder<Encoding::kBlocks> {
     store_zero_scales(a, row, 0, thread, kThreadsPerRow);
   }
 };
+
+#ifdef JITNORM_GIVEN_SCALES
+// FP8 or INT8 by scales that are given, for rows, columns or blocks of both.
+template <>
+struct Encoder<Encoding::kGivenScales> {
+  UInt8* codes;
+  const float* scales;  // of the row
+
+  struct CallScale {};
+
+  JITNORM_INLINE static float given(const Arguments&) { return 0.0f; }
+  JITNORM_INLINE static CallScale prepare(const Arguments&, float) { return {}; }
+
+  JITNORM_INLINE static Encoder begin_row(const Arguments& a, Int64 row, CallScale, float, bool) {
+    return {a.codes + row_offset(row, a.extents, a.codes_strides), given_scales_of(a, row)};
+  }
+
+  JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float) const {
+    float scaled[kChunkSize];
+    load_given_scales(scales, index, scaled);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) scaled[i] = mul_rn(y[i], reciprocal_rn(scaled[i]));
+    CodeChunk chunk;
+    JITNORM_UNROLL
+    for (int i = 0; i < kCodeWords; ++i) chunk.words[i] = encode_word<kElement>(scaled + kCodesPerWord * i, 1.0f);
+    store_codes(codes, index, chunk);
+  }
+
+  JITNORM_INLINE void end_row(int) const {}
+  JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
+};
+#endif
 
 typedef Encoder<kEncoding> RowEncoder;

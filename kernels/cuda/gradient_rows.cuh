@@ -7,8 +7,10 @@
 #include "../common/rows.h"
 #include "chunks.cuh"
 
-constexpr int kHeldGradients = kHoldsRow ? kChunksPerLane : 1;
 constexpr bool kStagesRows = kStages > 0;
+constexpr int kHeldSums = kHoldsRow ? kChunksPerLane : 1;
+// Where registers are few, rows and the weight stay in shared memory, and the sums alone are held.
+constexpr int kHeldGradients = kStaysShared ? 1 : kHeldSums;
 
 // What a row's gradient is made of: the row, the gradient of its norm, and one that is added to the row's own.
 constexpr int kRowTensors = kAddsGrad ? 3 : 2;
@@ -23,6 +25,7 @@ struct GradientChunks {
 };
 
 struct GradientRow {
+  int place;  // in shared memory, if it comes that way
   GradientChunks chunks[kHeldGradients];
 };
 
@@ -38,7 +41,7 @@ struct GradientThread {
   Int64 segment;
   bool has_sums;  // in memory, if they are too many for registers
   WeightChunk weight[kHeldGradients];
-  ParameterSums sums[kHeldGradients];
+  ParameterSums sums[kHeldSums];
 
   JITNORM_INLINE int index(int j) const { return first_chunk + j * kThreadsPerRow; }
 };
@@ -64,60 +67,98 @@ JITNORM_INLINE void load_gradient_row(const Arguments& a, Int64 row, const Gradi
 }
 
 // Accesses of 16 bytes that a chunk takes.
-constexpr int kStagedAccesses = InputChunk::kBytes / 16;
+template <typename StagedChunk>
+constexpr int kAccessesOf = StagedChunk::kBytes / 16;
 
-// Where an access stands in shared memory, of those to chunks j of the lanes that share a row. They are out of order,
-// so that lanes use different banks both as they copy, next to each other, and as they take chunks of their own.
-JITNORM_INLINE uint4* staged_access(int place, int tensor, int j, int access, int lane) {
+// Chunks j of the lanes that share a row, in shared memory: of a tensor of the row that has this place there.
+JITNORM_INLINE uint4* staged_chunks(int place, int tensor, int j, int lane) {
   extern __shared__ uint4 staged[];
   const int thread = ((place * kRowTensors + tensor) * kChunksPerLane + j) * kThreads + threadIdx.x - lane;
-  return staged + thread * kStagedAccesses + (access ^ access / 8 % kStagedAccesses);
+  return staged + thread * kAccessesOf<InputChunk>;
 }
 
-// Begins to copy the chunks of a thread and its neighbours, of which each copies what makes whole sectors with the
-// others'; zeros if there is no such row.
+// The same of the weight, which stands behind all rows.
+JITNORM_INLINE uint4* staged_weight(int j, int lane) {
+  constexpr int kPlaces = kStages * kRowsAtOnce;
+  const int thread = j * kThreads + threadIdx.x - lane;
+  return staged_chunks(kPlaces, 0, 0, threadIdx.x) + thread * kAccessesOf<WeightChunk>;
+}
+
+// Where an access stands among those to the chunks of such lanes. They are out of order, so that lanes use different
+// banks both as they copy, next to each other, and as they take chunks of their own.
+template <int kAccesses>
+JITNORM_INLINE int place_of_access(int access) {
+  return access ^ access / 8 % kAccesses;
+}
+
+// Begins to copy chunks of a row to those of lanes, of which each copies what makes whole sectors with the others';
+// zeros if there is no such row.
+template <typename StagedChunk, typename T>
+JITNORM_INLINE void stage_chunks(uint4* to, const T* row, int first, int lane, bool is_there) {
+  constexpr int kAccesses = kAccessesOf<StagedChunk>;
+  const uint4* from = reinterpret_cast<const uint4*>(row);
+  JITNORM_UNROLL
+  for (int i = 0; i < kAccesses; ++i) {
+    const int access = i * kLanesPerRow + lane, of_row = first * kAccesses + access;
+    const bool is_in_row = is_there && of_row < kChunks * kAccesses;
+    // Of no bytes, what is missing of 16 becomes zero.
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     (UInt32)__cvta_generic_to_shared(to + place_of_access<kAccesses>(access))),
+                 "l"(from + (is_in_row ? of_row : 0)), "r"(is_in_row ? 16 : 0)
+                 : "memory");
+  }
+}
+
+template <typename StagedChunk>
+JITNORM_INLINE void take_chunk(const uint4* from, int lane, StagedChunk& to) {
+  constexpr int kAccesses = kAccessesOf<StagedChunk>;
+  uint4* accesses = reinterpret_cast<uint4*>(&to);
+  JITNORM_UNROLL
+  for (int i = 0; i < kAccesses; ++i) accesses[i] = from[place_of_access<kAccesses>(lane * kAccesses + i)];
+}
+
+// Begins to copy the row to a place.
 JITNORM_INLINE void stage_row(const Arguments& a, Int64 row, int place, const GradientThread& thread) {
-  const Int64 at = row < a.rows ? row : 0;
+  const bool is_there = row < a.rows;
   JITNORM_UNROLL
   for (int tensor = 0; tensor < kRowTensors; ++tensor) {
-    const uint4* from = reinterpret_cast<const uint4*>(row_at(a, at, tensor));
+    const Input* from = row_at(a, is_there ? row : 0, tensor);
     JITNORM_UNROLL
     for (int j = 0; j < kChunksPerLane; ++j) {
-      JITNORM_UNROLL
-      for (int i = 0; i < kStagedAccesses; ++i) {
-        const int access = i * kLanesPerRow + thread.lane;
-        const int of_row = (thread.index(j) - thread.lane) * kStagedAccesses + access;
-        const bool is_there = row < a.rows && of_row < kChunks * kStagedAccesses;
-        // Of no bytes, what is missing of 16 becomes zero.
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                         (UInt32)__cvta_generic_to_shared(staged_access(place, tensor, j, access, thread.lane))),
-                     "l"(from + (is_there ? of_row : 0)), "r"(is_there ? 16 : 0)
-                     : "memory");
-      }
+      uint4* to = staged_chunks(place, tensor, j, thread.lane);
+      stage_chunks<InputChunk>(to, from, thread.index(j) - thread.lane, thread.lane, is_there);
     }
   }
 }
 
-JITNORM_INLINE void take_staged_row(int place, const GradientThread& thread, GradientRow& to) {
+JITNORM_INLINE void stage_weight(const Arguments& a, const GradientThread& thread) {
+  JITNORM_UNROLL
+  for (int j = 0; j < kChunksPerLane; ++j) {
+    uint4* to = staged_weight(j, thread.lane);
+    stage_chunks<WeightChunk>(to, a.weight, thread.index(j) - thread.lane, thread.lane, true);
+  }
+}
+
+JITNORM_INLINE void take_staged_chunks(int place, int j, const GradientThread& thread, GradientChunks& to) {
   JITNORM_UNROLL
   for (int tensor = 0; tensor < kRowTensors; ++tensor) {
-    JITNORM_UNROLL
-    for (int j = 0; j < kHeldGradients; ++j) {
-      uint4* chunk = reinterpret_cast<uint4*>(&to.chunks[j].of[tensor]);
-      JITNORM_UNROLL
-      for (int i = 0; i < kStagedAccesses; ++i) {
-        chunk[i] = *staged_access(place, tensor, j, thread.lane * kStagedAccesses + i, thread.lane);
-      }
-    }
+    take_chunk(staged_chunks(place, tensor, j, thread.lane), thread.lane, to.of[tensor]);
   }
 }
 
-// Calls visit(j, chunks, weight, sums) for each chunk; a row that is not held is loaded again, and its sums are in
-// memory.
+// Calls visit(j, chunks, weight, sums) for each chunk; a row that is not held is taken again from shared memory, or
+// loaded again, and then its sums are in memory.
 template <typename Visit>
 JITNORM_INLINE void visit_gradient_chunks(const Arguments& a, Int64 row, GradientThread& thread, GradientRow& of,
                                           Visit visit) {
-  if constexpr (kHoldsRow) {
+  if constexpr (kStaysShared) {
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunksPerLane; ++j) {
+      take_staged_chunks(of.place, j, thread, of.chunks[0]);
+      take_chunk(staged_weight(j, thread.lane), thread.lane, thread.weight[0]);
+      visit(j, of.chunks[0], thread.weight[0], thread.sums[j]);
+    }
+  } else if constexpr (kHoldsRow) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksPerLane; ++j) visit(j, of.chunks[j], thread.weight[j], thread.sums[j]);
   } else {

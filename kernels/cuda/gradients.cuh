@@ -5,9 +5,16 @@
 #include "gradient_rows.cuh"
 #include "row_reduce.cuh"
 
-// What lies past the row counts as zero, also where the mean does not.
+constexpr bool kHoldsWeight = kHoldsRow && !kStaysShared;
+// The only stage is filled again once its rows are in registers, or nothing would be on its way for half of the time.
+constexpr bool kRefillsEarly = kStages == 1 && !kStaysShared;
+
+// What lies past the row counts as zero, also where the mean is no number: chunks are centered by zero there, once for
+// all of their elements, and those of the last one are left out.
+JITNORM_INLINE float mean_of_chunk(float mean, int index) { return index < kChunks ? mean : 0.0f; }
+
 JITNORM_INLINE float centered_in_row(const InputChunk& h, float mean, int index, int i) {
-  const bool is_counted = !kCenters || index < kWholeChunks || is_in_row(index, i);
+  const bool is_counted = !kCenters || !kHasPartialChunk || index < kWholeChunks || is_in_row(index, i);
   return is_counted ? centered(value_of(h, i), mean) : 0.0f;
 }
 
@@ -21,62 +28,58 @@ struct GradientRows {
   Int64 numbers[kRowsAtOnce];
 };
 
-// The means of rows; every thread of the rows takes part.
-JITNORM_INLINE void find_means(const Arguments& a, int set, GradientThread& thread, GradientRows& of,
-                               float (&means)[kRowsAtOnce]) {
-  Sums<kRowsAtOnce, 2> sums;
-  sums.set = set;
+// The statistics of rows, if they are given, which is long before they are needed; of rows that are not there, any.
+JITNORM_INLINE void load_statistics(const Arguments& a, const GradientThread& thread, Int64 pack,
+                                    RowStatistic (&given)[kRowsAtOnce]) {
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
-    const auto add = [&](int j, GradientChunks& chunks, WeightChunk&, ParameterSums&) {
-      sums.add(r, chunk_sum(chunks.h()), j, thread.warp, thread.lane);
-    };
-    visit_gradient_chunks(a, of.numbers[r], thread, of.rows[r], add);
+    const Int64 row = row_of_pack(thread.segment, pack + r) + thread.place;
+    given[r] = given_statistic(a, row < a.rows ? row : 0);
   }
-  sums.total(means, thread.lane);
-  JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) means[r] = mean_of(means[r]);
 }
 
-// The statistics of rows, likewise. Rows take turns with two sets of shared sums, so that one barrier is enough.
-JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, GradientThread& thread, GradientRows& of,
+// The statistics of rows with the sums over them, for which every thread of the rows takes part. Rows take turns with
+// two sets of shared sums, so that one barrier is enough.
+JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, const RowStatistic (&given)[kRowsAtOnce],
+                                             GradientThread& thread, GradientRows& of,
                                              GradientStatistic (&statistics)[kRowsAtOnce]) {
-  constexpr int kCount = kCenters ? 3 : 2;
-  float means[kRowsAtOnce] = {};
-  if constexpr (kCenters) find_means(a, set, thread, of, means);
-  Sums<kCount * kRowsAtOnce, 2> sums;
+  Sums<2 * kRowsAtOnce, 2> sums;
   sums.set = set;
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     const auto add = [&](int j, GradientChunks& chunks, WeightChunk& weight, ParameterSums&) {
-      float squares = 0.0f, products = 0.0f, grads = 0.0f;
+      const float mean = mean_of_chunk(given[r].mean, thread.index(j));
+      float products = 0.0f, other = 0.0f;
       JITNORM_UNROLL
       for (int i = 0; i < kChunkSize; ++i) {
-        const float d = centered_in_row(chunks.h(), means[r], thread.index(j), i);
+        const float d = centered_in_row(chunks.h(), mean, thread.index(j), i);
         const float g = weighted_grad(chunks.grad(), weight, i);
-        squares = fma_rn(d, d, squares);
         products = fma_rn(g, d, products);
-        if constexpr (kCenters) grads = add_rn(grads, g);
+        other = add_other(d, g, other);
       }
-      sums.add(r * kCount, squares, j, thread.warp, thread.lane);
-      sums.add(r * kCount + 1, products, j, thread.warp, thread.lane);
-      if constexpr (kCenters) sums.add(r * kCount + 2, grads, j, thread.warp, thread.lane);
+      sums.add(2 * r, products, j, thread.warp, thread.lane);
+      sums.add(2 * r + 1, other, j, thread.warp, thread.lane);
       forget_unpacked(chunks.h());
       forget_unpacked(chunks.grad());
     };
     visit_gradient_chunks(a, of.numbers[r], thread, of.rows[r], add);
   }
-  float totals[kCount * kRowsAtOnce];
+  float totals[2 * kRowsAtOnce];
   sums.total(totals, thread.lane);
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
-    const float* of_row = totals + r * kCount;
-    statistics[r] = gradient_statistic(means[r], of_row[0], of_row[1], of_row[kCount - 1], a.eps);
+    statistics[r] = gradient_statistic(given[r], totals[2 * r], totals[2 * r + 1], a.eps);
   }
 }
 
 typedef Chunk<float, kPartialsAccessBytes> SumChunk;
 
+#ifdef JITNORM_UNWEIGHTED
+// Without parameters, what is summed up for them is dropped, and so the compiler drops the sums.
+JITNORM_INLINE void store_parameter_sums(const Arguments&, const GradientThread&, int, const ParameterSums&) {}
+
+JITNORM_INLINE void load_parameter_sums(const Arguments&, const GradientThread&, int, ParameterSums&) {}
+#else
 JITNORM_INLINE void store_parameter_sums(const Arguments& a, const GradientThread& thread, int j,
                                          const ParameterSums& sums) {
   JITNORM_UNROLL
@@ -84,7 +87,13 @@ JITNORM_INLINE void store_parameter_sums(const Arguments& a, const GradientThrea
     SumChunk chunk;
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) round_to(sums.of[p][i], chunk.elements[i]);
-    store_chunk_alone(partial_sums(a, thread.segment, p), thread.index(j), chunk);
+    float* to = partial_sums(a, thread.segment, p);
+    // Elsewhere the compiler would part warps of which some lanes have no chunk, or the thread loads its own again.
+    if constexpr (kHoldsRow && kWholeChunks == kThreadsPerRow * kChunksPerLane) {
+      store_chunk(to, thread.index(j), chunk);
+    } else {
+      store_chunk_alone(to, thread.index(j), chunk);
+    }
   }
 }
 
@@ -98,6 +107,7 @@ JITNORM_INLINE void load_parameter_sums(const Arguments& a, const GradientThread
     for (int i = 0; i < kChunkSize; ++i) sums.of[p][i] = chunk.elements[i];
   }
 }
+#endif
 
 // Stores the gradient of a row, and adds what the row adds to the sums.
 JITNORM_INLINE void finish_gradient_row(const Arguments& a, Int64 row, const GradientStatistic& statistic,
@@ -109,7 +119,7 @@ JITNORM_INLINE void finish_gradient_row(const Arguments& a, Int64 row, const Gra
     float result[kChunkSize];
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) {
-      const float n = normalized(value_of(chunks.h(), i), statistic.mean, statistic.rstd);
+      const float n = normalized(value_of(chunks.h(), i), statistic.of_row);
       const float dy = value_of(chunks.grad(), i);
       const float dx = input_gradient(weighted_grad(chunks.grad(), weight, i), n, statistic);
       result[i] = kAddsGrad ? add_rn(dx, value_of(chunks.added(), i)) : dx;
@@ -124,30 +134,68 @@ JITNORM_INLINE void finish_gradient_row(const Arguments& a, Int64 row, const Gra
   thread.has_sums = true;
 }
 
+#ifdef JITNORM_UNWEIGHTED
+JITNORM_INLINE void fold_pack(const Arguments&, const GradientThread&) {}
+#else
+// Accumulators of packs that a thread folds at once.
+constexpr int kFoldedPlaces = kRowsPerBlock < 8 ? kRowsPerBlock : 8;
+constexpr int kColumnQuads = kThreadsPerRow * kChunksPerLane * kChunkSize / 4;
+
+// Four columns of the accumulators of a place in a pack; where they stand, lanes use different banks, as in stages.
+JITNORM_INLINE float4& pack_sums(int place, int quad) {
+  __shared__ float4 sums[kRowsPerBlock][kColumnQuads];
+  return sums[place][place_of_access<4>(quad)];
+}
+
+// The fold of so many of them, which are `distance` apart.
+template <int kCount>
+JITNORM_INLINE float4 folded_sums(int place, int quad, int distance) {
+  float columns[4][kCount];
+  JITNORM_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    const float4 sums = pack_sums(place + i * distance, quad);
+    columns[0][i] = sums.x, columns[1][i] = sums.y, columns[2][i] = sums.z, columns[3][i] = sums.w;
+  }
+  return {fold_sum(columns[0]), fold_sum(columns[1]), fold_sum(columns[2]), fold_sum(columns[3])};
+}
+
 // Folds the sums of the rows of a pack, which different threads have, and stores them.
 JITNORM_INLINE void fold_pack(const Arguments& a, const GradientThread& thread) {
-  constexpr int kColumns = kThreadsPerRow * kChunksPerLane * kChunkSize;
-  __shared__ float sums[kRowsPerBlock * kColumns];
   JITNORM_UNROLL
   for (int p = 0; p < kParameterSums; ++p) {
     JITNORM_UNROLL
-    for (int j = 0; j < kHeldGradients; ++j) {
+    for (int j = 0; j < kHeldSums; ++j) {
       JITNORM_UNROLL
-      for (int i = 0; i < kChunkSize; ++i) {
-        sums[thread.place * kColumns + thread.index(j) * kChunkSize + i] = thread.sums[j].of[p][i];
+      for (int i = 0; i < kChunkSize; i += 4) {
+        const float* sums = thread.sums[j].of[p] + i;
+        pack_sums(thread.place, (thread.index(j) * kChunkSize + i) / 4) = {sums[0], sums[1], sums[2], sums[3]};
       }
     }
     __syncthreads();
-    for (int half = kRowsPerBlock / 2; half > 0; half /= 2) {
-      for (int i = threadIdx.x; i < half * kColumns; i += kThreads)
-        sums[i] = add_rn(sums[i], sums[i + half * kColumns]);
+    for (int half = kRowsPerBlock / 2; half >= kFoldedPlaces; half /= 2) {
+      for (int i = threadIdx.x; i < half * kColumnQuads; i += kThreads) {
+        const int place = i / kColumnQuads, quad = i % kColumnQuads;
+        pack_sums(place, quad) = folded_sums<2>(place, quad, half);
+      }
       __syncthreads();
     }
     float* to = partial_sums(a, thread.segment, p);
-    for (int i = threadIdx.x; i < kHiddenSize; i += kThreads) round_to(sums[i], to[i]);
+    for (int quad = threadIdx.x; quad < kColumnQuads; quad += kThreads) {
+      const float4 sums = folded_sums<kFoldedPlaces>(0, quad, 1);
+      const float columns[4] = {sums.x, sums.y, sums.z, sums.w};
+      if (kPartialsAccessBytes == 16 && 4 * quad < kHiddenSize) {
+        reinterpret_cast<float4*>(to)[quad] = sums;
+        continue;
+      }
+      JITNORM_UNROLL
+      for (int c = 0; c < 4; ++c) {
+        if (4 * quad + c < kHiddenSize) to[4 * quad + c] = columns[c];
+      }
+    }
     __syncthreads();
   }
 }
+#endif
 
 // Begins to copy the rows of packs to a stage.
 JITNORM_INLINE void stage_rows(const Arguments& a, Int64 pack, int stage, const GradientThread& thread) {
@@ -167,11 +215,22 @@ JITNORM_INLINE void take_rows(const Arguments& a, int stage, const GradientThrea
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     if constexpr (kStagesRows) {
-      take_staged_row(stage * kRowsAtOnce + r, thread, to.rows[r]);
+      to.rows[r].place = stage * kRowsAtOnce + r;
+      JITNORM_UNROLL
+      for (int j = 0; !kStaysShared && j < kHeldGradients; ++j) {
+        take_staged_chunks(to.rows[r].place, j, thread, to.rows[r].chunks[j]);
+      }
     } else if constexpr (kHoldsRow) {
       load_gradient_row(a, to.numbers[r], thread, to.rows[r]);
     }
   }
+}
+
+// Begins to copy the rows after those on their way to a stage that the warp has read.
+JITNORM_INLINE void stage_next_rows(const Arguments& a, Int64 pack, int stage, const GradientThread& thread) {
+  if constexpr (!kStagesRows) return;
+  __syncwarp();
+  stage_rows(a, pack + kStages * kRowsAtOnce, stage, thread);
 }
 
 template <typename ArgumentsOf>
@@ -184,27 +243,32 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
   thread.segment = row_block();
   launch_dependents();
   wait_for_inputs();
+  if constexpr (kStaysShared) stage_weight(a, thread);  // it comes with the first row
   JITNORM_UNROLL
   for (int i = 0; i < kStages; ++i) stage_rows(a, i * kRowsAtOnce, i, thread);
   JITNORM_UNROLL
-  for (int j = 0; kHoldsRow && j < kHeldGradients; ++j) load_chunk(thread.weight[j], a.weight, thread.index(j));
+  for (int j = 0; kHoldsWeight && j < kHeldGradients; ++j) load_chunk(thread.weight[j], a.weight, thread.index(j));
   begin_sharing();
   int stage = 0, set = 0;
+  RowStatistic given[kRowsAtOnce], next[kRowsAtOnce];
+  load_statistics(a, thread, 0, given);
 #pragma unroll 1
   for (Int64 pack = 0; row_of_pack(thread.segment, pack) < a.rows; pack += kRowsAtOnce) {
     GradientRows at;
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) at.numbers[r] = row_of_pack(thread.segment, pack + r) + thread.place;
     take_rows(a, stage, thread, at);
+    load_statistics(a, thread, pack + kRowsAtOnce, next);
+    if constexpr (kRefillsEarly) stage_next_rows(a, pack, stage, thread);
     GradientStatistic statistics[kRowsAtOnce];
-    find_gradient_statistics(a, set, thread, at, statistics);
-    if constexpr (kStagesRows) {
-      __syncwarp();
-      stage_rows(a, pack + kStages * kRowsAtOnce, stage, thread);
-      stage = stage + 1 == kStages ? 0 : stage + 1;
-    }
+    find_gradient_statistics(a, set, given, thread, at, statistics);
+    if constexpr (!kStaysShared && !kRefillsEarly) stage_next_rows(a, pack, stage, thread);
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) finish_gradient_row(a, at.numbers[r], statistics[r], thread, at.rows[r]);
+    if constexpr (kStaysShared) stage_next_rows(a, pack, stage, thread);
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+    JITNORM_UNROLL
+    for (int r = 0; r < kRowsAtOnce; ++r) given[r] = next[r];
     set ^= 1;
   }
   if constexpr (kRowsPerBlock > 1) {

@@ -1,6 +1,7 @@
 // Which block works on which rows of which row set.
 #pragma once
 
+#include "../common/experts.h"
 #include "rows.cuh"
 
 // arguments_of() gives the Arguments of a row set: of the only one, of the first or the second, or of a matrix.
@@ -62,6 +63,11 @@ JITNORM_INLINE void process_counted_rows(ArgumentsOf arguments_of) {
   UInt32 matrix = 0, block = row_block();
   while (find_block(arguments_of, (UInt32)arguments_of(0).matrices, matrix, block)) {
     process_rows(arguments_of(matrix), block);
+#ifdef JITNORM_EXPERTS
+    const Arguments a = arguments_of(matrix);
+    const int thread = blockIdx.x % kBlocksPerRow * kThreads + threadIdx.x;
+    if (kHasSwizzledScales && block + 1 == blocks_of(a.rows)) pad_scales(a, thread, kBlocksPerRow * kThreads);
+#endif
     row_barrier();  // the next rows take the same shared memory
     block += row_blocks();
   }

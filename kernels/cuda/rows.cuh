@@ -5,6 +5,7 @@
 
 #include "../common/finish.h"
 #include "encode.cuh"
+#include "rotation.cuh"
 #include "row_reduce.cuh"
 
 // Long rows are encoded a few chunks at a time, by the same code: unrolled in full, 8 chunks took NVRTC 0.34 s instead
@@ -27,11 +28,24 @@ struct Row {
   bool is_processed;  // otherwise the thread is there only for the others: it loads nothing and stores nothing
   Source source;
   int first_chunk;  // this thread's first; the others follow, a row's threads apart
+#ifdef JITNORM_TWO_SIZES
+  int chunks;  // of the row
+#endif
   HeldChunk held[kHeldChunks];
   float amax[kHeldChunks];  // the largest |y| of each chunk, if that of the row is needed
   RowStatistic statistic;
+#ifdef JITNORM_ROTATES
+  ChunkAngles angles;  // of its only chunk
+#endif
 
+#ifdef JITNORM_TWO_SIZES
+  JITNORM_INLINE int index(int slot) const {
+    const int at = first_chunk + slot * kThreadsPerRow;
+    return at < chunks ? at : kChunks;
+  }
+#else
   JITNORM_INLINE int index(int slot) const { return first_chunk + slot * kThreadsPerRow; }
+#endif
 };
 
 // What all rows share, loaded once for those that a thread works on.
@@ -135,6 +149,9 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
         if constexpr (!kHoldsRow || kStaysShared) row.source.load(row.held[j], index);
         float y[kChunkSize];
         normalize_chunk(row.held[j], of.parameters[j], row.statistic, y);
+#ifdef JITNORM_ROTATES
+        row.angles.turn(y, index);
+#endif
         if constexpr (!kStoresSumEarly) row.source.store_sum(row.held[j], index);
         if constexpr (kKeepsNorm) {
           store_rounded(a.y_out + row_offset(row.number, a.extents, a.y_out_strides), index, y);
@@ -230,25 +247,50 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
     if constexpr (kStoresSumEarly) store_sums(of);
     sums.total(totals, lane);
     JITNORM_UNROLL
+#ifdef JITNORM_TWO_SIZES
+    for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms_of(totals[r], a.size, a.eps);
+#else
     for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms(totals[r], a.eps);
+#endif
   }
 }
 
+#ifdef JITNORM_EXPERTS
+// Blocks that cover the rows of an expert, and one for what pads its scales.
+JITNORM_INLINE Int64 blocks_of(Int64 rows) {
+  constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
+  return (rows + kRows - 1) / kRows + kHasSwizzledScales;
+}
+#else
 // Blocks that cover the rows of a row set.
 JITNORM_INLINE Int64 blocks_of(Int64 rows) {
   constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
   return (visited_rows(rows) + kRows - 1) / kRows;
 }
+#endif
 
 // Number `number` among the rows: its chunks are on their way.
 JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
+#ifdef JITNORM_GATHERS
+  const Int64 from = is_processed(a, number) ? input_row(a, number) : -1;
+  const bool is_there = from >= 0;
+  Row row{is_there ? number : 0, is_there, Source::of(a, is_there ? from : 0), is_there ? thread : kChunks};
+#else
   const bool is_there = is_processed(a, number);
   const Int64 at = is_there ? number : 0;
+#ifdef JITNORM_TWO_SIZES
+  Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks, a.size / kChunkSize};
+#else
   Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks};
+#endif
+#endif
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
   }
+#ifdef JITNORM_ROTATES
+  row.angles.load(a, at, row.index(0));
+#endif
   return row;
 }
 
@@ -264,7 +306,8 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
   for (int r = 0; r < kRowsAtOnce; ++r) {
     const Row& row = of.rows[r];
     const bool is_writer = row.is_processed && thread == 0;
-    if (kKeepsRstd && is_writer) a.inv_rms[row.number] = row.statistic.rstd;
+    if (kKeepsMean && is_writer) a.mean[row.number] = row.statistic.mean;
+    if (kKeepsRstd && is_writer) a.rstd[row.number] = row.statistic.rstd;
     encoders[r] = RowEncoder::begin_row(a, row.number, call, amax[r], is_writer);
   }
   encode_rows(a, of, encoders, after_chunk);

@@ -1,35 +1,98 @@
-// The sums of columns of a float32 matrix on GPUs: a block for a few columns, a warp for every so many rows of them.
+// The sums of columns of a float32 matrix on GPUs: a block for a few columns, whose threads share the rows. These go by
+// way of shared memory, since registers for all that a thread has on its way would leave few threads.
 #pragma once
 
 #include "../common/gradients.h"
 #include "../common/rows.h"
 #include "row_reduce.cuh"
 
+constexpr int kAddedColumns = kParameterSums * kHiddenSize;
+// Columns of a thread, and threads that have all columns of an item.
+constexpr int kQuad = 4, kQuads = kSummedColumns / kQuad;
+// Rows that the threads of a block begin with, and accumulators that a thread has in each of its columns.
+constexpr int kRowsAbreast = kSummingThreads / kQuads, kThreadSums = kAccumulators / kRowsAbreast;
+constexpr int kSummingWarps = kSummingThreads / 32;
+
+JITNORM_INLINE int clamped(int count, int most) { return count < 0 ? 0 : count < most ? count : most; }
+
+// Begins to copy columns of a row, of which `count` are there, to shared memory; zeros in place of the others, which
+// are not read.
+JITNORM_INLINE void stage_quad(float4* to, const Input* from, int count) {
+  constexpr int kColumns = kInputAccessBytes / (int)sizeof(float);  // of an access
+  JITNORM_UNROLL
+  for (int c = 0; c < kQuad; c += kColumns) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"((UInt32)__cvta_generic_to_shared(to) + 4 * c),
+                 "l"(from + c), "n"(4 * kColumns), "r"(4 * clamped(count - c, kColumns))
+                 : "memory");
+  }
+}
+
+// Calls visit(i) for the accumulators of a thread that get one of so many rows. Half of them at once: long rows have no
+// more segments than that.
+template <typename Visit>
+JITNORM_INLINE void visit_sums(int rows, Visit visit) {
+  constexpr int kHalf = kThreadSums / 2;
+  JITNORM_UNROLL
+  for (int first = 0; first < kThreadSums; first += kHalf) {
+    if (first * kRowsAbreast >= rows) return;
+    JITNORM_UNROLL
+    for (int i = first; i < first + kHalf; ++i) visit(i);
+  }
+}
+
+// The sums of a thread: of every kAccumulators-th row from each kRowsAbreast-th on, in columns from `column` on.
+JITNORM_INLINE void add_rows(const Arguments& a, int first, int column, float (&sums)[kQuad][kThreadSums]) {
+  __shared__ float4 staged[kThreadSums][kSummingThreads];
+  const int columns = clamped(kAddedColumns - column, kQuad);
+#pragma unroll 1
+  for (Int64 row = first; row < a.rows; row += kAccumulators) {
+    const Int64 left = a.rows - row;
+    const int rows = left < kAccumulators ? (int)left : kAccumulators;
+    const Input* from = a.input + row_offset(row, a.extents, a.input_strides) + column;
+    visit_sums(rows, [&](int i) {
+      const int ahead = i * kRowsAbreast;
+      if (kRowDims > 1) from = a.input + row_offset(row + ahead, a.extents, a.input_strides) + column;
+      stage_quad(&staged[i][threadIdx.x], from, ahead < rows ? columns : 0);
+      from += kRowsAbreast * a.input_strides[0];
+    });
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    visit_sums(rows, [&](int i) {
+      const float4 quad = staged[i][threadIdx.x];
+      const float values[kQuad] = {quad.x, quad.y, quad.z, quad.w};
+      JITNORM_UNROLL
+      for (int c = 0; c < kQuad; ++c) sums[c][i] = add_rn(sums[c][i], values[c]);
+    });
+  }
+}
+
 // Item `item` of kSummedColumns columns: each of kAccumulators takes every kAccumulators-th row in order,
 // then they are folded. What is missing counts as zero, as it would in the accumulators.
 JITNORM_INLINE void sum_rows_item(const Arguments& a, Int64 item) {
-  constexpr int kColumns = kParameterSums * kHiddenSize;
-  constexpr int kSums = kAccumulators / kSummingThreads;  // of a thread
-  __shared__ float of_threads[kSummingThreads][kSummedColumns];
-  const int column = threadIdx.x % kSummedColumns, part = threadIdx.x / kSummedColumns;
-  const Int64 at = item * kSummedColumns + column;
-  float sums[kSums] = {};
-  for (Int64 first = part; first < a.rows; first += kAccumulators) {
-    float values[kSums];  // all on their way at once
-    JITNORM_UNROLL
-    for (int i = 0; i < kSums; ++i) {
-      const Int64 row = first + i * kSummingThreads;
-      const bool is_there = row < a.rows && at < kColumns;
-      values[i] = is_there ? to_float(a.input[row_offset(row, a.extents, a.input_strides) + at]) : 0.0f;
-    }
-    JITNORM_UNROLL
-    for (int i = 0; i < kSums; ++i) sums[i] = add_rn(sums[i], values[i]);
-  }
-  of_threads[part][column] = fold_sum(sums);
-  __syncthreads();
-  if (part > 0 || at >= kColumns) return;
-  float parts[kSummingThreads];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int first_column = (int)item * kSummedColumns;
+  // Accumulators are folded from the most distant ones on: those of a thread, of lanes with its columns, of warps.
+  const int first_row = lane / kQuads * kSummingWarps + warp;
+  float sums[kQuad][kThreadSums] = {};
+  add_rows(a, first_row, first_column + lane % kQuads * kQuad, sums);
+  float of_lanes[kQuad];
   JITNORM_UNROLL
-  for (int i = 0; i < kSummingThreads; ++i) parts[i] = of_threads[i][column];
-  round_to(fold_sum(parts), sum_of_column(a, at));
+  for (int c = 0; c < kQuad; ++c) {
+    of_lanes[c] = fold_sum(sums[c]);
+    JITNORM_UNROLL
+    for (int other = 16; other >= kQuads; other /= 2) {
+      of_lanes[c] = add_rn(of_lanes[c], __shfl_xor_sync(kFullWarp, of_lanes[c], other));
+    }
+  }
+  __shared__ alignas(16) float of_warps[kSummingWarps][kSummedColumns];
+  if (lane < kQuads) {
+    JITNORM_UNROLL
+    for (int c = 0; c < kQuad; ++c) of_warps[warp][lane * kQuad + c] = of_lanes[c];
+  }
+  __syncthreads();
+  const int column = first_column + threadIdx.x;
+  if (threadIdx.x >= kSummedColumns || column >= kAddedColumns) return;
+  float of_column[kSummingWarps];
+  JITNORM_UNROLL
+  for (int i = 0; i < kSummingWarps; ++i) of_column[i] = of_warps[i][threadIdx.x];
+  round_to(fold_sum(of_column), sum_of_column(a, column));
 }

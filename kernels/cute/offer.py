@@ -20,6 +20,8 @@ def why_not(config: KernelConfig) -> str:
     if not config.is_row_wise:
         return f"the op is {config.op}, not a norm or a quantization of rows"
     found = [f.name for f in fields(config) if f.name not in _KNOWN and getattr(config, f.name) != f.default]
+    if config.normalizes and not config.has_weight:
+        found.append("no weight")
     if config.rescales_input:
         found.append("an FP8 input with a given global scale")
     if config.quant is not None and config.quant.four_over_six:
@@ -30,6 +32,8 @@ def why_not(config: KernelConfig) -> str:
         found.append("e4m3_max")
     if config.quant is not None and config.quant.element == "int8":
         found.append("codes in INT8")
+    if config.quant is not None and config.quant.has_given_scales:
+        found.append("scales that are given")
     return f"it has {', '.join(found)}" if found else ""
 
 

@@ -18,6 +18,7 @@ from .schedule import cute_schedule
 _FOLDER = Path(__file__).parent
 # What `build` and the modules of this folder that it imports take from others.
 SHARED_MODULES = (
+    "activations.py",
     "arguments.py",
     "backward.py",
     "config.py",

@@ -5,7 +5,7 @@ struct CheckedCall {
   int64_t grid = 0;
   std::optional<void*> stream;  // if none, the caller's current one
   // Kernel parameters, one value per slot, in the order of launch_recipe.py.
-  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * kMaxRowDims + 2];
+  int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * (kMaxRowDims + 1) + 2];
   int slot_count = 0;
   // Outputs of one float32, written before the kernel runs.
   struct Fill {
@@ -94,6 +94,7 @@ class CallChecker {
       if (argument.is_strided) strided[argument.row_set][strided_count[argument.row_set]++] = tensors[i];
     }
     CheckMatrices(*tensors[0]);
+    CheckHeads(tensors);
     for (int set = 0; set < row_sets_; ++set) {
       MergeRows(strided[set], strided_count[set], found.rows[set]);
       JITNORM_CHECK(found.rows[set].dims <= recipe_.row_dims, ValueError)
@@ -148,6 +149,26 @@ class CallChecker {
         << ", expected (matrices, ..., hidden size)";
   }
 
+  // All row sets have heads of the same tokens.
+  void CheckHeads(const DLTensor* const* tensors) const {
+    if (!recipe_.has_heads) return;
+    for (int set = 0; set < row_sets_; ++set) {
+      const DLTensor& t = *tensors[leaders_[set]];
+      const std::string& name = recipe_.arguments[leaders_[set]].name;
+      JITNORM_CHECK(t.ndim > 1, ValueError)
+          << name << ": shape is " << ShapeText(t.shape, t.ndim) << ", expected (..., heads, head size)";
+      JITNORM_CHECK(TokenCount(t) == TokenCount(*tensors[0]), ValueError)
+          << name << ": has heads of " << TokenCount(t) << " tokens, " << recipe_.arguments[0].name << " of "
+          << TokenCount(*tensors[0]);
+    }
+  }
+
+  static int64_t TokenCount(const DLTensor& t) {
+    int64_t tokens = 1;
+    for (int d = 0; d < t.ndim - 2; ++d) tokens *= t.shape[d];
+    return tokens;
+  }
+
   static int64_t RowCount(const DLTensor& t, int first_dim) {
     int64_t rows = 1;
     for (int d = first_dim; d < t.ndim - 1; ++d) rows *= t.shape[d];
@@ -159,6 +180,7 @@ class CallChecker {
     sizes.rows = RowCount(*tensors[0], recipe_.is_batched ? 1 : 0);
     if (row_sets_ > 1) sizes.second_rows = RowCount(*tensors[leaders_[1]], 0);
     if (recipe_.is_batched) sizes.matrices = tensors[0]->shape[0];
+    if (recipe_.has_heads) sizes.tokens = TokenCount(*tensors[0]);
     return sizes;
   }
 
@@ -177,8 +199,8 @@ class CallChecker {
     }
     if (argument.is_flat && t.ndim > 0) return;
     const int inner_dims = static_cast<int>(argument.extents.size());
-    const int leading_dims = argument.has_leading_dims ? first.ndim - 1 : 0;
-    bool has_rank = t.ndim == leading_dims + inner_dims && t.ndim > 0;
+    const int leading_dims = argument.has_leading_dims ? std::max(0, first.ndim - 1) : 0;
+    bool has_rank = t.ndim == leading_dims + argument.table_dims + inner_dims;
     for (int d = 0; has_rank && d < leading_dims; ++d) has_rank = t.shape[d] == first.shape[d];
     if (!has_rank) ThrowShape(argument, t, tensors);
   }
@@ -197,10 +219,11 @@ class CallChecker {
     JITNORM_CHECK(t.ndim == 0 || t.shape[t.ndim - 1] == 1 || inner_stride == 1, ValueError)
         << argument.name << ": the stride of its last dimension is " << inner_stride
         << ", expected 1; make its rows contiguous";
-    JITNORM_CHECK(argument.is_strided || ffi::IsContiguous(t), ValueError)
+    const bool is_strided = argument.is_strided || argument.table_dims > 0;
+    JITNORM_CHECK(is_strided || ffi::IsContiguous(t), ValueError)
         << argument.name << ": is not contiguous; only " << recipe_.arguments[0].name
         << " and outputs of its shape may be non-contiguous";
-    const int64_t alignment = argument.is_strided ? RowAlignment(t) : PointerAlignment(t);
+    const int64_t alignment = is_strided ? RowAlignment(t) : PointerAlignment(t);
     JITNORM_CHECK(alignment >= argument.alignment, ValueError)
         << argument.name << ": its rows are aligned to " << alignment << " bytes, this kernel needs "
         << argument.alignment
@@ -260,6 +283,8 @@ class CallChecker {
       if (argument.is_zeroed || stays_unwritten) {
         call.fills[call.fill_count++] = {DataOf(*tensors[i]), stays_unwritten ? argument.if_empty : 0.0f};
       }
+      for (int d = 0; d < argument.table_dims; ++d) call.Push(StrideOf(*tensors[i], d));
+      for (int d = 0; d < argument.table_dims; ++d) call.Push(tensors[i]->shape[d]);
       if (!argument.is_strided) continue;
       const int set = argument.row_set, at = strided[set]++, skip = missing[set];
       for (int d = 0; d < recipe_.row_dims; ++d) call.Push(d < skip ? 0 : found.rows[set].strides[at][d - skip]);
@@ -268,6 +293,8 @@ class CallChecker {
       const int skip = missing[set];
       call.Push(set == 0 ? found.sizes.rows : found.sizes.second_rows);
       for (int d = 1; d < recipe_.row_dims; ++d) call.Push(d < skip ? 1 : found.rows[set].extents[d - skip]);
+      const DLTensor& leader = *tensors[leaders_[set]];
+      if (recipe_.has_heads) call.Push(leader.shape[leader.ndim - 2]);
     }
     if (recipe_.is_batched) call.Push(found.sizes.matrices);
     if (recipe_.items) call.Push(recipe_.items->Evaluate(found.sizes));
@@ -286,6 +313,7 @@ class CallChecker {
     const DLTensor& first = *tensors[leaders_[argument.row_set]];
     std::vector<int64_t> expected;
     if (argument.has_leading_dims) expected.assign(first.shape, first.shape + std::max(0, first.ndim - 1));
+    for (int d = 0; d < argument.table_dims; ++d) expected.push_back(d < t.ndim - 1 ? t.shape[d] : 1);
     const Sizes sizes = SizesOf(tensors);
     for (const Extent& extent : argument.extents) expected.push_back(extent.Evaluate(sizes));
     JITNORM_THROW(ValueError) << argument.name << ": shape is " << ShapeText(t.shape, t.ndim) << ", expected "

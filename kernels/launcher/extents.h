@@ -3,6 +3,7 @@ struct Sizes {
   int64_t rows = 0;         // "M": rows; with several matrices, rows of each
   int64_t second_rows = 0;  // "M2": rows of the second row set
   int64_t matrices = 1;     // "B"
+  int64_t tokens = 1;       // "T": of which the rows are heads
 };
 
 // An extent of a launch recipe: a number, a symbol, or [operator, operand, operand]. Extents are never negative,
@@ -31,6 +32,7 @@ class Extent {
     if (operator_ == Operator::kRows) return sizes.rows;
     if (operator_ == Operator::kSecondRows) return sizes.second_rows;
     if (operator_ == Operator::kMatrices) return sizes.matrices;
+    if (operator_ == Operator::kTokens) return sizes.tokens;
     const int64_t a = operands_[0].Evaluate(sizes), b = operands_[1].Evaluate(sizes);
     if (operator_ == Operator::kMin) return std::min(a, b);
     const int64_t quotient = Divides() ? a / b + (a % b != 0) : 0;
@@ -46,7 +48,7 @@ class Extent {
   }
 
  private:
-  enum class Operator { kNumber, kRows, kSecondRows, kMatrices, kAdd, kMultiply, kMin, kCeilDiv, kRoundUp };
+  enum class Operator { kNumber, kRows, kSecondRows, kMatrices, kTokens, kAdd, kMultiply, kMin, kCeilDiv, kRoundUp };
   static constexpr int64_t kMostNumber = int64_t{1} << 40;
   static constexpr const char* kTooLarge = "recipe: an extent is beyond 64 bits for tensors of these shapes";
 
@@ -54,7 +56,8 @@ class Extent {
     if (name == "M") return Operator::kRows;
     if (name == "M2") return Operator::kSecondRows;
     if (name == "B") return Operator::kMatrices;
-    JITNORM_THROW(ValueError) << "recipe: symbol " << name << " is unknown; allowed are M, M2, B";
+    if (name == "T") return Operator::kTokens;
+    JITNORM_THROW(ValueError) << "recipe: symbol " << name << " is unknown; allowed are M, M2, B, T";
     TVM_FFI_UNREACHABLE();
   }
 

@@ -3,6 +3,7 @@ constexpr int kMaxRowDims = 8;
 constexpr int kMaxArguments = 16;
 // Tensors with the same leading shape form a row set; a kernel may have two.
 constexpr int kMaxRowSets = 2;
+constexpr int kMaxTableDims = 4;
 
 inline int ReadRowSet(const JsonObject& json) {
   return static_cast<int>(NumberField(json, "row_set", 0, kMaxRowSets - 1));
@@ -15,6 +16,7 @@ struct Argument {
   std::vector<DLDataType> dtypes;
   int row_set = 0;                // the row set of its leading dimensions, if it has any
   bool has_leading_dims = false;  // its shape starts with the leading dimensions shared by its row set
+  int table_dims = 0;             // or with so many of its own, of any extent and stride
   std::vector<Extent> extents;    // after the leading dimensions
   bool is_single = false;         // one element, in a tensor of any rank
   int64_t alignment = 1;
@@ -56,6 +58,8 @@ inline void CheckArgument(const Argument& argument) {
           "is filled by the launcher, but not an output of one 32-bit element");
   require(!argument.is_strided || (!argument.is_single && !argument.is_flat), "is strided, but of any shape");
   require(!argument.is_strided || !argument.extents.empty(), "is strided, but has no extent of its own");
+  const bool is_other = argument.is_strided || argument.is_single || argument.is_flat || argument.has_leading_dims;
+  require(argument.table_dims == 0 || (!is_other && argument.extents.size() == 1), "is a table, but of no such shape");
 }
 
 inline Argument ReadArgument(const JsonObject& json) {
@@ -78,6 +82,7 @@ inline Argument ReadArgument(const JsonObject& json) {
     }
   }
   argument.row_set = ReadRowSet(json);
+  argument.table_dims = static_cast<int>(NumberField(json, "table_dims", 0, kMaxTableDims));
   argument.is_single = Field<bool>(json, "single");
   argument.is_flat = Field<bool>(json, "flat");
   argument.is_zeroed = Field<bool>(json, "zeroed");
@@ -98,6 +103,7 @@ struct Recipe {
   bool is_cuda;
   int row_dims;
   bool is_batched;  // the first dimension is the number of matrices
+  bool has_heads;   // the last dimension before the rows counts those of a token
   std::vector<Argument> arguments;
   Extent grid;
   std::optional<Extent> items;  // kernels on items receive their number
@@ -178,6 +184,7 @@ inline Recipe ReadRecipe(const ffi::String& text) {
                 device == "cuda",
                 static_cast<int>(NumberField(json, "row_dims", 1, kMaxRowDims)),
                 Field<bool>(json, "batched"),
+                Field<bool>(json, "heads"),
                 ReadArguments(json),
                 Extent(Field(json, "grid"), "grid")};
   if (const ffi::Any items = Field(json, "items"); items != nullptr) recipe.items.emplace(items, "items");

@@ -14,6 +14,7 @@ from jitnorm.compat.flashinfer import four_over_six
 FILES = (
     "tests/utils/test_norm.py",
     "tests/utils/test_activation.py",
+    "tests/mhc/test_mhc_post.py",
     "tests/norm/test_rmsnorm_fp4_quant_cute_dsl.py",
     "tests/norm/test_add_rmsnorm_fp4_quant_cute_dsl.py",
     "tests/norm/test_fused_rmsnorm_silu.py",

@@ -40,11 +40,43 @@ class RMSNorm(torch.nn.Module):
         return out
 
 
+class RotaryEmbedding(torch.nn.Module):
+    """vLLM's layer: a table of cosines and sines, and what `forward_native` does with it."""
+
+    cos_sin_cache: torch.Tensor
+
+    def __init__(
+        self, head_size: int, rotary_dim: int, max_position_embeddings: int, base: float, is_neox_style: bool,
+        dtype: torch.dtype,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.head_size, self.rotary_dim, self.is_neox_style = head_size, rotary_dim, is_neox_style
+        frequencies = base ** -(torch.arange(0, rotary_dim, 2).float() / rotary_dim)
+        turns = torch.arange(max_position_embeddings).float()[:, None] * frequencies
+        self.register_buffer("cos_sin_cache", torch.cat([turns.cos(), turns.sin()], -1).to(dtype))
+
+    def forward_native(
+        self, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both turned, step by step in their dtype."""
+        cos, sin = self.cos_sin_cache[positions.flatten()].unsqueeze(-2).chunk(2, dim=-1)
+        return self._turned(query, cos, sin), self._turned(key, cos, sin)
+
+    def _turned(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        heads = x.unflatten(-1, (-1, self.head_size))
+        part, rest = heads.split([self.rotary_dim, self.head_size - self.rotary_dim], dim=-1)
+        first, second = part.chunk(2, dim=-1) if self.is_neox_style else (part[..., ::2], part[..., 1::2])
+        both = first * cos - second * sin, second * cos + first * sin
+        turned = torch.cat(both, -1) if self.is_neox_style else torch.stack(both, -1).flatten(-2)
+        return torch.cat([turned, rest], -1).view(x.shape)
+
+
 class Activation(torch.nn.Module):
     """A layer of an activation: a kernel, and what it computes."""
 
     kernel = ""
     is_gated = True
+    numbers: tuple[float, ...] = ()
     native: Callable[[torch.Tensor], torch.Tensor]
 
     def forward_native(self, x: torch.Tensor) -> torch.Tensor:
@@ -58,7 +90,7 @@ class Activation(torch.nn.Module):
         """The same by the kernel."""
         columns = x.shape[-1] // 2 if self.is_gated else x.shape[-1]
         out = x.new_empty(*x.shape[:-1], columns)
-        getattr(_C, self.kernel)(out, x)
+        getattr(_C, self.kernel)(out, x, *self.numbers)
         return out
 
 
@@ -70,9 +102,54 @@ class SiluAndMul(Activation):
     def __init__(self, *, compile_native: bool = True) -> None:
         super().__init__()
 
+    @staticmethod
+    def forward_native(x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """The activation, times the values."""
+        gate, value = x.chunk(2, dim=-1)
+        return functional.silu(gate) * value
+
+
+class MulAndSilu(Activation):
+    """SwiGLU of values and then gates."""
+
+    kernel = "mul_and_silu"
+
+    def forward_native(self, x: torch.Tensor) -> torch.Tensor:
+        """The values, times the activation."""
+        value, gate = x.chunk(2, dim=-1)
+        return value * functional.silu(gate)
+
+
+class SiluAndMulWithClamp(Activation):
+    """SwiGLU of gates and values within a limit."""
+
+    kernel = "silu_and_mul_with_clamp"
+
+    def __init__(self, limit: float, *, alpha: float = 1.0, beta: float = 0.0, compile_native: bool = True) -> None:
+        super().__init__()
+        self.alpha, self.beta, self.numbers = alpha, beta, (limit, alpha, beta)
+        self.forward_cuda = self._forward_method = self.forward
+
+    def forward_native(self, x: torch.Tensor) -> torch.Tensor:
+        """Gates up to the limit, values within it."""
+        limit, alpha, beta = self.numbers
+        gate, value = x.chunk(2, dim=-1)
+        gate, value = gate.clamp(max=limit), value.clamp(-limit, limit)
+        return gate * torch.sigmoid(alpha * gate) * (value + beta)
+
+
+class FatreluAndMul(Activation):
+    """Gates above a threshold, times values."""
+
+    kernel = "fatrelu_and_mul"
+
+    def __init__(self, threshold: float) -> None:
+        super().__init__()
+        self.numbers = (threshold,)
+
     def native(self, gate: torch.Tensor) -> torch.Tensor:
-        """SiLU."""
-        return functional.silu(gate)
+        """The gate, or zero."""
+        return functional.threshold(gate, self.numbers[0], 0.0)
 
 
 class GeluAndMul(Activation):
@@ -115,6 +192,17 @@ class FastGELU(NewGELU):
     """The same by another name."""
 
     kernel = "gelu_fast"
+
+
+class QuickGELU(Activation):
+    """GELU by the sigmoid."""
+
+    kernel = "gelu_quick"
+    is_gated = False
+
+    def native(self, gate: torch.Tensor) -> torch.Tensor:
+        """GELU by the sigmoid."""
+        return gate * torch.sigmoid(1.702 * gate)
 
 
 class ReLUSquaredActivation(Activation):

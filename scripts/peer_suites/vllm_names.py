@@ -19,7 +19,10 @@ FILES = tuple(
     f"tests/kernels/{name}.py"
     for name in (
         "core/test_layernorm",
+        "core/test_batched_weight_rms_norm",
+        "core/test_fused_q_kv_rmsnorm",
         "core/test_activation",
+        "core/test_fused_qk_norm_rope",
         "core/test_fused_quant_layernorm",
         "core/test_fused_silu_mul_block_quant",
         "quantization/test_fp8_quant",
@@ -27,6 +30,7 @@ FILES = tuple(
         "quantization/test_nvfp4_quant",
         "quantization/test_silu_mul_nvfp4_quant",
         "quantization/test_per_token_group_quant",
+        "moe/test_mxfp4_moe",
     )
 )
 
@@ -52,6 +56,7 @@ _PLATFORM = _Platform(
     is_cuda=lambda: True,
     is_cuda_alike=lambda: True,
     has_device_capability=lambda *args: True,
+    is_device_capability_family=lambda *args: True,
     fp8_dtype=lambda: torch.float8_e4m3fn,
     device_type="cuda",
 )
@@ -66,9 +71,21 @@ _NAMES: dict[str, dict[str, Any]] = {
     "vllm.utils.torch_utils": {"set_random_seed": torch.manual_seed},
     "vllm.utils.math_utils": {"round_up": lambda n, multiple: -(-n // multiple) * multiple},
     _LAYERS + "layernorm": {"RMSNorm": vllm_layers.RMSNorm},
+    _LAYERS + "rotary_embedding": {"RotaryEmbedding": vllm_layers.RotaryEmbedding},
     _LAYERS + "activation": {
         name: getattr(vllm_layers, name)
-        for name in ("SiluAndMul", "GeluAndMul", "NewGELU", "FastGELU", "SwigluOAIAndMul", "ReLUSquaredActivation")
+        for name in (
+            "SiluAndMul",
+            "SiluAndMulWithClamp",
+            "MulAndSilu",
+            "FatreluAndMul",
+            "GeluAndMul",
+            "NewGELU",
+            "FastGELU",
+            "QuickGELU",
+            "SwigluOAIAndMul",
+            "ReLUSquaredActivation",
+        )
     },
     _LAYERS + "fused_moe.activation": {"ApplyMoEActivationConfig": SimpleNamespace},
     f"{_QUANTIZATION}.quant_utils": {
@@ -80,7 +97,12 @@ _NAMES: dict[str, dict[str, Any]] = {
 # Modules that tests import from others, as names.
 _SUBMODULES = {"vllm": ("_custom_ops",), _QUANTIZATION: ("fp8_utils", "int8_utils")}
 # Modules that have the functions of `vllm._custom_ops`.
-_PUBLIC = ("vllm._custom_ops", f"{_QUANTIZATION}.fp8_utils", f"{_QUANTIZATION}.int8_utils")
+_PUBLIC = (
+    "vllm._custom_ops",
+    "vllm.models.common.ops.fused_qk_rmsnorm",
+    f"{_QUANTIZATION}.fp8_utils",
+    f"{_QUANTIZATION}.int8_utils",
+)
 
 
 def names(module: str) -> dict[str, Any]:
@@ -109,7 +131,9 @@ def prepare() -> None:
     torch.library.opcheck = _opcheck
     utils = ModuleType("tests.utils")
     utils.large_gpu_test = lambda *, min_gb: lambda test: test  # type: ignore[attr-defined]
-    sys.modules["tests.utils"] = utils
+    of_kernels = ModuleType("tests.kernels.utils")
+    of_kernels.opcheck = _opcheck  # type: ignore[attr-defined]
+    sys.modules |= {"tests.utils": utils, "tests.kernels.utils": of_kernels}
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def make_arrays(config: KernelConfig, rows: int, kind: str, seed: int = 0) -> Ar
     """The tensors of a call: inputs of a kind, outputs poisoned."""
     arrays: Arrays = {}
     for number, argument in enumerate(tensor_arguments(config)):
-        shape = sizes_of(argument.shape, (rows,), rows)
+        shape = sizes_of(argument.shape, (rows,), rows, second_rows=rows)
         arrays[argument.name] = _array(config, argument, shape, rows, kind, seed + number)
     return arrays
 
@@ -71,9 +71,15 @@ def _array(
         size = int(np.prod(shape)) * dtype.itemsize
         fill = 0 if argument.is_zeroed else _POISON
         return np.full(size, fill, np.uint8).view(dtype).reshape(shape)
+    if dtype == np.int32:
+        return np.zeros(shape, dtype)
+    if argument.name == "scale" and config.quant and config.quant.has_given_scales:
+        return np.exp2(np.random.default_rng(seed).uniform(-12, 4, shape)).astype(np.float32)
     if argument.shape[0] == LEADING:
         if config.input == "float8_e4m3fn":
             return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+        if len(shape) == 1:
+            return make_input(kind, 1, rows, "float32", seed)[0]
         return make_input(kind, rows, shape[1], config.input, seed).view(dtype)
     if argument.field in ("weight", "bias", "input_weight"):
         return make_weight(shape[0], config.weight, seed).view(dtype)
@@ -108,10 +114,10 @@ def run_on_host(
         parameters.append(offsets[argument.name])
         if argument.is_strided:
             parameters.append(arrays[argument.name].shape[-1])
-    parameters.append(rows)
+    parameters += [rows] * (2 if config.gathers or config.pair else 1)  # as many of either
     if recipe.get("items") is not None:
         parameters.append(evaluate(recipe["items"], rows))
-    grid = min(evaluate(recipe["grid"], rows), most_blocks or 1 << 31)
+    grid = min(evaluate(recipe["grid"], rows, second_rows=rows), most_blocks or 1 << 31)
     run_ptx(
         (cuda_ptx_of if is_cuda else ptx_of)(config, target),
         memory,
@@ -134,7 +140,8 @@ def run_on_cpu(config: KernelConfig, arrays: Arrays, eps: float) -> None:
         NumPy().argument(argument.name, array.view(_named(argument)), argument.is_output)
         for array, argument in zip(arrays.values(), tensor_arguments(config), strict=True)
     ]
-    _cpu_kernel(config)(*tensors, *([eps] if config.normalizes else []))
+    numbers = [eps for argument in interface(config) if not isinstance(argument, TensorArgument)]
+    _cpu_kernel(config)(*tensors, *numbers)
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from golden_cases import Case
-from jitnorm.kernels.quant_spec import FP8_BLOCK, MXFP4, MXFP8, NVFP4
+from jitnorm.kernels.quant_spec import FP8_BLOCK, MXFP4, MXFP8, NVFP4, QuantSpec
 from numpy.typing import NDArray
 
 import jitnorm
@@ -58,8 +58,36 @@ def heads() -> Array:
     return x().reshape(12, 3, 128)
 
 
+def turned_heads() -> Array:
+    """Of each head the first 96 elements; the last token has no position."""
+    y = reference.rmsnorm_f32(heads().reshape(-1, 128), weight()[:128])
+    angles, positions = weight()[:384].reshape(4, 96), np.repeat(np.arange(12) % 4, 3)
+    positions[-3:] = 4
+    return reference.rotate_f32(y, angles, positions).reshape(heads().shape)
+
+
+def turn_heads(make: Make) -> Outputs:
+    positions = np.arange(12) % 4
+    positions[-1] = 4
+    q, k, factor = make(heads()[:, :2]), make(heads()[:, 2:]), make(weight()[:128])
+    angles, scale = make(weight()[:384].reshape(4, 96)), make(np.array([0.5], np.float32))
+    call = (q, k, factor, factor, angles, make(positions))
+    return *jitnorm.qk_rmsnorm_rope(*call), *jitnorm.qk_rmsnorm_rope_quant(*call, scale, scale)
+
+
+def encoded_heads() -> Outputs:
+    y = turned_heads()
+    codes = reference.quantize_fp8_static(y.reshape(-1, 128), 0.5).reshape(y.shape)
+    rounded = reference.round_to(y, x().dtype)
+    return rounded[:, :2], rounded[:, 2:], codes[:, :2], codes[:, 2:]
+
+
 def factors() -> Array:
     return weight()[:24].reshape(12, 2)
+
+
+def combinations() -> Array:
+    return weight()[:48].reshape(12, 2, 2)
 
 
 def streams() -> Array:
@@ -111,6 +139,20 @@ def encode_batch(make: Make) -> Outputs:
     return parts(jitnorm.quantize(make(batch()), spec=NVFP4.with_layout("128x4"), batched=True))
 
 
+def encode_experts(make: Make) -> Outputs:
+    """Of three experts with five, no and seven rows, the second one without a tile."""
+    offsets, tiles = (make(np.array(each, np.int32)) for each in ([0, 5, 5, 12], [0, 128, 128, 256]))
+    spec = NVFP4.with_layout("128x4")
+    codes, scales = jitnorm.grouped_quantize(make(x()), offsets, spec=spec, scale_offsets=tiles)
+    return codes, scales[:256]
+
+
+def experts() -> Outputs:
+    codes, scales = reference.quantize_fp4(x().astype(np.float32), block_size=16, scale_format="e4m3")
+    tiles = [reference.swizzle_scales(rows, "128x4").reshape(128, 24) for rows in (scales[:5], scales[5:])]
+    return codes, np.concatenate(tiles)
+
+
 GLOBAL_SCALE = 38.4
 
 
@@ -148,6 +190,28 @@ def encoded_blocks() -> Outputs:
     codes, scales = reference.quantize_fp8_block(matrix())
     powers = reference.quantize_fp8_block(matrix(), "ue8m0_f32")
     return codes, scales, *powers, reference.dequantize_fp8_block(codes, scales)
+
+
+GIVEN_COLUMNS = QuantSpec("e4m3", "column", "f32", global_scale="given")
+GIVEN_BLOCKS = QuantSpec("int8", "4x128", "f32", global_scale="given")
+
+
+def powers(count: int) -> Array:
+    """Scales from a sixteenth to three quarters."""
+    return np.resize(np.array([0.0625, 0.1875, 0.5, 0.75], np.float32), count)
+
+
+def encode_by_given(make: Make) -> Outputs:
+    columns = jitnorm.quantize(make(x()), spec=GIVEN_COLUMNS, scale=make(powers(384)))
+    blocks = jitnorm.quantize(make(x()), spec=GIVEN_BLOCKS, scale=make(powers(9).reshape(3, 3)))
+    return columns.data, blocks.data, jitnorm.dequantize(columns, dtype="float32")
+
+
+def encoded_by_given() -> Outputs:
+    columns = reference.spread_scales(powers(384)[None], (12, 384), 12, 1)
+    blocks = reference.spread_scales(powers(9).reshape(3, 3), (12, 384), 4, 128)
+    codes = reference.quantize_fp8_static(x(), columns)
+    return codes, reference.quantize_int8_static(x(), blocks), reference.dequantize_fp8(codes, columns)
 
 
 def biased() -> Array:
@@ -201,6 +265,18 @@ def add_rounded(make: Make, rounding: str) -> Outputs:
 def rounded_norm() -> Outputs:
     y = reference.rmsnorm_f32(x(), weight(), rounding="output")
     return reference.quantize_fp4(y, block_size=16, scale_format="e4m3")
+
+
+def layernorm_gradients(make: Make) -> Outputs:
+    """Of the rows in reverse, found with the statistics that the norm gives."""
+    _, mean, rstd = jitnorm.layernorm_with_statistics(make(x()), make(weight()), make(bias()))
+    return jitnorm.layernorm_backward(make(x()[::-1].copy()), make(x()), mean, rstd, make(weight()))
+
+
+def expected_layernorm_gradients() -> Outputs:
+    statistics = reference.layernorm_statistics_f32(x())
+    found, *of_parameters = reference.layernorm_backward_f32(x()[::-1].copy(), x(), *statistics, weight())
+    return reference.round_to(found, x().dtype), *of_parameters
 
 
 OPS = [
@@ -265,12 +341,49 @@ OPS = [
         lambda: (reference.round_to(reference.layernorm_f32(x(), weight(), bias()), x().dtype),),
     ),
     OpCase(
+        "layernorm_with_statistics",
+        lambda make: jitnorm.layernorm_with_statistics(make(x()), make(weight()), make(bias())),
+        lambda: (
+            reference.round_to(reference.layernorm_f32(x(), weight(), bias()), x().dtype),
+            *reference.layernorm_statistics_f32(x()),
+        ),
+    ),
+    OpCase("layernorm_backward", layernorm_gradients, expected_layernorm_gradients),
+    OpCase(
+        "layernorm_quantize-output",
+        lambda make: parts(
+            jitnorm.layernorm_quantize(make(x()), make(weight()), make(bias()), spec=MXFP8, rounding="output")
+        ),
+        lambda: reference.quantize_mxfp8(
+            reference.round_to(reference.layernorm_f32(x(), weight(), bias()), x().dtype).astype(np.float32)
+        ),
+    ),
+    OpCase(
+        "norms-without-weight",
+        lambda make: (jitnorm.rmsnorm(make(x()), None), jitnorm.layernorm(make(x()), None, None)),
+        lambda: tuple(
+            reference.round_to(y, x().dtype)
+            for y in (reference.rmsnorm_f32(x(), None), reference.layernorm_f32(x(), None, None))
+        ),
+    ),
+    OpCase(
+        "q_kv_rmsnorm",
+        lambda make: jitnorm.q_kv_rmsnorm(
+            make(x()[:, :288]), make(x()[:, 288:]), make(weight()[:288]), make(weight()[288:])
+        ),
+        lambda: tuple(
+            reference.round_to(reference.rmsnorm_f32(x()[:, part], weight()[part]), x().dtype)
+            for part in (slice(288), slice(288, 384))
+        ),
+    ),
+    OpCase(
         "gemma_qk_rmsnorm",
         lambda make: jitnorm.gemma_qk_rmsnorm(
             make(heads()[:, :2]), make(heads()[:, 2:]), make(weight()[:128]), make(weight()[:128])
         ),
         lambda: (gemma_norm(heads()[:, :2]), gemma_norm(heads()[:, 2:])),
     ),
+    OpCase("qk_rmsnorm_rope", turn_heads, encoded_heads),
     OpCase(
         "silu_and_mul-hf",
         lambda make: (jitnorm.silu_and_mul(make(HALVES.input()), rounding="hf"),),
@@ -308,6 +421,23 @@ OPS = [
         ),
     ),
     OpCase(
+        "gates-with-numbers",
+        lambda make: (
+            jitnorm.silu_and_mul_with_clamp(make(wide()), 5.5),
+            jitnorm.silu_and_mul_with_clamp(make(wide()), 20, alpha=1.3, beta=0.5),
+            jitnorm.fatrelu_and_mul(make(wide()), 0.5),
+            jitnorm.mul_and_silu(make(wide())),
+            jitnorm.gelu_quick(make(wide())),
+        ),
+        lambda: (
+            reference.gated_f32(wide(), "swiglu:5.5:1:0"),
+            reference.gated_f32(wide(), "swiglu:20:1.3:0.5"),
+            reference.gated_f32(wide(), "fatrelu:0.5"),
+            reference.gated_f32(wide(), "silu", values_first=True),
+            reference.activated_f32(wide(), "swish:1.702"),
+        ),
+    ),
+    OpCase(
         "quantize-relu2",
         lambda make: parts(jitnorm.quantize(make(HALVES.input()), spec=MXFP8, activation="relu2")),
         lambda: reference.quantize_mxfp8(reference.relu2_f32(HALVES.input())),
@@ -317,9 +447,20 @@ OPS = [
         lambda make: jitnorm.mhc_rmsnorm_quantize(make(streams()), make(factors()), make(weight()[:192])),
         mixed,
     ),
+    OpCase(
+        "mhc_post",
+        lambda make: (
+            jitnorm.mhc_post(make(x()[:, :192].copy()), make(streams()), make(factors()), make(combinations())),
+        ),
+        lambda: (
+            reference.round_to(reference.mhc_post_f32(x()[:, :192], streams(), factors(), combinations()), x().dtype),
+        ),
+    ),
     OpCase("quantize_weight", encode_weight, decoded_weight),
     OpCase("quantize-batched", encode_batch, swizzled_batch),
+    OpCase("grouped_quantize", encode_experts, experts),
     OpCase("quantize-blocks", encode_blocks, encoded_blocks),
+    OpCase("quantize-given", encode_by_given, encoded_by_given),
     OpCase("fp4_quantize-float8", encode_fp8, encoded_fp8),
     OpCase(
         "compute_amax",

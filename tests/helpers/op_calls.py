@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, partial
 from inspect import signature
 from itertools import product
 from typing import Any, NamedTuple
@@ -27,26 +27,28 @@ class Call(NamedTuple):
     op: str
     choices: dict[str, Any]
 
-    def prepared(self, rows: int) -> Callable[[], object]:
+    def prepared(self, rows: int) -> partial[object]:
         """The call, with so many rows."""
         return call_of(OPS[self.op], self.choices, new, rows, matrices=MATRICES)
 
     def make(self, rows: int) -> None:
-        """Make the call, of tensors on their own and of views of a packed one."""
+        """Make the call, of tensors on their own and of views of a packed one, of several matrices and of one."""
         self.prepared(rows)()
-        if self.op in ("qk_rmsnorm", "gemma_qk_rmsnorm"):
-            size, dtype = self.choices["hidden_size"], self.choices.get("input", "bfloat16")
-            qkv, w = new((rows, 12, size), dtype), new((size,), self.choices.get("weight", dtype))
-            q, k, rounding = qkv[:, :8], qkv[:, 8:10], self.choices.get("rounding", "once")
-            function, enable_pdl = getattr(jitnorm, self.op), self.choices.get("pdl")
-            function(q, k, w, w, q_out=q, k_out=k, enable_pdl=enable_pdl, rounding=rounding)
+        if OPS[self.op].fixed.get("weight_per_matrix"):
+            call_of(OPS[self.op], self.choices, new, rows, matrices=1)()
+        if isinstance(OPS[self.op].choices.get("row_dims"), tuple):
+            call, dtype = self.prepared(rows), self.choices.get("input", "bfloat16")
+            qkv = new((rows, 12, self.choices["hidden_size"]), dtype)
+            q, k = qkv[:, :8], qkv[:, 8:10]
+            in_place = {} if "quant" in OPS[self.op].fixed else {"q_out": q, "k_out": k}
+            call.func(**{**call.keywords, "q": q, "k": k, **in_place})
 
 
 def new(shape: tuple[int, ...], dtype: str = "bfloat16", is_output: bool = False) -> Any:
     """An array of ones; of bytes where NumPy lacks a dtype."""
     if hasattr(ml_dtypes, dtype) and dtype != "float8_e8m0fnu":
         return np.ones(shape, getattr(ml_dtypes, dtype))
-    return np.ones(shape, dtype if dtype in ("float16", "float32", "int32", "int8") else np.uint8)
+    return np.ones(shape, dtype if dtype in ("float16", "float32", "int32", "int64", "int8") else np.uint8)
 
 
 @cache
@@ -71,11 +73,13 @@ _OTHERS: list[dict[str, Any]] = [
     {"pdl": False}, {"input": "float16", "weight": "float32"}, {"input": "float32"}, {"input": "float8_e4m3fn"},
     {"input": "float8_e4m3fn", "global_scale": "given"}, {"input": "uint8"}, {"quant": "fp8_token", "scale_ub": True},
     {"quant": "mxfp4", "scale_rounding": "floor"}, {"residual": True, "keep_norm": True, "unit_bias": True},
-    {"rounding": "hf"}, {"batched": True, "masked": True}, {"scale_per_matrix": True, "global_scale": "given"},
+    {"rounding": "hf"}, {"weight": "none"}, {"batched": True, "masked": True},
+    {"scale_per_matrix": True, "global_scale": "given"},
     {"batched": True, "global_scale": "given", "scale_per_matrix": True}, {"streams": 1}, {"gate_columns": 64},
     {"inverse_global_scale": True, "global_scale": "given"}, {"alignment": 128, "hidden_size": 96},
     {"shuffle_rows": 16}, {"shuffled": True}, {"shuffled": True, "global_scale": "row"},
-    {"axis": 0, "layout": "linear"},
+    {"axis": 0, "layout": "linear"}, {"rope": "interleaved"}, {"angles": "bfloat16", "positions": "int32"},
+    {"rotary_size": 32},
 ]  # fmt: skip
 
 

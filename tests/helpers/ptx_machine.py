@@ -188,15 +188,16 @@ class _Machine(Numbers):
             for thread in self.active.tolist():
                 self.copies.setdefault(thread, [[]]).append([])
             return
-        assert modifiers == ["async", "cg", "shared", "global"]
-        assert operands[2] == "16"
+        assert modifiers in (["async", "cg", "shared", "global"], ["async", "ca", "shared", "global"])
+        width = int(operands[2])
+        assert width == 16 or (modifiers[1] == "ca" and width in (4, 8))
         (_, places), (_, sources) = self._bytes("shared", operands[0]), self._bytes("global", operands[1])
-        assert not ((places | sources) % 16).any(), "misaligned copy"
-        sizes = self.read(operands[3], 32) if len(operands) > 3 else np.full(places.size, 16)
+        assert not ((places | sources) % width).any(), "misaligned copy"
+        sizes = self.read(operands[3], 32) if len(operands) > 3 else np.full(places.size, width)
         for thread, to, source, size in zip(self.active.tolist(), places, sources, sizes, strict=True):
-            copied = np.zeros(16, np.uint8)
+            copied = np.zeros(width, np.uint8)
             copied[: int(size)] = self.memory[source : source + int(size)]
-            self.shared.reshape(-1)[to : to + 16] = _UNKNOWN
+            self.shared.reshape(-1)[to : to + width] = _UNKNOWN
             self.copies.setdefault(thread, [[]])[-1].append((int(to), copied))
 
     def _wait_for_copies(self, pending: int | None) -> None:
@@ -205,7 +206,7 @@ class _Machine(Numbers):
             groups = self.copies.get(thread, [[]])
             arrived = len(groups) if pending is None else max(0, len(groups) - 1 - pending)
             for to, copied in (copy for group in groups[:arrived] for copy in group):
-                self.shared.reshape(-1)[to : to + 16] = copied
+                self.shared.reshape(-1)[to : to + copied.size] = copied
             self.copies[thread] = groups[arrived:] or [[]]
 
     # Control
@@ -230,11 +231,22 @@ class _Machine(Numbers):
         pass
 
     def _do_shfl(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        assert modifiers[:2] == ["sync", "bfly"]
-        source = self.registers[operands[1]]
         assert self.active.size % 32 == 0, "a warp is not together"
-        partner = self.active ^ self.read(operands[2], 32).astype(np.int64)
-        self.write(operands[0].partition("|")[0], source[partner])
+        source = self.registers[operands[1]]
+        by, lane = self.read(operands[2], 32).astype(np.int64), self.active % 32
+        first = self.active - lane
+        partner = {
+            "bfly": self.active ^ by,
+            "up": np.where(lane < by, self.active, self.active - by),
+            "idx": first + by % 32,
+        }
+        self.write(operands[0].partition("|")[0], source[partner[modifiers[1]]])
+
+    def _do_vote(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        assert modifiers == ["sync", "ballot", "b32"]
+        assert self.active.size % 32 == 0, "a warp is not together"
+        bits = self.read(operands[1], 1).astype(np.uint64) << (self.active % 32).astype(np.uint64)
+        self.write(operands[0], np.repeat(np.bitwise_or.reduce(bits.reshape(-1, 32), axis=1), 32), 32)
 
     def _do_redux(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["sync", "max", "u32"]

@@ -44,6 +44,17 @@ class Numbers(Registers):
         shifted = values.view(np.int64) >> by.astype(np.int64) if kind[0] == "s" else values >> by
         self.write(operands[0], shifted, BITS[kind])
 
+    def _do_brev(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        bits = np.unpackbits(self.read(operands[1], 32).astype("<u4").view(np.uint8), bitorder="little").reshape(-1, 32)
+        self.write(operands[0], np.packbits(bits, axis=1).view(">u4")[:, 0].astype(np.uint64), 32)
+
+    def _do_bfind(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        """The zeros before the highest bit; all ones without one."""
+        assert modifiers == ["shiftamt", "u32"]
+        values = self.read(operands[1], 32)
+        zeros = [32 - int(value).bit_length() if value else (1 << 32) - 1 for value in values]
+        self.write(operands[0], np.array(zeros, np.uint64), 32)
+
     def _do_shf(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["l", "wrap", "b32"]
         low, high, by = (self.read(operand, 32) for operand in operands[1:])
@@ -213,6 +224,9 @@ class Numbers(Registers):
         if modifiers[0] != "rn":
             self._convert_exactly(modifiers, operands)
             return
+        if modifiers == ["rn", "f32", "s32"]:
+            self.write_float(operands[0], self._signed(operands[1], 32).astype(np.float32))
+            return
         kind = modifiers[-2]
         if len(operands) == 2:
             self.write(operands[0], _rounded(self.float(operands[1]), f"{kind}x2"))
@@ -243,6 +257,8 @@ class Numbers(Registers):
             self.write_float(operands[0], self.float(operands[1], "f16"))
         else:
             self.write(operands[0], self.extended(operands[1], of), BITS[to])
+            if to == "s8":  # no register is that narrow
+                self.write(operands[0], self.extended(operands[0], to), 16)
 
 
 _COMPARISONS = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from jitnorm.kernels.extents import MATRICES, ROWS, SECOND_ROWS, Extent, extent
+from jitnorm.kernels.extents import MATRICES, ROWS, SECOND_ROWS, TOKENS, Extent, extent
 
 
 def extents() -> st.SearchStrategy[Extent]:
     """Of a few operations."""
-    symbols: st.SearchStrategy[Extent] = st.sampled_from([ROWS, SECOND_ROWS, MATRICES])
+    symbols: st.SearchStrategy[Extent] = st.sampled_from([ROWS, SECOND_ROWS, MATRICES, TOKENS])
     leaves = symbols | st.integers(0, 100000).map(extent)
     operations = (Extent.__add__, Extent.__mul__, Extent.at_most, Extent.round_up, Extent.ceil_div)
     return st.recursive(
@@ -20,14 +20,14 @@ def extents() -> st.SearchStrategy[Extent]:
     )
 
 
-def evaluate(json: Any, rows: int, matrices: int = 1, second_rows: int = 0) -> int:
-    """The value of an extent in JSON for M = `rows`, B = `matrices`, M2 = `second_rows`."""
+def evaluate(json: Any, rows: int, matrices: int = 1, second_rows: int = 0, tokens: int = 1) -> int:
+    """The value of an extent in JSON for M = `rows`, B = `matrices`, M2 = `second_rows`, T = `tokens`."""
     if isinstance(json, int):
         return json
     if isinstance(json, str):
-        return {"M": rows, "B": matrices, "M2": second_rows}[json]
+        return {"M": rows, "B": matrices, "M2": second_rows, "T": tokens}[json]
     operator, *operands = json
-    a, b = (evaluate(operand, rows, matrices, second_rows) for operand in operands)
+    a, b = (evaluate(operand, rows, matrices, second_rows, tokens) for operand in operands)
     if operator in ("ceil_div", "round_up"):
         quotient = (a + b - 1) // b
         return quotient if operator == "ceil_div" else quotient * b

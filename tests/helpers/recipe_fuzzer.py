@@ -28,6 +28,7 @@ KERNELS = (
     ("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4/row", "cute", ("sm_90a",)),
     ("rmsnorm:hidden_size=384,vector_bytes=2,quant=e4m3/128/f32/column4", "c++", ("cpu", "sm_90a")),
     ("rmsnorm:hidden_size=128,pair=true,row_dims=2", "c++", ("cpu", "sm_90a")),
+    ("rmsnorm:hidden_size=128,pair=true,rope=neox,rotary_size=64,quant=e4m3/tensor/f32", "c++", ("cpu", "sm_90a")),
     ("quantize:hidden_size=512,quant=e2m1/16/e4m3/128x4/given,batched=true,masked=true", "c++", ("cpu", "sm_100a")),
     ("quantize:hidden_size=384,quant=e4m3/tensor/f32/linear/tensor", "c++", ("cpu", "sm_90a")),
     ("quantize:hidden_size=64,amax_only=true", "c++", ("cpu", "sm_80")),
@@ -37,7 +38,7 @@ KERNELS = (
     ("shuffle:hidden_size=64,input=uint8,shuffle_rows=16", "c++", ("cpu", "sm_90a")),
 )  # fmt: skip
 NUMBERS = (0, 1, -1, 2, 3, 7, 8, 9, 16, 17, 64, 4096, 1 << 31, 1 << 32, 1 << 40, (1 << 63) - 1, -(1 << 63), 1 << 64)
-ODDITIES = (10**30, 0.5, -0.0, 1e300, True, False, None, "", "M", "M2", "B", "...", "cpu", "cuda", "float32")
+ODDITIES = (10**30, 0.5, -0.0, 1e300, True, False, None, "", "M", "M2", "B", "T", "...", "cpu", "cuda", "float32")
 OPERATORS = ("+", "*", "min", "ceil_div", "round_up", "-", "", 7)
 DTYPES = ("float64x2", "float4", "int1", "bool", "handle", "uint8x0", "float16x65535", "custom[x]8", "e2m1", "float32x")
 LEADING = ((), (0,), (1,), (3,), (128,), (2, 3), (2, 1, 2), (2,) * 9, (1 << 40,), (1 << 40, 1 << 40))
@@ -120,10 +121,11 @@ def argument_of(recipe: Any, place: int, leading: tuple[int, ...]) -> Any:
     if argument["kind"] != "tensor":
         return 1e-6
     rows = math.prod(leading[1:] if recipe["batched"] else leading)
-    sizes = rows, leading[0] if recipe["batched"] and leading else 1, math.prod(leading)
+    sizes = rows, leading[0] if recipe["batched"] and leading else 1, math.prod(leading), math.prod(leading[:-1])
     shape = [evaluate(extent, *sizes) for extent in argument["shape"] if extent != "..."]
     if "..." in argument["shape"]:
         shape[:0] = leading
+    shape[:0] = [5] * argument["table_dims"]
     strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
     if argument["strided"] and not argument["output"] and len(leading) == 2:
         strides[0] *= 2  # rows that one stride cannot walk

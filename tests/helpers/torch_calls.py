@@ -19,10 +19,9 @@ ROWS, MASKED_ROWS = 2, 128
 OperatorCall = tuple[Any, tuple[Any, ...], dict[str, Any]]
 # Ops that have no encoding of their own.
 _CHOICES = {
-    name: {"quant": "nvfp4"} for name, op in OPS.items() if "quant" in op.choices and op.fixed["op"] != "layernorm"
-}
-_CHOICES = {
-    name: chosen for name, chosen in _CHOICES.items() if OPS[name].choices["quant"] is None and name != "rmsnorm"
+    name: {"quant": "nvfp4"}
+    for name, op in OPS.items()
+    if op.choices.get("quant", "") is None and name not in ("rmsnorm", "layernorm")
 }
 
 

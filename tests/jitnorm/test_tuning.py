@@ -106,6 +106,11 @@ def test_kernels_of_one_tuning_key_share_their_measurements(text: str) -> None:
     assert tuning_key(KernelConfig.parse(text)) == CONFIG
 
 
+def test_statistics_of_rows_that_are_kept_do_not_count() -> None:
+    plain, keeping = (KernelConfig("layernorm", 4096, keep_statistics=kept) for kept in (False, True))
+    assert tuning_key(keeping) == tuning_key(plain)
+
+
 def test_codes_share_a_tuning_key_whatever_becomes_of_the_scales() -> None:
     usual = KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3")
     for quant in ("e2m1/16/e4m3/128x4/given", "e2m1/16/e4m3/linear+8x4/none", "e2m1/16/e4m3/linear/tensor"):
@@ -118,6 +123,14 @@ def test_codes_share_a_tuning_key_whatever_becomes_of_the_scales() -> None:
         "rmsnorm:hidden_size=4096,quant=e2m1/32/ue8m0",
     ):
         assert tuning_key(KernelConfig.parse(other)) != usual
+
+
+def test_experts_share_the_tuning_key_of_a_mask() -> None:
+    masked, of_experts, gathered = (
+        tuning_key(KernelConfig.parse(f"quantize:hidden_size=4096,quant=e2m1/16/e4m3{rest}"))
+        for rest in (",batched=true,masked=true", "/128x4/given,experts=8,scale_per_matrix=true", ",gathers=true")
+    )
+    assert masked == of_experts != gathered == KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3")
 
 
 def test_what_is_warmed_is_what_calls_run() -> None:
@@ -354,3 +367,9 @@ def test_stand_ins_fit_and_are_named_once() -> None:
     store(user=table(entry("8x1r2"), entry("9x9", "few")), shipped=table(entry("4x2"), entry("8x1r2", "many")))
     assert [each.schedule for each in stand_ins(replace(CONFIG, schedule="4x2"), HOPPER)] == ["", "8x1r2"]
     assert list(stand_ins(CONFIG, Target("cpu"))) == []
+
+
+def test_scales_given_for_parts_of_a_tensor_are_work_of_their_own() -> None:
+    for block_size in ("column", "128x128", "row"):
+        config = KernelConfig.parse(f"rmsnorm:hidden_size=256,quant=e4m3/{block_size}/f32/linear/given")
+        assert tuning_key(config) == config

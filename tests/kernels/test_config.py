@@ -42,6 +42,11 @@ EVERY_SPEC = [
     *(QuantSpec("int8", n, "f32", at) for n in (16, 32, 64, 128, 256) for at in ("linear", "column", "column4")),
     *(QuantSpec(element, n, "f32") for element in ("e4m3", "e5m2", "int8") for n in ("row", "tensor")),
     *(QuantSpec(element, "tensor", "f32", global_scale="tensor") for element in ("e4m3", "e5m2", "int8")),
+    *(
+        QuantSpec(element, n, "f32", global_scale="given")
+        for element in ("e4m3", "e5m2", "int8")
+        for n in ("row", "column", 16, 32, 64, 128, 256, "128x128", "4x256", "allx48", "2xall")
+    ),
 ]
 # Some of those whose scales have a floor.
 FLOORED = [
@@ -51,7 +56,8 @@ FLOORED = [
 ]
 # Some of those with another largest scale of a block.
 OF_256 = [
-    QuantSpec("e2m1", 16, "e4m3", "128x4", g, four_over_six=f, e4m3_max=256)
+    QuantSpec("e2m1", 16, "e4m3", "128x4", g, four_over_six=f, e4m3_max=largest)
+    for largest in (256, 5.3)
     for g in ("row", "tensor")
     for f in (False, "mae")
 ]
@@ -86,14 +92,14 @@ def item_configs() -> st.SearchStrategy[KernelConfig]:
 @st.composite
 def configs(draw: st.DrawFn) -> KernelConfig:
     quant = draw(st.none() | quant_specs().filter(lambda spec: spec.block_rows == 1))
-    block = quant.block_size if quant and isinstance(quant.block_size, int) else 1
+    block = quant.block_columns if quant else 1
     amax_only = quant is None and draw(st.booleans())
     op = draw(st.sampled_from(["rmsnorm", "quantize"])) if quant or amax_only else "rmsnorm"
     normalizes = op == "rmsnorm"
     if op == "rmsnorm" and quant is None and draw(st.booleans()):
         return draw(item_configs())
     input_dtype = draw(st.sampled_from(FLOAT_DTYPES if normalizes else INPUT_DTYPES))
-    has_bound = quant is not None and quant.scale_format.startswith("f32") and quant.block_size != "tensor"
+    has_bound = quant is not None and quant.may_be_bounded
     pads = not normalizes and quant is not None and not quant.scale_format.startswith("f32")
     batched = draw(st.booleans())
     counts_rows = not amax_only and not (quant and quant.needs_tensor_amax)
@@ -114,7 +120,11 @@ def configs(draw: st.DrawFn) -> KernelConfig:
         scale_per_matrix=batched and quant is not None and quant.needs_given_scale and draw(st.booleans()),
         amax_only=amax_only,
         scale_ub=has_bound and draw(st.booleans()),
-        inverse_global_scale=quant is not None and quant.global_scale == "given" and draw(st.booleans()),
+        inverse_global_scale=quant is not None
+        and quant.has_blocks
+        and quant.global_scale == "given"
+        and draw(st.booleans()),
+        weight_per_matrix=batched and normalizes and draw(st.booleans()),
         alignment=block * draw(st.integers(1, 4)) if pads else 1,
     )
 
@@ -199,9 +209,12 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ("layernorm:hidden_size=64,weight=float16", "weight dtype: is 'float16'; allowed are 'float32'"),
         ("quantize:hidden_size=64,quant=e2m1/16,gate_columns=48", "granularity: is 48, which does not divide"),
         ("quantize:hidden_size=64,quant=e2m1/16,gate_columns=65", "granularity: is 65; 1 to 64 is allowed"),
-        ("quantize:hidden_size=64,activation=tanh", "activation: is 'tanh'; allowed are 'silu', 'gelu', .* 'relu2'$"),
-        ("quantize:hidden_size=64,activation=swigluoai", "activation: is 'swigluoai'; allowed are 'silu', .* 'relu2'$"),
-        ("quantize:hidden_size=64,gate_columns=1,activation=x", "activation: is 'x'; allowed are .* 'swigluoai'$"),
+        ("quantize:hidden_size=64,activation=tanh", "activation: is 'tanh'; allowed are 'silu', 'gelu', .* 'relu2', "),
+        (
+            "quantize:hidden_size=64,activation=swigluoai",
+            "activation: is 'swigluoai'; allowed are 'silu', .* 'relu2', ",
+        ),
+        ("quantize:hidden_size=64,gate_columns=1,activation=x", "activation: is 'x'; allowed are .* 'swigluoai', "),
         ("quantize:hidden_size=64,activation=gelu,input=float8_e4m3fn", "input dtype: is 'float8_e4m3fn'; allowed are"),
         ("rmsnorm:hidden_size=64,activation=gelu,residual=true", "only one of residual, gate_columns or activation"),
         (
@@ -216,6 +229,9 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
             "only one of residual, gate_columns or activation",
         ),
         ("quantize:hidden_size=64,quant=e2m1/16,keep_rstd=true", "which has no keep_rstd"),
+        ("rmsnorm:hidden_size=64,keep_statistics=true", "which has no keep_statistics; .* use 'layernorm'"),
+        ("layernorm:hidden_size=64,keep_statistics=true,keep_rstd=true", "leave keep_rstd and amax_only False"),
+        ("layernorm:hidden_size=64,keep_statistics=true,backward=true", "backward: .* not go with keep_statistics"),
         ("rmsnorm:hidden_size", "cannot read 'hidden_size'"),
         ("rmsnorm:hidden_size=64,depth=3", "cannot read 'depth=3'.*hidden_size, input"),
         ("rmsnorm:hidden_size=many", "hidden_size is 'many'.*whole number"),
@@ -245,6 +261,22 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ("rmsnorm:hidden_size=64,residual=true,pair=true", "pair: is True, which goes with a plain rmsnorm alone"),
         ("rmsnorm:hidden_size=64,batched=true,pair=true", "pair: is True, which goes with a plain rmsnorm alone"),
         ("rmsnorm:hidden_size=64,masked=true", "masked, scale_per_matrix: need batched=True"),
+        ("rmsnorm:hidden_size=64,quant=e2m1,experts=2", "op: is 'rmsnorm', which has no experts; .* or use 'quantize'"),
+        ("quantize:hidden_size=64,quant=e2m1,experts=1025", "experts: is 1025; 0 to 1024 is allowed"),
+        ("quantize:hidden_size=64,quant=e2m1,batched=true,experts=2", "experts: is 2, which goes with neither batched"),
+        ("quantize:hidden_size=64,quant=e2m1,batched=true,gathers=true", "gathers: is given, which goes with neither"),
+        ("quantize:hidden_size=64,activation=silu,gathers=true", "gathers: is given, but only encoded rows at one"),
+        ("quantize:hidden_size=64,quant=e2m1/16/e4m3/linear/tensor,gathers=true", "gathers: is given, but the amax"),
+        ("quantize:hidden_size=64,quant=e2m1,row_dims=2,experts=2", "experts: is 2, but only encoded rows at one"),
+        ("quantize:hidden_size=64,activation=silu,experts=2", "experts: is 2, but only encoded rows at one"),
+        ("quantize:hidden_size=64,quant=e2m1/16/e4m3/linear/tensor,experts=2", "experts: is 2, but the amax"),
+        (
+            "quantize:hidden_size=128,quant=e4m3/128/f32/column,experts=2",
+            "scale_layout: is 'column', in which experts'",
+        ),
+        ("rmsnorm:hidden_size=64,weight_per_matrix=true", "weight_per_matrix: is True, which needs batched=True"),
+        ("layernorm:hidden_size=64,batched=true,weight_per_matrix=true", "which has no weight_per_matrix"),
+        ("rmsnorm:hidden_size=64,weight=none,bias=true", "bias: goes with a weight, but there is none"),
         (
             "quantize:hidden_size=64,quant=e2m1,batched=true,scale_per_matrix=true",
             "scale_per_matrix: is True, but quant has no scale that is given",

@@ -72,11 +72,28 @@ def test_groups_of_every_size_are_those_of_the_cpu(text: str, target: Target) ->
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
 
 
+GIVEN = (
+    "quantize:hidden_size=48,input=float16,quant=e4m3/column/f32/linear/given",
+    "rmsnorm:hidden_size=1536,residual=true,quant=e5m2/column/f32/linear/given",
+    "quantize:hidden_size=512,quant=int8/4x256/f32/linear/given",
+    "quantize:hidden_size=513,vector_bytes=1,quant=e4m3/row/f32/linear/given",
+    "quantize:hidden_size=384,gate_columns=384,quant=e4m3/128/f32/linear/given",
+    "quantize:hidden_size=96,input=float8_e4m3fn,quant=e4m3/allx48/f32/linear/given",
+)
+
+
+@pytest.mark.parametrize(("text", "target"), [*product(GIVEN, (AMPERE,)), *product(GIVEN[::3], (HOPPER,))])
+def test_codes_by_given_scales_are_those_of_the_cpu(text: str, target: Target) -> None:
+    for kind in ("spiky", "nan"):
+        assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
 ROUNDED = (
     "quantize:hidden_size=64,gate_columns=64,rounding=hf",
     "quantize:hidden_size=512,input=float16,gate_columns=512,rounding=output,quant=e4m3/32/ue8m0",
     "quantize:hidden_size=96,gate_columns=8,rounding=hf,activation=gelu_tanh,quant=e4m3/row/f32",
     "quantize:hidden_size=1024,activation=relu2,rounding=output,quant=e2m1/16/e4m3",
+    "quantize:hidden_size=64,gate_columns=64,rounding=hf,activation=swiglu:2:1.5:1",
     "rmsnorm:hidden_size=512,rounding=hf,residual=true,quant=e4m3/128/f32_ue8m0/packed",
     "rmsnorm:hidden_size=256,rounding=output,quant=e2m1/16/e4m3/linear/given/up/mae",
     "rmsnorm:hidden_size=512,rounding=vllm,residual=true,quant=int8/row/f32",
@@ -87,6 +104,20 @@ ROUNDED = (
 def test_what_is_rounded_before_it_is_encoded_is_the_cpus(text: str, target: Target) -> None:
     for kind in ("spiky", "inf", "nan"):
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
+NUMBERS = (
+    "quantize:hidden_size=64,gate_columns=64,activation=swiglu:2:1:0,quant=e2m1/16/e4m3",
+    "quantize:hidden_size=96,gate_columns=8,activation=swiglu:2:1.5:1",
+    "quantize:hidden_size=512,activation=swish:1.702,input=float16,quant=e4m3/row/f32",
+    "quantize:hidden_size=48,gate_columns=48,activation=fatrelu:0.25,values_first=true",
+)
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_activations_with_numbers_are_those_of_the_cpu(text: str) -> None:
+    for kind in ("spiky", "inf", "nan"):
+        assert_same(KernelConfig.parse(text), AMPERE, 5, kind, is_cuda=True)
 
 
 SQUARES = (

@@ -107,13 +107,13 @@ def reciprocal_root(x: torch.Tensor) -> torch.Tensor:
 
 def recipe(entry: str, target: Target) -> str:
     common = {"kind": "tensor", "single": False, "alignment": 4, "may_be": "", "shape": ["...", ROW]}
-    common |= {"row_set": 0, "flat": False, "zeroed": False, "if_empty": 0.0}
+    common |= {"row_set": 0, "table_dims": 0, "flat": False, "zeroed": False, "if_empty": 0.0}
     arguments = [
         {**common, "name": "input", "dtypes": ["float32"], "output": False, "strided": True},
         {**common, "name": "out", "dtypes": ["int16"], "output": True, "strided": False},
     ]
     fields: dict[str, Any] = {"abi": LAUNCHER_ABI, "entry": entry, "row_dims": 1, "arguments": arguments}
-    fields |= {"batched": False, "items": None}
+    fields |= {"batched": False, "heads": False, "items": None}
     launch = {"grid": "M", "block": ROW // 8, "cluster": 1, "shared_bytes": 0, "pdl": False}
     return json.dumps({**fields, **launch, "device": "cuda", "capability": list(target.capability), "family": False})
 

@@ -29,6 +29,7 @@ KERNELS = [
     (5, "layernorm:hidden_size=2048,residual=true"),
     (3, "rmsnorm:hidden_size=3040,input=float32"),
     (3, "rmsnorm:hidden_size=16384"),
+    (3, "layernorm:hidden_size=16384"),
     (3, "rmsnorm:hidden_size=20000"),
     (2, "layernorm:hidden_size=20000,input=float32"),
     (2, "rmsnorm:hidden_size=40000,vector_bytes=8"),
@@ -54,13 +55,27 @@ def test_warps_need_not_go_on_together(text: str) -> None:
     assert_same(KernelConfig.parse(text), Target("sm_90a"), 70, "random", is_uneven=True, is_cuda=True)
 
 
-@pytest.mark.parametrize("rows", [1, 513, 1200])
-def test_sums_of_rows_are_those_of_the_cpu(rows: int) -> None:
-    config = KernelConfig.parse("sum_rows:hidden_size=100,input=float32,weight=bfloat16")
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (1, "hidden_size=100,weight=bfloat16"),
+        (513, "hidden_size=100,weight=bfloat16"),
+        (130, "hidden_size=35,bias=true,vector_bytes=8"),
+        (300, "hidden_size=37,vector_bytes=4"),
+    ],
+)
+def test_sums_of_rows_are_those_of_the_cpu(rows: int, text: str) -> None:
+    config = KernelConfig.parse(f"sum_rows:input=float32,{text}")
     assert_same(config, Target("sm_90a"), rows, "random", is_cuda=True)
 
 
-@pytest.mark.parametrize("size", [1152, 20000])
-def test_warps_of_whole_and_missing_chunks_exchange_float32_together(size: int) -> None:
+@pytest.mark.parametrize("text", ["rmsnorm:hidden_size=1152", "rmsnorm:hidden_size=20000"])
+def test_warps_of_whole_and_missing_chunks_exchange_float32_together(text: str) -> None:
     """Lanes that store nothing would otherwise exchange their chunks elsewhere than the rest of their warp."""
-    assert_same(KernelConfig("rmsnorm", size, input="float32"), Target("sm_90a"), 3, "random", is_cuda=True)
+    assert_same(KernelConfig.parse(f"{text},input=float32"), Target("sm_90a"), 3, "random", is_cuda=True)
+
+
+@pytest.mark.parametrize("text", ["hidden_size=1152,input=float32", "hidden_size=13344"])
+def test_so_do_those_of_layernorm_s_gradients(text: str) -> None:
+    config = KernelConfig.parse(f"layernorm:{text},backward=true")
+    assert_same(config, Target("sm_90a"), 3, "nan", is_cuda=True)

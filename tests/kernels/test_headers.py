@@ -66,12 +66,21 @@ CONFIGS = [
     )
 ]
 AHEAD = KernelConfig.parse("rmsnorm:hidden_size=4096,schedule=4x2ao2")
-ROUNDED = [
+# Those for which a condition holds.
+SPECIAL = [
     KernelConfig.parse(text)
     for text in (
         "rmsnorm:hidden_size=4096,residual=true,rounding=hf",
         "quantize:hidden_size=4096,gate_columns=4096,quant=e2m1/16,rounding=hf",
         "quantize:hidden_size=4096,activation=silu,quant=e2m1/16,rounding=output",
+        "quantize:hidden_size=4096,gate_columns=4096,activation=swiglu:7:1.5:1",
+        "quantize:hidden_size=4096,activation=swish:1.5",
+        "quantize:hidden_size=4096,activation=fatrelu:1",
+        "quantize:hidden_size=4096,gate_columns=4096,values_first=true",
+        "rmsnorm:hidden_size=4096,quant=e4m3/column/f32/linear/given",
+        "dequantize:hidden_size=4096,quant=e4m3/column/f32/linear/given",
+        "rmsnorm:hidden_size=128,pair=true,rope=neox",
+        "rmsnorm:hidden_size=128,pair=true,rope=neox,rounding=hf",
     )
 ]
 FINISHED = [
@@ -88,8 +97,20 @@ FINISHED = [
         "rmsnorm:hidden_size=4096,residual=true,sandwich=true,activation=silu,activates_norm=true,rounding=hf",
     )
 ]
+EXPERTS = [
+    KernelConfig.parse(f"quantize:hidden_size={size},quant=e2m1/16/e4m3/128x4/given,experts=8,scale_per_matrix=true")
+    for size in (256, 4096)
+]
+OTHERS = [
+    KernelConfig.parse("rmsnorm:hidden_size=4096,weight=none"),
+    KernelConfig.parse("rmsnorm:hidden_size=1024,weight=none,backward=true"),
+    KernelConfig.parse("rmsnorm:hidden_size=262144,weight=none,backward=true"),
+    KernelConfig.parse("rmsnorm:hidden_size=1536,pair=true,second_size=512"),
+    KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3,gathers=true"),
+    KernelConfig.parse("mhc_post:hidden_size=4096,streams=4"),
+]
 SOURCES = [
-    *((config, target) for config in (*CONFIGS, *ROUNDED, *FINISHED) for target in (CPU, HOPPER)),
+    *((config, target) for config in (*CONFIGS, *SPECIAL, *FINISHED, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),
     (AHEAD, HOPPER),
 ]
 

@@ -37,6 +37,7 @@ def recipe_of(extent: Any, grid: Any = "M") -> dict[str, Any]:
         "kind": "tensor",
         "dtypes": ["uint8"],
         "row_set": 0,
+        "table_dims": 0,
         "single": False,
         "flat": False,
         "zeroed": False,
@@ -50,8 +51,8 @@ def recipe_of(extent: Any, grid: Any = "M") -> dict[str, Any]:
         {**rows, "name": "second", "row_set": 1},
         {**common, "name": "out", "shape": [extent], "output": True, "strided": False},
     ]
-    recipe = {"abi": LAUNCHER_ABI, "entry": "f", "row_dims": 1, "batched": True, "items": None, "arguments": arguments}
-    return {**recipe, "device": "cpu", "grid": grid, "grain": 1}
+    recipe = {"abi": LAUNCHER_ABI, "entry": "f", "row_dims": 1, "batched": True, "heads": False, "items": None}
+    return {**recipe, "arguments": arguments, "device": "cpu", "grid": grid, "grain": 1}
 
 
 def size_by_launcher(extent: Extent, rows: int, matrices: int, second_rows: int) -> int:
@@ -74,7 +75,7 @@ def test_python_and_the_launcher_evaluate_extents_alike(extent: Extent, rows: in
 def test_an_unknown_operator_or_symbol_is_refused() -> None:
     with pytest.raises(ValueError, match=r"recipe: operator - is unknown; allowed are \+, \*, min, ceil_div, round_up"):
         launcher().make_checker(json.dumps(recipe_of(["-", "M", 1])))
-    with pytest.raises(ValueError, match="recipe: symbol N is unknown; allowed are M, M2, B"):
+    with pytest.raises(ValueError, match="recipe: symbol N is unknown; allowed are M, M2, B, T"):
         launcher().make_checker(json.dumps(recipe_of("N")))
 
 
@@ -84,7 +85,9 @@ def test_a_recipe_of_another_launcher_is_refused() -> None:
         launcher().make_checker(json.dumps(recipe))
 
 
-@pytest.mark.parametrize("field", ["entry", "device", "row_dims", "batched", "items", "arguments", "grid", "abi"])
+@pytest.mark.parametrize(
+    "field", ["entry", "device", "row_dims", "batched", "heads", "items", "arguments", "grid", "abi"]
+)
 def test_a_recipe_without_a_field_is_refused(field: str) -> None:
     recipe = recipe_of(1)
     del recipe[field]
@@ -229,6 +232,17 @@ def test_a_masked_grid_does_not_grow_with_the_batch_but_covers_a_small_one() -> 
     grid = launch_recipe(config, Target("sm_90a"))["grid"]
     assert [evaluate(grid, rows, matrices=8) for rows in (0, 1, 100, 1000, 10000)] == [0, 8, 800, 1024, 1024]
     assert evaluate(launch_recipe(config, CPU)["grid"], 1000, matrices=8) == 8000
+
+
+def test_the_grid_of_experts_covers_their_rows_and_a_block_of_padding_each() -> None:
+    for hidden_size, rows_per_block in ((4096, 1), (128, 16)):
+        config = KernelConfig("quantize", hidden_size, quant=SWIZZLED[1], experts=8)
+        grid = launch_recipe(config, Target("sm_90a"))["grid"]
+        for rows in (0, 1, 100):
+            last_blocks = 8 if rows_per_block > 1 else 0  # which may have fewer rows
+            assert evaluate(grid, rows) == -(-rows // rows_per_block) + last_blocks + 8
+        assert evaluate(grid, 1 << 20) * launch_recipe(config, Target("sm_90a"))["block"] == 1 << 18
+        assert evaluate(launch_recipe(config, CPU)["grid"], 1000) == 1008
 
 
 def test_a_cuda_recipe_says_how_to_launch() -> None:

@@ -115,6 +115,15 @@ def test_on_hopper_a_row_is_loaded_wide_and_stays_in_registers(
     assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_100a"])
+def test_heads_are_turned_in_registers(target: str, tmp_path: Path) -> None:
+    """Of angles, runs that are as wide as an access are loaded so."""
+    text = "rmsnorm:hidden_size=80,pair=true,rope=neox,row_dims=2,angles=float16,rounding=hf"
+    loads = [opcode for opcode in opcodes(text, target, tmp_path) if opcode.startswith("LDG")]
+    assert {opcode.split(".")[2] for opcode in loads} == {"128", "64"}  # those of 64 bits are positions
+    assert_no_local_memory(text, target, tmp_path)
+
+
 FAST_PATH = (
     "rmsnorm:hidden_size=7168,schedule=14x1wuql",
     "rmsnorm:hidden_size=7168,unit_bias=true,residual=true,schedule=14x1wql",
@@ -127,6 +136,36 @@ FAST_PATH = (
 @pytest.mark.parametrize("text", FAST_PATH)
 def test_on_hopper_the_fast_path_of_few_rows_spills_nothing(text: str, tmp_path: Path) -> None:
     assert_no_local_memory(text, "sm_90a", tmp_path)
+
+
+GRADIENTS = (
+    *(f"layernorm:hidden_size={size},backward=true" for size in (4096, 8192, 12288, 16384)),
+    "layernorm:hidden_size=12288,backward=true,residual=true",
+    "rmsnorm:hidden_size=16384,backward=true,residual=true",
+    "rmsnorm:hidden_size=16384,backward=true,bias=true",
+    "sum_rows:hidden_size=4096,input=float32,bias=true",
+)
+
+
+@pytest.mark.parametrize("text", GRADIENTS)
+def test_on_hopper_gradients_copy_ahead_wide_and_spill_nothing(text: str, tmp_path: Path) -> None:
+    assert "LDGSTS.E." in " ".join(each for each in opcodes(text, "sm_90a", tmp_path) if ".128" in each)
+    assert_no_local_memory(text, "sm_90a", tmp_path)
+
+
+EXPERTS = (
+    ("quantize:hidden_size=7168,quant=e2m1/16/e4m3/128x4/given,experts=256,scale_per_matrix=true", "sm_90a"),
+    ("quantize:hidden_size=2048,quant=e2m1/32/ue8m0/128x4,gate_columns=-1,experts=256", "sm_80"),
+    ("quantize:hidden_size=256,quant=e4m3/32/ue8m0/128x4,experts=8", "sm_100a"),
+    ("quantize:hidden_size=7168,quant=e2m1/16/e4m3/128x4/row,gathers=true", "sm_90a"),
+    ("quantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given,gathers=true,experts=64", "sm_100a"),
+)
+
+
+@pytest.mark.parametrize(("text", "target_name"), EXPERTS)
+def test_rows_of_experts_are_loaded_wide_and_stay_in_registers(text: str, target_name: str, tmp_path: Path) -> None:
+    assert_wide_loads(text, target_name)
+    assert_no_local_memory(text, target_name, tmp_path)
 
 
 @pytest.mark.parametrize(

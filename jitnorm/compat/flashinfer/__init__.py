@@ -1,9 +1,9 @@
 """FlashInfer's norms, activations and quantization: ``from jitnorm.compat import flashinfer``.
 
-Its modules are here too: `flashinfer.norm`, `flashinfer.activation`, `flashinfer.quantization`.
+Its modules are here too: `flashinfer.norm`, `flashinfer.activation`, `flashinfer.mhc`, `flashinfer.quantization`.
 """
 
-from jitnorm.compat.flashinfer import activation, norm, quantization
+from jitnorm.compat.flashinfer import activation, mhc, norm, quantization
 from jitnorm.compat.flashinfer.activation import (
     gelu_and_mul,
     gelu_tanh_and_mul,
@@ -11,6 +11,13 @@ from jitnorm.compat.flashinfer.activation import (
     silu_and_mul_scaled_nvfp4_experts_quantize,
 )
 from jitnorm.compat.flashinfer.four_over_six import NVFP44Over6Config, NVFP44Over6ErrMode, resolve_nvfp4_4over6
+from jitnorm.compat.flashinfer.kv_cache import (
+    nvfp4_kv_dequantize,
+    nvfp4_kv_dequantize_paged,
+    nvfp4_kv_quantize,
+    nvfp4_quantize_paged_kv_cache,
+)
+from jitnorm.compat.flashinfer.mhc import mhc_post
 from jitnorm.compat.flashinfer.norm import (
     add_rmsnorm_fp4quant,
     fused_add_rmsnorm,
@@ -70,6 +77,8 @@ __all__ = [
     "layernorm",
     "layernorm_quant",
     "make_nvfp4_global_scale",
+    "mhc",
+    "mhc_post",
     "mxfp4_dequantize",
     "mxfp4_dequantize_host",
     "mxfp4_quantize",
@@ -79,7 +88,11 @@ __all__ = [
     "norm",
     "nvfp4_batched_quantize",
     "nvfp4_block_scale_interleave",
+    "nvfp4_kv_dequantize",
+    "nvfp4_kv_dequantize_paged",
+    "nvfp4_kv_quantize",
     "nvfp4_quantize",
+    "nvfp4_quantize_paged_kv_cache",
     "per_token_group_quant_8bit",
     "quantization",
     "reorder_rows_for_gated_act_gemm",

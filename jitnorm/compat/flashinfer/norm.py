@@ -108,10 +108,11 @@ def layernorm_quant(
     scale: float | torch.Tensor,
     eps: float = 1e-6,
 ) -> None:
-    """Layer normalization, rounded to the input's dtype, then FP8 by a given scale: two launches."""
-    normalized = jitnorm.layernorm(input, gemma, beta, eps)
-    spec = spec_of(element_of(out.dtype, "out"), "tensor")
-    jitnorm.quantize(normalized, spec=spec, scale=as_scale(scale, input), out=out)
+    """Layer normalization, rounded to the input's dtype, then FP8 by a given scale."""
+    jitnorm.layernorm_quantize(
+        input, gemma, beta, spec=spec_of(element_of(out.dtype, "out"), "tensor"), scale=as_scale(scale, input), eps=eps,
+        rounding="output", out=out,
+    )  # fmt: skip
 
 
 def rmsnorm_fp4quant(

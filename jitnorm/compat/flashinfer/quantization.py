@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,9 +17,15 @@ from jitnorm import (
     shuffle_matrix_a,
     shuffle_matrix_sf_a,
 )
+from jitnorm.catalogue.encodings import fp4_spec
+from jitnorm.catalogue.four_over_six import recipe_of
+from jitnorm.catalogue.sf_layout import layout_name
 from jitnorm.compat.arguments import as_hint, as_scale
 from jitnorm.compat.flashinfer.four_over_six import UNSET, NVFP44Over6Config, NVFP44Over6ErrMode, resolve_nvfp4_4over6
 from jitnorm.compat.groups import quantize_groups
+from jitnorm.kernels.numerics import round_up
+from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.quantize_fp4 import largest_scale
 
 __all__ = [
     "NVFP44Over6Config",
@@ -87,12 +94,42 @@ def nvfp4_quantize(
     out_scale: torch.Tensor | None = None,
     nvfp4_4over6: Any = UNSET,
 ) -> tuple[torch.Tensor, ...]:
-    """NVFP4: codes and scales, and with `per_token_activation` the global scale of each row."""
+    """NVFP4: codes and scales, and with `per_token_activation` the global scale of each row.
+
+    With `expanded_idx_to_permuted_idx`, int32 (n,), only of the rows that it has the numbers of, each in its place; of
+    other rows, scales are zero, and codes and global scales are uninitialised.
+    """
+    if expanded_idx_to_permuted_idx is not None:
+        if not per_token_activation or do_shuffle or sf_vec_size != 16 or out_scale is not None:
+            raise ValueError(
+                "expanded_idx_to_permuted_idx: is given, which goes with per_token_activation and blocks of 16 alone"
+            )
+        recipe = recipe_of(resolve_nvfp4_4over6(nvfp4_4over6))
+        spec = fp4_spec(16, "e4m3", layout_name("sfLayout", sfLayout), "row", recipe)
+        spec = replace(spec, e4m3_max=largest_scale(a_global_sf) or spec.e4m3_max)
+        return _of_rows(a, expanded_idx_to_permuted_idx, spec, as_hint(enable_pdl))
     return jitnorm.nvfp4_quantize(
         a, None if a_global_sf is None else as_scale(a_global_sf, a), sfLayout, do_shuffle, sf_vec_size,
         as_hint(enable_pdl), backend, per_token_activation, expanded_idx_to_permuted_idx, out_scale,
         resolve_nvfp4_4over6(nvfp4_4over6),
     )  # fmt: skip
+
+
+def _of_rows(
+    a: torch.Tensor, numbers: torch.Tensor, spec: QuantSpec, enable_pdl: bool | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """NVFP4 with a global scale for each row, of the rows with those numbers; negative ones stand for none."""
+    rows, columns = a.shape
+    kept = torch.full((rows + 1,), -1, dtype=torch.int32, device=a.device)
+    first = numbers[:rows].clamp(-1, rows)  # as many as FlashInfer reads
+    kept[first.long()] = first  # the place behind the last row takes what is no row's number
+    padded = spec.row_multiple, 4 if spec.is_swizzled else 1
+    scales = a.new_zeros((round_up(rows, padded[0]), round_up(columns // 16, padded[1])), dtype=torch.uint8)
+    codes = a.new_empty((rows, columns // 2), dtype=torch.uint8)
+    q = jitnorm.quantize(
+        a, spec=spec, global_scale="row", input_rows=kept[:rows], enable_pdl=enable_pdl, out=codes, out_scale=scales
+    )
+    return codes, scales, q.row_scale
 
 
 def mxfp4_quantize(

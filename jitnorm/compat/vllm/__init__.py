@@ -7,19 +7,24 @@ Instead of ``from vllm import _custom_ops as ops``, write ``from jitnorm.compat 
 
 from jitnorm.compat.vllm import outputs_first as _C  # noqa: N812 - as in torch.ops
 from jitnorm.compat.vllm.custom_ops import (
+    fused_q_kv_rmsnorm,
+    mxfp4_experts_quant,
     per_token_group_quant_fp8,
     per_token_group_quant_fp8_packed_for_deepgemm,
     per_token_group_quant_int8,
     rms_norm_dynamic_per_token_quant,
     rms_norm_per_block_quant,
+    scaled_fp4_experts_quant,
     scaled_fp4_quant,
     scaled_fp8_quant,
     scaled_int8_quant,
+    silu_and_mul_mxfp4_experts_quant,
     silu_and_mul_per_block_quant,
+    silu_and_mul_scaled_fp4_experts_quant,
 )
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors, create_fp4_scale_tensor
 from jitnorm.compat.vllm.gated import fla_rms_norm_gated, rms_norm_gated
-from jitnorm.compat.vllm.outputs_first import fused_add_rms_norm, rms_norm
+from jitnorm.compat.vllm.outputs_first import fused_add_rms_norm, fused_qk_norm_rope, rms_norm
 
 __all__ = [
     "_C",
@@ -27,6 +32,9 @@ __all__ = [
     "create_fp4_scale_tensor",
     "fla_rms_norm_gated",
     "fused_add_rms_norm",
+    "fused_q_kv_rmsnorm",
+    "fused_qk_norm_rope",
+    "mxfp4_experts_quant",
     "per_token_group_quant_fp8",
     "per_token_group_quant_fp8_packed_for_deepgemm",
     "per_token_group_quant_int8",
@@ -34,8 +42,11 @@ __all__ = [
     "rms_norm_dynamic_per_token_quant",
     "rms_norm_gated",
     "rms_norm_per_block_quant",
+    "scaled_fp4_experts_quant",
     "scaled_fp4_quant",
     "scaled_fp8_quant",
     "scaled_int8_quant",
+    "silu_and_mul_mxfp4_experts_quant",
     "silu_and_mul_per_block_quant",
+    "silu_and_mul_scaled_fp4_experts_quant",
 ]

@@ -1,4 +1,4 @@
-"""The functions of `vllm._custom_ops` that allocate what they return, and of its `fp8_utils` and `int8_utils`."""
+"""vLLM's functions that allocate what they return: of `_custom_ops`, `fp8_utils`, `int8_utils`, `fused_qk_rmsnorm`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ import torch
 import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.groups import column_layout, quantize_groups, transposed_scales
+from jitnorm.compat.vllm import experts as fill_experts
+from jitnorm.compat.vllm.deep_gemm import takes_powers_of_two
+from jitnorm.compat.vllm.experts import rows_of_scales
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as fill_fp4
 from jitnorm.compat.vllm.outputs_first import dynamic_scaled_int8_quant, refuse_azp, static_scaled_fp8_quant
+from jitnorm.kernels.numerics import round_up
+
+
+def fused_q_kv_rmsnorm(
+    qr: torch.Tensor, kv: torch.Tensor, q_weight: torch.Tensor, kv_weight: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """RMSNorm of the latents of MLA, rows of two lengths, in one launch."""
+    return jitnorm.q_kv_rmsnorm(qr, kv, q_weight, kv_weight, eps)
 
 
 def rms_norm_dynamic_per_token_quant(
@@ -83,11 +94,9 @@ def silu_and_mul_per_block_quant(
     is_scale_transposed: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """SwiGLU, then FP8 or INT8 with a scale for each group of a row: codes, and float32 scales (M, groups)."""
-    if scale_ub is not None:
-        raise ValueError("scale_ub: is given, but SwiGLU's groups have no upper bound; pass None")
     layout = column_layout(is_scale_transposed, is_tma_aligned=False)
     spec = group_spec(element_of(quant_dtype, "quant_dtype"), group_size, layout)
-    q = jitnorm.silu_and_mul_quantize(input, spec=spec)
+    q = jitnorm.silu_and_mul_quantize(input, spec=spec, scale_ub=scale_ub)
     return q.data, transposed_scales(q) if is_scale_transposed else q.scale
 
 
@@ -100,19 +109,20 @@ def scaled_fp8_quant(
     output: torch.Tensor | None = None,
     group_shape: tuple[int, int] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 (E4M3) by a given scale, or by one that is found for the tensor or for each row.
+    """FP8 (E4M3) by given scales, or by one that is found for the tensor or for each row.
 
     Args:
         input: float16, bfloat16 or float32, shape (M, hidden_size).
-        scale: float32 tensor of one element, the divisor; None to find it.
+        scale: float32, the divisors: of one element, (M / r, hidden_size / c) for groups of r rows and c columns, or
+            flat if these are rows or columns; None to find it.
         num_token_padding: rows to allocate at least; those from M on are uninitialised.
         scale_ub: float32 tensor of one element that bounds the amax of rows; None: no bound.
         use_per_token_if_dynamic: whether each row has a scale of its own.
         output: where to write the codes; None: allocated.
-        group_shape: as in vLLM; scales of parts of the tensor are refused.
+        group_shape: r and c, -1 for all; what a 2-D `scale` says itself.
 
     Returns:
-        the codes, and the scale: (1,) or (rows, 1).
+        the codes, and the scale: the given one, (1,) or (rows, 1).
 
     Raises:
         ValueError: an argument that is not allowed.
@@ -194,6 +204,87 @@ def scaled_fp4_quant(
     return codes, scales.view(torch.float8_e4m3fn)
 
 
+def scaled_fp4_experts_quant(
+    input_tensor: torch.Tensor,
+    input_global_scale: torch.Tensor,
+    expert_offsets: torch.Tensor,
+    blockscale_offsets: torch.Tensor,
+    topk: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """NVFP4 of the rows of experts, which follow one another, by a global scale of each.
+
+    Args:
+        input_tensor: float16 or bfloat16, shape (rows, n), n divisible by 16.
+        input_global_scale: float32, shape (experts,).
+        expert_offsets: int32, shape (experts + 1,), where the rows of each begin.
+        blockscale_offsets: int32, shape (experts + 1,), the rows, multiples of 128, where the scales of each begin.
+        topk: vLLM's, a bound of its memory.
+
+    Returns:
+        the codes, two a byte, and the scales, float8_e4m3fn, swizzled, with as many rows as offsets can need: fewer
+        than in vLLM.
+    """
+    codes, scales = _of_experts(input_tensor, input_tensor.shape[1], expert_offsets, 16)
+    fill_experts.scaled_fp4_experts_quant(
+        codes, scales, input_tensor, input_global_scale, expert_offsets, blockscale_offsets
+    )
+    return codes, scales.view(torch.float8_e4m3fn)
+
+
+def silu_and_mul_scaled_fp4_experts_quant(
+    input_tensor: torch.Tensor,
+    input_global_scale: torch.Tensor,
+    expert_offsets: torch.Tensor,
+    blockscale_offsets: torch.Tensor,
+    topk: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """SwiGLU of gates and values, (rows, 2 * n), then `scaled_fp4_experts_quant`."""
+    codes, scales = _of_experts(input_tensor, input_tensor.shape[1] // 2, expert_offsets, 16)
+    fill_experts.silu_and_mul_scaled_fp4_experts_quant(
+        codes, scales, input_tensor, input_global_scale, expert_offsets, blockscale_offsets
+    )
+    return codes, scales.view(torch.float8_e4m3fn)
+
+
+def mxfp4_experts_quant(
+    input_tensor: torch.Tensor,
+    expert_offsets: torch.Tensor,
+    blockscale_offsets: torch.Tensor,
+    n_experts: int,
+    topk: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """MXFP4 of the rows of experts, as `scaled_fp4_experts_quant`; n is divisible by 32, and scales are uint8."""
+    codes, scales = _of_experts(input_tensor, input_tensor.shape[1], expert_offsets, 32)
+    fill_experts.mxfp4_experts_quant(codes, scales, input_tensor, expert_offsets, blockscale_offsets, n_experts)
+    return codes, scales
+
+
+def silu_and_mul_mxfp4_experts_quant(
+    input_tensor: torch.Tensor,
+    expert_offsets: torch.Tensor,
+    blockscale_offsets: torch.Tensor,
+    n_experts: int,
+    topk: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """SwiGLU of gates and values, (rows, 2 * n), then `mxfp4_experts_quant`."""
+    codes, scales = _of_experts(input_tensor, input_tensor.shape[1] // 2, expert_offsets, 32)
+    fill_experts.silu_and_mul_mxfp4_experts_quant(
+        codes, scales, input_tensor, expert_offsets, blockscale_offsets, n_experts
+    )
+    return codes, scales
+
+
+def _of_experts(
+    input: torch.Tensor, columns: int, offsets: torch.Tensor, block_size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes and scales, uninitialised, of experts' rows with so many columns."""
+    if input.ndim != 2:
+        raise ValueError(f"input_tensor: has {input.ndim} dimensions; allowed are 2")
+    rows = rows_of_scales(input.shape[0], offsets.numel() - 1)
+    scales = input.new_empty((rows, round_up(columns // block_size, 4)), dtype=torch.uint8)
+    return input.new_empty((input.shape[0], columns // 2), dtype=torch.uint8), scales
+
+
 def per_token_group_quant_fp8(
     x: torch.Tensor,
     group_size: int,
@@ -204,9 +295,13 @@ def per_token_group_quant_fp8(
     out_q: torch.Tensor | None = None,
     use_ue8m0: bool | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 with a scale for each group of a row, of an amax that is at least `eps`; `use_ue8m0` None means False."""
+    """FP8 with a scale for each group of a row, of an amax that is at least `eps`.
+
+    Scales are powers of two if `use_ue8m0`, or if it is None and vLLM would multiply by DeepGEMM.
+    """
     dtype = dtype or torch.float8_e4m3fn
-    return quantize_groups(x, dtype, group_size, eps, bool(use_ue8m0), column_major_scales, tma_aligned_scales, out_q)
+    is_ue8m0 = takes_powers_of_two(x.device) if use_ue8m0 is None else use_ue8m0
+    return quantize_groups(x, dtype, group_size, eps, is_ue8m0, column_major_scales, tma_aligned_scales, out_q)
 
 
 def per_token_group_quant_fp8_packed_for_deepgemm(

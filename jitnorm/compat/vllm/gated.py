@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_weight
 
 # vLLM's names of activations.
 _ACTIVATIONS = {"swish": "silu"}
@@ -22,7 +21,6 @@ def rms_norm_gated(
     activation: str = "swish",
 ) -> torch.Tensor:
     """RMSNorm times the activation of the gates `z`, or of the product with it; without gates, RMSNorm alone."""
-    weight = as_weight(weight, x)
     if z is None:
         if group_size not in (None, x.shape[-1]):
             raise ValueError(f"group_size: is {group_size}, but z is None; pass None, or reshape x to rows of groups")

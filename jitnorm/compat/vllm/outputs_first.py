@@ -12,23 +12,52 @@ from functools import partial
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_weight, element_of, spec_of
+from jitnorm.compat.arguments import element_of, given_spec, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
+from jitnorm.compat.rope import turn_packed
+from jitnorm.compat.vllm.experts import mxfp4_experts_quant as mxfp4_experts_quant
+from jitnorm.compat.vllm.experts import scaled_fp4_experts_quant as scaled_fp4_experts_quant
+from jitnorm.compat.vllm.experts import silu_and_mul_mxfp4_experts_quant as silu_and_mul_mxfp4_experts_quant
+from jitnorm.compat.vllm.experts import silu_and_mul_scaled_fp4_experts_quant as silu_and_mul_scaled_fp4_experts_quant
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as scaled_fp4_quant
+from jitnorm.compat.vllm.given_scales import block_size_of
 from jitnorm.kernels.numerics import round_up
 
 
 def rms_norm(result: torch.Tensor, input: torch.Tensor, weight: torch.Tensor | None, epsilon: float) -> None:
-    """RMSNorm into `result`; without a weight, for None."""
-    jitnorm.rmsnorm(input, as_weight(weight, input), epsilon, out=result)
+    """RMSNorm into `result`; without a weight, for None, or with one for each index of the first dimension."""
+    jitnorm.rmsnorm(input, weight, epsilon, out=result, batched=_is_per_matrix(weight))
 
 
 def fused_add_rms_norm(
     input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None, epsilon: float
 ) -> None:
-    """The residual becomes the sum with the input, and the input the RMSNorm of it."""
-    jitnorm.fused_add_rmsnorm(input, residual, as_weight(weight, input), epsilon)
+    """The residual becomes the sum with the input, and the input the RMSNorm of it; the weight is as in `rms_norm`."""
+    jitnorm.fused_add_rmsnorm(input, residual, weight, epsilon, batched=_is_per_matrix(weight))
+
+
+def _is_per_matrix(weight: torch.Tensor | None) -> bool:
+    return weight is not None and weight.ndim == 2
+
+
+def fused_qk_norm_rope(
+    qkv: torch.Tensor,
+    num_heads_q: int,
+    num_heads_k: int,
+    num_heads_v: int,
+    head_dim: int,
+    eps: float,
+    q_weight: torch.Tensor,
+    k_weight: torch.Tensor,
+    cos_sin_cache: torch.Tensor,
+    is_neox: bool,
+    position_ids: torch.Tensor,
+    forced_token_heads_per_warp: int = -1,
+) -> None:
+    """RMSNorm of queries and keys and their rotation, in place; the last argument changes no bit and nothing else."""
+    heads = num_heads_q, num_heads_k, num_heads_v
+    turn_packed(qkv, heads, head_dim, eps, q_weight, k_weight, cos_sin_cache, is_neox, position_ids)
 
 
 def rms_norm_static_fp8_quant(
@@ -101,9 +130,24 @@ def gelu_tanh_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
 
 def swigluoai_and_mul(out: torch.Tensor, input: torch.Tensor, alpha: float = 1.702, limit: float = 7.0) -> None:
     """The clamped SwiGLU of gpt-oss, gates and values in turns."""
-    if (alpha, limit) != (1.702, 7.0):
-        raise ValueError(f"alpha, limit: are {alpha!r}, {limit!r}; allowed are 1.702 and 7.0, gpt-oss's")
-    jitnorm.swigluoai_and_mul(input, out)
+    jitnorm.swigluoai_and_mul(input, out, alpha=alpha, limit=limit)
+
+
+def silu_and_mul_with_clamp(
+    result: torch.Tensor, input: torch.Tensor, limit: float, alpha: float = 1.0, beta: float = 0.0
+) -> None:
+    """SwiGLU of a first half up to `limit` and of a second half within it, to which `beta` is added."""
+    jitnorm.silu_and_mul_with_clamp(input, limit, result, alpha=alpha, beta=beta, rounding="hf")
+
+
+def mul_and_silu(out: torch.Tensor, input: torch.Tensor) -> None:
+    """The first half of each row times SiLU of the second."""
+    jitnorm.mul_and_silu(input, out, rounding="hf")
+
+
+def fatrelu_and_mul(out: torch.Tensor, input: torch.Tensor, threshold: float) -> None:
+    """The first half of each row where it is above the threshold, else zero, times the second."""
+    jitnorm.fatrelu_and_mul(input, threshold, out)
 
 
 def relu_squared(out: torch.Tensor, input: torch.Tensor) -> None:
@@ -116,7 +160,12 @@ def gelu_new(out: torch.Tensor, input: torch.Tensor) -> None:
     jitnorm.gelu_tanh(input, out)
 
 
-# The same function, of which vLLM orders the products otherwise.
+def gelu_quick(out: torch.Tensor, input: torch.Tensor) -> None:
+    """GELU by the sigmoid."""
+    jitnorm.gelu_quick(input, out)
+
+
+# The same function as `gelu_new`, of which vLLM orders the products otherwise.
 gelu_fast = gelu_new
 
 
@@ -135,10 +184,8 @@ def silu_and_mul_per_block_quant(
     is_scale_transposed: bool = False,
 ) -> None:
     """SwiGLU, then FP8 or INT8 with a scale for each group of a row; `scales` may lie in rows or in columns."""
-    if scale_ub is not None:
-        raise ValueError("scale_ub: is given, but SwiGLU's groups have no upper bound; pass None")
     spec = group_spec(element_of(out.dtype, "out"), group_size)
-    write_groups(partial(jitnorm.silu_and_mul_quantize, input), spec, out, scales)
+    write_groups(partial(jitnorm.silu_and_mul_quantize, input, scale_ub=scale_ub), spec, out, scales)
 
 
 def silu_and_mul_nvfp4_quant(
@@ -154,10 +201,14 @@ def silu_and_mul_nvfp4_quant(
 def static_scaled_fp8_quant(
     result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, group_shape: Sequence[int] | None = None
 ) -> None:
-    """FP8 by a given scale of the tensor."""
-    if scale.numel() != 1:
-        raise ValueError(f"scale: has {scale.numel()} elements; allowed is one, the tensor's")
-    jitnorm.quantize(input, spec=spec_of(element_of(result.dtype, "result"), "tensor"), scale=scale, out=result)
+    """FP8 by given scales: of the tensor, of rows, of columns, or of groups of `group_shape`, rows and columns.
+
+    A 2-D `scale` says the groups itself; -1 in `group_shape` stands for all. Groups have one row or more, and all
+    columns, a multiple of 16 or, of all rows, one.
+    """
+    block_size = block_size_of(input, scale, group_shape)
+    spec = given_spec(element_of(result.dtype, "result"), block_size)
+    jitnorm.quantize(input, spec=spec, scale=scale.contiguous(), out=result)
 
 
 def dynamic_scaled_fp8_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:

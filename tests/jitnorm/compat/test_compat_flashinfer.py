@@ -163,3 +163,35 @@ def test_others_are_jitnorms() -> None:
     assert same(flashinfer.gelu_and_mul(GATED), jitnorm.gelu_and_mul(GATED))
     assert same(flashinfer.gelu_tanh_and_mul(GATED), jitnorm.gelu_tanh_and_mul(GATED))
     assert same_all(flashinfer.mxfp4_quantize(X), jitnorm.mxfp4_quantize(X))
+
+
+@pytest.mark.parametrize("layout", [0, 2])
+def test_nvfp4_of_the_rows_that_a_map_has_the_numbers_of(layout: int) -> None:
+    x = torch.randn(6, 64, generator=torch.Generator().manual_seed(3)).bfloat16()
+    numbers = torch.tensor([4, -1, 0, 3, 1 << 30, -1], dtype=torch.int32)
+    base = 1 / (448 * 6)
+    codes, scales, row_scales = flashinfer.nvfp4_quantize(
+        x, base, layout, per_token_activation=True, expanded_idx_to_permuted_idx=numbers
+    )
+    wanted = flashinfer.nvfp4_quantize(x, base, layout, per_token_activation=True)
+    kept = [0, 3, 4]
+    assert torch.equal(codes[kept], wanted[0][kept])
+    assert torch.equal(row_scales[kept], wanted[2][kept])
+    if layout == 2:
+        assert torch.equal(scales[kept], wanted[1][kept])
+        assert not scales[[1, 2, 5]].any()
+    with pytest.raises(ValueError, match="expanded_idx_to_permuted_idx: is given, which goes with per_token"):
+        flashinfer.nvfp4_quantize(x, torch.ones(1), expanded_idx_to_permuted_idx=numbers)
+
+
+def test_streams_behind_a_layer_are_four() -> None:
+    generator = torch.Generator().manual_seed(4)
+    x, residual = (torch.randn(*shape, generator=generator).bfloat16() for shape in ((2, 3, 64), (2, 3, 4, 64)))
+    post, comb = (torch.randn(*shape, generator=generator) for shape in ((2, 3, 4, 1), (2, 3, 4, 4)))
+    found = flashinfer.mhc_post(x, residual, post, comb)
+    exact = x[..., None, :].double() * post + torch.einsum("...ij,...ih->...jh", comb.double(), residual.double())
+    assert found.shape == residual.shape
+    assert torch.allclose(found.double(), exact, rtol=2**-8, atol=1e-3)
+    assert torch.equal(found, flashinfer.mhc_post(x, residual, post[..., 0], comb))
+    with pytest.raises(ValueError, match=r"residual: shape is \(2, 3, 3, 64\); expected \(..., 4, H\)"):
+        flashinfer.mhc_post(x, residual[:, :, :3], post, comb)

@@ -32,6 +32,26 @@ def test_norms_and_activations_are_jitnorms() -> None:
         assert same(out, getattr(jitnorm, name)(GATED))
 
 
+@pytest.mark.parametrize("factor", [1.0, 4.0])
+def test_queries_and_keys_are_turned_by_angles_of_rope_or_yarn(factor: float) -> None:
+    """As SGLang defines them, in float64."""
+    qkv, weight, positions = GATED[:4, :320].clone(), torch.ones(64).bfloat16(), torch.tensor([0, 1, 70, 3]).int()
+    low, high, base, scale = 3.0, 11.0, 10000.0, 1.25
+    pairs = torch.arange(16, dtype=torch.float64)
+    frequencies = base ** (-pairs / 16)
+    ramp = ((pairs - low) / (high - low)).clamp(0, 1)
+    if factor != 1:
+        frequencies = frequencies / factor * ramp + frequencies * (1 - ramp)
+    turns = positions[:, None] * frequencies
+    table, expected = (torch.cat([turns.cos(), turns.sin()], -1) * scale).float(), qkv.clone()
+    q, k, _ = expected.view(4, 5, 64).split([2, 1, 2], dim=1)
+    jitnorm.qk_rmsnorm_rope(q, k, weight, weight, table, torch.arange(4), 1e-6, q_out=q, k_out=k)
+    sglang.fused_qk_norm_rope(
+        qkv, 2, 1, 2, 64, 1e-6, weight, weight, base, True, positions, factor, low, high, scale, 32
+    )  # fmt: skip
+    torch.testing.assert_close(qkv, expected, rtol=2**-7, atol=1e-4)
+
+
 def test_fp8_with_a_scale_for_each_row_or_one() -> None:
     codes, scales = torch.empty_like(X, dtype=FP8), torch.empty(ROWS, 1)
     sglang.sgl_per_token_quant_fp8(X, codes, scales)
@@ -76,6 +96,40 @@ def test_rows_past_the_mask_are_left_alone() -> None:
         assert not codes[matrix, rows:].view(torch.uint8).any()
 
 
+@pytest.mark.parametrize("alpha", [0.0, 1.702])
+def test_gates_of_the_rows_that_a_mask_counts(alpha: float) -> None:
+    x = torch.randn(2, 8, 1024, generator=torch.Generator().manual_seed(6)).bfloat16()
+    mask, gates = torch.tensor([3, 8], dtype=torch.int32), {"gemm1_alpha": alpha, "gemm1_clamp_limit": 7.0}
+    codes, scales, packed = torch.zeros(2, 8, 512, dtype=FP8), torch.zeros(2, 8, 4), torch.zeros(2, 1, 8).int()
+    packed_codes = torch.zeros_like(codes)
+    sglang.silu_and_mul_masked_post_quant_fwd(x, codes, scales, 128, mask, True, **gates)
+    sglang.silu_and_mul_masked_post_quant_fwd(x, packed_codes, packed, 128, mask, True, **gates, topk=2)
+    assert same(codes, packed_codes)
+    for matrix, rows in enumerate(mask.tolist()):
+        spec = jitnorm.QuantSpec("e4m3", 128, "f32_ue8m0", scale_floor=2.0**-42)
+        options = {"activation": "swigluoai"} if alpha else {"rounding": "hf"}
+        whole = jitnorm.silu_and_mul_quantize(x[matrix], spec=spec, **options)
+        assert same(codes[matrix, :rows], whole.data[:rows])
+        assert same(scales[matrix, :rows], whole.scale[:rows])
+        exponents = packed[matrix, 0, :rows].view(torch.uint8).view(rows, 4)
+        assert torch.equal(torch.exp2(exponents.float() - 127), whole.scale[:rows])
+        assert not codes[matrix, rows:].view(torch.uint8).any()
+    with pytest.raises(ValueError, match=r"gemm1_alpha, gemm1_clamp_limit: are 1\.5, 7\.0; allowed are gpt-oss's"):
+        sglang.silu_and_mul_masked_post_quant_fwd(x, codes, scales, 128, mask, gemm1_alpha=1.5, gemm1_clamp_limit=7.0)
+
+
+def test_gates_of_the_rows_that_a_mask_counts_by_the_scale_of_an_expert() -> None:
+    x, mask = torch.stack([X, X]), torch.tensor([2, 5], dtype=torch.int32)
+    scale, codes = torch.tensor([0.01, 0.02]), torch.zeros(2, ROWS, X.shape[1] // 2, dtype=FP8)
+    assert sglang.silu_and_mul_masked_post_per_tensor_quant_fwd(x, codes, mask, scale) is codes
+    for matrix, rows in enumerate(mask.tolist()):
+        alone = jitnorm.silu_and_mul_quantize(
+            X, spec=jitnorm.FP8_TENSOR, scale=scale[matrix : matrix + 1], rounding="hf"
+        )
+        assert same(codes[matrix, :rows], alone.data[:rows])
+        assert not codes[matrix, rows:].view(torch.uint8).any()
+
+
 @pytest.mark.parametrize("is_roomy", [True, False])
 def test_powers_of_two_are_packed_for_deepgemm(is_roomy: bool) -> None:
     x = torch.randn(ROWS, 640, generator=torch.Generator().manual_seed(5)).bfloat16()
@@ -105,14 +159,28 @@ def test_int8() -> None:
     assert same(scales, X.view(ROWS, -1, 64).float().abs().amax(-1) / 127)
 
 
+def test_the_sums_of_rows_beside_int8() -> None:
+    codes, scales, sums = sglang.per_token_quant_int8(X, torch.bfloat16, cal_sum=True)
+    plain_codes, plain = sglang.per_token_quant_int8(X)
+    assert same(codes, plain_codes)
+    assert same(scales, plain.bfloat16())
+    assert same(sums, X.double().sum(-1).to(X.dtype))
+
+
+def test_nvfp4_has_padded_swizzled_scales() -> None:
+    codes, scales = sglang.scaled_fp4_quant(X.view(2, -1, X.shape[-1]), torch.tensor([3.0]))
+    expected = jitnorm.fp4_quantize(X, torch.tensor([3.0]))
+    assert same(codes, expected[0])
+    assert same(scales.view(torch.uint8), expected[1])
+    assert (scales.shape, scales.dtype) == ((128, X.shape[-1] // 16), FP8)
+
+
 def test_what_is_not_there_is_an_error() -> None:
     codes, scales = torch.empty_like(X, dtype=FP8), torch.empty(ROWS, 2)
     with pytest.raises(ValueError, match=r"^fp8_max: is 240\.0; allowed is 448\.0"):
         sglang.sgl_per_token_group_quant_8bit(X, codes, scales, 128, 1e-10, -240.0, 240.0)
     with pytest.raises(ValueError, match=r"^scale_tma_aligned: is False, but column-major powers of two are aligned"):
         sglang.sglang_per_token_group_quant_fp8(X, 128, column_major_scales=True, scale_ue8m0=True)
-    with pytest.raises(ValueError, match=r"^cal_sum: is True"):
-        sglang.per_token_quant_int8(X, cal_sum=True)
 
 
 def test_norms_with_gates() -> None:

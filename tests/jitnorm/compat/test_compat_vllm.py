@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import jitnorm
 from jitnorm.compat import vllm as ops
+from jitnorm.compat.vllm import deep_gemm
 
 ROWS, SIZE, EPS = 6, 256, 1e-5
 FP8, INT8 = torch.float8_e4m3fn, torch.int8
@@ -53,6 +54,20 @@ def test_norms_write_what_comes_first() -> None:
     y, total = jitnorm.add_rmsnorm(X, RESIDUAL, WEIGHT, EPS)
     assert same(x, y)
     assert same(residual, total)
+
+
+@pytest.mark.parametrize("is_neox", [True, False])
+def test_queries_and_keys_are_normalized_and_turned_in_place(is_neox: bool) -> None:
+    qkv, weight, positions = RESIDUAL[:5].repeat(1, 2), WEIGHT[:64], torch.tensor([3, 0, 1, 4, 2])
+    table, expected = X[:, :32], qkv.clone()
+    q, k, _ = expected.view(5, 8, 64).split([4, 2, 2], dim=1)
+    jitnorm.qk_rmsnorm_rope(q, k, weight, -weight, table, positions, 1e-5, is_neox, q_out=q, k_out=k)
+    for turn in (ops.fused_qk_norm_rope, ops._C.fused_qk_norm_rope):
+        given = qkv.clone()
+        turn(given, 4, 2, 2, 64, 1e-5, weight, -weight, table, is_neox, positions, 4)
+        assert torch.equal(given, expected)
+    with pytest.raises(ValueError, match="qkv: has 512 columns; 7 heads of 64 are 448"):
+        ops.fused_qk_norm_rope(qkv, 4, 2, 1, 64, 1e-5, weight, weight, table, is_neox, positions)
 
 
 def test_a_norm_may_have_no_weight() -> None:
@@ -157,13 +172,31 @@ def test_gated_activations_write_what_comes_first(name: str, activation: Any) ->
     torch.testing.assert_close(out, (activation(X.float()) * RESIDUAL.float()).bfloat16(), rtol=1e-2, atol=1e-6)
 
 
-def test_the_gate_of_gpt_oss_has_its_constants_only() -> None:
+def test_clamped_gates_have_any_numbers() -> None:
     x, out = torch.cat([X, RESIDUAL], -1), torch.empty_like(X)
-    ops._C.swigluoai_and_mul(out, x)
-    gate, value = x[:, ::2].float().clamp(max=7), x[:, 1::2].float().clamp(-7, 7)
-    torch.testing.assert_close(out, (gate * torch.sigmoid(1.702 * gate) * (value + 1)).bfloat16(), rtol=1e-2, atol=1e-6)
-    with pytest.raises(ValueError, match=r"^alpha, limit: are 1\.0, 7\.0; allowed are 1\.702 and 7\.0"):
-        ops._C.swigluoai_and_mul(out, x, 1.0)
+    for alpha, limit in ((1.702, 7.0), (1.0, 1.5)):
+        ops._C.swigluoai_and_mul(out, x, alpha, limit)
+        gate, value = x[:, ::2].float().clamp(max=limit), x[:, 1::2].float().clamp(-limit, limit)
+        expected = gate * torch.sigmoid(alpha * gate) * (value + 1)
+        torch.testing.assert_close(out, expected.bfloat16(), rtol=1e-2, atol=1e-6)
+    ops._C.silu_and_mul_with_clamp(out, x, 1.5)
+    expected = torch.nn.functional.silu(X.float().clamp(max=1.5)).bfloat16() * RESIDUAL.clamp(-1.5, 1.5)
+    torch.testing.assert_close(out, expected, rtol=1e-2, atol=1e-6)
+    ops._C.fatrelu_and_mul(out, x, 0.5)
+    assert same(out, torch.nn.functional.threshold(X, 0.5, 0.0) * RESIDUAL)
+    ops._C.mul_and_silu(out, x)
+    torch.testing.assert_close(out, X * torch.nn.functional.silu(RESIDUAL), rtol=1e-2, atol=1e-6)
+    ops._C.gelu_quick(out, X)
+    torch.testing.assert_close(out, (X * torch.sigmoid(1.702 * X.float())).bfloat16(), rtol=1e-2, atol=1e-6)
+
+
+def test_groups_of_swiglu_may_be_bounded() -> None:
+    x, bound = torch.cat([X, RESIDUAL], -1), torch.tensor([0.25])
+    free, bounded = (ops.silu_and_mul_per_block_quant(x, 128, FP8, scale_ub=ub)[1] for ub in (None, bound))
+    assert same(bounded, free.minimum(bound / 448))
+    codes, scales = torch.empty_like(X, dtype=FP8), torch.empty_like(bounded)
+    ops._C.silu_and_mul_per_block_quant(codes, x, scales, 128, bound)
+    assert same(scales, bounded)
 
 
 def test_the_square_of_relu_and_swiglu_with_a_given_scale() -> None:
@@ -216,6 +249,21 @@ def test_fp8_by_a_given_scale_by_one_of_the_tensor_or_of_each_row() -> None:
     output = torch.empty_like(codes)
     assert ops.scaled_fp8_quant(X, use_per_token_if_dynamic=True, output=output)[0] is output
     assert same(output, codes)
+
+
+@pytest.mark.parametrize(
+    ("group", "is_flat"), [((1, -1), True), ((-1, 1), True), ((-1, 128), True), ((1, 128), False), ((2, 128), False)]
+)
+def test_fp8_by_scales_that_are_given_for_groups(group: tuple[int, int], is_flat: bool) -> None:
+    rows, columns = (size if part == -1 else part for size, part in zip(X.shape, group, strict=True))
+    scale = torch.rand(ROWS // rows, SIZE // columns, generator=torch.Generator().manual_seed(3)) + 0.01
+    expected = fp8_codes(X, scale.repeat_interleave(rows, 0).repeat_interleave(columns, 1))
+    forms = [scale, scale.t().contiguous().t(), *([scale.flatten()] if is_flat else [])]
+    for given in forms:
+        codes, returned = ops.scaled_fp8_quant(X, given, group_shape=group)
+        assert returned is given
+        assert same(codes, expected)
+    assert same(ops.scaled_fp8_quant(X, scale)[0], expected)
 
 
 def test_padding_adds_rows_that_are_not_written() -> None:
@@ -326,7 +374,11 @@ def test_groups_of_int8() -> None:
             r"^group_size: is \[128, 128\]; allowed",
         ),
         (lambda: ops.rms_norm_per_block_quant(X, WEIGHT, EPS, FP8, [1, 128], tma_alignment=8), "^tma_alignment: is 8;"),
-        (lambda: ops.scaled_fp8_quant(X, torch.ones(ROWS, 1)), "^scale: has 6 elements; allowed is one"),
+        (lambda: ops.scaled_fp8_quant(X, torch.ones(ROWS)), "^group_shape: is None, but a scale with 1 dim"),
+        (lambda: ops.scaled_fp8_quant(X, torch.ones(4, 1)), r"^scale: shape is \(4, 1\), which does not divide"),
+        (lambda: ops.scaled_fp8_quant(X, torch.ones(6, 2), group_shape=(1, 64)), r"^scale: shape is .* \(6, 4\)"),
+        (lambda: ops.scaled_fp8_quant(X, torch.ones(6), group_shape=(1, 3)), r"^group_shape: is \[1, 3\], which"),
+        (lambda: ops.scaled_fp8_quant(X, torch.ones(6, 32)), r"^scale: is of groups \(1, 8\); their columns"),
         (lambda: ops.scaled_fp4_quant(X, SCALE, padded_n=SIZE + 8), "^padded_n: is 264; allowed are multiples of 16"),
     ],
 )
@@ -352,3 +404,17 @@ def test_norms_with_gates_but_without_them() -> None:
     assert same(ops.rms_norm_gated(X, weight, weight, eps=EPS), jitnorm.rmsnorm_bias(X, weight, weight, EPS))
     with pytest.raises(ValueError, match="group_size: is 8, but z is None"):
         ops.rms_norm_gated(X, weight, None, group_size=8)
+
+
+@pytest.mark.parametrize(("variable", "expected"), [("1", True), ("0", False)])
+def test_powers_of_two_are_deepgemm_s_default(monkeypatch: pytest.MonkeyPatch, variable: str, expected: bool) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(deep_gemm, "find_spec", lambda name: object())
+    monkeypatch.setenv("VLLM_USE_DEEP_GEMM_E8M0", variable)
+    chosen = deep_gemm.takes_powers_of_two.__wrapped__
+    assert chosen(torch.device("cuda")) is expected
+    assert not chosen(torch.device("cpu"))
+    monkeypatch.setattr(deep_gemm, "find_spec", lambda name: None)
+    assert not chosen(torch.device("cuda"))
+    plain, powers = (ops.per_token_group_quant_fp8(X, 64, use_ue8m0=flag)[1] for flag in (None, True))
+    assert not torch.equal(plain, powers)

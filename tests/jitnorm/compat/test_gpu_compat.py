@@ -56,3 +56,21 @@ def test_packed_scales_end_with_the_last_row(x: torch.Tensor) -> None:
     assert not memory[6:8].any()
     assert torch.equal(padded[:6].view(torch.uint8), codes.view(torch.uint8))
     assert not padded[6:].view(torch.uint8).any()
+
+
+def test_experts_have_the_bytes_of_the_cpu(x: torch.Tensor) -> None:
+    offsets, tiles = (torch.tensor(each, dtype=torch.int32) for each in ([0, 1, 1, 6], [0, 128, 128, 256]))
+    scales = torch.tensor([0.5, 1.0, 3.0])
+    on_cpu = ops.silu_and_mul_scaled_fp4_experts_quant(x.cpu(), scales, offsets, tiles, 1)
+    on_gpu = ops.silu_and_mul_scaled_fp4_experts_quant(x, scales.cuda(), offsets.cuda(), tiles.cuda(), 1)
+    assert torch.equal(on_gpu[0].cpu(), on_cpu[0])
+    assert torch.equal(on_gpu[1][:256].cpu().view(torch.uint8), on_cpu[1][:256].view(torch.uint8))
+
+
+def test_rows_that_a_map_has_the_numbers_of_are_those_of_the_cpu(x: torch.Tensor) -> None:
+    numbers = torch.tensor([5, -1, 0, 2], dtype=torch.int32)
+    options = {"per_token_activation": True, "expanded_idx_to_permuted_idx": numbers}
+    wanted = flashinfer.nvfp4_quantize(x.cpu(), 1 / 2688, 2, **options)
+    found = flashinfer.nvfp4_quantize(x, 1 / 2688, 2, **{**options, "expanded_idx_to_permuted_idx": numbers.cuda()})
+    for got, expected in zip(found, wanted, strict=True):
+        assert torch.equal(got[[0, 2, 5]].cpu(), expected[[0, 2, 5]])

@@ -88,6 +88,12 @@ def test_other_transforms_keep_them(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_layernorm_s_rows_of_a_batch_have_statistics_of_their_own() -> None:
+    x, gamma, beta = map(jax.numpy.asarray, (X, W, B))
+    found = jax.vmap(jax.grad(lambda a: jitnorm.layernorm(a, gamma, beta).var()))(x)
+    np.testing.assert_allclose(found, jax.vmap(jax.grad(lambda a: plain_layernorm(a, gamma, beta).var()))(x), atol=1e-4)
+
+
 def test_rounding_counts_as_the_identity() -> None:
     jnp = jax.numpy
     x, weight = jnp.linspace(-3, 3, 6 * 96).reshape(6, 96).astype(jnp.bfloat16), jnp.full(96, 0.7, jnp.bfloat16)
@@ -105,3 +111,7 @@ def test_forward_mode_and_second_derivatives_are_refused() -> None:
         jax.jvp(rmsnorm, (x, weight), (x, weight))
     with pytest.raises(TypeError, match="rmsnorm: has no second derivative"):
         jax.grad(lambda a: jax.grad(lambda b: rmsnorm(b, weight).sum())(a).sum())(x)
+    with pytest.raises(TypeError, match="layernorm: has no second derivative"):
+        jax.grad(lambda a: jax.grad(lambda b: jitnorm.layernorm(b, weight, weight).sum())(a).sum())(x)
+    with pytest.raises(TypeError, match="layernorm_with_statistics: has no gradient"):
+        jax.grad(lambda a: jitnorm.layernorm_with_statistics(a, weight, weight)[0].sum())(x)

@@ -23,7 +23,7 @@ EXPECTED = expected_rmsnorm(X, WEIGHT)
 # Ops with gradients, and those that their gradients consist of, which have none.
 DIFFERENTIABLE = {
     "rmsnorm", "gemma_rmsnorm", "rmsnorm_bias", "layernorm", "fused_add_rmsnorm", "gemma_fused_add_rmsnorm",
-    "add_rmsnorm", "gemma_add_rmsnorm", "qk_rmsnorm", "gemma_qk_rmsnorm",
+    "add_rmsnorm", "gemma_add_rmsnorm", "qk_rmsnorm", "gemma_qk_rmsnorm", "q_kv_rmsnorm",
 }  # fmt: skip
 
 

@@ -11,10 +11,28 @@ from frameworks import CPU_FRAMEWORKS
 from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
 
 import jitnorm
-from jitnorm.reference import layernorm_backward_f32, rmsnorm_backward_f32, round_to, sum_rows_f32
+from jitnorm.reference import (
+    layernorm_backward_f32,
+    layernorm_statistics_f32,
+    rmsnorm_backward_f32,
+    round_to,
+    sum_rows_f32,
+)
 
 # Rows of a part of a warp, of one, of two chunks a lane, of several warps; most not of whole chunks.
 SIZES = (1, 17, 128, 513, 1024, 1100)
+
+
+def layernorm_backward(grad: Any, x: Any, weight: Any, **options: Any) -> tuple[Any, ...]:
+    """With the statistics that the norm gives."""
+    _, mean, rstd = jitnorm.layernorm_with_statistics(x, weight, weight)
+    return jitnorm.layernorm_backward(grad, x, mean, rstd, weight, **options)
+
+
+def expected_layernorm_backward(grad: Any, x: Any, weight: Any, **options: Any) -> tuple[Any, ...]:
+    return layernorm_backward_f32(grad, x, *layernorm_statistics_f32(x), weight, **options)
+
+
 FUNCTIONS = {
     "rmsnorm": (jitnorm.rmsnorm_backward, rmsnorm_backward_f32, 2),
     "gemma": (
@@ -23,7 +41,7 @@ FUNCTIONS = {
         2,
     ),
     "bias": (jitnorm.rmsnorm_bias_backward, rmsnorm_backward_f32, 3),
-    "layernorm": (jitnorm.layernorm_backward, layernorm_backward_f32, 3),
+    "layernorm": (layernorm_backward, expected_layernorm_backward, 3),
 }
 
 
@@ -63,6 +81,15 @@ def test_rows_are_summed_along_the_same_tree_however_many_they_are(rows: int, si
     assert_gradients(function(grad, x, weight), reference(grad, x, weight), weight, f"{rows} rows")
 
 
+def test_the_gradient_of_a_layernorm_takes_any_statistics() -> None:
+    """Such as those of other libraries, in the shape of torch's: they are not found anew."""
+    grad, x, weight = given("random", 40, 100, "float16", "layernorm")
+    for kind in INPUT_KINDS:
+        mean, rstd = make_input(kind, 2, 40, "float32", seed=2)
+        found = jitnorm.layernorm_backward(grad, x, mean[:, None], rstd[:, None], weight)
+        assert_gradients(found, layernorm_backward_f32(grad, x, mean, rstd, weight), weight, kind)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_another_gradient_is_added_before_the_only_rounding(name: str) -> None:
     function, reference, _ = FUNCTIONS[name]
@@ -97,8 +124,8 @@ def test_rows_may_stand_at_any_stride() -> None:
 
 def test_threads_change_no_byte() -> None:
     grad, x, weight = given("random", 3000, 512, "bfloat16", "layernorm")
-    found = jitnorm.layernorm_backward(grad, x, weight)  # enough elements for several threads
-    assert_gradients(found, layernorm_backward_f32(grad, x, weight), weight, "threads")
+    found = layernorm_backward(grad, x, weight)  # enough elements for several threads
+    assert_gradients(found, expected_layernorm_backward(grad, x, weight), weight, "threads")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -129,6 +156,7 @@ def test_rows_of_a_matrix_are_summed_along_the_reference_s_tree(rows: int, dtype
 
 def test_a_wrong_argument_is_named() -> None:
     grad, x, weight = given("random", 4, 96, "float32", "rmsnorm")
+    mean, rstd = np.zeros(4, np.float32), np.ones(4, np.float32)
     with pytest.raises(ValueError, match=r"^grad: "):
         jitnorm.rmsnorm_backward(grad[:3], x, weight)
     with pytest.raises(ValueError, match=r"^grad: "):
@@ -136,7 +164,11 @@ def test_a_wrong_argument_is_named() -> None:
     with pytest.raises(ValueError, match=r"^residual_grad: "):
         jitnorm.rmsnorm_backward(grad, x, weight, residual_grad=grad[:, :95])
     with pytest.raises(ValueError, match=r"^gemma: "):
-        jitnorm.layernorm_backward(grad, x, weight.astype(np.float16))
+        jitnorm.layernorm_backward(grad, x, mean, rstd, weight.astype(np.float16))
+    with pytest.raises(ValueError, match=r"^mean: shape is \(3,\), expected \(4,\)"):
+        jitnorm.layernorm_backward(grad, x, mean[:3], rstd, weight)
+    with pytest.raises(ValueError, match=r"^rstd: dtype is float64, expected float32"):
+        jitnorm.layernorm_backward(grad, x, mean, rstd.astype(np.float64), weight)
     with pytest.raises(ValueError, match=r"^input: "):
         jitnorm.sum_rows(x.astype(np.float16))
     with pytest.raises(ValueError, match=r"^weight dtype: |^dtype: "):

@@ -19,7 +19,7 @@ from jitnorm.kernels.arguments import TensorArgument
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import sizes_of
 from jitnorm.kernels.interface import interface
-from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, MXFP4, MXFP8, NVFP4, QuantSpec
 from placement import place, placements, poisoned
 
 from jitnorm import (
@@ -174,6 +174,27 @@ def test_a_mask_leaves_rows_scales_and_padding_alone(spec: QuantSpec) -> None:
         written = positions_written(spec, name, value, np.clip(counts, 0, rows))
         wanted = np.where(written, full[name].view(np.uint8 if value.itemsize == 1 else np.uint32), pattern(value))
         assert_same_bytes(value, wanted.astype(wanted.dtype), name)
+
+
+GATED = [MXFP4.with_layout("128x4"), MXFP8.with_layout("8x4"), FP8_GROUP, PACKED, FP8_TOKEN]
+
+
+@pytest.mark.parametrize("spec", GATED, ids=str)
+def test_a_mask_counts_rows_of_gates(spec: QuantSpec) -> None:
+    counts, size = np.array([6, 0, 2, 4], np.int32), 128
+    x = make("random", (len(counts), 6, 2 * size))
+    full = silu_and_mul_quantize(x, spec=spec, batched=True)
+    masked = silu_and_mul_quantize(x, spec=spec, batched=True, mask=counts)
+    linear = [silu_and_mul_quantize(rows, spec=spec.with_layout("linear")) for rows in x] if spec.is_swizzled else []
+    for b, count in enumerate(counts):
+        assert_same_bytes(masked.data[b, :count], full.data[b, :count])
+        if spec.is_column_major:
+            assert_same_bytes(masked.scale[b, :, :count], full.scale[b, :, :count])
+        elif linear:  # the layout of few rows: one after another, four columns each
+            rows = as_bytes(masked.scale[b]).reshape(-1, 4 if spec.row_multiple == 8 else 16)[:count]
+            assert_same_bytes(rows[:, :4], as_bytes(linear[b].scale)[:count])
+        else:
+            assert_same_bytes(masked.scale[b, :count], full.scale[b, :count])
 
 
 def pattern(value: Any) -> Any:

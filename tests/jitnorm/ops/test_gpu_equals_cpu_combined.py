@@ -31,8 +31,11 @@ def test_layernorm(dtype: str, size: int) -> None:
     gamma, beta = (to_torch(make_weight(size, "float32", seed)) for seed in (1, 2))
     for kind in kinds(size):
         x = to_torch(make_input(kind, 5, size, dtype))
-        expected = jitnorm.layernorm(x, gamma, beta)
-        assert_same_bytes(jitnorm.layernorm(x.cuda(), gamma.cuda(), beta.cuda()), expected, kind)
+        expected = jitnorm.layernorm_with_statistics(x, gamma, beta)
+        given = x.cuda(), gamma.cuda(), beta.cuda()
+        assert_same_bytes(jitnorm.layernorm(*given), expected[0], kind)
+        for found, each in zip(jitnorm.layernorm_with_statistics(*given), expected, strict=True):
+            assert_same_bytes(found, each, kind)
 
 
 def assert_same_gated(
@@ -76,7 +79,30 @@ def test_other_gates(activation: str, granularity: int | None, spec: QuantSpec) 
 
 
 GATES = ("silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul", "swigluoai_and_mul")
-VALUES = ("silu", "gelu", "gelu_tanh", "relu2")
+VALUES = ("silu", "gelu", "gelu_tanh", "relu2", "gelu_quick")
+# With numbers of the caller's, and what stands behind them.
+NUMBERS = ("swiglu:7:1:0", "swiglu:2.5:1.3:-0.25", "fatrelu:0.5", "swish:0.3")
+
+
+@pytest.mark.parametrize("activation", NUMBERS)
+def test_gates_with_numbers(activation: str) -> None:
+    for number, (size, granularity) in enumerate(((96, None), (4096, 8), (65536, None))):
+        assert_same_gated(size, list(ALL_DTYPES)[number], (MXFP8, FP8_TOKEN, MXFP8)[number], granularity, activation)
+    x = to_torch(make_input("random", 5, 2 * 1152, "bfloat16"))
+    runs = [jitnorm.silu_and_mul_quantize(x.to(at), spec=MXFP8, values_first=True) for at in ("cpu", "cuda")]
+    assert_same_bytes(runs[1].data, runs[0].data)
+
+
+def test_clamped_gates_that_are_rounded() -> None:
+    for dtype in ALL_DTYPES:
+        x = to_torch(make_input("random", 5, 2 * 1000, dtype))
+        for call in (
+            lambda x: jitnorm.silu_and_mul_with_clamp(x, 1.5, rounding="hf"),
+            lambda x: jitnorm.swigluoai_and_mul(x, alpha=1.1, limit=3.0),
+            lambda x: jitnorm.fatrelu_and_mul(x, 0.3),
+            lambda x: jitnorm.mul_and_silu(x, rounding="hf"),
+        ):
+            assert_same_bytes(call(x.cuda()), call(x), dtype)
 
 
 @pytest.mark.parametrize("size", [1, 33, 1152, 4096, 65536])
@@ -101,7 +127,7 @@ def test_every_bfloat16_and_a_part_of_all_float32(name: str) -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-@pytest.mark.parametrize("activation", VALUES)
+@pytest.mark.parametrize("activation", [*VALUES[:-1], "swish:1.702", "fatrelu:-1"])
 def test_quantized_activations(activation: str, spec: QuantSpec) -> None:
     for size in (96, 4096):
         for kind in kinds(size):

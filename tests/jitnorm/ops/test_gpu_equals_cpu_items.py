@@ -13,7 +13,7 @@ from decoded import E2M1_SPECS, FLOAT_DTYPES, any_encoding, any_weight
 from encoded import GIVEN, SPECS, SQUARES
 from expected import assert_same_bytes
 from frameworks import to_torch
-from inputs import ALL_DTYPES, INPUT_KINDS, make_input
+from inputs import ALL_DTYPES, INPUT_KINDS, make_input, make_weight
 from jitnorm.kernels.quant_spec import FP8_GROUP, FP8_TOKEN, MXFP8, NVFP4, QuantSpec
 
 import jitnorm
@@ -134,3 +134,25 @@ def test_rearrangements(dtype: torch.dtype) -> None:
 
 def assert_bits(got: torch.Tensor, expected: torch.Tensor) -> None:
     assert_same_bytes(got.cpu().view(torch.uint8), expected.view(torch.uint8), str(expected.dtype))
+
+
+@pytest.mark.parametrize(
+    ("block_size", "size"),
+    [("row", 1000), ("column", 40), ("column", 4096), ("column", 70001), (128, 7168), ("4x256", 512), ("allx48", 96)],
+)
+def test_codes_and_values_by_given_scales(block_size: int | str, size: int) -> None:
+    for number, element in enumerate(("e4m3", "e5m2", "int8")):
+        spec = QuantSpec(element, block_size, "f32", global_scale="given")
+        rows, columns = (
+            all_of if part is None else part for part, all_of in zip(spec.given_block, (37, size), strict=True)
+        )
+        scale = torch.rand(-(-37 // rows), size // columns, generator=torch.Generator().manual_seed(number)) / 8
+        x = to_torch(make_input("spiky", 37, size, list(ALL_DTYPES)[number]))
+        runs = [jitnorm.quantize(x.to(at), spec=spec, scale=scale.to(at)) for at in ("cpu", "cuda")]
+        assert_same_bytes(runs[1].data, runs[0].data, str(spec))
+        assert_same_bytes(runs[1].dequantize(dtype="float32"), runs[0].dequantize(dtype="float32"), str(spec))
+        if element == "e4m3":
+            w = to_torch(make_weight(size, "bfloat16"))
+            x = to_torch(make_input("random", 37, size, "bfloat16"))
+            norms = [jitnorm.norm_quantize(x.to(at), w.to(at), spec=spec, scale=scale.to(at)) for at in ("cpu", "cuda")]
+            assert_same_bytes(norms[1].data, norms[0].data, str(spec))

@@ -11,8 +11,8 @@ from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS
 from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
 
-from jitnorm import layernorm
-from jitnorm.reference import layernorm_f32, round_to
+from jitnorm import layernorm, layernorm_with_statistics
+from jitnorm.reference import layernorm_f32, layernorm_statistics_f32, round_to
 
 
 def parameters(size: int) -> tuple[Any, Any]:
@@ -29,6 +29,30 @@ def test_it_gives_the_reference_s_bytes(size: int, dtype: str) -> None:
     for kind in INPUT_KINDS:
         x = make_input(kind, 5, size, dtype)
         assert_same_bytes(layernorm(x, gamma, beta), expected_layernorm(x, gamma, beta), kind)
+
+
+@pytest.mark.parametrize(("size", "dtype"), in_turn([1, 17, 513, 1000], list(ALL_DTYPES)))
+def test_its_statistics_are_the_reference_s_and_it_is_the_same(size: int, dtype: str) -> None:
+    gamma, beta = parameters(size)
+    for kind in INPUT_KINDS:
+        x = make_input(kind, 5, size, dtype)
+        found = layernorm_with_statistics(x, gamma, beta, 1e-5)
+        expected = expected_layernorm(x, gamma, beta, 1e-5), *layernorm_statistics_f32(x, 1e-5)
+        for each, exact in zip(found, expected, strict=True):
+            assert_same_bytes(each, exact, kind)
+
+
+@pytest.mark.parametrize("shape", [(64,), (0, 64), (2, 3, 64)])
+def test_its_statistics_have_the_shape_of_the_rows(shape: tuple[int, ...]) -> None:
+    x, (gamma, beta) = np.ones(shape, np.float16), parameters(64)
+    out, mean, rstd = layernorm_with_statistics(x, gamma, beta)
+    assert (out.shape, mean.shape, rstd.shape) == (shape, shape[:-1], shape[:-1])
+    flat = np.zeros((mean.size, 1), np.float32), np.zeros(mean.size, np.float32)  # as torch's, and in one dimension
+    made = layernorm_with_statistics(x, gamma, beta, mean=flat[0], rstd=flat[1])
+    assert made[1] is flat[0]
+    assert made[2] is flat[1]
+    assert (flat[0].reshape(-1) == mean.reshape(-1)).all()
+    assert (flat[1].reshape(-1) == rstd.reshape(-1)).all()
 
 
 def test_the_longest_rows() -> None:
@@ -66,11 +90,13 @@ def test_it_may_be_in_place_and_rows_may_lie_at_any_stride() -> None:
         ({"beta": np.ones(64, np.float16)}, "beta: dtype is float16, expected float32"),
         ({"beta": np.ones(63, np.float32)}, r"beta: shape is \(63,\), expected \(64,\)"),
         ({"out": np.ones((4, 64), np.float32)}, "out: dtype is float32, expected float16"),
+        ({"mean": np.ones(3, np.float32)}, r"mean: shape is \(3,\), expected \(4,\)"),
+        ({"rstd": np.ones(4, np.float16)}, "rstd: dtype is float16, expected float32"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(change: dict[str, Any], message: str) -> None:
     out = np.full((4, 64), 7, np.float16)
     call = {"input": np.ones((4, 64), np.float16), "gemma": np.ones(64, np.float32), "beta": np.ones(64, np.float32)}
     with pytest.raises(ValueError, match=message):
-        layernorm(**(call | {"out": out} | change))
+        layernorm_with_statistics(**(call | {"out": out} | change))
     assert (out == 7).all()

@@ -91,6 +91,11 @@ def test_what_is_encoded_is_returned_by_the_functional_form() -> None:
     assert_same_bytes(total, jitnorm.add_rmsnorm(x, residual, weight)[1])
 
 
+def test_no_weight_is_one_of_ones() -> None:
+    x = make_input("random", 6, 96, "float16")
+    assert_same_bytes(jitnorm.rmsnorm_silu(x, None), jitnorm.rmsnorm_silu(x, np.ones(96, np.float16)))
+
+
 @pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
 def test_every_framework_gets_the_same_bytes(framework: str) -> None:
     make = CPU_FRAMEWORKS[framework]
@@ -110,6 +115,7 @@ def test_rows_may_be_replaced_in_place_at_any_stride() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda x, w: jitnorm.rmsnorm_silu(x, w, activation="sigmoid"), "activation: is 'sigmoid'; allowed are"),
         (lambda x, w: jitnorm.rmsnorm_silu(x, w, activation="tanh"), "activation: is 'tanh'; allowed are 'silu', 'gel"),
         (lambda x, w: jitnorm.rmsnorm_silu(x, w, activation="swigluoai"), "activation: is 'swigluoai'; allowed are"),
         (lambda x, w: jitnorm.norm_quantize(x, w, spec=MXFP8, activation="?"), "activation: is '.'; allowed are"),

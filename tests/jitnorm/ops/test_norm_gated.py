@@ -105,6 +105,21 @@ def test_every_framework_gets_the_same_bytes(framework: str) -> None:
         assert_same_bytes(got, jitnorm.rmsnorm_gated(x, gate, weight, group_size=group_size), framework)
 
 
+@pytest.mark.parametrize("group_size", [None, 24])
+def test_no_weight_is_one_of_ones(group_size: int | None) -> None:
+    x, gate = (make_input("random", 6, 96, "float16", seed) for seed in (0, 5))
+    got, expected = (
+        jitnorm.rmsnorm_gated(x, gate, weight, group_size=group_size) for weight in (None, np.ones(96, np.float16))
+    )
+    assert_same_bytes(got, expected)
+    options = {"spec": MXFP8, "norm_before_gate": False}
+    assert_same_encoding(
+        jitnorm.rmsnorm_gated_quantize(x, gate, None, **options),
+        jitnorm.rmsnorm_gated_quantize(x, gate, np.ones(96, np.float16), **options),
+        "MXFP8",
+    )
+
+
 # ---- Encoded
 
 
@@ -167,7 +182,7 @@ def gated(x: NDArray[Any], weight: NDArray[Any], **options: Any) -> Any:
         (lambda x, w: KernelConfig("rmsnorm", 64, gate="both"), "gate: is 'both'; allowed are '', 'input', 'norm'"),
         (lambda x, w: KernelConfig("rmsnorm", 64, gate="norm", residual=True), "op: can have only one of residual"),
         (lambda x, w: KernelConfig("rmsnorm", 64, weight_rows=0), "weight_rows: is 0; expected a positive int"),
-        (lambda x, w: KernelConfig("rmsnorm", 64, weight_rows=2, batched=True), "weight_rows: is 2, which does not go"),
+        (lambda x, w: KernelConfig("rmsnorm", 64, weight_rows=2, batched=True), "weight_rows: is 2, which goes with a weight, and"),
     ],
 )
 def test_others_are_refused(call: Callable[[NDArray[Any], NDArray[Any]], Any], message: str) -> None:

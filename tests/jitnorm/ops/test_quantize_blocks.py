@@ -85,7 +85,6 @@ REFUSED: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
     "columns": (quantize_weight, {}, "axis: is 0, which does not go with quant e4m3/128x128/f32"),
     "a mask": (quantize, {"batched": True, "mask": np.ones(1, np.int32)}, "mask: is given, but blocks of 128x128"),
     "a bound": (quantize, {"scale_ub": np.ones(1, np.float32)}, "scale_ub: is given, but only FP8 and INT8 scales"),
-    "a scale": (quantize, {"scale": np.ones(1, np.float32)}, "scale: is given, but the other options leave no use"),
     "a global scale": (quantize, {"global_scale": "row"}, "global_scale: is 'row', which does not go with"),
 }
 

@@ -259,8 +259,8 @@ def test_others_are_refused(call: Any, message: str) -> None:
         call(np.ones((2, 64), np.float16), np.ones(64, np.float16))
 
 
-def test_layer_normalization_has_none() -> None:
-    with pytest.raises(ValueError, match="op: is 'layernorm', which has no rounding"):
+def test_layer_normalization_rounds_its_result_alone() -> None:
+    with pytest.raises(ValueError, match="rounding: is 'hf'; allowed are 'once', 'output'"):
         KernelConfig.parse("layernorm:hidden_size=64,quant=e2m1/16/e4m3,rounding=hf")
 
 

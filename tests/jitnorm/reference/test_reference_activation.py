@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from jitnorm.reference import (
     activated_f32,
+    fatrelu_f32,
     gated_f32,
     gelu_f32,
     gelu_tanh_f32,
     relu2_f32,
     silu_f32,
     swiglu_f32,
+    swish_f32,
 )
 
 LN2 = sum(Fraction(1, k * 2**k) for k in range(1, 200))
@@ -321,6 +323,35 @@ def test_the_gates_of_gpt_oss_at_the_edges() -> None:
     h = gated_f32(x, "swigluoai", 1)[:, 0].tolist()
     assert h[::2] == h[1::2]
     assert bits(gated_f32(np.array([[NAN, 0], [0, NAN]], np.float32), "swigluoai")) == [0x7FFFFFFF] * 2
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.3, 1.0, 1.702, 5.3, 100.0])
+def test_swish_is_a_few_ulp_off(alpha: float) -> None:
+    exact_alpha = float(np.float32(alpha))
+    x = (np.linspace(-86, 90, 60_011) / exact_alpha).astype(np.float32)
+    wide = x.astype(np.float64)
+    assert ulps(swish_f32(x, alpha), wide * sigmoid(exact_alpha * wide)).max() < 5
+    edges = swish_f32(np.array([INF, -INF, NAN, -0.0], np.float32), alpha)
+    assert edges[0] == INF
+    assert -1e-30 < edges[1] < 0
+    assert bits(edges[2:]) == [0x7FFFFFFF, 0x80000000]
+
+
+def test_the_swish_of_gpt_oss_is_that_of_its_gates() -> None:
+    gate = np.linspace(-50, 7, 10_001).astype(np.float32)
+    h = gated_f32(np.stack([gate, np.full_like(gate, 2.5)], axis=1), "swigluoai", 1)[:, 0]
+    again = gated_f32(np.stack([gate, np.full_like(gate, 2.5)], axis=1), "swiglu:7:1.702:1", 1)[:, 0]
+    assert bits(h) == bits(again)
+
+
+def test_clamped_gates_and_relu_above_a_threshold() -> None:
+    x = np.array([[3, 10], [2, 2], [-5, -10], [-5, -2]], np.float32)
+    h = gated_f32(x, "swiglu:2:1:0")[:, 0]
+    assert h[0] == h[1]
+    assert h[2] == h[3]
+    assert gated_f32(x, "fatrelu:2")[:, 0].tolist() == [30.0, 0.0, -0.0, -0.0]
+    assert bits(fatrelu_f32(np.array([NAN, 1, -2], np.float32), -1.5)) == [0x7FFFFFFF, 0x3F800000, 0]
+    assert (gated_f32(x, "silu", values_first=True) == gated_f32(x[:, ::-1], "silu")).all()
 
 
 def test_no_rows_give_no_rows() -> None:

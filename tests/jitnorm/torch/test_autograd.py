@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import jitnorm
@@ -128,7 +129,12 @@ def test_compiled_gradients_have_the_same_bits(name: str, backend: str) -> None:
 def test_transforms_of_torch_func_get_the_same_gradients() -> None:
     x, weight = leaf(ROWS, SIZE), leaf(SIZE, seed=1)
     plain = (x.detach(), weight.detach())
-    for norm in (jitnorm.rmsnorm, lambda x, w: torch.ops.jitnorm.rmsnorm(x, w, EPS)):
+    bias = torch.ones(SIZE)
+    for norm in (
+        jitnorm.rmsnorm,
+        lambda x, w: torch.ops.jitnorm.rmsnorm(x, w, EPS),
+        lambda x, w: jitnorm.layernorm(x, w, bias),
+    ):
 
         def loss(x: Any, w: Any, norm: Any = norm) -> Any:
             return norm(x, w).square().sum()
@@ -143,11 +149,37 @@ def test_transforms_of_torch_func_get_the_same_gradients() -> None:
                 refused(*plain)
 
 
-def test_a_checkpoint_computes_again_what_it_needs() -> None:
-    x, weight = leaf(ROWS, SIZE), leaf(SIZE, seed=1)
-    expected = torch.autograd.grad(jitnorm.rmsnorm(x, weight).sum(), (x, weight))
-    again = checkpoint(jitnorm.rmsnorm, x, weight, use_reentrant=False).sum()
-    assert all(map(torch.equal, torch.autograd.grad(again, (x, weight)), expected))
+@pytest.mark.parametrize("name", ["rmsnorm", "layernorm"])
+def test_a_checkpoint_computes_again_what_it_needs(name: str) -> None:
+    function, _, shapes = OPS[name]
+    leaves = [leaf(*shape, seed=i) for i, shape in enumerate(shapes)]
+    expected = torch.autograd.grad(function(*leaves).sum(), leaves)
+    again = checkpoint(function, *leaves, use_reentrant=False).sum()
+    assert all(map(torch.equal, torch.autograd.grad(again, leaves), expected))
+
+
+def test_layernorm_keeps_its_statistics_where_gradients_are_recorded_and_nowhere_else() -> None:
+    x, gamma, beta = leaf(ROWS, SIZE), leaf(SIZE, seed=1), leaf(SIZE, seed=2)
+    operators: list[str] = []
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            operators.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Recorder():
+        y = torch.ops.jitnorm.layernorm(x, gamma, beta, EPS)
+        y.sum().backward()
+        with torch.no_grad():
+            torch.ops.jitnorm.layernorm(x, gamma, beta, EPS)
+    forward, *_, alone = (name for name in operators if name.startswith("layernorm"))
+    assert (forward, alone) == ("layernorm_with_statistics.default", "layernorm.default")
+    _, mean, rstd = jitnorm.layernorm_with_statistics(x.detach(), gamma.detach(), beta.detach(), EPS)
+    ones = torch.ones(ROWS, SIZE)
+    expected = jitnorm.layernorm_backward(ones, x.detach(), mean, rstd, gamma.detach())
+    assert all(map(torch.equal, (x.grad, gamma.grad, beta.grad), expected))
+    with pytest.raises(TypeError, match=r"^input: requires grad"):
+        jitnorm.layernorm_with_statistics(x, gamma, beta)
 
 
 def test_what_nothing_depends_on_has_no_gradient_and_costs_none() -> None:

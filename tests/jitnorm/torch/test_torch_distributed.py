@@ -64,6 +64,11 @@ def test_all_but_the_last_dimension_are_rows(rank: int) -> None:
     result = jitnorm.rmsnorm_mxfp8quant(placed(x, Shard(1), rank), weight)
     for ours, theirs in zip(result, jitnorm.rmsnorm_mxfp8quant(x, WEIGHT), strict=True):
         assert_part(ours, theirs, Shard(1), rank)
+    parameter = WEIGHT.float()
+    given = placed(x, Shard(1), rank), *(placed(parameter, Replicate(), rank) for _ in range(2))
+    whole = jitnorm.layernorm_with_statistics(x, parameter, parameter)
+    for ours, theirs in zip(jitnorm.layernorm_with_statistics(*given), whole, strict=True):
+        assert_part(ours, theirs, Shard(1), rank)
 
 
 @pytest.mark.parametrize("spec", [NVFP4.with_layout("128x4"), FP8_BLOCK], ids=str)
@@ -128,6 +133,15 @@ def test_a_process_has_the_gradients_of_its_rows(rank: int, placement: Any) -> N
     for ours, theirs, where in zip((x, residual, weight), mine, (placement, placement, of_weight), strict=True):
         assert ours.grad.placements == (where,)
         assert torch.equal(ours.grad.to_local(), theirs.grad)
+
+
+def test_so_has_layernorm_whose_statistics_are_those_of_its_rows(rank: int) -> None:
+    x, parameter = placed(X, Shard(0), rank).requires_grad_(), placed(WEIGHT.float(), Replicate(), rank)
+    jitnorm.layernorm(x, parameter, parameter).to_local().float().square().sum().backward()
+    mine = x.to_local().detach().clone().requires_grad_()
+    jitnorm.layernorm(mine, WEIGHT.float(), WEIGHT.float()).float().square().sum().backward()
+    assert x.grad.placements == (Shard(0),)
+    assert torch.equal(x.grad.to_local(), mine.grad)
 
 
 def test_gradients_that_there_are_not_are_refused(rank: int) -> None:

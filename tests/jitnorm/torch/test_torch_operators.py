@@ -19,7 +19,7 @@ NAMES = list(OPS)
 
 def test_schemas_say_what_is_written_and_returned() -> None:
     assert str(torch.ops.jitnorm.rmsnorm.default._schema) == (
-        'jitnorm::rmsnorm(Tensor input, Tensor weight, float eps, *, str config="", bool? enable_pdl=None) -> Tensor'
+        'jitnorm::rmsnorm(Tensor input, Tensor? weight, float eps, *, str config="", bool? enable_pdl=None) -> Tensor'
     )
     for name in NAMES:
         packet = getattr(torch.ops.jitnorm, name, None)

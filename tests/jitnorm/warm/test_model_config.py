@@ -58,7 +58,14 @@ def preset_model(preset: str, name: str) -> Model:
 
 def sizes(model: Model) -> tuple[object, ...]:
     """The dimensions, whatever order they are in; the format is that of one of several checkpoints."""
-    lists = (model.head_sizes, model.norm_sizes, model.gate_sizes, model.expert_sizes, model.gemm_sizes)
+    lists = (
+        model.head_sizes,
+        model.norm_sizes,
+        model.latent_sizes,
+        model.gate_sizes,
+        model.expert_sizes,
+        model.gemm_sizes,
+    )
     return (model.hidden_size, model.activation, model.unit_bias, model.dtype, *map(frozenset, lists))
 
 
@@ -83,11 +90,15 @@ def test_experts_are_told_from_what_every_token_passes() -> None:
     assert model_of(LLAMA4, "m").gate_sizes == (8192, 16384)
 
 
-def test_heads_are_normalized_where_the_model_does_it_with_a_weight() -> None:
+def test_heads_are_normalized_where_the_model_does_it_with_a_weight_or_without() -> None:
     assert model_of(QWEN3_8B, "m").head_sizes == (128,)
     assert model_of({**LLAMA_8B, "use_qk_norm": True}, "m").head_sizes == (128,)
+    assert model_of(QWEN3_8B, "m").rotary_factor == 1
+    assert model_of({**QWEN3_8B, "partial_rotary_factor": 0.25}, "m").rotary_factor == 0.25
+    assert model_of({**QWEN3_8B, "rope_parameters": {"partial_rotary_factor": 0.5}}, "m").rotary_factor == 0.5
     assert model_of(LLAMA_8B, "m").head_sizes == ()
-    assert model_of(LLAMA4, "m").head_sizes == ()
+    assert model_of(LLAMA4, "m").head_sizes == (128,)
+    assert [entry for entry in entries_of(model_of(LLAMA4, "m")) if ("weight", "none") in entry.choices]
 
 
 def test_the_gated_norms_of_linear_attention() -> None:
@@ -165,7 +176,6 @@ def test_the_formats_of_a_quantization_config(quantization: dict[str, Any], form
             {**LLAMA_8B, "hidden_act": "relu2"},
             ["its activation, relu2, which is no known gate: its output is quantized"],
         ),
-        (LLAMA4, ["its norm of queries and keys, which has no weight"]),
         ({**LLAMA_8B, "quantization_config": {"quant_algo": "INT4_AWQ"}}, ["its quantization, INT4_AWQ, whose format"]),
         (
             {**LLAMA_8B, "quantization_config": compressed(num_bits=4, type="int", strategy="token")},

@@ -1,0 +1,60 @@
+"""Norm and rotation in a packed QKV tensor, as vLLM and SGLang call it."""
+
+from __future__ import annotations
+
+import torch
+
+import jitnorm
+
+
+def turn_packed(
+    qkv: torch.Tensor, heads: tuple[int, int, int], head_dim: int, eps: float, q_weight: torch.Tensor,
+    k_weight: torch.Tensor, cos_sin_cache: torch.Tensor, is_neox: bool, positions: torch.Tensor,
+) -> None:  # fmt: skip
+    """Write the norms of queries and keys, turned, in place of both.
+
+    Args:
+        qkv: (tokens, sum of heads times head_dim).
+        heads: of queries, keys and values.
+        head_dim: elements of a head.
+        eps: added to the mean of squares.
+        q_weight: of the norm of queries.
+        k_weight: of the norm of keys.
+        cos_sin_cache: cosines and sines by position.
+        is_neox: as of `jitnorm.qk_rmsnorm_rope`.
+        positions: of each token.
+
+    Raises:
+        ValueError: the heads do not fill the tensor.
+    """
+    if qkv.shape[-1] != sum(heads) * head_dim:
+        raise ValueError(
+            f"qkv: has {qkv.shape[-1]} columns; {sum(heads)} heads of {head_dim} are {sum(heads) * head_dim}"
+        )
+    q, k, _ = qkv.unflatten(-1, (sum(heads), head_dim)).split(heads, dim=-2)
+    jitnorm.qk_rmsnorm_rope(
+        q, k, q_weight, k_weight, cos_sin_cache, positions, eps, is_neox, q_out=q, k_out=k
+    )  # fmt: skip
+
+
+def yarn_angles(
+    positions: torch.Tensor, rotary_size: int, base: float, factor: float, low: float, high: float, scale: float
+) -> torch.Tensor:
+    """The cosines and sines of each position, in float32, a row for each: of RoPE, or with a `factor` not 1 of YaRN.
+
+    Args:
+        positions: integers, (tokens,).
+        rotary_size: elements that are turned.
+        base: of the frequencies, ``base ** (-2 * j / rotary_size)`` for pair j.
+        factor: by which YaRN divides low frequencies.
+        low: the pair from which on YaRN mixes divided frequencies in.
+        high: the pair from which on all are divided.
+        scale: what cosines and sines are multiplied by.
+    """
+    pairs = torch.arange(rotary_size // 2, dtype=torch.float32, device=positions.device)
+    frequencies = base ** (pairs * (-2 / rotary_size))
+    if factor != 1:
+        divided = ((pairs - low) / (high - low if abs(high - low) > 1e-6 else 0.001)).clamp(0, 1)
+        frequencies = frequencies * (1 - divided) + frequencies / factor * divided
+    turns = positions.to(torch.float32)[:, None] * frequencies
+    return torch.cat([turns.cos(), turns.sin()], -1) * scale

@@ -1,0 +1,104 @@
+"""Operators of `torch.ops._C` on the rows of experts, which follow one another: what they write comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import jitnorm
+from jitnorm.compat.arguments import spec_of
+from jitnorm.kernels.numerics import ceil_div
+from jitnorm.kernels.quant_spec import QuantSpec
+
+_TILE = 128
+_NVFP4, _MXFP4 = spec_of("e2m1", 16, "e4m3", "128x4"), spec_of("e2m1", 32, "ue8m0", "128x4")
+
+
+def rows_of_scales(rows: int, experts: int) -> int:
+    """Rows of scales that are enough for any division of rows among experts, each of whom has whole tiles."""
+    return (ceil_div(rows, _TILE) + experts) * _TILE
+
+
+def scaled_fp4_experts_quant(
+    output: torch.Tensor,
+    output_scale: torch.Tensor,
+    input: torch.Tensor,
+    input_global_scale: torch.Tensor,
+    input_offset_by_experts: torch.Tensor,
+    output_scale_offset_by_experts: torch.Tensor,
+) -> None:
+    """NVFP4 by a global scale of each expert."""
+    _fill(
+        jitnorm.grouped_quantize, _NVFP4, output, output_scale, input, input_offset_by_experts,
+        output_scale_offset_by_experts, global_scale=input_global_scale,
+    )  # fmt: skip
+
+
+def silu_and_mul_scaled_fp4_experts_quant(
+    output: torch.Tensor,
+    output_scale: torch.Tensor,
+    input: torch.Tensor,
+    input_global_scale: torch.Tensor,
+    input_offset_by_experts: torch.Tensor,
+    output_scale_offset_by_experts: torch.Tensor,
+) -> None:
+    """SwiGLU, rounded to the input's dtype, then NVFP4 by a global scale of each expert."""
+    _fill(
+        jitnorm.silu_and_mul_grouped_quantize, _NVFP4, output, output_scale, input, input_offset_by_experts,
+        output_scale_offset_by_experts, global_scale=input_global_scale, rounding="output",
+    )  # fmt: skip
+
+
+def mxfp4_experts_quant(
+    output: torch.Tensor,
+    output_scale: torch.Tensor,
+    input: torch.Tensor,
+    input_offset_by_experts: torch.Tensor,
+    output_scale_offset_by_experts: torch.Tensor,
+    n_experts: int,
+) -> None:
+    """MXFP4."""
+    _check_experts(n_experts, input_offset_by_experts)
+    _fill(
+        jitnorm.grouped_quantize, _MXFP4, output, output_scale, input, input_offset_by_experts,
+        output_scale_offset_by_experts,
+    )  # fmt: skip
+
+
+def silu_and_mul_mxfp4_experts_quant(
+    output: torch.Tensor,
+    output_scale: torch.Tensor,
+    input: torch.Tensor,
+    input_offset_by_experts: torch.Tensor,
+    output_scale_offset_by_experts: torch.Tensor,
+    n_experts: int,
+) -> None:
+    """SwiGLU, rounded to the input's dtype, then MXFP4."""
+    _check_experts(n_experts, input_offset_by_experts)
+    _fill(
+        jitnorm.silu_and_mul_grouped_quantize, _MXFP4, output, output_scale, input, input_offset_by_experts,
+        output_scale_offset_by_experts, rounding="output",
+    )  # fmt: skip
+
+
+def _check_experts(n_experts: int, offsets: torch.Tensor) -> None:
+    if offsets.numel() != n_experts + 1:
+        raise ValueError(f"n_experts: is {n_experts}, but there are {offsets.numel()} offsets; expected one more")
+
+
+def _fill(
+    function: Callable[..., Any], spec: QuantSpec, output: torch.Tensor, output_scale: torch.Tensor,
+    input: torch.Tensor, offsets: torch.Tensor, scale_offsets: torch.Tensor, **options: Any,
+) -> None:  # fmt: skip
+    """Quantize into scales of any number of rows; what no expert has of them stays."""
+    given = output_scale.view(torch.uint8)
+    rows = rows_of_scales(input.shape[0], offsets.numel() - 1)
+    scales = given[:rows]
+    if len(scales) < rows:
+        scales = given.new_empty((rows, given.shape[1]))
+        scales[: len(given)] = given
+    function(input, offsets, spec=spec, scale_offsets=scale_offsets, out=output, out_scale=scales, **options)
+    if len(given) < rows:
+        given.copy_(scales[: len(given)])

@@ -1,0 +1,164 @@
+"""Quantization of experts' rows, which follow one another and begin where offsets say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue.experts import GROUPED_QUANTIZE, SILU_AND_MUL_GROUPED_QUANTIZE
+from jitnorm.catalogue.op import Op
+from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.interop import check_shaped
+from jitnorm.kernels.config_rules import MAX_EXPERTS
+from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.activation import gate_columns_of
+from jitnorm.ops.batched import is_scale_per_matrix
+from jitnorm.ops.general import as_column, outputs_of, with_scales
+from jitnorm.ops.run import run
+
+
+def grouped_quantize(
+    input: Any,
+    offsets: Any,
+    *,
+    spec: QuantSpec,
+    scale_offsets: Any = None,
+    input_rows: Any = None,
+    activation: str | None = None,
+    rounding: str = "once",
+    global_scale: Any = None,
+    scale: Any = None,
+    enable_pdl: bool | None = None,
+    out: Any = None,
+    out_scale: Any = None,
+    stream: Any = None,
+) -> tuple[Any, ...]:
+    """Quantization of the rows of experts, as the input of a grouped GEMM: each gets the bytes that it gets alone.
+
+    Experts' rows follow one another in one matrix; so do their codes. Scales in the linear layout belong to their row.
+    In a swizzled one each expert's begin with a tile of their own, whose padding is zero.
+
+    Offsets are read on the device; whatever they are, nothing outside of the tensors is touched. They are clamped to
+    the rows that there are, and an expert that ends before it begins has none. Rows and tiles that no expert has are
+    left alone: what is allocated is uninitialised there. Where experts overlap, it is undefined whose bytes stay.
+
+    Args:
+        input: float16, bfloat16, float32 or float8_e4m3fn, shape (M, hidden_size); rows at any stride.
+        offsets: int32, shape (E + 1,), on the device of `input`: expert e has the rows from ``offsets[e]`` to
+            ``offsets[e + 1]``. Kernels are built for one E, up to 1024.
+        spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")``; its layout is linear or swizzled, or both.
+        scale_offsets: with a swizzled layout, int32, shape (E + 1,): the scales of expert e begin with row
+            ``scale_offsets[e]``, a multiple of the rows of a tile, 128 or 8, to which others are rounded down. For
+            example a sum of the experts' rows, each rounded up to whole tiles. None with linear scales.
+        input_rows: int32, shape (N,): row i is made of row ``input_rows[i]`` of the input, as in `quantize`, and
+            offsets count these N rows: tokens are sorted by expert as they are read. None: of row i.
+        activation: of the input, ``"silu"``, ``"gelu"``, ``"gelu_tanh"`` or ``"relu2"``; None for none.
+        rounding: of the activation, as in `quantize`.
+        global_scale: a float32 tensor, the encode scale: one element for all, or shape (E,), one for each expert;
+            ``"row"`` for one that is found for each row; None for none. Only with block scales in e4m3.
+        scale: if `spec.block_size` is ``tensor``, the divisor, a float32 tensor of one element or of shape (E,).
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        out: where to write the codes; rows at any stride. None: allocated.
+        out_scale: where to write the scales that are found, of any shape with as many elements as are returned. None:
+            allocated.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(codes, scales)``; codes as in `quantize`, scales in the linear layout too, swizzled ones of shape
+        (R, roundup(hidden_size / block size, 4)), where R is ``ceil(M / T) + E`` tiles of T rows, or N in place of M,
+        enough for any offsets without gaps. Then the linear scales, if `spec` asks for both layouts, and the decode
+        scales of rows, if `global_scale` is ``row``.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> x, offsets, tiles = np.ones((200, 64), np.float16), [0, 130, 130, 200], [0, 256, 256, 384]
+        >>> borders = {"offsets": np.array(offsets, np.int32), "scale_offsets": np.array(tiles, np.int32)}
+        >>> codes, scales = grouped_quantize(x, **borders, spec=QuantSpec("e2m1", 16, "e4m3", "128x4"))
+        >>> codes.shape, scales.shape
+        ((200, 32), (640, 4))
+    """
+    gathered = () if input_rows is None else (True,)
+    return _grouped(
+        GROUPED_QUANTIZE, input, offsets, scale_offsets, spec, global_scale, scale, (activation or "", *gathered),
+        rounding, enable_pdl, out, out_scale, stream, input_rows,
+    )  # fmt: skip
+
+
+def silu_and_mul_grouped_quantize(
+    input: Any,
+    offsets: Any,
+    *,
+    spec: QuantSpec,
+    scale_offsets: Any = None,
+    granularity: int | None = None,
+    activation: str = "silu",
+    rounding: str = "once",
+    global_scale: Any = None,
+    scale: Any = None,
+    enable_pdl: bool | None = None,
+    out: Any = None,
+    out_scale: Any = None,
+    stream: Any = None,
+) -> tuple[Any, ...]:
+    """SwiGLU, ``silu(gate) * value``, then what `grouped_quantize` does, in one pass.
+
+    The arguments, what is returned and what is raised are as there, but for `input`, whose shape is
+    (M, 2 * hidden_size), and for `granularity`, `activation` and `rounding`, which are as in `silu_and_mul_quantize`.
+
+    Example:
+        >>> import numpy as np
+        >>> x, offsets = np.ones((200, 64), np.float16), np.array([0, 130, 130, 200], np.int32)
+        >>> codes, scales = silu_and_mul_grouped_quantize(x, offsets, spec=QuantSpec("e4m3", 32, "ue8m0"))
+        >>> codes.shape, scales.shape
+        ((200, 32), (200, 1))
+    """
+    options = (activation, gate_columns_of(granularity))
+    return _grouped(
+        SILU_AND_MUL_GROUPED_QUANTIZE, input, offsets, scale_offsets, spec, global_scale, scale, options, rounding,
+        enable_pdl, out, out_scale, stream,
+    )  # fmt: skip
+
+
+def _grouped(
+    op: Op, input: Any, offsets: Any, scale_offsets: Any, spec: QuantSpec, global_scale: Any, scale: Any,
+    options: tuple[Any, ...], rounding: str, enable_pdl: bool | None, out: Any, out_scale: Any, stream: Any,
+    input_rows: Any = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Codes and scales; `options` are the activation and what the op has beside it."""
+    spec, given, scale = with_scales(spec, global_scale, scale)
+    experts = _experts_of(offsets)
+    _check_scale_offsets(spec, scale_offsets)
+    dispatcher = rounded_dispatcher(
+        op, enable_pdl, rounding, spec, options[0], experts, is_scale_per_matrix(scale if given is None else given),
+        *options[1:],
+    )  # fmt: skip
+    tensors = {
+        **outputs_of(spec, out, out_scale), "input": input, "offsets": offsets, "scale_offsets": scale_offsets,
+        "input_rows": None if input_rows is None else as_column(input_rows), "global_scale": given, "scale": scale,
+    }  # fmt: skip
+    made = run(dispatcher, tensors, stream)
+    codes = made["y_fp4" if spec.element == "e2m1" else "out"]
+    found = (made.get(name) for name in ("block_scale", "block_scale_unswizzled", "row_scale", "scale"))
+    return codes, *(each for each in found if each is not None)
+
+
+def _experts_of(offsets: Any) -> int:
+    check_shaped(offsets, "offsets")
+    shape = tuple(offsets.shape)
+    if len(shape) != 1 or not 1 < shape[0] <= MAX_EXPERTS + 1:
+        raise ValueError(f"offsets: shape is {shape}, expected (E + 1,) for 1 to {MAX_EXPERTS} experts")
+    return int(shape[0]) - 1
+
+
+def _check_scale_offsets(spec: QuantSpec, scale_offsets: Any) -> None:
+    if spec.is_swizzled and scale_offsets is None:
+        raise ValueError(
+            f"scale_offsets: is None, but scales are in the layout {spec.scale_layout}; say where those of each "
+            "expert begin"
+        )
+    if not spec.is_swizzled and scale_offsets is not None:
+        raise ValueError("scale_offsets: is given, but linear scales belong to their row; pass None")

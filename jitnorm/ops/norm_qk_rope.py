@@ -1,0 +1,153 @@
+"""RMSNorm of the heads of queries and keys, then their rotary position embedding, in one launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue.norms import QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_QUANT
+from jitnorm.catalogue.op import Op
+from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.interop import check_shaped
+from jitnorm.ops.run import Tensor, run
+
+
+def qk_rmsnorm_rope(
+    q: Tensor,
+    k: Tensor,
+    q_weight: Any,
+    k_weight: Any,
+    cos_sin_cache: Any,
+    positions: Any,
+    eps: float = 1e-06,
+    is_neox: bool = True,
+    q_out: Tensor | None = None,
+    k_out: Tensor | None = None,
+    enable_pdl: bool | None = None,
+    *,
+    unit_bias: bool = False,
+    rounding: str = "once",
+    stream: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """RMSNorm of each head of the queries and of the keys, then rotary position embedding (RoPE), in one launch.
+
+    The two may be views cut out of one packed QKV tensor, and may be written in place.
+
+    Args:
+        q: float16, bfloat16 or float32, shape (..., q_heads, head_size), such as (tokens, q_heads, head_size); up to
+            512 elements a head; heads at any stride.
+        k: of the same dtype, shape (..., k_heads, head_size), of as many tokens; heads at any stride.
+        q_weight: shape (head_size,), the dtype of `q` or float32.
+        k_weight: like `q_weight`.
+        cos_sin_cache: float16, bfloat16 or float32, shape (max_position, rotary_size), half a row cosines, then half a
+            row sines; rows at any stride. The rotary size is even and at most the head size: of each head, the first
+            elements are turned and the others are only normalized.
+        positions: int32 or int64, as many elements as tokens: the row of `cos_sin_cache` for each. One outside of it
+            makes the elements that would be turned NaN.
+        eps: added to the mean of squares.
+        is_neox: whether the elements that are turned together are halves apart, as in GPT-NeoX and most models, or
+            neighbours, as in GPT-J.
+        q_out: where to write, like `q`; None allocates. It may be `q` itself.
+        k_out: where to write, like `k`; None allocates. It may be `k` itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        unit_bias: whether 1 is added to the weights, as Gemma does.
+        rounding: what is rounded to the dtype of `q` besides what is written: nothing (``once``), or each step as in
+            Transformers (``hf``): those of the norm as in `rmsnorm`, both products with a cosine and a sine, and their
+            sum.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(q_out, k_out)``.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> qkv, weight = np.array([[[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]], np.float16), np.ones(2, np.float16)
+        >>> q, k, quarter = qkv[:, :1], qkv[:, 1:2], np.array([[1.0, 0.0], [0.0, 1.0]], np.float16)
+        >>> _ = qk_rmsnorm_rope(q, k, weight, 2 * weight, quarter, np.array([1]), eps=0.0, q_out=q, k_out=k)
+        >>> qkv.tolist()
+        [[[-1.0, 1.0], [-2.0, 2.0], [3.0, 3.0]]]
+    """
+    return _qk_rmsnorm_rope(
+        QK_RMSNORM_ROPE, q, k, q_weight, k_weight, cos_sin_cache, positions, eps, is_neox, q_out, k_out, enable_pdl,
+        unit_bias, rounding, stream,
+    )  # fmt: skip
+
+
+def qk_rmsnorm_rope_quant(
+    q: Tensor,
+    k: Tensor,
+    q_weight: Any,
+    k_weight: Any,
+    cos_sin_cache: Any,
+    positions: Any,
+    q_scale: Any,
+    k_scale: Any,
+    eps: float = 1e-06,
+    is_neox: bool = True,
+    q_out: Tensor | None = None,
+    k_out: Tensor | None = None,
+    enable_pdl: bool | None = None,
+    *,
+    unit_bias: bool = False,
+    rounding: str = "once",
+    stream: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """`qk_rmsnorm_rope`, then FP8: ``fp8(x * (1 / scale))`` of each unrounded element x, to nearest even, saturating.
+
+    Args:
+        q: as in `qk_rmsnorm_rope`, as are the arguments not listed here.
+        k: likewise.
+        q_weight: likewise.
+        k_weight: likewise.
+        cos_sin_cache: likewise.
+        positions: likewise.
+        q_scale: float32 tensor of one element, the divisor of queries.
+        k_scale: that of keys.
+        eps: added to the mean of squares.
+        is_neox: as in `qk_rmsnorm_rope`.
+        q_out: where to write, float8_e4m3fn (or uint8), shape of `q`; None allocates.
+        k_out: where to write, shape of `k`; None allocates.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        unit_bias: whether 1 is added to the weights.
+        rounding: what is rounded before the encoding: nothing (``once``); the result (``output``), which gives the
+            codes of `qk_rmsnorm_rope` and then `quantize`; or each step (``hf``).
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(q_out, k_out)``.
+
+    Example:
+        >>> import numpy as np
+        >>> x, weight, scale = np.array([[1.0, 1.0]], np.float16), np.ones(2, np.float16), np.full(1, 0.25, np.float32)
+        >>> table, positions = np.array([[0.0, 1.0]], np.float32), np.zeros(1, np.int32)
+        >>> q, k = qk_rmsnorm_rope_quant(x, x, weight, weight, table, positions, scale, 2 * scale, eps=0.0)
+        >>> q.astype(float).tolist(), k.astype(float).tolist()
+        ([[-4.0, 4.0]], [[-2.0, 2.0]])
+    """
+    return _qk_rmsnorm_rope(
+        QK_RMSNORM_ROPE_QUANT, q, k, q_weight, k_weight, cos_sin_cache, positions, eps, is_neox, q_out, k_out,
+        enable_pdl, unit_bias, rounding, stream, q_scale, k_scale,
+    )  # fmt: skip
+
+
+def _qk_rmsnorm_rope(
+    op: Op, q: Any, k: Any, q_weight: Any, k_weight: Any, cos_sin_cache: Any, positions: Any, eps: float, is_neox: bool,
+    q_out: Any, k_out: Any, enable_pdl: bool | None, unit_bias: bool, rounding: str, stream: Any, q_scale: Any = None,
+    k_scale: Any = None,
+) -> tuple[Any, Any]:  # fmt: skip
+    check_shaped(cos_sin_cache, "cos_sin_cache")
+    rotary_size = int(cos_sin_cache.shape[-1]) if len(cos_sin_cache.shape) == 2 else -1
+    if rotary_size < 2:
+        raise ValueError(
+            f"cos_sin_cache: shape is {tuple(cos_sin_cache.shape)}; expected (max_position, rotary_size), of which the "
+            "second is even and not 0"
+        )
+    tensors = {
+        "q": q, "k": k, "q_weight": q_weight, "k_weight": k_weight, "cos_sin_cache": cos_sin_cache,
+        "positions": positions, "q_scale": q_scale, "k_scale": k_scale, "q_out": q_out, "k_out": k_out, "eps": eps,
+    }  # fmt: skip
+    made = run(rounded_dispatcher(op, enable_pdl, rounding, is_neox, rotary_size, unit_bias), tensors, stream)
+    return made["q_out"], made["k_out"]

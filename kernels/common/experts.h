@@ -1,0 +1,35 @@
+// The rows of experts, which follow one another: where those of each begin, and what pads their scales.
+#pragma once
+
+#include "scale_layout.h"
+
+struct ExpertRows {
+  Int64 first, count;
+};
+
+JITNORM_INLINE Int64 clamped(Int64 x, Int64 least, Int64 most) { return x < least ? least : x < most ? x : most; }
+
+// Other kernels find the offsets: whatever they are, an expert has rows of the tensor alone.
+JITNORM_INLINE ExpertRows rows_of_expert(const Int32* offsets, Int64 expert, Int64 rows) {
+  const Int64 first = clamped(offsets[expert], 0, rows);
+  return {first, clamped(offsets[expert + 1], first, rows) - first};
+}
+
+// The first of its tiles of scales, all of which lie among the `scale_rows` of the tensor.
+JITNORM_INLINE Int64 first_tile_of_expert(const Int32* scale_offsets, Int64 expert, Int64 count, Int64 scale_rows) {
+  return clamped(scale_offsets[expert], 0, scale_rows - padded_rows(count)) / kPaddedRowMultiple;
+}
+
+// Zeroes the rows that pad an expert's last tile, four columns at once: an expert of one row has 127 of them.
+JITNORM_INLINE void pad_scales(const Arguments& a, int thread, int threads) {
+  if constexpr (!kHasSwizzledScales) return;
+  const int padding = (int)(padded_rows(a.rows) - a.rows);
+  for (int i = thread; i < padding * (kPaddedScaleColumns / 4); i += threads) {
+    Scale* four = a.block_scale + swizzled_offset(a.rows + i % padding, i / padding * 4);
+    if (reinterpret_cast<UInt64>(four) % 4 == 0) {
+      *reinterpret_cast<UInt32*>(four) = 0;
+    } else {
+      for (int k = 0; k < 4; ++k) four[k] = Scale{};
+    }
+  }
+}

@@ -1,0 +1,58 @@
+// Hyper-connections (mHC) behind a layer: the streams are mixed, and each gets its part of what the layer gives.
+#pragma once
+
+#include "arguments.h"
+#include "intrinsics.h"
+#include "rows.h"
+
+#ifdef JITNORM_MIXES_LAYER
+// The columns of a chunk, of which a row's last one may have fewer.
+struct StreamChunk {
+  alignas(16) Input elements[kChunkSize];
+};
+
+JITNORM_INLINE void load_stream(StreamChunk& chunk, const Input* from, int index) {
+  if (index < kHiddenSize / kChunkSize) {
+    load_array<kInputAccessBytes>(chunk.elements, from);
+    return;
+  }
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) chunk.elements[i] = i < kHiddenSize % kChunkSize ? from[i] : Input{};
+}
+
+JITNORM_INLINE void store_stream(Output* to, const StreamChunk& chunk, int index) {
+  if (index < kHiddenSize / kChunkSize) {
+    store_array<kOutAccessBytes>(to, chunk.elements);
+    return;
+  }
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) {
+    if (i < kHiddenSize % kChunkSize) to[i] = chunk.elements[i];
+  }
+}
+
+// An item is a chunk of columns of all streams of a row; `residual` is what the layer gives.
+JITNORM_INLINE void mhc_post_item(const Arguments& a, Int64 item) {
+  const Int64 row = item / kChunks;
+  const int index = (int)(item % kChunks), first = index * kChunkSize;
+  const Input* streams = a.input + row_offset(row, a.extents, a.input_strides) + first;
+  Output* out = a.out + row_offset(row, a.extents, a.out_strides) + first;
+  const float *layer_mix = a.layer_mix + row * kStreams, *mix = a.mix + row * kStreams * kStreams;
+  StreamChunk layer, of[kStreams];
+  load_stream(layer, a.residual + row_offset(row, a.extents, a.residual_strides) + first, index);
+  JITNORM_UNROLL
+  for (int s = 0; s < kStreams; ++s) load_stream(of[s], streams + s * kHiddenSize, index);
+  JITNORM_UNROLL
+  for (int to = 0; to < kStreams; ++to) {
+    StreamChunk mixed;
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      float sum = mul_rn(layer_mix[to], to_float(layer.elements[i]));
+      JITNORM_UNROLL
+      for (int s = 0; s < kStreams; ++s) sum = fma_rn(mix[s * kStreams + to], to_float(of[s].elements[i]), sum);
+      round_to(sum, mixed.elements[i]);
+    }
+    store_stream(out + to * kHiddenSize, mixed, index);
+  }
+}
+#endif

@@ -1,0 +1,72 @@
+"""vLLM's quantization of experts' rows: its shapes, and what each expert gets alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import jitnorm
+from jitnorm.compat import vllm as ops
+
+ROWS, SIZE = 20, 128
+X = torch.randn(ROWS, 2 * SIZE, generator=torch.Generator().manual_seed(1)).bfloat16()
+BORDERS, TILES = [0, 4, 4, 17, 19, 20], [0, 128, 128, 256, 384, 512]
+OFFSETS, TILE_OFFSETS = (torch.tensor(each, dtype=torch.int32) for each in (BORDERS, TILES))
+SCALES = torch.tensor([0.5, 1, 2, 3, 5])
+EXPERTS = len(SCALES)
+
+
+def names() -> list[tuple[str, bool, bool]]:
+    """Each function, whether gates come first, whether experts have global scales."""
+    return [
+        ("scaled_fp4_experts_quant", False, True),
+        ("silu_and_mul_scaled_fp4_experts_quant", True, True),
+        ("mxfp4_experts_quant", False, False),
+        ("silu_and_mul_mxfp4_experts_quant", True, False),
+    ]
+
+
+def alone(expert: int, is_gated: bool, is_nvfp4: bool) -> Any:
+    rows = X[BORDERS[expert] : BORDERS[expert + 1]]
+    spec = (jitnorm.NVFP4 if is_nvfp4 else jitnorm.MXFP4).with_layout("128x4")
+    options = {"global_scale": SCALES[expert : expert + 1]} if is_nvfp4 else {}
+    if is_gated:
+        return jitnorm.silu_and_mul_quantize(rows, spec=spec, rounding="output", **options)
+    return jitnorm.quantize(rows[:, :SIZE].contiguous(), spec=spec, **options)
+
+
+def assert_experts(codes: Any, scales: Any, is_gated: bool, is_nvfp4: bool) -> None:
+    for expert in range(EXPERTS):
+        first, after = BORDERS[expert : expert + 2]
+        if first == after:
+            continue
+        wanted = alone(expert, is_gated, is_nvfp4)
+        assert torch.equal(codes[first:after], wanted.data.view(torch.uint8))
+        found = scales.view(torch.uint8)[TILES[expert] : TILES[expert] + 128]
+        assert torch.equal(found.flatten(), wanted.scale.view(torch.uint8))
+
+
+@pytest.mark.parametrize(("name", "is_gated", "is_nvfp4"), names())
+def test_each_expert_gets_what_it_gets_alone(name: str, is_gated: bool, is_nvfp4: bool) -> None:
+    x = X if is_gated else X[:, :SIZE].contiguous()
+    given = (SCALES, OFFSETS, TILE_OFFSETS, 2) if is_nvfp4 else (OFFSETS, TILE_OFFSETS, EXPERTS, 2)
+    codes, scales = getattr(ops, name)(x, *given)
+    assert (codes.dtype, codes.shape) == (torch.uint8, (ROWS, SIZE // 2))
+    assert scales.dtype == (torch.float8_e4m3fn if is_nvfp4 else torch.uint8)
+    assert_experts(codes, scales, is_gated, is_nvfp4)
+    for rows in (512, 2048):  # fewer rows than any offsets may need, and more
+        output = torch.empty_like(codes)
+        memory = torch.full((rows, scales.shape[1] // 4), 7, dtype=torch.int32)
+        given = (SCALES, OFFSETS, TILE_OFFSETS) if is_nvfp4 else (OFFSETS, TILE_OFFSETS, EXPERTS)
+        getattr(ops._C, name)(output, memory, x, *given)
+        assert_experts(output, memory, is_gated, is_nvfp4)
+        assert (memory[512:] == 7).all()
+
+
+def test_what_does_not_fit_is_an_error() -> None:
+    with pytest.raises(ValueError, match="n_experts: is 4, but there are 6 offsets; expected one more"):
+        ops.mxfp4_experts_quant(X, OFFSETS, TILE_OFFSETS, 4, 1)
+    with pytest.raises(ValueError, match="input_tensor: has 3 dimensions; allowed are 2"):
+        ops.scaled_fp4_experts_quant(X[None], SCALES, OFFSETS, TILE_OFFSETS, 1)

@@ -1,0 +1,75 @@
+"""Kernels for experts' rows, or for gathered ones, write the CPU target's bytes: their PTX, run on the host."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.target import Target
+
+from jitnorm.toolchains import ToolchainMissingError
+from jitnorm.toolchains.nvrtc import Nvrtc
+
+try:
+    Nvrtc()
+except ToolchainMissingError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+from cute_on_host import make_arrays, run_on_cpu, run_on_host
+
+# Several rows a warp, one warp, several warps; clusters.
+KERNELS = (
+    ("quantize:hidden_size=64,quant=e2m1/16/e4m3/128x4/given,experts=5,scale_per_matrix=true", "sm_80"),
+    ("quantize:hidden_size=640,quant=e2m1/32/ue8m0/8x4,experts=5,gate_columns=-1", "sm_90a"),
+    ("quantize:hidden_size=2048,quant=e2m1/16/e4m3/linear+128x4/row,experts=40,pdl=true", "sm_100a"),
+    ("quantize:hidden_size=1536,quant=e4m3/row/f32,experts=3", "sm_90a"),
+    ("quantize:hidden_size=4096,quant=e4m3/128/f32,schedule=4x2b2,experts=2", "sm_90a"),
+)
+GATHERING = (
+    ("quantize:hidden_size=64,quant=e2m1/16/e4m3/128x4/row,gathers=true", "sm_80"),
+    ("quantize:hidden_size=1536,quant=e2m1/32/ue8m0/8x4,activation=relu2,gathers=true", "sm_90a"),
+    ("quantize:hidden_size=2048,quant=e4m3/row/f32,gathers=true,experts=3", "sm_100a"),
+)
+ROWS = 20
+
+
+def offsets(experts: int, tile: int) -> tuple[list[int], list[int]]:
+    """Where experts begin, some without rows, one that ends before it begins; and where their scales do."""
+    borders = [2, 2, 13, 9, 13, 19][: experts + 1]
+    borders += [ROWS] * (experts + 1 - len(borders))
+    padded = [-(-max(0, after - first) // tile) * tile for first, after in pairwise(borders)]
+    return borders, [0, *accumulate(padded)]
+
+
+@pytest.mark.parametrize(("text", "target"), KERNELS)
+def test_each_block_finds_its_expert(text: str, target: str) -> None:
+    """Also where few blocks have the rows of all experts, one after another."""
+    config = KernelConfig.parse(text)
+    expected, actual = (make_arrays(config, ROWS, "spiky") for _ in range(2))
+    for arrays in (expected, actual):
+        for name, values in zip(
+            ("offsets", "scale_offsets"), offsets(config.experts, config.row_multiple), strict=True
+        ):
+            if name in arrays:
+                arrays[name][...] = values
+    run_on_cpu(config, expected, 0.0)
+    blocks = 3 * (2 if "b2" in config.schedule else 1)
+    run_on_host(config, Target(target), actual, ROWS, 0.0, most_blocks=blocks, is_cuda=True)
+    for name, array in expected.items():
+        assert actual[name].tobytes() == array.tobytes(), name
+
+
+@pytest.mark.parametrize(("text", "target"), GATHERING)
+def test_each_row_finds_its_own_of_the_input(text: str, target: str) -> None:
+    """Also twice the same, and none for numbers of no row."""
+    config = KernelConfig.parse(text)
+    expected, actual = (make_arrays(config, ROWS, "spiky") for _ in range(2))
+    for arrays in (expected, actual):
+        arrays["input_rows"][:, 0] = [(7 * i) % ROWS if i % 5 else (-1, 3, ROWS, 1 << 30)[i // 5] for i in range(ROWS)]
+        if config.experts:
+            arrays["offsets"][...] = offsets(config.experts, 1)[0]
+    run_on_cpu(config, expected, 0.0)
+    run_on_host(config, Target(target), actual, ROWS, 0.0, is_cuda=True)
+    for name, array in expected.items():
+        assert actual[name].tobytes() == array.tobytes(), name

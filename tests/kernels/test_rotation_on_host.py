@@ -1,0 +1,97 @@
+"""The bytes of kernels in CUDA C++ that turn heads are the reference's: their PTX, run on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cute_on_host import cuda_ptx_of
+from inputs import ALL_DTYPES, make_input, make_weight
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.launch_recipe import launch_recipe
+from jitnorm.kernels.target import Target
+from ptx_machine import run_ptx
+from recipe_extents import evaluate
+
+from jitnorm import reference
+
+TOKENS, HEADS = 5, {"q": 3, "k": 2}
+SCALES = {"q_scale": 0.037, "k_scale": 1.5}
+EPS = 1e-5
+# Halves that are whole chunks, parts of them, with a part of the head left as it is; of all dtypes.
+KERNELS = (
+    ("rmsnorm:hidden_size=128,pair=true,rope=neox", "sm_90a"),
+    ("rmsnorm:hidden_size=80,pair=true,rope=neox,angles=bfloat16,quant=e4m3/tensor/f32", "sm_80"),
+    ("rmsnorm:hidden_size=512,pair=true,rope=neox,rotary_size=192,input=float16,positions=int32", "sm_90a"),
+    ("rmsnorm:hidden_size=112,pair=true,rope=neox,rounding=hf,unit_bias=true", "sm_90a"),
+    ("rmsnorm:hidden_size=13,pair=true,rope=neox,rotary_size=10,vector_bytes=1,input=float16", "sm_80"),
+    ("rmsnorm:hidden_size=192,pair=true,rope=interleaved,rotary_size=64,angles=float16,input=float32", "sm_90a"),
+    ("rmsnorm:hidden_size=96,pair=true,rope=interleaved,rotary_size=36,quant=e4m3/tensor/f32,rounding=output", "sm_80"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "target"), KERNELS)
+def test_heads_are_turned_as_the_reference_turns_them(text: str, target: str) -> None:
+    config = KernelConfig.parse(text)
+    for kind in ("random", "nan"):
+        arrays = inputs_of(config, kind)
+        found = run(config, Target(target), arrays)
+        for name in HEADS:
+            assert found[name].tobytes() == expected(config, arrays, name).tobytes(), (kind, name)
+
+
+def inputs_of(config: KernelConfig, kind: str) -> dict[str, Any]:
+    size, half = config.hidden_size, config.rotary_size // 2
+    turns = np.random.default_rng(0).uniform(0, 2 * np.pi, (7, half))
+    return {
+        **{
+            name: make_input(kind, TOKENS * heads, size, config.input, seed)
+            for seed, (name, heads) in enumerate(HEADS.items())
+        },
+        **{f"{name}_weight": make_weight(size, config.weight, seed) for seed, name in enumerate(HEADS)},
+        "cos_sin_cache": np.hstack([np.cos(turns), np.sin(turns)]).astype(ALL_DTYPES[config.angles]),
+        "positions": np.array([6, 0, 7, 3, -1], config.positions),
+        **{name: np.full(1, value, np.float32) for name, value in SCALES.items() if config.quant},
+    }  # fmt: skip
+
+
+def expected(config: KernelConfig, arrays: dict[str, Any], name: str) -> Any:
+    x, dtype, rounding = arrays[name], arrays[name].dtype, config.rounding
+    steps: Any = "once" if rounding == "output" else rounding
+    y = reference.rmsnorm_f32(x, arrays[f"{name}_weight"], EPS, weight_bias=float(config.unit_bias), rounding=steps)
+    positions = np.repeat(arrays["positions"], HEADS[name])
+    turned = reference.rotate_f32(
+        y, arrays["cos_sin_cache"], positions, is_neox=config.rope == "neox", rounding=rounding, dtype=dtype
+    )
+    if config.quant is None:
+        return reference.round_to(turned, dtype)
+    return reference.quantize_fp8_static(turned, SCALES[f"{name}_scale"])
+
+
+def run(config: KernelConfig, target: Target, arrays: dict[str, Any]) -> dict[str, Any]:
+    """What the kernel writes, by the recipe that the launcher would follow."""
+    memory = np.zeros(1 << 16, np.uint8)
+    places, end = {}, 256
+    dtype = np.dtype(np.uint8) if config.quant else arrays["q"].dtype
+    outputs = {f"{name}_out": np.zeros_like(arrays[name], dtype) for name in HEADS}
+    for name, array in {**arrays, **outputs}.items():
+        places[name] = end
+        memory[end:][: array.nbytes] = array.reshape(-1).view(np.uint8)
+        end += -(-array.nbytes // 256) * 256
+    parameters: list[int | float] = []
+    for name in [*arrays, *outputs]:
+        parameters.append(places[name])
+        if name in HEADS or name in outputs:
+            parameters.append(config.hidden_size)
+        if name == "cos_sin_cache":
+            parameters += [config.rotary_size, len(arrays[name])]
+    parameters.append(float(np.float32(EPS)))
+    for heads in HEADS.values():
+        parameters += [TOKENS * heads, heads]
+    recipe = launch_recipe(config, target)
+    grid = evaluate(recipe["grid"], TOKENS * HEADS["q"], second_rows=TOKENS * HEADS["k"])
+    run_ptx(cuda_ptx_of(config, target), memory, parameters, grid, recipe["block"], recipe["cluster"])
+    return {
+        name: memory[places[f"{name}_out"] :][: arrays[name].size * dtype.itemsize].copy() for name in HEADS
+    }  # fmt: skip
