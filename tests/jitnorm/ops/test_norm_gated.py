@@ -182,7 +182,10 @@ def gated(x: NDArray[Any], weight: NDArray[Any], **options: Any) -> Any:
         (lambda x, w: KernelConfig("rmsnorm", 64, gate="both"), "gate: is 'both'; allowed are '', 'input', 'norm'"),
         (lambda x, w: KernelConfig("rmsnorm", 64, gate="norm", residual=True), "op: can have only one of residual"),
         (lambda x, w: KernelConfig("rmsnorm", 64, weight_rows=0), "weight_rows: is 0; expected a positive int"),
-        (lambda x, w: KernelConfig("rmsnorm", 64, weight_rows=2, batched=True), "weight_rows: is 2, which goes with a weight, and"),
+        (
+            lambda x, w: KernelConfig("rmsnorm", 64, weight_rows=2, batched=True),
+            "weight_rows: is 2, which goes with a weight, and",
+        ),
     ],
 )
 def test_others_are_refused(call: Callable[[NDArray[Any], NDArray[Any]], Any], message: str) -> None:
