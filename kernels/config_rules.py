@@ -101,10 +101,10 @@ def check(config: KernelConfig) -> None:
     _check_second_size(config)
     _check_hidden_size(config)
     _check_combine(config)
-    _check_row_sets(config)
     check_finish(config)
     _check_experts(config)
     _check_gathering(config)
+    _check_row_sets(config)
     _check_rope(config)
     _check_backward(config)
     _check_schedule(config)
@@ -272,6 +272,8 @@ def _check_gathering(config: KernelConfig) -> None:
         raise ValueError("gathers: is given, but only encoded rows at one stride are gathered")
     if config.quant.needs_tensor_amax:
         raise ValueError("gathers: is given, but the amax of a tensor is that of all its rows")
+    if config.quant.has_given_scales:
+        raise ValueError("scale: is that of rows, columns or blocks, but gathered rows find theirs; pass one or none")
 
 
 def _check_experts(config: KernelConfig) -> None:
@@ -285,6 +287,8 @@ def _check_experts(config: KernelConfig) -> None:
         raise ValueError(f"experts: is {config.experts}, but only encoded rows at one stride belong to experts")
     if config.quant.needs_tensor_amax:
         raise ValueError(f"experts: is {config.experts}, but the amax of a tensor is that of all its rows")
+    if config.quant.has_given_scales:
+        raise ValueError("scale: is that of rows, columns or blocks, but experts' rows find theirs; pass one or none")
     if config.quant.is_column_major:
         raise ValueError(
             f"scale_layout: is {config.quant.scale_layout!r}, in which experts' scales do not lie apart; "

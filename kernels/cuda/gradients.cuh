@@ -9,12 +9,9 @@ constexpr bool kHoldsWeight = kHoldsRow && !kStaysShared;
 // The only stage is filled again once its rows are in registers, or nothing would be on its way for half of the time.
 constexpr bool kRefillsEarly = kStages == 1 && !kStaysShared;
 
-// What lies past the row counts as zero, also where the mean is no number: chunks are centered by zero there, once for
-// all of their elements, and those of the last one are left out.
-JITNORM_INLINE float mean_of_chunk(float mean, int index) { return index < kChunks ? mean : 0.0f; }
-
+// What lies past the row counts as zero, also where the mean does not.
 JITNORM_INLINE float centered_in_row(const InputChunk& h, float mean, int index, int i) {
-  const bool is_counted = !kCenters || !kHasPartialChunk || index < kWholeChunks || is_in_row(index, i);
+  const bool is_counted = !kCenters || index < kWholeChunks || is_in_row(index, i);
   return is_counted ? centered(value_of(h, i), mean) : 0.0f;
 }
 
@@ -48,11 +45,10 @@ JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, const 
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     const auto add = [&](int j, GradientChunks& chunks, WeightChunk& weight, ParameterSums&) {
-      const float mean = mean_of_chunk(given[r].mean, thread.index(j));
       float products = 0.0f, other = 0.0f;
       JITNORM_UNROLL
       for (int i = 0; i < kChunkSize; ++i) {
-        const float d = centered_in_row(chunks.h(), mean, thread.index(j), i);
+        const float d = centered_in_row(chunks.h(), given[r].mean, thread.index(j), i);
         const float g = weighted_grad(chunks.grad(), weight, i);
         products = fma_rn(g, d, products);
         other = add_other(d, g, other);
@@ -87,13 +83,7 @@ JITNORM_INLINE void store_parameter_sums(const Arguments& a, const GradientThrea
     SumChunk chunk;
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) round_to(sums.of[p][i], chunk.elements[i]);
-    float* to = partial_sums(a, thread.segment, p);
-    // Elsewhere the compiler would part warps of which some lanes have no chunk, or the thread loads its own again.
-    if constexpr (kHoldsRow && kWholeChunks == kThreadsPerRow * kChunksPerLane) {
-      store_chunk(to, thread.index(j), chunk);
-    } else {
-      store_chunk_alone(to, thread.index(j), chunk);
-    }
+    store_chunk_alone(partial_sums(a, thread.segment, p), thread.index(j), chunk);
   }
 }
 

@@ -1,5 +1,5 @@
-// The sums of columns of a float32 matrix on GPUs: a block for a few columns, whose threads share the rows. These go by
-// way of shared memory, since registers for all that a thread has on its way would leave few threads.
+// The sums of columns of a float32 matrix on GPUs: a block for a few columns, whose threads share the rows. Shared
+// memory would be in the way of the next kernel's blocks, which come early by programmatic dependent launch.
 #pragma once
 
 #include "../common/gradients.h"
@@ -13,18 +13,11 @@ constexpr int kQuad = 4, kQuads = kSummedColumns / kQuad;
 constexpr int kRowsAbreast = kSummingThreads / kQuads, kThreadSums = kAccumulators / kRowsAbreast;
 constexpr int kSummingWarps = kSummingThreads / 32;
 
-JITNORM_INLINE int clamped(int count, int most) { return count < 0 ? 0 : count < most ? count : most; }
-
-// Begins to copy columns of a row, of which `count` are there, to shared memory; zeros in place of the others, which
-// are not read.
-JITNORM_INLINE void stage_quad(float4* to, const Input* from, int count) {
-  constexpr int kColumns = kInputAccessBytes / (int)sizeof(float);  // of an access
-  JITNORM_UNROLL
-  for (int c = 0; c < kQuad; c += kColumns) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"((UInt32)__cvta_generic_to_shared(to) + 4 * c),
-                 "l"(from + c), "n"(4 * kColumns), "r"(4 * clamped(count - c, kColumns))
-                 : "memory");
-  }
+// Columns of a row, of which `count` are there; zeros in place of the others.
+JITNORM_INLINE float4 quad_at(const Input* from, int count) {
+  if (kInputAccessBytes == sizeof(float4) && count >= kQuad) return *reinterpret_cast<const float4*>(from);
+  return {count > 0 ? from[0] : 0.0f, count > 1 ? from[1] : 0.0f, count > 2 ? from[2] : 0.0f,
+          count > 3 ? from[3] : 0.0f};
 }
 
 // Calls visit(i) for the accumulators of a thread that get one of so many rows. Half of them at once: long rows have no
@@ -42,23 +35,18 @@ JITNORM_INLINE void visit_sums(int rows, Visit visit) {
 
 // The sums of a thread: of every kAccumulators-th row from each kRowsAbreast-th on, in columns from `column` on.
 JITNORM_INLINE void add_rows(const Arguments& a, int first, int column, float (&sums)[kQuad][kThreadSums]) {
-  __shared__ float4 staged[kThreadSums][kSummingThreads];
-  const int columns = clamped(kAddedColumns - column, kQuad);
 #pragma unroll 1
   for (Int64 row = first; row < a.rows; row += kAccumulators) {
     const Int64 left = a.rows - row;
     const int rows = left < kAccumulators ? (int)left : kAccumulators;
-    const Input* from = a.input + row_offset(row, a.extents, a.input_strides) + column;
+    float4 quads[kThreadSums];  // all on their way at once
     visit_sums(rows, [&](int i) {
       const int ahead = i * kRowsAbreast;
-      if (kRowDims > 1) from = a.input + row_offset(row + ahead, a.extents, a.input_strides) + column;
-      stage_quad(&staged[i][threadIdx.x], from, ahead < rows ? columns : 0);
-      from += kRowsAbreast * a.input_strides[0];
+      const Input* from = a.input + row_offset(row + ahead, a.extents, a.input_strides) + column;
+      quads[i] = quad_at(from, ahead < rows ? kAddedColumns - column : 0);
     });
-    asm volatile("cp.async.wait_all;" ::: "memory");
     visit_sums(rows, [&](int i) {
-      const float4 quad = staged[i][threadIdx.x];
-      const float values[kQuad] = {quad.x, quad.y, quad.z, quad.w};
+      const float values[kQuad] = {quads[i].x, quads[i].y, quads[i].z, quads[i].w};
       JITNORM_UNROLL
       for (int c = 0; c < kQuad; ++c) sums[c][i] = add_rn(sums[c][i], values[c]);
     });

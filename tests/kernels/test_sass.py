@@ -143,13 +143,18 @@ GRADIENTS = (
     "layernorm:hidden_size=12288,backward=true,residual=true",
     "rmsnorm:hidden_size=16384,backward=true,residual=true",
     "rmsnorm:hidden_size=16384,backward=true,bias=true",
-    "sum_rows:hidden_size=4096,input=float32,bias=true",
 )
 
 
 @pytest.mark.parametrize("text", GRADIENTS)
 def test_on_hopper_gradients_copy_ahead_wide_and_spill_nothing(text: str, tmp_path: Path) -> None:
     assert "LDGSTS.E." in " ".join(each for each in opcodes(text, "sm_90a", tmp_path) if ".128" in each)
+    assert_no_local_memory(text, "sm_90a", tmp_path)
+
+
+def test_on_hopper_sums_of_segments_are_loaded_wide_and_spill_nothing(tmp_path: Path) -> None:
+    text = "sum_rows:hidden_size=4096,input=float32,bias=true"
+    assert_wide_loads(text, "sm_90a")
     assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
