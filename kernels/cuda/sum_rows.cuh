@@ -16,8 +16,10 @@ constexpr int kSummingWarps = kSummingThreads / 32;
 // Columns of a row, of which `count` are there; zeros in place of the others.
 JITNORM_INLINE float4 quad_at(const Input* from, int count) {
   if (kInputAccessBytes == sizeof(float4) && count >= kQuad) return *reinterpret_cast<const float4*>(from);
-  return {count > 0 ? from[0] : 0.0f, count > 1 ? from[1] : 0.0f, count > 2 ? from[2] : 0.0f,
-          count > 3 ? from[3] : 0.0f};
+  float columns[kQuad];
+  JITNORM_UNROLL
+  for (int c = 0; c < kQuad; ++c) columns[c] = c < count ? to_float(from[c]) : 0.0f;
+  return {columns[0], columns[1], columns[2], columns[3]};
 }
 
 // Calls visit(i) for the accumulators of a thread that get one of so many rows. Half of them at once: long rows have no
