@@ -103,7 +103,7 @@ class RowKernel:
         is_writer = sharing.thread.equals(0) if is_row is None else sharing.thread.equals(0) & is_row
         if constants.config.keep_rstd:
             with when(is_writer):
-                store_f32(arguments.address("inv_rms") + row * 4, statistic.rstd)
+                store_f32(arguments.address("rstd") + row * 4, statistic.rstd)
         context = self._encode.begin_row(arguments, row, row_amax, is_writer)
         kept = self._keep.begin_row(arguments, row, None, is_writer) if self._keep else None
         self._encode_row(source, held, parameters, first_chunk, statistic, of_chunks, context, kept)

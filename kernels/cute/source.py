@@ -26,6 +26,7 @@ SHARED_MODULES = (
     "dtypes.py",
     "entry_point.py",
     "extents.py",
+    "finish_rules.py",
     "interface.py",
     "item_ops.py",
     "launch_recipe.py",

@@ -116,7 +116,7 @@ def test_column_major_scales_take_the_reference_s_size(rows: int, columns: int) 
         assert size_of_scales(FP8_GROUP.with_layout(layout), rows, columns) == expected
 
 
-NORM = ("input", "residual", "weight", "bias")
+NORM = ("input", "residual", "gate", "input_weight", "weight", "bias")
 FOUND = ("row_scale", "amax", "tensor_scale", "scale_ub")
 BLOCKS = ("block_scale", "block_scale_unswizzled", "global_scale", *FOUND)
 WRITTEN = ("residual_out", "y_out", "inv_rms", "eps")
