@@ -9,15 +9,11 @@
 constexpr int kAngles = kRotarySize / 2;  // cosines in a row of the table, and sines behind them
 constexpr bool kTurnsHalves = kRotation == Rotation::kHalves;
 
-// The angles of a row; null if its token's position is not in the table.
-JITNORM_INLINE const Angle* angles_of_row(const Arguments& a, Int64 row) {
+// The position of a row's token; -1 if it is not in the table, which leaves NaN of what is turned.
+JITNORM_INLINE Int64 position_of_row(const Arguments& a, Int64 row) {
   const Int64 position = a.positions[row / a.heads];
-  const bool is_known = position >= 0 && position < a.angles_extents[0];
-  return is_known ? a.angles + position * a.angles_strides[0] : nullptr;
+  return position < a.angles_extents[0] ? position : -1;
 }
-
-// What stands for the angles that a position does not have.
-JITNORM_INLINE float no_angle() { return float_of(0x7fffffffu); }
 
 #ifdef JITNORM_ROUNDS
 // As below, rounded to the input's type: each product and the sum, or the result alone.

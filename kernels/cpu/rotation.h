@@ -10,10 +10,12 @@ JITNORM_INLINE float& element_of(Tile* row, int i) {
 }
 
 JITNORM_INLINE void turn_row(const Arguments& a, Int64 row, Tile* y) {
-  const Angle* angles = angles_of_row(a, row);
+  const Int64 position = position_of_row(a, row);
+  const Angle* angles = position < 0 ? nullptr : a.angles + position * a.angles_strides[0];
+  const float unknown = float_of(0x7fffffffu);
   for (int j = 0; j < kAngles; ++j) {
-    const float cosine = angles ? to_float(angles[j]) : no_angle();
-    const float sine = angles ? to_float(angles[kAngles + j]) : no_angle();
+    const float cosine = angles ? to_float(angles[j]) : unknown;
+    const float sine = angles ? to_float(angles[kAngles + j]) : unknown;
     float& first = element_of(y, kTurnsHalves ? j : 2 * j);
     float& second = element_of(y, kTurnsHalves ? j + kAngles : 2 * j + 1);
     const float turned_first = turned(first, second, cosine, -sine);

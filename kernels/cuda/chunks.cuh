@@ -90,6 +90,32 @@ template <int kAccessBytes>
 JITNORM_INLINE void load_chunk(Chunk<One, kAccessBytes>&, const One*, int) {}
 
 #endif
+JITNORM_INLINE void swap_if(bool is_swapped, uint4& a, uint4& b) {
+  const uint4 first = is_swapped ? b : a;
+  b = is_swapped ? a : b;
+  a = first;
+}
+
+// A chunk of a parameter, which the rows of a block load again and again from the L1 cache. Of float32, a lane has 64
+// bytes, and eight lanes that loaded them in order would meet in two of eight banks; they take turns instead.
+template <typename T, int kAccessBytes>
+JITNORM_INLINE void load_parameter(Chunk<T, kAccessBytes>& chunk, const T* row, int index) {
+  if constexpr (sizeof(T) == 4 && kAccessBytes == 16) {
+    if (index < kWholeChunks) {
+      const int turn = threadIdx.x / 2 % 4;
+      const uint4* from = reinterpret_cast<const uint4*>(row + index * kChunkSize);
+      JITNORM_UNROLL
+      for (int i = 0; i < 4; ++i) chunk.accesses[i] = from[i ^ turn];
+      swap_if(turn & 1, chunk.accesses[0], chunk.accesses[1]);
+      swap_if(turn & 1, chunk.accesses[2], chunk.accesses[3]);
+      swap_if(turn & 2, chunk.accesses[0], chunk.accesses[2]);
+      swap_if(turn & 2, chunk.accesses[1], chunk.accesses[3]);
+      return;
+    }
+  }
+  load_chunk(chunk, row, index);
+}
+
 JITNORM_INLINE uint4 exchange_with_neighbour(uint4 value) {
   return {__shfl_xor_sync(kFullWarp, value.x, 1), __shfl_xor_sync(kFullWarp, value.y, 1),
           __shfl_xor_sync(kFullWarp, value.z, 1), __shfl_xor_sync(kFullWarp, value.w, 1)};

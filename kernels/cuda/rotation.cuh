@@ -9,6 +9,10 @@
 JITNORM_INLINE bool is_first_of_two(int i) { return kTurnsHalves ? i < kAngles : i % 2 == 0; }
 JITNORM_INLINE int angle_of(int i) { return kTurnsHalves ? i % kAngles : i / 2; }
 
+// Whether a chunk is turned as a whole, and whether the elements of one are all the first of two, or all the second.
+constexpr bool kTurnsWholeChunks = kRotarySize % kChunkSize == 0;
+constexpr bool kHalvesAreChunks = kTurnsHalves && kAngles % kChunkSize == 0;
+
 // The value `from` lanes further, of another lane of the row.
 JITNORM_INLINE float value_from(float value, int from) {
   return __shfl_sync(kFullWarp, value, threadIdx.x % 32 + from);
@@ -33,39 +37,78 @@ JITNORM_INLINE void find_others(const float (&y)[kChunkSize], int index, float (
   }
 }
 
-// The angles of a chunk, of each of its elements or of each pair, in runs that lie side by side in the table.
+// Angles that lie side by side in the table, and the words that they are loaded as.
+union AngleRun {
+  Angle elements[kAnglesInRun];
+  UInt32 words[(kAnglesInRun * sizeof(Angle) + 3) / 4];
+};
+
+// Element i, widened, as value_of() of a chunk.
+JITNORM_INLINE float angle_at(const AngleRun& run, int i) {
+  if constexpr (sizeof(Angle) == 2 && kAnglesInRun % 2 == 0) {
+    Chunk<Angle, 4> pair;
+    pair.words[0] = run.words[i / 2];
+    return value_of(pair, i % 2);
+  }
+  return to_float(run.elements[i]);
+}
+
+// The angles of a chunk, of each of its elements or of each pair, in runs.
 struct ChunkAngles {
   static constexpr int kRuns = (kTurnsHalves ? kChunkSize : kChunkSize / 2) / kAnglesInRun;
   static constexpr int kRunElements = kChunkSize / kRuns;
-  Angle cosines[kRuns][kAnglesInRun], sines[kRuns][kAnglesInRun];
-  bool are_known;
+  static constexpr UInt32 kSigns = sizeof(Angle) == 2 ? 0x80008000u : 0x80000000u;
+  static constexpr int kWords = (kAnglesInRun * sizeof(Angle) + 3) / 4;
+  AngleRun cosines[kRuns], sines[kRuns];  // where halves are chunks, the sines of the first elements have their sign
 
   JITNORM_INLINE void load(const Arguments& a, Int64 row, int index) {
-    const Angle* angles = angles_of_row(a, row);
-    are_known = angles != nullptr;
+    const Int64 position = position_of_row(a, row);
+    const bool is_known = position >= 0;
+    const Angle* angles = a.angles + position * a.angles_strides[0];
     JITNORM_UNROLL
     for (int r = 0; r < kRuns; ++r) {
       const int element = index * kChunkSize + r * kRunElements;
-      if (!are_known || element >= kRotarySize) continue;
-      load_array<kAnglesAccessBytes>(cosines[r], angles + angle_of(element));
-      load_array<kAnglesAccessBytes>(sines[r], angles + kAngles + angle_of(element));
+      if (is_known && element < kRotarySize) {
+        load_array<kAnglesAccessBytes>(cosines[r].elements, angles + angle_of(element));
+        load_array<kAnglesAccessBytes>(sines[r].elements, angles + kAngles + angle_of(element));
+      }
+    }
+    if (!is_known) forget();
+    if constexpr (kHalvesAreChunks) {
+      const UInt32 signs = is_first_of_two(index * kChunkSize) ? kSigns : 0u;
+      JITNORM_UNROLL
+      for (UInt32& word : sines[0].words) word ^= signs;
+    }
+  }
+
+  // NaN in any type. The barrier keeps this a branch that is not taken.
+  JITNORM_INLINE void forget() {
+    JITNORM_UNROLL
+    for (int r = 0; r < kRuns; ++r) {
+      JITNORM_UNROLL
+      for (int i = 0; i < kWords; ++i) {
+        cosines[r].words[i] = sines[r].words[i] = 0x7fff7fffu;
+        asm volatile("" : "+r"(cosines[r].words[i]), "+r"(sines[r].words[i]));
+      }
     }
   }
 
   JITNORM_INLINE void turn(float (&y)[kChunkSize], int index) const {
     float others[kChunkSize];
     find_others(y, index, others);
+    const bool is_turned = index * kChunkSize < kRotarySize;
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) {
       const int element = index * kChunkSize + i;
       const int run = i / kRunElements, place = i % kRunElements * kAnglesInRun / kRunElements;
-      if (element >= kRotarySize) {
-        y[i] = unturned(y[i]);
-        continue;
+      const float sine = angle_at(sines[run], place);
+      const float signed_sine = !kHalvesAreChunks && is_first_of_two(kTurnsHalves ? element : i) ? -sine : sine;
+      const float value = turned(y[i], others[i], angle_at(cosines[run], place), signed_sine);
+      if constexpr (kRotarySize >= kHiddenSize) {
+        y[i] = value;
+      } else {
+        y[i] = (kTurnsWholeChunks ? is_turned : element < kRotarySize) ? value : unturned(y[i]);
       }
-      const float cosine = are_known ? to_float(cosines[run][place]) : no_angle();
-      const float sine = are_known ? to_float(sines[run][place]) : no_angle();
-      y[i] = turned(y[i], others[i], cosine, is_first_of_two(element) ? -sine : sine);
     }
   }
 };

@@ -55,8 +55,8 @@ struct Parameters {
   Chunk<Weight, kBiasAccessBytes> bias;
 
   JITNORM_INLINE void load(const Arguments& a, int index) {
-    if constexpr (kNormalizes) load_chunk(weight, a.weight, index);
-    if constexpr (kHasBias) load_chunk(bias, a.bias, index);
+    if constexpr (kNormalizes) load_parameter(weight, a.weight, index);
+    if constexpr (kHasBias) load_parameter(bias, a.bias, index);
   }
 
   JITNORM_INLINE void find_factors() {
