@@ -53,7 +53,7 @@ class Numbers:
     @property
     def bound(self) -> float:
         """The magnitude beyond which nothing but the sign is left of a negative value's activation."""
-        return 87.0 if self.alpha == 1 else to_float32(125 / self.exponents[0])
+        return to_float32(125 / self.exponents[0])
 
 
 def numbers_of(activation: str) -> Numbers | None:

@@ -167,7 +167,6 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
 def _activation_constants(numbers: Numbers) -> Iterator[Constant]:
     """The numbers that an activation computes with."""
     factor, low = numbers.exponents
-    yield _bool("kHasUnitAlpha", numbers.alpha == 1)
     named = {
         "kSwishFactor": factor, "kSwishLow": low, "kSwishBound": numbers.bound, "kGateLimit": numbers.limit,
         "kValueOffset": numbers.beta, "kThreshold": numbers.threshold,

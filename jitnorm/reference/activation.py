@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from jitnorm.reference.checks import as_float32, require_member
 from jitnorm.reference.elements import Rounding, round_to
 from jitnorm.reference.float32 import ONE, canonical, fma
-from jitnorm.reference.sigmoid import F32, normal_tail, rest_of_square, sigmoid, sigmoid_of_product
+from jitnorm.reference.sigmoid import F32, normal_tail, rest_of_square, sigmoid_of_product
 
 # Values below, or beyond in magnitude, count as these: nothing but the sign would be left of their activations.
-_SILU_LIMIT = np.float32(87)
 _GELU_LIMIT = np.float32(12.75)
 _GELU_TANH_LIMIT = np.float32(9.96875)
 _SWIGLUOAI_LEAST = np.float32(-51)
@@ -31,13 +30,13 @@ _ALPHA, _ALPHA_LOW = np.float32(float.fromhex("0x1.3a4cbep+1")), np.float32(floa
 def silu_f32(x: NDArray[Any]) -> F32:
     """Return ``x / (1 + exp(-x))`` by float32 operations alone, each of which every target computes with the same bits.
 
-    Below -87, x counts as -87.
+    Below -125 ln 2, x counts as that.
 
     Args:
         x: float32 (float16, bfloat16 and E4M3 are widened), any shape.
 
     Returns:
-        float32 in the shape of x, a few ulp off from -87 on; a NaN for a NaN.
+        float32 in the shape of x, a few ulp off from that bound on; a NaN for a NaN.
 
     Raises:
         TypeError: x has another dtype.
@@ -46,8 +45,7 @@ def silu_f32(x: NDArray[Any]) -> F32:
         >>> silu_f32(np.array([0, 1], np.float32)).tolist()
         [0.0, 0.7310585379600525]
     """
-    bounded = np.maximum(as_float32(x, "x"), -_SILU_LIMIT)
-    return canonical(bounded * sigmoid(_at_most(bounded, _SILU_LIMIT)))
+    return swish_f32(x, 1.0)
 
 
 @np.errstate(all="ignore")
@@ -98,7 +96,7 @@ def relu2_f32(x: NDArray[Any]) -> F32:
 
 @np.errstate(all="ignore")
 def swish_f32(x: NDArray[Any], alpha: float) -> F32:
-    """Return ``x / (1 + exp(-alpha x))``: that of `silu_f32` if alpha is 1.
+    """Return ``x / (1 + exp(-alpha x))``, which is SiLU if alpha is 1.
 
     Below ``-125 ln 2 / alpha``, x counts as that. Arguments, result and errors are those of `silu_f32`.
 
@@ -111,16 +109,23 @@ def swish_f32(x: NDArray[Any], alpha: float) -> F32:
         [0.0, 0.845795750617981]
     """
     x = as_float32(x, "x")
-    factor = np.float32(alpha)
-    if factor == ONE:
-        return silu_f32(x)
-    with localcontext(Context(prec=60)):
-        exponent = Decimal(float(factor)) / Decimal(2).ln()
-        high = np.float32(float(exponent))
-        low = np.float32(float(exponent - Decimal(float(high))))
-    bound = np.float32(125 / float(high))
+    high, low, bound = swish_constants(alpha)
     bounded = np.maximum(x, -bound)
     return canonical(bounded * sigmoid_of_product(_at_most(bounded, bound), high, low))
+
+
+def swish_constants(alpha: float) -> tuple[F32, F32, F32]:
+    """Return ``alpha / ln 2`` in two parts, and the magnitude up to which x counts.
+
+    Example:
+        >>> swish_constants(1.0)[2].item()
+        86.64340209960938
+    """
+    with localcontext(Context(prec=60)):
+        exponent = Decimal(float(np.float32(alpha))) / Decimal(2).ln()
+        high = np.array(float(exponent), np.float32)
+        low = np.array(float(exponent - Decimal(float(high))), np.float32)
+    return high, low, np.array(125 / float(high), np.float32)
 
 
 def fatrelu_f32(x: NDArray[Any], threshold: float) -> F32:
@@ -248,6 +253,6 @@ def _swigluoai(gate: F32) -> F32:
     return activated
 
 
-def _at_most(x: F32, limit: np.float32) -> F32:
+def _at_most(x: F32, limit: F32 | np.float32) -> F32:
     """The smaller one; the limit for a NaN, which has no exponent to split."""
     return np.where(np.isnan(x), limit, np.minimum(x, limit))

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.reference.activation import activated_f32
+from jitnorm.reference.activation import activated_f32, swish_constants
 from jitnorm.reference.checks import as_float32, require_shape
 from jitnorm.reference.elements import Rounding, round_to
 from jitnorm.reference.float32 import canonical
 from jitnorm.reference.norm import rmsnorm_f32
-from jitnorm.reference.sigmoid import F32, sigmoid
+from jitnorm.reference.sigmoid import F32, sigmoid_of_product
 
 
 def activated_rmsnorm_f32(
@@ -104,7 +104,7 @@ def gated_rmsnorm_f32(
 
 @np.errstate(all="ignore")
 def sigmoid_f32(x: NDArray[Any]) -> F32:
-    """Return ``1 / (1 + exp(-x))``, of an x from -87 to 87, to which others are clamped; a NaN for a NaN.
+    """Return ``1 / (1 + exp(-x))``, of an x up to 125 ln 2 in magnitude, to which others are clamped; a NaN for a NaN.
 
     Arguments and errors are those of :func:`silu_f32`.
 
@@ -113,8 +113,9 @@ def sigmoid_f32(x: NDArray[Any]) -> F32:
         [0.5, 0.7310585379600525]
     """
     wide = as_float32(x, "x")
-    limit = np.float32(87)
-    return canonical(np.where(np.isnan(wide), wide, sigmoid(np.nan_to_num(np.clip(wide, -limit, limit)))))
+    high, low, bound = swish_constants(1.0)
+    bounded = np.nan_to_num(np.clip(wide, -bound, bound))
+    return canonical(np.where(np.isnan(wide), wide, sigmoid_of_product(bounded, high, low)))
 
 
 def _of_norm(rounding: Rounding) -> Rounding:

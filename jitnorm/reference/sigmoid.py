@@ -15,14 +15,8 @@ def _constants(*texts: str) -> list[F32]:
 
 
 (_ROUNDER,) = _constants("0x1.8p+23")  # a float32 of this size has no room for fractions
-(_LOG2_E,) = _constants("0x1.715476p+0")
-_LN2_HIGH, _LN2_LOW = _constants("0x1.62e4p-1", "0x1.7f7d1cp-20")  # the first of 15 bits: n times it is exact
 _HALF_LOG2_E, _HALF_LOG2_E_LOW = _constants("0x1.715476p-1", "0x1.4ae0cp-27")
-# The polynomial of degree 5, 1 at 0, that is nearest to e^r in relative terms for |r| up to ln(2) / 2.
-_EXPONENTIAL = _constants(
-    "0x1.0fa82p-7", "0x1.573a6cp-5", "0x1.555a6cp-3", "0x1.fffdc6p-2", "0x1.fffff6p-1", "0x1p+0"
-)  # fmt: skip
-# The same polynomial of r = f ln 2, for 2^f.
+# The polynomial of degree 5, 1 at 0, that is nearest to 2^f in relative terms for |f| up to a half.
 _POWER = _constants("0x1.5bb9fcp-10", "0x1.3cea9ep-7", "0x1.c6b752p-5", "0x1.ebf9bep-3", "0x1.62e42ap-1", "0x1p+0")
 # The polynomial of degree 8 for which t p(t) with t = 1 / (1 + 0.34375 x) is nearest to e^(x^2 / 2) times the tail, in
 # relative terms, for x from 0 to 12.75; by Remez's exchange.
@@ -31,18 +25,6 @@ _TAIL = _constants(
     "0x1.dd23eap-4", "0x1.19c0bcp-3", "0x1.18d14ap-3",
 )  # fmt: skip
 (_TAIL_STRETCH,) = _constants("0x1.6p-2")  # 0.34375
-_RECIPROCAL_GUESS = np.uint32(0x7EF311C3)
-_NEWTON_STEPS = 3
-
-
-def sigmoid(t: F32) -> F32:
-    """1 / (1 + e^-t), for |t| up to 87.
-
-    With -t = n ln 2 + r, n an integer and r at most half of ln 2: ``e^-t = 2^n e^r``.
-    """
-    n = _nearest_integer(t, -_LOG2_E)
-    r = fma(n, -_LN2_LOW, fma(n, -_LN2_HIGH, -t))
-    return _newton_reciprocal(fma(_polynomial(_EXPONENTIAL, r), _power_of_two(n), ONE))
 
 
 def sigmoid_of_product(x: F32, factor: F32, low: F32) -> F32:
@@ -84,11 +66,3 @@ def _polynomial(coefficients: list[F32], x: F32) -> F32:
     for coefficient in coefficients[1:]:
         p = fma(p, x, coefficient)
     return p
-
-
-def _newton_reciprocal(d: F32) -> F32:
-    """1 / d by Newton's method, for normal d with a normal reciprocal."""
-    y: F32 = (_RECIPROCAL_GUESS - d.view(np.uint32)).view(np.float32)
-    for _ in range(_NEWTON_STEPS):
-        y = fma(y, fma(-d, y, ONE), y)
-    return y

@@ -5,18 +5,8 @@
 #include "configuration.h"
 #include "intrinsics.h"
 
-// e^r, for an r of at most half of ln 2 in magnitude: the polynomial 1 + r q(r) nearest to it.
-JITNORM_INLINE float exp_of_rest(float r) {
-  float p = 0x1.0fa82p-7f;
-  p = fma_rn(p, r, 0x1.573a6cp-5f);
-  p = fma_rn(p, r, 0x1.555a6cp-3f);
-  p = fma_rn(p, r, 0x1.fffdc6p-2f);
-  p = fma_rn(p, r, 0x1.fffff6p-1f);
-  return fma_rn(p, r, 1.0f);
-}
-
-// 2^f, for an f of at most a half in magnitude: the same polynomial of f ln 2. With it and fast_reciprocal, GELU takes
-// 37.7 instructions an element on Hopper; with e^r and Newton's steps it took 42.7.
+// 2^f, for an f of at most a half in magnitude: the polynomial 1 + f q(f) nearest to it. With it and fast_reciprocal,
+// GELU takes 37.7 instructions an element on Hopper; with e^r and Newton's steps it took 42.7.
 JITNORM_INLINE float exp2_of_rest(float f) {
   float p = 0x1.5bb9fcp-10f;
   p = fma_rn(p, f, 0x1.3cea9ep-7f);
@@ -28,22 +18,6 @@ JITNORM_INLINE float exp2_of_rest(float f) {
 
 // 2^n, for an n that was added to 1.5 * 2^23: of a float of this size, the lowest bits hold it.
 JITNORM_INLINE float power_of_two(float shifted) { return float_of(bits_of(shifted) * 0x800000u + 0x3f800000u); }
-
-// 1 / d, but for the last bits: the exponent is negated, and each of Newton's steps doubles the right bits.
-JITNORM_INLINE float newton_reciprocal(float d) {
-  float y = float_of(0x7ef311c3u - bits_of(d));
-  y = fma_rn(y, fma_rn(-d, y, 1.0f), y);
-  y = fma_rn(y, fma_rn(-d, y, 1.0f), y);
-  return fma_rn(y, fma_rn(-d, y, 1.0f), y);
-}
-
-// 1 / (1 + e^-t) for a t of at most 87 in magnitude: e^-t is 2^n e^r.
-JITNORM_INLINE float sigmoid(float t) {
-  const float shifted = fma_rn(t, -0x1.715476p+0f, 0x1.8p23f);
-  const float n = add_rn(shifted, -0x1.8p23f);
-  const float r = fma_rn(n, -0x1.7f7d1cp-20f, fma_rn(n, -0x1.62e4p-1f, -t));
-  return newton_reciprocal(fma_rn(exp_of_rest(r), power_of_two(shifted), 1.0f));
-}
 
 // 1 / (1 + 2^-z), for a product z = x (factor + low) of at most 125.5 in magnitude, which is never rounded as a whole:
 // an error of it would be one of the result, in relative terms.
@@ -84,14 +58,23 @@ JITNORM_INLINE float normal_tail(float x) {
 // a, but at most `limit`; NaN stays.
 JITNORM_INLINE float min_or_nan(float a, float limit) { return -max_or_nan(-a, -limit); }
 
+// x / (1 + e^(-alpha x)), alpha / ln 2 being factor + low. Values below -bound count as that; their result is nothing
+// but the sign.
+JITNORM_INLINE float swish(float x, float factor, float low, float bound) {
+  const float bounded = max_or_nan(x, -bound);
+  return mul_rn(bounded, sigmoid_of_product(min_or_limit(bounded, bound), factor, low));
+}
+
+// The same of an alpha of 1.
+constexpr float kSiluFactor = 0x1.715476p+0f, kSiluLow = 0x1.4ae0cp-26f, kSiluBound = 0x1.5a92d8p+6f;
+
 template <Activation>
 JITNORM_INLINE float activated(float x);
 
-// x / (1 + e^-x). Values below -87 count as -87; their SiLU is nothing but the sign.
+// x / (1 + e^-x).
 template <>
 JITNORM_FORCE_INLINE float activated<Activation::kSilu>(float x) {
-  const float bounded = max_or_nan(x, -87.0f);
-  return mul_rn(bounded, sigmoid(min_or_limit(bounded, 87.0f)));
+  return swish(x, kSiluFactor, kSiluLow, kSiluBound);
 }
 
 // x times the probability that a standard normal variable is below x.
@@ -128,10 +111,11 @@ JITNORM_FORCE_INLINE float activated<Activation::kSwigluOai>(float x) {
 }
 
 #ifdef JITNORM_GATES
-// Of gates that are a tensor of their own: 1 / (1 + e^-x), of an x up to 87 in magnitude.
+// Of gates that are a tensor of their own: 1 / (1 + e^-x), of an x up to kSiluBound in magnitude.
 template <>
 JITNORM_FORCE_INLINE float activated<Activation::kSigmoid>(float x) {
-  return x == x ? sigmoid(min_or_limit(max_or_nan(x, -87.0f), 87.0f)) : x;
+  const float bounded = min_or_limit(max_or_nan(x, -kSiluBound), kSiluBound);
+  return x == x ? sigmoid_of_product(bounded, kSiluFactor, kSiluLow) : x;
 }
 #endif
 
@@ -148,21 +132,17 @@ JITNORM_FORCE_INLINE float factor_of_gate<Activation::kSwigluOai>(float value) {
 }
 
 #ifdef JITNORM_ACTIVATION_NUMBERS
-// x / (1 + e^(-alpha x)), alpha / ln 2 being kSwishFactor + kSwishLow. Values below -kSwishBound count as that.
-JITNORM_INLINE float swish(float x) {
-  const float bounded = max_or_nan(x, -kSwishBound), t = min_or_limit(bounded, kSwishBound);
-  return mul_rn(bounded, kHasUnitAlpha ? sigmoid(t) : sigmoid_of_product(t, kSwishFactor, kSwishLow));
-}
+JITNORM_INLINE float own_swish(float x) { return swish(x, kSwishFactor, kSwishLow, kSwishBound); }
 
 template <>
 JITNORM_FORCE_INLINE float activated<Activation::kSwish>(float x) {
-  return swish(x);
+  return own_swish(x);
 }
 
 // Of gates alone: of an x up to the limit.
 template <>
 JITNORM_FORCE_INLINE float activated<Activation::kClampedSwiglu>(float x) {
-  return swish(min_or_nan(x, kGateLimit));
+  return own_swish(min_or_nan(x, kGateLimit));
 }
 
 // A value of up to the limit in magnitude, and an offset if there is one.

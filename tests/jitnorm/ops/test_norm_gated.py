@@ -46,7 +46,7 @@ def test_every_bfloat16_has_the_reference_s_sigmoid() -> None:
     x, weight = np.ones((512, 128), ml_dtypes.bfloat16), np.ones(128, np.float32)
     got = jitnorm.rmsnorm_gated(x, gate, weight, 0.0, activation="sigmoid")
     assert_same_bytes(got, round_to(sigmoid_f32(gate), x.dtype))
-    inside = gate[np.abs(gate.astype(np.float32)) <= 87]
+    inside = gate[np.abs(gate.astype(np.float32)) <= 86.5]
     np.testing.assert_allclose(sigmoid_f32(inside), 1 / (1 + np.exp(-inside.astype(np.float64))), rtol=4e-7)
 
 
