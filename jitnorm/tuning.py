@@ -20,10 +20,12 @@ from pathlib import Path
 from jitnorm.cache.files import make_folder
 from jitnorm.cache.private import new_file
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.schedule import why_unfit
 from jitnorm.kernels.target import Target
+from jitnorm.nearest_tuned import fitted, nearest_tuned
 from jitnorm.store import read_file, user_store
 
 Schedules = Mapping[tuple[str, str], str]
@@ -100,8 +102,9 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
     """The configuration that represents all kernels that do the same work per element of a row.
 
     One measurement serves them all. Ignored are 16-bit dtypes, strides, PDL, Gemma's weight + 1, the rounding of
-    the norm, where scales are stored, whether one scale is given or has a floor, batches, and gathering. Experts
-    count as a mask does: tensors say how many rows they have.
+    the norm, where scales are stored, whether one scale is given or has a floor, batches, gathering, and which
+    activation gates go through. Codes of a byte count as E4M3, their groups as those of 128. Experts count as a mask
+    does: tensors say how many rows they have.
 
     Example:
         >>> str(tuning_key(KernelConfig.parse("rmsnorm:hidden_size=64,input=float16,pdl=true"))).split(",")[1]
@@ -109,6 +112,7 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
     """
     quant = config.quant
     if quant is not None:
+        quant = _stand_in(quant, config.hidden_size)
         is_kept = quant.global_scale == "row" or quant.has_given_scales
         scale = quant.global_scale if is_kept else "none"
         quant = replace(quant, scale_layout="linear", global_scale=scale, scale_rounding="up", scale_floor=None)
@@ -132,8 +136,18 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
         weight_per_matrix=False,
         scale_ub=False,
         inverse_global_scale=False,
+        activation="" if config.gate_columns else config.activation,
+        values_first=False,
         schedule="",
     )
+
+
+def _stand_in(quant: QuantSpec, hidden_size: int) -> QuantSpec:
+    """The usual form among those of a byte: E4M3, and groups of 128 where the row has them."""
+    if quant.element == "e2m1":
+        return quant
+    is_grouped = quant.scale_format == "f32" and isinstance(quant.block_size, int) and hidden_size % 128 == 0
+    return replace(quant, element="e4m3", block_size=128 if is_grouped else quant.block_size)
 
 
 def _same_width(dtype: str) -> str:
@@ -143,15 +157,26 @@ def _same_width(dtype: str) -> str:
 def schedule_for(config: KernelConfig, target: Target, row_class: str, found: Sequence[Schedules]) -> str:
     """The schedule for a kernel in the first table that has an entry, as text; empty for the rules' schedule.
 
+    Without one, that of the nearest length that was tuned.
+
     Args:
         config: the configuration of a call's kernel.
         target: the target of the kernel.
         row_class: the class of the call's rows, one of `ROW_CLASSES`.
         found: tables for the target, in order of precedence.
     """
-    key = (str(tuning_key(config)) if found else "", row_class)
-    schedule = next((schedules[key] for schedules in found if key in schedules), "")
+    key = tuning_key(config) if found else config
+    schedule = _listed(key, row_class, found)
+    if schedule is None and (near := nearest_tuned(key)):
+        schedule = _listed(near, row_class, found)
+        schedule = schedule and str(fitted(RowSchedule.parse(schedule), config))
     return "" if not schedule or why_unfit(config, target, RowSchedule.parse(schedule)) else schedule
+
+
+def _listed(key: KernelConfig, row_class: str, found: Sequence[Schedules]) -> str | None:
+    """What the first table says that lists a tuning key; None if none does."""
+    text = str(key)
+    return next((schedules[text, row_class] for schedules in found if (text, row_class) in schedules), None)
 
 
 def tuned(config: KernelConfig, target: Target, row_class: str) -> KernelConfig:
@@ -166,13 +191,12 @@ def stand_ins(config: KernelConfig, target: Target) -> Iterator[KernelConfig]:
     """Kernels with the same interface and output that other tables, or none, would have chosen instead."""
     if target.is_cpu or not config.is_row_wise:
         return
-    known, text = {config.schedule}, str(tuning_key(config))
-    listed = (schedules.get((text, each), "") for schedules in tables(target.name) for each in ROW_CLASSES)
-    for schedule in ("", *listed):
+    known = {config.schedule}
+    chosen = (schedule_for(config, target, each, [of]) for of in tables(target.name) for each in ROW_CLASSES)
+    for schedule in ("", *chosen):
         if schedule not in known:
             known.add(schedule)
-            if not schedule or not why_unfit(config, target, RowSchedule.parse(schedule)):
-                yield replace(config, schedule=schedule)
+            yield replace(config, schedule=schedule)
 
 
 def tuning_mode() -> str:

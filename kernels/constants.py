@@ -18,7 +18,7 @@ from .backward import ACCUMULATORS, SUMMED_COLUMNS, SUMMING_THREADS, most_segmen
 from .config import KernelConfig
 from .dtypes import DTYPES
 from .interface import tensor_arguments
-from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, item_threads
+from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, STREAM_COLUMNS, item_threads
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MAX_CODE, MAX_EXPONENT, QuantSpec
 from .row_ops import angles_in_run
@@ -154,6 +154,7 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _bool("kGathers", True)
     if config.op == "mhc_post":
         yield _bool("kMixesLayer", True)
+        yield _int("kStreamColumns", STREAM_COLUMNS)
     if config.second_size:
         yield _bool("kHasTwoSizes", True)
     if config.rounding != "once":

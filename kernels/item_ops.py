@@ -18,6 +18,8 @@ from .schedule import ITEM_THREADS
 
 INTERLEAVED_ROWS = SWIZZLED_ROWS["128x4"]
 INTERLEAVED_COLUMNS = SWIZZLED_COLUMNS
+# Of an item of ``mhc_post``: with a chunk, each lane would store half sectors, and its streams take 127 registers.
+STREAM_COLUMNS = CHUNK_SIZE // 2
 
 
 def item_arguments(config: KernelConfig) -> tuple[Argument, ...]:
@@ -51,7 +53,7 @@ def item_count(config: KernelConfig) -> Extent:
         block_rows = config.block_size if config.op == "quantize" else _block_bytes(config, config.quant)
         return ROWS.ceil_div(block_rows) * size
     rows = MATRICES * ROWS if config.batched else ROWS
-    return rows * ceil_div(size, CHUNK_SIZE)
+    return rows * ceil_div(size, item_size(config))
 
 
 def item_threads(config: KernelConfig) -> int:
@@ -63,6 +65,8 @@ def item_threads(config: KernelConfig) -> int:
 
 def item_size(config: KernelConfig) -> int:
     """About how many elements an item has."""
+    if config.op == "mhc_post":  # of each stream
+        return STREAM_COLUMNS
     return config.block_rows * config.block_size if has_square_items(config) else CHUNK_SIZE
 
 

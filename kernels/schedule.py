@@ -16,9 +16,9 @@ from .target import Target
 
 # Rows that need no more than a group fill blocks of this many threads.
 SMALL_ROW_THREADS = 128
-# Measured on an H200, see docs/measured.md: up to 3 groups are fastest in one warp, which waits for no other; above,
-# two chunks a lane, whose weight arrives with the row; above 8 warps, which leave room for enough rows a
-# multiprocessor, a lane has more, as many as its registers allow.
+# Measured on an H200, see docs/measured.md: many rows of up to 3 groups are fastest in one warp each, which waits for
+# no other; above, two chunks a lane, whose weight arrives with the row; above 16 warps, or 8 if rows are many, a lane
+# has more, as many as its registers allow.
 SINGLE_WARP_GROUPS = 3
 PREFERRED_CHUNKS = 2
 PREFERRED_WARPS = 8
@@ -36,6 +36,12 @@ MAX_HELD_BYTES = 256
 MAX_PREFETCHED_BYTES = 192
 # Bytes of an asynchronous copy to shared memory.
 AHEAD_BYTES = 16
+# Rows of up to so many groups that two of layer normalization fit the registers.
+_MOST_SHARING_GROUPS = 10
+# About how many threads a multiprocessor is asked to have room for; more are not resident on every target.
+_RESIDENT_THREADS, _MOST_RESIDENT_THREADS = 1024, 1536
+# Bytes of a row that a lane can hold beside what it computes with, in the registers that so many leave it.
+_MOST_RESIDENT_BYTES = 192
 # Threads of a launch whose rows are counted by a mask: as many as the largest GPUs run at once.
 MASKED_THREADS = 1 << 18
 
@@ -60,17 +66,19 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         rows_per_block = SMALL_ROW_THREADS // lanes
         return RowSchedule(1, 1, prefetches_weight=True, rows_per_block=rows_per_block, lanes_per_row=lanes)
     if groups <= SINGLE_WARP_GROUPS:
-        # A multiprocessor takes 32 blocks, which is too few warps where none waits for the row: NVFP4 alone of
-        # 65536 x 1536 went from 0.780 to 0.974 of the roofline; with a norm it fell from 0.766 to 0.706.
-        rows_per_block = 1 if config.normalizes else SMALL_ROW_THREADS // WARP_LANES
-        return RowSchedule(1, groups, prefetches_weight=True, rows_per_block=rows_per_block)
+        return _short_row_schedule(config, groups)
     most_chunks = most_held_chunks(held_bytes(config))
     if groups > MAX_WARPS * most_chunks:
         return _long_row_schedule(groups, most_chunks, target)
-    least_chunks = PREFERRED_CHUNKS if has_room_for_weight(config, PREFERRED_CHUNKS) else 1
-    chunks_per_lane = min(max(least_chunks, ceil_div(groups, PREFERRED_WARPS)), most_chunks)
+    if config.op == "layernorm":
+        return _layernorm_schedule(config, groups)
+    has_room = has_room_for_weight(config, PREFERRED_CHUNKS) or _gains_by_two_chunks(config)
+    warps = PREFERRED_WARPS if config.many_rows and not config.gate_columns else MAX_WARPS
+    chunks_per_lane = min(max(PREFERRED_CHUNKS if has_room else 1, ceil_div(groups, warps)), most_chunks)
+    if config.rows_combined > 1:
+        return _combining_schedule(config, groups, chunks_per_lane, target)
     if config.many_rows and groups >= 2 * CHUNKS_OF_MANY_ROWS > 2 * chunks_per_lane and _gains_by_more_chunks(config):
-        return _many_rows_schedule(config, groups)
+        return _many_rows_schedule(groups)
     return RowSchedule(ceil_div(groups, chunks_per_lane), chunks_per_lane, prefetches_weight=True)
 
 
@@ -221,18 +229,68 @@ def _gains_by_more_chunks(config: KernelConfig) -> bool:
     Those whose blocks are encoded are: NVFP4 of 16384 x 8192 goes from 95.2 to 87.3 us, but FP8 by tensor from 93.7
     to 95.1.
     """
-    if config.op == "layernorm":
-        return True
     is_blocked = config.quant is not None and config.quant.has_blocks
     return is_blocked and not waits_for_row_amax(config) and held_bytes(config) == 2
 
 
-def _many_rows_schedule(config: KernelConfig, groups: int) -> RowSchedule:
+def _many_rows_schedule(groups: int) -> RowSchedule:
     warps = ceil_div(groups, CHUNKS_OF_MANY_ROWS)
-    # Two float32 parameters take more of the L1 cache's time than the row: layer normalization reached 0.57 of the
-    # roofline when each row loaded them, 0.81 when two rows share them.
-    rows_at_once = 2 if config.op == "layernorm" else 1
-    return RowSchedule(warps, ceil_div(groups, warps), rows_at_once=rows_at_once)
+    return RowSchedule(warps, ceil_div(groups, warps))
+
+
+def _short_row_schedule(config: KernelConfig, groups: int) -> RowSchedule:
+    """A warp for each row if rows are many and not added to others, else a warp for each group."""
+    if config.normalizes and (config.residual or not config.many_rows):
+        return RowSchedule(groups, 1, prefetches_weight=True)
+    # A multiprocessor takes 32 blocks, which is too few warps where none waits for the row: NVFP4 alone of
+    # 65536 x 1536 went from 0.780 to 0.974 of the roofline.
+    rows_per_block = 2 if config.normalizes else SMALL_ROW_THREADS // WARP_LANES
+    return RowSchedule(1, groups, prefetches_weight=True, rows_per_block=rows_per_block)
+
+
+def _layernorm_schedule(config: KernelConfig, groups: int) -> RowSchedule:
+    """Two float32 parameters take registers if they come early, so they come late, and two short rows share them.
+
+    Of 4096 x 7168, rows that load them early take 0.63 of a copy, others 0.79.
+    """
+    chunks = CHUNKS_OF_MANY_ROWS if config.many_rows and groups >= 4 * CHUNKS_OF_MANY_ROWS else PREFERRED_CHUNKS
+    chunks = max(chunks, ceil_div(groups, MAX_WARPS))
+    warps = ceil_div(groups, chunks)
+    if groups <= _MOST_SHARING_GROUPS and held_bytes(config) == 2:
+        return RowSchedule(warps, chunks, rows_at_once=2)
+    return RowSchedule(warps, ceil_div(groups, warps), resident_blocks=_residents(config, warps, chunks))
+
+
+def _combining_schedule(config: KernelConfig, groups: int, chunks: int, target: Target) -> RowSchedule:
+    """Rows of gates, or of streams, of which a lane holds floats; a cluster shares those that are too long for a block.
+
+    SwiGLU to MXFP8 of 1024 x 28672 went from 0.70 to 0.84 of the roofline.
+    """
+    if chunks > PREFERRED_CHUNKS and target.has_clusters and config.gate_columns:
+        return RowSchedule(round_up(groups, CLUSTERS[-1]), 1, blocks_per_row=CLUSTERS[-1])
+    warps = ceil_div(groups, chunks)
+    return RowSchedule(warps, chunks, prefetches_weight=True, resident_blocks=_residents(config, warps, chunks))
+
+
+def _residents(config: KernelConfig, warps: int, chunks: int) -> int:
+    """Blocks that a multiprocessor is asked to have room for, if what its lanes hold leaves them; else 0.
+
+    SwiGLU to NVFP4 of 512 x 10240 went from 0.80 to 0.86 of the roofline, mHC of 4096 x 10240 from 0.74 to 0.85, layer
+    normalization of 2048 x 18432 from 0.69 to 0.77.
+    """
+    if chunks * CHUNK_SIZE * held_bytes(config) > _MOST_RESIDENT_BYTES:
+        return 0
+    threads = WARP_LANES * warps
+    return max(1, min(_MOST_RESIDENT_THREADS // threads, round(_RESIDENT_THREADS / threads)))
+
+
+def _gains_by_two_chunks(config: KernelConfig) -> bool:
+    """Whether lanes have two chunks though there is no weight to come with them.
+
+    Where a mask counts rows, their threads look for them first: SwiGLU to MXFP4 of experts went from 0.61 of a copy to
+    0.71 at 16384 x 4096. With gates in every row, from 0.86 to 0.89 in MXFP8.
+    """
+    return config.counts_rows or config.gate_columns > 0
 
 
 def for_many_rows(config: KernelConfig, target: Target) -> KernelConfig:

@@ -11,6 +11,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, class_of
 from jitnorm.kernels.schedule import for_many_rows
 from jitnorm.kernels.target import Target
+from jitnorm.nearest_tuned import HIDDEN_SIZES
 from jitnorm.tuning import tuning_key
 
 # Ops of `jitnorm bench` whose kernels divide rows in more than one way.
@@ -18,10 +19,10 @@ OPS = (
     "rmsnorm", "add_rmsnorm", "rmsnorm fp8", "add fp8", "fp8 token", "add fp8 token", "rmsnorm fp8 128", "add fp8 128",
     "rmsnorm nvfp4", "add nvfp4", "rmsnorm mxfp4", "add mxfp4", "rmsnorm mxfp8", "add mxfp8", "nvfp4 by row",
     "nvfp4 alone", "layernorm", "silu nvfp4", "mhc 4", "mhc 2", "mxfp4 alone", "mxfp8 alone", "fp8 128 alone",
-    "four over six", "silu mxfp8",
+    "four over six", "silu mxfp8", "silu fp8 128", "silu", "layernorm fp8", "layernorm mxfp8", "rmsnorm silu",
+    "rmsnorm silu nvfp4", "gated", "gated nvfp4", "sandwich", "sandwich nvfp4",
 )  # fmt: skip
 USUAL_OPS = OPS[: OPS.index("mhc 4") + 1]
-HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 32768)
 # Calls all over their class.
 _FEW = (1, 16, FEW_ROWS)
 _SOME = (2 * FEW_ROWS, 512, 1024)

@@ -6,35 +6,36 @@
 #include "rows.h"
 
 #ifdef JITNORM_MIXES_LAYER
-// The columns of a chunk, of which a row's last one may have fewer.
+constexpr int kStreamItems = (kHiddenSize + kStreamColumns - 1) / kStreamColumns;  // of a row, the last may have fewer
+
 struct StreamChunk {
-  alignas(16) Input elements[kChunkSize];
+  alignas(16) Input elements[kStreamColumns];
 };
 
 JITNORM_INLINE void load_stream(StreamChunk& chunk, const Input* from, int index) {
-  if (index < kHiddenSize / kChunkSize) {
+  if (index < kHiddenSize / kStreamColumns) {
     load_array<kInputAccessBytes>(chunk.elements, from);
     return;
   }
   JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) chunk.elements[i] = i < kHiddenSize % kChunkSize ? from[i] : Input{};
+  for (int i = 0; i < kStreamColumns; ++i) chunk.elements[i] = i < kHiddenSize % kStreamColumns ? from[i] : Input{};
 }
 
 JITNORM_INLINE void store_stream(Output* to, const StreamChunk& chunk, int index) {
-  if (index < kHiddenSize / kChunkSize) {
+  if (index < kHiddenSize / kStreamColumns) {
     store_array<kOutAccessBytes>(to, chunk.elements);
     return;
   }
   JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) {
-    if (i < kHiddenSize % kChunkSize) to[i] = chunk.elements[i];
+  for (int i = 0; i < kStreamColumns; ++i) {
+    if (i < kHiddenSize % kStreamColumns) to[i] = chunk.elements[i];
   }
 }
 
-// An item is a chunk of columns of all streams of a row; `residual` is what the layer gives.
+// An item is a few columns of all streams of a row; `residual` is what the layer gives.
 JITNORM_INLINE void mhc_post_item(const Arguments& a, Int64 item) {
-  const Int64 row = item / kChunks;
-  const int index = (int)(item % kChunks), first = index * kChunkSize;
+  const Int64 row = item / kStreamItems;
+  const int index = (int)(item % kStreamItems), first = index * kStreamColumns;
   const Input* streams = a.input + row_offset(row, a.extents, a.input_strides) + first;
   Output* out = a.out + row_offset(row, a.extents, a.out_strides) + first;
   const float *layer_mix = a.layer_mix + row * kStreams, *mix = a.mix + row * kStreams * kStreams;
@@ -46,7 +47,7 @@ JITNORM_INLINE void mhc_post_item(const Arguments& a, Int64 item) {
   for (int to = 0; to < kStreams; ++to) {
     StreamChunk mixed;
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) {
+    for (int i = 0; i < kStreamColumns; ++i) {
       float sum = mul_rn(layer_mix[to], to_float(layer.elements[i]));
       JITNORM_UNROLL
       for (int s = 0; s < kStreams; ++s) sum = fma_rn(mix[s * kStreams + to], to_float(of[s].elements[i]), sum);

@@ -9,6 +9,7 @@ import pytest
 from call_facts import facts
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.launcher_source import launcher_source
+from jitnorm.kernels.quant_spec import NVFP4
 from jitnorm.kernels.row_classes import ROW_CLASSES, class_of
 from jitnorm.kernels.target import Target
 
@@ -45,8 +46,8 @@ def test_a_class_that_no_call_has_is_not_measured() -> None:
 
 
 def test_a_case_has_the_rules_kernel_and_others_that_name_their_schedules() -> None:
-    (case,) = plan(["layernorm"], [4096], ["many"], HOPPER).cases
-    assert case.config == KernelConfig("layernorm", 4096, many_rows=True, pdl=True)
+    (case,) = plan(["nvfp4 alone"], [4096], ["many"], HOPPER).cases
+    assert case.config == KernelConfig("quantize", 4096, quant=NVFP4, many_rows=True, pdl=True)
     assert [config.schedule for config in case.configs] == ["", *case.schedules]
     assert len(case.schedules) > 3
 
