@@ -5,7 +5,8 @@ Only those that few sources need are left out of the others, which then have no 
 norms are rounded once, kExperts where rows belong to none, kGathers where they are not gathered, kMixesLayer where no
 layer is mixed, kScaleAccessBytes where no scales of rows, columns or blocks are given, the numbers of activations that
 have none, kValuesFirst where gates are, kHasTwoSizes where rows have one, those of a rotation where there is none,
-kFinish where nothing follows a norm, and what gates and several rows of weights have of their own.
+kBlocksCrossWarps where none does, kFinish where nothing follows a norm, and what gates and several rows of weights have
+of their own.
 """
 
 from __future__ import annotations
@@ -158,6 +159,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _bool("kHasTwoSizes", True)
     if config.rounding != "once":
         yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
+    if config.quant and config.quant.crosses_warps:
+        yield _bool("kBlocksCrossWarps", True)
     if config.finish:
         yield _choice("Finish", "kFinish", f"k{config.finish.capitalize()}")
     if config.weight_rows > 1:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from .numerics import to_float32
+from .numerics import CHUNK_SIZE, to_float32
 
 # Element formats: bits of a code, the largest value and its exponent.
 CODE_BITS = {"e2m1": 4, "e4m3": 8, "e5m2": 8, "int8": 8}
@@ -22,7 +22,7 @@ COLUMN_ROWS = {"column": 1, "column4": 4, "packed": 4}  # what each column's row
 PACKED_COLUMNS = 4  # columns of scales of a byte that share an integer
 _SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
 _GROUPS = ("linear", "column", "column4")
-_GROUP_SIZES = (16, 32, 64, 128, 256)
+_GROUP_SIZES = (16, 32, 48, 64, 96, 128, 256)
 
 # Blocks that have a given scale, of any size: rows x columns, whole chunks of those that a row has.
 _GIVEN_BLOCKS = re.compile(r"(all|[1-9]\d*)x(all|[1-9]\d*)")
@@ -94,8 +94,8 @@ class QuantSpec:
 
     Args:
         element: format of the codes: ``e2m1`` (FP4), ``e4m3`` or ``e5m2`` (FP8), ``int8``.
-        block_size: values that share a scale: 16, 32, 64, 128 or 256 of a row, ``128x128`` of 128 rows, ``row`` or
-            ``tensor`` (whose scale is given, unless `global_scale` is ``tensor``). If scales are given, also
+        block_size: values that share a scale: 16, 32, 48, 64, 96, 128 or 256 of a row, ``128x128`` of 128 rows, ``row``
+            or ``tensor`` (whose scale is given, unless `global_scale` is ``tensor``). If scales are given, also
             ``column``, or ``RxC``, such as ``4x256`` or ``allx128``: R rows, or all, times C columns, a multiple of
             16, or all.
         scale_format: ``e4m3`` (NVFP4's), ``ue8m0`` (a power of two, of the MX formats), ``f32``, or ``f32_ue8m0``, a
@@ -259,6 +259,12 @@ class QuantSpec:
         if self.has_given_scales:
             return self.given_block[1] or 1
         return self.block_size if isinstance(self.block_size, int) else self.block_rows
+
+    @property
+    def crosses_warps(self) -> bool:
+        """Whether a block that is found may have chunks in two warps: their number is no power of two."""
+        chunks = self.block_columns // CHUNK_SIZE
+        return self.has_blocks and chunks & (chunks - 1) != 0
 
     @property
     def both_layouts(self) -> bool:

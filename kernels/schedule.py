@@ -121,6 +121,14 @@ def staged_bytes(config: KernelConfig) -> int:
     return config.hidden_size * DTYPES[config.input].bytes * (2 if config.residual else 1)
 
 
+def shared_amax_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
+    """Bytes of shared memory for the largest magnitudes of chunks, where blocks have chunks in two warps."""
+    if config.quant is None or not config.quant.crosses_warps:
+        return 0
+    rows = schedule.rows_per_block * schedule.rows_at_once
+    return rows * ceil_div(config.encoded_size, CHUNK_SIZE) * DTYPES["float32"].bytes
+
+
 def _why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
     """Why blocks of a schedule cannot load a row ahead, as the end of a sentence; empty if they can."""
     several = (
@@ -129,6 +137,8 @@ def _why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) 
     )  # fmt: skip
     if not config.normalizes or any(several):
         return "only norms of one tensor, or of one and its residual, load a row ahead"
+    if config.quant is not None and config.quant.crosses_warps:
+        return f"blocks of {config.quant.block_size} values take the shared memory of rows that are loaded ahead"
     is_whole = config.encoded_size == config.hidden_size and config.hidden_size % CHUNK_SIZE == 0
     if config.vector_bytes < AHEAD_BYTES or not is_whole:
         return f"rows that are loaded ahead are whole chunks in accesses of {AHEAD_BYTES} bytes"
@@ -219,8 +229,10 @@ def _gains_by_more_chunks(config: KernelConfig) -> bool:
     """Whether many rows are faster with few warps each.
 
     Those whose blocks are encoded are: NVFP4 of 16384 x 8192 goes from 95.2 to 87.3 us, but FP8 by tensor from 93.7
-    to 95.1.
+    to 95.1. Blocks that cross warps are not: layer normalization would spill.
     """
+    if config.quant is not None and config.quant.crosses_warps:
+        return False
     if config.op == "layernorm":
         return True
     is_blocked = config.quant is not None and config.quant.has_blocks

@@ -32,6 +32,8 @@ def why_not(config: KernelConfig) -> str:
         found.append("e4m3_max")
     if config.quant is not None and config.quant.element == "int8":
         found.append("codes in INT8")
+    if config.quant is not None and config.quant.crosses_warps:
+        found.append(f"groups of {config.quant.block_size}")
     if config.quant is not None and config.quant.has_given_scales:
         found.append("scales that are given")
     return f"it has {', '.join(found)}" if found else ""

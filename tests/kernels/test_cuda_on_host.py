@@ -72,6 +72,23 @@ def test_groups_of_every_size_are_those_of_the_cpu(text: str, target: Target) ->
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
 
 
+# Of three and six chunks, which cross warps: several rows a warp, one warp, several, which reload the row, a cluster.
+CROSSING = (
+    ("rmsnorm:hidden_size=96,quant=e4m3/48/f32/column4", AMPERE),
+    ("quantize:hidden_size=1440,quant=int8/96/f32,input=float32", AMPERE),
+    ("layernorm:hidden_size=9600,quant=e4m3/96/f32,many_rows=true", HOPPER),
+    ("rmsnorm:hidden_size=4896,residual=true,quant=e4m3/48/f32_ue8m0/packed,scale_ub=true", HOPPER),
+    ("quantize:hidden_size=72000,quant=e4m3/96/f32", AMPERE),
+    ("quantize:hidden_size=72000,quant=int8/48/f32", HOPPER),
+)
+
+
+@pytest.mark.parametrize(("text", "target"), CROSSING)
+def test_groups_across_warps_are_those_of_the_cpu(text: str, target: Target) -> None:
+    for kind in ("spiky", "nan"):
+        assert_same(KernelConfig.parse(text), target, 3, kind, is_cuda=True)
+
+
 GIVEN = (
     "quantize:hidden_size=48,input=float16,quant=e4m3/column/f32/linear/given",
     "rmsnorm:hidden_size=1536,residual=true,quant=e5m2/column/f32/linear/given",
