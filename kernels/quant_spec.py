@@ -12,6 +12,8 @@ from .numerics import CHUNK_SIZE, to_float32
 CODE_BITS = {"e2m1": 4, "e4m3": 8, "e5m2": 8, "int8": 8}
 MAX_CODE = {"e2m1": 6.0, "e4m3": 448.0, "e5m2": 57344.0, "int8": 127.0}
 MAX_EXPONENT = {"e2m1": 2, "e4m3": 8, "e5m2": 15, "int8": 6}
+# Bits of a mantissa, of those with scales in UE8M0.
+MANTISSA_BITS = {"e2m1": 1, "e4m3": 3}
 
 # Sizes of blocks that have as many rows as columns.
 SQUARE_BLOCKS = {"128x128": 128}
@@ -42,8 +44,8 @@ _LEAST_MAXIMUM, _LARGEST_MAXIMUM = 2.0**-9, 448
 _ALLOWED = (
     (("e2m1",), (16,), ("e4m3",), _SWIZZLED, _GLOBAL, ("up",), (False, True, "mae")),
     (("e2m1",), (32,), ("e4m3",), _SWIZZLED, _GLOBAL, ("up",), (False,)),
-    (("e2m1",), (16, 32), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
-    (("e4m3",), (32,), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
+    (("e2m1",), (16, 32), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor", "even"), (False,)),
+    (("e4m3",), (32,), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor", "even"), (False,)),
     (("e4m3",), _GROUP_SIZES, ("f32", "f32_ue8m0"), _GROUPS, ("none",), ("up",), (False,)),
     (("e4m3",), _GROUP_SIZES, ("f32_ue8m0",), ("packed",), ("none",), ("up",), (False,)),
     (("e4m3",), ("128x128",), ("f32", "f32_ue8m0"), ("linear",), ("none",), ("up",), (False,)),
@@ -108,7 +110,8 @@ class QuantSpec:
             has one that is found and returned; also with block size ``tensor``, whose scale is then found. With
             ``f32`` scales, ``given`` says that those of rows, columns or blocks are given, not found.
         scale_rounding: for ``ue8m0`` scales: ``up`` to the power of two at or above ``amax / (largest code)``, or
-            ``floor``, OCP's rule, ``2^(floor(log2 amax) - (exponent of the largest code))``, which may cut values off.
+            ``floor``, OCP's rule, ``2^(floor(log2 amax) - (exponent of the largest code))``, which may cut values off,
+            or ``even``, vLLM's for MXFP4, the same of amax rounded to the mantissa of a code.
         four_over_six: whether each block takes the better of two scales, ``amax / 6`` and ``amax / 4``: by the sum of
             squared errors (True) or of absolute ones (``mae``); only for ``e2m1/16/e4m3``.
         scale_floor: what scales are at least, rounded to float32, from 2^-126 on; None for the format's lower bound.

@@ -26,6 +26,8 @@ def why_not(config: KernelConfig) -> str:
         found.append("an FP8 input with a given global scale")
     if config.quant is not None and config.quant.four_over_six:
         found.append("four_over_six")
+    if config.quant is not None and config.quant.scale_rounding == "even":
+        found.append("scale_rounding even")
     if config.quant is not None and config.quant.is_packed:
         found.append("packed scales")
     if config.quant is not None and config.quant.e4m3_max != 448:

@@ -24,7 +24,7 @@ CONFIG = KernelConfig("rmsnorm", 4096, quant=NVFP4)
 
 SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
 GLOBAL = ("none", "given", "row", "tensor")
-ROUNDINGS = ("up", "floor")
+ROUNDINGS = ("up", "floor", "even")
 # What goes together, as docs/numerics.md has it.
 EVERY_SPEC = [
     *(QuantSpec("e2m1", n, "e4m3", at, g) for n in (16, 32) for at in SWIZZLED for g in GLOBAL),

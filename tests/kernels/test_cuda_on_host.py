@@ -26,6 +26,7 @@ KERNELS = (
     "quantize:hidden_size=96,input=float8_e4m3fn,quant=e2m1/16/e4m3/linear/given,inverse_global_scale=true,alignment=128",
     "quantize:hidden_size=4096,input=float8_e4m3fn,quant=e2m1/32/e4m3/linear+8x4/given",
     "quantize:hidden_size=8192,input=float8_e4m3fn,quant=e2m1/16/e4m3/linear/given,many_rows=true",
+    "quantize:hidden_size=512,quant=e2m1/32/ue8m0/linear/none/even",
 )
 
 
