@@ -275,8 +275,9 @@ class KernelConfig:
 
     @property
     def needs_row_amax(self) -> bool:
-        """Whether the largest magnitude of each row is found before it is encoded."""
-        return self.amax_only or (self.quant is not None and self.quant.needs_row_amax)
+        """Whether the largest magnitude of each row, or of each of its chunks, is found before it is encoded."""
+        waits = self.quant is not None and (self.quant.needs_row_amax or self.quant.crosses_warps)
+        return self.amax_only or waits
 
     def __str__(self) -> str:
         implied = {"activation": default_activation(self.gate_columns, self.gate)}

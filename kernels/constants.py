@@ -3,9 +3,10 @@
 Every constant that a header names is always there; what a configuration does without has a value that does no harm.
 Only those that few sources need are left out of the others, which then have no code that names them: kRounding where
 norms are rounded once, kExperts where rows belong to none, kGathers where they are not gathered, kMixesLayer where no
-layer is mixed, kScaleAccessBytes where no scales of rows, columns or blocks are given, the numbers of activations that
-have none, kValuesFirst where gates are, kHasTwoSizes where rows have one, those of a rotation where there is none,
-kFinish where nothing follows a norm, and what gates and several rows of weights have of their own.
+layer is mixed, kHalfOfLastBit where the amax of blocks is not rounded, kScaleAccessBytes where no scales of rows,
+columns or blocks are given, the numbers of activations that have none, kValuesFirst where gates are, kHasTwoSizes where
+rows have one, those of a rotation where there is none, kBlocksCrossWarps where none does, kFinish where nothing follows
+a norm, and what gates and several rows of weights have of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .dtypes import DTYPES
 from .interface import tensor_arguments
 from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, STREAM_COLUMNS, item_threads
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
-from .quant_spec import MAX_CODE, MAX_EXPONENT, QuantSpec
+from .quant_spec import MANTISSA_BITS, MAX_CODE, MAX_EXPONENT, QuantSpec
 from .row_ops import angles_in_run
 from .schedule import (
     CHUNKS_AT_ONCE,
@@ -58,7 +59,7 @@ _ELEMENTS = {"e2m1": "kE2M1", "e4m3": "kE4M3", "e5m2": "kE5M2", "int8": "kInt8"}
 _SCALE_FORMATS = {"e4m3": "kE4M3", "ue8m0": "kUE8M0", "f32": "kF32", "f32_ue8m0": "kF32"}
 _SCALE_OWNERS = {"row": "kRow", "tensor": "kTensor"}
 _GLOBAL_SCALES = {"none": "kNone", "given": "kGiven", "row": "kRow", "tensor": "kTensor"}
-_SCALE_ROUNDINGS = {"up": "kUp", "floor": "kFloor"}
+_SCALE_ROUNDINGS = {"up": "kUp", "floor": "kFloor", "even": "kFloor"}
 _ROPES = {"neox": "kHalves", "interleaved": "kPairs"}
 _ROUNDINGS = {"output": "kOutput", "hf": "kEachStep", "vllm": "kProducts"}
 
@@ -159,6 +160,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _bool("kHasTwoSizes", True)
     if config.rounding != "once":
         yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
+    if config.quant and config.quant.crosses_warps:
+        yield _bool("kBlocksCrossWarps", True)
     if config.finish:
         yield _choice("Finish", "kFinish", f"k{config.finish.capitalize()}")
     if config.weight_rows > 1:
@@ -198,6 +201,8 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> 
     yield _choice("ScaleFormat", "kScaleFormat", _SCALE_FORMATS[quant.scale_format])
     yield _choice("ScaleOwner", "kScaleOwner", _SCALE_OWNERS.get(str(quant.block_size), "kBlock"))
     yield _choice("ScaleRounding", "kScaleRounding", _SCALE_ROUNDINGS[quant.scale_rounding])
+    if quant.scale_rounding == "even":
+        yield _int("kHalfOfLastBit", 1 << (22 - MANTISSA_BITS[quant.element]))
     yield _choice("ScaleChoice", "kScaleChoice", "kFourOverSix" if quant.four_over_six else "kOnly")
     yield _bool("kSumsAbsoluteErrors", quant.four_over_six == "mae")
     yield _float("kMaxBlockScale", f"{quant.e4m3_max:.8e}f" if quant.e4m3_max % 1 else f"{quant.e4m3_max}.0f")

@@ -29,6 +29,8 @@ CONDITIONS = {
     "JITNORM_VALUES_FIRST": "kValuesFirst",
     "JITNORM_UNWEIGHTED": "typedef One Weight",
     "JITNORM_TWO_SIZES": "kHasTwoSizes = true",
+    "JITNORM_ROUNDS_AMAX": "kHalfOfLastBit",
+    "JITNORM_BLOCKS_CROSS_WARPS": "kBlocksCrossWarps",
     "JITNORM_ROTATES": "Rotation kRotation",
     "JITNORM_FINISHES": "Finish kFinish",  # something follows a norm before it is encoded
     "JITNORM_GATES": "kGateAccessBytes",  # gates are a tensor of their own

@@ -21,7 +21,7 @@ from .item_ops import item_count, item_size, item_threads
 from .numerics import ceil_div
 from .row_ops import grid_size
 from .row_schedule import RowSchedule
-from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule, staged_bytes
+from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule, shared_amax_bytes, staged_bytes
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
@@ -88,7 +88,7 @@ def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
     if config.backward:
         return {**row_blocks(config, schedule), "shared_bytes": backward.staged_bytes(config, target)}
     if not schedule.loads_ahead:
-        return {**row_blocks(config, schedule), "shared_bytes": 0}
+        return {**row_blocks(config, schedule), "shared_bytes": shared_amax_bytes(config, schedule)}
     most = schedule.resident_blocks * target.multiprocessors
     return {**row_blocks(config, schedule, most), "shared_bytes": staged_bytes(config)}
 

@@ -6,12 +6,14 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from .numerics import to_float32
+from .numerics import CHUNK_SIZE, to_float32
 
 # Element formats: bits of a code, the largest value and its exponent.
 CODE_BITS = {"e2m1": 4, "e4m3": 8, "e5m2": 8, "int8": 8}
 MAX_CODE = {"e2m1": 6.0, "e4m3": 448.0, "e5m2": 57344.0, "int8": 127.0}
 MAX_EXPONENT = {"e2m1": 2, "e4m3": 8, "e5m2": 15, "int8": 6}
+# Bits of a mantissa, of those with scales in UE8M0.
+MANTISSA_BITS = {"e2m1": 1, "e4m3": 3}
 
 # Sizes of blocks that have as many rows as columns.
 SQUARE_BLOCKS = {"128x128": 128}
@@ -22,7 +24,7 @@ COLUMN_ROWS = {"column": 1, "column4": 4, "packed": 4}  # what each column's row
 PACKED_COLUMNS = 4  # columns of scales of a byte that share an integer
 _SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
 _GROUPS = ("linear", "column", "column4")
-_GROUP_SIZES = (16, 32, 64, 128, 256)
+_GROUP_SIZES = (16, 32, 48, 64, 96, 128, 256)
 
 # Blocks that have a given scale, of any size: rows x columns, whole chunks of those that a row has.
 _GIVEN_BLOCKS = re.compile(r"(all|[1-9]\d*)x(all|[1-9]\d*)")
@@ -42,8 +44,8 @@ _LEAST_MAXIMUM, _LARGEST_MAXIMUM = 2.0**-9, 448
 _ALLOWED = (
     (("e2m1",), (16,), ("e4m3",), _SWIZZLED, _GLOBAL, ("up",), (False, True, "mae")),
     (("e2m1",), (32,), ("e4m3",), _SWIZZLED, _GLOBAL, ("up",), (False,)),
-    (("e2m1",), (16, 32), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
-    (("e4m3",), (32,), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor"), (False,)),
+    (("e2m1",), (16, 32), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor", "even"), (False,)),
+    (("e4m3",), (32,), ("ue8m0",), _SWIZZLED, ("none",), ("up", "floor", "even"), (False,)),
     (("e4m3",), _GROUP_SIZES, ("f32", "f32_ue8m0"), _GROUPS, ("none",), ("up",), (False,)),
     (("e4m3",), _GROUP_SIZES, ("f32_ue8m0",), ("packed",), ("none",), ("up",), (False,)),
     (("e4m3",), ("128x128",), ("f32", "f32_ue8m0"), ("linear",), ("none",), ("up",), (False,)),
@@ -94,8 +96,8 @@ class QuantSpec:
 
     Args:
         element: format of the codes: ``e2m1`` (FP4), ``e4m3`` or ``e5m2`` (FP8), ``int8``.
-        block_size: values that share a scale: 16, 32, 64, 128 or 256 of a row, ``128x128`` of 128 rows, ``row`` or
-            ``tensor`` (whose scale is given, unless `global_scale` is ``tensor``). If scales are given, also
+        block_size: values that share a scale: 16, 32, 48, 64, 96, 128 or 256 of a row, ``128x128`` of 128 rows, ``row``
+            or ``tensor`` (whose scale is given, unless `global_scale` is ``tensor``). If scales are given, also
             ``column``, or ``RxC``, such as ``4x256`` or ``allx128``: R rows, or all, times C columns, a multiple of
             16, or all.
         scale_format: ``e4m3`` (NVFP4's), ``ue8m0`` (a power of two, of the MX formats), ``f32``, or ``f32_ue8m0``, a
@@ -108,7 +110,8 @@ class QuantSpec:
             has one that is found and returned; also with block size ``tensor``, whose scale is then found. With
             ``f32`` scales, ``given`` says that those of rows, columns or blocks are given, not found.
         scale_rounding: for ``ue8m0`` scales: ``up`` to the power of two at or above ``amax / (largest code)``, or
-            ``floor``, OCP's rule, ``2^(floor(log2 amax) - (exponent of the largest code))``, which may cut values off.
+            ``floor``, OCP's rule, ``2^(floor(log2 amax) - (exponent of the largest code))``, which may cut values off,
+            or ``even``, vLLM's for MXFP4, the same of amax rounded to the mantissa of a code.
         four_over_six: whether each block takes the better of two scales, ``amax / 6`` and ``amax / 4``: by the sum of
             squared errors (True) or of absolute ones (``mae``); only for ``e2m1/16/e4m3``.
         scale_floor: what scales are at least, rounded to float32, from 2^-126 on; None for the format's lower bound.
@@ -259,6 +262,12 @@ class QuantSpec:
         if self.has_given_scales:
             return self.given_block[1] or 1
         return self.block_size if isinstance(self.block_size, int) else self.block_rows
+
+    @property
+    def crosses_warps(self) -> bool:
+        """Whether a block that is found may have chunks in two warps: their number is no power of two."""
+        chunks = self.block_columns // CHUNK_SIZE
+        return self.has_blocks and chunks & (chunks - 1) != 0
 
     @property
     def both_layouts(self) -> bool:

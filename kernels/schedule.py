@@ -129,6 +129,14 @@ def staged_bytes(config: KernelConfig) -> int:
     return config.hidden_size * DTYPES[config.input].bytes * (2 if config.residual else 1)
 
 
+def shared_amax_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
+    """Bytes of shared memory for the largest magnitudes of chunks, where blocks have chunks in two warps."""
+    if config.quant is None or not config.quant.crosses_warps:
+        return 0
+    rows = schedule.rows_per_block * schedule.rows_at_once
+    return rows * ceil_div(config.encoded_size, CHUNK_SIZE) * DTYPES["float32"].bytes
+
+
 def _why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
     """Why blocks of a schedule cannot load a row ahead, as the end of a sentence; empty if they can."""
     several = (
@@ -137,6 +145,8 @@ def _why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) 
     )  # fmt: skip
     if not config.normalizes or any(several):
         return "only norms of one tensor, or of one and its residual, load a row ahead"
+    if config.quant is not None and config.quant.crosses_warps:
+        return f"blocks of {config.quant.block_size} values take the shared memory of rows that are loaded ahead"
     is_whole = config.encoded_size == config.hidden_size and config.hidden_size % CHUNK_SIZE == 0
     if config.vector_bytes < AHEAD_BYTES or not is_whole:
         return f"rows that are loaded ahead are whole chunks in accesses of {AHEAD_BYTES} bytes"
@@ -227,9 +237,9 @@ def _gains_by_more_chunks(config: KernelConfig) -> bool:
     """Whether many rows are faster with few warps each.
 
     Those whose blocks are encoded are: NVFP4 of 16384 x 8192 goes from 95.2 to 87.3 us, but FP8 by tensor from 93.7
-    to 95.1.
+    to 95.1. Those that cross warps are not.
     """
-    is_blocked = config.quant is not None and config.quant.has_blocks
+    is_blocked = config.quant is not None and config.quant.has_blocks and not config.quant.crosses_warps
     return is_blocked and not waits_for_row_amax(config) and held_bytes(config) == 2
 
 
@@ -273,12 +283,12 @@ def _combining_schedule(config: KernelConfig, groups: int, chunks: int, target: 
 
 
 def _residents(config: KernelConfig, warps: int, chunks: int) -> int:
-    """Blocks that a multiprocessor is asked to have room for, if what its lanes hold leaves them; else 0.
+    """Blocks that a multiprocessor is asked to have room for; 0 if what its lanes hold, or amaxes beside, may not fit.
 
     SwiGLU to NVFP4 of 512 x 10240 went from 0.80 to 0.86 of the roofline, mHC of 4096 x 10240 from 0.74 to 0.85, layer
     normalization of 2048 x 18432 from 0.69 to 0.77.
     """
-    if chunks * CHUNK_SIZE * held_bytes(config) > _MOST_RESIDENT_BYTES:
+    if config.needs_row_amax or chunks * CHUNK_SIZE * held_bytes(config) > _MOST_RESIDENT_BYTES:
         return 0
     threads = WARP_LANES * warps
     return max(1, min(_MOST_RESIDENT_THREADS // threads, round(_RESIDENT_THREADS / threads)))

@@ -67,7 +67,7 @@ FLASHINFER = {
     "mhc_pre_big_fuse_with_prenorm": "",
 }
 _FEWER_ROWS = "experts' scales follow each other without gaps, in as many rows as they can need"
-_LARGER_SCALES = "likewise; a scale is at least a sixth of the block's largest value, vLLM's a seventh"
+_LEAST_SCALE = "likewise; blocks whose scale is 2^-127 keep their values"
 VLLM = {
     "rms_norm": "",
     "fused_add_rms_norm": "the sum is normalized unrounded",
@@ -87,8 +87,8 @@ VLLM = {
     "per_token_group_quant_int8": "",
     "scaled_fp4_experts_quant": _FEWER_ROWS,
     "silu_and_mul_scaled_fp4_experts_quant": _FEWER_ROWS,
-    "mxfp4_experts_quant": _LARGER_SCALES,
-    "silu_and_mul_mxfp4_experts_quant": _LARGER_SCALES,
+    "mxfp4_experts_quant": _LEAST_SCALE,
+    "silu_and_mul_mxfp4_experts_quant": _LEAST_SCALE,
     "fused_qk_norm_rope": "positions outside of `cos_sin_cache` give NaN",
     "_C.fused_qk_norm_rope": "as above",
     "_C.fused_qknorm_rope_cache": "",
@@ -113,8 +113,8 @@ VLLM = {
     "_C.scaled_fp4_quant": "",
     "_C.scaled_fp4_experts_quant": _FEWER_ROWS,
     "_C.silu_and_mul_scaled_fp4_experts_quant": _FEWER_ROWS,
-    "_C.mxfp4_experts_quant": _LARGER_SCALES,
-    "_C.silu_and_mul_mxfp4_experts_quant": _LARGER_SCALES,
+    "_C.mxfp4_experts_quant": _LEAST_SCALE,
+    "_C.silu_and_mul_mxfp4_experts_quant": _LEAST_SCALE,
     "_C.static_scaled_fp8_quant": "scales of groups: 16 columns, or a multiple",
     "_C.dynamic_scaled_fp8_quant": "",
     "_C.dynamic_per_token_scaled_fp8_quant": "",

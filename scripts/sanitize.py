@@ -125,6 +125,10 @@ def launch_variants() -> None:
         for name in ("quantize", "dequantize"):
             launch(OPS[name], hidden_size, quant=f"e4m3/{block}/f32/linear/given")
     launch(OPS["norm_quantize"], 4224, residual=True, quant="int8/column/f32/linear/given")
+    for hidden_size, quant in ((480, "int8/48/f32"), (4896, "e4m3/48/f32"), (72000, "e4m3/96/f32")):
+        launch(OPS["norm_quantize"], hidden_size, quant=quant, residual=hidden_size == 4896)
+    for quant in ("mxfp4", "mxfp8"):
+        launch(OPS["quantize"], 1152, quant=quant, scale_rounding="even")
     launch(OPS["mxfp8_quantize"], 96, alignment=64)
     launch(OPS["mxfp8_grouped_quantize"], 96)
     for hidden_size in (256, 4224):

@@ -22,7 +22,7 @@ Maker = Callable[[Tensors, int, int], Call]
 
 CHAIN = 20  # calls
 _MATRICES = 8
-_ANY_SIZE = 1024
+_ANY_SIZE = 3072
 
 
 @dataclass(frozen=True)
@@ -190,6 +190,7 @@ OPS = (
     _of("nvfp4 by tensor", "quantize", quant="nvfp4", global_scale="tensor", only_large=True),
     _of("fp8 128 alone", "quantize", quant="fp8_group", only_large=True),
     _of("fp8 16 alone", "quantize", quant="e4m3/16/f32", only_large=True),
+    _of("fp8 96 alone", "quantize", quant="e4m3/96/f32"),
     _of("fp8 by columns", "quantize", quant="e4m3/column/f32/linear/given", only_large=True),
     _of("fp8 128 by given", "quantize", quant="e4m3/128/f32/linear/given", only_large=True),
     _of("int8 token", "norm_quantize", quant="int8_token", only_large=True),

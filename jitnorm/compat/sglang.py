@@ -143,7 +143,7 @@ def sgl_per_token_group_quant_8bit(
         output_q: where to write the codes, float8_e4m3fn or int8.
         output_s: where to write the scales, float32 (..., hidden_size / group_size), in rows or in columns; or int32
             with the exponents of four groups in each element, column-major and TMA-aligned.
-        group_size: 16, 32, 64, 128 or 256.
+        group_size: 16, 32, 48, 64, 96, 128 or 256.
         eps: what the largest magnitude of a group is at least.
         fp8_min: the least code, as the dtype has it.
         fp8_max: the greatest code, as the dtype has it.
@@ -186,7 +186,7 @@ def silu_and_mul_masked_post_quant_fwd(
         output: where to write the codes, float8_e4m3fn (experts, rows, hidden_size).
         output_scale: where to write the scales: float32 (experts, rows, groups), or int32 (experts, groups / 4, rows)
             with the exponents of four groups in each element.
-        quant_group_size: 16, 32, 64, 128 or 256.
+        quant_group_size: 16, 32, 48, 64, 96, 128 or 256.
         masked_m: int32 (experts,), how many rows of each there are.
         scale_ue8m0: whether scales are powers of two.
         gemm1_alpha: 0, or 1.702 for gpt-oss's gates, which are not rounded.

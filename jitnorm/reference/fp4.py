@@ -57,7 +57,7 @@ def quantize_fp4(
         scale_format: "e4m3" or "ue8m0".
         global_scale: Encode scale of the tensor, rounded to float32, for "e4m3" only; None is 1.
         scale_rounding: "up" takes the power of two not below amax / 6; "floor" is the OCP rule
-            floor(log2(amax)) - 2, for "ue8m0" only.
+            floor(log2(amax)) - 2; "even" is the same of amax rounded to one bit of mantissa. For "ue8m0" only.
         four_over_six: Whether a block takes the scale amax / 4 where that makes its error less than amax / 6 does:
             the sum of squares (True) or of magnitudes ("mae"). For "e4m3" and blocks of 16 only.
 

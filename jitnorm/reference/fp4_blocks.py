@@ -13,6 +13,7 @@ from jitnorm.reference.ue8m0 import ScaleRounding, ue8m0_scales
 
 E2M1_MAX = np.float32(6)
 _MAX_EXPONENT = 2
+_EVEN_FROM = 1.75
 _ONE_SIXTH = np.uint32(0x3E2AAAAB).view(np.float32)
 _ONE_QUARTER = np.float32(0.25)
 
@@ -67,7 +68,9 @@ def _error(
 def encode_ue8m0_blocks(blocks: NDArray[np.float32], rounding: ScaleRounding) -> tuple[Codes, Scales]:
     """Encode blocks with UE8M0 scales; the codes are one a byte in the shape of the blocks."""
     amax = max_magnitude(blocks)
-    scales, encode_scale = ue8m0_scales(amax, rounding, reciprocal=_ONE_SIXTH, max_exponent=_MAX_EXPONENT)
+    scales, encode_scale = ue8m0_scales(
+        amax, rounding, reciprocal=_ONE_SIXTH, max_exponent=_MAX_EXPONENT, even_from=_EVEN_FROM
+    )
     codes = encode_e2m1(blocks * encode_scale[..., None])
     codes[amax == 0] = 0
     return codes, scales

@@ -16,7 +16,7 @@ Fp8Dtype = Literal["e4m3", "e5m2"]
 GroupScaleFormat = Literal["f32", "ue8m0_f32"]
 
 _MAX = {"e4m3": E4M3_MAX, "e5m2": E5M2_MAX}
-_GROUP_SIZES = (16, 32, 64, 128, 256)
+_GROUP_SIZES = (16, 32, 48, 64, 96, 128, 256)
 _LEAST_GROUP_AMAX = np.float32(1e-4)
 
 
@@ -122,7 +122,7 @@ def quantize_fp8_group(
 
     Args:
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); group_size divides H.
-        group_size: 16, 32, 64, 128 or 256.
+        group_size: 16, 32, 48, 64, 96, 128 or 256.
         scale_format: "f32" takes the scale as it is, "ue8m0_f32" the least power of two not below it.
         scale_ub: As in :func:`quantize_fp8_token`.
         scale_floor: As there, but None for 1e-4 / 448; before a power of two is taken.

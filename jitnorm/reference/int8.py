@@ -11,7 +11,7 @@ from jitnorm.reference.checks import FLOAT32, as_blocks, as_float32, as_rows, re
 from jitnorm.reference.float32 import ONE, canonical, max_magnitude
 from jitnorm.reference.statistics import amax_f32
 
-_GROUP_SIZES = (16, 32, 64, 128, 256)
+_GROUP_SIZES = (16, 32, 48, 64, 96, 128, 256)
 _LARGEST = np.float32(127)
 _LEAST_AMAX = np.float32(1e-10)
 
@@ -117,7 +117,7 @@ def quantize_int8_group(
 
     Args:
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); group_size divides H.
-        group_size: 16, 32, 64, 128 or 256.
+        group_size: 16, 32, 48, 64, 96, 128 or 256.
         scale_ub: As in :func:`quantize_int8_token`.
         scale_floor: As there.
 

@@ -106,7 +106,7 @@ def packed_scales(scales: NDArray[np.float32]) -> NDArray[np.int32]:
     rows, groups = as_float32(scales, "scales", ndim=2).shape
     padded = np.zeros((-(-rows // _TMA_ALIGNED_ROWS) * _TMA_ALIGNED_ROWS, -(-groups // 4), 4), np.uint8)
     exponents = (scales.view(np.uint32) >> np.uint32(23)).astype(np.uint8)
-    padded.reshape(len(padded), -1)[:rows, :groups] = exponents
+    padded.reshape(len(padded), padded.shape[1] * 4)[:rows, :groups] = exponents
     words: NDArray[np.int32] = padded.view("<i4")[:, :, 0].T
     return words.ravel()
 

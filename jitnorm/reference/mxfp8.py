@@ -14,6 +14,7 @@ from jitnorm.reference.ue8m0 import ScaleRounding, decode_ue8m0, ue8m0_scales
 
 _BLOCK_SIZE = 32
 _MAX_EXPONENT = 8
+_EVEN_FROM = 1.9375
 
 
 @np.errstate(all="ignore")
@@ -25,7 +26,7 @@ def quantize_mxfp8(
     Args:
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); 32 divides H.
         scale_rounding: "up" takes the power of two not below amax / 448; "floor" is the OCP rule
-            floor(log2(amax)) - 8.
+            floor(log2(amax)) - 8; "even" is the same of amax rounded to three bits of mantissa.
 
     Returns:
         The codes, (M, H) uint8, and the scales, (M, H / 32) uint8. A NaN in a block gives the scale 0xFF
@@ -45,7 +46,9 @@ def quantize_mxfp8(
     require_member(scale_rounding, get_args(ScaleRounding), "scale_rounding")
     blocks = as_blocks(y, _BLOCK_SIZE)
     amax = max_magnitude(blocks)
-    scales, encode_scale = ue8m0_scales(amax, scale_rounding, reciprocal=ONE / E4M3_MAX, max_exponent=_MAX_EXPONENT)
+    scales, encode_scale = ue8m0_scales(
+        amax, scale_rounding, reciprocal=ONE / E4M3_MAX, max_exponent=_MAX_EXPONENT, even_from=_EVEN_FROM
+    )
     codes = encode_e4m3(blocks * encode_scale[..., None])
     codes[amax == 0] = 0
     return codes.reshape(y.shape), scales

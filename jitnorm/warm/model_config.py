@@ -104,7 +104,7 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
         latent_sizes=(of_q, of_kv) if of_q and of_kv else (),
         gate_sizes=dense if gates else (),
         expert_sizes=experts if gates else (),
-        experts=_experts(text) if experts and gates else 0,
+        experts=_experts(text) if experts and gates else (),
         gemm_sizes=_positive(*alone, *(() if gates else dense + experts)),
         activation=gates or "silu",
         unit_bias=kind in _UNIT_BIAS,
@@ -184,9 +184,9 @@ def _expert_sizes(text: Mapping[str, Any]) -> tuple[int, ...]:
     return _positive(_int(text, "intermediate_size")) if has_experts else ()
 
 
-def _experts(text: Mapping[str, Any]) -> int:
+def _experts(text: Mapping[str, Any]) -> tuple[int, ...]:
     """The number of routed experts."""
-    return max(_int(text, name) for name in ("n_routed_experts", "num_local_experts", "num_experts"))
+    return _positive(max(_int(text, name) for name in ("n_routed_experts", "num_local_experts", "num_experts")))
 
 
 def _normalizes_heads(text: Mapping[str, Any], kind: str) -> bool:

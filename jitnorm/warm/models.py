@@ -29,7 +29,8 @@ class Model:
         latent_sizes: of MLA's two latents, which are normalized together: of queries, of keys and values.
         gate_sizes: intermediate sizes whose activation is gated.
         expert_sizes: those of routed experts, which are quantized as masked batches, too.
-        experts: how many routed experts there are, whose rows are quantized one after another, too; 0 for no such.
+        experts: how many routed experts there are, whose rows are quantized one after another, too; several numbers if
+            models differ in it alone.
         gemm_sizes: of inputs of matrix products that are quantized alone, such as the output of attention.
         activation: of the gates, as of KernelConfig; of ``swigluoai``, gates and values take turns.
         unit_bias: whether 1 is added to the weights of norms, as Gemma does.
@@ -49,7 +50,7 @@ class Model:
     latent_sizes: tuple[int, ...] = ()
     gate_sizes: tuple[int, ...] = ()
     expert_sizes: tuple[int, ...] = ()
-    experts: int = 0
+    experts: tuple[int, ...] = ()
     gemm_sizes: tuple[int, ...] = ()
     activation: str = "silu"
     unit_bias: bool = False
@@ -205,9 +206,11 @@ def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: 
             masked = {"batched": True, "masked": True, **encoding, **grouped, **_gates(model)}
             found += multiply("silu_and_mul_quantize", {"hidden_size": sizes, **masked})
     if name in _GROUPED_FORMATS and model.experts:
-        grouped = {"experts": _divided((model.experts,), tensor_parallel), **encoding}
+        grouped = {"experts": _divided(model.experts, tensor_parallel), **encoding}
         if name == "nvfp4":
             grouped["scale_per_matrix"] = True
+        if name == "mxfp4":
+            grouped["scale_rounding"] = ["up", "even"]  # jitnorm's, and that of vLLM's functions
         if model.hidden_size % block == 0:
             found += multiply("grouped_quantize", {"hidden_size": model.hidden_size, **grouped})
         if sizes := divided(*model.expert_sizes):

@@ -48,7 +48,11 @@ JITNORM_FORCE_INLINE BlockScale scale_of<ScaleFormat::kE4M3>(float amax, GlobalS
 // The biased exponent of a UE8M0 scale.
 JITNORM_INLINE UInt32 scale_exponent(float amax) {
   if constexpr (kScaleRounding == ScaleRounding::kFloor) {  // OCP's rule: that of amax less that of the largest code
+#ifdef JITNORM_ROUNDS_AMAX
+    const UInt32 exponent = (bits_of(amax) + kHalfOfLastBit) >> 23, of_code = kMaxExponent;  // as a code is rounded
+#else
     const UInt32 exponent = bits_of(amax) >> 23, of_code = kMaxExponent;
+#endif
     return exponent > of_code ? exponent - of_code : 0u;
   }
   // That of the least normal power of two that is not below amax / (largest code).

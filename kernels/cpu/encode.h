@@ -88,6 +88,20 @@ constexpr int kBlockChunks = kBlockSize / kChunkSize;
 constexpr int kBlockTiles = kBlockChunks > kLanes ? kBlockChunks / kLanes : 1;
 constexpr int kTileBlocks = kBlockChunks > kLanes ? 1 : kLanes / kBlockChunks;
 
+#ifdef JITNORM_BLOCKS_CROSS_WARPS
+// The largest magnitude of the block that each chunk of tile t belongs to, which may begin or end in the tile beside.
+JITNORM_INLINE void find_block_amaxes(const Tile& y, int t, float (&amax)[kLanes]) {
+  float of_chunks[3][kLanes] = {};  // of the tile and those beside
+  for (int i = t > 0 ? 0 : 1; i < (t + 1 < kRowTiles ? 3 : 2); ++i) raise_to_chunks((&y)[i - 1], of_chunks[i]);
+  for (int k = 0; k < kLanes; ++k) {
+    const int first = kLanes + k - (t * kLanes + k) % kBlockChunks;
+    amax[k] = 0.0f;
+    for (int i = first; i < first + kBlockChunks; ++i) {
+      amax[k] = max_magnitude(amax[k], of_chunks[i / kLanes][i % kLanes]);
+    }
+  }
+}
+#else
 // The largest magnitude of the block that each chunk of tile t belongs to. If blocks span tiles, those of the row lie
 // side by side.
 JITNORM_INLINE void find_block_amaxes(const Tile& y, int t, float (&amax)[kLanes]) {
@@ -104,6 +118,7 @@ JITNORM_INLINE void find_block_amaxes(const Tile& y, int t, float (&amax)[kLanes
     for (int k = 0; k < kLanes; ++k) amax[k] = max_magnitude(amax[k], other[k]);
   }
 }
+#endif
 
 // A scale for each block: NVFP4, MXFP4, MXFP8, FP8 and INT8 groups.
 template <>
@@ -144,10 +159,17 @@ struct Encoder<Encoding::kBlocks> {
       }
     }
     store_codes(codes, t, to);
+#ifdef JITNORM_BLOCKS_CROSS_WARPS
+    for (int k = 0; k < kLanes; ++k) {
+      const int index = t * kLanes + k;
+      if (index < kChunks && index % kBlockChunks == 0) store_scale(a, row, index / kBlockChunks, stored[k]);
+    }
+#else
     for (int b = 0; b < kTileBlocks; ++b) {
       const int column = t * kTileBlocks / kBlockTiles + b;
       if (column < kScaleColumns) store_scale(a, row, column, stored[b * kBlockChunks]);
     }
+#endif
   }
 
   JITNORM_INLINE void write_padding_row(const Arguments& a, Int64 row) { store_zero_scales(a, row, 0, 0, 1); }

@@ -140,7 +140,11 @@ struct Encoder<Encoding::kBlocks> {
 
   JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float amax) const {
     CodeChunk chunk;
+#ifdef JITNORM_BLOCKS_CROSS_WARPS
+    const UInt32 stored = encode_block<kElement>(chunk, y, amax, global);
+#else
     const UInt32 stored = encode_block<kElement>(chunk, y, butterfly_max<kLanesPerBlock>(amax), global);
+#endif
     if (index >= kChunks) return;
     store_codes(codes, index, chunk);
     if (index % kLanesPerBlock == 0) store_scale(*arguments, row, index / kLanesPerBlock, stored);

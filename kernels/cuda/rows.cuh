@@ -7,6 +7,7 @@
 #include "encode.cuh"
 #include "rotation.cuh"
 #include "row_reduce.cuh"
+#include "shared_amax.cuh"
 
 // Long rows are encoded a few chunks at a time, by the same code: unrolled in full, 8 chunks took NVRTC 0.34 s instead
 // of 0.2, and the compiler kept their unpacked floats, twice the size of the chunks, in more registers than there are.
@@ -126,11 +127,18 @@ JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsA
       float y[kChunkSize];
       normalize_chunk(h, parameters, row.statistic, y);
       const float of_chunk = chunk_amax(y, row.index(j));
+#ifdef JITNORM_BLOCKS_CROSS_WARPS
+      share_chunk_amax(r, row.index(j), of_chunk);
+#else
       if constexpr (kHoldsRow) row.amax[j] = of_chunk;
+#endif
       amax[r] = max_magnitude(amax[r], of_chunk);
     });
   }
   row_max(amax, warp, lane);
+#ifdef JITNORM_BLOCKS_CROSS_WARPS
+  if constexpr (kWarpsPerRow == 1) __syncwarp();  // those of several have met for the row's
+#endif
 }
 
 // Calls after_chunk(index) once a chunk of a row is not needed any more.
@@ -156,7 +164,11 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
         if constexpr (kKeepsNorm) {
           store_rounded(a.y_out + row_offset(row.number, a.extents, a.y_out_strides), index, y);
         }
+#ifdef JITNORM_BLOCKS_CROSS_WARPS
+        encoders[r].encode_chunk(index, y, shared_block_amax(r, index));
+#else
         encoders[r].encode_chunk(index, y, kNeedsRowAmax && kHoldsRow ? row.amax[j] : chunk_amax(y, index));
+#endif
         after_chunk(index);
       }
     }

@@ -26,12 +26,16 @@ def why_not(config: KernelConfig) -> str:
         found.append("an FP8 input with a given global scale")
     if config.quant is not None and config.quant.four_over_six:
         found.append("four_over_six")
+    if config.quant is not None and config.quant.scale_rounding == "even":
+        found.append("scale_rounding even")
     if config.quant is not None and config.quant.is_packed:
         found.append("packed scales")
     if config.quant is not None and config.quant.e4m3_max != 448:
         found.append("e4m3_max")
     if config.quant is not None and config.quant.element == "int8":
         found.append("codes in INT8")
+    if config.quant is not None and config.quant.crosses_warps:
+        found.append(f"groups of {config.quant.block_size}")
     if config.quant is not None and config.quant.has_given_scales:
         found.append("scales that are given")
     return f"it has {', '.join(found)}" if found else ""

@@ -82,6 +82,9 @@ SPECS = [
     *(QuantSpec("e2m1", 16, "e4m3", "linear", g, four_over_six="mae", e4m3_max=256) for g in ("row", "tensor")),
     QuantSpec("e2m1", 16, "e4m3", "8x4", "row", e4m3_max=256),
     *(QuantSpec("e4m3", size, "f32_ue8m0", "packed") for size in (16, 64, 128)),
+    QuantSpec("e4m3", 48, "f32", "column4"),
+    QuantSpec("e4m3", 96, "f32_ue8m0", "packed"),
+    QuantSpec("e2m1", 32, "ue8m0", "8x4", "none", "even"),
 ]
 # Those of blocks that span rows, which only `quantize` has.
 SQUARES = [FP8_BLOCK, replace(FP8_BLOCK, scale_format="f32_ue8m0")]

@@ -147,6 +147,10 @@ class Numbers(Registers):
             kind = modifiers[1]
             product = self.extended(operands[1], kind) * self.extended(operands[2], kind)
             self.write(operands[0], product, 2 * BITS[kind])
+        elif modifiers[0] == "hi":
+            kind = modifiers[1]
+            product = self.extended(operands[1], kind) * self.extended(operands[2], kind)
+            self.write(operands[0], product >> np.uint64(BITS[kind]), BITS[kind])
         else:
             assert modifiers[0] == "lo"
             self._integers(modifiers, operands, np.multiply)

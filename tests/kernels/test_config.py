@@ -24,7 +24,7 @@ CONFIG = KernelConfig("rmsnorm", 4096, quant=NVFP4)
 
 SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
 GLOBAL = ("none", "given", "row", "tensor")
-ROUNDINGS = ("up", "floor")
+ROUNDINGS = ("up", "floor", "even")
 # What goes together, as docs/numerics.md has it.
 EVERY_SPEC = [
     *(QuantSpec("e2m1", n, "e4m3", at, g) for n in (16, 32) for at in SWIZZLED for g in GLOBAL),
@@ -33,19 +33,23 @@ EVERY_SPEC = [
     *(QuantSpec("e4m3", 32, "ue8m0", at, "none", r) for at in SWIZZLED for r in ROUNDINGS),
     *(
         QuantSpec("e4m3", n, scale, at)
-        for n in (16, 32, 64, 128, 256)
+        for n in (16, 32, 48, 64, 96, 128, 256)
         for scale in ("f32", "f32_ue8m0")
         for at in ("linear", "column", "column4")
     ),
-    *(QuantSpec("e4m3", n, "f32_ue8m0", "packed") for n in (16, 32, 64, 128, 256)),
+    *(QuantSpec("e4m3", n, "f32_ue8m0", "packed") for n in (16, 32, 48, 64, 96, 128, 256)),
     *(QuantSpec("e4m3", "128x128", scale) for scale in ("f32", "f32_ue8m0")),
-    *(QuantSpec("int8", n, "f32", at) for n in (16, 32, 64, 128, 256) for at in ("linear", "column", "column4")),
+    *(
+        QuantSpec("int8", n, "f32", at)
+        for n in (16, 32, 48, 64, 96, 128, 256)
+        for at in ("linear", "column", "column4")
+    ),
     *(QuantSpec(element, n, "f32") for element in ("e4m3", "e5m2", "int8") for n in ("row", "tensor")),
     *(QuantSpec(element, "tensor", "f32", global_scale="tensor") for element in ("e4m3", "e5m2", "int8")),
     *(
         QuantSpec(element, n, "f32", global_scale="given")
         for element in ("e4m3", "e5m2", "int8")
-        for n in ("row", "column", 16, 32, 64, 128, 256, "128x128", "4x256", "allx48", "2xall")
+        for n in ("row", "column", 16, 32, 48, 64, 96, 128, 256, "128x128", "4x256", "allx48", "2xall")
     ),
 ]
 # Some of those whose scales have a floor.
@@ -345,11 +349,11 @@ def test_the_values_are_frozen_and_hashable(value: Any) -> None:
         ("rmsnorm:hidden_size=64,quant=e3m2", "element: is 'e3m2'; allowed are 'e2m1', 'e4m3', 'e5m2'"),
         (
             "rmsnorm:hidden_size=64,quant=e2m1/8",
-            "block_size: is 8; allowed are 16, 32, 64, 128, 256, '128x128', 'row', 'tensor'",
+            "block_size: is 8; allowed are 16, 32, 48, 64, 96, 128, 256, '128x128', 'row', 'tensor'",
         ),
         (
             "rmsnorm:hidden_size=64,quant=e2m1/x",
-            "block_size: is 'x'; allowed are 16, 32, 64, 128, 256, '128x128', 'row', 'tensor'",
+            "block_size: is 'x'; allowed are 16, 32, 48, 64, 96, 128, 256, '128x128', 'row', 'tensor'",
         ),
         ("rmsnorm:hidden_size=64,quant=e2m1/64", "block_size: is 64, which does not go with element 'e2m1'.*16, 32"),
         (

@@ -43,7 +43,9 @@ def run(config: KernelConfig, kind: str) -> Arrays:
     return tensors
 
 
-@pytest.mark.parametrize("quant", ["e4m3/256/f32/column", "int8/256/f32", "e4m3/128/f32", "e4m3/16/f32_ue8m0"])
+@pytest.mark.parametrize(
+    "quant", ["e4m3/256/f32/column", "int8/256/f32", "e4m3/128/f32", "e4m3/16/f32_ue8m0", "e4m3/48/f32"]
+)
 @pytest.mark.parametrize("op", ["rmsnorm", "quantize"])
 def test_groups_are_those_of_the_reference(op: str, quant: str) -> None:
     config = KernelConfig.parse(f"{op}:hidden_size={SIZE},quant={quant}")

@@ -26,6 +26,7 @@ KERNELS = (
     "quantize:hidden_size=96,input=float8_e4m3fn,quant=e2m1/16/e4m3/linear/given,inverse_global_scale=true,alignment=128",
     "quantize:hidden_size=4096,input=float8_e4m3fn,quant=e2m1/32/e4m3/linear+8x4/given",
     "quantize:hidden_size=8192,input=float8_e4m3fn,quant=e2m1/16/e4m3/linear/given,many_rows=true",
+    "quantize:hidden_size=512,quant=e2m1/32/ue8m0/linear/none/even",
 )
 
 
@@ -70,6 +71,23 @@ GROUPS = (
 def test_groups_of_every_size_are_those_of_the_cpu(text: str, target: Target) -> None:
     for kind in ("spiky", "tiny", "inf", "nan"):
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
+# Of three and six chunks, which cross warps: several rows a warp, one warp, several, which reload the row, a cluster.
+CROSSING = (
+    ("rmsnorm:hidden_size=96,quant=e4m3/48/f32/column4", AMPERE),
+    ("quantize:hidden_size=1440,quant=int8/96/f32,input=float32", AMPERE),
+    ("layernorm:hidden_size=9600,quant=e4m3/96/f32,many_rows=true", HOPPER),
+    ("rmsnorm:hidden_size=4896,residual=true,quant=e4m3/48/f32_ue8m0/packed,scale_ub=true", HOPPER),
+    ("quantize:hidden_size=72000,quant=e4m3/96/f32", AMPERE),
+    ("quantize:hidden_size=72000,quant=int8/48/f32", HOPPER),
+)
+
+
+@pytest.mark.parametrize(("text", "target"), CROSSING)
+def test_groups_across_warps_are_those_of_the_cpu(text: str, target: Target) -> None:
+    for kind in ("spiky", "nan"):
+        assert_same(KernelConfig.parse(text), target, 3, kind, is_cuda=True)
 
 
 GIVEN = (

@@ -78,6 +78,8 @@ SPECIAL = [
         "quantize:hidden_size=4096,activation=fatrelu:1",
         "quantize:hidden_size=4096,gate_columns=4096,values_first=true",
         "rmsnorm:hidden_size=4096,quant=e4m3/column/f32/linear/given",
+        "quantize:hidden_size=4800,quant=e4m3/96/f32",
+        "quantize:hidden_size=4096,quant=e2m1/32/ue8m0/linear/none/even",
         "dequantize:hidden_size=4096,quant=e4m3/column/f32/linear/given",
         "rmsnorm:hidden_size=128,pair=true,rope=neox",
         "rmsnorm:hidden_size=128,pair=true,rope=neox,rounding=hf",

@@ -86,6 +86,7 @@ def test_other_texts_are_refused(text: str) -> None:
         ("rmsnorm:hidden_size=4104,schedule=9x1ao4", "whole chunks in accesses of 16 bytes"),
         ("rmsnorm:hidden_size=4096,batched=true,schedule=8x1ao4", "only norms of one tensor"),
         ("quantize:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1ao4", "only norms of one tensor"),
+        ("rmsnorm:hidden_size=4608,quant=e4m3/48/f32,schedule=9x1ao4", "blocks of 48 values take the shared memory"),
         ("rmsnorm:hidden_size=4096,residual=true,schedule=8x1u", "only norms of 16-bit values without a residual"),
         ("rmsnorm:hidden_size=4096,input=float32,schedule=8x1u", "only norms of 16-bit values without a residual"),
         ("quantize:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1u", "only norms of 16-bit values"),
@@ -133,6 +134,15 @@ def test_blocks_that_load_a_row_ahead_are_as_many_as_run_at_once() -> None:
     recipe = launch_recipe(KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,schedule=8x1wao4"), HOPPER)
     assert [evaluate(recipe["grid"], rows) for rows in (1, 528, 529)] == [1, 528, 528]
     assert recipe["shared_bytes"] == 2 * 4096 * 2
+
+
+def test_chunks_of_blocks_that_cross_warps_share_their_amax_in_memory_of_the_launch() -> None:
+    for text, rows in (
+        ("layernorm:hidden_size=96,quant=int8/48/f32", 16),
+        ("quantize:hidden_size=72000,quant=e4m3/96/f32", 1),
+    ):
+        config = KernelConfig.parse(text)
+        assert launch_recipe(config, HOPPER)["shared_bytes"] == rows * config.hidden_size // 16 * 4
 
 
 def test_a_sum_with_the_residual_is_stored_early_where_the_schedule_says_it_or_no_blocks_are_encoded() -> None:

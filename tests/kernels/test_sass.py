@@ -158,6 +158,22 @@ def test_on_hopper_sums_of_segments_are_loaded_wide_and_spill_nothing(tmp_path: 
     assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
+# Blocks of three and six chunks, which share the magnitudes of these.
+CROSSING = (
+    ("rmsnorm:hidden_size=6144,residual=true,quant=e4m3/48/f32", "sm_90a"),
+    ("layernorm:hidden_size=12288,many_rows=true,quant=e4m3/96/f32", "sm_100a"),
+    ("quantize:hidden_size=72000,quant=int8/96/f32", "sm_80"),
+)
+
+
+@pytest.mark.parametrize(("text", "target_name"), CROSSING)
+def test_rows_of_blocks_that_cross_warps_are_loaded_wide_and_spill_nothing(
+    text: str, target_name: str, tmp_path: Path
+) -> None:
+    assert_wide_loads(text, target_name)
+    assert_no_local_memory(text, target_name, tmp_path)
+
+
 EXPERTS = (
     ("quantize:hidden_size=7168,quant=e2m1/16/e4m3/128x4/given,experts=256,scale_per_matrix=true", "sm_90a"),
     ("quantize:hidden_size=2048,quant=e2m1/32/ue8m0/128x4,gate_columns=-1,experts=256", "sm_80"),

@@ -60,7 +60,7 @@ def rms_norm_per_block_quant(
         weight: shape (hidden_size,).
         epsilon: added to the mean of squares.
         quant_dtype: torch.float8_e4m3fn or torch.int8.
-        group_size: ``[1, n]``, with 16, 32, 64, 128 or 256 for n.
+        group_size: ``[1, n]``, with 16, 32, 48, 64, 96, 128 or 256 for n.
         scale_ub: float32 tensor of one element that bounds amax; None: no bound.
         residual: like the input, or None; added first, and becomes the sum.
         is_scale_transposed: whether the scales lie column by column.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec
 
 _TILE = 128
-_NVFP4, _MXFP4 = spec_of("e2m1", 16, "e4m3", "128x4"), spec_of("e2m1", 32, "ue8m0", "128x4")
+_NVFP4 = spec_of("e2m1", 16, "e4m3", "128x4")
+_MXFP4 = replace(spec_of("e2m1", 32, "ue8m0", "128x4"), scale_rounding="even")
 
 
 def rows_of_scales(rows: int, experts: int) -> int:

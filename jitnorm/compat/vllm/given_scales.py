@@ -57,6 +57,6 @@ def _named(rows: int | str, columns: int | str) -> int | str:
         return "row"
     if rows == _ALL and columns == 1:
         return "column"
-    if rows == 1 and columns in (16, 32, 64, 128, 256):
+    if rows == 1 and columns in (16, 32, 48, 64, 96, 128, 256):
         return int(columns)
     return f"{rows}x{columns}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ def names() -> list[tuple[str, bool, bool]]:
 
 def alone(expert: int, is_gated: bool, is_nvfp4: bool) -> Any:
     rows = X[BORDERS[expert] : BORDERS[expert + 1]]
-    spec = (jitnorm.NVFP4 if is_nvfp4 else jitnorm.MXFP4).with_layout("128x4")
+    spec = (jitnorm.NVFP4 if is_nvfp4 else replace(jitnorm.MXFP4, scale_rounding="even")).with_layout("128x4")
     options = {"global_scale": SCALES[expert : expert + 1]} if is_nvfp4 else {}
     if is_gated:
         return jitnorm.silu_and_mul_quantize(rows, spec=spec, rounding="output", **options)
@@ -63,6 +64,14 @@ def test_each_expert_gets_what_it_gets_alone(name: str, is_gated: bool, is_nvfp4
         getattr(ops._C, name)(output, memory, x, *given)
         assert_experts(output, memory, is_gated, is_nvfp4)
         assert (memory[512:] == 7).all()
+
+
+def test_scales_of_mxfp4_let_values_exceed_the_largest_code_up_to_7() -> None:
+    x = torch.full((4, 128), 0.5, dtype=torch.bfloat16)
+    x[:, 5] = torch.tensor([6, 6.96875, 7, 8])
+    rows = torch.tensor([0, 4], dtype=torch.int32)
+    _, scales = ops.mxfp4_experts_quant(x, rows, rows, 1, 1)
+    assert scales.flatten()[:64:16].tolist() == [127, 127, 128, 128]  # rows of a tile are 16 bytes apart
 
 
 def test_what_does_not_fit_is_an_error() -> None:

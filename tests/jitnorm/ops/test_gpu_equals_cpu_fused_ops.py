@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ FP8 = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 ROW_NVFP4 = NVFP4_SPEC.with_global_scale("row")
 # Both sides of what a block's registers hold: 32768 with a residual or float32, else 65536.
 LONG = [16384, 32768, 65536, 131072, 262144]
+# Of blocks of three and six chunks: in one warp, across warps, in a cluster.
+CROSSING = [1440, 4896, 36864, 98304, 262080]
 
 
 @pytest.fixture(autouse=True)
@@ -73,9 +76,15 @@ def test_norm_quantize(number: int, spec: QuantSpec) -> None:
                 assert_same_bytes(got, wanted, kind)
 
 
-@pytest.mark.parametrize("size", LONG)
+@pytest.mark.parametrize(
+    ("spec", "size"),
+    [
+        *product([ROW_NVFP4, MXFP8, FP8_TOKEN, FP8_GROUP.with_layout("column4")], LONG),
+        *product([QuantSpec("e4m3", 48, "f32", "column4"), QuantSpec("int8", 96, "f32")], CROSSING),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("adds", [False, True])
-@pytest.mark.parametrize("spec", [ROW_NVFP4, MXFP8, FP8_TOKEN, FP8_GROUP.with_layout("column4")], ids=str)
 def test_long_rows_in_every_kind_of_scale(spec: QuantSpec, adds: bool, size: int) -> None:
     dtype = "bfloat16" if size % 3 else "float32"
     weight = to_torch(make_weight(size, dtype))

@@ -44,31 +44,34 @@ def test_element_2i_lies_in_the_low_nibble() -> None:
 
 
 @pytest.mark.parametrize(
-    ("amax", "up", "floor"),
+    ("amax", "up", "floor", "even"),
     [
-        (6.0, 127, 127),
-        (np.nextafter(np.float32(6), np.float32(7)), 128, 127),
-        (4.0, 127, 127),
-        (np.nextafter(np.float32(3), np.float32(4)), 127, 126),
-        (3.0, 126, 126),
-        (8.0, 128, 128),
-        (9.0, 128, 128),
-        (2.0**-148, 0, 0),  # a sixth of it is zero
-        (3 * 2.0**-149, 1, 0),  # a sixth would be a tie to zero; the float32 factor lies above a sixth
-        (2.0**-130, 1, 0),
-        (2.0**-125, 1, 0),
-        (FLT_MAX, 253, 252),
-        (INF, 254, 253),
-        (0.0, 0, 0),
-        (NAN, 0xFF, 0xFF),
+        (6.0, 127, 127, 127),
+        (np.nextafter(np.float32(6), np.float32(7)), 128, 127, 127),
+        (np.nextafter(np.float32(7), np.float32(6)), 128, 127, 127),
+        (7.0, 128, 127, 128),
+        (4.0, 127, 127, 127),
+        (np.nextafter(np.float32(3), np.float32(4)), 127, 126, 126),
+        (3.0, 126, 126, 126),
+        (8.0, 128, 128, 128),
+        (9.0, 128, 128, 128),
+        (2.0**-148, 0, 0, 0),  # a sixth of it is zero
+        (3 * 2.0**-149, 1, 0, 0),  # a sixth would be a tie to zero; the float32 factor lies above a sixth
+        (2.0**-130, 1, 0, 0),
+        (2.0**-125, 1, 0, 0),
+        (FLT_MAX, 253, 252, 253),
+        (INF, 254, 253, 253),
+        (0.0, 0, 0, 0),
+        (NAN, 0xFF, 0xFF, 0xFF),
     ],
 )
-def test_a_ue8m0_scale_is_a_power_of_two(amax: float, up: int, floor: int) -> None:
+def test_a_ue8m0_scale_is_a_power_of_two(amax: float, up: int, floor: int, even: int) -> None:
     y = np.zeros((1, 32), np.float32)
     y[0, 7] = -amax
-    assert quantize_fp4(y, block_size=32, scale_format="ue8m0")[1].tolist() == [[up]]
-    rounded_down = quantize_fp4(y, block_size=32, scale_format="ue8m0", scale_rounding="floor")
-    assert rounded_down[1].tolist() == [[floor]]
+    options: Any = {"block_size": 32, "scale_format": "ue8m0"}
+    assert quantize_fp4(y, **options)[1].tolist() == [[up]]
+    assert quantize_fp4(y, **options, scale_rounding="floor")[1].tolist() == [[floor]]
+    assert quantize_fp4(y, **options, scale_rounding="even")[1].tolist() == [[even]]
 
 
 positive_normal = st.floats(2.0**-20, 2.0**20, width=32)
@@ -120,7 +123,7 @@ def test_ue8m0_blocks_scale_by_an_exact_power_of_two(y: F32) -> None:
 
 
 @every_format
-@pytest.mark.parametrize("scale_rounding", ["up", "floor"])
+@pytest.mark.parametrize("scale_rounding", ["up", "floor", "even"])
 @settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_decoding_is_off_by_half_a_step_or_by_saturation(

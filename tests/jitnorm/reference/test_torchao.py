@@ -6,7 +6,7 @@ Where the rules are the same, so is every byte. They are not for:
 - a NaN: jitnorm writes one code in all of its block, torchao none that is fixed. The scale is the same;
 - "up" (torchao: RCEIL): torchao takes the logarithm in float32, where the least numbers above a power of two have that
   of the power itself; their scale is one too small. A denormal quotient has the byte 0, and then no scaling;
-- "floor" and the scale byte 0: it says 2^-127, torchao divides by 2^-126;
+- "floor", "even" and the scale byte 0: it says 2^-127, torchao divides by 2^-126;
 - NVFP4 blocks whose largest magnitude, times the global scale, is below 6 * 2^-6: torchao's least scale is 2^-6;
 - a global scale that is no power of two: torchao multiplies by its inverse and divides where jitnorm multiplies, so
   what lies within 2^-21 of a tie, an element or a scale, may go either way.
@@ -39,10 +39,14 @@ utils: Any = pytest.importorskip("torchao.prototype.mx_formats.utils", reason="t
 
 NVFP4: Any = {"block_size": 16, "scale_format": "e4m3"}
 MXFP4: Any = {"block_size": 32, "scale_format": "ue8m0"}
-MODES = {"up": mx.ScaleCalculationMode.RCEIL, "floor": mx.ScaleCalculationMode.FLOOR}
+MODES = {
+    "up": mx.ScaleCalculationMode.RCEIL,
+    "floor": mx.ScaleCalculationMode.FLOOR,
+    "even": mx.ScaleCalculationMode.EVEN,
+}
 ELEMENTS = {"e2m1": torch.float4_e2m1fn_x2, "e4m3": torch.float8_e4m3fn}
 
-every_rounding = pytest.mark.parametrize("scale_rounding", ["up", "floor"])
+every_rounding = pytest.mark.parametrize("scale_rounding", ["up", "floor", "even"])
 every_element = pytest.mark.parametrize("element", ["e2m1", "e4m3"])
 
 

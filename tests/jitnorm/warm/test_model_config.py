@@ -80,7 +80,9 @@ def sizes(model: Model) -> tuple[object, ...]:
     ],
 )
 def test_the_built_in_lists_have_what_the_published_files_say(config: dict[str, Any], preset: str, name: str) -> None:
-    assert sizes(model_of(config, name)) == sizes(preset_model(preset, name))
+    published, built_in = model_of(config, name), preset_model(preset, name)
+    assert sizes(published) == sizes(built_in)
+    assert set(published.experts) <= set(built_in.experts)  # of models that differ in their number alone
 
 
 def test_experts_are_told_from_what_every_token_passes() -> None:
@@ -88,6 +90,15 @@ def test_experts_are_told_from_what_every_token_passes() -> None:
     assert model_of(DEEPSEEK_V3, "m").expert_sizes == (2048,)
     assert model_of(LLAMA4, "m").expert_sizes == (8192,)
     assert model_of(LLAMA4, "m").gate_sizes == (8192, 16384)
+
+
+def test_rows_of_as_many_experts_are_quantized_in_mxfp4_by_either_rule() -> None:
+    assert preset_model("gpt-oss", "gpt-oss-20b, gpt-oss-120b").experts == (32, 128)
+    model = preset_model("kimi-k2", "Kimi-K2")
+    grouped = [entry for entry in entries_of(model, ["mxfp4"], tensor_parallel=(1, 8)) if "grouped" in entry.op]
+    assert {entry.op for entry in grouped} == {"grouped_quantize", "silu_and_mul_grouped_quantize"}
+    found = {(choices["experts"], choices["scale_rounding"]) for choices in (dict(entry.choices) for entry in grouped)}
+    assert found == {(experts, rounding) for experts in (384, 48) for rounding in ("up", "even")}
 
 
 def test_heads_are_normalized_where_the_model_does_it_with_a_weight_or_without() -> None:

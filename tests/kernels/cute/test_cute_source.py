@@ -83,6 +83,8 @@ print("cutlass" in sys.modules, "jitnorm.kernels.cute.build" in sys.modules)
         ("rmsnorm:hidden_size=64,pair=true", "pair"),
         ("quantize:hidden_size=64,quant=e2m1/16/e4m3/linear/none/up/true", "four_over_six"),
         ("rmsnorm:hidden_size=64,quant=int8/row/f32", "codes in INT8"),
+        ("rmsnorm:hidden_size=96,quant=e4m3/48/f32", "groups of 48"),
+        ("quantize:hidden_size=64,quant=e2m1/32/ue8m0/linear/none/even", "scale_rounding even"),
     ],
 )
 def test_a_kernel_that_there_is_not_is_refused_with_the_reason(text: str, reason: str) -> None:

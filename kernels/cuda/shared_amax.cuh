@@ -1,0 +1,27 @@
+// The largest magnitudes of blocks whose chunks may be in two warps, such as the three of 48 values: each chunk shares
+// its own.
+#pragma once
+
+#include "row_sharing.cuh"
+
+// Those of the chunks of row `row` of the thread.
+JITNORM_INLINE float* chunk_amaxes(int row) {
+  extern __shared__ uint4 staged[];
+  const int of_block = kRowsPerBlock == 1 ? row : threadIdx.x / kThreadsPerRow;
+  return reinterpret_cast<float*>(staged) + of_block * kChunks;
+}
+
+JITNORM_INLINE void share_chunk_amax(int row, int index, float amax) {
+  if (index < kChunks) share(chunk_amaxes(row) + index, amax);
+}
+
+// That of the block of a chunk, once all chunks have shared theirs.
+JITNORM_INLINE float shared_block_amax(int row, int index) {
+  constexpr int kBlockChunks = kBlockSize / kChunkSize;
+  float amax = 0.0f;
+  if (index >= kChunks) return amax;
+  const float* of_chunks = chunk_amaxes(row) + index / kBlockChunks * kBlockChunks;
+  JITNORM_UNROLL
+  for (int i = 0; i < kBlockChunks; ++i) amax = max_magnitude(amax, of_chunks[i]);
+  return amax;
+}
