@@ -130,9 +130,16 @@ def first_tensor(config: KernelConfig) -> TensorArgument:
     rows = strided_rows(name_of_first(config), config.input, config, field="input")
     if config.rows_combined == 1:
         return rows
-    run_bytes = (config.gate_columns or config.hidden_size) * rows.element_bytes
+    run_bytes = _run_columns(config) * rows.element_bytes
     combined = shape(LEADING, config.rows_combined * config.hidden_size)
     return dataclasses.replace(rows, shape=combined, run_bytes=run_bytes)
+
+
+def _run_columns(config: KernelConfig) -> int:
+    """Columns side by side of those that a lane loads: of a chunk, if gates and values alternate in it."""
+    if not config.gate_columns:
+        return config.hidden_size
+    return config.gate_columns if CHUNK_SIZE % config.gate_columns else CHUNK_SIZE
 
 
 def weight_argument(config: KernelConfig, name: str = "", **options: Any) -> TensorArgument:

@@ -36,12 +36,12 @@ MAX_HELD_BYTES = 256
 MAX_PREFETCHED_BYTES = 192
 # Bytes of an asynchronous copy to shared memory.
 AHEAD_BYTES = 16
-# Rows of up to so many groups that two of layer normalization fit the registers.
+# Rows of up to so many groups that two fit the registers.
 _MOST_SHARING_GROUPS = 10
 # About how many threads a multiprocessor is asked to have room for; more are not resident on every target.
 _RESIDENT_THREADS, _MOST_RESIDENT_THREADS = 1024, 1536
-# Bytes of a row that a lane can hold beside what it computes with, in the registers that so many leave it.
-_MOST_RESIDENT_BYTES = 192
+# Chunks for which so many leave a lane registers, by the bytes of an element that it holds.
+_MOST_RESIDENT_CHUNKS = {2: 3, 4: 2}
 # Threads of a launch whose rows are counted by a mask: as many as the largest GPUs run at once.
 MASKED_THREADS = 1 << 18
 
@@ -72,9 +72,11 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         return _long_row_schedule(groups, most_chunks, target)
     if config.op == "layernorm":
         return _layernorm_schedule(config, groups)
-    has_room = has_room_for_weight(config, PREFERRED_CHUNKS) or _gains_by_two_chunks(config)
     warps = PREFERRED_WARPS if config.many_rows and not config.gate_columns else MAX_WARPS
-    chunks_per_lane = min(max(PREFERRED_CHUNKS if has_room else 1, ceil_div(groups, warps)), most_chunks)
+    chunks_per_lane = min(max(_least_chunks(config), ceil_div(groups, warps)), most_chunks)
+    if config.second_size and groups <= _MOST_SHARING_GROUPS:
+        # Of short rows, half of the warps have nothing to load: 20480 x 2048 with 512 went from 0.81 to 0.93.
+        return RowSchedule(ceil_div(groups, PREFERRED_CHUNKS), PREFERRED_CHUNKS, rows_at_once=2)
     if config.rows_combined > 1:
         return _combining_schedule(config, groups, chunks_per_lane, target)
     if config.many_rows and groups >= 2 * CHUNKS_OF_MANY_ROWS > 2 * chunks_per_lane and _gains_by_more_chunks(config):
@@ -283,24 +285,28 @@ def _combining_schedule(config: KernelConfig, groups: int, chunks: int, target: 
 
 
 def _residents(config: KernelConfig, warps: int, chunks: int) -> int:
-    """Blocks that a multiprocessor is asked to have room for; 0 if what its lanes hold, or amaxes beside, may not fit.
+    """Blocks that a multiprocessor is asked to have room for; 0 if what its lanes hold would not fit.
 
     SwiGLU to NVFP4 of 512 x 10240 went from 0.80 to 0.86 of the roofline, mHC of 4096 x 10240 from 0.74 to 0.85, layer
-    normalization of 2048 x 18432 from 0.69 to 0.77.
+    normalization of 2048 x 18432 from 0.69 to 0.77. With four chunks a lane, 16384 x 8192 fell from 0.95 to 0.88.
     """
-    if config.needs_row_amax or chunks * CHUNK_SIZE * held_bytes(config) > _MOST_RESIDENT_BYTES:
+    is_heavy = config.op == "layernorm" and config.needs_row_amax
+    if is_heavy or chunks > _MOST_RESIDENT_CHUNKS[held_bytes(config)]:
         return 0
     threads = WARP_LANES * warps
     return max(1, min(_MOST_RESIDENT_THREADS // threads, round(_RESIDENT_THREADS / threads)))
 
 
-def _gains_by_two_chunks(config: KernelConfig) -> bool:
-    """Whether lanes have two chunks though there is no weight to come with them.
+def _least_chunks(config: KernelConfig) -> int:
+    """Chunks that each lane has at least: two if their weight can come with them, or if they have gates.
 
-    Where a mask counts rows, their threads look for them first: SwiGLU to MXFP4 of experts went from 0.61 of a copy to
-    0.71 at 16384 x 4096. With gates in every row, from 0.86 to 0.89 in MXFP8.
+    Where a mask counts rows, threads look for theirs first, which is worth it for more: NVFP4 of the rows of experts of
+    4096 columns takes 0.86 of a copy with four, 0.80 with two; SwiGLU to MXFP4, 0.71 with two and 0.61 with one.
     """
-    return config.counts_rows or config.gate_columns > 0
+    if config.counts_rows and not config.normalizes and held_bytes(config) == 2:
+        return CHUNKS_OF_MANY_ROWS
+    gains = has_room_for_weight(config, PREFERRED_CHUNKS) or config.gate_columns > 0
+    return PREFERRED_CHUNKS if gains else 1
 
 
 def for_many_rows(config: KernelConfig, target: Target) -> KernelConfig:

@@ -60,15 +60,25 @@ JITNORM_INLINE bool find_block(ArgumentsOf arguments_of, UInt32 matrices, UInt32
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_counted_rows(ArgumentsOf arguments_of) {
   wait_for_inputs();
+  const UInt32 matrices = (UInt32)arguments_of(0).matrices;
   UInt32 matrix = 0, block = row_block();
-  while (find_block(arguments_of, (UInt32)arguments_of(0).matrices, matrix, block)) {
-    process_rows(arguments_of(matrix), block);
+  bool is_found = find_block(arguments_of, matrices, matrix, block);
+  while (is_found) {
+    // The next is looked for while these rows are on their way.
+    UInt32 next_matrix = matrix, next_block = block + row_blocks();
+    bool is_next_found = false, has_looked = false;
+    const auto find_next = [&] {
+      is_next_found = find_block(arguments_of, matrices, next_matrix, next_block);
+      has_looked = true;
+    };
+    process_rows(arguments_of(matrix), block, find_next);
+    if (!has_looked) find_next();
 #ifdef JITNORM_EXPERTS
     const Arguments a = arguments_of(matrix);
     const int thread = blockIdx.x % kBlocksPerRow * kThreads + threadIdx.x;
     if (kHasSwizzledScales && block + 1 == blocks_of(a.rows)) pad_scales(a, thread, kBlocksPerRow * kThreads);
 #endif
     row_barrier();  // the next rows take the same shared memory
-    block += row_blocks();
+    is_found = is_next_found, matrix = next_matrix, block = next_block;
   }
 }

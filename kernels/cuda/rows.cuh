@@ -44,6 +44,12 @@ struct Row {
     const int at = first_chunk + slot * kThreadsPerRow;
     return at < chunks ? at : kChunks;
   }
+
+  // Whether lanes of the warp have such a chunk. In short rows most warps have none: a row of 1024 columns beside one
+  // of 4096 took as many instructions.
+  JITNORM_INLINE bool has_chunk(int slot) const {
+    return is_processed && first_chunk / 32 * 32 + slot * kThreadsPerRow < chunks;
+  }
 #else
   JITNORM_INLINE int index(int slot) const { return first_chunk + slot * kThreadsPerRow; }
 #endif
@@ -153,6 +159,9 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
       JITNORM_UNROLL
       for (int r = 0; r < kRowsAtOnce; ++r) {
         Row& row = of.rows[r];
+#ifdef JITNORM_TWO_SIZES
+        if (!row.has_chunk(first + j)) continue;
+#endif
         const int index = row.index(first + j);
         if constexpr (!kHoldsRow || kStaysShared) row.source.load(row.held[j], index);
         float y[kChunkSize];
@@ -248,7 +257,12 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
     for (int r = 0; r < kRowsAtOnce; ++r) {
       Row& row = of.rows[r];
       visit_chunks(row, [&](HeldChunk& h, int j) {
+#ifdef JITNORM_TWO_SIZES
+        const float sum = row.has_chunk(j) ? chunk_sum_of_squares(h, row.statistic.mean, row.index(j)) : 0.0f;
+        sums.add(r, sum, j, warp, lane);
+#else
         sums.add(r, chunk_sum_of_squares(h, row.statistic.mean, row.index(j)), j, warp, lane);
+#endif
         forget_unpacked(h);
       });
     }
@@ -329,8 +343,10 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
   }
 }
 
-// Block number `block` of a row set; the blocks of a cluster, which share a row, have one number.
-JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
+// Block number `block` of a row set; the blocks of a cluster, which share a row, have one number. Calls meanwhile()
+// while the rows are on their way, if there are any.
+template <typename Visit>
+JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhile) {
   const int thread = thread_of_row();
   const int lane = threadIdx.x % kLanesPerRow;
   const int warp = thread / kLanesPerRow;
@@ -361,9 +377,14 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));
   }
+  meanwhile();
   const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
   if constexpr (!kFavoursLatency) launch_dependents();
   begin_sharing();
   find_statistics(a, of, warp, lane);
   finish_rows(a, of, call, thread, warp, lane, [](int) {});
+}
+
+JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
+  process_rows(a, block, [] {});
 }

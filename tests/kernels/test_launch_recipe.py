@@ -230,7 +230,7 @@ def test_no_block_has_rows_of_two_row_sets() -> None:
 def test_a_masked_grid_does_not_grow_with_the_batch_but_covers_a_small_one() -> None:
     config = KernelConfig("quantize", 4096, quant=SWIZZLED[1], batched=True, masked=True)
     grid = launch_recipe(config, Target("sm_90a"))["grid"]
-    assert [evaluate(grid, rows, matrices=8) for rows in (0, 1, 100, 1000, 10000)] == [0, 8, 800, 2048, 2048]
+    assert [evaluate(grid, rows, matrices=8) for rows in (0, 1, 100, 1000, 10000)] == [0, 8, 800, 4096, 4096]
     assert evaluate(launch_recipe(config, CPU)["grid"], 1000, matrices=8) == 8000
 
 
