@@ -276,9 +276,9 @@ def _layernorm_schedule(config: KernelConfig, groups: int) -> RowSchedule:
 def _combining_schedule(config: KernelConfig, groups: int, chunks: int, target: Target) -> RowSchedule:
     """Rows of gates, or of streams, of which a lane holds floats; a cluster shares those that are too long for a block.
 
-    SwiGLU to MXFP8 of 1024 x 28672 went from 0.70 to 0.84 of the roofline; to FP8 groups, 7036 x 19072 reaches 0.90 in a
-    block and 0.69 in a cluster. With two chunks of mixed streams, the weight comes late: 6000 x 9216 went from 0.79 to
-    0.95.
+    SwiGLU to MXFP8 of 1024 x 28672 went from 0.70 to 0.84 of the roofline; to FP8 groups, 7036 x 19072 reaches 0.90 in
+    a block and 0.69 in a cluster. With two chunks of mixed streams, the weight comes late: 6000 x 9216 went from 0.79
+    to 0.95.
     """
     if chunks >= CHUNKS_AT_ONCE and target.has_clusters and config.gate_columns:
         return RowSchedule(round_up(groups, CLUSTERS[-1]), 1, blocks_per_row=CLUSTERS[-1])
