@@ -265,6 +265,7 @@ def _rotation_constants(config: KernelConfig) -> Iterator[Constant]:
     (table,) = (each for each in tensor_arguments(config) if each.field == "angles")
     yield _choice("Rotation", "kRotation", _ROPES[config.rope])
     yield _int("kRotarySize", config.rotary_size)
+    yield _int("kHeadSize", config.head_size or config.hidden_size)
     yield _int("kAnglesInRun", angles_in_run(config))
     yield _int("kAnglesAccessBytes", table.access_bytes(config.vector_bytes))
 

@@ -26,7 +26,7 @@ FLASHINFER = {
     "rmsnorm_fp4quant": "",
     "add_rmsnorm_fp4quant": "",
     "fused_rmsnorm_silu": "FP8 and NVFP4 on all GPUs, and on the CPU",
-    "fused_qk_rmsnorm_rope": "",
+    "fused_qk_rmsnorm_rope": "also float16 and float32; without the norm, torch rotates",
     "fused_dit_gate_residual_layernorm_gamma_beta": "",
     "fused_dit_gate_residual_layernorm_scale_shift": "",
     "fused_dit_residual_layernorm_scale_shift": "",

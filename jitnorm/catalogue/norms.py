@@ -123,17 +123,19 @@ Q_KV_RMSNORM = Op(
 )  # fmt: skip
 
 
-def _rope_fields(is_neox: bool, rotary_size: int, unit_bias: bool) -> Fields:
+def _rope_fields(is_neox: bool, rotary_size: int, unit_bias: bool, head_size: int | None) -> Fields:
     rope = "neox" if is_neox else "interleaved"
-    return {"rope": rope, "rotary_size": rotary_size, "unit_bias": unit_bias}
+    return {"rope": rope, "rotary_size": rotary_size, "unit_bias": unit_bias, "head_size": head_size or 0}
 
 
 def _rope_options(_: Choices, fields: Fields) -> dict[str, Any]:
-    return {"is_neox": fields["rope"] == "neox", "unit_bias": fields["unit_bias"]}
+    return {
+        "is_neox": fields["rope"] == "neox", "unit_bias": fields["unit_bias"], "head_size": fields["head_size"] or None,
+    }  # fmt: skip
 
 
 _ROPE: dict[str, Any] = {
-    "rope": "neox", "rotary_size": 0, "unit_bias": False, "angles": "float32", "positions": "int64",
+    "rope": "neox", "rotary_size": 0, "head_size": 0, "unit_bias": False, "angles": "float32", "positions": "int64",
 }  # fmt: skip
 QK_RMSNORM_ROPE = Op(
     "qk_rmsnorm_rope", "the norm of queries and keys and their rotary position embedding, also in place",

@@ -36,7 +36,7 @@ struct Row {
   float amax[kHeldChunks];  // the largest |y| of each chunk, if that of the row is needed
   RowStatistic statistic;
 #ifdef JITNORM_ROTATES
-  ChunkAngles angles;  // of its only chunk
+  ChunkAngles angles;  // of all its chunks, which stand in one place in different heads
 #endif
 
 #ifdef JITNORM_TWO_SIZES
@@ -167,7 +167,7 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
         float y[kChunkSize];
         normalize_chunk(row.held[j], of.parameters[j], row.statistic, y);
 #ifdef JITNORM_ROTATES
-        row.angles.turn(y, index);
+        row.angles.turn(y, chunk_of_head(index));
 #endif
         if constexpr (!kStoresSumEarly) row.source.store_sum(row.held[j], index);
         if constexpr (kKeepsNorm) {
@@ -315,7 +315,7 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
   }
 #ifdef JITNORM_ROTATES
-  row.angles.load(a, at, row.index(0));
+  row.angles.load(a, at, chunk_of_head(row.index(0)));
 #endif
   return row;
 }

@@ -75,6 +75,18 @@ def turn_heads(make: Make) -> Outputs:
     return *jitnorm.qk_rmsnorm_rope(*call), *jitnorm.qk_rmsnorm_rope_quant(*call, scale, scale)
 
 
+def turn_heads_of_rows(make: Make) -> Outputs:
+    q, factor, angles = make(x()[:, None]), make(weight()), make(weight()[:384].reshape(4, 96))
+    call = (q, q, factor, factor, angles, make(np.arange(12) % 4))
+    return jitnorm.qk_rmsnorm_rope(*call, is_neox=False, head_size=128)[:1]
+
+
+def turned_heads_of_rows() -> Outputs:
+    y = reference.rmsnorm_f32(x(), weight()).reshape(-1, 128)
+    turned = reference.rotate_f32(y, weight()[:384].reshape(4, 96), np.repeat(np.arange(12) % 4, 3), is_neox=False)
+    return (reference.round_to(turned, x().dtype).reshape(x().shape),)
+
+
 def encoded_heads() -> Outputs:
     y = turned_heads()
     codes = reference.quantize_fp8_static(y.reshape(-1, 128), 0.5).reshape(y.shape)
@@ -384,6 +396,7 @@ OPS = [
         lambda: (gemma_norm(heads()[:, :2]), gemma_norm(heads()[:, 2:])),
     ),
     OpCase("qk_rmsnorm_rope", turn_heads, encoded_heads),
+    OpCase("qk_rmsnorm_rope-head_size", turn_heads_of_rows, turned_heads_of_rows),
     OpCase(
         "silu_and_mul-hf",
         lambda make: (jitnorm.silu_and_mul(make(HALVES.input()), rounding="hf"),),
