@@ -91,6 +91,10 @@ class KernelConfig:
             and second half are pairs, ``interleaved``, whose neighbours are, or not at all, an empty text.
         rotary_size: how many elements of a head, its first, `rope` turns; 0 for all.
         head_size: elements of a head, if a row is several that `rope` turns; 0 if a row is a head.
+        paged: whether keys, turned, and values, as they are, are inserted into the pages of caches, and only queries
+            written as otherwise; only with `rope`. `quant` is how the caches are encoded.
+        keep_heads: whether keys and values are written as otherwise, too; only if `paged`.
+        slots: dtype of the slots of tokens in the caches, ``int32`` or ``int64``.
         angles: dtype of the table of cosines and sines.
         positions: dtype of the positions, ``int32`` or ``int64``.
         activates_norm: whether it is the norm that goes through the activation, before it is encoded.
@@ -152,6 +156,9 @@ class KernelConfig:
     head_size: int = 0
     angles: str = "float32"
     positions: str = "int64"
+    paged: bool = False
+    keep_heads: bool = False
+    slots: str = "int64"
     activates_norm: bool = False
     gate: str = ""
     weight_rows: int = 1

@@ -25,6 +25,7 @@ def check_rope(config: KernelConfig) -> None:
     require_one_of("rope", config.rope, ROPES)
     require_one_of("cos_sin_cache dtype", config.angles, ANGLE_DTYPES)
     require_one_of("positions dtype", config.positions, POSITION_DTYPES)
+    _check_pages(config)
     if not config.rope:
         if config.rotary_size or config.head_size or config.angles != "float32" or config.positions != "int64":
             raise ValueError("rotary_size, head_size, angles, positions: are given without rope; leave them")
@@ -43,6 +44,17 @@ def check_rope(config: KernelConfig) -> None:
             f"cos_sin_cache: its last dimension is {size}; an even number from 2 to the head size "
             f"{head_size} is allowed"
         )
+
+
+def _check_pages(config: KernelConfig) -> None:
+    """Check what inserts keys and values into pages."""
+    require_one_of("slot_mapping dtype", config.slots, POSITION_DTYPES)
+    if not config.paged:
+        if config.keep_heads or config.slots != "int64":
+            raise ValueError("keep_heads, slots: are given without paged; leave them")
+        return
+    if not config.rope or config.head_size:
+        raise ValueError("paged: is True, which takes rope and rows that are a head each; leave head_size 0")
 
 
 def _check_shared_row(config: KernelConfig) -> None:

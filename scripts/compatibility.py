@@ -91,6 +91,7 @@ VLLM = {
     "silu_and_mul_mxfp4_experts_quant": _LEAST_SCALE,
     "fused_qk_norm_rope": "positions outside of `cos_sin_cache` give NaN",
     "_C.fused_qk_norm_rope": "as above",
+    "fused_qknorm_rope_cache": "scales may be those of heads; slots past the cache are skipped",
     "_C.fused_qknorm_rope_cache": "",
     "_C.rms_norm_static_fp8_quant": "",
     "_C.fused_add_rms_norm_static_fp8_quant": "",

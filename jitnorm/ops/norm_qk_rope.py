@@ -145,13 +145,7 @@ def _qk_rmsnorm_rope(
     q_out: Any, k_out: Any, enable_pdl: bool | None, unit_bias: bool, rounding: str, head_size: int | None,
     stream: Any, q_scale: Any = None, k_scale: Any = None,
 ) -> tuple[Any, Any]:  # fmt: skip
-    check_shaped(cos_sin_cache, "cos_sin_cache")
-    rotary_size = int(cos_sin_cache.shape[-1]) if len(cos_sin_cache.shape) == 2 else -1
-    if rotary_size < 2:
-        raise ValueError(
-            f"cos_sin_cache: shape is {tuple(cos_sin_cache.shape)}; expected (max_position, rotary_size), of which the "
-            "second is even and not 0"
-        )
+    rotary_size = rotary_size_of(cos_sin_cache)
     tensors = {
         "q": q, "k": k, "q_weight": q_weight, "k_weight": k_weight, "cos_sin_cache": cos_sin_cache,
         "positions": positions, "q_scale": q_scale, "k_scale": k_scale, "q_out": q_out, "k_out": k_out, "eps": eps,
@@ -159,3 +153,15 @@ def _qk_rmsnorm_rope(
     dispatcher = rounded_dispatcher(op, enable_pdl, rounding, is_neox, rotary_size, unit_bias, head_size)
     made = run(dispatcher, tensors, stream)
     return made["q_out"], made["k_out"]
+
+
+def rotary_size_of(cos_sin_cache: Any) -> int:
+    """How many elements of a head a table turns; ValueError if it is none."""
+    check_shaped(cos_sin_cache, "cos_sin_cache")
+    rotary_size = int(cos_sin_cache.shape[-1]) if len(cos_sin_cache.shape) == 2 else -1
+    if rotary_size < 2:
+        raise ValueError(
+            f"cos_sin_cache: shape is {tuple(cos_sin_cache.shape)}; expected (max_position, rotary_size), of which the "
+            "second is even and not 0"
+        )
+    return rotary_size
