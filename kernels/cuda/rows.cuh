@@ -396,6 +396,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
 #ifdef JITNORM_PAGES
 // Block number `block` of the rows of values: to their places, as they are.
 JITNORM_INLINE void insert_values(const Arguments& a, Int64 block) {
+  static_assert(kChunksPerLane == 1 && kRowsAtOnce == 1, "a head is a chunk of each of its lanes");
   const Int64 row = block * kRowsPerBlock + threadIdx.x / kThreadsPerRow;
   const bool is_there = row < a.rows;
   const Int64 at = is_there ? row : 0;
