@@ -44,7 +44,9 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
     given = {name: named.pop(name) for name in dispatcher.outputs.names}
     missing = [name for name, tensor in given.items() if tensor is None]
     if dispatcher.outputs.updated and _is_transformed(tensors):
-        raise TypeError(f"{dispatcher.outputs.updated[0]}: is written in part, which no transform of torch.func can")
+        raise TypeError(
+            f"{dispatcher.outputs.updated[0]}: is written in part, which transforms of torch.func do not allow"
+        )
     if len(missing) == len(given) or is_differentiated or _is_transformed(tensors):
         assert operator.functional is not None
         results = operator.functional(**named, **operator.options)

@@ -159,6 +159,19 @@ def test_jax_arrays_cannot_be_written() -> None:
         qk_rmsnorm_rope_cache(**call, slot_mapping=jax.numpy.asarray(SLOTS), key_cache=cache, value_cache=cache)
 
 
+def test_transforms_of_torch_cannot_write_parts() -> None:
+    call = {name: to_torch(value) for name, value in call_of("random", 64, "float16").items()}
+    keys, values = (torch.ones(PAGES, PAGE_SIZE, HEADS, 64).half() for _ in range(2))
+
+    def insert(q: Any) -> Any:
+        return qk_rmsnorm_rope_cache(
+            **{**call, "q": q}, slot_mapping=to_torch(SLOTS), key_cache=keys, value_cache=values
+        )[0]
+
+    with pytest.raises(TypeError, match=r"key_cache: is written in part, which transforms of torch.func do not allow"):
+        torch.func.vmap(insert)(call["q"][None])
+
+
 def test_nothing_is_written_without_tokens_or_pages() -> None:
     call = call_of("random", 64, "float16")
     none = {name: value[:0] if name in ("q", "k", "v", "positions") else value for name, value in call.items()}
