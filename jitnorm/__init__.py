@@ -90,6 +90,7 @@ from jitnorm.ops.norm_gated import rmsnorm_gated, rmsnorm_gated_quantize
 from jitnorm.ops.norm_mxfp8 import add_rmsnorm_mxfp8quant, rmsnorm_mxfp8quant
 from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, q_kv_rmsnorm, qk_rmsnorm
 from jitnorm.ops.norm_qk_rope import qk_rmsnorm_rope, qk_rmsnorm_rope_quant
+from jitnorm.ops.norm_qk_rope_cache import qk_rmsnorm_rope_cache, qk_rmsnorm_rope_cache_quant
 from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
 from jitnorm.ops.norm_sandwich import sandwich_norm_quantize, sandwich_rmsnorm
 from jitnorm.ops.quantize_fp4 import fp4_quantize, mxfp4_quantize, nvfp4_quantize
@@ -168,6 +169,8 @@ __all__ = [
     "q_kv_rmsnorm",
     "qk_rmsnorm",
     "qk_rmsnorm_rope",
+    "qk_rmsnorm_rope_cache",
+    "qk_rmsnorm_rope_cache_quant",
     "qk_rmsnorm_rope_quant",
     "quantize",
     "quantize_weight",

@@ -28,10 +28,10 @@ def prototype(options: Mapping[str, Any]) -> KernelConfig:
 
 def _any_hidden_size(
     quant: QuantSpec | None = None, gate_columns: int = 0, second_size: int = 0, rope: str = "", rotary_size: int = 0,
-    **_: Any,
+    head_size: int = 0, **_: Any,
 ) -> int:  # fmt: skip
     if rope:
-        return rotary_size or 2
+        return head_size or rotary_size or 2
     return math.lcm(quant.block_columns if quant else 1, max(1, gate_columns), max(1, second_size))
 
 

@@ -71,7 +71,7 @@ class Dispatcher:
         several = self.positions if len(self.positions) > 1 else (slice(first, first + 1),)
         self.outputs_among: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(*several)
         self._weight = next((i for i, a in enumerate(tensors) if a.name.endswith("weight")), None)
-        self._dtypes = {a.field: i for i, a in enumerate(tensors) if a.field in ("angles", "positions")}
+        self._dtypes = {a.field: i for i, a in enumerate(tensors) if a.field in ("angles", "positions", "slots")}
         functions = launcher().make_dispatcher(json.dumps(dispatch_signature(example)))
         self.launch, self._learn, self._facts = functions
 

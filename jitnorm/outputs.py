@@ -30,6 +30,7 @@ class Outputs:
 
     Attributes:
         names: of the outputs, in calling order.
+        updated: the names of those that are written in part, which are not allocated.
         leaders: the names of the inputs whose leading shapes outputs have, the first tensor first.
         of_rows: the names of the tensors that have a row for each row of a leader.
         folds: whether outputs consist of nothing else, and no input has some for several rows, so that a batch of calls
@@ -42,6 +43,7 @@ class Outputs:
         self._makers: dict[Hashable, Makers] = {}
         tensors = tensor_arguments(example)
         self.names = tuple(a.name for a in tensors if a.is_output)
+        self.updated = tuple(a.name for a in tensors if a.is_updated)
         row_sets = [a.row_set for a in tensors]
         self.leaders = tuple(tensors[i].name for i in sorted(set(map(row_sets.index, row_sets))))
         # Experts' offsets and numbers of rows are those of the whole tensor: no part of it can be taken alone.
@@ -124,7 +126,7 @@ class Outputs:
         own = self._op.allocated(config) if self._op.allocated else {}
         found = {}
         for argument in tensor_arguments(config):
-            if argument.is_output:
+            if argument.is_output and not argument.is_updated:
                 extents, output_dtype = own.get(argument.name, (None, argument.dtypes[0]))
                 found[argument.name] = (argument.shape if extents is None else extents, output_dtype)
         return found

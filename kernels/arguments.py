@@ -59,6 +59,11 @@ class TensorArgument:
             object.__setattr__(self, "c_type", DTYPES[self.dtypes[0]].c_type)
 
     @property
+    def is_updated(self) -> bool:
+        """Whether it is written in part, and so is always the caller's."""
+        return self.is_output and self.table_dims > 0
+
+    @property
     def element_bytes(self) -> int:
         """Bytes of an element, in each of its dtypes."""
         return DTYPES[self.dtypes[0]].bytes

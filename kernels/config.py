@@ -90,6 +90,11 @@ class KernelConfig:
         rope: how the heads of a `pair` are turned by their tokens' positions after the norm: ``neox``, whose first half
             and second half are pairs, ``interleaved``, whose neighbours are, or not at all, an empty text.
         rotary_size: how many elements of a head, its first, `rope` turns; 0 for all.
+        head_size: elements of a head, if a row is several that `rope` turns; 0 if a row is a head.
+        paged: whether keys, turned, and values, as they are, are inserted into the pages of caches, and only queries
+            written as otherwise; only with `rope`. `quant` is how the caches are encoded.
+        keep_heads: whether keys and values are written as otherwise, too; only if `paged`.
+        slots: dtype of the slots of tokens in the caches, ``int32`` or ``int64``.
         angles: dtype of the table of cosines and sines.
         positions: dtype of the positions, ``int32`` or ``int64``.
         activates_norm: whether it is the norm that goes through the activation, before it is encoded.
@@ -148,8 +153,12 @@ class KernelConfig:
     values_first: bool = False
     rope: str = ""
     rotary_size: int = 0
+    head_size: int = 0
     angles: str = "float32"
     positions: str = "int64"
+    paged: bool = False
+    keep_heads: bool = False
+    slots: str = "int64"
     activates_norm: bool = False
     gate: str = ""
     weight_rows: int = 1
@@ -166,8 +175,10 @@ class KernelConfig:
             object.__setattr__(self, "gate_columns", self.hidden_size)
         if self.second_size == self.hidden_size:
             object.__setattr__(self, "second_size", 0)
+        if self.head_size == self.hidden_size:
+            object.__setattr__(self, "head_size", 0)
         if self.rope and not self.rotary_size:
-            object.__setattr__(self, "rotary_size", self.hidden_size)
+            object.__setattr__(self, "rotary_size", self.head_size or self.hidden_size)
         check(self)
         object.__setattr__(self, "rounding", distinct_rounding(self))
 

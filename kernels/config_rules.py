@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .finish_rules import FINISHED, check_activation, check_finish
 from .numerics import CHUNK_SIZE
 from .quant_spec import QuantSpec, require_one_of, to_text
+from .rope_rules import check_rope
 from .row_schedule import RowSchedule
 
 if TYPE_CHECKING:
@@ -21,14 +22,10 @@ MOVED_DTYPES = (*INPUT_DTYPES, "uint8", "float8_e5m2", "float8_e8m0fnu", "float4
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 SHUFFLE_ROWS = (16, 32)
 ROUNDINGS = ("once", "output", "hf", "vllm")
-ROPES = ("", "neox", "interleaved")
-POSITION_DTYPES = ("int32", "int64")
 MAX_HIDDEN_SIZE = 262144
 MAX_ROW_DIMS = 8
 MAX_STREAMS = 4
 MAX_EXPERTS = 1024
-# Elements of a head that is turned: the chunks of one warp, whose lanes exchange what belongs together.
-MAX_ROPE_SIZE = 512
 FP8_ELEMENTS = ("e4m3", "e5m2")
 
 # The options that each op has; the others keep their defaults.
@@ -105,7 +102,7 @@ def check(config: KernelConfig) -> None:
     _check_experts(config)
     _check_gathering(config)
     _check_row_sets(config)
-    _check_rope(config)
+    check_rope(config)
     _check_backward(config)
     _check_schedule(config)
     if config.quant:
@@ -134,9 +131,6 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))
     require_one_of("axis", config.axis, (-1, 0))
     require_one_of("rounding", config.rounding, ROUNDINGS if config.op != "layernorm" else ROUNDINGS[:2])
-    require_one_of("rope", config.rope, ROPES)
-    require_one_of("cos_sin_cache dtype", config.angles, FLOAT_DTYPES)
-    require_one_of("positions dtype", config.positions, POSITION_DTYPES)
     check_activation(config)
 
 
@@ -310,25 +304,6 @@ def _check_second_size(config: KernelConfig) -> None:
         raise ValueError(
             f"k: its last dimension is {sizes[1]}, that of {name_of_first(config)} {sizes[0]}; rows of two lengths are "
             f"multiples of {CHUNK_SIZE}, so normalize others one by one"
-        )
-
-
-def _check_rope(config: KernelConfig) -> None:
-    if not config.rope:
-        if config.rotary_size or config.angles != "float32" or config.positions != "int64":
-            raise ValueError("rotary_size, angles, positions: are given without rope; leave them")
-        return
-    if not config.pair:
-        raise ValueError(f"rope: is {config.rope!r}, but only the heads of a pair are turned; use pair=True")
-    if config.second_size:
-        raise ValueError(f"second_size: is {config.second_size}, but heads that are turned have one size; leave it 0")
-    if config.hidden_size > MAX_ROPE_SIZE:
-        raise ValueError(f"q: its last dimension (head size) is {config.hidden_size}; up to {MAX_ROPE_SIZE} are turned")
-    size = config.rotary_size
-    if type(size) is not int or size % 2 or not 2 <= size <= config.hidden_size:
-        raise ValueError(
-            f"cos_sin_cache: its last dimension is {size}; an even number from 2 to the head size "
-            f"{config.hidden_size} is allowed"
         )
 
 

@@ -17,7 +17,7 @@ from .activations import Numbers, numbers_of
 from .arguments import WIDEST_ACCESS
 from .backward import ACCUMULATORS, SUMMED_COLUMNS, SUMMING_THREADS, most_segments, rows_of_pack, stages
 from .config import KernelConfig
-from .dtypes import DTYPES
+from .dtypes import BYTE, DTYPES
 from .interface import tensor_arguments
 from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, STREAM_COLUMNS, item_threads
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
@@ -110,6 +110,9 @@ def _types(config: KernelConfig) -> Iterator[str]:
     if config.rope:
         yield f"typedef {DTYPES[config.angles].c_type} Angle;"
         yield f"typedef {DTYPES[config.positions].c_type} Position;"
+    if config.paged:
+        yield f"typedef {DTYPES[config.slots].c_type} Slot;"
+        yield f"typedef {BYTE.c_type if quant else c_type} Page;"
 
 
 def _row_constants(config: KernelConfig) -> Iterator[Constant]:
@@ -179,6 +182,8 @@ def _activation_constants(numbers: Numbers) -> Iterator[Constant]:
 
 
 def _encoding(config: KernelConfig) -> str:
+    if config.paged:
+        return "kPages"
     if config.quant:
         kinds = {"kGivenScales": config.quant.has_given_scales, "kBlocks": config.quant.has_blocks}
         return next((name for name, is_it in kinds.items() if is_it), "kOneScale")
@@ -257,6 +262,8 @@ def _access_constants(config: KernelConfig) -> Iterator[Constant]:
     for argument in tensor_arguments(config):
         if argument.chunk_bytes and argument.field in (*accesses, "gate"):
             accesses[argument.field] = argument.access_bytes(config.vector_bytes)
+        if config.quant and argument.field == "key_cache.pages":
+            accesses["codes"] = argument.access_bytes(config.vector_bytes)
     for field, count in accesses.items():
         yield _int(f"k{field.capitalize()}AccessBytes", count)
 
@@ -265,6 +272,10 @@ def _rotation_constants(config: KernelConfig) -> Iterator[Constant]:
     (table,) = (each for each in tensor_arguments(config) if each.field == "angles")
     yield _choice("Rotation", "kRotation", _ROPES[config.rope])
     yield _int("kRotarySize", config.rotary_size)
+    yield _int("kHeadSize", config.head_size or config.hidden_size)
+    if config.paged:
+        yield _bool("kHasEncodedPages", config.quant is not None)
+        yield _bool("kKeepsHeads", config.keep_heads)
     yield _int("kAnglesInRun", angles_in_run(config))
     yield _int("kAnglesAccessBytes", table.access_bytes(config.vector_bytes))
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .arguments import Argument, ScalarArgument, TensorArgument
+from .arguments import Argument, ScalarArgument
 from .config import KernelConfig
 from .dtypes import BYTE
 from .extents import LEADING, MATRICES, shape
-from .interface import interface
+from .interface import interface, tensor_arguments
 from .item_ops import has_square_items
 from .launch_recipe import ENTRY
 from .row_ops import OFFSETS, padded_rows, written_rows
@@ -93,13 +93,16 @@ def _of_set(config: KernelConfig, row_set: int) -> Iterator[Argument]:
     if not config.pair:
         yield from interface(config)
         return
-    tensors = [a for a in interface(config) if isinstance(a, TensorArgument)]
+    tensors = tensor_arguments(config)
     own = {tensor.field: tensor for tensor in tensors if tensor.row_set == row_set}
+    shared = {tensor.field for tensor in tensors if tensor.row_set == 0}
     for argument in interface(config):
         if isinstance(argument, ScalarArgument):
             yield argument
         elif argument.row_set == 0:
             yield own.get(argument.field, argument)
+        elif argument.field not in shared:  # the second set's alone, which the first does not look at
+            yield argument
 
 
 def parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
@@ -154,6 +157,8 @@ def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
     yield from ((f"extents[{d}]", f"{prefix}rows" if d == 0 else f"{prefix}extent{d}") for d in dims)
     if config.rope:
         yield "heads", f"{prefix}heads"
+    if config.paged:
+        yield "has_pages", "true" if row_set else "false"
     yield from ((name, name) for name in _counts(config))
 
 

@@ -25,7 +25,7 @@ from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule, shared_amax_by
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
-LAUNCHER_ABI = 7
+LAUNCHER_ABI = 8
 ENTRY = "jitnorm_kernel"
 # No tensor reaches further: no machine has longer addresses.
 MOST_BYTES = 1 << 57

@@ -68,14 +68,13 @@ def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
     of = [dataclasses.replace(config, hidden_size=size, second_size=0) for size in sizes]
     return (
         *(strided_rows(name, config.input, of[i], field="input", row_set=i) for i, name in enumerate(names)),
+        *((strided_rows("v", config.input, config, field="values", row_set=1),) if config.paged else ()),
         *(weight_argument(of[i], name=f"{name}_weight", row_set=i) for i, name in enumerate(names)),
         _bias(config),
         *(_rotation(config) if config.rope else ()),
-        *(
-            number(f"{name}_scale", is_present=bool(config.quant), field="scale", row_set=i)
-            for i, name in enumerate(names)
-        ),
+        *(_paging(config) if config.paged else _pair_scales(config, names)),
         *(_pair_output(of[i], name, i) for i, name in enumerate(names)),
+        *((_kept_heads(config, "v", field="values_out"),) if config.paged else ()),
         *_statistics(config),
         ScalarArgument("eps"),
     )
@@ -93,10 +92,44 @@ def row_statistic(name: str, **options: Any) -> TensorArgument:
     return TensorArgument(name, ("float32",), shape(LEADING), is_flat=True, **options)
 
 
+def _pair_scales(config: KernelConfig, names: tuple[str, ...]) -> list[TensorArgument]:
+    """The scale of each of a pair's codes."""
+    has_codes = config.quant is not None
+    return [
+        number(f"{name}_scale", is_present=has_codes, field="scale", row_set=i) for i, name in enumerate(names)
+    ]  # fmt: skip
+
+
 def _pair_output(config: KernelConfig, name: str, row_set: int) -> TensorArgument:
+    if config.paged:
+        return _kept_heads(config, name, field="out") if row_set else _half_output(config, "q_out", "q", field="out")
     if config.quant:
         return _codes(config, config.quant, name=f"{name}_out", row_set=row_set)
     return _half_output(config, f"{name}_out", name, field="out", row_set=row_set)
+
+
+def _kept_heads(config: KernelConfig, name: str, field: str) -> TensorArgument:
+    """The output of what is also inserted into pages."""
+    return _half_output(config, f"{name}_out", name, field=field, row_set=1, is_present=config.keep_heads)
+
+
+def _paging(config: KernelConfig) -> list[TensorArgument]:
+    """The slot of each token, the caches of keys and values, and the scales of their codes: one, or one a head."""
+    dtypes = _encoded_dtypes(config.quant.element) if config.quant else (config.input,)
+    options: dict[str, Any] = {"is_output": True, "table_dims": 3, "row_set": 1}
+    if config.quant:
+        options["c_type"] = BYTE.c_type
+    pages, caches = shape(config.hidden_size), ("key_cache", "value_cache")
+    scales: dict[str, Any] = {"is_present": config.quant is not None, "table_dims": 1, "row_set": 1}
+    chunk_bytes = CHUNK_SIZE * DTYPES[dtypes[0]].bytes
+    return [
+        TensorArgument("slot_mapping", (config.slots,), shape(), field="slots", table_dims=1, row_set=1),
+        *(TensorArgument(name, dtypes, pages, chunk_bytes, field=f"{name}.pages", **options) for name in caches),
+        *(
+            TensorArgument(f"{name[0]}_scale", ("float32",), shape(), field=f"{name}.scales", **scales)
+            for name in caches
+        ),
+    ]
 
 
 def _rotation(config: KernelConfig) -> tuple[TensorArgument, ...]:
@@ -288,4 +321,7 @@ def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
     blocks = (ROWS if config.masked else padded_rows(config)).ceil_div(rows_per_block)
     if config.batched:
         return MATRICES * blocks
-    return blocks + SECOND_ROWS.ceil_div(rows_per_block) if config.pair else blocks
+    if not config.pair:
+        return blocks
+    second = SECOND_ROWS.ceil_div(rows_per_block)
+    return blocks + second + second if config.paged else blocks + second

@@ -6,7 +6,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from jitnorm.kernels.config_rules import MAX_ROPE_SIZE, MOVES
+from jitnorm.kernels.config_rules import MOVES
+from jitnorm.kernels.rope_rules import MAX_ROPE_SIZE
 
 import jitnorm
 from jitnorm import manager
@@ -142,6 +143,10 @@ def launch_variants() -> None:
     for hidden_size, rotary_size in ((512, 384), (80, 80), (112, 24)):  # halves that are whole chunks, and not
         launch(OPS["qk_rmsnorm_rope"], hidden_size, rotary_size=rotary_size, positions="int32", rounding="hf")
         launch(OPS["qk_rmsnorm_rope_quant"], hidden_size, rotary_size=rotary_size, rope="interleaved")
+    launch(OPS["qk_rmsnorm_rope"], 1664, head_size=64)
+    for hidden_size in (80, 512):
+        launch(OPS["qk_rmsnorm_rope_cache"], hidden_size, slots="int32", keep_heads=True)
+        launch(OPS["qk_rmsnorm_rope_cache_quant"], hidden_size, keep_heads=True, rounding="output")
     qkv, weight = random(7, 12, 128), random(128)
     q, k = qkv[:, :8], qkv[:, 8:10]
     jitnorm.qk_rmsnorm(q, k, weight, weight, q_out=q, k_out=k)

@@ -64,6 +64,8 @@ def call_of(
     }
     if config.experts:
         _share_out(rows, config, tensors)
+    if config.paged:
+        _backwards(tensors["slot_mapping"])
     if config.gathers:
         tensors["input_rows"] = _backwards(new((rows,), "int32", False))
     passed: dict[str, Any] = dict.fromkeys(required)
@@ -90,14 +92,21 @@ def config_of(choices: Choices, fields: Fields) -> KernelConfig:
 def _shape(argument: TensorArgument, config: KernelConfig, rows: int, matrices: int) -> tuple[int, ...]:
     leading = (matrices, rows) if config.batched else (rows, _HEADS) if config.rope else (rows,)
     if argument.table_dims:
-        return (*(_ENTRIES,) * argument.table_dims, *sizes_of(argument.shape, (), rows))
+        return (*_entries(argument), *sizes_of(argument.shape, (), rows))
     if argument.name == "X" or (config.op == "mhc_post" and argument.name == "residual"):
         return (*leading, config.streams, config.hidden_size)
     return sizes_of(argument.shape, leading, rows, matrices if config.batched else 1, rows, tokens=rows)
 
 
+def _entries(argument: TensorArgument) -> tuple[int, ...]:
+    """The extents of a table; a cache has the heads of its tokens, and so have its scales."""
+    if argument.is_updated:
+        return (_ENTRIES,) * (argument.table_dims - 1) + (_HEADS,)
+    return (_HEADS,) if argument.name in ("k_scale", "v_scale") else (_ENTRIES,) * argument.table_dims
+
+
 def _backwards(numbers: Any) -> Any:
-    """The numbers of rows, from the last one to the first."""
+    """The numbers of rows or slots, from the last one to the first."""
     for i in range(len(numbers)):
         numbers[i] = len(numbers) - 1 - i
     return numbers

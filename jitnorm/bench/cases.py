@@ -106,11 +106,16 @@ def chain(enable_pdl: bool | None = None) -> Maker:
     return make
 
 
-def _heads(new: Tensors, m: int, h: int) -> tuple[Any, Any, Any]:
-    """Queries and keys, views of a packed tensor with heads of 128, a quarter of the queries' keys; and a weight."""
+def _packed(new: Tensors, m: int, h: int) -> tuple[Any, Any, Any]:
+    """Queries, keys and values, views of a packed tensor with heads of 128, of keys a quarter of the queries'."""
     heads = h // 128
-    qkv = new.bfloat16(m, heads + 2 * (heads // 4), 128)
-    return qkv[:, :heads], qkv[:, heads : heads + heads // 4], new.bfloat16(128)
+    return tuple(new.bfloat16(m, heads + 2 * (heads // 4), 128).split([heads, heads // 4, heads // 4], 1))
+
+
+def _heads(new: Tensors, m: int, h: int) -> tuple[Any, Any, Any]:
+    """Such queries and keys, and a weight."""
+    q, k, _ = _packed(new, m, h)
+    return q, k, new.bfloat16(128)
 
 
 def _qk(new: Tensors, m: int, h: int) -> Call:
@@ -137,6 +142,20 @@ def _qk_rope_fp8(new: Tensors, m: int, h: int) -> Call:
     return lambda: jitnorm.qk_rmsnorm_rope_quant(q, k, w, w, table, positions, scale, scale, q_out=q_out, k_out=k_out)
 
 
+def _qk_rope_cache(new: Tensors, m: int, h: int) -> Call:
+    """Pages of 16 tokens, each of which has one."""
+    (q, k, v), table, positions, w = _packed(new, m, h), new.bfloat16(m, 128), new.positions(m), new.bfloat16(128)
+    keys, values = (new.empty(m // 16 + 1, 16, h // 512, 128) for _ in range(2))
+    return lambda: jitnorm.qk_rmsnorm_rope_cache(q, k, v, w, w, table, positions, positions, keys, values, q_out=q)
+
+
+def _qk_rope_cache_fp8(new: Tensors, m: int, h: int) -> Call:
+    (q, k, v), table, positions, w = _packed(new, m, h), new.bfloat16(m, 128), new.positions(m), new.bfloat16(128)
+    keys, values = (new.fp8(m // 16 + 1, 16, h // 512, 128) for _ in range(2))
+    call, one = (q, k, v, w, w, table, positions, positions, keys, values), new.one()
+    return lambda: jitnorm.qk_rmsnorm_rope_cache_quant(*call, one, one, q_out=q)
+
+
 _RMSNORM = _of("rmsnorm", "rmsnorm")
 _ADD_NVFP4 = _of("add nvfp4", "add_rmsnorm_fp4quant")
 OPS = (
@@ -149,6 +168,11 @@ OPS = (
     # The angles of a token are those of all its heads.
     Measured("qk_rmsnorm_rope", "qk_rmsnorm_rope", {}, 1.25 * 4, _qk_rope, (1, 512)),
     Measured("qk_rmsnorm_rope fp8", "qk_rmsnorm_rope_quant", {}, 1.25 * 3, _qk_rope_fp8, (1, 512)),
+    # Another quarter are values.
+    Measured("qk_rmsnorm_rope cache", "qk_rmsnorm_rope_cache", {}, 1.5 * 4, _qk_rope_cache, (1, 512)),
+    Measured(
+        "qk_rmsnorm_rope cache fp8", "qk_rmsnorm_rope_cache_quant", {}, 4 + 0.5 * 3, _qk_rope_cache_fp8, (1, 512)
+    ),
     _of("rmsnorm fp8", "rmsnorm_quant"),
     _of("add fp8", "fused_add_rmsnorm_quant"),
     _of("fp8 token", "norm_quantize", quant="fp8_token"),

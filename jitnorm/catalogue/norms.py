@@ -123,17 +123,19 @@ Q_KV_RMSNORM = Op(
 )  # fmt: skip
 
 
-def _rope_fields(is_neox: bool, rotary_size: int, unit_bias: bool) -> Fields:
+def _rope_fields(is_neox: bool, rotary_size: int, unit_bias: bool, head_size: int | None) -> Fields:
     rope = "neox" if is_neox else "interleaved"
-    return {"rope": rope, "rotary_size": rotary_size, "unit_bias": unit_bias}
+    return {"rope": rope, "rotary_size": rotary_size, "unit_bias": unit_bias, "head_size": head_size or 0}
 
 
 def _rope_options(_: Choices, fields: Fields) -> dict[str, Any]:
-    return {"is_neox": fields["rope"] == "neox", "unit_bias": fields["unit_bias"]}
+    return {
+        "is_neox": fields["rope"] == "neox", "unit_bias": fields["unit_bias"], "head_size": fields["head_size"] or None,
+    }  # fmt: skip
 
 
 _ROPE: dict[str, Any] = {
-    "rope": "neox", "rotary_size": 0, "unit_bias": False, "angles": "float32", "positions": "int64",
+    "rope": "neox", "rotary_size": 0, "head_size": 0, "unit_bias": False, "angles": "float32", "positions": "int64",
 }  # fmt: skip
 QK_RMSNORM_ROPE = Op(
     "qk_rmsnorm_rope", "the norm of queries and keys and their rotary position embedding, also in place",
@@ -144,9 +146,30 @@ QK_RMSNORM_ROPE_QUANT = Op(
     _rope_fields, choices={**_HEADS, **_ROPE}, options=_rope_options,
 )  # fmt: skip
 
+
+def _cache_fields(is_neox: bool, rotary_size: int, unit_bias: bool, keep_heads: bool) -> Fields:
+    return {**_rope_fields(is_neox, rotary_size, unit_bias, None), "keep_heads": keep_heads}
+
+
+def _cache_options(_: Choices, fields: Fields) -> dict[str, Any]:
+    options = {"is_neox": fields["rope"] == "neox", "unit_bias": fields["unit_bias"]}
+    return {**options, "keep_heads": fields["keep_heads"]}
+
+
+_CACHE = {**_HEADS, **_ROPE, "keep_heads": False, "slots": "int64"}
+del _CACHE["head_size"]
+QK_RMSNORM_ROPE_CACHE = Op(
+    "qk_rmsnorm_rope_cache", "`qk_rmsnorm_rope`, which also inserts keys and values into paged caches",
+    {"op": "rmsnorm", "pair": True, "paged": True}, _cache_fields, choices=_CACHE, options=_cache_options,
+)  # fmt: skip
+QK_RMSNORM_ROPE_CACHE_QUANT = Op(
+    "qk_rmsnorm_rope_cache_quant", "the same with caches in FP8, by given scales",
+    {**QK_RMSNORM_ROPE_CACHE.fixed, "quant": FP8_TENSOR}, _cache_fields, choices=_CACHE, options=_cache_options,
+)  # fmt: skip
+
 OPS = (
     RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, ADD_RMSNORM, GEMMA_ADD_RMSNORM, RMSNORM_BIAS,
     RMSNORM_SILU, RMSNORM_GATED, SANDWICH_RMSNORM, LAYERNORM, LAYERNORM_WITH_STATISTICS, QK_RMSNORM, GEMMA_QK_RMSNORM,
-    QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_QUANT, Q_KV_RMSNORM, RMSNORM_BATCHED, FUSED_ADD_RMSNORM_BATCHED,
-    ADD_RMSNORM_BATCHED,
+    QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_QUANT, QK_RMSNORM_ROPE_CACHE, QK_RMSNORM_ROPE_CACHE_QUANT, Q_KV_RMSNORM,
+    RMSNORM_BATCHED, FUSED_ADD_RMSNORM_BATCHED, ADD_RMSNORM_BATCHED,
 )  # fmt: skip

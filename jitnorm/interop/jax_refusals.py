@@ -30,6 +30,8 @@ def _functional_form(fields: Mapping[str, Any]) -> str:
     """The op that returns what one with such fields writes; empty if the latter allocates it, too."""
     if fields.get("op") != "rmsnorm":
         return ""
+    if fields.get("paged"):
+        return "qk_rmsnorm_rope"
     if fields.get("quant"):
         return "add_norm_quantize" if fields.get("residual") else "norm_quantize"
     if not fields.get("residual"):

@@ -26,6 +26,7 @@ def qk_rmsnorm_rope(
     *,
     unit_bias: bool = False,
     rounding: str = "once",
+    head_size: int | None = None,
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """RMSNorm of each head of the queries and of the keys, then rotary position embedding (RoPE), in one launch.
@@ -34,7 +35,7 @@ def qk_rmsnorm_rope(
 
     Args:
         q: float16, bfloat16 or float32, shape (..., q_heads, head_size), such as (tokens, q_heads, head_size); up to
-            512 elements a head; heads at any stride.
+            512 elements a head; heads at any stride. See `head_size`.
         k: of the same dtype, shape (..., k_heads, head_size), of as many tokens; heads at any stride.
         q_weight: shape (head_size,), the dtype of `q` or float32.
         k_weight: like `q_weight`.
@@ -53,6 +54,10 @@ def qk_rmsnorm_rope(
         rounding: what is rounded to the dtype of `q` besides what is written: nothing (``once``), or each step as in
             Transformers (``hf``): those of the norm as in `rmsnorm`, both products with a cosine and a sine, and their
             sum.
+        head_size: None normalizes each head by itself. Otherwise the last dimension of `q`, `k` and the weights is
+            several heads of 16, 32, 64, 128, 256 or 512 elements side by side, which are normalized together, as in
+            OLMo 2 and in video models, and turned each by itself: for a token with a single norm, `q` is of shape
+            (tokens, 1, heads * head_size). Up to 32768 elements a row.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -72,7 +77,7 @@ def qk_rmsnorm_rope(
     """
     return _qk_rmsnorm_rope(
         QK_RMSNORM_ROPE, q, k, q_weight, k_weight, cos_sin_cache, positions, eps, is_neox, q_out, k_out, enable_pdl,
-        unit_bias, rounding, stream,
+        unit_bias, rounding, head_size, stream,
     )  # fmt: skip
 
 
@@ -93,6 +98,7 @@ def qk_rmsnorm_rope_quant(
     *,
     unit_bias: bool = False,
     rounding: str = "once",
+    head_size: int | None = None,
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """`qk_rmsnorm_rope`, then FP8: ``fp8(x * (1 / scale))`` of each unrounded element x, to nearest even, saturating.
@@ -114,6 +120,7 @@ def qk_rmsnorm_rope_quant(
         unit_bias: whether 1 is added to the weights.
         rounding: what is rounded before the encoding: nothing (``once``); the result (``output``), which gives the
             codes of `qk_rmsnorm_rope` and then `quantize`; or each step (``hf``).
+        head_size: as in `qk_rmsnorm_rope`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -129,15 +136,27 @@ def qk_rmsnorm_rope_quant(
     """
     return _qk_rmsnorm_rope(
         QK_RMSNORM_ROPE_QUANT, q, k, q_weight, k_weight, cos_sin_cache, positions, eps, is_neox, q_out, k_out,
-        enable_pdl, unit_bias, rounding, stream, q_scale, k_scale,
+        enable_pdl, unit_bias, rounding, head_size, stream, q_scale, k_scale,
     )  # fmt: skip
 
 
 def _qk_rmsnorm_rope(
     op: Op, q: Any, k: Any, q_weight: Any, k_weight: Any, cos_sin_cache: Any, positions: Any, eps: float, is_neox: bool,
-    q_out: Any, k_out: Any, enable_pdl: bool | None, unit_bias: bool, rounding: str, stream: Any, q_scale: Any = None,
-    k_scale: Any = None,
+    q_out: Any, k_out: Any, enable_pdl: bool | None, unit_bias: bool, rounding: str, head_size: int | None,
+    stream: Any, q_scale: Any = None, k_scale: Any = None,
 ) -> tuple[Any, Any]:  # fmt: skip
+    rotary_size = rotary_size_of(cos_sin_cache)
+    tensors = {
+        "q": q, "k": k, "q_weight": q_weight, "k_weight": k_weight, "cos_sin_cache": cos_sin_cache,
+        "positions": positions, "q_scale": q_scale, "k_scale": k_scale, "q_out": q_out, "k_out": k_out, "eps": eps,
+    }  # fmt: skip
+    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, is_neox, rotary_size, unit_bias, head_size)
+    made = run(dispatcher, tensors, stream)
+    return made["q_out"], made["k_out"]
+
+
+def rotary_size_of(cos_sin_cache: Any) -> int:
+    """How many elements of a head a table turns; ValueError if it is none."""
     check_shaped(cos_sin_cache, "cos_sin_cache")
     rotary_size = int(cos_sin_cache.shape[-1]) if len(cos_sin_cache.shape) == 2 else -1
     if rotary_size < 2:
@@ -145,9 +164,4 @@ def _qk_rmsnorm_rope(
             f"cos_sin_cache: shape is {tuple(cos_sin_cache.shape)}; expected (max_position, rotary_size), of which the "
             "second is even and not 0"
         )
-    tensors = {
-        "q": q, "k": k, "q_weight": q_weight, "k_weight": k_weight, "cos_sin_cache": cos_sin_cache,
-        "positions": positions, "q_scale": q_scale, "k_scale": k_scale, "q_out": q_out, "k_out": k_out, "eps": eps,
-    }  # fmt: skip
-    made = run(rounded_dispatcher(op, enable_pdl, rounding, is_neox, rotary_size, unit_bias), tensors, stream)
-    return made["q_out"], made["k_out"]
+    return rotary_size

@@ -84,6 +84,7 @@ from jitnorm.reference.norm import (
     rmsnorm_f32,
     stored_residual,
 )
+from jitnorm.reference.pages import insert_heads
 from jitnorm.reference.rotation import rotate_f32
 from jitnorm.reference.sandwich import sandwich_rmsnorm_f32
 from jitnorm.reference.statistics import CHUNK, amax_f32, row_sum, sum_of_squares
@@ -118,6 +119,7 @@ __all__ = [
     "gated_rmsnorm_f32",
     "gelu_f32",
     "gelu_tanh_f32",
+    "insert_heads",
     "inv_rms_f32",
     "layernorm_backward_f32",
     "layernorm_f32",

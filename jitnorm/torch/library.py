@@ -25,10 +25,11 @@ def register() -> None:
             continue
         for schema in schemas_of(op).values():
             operator = Operator(op, schema)
-            gradient = operator_gradient(op, schema)
-            functional = _define(schema.functional, operator.functional, operator.fake, gradient)
-            torch.library.register_vmap(functional, batched(functional), lib=_LIBRARY)
             _define(schema.out, operator.out, operator.fake_out, None)
+            if not schema.updated:
+                gradient = operator_gradient(op, schema)
+                functional = _define(schema.functional, operator.functional, operator.fake, gradient)
+                torch.library.register_vmap(functional, batched(functional), lib=_LIBRARY)
 
 
 def _define(

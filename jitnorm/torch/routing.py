@@ -43,7 +43,12 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
         _check_differentiable(dispatcher, tensors)
     given = {name: named.pop(name) for name in dispatcher.outputs.names}
     missing = [name for name, tensor in given.items() if tensor is None]
+    if dispatcher.outputs.updated and _is_transformed(tensors):
+        raise TypeError(
+            f"{dispatcher.outputs.updated[0]}: is written in part, which transforms of torch.func do not allow"
+        )
     if len(missing) == len(given) or is_differentiated or _is_transformed(tensors):
+        assert operator.functional is not None
         results = operator.functional(**named, **operator.options)
         made = dict(zip(given, (results,) if isinstance(results, torch.Tensor) else results, strict=True))
         for name, tensor in given.items():
@@ -95,14 +100,14 @@ class _Operator:
     """A dispatcher's calls as torch knows them.
 
     Attributes:
-        functional: the overload that allocates its outputs.
+        functional: the overload that allocates its outputs; None where some are written in part.
         out: the overload that writes the caller's.
         options: the arguments of both that stand for the dispatcher's options, and parameters that it does without.
         outputs: how the operator allocates.
         gives_fp4: whether its codes are bytes where the function gives them their dtype.
     """
 
-    functional: Callable[..., Any]
+    functional: Callable[..., Any] | None
     out: Callable[..., Any]
     options: dict[str, Any]
     outputs: Outputs
@@ -114,11 +119,11 @@ def _operator(dispatcher: Dispatcher) -> _Operator:
     op, fields = dispatcher.op, dispatcher.options
     packet = getattr(torch.ops.jitnorm, op.name)
     is_amax = op.finds_amax and fields.get("amax_only")
-    functional, out = (packet.amax, packet.amax_out) if is_amax else (packet.default, packet.out)
+    functional, out = (packet.amax, packet.amax_out) if is_amax else (getattr(packet, "default", None), packet.out)
     example = prototype(fields)
     without = {
         argument.name: None
-        for argument in functional._schema.arguments
+        for argument in (functional or out)._schema.arguments
         if not argument.has_default_value() and argument.name not in dispatcher.arguments
     }
     return _Operator(

@@ -35,6 +35,7 @@ class Schema:
         outputs: what some call writes, in calling order.
         sometimes: the outputs that not every call has.
         nullable: the parameters of norms that also do without.
+        updated: the outputs that are written in part; with some there is no functional overload.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Schema:
     outputs: tuple[str, ...]
     sometimes: frozenset[str]
     nullable: frozenset[str]
+    updated: frozenset[str]
 
     @property
     def functional(self) -> str:
@@ -114,6 +116,7 @@ def _schema(name: str, calls: list[Fields]) -> Schema:
         outputs,
         frozenset(outputs) - always,
         frozenset(inputs) & with_weight - always,
+        frozenset(a.name for a in tensors if a.is_updated),
     )
 
 

@@ -104,7 +104,7 @@ def vector_bytes_of(launch: Launch, target: Target) -> list[int]:
 
 def _row_alignment(argument: TensorArgument) -> int:
     """The largest power of two, up to 16, that divides the addresses of all rows."""
-    if len(argument.shape) == 1:
+    if len(argument.shape) == 1 and not argument.table_dims:
         return WIDEST_ACCESS
     bits = argument.shape[-1].evaluate(rows=1) * argument.element_bytes | WIDEST_ACCESS
     return bits & -bits

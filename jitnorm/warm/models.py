@@ -227,6 +227,9 @@ def _turned(model: Model, norms: dict[str, Any]) -> list[Entry]:
         if rotary_size >= 2 and rotary_size % 2 == 0:
             choices = {"hidden_size": size, "rotary_size": rotary_size, "angles": angles, "unit_bias": model.unit_bias}
             found += multiply("qk_rmsnorm_rope", {**choices, **norms})
+            inserting = {**choices, **norms, "row_dims": 2, "keep_heads": [False, True]}
+            for op in ("qk_rmsnorm_rope_cache", "qk_rmsnorm_rope_cache_quant"):
+                found += multiply(op, inserting)
     return found
 
 

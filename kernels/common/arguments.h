@@ -5,6 +5,17 @@
 #include "configuration.h"
 #include "types.h"
 
+#ifdef JITNORM_PAGES
+// The cache of keys or of values: pages (pages, tokens of a page, heads), and the scales of their codes, one or of each
+// head.
+struct Cache {
+  Page* pages;
+  Int64 pages_strides[3], pages_extents[3];
+  const float* scales;
+  Int64 scales_strides[1], scales_extents[1];
+};
+
+#endif
 struct Arguments {
   // Rows at any stride, in elements; by leading dimension, the outermost first.
   const Input* input;
@@ -47,6 +58,16 @@ struct Arguments {
   Int64 angles_strides[1], angles_extents[1];
   const Position* positions;  // of each token in the table
   Int64 heads;                // rows of a token
+#endif
+#ifdef JITNORM_PAGES
+
+  bool has_pages;  // whether the rows are keys, which go to a cache, as values do
+  const Input* values;
+  Output* values_out;
+  Int64 values_strides[kRowDims], values_out_strides[kRowDims];
+  Cache key_cache, value_cache;
+  const Slot* slots;  // of each token in both caches
+  Int64 slots_strides[1], slots_extents[1];
 #endif
 
   // One element, or one for each row or matrix.

@@ -89,6 +89,9 @@ enum class Encoding {
 #ifdef JITNORM_GIVEN_SCALES
   kGivenScales,  // FP8 or INT8 codes, by scales of rows, columns or blocks that are given
 #endif
+#ifdef JITNORM_PAGES
+  kPages,  // of queries their values, while keys and values go to pages of caches, as values or FP8 codes
+#endif
 };
 
 enum class Element { kE2M1, kE4M3, kE5M2, kInt8 };

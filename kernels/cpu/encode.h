@@ -6,6 +6,7 @@
 #include "../common/fp8_scale.h"
 #include "../common/given_scales.h"
 #include "../common/global_scale.h"
+#include "../common/pages.h"
 #include "../common/rows.h"
 #include "../common/scale_layout.h"
 #include "codes.h"
@@ -56,6 +57,21 @@ struct Encoder<Encoding::kAmax> {
   JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
 };
 
+// Stores the codes of tile t of a row, of its values times a factor.
+JITNORM_INLINE void store_codes_of(const Tile& y, float factor, int t, UInt8* row) {
+  TileCodes codes;
+  JITNORM_LANES
+  for (int k = 0; k < kLanes; ++k) {
+    float chunk[kChunkSize];
+    take_chunk(y, k, chunk);
+    JITNORM_UNROLL
+    for (int w = 0; w < kChunkWords; ++w) {
+      codes[k * kChunkWords + w] = encode_lane_word<kElement>(chunk + w * kCodesPerWord, factor);
+    }
+  }
+  store_codes(codes, t, row);
+}
+
 // FP8 or INT8 with one scale for the row or the tensor.
 template <>
 struct Encoder<Encoding::kOneScale> {
@@ -68,17 +84,7 @@ struct Encoder<Encoding::kOneScale> {
   }
 
   JITNORM_FORCE_INLINE void encode_tile(const Arguments&, Int64, int t, const Tile& y) const {
-    TileCodes codes;
-    JITNORM_LANES
-    for (int k = 0; k < kLanes; ++k) {
-      float chunk[kChunkSize];
-      take_chunk(y, k, chunk);
-      JITNORM_UNROLL
-      for (int w = 0; w < kChunkWords; ++w) {
-        codes[k * kChunkWords + w] = encode_lane_word<kElement>(chunk + w * kCodesPerWord, factor);
-      }
-    }
-    store_codes(codes, t, to);
+    store_codes_of(y, factor, t, to);
   }
 
   JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
@@ -201,17 +207,39 @@ struct Encoder<Encoding::kGivenScales> {
   JITNORM_FORCE_INLINE void encode_tile(const Arguments&, Int64, int t, const Tile& y) const {
     Tile scaled;
     scale_tile(scales, t, y, scaled);
-    TileCodes codes;
-    JITNORM_LANES
-    for (int k = 0; k < kLanes; ++k) {
-      float chunk[kChunkSize];
-      take_chunk(scaled, k, chunk);
-      JITNORM_UNROLL
-      for (int w = 0; w < kChunkWords; ++w) {
-        codes[k * kChunkWords + w] = encode_lane_word<kElement>(chunk + w * kCodesPerWord, 1.0f);
-      }
-    }
-    store_codes(codes, t, to);
+    store_codes_of(scaled, 1.0f, t, to);
+  }
+
+  JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
+};
+#endif
+
+#ifdef JITNORM_PAGES
+// Tile t of a row, in its place.
+JITNORM_INLINE void store_in_page(const Tile& y, int t, const Cache& cache, const Place& place) {
+  if (!place.is_there) return;
+  if constexpr (kHasEncodedPages) {
+    store_codes_of(y, place.factor, t, (UInt8*)cache.pages + place.offset);
+  } else {
+    store_tile(y, t, (Output*)cache.pages + place.offset);
+  }
+}
+
+// Queries as values, and keys in their places, too or alone.
+template <>
+struct Encoder<Encoding::kPages> {
+  Output* to;
+  Place place;
+
+  JITNORM_INLINE Encoder begin_row(const Arguments& a, Int64 row, float) {
+    const bool is_written = kKeepsHeads || !a.has_pages;
+    return {is_written ? a.out + row_offset(row, a.extents, a.out_strides) : nullptr,
+            a.has_pages ? place_of(a, a.key_cache, row) : Place{}};
+  }
+
+  JITNORM_FORCE_INLINE void encode_tile(const Arguments& a, Int64, int t, const Tile& y) const {
+    if (to != nullptr) store_tile(y, t, to);
+    store_in_page(y, t, a.key_cache, place);
   }
 
   JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}

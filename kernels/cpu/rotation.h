@@ -1,4 +1,4 @@
-// The rotation of a head in the cache.
+// The rotation of the heads of a row in the cache.
 #pragma once
 
 #include "../common/rotation.h"
@@ -13,15 +13,17 @@ JITNORM_INLINE void turn_row(const Arguments& a, Int64 row, Tile* y) {
   const Int64 position = position_of_row(a, row);
   const Angle* angles = position < 0 ? nullptr : a.angles + position * a.angles_strides[0];
   const float unknown = float_of(0x7fffffffu);
-  for (int j = 0; j < kAngles; ++j) {
-    const float cosine = angles ? to_float(angles[j]) : unknown;
-    const float sine = angles ? to_float(angles[kAngles + j]) : unknown;
-    float& first = element_of(y, kTurnsHalves ? j : 2 * j);
-    float& second = element_of(y, kTurnsHalves ? j + kAngles : 2 * j + 1);
-    const float turned_first = turned(first, second, cosine, -sine);
-    second = turned(second, first, cosine, sine);
-    first = turned_first;
+  for (int head = 0; head < kHiddenSize; head += kHeadSize) {
+    for (int j = 0; j < kAngles; ++j) {
+      const float cosine = angles ? to_float(angles[j]) : unknown;
+      const float sine = angles ? to_float(angles[kAngles + j]) : unknown;
+      float& first = element_of(y, head + (kTurnsHalves ? j : 2 * j));
+      float& second = element_of(y, head + (kTurnsHalves ? j + kAngles : 2 * j + 1));
+      const float turned_first = turned(first, second, cosine, -sine);
+      second = turned(second, first, cosine, sine);
+      first = turned_first;
+    }
+    for (int i = head + kRotarySize; i < head + kHeadSize; ++i) element_of(y, i) = unturned(element_of(y, i));
   }
-  for (int i = kRotarySize; i < kHiddenSize; ++i) element_of(y, i) = unturned(element_of(y, i));
 }
 #endif

@@ -6,6 +6,7 @@
 #include "../common/fp8_scale.h"
 #include "../common/given_scales.h"
 #include "../common/global_scale.h"
+#include "../common/pages.h"
 #include "../common/rows.h"
 #include "../common/scale_layout.h"
 #include "fast_blocks.cuh"
@@ -57,6 +58,14 @@ struct Encoder<Encoding::kAmax> {
   JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
 };
 
+// The codes of a chunk, of its values times a factor.
+JITNORM_INLINE CodeChunk codes_of(const float (&y)[kChunkSize], float factor) {
+  CodeChunk chunk;
+  JITNORM_UNROLL
+  for (int i = 0; i < kCodeWords; ++i) chunk.words[i] = encode_word<kElement>(y + kCodesPerWord * i, factor);
+  return chunk;
+}
+
 // FP8 or INT8 with one scale for the row or the tensor.
 template <>
 struct Encoder<Encoding::kOneScale> {
@@ -75,10 +84,7 @@ struct Encoder<Encoding::kOneScale> {
   }
 
   JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float) const {
-    CodeChunk chunk;
-    JITNORM_UNROLL
-    for (int i = 0; i < kCodeWords; ++i) chunk.words[i] = encode_word<kElement>(y + kCodesPerWord * i, factor);
-    store_codes(codes, index, chunk);
+    store_codes(codes, index, codes_of(y, factor));
   }
 
   JITNORM_INLINE void end_row(int) const {}
@@ -180,10 +186,45 @@ struct Encoder<Encoding::kGivenScales> {
     load_given_scales(scales, index, scaled);
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) scaled[i] = mul_rn(y[i], reciprocal_rn(scaled[i]));
-    CodeChunk chunk;
-    JITNORM_UNROLL
-    for (int i = 0; i < kCodeWords; ++i) chunk.words[i] = encode_word<kElement>(scaled + kCodesPerWord * i, 1.0f);
-    store_codes(codes, index, chunk);
+    store_codes(codes, index, codes_of(scaled, 1.0f));
+  }
+
+  JITNORM_INLINE void end_row(int) const {}
+  JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
+};
+#endif
+
+#ifdef JITNORM_PAGES
+// Queries as values, and keys in their places, too or alone.
+template <>
+struct Encoder<Encoding::kPages> {
+  Output* row;
+  Page* pages;
+  Place place;
+  bool has_pages;
+
+  typedef Place CallScale;  // as each thread has one row
+
+  JITNORM_INLINE static float given(const Arguments&) { return 0.0f; }
+
+  JITNORM_INLINE static CallScale prepare(const Arguments& a, Int64 row) {
+    return a.has_pages ? place_of(a, a.key_cache, row) : Place{};
+  }
+
+  JITNORM_INLINE static Encoder begin_row(const Arguments& a, Int64 row, CallScale place, float, bool) {
+    return {a.out + row_offset(row, a.extents, a.out_strides), a.key_cache.pages, place, a.has_pages};
+  }
+
+  // All threads of a block have queries, or all have keys.
+  JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float) const {
+    if (kKeepsHeads || !has_pages) store_rounded(row, index, y);
+    if (!has_pages) return;
+    const int index_there = place.is_there ? index : kChunks;  // or nowhere
+    if constexpr (kHasEncodedPages) {
+      store_codes((UInt8*)pages + place.offset, index_there, codes_of(y, place.factor));
+    } else {
+      store_rounded((Output*)pages + place.offset, index_there, y);
+    }
   }
 
   JITNORM_INLINE void end_row(int) const {}

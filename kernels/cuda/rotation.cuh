@@ -1,10 +1,15 @@
-// The rotation of a head whose chunks the lanes of a warp have, one each.
+// The rotation of heads whose chunks neighbouring lanes of a warp have, one each at a time.
 #pragma once
 
 #include "../common/rotation.h"
 #include "chunks.cuh"
 
 #ifdef JITNORM_ROTATES
+// Which chunk of its head a chunk of a row is: a row is a head, or several.
+JITNORM_INLINE int chunk_of_head(int index) {
+  return kHeadSize < kHiddenSize ? index % ((kHeadSize + kChunkSize - 1) / kChunkSize) : index;
+}
+
 // Elements up to kRotarySize are turned two by two: whether element i is the first of the two, and their angle.
 JITNORM_INLINE bool is_first_of_two(int i) { return kTurnsHalves ? i < kAngles : i % 2 == 0; }
 JITNORM_INLINE int angle_of(int i) { return kTurnsHalves ? i % kAngles : i / 2; }
@@ -53,7 +58,7 @@ JITNORM_INLINE float angle_at(const AngleRun& run, int i) {
   return to_float(run.elements[i]);
 }
 
-// The angles of a chunk, of each of its elements or of each pair, in runs.
+// The angles of a chunk of a head, of each of its elements or of each pair, in runs.
 struct ChunkAngles {
   static constexpr int kRuns = (kTurnsHalves ? kChunkSize : kChunkSize / 2) / kAnglesInRun;
   static constexpr int kRunElements = kChunkSize / kRuns;
@@ -104,7 +109,7 @@ struct ChunkAngles {
       const float sine = angle_at(sines[run], place);
       const float signed_sine = !kHalvesAreChunks && is_first_of_two(kTurnsHalves ? element : i) ? -sine : sine;
       const float value = turned(y[i], others[i], angle_at(cosines[run], place), signed_sine);
-      if constexpr (kRotarySize >= kHiddenSize) {
+      if constexpr (kRotarySize >= kHeadSize) {
         y[i] = value;
       } else {
         y[i] = (kTurnsWholeChunks ? is_turned : element < kRotarySize) ? value : unturned(y[i]);

@@ -9,6 +9,13 @@ template <typename ArgumentsOf>
 JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
   if constexpr (kRowSets == RowSets::kPair) {  // the first blocks have one, the others the other, none both
     const Int64 first_blocks = blocks_of(arguments_of(false).rows);
+#ifdef JITNORM_PAGES
+    const Int64 blocks = first_blocks + blocks_of(arguments_of(true).rows);
+    if (row_block() >= blocks) {  // the last ones have values
+      insert_values(arguments_of(true), row_block() - blocks);
+      return;
+    }
+#endif
     const bool second = row_block() >= first_blocks;
     process_rows(arguments_of(second), row_block() - (second ? first_blocks : 0));
   } else if constexpr (kRowSets == RowSets::kMatrices) {  // a block has rows of one matrix

@@ -36,7 +36,7 @@ struct Row {
   float amax[kHeldChunks];  // the largest |y| of each chunk, if that of the row is needed
   RowStatistic statistic;
 #ifdef JITNORM_ROTATES
-  ChunkAngles angles;  // of its only chunk
+  ChunkAngles angles;  // of all its chunks, which stand in one place in different heads
 #endif
 
 #ifdef JITNORM_TWO_SIZES
@@ -167,7 +167,7 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
         float y[kChunkSize];
         normalize_chunk(row.held[j], of.parameters[j], row.statistic, y);
 #ifdef JITNORM_ROTATES
-        row.angles.turn(y, index);
+        row.angles.turn(y, chunk_of_head(index));
 #endif
         if constexpr (!kStoresSumEarly) row.source.store_sum(row.held[j], index);
         if constexpr (kKeepsNorm) {
@@ -315,7 +315,7 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
   }
 #ifdef JITNORM_ROTATES
-  row.angles.load(a, at, row.index(0));
+  row.angles.load(a, at, chunk_of_head(row.index(0)));
 #endif
   return row;
 }
@@ -378,7 +378,11 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));
   }
   meanwhile();
+#ifdef JITNORM_PAGES
+  const RowEncoder::CallScale call = RowEncoder::prepare(a, of.rows[0].number);
+#else
   const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
+#endif
   if constexpr (!kFavoursLatency) launch_dependents();
   begin_sharing();
   find_statistics(a, of, warp, lane);
@@ -388,3 +392,29 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
 JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   process_rows(a, block, [] {});
 }
+
+#ifdef JITNORM_PAGES
+// Block number `block` of the rows of values: to their places, as they are.
+JITNORM_INLINE void insert_values(const Arguments& a, Int64 block) {
+  static_assert(kChunksPerLane == 1 && kRowsAtOnce == 1, "a head is a chunk of each of its lanes");
+  const Int64 row = block * kRowsPerBlock + threadIdx.x / kThreadsPerRow;
+  const bool is_there = row < a.rows;
+  const Int64 at = is_there ? row : 0;
+  const int index = is_there ? thread_of_row() : kChunks;
+  wait_for_inputs();
+  InputChunk chunk;
+  load_chunk(chunk, a.values + row_offset(at, a.extents, a.values_strides), index);
+  const Place place = place_of(a, a.value_cache, at);
+  launch_dependents();
+  const int index_there = place.is_there ? index : kChunks;
+  if constexpr (kHasEncodedPages) {
+    float y[kChunkSize];
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) y[i] = value_of(chunk, i);
+    store_codes((UInt8*)a.value_cache.pages + place.offset, index_there, codes_of(y, place.factor));
+  } else {
+    store_chunk((Output*)a.value_cache.pages + place.offset, index_there, chunk);
+  }
+  if constexpr (kKeepsHeads) store_chunk(a.values_out + row_offset(at, a.extents, a.values_out_strides), index, chunk);
+}
+#endif

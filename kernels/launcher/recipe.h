@@ -59,7 +59,7 @@ inline void CheckArgument(const Argument& argument) {
   require(!argument.is_strided || (!argument.is_single && !argument.is_flat), "is strided, but of any shape");
   require(!argument.is_strided || !argument.extents.empty(), "is strided, but has no extent of its own");
   const bool is_other = argument.is_strided || argument.is_single || argument.is_flat || argument.has_leading_dims;
-  require(argument.table_dims == 0 || (!is_other && argument.extents.size() == 1), "is a table, but of no such shape");
+  require(argument.table_dims == 0 || (!is_other && argument.extents.size() <= 1), "is a table, but of no such shape");
 }
 
 inline Argument ReadArgument(const JsonObject& json) {

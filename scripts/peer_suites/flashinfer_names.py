@@ -82,4 +82,4 @@ def names(module: str) -> dict[str, Any]:
     if module.startswith("flashinfer.quantization"):
         variables = {"NVFP4_QUANT_ENV_VARS": four_over_six.NVFP4_QUANT_ENV_VARS}
         return public | variables | {"nvfp4_e4m3_max": lambda recipe=None: recipe.e4m3_max if recipe else 448}
-    return public if module == "flashinfer" else {}
+    return public if module in ("flashinfer", "flashinfer.diffusion_ops") else {}

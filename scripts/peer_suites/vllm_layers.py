@@ -225,3 +225,17 @@ def scaled_quantize(
     scale = FP8_MAX / groups.abs().amax((2, 3)).clamp(min=1e-12)
     codes = (groups * scale[:, :, None, None]).clamp(-FP8_MAX, FP8_MAX).transpose(1, 2).reshape(x.shape)
     return codes.contiguous().to(quant_dtype), scale.float().reciprocal()
+
+
+def reshape_and_cache_flash(
+    key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
+    slot_mapping: torch.Tensor, kv_cache_dtype: str, k_scale: torch.Tensor, v_scale: torch.Tensor,
+) -> None:  # fmt: skip
+    """Keys and values into their slots, as FP8 by division."""
+    known = slot_mapping >= 0
+    slots, page_size = slot_mapping[known], key_cache.shape[1]
+    for heads, cache, scale in ((key, key_cache, k_scale), (value, value_cache, v_scale)):
+        found = heads[: len(known)][known]
+        if kv_cache_dtype == "fp8":
+            found = (found.float() / scale).clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn).view(torch.uint8)
+        cache[slots // page_size, slots % page_size] = found

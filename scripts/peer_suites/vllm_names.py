@@ -23,6 +23,7 @@ FILES = tuple(
         "core/test_fused_q_kv_rmsnorm",
         "core/test_activation",
         "core/test_fused_qk_norm_rope",
+        "test_fused_qknorm_rope_cache",
         "core/test_fused_quant_layernorm",
         "core/test_fused_silu_mul_block_quant",
         "quantization/test_fp8_quant",
@@ -109,7 +110,8 @@ def names(module: str) -> dict[str, Any]:
     """The names of a module."""
     submodules = {name: import_module(f"{module}.{name}") for name in _SUBMODULES.get(module, ())}
     if module in _PUBLIC:
-        return {name: getattr(vllm, name) for name in vllm.__all__}
+        others = {"reshape_and_cache_flash": vllm_layers.reshape_and_cache_flash}
+        return others | {name: getattr(vllm, name) for name in vllm.__all__}
     return submodules | _NAMES.get(module, {})
 
 

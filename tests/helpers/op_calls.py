@@ -40,7 +40,8 @@ class Call(NamedTuple):
             call, dtype = self.prepared(rows), self.choices.get("input", "bfloat16")
             qkv = new((rows, 12, self.choices["hidden_size"]), dtype)
             q, k = qkv[:, :8], qkv[:, 8:10]
-            in_place = {} if "quant" in OPS[self.op].fixed else {"q_out": q, "k_out": k}
+            is_encoded, is_paged = ("quant" in OPS[self.op].fixed, "paged" in OPS[self.op].fixed)
+            in_place = {} if is_encoded else {"q_out": q} if is_paged else {"q_out": q, "k_out": k}
             call.func(**{**call.keywords, "q": q, "k": k, **in_place})
 
 
@@ -79,7 +80,7 @@ _OTHERS: list[dict[str, Any]] = [
     {"inverse_global_scale": True, "global_scale": "given"}, {"alignment": 128, "hidden_size": 96},
     {"shuffle_rows": 16}, {"shuffled": True}, {"shuffled": True, "global_scale": "row"},
     {"axis": 0, "layout": "linear"}, {"rope": "interleaved"}, {"angles": "bfloat16", "positions": "int32"},
-    {"rotary_size": 32},
+    {"rotary_size": 32}, {"head_size": 128}, {"slots": "int32"},
 ]  # fmt: skip
 
 

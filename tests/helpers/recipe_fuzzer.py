@@ -29,6 +29,7 @@ KERNELS = (
     ("rmsnorm:hidden_size=384,vector_bytes=2,quant=e4m3/128/f32/column4", "c++", ("cpu", "sm_90a")),
     ("rmsnorm:hidden_size=128,pair=true,row_dims=2", "c++", ("cpu", "sm_90a")),
     ("rmsnorm:hidden_size=128,pair=true,rope=neox,rotary_size=64,quant=e4m3/tensor/f32", "c++", ("cpu", "sm_90a")),
+    ("rmsnorm:hidden_size=64,pair=true,rope=neox,paged=true,quant=e4m3/tensor/f32", "c++", ("cpu", "sm_90a")),
     ("quantize:hidden_size=512,quant=e2m1/16/e4m3/128x4/given,batched=true,masked=true", "c++", ("cpu", "sm_100a")),
     ("quantize:hidden_size=384,quant=e4m3/tensor/f32/linear/tensor", "c++", ("cpu", "sm_90a")),
     ("quantize:hidden_size=64,amax_only=true", "c++", ("cpu", "sm_80")),

@@ -55,7 +55,7 @@ class Recorder(TorchDispatchMode):
 
 
 def operator_calls(name: str, **choices: Any) -> list[OperatorCall]:
-    """The calls of both overloads of each operator that an op's function makes.
+    """The calls of both overloads of each operator that an op's function makes; of one, if it is all that there is.
 
     Tensors of narrow dtypes are passed as their bytes, because what checks operators cannot compute with them.
     """
@@ -66,6 +66,10 @@ def operator_calls(name: str, **choices: Any) -> list[OperatorCall]:
         packet = function.overloadpacket
         options = {key: value for key, value in kwargs.items() if key in ("config", "enable_pdl")}
         inputs = tuple(map(as_bytes, args))
+        if "default" not in packet.overloads():
+            written = {key: as_bytes(value) for key, value in kwargs.items() if key not in options}
+            found.append((packet.out, inputs, {**options, **written}))
+            continue
         overload, out = (
             (packet.amax, packet.amax_out) if "amax" in function._overloadname else (packet.default, packet.out)
         )

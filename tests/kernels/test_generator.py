@@ -199,6 +199,7 @@ def test_nvrtc_compiles_rows_of_clusters_and_what_stands_for_them(name: str) -> 
         "rmsnorm:hidden_size=7168,streams=4,weight=float32,quant=e2m1/16/e4m3/linear/row,keep_rstd=true,pdl=false",
         "rmsnorm:hidden_size=72,input=float16,weight=float32,pair=true,row_dims=2,vector_bytes=8",
         "rmsnorm:hidden_size=72,pair=true,rope=interleaved,rotary_size=20,quant=e5m2/tensor/f32,rounding=hf,row_dims=2",
+        "rmsnorm:hidden_size=72,pair=true,rope=neox,paged=true,keep_heads=true,quant=e4m3/tensor/f32,slots=int32,row_dims=2",
         "rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16/e4m3/linear+128x4/row,batched=true,row_dims=2",
         "quantize:hidden_size=256,quant=e4m3/tensor/f32,batched=true,masked=true,scale_per_matrix=true",
         "quantize:hidden_size=256,quant=e2m1/16/e4m3/linear+8x4/given,experts=3,scale_per_matrix=true",

@@ -83,6 +83,8 @@ SPECIAL = [
         "dequantize:hidden_size=4096,quant=e4m3/column/f32/linear/given",
         "rmsnorm:hidden_size=128,pair=true,rope=neox",
         "rmsnorm:hidden_size=128,pair=true,rope=neox,rounding=hf",
+        "rmsnorm:hidden_size=128,pair=true,rope=neox,paged=true",
+        "rmsnorm:hidden_size=128,pair=true,rope=neox,paged=true,quant=e4m3/tensor/f32",
     )
 ]
 FINISHED = [

@@ -27,6 +27,7 @@ KERNELS = (
     ("rmsnorm:hidden_size=112,pair=true,rope=neox,rounding=hf,unit_bias=true", "sm_90a"),
     ("rmsnorm:hidden_size=13,pair=true,rope=neox,rotary_size=10,vector_bytes=1,input=float16", "sm_80"),
     ("rmsnorm:hidden_size=192,pair=true,rope=interleaved,rotary_size=64,angles=float16,input=float32", "sm_90a"),
+    ("rmsnorm:hidden_size=576,pair=true,rope=neox,head_size=64,rotary_size=32,quant=e4m3/tensor/f32", "sm_90a"),
     ("rmsnorm:hidden_size=96,pair=true,rope=interleaved,rotary_size=36,quant=e4m3/tensor/f32,rounding=output", "sm_80"),
 )  # fmt: skip
 
@@ -60,10 +61,13 @@ def expected(config: KernelConfig, arrays: dict[str, Any], name: str) -> Any:
     x, dtype, rounding = arrays[name], arrays[name].dtype, config.rounding
     steps: Any = "once" if rounding == "output" else rounding
     y = reference.rmsnorm_f32(x, arrays[f"{name}_weight"], EPS, weight_bias=float(config.unit_bias), rounding=steps)
-    positions = np.repeat(arrays["positions"], HEADS[name])
+    heads_of_row = config.hidden_size // (config.head_size or config.hidden_size)
+    positions = np.repeat(arrays["positions"], HEADS[name] * heads_of_row)
+    heads, is_neox = y.reshape(len(positions), -1), config.rope == "neox"
     turned = reference.rotate_f32(
-        y, arrays["cos_sin_cache"], positions, is_neox=config.rope == "neox", rounding=rounding, dtype=dtype
+        heads, arrays["cos_sin_cache"], positions, is_neox=is_neox, rounding=rounding, dtype=dtype
     )
+    turned = turned.reshape(x.shape)
     if config.quant is None:
         return reference.round_to(turned, dtype)
     return reference.quantize_fp8_static(turned, SCALES[f"{name}_scale"])
@@ -71,7 +75,7 @@ def expected(config: KernelConfig, arrays: dict[str, Any], name: str) -> Any:
 
 def run(config: KernelConfig, target: Target, arrays: dict[str, Any]) -> dict[str, Any]:
     """What the kernel writes, by the recipe that the launcher would follow."""
-    memory = np.zeros(1 << 16, np.uint8)
+    memory = np.zeros(1 << 18, np.uint8)
     places, end = {}, 256
     dtype = np.dtype(np.uint8) if config.quant else arrays["q"].dtype
     outputs = {f"{name}_out": np.zeros_like(arrays[name], dtype) for name in HEADS}

@@ -124,6 +124,14 @@ def test_heads_are_turned_in_registers(target: str, tmp_path: Path) -> None:
     assert_no_local_memory(text, target, tmp_path)
 
 
+@pytest.mark.parametrize(("quant", "target"), [("e4m3/tensor/f32", "sm_80"), ("none", "sm_100a")])
+def test_heads_go_to_pages_in_wide_accesses(quant: str, target: str, tmp_path: Path) -> None:
+    text = f"rmsnorm:hidden_size=128,pair=true,rope=neox,paged=true,row_dims=2,quant={quant}"
+    stores = {opcode for opcode in opcodes(text, target, tmp_path) if opcode.startswith("ST")}
+    assert stores == {"STG.E.128"}  # none to generic addresses
+    assert_no_local_memory(text, target, tmp_path)
+
+
 FAST_PATH = (
     "rmsnorm:hidden_size=7168,schedule=14x1wuql",
     "rmsnorm:hidden_size=7168,unit_bias=true,residual=true,schedule=14x1wql",

@@ -1,15 +1,17 @@
 """FlashInfer's norms, activations and quantization: ``from jitnorm.compat import flashinfer``.
 
-Its modules are here too: `flashinfer.norm`, `flashinfer.activation`, `flashinfer.mhc`, `flashinfer.quantization`.
+Its modules are here too: `flashinfer.norm`, `flashinfer.activation`, `flashinfer.diffusion_ops`, `flashinfer.mhc`,
+`flashinfer.quantization`.
 """
 
-from jitnorm.compat.flashinfer import activation, mhc, norm, quantization
+from jitnorm.compat.flashinfer import activation, diffusion_ops, mhc, norm, quantization
 from jitnorm.compat.flashinfer.activation import (
     gelu_and_mul,
     gelu_tanh_and_mul,
     silu_and_mul,
     silu_and_mul_scaled_nvfp4_experts_quantize,
 )
+from jitnorm.compat.flashinfer.diffusion_ops import fused_qk_rmsnorm_rope
 from jitnorm.compat.flashinfer.four_over_six import NVFP44Over6Config, NVFP44Over6ErrMode, resolve_nvfp4_4over6
 from jitnorm.compat.flashinfer.kv_cache import (
     nvfp4_kv_dequantize,
@@ -63,11 +65,13 @@ __all__ = [
     "activation",
     "add_rmsnorm_fp4quant",
     "block_scale_interleave",
+    "diffusion_ops",
     "e2m1_and_ufp8sf_scale_to_float",
     "fp4_quantize",
     "fused_add_rmsnorm",
     "fused_add_rmsnorm_fp8_block_quant",
     "fused_add_rmsnorm_quant",
+    "fused_qk_rmsnorm_rope",
     "fused_rmsnorm_silu",
     "gelu_and_mul",
     "gelu_tanh_and_mul",

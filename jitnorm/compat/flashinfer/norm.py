@@ -8,6 +8,7 @@ import torch
 
 import jitnorm
 from jitnorm.compat.arguments import as_hint, as_scale, element_of, spec_of
+from jitnorm.compat.flashinfer.diffusion_ops import fused_qk_rmsnorm_rope as fused_qk_rmsnorm_rope
 
 
 def rmsnorm(

@@ -24,6 +24,7 @@ from jitnorm.compat.vllm.custom_ops import (
 )
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors, create_fp4_scale_tensor
 from jitnorm.compat.vllm.gated import fla_rms_norm_gated, rms_norm_gated
+from jitnorm.compat.vllm.kv_cache import fused_qknorm_rope_cache
 from jitnorm.compat.vllm.outputs_first import fused_add_rms_norm, fused_qk_norm_rope, rms_norm
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "fused_add_rms_norm",
     "fused_q_kv_rmsnorm",
     "fused_qk_norm_rope",
+    "fused_qknorm_rope_cache",
     "mxfp4_experts_quant",
     "per_token_group_quant_fp8",
     "per_token_group_quant_fp8_packed_for_deepgemm",

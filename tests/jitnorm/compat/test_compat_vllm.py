@@ -70,6 +70,36 @@ def test_queries_and_keys_are_normalized_and_turned_in_place(is_neox: bool) -> N
         ops.fused_qk_norm_rope(qkv, 4, 2, 1, 64, 1e-5, weight, weight, table, is_neox, positions)
 
 
+@pytest.mark.parametrize(("kv_cache_dtype", "rotary_dim"), [("auto", 0), ("fp8", 16)])
+def test_keys_and_values_are_inserted_as_they_are_returned(kv_cache_dtype: str, rotary_dim: int) -> None:
+    qkv, weight, positions = RESIDUAL[:5].repeat(1, 2), WEIGHT[:64], torch.tensor([3, 0, 1, 4, 2])
+    slots, scales = torch.tensor([2, -1, 5, 0]), {"k_scale": SCALE, "v_scale": SCALE[0]}
+    dtype = torch.uint8 if kv_cache_dtype == "fp8" else qkv.dtype
+    caches = [torch.zeros(2, 3, 2, 64, dtype=dtype) for _ in range(2)]
+
+    def insert(size: int, bias: float = 0) -> Any:
+        call = qkv, weight, weight, X[:, :32], positions, slots, *caches, 4, 2, 64, size, EPS
+        return ops.fused_qknorm_rope_cache(*call, norm_weight_bias=bias, kv_cache_dtype=kv_cache_dtype, **scales)
+
+    q, k, v = insert(rotary_dim)
+    table = torch.cat([X[:, : rotary_dim // 2], X[:, 16:][:, : rotary_dim // 2]], -1)
+    heads = qkv[:, :384].view(5, 6, 64).split([4, 2], dim=1)
+    if rotary_dim:
+        expected = jitnorm.qk_rmsnorm_rope(*heads, weight, weight, table, positions, EPS)
+    else:
+        expected = jitnorm.qk_rmsnorm(*heads, weight, weight, EPS)
+    assert torch.equal(torch.cat([q, k], -1), torch.cat(expected, 1).flatten(1))
+    assert torch.equal(v, qkv[:, 384:])
+    for cache, kept in zip(caches, (k, v), strict=True):
+        inserted = fp8_codes(kept, SCALE).view(torch.uint8) if kv_cache_dtype == "fp8" else kept
+        found = cache.view(6, 128)
+        assert torch.equal(found[[2, 5, 0]], inserted[[0, 2, 3]])
+        assert not found[[1, 3, 4]].any()
+    for size, bias, message in ((34, 0, "rotary_dim: is 34; allowed"), (32, 0.5, "norm_weight_bias: is 0.5")):
+        with pytest.raises(ValueError, match=message):
+            insert(size, bias)
+
+
 def test_a_norm_may_have_no_weight() -> None:
     ones, out = torch.ones(SIZE, dtype=X.dtype), torch.empty_like(X)
     for _ in range(2):

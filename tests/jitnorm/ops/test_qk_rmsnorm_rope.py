@@ -107,6 +107,30 @@ def test_codes_are_those_of_what_is_turned(rounding: str) -> None:
             assert_same_bytes(got.view(np.uint8).reshape(codes.shape), codes, kind)
 
 
+@pytest.mark.parametrize(
+    ("heads", "size", "rotary_size", "is_neox", "rounding"),
+    [(5, 64, 64, True, "once"), (3, 16, 12, False, "hf")],
+)
+def test_heads_that_share_a_row_are_normalized_together_and_turned_alone(
+    heads: int, size: int, rotary_size: int, is_neox: bool, rounding: Any
+) -> None:
+    weights = [make_weight(heads * size, "bfloat16", seed) for seed in (0, 1)]
+    table, scale = table_of(rotary_size, "float32"), np.full(1, 0.05, np.float32)
+    for kind in INPUT_KINDS:
+        inputs = [heads_of(kind, 1, heads * size, "bfloat16", seed) for seed in (0, 1)]
+        call = {"is_neox": is_neox, "rounding": rounding, "head_size": size}
+        found = qk_rmsnorm_rope(*inputs, *weights, table, POSITIONS, **call)
+        codes = qk_rmsnorm_rope_quant(*inputs, *weights, table, POSITIONS, scale, scale, **call)
+        for got, code, x, weight in zip(found, codes, inputs, weights, strict=True):
+            y = reference.rmsnorm_f32(x.reshape(TOKENS, -1), weight, 1e-6, rounding=rounding)
+            of_heads = np.repeat(POSITIONS, heads)
+            turns = {"is_neox": is_neox, "rounding": rounding, "dtype": x.dtype}
+            expected = reference.rotate_f32(y.reshape(-1, size), table, of_heads, **turns)
+            assert_same_bytes(got, reference.round_to(expected, x.dtype).reshape(x.shape), kind)
+            expected_codes = reference.quantize_fp8_static(expected.reshape(TOKENS, -1), 0.05)
+            assert_same_bytes(code.view(np.uint8), expected_codes.reshape(x.shape), kind)
+
+
 def test_output_rounding_is_the_op_and_then_quantize() -> None:
     q, k, weight, scale = (
         heads_of("random", 4, 64, "float16"),
@@ -251,7 +275,10 @@ def test_bad_input_is_refused(change: Callable[[Any], Any], message: str, error:
     [
         ("rmsnorm:hidden_size=64,rope=neox", "rope: is 'neox', but only the heads of a pair are turned"),
         ("rmsnorm:hidden_size=64,pair=true,rope=half", "rope: is 'half'"),
-        ("rmsnorm:hidden_size=64,pair=true,rotary_size=8", "rotary_size, angles, positions: are given without rope"),
+        ("rmsnorm:hidden_size=64,pair=true,rotary_size=8", "rotary_size, head_size, angles, positions: are given with"),
+        ("rmsnorm:hidden_size=96,pair=true,rope=neox,head_size=48", "head_size: is 48; allowed are 0, 16, 32, 64"),
+        ("rmsnorm:hidden_size=96,pair=true,rope=neox,head_size=64", "q: its last dimension is 96; a multiple of head"),
+        ("rmsnorm:hidden_size=128,pair=true,rope=neox,head_size=64,rotary_size=66", "from 2 to the head size 64"),
         ("rmsnorm:hidden_size=64,pair=true,quant=e4m3/row/f32", "pair: is True, which goes with a plain rmsnorm alone"),
     ],
 )
@@ -274,5 +301,24 @@ def test_the_gpu_s_bytes_are_the_cpu_s(size: int, rotary_size: int, is_neox: boo
             codes = qk_rmsnorm_rope_quant(q, k, w, 2 * w, *angles, s, s, is_neox=is_neox, rounding="hf")
             qk_rmsnorm_rope(q, k, w, 2 * w, *angles, is_neox=is_neox, q_out=q, k_out=k)
             runs.append((*codes, x))
+        for on_cpu, on_gpu in zip(*runs, strict=True):
+            assert_same_bytes(on_gpu, on_cpu, kind)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("heads", "size", "is_neox"), [(3, 16, True), (24, 128, False), (12, 128, True), (41, 256, True)]
+)
+def test_the_gpu_s_bytes_of_heads_that_share_a_row_are_the_cpu_s(heads: int, size: int, is_neox: bool) -> None:
+    weight, scale = to_torch(make_weight(heads * size, "bfloat16")), torch.full((1,), 0.1)
+    table, positions = to_torch(table_of(size - 4, "float32")), to_torch(POSITIONS)
+    for kind in INPUT_KINDS:
+        x = to_torch(heads_of(kind, 1, heads * size, "bfloat16"))
+        runs = []
+        for device in ("cpu", "cuda"):
+            q, w, angles, at, s = (each.to(device) for each in (x, weight, table, positions, scale))
+            call = (q, q, w, 2 * w, angles, at)
+            options = {"is_neox": is_neox, "head_size": size}
+            runs.append((*qk_rmsnorm_rope(*call, **options), *qk_rmsnorm_rope_quant(*call, s, s, **options)))
         for on_cpu, on_gpu in zip(*runs, strict=True):
             assert_same_bytes(on_gpu, on_cpu, kind)

@@ -45,7 +45,7 @@ def test_they_keep_them_with_square_blocks_too(name: str) -> None:
         opcheck(function, args, kwargs)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if "paged" not in OPS[name].fixed])
 def test_both_overloads_give_the_same_bytes(name: str) -> None:
     calls = iter(torch_calls.operator_calls(name))
     for (function, args, kwargs), (out, _, written) in zip(calls, calls, strict=True):

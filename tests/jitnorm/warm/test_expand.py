@@ -50,7 +50,7 @@ def test_the_configurations_of_a_call_are_those_of_its_entry(name: str, facts: l
 
 def short_text(options: dict[str, Any], of_call: dict[str, Any]) -> str:
     """A configuration as people write it: what depends on a call's tensors and target is left out."""
-    named_so = ("hidden_size", "input", "weight", "row_dims", "angles", "positions")
+    named_so = ("hidden_size", "input", "weight", "row_dims", "angles", "positions", "slots")
     fixed = {name: of_call[name] for name in named_so if name in of_call}
     config = KernelConfig(**{**fixed, **options})
     named = {"hidden_size": str(config.hidden_size)}

@@ -136,7 +136,8 @@ def test_the_norms_of_a_model_have_its_rounding() -> None:
     model = {"name": "m", "hidden_size": 4096, "head_sizes": [128], "gemm_sizes": [4096], "formats": ["mxfp8"]}
     found = {entry.op: dict(entry.choices) for entry in entries_of(read_model({**model, "rounding": "hf"}))}
     assert {op for op, choices in found.items() if choices.get("rounding") == "hf"} == {
-        "rmsnorm", "fused_add_rmsnorm", "qk_rmsnorm", "qk_rmsnorm_rope", "norm_quantize",
+        "rmsnorm", "fused_add_rmsnorm", "qk_rmsnorm", "qk_rmsnorm_rope", "qk_rmsnorm_rope_cache",
+        "qk_rmsnorm_rope_cache_quant", "norm_quantize",
     }  # fmt: skip
     assert all("rounding" not in dict(entry.choices) for entry in entries_of(read_model(model)))
 

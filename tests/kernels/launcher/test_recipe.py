@@ -81,7 +81,7 @@ def test_what_the_cases_change_is_accepted(target: str) -> None:
     (argument(1, row_set=1), "argument weight is of row set 1, which has no rows"),
     (argument(1, table_dims=5), "table_dims is 5; allowed are 0 to 4"),
     (argument(0, table_dims=1), "argument input is a table, but of no such shape"),
-    (argument(1, table_dims=1, shape=[]), "argument weight is a table, but of no such shape"),
+    (argument(1, table_dims=1, shape=[3, 3]), "argument weight is a table, but of no such shape"),
     (argument(1, strided=True), "arguments input and weight are of one row set, but not of one rank"),
     (argument(0, flat=True), "argument input is strided, but of any shape"),
     (argument(0, shape=[]), "argument input is strided, but has no extent of its own"),

@@ -1,0 +1,82 @@
+"""vLLM's norm and rotation that insert keys and values into a paged cache."""
+
+from __future__ import annotations
+
+import torch
+
+import jitnorm
+
+_PLAIN, _FP8 = ("auto", "bfloat16", "float16"), ("fp8", "fp8_e4m3")
+
+Heads = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Queries, keys and values."""
+
+
+def fused_qknorm_rope_cache(
+    qkv: torch.Tensor,
+    q_weight: torch.Tensor,
+    k_weight: torch.Tensor,
+    cos_sin_cache: torch.Tensor,
+    positions: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    num_q_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    rotary_dim: int,
+    eps: float,
+    norm_weight_bias: float = 0.0,
+    kv_cache_dtype: str = "auto",
+    k_scale: torch.Tensor | None = None,
+    v_scale: torch.Tensor | None = None,
+) -> Heads:
+    """RMSNorm of queries and keys, rotation of halves, and keys and values into pages, rounded before FP8.
+
+    Where `cos_sin_cache` has more columns than `rotary_dim`, torch copies those that are used.
+
+    Returns:
+        queries, keys and values, each (tokens, heads * head_dim).
+    """
+    heads = num_q_heads, num_kv_heads, num_kv_heads
+    if qkv.ndim != 2 or qkv.shape[1] != sum(heads) * head_dim:
+        raise ValueError(
+            f"qkv: shape is {tuple(qkv.shape)}; expected (tokens, {sum(heads)} heads of {head_dim}), "
+            f"{sum(heads) * head_dim} columns"
+        )
+    if norm_weight_bias not in (0, 1):
+        raise ValueError(f"norm_weight_bias: is {norm_weight_bias!r}; allowed are 0 and 1")
+    if kv_cache_dtype not in (*_PLAIN, *_FP8):
+        raise ValueError(f"kv_cache_dtype: is {kv_cache_dtype!r}; allowed are {', '.join((*_PLAIN, *_FP8))}")
+    if not 0 <= rotary_dim <= min(head_dim, cos_sin_cache.shape[-1]):
+        raise ValueError(
+            f"rotary_dim: is {rotary_dim}; allowed are even numbers up to head_dim {head_dim} and the "
+            f"{cos_sin_cache.shape[-1]} columns of cos_sin_cache"
+        )
+    q, k, v = (each.unflatten(1, (-1, head_dim)) for each in qkv.split([n * head_dim for n in heads], dim=1))
+    outputs = [qkv.new_empty((len(qkv), n, head_dim)) for n in heads]
+    options = {
+        "q_out": outputs[0], "k_out": outputs[1], "v_out": outputs[2], "keep_heads": True,
+        "unit_bias": norm_weight_bias == 1, "rounding": "output",
+    }  # fmt: skip
+    angles = _first_angles(cos_sin_cache, rotary_dim, positions)
+    call = q, k, v, q_weight, k_weight, *angles, slot_mapping, key_cache, value_cache
+    if kv_cache_dtype in _FP8:
+        jitnorm.qk_rmsnorm_rope_cache_quant(*call, k_scale, v_scale, eps, **options)
+    else:
+        jitnorm.qk_rmsnorm_rope_cache(*call, eps, **options)
+    flat = [each.flatten(1) for each in outputs]
+    return flat[0], flat[1], flat[2]
+
+
+def _first_angles(
+    cos_sin_cache: torch.Tensor, rotary_dim: int, positions: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The table of the first angles of a wider one, and the positions in it; for none, an angle of 0."""
+    if rotary_dim == 0:
+        table = cos_sin_cache.new_zeros((1, 2))
+        table[:, :1].fill_(1)
+        return table, torch.zeros_like(positions)
+    if cos_sin_cache.shape[-1] == rotary_dim:
+        return cos_sin_cache, positions
+    return torch.cat([half[:, : rotary_dim // 2] for half in cos_sin_cache.chunk(2, dim=-1)], -1), positions

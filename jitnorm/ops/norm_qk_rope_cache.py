@@ -1,0 +1,201 @@
+"""RMSNorm of queries and keys, their rotary position embedding, and the insertion of keys and values, in one launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue.norms import QK_RMSNORM_ROPE_CACHE, QK_RMSNORM_ROPE_CACHE_QUANT
+from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.interop import check_shaped
+from jitnorm.ops.norm_qk_rope import rotary_size_of
+from jitnorm.ops.run import Tensor, run
+
+
+def qk_rmsnorm_rope_cache(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_weight: Any,
+    k_weight: Any,
+    cos_sin_cache: Any,
+    positions: Any,
+    slot_mapping: Any,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    eps: float = 1e-06,
+    is_neox: bool = True,
+    q_out: Tensor | None = None,
+    enable_pdl: bool | None = None,
+    *,
+    keep_heads: bool = False,
+    k_out: Tensor | None = None,
+    v_out: Tensor | None = None,
+    unit_bias: bool = False,
+    rounding: str = "once",
+    stream: Any = None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """`qk_rmsnorm_rope`, which also inserts the keys and the values into paged caches, in one launch.
+
+    The three may be views cut out of one packed QKV tensor. Of the caches, only what tokens have slots for is written.
+
+    Args:
+        q: as in `qk_rmsnorm_rope`, as are the arguments not listed here.
+        k: likewise.
+        v: like `k`; it is neither normalized nor turned.
+        q_weight: as in `qk_rmsnorm_rope`.
+        k_weight: likewise.
+        cos_sin_cache: likewise.
+        positions: likewise.
+        slot_mapping: int32 or int64, (tokens,): token ``slot % page size`` of page ``slot // page size``. A slot below
+            0 or past the last page is none: nothing is inserted. There may be fewer slots, none for the last tokens.
+        key_cache: (pages, page size, k_heads, head_size), the dtype of `k`; heads at any stride, so that a cache of
+            (pages, k_heads, page size, head_size) may be passed transposed.
+        value_cache: likewise. It may be a view of the same tensor as `key_cache`.
+        eps: added to the mean of squares.
+        is_neox: as in `qk_rmsnorm_rope`.
+        q_out: where to write queries, like `q`; None allocates. It may be `q` itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        keep_heads: whether what is inserted is written to `k_out` and `v_out`, too.
+        k_out: where to, like `k`; None allocates. It may be `k` itself.
+        v_out: likewise, of `v`.
+        unit_bias: whether 1 is added to the weights.
+        rounding: as in `qk_rmsnorm_rope`.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(q_out, k_out, v_out)``, the last two None without `keep_heads`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework, or a JAX array, which cannot be written.
+
+    Example:
+        >>> import numpy as np
+        >>> q, v = np.ones((2, 1, 2), np.float16), np.array([[[3.0, 4.0]], [[5.0, 6.0]]], np.float16)
+        >>> weight, quarter, positions = np.ones(2, np.float16), np.array([[0.0, 1.0]], np.float16), np.zeros(2, int)
+        >>> keys, values = np.zeros((2, 2, 1, 2), np.float16), np.zeros((2, 2, 1, 2), np.float16)
+        >>> slots = np.array([3, -1])
+        >>> call = q, q, v, weight, weight, quarter, positions, slots, keys, values
+        >>> qk_rmsnorm_rope_cache(*call, eps=0.0)[0].tolist()
+        [[[-1.0, 1.0]], [[-1.0, 1.0]]]
+        >>> keys.reshape(4, 2).tolist(), values[1, 1].tolist()
+        ([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [-1.0, 1.0]], [[3.0, 4.0]])
+    """
+    return _insert(
+        q, k, v, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, None, None, eps,
+        is_neox, q_out, enable_pdl, keep_heads, k_out, v_out, unit_bias, rounding, stream,
+    )  # fmt: skip
+
+
+def qk_rmsnorm_rope_cache_quant(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_weight: Any,
+    k_weight: Any,
+    cos_sin_cache: Any,
+    positions: Any,
+    slot_mapping: Any,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    k_scale: Any,
+    v_scale: Any,
+    eps: float = 1e-06,
+    is_neox: bool = True,
+    q_out: Tensor | None = None,
+    enable_pdl: bool | None = None,
+    *,
+    keep_heads: bool = False,
+    k_out: Tensor | None = None,
+    v_out: Tensor | None = None,
+    unit_bias: bool = False,
+    rounding: str = "once",
+    stream: Any = None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """`qk_rmsnorm_rope_cache` with caches in FP8: ``fp8(x * (1 / scale))`` of each element x, to nearest, saturating.
+
+    Queries, and what `keep_heads` keeps, are in the dtype of the inputs.
+
+    Args:
+        q: as in `qk_rmsnorm_rope_cache`, as are the arguments not listed here.
+        k: likewise.
+        v: likewise.
+        q_weight: likewise.
+        k_weight: likewise.
+        cos_sin_cache: likewise.
+        positions: likewise.
+        slot_mapping: likewise.
+        key_cache: (pages, page size, k_heads, head_size), float8_e4m3fn (or uint8); heads at any stride.
+        value_cache: likewise.
+        k_scale: float32 tensor of one element, the divisor of keys, or of one for each head, (k_heads,).
+        v_scale: that of values, or those.
+        eps: added to the mean of squares.
+        is_neox: as in `qk_rmsnorm_rope`.
+        q_out: as in `qk_rmsnorm_rope_cache`.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        keep_heads: as in `qk_rmsnorm_rope_cache`.
+        k_out: likewise.
+        v_out: likewise.
+        unit_bias: whether 1 is added to the weights.
+        rounding: as in `qk_rmsnorm_rope_quant`.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(q_out, k_out, v_out)``, the last two None without `keep_heads`.
+
+    Example:
+        >>> import numpy as np
+        >>> x, weight, scale = np.ones((1, 1, 2), np.float16), np.ones(2, np.float16), np.full(1, 0.25, np.float32)
+        >>> quarter, zero = np.array([[0.0, 1.0]], np.float16), np.zeros(1, np.int64)
+        >>> keys, values = np.zeros((1, 2, 1, 2), np.uint8), np.zeros((1, 2, 1, 2), np.uint8)
+        >>> _ = qk_rmsnorm_rope_cache_quant(
+        ...     x, x, x, weight, weight, quarter, zero, zero, keys, values, scale, 2 * scale, eps=0.0
+        ... )
+        >>> (keys[0, 0].tolist(), values[0, 0].tolist())  # the codes of -4, 4 and 2, 2
+        ([[200, 72]], [[64, 64]])
+    """
+    return _insert(
+        q, k, v, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache,
+        _of_heads(k_scale, "k_scale", k), _of_heads(v_scale, "v_scale", k), eps, is_neox, q_out, enable_pdl, keep_heads,
+        k_out, v_out, unit_bias, rounding, stream,
+    )  # fmt: skip
+
+
+def _insert(
+    q: Any, k: Any, v: Any, q_weight: Any, k_weight: Any, cos_sin_cache: Any, positions: Any, slot_mapping: Any,
+    key_cache: Any, value_cache: Any, k_scale: Any, v_scale: Any, eps: float, is_neox: bool, q_out: Any,
+    enable_pdl: bool | None, keep_heads: bool, k_out: Any, v_out: Any, unit_bias: bool, rounding: str, stream: Any,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    check_shaped(k, "k")
+    for name, cache in (("key_cache", key_cache), ("value_cache", value_cache)):
+        check_shaped(cache, name)
+        if len(cache.shape) != 4 or len(k.shape) < 2 or tuple(cache.shape[2:]) != tuple(k.shape[-2:]):
+            raise ValueError(
+                f"{name}: shape is {tuple(cache.shape)}; expected (pages, page size, heads, head size), of which k, "
+                f"of shape {tuple(k.shape)}, has the last two"
+            )
+    if not keep_heads and (k_out is not None or v_out is not None):
+        raise ValueError(
+            f"{'k_out' if v_out is None else 'v_out'}: is given without keep_heads=True; pass both or none"
+        )
+    op = QK_RMSNORM_ROPE_CACHE if k_scale is None else QK_RMSNORM_ROPE_CACHE_QUANT
+    options = is_neox, rotary_size_of(cos_sin_cache), unit_bias, keep_heads
+    tensors = {
+        "q": q, "k": k, "v": v, "q_weight": q_weight, "k_weight": k_weight, "cos_sin_cache": cos_sin_cache,
+        "positions": positions, "slot_mapping": slot_mapping, "key_cache": key_cache, "value_cache": value_cache,
+        "k_scale": k_scale, "v_scale": v_scale, "q_out": q_out, "k_out": k_out, "v_out": v_out, "eps": eps,
+    }  # fmt: skip
+    made = run(rounded_dispatcher(op, enable_pdl, rounding, *options), tensors, stream)
+    return made["q_out"], made.get("k_out"), made.get("v_out")
+
+
+def _of_heads(scale: Any, name: str, k: Any) -> Any:
+    """A scale of one dimension: of one element, or one for each head."""
+    check_shaped(scale, name)
+    check_shaped(k, "k")
+    heads = k.shape[-2] if len(k.shape) > 1 else 1
+    if len(scale.shape) == 0:
+        return scale.reshape(1)
+    if len(scale.shape) != 1 or scale.shape[0] not in (1, heads):
+        raise ValueError(f"{name}: shape is {tuple(scale.shape)}; expected (1,), or ({heads},), one for each head")
+    return scale
