@@ -174,7 +174,7 @@ def schedule_for(config: KernelConfig, target: Target, row_class: str, found: Se
 
 
 def _listed(key: KernelConfig, row_class: str, found: Sequence[Schedules]) -> str | None:
-    """What the first table says that lists a tuning key; None if none does."""
+    """The schedule in the first table that lists a tuning key; None if none does."""
     text = str(key)
     return next((schedules[text, row_class] for schedules in found if (text, row_class) in schedules), None)
 
