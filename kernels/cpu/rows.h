@@ -6,6 +6,7 @@
 #include "../common/finish.h"
 #include "combine.h"
 #include "encode.h"
+#include "pages.h"
 #include "rotation.h"
 #include "row_reduce.h"
 #include "sandwich.h"
@@ -125,31 +126,6 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 first, Int64 last) {
   }
 }
 
-#ifdef JITNORM_PAGES
-// Brings rows of values to their places, as they are.
-JITNORM_INLINE void insert_values(const Arguments& a, Int64 first, Int64 last) {
-  constexpr int kRowBytes = kHiddenSize * sizeof(Input);
-  for (Int64 row = first; row < last; ++row) {
-    const Input* from = a.values + row_offset(row, a.extents, a.values_strides);
-    const Place place = place_of(a, a.value_cache, row);
-    if constexpr (kKeepsHeads) {
-      Output* to = a.values_out + row_offset(row, a.extents, a.values_out_strides);
-      if (to != from) __builtin_memcpy(to, from, kRowBytes);
-    }
-    if (!place.is_there) continue;
-    if constexpr (kHasEncodedPages) {
-      for (int t = 0; t < kRowTiles; ++t) {
-        Tile tile;
-        load_tile(from, kHiddenSize, t, tile);
-        store_in_page(tile, t, a.value_cache, place);
-      }
-    } else {
-      __builtin_memcpy(a.value_cache.pages + place.offset, from, kRowBytes);
-    }
-  }
-}
-
-#endif
 // arguments_of() gives the Arguments of a row set: of the only one, of the first or the second, or of a matrix.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of, Int64 first, Int64 last) {

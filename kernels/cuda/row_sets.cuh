@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../common/experts.h"
+#include "pages.cuh"
 #include "rows.cuh"
 
 // arguments_of() gives the Arguments of a row set: of the only one, of the first or the second, or of a matrix.

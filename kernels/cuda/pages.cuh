@@ -1,0 +1,31 @@
+// Values on their way to the pages of a cache.
+#pragma once
+
+#include "../common/pages.h"
+#include "encode.cuh"
+
+#ifdef JITNORM_PAGES
+// Block number `block` of the rows of values: to their places, as they are.
+JITNORM_INLINE void insert_values(const Arguments& a, Int64 block) {
+  static_assert(kChunksPerLane == 1 && kRowsAtOnce == 1, "a head is a chunk of each of its lanes");
+  const Int64 row = block * kRowsPerBlock + threadIdx.x / kThreadsPerRow;
+  const bool is_there = row < a.rows;
+  const Int64 at = is_there ? row : 0;
+  const int index = is_there ? thread_of_row() : kChunks;
+  wait_for_inputs();
+  InputChunk chunk;
+  load_chunk(chunk, a.values + row_offset(at, a.extents, a.values_strides), index);
+  const Place place = place_of(a, a.value_cache, at);
+  launch_dependents();
+  const int index_there = place.is_there ? index : kChunks;
+  if constexpr (kHasEncodedPages) {
+    float y[kChunkSize];
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) y[i] = value_of(chunk, i);
+    store_codes((UInt8*)a.value_cache.pages + place.offset, index_there, codes_of(y, place.factor));
+  } else {
+    store_chunk((Output*)a.value_cache.pages + place.offset, index_there, chunk);
+  }
+  if constexpr (kKeepsHeads) store_chunk(a.values_out + row_offset(at, a.extents, a.values_out_strides), index, chunk);
+}
+#endif
