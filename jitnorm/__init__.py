@@ -87,6 +87,7 @@ from jitnorm.ops.norm_fp8_dynamic import (
     rms_norm_per_block_quant,
 )
 from jitnorm.ops.norm_gated import rmsnorm_gated, rmsnorm_gated_quantize
+from jitnorm.ops.norm_multi import add_rmsnorm_multi, rmsnorm_multi
 from jitnorm.ops.norm_mxfp8 import add_rmsnorm_mxfp8quant, rmsnorm_mxfp8quant
 from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, q_kv_rmsnorm, qk_rmsnorm
 from jitnorm.ops.norm_qk_rope import qk_rmsnorm_rope, qk_rmsnorm_rope_quant
@@ -125,6 +126,7 @@ __all__ = [
     "add_norm_quantize",
     "add_rmsnorm",
     "add_rmsnorm_fp4quant",
+    "add_rmsnorm_multi",
     "add_rmsnorm_mxfp8quant",
     "block_scale_interleave",
     "compute_amax",
@@ -185,6 +187,7 @@ __all__ = [
     "rmsnorm_fp4quant",
     "rmsnorm_gated",
     "rmsnorm_gated_quantize",
+    "rmsnorm_multi",
     "rmsnorm_mxfp8quant",
     "rmsnorm_quant",
     "rmsnorm_quantize",

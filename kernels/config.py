@@ -104,6 +104,8 @@ class KernelConfig:
             of a longer row, each normalized by itself.
         sandwich: whether the input is normalized, too, by a weight of its own, before a residual is added; only for
             ``rmsnorm``.
+        weights: how many weights the norm is multiplied by, one after another, 1 to 4; with several, each product is an
+            output; only for a plain ``rmsnorm``, or one with a residual.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -163,6 +165,7 @@ class KernelConfig:
     gate: str = ""
     weight_rows: int = 1
     sandwich: bool = False
+    weights: int = 1
     schedule: str = ""
 
     def __post_init__(self) -> None:

@@ -36,6 +36,7 @@ CONDITIONS = {
     "JITNORM_FINISHES": "Finish kFinish",  # something follows a norm before it is encoded
     "JITNORM_GATES": "kGateAccessBytes",  # gates are a tensor of their own
     "JITNORM_TURNS": "kWeightRows",  # rows take turns with the rows of the weight
+    "JITNORM_WEIGHTS": "kWeights",  # a norm is multiplied by several weights, each in an output of its own
     "JITNORM_SANDWICH": "Combine::kSandwich",  # what is normalized is a sum with a norm
 }
 # One that has none within.

@@ -179,10 +179,10 @@ def weight_argument(config: KernelConfig, name: str = "", **options: Any) -> Ten
     """The factors of a norm."""
     name = name or ("gemma" if config.op == "layernorm" else "weight")
     weight = _parameter(name, config.weight, config, is_present=config.has_weight, field="weight", **options)
-    if not config.weight_per_matrix:
+    if not config.weight_per_matrix and config.weights == 1:
         return weight
-    row_bytes = config.hidden_size * weight.element_bytes
-    return dataclasses.replace(weight, shape=shape(MATRICES, config.hidden_size), run_bytes=row_bytes)
+    rows = shape(MATRICES if config.weight_per_matrix else config.weights, config.hidden_size)
+    return dataclasses.replace(weight, shape=rows, run_bytes=config.hidden_size * weight.element_bytes)
 
 
 def _bias(config: KernelConfig) -> TensorArgument:
@@ -203,8 +203,17 @@ def _row_output(name: str, config: KernelConfig, **options: Any) -> TensorArgume
 
 
 def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input", **options: Any) -> TensorArgument:
+    if config.weights > 1:
+        return _outputs_of_weights(config, name)
     in_place = may_be if config.rows_combined == 1 else None
     return strided_rows(name, config.input, config, is_output=True, may_be=in_place, **options)
+
+
+def _outputs_of_weights(config: KernelConfig, name: str) -> TensorArgument:
+    """All rows by the first weight, then all by the next."""
+    one = strided_rows(name, config.input, config, is_output=True, is_flat=True)
+    rows = shape(config.weights, ROWS, config.hidden_size)
+    return dataclasses.replace(one, shape=rows, is_strided=False, run_bytes=config.hidden_size * one.element_bytes)
 
 
 def number(name: str, **options: Any) -> TensorArgument:

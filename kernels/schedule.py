@@ -143,7 +143,7 @@ def _why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) 
     """Why blocks of a schedule cannot load a row ahead, as the end of a sentence; empty if they can."""
     several = (
         config.pair, config.batched, config.masked, config.streams, config.activation, config.weight_rows > 1,
-        config.sandwich,
+        config.sandwich, config.weights > 1,
     )  # fmt: skip
     if not config.normalizes or any(several):
         return "only norms of one tensor, or of one and its residual, load a row ahead"
@@ -203,7 +203,7 @@ def has_room_for_weight(config: KernelConfig, chunks_per_lane: int, stays_shared
     """Whether a lane has room for the weight of so many chunks, beside the chunks unless they stay in shared memory."""
     if not config.normalizes or chunks_per_lane > CHUNKS_AT_ONCE:
         return False
-    element_bytes = DTYPES[config.weight].bytes + (0 if stays_shared else held_bytes(config))
+    element_bytes = config.weights * DTYPES[config.weight].bytes + (0 if stays_shared else held_bytes(config))
     return chunks_per_lane * CHUNK_SIZE * element_bytes <= MAX_PREFETCHED_BYTES
 
 

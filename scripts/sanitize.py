@@ -92,6 +92,7 @@ def launch_variants() -> None:
     launch(OPS["norm_quantize"], 1152, quant="nvfp4", residual=True, activation="silu", rounding="hf")
     launch(OPS["rmsnorm_silu"], 1151, activation="gelu")
     launch(OPS["rmsnorm_gated"], 1151, gate="input", activation="sigmoid", bias=True)
+    launch(OPS["rmsnorm_multi"], 1151, weights=4, rounding="hf")
     launch(OPS["sandwich_rmsnorm"], 1151, unit_bias=True, rounding="hf")
     packed, factors = random(7, 4096), random(1920)
     for group_size in (80, 640):

@@ -194,6 +194,7 @@ OPS = (
     ),
     _of("layernorm", "layernorm", only_large=True),
     _of("rmsnorm silu", "rmsnorm_silu", only_large=True),
+    _of("rmsnorm multi", "rmsnorm_multi", only_large=True),
     _of("sandwich", "sandwich_rmsnorm", only_large=True),
     _of("sandwich nvfp4", "sandwich_norm_quantize", quant="nvfp4", only_large=True),
     _of("gated", "rmsnorm_gated", only_large=True),

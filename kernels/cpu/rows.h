@@ -16,6 +16,9 @@ struct RowBuffers {
 #ifdef JITNORM_GATES
   const Input* gate;  // the row of gates
 #endif
+#ifdef JITNORM_WEIGHTS
+  Tile other_weights[kWeights - 1][kRowTiles];
+#endif
 };
 
 JITNORM_INLINE RowBuffers& row_buffers() {
@@ -35,6 +38,11 @@ JITNORM_INLINE void load_parameters(const Arguments& a, RowBuffers& buffers) {
     if constexpr (kNormalizes) load_tile(a.weight, kHiddenSize, t, buffers.weight[t]);
 #endif
     if constexpr (kHasBias) load_tile(a.bias, kHiddenSize, t, buffers.bias[t]);
+#ifdef JITNORM_WEIGHTS
+    for (int n = 1; n < kWeights; ++n) {
+      load_tile(a.weight + n * kHiddenSize, kHiddenSize, t, buffers.other_weights[n - 1][t]);
+    }
+#endif
   }
 }
 
@@ -60,6 +68,21 @@ JITNORM_INLINE void normalize_tile(int t, const RowStatistic& statistic, const R
 #endif
   clear_padding(t, y);
 }
+
+#ifdef JITNORM_WEIGHTS
+// Stores the norms of a tile by all weights but the first.
+JITNORM_INLINE void store_other_norms(const Arguments& a, Int64 row, int t, const RowStatistic& statistic,
+                                      const RowBuffers& buffers) {
+  for (int n = 1; n < kWeights; ++n) {
+    Tile y;
+    for_each_value([&](int e, int k) {
+      const float factor = factor_of(buffers.other_weights[n - 1][t].at[e][k]);
+      y.at[e][k] = normalize(buffers.h[t].at[e][k], statistic, factor, 0.0f);
+    });
+    store_tile(y, t, row_by_weight(a, n, row));
+  }
+}
+#endif
 
 // The statistic of a row in the cache.
 JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Tile* h) {
@@ -110,6 +133,9 @@ JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffe
     const Tile& y = kNormalizes && !kNormalizesFirst ? normalized : buffers.h[t];
     if constexpr (kKeepsNorm) store_tile(y, t, a.y_out + row_offset(row, a.extents, a.y_out_strides));
     encoder.encode_tile(a, row, t, y);
+#ifdef JITNORM_WEIGHTS
+    store_other_norms(a, row, t, statistic, buffers);
+#endif
   }
 }
 

@@ -17,8 +17,13 @@ constexpr int kHeldChunks = kHoldsRow ? kChunkSlots : 1;
 constexpr int kLongHeldBytes = kStaysShared ? 0 : sizeof(HeldChunk);  // of a chunk, from one pass to the next
 
 // The weight is fetched before the reduction hides its latency, unless the registers are needed for the row.
+#ifdef JITNORM_WEIGHTS
+constexpr int kWeightBytes = kWeights * sizeof(WeightChunk);
+#else
+constexpr int kWeightBytes = sizeof(WeightChunk);
+#endif
 constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kMayPrefetchWeight && kChunksPerLane == kChunksAtOnce &&
-                                   kChunksPerLane * (int)(kLongHeldBytes + sizeof(WeightChunk)) <= kMaxPrefetchedBytes;
+                                   kChunksPerLane * (kLongHeldBytes + kWeightBytes) <= kMaxPrefetchedBytes;
 // Few rows have time to unpack it, too, while they wait for each other's sums.
 constexpr bool kFindsFactorsEarly = kPrefetchesWeight && kFavoursLatency;
 static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1, "threads that work on several rows have them to themselves");
@@ -60,8 +65,15 @@ struct Parameters {
   WeightChunk weight;
   float factors[kChunkSize];  // of the weight, if they are found before the rows' statistics
   Chunk<Weight, kBiasAccessBytes> bias;
+#ifdef JITNORM_WEIGHTS
+  WeightChunk others[kWeights - 1];
+#endif
 
   JITNORM_INLINE void load(const Arguments& a, int index) {
+#ifdef JITNORM_WEIGHTS
+    JITNORM_UNROLL
+    for (int n = 1; n < kWeights; ++n) load_parameter(others[n - 1], a.weight + n * kHiddenSize, index);
+#endif
     if constexpr (kNormalizes) load_parameter(weight, a.weight, index);
     if constexpr (kHasBias) load_parameter(bias, a.bias, index);
   }
@@ -108,6 +120,22 @@ JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, Row
 #endif
   }
 }
+
+#ifdef JITNORM_WEIGHTS
+// Stores the norms of a chunk by all weights but the first.
+JITNORM_INLINE void store_other_norms(const Arguments& a, const Row& row, const HeldChunk& h, const Parameters& p,
+                                      int index) {
+  JITNORM_UNROLL
+  for (int n = 1; n < kWeights; ++n) {
+    float y[kChunkSize];
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      y[i] = normalize(value_of(h, i), row.statistic, factor_of(value_of(p.others[n - 1], i)), 0.0f);
+    }
+    store_rounded(row_by_weight(a, n, row.number), index, y);
+  }
+}
+#endif
 
 // What lies past the row does not count: normalized, its zeros are NaN if the row's statistic is infinite.
 JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
@@ -177,6 +205,9 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
         encoders[r].encode_chunk(index, y, shared_block_amax(r, index));
 #else
         encoders[r].encode_chunk(index, y, kNeedsRowAmax && kHoldsRow ? row.amax[j] : chunk_amax(y, index));
+#endif
+#ifdef JITNORM_WEIGHTS
+        store_other_norms(a, row, row.held[j], of.parameters[j], index);
 #endif
         after_chunk(index);
       }

@@ -273,6 +273,15 @@ def gated() -> Outputs:
     return reference.round_to(y, rows.dtype), reference.round_to(by_groups, x().dtype)
 
 
+def by_each_weight(make: Make) -> Outputs:
+    return jitnorm.add_rmsnorm_multi(make(x()), make(x()[::-1].copy()), make(np.stack([weight(), bias()])))
+
+
+def by_one_weight_after_another() -> Outputs:
+    norms = [reference.rmsnorm_f32(x(), each, residual=x()[::-1]) for each in (weight(), bias())]
+    return np.stack([reference.round_to(y, x().dtype) for y in norms]), reference.stored_residual(x(), x()[::-1])
+
+
 def sandwich(make: Make) -> Outputs:
     backwards = make(x()[::-1].copy())
     return jitnorm.sandwich_rmsnorm(make(x()), backwards, make(bias()), make(weight()), unit_bias=True)
@@ -370,6 +379,7 @@ OPS = [
         ),
         lambda: reference.quantize_mxfp8(reference.gated_rmsnorm_f32(x(), gates(x()), weight(), rounding="hf")),
     ),
+    OpCase("add_rmsnorm_multi", by_each_weight, by_one_weight_after_another),
     OpCase("sandwich_rmsnorm", sandwich, lambda: sandwiched("once")),
     OpCase("sandwich_norm_quantize-hf", encode_sandwich, lambda: sandwiched("hf")),
     OpCase(
