@@ -63,7 +63,7 @@ from jitnorm.ops.general import norm_quantize, quantize
 from jitnorm.ops.grouped import grouped_quantize, silu_and_mul_grouped_quantize
 from jitnorm.ops.layernorm import layernorm, layernorm_quantize, layernorm_with_statistics
 from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
-from jitnorm.ops.mhc import mhc_post
+from jitnorm.ops.mhc import mhc_post, mhc_pre, mhc_pre_with_prenorm
 from jitnorm.ops.norm import (
     fused_add_rmsnorm,
     gemma_fused_add_rmsnorm,
@@ -158,6 +158,8 @@ __all__ = [
     "layernorm_quantize",
     "layernorm_with_statistics",
     "mhc_post",
+    "mhc_pre",
+    "mhc_pre_with_prenorm",
     "mhc_rmsnorm_quantize",
     "mul_and_silu",
     "mxfp4_dequantize",

@@ -106,6 +106,11 @@ class KernelConfig:
             ``rmsnorm``.
         weights: how many weights the norm is multiplied by, one after another, 1 to 4; with several, each product is an
             output; only for a plain ``rmsnorm``, or one with a residual.
+        sinkhorn: for hyper-connections before a layer, how many rounds of Sinkhorn and Knopp's normalization, 1 to 100,
+            the mix of the streams behind it gets; the factors of streams are then found from projections, not given;
+            only for ``quantize`` without `quant`; 0 without.
+        splits: how many partial sums projections and sums of squares come as, 1 to 64; only with `sinkhorn`.
+        prenorm: whether the sum of the streams' squares is found, not given; only with `sinkhorn`.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -166,6 +171,9 @@ class KernelConfig:
     weight_rows: int = 1
     sandwich: bool = False
     weights: int = 1
+    sinkhorn: int = 0
+    splits: int = 1
+    prenorm: bool = False
     schedule: str = ""
 
     def __post_init__(self) -> None:
@@ -232,8 +240,13 @@ class KernelConfig:
         if self.activation and not self.activates_norm:
             return "activated"
         if self.streams:
-            return "mix"
+            return "mapped" if self.sinkhorn else "mix"
         return "rescaled" if self.rescales_input else "input"
+
+    @property
+    def sums_first(self) -> bool:
+        """Whether a sum over what is loaded comes before the row that is made of it."""
+        return self.combine == "sandwich" or self.prenorm
 
     @property
     def finish(self) -> str:

@@ -22,6 +22,8 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
     """The arguments of a kernel of rows, in calling order."""
     if config.pair:
         return _pair_interface(config)
+    if config.sinkhorn:
+        return _mapping(config)
     arguments: list[Argument] = [first_tensor(config)]
     if config.masked:
         arguments.append(TensorArgument("mask", ("int32",), shape(MATRICES)))
@@ -49,6 +51,27 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         arguments += _statistics(config)
         arguments.append(ScalarArgument("eps"))
     return tuple(arguments)
+
+
+def _mapping(config: KernelConfig) -> tuple[Argument, ...]:
+    """The arguments of hyper-connections before a layer: from projections to the factors of streams."""
+    streams = config.streams
+    mixes = streams * (2 + streams)
+    parts = [config.splits] if config.splits > 1 else []
+    float32: dict[str, Any] = {"dtypes": ("float32",)}
+    given = () if config.prenorm else (ScalarArgument("k"),)
+    return (
+        first_tensor(config),
+        TensorArgument("dot_mix", shape=shape(*parts, ROWS, mixes), is_flat=True, **float32),
+        TensorArgument("sqrsum", shape=shape(*parts, ROWS), is_flat=True, is_present=not config.prenorm, **float32),
+        TensorArgument("mhc_scale", shape=shape(3), **float32),
+        TensorArgument("mhc_base", shape=shape(mixes), **float32),
+        TensorArgument("post_mix", shape=shape(LEADING, streams), is_output=True, is_flat=True, **float32),
+        TensorArgument("comb_mix", shape=shape(LEADING, streams, streams), is_output=True, is_flat=True, **float32),
+        _half_output(config),
+        *given,
+        *map(ScalarArgument, ("eps", "pre_eps", "sinkhorn_eps", "post_factor")),
+    )
 
 
 def _offsets(config: KernelConfig) -> list[TensorArgument]:

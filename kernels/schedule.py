@@ -41,7 +41,7 @@ _MOST_SHARING_GROUPS = 10
 # About how many threads a multiprocessor is asked to have room for; more are not resident on every target.
 _RESIDENT_THREADS, _MOST_RESIDENT_THREADS = 1024, 1536
 # Chunks for which so many leave a lane registers, by the bytes of an element that it holds.
-_MOST_RESIDENT_CHUNKS = {2: 3, 4: 2}
+_MOST_RESIDENT_CHUNKS = {2: 3, 4: 2, 8: 1}
 # Threads of a launch whose rows are counted by a mask: as many as the largest GPUs run at once.
 MASKED_THREADS = 1 << 18
 
@@ -216,6 +216,8 @@ def held_bytes(config: KernelConfig) -> int:
     """Bytes of an element that is held: what is computed of the input, and a float32 input, are floats."""
     if config.combine in ("beside", "sandwich"):
         return 2 * DTYPES[config.input].bytes
+    if config.prenorm:
+        return config.streams * DTYPES[config.input].bytes
     is_combined = config.combine not in ("input", "rescaled")
     return 4 if is_combined or config.input == "float32" else 2
 
@@ -294,7 +296,7 @@ def _residents(config: KernelConfig, warps: int, chunks: int) -> int:
     normalization of 2048 x 18432 from 0.69 to 0.77. With four chunks a lane, 16384 x 8192 fell from 0.95 to 0.88.
     """
     is_heavy = config.op == "layernorm" and config.needs_row_amax
-    if is_heavy or chunks > _MOST_RESIDENT_CHUNKS[held_bytes(config)]:
+    if is_heavy or chunks > _MOST_RESIDENT_CHUNKS.get(held_bytes(config), 0):
         return 0
     threads = WARP_LANES * warps
     return max(1, min(_MOST_RESIDENT_THREADS // threads, round(_RESIDENT_THREADS / threads)))

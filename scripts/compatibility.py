@@ -63,8 +63,8 @@ FLASHINFER = {
     "nvfp4_kv_dequantize_paged": "torch brings pages together before they are decoded",
     "nvfp4_quantize_paged_kv_cache": "",
     "mhc_post": "also float16 and float32",
-    "mhc_pre_big_fuse": "",
-    "mhc_pre_big_fuse_with_prenorm": "",
+    "mhc_pre_big_fuse": "also float16 and float32",
+    "mhc_pre_big_fuse_with_prenorm": "also float16 and float32",
 }
 _FEWER_ROWS = "experts' scales follow each other without gaps, in as many rows as they can need"
 _LEAST_SCALE = "likewise; blocks whose scale is 2^-127 keep their values"

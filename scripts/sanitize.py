@@ -98,6 +98,8 @@ def launch_variants() -> None:
     for group_size in (80, 640):
         jitnorm.rmsnorm_gated(packed[:, :1920], packed[:, 2048:3968], factors, group_size=group_size)
     launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)
+    launch(OPS["mhc_pre"], 1151, streams=3, splits=2)
+    launch(OPS["mhc_pre_with_prenorm"], 1151, input="float16")
     launch(OPS["mhc_post"], 1151, streams=3, input="float32")
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)
     for activation in ("gelu", "gelu_tanh", "relu2"):

@@ -252,6 +252,8 @@ OPS = (
     _of("mhc 4", "mhc_rmsnorm_quantize", streams=4, weight="float32", only_large=True),
     _of("mhc 2", "mhc_rmsnorm_quantize", streams=2, weight="float32", only_large=True),
     _of("mhc post", "mhc_post", only_large=True),
+    _of("mhc pre", "mhc_pre", only_large=True),
+    _of("mhc pre with prenorm", "mhc_pre_with_prenorm", only_large=True),
     _of("decode nvfp4", "dequantize", quant="nvfp4", only_large=True),
     _of("decode mxfp8", "dequantize", quant="mxfp8", only_large=True),
     _of("weight nvfp4", "quantize_weight", only_large=True),

@@ -75,7 +75,7 @@ from jitnorm.reference.layouts import (
     swizzle_scales,
     unswizzle_scales,
 )
-from jitnorm.reference.mhc import mhc_mix_f32, mhc_post_f32
+from jitnorm.reference.mhc import mhc_mix_f32, mhc_post_f32, mhc_pre_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
 from jitnorm.reference.norm import (
     inv_rms_f32,
@@ -126,6 +126,7 @@ __all__ = [
     "layernorm_statistics_f32",
     "mhc_mix_f32",
     "mhc_post_f32",
+    "mhc_pre_f32",
     "packed_scales",
     "quantize_fp4",
     "quantize_fp4_columns",

@@ -78,6 +78,18 @@ struct Arguments {
 #ifdef JITNORM_MIXES_LAYER
   const float* layer_mix;  // those of what the layer gives, for each stream
 #endif
+#ifdef JITNORM_MAPS_STREAMS
+
+  // Hyper-connections (mHC) before a layer: what the factors of each row's streams are found from, and those behind it.
+  const float* dot_mix;    // projections, of each split
+  const float* sqrsum;     // sums of squares, of each split
+  const float* mhc_scale;  // of the three kinds of factors
+  const float* mhc_base;
+  float* post_mix;
+  float* comb_mix;
+  float k, pre_eps, sinkhorn_eps, post_factor;
+
+#endif
   float* amax;
   float* partials;  // sums over the rows of each segment
 

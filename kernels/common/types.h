@@ -41,6 +41,9 @@ enum class Combine {
 #ifdef JITNORM_SANDWICH
   kSandwich,  // the norm of the input and a residual
 #endif
+#ifdef JITNORM_MAPS_STREAMS
+  kMapped,  // such a sum of streams, by weights that are found from projections
+#endif
 };
 
 // Which elements of a head are turned together.

@@ -6,6 +6,7 @@
 #include "../common/finish.h"
 #include "combine.h"
 #include "encode.h"
+#include "mapping.h"
 #include "rotation.h"
 #include "row_reduce.h"
 #include "sandwich.h"

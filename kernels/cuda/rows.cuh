@@ -233,28 +233,26 @@ JITNORM_INLINE void store_sums(Rows& of) {
   }
 }
 
-#ifdef JITNORM_SANDWICH
-// Makes the rows of normalized inputs and residuals; every thread of the block takes part.
-JITNORM_INLINE void add_normalized(const Arguments& a, Rows& of, int warp, int lane) {
+#ifdef JITNORM_SUMS_FIRST
+// Makes the rows of what is loaded, after a sum over that; every thread of the block takes part.
+JITNORM_INLINE void make_rows(const Arguments& a, Rows& of, int warp, int lane) {
   RowSums sums;
   float totals[kRowsAtOnce];
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     visit_chunks(of.rows[r], [&](HeldChunk& h, int j) {
-      float sum = 0.0f;
-      JITNORM_UNROLL
-      for (int i = 0; i < kChunkSize; ++i) sum = fma_rn(value_of(h.input, i), value_of(h.input, i), sum);
-      sums.add(r, sum, j, warp, lane);
+      sums.add(r, Source::sum_of(h), j, warp, lane);
+      forget_unpacked(h);
     });
   }
   sums.total(totals, lane);
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     Row& row = of.rows[r];
-    row.source.rstd = reciprocal_rms(totals[r], a.eps);
+    row.source.take_sum(a, row.number, totals[r]);
     if constexpr (kHoldsRow) {
       JITNORM_UNROLL
-      for (int j = 0; j < kChunkSlots; ++j) row.source.add(row.held[j], row.index(j));
+      for (int j = 0; j < kChunkSlots; ++j) row.source.make(row.held[j], row.index(j));
     }
   }
   if constexpr (kWarpsPerRow > 1) row_barrier();  // the sums that follow take the same memory
@@ -263,8 +261,8 @@ JITNORM_INLINE void add_normalized(const Arguments& a, Rows& of, int warp, int l
 
 // The rows' statistics; every thread of the block takes part.
 JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane) {
-#ifdef JITNORM_SANDWICH
-  add_normalized(a, of, warp, lane);
+#ifdef JITNORM_SUMS_FIRST
+  make_rows(a, of, warp, lane);
 #endif
   RowSums sums;
   float totals[kRowsAtOnce];
@@ -365,6 +363,9 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
     const bool is_writer = row.is_processed && thread == 0;
     if (kKeepsMean && is_writer) a.mean[row.number] = row.statistic.mean;
     if (kKeepsRstd && is_writer) a.rstd[row.number] = row.statistic.rstd;
+#ifdef JITNORM_MAPS_STREAMS
+    if (is_writer) write_mixes(a, row.number, row.source.rstd);
+#endif
     encoders[r] = RowEncoder::begin_row(a, row.number, call, amax[r], is_writer);
   }
   encode_rows(a, of, encoders, after_chunk);

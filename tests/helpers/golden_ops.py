@@ -136,6 +136,23 @@ def streams() -> Array:
     return x().reshape(12, 2, 192)
 
 
+def projections() -> Array:
+    return np.resize(weight(), (12, 8)).astype(np.float32)
+
+
+def squares() -> Array:
+    return 100 + 50 * projections()[:, 0]
+
+
+def scales() -> Array:
+    return np.array([1.5, -0.5, 3], np.float32)
+
+
+def mapped(**options: Array) -> Outputs:
+    *mixes, mixed = reference.mhc_pre_f32(streams(), projections()[None], scales(), weight()[:8], **options)
+    return *mixes, reference.round_to(mixed, x().dtype)
+
+
 def finite() -> Array:
     """Rows without NaN and infinity, for what has one result for all of them."""
     return x()[[0, 4, 8]]
@@ -500,6 +517,16 @@ OPS = [
         "mhc_rmsnorm_quantize",
         lambda make: jitnorm.mhc_rmsnorm_quantize(make(streams()), make(factors()), make(weight()[:192])),
         mixed,
+    ),
+    OpCase(
+        "mhc_pre",
+        lambda make: jitnorm.mhc_pre(*map(make, (streams(), projections(), squares(), scales(), weight()[:8]))),
+        lambda: mapped(squares=squares()[None]),
+    ),
+    OpCase(
+        "mhc_pre_with_prenorm",
+        lambda make: jitnorm.mhc_pre_with_prenorm(*map(make, (streams(), projections(), scales(), weight()[:8]))),
+        mapped,
     ),
     OpCase(
         "mhc_post",

@@ -113,6 +113,8 @@ OTHERS = [
     KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3,gathers=true"),
     KernelConfig.parse("mhc_post:hidden_size=4096,streams=4"),
     KernelConfig.parse("rmsnorm:hidden_size=4096,weights=2"),
+    KernelConfig.parse("quantize:hidden_size=4096,streams=4,sinkhorn=20"),
+    KernelConfig.parse("quantize:hidden_size=4096,streams=4,sinkhorn=20,prenorm=true"),
 ]
 SOURCES = [
     *((config, target) for config in (*CONFIGS, *SPECIAL, *FINISHED, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),

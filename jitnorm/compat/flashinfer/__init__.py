@@ -19,7 +19,7 @@ from jitnorm.compat.flashinfer.kv_cache import (
     nvfp4_kv_quantize,
     nvfp4_quantize_paged_kv_cache,
 )
-from jitnorm.compat.flashinfer.mhc import mhc_post
+from jitnorm.compat.flashinfer.mhc import mhc_post, mhc_pre_big_fuse, mhc_pre_big_fuse_with_prenorm
 from jitnorm.compat.flashinfer.norm import (
     add_rmsnorm_fp4quant,
     fused_add_rmsnorm,
@@ -83,6 +83,8 @@ __all__ = [
     "make_nvfp4_global_scale",
     "mhc",
     "mhc_post",
+    "mhc_pre_big_fuse",
+    "mhc_pre_big_fuse_with_prenorm",
     "mxfp4_dequantize",
     "mxfp4_dequantize_host",
     "mxfp4_quantize",

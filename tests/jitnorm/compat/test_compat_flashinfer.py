@@ -195,3 +195,30 @@ def test_streams_behind_a_layer_are_four() -> None:
     assert torch.equal(found, flashinfer.mhc_post(x, residual, post[..., 0], comb))
     with pytest.raises(ValueError, match=r"residual: shape is \(2, 3, 3, 64\); expected \(..., 4, H\)"):
         flashinfer.mhc_post(x, residual[:, :, :3], post, comb)
+
+
+def test_streams_before_a_layer_are_mixed_by_factors_found_from_projections() -> None:
+    """Partial sums of projections, or one; the sum of squares is given, or found."""
+    generator = torch.Generator().manual_seed(5)
+    residual = torch.randn(2, 3, 4, 64, generator=generator).bfloat16()
+    parts = torch.randn(4, 2, 3, 24, generator=generator)
+    scale, base = torch.randn(3, generator=generator), torch.randn(24, generator=generator)
+    squares = residual.double().square().sum((-1, -2)).float()
+    found = flashinfer.mhc_pre_big_fuse(
+        parts, squares / 4 * torch.ones(4, 1, 1), residual, scale, base, 256, num_splits=4
+    )
+    assert [each.shape for each in found] == [(2, 3, 4, 1), (2, 3, 4, 4), (2, 3, 64)]
+    whole = parts.sum(0)
+    for others in (
+        flashinfer.mhc_pre_big_fuse(whole, squares, residual, scale, base, 256),
+        flashinfer.mhc_pre_big_fuse_with_prenorm(whole, residual, scale, base),
+        flashinfer.mhc_pre_big_fuse_with_prenorm(whole[None], residual, scale, base),
+    ):
+        for each, other in zip(found, others, strict=True):
+            assert torch.allclose(each.float(), other.float(), rtol=2**-7, atol=1e-5)
+    with pytest.raises(ValueError, match="num_splits: is 3; allowed are 1, 2, 4, 8, 16"):
+        flashinfer.mhc_pre_big_fuse(whole, squares, residual, scale, base, 256, num_splits=3)
+    with pytest.raises(ValueError, match=r"dot_mix: shape is \(2, 3, 24\); expected \(2, 2, 3, 24\)"):
+        flashinfer.mhc_pre_big_fuse(whole, squares, residual, scale, base, 256, num_splits=2)
+    with pytest.raises(ValueError, match="rms_eps: is 0; it must be strictly positive"):
+        flashinfer.mhc_pre_big_fuse_with_prenorm(whole, residual, scale, base, 0)
