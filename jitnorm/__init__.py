@@ -72,6 +72,12 @@ from jitnorm.ops.norm import (
     rmsnorm_bias,
     rmsnorm_silu,
 )
+from jitnorm.ops.norm_branch import (
+    adaptive_layernorm,
+    adaptive_layernorm_quantize,
+    gated_add_layernorm,
+    gated_add_layernorm_quantize,
+)
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
     fused_add_rms_norm_static_fp8_quant,
@@ -123,6 +129,8 @@ __all__ = [
     "SfLayout",
     "Stats",
     "Target",
+    "adaptive_layernorm",
+    "adaptive_layernorm_quantize",
     "add_norm_quantize",
     "add_rmsnorm",
     "add_rmsnorm_fp4quant",
@@ -139,6 +147,8 @@ __all__ = [
     "fused_add_rmsnorm",
     "fused_add_rmsnorm_fp8_block_quant",
     "fused_add_rmsnorm_quant",
+    "gated_add_layernorm",
+    "gated_add_layernorm_quantize",
     "gelu",
     "gelu_and_mul",
     "gelu_quick",

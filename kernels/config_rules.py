@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from .branch_rules import BRANCH, check_branch
 from .finish_rules import FINISHED, check_activation, check_finish
 from .mhc_rules import MAPPED, check_mapping
 from .numerics import CHUNK_SIZE
@@ -39,8 +40,8 @@ _OPTIONS = {
         "keep_rstd", "backward",
     ),
     "layernorm": (
-        *_COMBINED, "activates_norm", *_ROWS, *_ENCODED, "rounding", "keep_norm", "keep_rstd", "keep_statistics",
-        "backward",
+        *_COMBINED, *BRANCH, "activates_norm", *_ROWS, *_ENCODED, "rounding", "keep_norm", "keep_rstd",
+        "keep_statistics", "backward",
     ),
     "quantize": (
         "gate_columns", "values_first", "streams", "activation", *MAPPED, *_ROWS, *_ENCODED, "rounding", "axis",
@@ -54,7 +55,7 @@ _OPTIONS = {
 }  # fmt: skip
 OPS = tuple(_OPTIONS)
 # The fields that say what is encoded.
-VALUE_FIELDS = ("op", "weight", *_COMBINED, *FINISHED, "unit_bias", "bias", "rounding")
+VALUE_FIELDS = ("op", "weight", *_COMBINED, *FINISHED, *BRANCH, "unit_bias", "bias", "rounding")
 NORMS = ("rmsnorm", "layernorm")
 MOVES = ("interleave", "shuffle")
 
@@ -101,6 +102,7 @@ def check(config: KernelConfig) -> None:
     _check_combine(config)
     check_finish(config)
     check_mapping(config)
+    check_branch(config)
     _check_experts(config)
     _check_gathering(config)
     _check_row_sets(config)

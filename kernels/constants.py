@@ -7,7 +7,7 @@ layer is mixed, kHalfOfLastBit where the amax of blocks is not rounded, kScaleAc
 columns or blocks are given, the numbers of activations that have none, kValuesFirst where gates are, kHasTwoSizes where
 rows have one, those of a rotation where there is none, kBlocksCrossWarps where none does, kFinish where nothing follows
 a norm, kWeights where norms have one weight, and what gates and several rows of weights have of their own; so are those
-of the factors of streams, and kSumsFirst where no sum comes before a row.
+of the factors of streams and of branches, and kSumsFirst where no sum comes before a row.
 """
 
 from __future__ import annotations
@@ -172,6 +172,13 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _int("kWeightRows", config.weight_rows)
     if config.sums_first:
         yield _bool("kSumsFirst", True)
+    if config.combine == "branch":
+        yield _bool("kHasResidual", config.residual)
+        yield _bool("kHasBranchGate", config.branch_gate)
+        yield _bool("kHasGateBias", config.gate_bias)
+        yield _bool("kHasBranchScale", config.branch_scale)
+    if config.modulated:
+        yield _bool("kHasModulationBias", config.modulation_bias)
     if config.sinkhorn:
         yield _int("kSinkhornRounds", config.sinkhorn)
         yield _int("kSplits", config.splits)

@@ -39,6 +39,8 @@ CONDITIONS = {
     "JITNORM_WEIGHTS": "kWeights",  # a norm is multiplied by several weights, each in an output of its own
     "JITNORM_SUMS_FIRST": "kSumsFirst",  # a sum over what is loaded comes before the row that is made of it
     "JITNORM_MAPS_STREAMS": "Combine::kMapped",  # the factors of streams are found from projections
+    "JITNORM_BRANCH": "Combine::kBranch",  # a branch is gated or scaled before it is added, or the norm is modulated
+    "JITNORM_MODULATES": "Finish::kModulated",
     "JITNORM_SANDWICH": "Combine::kSandwich",  # what is normalized is a sum with a norm
 }
 # One that has none within.

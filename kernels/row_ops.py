@@ -39,6 +39,7 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         arguments.append(_parameter("input_weight", config.weight, config, is_present=config.sandwich))
         arguments.append(weight_argument(config))
         arguments.append(_bias(config))
+        arguments += _branch(config)
     if config.amax_only:
         arguments.append(number("amax", is_output=True, is_zeroed=True))
     else:
@@ -72,6 +73,22 @@ def _mapping(config: KernelConfig) -> tuple[Argument, ...]:
         *given,
         *map(ScalarArgument, ("eps", "pre_eps", "sinkhorn_eps", "post_factor")),
     )
+
+
+def _branch(config: KernelConfig) -> list[TensorArgument]:
+    """The factors of a branch, to which a residual is added, and the modulation of the norm of their sum."""
+    if config.combine != "branch":
+        return []
+    has_biases = config.modulation_bias
+    return [
+        strided_rows("branch_gate", config.input, config, is_present=config.branch_gate),
+        strided_rows("modulation_scale", config.input, config, is_present=config.modulated),
+        strided_rows("modulation_shift", config.input, config, is_present=config.modulated),
+        _parameter("gate_bias", "float32", config, is_present=config.gate_bias),
+        _parameter("scale_bias", "float32", config, is_present=has_biases),
+        _parameter("shift_bias", "float32", config, is_present=has_biases),
+        number("branch_scale", is_present=config.branch_scale),
+    ]
 
 
 def _offsets(config: KernelConfig) -> list[TensorArgument]:

@@ -21,6 +21,8 @@ def norms(x: Tensor, weight: Tensor, out: Tensor) -> None:
     assert_type(jitnorm.gemma_add_rmsnorm(x, x, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.qk_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.rmsnorm_gated(x, x, weight, out=out), Tensor)
+    assert_type(jitnorm.gated_add_layernorm(x, x, x, weight, weight), tuple[Tensor, Tensor])
+    assert_type(jitnorm.adaptive_layernorm(x, x, x), tuple[Tensor, Tensor | None])
     assert_type(jitnorm.rmsnorm_multi(x, weight), Tensor)
     assert_type(jitnorm.add_rmsnorm_multi(x, x, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.sandwich_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])

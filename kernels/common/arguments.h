@@ -38,6 +38,20 @@ struct Arguments {
   UInt8* codes;
   Int64 codes_strides[kRowDims];
 
+#ifdef JITNORM_BRANCH
+  const Input* branch_gate;
+  Int64 branch_gate_strides[kRowDims];
+  const float* gate_bias;
+  const float* branch_scale;  // a number
+#endif
+#ifdef JITNORM_MODULATES
+  const Input* modulation_scale;
+  Int64 modulation_scale_strides[kRowDims];
+  const Input* modulation_shift;
+  Int64 modulation_shift_strides[kRowDims];
+  const float* scale_bias;
+  const float* shift_bias;
+#endif
 #ifdef JITNORM_GATHERS
   const Int32* input_rows;  // which row of the input each row is made of
   Int64 input_rows_strides[kRowDims];

@@ -4,6 +4,7 @@
 
 #include "../common/experts.h"
 #include "../common/finish.h"
+#include "branch.h"
 #include "combine.h"
 #include "encode.h"
 #include "mapping.h"
@@ -16,6 +17,10 @@ struct RowBuffers {
   Tile weight[kNormalizes ? kRowTiles : 1], bias[kHasBias ? kRowTiles : 1];
 #ifdef JITNORM_GATES
   const Input* gate;  // the row of gates
+#endif
+#ifdef JITNORM_MODULATES
+  const Arguments* arguments;
+  Int64 row;  // whose norm is modulated
 #endif
 #ifdef JITNORM_WEIGHTS
   Tile other_weights[kWeights - 1][kRowTiles];
@@ -54,7 +59,11 @@ JITNORM_INLINE void finish_tile(int t, const RowBuffers& buffers, Tile& y) {
   load_tile(buffers.gate, kHiddenSize, t, gates);
   for_each_value([&](int e, int k) { y.at[e][k] = finished(y.at[e][k], gates.at[e][k]); });
 #else
+#ifdef JITNORM_MODULATES
+  modulate_tile(*buffers.arguments, buffers.row, t, y);
+#else
   for_each_value([&](int e, int k) { y.at[e][k] = finished(y.at[e][k], 0.0f); });
+#endif
 #endif
 }
 #endif
@@ -117,6 +126,10 @@ JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffe
 #endif
 #ifdef JITNORM_GATES
   buffers.gate = a.gate + row_offset(row, a.extents, a.gate_strides);
+#endif
+#ifdef JITNORM_MODULATES
+  buffers.arguments = &a;
+  buffers.row = row;
 #endif
   const RowStatistic statistic = statistic_of(a, row, buffers.h);
   if constexpr (kNormalizesFirst) {

@@ -5,27 +5,11 @@
 
 #include "../common/finish.h"
 #include "encode.cuh"
+#include "parameters.cuh"
 #include "rotation.cuh"
 #include "row_reduce.cuh"
 #include "shared_amax.cuh"
 
-// Long rows are encoded a few chunks at a time, by the same code: unrolled in full, 8 chunks took NVRTC 0.34 s instead
-// of 0.2, and the compiler kept their unpacked floats, twice the size of the chunks, in more registers than there are.
-constexpr int kChunksAtOnce = !kHoldsRow ? 1 : kChunksPerLane < kChunksUnrolled ? kChunksPerLane : kChunksUnrolled;
-constexpr int kChunkSlots = (kChunksPerLane + kChunksAtOnce - 1) / kChunksAtOnce * kChunksAtOnce;
-constexpr int kHeldChunks = kHoldsRow ? kChunkSlots : 1;
-constexpr int kLongHeldBytes = kStaysShared ? 0 : sizeof(HeldChunk);  // of a chunk, from one pass to the next
-
-// The weight is fetched before the reduction hides its latency, unless the registers are needed for the row.
-#ifdef JITNORM_WEIGHTS
-constexpr int kWeightBytes = kWeights * sizeof(WeightChunk);
-#else
-constexpr int kWeightBytes = sizeof(WeightChunk);
-#endif
-constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kMayPrefetchWeight && kChunksPerLane == kChunksAtOnce &&
-                                   kChunksPerLane * (kLongHeldBytes + kWeightBytes) <= kMaxPrefetchedBytes;
-// Few rows have time to unpack it, too, while they wait for each other's sums.
-constexpr bool kFindsFactorsEarly = kPrefetchesWeight && kFavoursLatency;
 static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1, "threads that work on several rows have them to themselves");
 
 // One of the rows that a thread works on.
@@ -60,32 +44,6 @@ struct Row {
 #endif
 };
 
-// What all rows share, loaded once for those that a thread works on.
-struct Parameters {
-  WeightChunk weight;
-  float factors[kChunkSize];  // of the weight, if they are found before the rows' statistics
-  Chunk<Weight, kBiasAccessBytes> bias;
-#ifdef JITNORM_WEIGHTS
-  WeightChunk others[kWeights - 1];
-#endif
-
-  JITNORM_INLINE void load(const Arguments& a, int index) {
-#ifdef JITNORM_WEIGHTS
-    JITNORM_UNROLL
-    for (int n = 1; n < kWeights; ++n) load_parameter(others[n - 1], a.weight + n * kHiddenSize, index);
-#endif
-    if constexpr (kNormalizes) load_parameter(weight, a.weight, index);
-    if constexpr (kHasBias) load_parameter(bias, a.bias, index);
-  }
-
-  JITNORM_INLINE void find_factors() {
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) factors[i] = computed(factor_of(value_of(weight, i)));
-  }
-
-  JITNORM_INLINE float factor(int i) const { return kFindsFactorsEarly ? factors[i] : factor_of(value_of(weight, i)); }
-};
-
 struct Rows {
   Row rows[kRowsAtOnce];
   Parameters parameters[kChunksAtOnce];
@@ -115,8 +73,13 @@ JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, Row
   for (int i = 0; i < kChunkSize; ++i) {
     const float bias = kHasBias ? value_of(p.bias, i) : 0.0f;
     y[i] = normalize(value_of(h, i), statistic, p.factor(i), bias);
+#ifdef JITNORM_MODULATES
+    y[i] = modulated(y[i], value_of(h.scale, i), value_of(p.scale_bias, i), value_of(h.shift, i),
+                     value_of(p.shift_bias, i));
+#else
 #ifdef JITNORM_FINISHES
     y[i] = finished(y[i], gate_of(h, i));
+#endif
 #endif
   }
 }

@@ -290,6 +290,30 @@ def gated() -> Outputs:
     return reference.round_to(y, rows.dtype), reference.round_to(by_groups, x().dtype)
 
 
+def gate_branch(make: Make) -> Outputs:
+    tensors = map(make, (x(), x()[::-1].copy(), gates(x()), weight(), bias()))
+    return jitnorm.gated_add_layernorm(*tensors, gate_bias=make(bias()))
+
+
+def gated_branch() -> Outputs:
+    h = reference.branch_sum_f32(x(), x()[::-1], gates(x()), bias())
+    return reference.round_to(reference.layernorm_f32(h, weight(), bias()), x().dtype), reference.round_to(h, x().dtype)
+
+
+def modulate(make: Make) -> Outputs:
+    of_norm = {"residual": make(x()[::-1].copy()), "scale_bias": make(weight()), "shift_bias": make(bias())}
+    tensors = map(make, (x(), gates(x()), x()))
+    q, total = jitnorm.adaptive_layernorm_quantize(*tensors, spec=MXFP8, rounding="output", **of_norm)
+    return *parts(q), total
+
+
+def modulated() -> Outputs:
+    h = reference.branch_sum_f32(x(), x()[::-1])
+    y = reference.adaptive_layernorm_f32(h, gates(x()), x(), scale_bias=weight(), shift_bias=bias())
+    rounded = reference.round_to(y, x().dtype).astype(np.float32)
+    return *reference.quantize_mxfp8(rounded), reference.round_to(h, x().dtype)
+
+
 def by_each_weight(make: Make) -> Outputs:
     return jitnorm.add_rmsnorm_multi(make(x()), make(x()[::-1].copy()), make(np.stack([weight(), bias()])))
 
@@ -396,6 +420,8 @@ OPS = [
         ),
         lambda: reference.quantize_mxfp8(reference.gated_rmsnorm_f32(x(), gates(x()), weight(), rounding="hf")),
     ),
+    OpCase("gated_add_layernorm", gate_branch, gated_branch),
+    OpCase("adaptive_layernorm_quantize-output", modulate, modulated),
     OpCase("add_rmsnorm_multi", by_each_weight, by_one_weight_after_another),
     OpCase("sandwich_rmsnorm", sandwich, lambda: sandwiched("once")),
     OpCase("sandwich_norm_quantize-hf", encode_sandwich, lambda: sandwiched("hf")),
