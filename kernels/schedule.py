@@ -257,7 +257,7 @@ def _many_rows_schedule(groups: int) -> RowSchedule:
 
 def _short_row_schedule(config: KernelConfig, groups: int) -> RowSchedule:
     """A warp for each row if rows are many and not added to others, else a warp for each group."""
-    if config.normalizes and (config.residual or not config.many_rows):
+    if config.prenorm or (config.normalizes and (config.residual or not config.many_rows)):
         return RowSchedule(groups, 1, prefetches_weight=True)
     # A multiprocessor takes 32 blocks, which is too few warps where none waits for the row: NVFP4 alone of
     # 65536 x 1536 went from 0.780 to 0.974 of the roofline.
