@@ -1,4 +1,4 @@
-"""The layer norms of `flashinfer.diffusion_ops`, for DiT, of rows of any length, with gates and modulations at any stride."""
+"""The layer norms of `flashinfer.diffusion_ops`, of rows of any length, gates and modulations at any stride."""
 
 from __future__ import annotations
 
