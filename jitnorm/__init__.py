@@ -63,7 +63,7 @@ from jitnorm.ops.general import norm_quantize, quantize
 from jitnorm.ops.grouped import grouped_quantize, silu_and_mul_grouped_quantize
 from jitnorm.ops.layernorm import layernorm, layernorm_quantize, layernorm_with_statistics
 from jitnorm.ops.layout import block_scale_interleave, shuffle_matrix_a, shuffle_matrix_sf_a
-from jitnorm.ops.mhc import mhc_post
+from jitnorm.ops.mhc import mhc_post, mhc_pre, mhc_pre_with_prenorm
 from jitnorm.ops.norm import (
     fused_add_rmsnorm,
     gemma_fused_add_rmsnorm,
@@ -71,6 +71,12 @@ from jitnorm.ops.norm import (
     rmsnorm,
     rmsnorm_bias,
     rmsnorm_silu,
+)
+from jitnorm.ops.norm_branch import (
+    adaptive_layernorm,
+    adaptive_layernorm_quantize,
+    gated_add_layernorm,
+    gated_add_layernorm_quantize,
 )
 from jitnorm.ops.norm_fp4 import add_rmsnorm_fp4quant, rmsnorm_fp4quant
 from jitnorm.ops.norm_fp8 import (
@@ -87,6 +93,7 @@ from jitnorm.ops.norm_fp8_dynamic import (
     rms_norm_per_block_quant,
 )
 from jitnorm.ops.norm_gated import rmsnorm_gated, rmsnorm_gated_quantize
+from jitnorm.ops.norm_multi import add_rmsnorm_multi, rmsnorm_multi
 from jitnorm.ops.norm_mxfp8 import add_rmsnorm_mxfp8quant, rmsnorm_mxfp8quant
 from jitnorm.ops.norm_qk import gemma_qk_rmsnorm, q_kv_rmsnorm, qk_rmsnorm
 from jitnorm.ops.norm_qk_rope import qk_rmsnorm_rope, qk_rmsnorm_rope_quant
@@ -122,9 +129,12 @@ __all__ = [
     "SfLayout",
     "Stats",
     "Target",
+    "adaptive_layernorm",
+    "adaptive_layernorm_quantize",
     "add_norm_quantize",
     "add_rmsnorm",
     "add_rmsnorm_fp4quant",
+    "add_rmsnorm_multi",
     "add_rmsnorm_mxfp8quant",
     "block_scale_interleave",
     "compute_amax",
@@ -137,6 +147,8 @@ __all__ = [
     "fused_add_rmsnorm",
     "fused_add_rmsnorm_fp8_block_quant",
     "fused_add_rmsnorm_quant",
+    "gated_add_layernorm",
+    "gated_add_layernorm_quantize",
     "gelu",
     "gelu_and_mul",
     "gelu_quick",
@@ -156,6 +168,8 @@ __all__ = [
     "layernorm_quantize",
     "layernorm_with_statistics",
     "mhc_post",
+    "mhc_pre",
+    "mhc_pre_with_prenorm",
     "mhc_rmsnorm_quantize",
     "mul_and_silu",
     "mxfp4_dequantize",
@@ -185,6 +199,7 @@ __all__ = [
     "rmsnorm_fp4quant",
     "rmsnorm_gated",
     "rmsnorm_gated_quantize",
+    "rmsnorm_multi",
     "rmsnorm_mxfp8quant",
     "rmsnorm_quant",
     "rmsnorm_quantize",

@@ -104,6 +104,20 @@ class KernelConfig:
             of a longer row, each normalized by itself.
         sandwich: whether the input is normalized, too, by a weight of its own, before a residual is added; only for
             ``rmsnorm``.
+        weights: how many weights the norm is multiplied by, one after another, 1 to 4; with several, each product is an
+            output; only for a plain ``rmsnorm``, or one with a residual.
+        sinkhorn: for hyper-connections before a layer, how many rounds of Sinkhorn and Knopp's normalization, 1 to 100,
+            the mix of the streams behind it gets; the factors of streams are then found from projections, not given;
+            only for ``quantize`` without `quant`; 0 without.
+        splits: how many partial sums projections and sums of squares come as, 1 to 64; only with `sinkhorn`.
+        prenorm: whether the sum of the streams' squares is found, not given; only with `sinkhorn`.
+        branch_gate: whether the input is multiplied by a gate, a tensor of its own, before a residual is added; this
+            and the next four only for ``layernorm``.
+        gate_bias: whether a float32 bias is added to that gate, which it implies.
+        branch_scale: whether the input, or what it is multiplied by, is multiplied by a float32 number.
+        modulated: whether the norm is multiplied by 1 plus a scale, and a shift is added, both tensors of their own, as
+            in DiT; it then has no weight.
+        modulation_bias: whether float32 biases are added to these.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
@@ -163,6 +177,15 @@ class KernelConfig:
     gate: str = ""
     weight_rows: int = 1
     sandwich: bool = False
+    weights: int = 1
+    sinkhorn: int = 0
+    splits: int = 1
+    prenorm: bool = False
+    branch_gate: bool = False
+    gate_bias: bool = False
+    branch_scale: bool = False
+    modulated: bool = False
+    modulation_bias: bool = False
     schedule: str = ""
 
     def __post_init__(self) -> None:
@@ -177,6 +200,8 @@ class KernelConfig:
             object.__setattr__(self, "second_size", 0)
         if self.head_size == self.hidden_size:
             object.__setattr__(self, "head_size", 0)
+        if self.gate_bias:
+            object.__setattr__(self, "branch_gate", True)
         if self.rope and not self.rotary_size:
             object.__setattr__(self, "rotary_size", self.head_size or self.hidden_size)
         check(self)
@@ -220,6 +245,8 @@ class KernelConfig:
     @property
     def combine(self) -> str:
         """The source of a row: an enumerator of Combine in common/types.h, without its prefix."""
+        if self.branch_gate or self.branch_scale or self.modulated:
+            return "branch"
         if self.residual and not self.backward:
             return "sandwich" if self.sandwich else "add"
         if self.gate_columns:
@@ -229,12 +256,19 @@ class KernelConfig:
         if self.activation and not self.activates_norm:
             return "activated"
         if self.streams:
-            return "mix"
+            return "mapped" if self.sinkhorn else "mix"
         return "rescaled" if self.rescales_input else "input"
+
+    @property
+    def sums_first(self) -> bool:
+        """Whether a sum over what is loaded comes before the row that is made of it."""
+        return self.combine == "sandwich" or self.prenorm
 
     @property
     def finish(self) -> str:
         """The end of a norm: an enumerator of Finish in common/types.h, without its prefix; empty for nothing."""
+        if self.modulated:
+            return "modulated"
         return "gated" if self.gate == "norm" else "activated" if self.activates_norm else ""
 
     @property

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from .branch_rules import BRANCH, check_branch
 from .finish_rules import FINISHED, check_activation, check_finish
+from .mhc_rules import MAPPED, check_mapping
 from .numerics import CHUNK_SIZE
 from .quant_spec import QuantSpec, require_one_of, to_text
 from .rope_rules import check_rope
@@ -38,12 +40,12 @@ _OPTIONS = {
         "keep_rstd", "backward",
     ),
     "layernorm": (
-        *_COMBINED, "activates_norm", *_ROWS, *_ENCODED, "rounding", "keep_norm", "keep_rstd", "keep_statistics",
-        "backward",
+        *_COMBINED, *BRANCH, "activates_norm", *_ROWS, *_ENCODED, "rounding", "keep_norm", "keep_rstd",
+        "keep_statistics", "backward",
     ),
     "quantize": (
-        "gate_columns", "values_first", "streams", "activation", *_ROWS, *_ENCODED, "rounding", "axis", "experts",
-        "gathers",
+        "gate_columns", "values_first", "streams", "activation", *MAPPED, *_ROWS, *_ENCODED, "rounding", "axis",
+        "experts", "gathers",
     ),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
@@ -53,7 +55,7 @@ _OPTIONS = {
 }  # fmt: skip
 OPS = tuple(_OPTIONS)
 # The fields that say what is encoded.
-VALUE_FIELDS = ("op", "weight", *_COMBINED, *FINISHED, "unit_bias", "bias", "rounding")
+VALUE_FIELDS = ("op", "weight", *_COMBINED, *FINISHED, *BRANCH, "unit_bias", "bias", "rounding")
 NORMS = ("rmsnorm", "layernorm")
 MOVES = ("interleave", "shuffle")
 
@@ -99,6 +101,8 @@ def check(config: KernelConfig) -> None:
     _check_hidden_size(config)
     _check_combine(config)
     check_finish(config)
+    check_mapping(config)
+    check_branch(config)
     _check_experts(config)
     _check_gathering(config)
     _check_row_sets(config)
@@ -116,7 +120,7 @@ def _check_fields(config: KernelConfig) -> None:
     if not isinstance(config.quant, QuantSpec | None):
         raise TypeError(f"quant: is {config.quant!r}; expected a QuantSpec or None")
     writes_values = config.quant is None and not config.amax_only
-    takes_codes = config.op == "quantize" and not (config.activation and writes_values)
+    takes_codes = config.op == "quantize" and not ((config.activation or config.sinkhorn) and writes_values)
     inputs = MOVED_DTYPES if config.moves else INPUT_DTYPES if takes_codes else FLOAT_DTYPES
     require_one_of("input dtype", config.input, ("float32",) if config.op == "sum_rows" else inputs)
     weights: tuple[str, ...] = FLOAT_DTYPES if config.op == "sum_rows" else ("none",)
@@ -147,7 +151,9 @@ def _check_options(config: KernelConfig) -> None:
         raise ValueError("streams: is 0, but mhc_post mixes 1 to 4 with what a layer gives")
     if config.op == "shuffle":
         require_one_of("shuffle_rows", config.shuffle_rows, SHUFFLE_ROWS)
-    needs_quant = config.op in ("quantize", "dequantize") and not (config.amax_only or config.activation)
+    needs_quant = config.op in ("quantize", "dequantize") and not (
+        config.amax_only or config.activation or config.sinkhorn
+    )
     if quant is None and (config.keep_norm or needs_quant):
         raise ValueError(
             "quant: is None, but dequantize, keep_norm and, without an activation, quantize need a QuantSpec"
@@ -206,7 +212,7 @@ def name_of_first(config: KernelConfig) -> str:
     """The name of the tensor that callers pass first."""
     if config.pair:
         return "q"
-    if config.op == "mhc_post":
+    if config.op == "mhc_post" or config.sinkhorn:
         return "residual"
     if config.streams:
         return "X"

@@ -6,7 +6,8 @@ norms are rounded once, kExperts where rows belong to none, kGathers where they 
 layer is mixed, kHalfOfLastBit where the amax of blocks is not rounded, kScaleAccessBytes where no scales of rows,
 columns or blocks are given, the numbers of activations that have none, kValuesFirst where gates are, kHasTwoSizes where
 rows have one, those of a rotation where there is none, kBlocksCrossWarps where none does, kFinish where nothing follows
-a norm, and what gates and several rows of weights have of their own.
+a norm, kWeights where norms have one weight, and what gates and several rows of weights have of their own; so are those
+of the factors of streams and of branches, and kSumsFirst where no sum comes before a row.
 """
 
 from __future__ import annotations
@@ -169,6 +170,20 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _choice("Finish", "kFinish", f"k{config.finish.capitalize()}")
     if config.weight_rows > 1:
         yield _int("kWeightRows", config.weight_rows)
+    if config.sums_first:
+        yield _bool("kSumsFirst", True)
+    if config.combine == "branch":
+        yield _bool("kHasResidual", config.residual)
+        yield _bool("kHasBranchGate", config.branch_gate)
+        yield _bool("kHasGateBias", config.gate_bias)
+        yield _bool("kHasBranchScale", config.branch_scale)
+    if config.modulated:
+        yield _bool("kHasModulationBias", config.modulation_bias)
+    if config.sinkhorn:
+        yield _int("kSinkhornRounds", config.sinkhorn)
+        yield _int("kSplits", config.splits)
+    if config.weights > 1:
+        yield _int("kWeights", config.weights)
 
 
 def _activation_constants(numbers: Numbers) -> Iterator[Constant]:

@@ -1,4 +1,4 @@
-"""Rules on the fields of a KernelConfig for activations, gates and norms around a norm."""
+"""Rules on the fields of a KernelConfig for activations, gates, norms around a norm and several weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .quant_spec import require_one_of
 if TYPE_CHECKING:
     from .config import KernelConfig
 
-FINISHED = ("activates_norm", "gate", "weight_rows", "sandwich")
+FINISHED = ("activates_norm", "gate", "weight_rows", "sandwich", "weights")
+MAX_WEIGHTS = 4
 # What gates that are a tensor of their own multiply.
 GATED = ("", "input", "norm")
 
@@ -36,3 +37,13 @@ def check_finish(config: KernelConfig) -> None:
         raise ValueError(f"weight_rows: is {rows!r}; expected a positive int")
     if rows > 1 and (config.batched or config.pair or config.backward or config.weight == "none"):
         raise ValueError(f"weight_rows: is {rows}, which goes with a weight, and not with batched, pair or backward")
+    require_one_of("weights", config.weights, tuple(range(1, MAX_WEIGHTS + 1)))
+    others = (
+        "quant", "keep_norm", "keep_rstd", "amax_only", "bias", "pair", "batched", "backward", "streams",
+        "gate_columns", "activation", "sandwich",
+    )  # fmt: skip
+    is_plain = config.weight != "none" and rows == 1 and not any(getattr(config, name) for name in others)
+    if config.weights > 1 and not is_plain:
+        raise ValueError(
+            f"weights: is {config.weights}, which goes with a plain rmsnorm, or one with a residual, alone"
+        )

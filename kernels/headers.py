@@ -36,6 +36,11 @@ CONDITIONS = {
     "JITNORM_FINISHES": "Finish kFinish",  # something follows a norm before it is encoded
     "JITNORM_GATES": "kGateAccessBytes",  # gates are a tensor of their own
     "JITNORM_TURNS": "kWeightRows",  # rows take turns with the rows of the weight
+    "JITNORM_WEIGHTS": "kWeights",  # a norm is multiplied by several weights, each in an output of its own
+    "JITNORM_SUMS_FIRST": "kSumsFirst",  # a sum over what is loaded comes before the row that is made of it
+    "JITNORM_MAPS_STREAMS": "Combine::kMapped",  # the factors of streams are found from projections
+    "JITNORM_BRANCH": "Combine::kBranch",  # a branch is gated or scaled before it is added, or the norm is modulated
+    "JITNORM_MODULATES": "Finish::kModulated",
     "JITNORM_SANDWICH": "Combine::kSandwich",  # what is normalized is a sum with a norm
 }
 # One that has none within.

@@ -22,6 +22,8 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
     """The arguments of a kernel of rows, in calling order."""
     if config.pair:
         return _pair_interface(config)
+    if config.sinkhorn:
+        return _mapping(config)
     arguments: list[Argument] = [first_tensor(config)]
     if config.masked:
         arguments.append(TensorArgument("mask", ("int32",), shape(MATRICES)))
@@ -37,6 +39,7 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         arguments.append(_parameter("input_weight", config.weight, config, is_present=config.sandwich))
         arguments.append(weight_argument(config))
         arguments.append(_bias(config))
+        arguments += _branch(config)
     if config.amax_only:
         arguments.append(number("amax", is_output=True, is_zeroed=True))
     else:
@@ -49,6 +52,43 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         arguments += _statistics(config)
         arguments.append(ScalarArgument("eps"))
     return tuple(arguments)
+
+
+def _mapping(config: KernelConfig) -> tuple[Argument, ...]:
+    """The arguments of hyper-connections before a layer: from projections to the factors of streams."""
+    streams = config.streams
+    mixes = streams * (2 + streams)
+    parts = [config.splits] if config.splits > 1 else []
+    float32: dict[str, Any] = {"dtypes": ("float32",)}
+    given = () if config.prenorm else (ScalarArgument("k"),)
+    return (
+        first_tensor(config),
+        TensorArgument("dot_mix", shape=shape(*parts, ROWS, mixes), is_flat=True, **float32),
+        TensorArgument("sqrsum", shape=shape(*parts, ROWS), is_flat=True, is_present=not config.prenorm, **float32),
+        TensorArgument("mhc_scale", shape=shape(3), **float32),
+        TensorArgument("mhc_base", shape=shape(mixes), **float32),
+        TensorArgument("post_mix", shape=shape(LEADING, streams), is_output=True, is_flat=True, **float32),
+        TensorArgument("comb_mix", shape=shape(LEADING, streams, streams), is_output=True, is_flat=True, **float32),
+        _half_output(config),
+        *given,
+        *map(ScalarArgument, ("eps", "pre_eps", "sinkhorn_eps", "post_factor")),
+    )
+
+
+def _branch(config: KernelConfig) -> list[TensorArgument]:
+    """The factors of a branch, to which a residual is added, and the modulation of the norm of their sum."""
+    if config.combine != "branch":
+        return []
+    has_biases = config.modulation_bias
+    return [
+        strided_rows("branch_gate", config.input, config, is_present=config.branch_gate),
+        strided_rows("modulation_scale", config.input, config, is_present=config.modulated),
+        strided_rows("modulation_shift", config.input, config, is_present=config.modulated),
+        _parameter("gate_bias", "float32", config, is_present=config.gate_bias),
+        _parameter("scale_bias", "float32", config, is_present=has_biases),
+        _parameter("shift_bias", "float32", config, is_present=has_biases),
+        number("branch_scale", is_present=config.branch_scale),
+    ]
 
 
 def _offsets(config: KernelConfig) -> list[TensorArgument]:
@@ -179,10 +219,10 @@ def weight_argument(config: KernelConfig, name: str = "", **options: Any) -> Ten
     """The factors of a norm."""
     name = name or ("gemma" if config.op == "layernorm" else "weight")
     weight = _parameter(name, config.weight, config, is_present=config.has_weight, field="weight", **options)
-    if not config.weight_per_matrix:
+    if not config.weight_per_matrix and config.weights == 1:
         return weight
-    row_bytes = config.hidden_size * weight.element_bytes
-    return dataclasses.replace(weight, shape=shape(MATRICES, config.hidden_size), run_bytes=row_bytes)
+    rows = shape(MATRICES if config.weight_per_matrix else config.weights, config.hidden_size)
+    return dataclasses.replace(weight, shape=rows, run_bytes=config.hidden_size * weight.element_bytes)
 
 
 def _bias(config: KernelConfig) -> TensorArgument:
@@ -203,8 +243,17 @@ def _row_output(name: str, config: KernelConfig, **options: Any) -> TensorArgume
 
 
 def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input", **options: Any) -> TensorArgument:
+    if config.weights > 1:
+        return _outputs_of_weights(config, name)
     in_place = may_be if config.rows_combined == 1 else None
     return strided_rows(name, config.input, config, is_output=True, may_be=in_place, **options)
+
+
+def _outputs_of_weights(config: KernelConfig, name: str) -> TensorArgument:
+    """All rows by the first weight, then all by the next."""
+    one = strided_rows(name, config.input, config, is_output=True, is_flat=True)
+    rows = shape(config.weights, ROWS, config.hidden_size)
+    return dataclasses.replace(one, shape=rows, is_strided=False, run_bytes=config.hidden_size * one.element_bytes)
 
 
 def number(name: str, **options: Any) -> TensorArgument:

@@ -116,5 +116,5 @@ def _pattern(choice: Field[Any]) -> str:
 # In their order in a text.
 _CHOICES = tuple(choice for choice in fields(RowSchedule) if choice.metadata)
 _TEXT = re.compile(
-    r"(?P<warps_per_row>[1-9]\d?)x(?P<chunks_per_lane>[1-9]\d?)" + "".join(_pattern(each) for each in _CHOICES)
+    r"(?P<warps_per_row>[1-9]\d{0,2})x(?P<chunks_per_lane>[1-9]\d?)" + "".join(_pattern(each) for each in _CHOICES)
 )

@@ -41,7 +41,7 @@ _MOST_SHARING_GROUPS = 10
 # About how many threads a multiprocessor is asked to have room for; more are not resident on every target.
 _RESIDENT_THREADS, _MOST_RESIDENT_THREADS = 1024, 1536
 # Chunks for which so many leave a lane registers, by the bytes of an element that it holds.
-_MOST_RESIDENT_CHUNKS = {2: 3, 4: 2}
+_MOST_RESIDENT_CHUNKS = {2: 3, 4: 2, 8: 1}
 # Threads of a launch whose rows are counted by a mask: as many as the largest GPUs run at once.
 MASKED_THREADS = 1 << 18
 
@@ -143,7 +143,7 @@ def _why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) 
     """Why blocks of a schedule cannot load a row ahead, as the end of a sentence; empty if they can."""
     several = (
         config.pair, config.batched, config.masked, config.streams, config.activation, config.weight_rows > 1,
-        config.sandwich,
+        config.sandwich, config.weights > 1, config.combine == "branch",
     )  # fmt: skip
     if not config.normalizes or any(several):
         return "only norms of one tensor, or of one and its residual, load a row ahead"
@@ -203,7 +203,8 @@ def has_room_for_weight(config: KernelConfig, chunks_per_lane: int, stays_shared
     """Whether a lane has room for the weight of so many chunks, beside the chunks unless they stay in shared memory."""
     if not config.normalizes or chunks_per_lane > CHUNKS_AT_ONCE:
         return False
-    element_bytes = DTYPES[config.weight].bytes + (0 if stays_shared else held_bytes(config))
+    of_parameters = config.weights * DTYPES[config.weight].bytes + 8 * config.modulation_bias
+    element_bytes = of_parameters + (0 if stays_shared else held_bytes(config))
     return chunks_per_lane * CHUNK_SIZE * element_bytes <= MAX_PREFETCHED_BYTES
 
 
@@ -216,6 +217,10 @@ def held_bytes(config: KernelConfig) -> int:
     """Bytes of an element that is held: what is computed of the input, and a float32 input, are floats."""
     if config.combine in ("beside", "sandwich"):
         return 2 * DTYPES[config.input].bytes
+    if config.prenorm:
+        return config.streams * DTYPES[config.input].bytes
+    if config.modulated:
+        return 4 + 2 * DTYPES[config.input].bytes
     is_combined = config.combine not in ("input", "rescaled")
     return 4 if is_combined or config.input == "float32" else 2
 
@@ -252,7 +257,7 @@ def _many_rows_schedule(groups: int) -> RowSchedule:
 
 def _short_row_schedule(config: KernelConfig, groups: int) -> RowSchedule:
     """A warp for each row if rows are many and not added to others, else a warp for each group."""
-    if config.normalizes and (config.residual or not config.many_rows):
+    if config.prenorm or (config.normalizes and (config.residual or not config.many_rows)):
         return RowSchedule(groups, 1, prefetches_weight=True)
     # A multiprocessor takes 32 blocks, which is too few warps where none waits for the row: NVFP4 alone of
     # 65536 x 1536 went from 0.780 to 0.974 of the roofline.
@@ -266,7 +271,7 @@ def _layernorm_schedule(config: KernelConfig, groups: int) -> RowSchedule:
     Of 4096 x 7168, rows that load them early take 0.63 of a copy, others 0.79.
     """
     chunks = CHUNKS_OF_MANY_ROWS if config.many_rows and groups >= 4 * CHUNKS_OF_MANY_ROWS else PREFERRED_CHUNKS
-    chunks = max(chunks, ceil_div(groups, MAX_WARPS))
+    chunks = max(min(chunks, most_held_chunks(held_bytes(config))), ceil_div(groups, MAX_WARPS))
     warps = ceil_div(groups, chunks)
     if groups <= _MOST_SHARING_GROUPS and held_bytes(config) == 2:
         return RowSchedule(warps, chunks, rows_at_once=2)
@@ -293,8 +298,8 @@ def _residents(config: KernelConfig, warps: int, chunks: int) -> int:
     SwiGLU to NVFP4 of 512 x 10240 went from 0.80 to 0.86 of the roofline, mHC of 4096 x 10240 from 0.74 to 0.85, layer
     normalization of 2048 x 18432 from 0.69 to 0.77. With four chunks a lane, 16384 x 8192 fell from 0.95 to 0.88.
     """
-    is_heavy = config.op == "layernorm" and config.needs_row_amax
-    if is_heavy or chunks > _MOST_RESIDENT_CHUNKS[held_bytes(config)]:
+    is_heavy = config.op == "layernorm" and (config.needs_row_amax or config.combine == "branch")
+    if is_heavy or chunks > _MOST_RESIDENT_CHUNKS.get(held_bytes(config), 0):
         return 0
     threads = WARP_LANES * warps
     return max(1, min(_MOST_RESIDENT_THREADS // threads, round(_RESIDENT_THREADS / threads)))

@@ -27,9 +27,9 @@ FLASHINFER = {
     "add_rmsnorm_fp4quant": "",
     "fused_rmsnorm_silu": "FP8 and NVFP4 on all GPUs, and on the CPU",
     "fused_qk_rmsnorm_rope": "also float16 and float32; without the norm, torch rotates",
-    "fused_dit_gate_residual_layernorm_gamma_beta": "",
-    "fused_dit_gate_residual_layernorm_scale_shift": "",
-    "fused_dit_residual_layernorm_scale_shift": "",
+    "fused_dit_gate_residual_layernorm_gamma_beta": "also other dtypes, sizes and strides",
+    "fused_dit_gate_residual_layernorm_scale_shift": "also other dtypes, sizes and strides",
+    "fused_dit_residual_layernorm_scale_shift": "also other dtypes, sizes and strides",
     "silu_and_mul": "",
     "gelu_and_mul": "",
     "gelu_tanh_and_mul": "",
@@ -63,8 +63,8 @@ FLASHINFER = {
     "nvfp4_kv_dequantize_paged": "torch brings pages together before they are decoded",
     "nvfp4_quantize_paged_kv_cache": "",
     "mhc_post": "also float16 and float32",
-    "mhc_pre_big_fuse": "",
-    "mhc_pre_big_fuse_with_prenorm": "",
+    "mhc_pre_big_fuse": "also float16 and float32",
+    "mhc_pre_big_fuse_with_prenorm": "also float16 and float32",
 }
 _FEWER_ROWS = "experts' scales follow each other without gaps, in as many rows as they can need"
 _LEAST_SCALE = "likewise; blocks whose scale is 2^-127 keep their values"

@@ -20,7 +20,7 @@ from jitnorm.catalogue.op import Op
 GROUPED = ("grouped_quantize", "silu_and_mul_grouped_quantize")
 GENERAL = (
     "norm_quantize", "add_norm_quantize", "rmsnorm_gated_quantize", "sandwich_norm_quantize", "layernorm_quantize",
-    "quantize", "dequantize", "silu_and_mul_quantize",
+    "gated_add_layernorm_quantize", "adaptive_layernorm_quantize", "quantize", "dequantize", "silu_and_mul_quantize",
 )  # fmt: skip
 ENCODINGS: list[dict[str, Any]] = [
     {"quant": "nvfp4", "layout": "linear+128x4"},
@@ -92,11 +92,16 @@ def launch_variants() -> None:
     launch(OPS["norm_quantize"], 1152, quant="nvfp4", residual=True, activation="silu", rounding="hf")
     launch(OPS["rmsnorm_silu"], 1151, activation="gelu")
     launch(OPS["rmsnorm_gated"], 1151, gate="input", activation="sigmoid", bias=True)
+    launch(OPS["gated_add_layernorm"], 1151, gate_bias=True)
+    launch(OPS["adaptive_layernorm"], 1151, residual=True, gate_bias=True, modulation_bias=True)
+    launch(OPS["rmsnorm_multi"], 1151, weights=4, rounding="hf")
     launch(OPS["sandwich_rmsnorm"], 1151, unit_bias=True, rounding="hf")
     packed, factors = random(7, 4096), random(1920)
     for group_size in (80, 640):
         jitnorm.rmsnorm_gated(packed[:, :1920], packed[:, 2048:3968], factors, group_size=group_size)
     launch(OPS["mhc_rmsnorm_quantize"], 1152, streams=3)
+    launch(OPS["mhc_pre"], 1151, streams=3, splits=2)
+    launch(OPS["mhc_pre_with_prenorm"], 1151, input="float16")
     launch(OPS["mhc_post"], 1151, streams=3, input="float32")
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)
     for activation in ("gelu", "gelu_tanh", "relu2"):

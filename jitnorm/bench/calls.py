@@ -93,7 +93,7 @@ def _shape(argument: TensorArgument, config: KernelConfig, rows: int, matrices: 
     leading = (matrices, rows) if config.batched else (rows, _HEADS) if config.rope else (rows,)
     if argument.table_dims:
         return (*_entries(argument), *sizes_of(argument.shape, (), rows))
-    if argument.name == "X" or (config.op == "mhc_post" and argument.name == "residual"):
+    if argument.name == "X" or (argument.name == "residual" and (config.op == "mhc_post" or config.sinkhorn)):
         return (*leading, config.streams, config.hidden_size)
     return sizes_of(argument.shape, leading, rows, matrices if config.batched else 1, rows, tokens=rows)
 

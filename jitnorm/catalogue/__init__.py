@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from jitnorm.catalogue import activations, decoders, encoding_norms, experts, gradients, mhc, moves, norms, quantizers
+from jitnorm.catalogue import (
+    activations,
+    branches,
+    decoders,
+    encoding_norms,
+    experts,
+    gradients,
+    mhc,
+    moves,
+    norms,
+    quantizers,
+)
 from jitnorm.catalogue.op import Op
 
 # In the README's order.
 OPS: dict[str, Op] = {
     op.name: op
-    for module in (norms, gradients, encoding_norms, mhc, activations, quantizers, experts, decoders, moves)
+    for module in (norms, gradients, encoding_norms, branches, mhc, activations, quantizers, experts, decoders, moves)
     for op in module.OPS
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jitnorm.catalogue.op import Fields, Op
+from typing import Any
+
+from jitnorm.catalogue.op import Choices, Fields, Op
 
 
 def _streams(streams: int) -> Fields:
@@ -14,4 +16,24 @@ MHC_POST = Op(
     {"op": "mhc_post"}, _streams, choices={"streams": 4},
 )  # fmt: skip
 
-OPS = (MHC_POST,)
+
+def _mapped(streams: int, sinkhorn: int, splits: int = 1) -> Fields:
+    return {"streams": streams, "sinkhorn": sinkhorn, "splits": splits}
+
+
+def _mapped_options(_: Choices, fields: Fields) -> dict[str, Any]:
+    return {"sinkhorn_rounds": fields["sinkhorn"]}
+
+
+_NAMES = {"out": "layer_input", "sinkhorn": "sinkhorn_rounds"}
+MHC_PRE = Op(
+    "mhc_pre", "the streams before a layer: mixed by factors that are found from projections, with those behind it",
+    {"op": "quantize"}, _mapped, _NAMES, choices={"streams": 4, "sinkhorn": 20, "splits": 1}, options=_mapped_options,
+)  # fmt: skip
+MHC_PRE_WITH_PRENORM = Op(
+    "mhc_pre_with_prenorm", "the same, finding the sum of the streams' squares, too",
+    {"op": "quantize", "prenorm": True}, _mapped, _NAMES, choices={"streams": 4, "sinkhorn": 20},
+    options=_mapped_options,
+)  # fmt: skip
+
+OPS = (MHC_PRE, MHC_PRE_WITH_PRENORM, MHC_POST)

@@ -18,7 +18,7 @@ RMSNORM = Op(
         **NORM, **ANY_ENCODING, **BATCH, "residual": False, "unit_bias": False, "keep_norm": False, "keep_rstd": False,
         "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False,
         "amax_only": False, "pair": False, "bias": False, "activates_norm": False,
-        "gate": "", "weight_rows": 1, "sandwich": False,
+        "gate": "", "weight_rows": 1, "sandwich": False, "weights": 1,
     },
     weight_optional=True,
 )  # fmt: skip
@@ -89,6 +89,24 @@ SANDWICH_RMSNORM = Op(
     "sandwich_rmsnorm", "the norm of input, plus residual; the norm of that sum, and the sum",
     {"op": "rmsnorm", "residual": True, "sandwich": True}, _unit_bias, choices={**NORM, "unit_bias": False},
     options=_unit_bias_options,
+)  # fmt: skip
+
+
+def _by_each(weights: int, unit_bias: bool) -> Fields:
+    return {"weights": weights, "unit_bias": unit_bias}
+
+
+_BY_EACH: dict[str, Any] = {
+    "fields": _by_each, "aliases": {"weight": "weights"}, "choices": {**NORM, "weights": 2, "unit_bias": False},
+    "options": _unit_bias_options,
+}  # fmt: skip
+RMSNORM_MULTI = Op(
+    "rmsnorm_multi", "the norm multiplied by each of 2 to 4 weights, in one pass over the input", {"op": "rmsnorm"},
+    **_BY_EACH,
+)  # fmt: skip
+ADD_RMSNORM_MULTI = Op(
+    "add_rmsnorm_multi", "the same of the sum with a residual, and the sum", {"op": "rmsnorm", "residual": True},
+    **_BY_EACH,
 )  # fmt: skip
 LAYERNORM = Op(
     "layernorm", "LayerNorm", {"op": "layernorm"},
@@ -169,7 +187,8 @@ QK_RMSNORM_ROPE_CACHE_QUANT = Op(
 
 OPS = (
     RMSNORM, GEMMA_RMSNORM, FUSED_ADD_RMSNORM, GEMMA_FUSED_ADD_RMSNORM, ADD_RMSNORM, GEMMA_ADD_RMSNORM, RMSNORM_BIAS,
-    RMSNORM_SILU, RMSNORM_GATED, SANDWICH_RMSNORM, LAYERNORM, LAYERNORM_WITH_STATISTICS, QK_RMSNORM, GEMMA_QK_RMSNORM,
-    QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_QUANT, QK_RMSNORM_ROPE_CACHE, QK_RMSNORM_ROPE_CACHE_QUANT, Q_KV_RMSNORM,
+    RMSNORM_SILU, RMSNORM_GATED, SANDWICH_RMSNORM, RMSNORM_MULTI, ADD_RMSNORM_MULTI, LAYERNORM,
+    LAYERNORM_WITH_STATISTICS, QK_RMSNORM, GEMMA_QK_RMSNORM, QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_QUANT,
+    QK_RMSNORM_ROPE_CACHE, QK_RMSNORM_ROPE_CACHE_QUANT, Q_KV_RMSNORM,
     RMSNORM_BATCHED, FUSED_ADD_RMSNORM_BATCHED, ADD_RMSNORM_BATCHED,
 )  # fmt: skip

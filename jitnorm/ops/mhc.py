@@ -1,13 +1,125 @@
-"""Hyper-connections (mHC): what their streams become behind a layer."""
+"""Hyper-connections (mHC): what their streams give to a layer, and become behind it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from jitnorm.catalogue.mhc import MHC_POST
-from jitnorm.dispatch import dispatcher_of
+from jitnorm.catalogue.mhc import MHC_POST, MHC_PRE, MHC_PRE_WITH_PRENORM
+from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
+from jitnorm.kernels.config_rules import MAX_STREAMS
 from jitnorm.ops.run import run
+
+
+def mhc_pre(
+    residual: Any,
+    dot_mix: Any,
+    sqrsum: Any,
+    mhc_scale: Any,
+    mhc_base: Any,
+    k: int | None = None,
+    *,
+    eps: float = 1e-6,
+    pre_eps: float = 1e-6,
+    sinkhorn_eps: float = 1e-6,
+    post_factor: float = 1.0,
+    sinkhorn_rounds: int = 20,
+    post_mix: Any = None,
+    comb_mix: Any = None,
+    layer_input: Any = None,
+    enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> tuple[Any, Any, Any]:
+    """Mix the streams of hyper-connections (mHC) to the input of a layer, by factors found from projections of them.
+
+    The projections, divided by the root mean square of a token's streams, scaled and shifted, are logits. Those of
+    `layer_input` and of `post_mix` go through a sigmoid; those of `comb_mix` become a matrix that is nearly doubly
+    stochastic, as Sinkhorn and Knopp have it. docs/numerics.md defines every bit. The formulas are those of Xie et al.,
+    "mHC: Manifold-Constrained Hyper-Connections" (2025). `mhc_post` takes the other factors.
+
+    Args:
+        residual: the streams, float16, bfloat16 or float32, shape (..., n, hidden_size), n of 1 to 4;
+            (n, hidden_size) contiguous.
+        dot_mix: projections of the streams, float32, shape (..., n * (2 + n)), contiguous: n for the layer's input, n
+            for `post_mix`, n * n for `comb_mix`. Or partial sums of them, shape (splits, ..., n * (2 + n)), up to 64.
+        sqrsum: sums of the squares of all streams, float32, shape (...), contiguous, or (splits, ...) likewise.
+        mhc_scale: float32, shape (3,): of each of the three kinds of projections.
+        mhc_base: float32, shape (n * (2 + n),).
+        k: how many elements `sqrsum` is of; None for n * hidden_size.
+        eps: added to the mean of squares.
+        pre_eps: added to the factors of the layer's input.
+        sinkhorn_eps: added to the softmax of rows of `comb_mix`, and to each sum that it is divided by.
+        post_factor: multiplies the sigmoid of `post_mix`.
+        sinkhorn_rounds: how often `comb_mix` is divided by the sums of columns, and in between by those of rows, 1 to
+            100.
+        post_mix: where to write the factors of what the layer gives, float32, shape (..., n), contiguous; None
+            allocates.
+        comb_mix: where to write the mix behind the layer, float32, shape (..., n, n), contiguous; None allocates.
+        layer_input: where to write the mix, shape (..., hidden_size), the dtype of `residual`; None allocates.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(post_mix, comb_mix, layer_input)``.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> streams, zeros = np.array([[[1, 2], [3, 4]]], np.float16), np.zeros((1, 8), np.float32)
+        >>> ones = np.ones(3, np.float32)
+        >>> post, comb, x = mhc_pre(streams, zeros, zeros[:, 0], ones, zeros[0])
+        >>> x.tolist(), post.tolist()
+        ([[2.0, 3.0]], [[0.5, 0.5]])
+    """
+    shape = _shape_of_streams(residual)
+    check_shaped(dot_mix, "dot_mix")
+    splits = int(dot_mix.shape[0]) if len(dot_mix.shape) == len(shape) else 1
+    dispatcher = dispatcher_of(MHC_PRE, enable_pdl, shape[-2], sinkhorn_rounds, splits)
+    further = {"sqrsum": sqrsum, "k": shape[-2] * shape[-1] if k is None else k}
+    numbers = {"eps": eps, "pre_eps": pre_eps, "sinkhorn_eps": sinkhorn_eps, "post_factor": post_factor}
+    tensors = {"dot_mix": dot_mix, "mhc_scale": mhc_scale, "mhc_base": mhc_base, **further}
+    outputs = {"post_mix": post_mix, "comb_mix": comb_mix, "out": layer_input}
+    return _mixed(dispatcher, residual, {**tensors, **outputs, **numbers}, stream)
+
+
+def mhc_pre_with_prenorm(
+    residual: Any,
+    dot_mix: Any,
+    mhc_scale: Any,
+    mhc_base: Any,
+    *,
+    eps: float = 1e-6,
+    pre_eps: float = 1e-6,
+    sinkhorn_eps: float = 1e-6,
+    post_factor: float = 1.0,
+    sinkhorn_rounds: int = 20,
+    post_mix: Any = None,
+    comb_mix: Any = None,
+    layer_input: Any = None,
+    enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> tuple[Any, Any, Any]:
+    """`mhc_pre` that finds the sum of the streams' squares itself, in the same launch.
+
+    All arguments are those of `mhc_pre`; projections come as one sum.
+
+    Example:
+        >>> import numpy as np
+        >>> streams, zeros = np.array([[[1, 2], [3, 4]]], np.float16), np.zeros((1, 8), np.float32)
+        >>> post, comb, x = mhc_pre_with_prenorm(streams, zeros, np.ones(3, np.float32), zeros[0])
+        >>> comb.tolist()
+        [[[0.5, 0.5], [0.5, 0.5]]]
+    """
+    shape = _shape_of_streams(residual)
+    dispatcher = dispatcher_of(MHC_PRE_WITH_PRENORM, enable_pdl, shape[-2], sinkhorn_rounds)
+    numbers = {"eps": eps, "pre_eps": pre_eps, "sinkhorn_eps": sinkhorn_eps, "post_factor": post_factor}
+    tensors = {"dot_mix": dot_mix, "mhc_scale": mhc_scale, "mhc_base": mhc_base}
+    outputs = {"post_mix": post_mix, "comb_mix": comb_mix, "out": layer_input}
+    return _mixed(dispatcher, residual, {**tensors, **outputs, **numbers}, stream)
 
 
 def mhc_post(
@@ -48,13 +160,24 @@ def mhc_post(
         >>> mhc_post(x, streams, np.array([[1, 2]], np.float32), swap).tolist()
         [[[31.0, 42.0], [12.0, 24.0]]]
     """
-    framework = check_shaped(residual, "residual")
-    shape = tuple(residual.shape)
-    if len(shape) < 2 or not 1 <= shape[-2] <= 4:
-        raise ValueError(f"residual: shape is {shape}; expected (..., n, hidden_size) with n of 1 to 4")
+    shape = _shape_of_streams(residual)
     tensors = {
-        "residual": framework.merge_last_two(residual), "x": x, "post_layer_mix": post_layer_mix,
-        "comb_res_mix": comb_res_mix, "out": None,
+        "residual": framework_of(residual, "residual").merge_last_two(residual), "x": x,
+        "post_layer_mix": post_layer_mix, "comb_res_mix": comb_res_mix, "out": None,
     }  # fmt: skip
     out = run(dispatcher_of(MHC_POST, enable_pdl, int(shape[-2])), tensors, stream)["out"]
     return framework_of(out, "out").permuted(out, shape, tuple(range(len(shape))))
+
+
+def _shape_of_streams(residual: Any) -> tuple[int, ...]:
+    check_shaped(residual, "residual")
+    shape = tuple(residual.shape)
+    if len(shape) < 2 or not 1 <= shape[-2] <= MAX_STREAMS:
+        raise ValueError(f"residual: shape is {shape}; expected (..., n, hidden_size) with n of 1 to {MAX_STREAMS}")
+    return shape
+
+
+def _mixed(dispatcher: Dispatcher, residual: Any, others: dict[str, Any], stream: Any) -> tuple[Any, Any, Any]:
+    streams = framework_of(residual, "residual").merge_last_two(residual)
+    made = run(dispatcher, {"residual": streams, **others}, stream)
+    return made["post_mix"], made["comb_mix"], made["out"]

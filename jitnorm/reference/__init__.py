@@ -29,6 +29,7 @@ from jitnorm.reference.activation import (
     swiglu_f32,
     swish_f32,
 )
+from jitnorm.reference.branch import adaptive_layernorm_f32, branch_sum_f32
 from jitnorm.reference.elements import (
     Rounding,
     decode_e2m1,
@@ -75,7 +76,7 @@ from jitnorm.reference.layouts import (
     swizzle_scales,
     unswizzle_scales,
 )
-from jitnorm.reference.mhc import mhc_mix_f32, mhc_post_f32
+from jitnorm.reference.mhc import mhc_mix_f32, mhc_post_f32, mhc_pre_f32
 from jitnorm.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
 from jitnorm.reference.norm import (
     inv_rms_f32,
@@ -100,7 +101,9 @@ __all__ = [
     "ScaleRounding",
     "activated_f32",
     "activated_rmsnorm_f32",
+    "adaptive_layernorm_f32",
     "amax_f32",
+    "branch_sum_f32",
     "column_major_scales",
     "decode_e2m1",
     "decode_e4m3",
@@ -126,6 +129,7 @@ __all__ = [
     "layernorm_statistics_f32",
     "mhc_mix_f32",
     "mhc_post_f32",
+    "mhc_pre_f32",
     "packed_scales",
     "quantize_fp4",
     "quantize_fp4_columns",

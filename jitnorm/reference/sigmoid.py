@@ -27,6 +27,13 @@ _TAIL = _constants(
 (_TAIL_STRETCH,) = _constants("0x1.6p-2")  # 0.34375
 
 
+def power_of_product(x: F32, factor: F32, low: F32) -> F32:
+    """2^z of z = x * (factor + low), for z from -125.5 to 0; z is never rounded as a whole."""
+    n = _nearest_integer(x, factor)
+    power: F32 = _polynomial(_POWER, fma(x, low, fma(x, factor, -n))) * _power_of_two(n)
+    return power
+
+
 def sigmoid_of_product(x: F32, factor: F32, low: F32) -> F32:
     """1 / (1 + 2^-z) of z = x * (factor + low), for |z| up to 125.5; z is never rounded as a whole."""
     n = _nearest_integer(x, -factor)

@@ -40,6 +40,26 @@ def sum_of_squares(h: NDArray[Any]) -> NDArray[np.float32]:
 
 
 @np.errstate(all="ignore")
+def sum_of_squares_of(streams: NDArray[Any]) -> NDArray[np.float32]:
+    """Sum the squares of all elements of each token along the tree of a row; chunks take one stream after another.
+
+    Args:
+        streams: (M, n, H) float32; float16, bfloat16 and E4M3 are widened. H is at least 1.
+
+    Returns:
+        (M,) float32.
+
+    Raises:
+        TypeError: streams has another dtype.
+        ValueError: streams is not 3-D.
+    """
+    x = as_float32(streams, "streams", ndim=3)
+    chunks = np.moveaxis(_chunks(x.transpose(1, 0, 2)), 0, -2)
+    longer = chunks.reshape(1, *chunks.shape[:-2], -1)
+    return _sum_of_chunks(lambda accumulator, v: fma(v, v, accumulator), longer)
+
+
+@np.errstate(all="ignore")
 def sum_of_products(g: NDArray[Any], h: NDArray[Any]) -> NDArray[np.float32]:
     """Sum the products of two tensors' elements in each row along the tree, accumulated by fused multiply-adds.
 
@@ -95,15 +115,24 @@ def amax_f32(y: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _tree_sum(accumulate: _Accumulate, *terms: NDArray[np.float32]) -> NDArray[np.float32]:
-    rows, length = terms[0].shape
+    return _sum_of_chunks(accumulate, _chunks(np.stack(terms)))
+
+
+def _chunks(terms: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Terms of rows, (N, M, H), by groups and chunks: (N, M, groups, chunks of a group, elements of a chunk)."""
+    count, rows, length = terms.shape
     groups = -(-length // (CHUNK * _GROUP))
     # No partial sum is -0, as each begins at +0, so a zero taken in changes nothing: zeros stand for whatever
     # is missing.
-    padded = np.zeros((len(terms), rows, groups * _GROUP * CHUNK), np.float32)
+    padded = np.zeros((count, rows, groups * _GROUP * CHUNK), np.float32)
     padded[:, :, :length] = terms
-    chunks = padded.reshape(len(terms), rows, groups, _GROUP, CHUNK)
+    return padded.reshape(count, rows, groups, _GROUP, CHUNK)
+
+
+def _sum_of_chunks(accumulate: _Accumulate, chunks: NDArray[np.float32]) -> NDArray[np.float32]:
+    _, rows, groups, _, length = chunks.shape
     accumulator = np.zeros((rows, groups, _GROUP), np.float32)
-    for i in range(CHUNK):
+    for i in range(length):
         accumulator = accumulate(accumulator, *chunks[..., i])
     group_sums = np.zeros((rows, 1 << (groups - 1).bit_length()), np.float32)
     group_sums[:, :groups] = _butterfly_sum(accumulator)

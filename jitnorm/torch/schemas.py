@@ -102,9 +102,8 @@ def _schema(name: str, calls: list[Fields]) -> Schema:
             place = [a.name for a in order].index(argument.name) + 1
     names = [{a.name for a in arguments} for arguments in interfaces]
     always = set.intersection(*names)
-    with_weight = set.intersection(
-        *(each for each, call in zip(names, calls, strict=True) if call.get("weight") != "none")
-    )
+    weighted = [each for each, call in zip(names, calls, strict=True) if call.get("weight") != "none"]
+    with_weight = set.intersection(*weighted) if weighted else always
     tensors = [a for a in order if isinstance(a, TensorArgument)]
     inputs = [a.name for a in tensors if not a.is_output]
     outputs = tuple(a.name for a in tensors if a.is_output)

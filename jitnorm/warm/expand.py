@@ -98,7 +98,8 @@ def vector_bytes_of(launch: Launch, target: Target) -> list[int]:
         least = actual.element_bytes
         while chunk_bytes and widest > 1 and max(least, chunk_bytes * widest // WIDEST_ACCESS) > _row_alignment(actual):
             widest //= 2
-    has_single_rows = launch.options["op"] != "shuffle"  # which moves rows in blocks of 16 or 32
+    # A shuffle moves rows in blocks of 16 or 32; several weights are as many rows.
+    has_single_rows = launch.options["op"] != "shuffle" and launch.options.get("weights", 1) == 1
     return [widest, WIDEST_ACCESS] if has_single_rows and widest < WIDEST_ACCESS else [widest]
 
 

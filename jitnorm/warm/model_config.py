@@ -102,6 +102,7 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
         rotary_factor=_rotary_factor(text),
         norm_sizes=_positive(of_q, of_kv),
         latent_sizes=(of_q, of_kv) if of_q and of_kv else (),
+        streams=_int(text, "hc_mult") if kind == "deepseek_v4" else 0,
         gate_sizes=dense if gates else (),
         expert_sizes=experts if gates else (),
         experts=_experts(text) if experts and gates else (),

@@ -27,6 +27,7 @@ class Model:
         gated_sizes: of heads whose norm is multiplied by the SiLU of gates, as in Gated DeltaNet.
         norm_sizes: of further norms, such as those of low-rank projections.
         latent_sizes: of MLA's two latents, which are normalized together: of queries, of keys and values.
+        streams: how many streams hyper-connections (mHC) make of the residual stream; 0 without.
         gate_sizes: intermediate sizes whose activation is gated.
         expert_sizes: those of routed experts, which are quantized as masked batches, too.
         experts: how many routed experts there are, whose rows are quantized one after another, too; several numbers if
@@ -48,6 +49,7 @@ class Model:
     gated_sizes: tuple[int, ...] = ()
     norm_sizes: tuple[int, ...] = ()
     latent_sizes: tuple[int, ...] = ()
+    streams: int = 0
     gate_sizes: tuple[int, ...] = ()
     expert_sizes: tuple[int, ...] = ()
     experts: tuple[int, ...] = ()
@@ -108,6 +110,9 @@ def entries_of(
     if model.latent_sizes:
         of_q, of_kv = model.latent_sizes
         found += multiply("q_kv_rmsnorm", {"hidden_size": of_q, "second_size": of_kv, **norms})
+    if model.streams:
+        connections = {"hidden_size": model.hidden_size, "streams": model.streams, **common}
+        found += multiply(("mhc_pre", "mhc_pre_with_prenorm", "mhc_post"), connections)
     if model.gated_sizes:
         found += multiply("rmsnorm_gated", {"hidden_size": model.gated_sizes, **norms})
     if gated := _divided((*model.gate_sizes, *model.expert_sizes), tensor_parallel):

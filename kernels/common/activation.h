@@ -68,6 +68,15 @@ JITNORM_INLINE float swish(float x, float factor, float low, float bound) {
 // The same of an alpha of 1.
 constexpr float kSiluFactor = 0x1.715476p+0f, kSiluLow = 0x1.4ae0cp-26f, kSiluBound = 0x1.5a92d8p+6f;
 
+// e^t, for a t up to 0. Values below -kSiluBound count as that.
+JITNORM_INLINE float exponential(float t) {
+  const float bounded = max_or_nan(t, -kSiluBound);
+  const float shifted = fma_rn(bounded, kSiluFactor, 0x1.8p23f);
+  const float n = add_rn(shifted, -0x1.8p23f);
+  const float rest = fma_rn(bounded, kSiluLow, fma_rn(bounded, kSiluFactor, -n));
+  return mul_rn(exp2_of_rest(rest), power_of_two(shifted));
+}
+
 template <Activation>
 JITNORM_INLINE float activated(float x);
 
@@ -110,12 +119,17 @@ JITNORM_FORCE_INLINE float activated<Activation::kSwigluOai>(float x) {
   return mul_rn(bounded, sigmoid_of_product(min_or_limit(bounded, 7.0f), 0x1.3a4cbep+1f, 0x1.7c622ep-28f));
 }
 
-#ifdef JITNORM_GATES
-// Of gates that are a tensor of their own: 1 / (1 + e^-x), of an x up to kSiluBound in magnitude.
-template <>
-JITNORM_FORCE_INLINE float activated<Activation::kSigmoid>(float x) {
+// 1 / (1 + e^-x), of an x up to kSiluBound in magnitude.
+JITNORM_INLINE float sigmoid(float x) {
   const float bounded = min_or_limit(max_or_nan(x, -kSiluBound), kSiluBound);
   return x == x ? sigmoid_of_product(bounded, kSiluFactor, kSiluLow) : x;
+}
+
+#ifdef JITNORM_GATES
+// Of gates that are a tensor of their own.
+template <>
+JITNORM_FORCE_INLINE float activated<Activation::kSigmoid>(float x) {
+  return sigmoid(x);
 }
 #endif
 

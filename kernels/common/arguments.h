@@ -38,6 +38,20 @@ struct Arguments {
   UInt8* codes;
   Int64 codes_strides[kRowDims];
 
+#ifdef JITNORM_BRANCH
+  const Input* branch_gate;
+  Int64 branch_gate_strides[kRowDims];
+  const float* gate_bias;
+  const float* branch_scale;  // a number
+#endif
+#ifdef JITNORM_MODULATES
+  const Input* modulation_scale;
+  Int64 modulation_scale_strides[kRowDims];
+  const Input* modulation_shift;
+  Int64 modulation_shift_strides[kRowDims];
+  const float* scale_bias;
+  const float* shift_bias;
+#endif
 #ifdef JITNORM_GATHERS
   const Int32* input_rows;  // which row of the input each row is made of
   Int64 input_rows_strides[kRowDims];
@@ -77,6 +91,18 @@ struct Arguments {
   float* rstd;
 #ifdef JITNORM_MIXES_LAYER
   const float* layer_mix;  // those of what the layer gives, for each stream
+#endif
+#ifdef JITNORM_MAPS_STREAMS
+
+  // Hyper-connections (mHC) before a layer: what the factors of each row's streams are found from, and those behind it.
+  const float* dot_mix;    // projections, of each split
+  const float* sqrsum;     // sums of squares, of each split
+  const float* mhc_scale;  // of the three kinds of factors
+  const float* mhc_base;
+  float* post_mix;
+  float* comb_mix;
+  float k, pre_eps, sinkhorn_eps, post_factor;
+
 #endif
   float* amax;
   float* partials;  // sums over the rows of each segment

@@ -6,13 +6,27 @@
 #include "rounding.h"
 
 #ifdef JITNORM_FINISHES
-// The activation of a norm, or its product with that of a gate.
-JITNORM_INLINE float finished(float y, float gate) {
-  const float value = kFinish == Finish::kGated ? mul_rn(y, activated<kActivation>(gate)) : activated<kActivation>(y);
+// Values are rounded when they are stored.
+JITNORM_INLINE float rounded_finish(float value) {
 #ifdef JITNORM_ROUNDS
-  return kEncoding == Encoding::kValues ? value : rounded(value);  // values are rounded when they are stored
+  return kEncoding == Encoding::kValues ? value : rounded(value);
 #else
   return value;
 #endif
 }
+
+#ifdef JITNORM_MODULATES
+// A norm times 1 plus a scale, plus a shift, to both of which a bias may be added.
+JITNORM_INLINE float modulated(float y, float scale, float scale_bias, float shift, float shift_bias) {
+  const float whole_scale = kHasModulationBias ? add_rn(scale, scale_bias) : scale;
+  const float whole_shift = kHasModulationBias ? add_rn(shift, shift_bias) : shift;
+  return rounded_finish(fma_rn(y, add_rn(1.0f, whole_scale), whole_shift));
+}
+#else
+// The activation of a norm, or its product with that of a gate.
+JITNORM_INLINE float finished(float y, float gate) {
+  return rounded_finish(kFinish == Finish::kGated ? mul_rn(y, activated<kActivation>(gate))
+                                                  : activated<kActivation>(y));
+}
+#endif
 #endif

@@ -14,6 +14,13 @@ JITNORM_INLINE Int64 row_offset(Int64 row, const Int64* extents, const Int64* st
   return offset + row * strides[0];
 }
 
+#ifdef JITNORM_WEIGHTS
+// A row of the norm by weight `number`.
+JITNORM_INLINE Output* row_by_weight(const Arguments& a, int number, Int64 row) {
+  return a.out + (number * a.rows + row) * kHiddenSize;
+}
+#endif
+
 // The matrix of a batch that a row belongs to.
 JITNORM_INLINE Int64 matrix_of(const Arguments& a, Int64 row) {
   return kRowSets == RowSets::kMatrices ? row / a.rows : 0;

@@ -41,6 +41,12 @@ enum class Combine {
 #ifdef JITNORM_SANDWICH
   kSandwich,  // the norm of the input and a residual
 #endif
+#ifdef JITNORM_BRANCH
+  kBranch,  // the input, times a gate and a number or not, and a residual or none
+#endif
+#ifdef JITNORM_MAPS_STREAMS
+  kMapped,  // such a sum of streams, by weights that are found from projections
+#endif
 };
 
 // Which elements of a head are turned together.
@@ -60,6 +66,7 @@ enum class Rounding {
 enum class Finish {
   kActivated,  // its activation
   kGated,      // its product with the activation of a gate
+  kModulated,  // its product with 1 plus a scale, plus a shift
 };
 
 // What values or gates go through.

@@ -105,10 +105,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kActivated>(const Arguments& a, Int6
 }
 
 // Hyper-connections (mHC): the sum of kStreams rows, each times a factor of its own.
-template <>
-JITNORM_FORCE_INLINE void load_row<Combine::kMix>(const Arguments& a, Int64 row, Tile* h) {
-  const Input* x = a.input + row_offset(row, a.extents, a.input_strides);
-  const float* factors = a.mix + row * kStreams;
+JITNORM_INLINE void mix_streams(const Input* x, const float* factors, Tile* h) {
   for (int t = 0; t < kRowTiles; ++t) {
     h[t] = Tile{};
     for (int s = 0; s < kStreams; ++s) {
@@ -118,4 +115,10 @@ JITNORM_FORCE_INLINE void load_row<Combine::kMix>(const Arguments& a, Int64 row,
     }
     clear_padding(t, h[t]);
   }
+}
+
+// That sum, by factors that are given.
+template <>
+JITNORM_FORCE_INLINE void load_row<Combine::kMix>(const Arguments& a, Int64 row, Tile* h) {
+  mix_streams(a.input + row_offset(row, a.extents, a.input_strides), a.mix + row * kStreams, h);
 }

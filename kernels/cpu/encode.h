@@ -21,8 +21,12 @@ struct Encoder<Encoding::kValues> {
   Output *to, *next;
 
   JITNORM_INLINE Encoder begin_row(const Arguments& a, Int64 row, float) {
+#ifdef JITNORM_WEIGHTS
+    return {row_by_weight(a, 0, row), row_by_weight(a, 0, row_after(a, row))};
+#else
     return {a.out + row_offset(row, a.extents, a.out_strides),
             a.out + row_offset(row_after(a, row), a.extents, a.out_strides)};
+#endif
   }
 
 #ifdef JITNORM_TWO_SIZES

@@ -13,9 +13,9 @@ JITNORM_INLINE float fold_sum(float (&values)[kWidth]) {
   return values[0];
 }
 
-// The sum of a row's terms along the tree; accumulate(sum, t, e, k) adds that of element e of chunk k of tile t.
-template <typename Accumulate>
-JITNORM_INLINE float tree_sum(Accumulate accumulate) {
+// The sum of a row along the tree; add_tile(t, sums) adds to the sum of each chunk of tile t what that has.
+template <typename AddTile>
+JITNORM_INLINE float tree_sum_of_tiles(AddTile add_tile) {
   constexpr int kGroupTiles = kGroupChunks / kLanes;
   float groups[kPaddedGroups] = {};
   for (int g = 0; g < kGroups; ++g) {
@@ -23,15 +23,22 @@ JITNORM_INLINE float tree_sum(Accumulate accumulate) {
     for (int i = 0; i < kGroupTiles; ++i) {
       const int t = g * kGroupTiles + i;
       if (t >= kRowTiles) break;
-      for_each_value([&](int e, int k) {
-        float& sum = sums[i * kLanes + k];
-        const float next = accumulate(sum, t, e, k);
-        sum = kCenters && !is_in_row(t, e, k) ? sum : next;
-      });
+      add_tile(t, sums + i * kLanes);
     }
     groups[g] = fold_sum(sums);
   }
   return fold_sum(groups);
+}
+
+// The sum of a row's terms along the tree; accumulate(sum, t, e, k) adds that of element e of chunk k of tile t.
+template <typename Accumulate>
+JITNORM_INLINE float tree_sum(Accumulate accumulate) {
+  return tree_sum_of_tiles([&](int t, float* sums) {
+    for_each_value([&](int e, int k) {
+      const float next = accumulate(sums[k], t, e, k);
+      sums[k] = kCenters && !is_in_row(t, e, k) ? sums[k] : next;
+    });
+  });
 }
 
 JITNORM_INLINE float row_sum(const Tile* row) {

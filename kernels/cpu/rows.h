@@ -4,8 +4,10 @@
 
 #include "../common/experts.h"
 #include "../common/finish.h"
+#include "branch.h"
 #include "combine.h"
 #include "encode.h"
+#include "mapping.h"
 #include "pages.h"
 #include "rotation.h"
 #include "row_reduce.h"
@@ -16,6 +18,13 @@ struct RowBuffers {
   Tile weight[kNormalizes ? kRowTiles : 1], bias[kHasBias ? kRowTiles : 1];
 #ifdef JITNORM_GATES
   const Input* gate;  // the row of gates
+#endif
+#ifdef JITNORM_MODULATES
+  const Arguments* arguments;
+  Int64 row;  // whose norm is modulated
+#endif
+#ifdef JITNORM_WEIGHTS
+  Tile other_weights[kWeights - 1][kRowTiles];
 #endif
 };
 
@@ -36,6 +45,11 @@ JITNORM_INLINE void load_parameters(const Arguments& a, RowBuffers& buffers) {
     if constexpr (kNormalizes) load_tile(a.weight, kHiddenSize, t, buffers.weight[t]);
 #endif
     if constexpr (kHasBias) load_tile(a.bias, kHiddenSize, t, buffers.bias[t]);
+#ifdef JITNORM_WEIGHTS
+    for (int n = 1; n < kWeights; ++n) {
+      load_tile(a.weight + n * kHiddenSize, kHiddenSize, t, buffers.other_weights[n - 1][t]);
+    }
+#endif
   }
 }
 
@@ -46,7 +60,11 @@ JITNORM_INLINE void finish_tile(int t, const RowBuffers& buffers, Tile& y) {
   load_tile(buffers.gate, kHiddenSize, t, gates);
   for_each_value([&](int e, int k) { y.at[e][k] = finished(y.at[e][k], gates.at[e][k]); });
 #else
+#ifdef JITNORM_MODULATES
+  modulate_tile(*buffers.arguments, buffers.row, t, y);
+#else
   for_each_value([&](int e, int k) { y.at[e][k] = finished(y.at[e][k], 0.0f); });
+#endif
 #endif
 }
 #endif
@@ -61,6 +79,21 @@ JITNORM_INLINE void normalize_tile(int t, const RowStatistic& statistic, const R
 #endif
   clear_padding(t, y);
 }
+
+#ifdef JITNORM_WEIGHTS
+// Stores the norms of a tile by all weights but the first.
+JITNORM_INLINE void store_other_norms(const Arguments& a, Int64 row, int t, const RowStatistic& statistic,
+                                      const RowBuffers& buffers) {
+  for (int n = 1; n < kWeights; ++n) {
+    Tile y;
+    for_each_value([&](int e, int k) {
+      const float factor = factor_of(buffers.other_weights[n - 1][t].at[e][k]);
+      y.at[e][k] = normalize(buffers.h[t].at[e][k], statistic, factor, 0.0f);
+    });
+    store_tile(y, t, row_by_weight(a, n, row));
+  }
+}
+#endif
 
 // The statistic of a row in the cache.
 JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Tile* h) {
@@ -95,6 +128,10 @@ JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffe
 #ifdef JITNORM_GATES
   buffers.gate = a.gate + row_offset(row, a.extents, a.gate_strides);
 #endif
+#ifdef JITNORM_MODULATES
+  buffers.arguments = &a;
+  buffers.row = row;
+#endif
   const RowStatistic statistic = statistic_of(a, row, buffers.h);
   if constexpr (kNormalizesFirst) {
     for (int t = 0; t < kRowTiles; ++t) normalize_tile(t, statistic, buffers, buffers.h[t]);
@@ -111,6 +148,9 @@ JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffe
     const Tile& y = kNormalizes && !kNormalizesFirst ? normalized : buffers.h[t];
     if constexpr (kKeepsNorm) store_tile(y, t, a.y_out + row_offset(row, a.extents, a.y_out_strides));
     encoder.encode_tile(a, row, t, y);
+#ifdef JITNORM_WEIGHTS
+    store_other_norms(a, row, t, statistic, buffers);
+#endif
   }
 }
 

@@ -1,4 +1,5 @@
-// The combine stage: what a row is loaded from, and what its threads hold of it from one pass to the next.
+// The combine stage: what a row is loaded from, and what its threads hold of it from one pass to the next. source.cuh
+// has them all.
 #pragma once
 
 #include "../common/activation.h"
@@ -139,15 +140,25 @@ struct RowSource<Combine::kSandwich> {
             a.residual_out + row_offset(row, a.extents, a.residual_out_strides), a.input_weight, 0.0f};
   }
 
+  // What the sum that comes first takes of a chunk.
+  JITNORM_INLINE static float sum_of(const Held& h) {
+    float sum = 0.0f;
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) sum = fma_rn(value_of(h.input, i), value_of(h.input, i), sum);
+    return sum;
+  }
+
+  JITNORM_INLINE void take_sum(const Arguments& a, Int64, float total) { rstd = reciprocal_rms(total, a.eps); }
+
   // A row that is not held is loaded again for each pass; the sum does not count in the first.
   JITNORM_INLINE void load(Held& h, int index) const {
     load_chunk(h.input, input, index);
     load_chunk(h.residual, residual, index);
-    if constexpr (!kHoldsRow) add(h, index);
+    if constexpr (!kHoldsRow) make(h, index);
   }
 
   // What lies past the row is zero, whatever the statistic.
-  JITNORM_INLINE void add(Held& h, int index) const {
+  JITNORM_INLINE void make(Held& h, int index) const {
     WeightChunk w;
     load_chunk(w, weight, index);
     JITNORM_UNROLL
@@ -340,6 +351,3 @@ struct RowSource<Combine::kMix> {
 
   JITNORM_INLINE void store_sum(const Held&, int) const {}
 };
-
-typedef RowSource<kCombine> Source;
-typedef Source::Held HeldChunk;

@@ -26,7 +26,11 @@ struct Encoder<Encoding::kValues> {
   JITNORM_INLINE static CallScale prepare(const Arguments&, float) { return {}; }
 
   JITNORM_INLINE static Encoder begin_row(const Arguments& a, Int64 row, CallScale, float, bool) {
+#ifdef JITNORM_WEIGHTS
+    return {row_by_weight(a, 0, row)};
+#else
     return {a.out + row_offset(row, a.extents, a.out_strides)};
+#endif
   }
 
   JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float) const {

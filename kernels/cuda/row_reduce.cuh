@@ -3,8 +3,8 @@
 #pragma once
 
 #include "../common/normalize.h"
-#include "combine.cuh"
 #include "row_sharing.cuh"
+#include "source.cuh"
 
 template <typename Held>
 JITNORM_INLINE float chunk_sum(const Held& chunk) {

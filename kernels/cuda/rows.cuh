@@ -5,22 +5,11 @@
 
 #include "../common/finish.h"
 #include "encode.cuh"
+#include "parameters.cuh"
 #include "rotation.cuh"
 #include "row_reduce.cuh"
 #include "shared_amax.cuh"
 
-// Long rows are encoded a few chunks at a time, by the same code: unrolled in full, 8 chunks took NVRTC 0.34 s instead
-// of 0.2, and the compiler kept their unpacked floats, twice the size of the chunks, in more registers than there are.
-constexpr int kChunksAtOnce = !kHoldsRow ? 1 : kChunksPerLane < kChunksUnrolled ? kChunksPerLane : kChunksUnrolled;
-constexpr int kChunkSlots = (kChunksPerLane + kChunksAtOnce - 1) / kChunksAtOnce * kChunksAtOnce;
-constexpr int kHeldChunks = kHoldsRow ? kChunkSlots : 1;
-constexpr int kLongHeldBytes = kStaysShared ? 0 : sizeof(HeldChunk);  // of a chunk, from one pass to the next
-
-// The weight is fetched before the reduction hides its latency, unless the registers are needed for the row.
-constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kMayPrefetchWeight && kChunksPerLane == kChunksAtOnce &&
-                                   kChunksPerLane * (int)(kLongHeldBytes + sizeof(WeightChunk)) <= kMaxPrefetchedBytes;
-// Few rows have time to unpack it, too, while they wait for each other's sums.
-constexpr bool kFindsFactorsEarly = kPrefetchesWeight && kFavoursLatency;
 static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1, "threads that work on several rows have them to themselves");
 
 // One of the rows that a thread works on.
@@ -55,25 +44,6 @@ struct Row {
 #endif
 };
 
-// What all rows share, loaded once for those that a thread works on.
-struct Parameters {
-  WeightChunk weight;
-  float factors[kChunkSize];  // of the weight, if they are found before the rows' statistics
-  Chunk<Weight, kBiasAccessBytes> bias;
-
-  JITNORM_INLINE void load(const Arguments& a, int index) {
-    if constexpr (kNormalizes) load_parameter(weight, a.weight, index);
-    if constexpr (kHasBias) load_parameter(bias, a.bias, index);
-  }
-
-  JITNORM_INLINE void find_factors() {
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) factors[i] = computed(factor_of(value_of(weight, i)));
-  }
-
-  JITNORM_INLINE float factor(int i) const { return kFindsFactorsEarly ? factors[i] : factor_of(value_of(weight, i)); }
-};
-
 struct Rows {
   Row rows[kRowsAtOnce];
   Parameters parameters[kChunksAtOnce];
@@ -103,11 +73,32 @@ JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, Row
   for (int i = 0; i < kChunkSize; ++i) {
     const float bias = kHasBias ? value_of(p.bias, i) : 0.0f;
     y[i] = normalize(value_of(h, i), statistic, p.factor(i), bias);
+#ifdef JITNORM_MODULATES
+    y[i] = modulated(y[i], value_of(h.scale, i), value_of(p.scale_bias, i), value_of(h.shift, i),
+                     value_of(p.shift_bias, i));
+#else
 #ifdef JITNORM_FINISHES
     y[i] = finished(y[i], gate_of(h, i));
 #endif
+#endif
   }
 }
+
+#ifdef JITNORM_WEIGHTS
+// Stores the norms of a chunk by all weights but the first.
+JITNORM_INLINE void store_other_norms(const Arguments& a, const Row& row, const HeldChunk& h, const Parameters& p,
+                                      int index) {
+  JITNORM_UNROLL
+  for (int n = 1; n < kWeights; ++n) {
+    float y[kChunkSize];
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      y[i] = normalize(value_of(h, i), row.statistic, factor_of(value_of(p.others[n - 1], i)), 0.0f);
+    }
+    store_rounded(row_by_weight(a, n, row.number), index, y);
+  }
+}
+#endif
 
 // What lies past the row does not count: normalized, its zeros are NaN if the row's statistic is infinite.
 JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
@@ -178,6 +169,9 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
 #else
         encoders[r].encode_chunk(index, y, kNeedsRowAmax && kHoldsRow ? row.amax[j] : chunk_amax(y, index));
 #endif
+#ifdef JITNORM_WEIGHTS
+        store_other_norms(a, row, row.held[j], of.parameters[j], index);
+#endif
         after_chunk(index);
       }
     }
@@ -202,28 +196,26 @@ JITNORM_INLINE void store_sums(Rows& of) {
   }
 }
 
-#ifdef JITNORM_SANDWICH
-// Makes the rows of normalized inputs and residuals; every thread of the block takes part.
-JITNORM_INLINE void add_normalized(const Arguments& a, Rows& of, int warp, int lane) {
+#ifdef JITNORM_SUMS_FIRST
+// Makes the rows of what is loaded, after a sum over that; every thread of the block takes part.
+JITNORM_INLINE void make_rows(const Arguments& a, Rows& of, int warp, int lane) {
   RowSums sums;
   float totals[kRowsAtOnce];
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     visit_chunks(of.rows[r], [&](HeldChunk& h, int j) {
-      float sum = 0.0f;
-      JITNORM_UNROLL
-      for (int i = 0; i < kChunkSize; ++i) sum = fma_rn(value_of(h.input, i), value_of(h.input, i), sum);
-      sums.add(r, sum, j, warp, lane);
+      sums.add(r, Source::sum_of(h), j, warp, lane);
+      forget_unpacked(h);
     });
   }
   sums.total(totals, lane);
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     Row& row = of.rows[r];
-    row.source.rstd = reciprocal_rms(totals[r], a.eps);
+    row.source.take_sum(a, row.number, totals[r]);
     if constexpr (kHoldsRow) {
       JITNORM_UNROLL
-      for (int j = 0; j < kChunkSlots; ++j) row.source.add(row.held[j], row.index(j));
+      for (int j = 0; j < kChunkSlots; ++j) row.source.make(row.held[j], row.index(j));
     }
   }
   if constexpr (kWarpsPerRow > 1) row_barrier();  // the sums that follow take the same memory
@@ -232,8 +224,8 @@ JITNORM_INLINE void add_normalized(const Arguments& a, Rows& of, int warp, int l
 
 // The rows' statistics; every thread of the block takes part.
 JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane) {
-#ifdef JITNORM_SANDWICH
-  add_normalized(a, of, warp, lane);
+#ifdef JITNORM_SUMS_FIRST
+  make_rows(a, of, warp, lane);
 #endif
   RowSums sums;
   float totals[kRowsAtOnce];
@@ -334,6 +326,9 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
     const bool is_writer = row.is_processed && thread == 0;
     if (kKeepsMean && is_writer) a.mean[row.number] = row.statistic.mean;
     if (kKeepsRstd && is_writer) a.rstd[row.number] = row.statistic.rstd;
+#ifdef JITNORM_MAPS_STREAMS
+    if (is_writer) write_mixes(a, row.number, row.source.rstd);
+#endif
     encoders[r] = RowEncoder::begin_row(a, row.number, call, amax[r], is_writer);
   }
   encode_rows(a, of, encoders, after_chunk);

@@ -15,6 +15,7 @@ FILES = (
     "tests/utils/test_norm.py",
     "tests/utils/test_activation.py",
     "tests/mhc/test_mhc_post.py",
+    "tests/mhc/test_mhc_pre_big_fuse.py",
     "tests/norm/test_rmsnorm_fp4_quant_cute_dsl.py",
     "tests/norm/test_add_rmsnorm_fp4_quant_cute_dsl.py",
     "tests/norm/test_fused_rmsnorm_silu.py",

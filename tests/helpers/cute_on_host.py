@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from dataclasses import replace
 from functools import cache
@@ -82,8 +83,12 @@ def _array(
             return make_input(kind, 1, rows, "float32", seed)[0]
         return make_input(kind, rows, shape[1], config.input, seed).view(dtype)
     if argument.field in ("weight", "bias", "input_weight"):
-        return make_weight(shape[0], config.weight, seed).view(dtype)
-    numbers = {"global_scale": 37.5, "scale": 0.037, "scale_ub": 1.5, "amax": 5.25}
+        return make_weight(math.prod(shape), config.weight, seed).view(dtype).reshape(shape)
+    if argument.field.endswith("_bias"):
+        return make_weight(shape[0], "float32", seed)
+    if config.sinkhorn:
+        return np.random.default_rng(seed).uniform(0, 4, shape).astype(np.float32)
+    numbers = {"global_scale": 37.5, "scale": 0.037, "scale_ub": 1.5, "amax": 5.25, "branch_scale": 0.75}
     return np.full(shape, numbers[argument.name], np.float32)
 
 

@@ -136,6 +136,23 @@ def streams() -> Array:
     return x().reshape(12, 2, 192)
 
 
+def projections() -> Array:
+    return np.resize(weight(), (12, 8)).astype(np.float32)
+
+
+def squares() -> Array:
+    return 100 + 50 * projections()[:, 0]
+
+
+def scales() -> Array:
+    return np.array([1.5, -0.5, 3], np.float32)
+
+
+def mapped(**options: Array) -> Outputs:
+    *mixes, mixed = reference.mhc_pre_f32(streams(), projections()[None], scales(), weight()[:8], **options)
+    return *mixes, reference.round_to(mixed, x().dtype)
+
+
 def finite() -> Array:
     """Rows without NaN and infinity, for what has one result for all of them."""
     return x()[[0, 4, 8]]
@@ -273,6 +290,39 @@ def gated() -> Outputs:
     return reference.round_to(y, rows.dtype), reference.round_to(by_groups, x().dtype)
 
 
+def gate_branch(make: Make) -> Outputs:
+    tensors = map(make, (x(), x()[::-1].copy(), gates(x()), weight(), bias()))
+    return jitnorm.gated_add_layernorm(*tensors, gate_bias=make(bias()))
+
+
+def gated_branch() -> Outputs:
+    h = reference.branch_sum_f32(x(), x()[::-1], gates(x()), bias())
+    return reference.round_to(reference.layernorm_f32(h, weight(), bias()), x().dtype), reference.round_to(h, x().dtype)
+
+
+def modulate(make: Make) -> Outputs:
+    of_norm = {"residual": make(x()[::-1].copy()), "scale_bias": make(weight()), "shift_bias": make(bias())}
+    tensors = map(make, (x(), gates(x()), x()))
+    q, total = jitnorm.adaptive_layernorm_quantize(*tensors, spec=MXFP8, rounding="output", **of_norm)
+    return *parts(q), total
+
+
+def modulated() -> Outputs:
+    h = reference.branch_sum_f32(x(), x()[::-1])
+    y = reference.adaptive_layernorm_f32(h, gates(x()), x(), scale_bias=weight(), shift_bias=bias())
+    rounded = reference.round_to(y, x().dtype).astype(np.float32)
+    return *reference.quantize_mxfp8(rounded), reference.round_to(h, x().dtype)
+
+
+def by_each_weight(make: Make) -> Outputs:
+    return jitnorm.add_rmsnorm_multi(make(x()), make(x()[::-1].copy()), make(np.stack([weight(), bias()])))
+
+
+def by_one_weight_after_another() -> Outputs:
+    norms = [reference.rmsnorm_f32(x(), each, residual=x()[::-1]) for each in (weight(), bias())]
+    return np.stack([reference.round_to(y, x().dtype) for y in norms]), reference.stored_residual(x(), x()[::-1])
+
+
 def sandwich(make: Make) -> Outputs:
     backwards = make(x()[::-1].copy())
     return jitnorm.sandwich_rmsnorm(make(x()), backwards, make(bias()), make(weight()), unit_bias=True)
@@ -370,6 +420,9 @@ OPS = [
         ),
         lambda: reference.quantize_mxfp8(reference.gated_rmsnorm_f32(x(), gates(x()), weight(), rounding="hf")),
     ),
+    OpCase("gated_add_layernorm", gate_branch, gated_branch),
+    OpCase("adaptive_layernorm_quantize-output", modulate, modulated),
+    OpCase("add_rmsnorm_multi", by_each_weight, by_one_weight_after_another),
     OpCase("sandwich_rmsnorm", sandwich, lambda: sandwiched("once")),
     OpCase("sandwich_norm_quantize-hf", encode_sandwich, lambda: sandwiched("hf")),
     OpCase(
@@ -490,6 +543,16 @@ OPS = [
         "mhc_rmsnorm_quantize",
         lambda make: jitnorm.mhc_rmsnorm_quantize(make(streams()), make(factors()), make(weight()[:192])),
         mixed,
+    ),
+    OpCase(
+        "mhc_pre",
+        lambda make: jitnorm.mhc_pre(*map(make, (streams(), projections(), squares(), scales(), weight()[:8]))),
+        lambda: mapped(squares=squares()[None]),
+    ),
+    OpCase(
+        "mhc_pre_with_prenorm",
+        lambda make: jitnorm.mhc_pre_with_prenorm(*map(make, (streams(), projections(), scales(), weight()[:8]))),
+        mapped,
     ),
     OpCase(
         "mhc_post",

@@ -112,6 +112,12 @@ OTHERS = [
     KernelConfig.parse("rmsnorm:hidden_size=1536,pair=true,second_size=512"),
     KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3,gathers=true"),
     KernelConfig.parse("mhc_post:hidden_size=4096,streams=4"),
+    KernelConfig.parse("rmsnorm:hidden_size=4096,weights=2"),
+    KernelConfig.parse("quantize:hidden_size=4096,streams=4,sinkhorn=20"),
+    KernelConfig.parse("layernorm:hidden_size=4096,residual=true,gate_bias=true"),
+    KernelConfig.parse("layernorm:hidden_size=4096,modulated=true,weight=none"),
+    KernelConfig.parse("layernorm:hidden_size=4096,modulated=true,weight=none,quant=e2m1/16,rounding=output"),
+    KernelConfig.parse("quantize:hidden_size=4096,streams=4,sinkhorn=20,prenorm=true"),
 ]
 SOURCES = [
     *((config, target) for config in (*CONFIGS, *SPECIAL, *FINISHED, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),

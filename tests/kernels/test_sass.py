@@ -198,6 +198,25 @@ def test_rows_of_experts_are_loaded_wide_and_stay_in_registers(text: str, target
 
 
 @pytest.mark.parametrize(
+    ("text", "target_name"),
+    [
+        ("rmsnorm:hidden_size=7168,residual=true,weights=3", "sm_80"),
+        ("quantize:hidden_size=7168,streams=4,sinkhorn=20,prenorm=true", "sm_90a"),
+        (
+            "layernorm:hidden_size=3072,residual=true,gate_bias=true,modulated=true,modulation_bias=true,weight=none,"
+            "quant=e2m1/16/e4m3/128x4/given,rounding=output",
+            "sm_100a",
+        ),
+    ],
+)
+def test_rows_of_many_tensors_are_loaded_wide_and_stay_in_registers(
+    text: str, target_name: str, tmp_path: Path
+) -> None:
+    assert any(opcode.startswith("LDG.E.128") for opcode in opcodes(text, target_name, tmp_path))
+    assert_no_local_memory(text, target_name, tmp_path)
+
+
+@pytest.mark.parametrize(
     ("text", "stores"),
     [
         ("dequantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given", "STG.E.128"),

@@ -12,6 +12,11 @@ from jitnorm.compat.flashinfer.activation import (
     silu_and_mul_scaled_nvfp4_experts_quantize,
 )
 from jitnorm.compat.flashinfer.diffusion_ops import fused_qk_rmsnorm_rope
+from jitnorm.compat.flashinfer.dit_layernorm import (
+    fused_dit_gate_residual_layernorm_gamma_beta,
+    fused_dit_gate_residual_layernorm_scale_shift,
+    fused_dit_residual_layernorm_scale_shift,
+)
 from jitnorm.compat.flashinfer.four_over_six import NVFP44Over6Config, NVFP44Over6ErrMode, resolve_nvfp4_4over6
 from jitnorm.compat.flashinfer.kv_cache import (
     nvfp4_kv_dequantize,
@@ -19,7 +24,7 @@ from jitnorm.compat.flashinfer.kv_cache import (
     nvfp4_kv_quantize,
     nvfp4_quantize_paged_kv_cache,
 )
-from jitnorm.compat.flashinfer.mhc import mhc_post
+from jitnorm.compat.flashinfer.mhc import mhc_post, mhc_pre_big_fuse, mhc_pre_big_fuse_with_prenorm
 from jitnorm.compat.flashinfer.norm import (
     add_rmsnorm_fp4quant,
     fused_add_rmsnorm,
@@ -71,6 +76,9 @@ __all__ = [
     "fused_add_rmsnorm",
     "fused_add_rmsnorm_fp8_block_quant",
     "fused_add_rmsnorm_quant",
+    "fused_dit_gate_residual_layernorm_gamma_beta",
+    "fused_dit_gate_residual_layernorm_scale_shift",
+    "fused_dit_residual_layernorm_scale_shift",
     "fused_qk_rmsnorm_rope",
     "fused_rmsnorm_silu",
     "gelu_and_mul",
@@ -83,6 +91,8 @@ __all__ = [
     "make_nvfp4_global_scale",
     "mhc",
     "mhc_post",
+    "mhc_pre_big_fuse",
+    "mhc_pre_big_fuse_with_prenorm",
     "mxfp4_dequantize",
     "mxfp4_dequantize_host",
     "mxfp4_quantize",

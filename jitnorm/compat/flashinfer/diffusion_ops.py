@@ -10,9 +10,19 @@ import torch
 
 import jitnorm
 from jitnorm.compat.arguments import as_scale, spec_of
+from jitnorm.compat.flashinfer.dit_layernorm import (
+    fused_dit_gate_residual_layernorm_gamma_beta,
+    fused_dit_gate_residual_layernorm_scale_shift,
+    fused_dit_residual_layernorm_scale_shift,
+)
 from jitnorm.compat.rope import yarn_angles
 
-__all__ = ["fused_qk_rmsnorm_rope"]
+__all__ = [
+    "fused_dit_gate_residual_layernorm_gamma_beta",
+    "fused_dit_gate_residual_layernorm_scale_shift",
+    "fused_dit_residual_layernorm_scale_shift",
+    "fused_qk_rmsnorm_rope",
+]
 
 Sizes = tuple[int, int, int]
 """Of frames, rows of a frame and columns of a row."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 import jitnorm
 
-__all__ = ["mhc_post"]
+__all__ = ["mhc_post", "mhc_pre_big_fuse", "mhc_pre_big_fuse_with_prenorm"]
 _STREAMS = 4
+_SPLITS = (1, 2, 4, 8, 16)
+_MIXES = _STREAMS * (2 + _STREAMS)
+_Mixes = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def mhc_post(
@@ -18,10 +23,111 @@ def mhc_post(
     Raises:
         ValueError: a shape that is not allowed.
     """
-    if residual.ndim < 3 or residual.shape[-2] != _STREAMS:
-        raise ValueError(f"residual: shape is {tuple(residual.shape)}; expected (..., {_STREAMS}, H)")
-    outer = residual.shape[:-2]
+    outer = _tokens_of(residual)
     if post_layer_mix.shape == (*outer, _STREAMS, 1):
         post_layer_mix = post_layer_mix.squeeze(-1)
     tensors = (x, residual, post_layer_mix, comb_res_mix)
     return jitnorm.mhc_post(*(tensor.contiguous() for tensor in tensors))
+
+
+def mhc_pre_big_fuse(
+    dot_mix: torch.Tensor,
+    sqrsum: torch.Tensor,
+    residual: torch.Tensor,
+    mhc_scale: torch.Tensor,
+    mhc_base: torch.Tensor,
+    k: int,
+    rms_eps: float = 1e-6,
+    mhc_pre_eps: float = 1e-6,
+    mhc_sinkhorn_eps: float = 1e-6,
+    mhc_post_mult_value: float = 1.0,
+    sinkhorn_repeat: int = 20,
+    num_splits: int = 1,
+    block_size: int = 0,
+) -> _Mixes:
+    """The four streams before a layer: mixed by factors found from projections, and the factors behind it.
+
+    Args:
+        dot_mix: projections, float32, (..., 24), or (num_splits, ..., 24) if `num_splits` is not 1.
+        sqrsum: sums of the streams' squares, float32, (...), or (num_splits, ...).
+        residual: the streams, (..., 4, H).
+        mhc_scale: float32, (3,).
+        mhc_base: float32, (24,).
+        k: how many elements `sqrsum` is of.
+        rms_eps: `eps` of `jitnorm.mhc_pre`, and so on in its order.
+        mhc_pre_eps: likewise.
+        mhc_sinkhorn_eps: likewise.
+        mhc_post_mult_value: likewise.
+        sinkhorn_repeat: likewise.
+        num_splits: how many partial sums there are: 1, 2, 4, 8 or 16.
+        block_size: a hint that changes no bit; ignored.
+
+    Returns:
+        ``(post_mix, comb_mix, layer_input)``: (..., 4, 1), (..., 4, 4) and (..., H).
+
+    Raises:
+        ValueError: a shape or an option that is not allowed.
+    """
+    if num_splits not in _SPLITS:
+        raise ValueError(f"num_splits: is {num_splits}; allowed are {', '.join(map(str, _SPLITS))}")
+    tokens = _tokens_of(residual)
+    parts = () if num_splits == 1 else (num_splits,)
+    _require_shape("dot_mix", dot_mix, (*parts, *tokens, _MIXES))
+    _require_shape("sqrsum", sqrsum, (*parts, *tokens))
+    options = _options(rms_eps, mhc_pre_eps, mhc_sinkhorn_eps, mhc_post_mult_value, sinkhorn_repeat)
+    dot_mix, sqrsum, mhc_scale, mhc_base = (t.contiguous() for t in (dot_mix, sqrsum, mhc_scale, mhc_base))
+    made = jitnorm.mhc_pre(residual.contiguous(), dot_mix, sqrsum, mhc_scale, mhc_base, k, **options)
+    return _columns(made)
+
+
+def mhc_pre_big_fuse_with_prenorm(
+    dot_mix: torch.Tensor,
+    residual: torch.Tensor,
+    mhc_scale: torch.Tensor,
+    mhc_base: torch.Tensor,
+    rms_eps: float = 1e-6,
+    mhc_pre_eps: float = 1e-6,
+    mhc_sinkhorn_eps: float = 1e-6,
+    mhc_post_mult_value: float = 1.0,
+    sinkhorn_repeat: int = 20,
+    block_size: int = 0,
+) -> _Mixes:
+    """`mhc_pre_big_fuse` that finds the sum of the streams' squares; `dot_mix` is (..., 24) or (1, ..., 24).
+
+    Raises:
+        ValueError: a shape or an option that is not allowed.
+    """
+    tokens = _tokens_of(residual)
+    if dot_mix.shape != (1, *tokens, _MIXES):
+        _require_shape("dot_mix", dot_mix, (*tokens, _MIXES))
+    options = _options(rms_eps, mhc_pre_eps, mhc_sinkhorn_eps, mhc_post_mult_value, sinkhorn_repeat)
+    given = (tensor.contiguous() for tensor in (residual, dot_mix, mhc_scale, mhc_base))
+    return _columns(jitnorm.mhc_pre_with_prenorm(*given, **options))
+
+
+def _tokens_of(residual: torch.Tensor) -> torch.Size:
+    """The leading dimensions of the four streams."""
+    if residual.ndim < 3 or residual.shape[-2] != _STREAMS:
+        raise ValueError(f"residual: shape is {tuple(residual.shape)}; expected (..., {_STREAMS}, H)")
+    return residual.shape[:-2]
+
+
+def _require_shape(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
+    if tensor.shape != shape:
+        raise ValueError(f"{name}: shape is {tuple(tensor.shape)}; expected {shape}")
+
+
+def _options(eps: float, pre_eps: float, sinkhorn_eps: float, post_factor: float, rounds: int) -> dict[str, Any]:
+    for name, value in (("rms_eps", eps), ("mhc_pre_eps", pre_eps), ("mhc_sinkhorn_eps", sinkhorn_eps)):
+        if not value > 0:
+            raise ValueError(f"{name}: is {value}; it must be strictly positive")
+    return {
+        "eps": eps, "pre_eps": pre_eps, "sinkhorn_eps": sinkhorn_eps, "post_factor": post_factor,
+        "sinkhorn_rounds": rounds,
+    }  # fmt: skip
+
+
+def _columns(made: _Mixes) -> _Mixes:
+    """The factors of what the layer gives as columns."""
+    post_mix, comb_mix, layer_input = made
+    return post_mix.unsqueeze(-1), comb_mix, layer_input

@@ -195,3 +195,76 @@ def test_streams_behind_a_layer_are_four() -> None:
     assert torch.equal(found, flashinfer.mhc_post(x, residual, post[..., 0], comb))
     with pytest.raises(ValueError, match=r"residual: shape is \(2, 3, 3, 64\); expected \(..., 4, H\)"):
         flashinfer.mhc_post(x, residual[:, :, :3], post, comb)
+
+
+def test_streams_before_a_layer_are_mixed_by_factors_found_from_projections() -> None:
+    """Partial sums of projections, or one; the sum of squares is given, or found."""
+    generator = torch.Generator().manual_seed(5)
+    residual = torch.randn(2, 3, 4, 64, generator=generator).bfloat16()
+    parts = torch.randn(4, 2, 3, 24, generator=generator)
+    scale, base = torch.randn(3, generator=generator), torch.randn(24, generator=generator)
+    squares = residual.double().square().sum((-1, -2)).float()
+    found = flashinfer.mhc_pre_big_fuse(
+        parts, squares / 4 * torch.ones(4, 1, 1), residual, scale, base, 256, num_splits=4
+    )
+    assert [each.shape for each in found] == [(2, 3, 4, 1), (2, 3, 4, 4), (2, 3, 64)]
+    whole = parts.sum(0)
+    for others in (
+        flashinfer.mhc_pre_big_fuse(whole, squares, residual, scale, base, 256),
+        flashinfer.mhc_pre_big_fuse_with_prenorm(whole, residual, scale, base),
+        flashinfer.mhc_pre_big_fuse_with_prenorm(whole[None], residual, scale, base),
+    ):
+        for each, other in zip(found, others, strict=True):
+            assert torch.allclose(each.float(), other.float(), rtol=2**-7, atol=1e-5)
+    with pytest.raises(ValueError, match="num_splits: is 3; allowed are 1, 2, 4, 8, 16"):
+        flashinfer.mhc_pre_big_fuse(whole, squares, residual, scale, base, 256, num_splits=3)
+    with pytest.raises(ValueError, match=r"dot_mix: shape is \(2, 3, 24\); expected \(2, 2, 3, 24\)"):
+        flashinfer.mhc_pre_big_fuse(whole, squares, residual, scale, base, 256, num_splits=2)
+    with pytest.raises(ValueError, match="rms_eps: is 0; it must be strictly positive"):
+        flashinfer.mhc_pre_big_fuse_with_prenorm(whole, residual, scale, base, 0)
+
+
+@pytest.mark.parametrize("encoding", ["", "nvfp4", "mxfp8"])
+def test_layer_norms_of_diffusion_transformers_are_gated_and_modulated(encoding: str) -> None:
+    """By views of one tensor; codes are packed, and the scales of each matrix stand for themselves."""
+    generator = torch.Generator().manual_seed(6)
+    x, residual, *of_token = torch.randn(5, 2, 3, 192, generator=generator).bfloat16()
+    gate, scale, shift = torch.stack(of_token, 2).chunk(3, dim=2)
+    bias = torch.randn(1, 192, generator=generator)
+    options: dict[str, Any] = {f"use_{encoding}": True} if encoding else {}
+    if encoding == "nvfp4":
+        options["global_scaling_factor"] = torch.tensor([300.0])
+    if encoding:
+        options["sf_out"] = torch.empty(2, 1, 3 if encoding == "nvfp4" else 2, 32, 4, 4, dtype=torch.uint8)
+    total, norm = flashinfer.fused_dit_gate_residual_layernorm_scale_shift(
+        x, residual, gate.squeeze(2), scale.squeeze(2), shift.squeeze(2), gate_bias=bias, scale_bias=bias, **options
+    )
+    wanted, of_sum = jitnorm.adaptive_layernorm(
+        x, *of_token[1:], residual=residual, gate=of_token[0], gate_bias=bias[0], scale_bias=bias[0],
+        shift_bias=0 * bias[0],
+    )  # fmt: skip
+    assert torch.equal(total, of_sum)
+    if not encoding:
+        assert torch.equal(norm, wanted)
+        gamma_beta = flashinfer.fused_dit_gate_residual_layernorm_gamma_beta(x, residual, of_token[0], bias[0], bias[0])
+        assert torch.equal(gamma_beta[1], jitnorm.gated_add_layernorm(x, residual, of_token[0], bias[0], bias[0])[0])
+        plain = flashinfer.fused_dit_residual_layernorm_scale_shift(x, *of_token[1:])
+        assert torch.equal(plain[0], x)
+        assert torch.equal(plain[1], jitnorm.adaptive_layernorm(x, *of_token[1:])[0])
+        return
+    spec = (jitnorm.NVFP4 if encoding == "nvfp4" else jitnorm.MXFP8).with_layout("128x4")
+    q = jitnorm.quantize(wanted, spec=spec, batched=True, global_scale=options.get("global_scaling_factor"))
+    assert norm.dtype == torch.int32
+    assert torch.equal(norm.view(torch.uint8), q.data.view(torch.uint8))
+    assert torch.equal(options["sf_out"].view(2, -1), q.scale.view(torch.uint8).view(2, -1))
+
+
+def test_layer_norms_of_diffusion_transformers_refuse_two_encodings() -> None:
+    x = torch.ones(1, 2, 64, dtype=torch.bfloat16)
+    for options, message in (
+        ({"use_nvfp4": True, "use_mxfp8": True}, "use_nvfp4, use_mxfp8: are both True"),
+        ({"use_nvfp4": True}, "global_scaling_factor: is None, but NVFP4 takes one"),
+        ({"norm_out": x.float()}, "norm_out: is torch.float32 of"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            flashinfer.fused_dit_residual_layernorm_scale_shift(x, x, x, **options)

@@ -1,0 +1,174 @@
+"""The layer norms of `flashinfer.diffusion_ops`, of rows of any length, gates and modulations at any stride."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import jitnorm
+from jitnorm.kernels.quant_spec import MXFP8, NVFP4
+
+__all__ = [
+    "fused_dit_gate_residual_layernorm_gamma_beta",
+    "fused_dit_gate_residual_layernorm_scale_shift",
+    "fused_dit_residual_layernorm_scale_shift",
+]
+_TILES = "128x4"
+
+
+def fused_dit_gate_residual_layernorm_gamma_beta(
+    input: torch.Tensor,
+    residual: torch.Tensor,
+    gate: torch.Tensor,
+    gamma: torch.Tensor,
+    beta: torch.Tensor,
+    *,
+    gate_bias: torch.Tensor | None = None,
+    epsilon: float = 1e-6,
+    use_nvfp4: bool = False,
+    use_mxfp8: bool = False,
+    global_scaling_factor: torch.Tensor | None = None,
+    input_global_scaling_factor: torch.Tensor | None = None,
+    residual_out: torch.Tensor | None = None,
+    norm_out: torch.Tensor | None = None,
+    sf_out: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """``residual + input * (gate + gate_bias)``, and its layer normalization, rounded, then perhaps encoded.
+
+    Returns:
+        ``(residual_out, norm_out)``; codes are packed in int32, their swizzled scales in `sf_out`, if it is given.
+    """
+    call: dict[str, Any] = {
+        "input": input, "residual": residual, "gate": _like(gate, input), "gemma": gamma, "beta": beta, "eps": epsilon,
+        "gate_bias": _column(gate_bias), "input_scale": input_global_scaling_factor, "residual_out": residual_out,
+    }  # fmt: skip
+    encoding = _encoding(input, use_nvfp4, use_mxfp8, global_scaling_factor)
+    norm, outputs = _outputs(input, norm_out, sf_out, encoding)
+    if encoding is None:
+        return jitnorm.gated_add_layernorm(**call, **outputs)[1], norm
+    return jitnorm.gated_add_layernorm_quantize(**call, **outputs, **encoding)[1], norm
+
+
+def fused_dit_gate_residual_layernorm_scale_shift(
+    input: torch.Tensor,
+    residual: torch.Tensor,
+    gate: torch.Tensor,
+    scale: torch.Tensor,
+    shift: torch.Tensor,
+    *,
+    gate_bias: torch.Tensor | None = None,
+    scale_bias: torch.Tensor | None = None,
+    shift_bias: torch.Tensor | None = None,
+    epsilon: float = 1e-6,
+    use_nvfp4: bool = False,
+    use_mxfp8: bool = False,
+    global_scaling_factor: torch.Tensor | None = None,
+    input_global_scaling_factor: torch.Tensor | None = None,
+    residual_out: torch.Tensor | None = None,
+    norm_out: torch.Tensor | None = None,
+    sf_out: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same sum, normalized, times ``1 + scale + scale_bias``, plus ``shift + shift_bias``."""
+    of_gate = {"gate": _like(gate, input), "gate_bias": _column(gate_bias)}
+    return _modulated(
+        input, residual, scale, shift, scale_bias, shift_bias, epsilon, use_nvfp4, use_mxfp8, global_scaling_factor,
+        input_global_scaling_factor, residual_out, norm_out, sf_out, of_gate,
+    )  # fmt: skip
+
+
+def fused_dit_residual_layernorm_scale_shift(
+    input: torch.Tensor,
+    scale: torch.Tensor,
+    shift: torch.Tensor,
+    *,
+    residual: torch.Tensor | None = None,
+    scale_bias: torch.Tensor | None = None,
+    shift_bias: torch.Tensor | None = None,
+    epsilon: float = 1e-6,
+    use_nvfp4: bool = False,
+    use_mxfp8: bool = False,
+    global_scaling_factor: torch.Tensor | None = None,
+    input_global_scaling_factor: torch.Tensor | None = None,
+    residual_out: torch.Tensor | None = None,
+    norm_out: torch.Tensor | None = None,
+    sf_out: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same without a gate; without a residual, `residual_out` is a copy of the input."""
+    if residual is None and input_global_scaling_factor is not None:
+        residual = torch.zeros_like(input)  # the product is stored, too
+    return _modulated(
+        input, residual, scale, shift, scale_bias, shift_bias, epsilon, use_nvfp4, use_mxfp8, global_scaling_factor,
+        input_global_scaling_factor, residual_out, norm_out, sf_out, {},
+    )  # fmt: skip
+
+
+def _modulated(
+    input: torch.Tensor, residual: torch.Tensor | None, scale: torch.Tensor, shift: torch.Tensor,
+    scale_bias: torch.Tensor | None, shift_bias: torch.Tensor | None, epsilon: float, use_nvfp4: bool, use_mxfp8: bool,
+    global_scale: torch.Tensor | None, input_scale: torch.Tensor | None, residual_out: torch.Tensor | None,
+    norm_out: torch.Tensor | None, sf_out: torch.Tensor | None, of_gate: dict[str, Any],
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    if scale_bias is None and shift_bias is not None:
+        scale_bias = torch.zeros_like(shift_bias)
+    if shift_bias is None and scale_bias is not None:
+        shift_bias = torch.zeros_like(scale_bias)
+    call: dict[str, Any] = {
+        **of_gate, "input": input, "residual": residual, "scale": _like(scale, input), "shift": _like(shift, input),
+        "scale_bias": _column(scale_bias), "shift_bias": _column(shift_bias), "input_scale": input_scale,
+        "eps": epsilon, "residual_out": None if residual is None else residual_out,
+    }  # fmt: skip
+    encoding = _encoding(input, use_nvfp4, use_mxfp8, global_scale)
+    norm, outputs = _outputs(input, norm_out, sf_out, encoding)
+    if encoding is None:
+        total = jitnorm.adaptive_layernorm(**call, **outputs)[1]
+    else:
+        total = jitnorm.adaptive_layernorm_quantize(**call, **outputs, **encoding)[1]
+    if total is None:
+        total = input.clone() if residual_out is None else residual_out.copy_(input)
+    return total, norm
+
+
+def _encoding(
+    input: torch.Tensor, use_nvfp4: bool, use_mxfp8: bool, global_scale: torch.Tensor | None
+) -> dict[str, Any] | None:
+    """The options of an encoding, of each matrix for itself; None for none."""
+    if input.ndim != 3:
+        raise ValueError(f"input: shape is {tuple(input.shape)}; expected (batch, rows, hidden_size)")
+    if use_nvfp4 and use_mxfp8:
+        raise ValueError("use_nvfp4, use_mxfp8: are both True, but there is one output; choose one")
+    if use_nvfp4 and global_scale is None:
+        raise ValueError("global_scaling_factor: is None, but NVFP4 takes one, 448 * 6 / amax; pass it")
+    if not (use_nvfp4 or use_mxfp8):
+        return None
+    spec = (NVFP4 if use_nvfp4 else MXFP8).with_layout(_TILES)
+    given = {"global_scale": global_scale} if use_nvfp4 else {}
+    return {"spec": spec, "batched": True, "rounding": "output", **given}
+
+
+def _outputs(
+    input: torch.Tensor, norm_out: torch.Tensor | None, sf_out: torch.Tensor | None, encoding: dict[str, Any] | None
+) -> tuple[torch.Tensor, dict[str, Any]]:
+    """The norm, or its codes, packed in int32; and where they and their scales are written."""
+    if encoding is None:
+        shape, dtype = tuple(input.shape), input.dtype
+    else:
+        shape = (*input.shape[:-1], input.shape[-1] // (8 if encoding["spec"].element == "e2m1" else 4))
+        dtype = torch.int32
+    if norm_out is None:
+        norm_out = torch.empty(shape, dtype=dtype, device=input.device)
+    if tuple(norm_out.shape) != shape or norm_out.dtype != dtype:
+        raise ValueError(f"norm_out: is {norm_out.dtype} of {tuple(norm_out.shape)}; expected {dtype} of {shape}")
+    if encoding is None:
+        return norm_out, {"out": norm_out}
+    scales = None if sf_out is None else sf_out.view(len(input), -1)
+    return norm_out, {"out": norm_out.view(torch.uint8), "out_scale": scales}
+
+
+def _like(tensor: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
+    """Gates or modulations in the shape of the input, at the strides that they have."""
+    return tensor if tensor.shape == input.shape else tensor.reshape(input.shape)
+
+
+def _column(bias: torch.Tensor | None) -> torch.Tensor | None:
+    return None if bias is None else bias.reshape(-1)

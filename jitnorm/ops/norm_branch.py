@@ -1,0 +1,209 @@
+"""Layer normalization of the sum of a residual and a branch, with gates and modulation, as in DiT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue.branches import (
+    ADAPTIVE_LAYERNORM,
+    ADAPTIVE_LAYERNORM_QUANTIZE,
+    GATED_ADD_LAYERNORM,
+    GATED_ADD_LAYERNORM_QUANTIZE,
+)
+from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.batched import batch_of
+from jitnorm.ops.general import outputs_of, quantized, with_scales
+from jitnorm.ops.run import Tensor, run, run_with_amax
+from jitnorm.quantized import QuantizedTensor
+
+
+def gated_add_layernorm(
+    input: Tensor, residual: Tensor, gate: Any, gemma: Any, beta: Any, eps: float = 1e-06, *,
+    gate_bias: Any = None, input_scale: Any = None, out: Tensor | None = None, residual_out: Tensor | None = None,
+    enable_pdl: bool | None = None, stream: Any = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Add a gated branch to the residual, then LayerNorm of the float32 sum: ``residual + input * (gate + gate_bias)``.
+
+    Args:
+        input: what the branch gives, float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a
+            row; rows at any stride.
+        residual: like the input.
+        gate: like the input, such as a view of a tensor of all modulations.
+        gemma: float32, shape (hidden_size,).
+        beta: float32, shape (hidden_size,).
+        eps: added to the variance.
+        gate_bias: float32, shape (hidden_size,), added to the gate; None adds nothing.
+        input_scale: float32 tensor of one element that the gate is multiplied by, such as the scale of a quantized
+            product; None multiplies by nothing.
+        out: where to write the norm, like the input; None allocates. It may be the input itself.
+        residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(out, residual_out)``: the norm, and the sum rounded to the input's dtype.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> x, gate, ones = np.array([[1, 2]], np.float16), np.array([[0, 1]], np.float16), np.ones(2, np.float32)
+        >>> gated_add_layernorm(x, x, gate, ones, 0 * ones, eps=0.0)
+        (array([[-1.,  1.]], dtype=float16), array([[1., 4.]], dtype=float16))
+    """
+    dispatcher = rounded_dispatcher(
+        GATED_ADD_LAYERNORM, enable_pdl, "once", gate_bias is not None, input_scale is not None
+    )
+    tensors = {
+        "input": input, "residual": residual, "branch_gate": gate, "gemma": gemma, "beta": beta, "gate_bias": gate_bias,
+        "branch_scale": input_scale, "out": out, "residual_out": residual_out, "eps": eps,
+    }  # fmt: skip
+    made = run(dispatcher, tensors, stream)
+    return made["out"], made["residual_out"]
+
+
+def gated_add_layernorm_quantize(
+    input: Any, residual: Any, gate: Any, gemma: Any, beta: Any, *, spec: QuantSpec, global_scale: Any = None,
+    quant_scale: Any = None, eps: float = 1e-06, gate_bias: Any = None, input_scale: Any = None,
+    batched: bool = False, rounding: str = "once", out: Any = None, out_scale: Any = None, residual_out: Any = None,
+    enable_pdl: bool | None = None, stream: Any = None,
+) -> tuple[QuantizedTensor, Any]:  # fmt: skip
+    """`gated_add_layernorm`, the norm being quantized, in one pass; options are those of `layernorm_quantize`.
+
+    `quant_scale` is the `scale` of that function.
+
+    Returns:
+        ``(q, residual_out)``: the codes and scales, and the sum rounded to the input's dtype.
+
+    Example:
+        >>> import numpy as np
+        >>> x, ones = np.ones((2, 64), np.float16), np.ones(64, np.float32)
+        >>> q, total = gated_add_layernorm_quantize(x, x, x, ones, ones, spec=QuantSpec("e4m3", 32, "ue8m0"))
+        >>> q.data.shape, q.scale.shape, float(total[0, 0])
+        ((2, 64), (2, 2), 2.0)
+    """
+    spec, given, scale = with_scales(spec, global_scale, quant_scale)
+    batch, _, scale_per_matrix = batch_of(spec, batched, None, scale if given is None else given)
+    dispatcher = rounded_dispatcher(
+        GATED_ADD_LAYERNORM_QUANTIZE, enable_pdl, rounding, spec, batch, scale_per_matrix, gate_bias is not None,
+        input_scale is not None,
+    )  # fmt: skip
+    tensors = {
+        **outputs_of(spec, out, out_scale), "input": input, "residual": residual, "branch_gate": gate, "gemma": gemma,
+        "beta": beta, "gate_bias": gate_bias, "branch_scale": input_scale, "global_scale": given, "scale": scale,
+        "residual_out": residual_out, "eps": eps,
+    }  # fmt: skip
+    made = run_with_amax(dispatcher, tensors, stream)
+    return quantized(spec, made, tuple(input.shape), batched), made["residual_out"]
+
+
+def adaptive_layernorm(
+    input: Tensor, scale: Any, shift: Any, eps: float = 1e-06, *, residual: Tensor | None = None, gate: Any = None,
+    scale_bias: Any = None, shift_bias: Any = None, gate_bias: Any = None, input_scale: Any = None,
+    out: Tensor | None = None, residual_out: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """LayerNorm without parameters, times ``1 + scale``, plus ``shift``, for each token: as in diffusion transformers.
+
+    With a residual, what is normalized is the float32 sum ``residual + input * (gate + gate_bias)``, or without a gate
+    ``residual + input``. The modulation is adaLN of Peebles and Xie, "Scalable Diffusion Models with Transformers"
+    (2022).
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        scale: like the input, such as a view of a tensor of all modulations.
+        shift: like the input.
+        eps: added to the variance.
+        residual: like the input; None adds nothing.
+        gate: like the input; None multiplies by nothing.
+        scale_bias: float32, shape (hidden_size,), added to the scale; None adds nothing.
+        shift_bias: float32, shape (hidden_size,), added to the shift; None if `scale_bias` is.
+        gate_bias: float32, shape (hidden_size,), added to the gate; None adds nothing.
+        input_scale: float32 tensor of one element that the input, or the gate, is multiplied by; None: by nothing.
+        out: where to write the norm, like the input; None allocates. It may be the input itself.
+        residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(out, residual_out)``: the norm, and the sum rounded to the input's dtype, None without a residual.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> x, scale = np.array([[1, 3]], np.float16), np.array([[1, 0]], np.float16)
+        >>> adaptive_layernorm(x, scale, np.ones((1, 2), np.float16), eps=0.0)[0]
+        array([[-1.,  2.]], dtype=float16)
+    """
+    dispatcher = rounded_dispatcher(
+        ADAPTIVE_LAYERNORM, enable_pdl, "once",
+        *_of_branch(residual, gate, scale_bias, shift_bias, gate_bias, input_scale),
+    )  # fmt: skip
+    tensors = {
+        "input": input, "residual": residual, "branch_gate": gate, "modulation_scale": scale, "modulation_shift": shift,
+        "gate_bias": gate_bias, "scale_bias": scale_bias, "shift_bias": shift_bias, "branch_scale": input_scale,
+        "out": out, "residual_out": residual_out, "eps": eps,
+    }  # fmt: skip
+    made = run(dispatcher, tensors, stream)
+    return made["out"], made.get("residual_out")
+
+
+def adaptive_layernorm_quantize(
+    input: Any, scale: Any, shift: Any, *, spec: QuantSpec, global_scale: Any = None, quant_scale: Any = None,
+    eps: float = 1e-06, residual: Any = None, gate: Any = None, scale_bias: Any = None, shift_bias: Any = None,
+    gate_bias: Any = None, input_scale: Any = None, batched: bool = False, rounding: str = "once", out: Any = None,
+    out_scale: Any = None, residual_out: Any = None, enable_pdl: bool | None = None, stream: Any = None,
+) -> tuple[QuantizedTensor, Any]:  # fmt: skip
+    """`adaptive_layernorm`, the norm being quantized, in one pass; options are those of `layernorm_quantize`.
+
+    `quant_scale` is the `scale` of that function.
+
+    Returns:
+        ``(q, residual_out)``: the codes and scales, and the sum rounded to the input's dtype, None without a residual.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.ones((2, 64), np.float16)
+        >>> q, total = adaptive_layernorm_quantize(x, x, x, spec=QuantSpec("e4m3", 32, "ue8m0"))
+        >>> q.data.shape, q.scale.shape, total
+        ((2, 64), (2, 2), None)
+    """
+    spec, given, of_quant = with_scales(spec, global_scale, quant_scale)
+    batch, _, scale_per_matrix = batch_of(spec, batched, None, of_quant if given is None else given)
+    dispatcher = rounded_dispatcher(
+        ADAPTIVE_LAYERNORM_QUANTIZE, enable_pdl, rounding, spec, batch, scale_per_matrix,
+        *_of_branch(residual, gate, scale_bias, shift_bias, gate_bias, input_scale),
+    )  # fmt: skip
+    tensors = {
+        **outputs_of(spec, out, out_scale), "input": input, "residual": residual, "branch_gate": gate,
+        "modulation_scale": scale, "modulation_shift": shift, "gate_bias": gate_bias, "scale_bias": scale_bias,
+        "shift_bias": shift_bias, "branch_scale": input_scale, "global_scale": given, "scale": of_quant,
+        "residual_out": residual_out, "eps": eps,
+    }  # fmt: skip
+    made = run_with_amax(dispatcher, tensors, stream)
+    return quantized(spec, made, tuple(input.shape), batched), made.get("residual_out")
+
+
+def _of_branch(
+    residual: Any, gate: Any, scale_bias: Any, shift_bias: Any, gate_bias: Any, input_scale: Any
+) -> tuple[bool, bool, bool, bool, bool]:
+    """The options that say which tensors there are; ValueError if one lacks another."""
+    if (scale_bias is None) != (shift_bias is None):
+        name, other = ("scale_bias", "shift_bias") if shift_bias is None else ("shift_bias", "scale_bias")
+        raise ValueError(f"{name}: is given, but {other} is None; pass both or neither")
+    if gate is None and gate_bias is not None:
+        raise ValueError("gate_bias: is given, but gate is None; pass both, or no gate_bias")
+    return (
+        residual is not None,
+        gate is not None,
+        scale_bias is not None,
+        gate_bias is not None,
+        input_scale is not None,
+    )

@@ -1,0 +1,105 @@
+"""RMSNorm by several weights in one launch: the input is read once, and its statistic is found once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue.norms import ADD_RMSNORM_MULTI, RMSNORM_MULTI
+from jitnorm.catalogue.op import Op
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.interop import check_shaped, framework_of
+from jitnorm.kernels.finish_rules import MAX_WEIGHTS
+from jitnorm.ops.run import Tensor, run
+
+
+def rmsnorm_multi(
+    input: Tensor, weights: Any, eps: float = 1e-06, out: Tensor | None = None, enable_pdl: bool | None = None, *,
+    unit_bias: bool = False, rounding: str = "once", stream: Any = None,
+) -> Tensor:  # fmt: skip
+    """RMSNorm by each of several weights, in one launch; each result is as `rmsnorm` gives it.
+
+    So are normalized layers whose parts run in parallel, each behind a norm of its own, such as the dense and the
+    routed experts of Gemma 4.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        weights: n of them in one tensor, n of 2 to 4: shape (n, hidden_size), contiguous, the input's dtype or float32.
+            Stack them once, where the model is loaded.
+        eps: added to the mean of squares.
+        out: where to write, shape (n, ..., hidden_size), contiguous, the input's dtype; None allocates.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        unit_bias: whether the weights are ``weights + 1``, as Gemma has them.
+        rounding: as in `rmsnorm`.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        `out`: the norm by the first weight, then by the next; ``a, b = rmsnorm_multi(...)`` takes them apart.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import numpy as np
+        >>> x, weights = np.array([[3.0, 4.0]], np.float16), np.array([[1, 1], [2, 0]], np.float16)
+        >>> attention, mlp = rmsnorm_multi(x, weights, eps=0.0)
+        >>> mlp
+        array([[1.697, 0.   ]], dtype=float16)
+    """
+    dispatcher = _dispatcher(RMSNORM_MULTI, weights, unit_bias, rounding, enable_pdl)
+    tensors = {"input": input, "weight": weights, "out": out, "eps": eps}
+    norms: Tensor = _norms(run(dispatcher, tensors, stream), input, out)
+    return norms
+
+
+def add_rmsnorm_multi(
+    input: Tensor, residual: Tensor, weights: Any, eps: float = 1e-06, enable_pdl: bool | None = None, *,
+    out: Tensor | None = None, residual_out: Tensor | None = None, unit_bias: bool = False, rounding: str = "once",
+    stream: Any = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Add the residual to the input, then RMSNorm of the float32 sum by each of several weights: `rmsnorm_multi`.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        residual: like the input.
+        weights: as in `rmsnorm_multi`.
+        eps: added to the mean of squares.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        out: as in `rmsnorm_multi`.
+        residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
+        unit_bias: as in `rmsnorm_multi`.
+        rounding: as in `fused_add_rmsnorm`.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(out, residual_out)``: the norms, and the sum rounded to the input's dtype.
+
+    Example:
+        >>> import numpy as np
+        >>> x, r = np.array([[1.0, 1.0]], np.float16), np.array([[2.0, 3.0]], np.float16)
+        >>> (a, b), total = add_rmsnorm_multi(x, r, np.array([[1, 1], [2, 0]], np.float16), eps=0.0)
+        >>> b, total
+        (array([[1.697, 0.   ]], dtype=float16), array([[3., 4.]], dtype=float16))
+    """
+    dispatcher = _dispatcher(ADD_RMSNORM_MULTI, weights, unit_bias, rounding, enable_pdl)
+    tensors = {
+        "input": input, "residual": residual, "weight": weights, "out": out, "residual_out": residual_out, "eps": eps,
+    }  # fmt: skip
+    made = run(dispatcher, tensors, stream)
+    return _norms(made, input, out), made["residual_out"]
+
+
+def _dispatcher(op: Op, weights: Any, unit_bias: bool, rounding: str, enable_pdl: bool | None) -> Dispatcher:
+    check_shaped(weights, "weights")
+    shape = tuple(weights.shape)
+    if len(shape) != 2 or not 2 <= shape[0] <= MAX_WEIGHTS:
+        raise ValueError(f"weights: shape is {shape}; expected (n, hidden_size) with n of 2 to {MAX_WEIGHTS}")
+    return rounded_dispatcher(op, enable_pdl, rounding, int(shape[0]), unit_bias)
+
+
+def _norms(made: dict[str, Any], input: Any, given: Any) -> Any:
+    """The norms, those that were allocated with the leading dimensions of the input."""
+    out = made["out"]
+    shape = (out.shape[0], *input.shape)
+    return out if given is not None else framework_of(out, "out").permuted(out, shape, tuple(range(len(shape))))

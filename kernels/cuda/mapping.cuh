@@ -1,0 +1,85 @@
+// The combine stage of hyper-connections (mHC) whose factors are found from projections.
+#pragma once
+
+#include "../common/mapping.h"
+#include "combine.cuh"
+
+#ifdef JITNORM_MAPS_STREAMS
+// A chunk of all streams as it is loaded, and what it becomes.
+struct MappedChunk {
+  InputChunk streams[kStreams];
+  Chunk<float, 16> mix;
+};
+
+JITNORM_INLINE float value_of(const MappedChunk& h, int i) { return h.mix.elements[i]; }
+JITNORM_INLINE void forget_unpacked(MappedChunk& h) {
+  JITNORM_UNROLL
+  for (int s = 0; s < kStreams; ++s) forget_unpacked(h.streams[s]);
+}
+
+// Hyper-connections (mHC): the same sum, by factors that are found from projections.
+template <>
+struct RowSource<Combine::kMapped> {
+  typedef MappedChunk Held;
+
+  const Input* input;
+  float rstd;  // by which projections are divided, once it is known
+  float factors[kStreams];
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    RowSource source{a.input + row_offset(row, a.extents, a.input_strides), 0.0f, {}};
+#ifdef JITNORM_SUMS_FIRST
+    return source;
+#else
+    source.find_factors(a, row, given_reciprocal_rms(a, row));
+    return source;
+#endif
+  }
+
+  JITNORM_INLINE void find_factors(const Arguments& a, Int64 row, float reciprocal_rms) {
+    rstd = reciprocal_rms;
+    JITNORM_UNROLL
+    for (int s = 0; s < kStreams; ++s) factors[s] = factor_of_stream(a, row, rstd, s);
+  }
+
+#ifdef JITNORM_SUMS_FIRST
+  // What the sum that comes first takes of a chunk: one stream after another.
+  JITNORM_INLINE static float sum_of(const Held& h) {
+    float sum = 0.0f;
+    JITNORM_UNROLL
+    for (int s = 0; s < kStreams; ++s) {
+      JITNORM_UNROLL
+      for (int i = 0; i < kChunkSize; ++i) sum = fma_rn(value_of(h.streams[s], i), value_of(h.streams[s], i), sum);
+    }
+    return sum;
+  }
+
+  JITNORM_INLINE void take_sum(const Arguments& a, Int64 row, float total) {
+    find_factors(a, row, reciprocal_rms_of_streams(total, kStreams * kHiddenSize, a.eps));
+  }
+#endif
+
+  // A row that is not held is loaded again for each pass; where a sum comes first, the mix does not count in that.
+  JITNORM_INLINE void load(Held& h, int index) const {
+    JITNORM_UNROLL
+    for (int s = 0; s < kStreams; ++s) load_chunk(h.streams[s], input + s * kHiddenSize, index);
+#ifdef JITNORM_SUMS_FIRST
+    if constexpr (!kHoldsRow) make(h, index);
+#else
+    make(h, index);
+#endif
+  }
+
+  JITNORM_INLINE void make(Held& h, int) const {
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      float sum = 0.0f;
+      JITNORM_UNROLL
+      for (int s = 0; s < kStreams; ++s) sum = fma_rn(factors[s], value_of(h.streams[s], i), sum);
+      h.mix.elements[i] = sum;
+    }
+  }
+
+  JITNORM_INLINE void store_sum(const Held&, int) const {}
+};
+#endif

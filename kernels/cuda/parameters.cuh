@@ -1,0 +1,64 @@
+// The parameters of a norm, which the rows that a thread works on share; and whether they are loaded before they are
+// needed.
+#pragma once
+
+#include "../common/normalize.h"
+#include "source.cuh"
+
+// Long rows are encoded a few chunks at a time, by the same code: unrolled in full, 8 chunks took NVRTC 0.34 s instead
+// of 0.2, and the compiler kept their unpacked floats, twice the size of the chunks, in more registers than there are.
+constexpr int kChunksAtOnce = !kHoldsRow ? 1 : kChunksPerLane < kChunksUnrolled ? kChunksPerLane : kChunksUnrolled;
+constexpr int kChunkSlots = (kChunksPerLane + kChunksAtOnce - 1) / kChunksAtOnce * kChunksAtOnce;
+constexpr int kHeldChunks = kHoldsRow ? kChunkSlots : 1;
+constexpr int kLongHeldBytes = kStaysShared ? 0 : sizeof(HeldChunk);  // of a chunk, from one pass to the next
+
+// Of the parameters of a chunk.
+#ifdef JITNORM_WEIGHTS
+constexpr int kWeightBytes = kWeights * sizeof(WeightChunk);
+#else
+#ifdef JITNORM_MODULATES
+constexpr int kWeightBytes = kHasModulationBias ? 2 * sizeof(BranchBias) : 0;
+#else
+constexpr int kWeightBytes = sizeof(WeightChunk);
+#endif
+#endif
+// The weight is fetched before the reduction hides its latency, unless the registers are needed for the row.
+constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kMayPrefetchWeight && kChunksPerLane == kChunksAtOnce &&
+                                   kChunksPerLane * (kLongHeldBytes + kWeightBytes) <= kMaxPrefetchedBytes;
+// Few rows have time to unpack it, too, while they wait for each other's sums.
+constexpr bool kFindsFactorsEarly = kPrefetchesWeight && kFavoursLatency;
+
+// What all rows share, loaded once for those that a thread works on.
+struct Parameters {
+  WeightChunk weight;
+  float factors[kChunkSize];  // of the weight, if they are found before the rows' statistics
+  Chunk<Weight, kBiasAccessBytes> bias;
+#ifdef JITNORM_WEIGHTS
+  WeightChunk others[kWeights - 1];
+#endif
+#ifdef JITNORM_MODULATES
+  BranchBias scale_bias, shift_bias;
+#endif
+
+  JITNORM_INLINE void load(const Arguments& a, int index) {
+#ifdef JITNORM_WEIGHTS
+    JITNORM_UNROLL
+    for (int n = 1; n < kWeights; ++n) load_parameter(others[n - 1], a.weight + n * kHiddenSize, index);
+#endif
+#ifdef JITNORM_MODULATES
+    if constexpr (kHasModulationBias) {
+      load_parameter(scale_bias, a.scale_bias, index);
+      load_parameter(shift_bias, a.shift_bias, index);
+    }
+#endif
+    if constexpr (kNormalizes) load_parameter(weight, a.weight, index);
+    if constexpr (kHasBias) load_parameter(bias, a.bias, index);
+  }
+
+  JITNORM_INLINE void find_factors() {
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) factors[i] = computed(factor_of(value_of(weight, i)));
+  }
+
+  JITNORM_INLINE float factor(int i) const { return kFindsFactorsEarly ? factors[i] : factor_of(value_of(weight, i)); }
+};
