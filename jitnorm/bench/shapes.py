@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 Shape = tuple[int, int]
@@ -14,6 +16,7 @@ _GRID_ROWS = (
     1000, 1024, 1500, 2048, 3000, 4096, 5000, 7000, 8192, 10000, 15000, 16384, 20000, 25000, 32768, 40000, 50000,
     60000, 65536,
 )  # fmt: skip
+_DRAWN = 12
 _GRID_HIDDEN_SIZES = (1536, 2048, 4096, 8192, 16384, 32768)
 
 
@@ -49,7 +52,7 @@ NAMED = {
 
 
 def parse_shapes(text: str) -> Shapes:
-    """Parse the name of a list of shapes, or a text that lists them.
+    """Parse the name of a list of shapes, or a text that lists them, or the seed of random ones: ``random:7``.
 
     Raises:
         ValueError: it is neither.
@@ -60,11 +63,26 @@ def parse_shapes(text: str) -> Shapes:
     """
     if text in NAMED:
         return NAMED[text]
+    if match := re.fullmatch(r"random:(\d+)", text):
+        return _all(*_drawn(int(match[1])))
     found = [re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", part) for part in text.split(",")]
     shapes = [(int(match[1]), int(match[2])) for match in found if match]
     if len(shapes) < len(found):
-        raise ValueError(f"shapes: is {text!r}; allowed are {', '.join(NAMED)}, or M x H such as 1x4096,128x8192")
+        raise ValueError(
+            f"shapes: is {text!r}; allowed are {', '.join(NAMED)}, random:SEED, or M x H such as 1x4096,128x8192"
+        )
     return _all(*shapes)
+
+
+def _drawn(seed: int) -> Iterator[Shape]:
+    """Shapes that nobody tunes to, evenly on a logarithmic scale: 2^20 to 2^27 elements, rows of up to 32768.
+
+    Rows are multiples of 128, which every format divides.
+    """
+    numbers = random.Random(seed)
+    for _ in range(_DRAWN):
+        hidden_size = 128 * round(2 ** numbers.uniform(1, 8))
+        yield max(1, round(2 ** numbers.uniform(20, 27) / hidden_size)), hidden_size
 
 
 def shape_text(shape: Shape) -> str:

@@ -24,7 +24,8 @@ def bench(
     shapes: Annotated[
         str | None,
         option(
-            "small, quick, anchors, few, grid, or shapes: 1x4096,128x8192. Default: quick; on the CPU small.",
+            "small, quick, anchors, few, grid, random:SEED, or shapes: 1x4096,128x8192. Default: quick, on the CPU "
+            "small.",
             panel=_WHAT,
         ),
     ] = None,

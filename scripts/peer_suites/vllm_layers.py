@@ -239,3 +239,15 @@ def reshape_and_cache_flash(
         if kv_cache_dtype == "fp8":
             found = (found.float() / scale).clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn).view(torch.uint8)
         cache[slots // page_size, slots % page_size] = found
+
+
+def fp8_allclose(a: torch.Tensor, b: torch.Tensor, **tolerances: Any) -> bool:
+    """Whether FP8 values lie within tolerances."""
+    return torch.allclose(a.double(), b.double(), **tolerances)
+
+
+def fp8_ulp_distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """How many FP8 values lie between two, in the order of their codes."""
+    first, second = (each.contiguous().view(torch.uint8).int() for each in (a, b))
+    first, second = (torch.where(code < 128, code, 127 - code) for code in (first, second))
+    return (first - second).abs()

@@ -135,6 +135,8 @@ def prepare() -> None:
     utils.large_gpu_test = lambda *, min_gb: lambda test: test  # type: ignore[attr-defined]
     of_kernels = ModuleType("tests.kernels.utils")
     of_kernels.opcheck = _opcheck  # type: ignore[attr-defined]
+    of_kernels.fp8_allclose = vllm_layers.fp8_allclose  # type: ignore[attr-defined]
+    of_kernels.fp8_ulp_distance = vllm_layers.fp8_ulp_distance  # type: ignore[attr-defined]
     of_kernels.torch_moe_single = not_here("torch_moe_single")  # type: ignore[attr-defined]
     sys.modules |= {"tests.utils": utils, "tests.kernels.utils": of_kernels}
 

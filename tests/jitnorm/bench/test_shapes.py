@@ -15,12 +15,24 @@ def test_what_is_written_is_read(shapes: list[tuple[int, int]]) -> None:
     assert found.usual == found.large == tuple(shapes)
 
 
-@pytest.mark.parametrize("text", ["", "4096", "0x4096", "16x", "16x4096,", "16 x 4096", "16x-1", "huge"])
+@pytest.mark.parametrize(
+    "text", ["", "4096", "0x4096", "16x", "16x4096,", "16 x 4096", "16x-1", "huge", "random:", "random:x"]
+)
 def test_anything_else_is_an_error_that_says_what_is_allowed(text: str) -> None:
     with pytest.raises(
-        ValueError, match=r"shapes: is .*; allowed are small, quick, anchors, few, grid, or M x H such as"
+        ValueError, match=r"shapes: is .*; allowed are small, quick, anchors, few, grid, random:SEED, or M x H such as"
     ):
         parse_shapes(text)
+
+
+@given(st.integers(0, 10**9))
+def test_a_seed_draws_shapes_that_every_format_has(seed: int) -> None:
+    drawn = parse_shapes(f"random:{seed}")
+    assert drawn == parse_shapes(f"random:{seed}") != parse_shapes(f"random:{seed + 1}")
+    for rows, hidden_size in drawn.usual:
+        assert hidden_size % 128 == 0
+        assert 256 <= hidden_size <= 32768
+        assert 2**19 < rows * hidden_size < 2**28
 
 
 def test_the_grid_has_19_numbers_of_rows_and_6_hidden_sizes() -> None:
