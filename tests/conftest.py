@@ -7,6 +7,8 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,14 @@ def _leave_the_path() -> None:
 
 
 _leave_the_path()
+
+
+def pytest_sessionstart() -> None:
+    """Have every second worker begin with other packages: in a new environment, one compiles them for both."""
+    if int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 2:
+        for name in ("jax", "sympy"):
+            with suppress(ImportError):
+                import_module(name)
 
 
 def pytest_collection_finish() -> None:

@@ -63,7 +63,17 @@ def test_the_tests_that_read_the_repository_are_collected_from_the_source_distri
     readers = [path for path in (unpacked / "tests").rglob("test_*.py") if "__file__" in path.read_text("utf-8")]
     assert len(readers) > 10
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *readers]
+    collect = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "--assert=plain",
+        "-p",
+        "no:cacheprovider",
+        *readers,
+    ]
     done = subprocess.run(collect, cwd=unpacked, env=kept, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     assert "tests/test_distribution.py::" in done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -91,15 +92,21 @@ SQUARES = [FP8_BLOCK, replace(FP8_BLOCK, scale_format="f32_ue8m0")]
 GIVEN = np.float32(0.37)
 
 
-def _one_of_each_kind() -> list[QuantSpec]:
-    kinds: dict[QuantSpec, list[QuantSpec]] = {}
-    for spec in SPECS:
-        kinds.setdefault(replace(spec, scale_layout="linear"), []).append(spec)
-    return [specs[number % len(specs)] for number, specs in enumerate(kinds.values())]
+def _one_of_each(specs: list[QuantSpec], kind: Callable[[QuantSpec], object]) -> list[QuantSpec]:
+    """One of each kind; those that are alike take turns."""
+    kinds: dict[object, list[QuantSpec]] = {}
+    for spec in specs:
+        kinds.setdefault(kind(spec), []).append(spec)
+    return [alike[number % len(alike)] for number, alike in enumerate(kinds.values())]
 
 
-# Those that differ in more than the layout of scales, which take turns: for what happens before scales are stored.
-KINDS = _one_of_each_kind()
+# Those that differ in more than the layout of scales: for what happens before scales are stored.
+KINDS = _one_of_each(SPECS, lambda spec: replace(spec, scale_layout="linear"))
+# Those that differ in more than how scales are rounded, too: for what happens before there are any.
+BLOCKINGS = _one_of_each(KINDS, lambda spec: (spec.element, spec.block_size, spec.global_scale))
+# Those that find a scale for the whole tensor, and of the others those that batches are tested in.
+OF_TENSORS = [spec for spec in KINDS if spec.needs_tensor_amax]
+IN_BATCHES = [spec for spec in KINDS if not spec.needs_tensor_amax][::2]
 
 
 def dtype_of(spec: QuantSpec) -> str:

@@ -48,8 +48,9 @@ class _Machine(Numbers):
         self.parameters = [np.uint64(p) for p in bits]
         self.shared = np.zeros((grid, SHARED_BYTES), np.uint8)
         self.barriers: dict[tuple[int, int], list[int]] = {}
-        # Of a thread, by groups: where to in the shared memory, and what.
-        self.copies: dict[int, list[list[tuple[int, Array]]]] = {}
+        # Those on their way: threads, the groups that each has them in, where to in the shared memory, and what.
+        self.copies: list[tuple[Array, Array, Array, Array]] = []
+        self.groups = np.zeros(self.count, np.int64)  # that each thread has committed
         self.pc = np.zeros(self.count, np.int64)
         self.waits = np.zeros(self.count, bool)
         self.is_uneven = False
@@ -185,8 +186,7 @@ class _Machine(Numbers):
             self._wait_for_copies(None if modifiers[1] == "wait_all" else int(operands[0]))
             return
         if modifiers == ["async", "commit_group"]:
-            for thread in self.active.tolist():
-                self.copies.setdefault(thread, [[]]).append([])
+            self.groups[self.active] += 1
             return
         assert modifiers in (["async", "cg", "shared", "global"], ["async", "ca", "shared", "global"])
         width = int(operands[2])
@@ -194,20 +194,24 @@ class _Machine(Numbers):
         (_, places), (_, sources) = self._bytes("shared", operands[0]), self._bytes("global", operands[1])
         assert not ((places | sources) % width).any(), "misaligned copy"
         sizes = self.read(operands[3], 32) if len(operands) > 3 else np.full(places.size, width)
-        for thread, to, source, size in zip(self.active.tolist(), places, sources, sizes, strict=True):
-            copied = np.zeros(width, np.uint8)
-            copied[: int(size)] = self.memory[source : source + int(size)]
-            self.shared.reshape(-1)[to : to + width] = _UNKNOWN
-            self.copies.setdefault(thread, [[]])[-1].append((int(to), copied))
+        byte = np.arange(width)
+        is_read = byte < sizes.astype(np.int64)[:, None]
+        copied = np.zeros(is_read.shape, np.uint8)
+        copied[is_read] = self.memory[(sources[:, None] + byte)[is_read]]
+        self.shared.reshape(-1)[places[:, None] + byte] = _UNKNOWN
+        self.copies.append((self.active, self.groups[self.active], places, copied))
 
     def _wait_for_copies(self, pending: int | None) -> None:
         """Until no more groups than that are on their way, besides copies that no group has yet; None: for all."""
-        for thread in self.active.tolist():
-            groups = self.copies.get(thread, [[]])
-            arrived = len(groups) if pending is None else max(0, len(groups) - 1 - pending)
-            for to, copied in (copy for group in groups[:arrived] for copy in group):
-                self.shared.reshape(-1)[to : to + copied.size] = copied
-            self.copies[thread] = groups[arrived:] or [[]]
+        arrived = np.zeros(self.count, np.int64)  # groups, of the threads that wait
+        arrived[self.active] = self.groups[self.active] + (1 if pending is None else -pending)
+        on_their_way = []
+        for threads, groups, places, copied in self.copies:
+            is_there = groups < arrived[threads]
+            self.shared.reshape(-1)[places[is_there, None] + np.arange(copied.shape[1])] = copied[is_there]
+            if not is_there.all():
+                on_their_way.append((threads[~is_there], groups[~is_there], places[~is_there], copied[~is_there]))
+        self.copies = on_their_way
 
     # Control
 

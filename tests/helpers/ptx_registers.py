@@ -71,8 +71,9 @@ class Registers:
         return self.read(operand, 32).astype(np.uint32).view(np.float32)
 
     def write(self, register: str, values: Array, bits: int = 64) -> None:
-        whole = self.registers.setdefault(register, np.zeros(self.count, np.uint64))
-        whole[self.active] = values.astype(np.uint64) & np.uint64((1 << bits) - 1)
+        if register not in self.registers:
+            self.registers[register] = np.zeros(self.count, np.uint64)
+        self.registers[register][self.active] = values.astype(np.uint64) & np.uint64((1 << bits) - 1)
 
     def write_float(self, register: str, values: Array) -> None:
         values = np.asarray(values, np.float32)

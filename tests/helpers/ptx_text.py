@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 SHARED_BYTES = 1 << 18
@@ -17,6 +18,7 @@ class Instruction(NamedTuple):
     operands: tuple[str, ...]
 
 
+@cache
 def parse_ptx(ptx: str) -> tuple[list[Instruction], dict[str, int], dict[str, int]]:
     """The instructions, where labels point to, and the addresses of arrays in shared memory."""
     shared, top = {}, 1024

@@ -36,17 +36,17 @@ def test_the_norm_and_the_sum_are_those_of_the_op_in_place(make: Make, gemma: st
 
 @frameworks
 @pytest.mark.parametrize(
-    ("spec", "scales"),
+    ("spec", "scales", "keep_norm"),
     [
-        (NVFP4.with_layout("128x4"), {}),
-        (NVFP4, {"global_scale": "tensor"}),
-        (MXFP8, {}),
-        (FP8_GROUP, {}),
-        (QuantSpec("e4m3", "tensor", "f32"), {"scale": np.array([0.5], np.float32)}),
+        (NVFP4.with_layout("128x4"), {}, False),
+        (NVFP4, {"global_scale": "tensor"}, True),
+        (MXFP8, {}, False),
+        (FP8_GROUP, {}, True),
+        (QuantSpec("e4m3", "tensor", "f32"), {"scale": np.array([0.5], np.float32)}, False),
+        (QuantSpec("e4m3", "tensor", "f32"), {"scale": np.array([0.5], np.float32)}, True),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("keep_norm", [False, True])
 def test_codes_scales_and_sum_are_those_of_the_op_in_place(
     make: Make, spec: QuantSpec, scales: dict[str, Any], keep_norm: bool
 ) -> None:

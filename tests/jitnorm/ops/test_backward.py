@@ -70,13 +70,14 @@ def test_they_have_the_reference_s_bytes(size: int, dtype: str, name: str) -> No
         assert_gradients(found, reference(grad, x, weight), weight, kind)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize(
-    ("rows", "size"), [(1, 40), (31, 128), (33, 128), (257, 1030), (700, 1030), (8200, 128), (130, 4100)]
-)
-def test_rows_are_summed_along_the_same_tree_however_many_they_are(rows: int, size: int, name: str) -> None:
-    """Fewer than a pack, one more; as many segments as there are at most, one row more in some."""
-    function, reference, _ = FUNCTIONS[name]
+# Fewer than a pack, one more; as many segments as there are at most, one row more in some.
+ROWS_AND_SIZES = [(1, 40), (31, 128), (33, 128), (257, 1030), (700, 1030), (8200, 128), (130, 4100)]
+
+
+@pytest.mark.parametrize(("shape", "name"), in_turn(2 * ROWS_AND_SIZES, list(FUNCTIONS)))
+def test_rows_are_summed_along_the_same_tree_however_many_they_are(shape: tuple[int, int], name: str) -> None:
+    """Of each shape, two of the functions, which sum alike."""
+    (rows, size), (function, reference, _) = shape, FUNCTIONS[name]
     grad, x, weight = given("random", rows, size, "float32", name)
     assert_gradients(function(grad, x, weight), reference(grad, x, weight), weight, f"{rows} rows")
 

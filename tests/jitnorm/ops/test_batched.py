@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from encoded import KINDS, assert_same_encoding, dtype_of, given_keywords, hidden_size_of
+from encoded import IN_BATCHES, OF_TENSORS, assert_same_encoding, dtype_of, given_keywords, hidden_size_of
 from expected import as_bytes, assert_same_bytes
 from frameworks import CPU_FRAMEWORKS, to_torch
 from hypothesis import given, settings
@@ -60,7 +60,7 @@ def matrix_of(q: QuantizedTensor, b: int) -> QuantizedTensor:
     return QuantizedTensor(q.data[b], scale, q.global_scale, *rest, q.spec, q.shape[1:])
 
 
-@pytest.mark.parametrize("spec", [spec for spec in KINDS if not spec.needs_tensor_amax][::2], ids=str)
+@pytest.mark.parametrize("spec", IN_BATCHES, ids=str)
 def test_each_matrix_gets_what_it_gets_alone(spec: QuantSpec) -> None:
     for kind, shape in (("random", (3, 5)), ("nan", (2, 130)), ("spiky", (2, 2, 3))):
         x = make(kind, (*shape, hidden_size_of(spec)), dtype=dtype_of(spec))
@@ -71,7 +71,7 @@ def test_each_matrix_gets_what_it_gets_alone(spec: QuantSpec) -> None:
             assert_same_encoding(matrix_of(q, b), quantize(x[b], **given_keywords(spec)), f"{kind} {shape}")
 
 
-@pytest.mark.parametrize("spec", [spec for spec in KINDS if spec.needs_tensor_amax], ids=str)
+@pytest.mark.parametrize("spec", OF_TENSORS, ids=str)
 def test_a_scale_that_is_found_for_the_tensor_is_that_of_all_matrices(spec: QuantSpec) -> None:
     x = make("random", (3, 5, hidden_size_of(spec)), dtype=dtype_of(spec))
     batch, whole = (quantize(x, batched=batched, **given_keywords(spec)) for batched in (True, False))

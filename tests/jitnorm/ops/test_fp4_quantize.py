@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from encoded import encoded
+from encoded import SPECS, dtype_of, encoded
 from expected import assert_all_same, assert_same_bytes
 from frameworks import CPU_FRAMEWORKS
 from inputs import INPUT_KINDS, make_input
@@ -51,10 +51,11 @@ def check(got: Any, x: Any, spec: QuantSpec, what: str, given: np.float32 | None
 @pytest.mark.parametrize(("size", "ue8m0"), [(16, False), (32, True), (32, False), (16, True)])
 def test_every_format_and_layout(size: int, ue8m0: bool, layout: str) -> None:
     spec = QuantSpec("e2m1", size, "ue8m0" if ue8m0 else "e4m3", layout)
+    dtype = dtype_of(spec) if spec in SPECS else "bfloat16"
     options = {"is_sf_swizzled_layout": layout != "linear", "is_sf_8x4_layout": layout == "8x4"}
     for kind in INPUT_KINDS:
         for rows in (0, 1, 130):
-            x = make_input(kind, rows, 96, "bfloat16")
+            x = make_input(kind, rows, 96, dtype)
             check(fp4_quantize(x, None, size, ue8m0, **options), x, spec, kind)
 
 

@@ -29,7 +29,7 @@ def expected_pair(x: Any, residual: Any, weight: Any, unit_bias: bool, eps: floa
 @pytest.mark.parametrize(
     ("op", "hidden_size", "dtype"),
     [
-        *((fused_add_rmsnorm, *case) for case in in_turn((1, 17, 384, 4096, 65536, 513), list(ALL_DTYPES))),
+        *((fused_add_rmsnorm, *case) for case in in_turn((1, 384, 17, 4096, 65536, 513), list(ALL_DTYPES))),
         *((gemma_fused_add_rmsnorm, 384, dtype) for dtype in ALL_DTYPES),
     ],
 )
@@ -120,8 +120,8 @@ def test_any_number_of_leading_dimensions(shape: tuple[int, ...]) -> None:
 
 @ADDING
 def test_a_row_s_result_does_not_depend_on_its_batch(op: Callable[..., None], unit_bias: bool) -> None:
-    x, residual = (make_input("random", 9, 384, "float16", seed=seed) for seed in (0, 1))
-    weight = make_weight(384, "float16")
+    x, residual = (make_input("random", 9, 384, "bfloat16", seed=seed) for seed in (0, 1))
+    weight = make_weight(384, "bfloat16")
     norm, total = expected_pair(x, residual, weight, unit_bias)
     for i in range(len(x)):
         op(x[i], residual[i], weight)

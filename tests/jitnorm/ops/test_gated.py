@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from encoded import KINDS, assert_encoded, assert_same_encoding, dtype_of, given_keywords, hidden_size_of, rows_of
+from encoded import BLOCKINGS, assert_encoded, assert_same_encoding, dtype_of, given_keywords, hidden_size_of, rows_of
 from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS
 from inputs import INPUT_KINDS, in_turn, make_input
@@ -27,7 +27,7 @@ from jitnorm import (
 from jitnorm.reference import gated_f32, swiglu_f32
 
 
-@pytest.mark.parametrize("spec", KINDS[::3], ids=str)
+@pytest.mark.parametrize("spec", BLOCKINGS[::2], ids=str)
 def test_formats_give_the_reference_s_bytes(spec: QuantSpec) -> None:
     dtype, size = dtype_of(spec), hidden_size_of(spec)
     for kind in INPUT_KINDS:
@@ -37,7 +37,7 @@ def test_formats_give_the_reference_s_bytes(spec: QuantSpec) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "activation"), in_turn(KINDS[1::3], ["gelu", "gelu_tanh", "swigluoai", "relu2"]), ids=str
+    ("spec", "activation"), in_turn(BLOCKINGS[1::2], ["gelu", "gelu_tanh", "swigluoai", "relu2"]), ids=str
 )
 def test_gates_may_have_another_activation(spec: QuantSpec, activation: str) -> None:
     dtype, size = dtype_of(spec), hidden_size_of(spec)
@@ -52,38 +52,41 @@ def test_gates_may_have_another_activation(spec: QuantSpec, activation: str) -> 
 ROUNDED = [(a, r) for a in ("silu", "gelu", "gelu_tanh", "relu2") for r in ("output", "hf")] + [("swigluoai", "output")]
 
 
-@pytest.mark.parametrize(("spec", "rounded"), in_turn(KINDS[2::4], ROUNDED), ids=str)
-def test_products_may_be_rounded_before_they_are_encoded(spec: QuantSpec, rounded: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("spec", "rounded", "dtype"), in_turn(BLOCKINGS[::3], ROUNDED, ["bfloat16", "float16"]), ids=str
+)
+def test_products_may_be_rounded_before_they_are_encoded(spec: QuantSpec, rounded: tuple[str, str], dtype: str) -> None:
     activation, rounding = rounded
     size = hidden_size_of(spec)
-    for dtype in ("bfloat16", "float16"):
-        for kind in INPUT_KINDS:
-            x = make_input(kind, 5, 2 * size, dtype)
-            chosen: dict[str, Any] = {"activation": activation, "rounding": rounding}
-            got = silu_and_mul_quantize(x, **chosen, **given_keywords(spec))
-            assert_encoded(got, gated_f32(x, **chosen), spec, (5, size), f"{kind}, {dtype}")
+    for kind in INPUT_KINDS:
+        x = make_input(kind, 5, 2 * size, dtype)
+        chosen: dict[str, Any] = {"activation": activation, "rounding": rounding}
+        got = silu_and_mul_quantize(x, **chosen, **given_keywords(spec))
+        assert_encoded(got, gated_f32(x, **chosen), spec, (5, size), f"{kind}, {dtype}")
 
 
-@pytest.mark.parametrize("rounding", ["output", "hf"])
-@pytest.mark.parametrize("spec", KINDS[3::6], ids=str)
+# Those in whose dtypes something is rounded.
+HALVES = [spec for spec in BLOCKINGS if dtype_of(spec) != "float32"]
+
+
+@pytest.mark.parametrize(("spec", "rounding"), in_turn(HALVES[1::4], ["output", "hf"]), ids=str)
 def test_a_rounded_product_gives_what_two_calls_do(spec: QuantSpec, rounding: str) -> None:
-    x = make_input("random", 5, 2 * hidden_size_of(spec), "bfloat16")
+    x = make_input("random", 5, 2 * hidden_size_of(spec), dtype_of(spec))
     fused = silu_and_mul_quantize(x, rounding=rounding, **given_keywords(spec))
     assert_same_encoding(fused, quantize(silu_and_mul(x, rounding=rounding), **given_keywords(spec)), rounding)
 
 
-@pytest.mark.parametrize("spec", KINDS[1::6], ids=str)
-def test_an_activation_of_values_may_be_rounded_too(spec: QuantSpec) -> None:
-    x = make_input("random", 5, hidden_size_of(spec), "float16")
-    for rounding in ("output", "hf"):
-        fused = quantize(x, activation="silu", rounding=rounding, **given_keywords(spec))
-        assert_same_encoding(fused, quantize(silu(x), **given_keywords(spec)), rounding)
+@pytest.mark.parametrize(("spec", "rounding"), in_turn(HALVES[::4], ["output", "hf"]), ids=str)
+def test_an_activation_of_values_may_be_rounded_too(spec: QuantSpec, rounding: str) -> None:
+    x = make_input("random", 5, hidden_size_of(spec), dtype_of(spec))
+    fused = quantize(x, activation="silu", rounding=rounding, **given_keywords(spec))
+    assert_same_encoding(fused, quantize(silu(x), **given_keywords(spec)), rounding)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("op", [silu_and_mul, gelu_and_mul, gelu_tanh_and_mul], ids=lambda op: op.__name__)
 def test_each_step_may_be_rounded_as_torch_does(op: Any, dtype: str) -> None:
-    gate, value = make_input("random", 5, 1000, dtype), make_input("real", 5, 1000, dtype)
+    gate, value = make_input("random", 5, 201, dtype), make_input("real", 5, 201, dtype)
     activation = getattr(jitnorm, op.__name__.removesuffix("_and_mul"))
     product = torch.from_numpy(activation(gate).view(np.int16)).view(getattr(torch, dtype))
     product = product * torch.from_numpy(value.view(np.int16)).view(product.dtype)

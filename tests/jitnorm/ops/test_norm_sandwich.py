@@ -44,8 +44,7 @@ def test_it_is_the_reference_s(size: int, dtype: str, rounding: Any, unit_bias: 
         assert_same_bytes(y, round_to(expected[0], tensors[0].dtype), kind)
 
 
-@pytest.mark.parametrize("unit_bias", BOTH)
-@pytest.mark.parametrize("rounding", ["hf", "vllm"])
+@pytest.mark.parametrize(("rounding", "unit_bias"), in_turn(["hf", "vllm"], BOTH))
 def test_it_is_two_norms_one_after_another(rounding: str, unit_bias: bool) -> None:
     x, residual, first, second = make("random", 8, 513, "bfloat16")
     norm = jitnorm.gemma_rmsnorm if unit_bias else jitnorm.rmsnorm

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from inputs import in_turn
 
 import jitnorm
 from jitnorm import FP8_GROUP, FP8_TENSOR, FP8_TOKEN, INT8_GROUP, MXFP4, MXFP8, NVFP4, QuantizedTensor, QuantSpec
@@ -25,9 +26,8 @@ OPS: dict[str, Callable[..., QuantizedTensor]] = {
 }
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-@pytest.mark.parametrize("op", OPS)
-def test_they_hold_what_would_have_been_allocated(op: str, spec: QuantSpec) -> None:
+@pytest.mark.parametrize(("spec", "op"), in_turn(SPECS, list(OPS)), ids=str)
+def test_they_hold_what_would_have_been_allocated(spec: QuantSpec, op: str) -> None:
     expected = OPS[op](spec=spec)
     wide = np.zeros((ROWS, 2 * expected.data.shape[1]), expected.data.dtype)
     out, out_scale = wide[:, : expected.data.shape[1]], np.zeros_like(expected.scale)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cute_on_host import assert_same
-from encoded import KINDS, assert_encoded, assert_same_encoding, dtype_of, given_keywords, hidden_size_of
+from encoded import BLOCKINGS, assert_encoded, assert_same_encoding, dtype_of, given_keywords, hidden_size_of
 from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS, to_torch
 from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
@@ -45,10 +45,10 @@ def test_the_reference_rounds_the_product_and_then_the_sum() -> None:
     assert (y != (scaled.astype(np.float64) * weight + bias).astype(np.float32)).any()  # fused
 
 
-@pytest.mark.parametrize("number", range(0, len(KINDS), 4), ids=lambda number: str(KINDS[number]))
+@pytest.mark.parametrize("number", range(0, len(BLOCKINGS), 3), ids=lambda number: str(BLOCKINGS[number]))
 def test_encodings_give_the_reference_s_bytes(number: int) -> None:
     """Of all kinds, which come after the bias; the other options take turns."""
-    spec, adds, unit_bias = KINDS[number], number // 4 % 2 == 1, number % 3 == 1
+    spec, adds, unit_bias = BLOCKINGS[number], number // 3 % 2 == 1, number // 3 % 3 == 1
     dtype, size = dtype_of(spec), hidden_size_of(spec)
     weight, bias = parameters(size, "float32" if number % 5 == 0 else dtype)
     for kind in INPUT_KINDS:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from cute_on_host import assert_same
-from encoded import KINDS, SPECS, assert_encoded, assert_same_encoding, dtype_of, given_keywords, hidden_size_of
+from encoded import BLOCKINGS, SPECS, assert_encoded, assert_same_encoding, dtype_of, given_keywords, hidden_size_of
 from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS, to_torch
 from hypothesis import given, settings
@@ -122,10 +122,10 @@ def test_heads_are_rows() -> None:
 
 @settings(max_examples=8, deadline=None)
 @given(st.data())
-@pytest.mark.parametrize("number", range(len(KINDS)), ids=lambda number: str(KINDS[number]))
+@pytest.mark.parametrize("number", range(len(BLOCKINGS)), ids=lambda number: str(BLOCKINGS[number]))
 def test_output_fused_is_unfused_bit_for_bit(number: int, data: st.DataObject) -> None:
-    """The norm, then its encoding: of every encoding, with and without a residual, the norm being kept, too."""
-    spec, adds, unit_bias = KINDS[number], number % 2 == 1, number % 3 == 1
+    """The norm, then its encoding: of encodings of all kinds, with and without a residual, the norm being kept, too."""
+    spec, adds, unit_bias = BLOCKINGS[number], number % 2 == 1, number % 3 == 1
     dtype, size = half_of(spec), hidden_size_of(spec)
     kind, rows = data.draw(st.sampled_from(INPUT_KINDS)), data.draw(st.integers(0, 20))
     x, weight = make_input(kind, rows, size, dtype, data.draw(st.integers(0, 99))), make_weight(size, dtype)
@@ -146,10 +146,10 @@ def test_output_fused_is_unfused_bit_for_bit(number: int, data: st.DataObject) -
     assert_encoded(fused, expected, spec, x.shape, kind)
 
 
-@pytest.mark.parametrize("number", range(0, len(KINDS), 3), ids=lambda number: str(KINDS[number]))
+@pytest.mark.parametrize("number", range(0, len(BLOCKINGS), 3), ids=lambda number: str(BLOCKINGS[number]))
 def test_what_is_rounded_by_steps_and_encoded_has_the_reference_s_bytes(number: int) -> None:
     """Of all kinds, which come after it; the other options take turns."""
-    spec, adds, unit_bias, has_bias = KINDS[number], number % 2 == 1, number // 3 % 4 == 3, number // 3 % 3 == 2
+    spec, adds, unit_bias, has_bias = BLOCKINGS[number], number % 2 == 1, number // 3 % 4 == 3, number // 3 % 3 == 2
     dtype, size = half_of(spec), hidden_size_of(spec)
     weight = make_weight(size, "float32" if number % 5 == 0 else dtype)
     bias = weight[::-1].copy() if has_bias else None
