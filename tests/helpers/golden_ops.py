@@ -2,126 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from golden_cases import Case
+from golden_data import HALVES, Array, Make, OpCase, Outputs, bias, heads, weight, wide, x
+from golden_heads import HEADS
 from jitnorm.kernels.quant_spec import FP8_BLOCK, MXFP4, MXFP8, NVFP4, QuantSpec
-from numpy.typing import NDArray
 
 import jitnorm
 from jitnorm import reference
-
-Array = NDArray[Any]
-Make = Callable[[Array], Any]
-Outputs = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class OpCase:
-    """One op: what it gives for arrays made by `make`, and what the reference gives."""
-
-    name: str
-    call: Callable[[Make], Outputs]
-    expected: Callable[[], Outputs]
-
-    def __str__(self) -> str:
-        return self.name
-
-
-X = Case(384, "bfloat16", "float32")
-HALVES = Case(192, "float16", "float16")
-
-
-def x() -> Array:
-    return X.input()
-
-
-def weight() -> Array:
-    return X.weight()
-
-
-def wide() -> Array:
-    """Float32 values of both signs, from 1/8 to 32 in magnitude."""
-    return Case(4608, "float16", "float32").weight().reshape(12, 384)
-
-
-def bias() -> Array:
-    return Case(384, "float16", "float32").weight()[::-1].copy()
-
-
-SLOTS = np.array([15, 3, -1, 8, 0, 16, 7, 4, 12, 1])  # of the first tokens; 16 is past the last page
-
-
-def heads() -> Array:
-    """Twelve rows of three heads of 128."""
-    return x().reshape(12, 3, 128)
-
-
-def turned_heads() -> Array:
-    """Of each head the first 96 elements; the last token has no position."""
-    y = reference.rmsnorm_f32(heads().reshape(-1, 128), weight()[:128])
-    angles, positions = weight()[:384].reshape(4, 96), np.repeat(np.arange(12) % 4, 3)
-    positions[-3:] = 4
-    return reference.rotate_f32(y, angles, positions).reshape(heads().shape)
-
-
-def turn_heads(make: Make) -> Outputs:
-    positions = np.arange(12) % 4
-    positions[-1] = 4
-    q, k, factor = make(heads()[:, :2]), make(heads()[:, 2:]), make(weight()[:128])
-    angles, scale = make(weight()[:384].reshape(4, 96)), make(np.array([0.5], np.float32))
-    call = (q, k, factor, factor, angles, make(positions))
-    return *jitnorm.qk_rmsnorm_rope(*call), *jitnorm.qk_rmsnorm_rope_quant(*call, scale, scale)
-
-
-def turn_heads_of_rows(make: Make) -> Outputs:
-    q, factor, angles = make(x()[:, None]), make(weight()), make(weight()[:384].reshape(4, 96))
-    call = (q, q, factor, factor, angles, make(np.arange(12) % 4))
-    return jitnorm.qk_rmsnorm_rope(*call, is_neox=False, head_size=128)[:1]
-
-
-def insert_heads(make: Make) -> Outputs:
-    """Heads of one of three as queries, one as keys and one as values, in pages of four tokens."""
-    q, k, v = (make(heads()[:, i : i + 1]) for i in range(3))
-    factor, angles = make(weight()[:128]), make(weight()[:384].reshape(4, 96))
-    scale, slots = make(np.array([0.5], np.float32)), make(SLOTS)
-    call = (q, k, v, factor, factor, angles, make(np.arange(12) % 4), slots)
-    plain = [make(np.ones((4, 4, 1, 128), x().dtype)) for _ in range(2)]
-    codes = [make(np.ones((4, 4, 1, 128), np.uint8)) for _ in range(2)]
-    jitnorm.qk_rmsnorm_rope_cache(*call, *plain)
-    q_out, *_ = jitnorm.qk_rmsnorm_rope_cache_quant(*call, *codes, scale, scale)
-    return q_out, *plain, *codes
-
-
-def inserted_heads() -> Outputs:
-    y = reference.rmsnorm_f32(heads().reshape(-1, 128), weight()[:128])
-    turned = reference.rotate_f32(y, weight()[:384].reshape(4, 96), np.repeat(np.arange(12) % 4, 3))
-    q, k, _ = np.split(turned.reshape(heads().shape), 3, axis=1)
-    v = heads()[:, 2:]
-    plain = [
-        reference.insert_heads(np.ones((4, 4, 1, 128), x().dtype), reference.round_to(each, x().dtype), SLOTS)
-        for each in (k, v)
-    ]
-    codes = [reference.quantize_fp8_static(each[:, 0].astype(np.float32), 0.5)[:, None] for each in (k, v)]
-    encoded = [reference.insert_heads(np.ones((4, 4, 1, 128), np.uint8), each, SLOTS) for each in codes]
-    return reference.round_to(q, x().dtype), *plain, *encoded
-
-
-def turned_heads_of_rows() -> Outputs:
-    y = reference.rmsnorm_f32(x(), weight()).reshape(-1, 128)
-    turned = reference.rotate_f32(y, weight()[:384].reshape(4, 96), np.repeat(np.arange(12) % 4, 3), is_neox=False)
-    return (reference.round_to(turned, x().dtype).reshape(x().shape),)
-
-
-def encoded_heads() -> Outputs:
-    y = turned_heads()
-    codes = reference.quantize_fp8_static(y.reshape(-1, 128), 0.5).reshape(y.shape)
-    rounded = reference.round_to(y, x().dtype)
-    return rounded[:, :2], rounded[:, 2:], codes[:, :2], codes[:, 2:]
 
 
 def factors() -> Array:
@@ -478,9 +369,7 @@ OPS = [
         ),
         lambda: (gemma_norm(heads()[:, :2]), gemma_norm(heads()[:, 2:])),
     ),
-    OpCase("qk_rmsnorm_rope", turn_heads, encoded_heads),
-    OpCase("qk_rmsnorm_rope_cache", insert_heads, inserted_heads),
-    OpCase("qk_rmsnorm_rope-head_size", turn_heads_of_rows, turned_heads_of_rows),
+    *HEADS,
     OpCase(
         "silu_and_mul-hf",
         lambda make: (jitnorm.silu_and_mul(make(HALVES.input()), rounding="hf"),),
