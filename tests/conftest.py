@@ -51,8 +51,10 @@ _LONGEST = (
     "test_deploy_page.py",
     "test_norm_quantize.py",
     "test_sass.py",
+    "test_torch_graphs.py",
     "test_dequantize.py",
     "test_distribution.py",
+    "test_documentation.py",
 )
 
 

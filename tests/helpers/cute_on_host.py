@@ -23,17 +23,14 @@ from jitnorm.kernels.target import Target
 from numpy.typing import NDArray
 from ptx_machine import run_ptx
 from recipe_extents import evaluate
+from unoptimized import unoptimized_kernel
 
-from jitnorm.building import compile_kernel
 from jitnorm.interop.numpy import NumPy
-from jitnorm.launcher import launcher
-from jitnorm.toolchains.cxx import Cxx
 from jitnorm.toolchains.nvrtc import Nvrtc
 from jitnorm.toolchains.nvrtc_program import ptx_of as compiled_ptx
 
 Arrays = dict[str, NDArray[Any]]
 _DTYPES = {"Float16": np.uint16, "BFloat16": np.uint16, "float": np.float32, "UInt8": np.uint8, "Float8E4M3": np.uint8}
-_CPU = Target("cpu")
 _ALIGNMENT = 256
 _POISON = 0xA5
 
@@ -146,19 +143,7 @@ def run_on_cpu(config: KernelConfig, arrays: Arrays, eps: float) -> None:
         for array, argument in zip(arrays.values(), tensor_arguments(config), strict=True)
     ]
     numbers = [eps for argument in interface(config) if not isinstance(argument, TensorArgument)]
-    _cpu_kernel(config)(*tensors, *numbers)
-
-
-@cache
-def _cpu_kernel(config: KernelConfig) -> Any:
-    """As `jitnorm.get_kernel` has it, but not optimized: that takes a third of the time and changes no bit."""
-    artifact = compile_kernel(generate(config, _CPU), _Unoptimized())
-    return launcher().load_kernel(artifact.manifest["recipe"], artifact.payload)
-
-
-class _Unoptimized(Cxx):
-    def flags(self, target: Target = _CPU) -> tuple[str, ...]:
-        return tuple("-O0" if flag == "-O3" else flag for flag in super().flags(target))
+    unoptimized_kernel(config)(*tensors, *numbers)
 
 
 def _named(argument: TensorArgument) -> Any:

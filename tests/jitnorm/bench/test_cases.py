@@ -15,6 +15,7 @@ from jitnorm.bench.tensors import Tensors
 from jitnorm.bench.variants import VARIANTS
 
 
+@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_every_op_runs_at_the_smallest_shape_that_it_says_it_takes(op: Measured) -> None:
     op.make(Tensors("cpu"), *op.multiples)()

@@ -1,0 +1,48 @@
+"""Kernels of the CPU target as `jitnorm.get_kernel` has them, but not optimized: that changes no bit and takes less.
+
+For tests of what leads to kernels; those of the ops and the golden digests run the optimized ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from forgetful import forget_dispatchers
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.generator import generate
+from jitnorm.kernels.target import Target
+
+from jitnorm import dispatch
+from jitnorm.building import compile_kernel
+from jitnorm.launcher import launcher
+from jitnorm.toolchains.cxx import Cxx
+
+_CPU = Target("cpu")
+
+
+class _Unoptimized(Cxx):
+    def flags(self, target: Target = _CPU) -> tuple[str, ...]:
+        return tuple("-O0" if flag == "-O3" else flag for flag in super().flags(target))
+
+
+@cache
+def unoptimized_kernel(config: KernelConfig) -> Any:
+    artifact = compile_kernel(generate(config, _CPU), _Unoptimized())
+    return launcher().load_kernel(artifact.manifest["recipe"], artifact.payload)
+
+
+@pytest.fixture
+def unoptimized(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Calls on the CPU run such kernels."""
+    get_kernel = dispatch.get_kernel
+
+    def get(config: KernelConfig, target: Target) -> Any:
+        return unoptimized_kernel(config) if target.is_cpu else get_kernel(config, target)
+
+    forget_dispatchers()
+    monkeypatch.setattr(dispatch, "get_kernel", get)
+    yield
+    forget_dispatchers()

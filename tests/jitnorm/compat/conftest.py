@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+import pytest
+from unoptimized import unoptimized
+
+__all__ = ["unoptimized"]
+
+
+@pytest.fixture(autouse=True)
+def _plain(unoptimized: None) -> None:
+    """Names and arguments are tested here; the kernels themselves are those of other tests."""

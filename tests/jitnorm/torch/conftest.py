@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from unoptimized import unoptimized
+
+__all__ = ["unoptimized"]
