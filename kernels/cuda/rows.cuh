@@ -34,11 +34,9 @@ struct Row {
     return at < chunks ? at : kChunks;
   }
 
-  // Whether lanes of the warp have such a chunk. In short rows most warps have none: a row of 1024 columns beside one
-  // of 4096 took as many instructions.
-  JITNORM_INLINE bool has_chunk(int slot) const {
-    return is_processed && first_chunk / 32 * 32 + slot * kThreadsPerRow < chunks;
-  }
+  // Whether lanes of the warp have such a chunk, the same for all of them: they exchange values in it. Of a short row,
+  // most warps have none: a row of 1024 columns beside one of 4096 took as many instructions.
+  JITNORM_INLINE bool has_chunk(int slot) const { return thread_of_row() / 32 * 32 + slot * kThreadsPerRow < chunks; }
 #else
   JITNORM_INLINE int index(int slot) const { return first_chunk + slot * kThreadsPerRow; }
 #endif
