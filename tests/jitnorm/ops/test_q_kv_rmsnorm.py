@@ -124,6 +124,7 @@ ON_HOST = (
     "rmsnorm:pair=true,hidden_size=192,second_size=576",
     "rmsnorm:pair=true,hidden_size=1536,second_size=512,input=float16,weight=float32",
     "rmsnorm:pair=true,hidden_size=48,second_size=144,vector_bytes=8",
+    "rmsnorm:pair=true,hidden_size=64,second_size=192",
     "rmsnorm:pair=true,hidden_size=16,second_size=8192,input=float32",
     "rmsnorm:pair=true,hidden_size=512,second_size=131072",
     "rmsnorm:pair=true,hidden_size=262144,second_size=2048,input=float32",
