@@ -48,7 +48,6 @@ def assert_same(program: Program, *inputs: Any, backend: str = "aot_eager", **op
     return found
 
 
-@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("name", OPS)
 def test_every_op_is_part_of_one_graph(name: str) -> None:
     call, other = torch_calls.call(name), torch_calls.call(name)
