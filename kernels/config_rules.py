@@ -140,8 +140,10 @@ def _check_fields(config: KernelConfig) -> None:
 
 def _check_options(config: KernelConfig) -> None:
     for field in fields(config):
+        if getattr(config, field.name) == field.default:
+            continue
         users = [op for op in OPS if field.name in _OPTIONS[op]]
-        if users and config.op not in users and getattr(config, field.name) != field.default:
+        if users and config.op not in users:
             raise ValueError(
                 f"op: is {config.op!r}, which has no {field.name}; leave it {to_text(field.default)}, "
                 f"or use {', '.join(map(repr, users))}"

@@ -217,7 +217,7 @@ STEPS = [
 
 def random_program(seed: int) -> Program:
     draw = random.Random(seed)
-    plan = [(draw.choice(STEPS), draw.random(), draw.random()) for _ in range(draw.randint(2, 4))]
+    plan = [(draw.choice(STEPS), draw.random(), draw.random()) for _ in range(draw.randint(1, 2))]
 
     def program(*inputs: Any) -> Any:
         tensors = list(inputs)
@@ -228,9 +228,9 @@ def random_program(seed: int) -> Program:
     return program
 
 
-@pytest.mark.parametrize("seed", range(0, 60, 10))
+@pytest.mark.parametrize("seed", range(0, 200, 20))
 def test_random_programs_give_the_same_bytes(seed: int) -> None:
-    for each in range(seed, seed + 10):
+    for each in range(seed, seed + 20):
         torch.compiler.reset()
         inputs = [values(ROWS, SIZE, seed=i) for i in range(3)]
         assert_same(random_program(each), *inputs, backend="inductor" if each == 30 else "aot_eager")
