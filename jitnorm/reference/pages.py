@@ -26,6 +26,7 @@ def insert_heads(cache: NDArray[Any], heads: NDArray[Any], slot_mapping: NDArray
         ValueError: An array has a shape that is not listed above.
 
     Example:
+        >>> import numpy as np
         >>> insert_heads(np.zeros((2, 2, 1, 1), int), np.array([[[5]], [[6]], [[7]]]), np.array([3, -1])).tolist()
         [[[[0]], [[0]]], [[[0]], [[5]]]]
     """

@@ -25,11 +25,11 @@ def register() -> None:
             continue
         for schema in schemas_of(op).values():
             operator = Operator(op, schema)
-            _define(schema.out, operator.out, operator.fake_out, None)
-            if not schema.updated:
+            if not schema.updated:  # before the other, which calls without an overload's name would find, too
                 gradient = operator_gradient(op, schema)
                 functional = _define(schema.functional, operator.functional, operator.fake, gradient)
                 torch.library.register_vmap(functional, batched(functional), lib=_LIBRARY)
+            _define(schema.out, operator.out, operator.fake_out, None)
 
 
 def _define(

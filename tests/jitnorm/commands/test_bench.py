@@ -128,7 +128,10 @@ def test_what_is_slower_is_listed_and_fails(stored: Path, slower: Path) -> None:
     ("arguments", "message"),
     [
         (["--ops", "softmax"], "error: ops: 'softmax' is in no op's name; these are rmsnorm, "),
-        (["--shapes", "64"], "error: shapes: is '64'; allowed are small, quick, anchors, few, grid, or M x H such as"),
+        (
+            ["--shapes", "64"],
+            "error: shapes: is '64'; allowed are small, quick, anchors, few, grid, random:SEED, or M x H such as",
+        ),
         (["--device", "tpu"], "error: device: is 'tpu'; allowed are cuda, cpu"),
         (["--by", "cutlass", *TINY], "error: by: is 'cutlass'; allowed are jitnorm, flashinfer, quack"),
         (["--by", "quack", *TINY], "error: by: quack runs on GPUs only, not on cpu; leave it out"),

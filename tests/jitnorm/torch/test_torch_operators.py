@@ -96,6 +96,8 @@ def test_an_option_that_the_operator_lacks_is_an_error_by_name() -> None:
     with pytest.raises(ValueError, match=r"^out: shape is \(1, 64\), expected \(2, 64\)"):
         torch.ops.jitnorm.rmsnorm.out(x, weight, 1e-6, out=x[:1])
     assert torch.equal(torch.ops.jitnorm.rmsnorm(x, weight, 1e-6), jitnorm.rmsnorm(x, weight))
+    for name in ("rmsnorm", "quantize", "dequantize"):  # calls without an overload's name find the first that fits
+        assert getattr(torch.ops.jitnorm, name).overloads()[0] == "default"
 
 
 def test_an_operator_without_a_gradient_refuses_a_tensor_that_requires_one() -> None:
