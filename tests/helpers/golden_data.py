@@ -9,6 +9,8 @@ from typing import Any
 from golden_cases import Case
 from numpy.typing import NDArray
 
+import jitnorm
+
 Array = NDArray[Any]
 Make = Callable[[Array], Any]
 Outputs = tuple[Any, ...]
@@ -50,3 +52,7 @@ def bias() -> Array:
 def heads() -> Array:
     """Twelve rows of three heads of 128."""
     return x().reshape(12, 3, 128)
+
+
+def parts(q: jitnorm.QuantizedTensor) -> Outputs:
+    return q.data, q.scale

@@ -1,0 +1,19 @@
+"""Kernels that are compiled without optimization, where they are not what is tested."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from unoptimized import unoptimized
+
+__all__ = ["unoptimized"]
+
+# Names, arguments and what torch makes of calls are tested here; the kernels themselves are those of other tests.
+_FOLDERS = [Path(__file__).parent / name for name in ("compat", "torch")]
+
+
+@pytest.fixture(autouse=True)
+def _plain(request: pytest.FixtureRequest) -> None:
+    if any(request.path.is_relative_to(folder) for folder in _FOLDERS):
+        request.getfixturevalue("unoptimized")
