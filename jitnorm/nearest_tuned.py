@@ -1,6 +1,7 @@
 """Schedules for rows of lengths that no table lists: that of the nearest length that was tuned, as far as it fits.
 
-Of 37 calls of lengths drawn between, few rows took up to 27 % less time than by the rules; see docs/measured.md.
+At lengths drawn between, calls take 2.4 % more time than with the fastest schedule, by the rules alone 5.6 %; see
+docs/measured.md.
 """
 
 from __future__ import annotations
