@@ -121,6 +121,12 @@ def hidden_size_of(spec: QuantSpec) -> int:
     return 96 if spec.block_size <= 32 else 3 * spec.block_size
 
 
+def hidden_sizes_of(spec: QuantSpec) -> tuple[int, int]:
+    """The small one, and one of many chunks: 4096, or the next multiple of the block below it."""
+    block = spec.block_size if isinstance(spec.block_size, int) else 1
+    return hidden_size_of(spec), 4096 // block * block
+
+
 def rows_of(x: Array) -> Array:
     """The array with its leading dimensions made one."""
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 import torch
 from cute_on_host import assert_same
-from encoded import KINDS, SPECS, assert_encoded, assert_same_encoding, dtype_of, given_keywords, hidden_size_of
+from encoded import (
+    KINDS,
+    SPECS,
+    assert_encoded,
+    assert_same_encoding,
+    dtype_of,
+    given_keywords,
+    hidden_size_of,
+    hidden_sizes_of,
+)
 from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS, to_torch
 from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
@@ -247,7 +256,7 @@ def test_a_gpu_normalizes_groups_as_the_cpu_does(before: bool, group_size: int) 
 )
 def test_a_gpu_encodes_it_as_the_cpu_does(spec: QuantSpec, activation: str, before: bool, rounding: str) -> None:
     dtype = dtype_of(spec)
-    for size in (hidden_size_of(spec), 4096):
+    for size in hidden_sizes_of(spec):
         weight = to_torch(make_weight(size, dtype))
         for kind in INPUT_KINDS:
             x, gate = (to_torch(make_input(each, 130, size, dtype, 7)) for each in (kind, "random"))

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 import torch
 from cute_on_host import assert_same
-from encoded import KINDS, SPECS, assert_encoded, assert_same_encoding, dtype_of, given_keywords, hidden_size_of
+from encoded import (
+    KINDS,
+    SPECS,
+    assert_encoded,
+    assert_same_encoding,
+    dtype_of,
+    given_keywords,
+    hidden_size_of,
+    hidden_sizes_of,
+)
 from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS, to_torch
 from inputs import ALL_DTYPES, DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
@@ -166,7 +175,7 @@ def test_a_gpu_works_in_place_on_many_rows(dtype: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize(("spec", "rounding", "unit_bias"), in_turn(SPECS, ROUNDINGS, BOTH), ids=str)
 def test_a_gpu_encodes_it_as_the_cpu_does(spec: QuantSpec, rounding: str, unit_bias: bool) -> None:
-    for size in (hidden_size_of(spec), 4096):
+    for size in hidden_sizes_of(spec):
         for kind in INPUT_KINDS:
             tensors = [to_torch(each) for each in make(kind, 130, size, dtype_of(spec))]
             runs = [
