@@ -178,6 +178,13 @@ _ENCODINGS: dict[str, dict[str, Any]] = {
     "int8": {"quant": "int8"},
     "int8_token": {"quant": "int8_token"},
 }
+# How gates are rounded before they are encoded: jitnorm's way, and that of vLLM's and FlashInfer's functions.
+_GATE_ROUNDINGS = {
+    "nvfp4": ["once", "output"],
+    "mxfp4": ["once", "output"],
+    "mxfp8": ["once", "output"],
+    "fp8": ["once", "hf"],
+}
 # Those that grouped GEMMs read with the rows of experts one after another.
 _GROUPED_FORMATS = ("nvfp4", "mxfp4", "mxfp8")
 
@@ -200,15 +207,16 @@ def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: 
     if name == "mxfp8" and model.expert_sizes:
         found += multiply("mxfp8_grouped_quantize", {"hidden_size": model.hidden_size, **common})
     if sizes := divided(*model.gate_sizes, *model.expert_sizes):
-        found += multiply("silu_and_mul_quantize", {"hidden_size": sizes, **encoding, **_gates(model)})
+        found += multiply("silu_and_mul_quantize", {"hidden_size": sizes, **encoding, **_gates(model, name)})
     if name == "nvfp4" and model.expert_sizes:
         grouped = {"scale_per_matrix": [False, True], **common}
         found += multiply("scaled_fp4_grouped_quantize", {"hidden_size": model.hidden_size, **grouped})
         sizes = divided(*model.expert_sizes)
         if model.activation == "silu":
-            found += multiply("silu_and_mul_scaled_nvfp4_experts_quantize", {"hidden_size": sizes, **grouped})
+            gated = {"hidden_size": sizes, **grouped, **_gates(model, name)}
+            found += multiply("silu_and_mul_scaled_nvfp4_experts_quantize", gated)
         else:
-            masked = {"batched": True, "masked": True, **encoding, **grouped, **_gates(model)}
+            masked = {"batched": True, "masked": True, **encoding, **grouped, **_gates(model, name)}
             found += multiply("silu_and_mul_quantize", {"hidden_size": sizes, **masked})
     if name in _GROUPED_FORMATS and model.experts:
         grouped = {"experts": _divided(model.experts, tensor_parallel), **encoding}
@@ -219,7 +227,7 @@ def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: 
         if model.hidden_size % block == 0:
             found += multiply("grouped_quantize", {"hidden_size": model.hidden_size, **grouped})
         if sizes := divided(*model.expert_sizes):
-            found += multiply("silu_and_mul_grouped_quantize", {"hidden_size": sizes, **grouped, **_gates(model)})
+            found += multiply("silu_and_mul_grouped_quantize", {"hidden_size": sizes, **grouped, **_gates(model, name)})
     return found
 
 
@@ -249,12 +257,13 @@ def _divided(sizes: Sequence[int], tensor_parallel: Sequence[int], block: int = 
     return [size for size in dict.fromkeys(parts) if size % block == 0]
 
 
-def _gates(model: Model) -> dict[str, Any]:
-    """The choices of `silu_and_mul_quantize` for the activation of a model's gates."""
+def _gates(model: Model, name: str) -> dict[str, Any]:
+    """The choices of `silu_and_mul_quantize` for the activation of a model's gates in a format."""
+    rounded = {"rounding": _GATE_ROUNDINGS[name]} if name in _GATE_ROUNDINGS else {}
     if model.activation == "silu":
-        return {}
+        return rounded
     turns = {"gate_columns": 1} if model.activation == "swigluoai" else {}
-    return {"activation": model.activation, **turns}
+    return {"activation": model.activation, **turns, **rounded}
 
 
 def _norms(model: Model, choices: dict[str, Any]) -> list[Entry]:

@@ -9,6 +9,7 @@ from jitnorm.compat.flashinfer.activation import (
     gelu_and_mul,
     gelu_tanh_and_mul,
     silu_and_mul,
+    silu_and_mul_mxfp8_quantize,
     silu_and_mul_scaled_nvfp4_experts_quantize,
 )
 from jitnorm.compat.flashinfer.diffusion_ops import fused_qk_rmsnorm_rope
@@ -118,6 +119,7 @@ __all__ = [
     "shuffle_matrix_a",
     "shuffle_matrix_sf_a",
     "silu_and_mul",
+    "silu_and_mul_mxfp8_quantize",
     "silu_and_mul_nvfp4_quantize",
     "silu_and_mul_scaled_nvfp4_experts_quantize",
 ]

@@ -10,6 +10,8 @@ _PLAIN, _FP8 = ("auto", "bfloat16", "float16"), ("fp8", "fp8_e4m3")
 
 Heads = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Queries, keys and values."""
+Angles = tuple[torch.Tensor, torch.Tensor]
+"""A table of cosines and sines, and the positions in it."""
 
 
 def fused_qknorm_rope_cache(
@@ -38,40 +40,72 @@ def fused_qknorm_rope_cache(
     Returns:
         queries, keys and values, each (tokens, heads * head_dim).
     """
-    heads = num_q_heads, num_kv_heads, num_kv_heads
-    if qkv.ndim != 2 or qkv.shape[1] != sum(heads) * head_dim:
-        raise ValueError(
-            f"qkv: shape is {tuple(qkv.shape)}; expected (tokens, {sum(heads)} heads of {head_dim}), "
-            f"{sum(heads) * head_dim} columns"
-        )
-    if norm_weight_bias not in (0, 1):
-        raise ValueError(f"norm_weight_bias: is {norm_weight_bias!r}; allowed are 0 and 1")
-    if kv_cache_dtype not in (*_PLAIN, *_FP8):
-        raise ValueError(f"kv_cache_dtype: is {kv_cache_dtype!r}; allowed are {', '.join((*_PLAIN, *_FP8))}")
     if not 0 <= rotary_dim <= min(head_dim, cos_sin_cache.shape[-1]):
         raise ValueError(
             f"rotary_dim: is {rotary_dim}; allowed are even numbers up to head_dim {head_dim} and the "
             f"{cos_sin_cache.shape[-1]} columns of cos_sin_cache"
         )
-    q, k, v = (each.unflatten(1, (-1, head_dim)) for each in qkv.split([n * head_dim for n in heads], dim=1))
-    outputs = [qkv.new_empty((len(qkv), n, head_dim)) for n in heads]
-    options = {
-        "q_out": outputs[0], "k_out": outputs[1], "v_out": outputs[2], "keep_heads": True,
-        "unit_bias": norm_weight_bias == 1, "rounding": "output",
-    }  # fmt: skip
+    sizes = [n * head_dim for n in (num_q_heads, num_kv_heads, num_kv_heads)]
+    q, k, v = (qkv.new_empty((len(qkv), size)) for size in sizes)
     angles = _first_angles(cos_sin_cache, rotary_dim, positions)
-    call = q, k, v, q_weight, k_weight, *angles, slot_mapping, key_cache, value_cache
+    insert_turned_heads(
+        (q, k, v), qkv, q_weight, k_weight, angles, slot_mapping, (key_cache, value_cache), head_dim, eps,
+        norm_weight_bias, kv_cache_dtype, (k_scale, v_scale),
+    )  # fmt: skip
+    return q, k, v
+
+
+def insert_turned_heads(
+    outputs: Heads,
+    qkv: torch.Tensor,
+    q_weight: torch.Tensor,
+    k_weight: torch.Tensor,
+    angles: Angles,
+    slot_mapping: torch.Tensor,
+    caches: tuple[torch.Tensor, torch.Tensor],
+    head_dim: int,
+    eps: float,
+    norm_weight_bias: float,
+    kv_cache_dtype: str,
+    scales: tuple[torch.Tensor | None, torch.Tensor | None],
+) -> None:
+    """Write queries, keys and values, each (tokens, heads * head_dim), and insert the last two into their caches."""
+    sizes = [output.shape[-1] for output in outputs]
+    if qkv.ndim != 2 or qkv.shape[1] != sum(sizes) or any(size % head_dim for size in sizes):
+        raise ValueError(
+            f"qkv: shape is {tuple(qkv.shape)}; expected (tokens, {sum(sizes) // head_dim} heads of {head_dim}), "
+            f"{sum(sizes)} columns"
+        )
+    if norm_weight_bias not in (0, 1):
+        raise ValueError(f"norm_weight_bias: is {norm_weight_bias!r}; allowed are 0 and 1")
+    if kv_cache_dtype not in (*_PLAIN, *_FP8):
+        raise ValueError(f"kv_cache_dtype: is {kv_cache_dtype!r}; allowed are {', '.join((*_PLAIN, *_FP8))}")
+    q, k, v = (each.unflatten(1, (-1, head_dim)) for each in qkv.split(sizes, dim=1))
+    q_out, k_out, v_out = (each.unflatten(1, (-1, head_dim)) for each in outputs)
+    options = {
+        "q_out": q_out, "k_out": k_out, "v_out": v_out, "keep_heads": True, "unit_bias": norm_weight_bias == 1,
+        "rounding": "output",
+    }  # fmt: skip
+    call = q, k, v, q_weight, k_weight, *angles, slot_mapping, *caches
     if kv_cache_dtype in _FP8:
-        jitnorm.qk_rmsnorm_rope_cache_quant(*call, k_scale, v_scale, eps, **options)
+        jitnorm.qk_rmsnorm_rope_cache_quant(*call, *scales, eps, **options)
     else:
         jitnorm.qk_rmsnorm_rope_cache(*call, eps, **options)
-    flat = [each.flatten(1) for each in outputs]
-    return flat[0], flat[1], flat[2]
 
 
-def _first_angles(
-    cos_sin_cache: torch.Tensor, rotary_dim: int, positions: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def angles_of(cos: torch.Tensor, sin: torch.Tensor, pairs: int, positions: torch.Tensor) -> Angles:
+    """The table whose halves `cos` and `sin` are, or begin; torch copies them unless they lie side by side."""
+    if not 0 <= pairs <= min(cos.shape[-1], sin.shape[-1]):
+        raise ValueError(
+            f"rotary_pairs: is {pairs}; allowed are 0 to the {min(cos.shape[-1], sin.shape[-1])} of cos, sin"
+        )
+    are_halves = sin.data_ptr() == cos.data_ptr() + pairs * cos.element_size() and sin.stride() == cos.stride()
+    if pairs and pairs == cos.shape[-1] and are_halves:
+        return cos.as_strided((len(cos), 2 * pairs), cos.stride()), positions
+    return _first_angles(torch.cat([cos, sin], -1), 2 * pairs, positions)
+
+
+def _first_angles(cos_sin_cache: torch.Tensor, rotary_dim: int, positions: torch.Tensor) -> Angles:
     """The table of the first angles of a wider one, and the positions in it; for none, an angle of 0."""
     if rotary_dim == 0:
         table = cos_sin_cache.new_zeros((1, 2))

@@ -22,6 +22,7 @@ from jitnorm.compat.vllm.experts import silu_and_mul_scaled_fp4_experts_quant as
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as scaled_fp4_quant
 from jitnorm.compat.vllm.given_scales import block_size_of
+from jitnorm.compat.vllm.kv_cache import angles_of, insert_turned_heads
 from jitnorm.kernels.numerics import round_up
 
 
@@ -58,6 +59,45 @@ def fused_qk_norm_rope(
     """RMSNorm of queries and keys and their rotation, in place; the last argument changes no bit and nothing else."""
     heads = num_heads_q, num_heads_k, num_heads_v
     turn_packed(qkv, heads, head_dim, eps, q_weight, k_weight, cos_sin_cache, is_neox, position_ids)
+
+
+def fused_qknorm_rope_cache(
+    q_out: torch.Tensor,
+    k_out: torch.Tensor,
+    v_out: torch.Tensor,
+    qkv: torch.Tensor,
+    q_weight: torch.Tensor,
+    k_weight: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    positions: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    head_dim: int,
+    num_q_heads: int,
+    num_kv_heads: int,
+    rotary_pairs: int,
+    epsilon: float,
+    norm_weight_bias: float,
+    kv_cache_dtype: str = "auto",
+    k_scale: torch.Tensor | None = None,
+    v_scale: torch.Tensor | None = None,
+) -> None:
+    """RMSNorm of queries and keys, rotation of halves, and keys and values into pages, rounded before FP8."""
+    for name, output, heads in (
+        ("q_out", q_out, num_q_heads),
+        ("k_out", k_out, num_kv_heads),
+        ("v_out", v_out, num_kv_heads),
+    ):
+        if output.shape[-1] != heads * head_dim:
+            raise ValueError(
+                f"{name}: has {output.shape[-1]} columns; {heads} heads of {head_dim} are {heads * head_dim}"
+            )
+    insert_turned_heads(
+        (q_out, k_out, v_out), qkv, q_weight, k_weight, angles_of(cos, sin, rotary_pairs, positions), slot_mapping,
+        (k_cache, v_cache), head_dim, epsilon, norm_weight_bias, kv_cache_dtype, (k_scale, v_scale),
+    )  # fmt: skip
 
 
 def rms_norm_static_fp8_quant(

@@ -268,3 +268,21 @@ def test_layer_norms_of_diffusion_transformers_refuse_two_encodings() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             flashinfer.fused_dit_residual_layernorm_scale_shift(x, x, x, **options)
+
+
+def test_swiglu_is_encoded_along_rows_and_columns() -> None:
+    gated = torch.randn(128, 512, generator=torch.Generator().manual_seed(4)).bfloat16()
+    activated = jitnorm.silu_and_mul(gated)
+    spec = jitnorm.MXFP8.with_layout("128x4")
+    rows, columns = jitnorm.quantize(activated, spec=spec), jitnorm.quantize(activated.T.contiguous(), spec=spec)
+    found = flashinfer.silu_and_mul_mxfp8_quantize(gated, colwise=True)
+    assert torch.equal(found[0].view(torch.uint8), rows.data.view(torch.uint8))
+    assert torch.equal(found[1].view(torch.uint8), columns.data.view(torch.uint8).T)
+    assert found[1].stride() == (1, 128)
+    assert torch.equal(found[2].view(torch.uint8).flatten(), rows.scale.view(torch.uint8).flatten())
+    assert torch.equal(found[3].view(torch.uint8), columns.scale.view(torch.uint8).flatten())
+    alone = flashinfer.silu_and_mul_mxfp8_quantize(gated)
+    assert [each.numel() for each in alone] == [128 * 256, 0, 128 * 8, 0]
+    for wrong, message in ((gated[:100], "M and K multiples of 128"), (gated, "both are False")):
+        with pytest.raises(ValueError, match=message):
+            flashinfer.silu_and_mul_mxfp8_quantize(wrong, rowwise=len(wrong) == 100)

@@ -65,6 +65,13 @@ def test_keys_and_values_are_inserted_as_they_are_returned(kv_cache_dtype: str, 
         return ops.fused_qknorm_rope_cache(*call, norm_weight_bias=bias, kv_cache_dtype=kv_cache_dtype, **scales)
 
     q, k, v = insert(rotary_dim)
+    of_c, copies = [torch.empty_like(each) for each in (q, k, v)], [torch.zeros_like(cache) for cache in caches]
+    cos, sin = X[:, :32].chunk(2, dim=-1)
+    ops._C.fused_qknorm_rope_cache(
+        *of_c, qkv, weight, weight, cos, sin, positions, slots, *copies, 64, 4, 2, rotary_dim // 2, EPS, 0,
+        kv_cache_dtype, SCALE, SCALE[0],
+    )  # fmt: skip
+    assert all(map(torch.equal, (*of_c, *copies), (q, k, v, *caches)))
     table = torch.cat([X[:, : rotary_dim // 2], X[:, 16:][:, : rotary_dim // 2]], -1)
     heads = qkv[:, :384].view(5, 6, 64).split([4, 2], dim=1)
     if rotary_dim:
