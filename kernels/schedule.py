@@ -256,9 +256,14 @@ def _many_rows_schedule(groups: int) -> RowSchedule:
 
 
 def _short_row_schedule(config: KernelConfig, groups: int) -> RowSchedule:
-    """A warp for each row if rows are many and not added to others, else a warp for each group."""
+    """A warp for each row if rows are many and nothing is added to them, else a warp for each group.
+
+    SwiGLU of 1536 columns takes half the time up to 128 rows, and 0.83 to 0.92 of it for many.
+    """
     if config.prenorm or (config.normalizes and (config.residual or not config.many_rows)):
         return RowSchedule(groups, 1, prefetches_weight=True)
+    if config.gate_columns or not (config.normalizes or config.many_rows):
+        return RowSchedule(groups, 1, resident_blocks=_residents(config, groups, 1))
     # A multiprocessor takes 32 blocks, which is too few warps where none waits for the row: NVFP4 alone of
     # 65536 x 1536 went from 0.780 to 0.974 of the roofline.
     rows_per_block = 2 if config.normalizes else SMALL_ROW_THREADS // WARP_LANES

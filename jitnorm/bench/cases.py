@@ -233,6 +233,8 @@ OPS = (
     _of("silu nvfp4 by 8", "silu_and_mul_quantize", quant="nvfp4", gate_columns=8, only_large=True),
     _of("silu mxfp8", "silu_and_mul_quantize", quant="mxfp8", only_large=True),
     _of("silu fp8 128", "silu_and_mul_quantize", quant="fp8_group", only_large=True),
+    _of("silu fp8", "silu_and_mul_quantize", quant="fp8", only_large=True),
+    _of("silu fp8 token", "silu_and_mul_quantize", quant="fp8_token", only_large=True),
     _of("silu", "silu_and_mul", only_large=True),
     _of("gelu", "gelu_and_mul", only_large=True),
     _of("gelu tanh", "gelu_tanh_and_mul", only_large=True),

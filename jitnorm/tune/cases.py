@@ -19,8 +19,8 @@ OPS = (
     "rmsnorm", "add_rmsnorm", "rmsnorm fp8", "add fp8", "fp8 token", "add fp8 token", "rmsnorm fp8 128", "add fp8 128",
     "rmsnorm nvfp4", "add nvfp4", "rmsnorm mxfp4", "add mxfp4", "rmsnorm mxfp8", "add mxfp8", "nvfp4 by row",
     "nvfp4 alone", "layernorm", "silu nvfp4", "mhc 4", "mhc 2", "mxfp4 alone", "mxfp8 alone", "fp8 128 alone",
-    "four over six", "silu mxfp8", "silu fp8 128", "silu", "layernorm fp8", "layernorm mxfp8", "rmsnorm silu",
-    "rmsnorm silu nvfp4", "gated", "gated nvfp4", "sandwich", "sandwich nvfp4",
+    "four over six", "silu mxfp8", "silu fp8 128", "silu fp8", "silu fp8 token", "silu", "layernorm fp8",
+    "layernorm mxfp8", "rmsnorm silu", "rmsnorm silu nvfp4", "gated", "gated nvfp4", "sandwich", "sandwich nvfp4",
 )  # fmt: skip
 USUAL_OPS = OPS[: OPS.index("mhc 4") + 1]
 # Calls all over their class.
