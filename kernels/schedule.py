@@ -262,7 +262,7 @@ def _short_row_schedule(config: KernelConfig, groups: int) -> RowSchedule:
     """
     if config.prenorm or (config.normalizes and (config.residual or not config.many_rows)):
         return RowSchedule(groups, 1, prefetches_weight=True)
-    if config.gate_columns or not (config.normalizes or config.many_rows):
+    if config.gate_columns or not (config.normalizes or config.many_rows or config.amax_only):
         return RowSchedule(groups, 1, resident_blocks=_residents(config, groups, 1))
     # A multiprocessor takes 32 blocks, which is too few warps where none waits for the row: NVFP4 alone of
     # 65536 x 1536 went from 0.780 to 0.974 of the roofline.
