@@ -28,6 +28,7 @@ from .schedule import (
     CHUNKS_AT_ONCE,
     ITEM_THREADS,
     MAX_PREFETCHED_BYTES,
+    holds_halves,
     row_schedule,
     stores_in_pairs,
     stores_sum_early,
@@ -76,7 +77,7 @@ def constants(config: KernelConfig, target: Target) -> Iterator[str]:
         *_layout_constants(config, config.quant or QuantSpec()),
         *_sum_constants(config, target),
         *_access_constants(config),
-        *(_rotation_constants(config) if config.rope else ()),
+        *(_rotation_constants(config, target) if config.rope else ()),
         *_launch_constants(config, target),
     ]
     yield from _types(config)
@@ -283,11 +284,12 @@ def _access_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _int(f"k{field.capitalize()}AccessBytes", count)
 
 
-def _rotation_constants(config: KernelConfig) -> Iterator[Constant]:
+def _rotation_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
     (table,) = (each for each in tensor_arguments(config) if each.field == "angles")
     yield _choice("Rotation", "kRotation", _ROPES[config.rope])
     yield _int("kRotarySize", config.rotary_size)
     yield _int("kHeadSize", config.head_size or config.hidden_size)
+    yield _bool("kHoldsHalves", holds_halves(config) and not target.is_cpu)
     if config.paged:
         yield _bool("kHasEncodedPages", config.quant is not None)
         yield _bool("kKeepsHeads", config.keep_heads)

@@ -32,6 +32,7 @@ CONDITIONS = {
     "JITNORM_ROUNDS_AMAX": "kHalfOfLastBit",
     "JITNORM_BLOCKS_CROSS_WARPS": "kBlocksCrossWarps",
     "JITNORM_ROTATES": "Rotation kRotation",
+    "JITNORM_HOLDS_HALVES": "kHoldsHalves = true",  # a lane has a chunk of each half of a head
     "JITNORM_PAGES": "Encoding::kPages",  # keys and values are inserted into pages of caches
     "JITNORM_FINISHES": "Finish kFinish",  # something follows a norm before it is encoded
     "JITNORM_GATES": "kGateAccessBytes",  # gates are a tensor of their own

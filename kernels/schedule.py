@@ -62,9 +62,10 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         return backward_schedule(config, target)
     groups = groups_of(config)
     if groups == 1:
-        lanes = next_power_of_two(ceil_div(config.encoded_size, CHUNK_SIZE))
+        chunks = 2 if holds_halves(config) else 1
+        lanes = next_power_of_two(ceil_div(config.encoded_size, CHUNK_SIZE)) // chunks
         rows_per_block = SMALL_ROW_THREADS // lanes
-        return RowSchedule(1, 1, prefetches_weight=True, rows_per_block=rows_per_block, lanes_per_row=lanes)
+        return RowSchedule(1, chunks, prefetches_weight=True, rows_per_block=rows_per_block, lanes_per_row=lanes)
     if groups <= SINGLE_WARP_GROUPS:
         return _short_row_schedule(config, groups)
     most_chunks = most_held_chunks(held_bytes(config))
@@ -82,6 +83,16 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     if config.many_rows and groups >= 2 * CHUNKS_OF_MANY_ROWS > 2 * chunks_per_lane and _gains_by_more_chunks(config):
         return _many_rows_schedule(groups)
     return RowSchedule(ceil_div(groups, chunks_per_lane), chunks_per_lane, prefetches_weight=True)
+
+
+def holds_halves(config: KernelConfig) -> bool:
+    """Whether a lane has two chunks of a head that are turned with each other: without shuffles, by angles loaded once.
+
+    The first addition of the row's tree is then one within a lane, which has the chunks half a head apart.
+    """
+    size = config.hidden_size
+    is_turned_in_halves = config.rope == "neox" and config.rotary_size == size and not config.head_size
+    return is_turned_in_halves and size >= 4 * CHUNK_SIZE and size == next_power_of_two(size)
 
 
 def groups_of(config: KernelConfig) -> int:

@@ -1,8 +1,7 @@
 // Where the heads of a token go in the pages of a cache.
 #pragma once
 
-#include "arguments.h"
-#include "intrinsics.h"
+#include "rotation.h"
 
 #ifdef JITNORM_PAGES
 // Of a row of keys or values in the pages. A pointer to these is not part of it: once chosen by a condition, NVRTC does
@@ -21,7 +20,7 @@ JITNORM_INLINE float factor_of_head(const Cache& cache, Int64 head) {
 
 // Without branches, where a warp could part.
 JITNORM_INLINE Place place_of(const Arguments& a, const Cache& cache, Int64 row) {
-  const Int64 token = row / a.heads, head = row - token * a.heads;
+  const Int64 token = token_of_row(a, row), head = row - token * a.heads;
   const Int64 slot = token < a.slots_extents[0] ? (Int64)a.slots[token * a.slots_strides[0]] : -1;
   const Int64 page_size = cache.pages_extents[1], page = slot / (page_size == 0 ? 1 : page_size);
   const Int64* strides = cache.pages_strides;

@@ -9,10 +9,19 @@
 constexpr int kAngles = kRotarySize / 2;  // cosines in a row of the table, and sines behind them
 constexpr bool kTurnsHalves = kRotation == Rotation::kHalves;
 
-// The position of a row's token; -1 if it is not in the table, which leaves NaN of what is turned.
-JITNORM_INLINE Int64 position_of_row(const Arguments& a, Int64 row) {
-  const Int64 position = a.positions[row / a.heads];
-  return position < a.angles_extents[0] ? position : -1;
+// The token whose head a row is. The last dimension of rows is mostly that of heads, and row_offset() divides by it:
+// that quotient will do, which the compiler would take for one more.
+JITNORM_INLINE Int64 token_of_row(const Arguments& a, Int64 row) {
+  const Int64 innermost = a.extents[kRowDims - 1];
+  if constexpr (kRowDims == 1) return row / a.heads;
+  Int64 token = concealed(row / innermost);
+  if (innermost != a.heads) token = row / a.heads;
+  return token;
+}
+
+// Whether the table has a position; what is turned by another is NaN.
+JITNORM_INLINE bool is_in_table(const Arguments& a, Int64 position) {
+  return (UInt64)position < (UInt64)a.angles_extents[0];
 }
 
 #ifdef JITNORM_ROUNDS

@@ -43,6 +43,8 @@ JITNORM_INLINE float opaque(float a) {
   return a;
 }
 
+JITNORM_INLINE Int64 concealed(Int64 a) { return a; }
+
 // The larger magnitude of a >= 0 and v; NaN if either is: as integers, NaN lies above infinity.
 JITNORM_INLINE float max_magnitude(float a, float v) {
   const UInt32 x = bits_of(a), y = bits_of(v) & 0x7fffffffu;

@@ -10,8 +10,8 @@ JITNORM_INLINE float& element_of(Tile* row, int i) {
 }
 
 JITNORM_INLINE void turn_row(const Arguments& a, Int64 row, Tile* y) {
-  const Int64 position = position_of_row(a, row);
-  const Angle* angles = position < 0 ? nullptr : a.angles + position * a.angles_strides[0];
+  const Int64 position = a.positions[token_of_row(a, row)];
+  const Angle* angles = is_in_table(a, position) ? a.angles + position * a.angles_strides[0] : nullptr;
   const float unknown = float_of(0x7fffffffu);
   for (int head = 0; head < kHiddenSize; head += kHeadSize) {
     for (int j = 0; j < kAngles; ++j) {

@@ -61,6 +61,16 @@ JITNORM_INLINE float computed(float a) {
 // a, of which the compiler knows nothing: it need not be kept from this one.
 JITNORM_INLINE float opaque(float a) { return a; }
 
+// a, of which the compiler does not know any more what it was computed from.
+JITNORM_INLINE Int64 concealed(Int64 a) {
+  asm("" : "+l"(a));
+  return a;
+}
+JITNORM_INLINE int concealed(int a) {
+  asm("" : "+r"(a));
+  return a;
+}
+
 // The larger magnitude of a >= 0 and v; NaN if either is. In assembly the magnitude costs nothing; outside, the
 // compiler may make of it another mask of a value that it unpacks.
 JITNORM_INLINE float max_magnitude(float a, float v) {

@@ -7,25 +7,33 @@
 #ifdef JITNORM_PAGES
 // Block number `block` of the rows of values: to their places, as they are.
 JITNORM_INLINE void insert_values(const Arguments& a, Int64 block) {
-  static_assert(kChunksPerLane == 1 && kRowsAtOnce == 1, "a head is a chunk of each of its lanes");
+  static_assert(kRowsAtOnce == 1, "threads have a head each");
   const Int64 row = block * kRowsPerBlock + threadIdx.x / kThreadsPerRow;
   const bool is_there = row < a.rows;
   const Int64 at = is_there ? row : 0;
-  const int index = is_there ? thread_of_row() : kChunks;
+  const int first = is_there ? thread_of_row() : kChunks;
   wait_for_inputs();
-  InputChunk chunk;
-  load_chunk(chunk, a.values + row_offset(at, a.extents, a.values_strides), index);
+  InputChunk chunks[kChunksPerLane];
+  JITNORM_UNROLL
+  for (int j = 0; j < kChunksPerLane; ++j) {
+    load_chunk(chunks[j], a.values + row_offset(at, a.extents, a.values_strides), first + j * kThreadsPerRow);
+  }
   const Place place = place_of(a, a.value_cache, at);
   launch_dependents();
-  const int index_there = place.is_there ? index : kChunks;
-  if constexpr (kHasEncodedPages) {
-    float y[kChunkSize];
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) y[i] = value_of(chunk, i);
-    store_codes((UInt8*)a.value_cache.pages + place.offset, index_there, codes_of(y, place.factor));
-  } else {
-    store_chunk((Output*)a.value_cache.pages + place.offset, index_there, chunk);
+  JITNORM_UNROLL
+  for (int j = 0; j < kChunksPerLane; ++j) {
+    const int index = first + j * kThreadsPerRow, index_there = place.is_there ? index : kChunks;
+    if constexpr (kHasEncodedPages) {
+      float y[kChunkSize];
+      JITNORM_UNROLL
+      for (int i = 0; i < kChunkSize; ++i) y[i] = value_of(chunks[j], i);
+      store_codes((UInt8*)a.value_cache.pages + place.offset, index_there, codes_of(y, place.factor));
+    } else {
+      store_chunk((Output*)a.value_cache.pages + place.offset, index_there, chunks[j]);
+    }
+    if constexpr (kKeepsHeads) {
+      store_chunk(a.values_out + row_offset(at, a.extents, a.values_out_strides), index, chunks[j]);
+    }
   }
-  if constexpr (kKeepsHeads) store_chunk(a.values_out + row_offset(at, a.extents, a.values_out_strides), index, chunk);
 }
 #endif

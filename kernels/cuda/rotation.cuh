@@ -1,4 +1,4 @@
-// The rotation of heads whose chunks neighbouring lanes of a warp have, one each at a time.
+// The rotation of heads whose chunks neighbouring lanes of a warp have, one each at a time, or one of each half.
 #pragma once
 
 #include "../common/rotation.h"
@@ -64,11 +64,12 @@ struct ChunkAngles {
   static constexpr int kRunElements = kChunkSize / kRuns;
   static constexpr UInt32 kSigns = sizeof(Angle) == 2 ? 0x80008000u : 0x80000000u;
   static constexpr int kWords = (kAnglesInRun * sizeof(Angle) + 3) / 4;
+  bool is_known;
   AngleRun cosines[kRuns], sines[kRuns];  // where halves are chunks, the sines of the first elements have their sign
 
   JITNORM_INLINE void load(const Arguments& a, Int64 row, int index) {
-    const Int64 position = position_of_row(a, row);
-    const bool is_known = position >= 0;
+    const Int64 position = a.positions[token_of_row(a, row)];
+    is_known = is_in_table(a, position);
     const Angle* angles = a.angles + position * a.angles_strides[0];
     JITNORM_UNROLL
     for (int r = 0; r < kRuns; ++r) {
@@ -78,6 +79,7 @@ struct ChunkAngles {
         load_array<kAnglesAccessBytes>(sines[r].elements, angles + kAngles + angle_of(element));
       }
     }
+    if constexpr (kHoldsHalves) return;  // of an unknown position, heads become NaN by their statistic
     if (!is_known) forget();
     if constexpr (kHalvesAreChunks) {
       const UInt32 signs = is_first_of_two(index * kChunkSize) ? kSigns : 0u;
@@ -98,6 +100,15 @@ struct ChunkAngles {
     }
   }
 
+  // A chunk of the first half, and the one that it is turned with.
+  JITNORM_INLINE void turn(float (&first)[kChunkSize], float (&second)[kChunkSize]) const {
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      const float a = first[i], b = second[i], cosine = angle_at(cosines[0], i), sine = angle_at(sines[0], i);
+      first[i] = turned(a, b, cosine, -sine);
+      second[i] = turned(b, a, cosine, sine);
+    }
+  }
   JITNORM_INLINE void turn(float (&y)[kChunkSize], int index) const {
     float others[kChunkSize];
     find_others(y, index, others);

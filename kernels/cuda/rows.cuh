@@ -3,84 +3,9 @@
 // registers of a block are loaded again for each pass.
 #pragma once
 
-#include "../common/finish.h"
 #include "encode.cuh"
-#include "parameters.cuh"
-#include "rotation.cuh"
-#include "row_reduce.cuh"
+#include "row.cuh"
 #include "shared_amax.cuh"
-
-static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1, "threads that work on several rows have them to themselves");
-
-// One of the rows that a thread works on.
-struct Row {
-  Int64 number;
-  bool is_processed;  // otherwise the thread is there only for the others: it loads nothing and stores nothing
-  Source source;
-  int first_chunk;  // this thread's first; the others follow, a row's threads apart
-#ifdef JITNORM_TWO_SIZES
-  int chunks;  // of the row
-#endif
-  HeldChunk held[kHeldChunks];
-  float amax[kHeldChunks];  // the largest |y| of each chunk, if that of the row is needed
-  RowStatistic statistic;
-#ifdef JITNORM_ROTATES
-  ChunkAngles angles;  // of all its chunks, which stand in one place in different heads
-#endif
-
-#ifdef JITNORM_TWO_SIZES
-  JITNORM_INLINE int index(int slot) const {
-    const int at = first_chunk + slot * kThreadsPerRow;
-    return at < chunks ? at : kChunks;
-  }
-
-  // Whether lanes of the warp have such a chunk, the same for all of them: they exchange values in it. Of a short row,
-  // most warps have none: a row of 1024 columns beside one of 4096 took as many instructions.
-  JITNORM_INLINE bool has_chunk(int slot) const { return thread_of_row() / 32 * 32 + slot * kThreadsPerRow < chunks; }
-#else
-  JITNORM_INLINE int index(int slot) const { return first_chunk + slot * kThreadsPerRow; }
-#endif
-};
-
-struct Rows {
-  Row rows[kRowsAtOnce];
-  Parameters parameters[kChunksAtOnce];
-};
-
-// Calls visit(chunk, slot) for each chunk of the thread, before any of them is consumed.
-template <typename Visit>
-JITNORM_INLINE void visit_chunks(Row& row, Visit visit) {
-  if constexpr (kHoldsRow) {
-    JITNORM_UNROLL
-    for (int j = 0; j < kChunksPerLane; ++j) {
-      if constexpr (kStaysShared) row.source.load(row.held[j], row.index(j));
-      visit(row.held[j], j);
-    }
-  } else {
-#pragma unroll 1
-    for (int j = 0; j < kChunksPerLane; ++j) {
-      row.source.load(row.held[0], row.index(j));
-      visit(row.held[0], j);
-    }
-  }
-}
-
-JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, RowStatistic statistic,
-                                    float (&y)[kChunkSize]) {
-  JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) {
-    const float bias = kHasBias ? value_of(p.bias, i) : 0.0f;
-    y[i] = normalize(value_of(h, i), statistic, p.factor(i), bias);
-#ifdef JITNORM_MODULATES
-    y[i] = modulated(y[i], value_of(h.scale, i), value_of(p.scale_bias, i), value_of(h.shift, i),
-                     value_of(p.shift_bias, i));
-#else
-#ifdef JITNORM_FINISHES
-    y[i] = finished(y[i], gate_of(h, i));
-#endif
-#endif
-  }
-}
 
 #ifdef JITNORM_WEIGHTS
 // Stores the norms of a chunk by all weights but the first.
@@ -184,6 +109,30 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
   }
 }
 
+#ifdef JITNORM_HOLDS_HALVES
+// The same of heads of which a lane has a chunk of each half.
+JITNORM_INLINE void encode_heads(const Arguments& a, Rows& of, const RowEncoder (&encoders)[kRowsAtOnce]) {
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    const Row& row = of.rows[r];
+    const RowStatistic statistic = row.angles.is_known ? row.statistic : RowStatistic{0.0f, float_of(0x7fffffffu)};
+    float halves[2][kChunkSize];
+    JITNORM_UNROLL
+    for (int j = 0; j < 2; ++j) {
+      if constexpr (!kPrefetchesWeight) of.parameters[j].load(a, row.index(j));
+      normalize_chunk(row.held[j], of.parameters[j], statistic, halves[j]);
+    }
+    row.angles.turn(halves[0], halves[1]);
+    JITNORM_UNROLL
+    for (int j = 0; j < 2; ++j) {
+      // Neither ?: nor one condition for both: NVRTC 13.0 copies exchanges into branches that it makes of them.
+      const int past = kChunks * !row.is_processed;
+      encoders[r].encode_chunk(concealed(row.index(j) + past), halves[j], 0.0f);
+    }
+  }
+}
+#endif
+
 // Stores what the rows were combined to while their statistics are on their way.
 JITNORM_INLINE void store_sums(Rows& of) {
   JITNORM_UNROLL
@@ -246,6 +195,14 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) {
       Row& row = of.rows[r];
+#ifdef JITNORM_HOLDS_HALVES
+      float sum_of_halves[2];
+      visit_chunks(row, [&](HeldChunk& h, int j) {
+        sum_of_halves[j] = chunk_sum_of_squares(h, row.statistic.mean, row.index(j));
+        forget_unpacked(h);
+      });
+      sums.add(r, fold_sum(sum_of_halves), 0, warp, lane);
+#else
       visit_chunks(row, [&](HeldChunk& h, int j) {
 #ifdef JITNORM_TWO_SIZES
         const float sum = row.has_chunk(j) ? chunk_sum_of_squares(h, row.statistic.mean, row.index(j)) : 0.0f;
@@ -255,6 +212,7 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
 #endif
         forget_unpacked(h);
       });
+#endif
     }
     if constexpr (kFindsFactorsEarly) {
       JITNORM_UNROLL
@@ -297,7 +255,11 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
 #ifdef JITNORM_TWO_SIZES
   Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks, a.size / kChunkSize};
 #else
+#ifdef JITNORM_HOLDS_HALVES
+  Row row{at, is_there, Source::of(a, at), thread};  // what is not processed loads the first: that takes no zeros
+#else
   Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks};
+#endif
 #endif
 #endif
   if constexpr (kHoldsRow) {
@@ -329,7 +291,11 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
 #endif
     encoders[r] = RowEncoder::begin_row(a, row.number, call, amax[r], is_writer);
   }
+#ifdef JITNORM_HOLDS_HALVES
+  encode_heads(a, of, encoders);
+#else
   encode_rows(a, of, encoders, after_chunk);
+#endif
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     if (of.rows[r].is_processed) encoders[r].end_row(thread);

@@ -82,7 +82,8 @@ SPECIAL = [
         "quantize:hidden_size=4096,quant=e2m1/32/ue8m0/linear/none/even",
         "dequantize:hidden_size=4096,quant=e4m3/column/f32/linear/given",
         "rmsnorm:hidden_size=128,pair=true,rope=neox",
-        "rmsnorm:hidden_size=128,pair=true,rope=neox,rounding=hf",
+        "rmsnorm:hidden_size=128,pair=true,rope=neox,rotary_size=64",
+        "rmsnorm:hidden_size=80,pair=true,rope=neox,rounding=hf",
         "rmsnorm:hidden_size=128,pair=true,rope=neox,paged=true",
         "rmsnorm:hidden_size=128,pair=true,rope=neox,paged=true,quant=e4m3/tensor/f32",
     )

@@ -19,9 +19,13 @@ from jitnorm import reference
 TOKENS, HEADS = 5, {"q": 3, "k": 2}
 SCALES = {"q_scale": 0.037, "k_scale": 1.5}
 EPS = 1e-5
-# Halves that are whole chunks, parts of them, with a part of the head left as it is; of all dtypes.
+# Halves of which a lane has both, that are whole chunks of several, parts of them, with a part of the head left as it
+# is; of all dtypes.
 KERNELS = (
     ("rmsnorm:hidden_size=128,pair=true,rope=neox", "sm_90a"),
+    ("rmsnorm:hidden_size=64,pair=true,rope=neox,quant=e4m3/tensor/f32,angles=float16,rounding=output", "sm_80"),
+    ("rmsnorm:hidden_size=256,pair=true,rope=neox,row_dims=2,input=float32,positions=int32", "sm_90a"),
+    ("rmsnorm:hidden_size=96,pair=true,rope=neox,row_dims=2", "sm_90a"),
     ("rmsnorm:hidden_size=80,pair=true,rope=neox,angles=bfloat16,quant=e4m3/tensor/f32", "sm_80"),
     ("rmsnorm:hidden_size=512,pair=true,rope=neox,rotary_size=192,input=float16,positions=int32", "sm_90a"),
     ("rmsnorm:hidden_size=112,pair=true,rope=neox,rounding=hf,unit_bias=true", "sm_90a"),
@@ -37,7 +41,7 @@ def test_heads_are_turned_as_the_reference_turns_them(text: str, target: str) ->
     config = KernelConfig.parse(text)
     for kind in ("random", "nan"):
         arrays = inputs_of(config, kind)
-        found = run(config, Target(target), arrays)
+        found = run(config, Target(target), arrays, is_last_of_heads=kind == "random")
         for name in HEADS:
             assert found[name].tobytes() == expected(config, arrays, name).tobytes(), (kind, name)
 
@@ -73,8 +77,11 @@ def expected(config: KernelConfig, arrays: dict[str, Any], name: str) -> Any:
     return reference.quantize_fp8_static(turned, SCALES[f"{name}_scale"])
 
 
-def run(config: KernelConfig, target: Target, arrays: dict[str, Any]) -> dict[str, Any]:
-    """What the kernel writes, by the recipe that the launcher would follow."""
+def run(config: KernelConfig, target: Target, arrays: dict[str, Any], *, is_last_of_heads: bool) -> dict[str, Any]:
+    """What the kernel writes, by the recipe that the launcher would follow.
+
+    Two dimensions of rows are tokens and heads, or however else the launcher may have merged them.
+    """
     memory = np.zeros(1 << 18, np.uint8)
     places, end = {}, 256
     dtype = np.dtype(np.uint8) if config.quant else arrays["q"].dtype
@@ -83,16 +90,18 @@ def run(config: KernelConfig, target: Target, arrays: dict[str, Any]) -> dict[st
         places[name] = end
         memory[end:][: array.nbytes] = array.reshape(-1).view(np.uint8)
         end += -(-array.nbytes // 256) * 256
+    lasts = {name: heads if is_last_of_heads else TOKENS for name, heads in HEADS.items()}
     parameters: list[int | float] = []
     for name in [*arrays, *outputs]:
         parameters.append(places[name])
         if name in HEADS or name in outputs:
-            parameters.append(config.hidden_size)
+            strides = [lasts[name.removesuffix("_out")] * config.hidden_size, config.hidden_size]
+            parameters += strides[-config.row_dims :]
         if name == "cos_sin_cache":
             parameters += [config.rotary_size, len(arrays[name])]
     parameters.append(float(np.float32(EPS)))
-    for heads in HEADS.values():
-        parameters += [TOKENS * heads, heads]
+    for name, heads in HEADS.items():
+        parameters += [TOKENS * heads, *[lasts[name]] * (config.row_dims - 1), heads]
     recipe = launch_recipe(config, target)
     grid = evaluate(recipe["grid"], TOKENS * HEADS["q"], second_rows=TOKENS * HEADS["k"])
     run_ptx(cuda_ptx_of(config, target), memory, parameters, grid, recipe["block"], recipe["cluster"])

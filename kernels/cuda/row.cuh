@@ -1,0 +1,79 @@
+// What a thread has of a row from its only load on, and how it goes through the chunks.
+#pragma once
+
+#include "../common/finish.h"
+#include "parameters.cuh"
+#include "rotation.cuh"
+#include "row_reduce.cuh"
+
+static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1, "threads that work on several rows have them to themselves");
+
+// One of the rows that a thread works on.
+struct Row {
+  Int64 number;
+  bool is_processed;  // otherwise the thread is there only for the others: it loads nothing and stores nothing
+  Source source;
+  int first_chunk;  // this thread's first; the others follow, a row's threads apart
+#ifdef JITNORM_TWO_SIZES
+  int chunks;  // of the row
+#endif
+  HeldChunk held[kHeldChunks];
+  float amax[kHeldChunks];  // the largest |y| of each chunk, if that of the row is needed
+  RowStatistic statistic;
+#ifdef JITNORM_ROTATES
+  ChunkAngles angles;  // of all its chunks, which stand in one place in different heads
+#endif
+
+#ifdef JITNORM_TWO_SIZES
+  JITNORM_INLINE int index(int slot) const {
+    const int at = first_chunk + slot * kThreadsPerRow;
+    return at < chunks ? at : kChunks;
+  }
+
+  // Whether lanes of the warp have such a chunk, the same for all of them: they exchange values in it. Of a short row,
+  // most warps have none: a row of 1024 columns beside one of 4096 took as many instructions.
+  JITNORM_INLINE bool has_chunk(int slot) const { return thread_of_row() / 32 * 32 + slot * kThreadsPerRow < chunks; }
+#else
+  JITNORM_INLINE int index(int slot) const { return first_chunk + slot * kThreadsPerRow; }
+#endif
+};
+
+struct Rows {
+  Row rows[kRowsAtOnce];
+  Parameters parameters[kChunksAtOnce];
+};
+
+// Calls visit(chunk, slot) for each chunk of the thread, before any of them is consumed.
+template <typename Visit>
+JITNORM_INLINE void visit_chunks(Row& row, Visit visit) {
+  if constexpr (kHoldsRow) {
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunksPerLane; ++j) {
+      if constexpr (kStaysShared) row.source.load(row.held[j], row.index(j));
+      visit(row.held[j], j);
+    }
+  } else {
+#pragma unroll 1
+    for (int j = 0; j < kChunksPerLane; ++j) {
+      row.source.load(row.held[0], row.index(j));
+      visit(row.held[0], j);
+    }
+  }
+}
+
+JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, RowStatistic statistic,
+                                    float (&y)[kChunkSize]) {
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) {
+    const float bias = kHasBias ? value_of(p.bias, i) : 0.0f;
+    y[i] = normalize(value_of(h, i), statistic, p.factor(i), bias);
+#ifdef JITNORM_MODULATES
+    y[i] = modulated(y[i], value_of(h.scale, i), value_of(p.scale_bias, i), value_of(h.shift, i),
+                     value_of(p.shift_bias, i));
+#else
+#ifdef JITNORM_FINISHES
+    y[i] = finished(y[i], gate_of(h, i));
+#endif
+#endif
+  }
+}
