@@ -290,7 +290,9 @@ def _layernorm_schedule(config: KernelConfig, groups: int) -> RowSchedule:
     chunks = max(min(chunks, most_held_chunks(held_bytes(config))), ceil_div(groups, MAX_WARPS))
     warps = ceil_div(groups, chunks)
     if groups <= _MOST_SHARING_GROUPS and held_bytes(config) == 2:
-        return RowSchedule(warps, chunks, rows_at_once=2)
+        # Of two rows with chunks that some lanes do not have, the compiler keeps up to 128 registers a thread, not 72.
+        chunks = PREFERRED_CHUNKS if groups % PREFERRED_CHUNKS == 0 else 1
+        return RowSchedule(ceil_div(groups, chunks), chunks, rows_at_once=2)
     return RowSchedule(warps, ceil_div(groups, warps), resident_blocks=_residents(config, warps, chunks))
 
 
@@ -318,6 +320,8 @@ def _residents(config: KernelConfig, warps: int, chunks: int) -> int:
     if is_heavy or chunks > _MOST_RESIDENT_CHUNKS.get(held_bytes(config), 0):
         return 0
     threads = WARP_LANES * warps
+    if config.op == "layernorm":  # one block more would have 56 registers a thread, too few for two parameters
+        return max(1, _RESIDENT_THREADS // threads)
     return max(1, min(_MOST_RESIDENT_THREADS // threads, round(_RESIDENT_THREADS / threads)))
 
 

@@ -4,11 +4,13 @@
 #include "intrinsics.h"
 
 #ifdef JITNORM_ROUNDS
-JITNORM_INLINE float rounded(float x) {
-  Input result;
+template <typename T>
+JITNORM_INLINE float rounded_to(float x, T result) {
   round_to(x, result);
   return to_float(result);
 }
+
+JITNORM_INLINE float rounded(float x) { return rounded_to(x, Input{}); }
 
 // What is rounded step by step.
 JITNORM_INLINE float rounded_step(float x) { return kRounding == Rounding::kOutput ? x : rounded(x); }

@@ -19,11 +19,11 @@ JITNORM_INLINE float chunk_sum_of_squares(const HeldChunk& chunk, float mean, in
   float sum = 0.0f;
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
-    const bool is_counted = !kCenters || index < kWholeChunks || is_in_row(index, i);
-    const float d = is_counted ? centered(value_of(chunk, i), mean) : 0.0f;
+    const bool is_past = kCenters && kHasPartialChunk && index >= kWholeChunks && !is_in_row(index, i);
+    const float d = is_past ? 0.0f : centered(value_of(chunk, i), mean);
     sum = fma_rn(d, d, sum);
   }
-  return sum;
+  return kCenters && index >= kChunks ? 0.0f : sum;  // asked once: of each element, it would take an instruction each
 }
 
 // The butterfly over `kWidth` neighbouring lanes; each of them gets the sum.
