@@ -179,6 +179,20 @@ struct Encoder<Encoding::kBlocks> {
 };
 
 #ifdef JITNORM_GIVEN_SCALES
+// The reciprocals of a chunk's scales, where each column has one. The fast path asks once for all of them whether they
+// are normal; asked for each, the compiler takes a branch for each, and one after another.
+JITNORM_INLINE void find_reciprocals(const Chunk<float, kScaleAccessBytes>& scales, float (&reciprocals)[kChunkSize]) {
+  float least = kMaxFloat;  // NaN if any is
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) {
+    reciprocals[i] = fast_reciprocal(scales.elements[i]);
+    least = min_magnitude(least, reciprocals[i]);
+  }
+  if (least > 0.0f) return;
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) reciprocals[i] = reciprocal_rn(scales.elements[i]);
+}
+
 // FP8 or INT8 by scales that are given, for rows, columns or blocks of both.
 template <>
 struct Encoder<Encoding::kGivenScales> {
@@ -195,10 +209,16 @@ struct Encoder<Encoding::kGivenScales> {
   }
 
   JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float) const {
-    float scaled[kChunkSize];
-    load_given_scales(scales, index, scaled);
+    if constexpr (!kScalesColumns) {
+      store_codes(codes, index, codes_of(y, reciprocal_rn(given_scale_at(scales, index))));
+      return;
+    }
+    Chunk<float, kScaleAccessBytes> own;
+    load_parameter(own, scales, index);
+    float reciprocals[kChunkSize], scaled[kChunkSize];
+    find_reciprocals(own, reciprocals);
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) scaled[i] = mul_rn(y[i], reciprocal_rn(scaled[i]));
+    for (int i = 0; i < kChunkSize; ++i) scaled[i] = mul_rn(y[i], reciprocals[i]);
     store_codes(codes, index, codes_of(scaled, 1.0f));
   }
 

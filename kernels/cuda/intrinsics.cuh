@@ -79,6 +79,13 @@ JITNORM_INLINE float max_magnitude(float a, float v) {
   return result;
 }
 
+// The smaller magnitude; NaN if either is.
+JITNORM_INLINE float min_magnitude(float a, float v) {
+  float result;
+  asm("{\n.reg .f32 m;\nabs.f32 m, %2;\nmin.NaN.f32 %0, %1, m;\n}" : "=f"(result) : "f"(a), "f"(v));
+  return result;
+}
+
 // a, but at most `limit`; limit if a is NaN.
 JITNORM_INLINE float min_or_limit(float a, float limit) { return fminf(a, limit); }
 

@@ -32,6 +32,8 @@ from jitnorm.toolchains.nvrtc_program import ptx_of as compiled_ptx
 Arrays = dict[str, NDArray[Any]]
 _DTYPES = {"Float16": np.uint16, "BFloat16": np.uint16, "float": np.float32, "UInt8": np.uint8, "Float8E4M3": np.uint8}
 _ALIGNMENT = 256
+# With reciprocals that are none, or no normal floats, or of a negative number.
+_UNUSUAL_SCALES = (0.0, 1e-41, 3e38, np.inf, np.nan, -0.0, 2.0**126, 2.0**-126, -0.5)
 _POISON = 0xA5
 
 
@@ -72,7 +74,10 @@ def _array(
     if dtype == np.int32:
         return np.zeros(shape, dtype)
     if argument.name == "scale" and config.quant and config.quant.has_given_scales:
-        return np.exp2(np.random.default_rng(seed).uniform(-12, 4, shape)).astype(np.float32)
+        scales = np.exp2(np.random.default_rng(seed).uniform(-12, 4, shape)).astype(np.float32)
+        unusual = scales.ravel()[5::67]  # some chunks of columns have none
+        unusual[:] = np.resize(np.array(_UNUSUAL_SCALES, np.float32), unusual.shape)
+        return scales
     if argument.shape[0] == LEADING:
         if config.input == "float8_e4m3fn":
             return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)

@@ -215,8 +215,8 @@ class Numbers(Registers):
         if modifiers[0] in _INTEGERS:
             self._extremes(modifiers[0], operands, np.minimum)
             return
-        assert modifiers == ["f32"]
-        self.write_float(operands[0], np.fmin(self.float(operands[1]), self.float(operands[2])))
+        choose = {"f32": np.fmin, "NaN.f32": np.minimum}[".".join(modifiers)]
+        self.write_float(operands[0], choose(self.float(operands[1]), self.float(operands[2])))
 
     def _do_cvt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if modifiers[0] == "pack":
