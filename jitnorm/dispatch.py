@@ -11,6 +11,7 @@ from typing import Any
 from jitnorm.call_config import config_of_call, prototype
 from jitnorm.catalogue.op import Op
 from jitnorm.errors import KernelNotReadyError
+from jitnorm.interop.base import Way
 from jitnorm.kernel_source import recipe_text
 from jitnorm.kernels.arguments import ScalarArgument
 from jitnorm.kernels.config import KernelConfig
@@ -41,12 +42,14 @@ class Dispatcher:
         options: the fields, as given.
         before: what runs the launch that finds the largest magnitude of the tensor first, or None.
         names: of the tensors that the op takes with these options, in calling order.
+        first: the first of these.
         tensor_count: how many these are.
         arguments: their names, then those of the numbers.
         in_order: the arguments of a call out of a dict by their names.
         outputs: what the op writes.
         positions: of the outputs among the tensors.
         outputs_among: those of a call's tensors that it writes.
+        ways: the usual way of a call, by the type of its first tensor; see `interop.base.Way`.
         takes_as_given: whether the last call's tensors went into the kernel as they were: those of the next are then
             tried so first.
         launch: one call into the launcher, with the arguments of `run`; returns None, or the facts of a call that has
@@ -57,12 +60,13 @@ class Dispatcher:
         self.op, self.enable_pdl, self.options = op, enable_pdl, fields
         amax = op.amax_before(fields)
         self.before = None if amax is None else Dispatcher(op, enable_pdl, amax)
+        self.ways: dict[type, Way] = {}
         self.takes_as_given = True
         example = prototype(fields)
         self.outputs = Outputs(op, fields, example)
         tensors = tensor_arguments(example)
         self.names = tuple(a.name for a in tensors)
-        self.tensor_count = len(tensors)
+        self.first, self.tensor_count = self.names[0], len(tensors)
         self.arguments = (*self.names, *(a.name for a in interface(example) if isinstance(a, ScalarArgument)))
         self.in_order: Callable[[Mapping[str, Any]], tuple[Any, ...]] = itemgetter(*self.arguments)
         self.positions = tuple(map(self.names.index, self.outputs.names))

@@ -15,7 +15,7 @@ from jitnorm.kernels.extents import LEADING, Shape, sizes_of
 from jitnorm.kernels.interface import tensor_arguments
 from jitnorm.kernels.launch_recipe import MOST_BYTES
 
-Makers = list[tuple[str, Callable[[Any], Any]]]
+Makers = dict[str, Callable[[Any], Any]]
 """What allocates each output, by name, given the first tensor."""
 _MOST_MAKERS = 1024
 
@@ -29,6 +29,8 @@ class Outputs:
         example: a configuration of theirs.
 
     Attributes:
+        makers: of the outputs of calls seen before, by what decides their shapes, dtypes and device: the `likeness` of
+            the first tensor, or, with several leaders, that and then the shape of each.
         names: of the outputs, in calling order.
         updated: the names of those that are written in part, which are not allocated.
         leaders: the names of the inputs whose leading shapes outputs have, the first tensor first.
@@ -39,8 +41,7 @@ class Outputs:
 
     def __init__(self, op: Op, options: Mapping[str, Any], example: KernelConfig) -> None:
         self._op, self._options = op, options
-        # By what decides the shapes, dtypes and device of calls seen before.
-        self._makers: dict[Hashable, Makers] = {}
+        self.makers: dict[Hashable, Makers] = {}
         tensors = tensor_arguments(example)
         self.names = tuple(a.name for a in tensors if a.is_output)
         self.updated = tuple(a.name for a in tensors if a.is_updated)
@@ -108,14 +109,14 @@ class Outputs:
         call: Hashable = framework.likeness(first)
         if len(self.leaders) > 1:
             call = call, *[_shape_of(named, name) for name in self.leaders]
-        makers = self._makers.get(call)
+        makers = self.makers.get(call)
         if makers is None:
             found = self.of([_shape_of(named, name) for name in self.leaders], framework.dtype_name(first))
-            makers = [(name, framework.maker(shape, dtype, first)) for name, (shape, dtype) in found.items()]
-            if len(self._makers) >= _MOST_MAKERS:  # calls of an engine have a few shapes
-                self._makers.clear()
-            self._makers[call] = makers
-        for name, make in makers:
+            makers = {name: framework.maker(shape, dtype, first) for name, (shape, dtype) in found.items()}
+            if len(self.makers) >= _MOST_MAKERS:  # calls of an engine have a few shapes
+                self.makers.clear()
+            self.makers[call] = makers
+        for name, make in makers.items():
             if named[name] is None:
                 named[name] = make(first)
 

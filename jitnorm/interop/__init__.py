@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -21,8 +21,6 @@ _CLASSES = {
 _by_type: dict[type, Framework] = {}
 # Frameworks whose tensors are first passed as they are.
 tried: dict[type, Framework] = {}
-# For tensors that also need no conversion and carry their stream: whether they can go into a call now.
-direct: dict[type, Callable[[tuple[Any, ...], Sequence[Any]], bool]] = {}
 
 
 def framework_of(tensor: Any, name: str) -> Framework:
@@ -38,8 +36,6 @@ def framework_of(tensor: Any, name: str) -> Framework:
         if found.is_plain(kind) and (found.is_direct or found.is_often_direct):
             found.types.add(kind)
             tried[kind] = found
-            if found.is_direct:
-                direct[kind] = found.admits
     return found
 
 

@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
 
+Way = Callable[[dict[str, Any], Any], bool]
+"""Makes a call at once, given its arguments by name and its stream, as the caller gave it, and says whether it did so.
+
+Outputs that are None are allocated. What it does not make it leaves as it was, for the long way.
+"""
+
 
 @cache
 def name_of(dtype: Any) -> str:
@@ -41,12 +47,31 @@ class Framework(ABC):
         """Whether tensors of a type consist only of memory, shape and strides."""
         return True
 
-    def admits(self, tensors: tuple[Any, ...], written: Sequence[Any]) -> bool:
-        """Whether tensors, or None in their place, can go into a call as they are now, and are all of `types`.
+    def way(self, dispatcher: Dispatcher) -> Way:
+        """The usual way of a dispatcher's calls whose first tensor is the framework's: tensors go in as they are."""
 
-        If so, also records that the call writes those in `written`.
-        """
-        return self.types.issuperset(map(type, tensors))
+        def call(named: dict[str, Any], stream: Any) -> bool:
+            # A try that fails costs 3 to 5 us, so after tensors that had to be converted the next are not tried.
+            if not dispatcher.takes_as_given:
+                return False
+            arguments = dispatcher.in_order(named)
+            if not self.types.issuperset(map(type, arguments[: dispatcher.tensor_count])):
+                return False
+            written = dispatcher.outputs_among(arguments)
+            try:
+                dispatcher.outputs.allocate(self, named)
+                if stream is not None or self.current_stream is not None:
+                    facts = dispatcher.launch(*dispatcher.in_order(named), self.stream_of(arguments[0], stream))
+                else:
+                    facts = dispatcher.launch(*dispatcher.in_order(named))
+                if facts is None:
+                    return True
+            except (BufferError, RuntimeError, TypeError, ValueError):
+                pass
+            named.update(zip(dispatcher.outputs.names, written, strict=True))
+            return False
+
+        return call
 
     def note_written(self, tensors: Sequence[Any]) -> None:
         """Record with the library that a kernel writes tensors."""
@@ -139,6 +164,29 @@ class Framework(ABC):
         """The caller's current stream as an integer; None if the call finds it itself."""
         return None if self.current_stream is None else self.current_stream()
 
+    def stream_of(self, tensor: Any, stream: Any) -> int | None:
+        """The stream of a call: the one that was given, or the caller's current one."""
+        return self.stream(tensor) if stream is None else stream_handle(stream)
+
     def dtype_name(self, tensor: Any) -> str:
         """The DLPack name of a tensor's dtype."""
         return str(tensor.dtype)
+
+
+def stream_handle(stream: Any) -> int:
+    """A CUDA stream as an integer, from an integer, torch's or CuPy's streams or the `__cuda_stream__` protocol.
+
+    Raises:
+        TypeError: it is none of these.
+    """
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for attribute in ("cuda_stream", "ptr"):
+        if hasattr(stream, attribute):
+            return int(getattr(stream, attribute))
+    raise TypeError(
+        f"stream: is a {type(stream).__name__}; expected None, an integer, a torch or CuPy stream, "
+        "or an object with __cuda_stream__"
+    )

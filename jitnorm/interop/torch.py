@@ -10,8 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.ffi import tvm_ffi
-from jitnorm.interop.base import Framework
+from jitnorm.interop.base import Framework, Way
 from jitnorm.interop.torch_refusals import TorchRefusals
+from jitnorm.interop.torch_way import usual_way
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -33,6 +34,7 @@ class Torch(Framework):
 
     def __init__(self) -> None:
         super().__init__()
+        self.types.clear()  # what is None is none of them
         torch: Any = sys.modules["torch"]
         tvm_ffi()
         # Tensors carry the protocol since torch 2.10; TVM-FFI has an add-on for older versions.
@@ -41,7 +43,6 @@ class Torch(Framework):
         self._nodes: set[type] = set()
         self._refusals = TorchRefusals(torch)
         self._increment_versions = torch._C._increment_version
-        self.admits = _admission(torch, self.types, self.note_written)  # type: ignore[method-assign, assignment]
 
     def owns(self, tensor: Any) -> bool:
         return isinstance(tensor, self._torch.Tensor)
@@ -57,6 +58,9 @@ class Torch(Framework):
 
     def makes_calls_of(self, tensors: Sequence[Any]) -> bool:
         return self._refusals.is_recorded(tensors)
+
+    def way(self, dispatcher: Dispatcher) -> Way:
+        return usual_way(self._torch, self, dispatcher)
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
         if not self.makes_calls_of(tensors) and not self._refusals.is_differentiated(tensors):
@@ -147,34 +151,3 @@ class Torch(Framework):
     @cache  # noqa: B019 - there is one instance, for the life of the process
     def _dtype(self, name: str) -> Any:
         return getattr(self._torch, _NAMES.get(name, "uint8"), self._torch.uint8)
-
-
-def _admission(
-    torch: Any, types: set[type], note_written: Callable[[Sequence[Any]], None]
-) -> Callable[[tuple[Any, ...], Sequence[Any]], bool]:
-    """`Framework.admits` for torch, as a closure because every eager call pays for it and methods are slower."""
-    # Each takes 30 to 60 ns, the public equivalents several times that.
-    count_modes, is_tracing, forward_ad = (
-        torch._C._len_torch_dispatch_stack,
-        torch._C._is_tracing,
-        torch.autograd.forward_ad,
-    )
-    is_grad_enabled, any_requires_grad = torch.is_grad_enabled, torch._C._any_requires_grad
-    increment_versions = torch._C._increment_version
-
-    def admits(tensors: tuple[Any, ...], written: Sequence[Any]) -> bool:
-        # Tensors wrapped by torch.func have no address: TVM-FFI or the launcher rejects them; the slow path says why.
-        if count_modes() or is_tracing() or forward_ad._current_level >= 0:
-            return False
-        for tensor in tensors:
-            if tensor is not None and (type(tensor) not in types or tensor.is_neg()):
-                return False
-        if is_grad_enabled() and any_requires_grad(*tensors):
-            return False
-        try:
-            increment_versions(written)
-        except RuntimeError:
-            note_written(written)
-        return True
-
-    return admits

@@ -6,11 +6,10 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitnorm.dispatch import in_words_of
-from jitnorm.interop import check_tensors, converted_tensors, direct, framework_of, tried
+from jitnorm.interop import check_tensors, converted_tensors, framework_of, tried
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
-    from jitnorm.interop.base import Framework
 
 # The type of the tensors of a framework: calls return what they are given.
 Tensor = TypeVar("Tensor")
@@ -32,56 +31,16 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
         ValueError: a shape, dtype, device, stride or alignment that is not allowed.
         TypeError: an argument that is no tensor of a known framework.
     """
-    arguments = dispatcher.in_order(named)
-    admits = direct.get(type(arguments[0]))
-    if admits is not None and stream is None:
-        written = dispatcher.outputs_among(arguments)
-        for tensor in written:
-            if tensor is None:
-                break
-        else:
-            # The usual call goes straight to the launcher; see docs/measured.md.
-            try:
-                if admits(arguments[: dispatcher.tensor_count], written) and dispatcher.launch(*arguments) is None:
-                    return named
-            except (BufferError, RuntimeError, TypeError, ValueError):
-                pass  # nothing has run; the long way raises it again, in the caller's words
-    # A try that fails costs 3 to 5 us, so after tensors that had to be converted the next go the long way at once.
-    framework = tried.get(type(arguments[0]))
-    if (
-        framework is not None
-        and dispatcher.takes_as_given
-        and _has_run(dispatcher, framework, arguments, named, stream)
-    ):
+    kind = type(named[dispatcher.first])
+    way = dispatcher.ways.get(kind)
+    if way is None and kind in tried:
+        way = dispatcher.ways[kind] = tried[kind].way(dispatcher)
+    if way is not None and way(named, stream):
         return named
     try:
         return _run(dispatcher, named, stream)
     except (TypeError, ValueError) as error:
         raise in_words_of(dispatcher.op, error) from None
-
-
-def _has_run(
-    dispatcher: Dispatcher, framework: Framework, arguments: tuple[Any, ...], named: dict[str, Any], stream: Any
-) -> bool:
-    """Whether the call has been made with tensors as they are, allocating what is None."""
-    written = dispatcher.outputs_among(arguments)
-    given = [tensor for tensor in written if tensor is not None]
-    try:
-        if not framework.admits(arguments[: dispatcher.tensor_count], given):
-            return False
-        if len(given) < len(written):
-            dispatcher.outputs.allocate(framework, named)
-            arguments = dispatcher.in_order(named)
-        if stream is None and framework.current_stream is None:
-            facts = dispatcher.launch(*arguments)
-        else:
-            facts = dispatcher.launch(*arguments, _stream_of(framework, arguments[0], stream))
-        if facts is None:
-            return True
-    except (BufferError, RuntimeError, TypeError, ValueError):
-        pass
-    named.update(zip(dispatcher.outputs.names, written, strict=True))  # the framework may have its own way of the call
-    return False
 
 
 def run_with_amax(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:
@@ -105,7 +64,7 @@ def _run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str
     dispatcher.outputs.allocate(framework, named)
     tensors = dispatcher.in_order(named)[: len(names)]
     converted = converted_tensors(names, tensors, dispatcher.positions)
-    dispatcher.run(*converted, *numbers, _stream_of(framework, given[0], stream))
+    dispatcher.run(*converted, *numbers, framework.stream_of(given[0], stream))
     dispatcher.takes_as_given = all(map(is_, converted, tensors))
     for position in dispatcher.positions:
         if given[position] is None:
@@ -113,27 +72,3 @@ def _run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str
         else:
             framework_of(given[position], "").note_written((given[position],))
     return named
-
-
-def _stream_of(framework: Framework, tensor: Any, stream: Any) -> int | None:
-    """The stream of a call: the one that was given, or the caller's current one."""
-    return framework.stream(tensor) if stream is None else stream_handle(stream)
-
-
-def stream_handle(stream: Any) -> int:
-    """A CUDA stream as an integer, from an integer, torch's or CuPy's streams or the `__cuda_stream__` protocol.
-
-    Raises:
-        TypeError: it is none of these.
-    """
-    if isinstance(stream, int):
-        return stream
-    if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
-    for attribute in ("cuda_stream", "ptr"):
-        if hasattr(stream, attribute):
-            return int(getattr(stream, attribute))
-    raise TypeError(
-        f"stream: is a {type(stream).__name__}; expected None, an integer, a torch or CuPy stream, "
-        "or an object with __cuda_stream__"
-    )
