@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 TENSORS = ("data", "scale", "global_scale", "row_scale", "scale_unswizzled", "tensor_scale", "amax")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+# Not frozen, since that takes 1 us more for each.
+@dataclass(eq=False, repr=False, slots=True)
 class QuantizedTensor:
     """A quantized tensor, complete: consumers need nothing else.
 

@@ -18,9 +18,10 @@ def element_of(dtype: torch.dtype, name: str) -> str:
     Raises:
         ValueError: it is none of FP8 or INT8.
     """
-    if dtype not in _ELEMENTS:
+    element = _ELEMENTS.get(dtype)
+    if element is None:
         raise ValueError(f"{name}: is {dtype}; allowed are {', '.join(map(str, _ELEMENTS))}")
-    return _ELEMENTS[dtype]
+    return element
 
 
 def as_scale(scale: Any, like: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import torch
 
@@ -17,6 +18,7 @@ _LEAST_FLOOR = 2.0**-126  # the least that a spec may have
 _LEAST_POWER = 1e-10  # what engines' scales are at least, before they become powers of two
 
 
+@cache
 def spec_of_eps(element: str, group_size: int, eps: float, is_ue8m0: bool = False, layout: str = "linear") -> QuantSpec:
     """One scale a group, of an amax that is at least `eps`; a power of two if `is_ue8m0`."""
     floor = max(eps / MAX_CODE[element], _LEAST_POWER if is_ue8m0 else _LEAST_FLOOR)
@@ -34,7 +36,7 @@ def transposed_scales(q: QuantizedTensor) -> torch.Tensor:
     """Column-major scales as engines have them: a view (M, groups), or (B, M, groups) of a batch."""
     shape = q.data.shape
     scales: torch.Tensor = q.scale.transpose(-1, -2)
-    return scales[..., : shape[-2] if q.batched else q.data[..., 0].numel(), :]
+    return scales[..., : shape[-2] if q.batched else math.prod(shape[:-1]), :]
 
 
 def write_groups(

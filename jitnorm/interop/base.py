@@ -93,6 +93,10 @@ class Framework(ABC):
         """The reason why `tensor` cannot be passed, and what to pass instead; None if it can."""
         return None
 
+    def has_shape(self, tensor: Any) -> bool:
+        """Whether the tensor is known, at no cost, to have a shape, though a call may refuse it."""
+        return False
+
     def gradient_refusal(self, tensor: Any, is_output: bool) -> str | None:
         """The part of `refusal` that also holds for tensors without memory."""
         return None

@@ -83,6 +83,11 @@ class Torch(Framework):
             tensor = tensor.resolve_neg()
         return tensor.detach() if tensor.requires_grad and not self.is_direct else tensor
 
+    def has_shape(self, tensor: Any) -> bool:
+        kind = type(tensor)
+        is_whole = kind is self._torch.Tensor or kind is self._torch.nn.Parameter
+        return is_whole and not tensor.is_nested and tensor.layout is self._torch.strided
+
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
         return self._refusals.refusal(tensor, is_output)
 
@@ -133,7 +138,8 @@ class Torch(Framework):
         return tensor.shape, tensor.dtype, tensor.device
 
     def permuted(self, tensor: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
-        return tensor.view(shape).permute(order)
+        viewed = tensor if tensor.shape == shape else tensor.view(shape)
+        return viewed if order == tuple(range(len(order))) else viewed.permute(order)
 
     def stream(self, tensor: Any) -> int | None:
         if self.is_direct or not tensor.is_cuda:

@@ -189,6 +189,8 @@ def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSp
     Raises:
         ValueError: one of them is not what the encoding has.
     """
+    if scale is None and global_scale is None and not spec.has_given_scales:
+        return spec, None, None
     if isinstance(scale, str):
         return _with_found_scale(spec, scale), None, None
     if isinstance(global_scale, str):
@@ -215,10 +217,11 @@ def outputs_of(spec: QuantSpec, out: Any, out_scale: Any) -> dict[str, Any]:
     """
     if out is None and out_scale is None:
         return NO_OUTPUTS
-    given = {"y_fp4" if spec.element == "e2m1" else "out": out}
+    outputs = NO_OUTPUTS.copy()
+    outputs["y_fp4" if spec.element == "e2m1" else "out"] = out
     if out_scale is not None:
-        given[_found_scale(spec)] = out_scale
-    return {**NO_OUTPUTS, **given}
+        outputs[_found_scale(spec)] = out_scale
+    return outputs
 
 
 def _found_scale(spec: QuantSpec) -> str:
@@ -253,7 +256,9 @@ def quantized(
     introduce(data)
     row_scale, tensor_scale, amax = made.get("row_scale"), made.get("tensor_scale"), made.get("amax")
     if not spec.has_blocks:
-        scale = next((each for each in (made.get("scale"), row_scale, tensor_scale) if each is not None), None)
+        scale = made.get("scale")
+        if scale is None:
+            scale = tensor_scale if row_scale is None else row_scale
         return QuantizedTensor(data, scale, None, None, None, spec, shape, batched, amax=amax)
     return QuantizedTensor(
         data=data,

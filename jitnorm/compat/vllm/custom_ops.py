@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import element_of, spec_of
+from jitnorm.compat.arguments import element_of, given_spec, spec_of
 from jitnorm.compat.groups import column_layout, quantize_groups, transposed_scales
 from jitnorm.compat.vllm import experts as fill_experts
 from jitnorm.compat.vllm.deep_gemm import takes_powers_of_two
@@ -15,7 +15,8 @@ from jitnorm.compat.vllm.experts import rows_of_scales
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as fill_fp4
-from jitnorm.compat.vllm.outputs_first import dynamic_scaled_int8_quant, refuse_azp, static_scaled_fp8_quant
+from jitnorm.compat.vllm.given_scales import block_size_of
+from jitnorm.compat.vllm.outputs_first import refuse_azp
 from jitnorm.kernels.numerics import round_up
 
 
@@ -129,20 +130,29 @@ def scaled_fp8_quant(
     """
     if input.ndim != 2:
         raise ValueError(f"input: has {input.ndim} dimensions; allowed are 2")
-    rows = input.shape[0]
-    if output is None:
-        output = input.new_empty((max(num_token_padding or 0, rows), input.shape[1]), dtype=torch.float8_e4m3fn)
-    elif num_token_padding is not None:
-        raise ValueError("num_token_padding: is given, but output is, too; pass one of them")
+    rows, columns = input.shape
+    if num_token_padding is not None:
+        if output is not None:
+            raise ValueError("num_token_padding: is given, but output is, too; pass one of them")
+        if num_token_padding > rows:
+            output = input.new_empty((num_token_padding, columns), dtype=torch.float8_e4m3fn)
+    # A view takes 1 us, so there is none without padding.
+    is_padded = output is not None and output.shape[0] != rows
+    out = output[:rows] if output is not None and is_padded else output
     if scale is not None:
-        static_scaled_fp8_quant(output[:rows], input, scale, group_shape)
-        return output, scale
-    if not use_per_token_if_dynamic:
-        q = jitnorm.quantize(input, spec=spec_of("e4m3", "tensor"), scale="tensor", out=output[:rows])
-        return output, q.scale
-    scale = input.new_empty((output.shape[0], 1), dtype=torch.float32)
-    jitnorm.quantize(input, spec=row_spec("e4m3"), scale_ub=scale_ub, out=output[:rows], out_scale=scale[:rows])
-    return output, scale
+        element = "e4m3" if output is None else element_of(output.dtype, "output")
+        spec = given_spec(element, block_size_of(input, scale, group_shape))
+        codes = jitnorm.quantize(input, spec=spec, scale=scale.contiguous(), out=out).data
+    elif not use_per_token_if_dynamic:
+        q = jitnorm.quantize(input, spec=spec_of("e4m3", "tensor"), scale="tensor", out=out)
+        codes, scale = q.data, q.scale
+    elif output is not None and is_padded:
+        codes, scale = output, input.new_empty((output.shape[0], 1), dtype=torch.float32)
+        jitnorm.quantize(input, spec=row_spec("e4m3"), scale_ub=scale_ub, out=out, out_scale=scale[:rows])
+    else:
+        q = jitnorm.quantize(input, spec=row_spec("e4m3"), scale_ub=scale_ub, out=out)
+        codes, scale = q.data, q.scale.view(-1, 1)
+    return codes if output is None else output, scale
 
 
 def scaled_int8_quant(
@@ -163,10 +173,8 @@ def scaled_int8_quant(
     refuse_azp(not symmetric, "symmetric", "is False")
     if scale is not None:
         return jitnorm.quantize(input, spec=spec_of("int8", "tensor"), scale=scale).data, scale, None
-    output = torch.empty_like(input, dtype=torch.int8, memory_format=torch.contiguous_format)
-    scale = input.new_empty((output[..., 0].numel(), 1), dtype=torch.float32)
-    dynamic_scaled_int8_quant(output, input, scale)
-    return output, scale, None
+    q = jitnorm.quantize(input, spec=spec_of("int8", "row"))
+    return q.data, q.scale.view(-1, 1), None
 
 
 def scaled_fp4_quant(
