@@ -15,7 +15,7 @@ from jitnorm.kernels.row_schedule import WARP_LANES, RowSchedule
 from jitnorm.kernels.schedule import MAX_WARPS, groups_of
 
 # Elements of rows that `jitnorm tune` measures unless others are asked for.
-HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 32768)
+HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24576, 32768)
 # Beyond this ratio of lengths, the rules choose.
 _FARTHEST = 1.5
 # More threads are not resident on every target, nor more blocks.

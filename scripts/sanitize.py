@@ -1,7 +1,12 @@
-"""Launches every kind of kernel once, on small tensors, for compute-sanitizer to watch."""
+"""Launches every kind of kernel once, on small tensors, for compute-sanitizer to watch.
+
+scripts/sanitize.py [PART/PARTS]    only one part of the launches: 0/4 to 3/4 together are all
+"""
 
 from __future__ import annotations
 
+import itertools
+import sys
 from importlib.util import find_spec
 from typing import Any
 
@@ -45,6 +50,8 @@ ENCODINGS_OF_EXPERTS: list[dict[str, Any]] = [
 # Several rows a warp, one warp, several warps with partial groups, the longest rows of a block, clusters.
 HIDDEN_SIZES = (128, 1152, 4224, 65536, 131072)
 ROWS = 5
+PART, PARTS = map(int, (sys.argv[1] if len(sys.argv) > 1 else "0/1").split("/"))
+_numbers = itertools.count()
 
 
 def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
@@ -62,6 +69,8 @@ def tensor(shape: tuple[int, ...], dtype: str, is_output: bool) -> torch.Tensor:
 
 
 def launch(op: Op, hidden_size: int, rows: int = ROWS, **choices: Any) -> None:
+    if next(_numbers) % PARTS != PART:
+        return
     dtype = "uint8" if op.fixed["op"] in MOVES else "bfloat16"
     call_of(op, {"hidden_size": hidden_size, "input": dtype, **choices}, tensor, rows)()
 

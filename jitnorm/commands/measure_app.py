@@ -104,7 +104,7 @@ def tune(
         option("Ops by their full names, as in jitnorm bench, or all. Default: the common ones.", panel=_WHAT),
     ] = [],  # noqa: B006
     hidden_sizes: Annotated[
-        str, option("Elements per row: 4096,8192. Default: 11 sizes from 1536 to 32768.", panel=_WHAT)
+        str, option("Elements per row: 4096,8192. Default: 12 sizes from 1536 to 32768.", panel=_WHAT)
     ] = "",
     row_classes: Annotated[str, option("Classes of rows: few, some, usual, many. Default: all.", panel=_WHAT)] = "",
     seconds: Annotated[float, option("Stop after this time and keep what was found.", panel=HOW)] = 600.0,
