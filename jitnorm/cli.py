@@ -10,6 +10,7 @@ from jitnorm.commands.arguments import ErrorGroup, Json, complete_config, comple
 from jitnorm.commands.build_app import warm, wheel
 from jitnorm.commands.cache_app import cache_app
 from jitnorm.commands.measure_app import bench, tune
+from jitnorm.commands.quantize_app import quantize
 
 app = typer.Typer(
     cls=ErrorGroup,
@@ -103,6 +104,7 @@ def source(
 
 app.command()(warm)
 app.command()(wheel)
+app.command()(quantize)
 app.command()(bench)
 app.command()(tune)
 app.add_typer(cache_app, name="cache")

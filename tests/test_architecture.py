@@ -117,6 +117,11 @@ def test_only_commands_build_wheels() -> None:
     assert violations(outside, lambda n: not within(n, "jitnorm.wheel")) == []
 
 
+def test_only_commands_quantize_checkpoints() -> None:
+    outside = [p for p in MODULES if p.parent not in (Path("jitnorm/checkpoint"), Path("jitnorm/commands"))]
+    assert violations(outside, lambda n: not within(n, "jitnorm.checkpoint")) == []
+
+
 def test_nothing_imports_the_command_line() -> None:
     library = [p for p in MODULES if p != Path("jitnorm/cli.py") and p.parent != Path("jitnorm/commands")]
     assert violations(library, lambda n: not within(n, "jitnorm.cli", "jitnorm.commands")) == []

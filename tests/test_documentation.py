@@ -20,6 +20,9 @@ IN_TORCH, IN_JAX = (
     re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
     for page in ("torch.md", "jax.md")
 )
+(OF_CHECKPOINTS,) = re.findall(
+    r"^```python\n(.*?)^```", (ROOT / "docs" / "checkpoints.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
+)
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
@@ -53,6 +56,10 @@ def test_the_examples_of_the_page_on_jax_run(example: str) -> None:
     if "serialize" in example:
         pytest.importorskip("flatbuffers", reason="JAX serializes with flatbuffers")
     exec(compile(example, "jax.md", "exec"), {})
+
+
+def test_the_example_of_the_page_on_checkpoints_runs() -> None:
+    exec(compile(OF_CHECKPOINTS, "checkpoints.md", "exec"), {})
 
 
 def test_every_variable_that_the_code_reads_is_in_the_readme() -> None:

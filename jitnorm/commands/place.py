@@ -1,16 +1,13 @@
-"""The device that a command runs on, the first GPU or else the CPU, and copies of arrays to and from it."""
+"""The device that a command runs on, the first GPU or else the CPU."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from jitnorm.dispatch import cuda_target
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from jitnorm.memory import CudaMemory, HostMemory
 
 
 @dataclass(frozen=True)
@@ -84,58 +81,3 @@ def _gpu() -> Place:
 
 def _cpu(why: str) -> Place:
     return Place(Target("cpu"), "the CPU", HostMemory(), why)
-
-
-class HostMemory:
-    """The host's memory, where arrays are passed as they are."""
-
-    def put(self, array: NDArray[Any]) -> Any:
-        """The array as an argument of an op."""
-        return array
-
-    def bytes_of(self, tensor: Any) -> NDArray[Any]:
-        """The bytes of a tensor whose elements are one byte each, in its shape."""
-        import numpy as np
-
-        return tensor.view(np.uint8)  # type: ignore[no-any-return]
-
-
-class CudaMemory:
-    """A GPU's memory, as `tvm_ffi.Tensor`s on the default stream; needs no array framework, but the extra `cuda`.
-
-    Args:
-        device: ordinal of the GPU.
-
-    Raises:
-        ImportError: cuda-core, which copies, is not installed.
-    """
-
-    def __init__(self, device: int) -> None:
-        try:
-            from cuda.bindings import driver
-            from cuda.core import Device
-        except ImportError as error:
-            raise ImportError(
-                'cuda-core, which copies to and from the GPU, is missing: pip install "jitnorm[cuda]"'
-            ) from error
-        Device(device).set_current()
-        self._device = device
-        self._driver: Any = driver
-
-    def put(self, array: NDArray[Any]) -> Any:
-        """A copy of a contiguous array as an argument of an op."""
-        tensor = launcher().allocate(array.shape, array.dtype.name, self._device)
-        self._check(self._driver.cuMemcpyHtoD(tensor.data_ptr(), array.ctypes.data, array.nbytes))
-        return tensor
-
-    def bytes_of(self, tensor: Any) -> NDArray[Any]:
-        """A copy of the bytes of a dense tensor whose elements are one byte each, in its shape."""
-        import numpy as np
-
-        array = np.empty(tuple(tensor.shape), np.uint8)
-        self._check(self._driver.cuMemcpyDtoH(array.ctypes.data, tensor.data_ptr(), array.nbytes))
-        return array
-
-    def _check(self, answer: tuple[Any, ...]) -> None:
-        if answer[0] != self._driver.CUresult.CUDA_SUCCESS:
-            raise RuntimeError(f"CUDA driver: a copy failed with {answer[0].name}")

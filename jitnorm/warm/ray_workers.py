@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jitnorm.cache import Artifact, Cache
+from jitnorm.ray_cluster import RETRIES, connected
 from jitnorm.warm.plan import Job, Outcome
 from jitnorm.warm.worker import read_job, read_outcome, write_job, write_outcome
 
-# How often a task is rerun whose worker died; it then finds what was already published.
-RETRIES = 3
 # Cache settings that nodes take from the driver. The driver's folders are not among them.
 _VARIABLES = (
     "JITNORM_REMOTE_CACHE", "JITNORM_REMOTE_MODE", "JITNORM_REMOTE_TIMEOUT", "JITNORM_BACKEND",
@@ -35,7 +34,7 @@ def run_on_ray(jobs: Sequence[Job], cache: Cache, address: str, backend: str = "
     Raises:
         RuntimeError: Ray is not installed, or the cluster does not exist.
     """
-    ray = _connected(address)
+    ray = connected(address)
     has_remote = _nodes_write_to_remote()
     settings = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     # A failed build is an outcome; Ray reruns tasks whose worker died.
@@ -52,19 +51,6 @@ def run_on_ray(jobs: Sequence[Job], cache: Cache, address: str, backend: str = "
     finally:
         for reference in pending:
             ray.cancel(reference, force=True)
-
-
-def _connected(address: str) -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise RuntimeError('ray: is not installed; pip install "jitnorm[ray]"') from None
-    if not ray.is_initialized():
-        try:
-            ray.init(address=address, include_dashboard=False, log_to_driver=False)
-        except ConnectionError as error:
-            raise RuntimeError(f"ray: no cluster at {address!r}: {error}; start one, or pass its address") from None
-    return ray
 
 
 def _nodes_write_to_remote() -> bool:

@@ -10,7 +10,7 @@ from unoptimized import unoptimized
 __all__ = ["unoptimized"]
 
 # Names, arguments and what torch makes of calls are tested here; the kernels themselves are those of other tests.
-_FOLDERS = [Path(__file__).parent / name for name in ("compat", "torch")]
+_FOLDERS = [Path(__file__).parent / name for name in ("checkpoint", "compat", "torch")]
 
 
 @pytest.fixture(autouse=True)

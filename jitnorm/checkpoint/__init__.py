@@ -1,0 +1,1 @@
+"""Quantizes checkpoints: safetensors files in, files that inference engines load out."""

@@ -1,0 +1,136 @@
+"""The folder that a quantized checkpoint is written to: which files are whole, and which run may go on with it.
+
+Until the checkpoint is whole, a folder within says which run writes it and holds the file that is being written. Files
+are renamed to their places when they are on the disk, the index and the configuration last.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+WORK = ".jitnorm-quantize"
+_RUN, _LOCK = "run.json", "lock"
+
+
+class Output:
+    """The folder that a run writes to.
+
+    Args:
+        folder: the folder; it may exist if it is empty, or if an interrupted run has left it.
+        identity: what tells this run from others, as JSON has it: input and options.
+    """
+
+    def __init__(self, folder: Path, identity: Any) -> None:
+        self.folder, self._identity = folder, json.loads(json.dumps(identity))
+        self._work = folder / WORK
+
+    def scales(self) -> dict[str, float] | None:
+        """The encode scales that an interrupted run has found; None if none has written here.
+
+        Raises:
+            ValueError: the folder holds something else, or a run with other input or options.
+        """
+        if not self.folder.exists():
+            return None
+        if not self.folder.is_dir():
+            raise ValueError(f"out: {self.folder} is no folder; name one that does not exist")
+        held = [path.name for path in self.folder.iterdir()]
+        if not (self._work / _RUN).exists():
+            if set(held) - {WORK}:
+                raise ValueError(f"out: {self.folder} is not empty; name a folder that does not exist")
+            return None
+        run = json.loads((self._work / _RUN).read_text(encoding="utf-8"))
+        if run["identity"] != self._identity:
+            raise ValueError(
+                f"out: {self.folder} holds an interrupted run with other input or options; repeat these, or delete it"
+            )
+        scales: dict[str, float] = run["scales"]
+        return scales
+
+    def check_space(self, size: int) -> None:
+        """Raise OSError if the disk does not have so many bytes."""
+        existing = next(path for path in (self.folder, *self.folder.absolute().parents) if path.exists())
+        free = shutil.disk_usage(existing).free
+        if size > free:
+            raise OSError(errno.ENOSPC, f"out: needs {size} bytes, but the disk of {existing} has {free}")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out of the folder, which is created.
+
+        Raises:
+            RuntimeError: another run writes here now.
+            ValueError: another run has written here meanwhile.
+        """
+        self._work.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self._work / _LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RuntimeError(f"out: another process is writing {self.folder}") from None
+        try:
+            self.scales()
+            yield
+        finally:
+            lock.release()
+
+    def begin(self, scales: dict[str, float]) -> None:
+        """Note the run and its scales, which it need not find again; and remove what an earlier one left half done."""
+        for path in self._work.glob("*.part"):
+            path.unlink()
+        text = json.dumps({"identity": self._identity, "scales": scales})
+        self.put(f"{WORK}/{_RUN}", text.encode())
+
+    def has(self, name: str, size: int) -> bool:
+        """Whether a file of this run is whole; what it has renamed is."""
+        path = self.folder / name
+        return path.is_file() and path.stat().st_size == size
+
+    def part(self, name: str) -> Path:
+        """Where to write a file until it is whole."""
+        return self._work / f"{name.replace('/', '%')}.part"
+
+    def finish(self, name: str) -> None:
+        """Rename a file that is whole, and on the disk, to its place."""
+        place = self.folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(self.part(name), place)
+        _sync(place.parent)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a small file."""
+        with self.part(name).open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        self.finish(name)
+
+    def copy(self, source: Path, name: str) -> None:
+        """Copy a file."""
+        with source.open("rb") as file, self.part(name).open("wb") as out:
+            shutil.copyfileobj(file, out)
+            out.flush()
+            os.fsync(out.fileno())
+        self.finish(name)
+
+    def end(self) -> None:
+        """Remove what only a run needs: the checkpoint is whole."""
+        shutil.rmtree(self._work)
+        _sync(self.folder)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,67 @@
+"""Copies of arrays to the memory of a device and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jitnorm.kernels.dtypes import DTYPES
+from jitnorm.launcher import launcher
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class HostMemory:
+    """The host's memory, where arrays are passed as they are."""
+
+    def put(self, array: NDArray[Any]) -> Any:
+        """The array as an argument of an op."""
+        return array
+
+    def bytes_of(self, tensor: Any) -> NDArray[Any]:
+        """The bytes of a dense tensor, those of a row's elements one after another."""
+        import numpy as np
+
+        return tensor.view(np.uint8)  # type: ignore[no-any-return]
+
+
+class CudaMemory:
+    """A GPU's memory, as `tvm_ffi.Tensor`s on the default stream; needs no array framework, but the extra `cuda`.
+
+    Args:
+        device: ordinal of the GPU.
+
+    Raises:
+        ImportError: cuda-core, which copies, is not installed.
+    """
+
+    def __init__(self, device: int) -> None:
+        try:
+            from cuda.bindings import driver
+            from cuda.core import Device
+        except ImportError as error:
+            raise ImportError(
+                'cuda-core, which copies to and from the GPU, is missing: pip install "jitnorm[cuda]"'
+            ) from error
+        Device(device).set_current()
+        self._device = device
+        self._driver: Any = driver
+
+    def put(self, array: NDArray[Any]) -> Any:
+        """A copy of a contiguous array as an argument of an op."""
+        tensor = launcher().allocate(array.shape, array.dtype.name, self._device)
+        self._check(self._driver.cuMemcpyHtoD(tensor.data_ptr(), array.ctypes.data, array.nbytes))
+        return tensor
+
+    def bytes_of(self, tensor: Any) -> NDArray[Any]:
+        """A copy of the bytes of a dense tensor, those of a row's elements one after another."""
+        import numpy as np
+
+        *leading, last = tensor.shape
+        array = np.empty((*leading, last * DTYPES[str(tensor.dtype)].bytes), np.uint8)
+        self._check(self._driver.cuMemcpyDtoH(array.ctypes.data, tensor.data_ptr(), array.nbytes))
+        return array
+
+    def _check(self, answer: tuple[Any, ...]) -> None:
+        if answer[0] != self._driver.CUresult.CUDA_SUCCESS:
+            raise RuntimeError(f"CUDA driver: a copy failed with {answer[0].name}")
