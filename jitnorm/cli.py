@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from jitnorm.commands.arguments import ErrorGroup, Json, complete_config, complete_target, exit_unless
+from jitnorm.commands.arguments import App, ErrorGroup, Json, OneTarget, complete_config, exit_unless
 from jitnorm.commands.build_app import warm, wheel
 from jitnorm.commands.cache_app import cache_app
 from jitnorm.commands.measure_app import bench, tune
 from jitnorm.commands.quantize_app import quantize
 
-app = typer.Typer(
+app = App(
     cls=ErrorGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -77,10 +77,7 @@ def source(
             autocompletion=complete_config,
         ),
     ],
-    target: Annotated[
-        str | None,
-        typer.Option(help="Target, such as sm_90a. Default: the first GPU, else cpu.", autocompletion=complete_target),
-    ] = None,
+    target: OneTarget = None,
     backend: Annotated[str, typer.Option(help="nvrtc, nvcc or cxx for C++ source, or cute. Default: C++.")] = "auto",
 ) -> None:
     """Print the complete source generated for a configuration.
@@ -91,10 +88,13 @@ def source(
     from jitnorm.commands.place import target_or_default
     from jitnorm.kernel_source import source_for
     from jitnorm.kernels.config import KernelConfig
+    from jitnorm.kernels.spelling import did_you_mean
     from jitnorm.toolchains import TOOLCHAIN_NAMES
 
     if backend not in ("auto", *TOOLCHAIN_NAMES):
-        raise ValueError(f"backend: {backend!r} is not known; use one of {', '.join(('auto', *TOOLCHAIN_NAMES))}")
+        known = ("auto", *TOOLCHAIN_NAMES)
+        meant = did_you_mean(backend, known)
+        raise ValueError(f"backend: {backend!r} is not known; use one of {', '.join(known)}{meant}")
     parsed = KernelConfig.parse(config)
     chosen, note = target_or_default(target)
     if note:

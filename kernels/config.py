@@ -8,8 +8,10 @@ from typing import Any
 
 from .activations import canonical
 from .config_rules import MOVES, NORMS, check, default_activation, default_weight, distinct_rounding
+from .formats import read_format
 from .numerics import ceil_div, round_up
 from .quant_spec import PACKED_COLUMNS, SWIZZLED_COLUMNS, QuantSpec, require_one_of, to_text
+from .spelling import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,8 @@ class KernelConfig:
     """A frozen, hashable description of one kernel; two equal configurations give the same source.
 
     The text form, ``rmsnorm:hidden_size=4096,input=bfloat16,...``, lists the fields up to `pdl`, and of the later ones
-    those that are not at their default; `parse` reads it back and lets every field with a default be left out.
+    those that are not at their default; `parse` reads it back and lets every field with a default be left out. It also
+    takes the name of an encoding for `quant`: ``rmsnorm:hidden_size=4096,quant=nvfp4``.
 
     Args:
         op: what the kernel computes: ``rmsnorm``, ``layernorm``; ``quantize`` for quantization alone, ``dequantize``
@@ -358,7 +361,10 @@ def read_options(text: str) -> dict[str, Any]:
     for item in filter(None, text.split(",")):
         name, equals, value = item.partition("=")
         if not equals or name not in _READERS or name in values:
-            raise ValueError(f"config: cannot read {item!r}; write field=value once for any of {', '.join(_READERS)}")
+            raise ValueError(
+                f"config: cannot read {item!r}; write field=value once for any of {', '.join(_READERS)}"
+                f"{did_you_mean(name, _READERS.keys() - values)}"
+            )
         values[name] = _READERS[name](name, value)
     return values
 
@@ -385,7 +391,7 @@ def _read_str(name: str, text: str) -> str:
 
 
 def _read_quant(name: str, text: str) -> QuantSpec | None:
-    return None if text == "none" else QuantSpec.parse(text)
+    return None if text == "none" else read_format(text)
 
 
 _READER_OF_TYPE = {"int": _read_int, "bool": _read_bool, "str": _read_str, "QuantSpec | None": _read_quant}

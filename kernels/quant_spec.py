@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from .numerics import CHUNK_SIZE, to_float32
+from .spelling import did_you_mean
 
 # Element formats: bits of a code, the largest value and its exponent.
 CODE_BITS = {"e2m1": 4, "e4m3": 8, "e5m2": 8, "int8": 8}
@@ -60,7 +61,9 @@ def require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> Non
     """Raise ValueError, naming the argument and what is allowed, unless `value` is one of `allowed`."""
     # 16.0 equals 16 and True equals 1, but neither writes the same source.
     if not any(value == option and type(value) is type(option) for option in allowed):
-        raise ValueError(f"{name}: is {value!r}; allowed are {', '.join(map(repr, allowed))}")
+        raise ValueError(
+            f"{name}: is {value!r}; allowed are {', '.join(map(repr, allowed))}{did_you_mean(value, allowed)}"
+        )
 
 
 def to_text(value: object) -> str:

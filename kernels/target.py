@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .spelling import did_you_mean
+
 # sm_87 and sm_88 are left out: cubins of other 8.x targets are not promised to run there.
 _CAPABILITY_OF = {
     "sm_80": (8, 0),
@@ -60,7 +62,10 @@ class Target:
 
     def __post_init__(self) -> None:
         if self.name not in TARGET_NAMES:
-            raise ValueError(f"target: {self.name!r} is not known; use one of {', '.join(TARGET_NAMES)}")
+            raise ValueError(
+                f"target: {self.name!r} is not known; use one of {', '.join(TARGET_NAMES)}"
+                f"{did_you_mean(self.name, TARGET_NAMES)}"
+            )
 
     def __str__(self) -> str:
         return self.name

@@ -16,6 +16,7 @@ from jitnorm.catalogue.launches import chosen_of, launches
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import sizes_of
 from jitnorm.kernels.interface import tensor_arguments
+from jitnorm.kernels.spelling import did_you_mean
 
 Maker = Callable[[Tensors, int, int], Call]
 """From M and H to a call on tensors of its own."""
@@ -295,6 +296,7 @@ def ops_named(parts: Sequence[str]) -> list[Measured]:
     for part in parts:
         found = {part} & set(names) or {name for name in names if part in name}
         if not found:
-            raise ValueError(f"ops: {part!r} is in no op's name; these are {', '.join(names)}")
+            meant = did_you_mean(part, names)
+            raise ValueError(f"ops: {part!r} is in no op's name; these are {', '.join(names)}{meant}")
         chosen |= found
     return [op for op in OPS if not parts or op.name in chosen]

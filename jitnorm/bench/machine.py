@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 import jitnorm
 from jitnorm.bench.peers import PACKAGES
 from jitnorm.bench.results import Setup
+from jitnorm.kernels.spelling import did_you_mean
 
 DEVICES = ("cuda", "cpu")
 
@@ -26,7 +27,7 @@ def device_or_default(name: str | None) -> str:
     except ImportError:
         raise RuntimeError('measuring needs torch, which is not installed: pip install "jitnorm[torch]"') from None
     if name not in (None, *DEVICES):
-        raise ValueError(f"device: is {name!r}; allowed are {', '.join(DEVICES)}")
+        raise ValueError(f"device: is {name!r}; allowed are {', '.join(DEVICES)}{did_you_mean(name, DEVICES)}")
     has_gpu = torch.cuda.is_available()
     if name == "cuda" and not has_gpu:
         raise ValueError(

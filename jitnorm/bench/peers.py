@@ -10,6 +10,7 @@ from jitnorm.bench.cases import Maker, Measured
 from jitnorm.bench.results import JITNORM
 from jitnorm.bench.tensors import Tensors
 from jitnorm.bench.variants import VARIANTS
+from jitnorm.kernels.spelling import did_you_mean
 
 
 def _flashinfer(name: str) -> Maker:
@@ -111,7 +112,7 @@ def chosen(names: Sequence[str], device: str) -> list[str]:
         return [JITNORM, *(installed() if device == "cuda" else [])]
     for name in names:
         if name not in NAMES:
-            raise ValueError(f"by: is {name!r}; allowed are {', '.join(NAMES)}")
+            raise ValueError(f"by: is {name!r}; allowed are {', '.join(NAMES)}{did_you_mean(name, NAMES)}")
         if name not in (JITNORM, *VARIANTS) and device != "cuda":
             raise ValueError(f"by: {name} runs on GPUs only, not on {device}; leave it out")
         if name in PACKAGES and name not in installed():

@@ -41,6 +41,12 @@ def summary_table(rows: Iterable[Row]) -> Table:
     return table
 
 
+def findings(results: Results) -> list[Table]:
+    """The findings of a run: the bars, if a GPU was measured, for which they are set, and a summary."""
+    bars = [bars_table(results.rows)] if results.setup.is_gpu else []
+    return [table for table in (*bars, summary_table(results.rows)) if table.rows]
+
+
 def bars_table(rows: Iterable[Row]) -> Table:
     """Tabulate one line per bar with measurements."""
     table = _table(
@@ -63,8 +69,7 @@ def _bar(value: float | None) -> str:
 def markdown(results: Results) -> str:
     """Format setup, bars and summary as a part of a page."""
     told = ", ".join(f"{name} {value}" for name, value in facts(results.setup))
-    tables = (bars_table(results.rows), summary_table(results.rows))
-    return "\n\n".join([told, *map(_as_markdown, tables)]) + "\n"
+    return "\n\n".join([told, *map(_as_markdown, findings(results))]) + "\n"
 
 
 def _as_markdown(table: Table) -> str:

@@ -69,6 +69,11 @@ class Setup:
     driver: str
     versions: dict[str, str]
 
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU that was measured."""
+        return bool(self.driver)
+
 
 @dataclass(frozen=True)
 class Results:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from jitnorm.kernels.spelling import did_you_mean
+
 Shape = tuple[int, int]
 """M rows of H elements."""
 
@@ -70,6 +72,7 @@ def parse_shapes(text: str) -> Shapes:
     if len(shapes) < len(found):
         raise ValueError(
             f"shapes: is {text!r}; allowed are {', '.join(NAMED)}, random:SEED, or M x H such as 1x4096,128x8192"
+            f"{did_you_mean(text, NAMED)}"
         )
     return _all(*shapes)
 

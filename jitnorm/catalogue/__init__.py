@@ -15,6 +15,7 @@ from jitnorm.catalogue import (
     quantizers,
 )
 from jitnorm.catalogue.op import Op
+from jitnorm.kernels.spelling import did_you_mean
 
 # In the README's order.
 OPS: dict[str, Op] = {
@@ -27,5 +28,5 @@ OPS: dict[str, Op] = {
 def op_of(name: str) -> Op:
     """The op of a name; ValueError if there is none."""
     if name not in OPS:
-        raise ValueError(f"op: is {name!r}; allowed are {', '.join(OPS)}")
+        raise ValueError(f"op: is {name!r}; allowed are {', '.join(OPS)}{did_you_mean(name, OPS)}")
     return OPS[name]

@@ -20,11 +20,11 @@ from jitnorm.catalogue.encodings import (
     given_or_none,
     norm_layout,
 )
-from jitnorm.catalogue.formats import FORMATS
 from jitnorm.catalogue.gates import GATE, gated, gated_options
 from jitnorm.catalogue.op import WITHOUT_WEIGHT, Allocated, Choices, Fields, Op
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import ROWS, shape
+from jitnorm.kernels.formats import FORMATS
 from jitnorm.kernels.quant_spec import FP8_GROUP, MXFP8, NVFP4, QuantSpec
 
 _NORM_IN_FP8 = "the norm in FP8, by a given scale"

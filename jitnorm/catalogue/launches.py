@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from jitnorm.catalogue import op_of
-from jitnorm.catalogue.formats import FORMATS, read_format
 from jitnorm.catalogue.op import WITHOUT_WEIGHT, Choices, Fields, Launch, Op
 from jitnorm.kernels.config_rules import INPUT_DTYPES, MOVES
+from jitnorm.kernels.formats import FORMATS, read_format
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.kernels.spelling import did_you_mean
 
 # What every op has; `weight` and `quant` only some.
 _COMMON: dict[str, Any] = {"hidden_size": None, "input": "bfloat16", "row_dims": 1, "pdl": None, "row_class": "all"}
@@ -62,12 +63,16 @@ def chosen_of(op: Op, chosen: Choices) -> tuple[Choices, Fields]:
     allowed = choices_of(op)
     unknown = [choice for choice in chosen if choice not in allowed]
     if unknown:
-        raise ValueError(f"{unknown[0]}: is given, but {op.name} has no such choice; it has {', '.join(allowed)}")
+        meant = did_you_mean(unknown[0], allowed)
+        raise ValueError(
+            f"{unknown[0]}: is given, but {op.name} has no such choice; it has {', '.join(allowed)}{meant}"
+        )
     choices = {**allowed, **chosen}
     if choices["hidden_size"] is None:
         raise ValueError(f"hidden_size: is not given for {op.name}; name the elements of a row")
     if choices["input"] not in INPUT_DTYPES and op.fixed["op"] not in MOVES:
-        raise ValueError(f"input: is {choices['input']!r}; allowed are {', '.join(INPUT_DTYPES)}")
+        meant = did_you_mean(choices["input"], INPUT_DTYPES)
+        raise ValueError(f"input: is {choices['input']!r}; allowed are {', '.join(INPUT_DTYPES)}{meant}")
     fields = {**op.fixed, **{field: choices[field] for field in op.choices if field not in _NOT_FIELDS}}
     if choices.get("weight") == "none":
         if not op.weight_optional:

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from jitnorm.checkpoint.selection import FLOATS
+from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.memory import CudaMemory, HostMemory
 from jitnorm.ops.amax import compute_amax
 from jitnorm.ops.general import quantize
@@ -36,7 +37,9 @@ class Encoder:
 
     def __init__(self, spec: QuantSpec, device: str = "cpu") -> None:
         if device not in DEVICES:
-            raise ValueError(f"device: {device!r} is not known; use one of {', '.join(DEVICES)}")
+            raise ValueError(
+                f"device: {device!r} is not known; use one of {', '.join(DEVICES)}{did_you_mean(device, DEVICES)}"
+            )
         self._spec, self._device = spec, device
         self._of_thread = threading.local()
 

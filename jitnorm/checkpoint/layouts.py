@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
 from jitnorm.checkpoint.stored import StoredTensor
 from jitnorm.kernels.quant_spec import FP8_BLOCK, FP8_TOKEN, MXFP4, NVFP4, QuantSpec
+from jitnorm.kernels.spelling import did_you_mean
 
 COMPRESSED_TENSORS, MODELOPT = "compressed-tensors", "modelopt"
 LAYOUTS = (COMPRESSED_TENSORS, MODELOPT)
@@ -182,7 +182,6 @@ def layout_of(format: str, library: str = COMPRESSED_TENSORS) -> Layout:
     """
     for name, value, known in (("format", format, tuple(FORMATS)), ("layout", library, LAYOUTS)):
         if value not in known:
-            near = get_close_matches(value, known, 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
+            meant = did_you_mean(value, known)
             raise ValueError(f"{name}: {value!r} is not known; use one of {', '.join(known)}{meant}")
     return Layout(FORMATS[format], library)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jitnorm.checkpoint.stored import StoredTensor, read_header
+from jitnorm.hub import hint_of_hub
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -46,7 +46,7 @@ def open_source(folder: Path) -> Source:
         ValueError: it is no checkpoint, lacks a shard, does not fit its index, or is quantized already.
     """
     if not folder.is_dir():
-        raise ValueError(f"in: {folder} is no folder{_hint_of_hub(str(folder))}")
+        raise ValueError(f"in: {folder} is no folder{hint_of_hub(str(folder))}")
     config = _read_object(folder / CONFIG)
     if "quantization_config" in config or (folder / "hf_quant_config.json").exists():
         raise ValueError(f"in: {folder} is quantized already; name the checkpoint that it was made from")
@@ -71,13 +71,6 @@ def _read_object(file: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"in: {file} is not a JSON object")
     return found
-
-
-def _hint_of_hub(text: str) -> str:
-    """Advice on a text that may be a model's name on the Hub."""
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", text):
-        return ""
-    return f"; a model of the Hugging Face Hub has to be downloaded first: hf download {text} --local-dir FOLDER"
 
 
 def _named_by(index: dict[str, Any], folder: Path) -> list[str]:

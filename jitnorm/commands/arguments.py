@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -14,6 +14,10 @@ INTERRUPTED = 130
 
 HOW = "How"
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# Wherever kernels are built, listed or sent, both names mean the same; several targets are separated by commas.
+_TARGET = ("--target", "--arch")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Jobs = Annotated[
     int | None,
@@ -28,7 +32,37 @@ def option(help: str, *names: str, panel: str, complete: Callable[[str], list[st
     return typer.Option(*names, help=help, rich_help_panel=panel, autocompletion=complete, **more)
 
 
-class ErrorGroup(TyperGroup):
+class _Plain:
+    """A command whose help page calls values as this project does, and says of flags nothing: they take none."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, also ``--help``, with what stands for their values on the help page."""
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for each in found:
+            if getattr(each, "is_flag", False):
+                each.metavar = ""
+            elif each.metavar is None:
+                each.metavar = each.name.upper()
+        return found
+
+
+class Command(_Plain, TyperCommand):
+    """A command."""
+
+
+class App(typer.Typer):
+    """An application of such commands."""
+
+    def command(self, *names: Any, **options: Any) -> Callable[[_Function], _Function]:
+        """Declare a command, as Typer does."""
+        return super().command(*names, **{"cls": Command, **options})
+
+
+class Group(_Plain, TyperGroup):
+    """A group of commands."""
+
+
+class ErrorGroup(Group):
     """A group of commands that prints the library's errors as one line; only unforeseen errors have a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -76,6 +110,14 @@ def complete_target(incomplete: str) -> list[str]:
 
     known, comma, started = incomplete.rpartition(",")
     return [f"{known}{comma}{name}" for name in TARGET_NAMES if name.startswith(started)]
+
+
+def target_option(help: str, panel: str | None = None) -> Any:
+    """The option that names a target, or several."""
+    return typer.Option(*_TARGET, help=help, metavar="TARGET", rich_help_panel=panel, autocompletion=complete_target)
+
+
+OneTarget = Annotated[str | None, target_option("Target, such as sm_90a. Default: the first GPU, else cpu.")]
 
 
 def complete_key(incomplete: str) -> list[str]:

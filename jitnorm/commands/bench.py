@@ -12,7 +12,7 @@ from jitnorm.bench.cases import Maker, Measured, ops_named
 from jitnorm.bench.measure import measure, measure_again
 from jitnorm.bench.results import Results, Row
 from jitnorm.bench.shapes import Shape, parse_shapes, shape_text
-from jitnorm.commands.console import make_console, make_error_console, print_facts, print_table
+from jitnorm.commands.console import make_console, make_error_console, print_facts, print_table, status
 
 Plan = list[tuple[Measured, list[Shape], dict[str, Maker]]]
 
@@ -63,14 +63,14 @@ def _measured(plan: Plan, device: str, seconds: float, leave_out: Callable[[str]
     """All rows so far, after each op."""
     rows: list[Row] = []
     end = monotonic() + seconds
-    with make_error_console().status("") as status:
+    with status() as show_status:
         for number, (op, shapes, makers) in enumerate(plan, 1):
             late = []
             for shape in shapes:
                 if rows and monotonic() > end:
                     late.append(shape_text(shape))
                     continue
-                status.update(f"[{number}/{len(plan)}] {op.name} {shape_text(shape)}")
+                show_status(f"[{number}/{len(plan)}] {op.name} {shape_text(shape)}")
                 rows += measure(op, [shape], makers, device, leave_out)
             if late:
                 leave_out(f"{op.name} at {', '.join(late)}: {seconds:g} s are over")
@@ -78,12 +78,9 @@ def _measured(plan: Plan, device: str, seconds: float, leave_out: Callable[[str]
 
 
 def show(results: Results) -> None:
-    """Print the setup, all measurements, a summary, and the bars that these measurements cover."""
+    """Print the setup, all measurements, a summary, and, of a GPU, the bars that these measurements cover."""
     print_facts(report.facts(results.setup))
-    rows = results.rows
-    for table in (report.rows_table(rows), report.summary_table(rows), report.bars_table(rows)):
-        if not table.rows:
-            continue
+    for table in (report.rows_table(results.rows), *reversed(report.findings(results))):
         print()
         print_table(table)
 

@@ -13,9 +13,9 @@ from jitnorm.commands.arguments import (
     Jobs,
     Json,
     complete_config,
-    complete_target,
     exit_unless,
     option,
+    target_option,
 )
 
 _WARMED = "What to warm"
@@ -50,11 +50,7 @@ def warm(
     row_class: Annotated[str, option("Classes of rows: few, some, usual, many. Default: all.", panel=_WARMED)] = "",
     arch: Annotated[
         list[str],
-        option(
-            "Targets to build for: sm_90a,sm_100a,cpu. Default: this machine's GPUs.",
-            panel=HOW,
-            complete=complete_target,
-        ),
+        target_option("Targets to build for: sm_90a,sm_100a,cpu. Default: this machine's GPUs.", HOW),
     ] = [],  # noqa: B006
     jobs: Jobs = None,
     backend: Annotated[str, option("auto, nvrtc, nvcc, cute or cxx.", panel=HOW)] = "auto",
@@ -102,9 +98,7 @@ def warm(
 def wheel(
     arch: Annotated[
         list[str],
-        option(
-            "Targets to build for, each with its own wheel: sm_90a,sm_100a,cpu.", panel=HOW, complete=complete_target
-        ),
+        target_option("Targets to build for, each with its own wheel: sm_90a,sm_100a,cpu.", HOW),
     ] = [],  # noqa: B006
     spec: Annotated[list[Path], option(_OF_SPEC, panel=_PACKED)] = [],  # noqa: B006
     preset: Annotated[

@@ -8,16 +8,19 @@ from typing import Annotated
 import typer
 
 from jitnorm.commands.arguments import (
+    App,
+    Group,
     Json,
+    OneTarget,
     complete_config,
     complete_key,
     complete_kind,
-    complete_target,
     complete_tier,
     exit_unless,
+    target_option,
 )
 
-cache_app = typer.Typer(no_args_is_help=True, help="Inspect, ship and maintain the kernel cache.")
+cache_app = App(cls=Group, no_args_is_help=True, help="Inspect, ship and maintain the kernel cache.")
 
 _Key = Annotated[
     str,
@@ -39,16 +42,7 @@ _Kind = Annotated[
     str | None,
     typer.Option(metavar="KIND", help="Only entries of this kind: kernel or launcher.", autocompletion=complete_kind),
 ]
-_Targets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--target",
-        "--arch",
-        metavar="TARGET",
-        help="Only kernels for these targets: sm_90a,cpu. May be repeated.",
-        autocompletion=complete_target,
-    ),
-]
+_Targets = Annotated[list[str] | None, target_option("Only kernels for these targets: sm_90a,cpu. May be repeated.")]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
@@ -96,16 +90,7 @@ def info(key: _Key, json: Json = False) -> None:
 @cache_app.command()
 def why(
     config: _Config,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            "--arch",
-            metavar="TARGET",
-            help="Target, such as sm_90a. Default: the first GPU, else cpu.",
-            autocompletion=complete_target,
-        ),
-    ] = None,
+    target: OneTarget = None,
     backend: Annotated[str, typer.Option(help="Backend that would build it, such as nvrtc.")] = "auto",
     nearest: Annotated[int, typer.Option(min=0, help="Number of nearest entries to show.")] = 3,
     json: Json = False,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
@@ -12,6 +15,7 @@ from rich.text import Text
 
 from jitnorm.cache.printable import printable
 
+SECONDS_BETWEEN_LINES = 10.0  # of progress, in a pipe or file
 _ROWS_OF_A_TABLE = 1000  # that are folded to the terminal's width, which takes a millisecond a row
 _COLUMNS_OF_FILES = 1000  # of a pipe or file, whose lines must not be folded
 _AGES = ((86400, "d"), (3600, "h"), (60, "min"))
@@ -27,6 +31,35 @@ def make_console() -> Console:
 def make_error_console() -> Console:
     """A console on stderr, for progress and notes."""
     return Console(stderr=True)
+
+
+class Lines:
+    """Lines of progress in a pipe or file, some seconds apart."""
+
+    def __init__(self) -> None:
+        self._last = monotonic()
+
+    def __call__(self, text: str) -> None:
+        """Print a text, unless it is too soon after the last one."""
+        now = monotonic()
+        if now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            print(printable(text), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def status() -> Iterator[Callable[[str], object]]:
+    """Show on stderr what a command is doing: in a line that changes, or, in a pipe or file, in new ones now and then.
+
+    Yields:
+        what to call with each new text.
+    """
+    console = make_error_console()
+    if console.is_terminal:
+        with console.status("") as shown:
+            yield shown.update
+        return
+    yield Lines()
 
 
 def print_table(table: Table) -> None:

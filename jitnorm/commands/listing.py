@@ -30,6 +30,7 @@ from jitnorm.commands.selection import (
     uncollected,
 )
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.store import user_cache
 
 _HEADINGS = ("key", "tier", "kind", "target", "backend", "size", "age", "used", "config")
@@ -60,7 +61,7 @@ def list_cache(wanted: Filter, *, tier: str | None, sort: str, as_json: bool) ->
         CacheError: the cache is unusable, or a remote tier does not respond.
     """
     if sort not in _SORTS:
-        raise ValueError(f"sort: {sort!r} is not known; use one of {', '.join(_SORTS)}")
+        raise ValueError(f"sort: {sort!r} is not known; use one of {', '.join(_SORTS)}{did_you_mean(sort, _SORTS)}")
     cache = user_cache()
     order = _SORTS[sort]
     with uncollected():

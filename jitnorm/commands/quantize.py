@@ -15,11 +15,10 @@ from jitnorm.checkpoint.convert import Progress, quantize_checkpoint
 from jitnorm.checkpoint.layouts import Layout
 from jitnorm.checkpoint.plan import Plan, plan_of
 from jitnorm.checkpoint.source import open_source
-from jitnorm.commands.console import duration, make_console, print_json, print_rows, size
+from jitnorm.commands.console import Lines, duration, make_console, print_json, print_rows, size
 from jitnorm.warm.machine import usable_cores
 
 _MOST_THREADS = 8  # more wait for the disk
-_SECONDS_BETWEEN_LINES = 10.0
 
 
 def show_plan(source: Path, layout: Layout, ignore: Sequence[str], *, as_json: bool) -> None:
@@ -130,16 +129,14 @@ def _bar() -> Generator[None, Progress, None]:
 
 
 def _lines() -> Generator[None, Progress, None]:
-    """A line now and then, and at the end of each phase."""
-    progress = yield
+    """A line now and then."""
+    progress, tell = (yield), Lines()
     if progress.resumed:
         print(f"resumed: {progress.resumed} of {len(progress.plan.shards)} files are written already", flush=True)
-    last = monotonic()
     while True:
-        name, done, total = ("scanned", progress.scanned, progress.to_scan)
+        verb, done, total = "scanned", progress.scanned, progress.to_scan
         if progress.written:
-            name, done, total = "written", progress.written, progress.to_write
-        if total and (done == total or monotonic() - last >= _SECONDS_BETWEEN_LINES):
-            print(f"{name} {size(done)} of {size(total)}, {100 * done // total} %", flush=True)
-            last = monotonic()
+            verb, done, total = "written", progress.written, progress.to_write
+        if total:
+            tell(f"{verb} {size(done)} of {size(total)}, {100 * done // total} %")
         progress = yield

@@ -18,6 +18,7 @@ from jitnorm.cache.files import open_folder, read_file
 from jitnorm.cache.layout import MANIFEST
 from jitnorm.cache.listing import list_entries
 from jitnorm.cache.store import SignatureCheck
+from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.kernels.target import Target
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class Filter:
 
     def __post_init__(self) -> None:
         if self.kind is not None and self.kind not in KINDS:
-            raise ValueError(f"kind: {self.kind!r} is not known; use one of {', '.join(KINDS)}")
+            meant = did_you_mean(self.kind, KINDS)
+            raise ValueError(f"kind: {self.kind!r} is not known; use one of {', '.join(KINDS)}{meant}")
         names = (name for text in self.targets for name in text.split(",") if name)
         object.__setattr__(self, "targets", tuple(str(Target(name)) for name in names))
 
@@ -170,7 +172,7 @@ def _tiers(cache: Cache, tier: str | None) -> Sequence[Tier]:
     if not named and tier not in TIER_KINDS:
         raise ValueError(
             f"tier: {tier!r} is not known; use one of {', '.join(TIER_KINDS)}, or a name: "
-            f"{', '.join(each.name for each in cache.tiers)}"
+            f"{', '.join(each.name for each in cache.tiers)}{did_you_mean(tier, TIER_KINDS)}"
         )
     return named
 

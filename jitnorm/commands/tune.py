@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 
 from jitnorm.bench import machine, report
 from jitnorm.bench.shapes import shape_text
-from jitnorm.commands.console import make_console, make_error_console, print_facts, print_table
+from jitnorm.commands.console import make_console, make_error_console, print_facts, print_table, status
 from jitnorm.commands.warm import Progress, warm
 from jitnorm.kernels.target import Target
 from jitnorm.tune.cases import OPS, Case, Plan, plan
@@ -133,17 +133,17 @@ def _tell_what_is_left_out(planned: Plan) -> None:
 def tuned(wanted: Wanted, planned: Sequence[Case], target: Target, meter_of: MeterOf) -> Iterator[Found]:
     """Build and measure cases until the time is up; stderr gets the progress."""
     deadline, done = monotonic() + wanted.seconds, 0
-    with make_error_console().status("") as status:
+    with status() as show_status:
         for op, of_op in groupby(planned, key=lambda case: case.op):
             listed = list(of_op)
             for progress in warm(_progress(listed, target), backend=wanted.backend, workers=wanted.jobs):
-                status.update(f"[{done}/{len(planned)}] {op}: built {len(progress.outcomes)} of {len(progress.jobs)}")
+                show_status(f"[{done}/{len(planned)}] {op}: built {len(progress.outcomes)} of {len(progress.jobs)}")
                 if monotonic() > deadline:
                     return
             for case in listed:
                 if monotonic() > deadline:
                     return
-                status.update(f"[{done}/{len(planned)}] {op}, H {case.config.hidden_size}, {case.row_class} rows")
+                show_status(f"[{done}/{len(planned)}] {op}, H {case.config.hidden_size}, {case.row_class} rows")
                 yield from tune([case], meter_of)
                 done += 1
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import jitnorm
-from jitnorm.commands.console import make_console, size
+from jitnorm.commands.console import make_console, size, status
 from jitnorm.commands.warm import compiling_allowed
 from jitnorm.kernels.target import Target
 from jitnorm.store import user_cache
@@ -65,7 +65,10 @@ def build_kernels_wheel(
     with compiling_allowed():
         cache = user_cache()
         artifacts = dict(prebuilt_launcher(cache, machine, include) for include in headers or (None,))
-        artifacts |= built_kernels(jobs, cache, worker_count(len(jobs), workers), machine, backend)
+        with status() as show_status:
+            for key, artifact in built_kernels(jobs, cache, worker_count(len(jobs), workers), machine, backend):
+                artifacts[key] = artifact
+                show_status(f"{target}: {len(artifacts)} of {len(jobs) + max(1, len(headers))} artifacts")
     name = wheel_name(target, jitnorm.__version__, machine)
     packed = kernels_wheel(name, target, artifacts, licence_text())
     payload_bytes = sum(len(artifact.payload) for artifact in artifacts.values())

@@ -8,11 +8,11 @@ from itertools import product
 from typing import Any
 
 from jitnorm.call_config import prototype
-from jitnorm.catalogue.formats import FORMATS
 from jitnorm.catalogue.launches import chosen_of
 from jitnorm.catalogue.op import Fields, Op
 from jitnorm.kernels.arguments import Argument, TensorArgument
 from jitnorm.kernels.config import KernelConfig, options_text
+from jitnorm.kernels.formats import FORMATS
 from jitnorm.kernels.interface import interface
 
 # What decoding writes is an option, while other ops take the dtype of their input.

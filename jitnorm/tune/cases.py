@@ -10,6 +10,7 @@ from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, class_of
 from jitnorm.kernels.schedule import for_many_rows
+from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.kernels.target import Target
 from jitnorm.nearest_tuned import HIDDEN_SIZES
 from jitnorm.tuning import tuning_key
@@ -84,7 +85,7 @@ def plan(ops: Sequence[str], hidden_sizes: Sequence[int], row_classes: Sequence[
     for name, chosen, allowed in (("ops", ops, OPS), ("row_classes", row_classes, ROW_CLASSES)):
         for each in chosen:
             if each not in allowed:
-                raise ValueError(f"{name}: is {each!r}; allowed are {', '.join(allowed)}")
+                raise ValueError(f"{name}: is {each!r}; allowed are {', '.join(allowed)}{did_you_mean(each, allowed)}")
     found = Plan([], [])
     for op in ops or USUAL_OPS:
         for size in hidden_sizes or HIDDEN_SIZES:

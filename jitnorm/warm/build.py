@@ -8,6 +8,7 @@ from time import perf_counter
 from jitnorm.building import toolchain_for
 from jitnorm.cache import Artifact, Cache
 from jitnorm.kernel_source import kernel_source_key, source_for
+from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.lookup import Candidate
 from jitnorm.manager import load_or_build_kernel
 from jitnorm.toolchains import TOOLCHAIN_NAMES, Toolchain, ToolchainMissingError
@@ -80,5 +81,6 @@ def _toolchain(job: Job, cache: Cache, backend: str) -> Toolchain | ToolchainMis
 def _backend_for(job: Job, backend: str) -> str:
     """The backend of a job; a backend for GPUs does not apply to the CPU."""
     if backend not in ("auto", *TOOLCHAIN_NAMES):
-        raise ValueError(f"backend: {backend!r} is not known; use one of auto, {', '.join(TOOLCHAIN_NAMES)}")
+        meant = did_you_mean(backend, TOOLCHAIN_NAMES)
+        raise ValueError(f"backend: {backend!r} is not known; use one of auto, {', '.join(TOOLCHAIN_NAMES)}{meant}")
     return "auto" if job.target.is_cpu else backend

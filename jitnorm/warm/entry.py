@@ -10,6 +10,7 @@ from typing import Any
 from jitnorm.catalogue import op_of
 from jitnorm.catalogue.launches import choices_of
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.kernels.target import Target
 from jitnorm.warm.expand import configs_of
 
@@ -54,7 +55,8 @@ def multiply(ops: str | Iterable[str], choices: Mapping[str, Any]) -> list[Entry
         allowed = choices_of(op_of(name))
         for choice in choices:
             if choice not in allowed:
-                raise ValueError(f"{name}: has no choice {choice!r}; it has {', '.join(allowed)}")
+                meant = did_you_mean(choice, allowed)
+                raise ValueError(f"{name}: has no choice {choice!r}; it has {', '.join(allowed)}{meant}")
     return [
         Entry(name, tuple(zip(choices, combination, strict=True))) for name in names for combination in product(*values)
     ]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jitnorm.hub import hint_of_hub
 from jitnorm.kernels.config_rules import FLOAT_DTYPES
 from jitnorm.warm.models import Model
 
@@ -60,7 +61,8 @@ def _read_object(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ValueError(f"model: cannot read {file}: {error}; name a config.json or its folder") from None
+        remedy = f"name a config.json or its folder{hint_of_hub(str(file))}"
+        raise ValueError(f"model: cannot read {file}: {error}; {remedy}") from None
     if not isinstance(found, dict):
         raise ValueError(f"model: {file} is not a JSON object")
     return found

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from jitnorm.catalogue.formats import read_format
 from jitnorm.catalogue.op import WITHOUT_WEIGHT
+from jitnorm.kernels.formats import read_format
 from jitnorm.kernels.quant_spec import require_one_of
+from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.warm.entry import Entry, multiply
 
 MODEL_FORMATS = ("nvfp4", "mxfp4", "mxfp8", "fp8", "fp8_token", "fp8_group", "int8", "int8_token")
@@ -150,7 +151,8 @@ def _formats(model: Model, formats: Sequence[str] | None) -> Sequence[str]:
     chosen = model.formats if formats is None else formats
     for name in chosen:
         if name not in MODEL_FORMATS:
-            raise ValueError(f"formats: has {name!r}; allowed are {', '.join(MODEL_FORMATS)}")
+            meant = did_you_mean(name, MODEL_FORMATS)
+            raise ValueError(f"formats: has {name!r}; allowed are {', '.join(MODEL_FORMATS)}{meant}")
     return chosen
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jitnorm.kernels
+from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.warm.entry import Entry, multiply
 from jitnorm.warm.models import entries_of, read_model
 
@@ -23,7 +24,8 @@ def preset_names() -> tuple[str, ...]:
 def preset_file(name: str) -> Path:
     """The file of a built-in specification; ValueError if there is none."""
     if name not in preset_names():
-        raise ValueError(f"preset: is {name!r}; allowed are {', '.join(preset_names())}")
+        meant = did_you_mean(name, preset_names())
+        raise ValueError(f"preset: is {name!r}; allowed are {', '.join(preset_names())}{meant}")
     return _FOLDER / f"{name}.toml"
 
 
@@ -57,7 +59,8 @@ def _load(path: Path, overrides: dict[str, Any], including: tuple[Path, ...]) ->
     try:
         unknown = [name for name in table if name not in _TABLES]
         if unknown:
-            raise ValueError(f"has {unknown[0]!r}; allowed are {', '.join(_TABLES)}")
+            meant = did_you_mean(unknown[0], _TABLES)
+            raise ValueError(f"has {unknown[0]!r}; allowed are {', '.join(_TABLES)}{meant}")
         own = _own_entries(table, overrides)
     except (TypeError, ValueError) as error:
         raise ValueError(f"spec: {path}: {error}") from None

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+from jitnorm.kernels.formats import FORMATS
 
 import jitnorm
 from jitnorm.bench.calls import call_of, config_of
 from jitnorm.catalogue import OPS
-from jitnorm.catalogue.formats import FORMATS
 from jitnorm.catalogue.launches import choices_of, chosen_of
 from jitnorm.catalogue.op import Op
 

@@ -70,6 +70,62 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
     assert "Usage:" in result.output
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_flags_take_no_value_on_the_help_page(command: tuple[str, ...]) -> None:
+    assert "bool" not in invoke(*command, "--help").output.lower()
+
+
+def test_targets_have_the_same_names_wherever_they_are_asked_for() -> None:
+    found = []
+    for command in COMMANDS:
+        each: Any = get_command(app)
+        for name in command:
+            each = each.commands[name]
+        found += [parameter.opts for parameter in each.params if {"--target", "--arch"} & {*parameter.opts}]
+    assert len(found) == 9
+    assert all(names == ["--target", "--arch"] for names in found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("source", "rmsnrm:hidden_size=64", "--arch", "cpu"), "rmsnorm"),
+        (("source", "rmsnorm:hidden_size=64,quant=nvpf4", "--arch", "cpu"), "nvfp4"),
+        (("source", "rmsnorm:hidden_size=64,imput=float16", "--arch", "cpu"), "input"),
+        (("source", "rmsnorm:hidden_size=64,input=bflot16", "--arch", "cpu"), "bfloat16"),
+        (("source", "rmsnorm:hidden_size=64", "--target", "sm_90"), "sm_90a"),
+        (("source", "rmsnorm:hidden_size=64", "--target", "cpu", "--backend", "nvrct"), "nvrtc"),
+        (("warm", "--op", "rmsnorm_fp4qant", "--hidden-size", "64", "--arch", "cpu"), "rmsnorm_fp4quant"),
+        (("warm", "--op", "rmsnorm", "--hidden-size", "64", "--set", "residul=true", "--arch", "cpu"), "residual"),
+        (("warm", "--preset", "lama3", "--arch", "cpu"), "llama3"),
+        (("bench", "--shapes", "anchor", "--device", "cpu"), "anchors"),
+        (("bench", "--by", "jitnrom", "--device", "cpu"), "jitnorm"),
+        (("cache", "ls", "--sort", "sise"), "size"),
+        (("cache", "ls", "--kind", "kernels"), "kernel"),
+        (("quantize", "in", "out", "--format", "fp8_block"), "fp8-block"),
+    ],
+)
+def test_misspelled_names_are_recognized(cache: Path, arguments: tuple[str, ...], meant: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.rstrip().endswith(f"did you mean {meant!r}?"), result.stderr
+
+
+def test_a_configuration_may_name_its_encoding(cache: Path) -> None:
+    named, spelled = (
+        invoke("source", f"rmsnorm:hidden_size=64,quant={quant}", "--arch", "cpu")
+        for quant in ("nvfp4", "e2m1/16/e4m3")
+    )
+    assert named.exit_code == 0
+    assert named.stdout == spelled.stdout
+
+
+def test_a_model_of_the_hub_has_to_be_downloaded() -> None:
+    result = invoke("warm", "--model", "Qwen/Qwen3-8B", "--arch", "cpu")
+    assert result.exit_code == 2
+    assert "hf download Qwen/Qwen3-8B --local-dir FOLDER" in result.stderr
+
+
 def test_help_keeps_the_brackets_of_extras() -> None:
     assert 'pip install "jitnorm[wheels]"' in " ".join(invoke("wheel", "--help").output.split())
 

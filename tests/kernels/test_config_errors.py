@@ -149,7 +149,7 @@ from jitnorm.kernels.config import KernelConfig
         ("rmsnorm:hidden_size=8,quant=e2m1/16", "8, not a multiple of block_size 16; pad"),
         ("rmsnorm:hidden_size=72,quant=e2m1/16", "72, not a multiple of block_size 16; pad"),
         ("rmsnorm:hidden_size=80,quant=e2m1/32", "80, not a multiple of block_size 32"),
-        ("rmsnorm:hidden_size=64,quant=e3m2", "element: is 'e3m2'; allowed are 'e2m1', 'e4m3', 'e5m2'"),
+        ("rmsnorm:hidden_size=64,quant=e3m2", "quant: 'e3m2' is not known; use one of nvfp4"),
         (
             "rmsnorm:hidden_size=64,quant=e2m1/8",
             "block_size: is 8; allowed are 16, 32, 48, 64, 96, 128, 256, '128x128', 'row', 'tensor'",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from bench_results import SETUP, measured
 
@@ -70,3 +72,10 @@ def test_the_tables_can_be_read_as_markdown() -> None:
     assert "| norms | roofline | jitnorm | 1 | 0.950 | 0.97 | 0.950 | 0.90 | no | rmsnorm | 4096x4096 |\n" in text
     assert "| rmsnorm | jitnorm | 1 | 0.950 | 0.950 | 4096x4096 |  |\n" in text
     assert len(bars_table(rows).rows) == 1
+
+
+def test_bars_are_for_gpus() -> None:
+    rows = (measured("rmsnorm", JITNORM, 4096, 4096, 20.0, 19.0),)
+    text = markdown(Results(replace(SETUP, device="a processor", driver=""), rows))
+    assert "| rmsnorm | jitnorm | 1 |" in text
+    assert "reached" not in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jitnorm.commands import console
 from jitnorm.commands.console import age, duration, entries, kernels, size
 
 
@@ -27,6 +28,15 @@ def test_ages(seconds: float, text: str) -> None:
 )
 def test_sizes(count: int, text: str) -> None:
     assert size(count) == text
+
+
+def test_a_pipe_gets_lines_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    moments = iter((0.0, 9.0, 10.0, 11.0, 20.5))
+    monkeypatch.setattr(console, "monotonic", lambda: next(moments))
+    with console.status() as show:
+        for text in ("too soon", "first", "again", "second"):
+            show(text)
+    assert capsys.readouterr().err == "first\nsecond\n"
 
 
 def test_numbers_of_things() -> None:

@@ -14,6 +14,7 @@ from unoptimized import unoptimized
 
 from jitnorm.checkpoint import convert
 from jitnorm.cli import app
+from jitnorm.commands import console
 
 PAGE = Path(__file__).parents[3] / "docs" / "checkpoints.md"
 EXAMPLES = re.findall(r"^\$ (jitnorm quantize .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
@@ -40,10 +41,12 @@ def test_the_examples_of_the_page_run(example: str) -> None:
     assert (Path(out) / "config.json").exists() == ("--dry-run" not in options)
 
 
-def test_a_pipe_gets_lines_of_progress_and_a_summary() -> None:
-    lines = quantize("Qwen3-8B", "out", "--format", "mxfp4").output.splitlines()
-    assert lines[0].startswith("scanned")
-    assert re.fullmatch(r"written .* of .*, 100 %", lines[-2])
+def test_a_pipe_gets_lines_of_progress_and_a_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
+    result = quantize("Qwen3-8B", "out", "--format", "mxfp4")
+    told, lines = result.stderr.splitlines(), result.stdout.splitlines()
+    assert told[0].startswith("scanned 0 B of ")
+    assert re.fullmatch(r"written .* of .*, 100 %", told[-1])
     assert re.fullmatch(rf"{len(QUANTIZED)} weights in mxfp4, 3 files: .* become .* in out, .*", lines[-1])
 
 
@@ -77,7 +80,7 @@ def test_an_interrupt_says_how_to_resume(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("Qwen3-8B", "out", "--format", "nvpf4"), "format: 'nvpf4' is not known; .*did you mean nvfp4"),
+        (("Qwen3-8B", "out", "--format", "nvpf4"), "format: 'nvpf4' is not known; .*did you mean 'nvfp4'"),
         (("Qwen3-8B", "out", "--format", "mxfp4", "--layout", "modelopt"), "layout: modelopt has no mxfp4"),
         (("Qwen3-8B", "out", "--format", "mxfp4", "--device", "gpu"), "device: 'gpu' is not known"),
         (("Qwen/Qwen3-8B", "out", "--format", "mxfp4"), "hf download Qwen/Qwen3-8B"),

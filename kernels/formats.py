@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jitnorm.kernels.quant_spec import (
+from .quant_spec import (
+    CODE_BITS,
     FP8_BLOCK,
     FP8_GROUP,
     FP8_TENSOR,
@@ -17,6 +18,7 @@ from jitnorm.kernels.quant_spec import (
     NVFP4,
     QuantSpec,
 )
+from .spelling import did_you_mean
 
 FORMATS = {
     "nvfp4": NVFP4,
@@ -46,9 +48,9 @@ def read_format(text: str) -> QuantSpec:
     """
     if text in FORMATS:
         return FORMATS[text]
-    if "/" not in text:
+    if "/" not in text and text not in CODE_BITS:
         raise ValueError(
             f"quant: {text!r} is not known; use one of {', '.join(FORMATS)}, or the text of a QuantSpec such as "
-            "e2m1/16/e4m3/128x4/given"
+            f"e2m1/16/e4m3/128x4/given{did_you_mean(text, FORMATS)}"
         )
     return QuantSpec.parse(text)
