@@ -81,7 +81,7 @@ def test_an_option_that_the_operator_lacks_is_an_error_by_name() -> None:
     for config, message in (
         ("bias=true", "config: is 'bias=true', but the operator rmsnorm has no bias"),
         ("nothing=1", "config: cannot read 'nothing=1'"),
-        ("quant=e9", "element: is 'e9'"),
+        ("quant=e9", "quant: 'e9' is not known"),
     ):
         with pytest.raises(ValueError, match=f"^{message}"):
             torch.ops.jitnorm.rmsnorm(x, weight, 1e-6, config=config)
