@@ -22,6 +22,7 @@ _FUSED = (
     ("w1", "w3"), ("c_fc_0", "c_fc_1"), ("q_a_proj", "kv_a_proj_with_mqa"), ("in_proj_qkv", "in_proj_z"),
     ("in_proj_b", "in_proj_a"),
 )  # fmt: skip
+_NARROWEST = 16
 _GROUP_OF = {name: group for group in _FUSED for name in group}
 
 
@@ -75,8 +76,12 @@ def select(tensors: Iterable[StoredTensor], ignore: Sequence[str] = ()) -> Selec
 
 
 def _is_candidate(tensor: StoredTensor) -> bool:
-    is_matrix = len(tensor.shape) == 2 and tensor.name.endswith(WEIGHT)
-    return is_matrix or (len(tensor.shape) == 3 and "experts" in tensor.name.split("."))
+    """Whether it is a matrix, or one for each of several experts; kernels of convolutions are narrow."""
+    is_weight = tensor.name.endswith(WEIGHT)
+    if len(tensor.shape) == 2:
+        return is_weight
+    is_wide = is_weight and min(tensor.shape[1:], default=0) >= _NARROWEST
+    return len(tensor.shape) == 3 and (is_wide or "experts" in tensor.name.split("."))
 
 
 def _ignored_as(tensor: StoredTensor) -> str:

@@ -14,8 +14,8 @@ from jitnorm.hub import hint_of_hub
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 CONFIG = "config.json"
-# Weights in other forms, which would stay unquantized; and the quantization of what is not quantized yet.
-_LEFT_OUT = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".part"}
+# Weights in other forms, which would stay unquantized.
+_LEFT_OUT = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".index.json")
 
 
 @dataclass(frozen=True)
@@ -107,5 +107,5 @@ def _others(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
         within = path.relative_to(folder)
         is_hidden = any(part.startswith(".") for part in within.parts[:-1])
-        if path.is_file() and not is_hidden and path.suffix not in _LEFT_OUT and str(within) not in (INDEX, CONFIG):
+        if path.is_file() and not is_hidden and not path.name.endswith(_LEFT_OUT) and str(within) != CONFIG:
             yield within

@@ -55,7 +55,14 @@ def test_a_name_of_the_hub_has_to_be_downloaded() -> None:
 
 def test_files_besides_weights_are_copied(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "in")
-    for name in ("model.bin", "consolidated.safetensors", ".cache/x", "1_Pooling/config.json", ".gitattributes"):
+    for name in (
+        "model.bin",
+        "model.bin.index.json",
+        "consolidated.safetensors",
+        ".cache/x",
+        "1_Pooling/config.json",
+        ".gitattributes",
+    ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("")
     copied = [str(path) for path in open_source(folder).others]
