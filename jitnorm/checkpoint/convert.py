@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +26,18 @@ class Progress:
     Attributes:
         plan: what is done.
         resumed: the number of files that an earlier run has written.
-        scanned: bytes of weights whose magnitudes are known.
-        written: bytes of the source that have been read, and written as what they become.
-        to_scan: how many bytes there are to scan in all.
-        to_write: how many bytes there are to write in all.
+        to_scan: bytes of weights whose magnitudes this run has to find.
+        to_write: bytes of the source that this run has to read, and write as what they become.
+        scanned: how many of the former are done.
+        written: how many of the latter are done.
     """
 
     plan: Plan
-    resumed: int = 0
+    resumed: int
+    to_scan: int
+    to_write: int
     scanned: int = 0
     written: int = 0
-    to_scan: int = field(default=0)
-    to_write: int = field(default=0)
 
 
 def quantize_checkpoint(
@@ -80,8 +80,8 @@ def quantize_checkpoint(
     output.check_space(plan.size - sum(shard.size for shard in plan.shards if shard not in left))
     progress = Progress(
         plan, len(plan.shards) - len(left),
-        to_scan=sum(step.tensor.size for shard in plan.shards for step in shard.weights) if scales is None else 0,
-        to_write=sum(_size(shard) for shard in left),
+        sum(step.tensor.size for shard in plan.shards for step in shard.weights) if scales is None else 0,
+        sum(map(_size, left)),
     )  # fmt: skip
     yield progress
     if scales is None:
