@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 TENSORS = ("data", "scale", "global_scale", "row_scale", "scale_unswizzled", "tensor_scale", "amax")
 
 
-# Not frozen, since that takes 1 us more for each.
-@dataclass(eq=False, repr=False, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class QuantizedTensor:
     """A quantized tensor, complete: consumers need nothing else.
 
@@ -105,6 +104,19 @@ class QuantizedTensor:
         batched = ", batched=True" if self.batched else ""
         axis = "" if self.axis == -1 else f", axis={self.axis}"
         return f"QuantizedTensor({self.spec}, shape={tuple(self.shape)}{batched}{axis}{tensors})"
+
+
+def assembled(
+    data: Any, scale: Any, global_scale: Any, row_scale: Any, scale_unswizzled: Any, spec: QuantSpec,
+    shape: tuple[int, ...], batched: bool, tensor_scale: Any, amax: Any, axis: int,
+) -> QuantizedTensor:  # fmt: skip
+    """A QuantizedTensor of these fields in 0.4 us; that of a frozen class takes 1.3."""
+    made = object.__new__(QuantizedTensor)
+    made.__dict__.update(
+        data=data, scale=scale, global_scale=global_scale, row_scale=row_scale, scale_unswizzled=scale_unswizzled,
+        spec=spec, shape=shape, batched=batched, tensor_scale=tensor_scale, amax=amax, axis=axis,
+    )  # fmt: skip
+    return made
 
 
 def leaves_of(q: QuantizedTensor) -> tuple[list[Any], tuple[str, int, bool]]:

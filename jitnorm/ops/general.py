@@ -13,7 +13,7 @@ from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.batched import batch_of
 from jitnorm.ops.run import run, run_with_amax
-from jitnorm.quantized import QuantizedTensor, introduce
+from jitnorm.quantized import QuantizedTensor, assembled, introduce
 
 # The outputs of all encodings; a call has some of them.
 NO_OUTPUTS: dict[str, Any] = dict.fromkeys(
@@ -255,21 +255,12 @@ def quantized(
     data = made["y_fp4" if spec.element == "e2m1" else "out"]
     introduce(data)
     row_scale, tensor_scale, amax = made.get("row_scale"), made.get("tensor_scale"), made.get("amax")
-    if not spec.has_blocks:
-        scale = made.get("scale")
-        if scale is None:
-            scale = tensor_scale if row_scale is None else row_scale
-        return QuantizedTensor(data, scale, None, None, None, spec, shape, batched, amax=amax)
-    return QuantizedTensor(
-        data=data,
-        scale=made["block_scale"],
-        global_scale=made.get("global_scale"),
-        row_scale=row_scale,
-        scale_unswizzled=made.get("block_scale_unswizzled"),
-        spec=spec,
-        shape=shape,
-        batched=batched,
-        tensor_scale=tensor_scale,
-        amax=amax,
-        axis=axis,
-    )
+    if spec.has_blocks:
+        return assembled(
+            data, made["block_scale"], made.get("global_scale"), row_scale, made.get("block_scale_unswizzled"), spec,
+            shape, batched, tensor_scale, amax, axis,
+        )  # fmt: skip
+    scale = made.get("scale")
+    if scale is None:
+        scale = tensor_scale if row_scale is None else row_scale
+    return assembled(data, scale, None, None, None, spec, shape, batched, None, amax, axis)
