@@ -33,6 +33,7 @@ class Outputs:
             the first tensor, or, with several leaders, that and then the shape of each.
         names: of the outputs, in calling order.
         updated: the names of those that are written in part, which are not allocated.
+        in_place: the names of the inputs that outputs may be, by those of the outputs.
         leaders: the names of the inputs whose leading shapes outputs have, the first tensor first.
         of_rows: the names of the tensors that have a row for each row of a leader.
         folds: whether outputs consist of nothing else, and no input has some for several rows, so that a batch of calls
@@ -45,6 +46,8 @@ class Outputs:
         tensors = tensor_arguments(example)
         self.names = tuple(a.name for a in tensors if a.is_output)
         self.updated = tuple(a.name for a in tensors if a.is_updated)
+        inputs = {a.name for a in tensors if not a.is_output}
+        self.in_place = {a.name: a.may_be for a in tensors if a.is_output and a.may_be in inputs}
         row_sets = [a.row_set for a in tensors]
         self.leaders = tuple(tensors[i].name for i in sorted(set(map(row_sets.index, row_sets))))
         # Experts' offsets and numbers of rows are those of the whole tensor: no part of it can be taken alone.

@@ -27,6 +27,8 @@ def element_of(dtype: torch.dtype, name: str) -> str:
 def as_scale(scale: Any, like: torch.Tensor) -> torch.Tensor:
     """A scale of one element in float32 on the device of `like`, from a number or a tensor of any dtype and device."""
     if isinstance(scale, torch.Tensor):
+        if scale.dtype is torch.float32 and scale.device == like.device:
+            return scale
         return scale.to(like.device, torch.float32)
     return torch.full((1,), scale, dtype=torch.float32, device=like.device)
 

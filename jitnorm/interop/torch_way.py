@@ -48,7 +48,7 @@ _OUTPUT = """
             if _makers is None:
                 return False
         {name} = _makers["{name}"]({first})
-    elif {unusual}:
+    elif {is_other}({unusual}):
         return False
 """
 
@@ -80,6 +80,7 @@ def usual_way(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Way:
 
 def _text_of(dispatcher: Dispatcher) -> str:
     outputs, leaders = dispatcher.outputs.names, dispatcher.outputs.leaders
+    in_place = dispatcher.outputs.in_place
     allocated = [name for name in outputs if name not in dispatcher.outputs.updated]
     first = leaders[0]
     likeness = f"({first}.shape, {first}.dtype, {first}.device)"  # as `Torch.likeness`
@@ -89,7 +90,14 @@ def _text_of(dispatcher: Dispatcher) -> str:
         read=_lines(f"    {name} = named['{name}']" for name in dispatcher.arguments),
         unusual=_unusual(*(name for name in dispatcher.names if name not in allocated)),
         outputs="".join(
-            _OUTPUT.format(name=name, first=first, likeness=likeness, unusual=_unusual(name)) for name in allocated
+            _OUTPUT.format(
+                name=name,
+                first=first,
+                likeness=likeness,
+                unusual=_unusual(name),
+                is_other=f"{name} is not {in_place[name]} and " if name in in_place else "",
+            )
+            for name in allocated
         ),
         requires_grad=" or ".join(f"{name}.requires_grad" for name in dispatcher.names),
         is_given=" or ".join(f"named['{name}'] is not None" for name in outputs),

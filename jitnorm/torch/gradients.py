@@ -89,7 +89,6 @@ def autograd_kernel(operator: Any, implementation: Implementation, gradient: Ope
     # Each takes 30 to 60 ns, the public equivalents several times that.
     is_grad_enabled, any_requires_grad = torch.is_grad_enabled, torch._C._any_requires_grad
     after_autograd, below_autograd = torch._C._after_autograd_keyset, torch._C._AutoDispatchBelowAutograd
-    run_next = _run_next
     differentiable = _differentiable(operator, gradient) if gradient else None
 
     def kernel(keyset: Any, *given: Any, **options: Any) -> Any:
@@ -99,7 +98,7 @@ def autograd_kernel(operator: Any, implementation: Implementation, gradient: Ope
             if differentiable is not None:
                 return differentiable(keyset & after_autograd, options, *given)
             _refuse(operator, given, options)
-        if run_next[keyset.raw_repr()]:
+        if runs_next[keyset.raw_repr()]:
             return implementation(*given, **options)
         with below_autograd():
             return operator.redispatch(keyset & after_autograd, *given, **options)
@@ -107,7 +106,7 @@ def autograd_kernel(operator: Any, implementation: Implementation, gradient: Ope
     return kernel
 
 
-class _RunNext(dict[int, bool]):
+class _RunsNext(dict[int, bool]):
     """Whether the implementation is what torch runs after autograd, by the bits of a call's dispatch keys.
 
     To look a set of keys up takes 0.1 us, to ask torch 1 us.
@@ -119,7 +118,7 @@ class _RunNext(dict[int, bool]):
         return self[keys]
 
 
-_run_next = _RunNext()
+runs_next = _RunsNext()
 
 
 def _refuse(operator: Any, given: tuple[Any, ...], options: dict[str, Any]) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 
 from jitnorm.catalogue import OPS
 from jitnorm.torch.batching import batched
+from jitnorm.torch.entry_points import Run, entry_points
 from jitnorm.torch.gradients import Implementation, OperatorGradient, autograd_kernel, operator_gradient
 from jitnorm.torch.operator import Operator
-from jitnorm.torch.schemas import schemas_of
+from jitnorm.torch.schemas import Schema, schemas_of
 
 _LIBRARY = torch.library.Library("jitnorm", "FRAGMENT")
 _DEVICES = ("CPU", "CUDA")
@@ -27,22 +28,22 @@ def register() -> None:
             operator = Operator(op, schema)
             if not schema.updated:  # before the other, which calls without an overload's name would find, too
                 gradient = operator_gradient(op, schema)
-                functional = _define(schema.functional, operator.functional, operator.fake, gradient)
+                functional = _define(schema, schema.functional, operator.make, operator.fake, gradient)
                 torch.library.register_vmap(functional, batched(functional), lib=_LIBRARY)
-            _define(schema.out, operator.out, operator.fake_out, None)
+            _define(schema, schema.out, operator.write, operator.fake_write, None)
 
 
-def _define(
-    schema: str, implementation: Implementation, fake: Implementation, gradient: OperatorGradient | None
-) -> str:
-    """Register one overload and return its qualified name."""
-    _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-    name = schema.partition("(")[0]
+def _define(schema: Schema, text: str, run: Run, fake: Implementation, gradient: OperatorGradient | None) -> str:
+    """Register one overload, of that text, and return its qualified name."""
+    _LIBRARY.define(text, tags=(torch.Tag.pt2_compliant_tag,))
+    name = text.partition("(")[0]
+    record = partial(autograd_kernel, _overload(name), gradient=gradient)
+    on_device, on_autograd = entry_points(schema, run, record, writes=text == schema.out)
     for device in _DEVICES:
-        _LIBRARY.impl(name, implementation, device)
+        _LIBRARY.impl(name, on_device, device)
     qualified = f"jitnorm::{name}"
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
-    _LIBRARY.impl(name, autograd_kernel(_overload(name), implementation, gradient), "Autograd", with_keyset=True)
+    _LIBRARY.impl(name, on_autograd, "Autograd", with_keyset=True)
     return qualified
 
 

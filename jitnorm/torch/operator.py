@@ -32,44 +32,44 @@ class Operator:
     def __init__(self, op: Op, schema: Schema) -> None:
         inputs = (*schema.required, *schema.numbers, *schema.optional)
         optional = schema.nullable.union(schema.optional, schema.outputs)
-        self._forms = _Forms(with_bytes(op), inputs, optional, schema.outputs)
-        self._returned: Callable[[tuple[Any, ...]], Any] = (
-            list if schema.sometimes else tuple if len(schema.outputs) > 1 else itemgetter(0)
-        )
+        self._input_count, self._outputs = len(inputs), schema.outputs
+        returned = list if schema.sometimes else tuple if len(schema.outputs) > 1 else itemgetter(0)
+        self._returned: Callable[[tuple[Any, ...]], Any] = returned
+        self._forms = _Forms(with_bytes(op), (*inputs, *schema.outputs), optional)
+        self._nothing = (None,) * len(schema.outputs)
 
-    def functional(self, *given: Any, config: str = "", enable_pdl: bool | None = None) -> Any:
+    def make(self, config: str, enable_pdl: bool | None, inputs: tuple[Any, ...]) -> Any:
         """Run the op and return what it allocates."""
-        form = self._forms[config, enable_pdl, len(given)]
-        made = form.allocating((*given, None))
-        return self._returned(form.dispatcher.outputs_among(made))
+        form = self._forms[config, enable_pdl]
+        return self._returned(form.dispatcher.outputs_among(form.allocating(inputs + self._nothing)))
 
-    def out(self, *given: Any, config: str = "", enable_pdl: bool | None = None, **outputs: Any) -> None:
-        """Run the op and write what the caller gives."""
-        key = (config, enable_pdl, len(given), *outputs)
-        form = self._forms[key]
-        form.writing((*given, *outputs.values(), None))
+    def write(self, config: str, enable_pdl: bool | None, given: tuple[Any, ...]) -> None:
+        """Run the op and write what the caller gives, after the inputs."""
+        self._forms[config, enable_pdl].writing(given)
 
     def fake(self, *given: Any, config: str = "", enable_pdl: bool | None = None) -> Any:
-        """The results of `functional`, without values."""
-        form = self._forms[config, enable_pdl, len(given)]
-        named = form.named((*given, None))
-        check_gradients(form.dispatcher, named)
-        return self._returned(tuple(fake_outputs(form.dispatcher, form.dispatcher.outputs, named).values()))
+        """The results of `make`, without values."""
+        return self._returned(tuple(self._faked(config, enable_pdl, given, {}).values()))
 
-    def fake_out(self, *given: Any, config: str = "", enable_pdl: bool | None = None, **outputs: Any) -> None:
+    def fake_write(self, *given: Any, config: str = "", enable_pdl: bool | None = None, **outputs: Any) -> None:
         """Check what can be checked without values."""
-        key = (config, enable_pdl, len(given), *outputs)
-        form = self._forms[key]
-        named = form.named((*given, *outputs.values(), None))
+        self._faked(config, enable_pdl, given, outputs)
+
+    def _faked(
+        self, config: str, enable_pdl: bool | None, given: tuple[Any, ...], outputs: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The outputs of a call, which is as torch makes it: without arguments at the end that are at their default."""
+        form = self._forms[config, enable_pdl]
+        inputs = (*given, *(None,) * (self._input_count - len(given)))
+        named = form.named((*inputs, *map(outputs.get, self._outputs)))
         check_gradients(form.dispatcher, named)
-        fake_outputs(form.dispatcher, form.dispatcher.outputs, named)
+        return fake_outputs(form.dispatcher, form.dispatcher.outputs, named)
 
 
 class _Form:
-    """Calls of an operator with the same options and as many arguments.
+    """Calls of an operator with the same options.
 
-    Calls are as torch makes them: positional arguments, without those at the end that are at their default, then the
-    outputs that are given, then None. Torch has dispatched them, so their tensors are plain memory, require no
+    Calls are all arguments, the outputs last. Torch has dispatched them, so their tensors are plain memory, require no
     gradients that anything records, and no mode sees them; `ops.run.run` asks all that before it runs a call, which
     took 1 us more.
 
@@ -82,7 +82,7 @@ class _Form:
     def __init__(self, dispatcher: Dispatcher, names: tuple[str, ...], optional: frozenset[str]) -> None:
         self.dispatcher = dispatcher
         places = {name: place for place, name in enumerate(names)}
-        self._in_order = itemgetter(*(places.get(name, len(names)) for name in dispatcher.arguments))
+        self._in_order = itemgetter(*(places[name] for name in dispatcher.arguments))
         self._unused = [(places[name], name) for name in names if name in optional and name not in dispatcher.names]
 
     def named(self, given: tuple[Any, ...]) -> dict[str, Any]:
@@ -124,36 +124,21 @@ class _Form:
         return ordered
 
 
-class _Forms(dict[tuple[Any, ...], _Form]):
-    """The forms of an operator's calls, by `config`, `enable_pdl`, how many arguments are positional, and outputs."""
+class _Forms(dict[tuple[str, "bool | None"], _Form]):
+    """The forms of an operator's calls, by `config` and `enable_pdl`, made when they are first needed."""
 
-    def __init__(self, op: Op, inputs: tuple[str, ...], optional: frozenset[str], outputs: tuple[str, ...]) -> None:
+    def __init__(self, op: Op, names: tuple[str, ...], optional: frozenset[str]) -> None:
         super().__init__()
-        self._inputs, self._optional = inputs, optional
-        self._dispatchers = _Dispatchers(op, frozenset((*inputs, *outputs)))
+        self._op, self._names, self._optional = op, names, optional
 
-    def __missing__(self, key: tuple[Any, ...]) -> _Form:
-        config, enable_pdl, count, *outputs = key
-        names = (*self._inputs[:count], *outputs)
-        made = self[key] = _Form(self._dispatchers[config, enable_pdl], names, self._optional)
-        return made
-
-
-class _Dispatchers(dict[tuple[str, "bool | None"], Dispatcher]):
-    """The dispatchers of an operator, by `config` and `enable_pdl`, made when they are first needed."""
-
-    def __init__(self, op: Op, arguments: frozenset[str]) -> None:
-        super().__init__()
-        self._op, self._arguments = op, arguments
-
-    def __missing__(self, options: tuple[str, bool | None]) -> Dispatcher:
+    def __missing__(self, options: tuple[str, bool | None]) -> _Form:
         config, enable_pdl = options
-        found = Dispatcher(self._op, enable_pdl, {**self._op.fixed, **read_options(config)})
-        unknown = [name for name in found.arguments if name not in self._arguments]
+        dispatcher = Dispatcher(self._op, enable_pdl, {**self._op.fixed, **read_options(config)})
+        unknown = [name for name in dispatcher.arguments if name not in self._names]
         if unknown:
             raise ValueError(f"config: is {config!r}, but the operator {self._op.name} has no {unknown[0]}")
-        self[options] = found
-        return found
+        made = self[options] = _Form(dispatcher, self._names, self._optional)
+        return made
 
 
 def with_bytes(op: Op) -> Op:

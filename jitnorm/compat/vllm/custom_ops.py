@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import element_of, given_spec, spec_of
+from jitnorm.compat.arguments import as_scale, element_of, given_spec, spec_of
 from jitnorm.compat.groups import column_layout, quantize_groups, transposed_scales
 from jitnorm.compat.vllm import experts as fill_experts
 from jitnorm.compat.vllm.deep_gemm import takes_powers_of_two
@@ -204,8 +204,12 @@ def scaled_fp4_quant(
     is_8x4 = "trtllm" in backend and rows <= 32
     if padded_n not in (None, columns) and (padded_n < columns or padded_n % 16 or is_8x4):
         raise ValueError(f"padded_n: is {padded_n!r}; allowed are multiples of 16 from {columns} on, not in 8x4")
-    if is_8x4:
-        codes, scales = jitnorm.fp4_quantize(input.reshape(rows, columns), input_global_scale, is_sf_8x4_layout=True)
+    if padded_n in (None, columns):
+        matrix = input if input.ndim == 2 else input.reshape(rows, columns)
+        codes, scales = jitnorm.fp4_quantize(
+            matrix, as_scale(input_global_scale, matrix), is_sf_swizzled_layout=is_sf_swizzled_layout or is_8x4,
+            is_sf_8x4_layout=is_8x4,
+        )  # fmt: skip
     else:
         codes, scales = create_fp4_output_tensors(rows, columns, input.device, is_sf_swizzled_layout, padded_n)
         fill_fp4.out(input, input_global_scale, is_sf_swizzled_layout, output=codes, output_scale=scales)

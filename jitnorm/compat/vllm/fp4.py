@@ -49,7 +49,7 @@ class _ScaledFp4Quant:
         output_scale: torch.Tensor,
     ) -> None:
         """The same into tensors of the caller; columns that these have beside the input's become zero."""
-        matrix = input.reshape(-1, input.shape[-1])
+        matrix = input if input.ndim == 2 else input.reshape(-1, input.shape[-1])
         padding = 2 * output.shape[-1] - matrix.shape[1]
         if padding:
             matrix = torch.nn.functional.pad(matrix, (0, padding))

@@ -1,0 +1,160 @@
+"""Measures the host time of every public function and every name of `jitnorm.compat`, and prints it as Markdown.
+
+    python scripts/host_table.py [NAME...]    all by default; else those with one of these in their name
+
+On the GPU if there is one, else on the CPU target. A row has the microseconds of a call; of its handles, the kernels of
+its launches, called with the same arguments; of `torch.empty_like` of the outputs that the call allocates; and what it
+takes over these. A public function has two rows where it allocates outputs that may be given. All are the best of
+batches of a millisecond, which take turns, so that other processes disturb them little.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from typing import Any
+
+import torch
+from host_calls import compat_calls
+
+import jitnorm
+from jitnorm.bench.calls import New, call_of
+from jitnorm.bench.tensors import Tensors
+from jitnorm.catalogue import OPS
+from jitnorm.catalogue.op import Op
+from jitnorm.dispatch import Dispatcher
+from jitnorm.interop.torch import Torch
+
+Call = Callable[[], Any]
+_BATCHES, _BATCH_US = 40, 1000
+_SIZE = 256
+# Of ops that have no default.
+_ENCODINGS = ("e4m3/row/f32", "e2m1/16/e4m3")
+_known: list[Dispatcher] = []
+
+
+@dataclass
+class Launch:
+    """A launch of a call.
+
+    Attributes:
+        kernel: what it runs.
+        arguments: the kernel's.
+        allocated: the outputs that the call made.
+    """
+
+    kernel: Call
+    arguments: tuple[Any, ...]
+    allocated: list[torch.Tensor]
+
+
+def know_dispatchers() -> None:
+    """Have `_known` hold each dispatcher that is called."""
+    usual = Torch.way
+
+    def way(self: Torch, dispatcher: Dispatcher) -> Any:
+        _known.append(dispatcher)
+        return usual(self, dispatcher)
+
+    Torch.way = way
+
+
+def launches_of(call: Call) -> list[Launch]:
+    """The launches of a call that has been made twice."""
+    found: list[Launch] = []
+
+    def recording(dispatcher: Dispatcher, usual: Any) -> Any:
+        def way(named: dict[str, Any], stream: Any) -> bool:
+            missing = [name for name in dispatcher.outputs.names if named[name] is None]
+            assert usual(named, stream), f"{dispatcher.op.name} takes no usual way"
+            arguments = dispatcher.in_order(named)
+            allocated = [named[name] for name in missing]
+            found.append(Launch(dispatcher.kernel_of(*arguments)[0], arguments, allocated))
+            return True
+
+        return way
+
+    ways = [(dispatcher, dispatcher.ways[torch.Tensor]) for dispatcher in _known if torch.Tensor in dispatcher.ways]
+    for dispatcher, usual in ways:
+        dispatcher.ways[torch.Tensor] = recording(dispatcher, usual)
+    call()
+    for dispatcher, usual in ways:
+        dispatcher.ways[torch.Tensor] = usual
+    return found
+
+
+def best_of(calls: list[Call]) -> list[float]:
+    """Microseconds of each of several calls."""
+    counts = [max(1, round(_BATCH_US / batch_time(call, 3))) for call in calls]
+    best = [float("inf")] * len(calls)
+    for _ in range(_BATCHES):
+        for i, call in enumerate(calls):
+            best[i] = min(best[i], batch_time(call, counts[i]))
+    return best
+
+
+def batch_time(call: Call, count: int) -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count * 1e6
+
+
+def measured(name: str, call: Call) -> str:
+    """The row of a call."""
+    call(), call()
+    launches = launches_of(call)
+    allocated = [tensor for launch in launches for tensor in launch.allocated]
+
+    def run_handles() -> None:
+        for launch in launches:
+            launch.kernel(*launch.arguments)
+
+    def allocate() -> None:
+        for tensor in allocated:
+            torch.empty_like(tensor)
+
+    whole, handles, empty = best_of([call, run_handles, allocate])
+    empty = empty if allocated else 0.0
+    return f"| `{name}` | {whole:.1f} | {handles:.1f} | {empty:.1f} | {whole - handles - empty:.1f} |"
+
+
+def public_calls(device: str) -> Iterator[tuple[str, Call]]:
+    new = Tensors(device).of
+    for op in OPS.values():
+        calls = [_call_of(op, new, outputs=outputs) for outputs in (True, False)]
+        if calls[0] is not None:
+            yield op.name, calls[0]
+        if calls[1] is not None and (calls[0] is None or calls[0].keywords.keys() != calls[1].keywords.keys()):
+            yield f"{op.name}, allocating", calls[1]
+
+
+def _call_of(op: Op, new: New, *, outputs: bool) -> partial[Any] | None:
+    """A call of an op's function, in the first of the encodings that it takes."""
+    parameters = signature(getattr(jitnorm, op.function or op.name)).parameters
+    encodings = [{"quant": text} for text in _ENCODINGS] if {"spec", "q"} & parameters.keys() else [{}]
+    for encoding in encodings:
+        try:
+            return call_of(op, {"hidden_size": _SIZE, **encoding}, new, 1, outputs=outputs)
+        except ValueError:
+            continue
+    return None
+
+
+def main() -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    know_dispatchers()
+    print("| call | us | handles | `empty_like` | over these |\n|---|---|---|---|---|")
+    for name, call in [*public_calls(device), *compat_calls(device).items()]:
+        if len(sys.argv) == 1 or any(each in name for each in sys.argv[1:]):
+            print(measured(name, call), flush=True)
+
+
+if __name__ == "__main__":
+    main()

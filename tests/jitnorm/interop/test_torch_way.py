@@ -1,0 +1,110 @@
+"""The usual way of torch's calls: which calls take it, what it leaves as it was, its time beside that of a handle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import pytest
+import torch
+
+import jitnorm
+from jitnorm.bench.calls import call_of
+from jitnorm.bench.tensors import Tensors
+from jitnorm.catalogue import OPS
+from jitnorm.compat import vllm
+from jitnorm.ops import run as run_module
+
+ROW_SCALES = jitnorm.QuantSpec("e4m3", "row", "f32")
+X, WEIGHT = torch.ones(1, 64, dtype=torch.bfloat16), torch.ones(64, dtype=torch.bfloat16)
+OUT = torch.empty_like(X)
+
+
+@pytest.fixture
+def long_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ops of calls that did not take the usual way."""
+    ops: list[str] = []
+    usual = run_module._run
+
+    def run(dispatcher: Any, named: Any, stream: Any) -> Any:
+        ops.append(dispatcher.op.name)
+        return usual(dispatcher, named, stream)
+
+    monkeypatch.setattr(run_module, "_run", run)
+    return ops
+
+
+# Of several outputs, in place, with tensors that others have shapes of, in tables that are written in part.
+@pytest.mark.parametrize("outputs", [True, False])
+@pytest.mark.parametrize(
+    "op", ["rmsnorm", "fused_add_rmsnorm", "add_rmsnorm", "qk_rmsnorm", "qk_rmsnorm_rope_cache", "layernorm_backward"]
+)
+def test_calls_after_the_first_take_it(op: str, outputs: bool, long_ways: list[str]) -> None:
+    call = call_of(OPS[op], {"hidden_size": 64}, Tensors("cpu").of, 1, outputs=outputs)
+    call()
+    long_ways.clear()
+    call()
+    call()
+    assert not long_ways
+
+
+def test_versions_of_outputs_that_are_given_count_writes() -> None:
+    out, fresh = torch.empty_like(X), [jitnorm.rmsnorm(X, WEIGHT) for _ in range(2)][1]
+    before = out._version
+    for _ in range(3):
+        jitnorm.rmsnorm(X, WEIGHT, out=out)
+    assert out._version == before + 3
+    assert fresh._version == 0
+    q = jitnorm.quantize(X, spec=ROW_SCALES)
+    before = q.data._version
+    mixed = jitnorm.quantize(X, spec=ROW_SCALES, out=q.data)
+    assert mixed.data is q.data
+    assert q.data._version > before
+
+
+def test_a_call_that_it_refuses_leaves_outputs_to_the_long_way(long_ways: list[str]) -> None:
+    jitnorm.rmsnorm(X, WEIGHT)
+    for _ in range(2):
+        long_ways.clear()
+        with pytest.raises(ValueError, match="weight: shape is"):
+            jitnorm.rmsnorm(X, WEIGHT[:32])
+        assert long_ways == ["rmsnorm"]
+    assert not jitnorm.rmsnorm(X, torch.nn.Parameter(WEIGHT.clone(), requires_grad=False)).requires_grad
+
+
+def test_quantized_tensors_of_calls_are_as_those_of_the_constructor() -> None:
+    made = jitnorm.quantize(X, spec=ROW_SCALES)
+    fields = {name: getattr(made, name) for name in jitnorm.QuantizedTensor.__dataclass_fields__}
+    assert vars(made) == fields
+    assert made == jitnorm.QuantizedTensor(**fields)
+    with pytest.raises(AttributeError):
+        made.axis = 0  # type: ignore[misc]
+
+
+def _batch(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    for _ in range(100):
+        call()
+    return time.perf_counter() - start
+
+
+# Measured on the CPU target: 2.7, 4.3, 5.6, 7.2 and 9; a long way takes 20 and more.
+@pytest.mark.parametrize(
+    ("most", "call"),
+    [
+        (6, lambda: jitnorm.rmsnorm(X, WEIGHT, out=OUT)),
+        (9, lambda: jitnorm.rmsnorm(X, WEIGHT)),
+        (13, lambda: jitnorm.quantize(X, spec=ROW_SCALES)),
+        (18, lambda: vllm.scaled_fp8_quant(X, use_per_token_if_dynamic=True)),
+    ],
+)
+def test_calls_take_a_few_times_as_long_as_a_handle(most: float, call: Callable[[], Any]) -> None:
+    kernel = jitnorm.get_kernel("rmsnorm:hidden_size=64,input=bfloat16")
+    handle = lambda: kernel(X, WEIGHT, OUT, 1e-6)  # noqa: E731
+    for _ in range(3):
+        call(), handle()
+    # Batches take turns and are short, so that of several medians one is undisturbed.
+    ratios = [median(_batch(call) / _batch(handle) for _ in range(9)) for _ in range(5)]
+    assert min(ratios) < most
