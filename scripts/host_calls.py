@@ -29,7 +29,7 @@ class _Tensors:
         self.weight, self.w64 = bf16(_SIZE), bf16(64)
         self.fp8, self.int8 = new(_FP8, 1, _SIZE), new(torch.int8, 1, _SIZE)
         self.one, self.row, self.groups = (new(torch.float32, *shape) for shape in ((1,), (1, 1), (1, 2)))
-        self.codes, self.scales = new(torch.uint8, 1, _SIZE // 2), new(torch.uint8, 128, 16)
+        self.codes, self.scales = new(torch.uint8, 1, _SIZE // 2), new(torch.uint8, 256, 16)
         self.offsets, self.scale_offsets = (
             torch.tensor([0, rows], dtype=torch.int32, device=device) for rows in (1, 4)
         )
@@ -89,7 +89,7 @@ def _vllm(t: _Tensors) -> Calls:
 def _vllm_operators(t: _Tensors) -> Calls:
     ops, norm, experts = vllm._C, (t.x, t.weight), (t.offsets, t.scale_offsets)
     packed = t.new(torch.int32, 1, 4).t()[:1]  # a row of a whole column
-    fp4 = t.codes, t.scales
+    fp4 = t.codes, t.scales[:128]
     return {
         "rms_norm": partial(ops.rms_norm, t.out, *norm, _EPS),
         "fused_add_rms_norm": partial(ops.fused_add_rms_norm, t.x, t.residual, t.weight, _EPS),
@@ -120,7 +120,7 @@ def _vllm_operators(t: _Tensors) -> Calls:
         "static_scaled_int8_quant": partial(ops.static_scaled_int8_quant, t.int8, t.x, t.one),
         "dynamic_scaled_int8_quant": partial(ops.dynamic_scaled_int8_quant, t.int8, t.x, t.row),
         "scaled_fp4_quant.out": partial(ops.scaled_fp4_quant.out, t.x, t.one, True, output=fp4[0], output_scale=fp4[1]),
-        "scaled_fp4_experts_quant": partial(ops.scaled_fp4_experts_quant, *fp4, t.x, t.one, *experts),
+        "scaled_fp4_experts_quant": partial(ops.scaled_fp4_experts_quant, t.codes, t.scales, t.x, t.one, *experts),
         "mxfp4_experts_quant": partial(
             ops.mxfp4_experts_quant, t.codes, t.scales[:, :8].contiguous(), t.x, *experts, 1
         ),

@@ -231,10 +231,8 @@ def sglang_per_token_quant_fp8(
     output_s: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """FP8 with a scale for each row: codes, and float32 scales (M, 1)."""
-    if output_s is None:
-        output_s = x.new_empty((x.shape[0], 1), dtype=torch.float32)
     q = jitnorm.quantize(x, spec=spec_of(element_of(dtype, "dtype"), "row"), out=output_q, out_scale=output_s)
-    return q.data, output_s
+    return q.data, q.scale.view(-1, 1) if output_s is None else output_s
 
 
 def sglang_per_token_group_quant_fp8(

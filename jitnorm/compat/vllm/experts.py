@@ -95,12 +95,12 @@ def _fill(
     input: torch.Tensor, offsets: torch.Tensor, scale_offsets: torch.Tensor, **options: Any,
 ) -> None:  # fmt: skip
     """Quantize into scales of any number of rows; what no expert has of them stays."""
-    given = output_scale.view(torch.uint8)
-    rows = rows_of_scales(input.shape[0], offsets.numel() - 1)
-    scales = given[:rows]
-    if len(scales) < rows:
+    given = output_scale if output_scale.dtype is torch.uint8 else output_scale.view(torch.uint8)
+    rows, height = rows_of_scales(input.shape[0], offsets.numel() - 1), given.shape[0]
+    scales = given if height == rows else given[:rows]
+    if height < rows:
         scales = given.new_empty((rows, given.shape[1]))
-        scales[: len(given)] = given
+        scales[:height] = given
     function(input, offsets, spec=spec, scale_offsets=scale_offsets, out=output, out_scale=scales, **options)
-    if len(given) < rows:
-        given.copy_(scales[: len(given)])
+    if height < rows:
+        given.copy_(scales[:height])
