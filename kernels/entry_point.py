@@ -62,6 +62,8 @@ def _schedule(config: KernelConfig, target: Target) -> str:
         return "process_experts" if config.experts else "process_row_sets"
     if config.counts_rows:
         return "process_counted_rows"
+    if config.sinkhorn:
+        return "process_mapped_rows"
     return "process_rows_ahead" if row_schedule(config, target).loads_ahead else "process_row_sets"
 
 

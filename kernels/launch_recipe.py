@@ -15,13 +15,13 @@ from . import backward
 from .arguments import WIDEST_ACCESS, Argument, ScalarArgument
 from .backward import rows_of_pack, segments
 from .config import KernelConfig
-from .extents import Extent, shape
+from .extents import ROWS, Extent, shape
 from .interface import interface
 from .item_ops import item_count, item_size, item_threads
 from .numerics import ceil_div
 from .row_ops import grid_size
 from .row_schedule import RowSchedule
-from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule, shared_amax_bytes, staged_bytes
+from .schedule import ITEM_THREADS, MASKED_THREADS, MIXING_THREADS, row_schedule, shared_amax_bytes, staged_bytes
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
@@ -72,6 +72,10 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
     rows = _row_grid(config, schedule.rows_per_block * schedule.rows_at_once)
     if config.counts_rows:
         most = MASKED_THREADS // schedule.threads
+    if config.prenorm:
+        most = MIXING_THREADS // (schedule.threads * schedule.blocks_per_row)
+    elif config.sinkhorn:  # the first blocks find factors, a thread those of a row
+        rows = ROWS.ceil_div(schedule.threads * schedule.blocks_per_row) + rows
     if most is not None:
         rows = rows.at_most(most)
     grid = rows if schedule.blocks_per_row == 1 else rows * schedule.blocks_per_row

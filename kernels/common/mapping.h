@@ -4,6 +4,7 @@
 
 #include "activation.h"
 #include "arguments.h"
+#include "fast_path.h"
 #include "intrinsics.h"
 
 #ifdef JITNORM_MAPS_STREAMS
@@ -27,22 +28,42 @@ JITNORM_INLINE float given_reciprocal_rms(const Arguments& a, Int64 row) {
   return reciprocal_rms_of_streams(sum_of_splits(a.sqrsum + row, a.rows), a.k, a.eps);
 }
 
-// What the `index`th factor is found from.
-JITNORM_INLINE float logit(const Arguments& a, Int64 row, float rstd, Mapping kind, int index) {
-  const int at = kind * kStreams + index;
-  const float projection = sum_of_splits(a.dot_mix + row * kMixes + at, a.rows * kMixes);
-  return fma_rn(mul_rn(projection, rstd), a.mhc_scale[kind], a.mhc_base[at]);
-}
+// What the `index`th factor is found from, once it is known by what projections are divided.
+struct Logit {
+  float projection, scale, base;
 
-JITNORM_INLINE float factor_of_stream(const Arguments& a, Int64 row, float rstd, int stream) {
-  return add_rn(sigmoid(logit(a, row, rstd, kBefore, stream)), a.pre_eps);
+  JITNORM_FORCE_INLINE static Logit of(const Arguments& a, Int64 row, Mapping kind, int index) {
+    const int at = kind * kStreams + index;
+    return {sum_of_splits(a.dot_mix + row * kMixes + at, a.rows * kMixes), a.mhc_scale[kind], a.mhc_base[at]};
+  }
+
+  JITNORM_FORCE_INLINE float value(float rstd) const { return fma_rn(mul_rn(projection, rstd), scale, base); }
+};
+
+JITNORM_INLINE float factor_of_stream(const Arguments& a, const Logit& logit, float rstd) {
+  return add_rn(sigmoid(logit.value(rstd)), a.pre_eps);
 }
 
 // From each stream to each.
 typedef float StreamMix[kStreams][kStreams];
 
+// Of each sum its reciprocal. They have one look at exponents together: the sums of each round wait for the last ones.
+JITNORM_INLINE void invert(float (&sums)[kStreams]) {
+  bool are_normal = true;
+  JITNORM_UNROLL
+  for (int i = 0; i < kStreams; ++i) are_normal &= is_in_normal_range(sums[i]);
+  if (are_normal) {
+    JITNORM_UNROLL
+    for (int i = 0; i < kStreams; ++i) sums[i] = fast_reciprocal(sums[i]);
+  } else {
+    JITNORM_UNROLL
+    for (int i = 0; i < kStreams; ++i) sums[i] = reciprocal_rn(sums[i]);
+  }
+}
+
 // A row after another becomes its softmax, plus eps.
 JITNORM_INLINE void make_positive(StreamMix& mix, float eps) {
+  float sums[kStreams];
   JITNORM_UNROLL
   for (int i = 0; i < kStreams; ++i) {
     float most = mix[i][0];
@@ -50,29 +71,34 @@ JITNORM_INLINE void make_positive(StreamMix& mix, float eps) {
     for (int j = 1; j < kStreams; ++j) most = max_or_nan(most, mix[i][j]);
     JITNORM_UNROLL
     for (int j = 0; j < kStreams; ++j) mix[i][j] = exponential(add_rn(mix[i][j], -most));
-    float sum = mix[i][0];
+    sums[i] = mix[i][0];
     JITNORM_UNROLL
-    for (int j = 1; j < kStreams; ++j) sum = add_rn(sum, mix[i][j]);
-    const float factor = reciprocal_rn(sum);
+    for (int j = 1; j < kStreams; ++j) sums[i] = add_rn(sums[i], mix[i][j]);
+  }
+  invert(sums);
+  JITNORM_UNROLL
+  for (int i = 0; i < kStreams; ++i) {
     JITNORM_UNROLL
-    for (int j = 0; j < kStreams; ++j) mix[i][j] = fma_rn(mix[i][j], factor, eps);
+    for (int j = 0; j < kStreams; ++j) mix[i][j] = fma_rn(mix[i][j], sums[i], eps);
   }
 }
 
 // Divides each row, or each column, by its sum.
 template <bool kColumns>
 JITNORM_INLINE void divide_by_sums(StreamMix& mix, float eps) {
+  float sums[kStreams];
   JITNORM_UNROLL
   for (int i = 0; i < kStreams; ++i) {
-    float sum = kColumns ? mix[0][i] : mix[i][0];
+    sums[i] = kColumns ? mix[0][i] : mix[i][0];
     JITNORM_UNROLL
-    for (int j = 1; j < kStreams; ++j) sum = add_rn(sum, kColumns ? mix[j][i] : mix[i][j]);
-    const float factor = reciprocal_rn(add_rn(sum, eps));
+    for (int j = 1; j < kStreams; ++j) sums[i] = add_rn(sums[i], kColumns ? mix[j][i] : mix[i][j]);
+    sums[i] = add_rn(sums[i], eps);
+  }
+  invert(sums);
+  JITNORM_UNROLL
+  for (int i = 0; i < kStreams; ++i) {
     JITNORM_UNROLL
-    for (int j = 0; j < kStreams; ++j) {
-      float& each = kColumns ? mix[j][i] : mix[i][j];
-      each = mul_rn(each, factor);
-    }
+    for (int j = 0; j < kStreams; ++j) mix[i][j] = mul_rn(mix[i][j], sums[kColumns ? j : i]);
   }
 }
 
@@ -81,10 +107,10 @@ JITNORM_INLINE void write_mixes(const Arguments& a, Int64 row, float rstd) {
   StreamMix mix;
   JITNORM_UNROLL
   for (int i = 0; i < kStreams; ++i) {
-    const float post = mul_rn(sigmoid(logit(a, row, rstd, kOfLayer, i)), a.post_factor);
+    const float post = mul_rn(sigmoid(Logit::of(a, row, kOfLayer, i).value(rstd)), a.post_factor);
     a.post_mix[row * kStreams + i] = with_canonical_nan(post);
     JITNORM_UNROLL
-    for (int j = 0; j < kStreams; ++j) mix[i][j] = logit(a, row, rstd, kBehind, i * kStreams + j);
+    for (int j = 0; j < kStreams; ++j) mix[i][j] = Logit::of(a, row, kBehind, i * kStreams + j).value(rstd);
   }
   make_positive(mix, a.sinkhorn_eps);
   divide_by_sums<true>(mix, a.sinkhorn_eps);

@@ -30,7 +30,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kMapped>(const Arguments& a, Int64 r
   const Input* x = a.input + row_offset(row, a.extents, a.input_strides);
   const float rstd = reciprocal_rms_of_row(a, row, x);
   float factors[kStreams];
-  for (int s = 0; s < kStreams; ++s) factors[s] = factor_of_stream(a, row, rstd, s);
+  for (int s = 0; s < kStreams; ++s) factors[s] = factor_of_stream(a, Logit::of(a, row, kBefore, s), rstd);
   mix_streams(x, factors, h);
   write_mixes(a, row, rstd);
 }

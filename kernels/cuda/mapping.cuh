@@ -11,6 +11,12 @@ struct MappedChunk {
   Chunk<float, 16> mix;
 };
 
+#ifdef JITNORM_SUMS_FIRST
+// The rstd of a row, where its factors for behind the layer will be, until these are found.
+JITNORM_INLINE void leave_rstd(const Arguments& a, Int64 row, float rstd) { a.post_mix[row * kStreams] = rstd; }
+JITNORM_INLINE float left_rstd(const Arguments& a, Int64 row) { return a.post_mix[row * kStreams]; }
+#endif
+
 JITNORM_INLINE float value_of(const MappedChunk& h, int i) { return h.mix.elements[i]; }
 JITNORM_INLINE void forget_unpacked(MappedChunk& h) {
   JITNORM_UNROLL
@@ -23,23 +29,22 @@ struct RowSource<Combine::kMapped> {
   typedef MappedChunk Held;
 
   const Input* input;
-  float rstd;  // by which projections are divided, once it is known
+  Logit logits[kStreams];  // loaded before the row, which hides it
+  float rstd;              // by which projections are divided, once it is known
   float factors[kStreams];
 
   JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
-    RowSource source{a.input + row_offset(row, a.extents, a.input_strides), 0.0f, {}};
-#ifdef JITNORM_SUMS_FIRST
+    RowSource source{};
+    source.input = a.input + row_offset(row, a.extents, a.input_strides);
+    JITNORM_UNROLL
+    for (int s = 0; s < kStreams; ++s) source.logits[s] = Logit::of(a, row, kBefore, s);
     return source;
-#else
-    source.find_factors(a, row, given_reciprocal_rms(a, row));
-    return source;
-#endif
   }
 
-  JITNORM_INLINE void find_factors(const Arguments& a, Int64 row, float reciprocal_rms) {
+  JITNORM_INLINE void find_factors(const Arguments& a, float reciprocal_rms) {
     rstd = reciprocal_rms;
     JITNORM_UNROLL
-    for (int s = 0; s < kStreams; ++s) factors[s] = factor_of_stream(a, row, rstd, s);
+    for (int s = 0; s < kStreams; ++s) factors[s] = factor_of_stream(a, logits[s], rstd);
   }
 
 #ifdef JITNORM_SUMS_FIRST
@@ -54,20 +59,18 @@ struct RowSource<Combine::kMapped> {
     return sum;
   }
 
-  JITNORM_INLINE void take_sum(const Arguments& a, Int64 row, float total) {
-    find_factors(a, row, reciprocal_rms_of_streams(total, kStreams * kHiddenSize, a.eps));
+  JITNORM_INLINE void take_sum(const Arguments& a, Int64, float total) {
+    find_factors(a, reciprocal_rms_of_streams(total, kStreams * kHiddenSize, a.eps));
   }
+#else
+  JITNORM_INLINE void take_given_sum(const Arguments& a, Int64 row) { find_factors(a, given_reciprocal_rms(a, row)); }
 #endif
 
   // A row that is not held is loaded again for each pass; where a sum comes first, the mix does not count in that.
   JITNORM_INLINE void load(Held& h, int index) const {
     JITNORM_UNROLL
     for (int s = 0; s < kStreams; ++s) load_chunk(h.streams[s], input + s * kHiddenSize, index);
-#ifdef JITNORM_SUMS_FIRST
     if constexpr (!kHoldsRow) make(h, index);
-#else
-    make(h, index);
-#endif
   }
 
   JITNORM_INLINE void make(Held& h, int) const {

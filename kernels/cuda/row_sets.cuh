@@ -38,6 +38,43 @@ JITNORM_INLINE void process_rows_in_turn(ArgumentsOf arguments_of) {
 }
 #endif
 
+#ifdef JITNORM_MAPS_STREAMS
+#ifdef JITNORM_SUMS_FIRST
+// Blocks work on one row after another. Then each thread has the factors for behind the layer of one of these: a thread
+// that found them between two rows would have all others of its block wait.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_mapped_rows(ArgumentsOf arguments_of) {
+  constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
+  const Arguments a = arguments_of();
+  for (Int64 block = row_block(); block * kRows < a.rows; block += row_blocks()) {
+    process_rows(a, block);
+    row_barrier();  // the next rows take the same shared memory
+  }
+  for (int n = thread_of_cluster();; n += kThreads * kBlocksPerRow) {
+    const Int64 first = (row_block() + (Int64)(n / kRows) * row_blocks()) * kRows;
+    if (first >= a.rows) return;
+    if (first + n % kRows < a.rows) write_mixes(a, first + n % kRows, left_rstd(a, first + n % kRows));
+  }
+}
+#else
+// The first blocks have the factors for behind the layer, each thread those of a row; the others have rows.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_mapped_rows(ArgumentsOf arguments_of) {
+  constexpr UInt32 kThreadsOfCluster = kThreads * kBlocksPerRow;
+  const Arguments a = arguments_of();
+  const UInt32 mixing_blocks = (UInt32)((a.rows + kThreadsOfCluster - 1) / kThreadsOfCluster);
+  if (row_block() >= mixing_blocks) {
+    process_rows(a, row_block() - mixing_blocks);
+    return;
+  }
+  wait_for_inputs();
+  launch_dependents();
+  const Int64 row = (Int64)row_block() * kThreadsOfCluster + thread_of_cluster();
+  if (row < a.rows) write_mixes(a, row, given_reciprocal_rms(a, row));
+}
+#endif
+#endif
+
 // Makes `block`, counted from the first one of `matrix`, one of that matrix's own; false if there are not so many.
 template <typename ArgumentsOf>
 JITNORM_INLINE bool find_block(ArgumentsOf arguments_of, UInt32 matrices, UInt32& matrix, UInt32& block) {
@@ -83,8 +120,9 @@ JITNORM_INLINE void process_counted_rows(ArgumentsOf arguments_of) {
     if (!has_looked) find_next();
 #ifdef JITNORM_EXPERTS
     const Arguments a = arguments_of(matrix);
-    const int thread = blockIdx.x % kBlocksPerRow * kThreads + threadIdx.x;
-    if (kHasSwizzledScales && block + 1 == blocks_of(a.rows)) pad_scales(a, thread, kBlocksPerRow * kThreads);
+    if (kHasSwizzledScales && block + 1 == blocks_of(a.rows)) {
+      pad_scales(a, thread_of_cluster(), kBlocksPerRow * kThreads);
+    }
 #endif
     row_barrier();  // the next rows take the same shared memory
     is_found = is_next_found, matrix = next_matrix, block = next_block;

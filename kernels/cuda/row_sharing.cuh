@@ -17,6 +17,9 @@ JITNORM_INLINE int thread_of_row() {
   }
 }
 
+// The number of a thread among those of its block, or of its cluster of blocks.
+JITNORM_INLINE int thread_of_cluster() { return blockIdx.x % kBlocksPerRow * kThreads + threadIdx.x; }
+
 // The number of the block, or of the cluster of blocks, that has a row.
 JITNORM_INLINE UInt32 row_block() { return blockIdx.x / kBlocksPerRow; }
 JITNORM_INLINE UInt32 row_blocks() { return gridDim.x / kBlocksPerRow; }

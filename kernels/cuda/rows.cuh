@@ -269,6 +269,16 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
 #ifdef JITNORM_ROTATES
   row.angles.load(a, at, chunk_of_head(row.index(0)));
 #endif
+#ifdef JITNORM_MAPS_STREAMS
+#ifdef JITNORM_SUMS_FIRST
+#else
+  row.source.take_given_sum(a, at);
+  if constexpr (kHoldsRow) {
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunkSlots; ++j) row.source.make(row.held[j], row.index(j));
+  }
+#endif
+#endif
   return row;
 }
 
@@ -287,7 +297,9 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
     if (kKeepsMean && is_writer) a.mean[row.number] = row.statistic.mean;
     if (kKeepsRstd && is_writer) a.rstd[row.number] = row.statistic.rstd;
 #ifdef JITNORM_MAPS_STREAMS
-    if (is_writer) write_mixes(a, row.number, row.source.rstd);
+#ifdef JITNORM_SUMS_FIRST
+    if (is_writer) leave_rstd(a, row.number, row.source.rstd);
+#endif
 #endif
     encoders[r] = RowEncoder::begin_row(a, row.number, call, amax[r], is_writer);
   }

@@ -130,7 +130,7 @@ def test_bad_fields_are_refused(options: dict[str, Any], message: str) -> None:
 
 # Rows that share a warp; of a block, held and not.
 ON_HOST = (
-    "quantize:hidden_size=64,streams=4,sinkhorn=20,splits=2",
+    "quantize:hidden_size=64,streams=4,sinkhorn=5,splits=2",
     "quantize:hidden_size=1000,streams=3,sinkhorn=2,prenorm=true,input=float16,vector_bytes=8",
     "quantize:hidden_size=7168,streams=4,sinkhorn=2,prenorm=true",
 )
@@ -139,6 +139,13 @@ ON_HOST = (
 @pytest.mark.parametrize("text", ON_HOST)
 def test_cuda_writes_what_the_cpu_writes(text: str) -> None:
     assert_same(KernelConfig.parse(text), Target("sm_90a"), 3, "random", is_cuda=True)
+
+
+def test_blocks_of_several_rows_find_the_factors_of_each() -> None:
+    """Also of rows whose factors are no numbers."""
+    for size in (64, 1024):
+        config = KernelConfig.parse(f"quantize:hidden_size={size},streams=2,sinkhorn=2,prenorm=true")
+        assert_same(config, Target("sm_90a"), 70, "nan", most_blocks=2, is_cuda=True)
 
 
 @pytest.mark.gpu
