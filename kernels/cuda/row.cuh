@@ -38,10 +38,32 @@ struct Row {
 #endif
 };
 
+template <typename Held>
+struct AreFloats {
+  static constexpr bool kValue = false;
+};
+template <>
+struct AreFloats<Chunk<float, 16>> {
+  static constexpr bool kValue = true;
+};
+
+// Whether the norm takes the place of a row of floats once its largest magnitude is found: then the weight, as long as
+// the row, is not loaded again to encode it.
+constexpr bool kKeepsNormalized = kNeedsRowAmax && kNormalizes && kHoldsRow && !kStaysShared &&
+                                  AreFloats<HeldChunk>::kValue && (kStoresSumEarly || !kStoresSum);
+
 struct Rows {
   Row rows[kRowsAtOnce];
   Parameters parameters[kChunksAtOnce];
 };
+
+template <typename Held>
+JITNORM_INLINE void keep_normalized(Held& h, const float (&y)[kChunkSize]) {
+  if constexpr (kKeepsNormalized) {
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = y[i];
+  }
+}
 
 // Calls visit(chunk, slot) for each chunk of the thread, before any of them is consumed.
 template <typename Visit>

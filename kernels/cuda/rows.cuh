@@ -46,6 +46,7 @@ JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsA
       if constexpr (!kPrefetchesWeight) parameters.load(a, row.index(j));
       float y[kChunkSize];
       normalize_chunk(h, parameters, row.statistic, y);
+      keep_normalized(h, y);
       const float of_chunk = chunk_amax(y, row.index(j));
 #ifdef JITNORM_BLOCKS_CROSS_WARPS
       share_chunk_amax(r, row.index(j), of_chunk);
@@ -69,7 +70,7 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
   for (int first = 0; first < kChunkSlots; first += kChunksAtOnce) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) {
-      if constexpr (!kPrefetchesWeight) of.parameters[j].load(a, of.rows[0].index(first + j));
+      if constexpr (!kPrefetchesWeight && !kKeepsNormalized) of.parameters[j].load(a, of.rows[0].index(first + j));
       JITNORM_UNROLL
       for (int r = 0; r < kRowsAtOnce; ++r) {
         Row& row = of.rows[r];
@@ -79,7 +80,12 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
         const int index = row.index(first + j);
         if constexpr (!kHoldsRow || kStaysShared) row.source.load(row.held[j], index);
         float y[kChunkSize];
-        normalize_chunk(row.held[j], of.parameters[j], row.statistic, y);
+        if constexpr (kKeepsNormalized) {
+          JITNORM_UNROLL
+          for (int i = 0; i < kChunkSize; ++i) y[i] = value_of(row.held[j], i);
+        } else {
+          normalize_chunk(row.held[j], of.parameters[j], row.statistic, y);
+        }
 #ifdef JITNORM_ROTATES
         row.angles.turn(y, chunk_of_head(index));
 #endif
