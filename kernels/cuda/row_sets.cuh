@@ -9,9 +9,9 @@
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
   if constexpr (kRowSets == RowSets::kPair) {  // the first blocks have one, the others the other, none both
-    const Int64 first_blocks = blocks_of(arguments_of(false).rows);
+    const UInt32 first_blocks = (UInt32)blocks_of(arguments_of(false).rows);
 #ifdef JITNORM_PAGES
-    const Int64 blocks = first_blocks + blocks_of(arguments_of(true).rows);
+    const UInt32 blocks = first_blocks + (UInt32)blocks_of(arguments_of(true).rows);
     if (row_block() >= blocks) {  // the last ones have values
       insert_values(arguments_of(true), row_block() - blocks);
       return;
