@@ -66,10 +66,6 @@ JITNORM_INLINE Int64 concealed(Int64 a) {
   asm("" : "+l"(a));
   return a;
 }
-JITNORM_INLINE int concealed(int a) {
-  asm("" : "+r"(a));
-  return a;
-}
 
 // The larger magnitude of a >= 0 and v; NaN if either is. In assembly the magnitude costs nothing; outside, the
 // compiler may make of it another mask of a value that it unpacks.

@@ -130,11 +130,7 @@ JITNORM_INLINE void encode_heads(const Arguments& a, Rows& of, const RowEncoder 
     }
     row.angles.turn(halves[0], halves[1]);
     JITNORM_UNROLL
-    for (int j = 0; j < 2; ++j) {
-      // Neither ?: nor one condition for both: NVRTC 13.0 copies exchanges into branches that it makes of them.
-      const int past = kChunks * !row.is_processed;
-      encoders[r].encode_chunk(concealed(row.index(j) + past), halves[j], 0.0f);
-    }
+    for (int j = 0; j < 2; ++j) encoders[r].encode_chunk(row.index(j), halves[j], 0.0f);
   }
 }
 #endif
@@ -256,13 +252,15 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
   const bool is_there = from >= 0;
   Row row{is_there ? number : 0, is_there, Source::of(a, is_there ? from : 0), is_there ? thread : kChunks};
 #else
+#ifdef JITNORM_HOLDS_HALVES
+  // Lanes past the last row repeat it, as it is in their warp: they load it before any lane stores it, the same again.
+  const Int64 at = is_processed(a, number) ? number : a.rows - 1;
+  Row row{at, true, Source::of(a, at), thread};
+#else
   const bool is_there = is_processed(a, number);
   const Int64 at = is_there ? number : 0;
 #ifdef JITNORM_TWO_SIZES
   Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks, a.size / kChunkSize};
-#else
-#ifdef JITNORM_HOLDS_HALVES
-  Row row{at, is_there, Source::of(a, at), thread};  // what is not processed loads the first: that takes no zeros
 #else
   Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks};
 #endif
@@ -342,6 +340,9 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
   }
   // A block without rows may leave early; in one of several, all lanes are needed by the shuffles below.
   if (kRowsPerBlock == 1 && !has_rows) return;
+#ifdef JITNORM_HOLDS_HALVES
+  if (__ballot_sync(kFullWarp, has_rows) == 0) return;  // no warp waits for another
+#endif
 
   if constexpr (kFavoursLatency) launch_dependents();
   const float given = RowEncoder::given(a);  // before the row, which then hides what is computed of it
