@@ -124,6 +124,16 @@ def test_heads_are_turned_in_registers(target: str, tmp_path: Path) -> None:
     assert_no_local_memory(text, target, tmp_path)
 
 
+@pytest.mark.parametrize(("size", "exchanges"), [(64, 1), (128, 2)])
+def test_lanes_with_both_halves_of_a_head_meet_for_its_sum_alone(size: int, exchanges: int, tmp_path: Path) -> None:
+    """Codes are stored without exchanges."""
+    text = f"rmsnorm:hidden_size={size},pair=true,rope=neox,row_dims=2,angles=bfloat16,quant=e4m3/tensor/f32"
+    found = opcodes(text, "sm_90a", tmp_path)
+    assert sum(opcode.startswith("SHFL") for opcode in found) == exchanges
+    assert sum(opcode.startswith("LDG.E.128") for opcode in found) == 12  # two chunks, their weight, their angles
+    assert_no_local_memory(text, "sm_90a", tmp_path)
+
+
 @pytest.mark.parametrize(("quant", "target"), [("e4m3/tensor/f32", "sm_80"), ("none", "sm_100a")])
 def test_heads_go_to_pages_in_wide_accesses(quant: str, target: str, tmp_path: Path) -> None:
     text = f"rmsnorm:hidden_size=128,pair=true,rope=neox,paged=true,row_dims=2,quant={quant}"
