@@ -323,7 +323,8 @@ def _residents(config: KernelConfig, warps: int, chunks: int) -> int:
     if is_heavy or chunks > _MOST_RESIDENT_CHUNKS.get(held_bytes(config), 0):
         return 0
     threads = WARP_LANES * warps
-    if config.op == "layernorm":  # one block more would have 56 registers a thread, too few for two parameters
+    # One block more would have 56 registers a thread: too few for two parameters, for GELU, or to look for rows.
+    if config.op == "layernorm" or config.activation == "gelu" or config.counts_rows:
         return max(1, _RESIDENT_THREADS // threads)
     return max(1, min(_MOST_RESIDENT_THREADS // threads, round(_RESIDENT_THREADS / threads)))
 

@@ -176,38 +176,72 @@ struct RowSource<Combine::kSandwich> {
 };
 #endif
 
-// Gates and values of a chunk's outputs: each in one run, both in one run of two chunks, or scattered.
-JITNORM_INLINE void load_gated(InputChunk& gate, InputChunk& value, const Input* row, int index) {
-  constexpr bool kIsRun = kGateColumns % kChunkSize == 0 || kGateColumns == kHiddenSize;
-  if constexpr (kIsRun) {
-    const Input* from = row + index * kChunkSize / kGateColumns * kGateColumns;
-    load_chunk(gate, from, index);
-    load_chunk(value, from + kGateColumns, index);
-  } else if (kChunkSize % kGateColumns == 0 && index < kWholeChunks) {
-    InputChunk both[2];
-    copy_words(both[0].accesses, row + index * 2 * kChunkSize);
-    copy_words(both[1].accesses, row + (index * 2 + 1) * kChunkSize);
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) {
-      const int at = gate_position(i);
-      gate.elements[i] = both[at / kChunkSize].elements[at % kChunkSize];
-      value.elements[i] = both[(at + kGateColumns) / kChunkSize].elements[(at + kGateColumns) % kChunkSize];
-    }
-  } else {
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) {
-      const bool is_there = index < kWholeChunks || is_in_row(index, i);
-      const Input* from = row + gate_position(index * kChunkSize + i);
-      gate.elements[i] = is_there ? from[0] : Input{};
-      value.elements[i] = is_there ? from[kGateColumns] : Input{};
+// What is held of a row whose activations are visited once: what was loaded of them. They are computed where a chunk is
+// encoded, so that all chunks are on their way by then; of activations that come before, the compiler computes the
+// first before it loads the last.
+constexpr bool kIsVisitedOnce = !kNormalizes && !kNeedsRowAmax && sizeof(Input) < sizeof(float);
+
+template <typename Loaded, bool kIsHeld>
+struct LoadedOrFloats {
+  typedef Loaded Type;
+};
+template <typename Loaded>
+struct LoadedOrFloats<Loaded, false> {
+  typedef Chunk<float, 16> Type;
+};
+
+template <typename Loaded>
+JITNORM_INLINE void compute_floats(Chunk<float, 16>& h, const Loaded& loaded) {
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) h.elements[i] = value_of(loaded, i);
+}
+
+// What stands first of a chunk's gates and values, and what stands second, in two chunks: each in one of them, or in
+// turn within both.
+struct GatesAndValues {
+  static constexpr bool kIsRun = kGateColumns % kChunkSize == 0 || kGateColumns == kHiddenSize;
+  static constexpr bool kAlternates = !kIsRun && kChunkSize % kGateColumns == 0;
+
+  InputChunk chunks[2];
+
+  JITNORM_INLINE static int first_at(int i) { return kAlternates ? gate_position(i) : i; }
+  JITNORM_INLINE static int second_at(int i) { return kAlternates ? gate_position(i) + kGateColumns : kChunkSize + i; }
+  JITNORM_INLINE float at(int place) const { return value_of(chunks[place / kChunkSize], place % kChunkSize); }
+  JITNORM_INLINE void put(int place, Input x) { chunks[place / kChunkSize].elements[place % kChunkSize] = x; }
+
+  JITNORM_INLINE void load(const Input* row, int index) {
+    if constexpr (kIsRun) {
+      const Input* from = row + index * kChunkSize / kGateColumns * kGateColumns;
+      load_chunk(chunks[0], from, index);
+      load_chunk(chunks[1], from + kGateColumns, index);
+    } else if (kAlternates && index < kWholeChunks) {
+      copy_words(chunks[0].accesses, row + index * 2 * kChunkSize);
+      copy_words(chunks[1].accesses, row + (index * 2 + 1) * kChunkSize);
+    } else {
+      JITNORM_UNROLL
+      for (int i = 0; i < kChunkSize; ++i) {
+        const bool is_there = index < kWholeChunks || is_in_row(index, i);
+        const Input* from = row + gate_position(index * kChunkSize + i);
+        put(first_at(i), is_there ? from[0] : Input{});
+        put(second_at(i), is_there ? from[kGateColumns] : Input{});
+      }
     }
   }
+};
+
+JITNORM_INLINE float value_of(const GatesAndValues& h, int i) {
+#ifdef JITNORM_VALUES_FIRST
+  return gated(h.at(h.second_at(i)), h.at(h.first_at(i)));
+#else
+  return gated(h.at(h.first_at(i)), h.at(h.second_at(i)));
+#endif
 }
+JITNORM_INLINE void forget_unpacked(GatesAndValues&) {}
 
 // The activations of gates, times values, of an input with both.
 template <>
 struct RowSource<Combine::kGated> {
-  typedef Chunk<float, 16> Held;
+  typedef LoadedOrFloats<GatesAndValues, kIsVisitedOnce>::Type Held;
 
   const Input* input;
 
@@ -215,15 +249,12 @@ struct RowSource<Combine::kGated> {
     return {a.input + row_offset(row, a.extents, a.input_strides)};
   }
 
-  JITNORM_INLINE void load(Held& h, int index) const {
-    InputChunk gate, value;
-#ifdef JITNORM_VALUES_FIRST
-    load_gated(value, gate, input, index);
-#else
-    load_gated(gate, value, input, index);
-#endif
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = gated(value_of(gate, i), value_of(value, i));
+  JITNORM_INLINE void load(GatesAndValues& h, int index) const { h.load(input, index); }
+
+  JITNORM_INLINE void load(Chunk<float, 16>& h, int index) const {
+    GatesAndValues loaded;
+    loaded.load(input, index);
+    compute_floats(h, loaded);
   }
 
   JITNORM_INLINE void store_sum(const Held&, int) const {}
@@ -300,10 +331,17 @@ struct RowSource<Combine::kBeside> {
 };
 #endif
 
+struct ActivatedChunk {
+  InputChunk input;
+};
+
+JITNORM_INLINE float value_of(const ActivatedChunk& h, int i) { return activated_value(value_of(h.input, i)); }
+JITNORM_INLINE void forget_unpacked(ActivatedChunk&) {}
+
 // The activation of the input; that of the zeros past it is zero.
 template <>
 struct RowSource<Combine::kActivated> {
-  typedef Chunk<float, 16> Held;
+  typedef LoadedOrFloats<ActivatedChunk, kIsVisitedOnce>::Type Held;
 
   const Input* input;
 
@@ -311,11 +349,12 @@ struct RowSource<Combine::kActivated> {
     return {a.input + row_offset(row, a.extents, a.input_strides)};
   }
 
-  JITNORM_INLINE void load(Held& h, int index) const {
-    InputChunk x;
-    load_chunk(x, input, index);
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = activated_value(value_of(x, i));
+  JITNORM_INLINE void load(ActivatedChunk& h, int index) const { load_chunk(h.input, input, index); }
+
+  JITNORM_INLINE void load(Chunk<float, 16>& h, int index) const {
+    ActivatedChunk loaded;
+    load(loaded, index);
+    compute_floats(h, loaded);
   }
 
   JITNORM_INLINE void store_sum(const Held&, int) const {}
