@@ -13,7 +13,7 @@ from .arguments import WIDEST_ACCESS, Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
 from .dtypes import DTYPES
 from .extents import LEADING, ROWS, Extent, shape
-from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two
+from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .row_ops import first_tensor, row_statistic, strided_rows, weight_argument
 from .row_schedule import RowSchedule
 from .target import Target
@@ -22,6 +22,8 @@ from .target import Target
 ACCUMULATORS = 256
 _SEGMENTS_OF_SHORT_ROWS, _SEGMENTS_OF_LONG_ROWS, _MOST_CHUNKS_OF_SHORT_ROWS = 256, 128, 256
 _PACKED_LANES = 256
+# Not part of them: which rows of partial sums are added before they are stored changes no bit.
+_FOLDED_SEGMENTS = {_SEGMENTS_OF_SHORT_ROWS: 4, _SEGMENTS_OF_LONG_ROWS: 2}
 _MOST_PACKED_CHUNKS = 64
 # Columns that a block of ``sum_rows`` adds up, and its threads.
 SUMMED_COLUMNS, SUMMING_THREADS = 32, 256
@@ -52,6 +54,40 @@ def most_segments(hidden_size: int) -> int:
 def segments(config: KernelConfig) -> Extent:
     """How many segments the rows are divided into."""
     return ROWS.ceil_div(rows_of_pack(config.hidden_size)).at_most(most_segments(config.hidden_size))
+
+
+def folded_segments(hidden_size: int, input: str, target: Target) -> int:
+    """How many segments of such rows blocks of a cluster have, which fold their sums before they store them.
+
+    Blocks of a multiprocessor's cluster of four, or of two multiprocessors, find room on every GPU: in larger clusters
+    multiprocessors of some would be left out.
+    """
+    groups = ceil_div(hidden_size, CHUNK_SIZE * GROUP_CHUNKS)
+    has_own_block = groups <= _MAX_WARPS * _most_chunks(input)
+    has_room = _bytes_of_sums(hidden_size, parameters=2) <= target.shared_bytes
+    if not (target.has_clusters and has_own_block and has_room):
+        return 1
+    return _FOLDED_SEGMENTS[most_segments(hidden_size)]
+
+
+def segments_of_cluster(config: KernelConfig, target: Target) -> int:
+    """How many segments the blocks of a cluster have, one each; 1 where nothing is summed for parameters."""
+    sums = config.backward and config.has_weight
+    return folded_segments(config.hidden_size, config.input, target) if sums else 1
+
+
+def summed_rows(config: KernelConfig, target: Target) -> int:
+    """The most rows that ``sum_rows`` finds in partial sums on a GPU; 0 for another matrix, which has any number."""
+    if target.is_cpu or not config.sums_of:
+        return 0
+    return most_segments(config.hidden_size) // folded_segments(config.hidden_size, config.sums_of, target)
+
+
+def clusters(config: KernelConfig, target: Target) -> tuple[Extent, int]:
+    """How many clusters find gradients, and the blocks of each: of a row, or those that fold their sums."""
+    folded = segments_of_cluster(config, target)
+    most = most_segments(config.hidden_size) // folded
+    return segments(config).at_most(most), folded * backward_schedule(config, target).blocks_per_row
 
 
 def backward_arguments(config: KernelConfig) -> tuple[Argument, ...]:
@@ -99,14 +135,17 @@ def backward_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     groups = ceil_div(chunks, GROUP_CHUNKS)
     if groups <= _MAX_WARPS:
         return _schedule_of_block(config, groups)
-    # A chunk takes 16 registers for each sum and 16 more for the row and its gradient, twice as many in float32.
-    most_chunks = 2 if config.input != "float32" else 1
     for blocks in _CLUSTERS if target.has_clusters else _CLUSTERS[:1]:
-        for chunks_per_lane in range(1, most_chunks + 1):
+        for chunks_per_lane in range(1, _most_chunks(config.input) + 1):
             warps = blocks * ceil_div(ceil_div(groups, chunks_per_lane), blocks)
             if warps <= blocks * _MAX_WARPS:
                 return _with_room(config, target, RowSchedule(warps, chunks_per_lane, blocks_per_row=blocks))
     return RowSchedule(_MAX_WARPS, ceil_div(groups, _MAX_WARPS), holds_row=False)
+
+
+def _most_chunks(input: str) -> int:
+    """Chunks of a lane: each takes 16 registers for each sum, and 16 for the row and its gradient, 32 in float32."""
+    return 1 if input == "float32" else 2
 
 
 def _schedule_of_block(config: KernelConfig, groups: int) -> RowSchedule:
@@ -177,10 +216,28 @@ def staged_bytes(config: KernelConfig, target: Target) -> int:
     early by programmatic dependent launch, would gather where room is left, and others have none: 16384 x 5120 took
     1.5 times as long.
     """
-    count = stages(config, target)
+    count, of_sums = stages(config, target), shared_sum_bytes(config, target)
     if not count:
-        return 0
+        return of_sums
     blocks = _BLOCKS_OF_MULTIPROCESSOR[most_segments(config.hidden_size)]
     schedule = backward_schedule(config, target)
     taken = count * _stage_bytes(config, schedule) + _weight_bytes(config, schedule)
-    return max(taken, target.all_shared_bytes // (blocks + 1))
+    return max(taken, of_sums, target.all_shared_bytes // (blocks + 1))
+
+
+def shared_sum_bytes(config: KernelConfig, target: Target) -> int:
+    """Shared memory that the sums of a segment take where its threads store them together; 0 where each does alone."""
+    if target.is_cpu or not (config.backward and config.has_weight):
+        return 0
+    schedule = backward_schedule(config, target)
+    if not schedule.holds_row or schedule.blocks_per_row > 1:
+        return 0
+    taken = _bytes_of_sums(config.hidden_size, parameters=2 if config.has_bias else 1)
+    return taken if taken <= target.shared_bytes else 0
+
+
+def _bytes_of_sums(hidden_size: int, parameters: int) -> int:
+    """Bytes of the sums of a segment, for each row of a pack; of whole chunks of whole lanes."""
+    chunks, packed = ceil_div(hidden_size, CHUNK_SIZE), rows_of_pack(hidden_size)
+    lanes = _PACKED_LANES if packed > 1 else round_up(chunks, 2 * GROUP_CHUNKS)
+    return parameters * lanes * CHUNK_SIZE * DTYPES["float32"].bytes

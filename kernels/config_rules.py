@@ -50,7 +50,7 @@ _OPTIONS = {
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
     "shuffle": ("shuffle_rows",),
-    "sum_rows": ("bias",),
+    "sum_rows": ("bias", "sums_of"),
     "mhc_post": ("streams",),
 }  # fmt: skip
 OPS = tuple(_OPTIONS)
@@ -130,6 +130,7 @@ def _check_fields(config: KernelConfig) -> None:
     if config.normalizes and config.weight == "none" and (config.unit_bias or config.bias):
         name = "unit_bias" if config.unit_bias else "bias"
         raise ValueError(f"{name}: goes with a weight, but there is none; leave it out, or pass a weight")
+    require_one_of("sums_of", config.sums_of, ("", *FLOAT_DTYPES))
     require_one_of("row_dims", config.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
     require_one_of("vector_bytes", config.vector_bytes, VECTOR_BYTES)
     require_one_of("streams", config.streams, tuple(range(MAX_STREAMS + 1)))

@@ -16,7 +16,17 @@ from collections.abc import Iterator
 
 from .activations import Numbers, numbers_of
 from .arguments import WIDEST_ACCESS
-from .backward import ACCUMULATORS, SUMMED_COLUMNS, SUMMING_THREADS, most_segments, rows_of_pack, stages
+from .backward import (
+    ACCUMULATORS,
+    SUMMED_COLUMNS,
+    SUMMING_THREADS,
+    most_segments,
+    rows_of_pack,
+    segments_of_cluster,
+    shared_sum_bytes,
+    stages,
+    summed_rows,
+)
 from .config import KernelConfig
 from .dtypes import BYTE, DTYPES
 from .interface import tensor_arguments
@@ -263,6 +273,9 @@ def _sum_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
     yield _int("kMostSegments", most_segments(config.hidden_size))
     yield _int("kRowsOfPack", rows_of_pack(config.hidden_size))
     yield _int("kStages", stages(config, target))
+    yield _int("kFoldedSegments", segments_of_cluster(config, target))
+    yield _bool("kFoldsSums", shared_sum_bytes(config, target) > 0)
+    yield _int("kMostSummedRows", summed_rows(config, target))
     yield _int("kSummedColumns", SUMMED_COLUMNS)
     yield _int("kSummingThreads", SUMMING_THREADS)
 

@@ -83,14 +83,20 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
 
 
 def _row_grid(config: KernelConfig, rows_per_block: int) -> Extent:
-    """Blocks of a kernel of rows; those of gradients have a segment each."""
+    """Blocks of a kernel of rows; for gradients, segments."""
     return segments(config) if config.backward else grid_size(config, rows_per_block)
 
 
 def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
     schedule = row_schedule(config, target)
     if config.backward:
-        return {**row_blocks(config, schedule), "shared_bytes": backward.staged_bytes(config, target)}
+        clusters, blocks = backward.clusters(config, target)
+        return {
+            "grid": (clusters if blocks == 1 else clusters * blocks).to_json(),
+            "block": schedule.threads,
+            "cluster": blocks,
+            "shared_bytes": backward.staged_bytes(config, target),
+        }
     if not schedule.loads_ahead:
         return {**row_blocks(config, schedule), "shared_bytes": shared_amax_bytes(config, schedule)}
     most = schedule.resident_blocks * target.multiprocessors

@@ -6,8 +6,8 @@ from jitnorm.catalogue.op import WITHOUT_WEIGHT, Choices, Fields, Launch, Op
 from jitnorm.kernels.config import KernelConfig
 
 
-def _sum_fields(weight: str, bias: bool) -> Fields:
-    return {"weight": weight, "bias": bias}
+def _sum_fields(weight: str, bias: bool, sums_of: str) -> Fields:
+    return {"weight": weight, "bias": bias, "sums_of": sums_of}
 
 
 def _sum(_: Choices, launch: Launch) -> list[Launch]:
@@ -15,7 +15,7 @@ def _sum(_: Choices, launch: Launch) -> list[Launch]:
     config = KernelConfig(**{**facts, **launch.options})
     if not config.has_weight:
         return []
-    options = {**SUM_ROWS.fixed, "weight": config.weight, "bias": config.has_bias}
+    options = {**SUM_ROWS.fixed, "weight": config.weight, "bias": config.has_bias, "sums_of": config.input}
     return [Launch(options, launch.hidden_size, "float32", enable_pdl=launch.enable_pdl)]
 
 
@@ -35,7 +35,7 @@ SUM_ROWS = Op(
     "the sum of the rows of a float32 matrix",
     {"op": "sum_rows", "input": "float32"},
     _sum_fields,
-    choices={"weight": "", "bias": False},
+    choices={"weight": "", "bias": False, "sums_of": ""},
 )
 RMSNORM_BACKWARD = _backward(
     "rmsnorm_backward", "the gradients of the input and the weight; Gemma's has weight + 1", weight_optional=True,

@@ -37,7 +37,7 @@ def sum_rows(
         [4.0, 6.0]
     """
     tensors = {"input": input, "out": out}
-    made: Tensor = run(dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, False), tensors, stream)["out"]
+    made: Tensor = run(dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, False, ""), tensors, stream)["out"]
     return made
 
 
@@ -167,5 +167,6 @@ def _backward(
         return made["input_grad"], None, None
     dtype = framework_of(weight, "weight").dtype_name(weight)
     parts = {"input": made["partials"], "out": None, "bias_out": None}
-    sums = run(dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, has_bias), parts, stream)
+    of = framework_of(input, "input").dtype_name(input)
+    sums = run(dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, has_bias, of), parts, stream)
     return made["input_grad"], sums["out"], sums.get("bias_out")

@@ -4,6 +4,7 @@
 
 #include "gradient_rows.cuh"
 #include "row_reduce.cuh"
+#include "segment_sums.cuh"
 
 constexpr bool kHoldsWeight = kHoldsRow && !kStaysShared;
 // The only stage is filled again once its rows are in registers, or nothing would be on its way for half of the time.
@@ -68,37 +69,6 @@ JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, const 
   }
 }
 
-typedef Chunk<float, kPartialsAccessBytes> SumChunk;
-
-#ifdef JITNORM_UNWEIGHTED
-// Without parameters, what is summed up for them is dropped, and so the compiler drops the sums.
-JITNORM_INLINE void store_parameter_sums(const Arguments&, const GradientThread&, int, const ParameterSums&) {}
-
-JITNORM_INLINE void load_parameter_sums(const Arguments&, const GradientThread&, int, ParameterSums&) {}
-#else
-JITNORM_INLINE void store_parameter_sums(const Arguments& a, const GradientThread& thread, int j,
-                                         const ParameterSums& sums) {
-  JITNORM_UNROLL
-  for (int p = 0; p < kParameterSums; ++p) {
-    SumChunk chunk;
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) round_to(sums.of[p][i], chunk.elements[i]);
-    store_chunk_alone(partial_sums(a, thread.segment, p), thread.index(j), chunk);
-  }
-}
-
-// The sums of rows that are too long for registers to keep them.
-JITNORM_INLINE void load_parameter_sums(const Arguments& a, const GradientThread& thread, int j, ParameterSums& sums) {
-  JITNORM_UNROLL
-  for (int p = 0; p < kParameterSums; ++p) {
-    SumChunk chunk{};
-    if (thread.has_sums) load_chunk(chunk, partial_sums(a, thread.segment, p), thread.index(j));
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) sums.of[p][i] = chunk.elements[i];
-  }
-}
-#endif
-
 // Stores the gradient of a row, and adds what the row adds to the sums.
 JITNORM_INLINE void finish_gradient_row(const Arguments& a, Int64 row, const GradientStatistic& statistic,
                                         GradientThread& thread, GradientRow& of) {
@@ -123,69 +93,6 @@ JITNORM_INLINE void finish_gradient_row(const Arguments& a, Int64 row, const Gra
   visit_gradient_chunks(a, at, thread, of, finish);
   thread.has_sums = true;
 }
-
-#ifdef JITNORM_UNWEIGHTED
-JITNORM_INLINE void fold_pack(const Arguments&, const GradientThread&) {}
-#else
-// Accumulators of packs that a thread folds at once.
-constexpr int kFoldedPlaces = kRowsPerBlock < 8 ? kRowsPerBlock : 8;
-constexpr int kColumnQuads = kThreadsPerRow * kChunksPerLane * kChunkSize / 4;
-
-// Four columns of the accumulators of a place in a pack; where they stand, lanes use different banks, as in stages.
-JITNORM_INLINE float4& pack_sums(int place, int quad) {
-  __shared__ float4 sums[kRowsPerBlock][kColumnQuads];
-  return sums[place][place_of_access<4>(quad)];
-}
-
-// The fold of so many of them, which are `distance` apart.
-template <int kCount>
-JITNORM_INLINE float4 folded_sums(int place, int quad, int distance) {
-  float columns[4][kCount];
-  JITNORM_UNROLL
-  for (int i = 0; i < kCount; ++i) {
-    const float4 sums = pack_sums(place + i * distance, quad);
-    columns[0][i] = sums.x, columns[1][i] = sums.y, columns[2][i] = sums.z, columns[3][i] = sums.w;
-  }
-  return {fold_sum(columns[0]), fold_sum(columns[1]), fold_sum(columns[2]), fold_sum(columns[3])};
-}
-
-// Folds the sums of the rows of a pack, which different threads have, and stores them.
-JITNORM_INLINE void fold_pack(const Arguments& a, const GradientThread& thread) {
-  JITNORM_UNROLL
-  for (int p = 0; p < kParameterSums; ++p) {
-    JITNORM_UNROLL
-    for (int j = 0; j < kHeldSums; ++j) {
-      JITNORM_UNROLL
-      for (int i = 0; i < kChunkSize; i += 4) {
-        const float* sums = thread.sums[j].of[p] + i;
-        pack_sums(thread.place, (thread.index(j) * kChunkSize + i) / 4) = {sums[0], sums[1], sums[2], sums[3]};
-      }
-    }
-    __syncthreads();
-    for (int half = kRowsPerBlock / 2; half >= kFoldedPlaces; half /= 2) {
-      for (int i = threadIdx.x; i < half * kColumnQuads; i += kThreads) {
-        const int place = i / kColumnQuads, quad = i % kColumnQuads;
-        pack_sums(place, quad) = folded_sums<2>(place, quad, half);
-      }
-      __syncthreads();
-    }
-    float* to = partial_sums(a, thread.segment, p);
-    for (int quad = threadIdx.x; quad < kColumnQuads; quad += kThreads) {
-      const float4 sums = folded_sums<kFoldedPlaces>(0, quad, 1);
-      const float columns[4] = {sums.x, sums.y, sums.z, sums.w};
-      if (kPartialsAccessBytes == 16 && 4 * quad < kHiddenSize) {
-        reinterpret_cast<float4*>(to)[quad] = sums;
-        continue;
-      }
-      JITNORM_UNROLL
-      for (int c = 0; c < 4; ++c) {
-        if (4 * quad + c < kHiddenSize) to[4 * quad + c] = columns[c];
-      }
-    }
-    __syncthreads();
-  }
-}
-#endif
 
 // Begins to copy the rows of packs to a stage.
 JITNORM_INLINE void stage_rows(const Arguments& a, Int64 pack, int stage, const GradientThread& thread) {
@@ -230,7 +137,7 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
   thread.lane = thread.first_chunk % kLanesPerRow;
   thread.warp = thread.first_chunk / kLanesPerRow;
   thread.place = kRowsPerBlock == 1 ? 0 : (int)threadIdx.x / kThreadsPerRow;
-  thread.segment = row_block();
+  thread.segment = segment_of_block();
   launch_dependents();
   wait_for_inputs();
   if constexpr (kStaysShared) stage_weight(a, thread);  // it comes with the first row
@@ -261,10 +168,5 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
     for (int r = 0; r < kRowsAtOnce; ++r) given[r] = next[r];
     set ^= 1;
   }
-  if constexpr (kRowsPerBlock > 1) {
-    fold_pack(a, thread);
-  } else if constexpr (kHoldsRow) {
-    JITNORM_UNROLL
-    for (int j = 0; j < kChunksPerLane; ++j) store_parameter_sums(a, thread, j, thread.sums[j]);
-  }
+  store_segment_sums(a, thread);
 }

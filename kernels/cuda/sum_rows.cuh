@@ -9,49 +9,49 @@
 constexpr int kAddedColumns = kParameterSums * kHiddenSize;
 // Columns of a thread, and threads that have all columns of an item.
 constexpr int kQuad = 4, kQuads = kSummedColumns / kQuad;
-// Rows that the threads of a block begin with, and accumulators that a thread has in each of its columns.
-constexpr int kRowsAbreast = kSummingThreads / kQuads, kThreadSums = kAccumulators / kRowsAbreast;
+// Rows that the threads of a block begin with.
+constexpr int kRowsAbreast = kSummingThreads / kQuads;
+// Accumulators that get a row: partial sums are fewer, and which accumulators stay at zero is known then.
+constexpr int kUsedAccumulators = kMostSummedRows > 0 ? kMostSummedRows : kAccumulators;
+// Those that a thread has in each of its columns.
+constexpr int kThreadSums = kUsedAccumulators / kRowsAbreast;
 constexpr int kSummingWarps = kSummingThreads / 32;
+static_assert(kUsedAccumulators % kRowsAbreast == 0);
 
 // Columns of a row, of which `count` are there; zeros in place of the others.
 JITNORM_INLINE float4 quad_at(const Input* from, int count) {
-  if (kInputAccessBytes == sizeof(float4) && count >= kQuad) return *reinterpret_cast<const float4*>(from);
-  float columns[kQuad];
-  JITNORM_UNROLL
-  for (int c = 0; c < kQuad; ++c) columns[c] = c < count ? to_float(from[c]) : 0.0f;
-  return {columns[0], columns[1], columns[2], columns[3]};
-}
-
-// Calls visit(i) for the accumulators of a thread that get one of so many rows. Half of them at once: long rows have no
-// more segments than that.
-template <typename Visit>
-JITNORM_INLINE void visit_sums(int rows, Visit visit) {
-  constexpr int kHalf = kThreadSums / 2;
-  JITNORM_UNROLL
-  for (int first = 0; first < kThreadSums; first += kHalf) {
-    if (first * kRowsAbreast >= rows) return;
-    JITNORM_UNROLL
-    for (int i = first; i < first + kHalf; ++i) visit(i);
+  constexpr bool kIsWide = kInputAccessBytes == sizeof(float4);
+  if (kIsWide && (kAddedColumns % kQuad == 0 ? count > 0 : count >= kQuad)) {
+    return *reinterpret_cast<const float4*>(from);
   }
+  float columns[kQuad] = {};
+  JITNORM_UNROLL
+  for (int c = 0; c < kQuad && !(kIsWide && kAddedColumns % kQuad == 0); ++c) {
+    if (c < count) columns[c] = to_float(from[c]);
+  }
+  return {columns[0], columns[1], columns[2], columns[3]};
 }
 
 // The sums of a thread: of every kAccumulators-th row from each kRowsAbreast-th on, in columns from `column` on.
 JITNORM_INLINE void add_rows(const Arguments& a, int first, int column, float (&sums)[kQuad][kThreadSums]) {
+  // Those of segments that were folded have been added to the first rows.
+  const Int64 rows = kMostSummedRows > 0 && a.rows > kMostSummedRows ? kMostSummedRows : a.rows;
 #pragma unroll 1
-  for (Int64 row = first; row < a.rows; row += kAccumulators) {
-    const Int64 left = a.rows - row;
-    const int rows = left < kAccumulators ? (int)left : kAccumulators;
+  for (Int64 row = first; row < rows; row += kAccumulators) {
     float4 quads[kThreadSums];  // all on their way at once
-    visit_sums(rows, [&](int i) {
-      const int ahead = i * kRowsAbreast;
-      const Input* from = a.input + row_offset(row + ahead, a.extents, a.input_strides) + column;
-      quads[i] = quad_at(from, ahead < rows ? kAddedColumns - column : 0);
-    });
-    visit_sums(rows, [&](int i) {
+    JITNORM_UNROLL
+    for (int i = 0; i < kThreadSums; ++i) {
+      const Int64 at = row + i * kRowsAbreast;
+      const bool is_there = at < rows;
+      const Input* from = a.input + row_offset(is_there ? at : 0, a.extents, a.input_strides) + column;
+      quads[i] = quad_at(from, is_there ? kAddedColumns - column : 0);
+    }
+    JITNORM_UNROLL
+    for (int i = 0; i < kThreadSums; ++i) {
       const float values[kQuad] = {quads[i].x, quads[i].y, quads[i].z, quads[i].w};
       JITNORM_UNROLL
       for (int c = 0; c < kQuad; ++c) sums[c][i] = add_rn(sums[c][i], values[c]);
-    });
+    }
   }
 }
 

@@ -64,7 +64,7 @@ _NOT_OF_THE_FUNCTION = {
     "rmsnorm": set(OPS["rmsnorm"].choices) - {"weight", "rounding"},
     "layernorm": set(OPS["layernorm"].choices),
     "dequantize": {"tensor_scale"},
-    "sum_rows": {"bias"},
+    "sum_rows": {"bias", "sums_of"},
     "quantize": {"gate_columns", "streams", "inverse_global_scale", "amax_only", "axis", "alignment"},
 }
 _LAYOUTS = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4", "column", "column4")

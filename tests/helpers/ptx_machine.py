@@ -14,6 +14,7 @@ from ptx_registers import BITS, Array
 from ptx_text import SHARED_BYTES, Instruction, parse_ptx
 
 _UNKNOWN = 0xA5  # a byte that is on its way
+_OF_BLOCK, _OF_CLUSTER = 1, 2  # barriers
 _CLUSTER_SHIFT = 24  # a shared address of a cluster: the block's rank plus 1, above these bits
 
 
@@ -52,13 +53,13 @@ class _Machine(Numbers):
         self.copies: list[tuple[Array, Array, Array, Array]] = []
         self.groups = np.zeros(self.count, np.int64)  # that each thread has committed
         self.pc = np.zeros(self.count, np.int64)
-        self.waits = np.zeros(self.count, bool)
+        self.waits = np.zeros(self.count, np.uint8)  # at which barrier
         self.is_uneven = False
 
     def run(self) -> None:
         end = len(self.instructions)
         for _ in range(1_000_000):
-            ready = (self.pc < end) & ~self.waits
+            ready = (self.pc < end) & (self.waits == 0)
             if not ready.any():
                 if not self.waits.any():
                     return
@@ -73,8 +74,14 @@ class _Machine(Numbers):
         raise AssertionError("the kernel does not end")
 
     def _release(self) -> None:
-        """All threads are at a barrier or have ended."""
-        self.waits[:] = False
+        """All threads are at a barrier or have ended: lets those go on whose block, or cluster, is at the same one."""
+        is_released = np.zeros(self.count, bool)
+        for barrier, size in ((_OF_BLOCK, 1), (_OF_CLUSTER, self.cluster)):
+            group = self.block // size
+            is_missing = (self.waits != barrier) & (self.pc < len(self.instructions))
+            is_released |= (self.waits == barrier) & ~np.isin(group, group[is_missing])
+        assert is_released.any(), "threads wait for others at another barrier"
+        self.waits[is_released] = 0
 
     def _execute(self, instruction: Instruction) -> None:
         if instruction.predicate:
@@ -225,11 +232,11 @@ class _Machine(Numbers):
         self.write(operands[0], self.read(operands[1]))
 
     def _do_bar(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        self.waits[self.active] = True
+        self.waits[self.active] = _OF_BLOCK
 
     def _do_barrier(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if "wait" in modifiers:
-            self.waits[self.active] = True
+            self.waits[self.active] = _OF_CLUSTER
 
     def _do_griddepcontrol(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         pass

@@ -14,7 +14,10 @@ try:
 except ToolchainMissingError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-from cute_on_host import assert_same
+from cute_on_host import assert_same, make_arrays, run_on_host
+from expected import assert_same_bytes
+
+from jitnorm.reference import sum_rows_f32
 
 # Rows and a kernel for them: of packs, of one to many warps, staged or loaded straight, in clusters, and too long.
 KERNELS = [
@@ -67,6 +70,14 @@ def test_warps_need_not_go_on_together(text: str) -> None:
 def test_sums_of_rows_are_those_of_the_cpu(rows: int, text: str) -> None:
     config = KernelConfig.parse(f"sum_rows:input=float32,{text}")
     assert_same(config, Target("sm_90a"), rows, "random", is_cuda=True)
+
+
+def test_rows_of_segments_whose_sums_were_folded_are_not_looked_at() -> None:
+    config = KernelConfig.parse("sum_rows:input=float32,hidden_size=100,sums_of=float16")
+    arrays = make_arrays(config, 200, "random")
+    expected = sum_rows_f32(arrays["input"][:64])
+    run_on_host(config, Target("sm_90a"), arrays, 200, 0.0, is_cuda=True)
+    assert_same_bytes(arrays["out"], expected)
 
 
 @pytest.mark.parametrize("size", [1152, 20000])
