@@ -150,9 +150,12 @@ def _most_chunks(input: str) -> int:
 
 def _schedule_of_block(config: KernelConfig, groups: int) -> RowSchedule:
     """The schedule of rows that a block can hold with one chunk a lane."""
+    most = most_segments(config.hidden_size)
     pair = RowSchedule(groups, 1, rows_at_once=2)
-    has_room = 2 * _bytes_of_rows(config, pair) <= _BYTES_ON_THEIR_WAY[most_segments(config.hidden_size)]
-    return pair if has_room and groups <= _MOST_WARPS_OF_PAIRS else RowSchedule(groups, 1)
+    if 2 * _bytes_of_rows(config, pair) <= _BYTES_ON_THEIR_WAY[most] and groups <= _MOST_WARPS_OF_PAIRS:
+        return pair
+    # Of short rows, the compiler would take a few registers too many for two blocks.
+    return RowSchedule(groups, 1, resident_blocks=2 if most == _SEGMENTS_OF_SHORT_ROWS else 0)
 
 
 def _with_room(config: KernelConfig, target: Target, schedule: RowSchedule) -> RowSchedule:

@@ -25,7 +25,8 @@ struct GradientChunks {
 };
 
 struct GradientRow {
-  int place;  // in shared memory, if it comes that way
+  int place;           // in shared memory, if it comes that way
+  RowStatistic given;  // what is not given is found
   GradientChunks chunks[kHeldGradients];
 };
 
@@ -117,12 +118,33 @@ JITNORM_INLINE void take_chunk(const uint4* from, int lane, StagedChunk& to) {
   for (int i = 0; i < kAccesses; ++i) accesses[i] = from[place_of_access<kAccesses>(lane * kAccesses + i)];
 }
 
+// The mean and rstd of the row that has this place, for each warp that works on it. They come with the row: loaded by
+// themselves a row ahead, they came later than it.
+JITNORM_INLINE float2& staged_statistic(int place) {
+  __shared__ float2 statistics[kStagesRows ? kStages * kRowsAtOnce : 1][kThreads / kLanesPerRow];
+  return statistics[place][threadIdx.x / kLanesPerRow];
+}
+
+JITNORM_INLINE void stage_statistic(const Arguments& a, Int64 row, int place, int lane) {
+  JITNORM_UNROLL
+  for (int first = 0; first < 2; first += kLanesPerRow) {
+    const int i = first + lane;
+    if (i > 1) continue;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+                     (UInt32)__cvta_generic_to_shared(&staged_statistic(place)) + 4 * i),
+                 "l"((i == 0 ? a.mean : a.rstd) + row)
+                 : "memory");
+  }
+}
+
 // Begins to copy the row to a place.
 JITNORM_INLINE void stage_row(const Arguments& a, Int64 row, int place, const GradientThread& thread) {
   const bool is_there = row < a.rows;
+  const Int64 at = is_there ? row : 0;
+  if constexpr (kIsStatisticGiven) stage_statistic(a, at, place, thread.lane);
   JITNORM_UNROLL
   for (int tensor = 0; tensor < kRowTensors; ++tensor) {
-    const Input* from = row_at(a, is_there ? row : 0, tensor);
+    const Input* from = row_at(a, at, tensor);
     JITNORM_UNROLL
     for (int j = 0; j < kChunksPerLane; ++j) {
       uint4* to = staged_chunks(place, tensor, j, thread.lane);
@@ -137,6 +159,12 @@ JITNORM_INLINE void stage_weight(const Arguments& a, const GradientThread& threa
     uint4* to = staged_weight(j, thread.lane);
     stage_chunks<WeightChunk>(to, a.weight, thread.index(j) - thread.lane, thread.lane, true);
   }
+}
+
+JITNORM_INLINE RowStatistic taken_statistic(int place) {
+  if constexpr (!kIsStatisticGiven) return {0.0f, 1.0f};
+  const float2 statistic = staged_statistic(place);
+  return {statistic.x, statistic.y};
 }
 
 JITNORM_INLINE void take_staged_chunks(int place, int j, const GradientThread& thread, GradientChunks& to) {

@@ -26,20 +26,9 @@ struct GradientRows {
   Int64 numbers[kRowsAtOnce];
 };
 
-// The statistics of rows, if they are given, which is long before they are needed; of rows that are not there, any.
-JITNORM_INLINE void load_statistics(const Arguments& a, const GradientThread& thread, Int64 pack,
-                                    RowStatistic (&given)[kRowsAtOnce]) {
-  JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) {
-    const Int64 row = row_of_pack(thread.segment, pack + r) + thread.place;
-    given[r] = given_statistic(a, row < a.rows ? row : 0);
-  }
-}
-
 // The statistics of rows with the sums over them, for which every thread of the rows takes part. Rows take turns with
 // two sets of shared sums, so that one barrier is enough.
-JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, const RowStatistic (&given)[kRowsAtOnce],
-                                             GradientThread& thread, GradientRows& of,
+JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, GradientThread& thread, GradientRows& of,
                                              GradientStatistic (&statistics)[kRowsAtOnce]) {
   Sums<2 * kRowsAtOnce, 2> sums;
   sums.set = set;
@@ -49,7 +38,7 @@ JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, const 
       float products = 0.0f, other = 0.0f;
       JITNORM_UNROLL
       for (int i = 0; i < kChunkSize; ++i) {
-        const float d = centered_in_row(chunks.h(), given[r].mean, thread.index(j), i);
+        const float d = centered_in_row(chunks.h(), of.rows[r].given.mean, thread.index(j), i);
         const float g = weighted_grad(chunks.grad(), weight, i);
         products = fma_rn(g, d, products);
         other = add_other(d, g, other);
@@ -65,7 +54,7 @@ JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, const 
   sums.total(totals, thread.lane);
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
-    statistics[r] = gradient_statistic(given[r], totals[2 * r], totals[2 * r + 1], a.eps);
+    statistics[r] = gradient_statistic(of.rows[r].given, totals[2 * r], totals[2 * r + 1], a.eps);
   }
 }
 
@@ -113,12 +102,14 @@ JITNORM_INLINE void take_rows(const Arguments& a, int stage, const GradientThrea
   for (int r = 0; r < kRowsAtOnce; ++r) {
     if constexpr (kStagesRows) {
       to.rows[r].place = stage * kRowsAtOnce + r;
+      to.rows[r].given = taken_statistic(to.rows[r].place);
       JITNORM_UNROLL
       for (int j = 0; !kStaysShared && j < kHeldGradients; ++j) {
         take_staged_chunks(to.rows[r].place, j, thread, to.rows[r].chunks[j]);
       }
-    } else if constexpr (kHoldsRow) {
-      load_gradient_row(a, to.numbers[r], thread, to.rows[r]);
+    } else {
+      to.rows[r].given = given_statistic(a, to.numbers[r] < a.rows ? to.numbers[r] : 0);
+      if constexpr (kHoldsRow) load_gradient_row(a, to.numbers[r], thread, to.rows[r]);
     }
   }
 }
@@ -141,31 +132,26 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
   launch_dependents();
   wait_for_inputs();
   if constexpr (kStaysShared) stage_weight(a, thread);  // it comes with the first row
-  JITNORM_UNROLL
+#pragma unroll 1
   for (int i = 0; i < kStages; ++i) stage_rows(a, i * kRowsAtOnce, i, thread);
   JITNORM_UNROLL
   for (int j = 0; kHoldsWeight && j < kHeldGradients; ++j) load_chunk(thread.weight[j], a.weight, thread.index(j));
   begin_sharing();
   int stage = 0, set = 0;
-  RowStatistic given[kRowsAtOnce], next[kRowsAtOnce];
-  load_statistics(a, thread, 0, given);
 #pragma unroll 1
   for (Int64 pack = 0; row_of_pack(thread.segment, pack) < a.rows; pack += kRowsAtOnce) {
     GradientRows at;
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) at.numbers[r] = row_of_pack(thread.segment, pack + r) + thread.place;
     take_rows(a, stage, thread, at);
-    load_statistics(a, thread, pack + kRowsAtOnce, next);
     if constexpr (kRefillsEarly) stage_next_rows(a, pack, stage, thread);
     GradientStatistic statistics[kRowsAtOnce];
-    find_gradient_statistics(a, set, given, thread, at, statistics);
+    find_gradient_statistics(a, set, thread, at, statistics);
     if constexpr (!kStaysShared && !kRefillsEarly) stage_next_rows(a, pack, stage, thread);
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) finish_gradient_row(a, at.numbers[r], statistics[r], thread, at.rows[r]);
     if constexpr (kStaysShared) stage_next_rows(a, pack, stage, thread);
     stage = stage + 1 == kStages ? 0 : stage + 1;
-    JITNORM_UNROLL
-    for (int r = 0; r < kRowsAtOnce; ++r) given[r] = next[r];
     set ^= 1;
   }
   store_segment_sums(a, thread);

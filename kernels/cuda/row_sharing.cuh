@@ -41,6 +41,12 @@ JITNORM_INLINE void begin_sharing() {
   if constexpr (kBlocksPerRow > 1) row_barrier();
 }
 
+// A block that has ended has no shared memory: it waits until the others have used what they read of it. Nothing that
+// was written need be seen, which would be waited for, too.
+JITNORM_INLINE void end_sharing() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
 JITNORM_INLINE void share_in_cluster(float* slot, float value) {
   const UInt32 address = (UInt32)__cvta_generic_to_shared(slot);
   JITNORM_UNROLL

@@ -58,7 +58,7 @@ JITNORM_INLINE float4& shared_sums(int parameter, int place, int quad) {
   return sums[place_of_access<4>(quad)];
 }
 
-// The same of a block of the cluster.
+// The same of a block of the cluster. Nobody writes them any more, so stores to elsewhere need not be kept in order.
 JITNORM_INLINE float4 sums_of_block(int block, int parameter, int place, int quad) {
   float4& own = shared_sums(parameter, place, quad);
   if constexpr (kFoldedSegments == 1) return own;
@@ -67,8 +67,7 @@ JITNORM_INLINE float4 sums_of_block(int block, int parameter, int place, int qua
   float4 sums;
   asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(sums.x), "=f"(sums.y), "=f"(sums.z), "=f"(sums.w)
-               : "r"(address)
-               : "memory");
+               : "r"(address));
   return sums;
 }
 
@@ -110,7 +109,7 @@ JITNORM_INLINE void fold_places() {
 }
 
 JITNORM_INLINE void store_quad(float* row, int quad, const float4& sums) {
-  if (kPartialsAccessBytes == 16 && 4 * quad < kHiddenSize) {
+  if (kPartialsAccessBytes == 16) {
     reinterpret_cast<float4*>(row)[quad] = sums;
     return;
   }
@@ -138,13 +137,15 @@ JITNORM_INLINE void fold_segment_sums(const Arguments& a, const GradientThread& 
   fold_places();
   folding_barrier();
   const int first = blockIdx.x % kFoldedSegments * kThreads + threadIdx.x;
+#pragma unroll 4
   for (int i = first; i < kParameterSums * kColumnQuads; i += kFoldedSegments * kThreads) {
     const int p = i / kColumnQuads, quad = i % kColumnQuads;
+    if (4 * quad >= kHiddenSize) continue;
     const float4 sums = folded_quads<kFoldedPlaces * kFoldedSegments>(
         [&](int k) { return sums_of_block(k % kFoldedSegments, p, k / kFoldedSegments, quad); });
     store_quad(partial_sums(a, thread.segment % kSegmentDistance, p), quad, sums);
   }
-  if constexpr (kFoldedSegments > 1) cluster_barrier();  // a block that has ended has no shared memory
+  if constexpr (kFoldedSegments > 1) end_sharing();
 }
 
 JITNORM_INLINE void store_segment_sums(const Arguments& a, const GradientThread& thread) {
