@@ -22,7 +22,7 @@ from .target import Target
 ACCUMULATORS = 256
 _SEGMENTS_OF_SHORT_ROWS, _SEGMENTS_OF_LONG_ROWS, _MOST_CHUNKS_OF_SHORT_ROWS = 256, 128, 256
 _PACKED_LANES = 256
-# Not part of them: which rows of partial sums are added before they are stored changes no bit.
+# Not part of them: these segments' sums are added in any case, before they are stored or by ``sum_rows``.
 _FOLDED_SEGMENTS = {_SEGMENTS_OF_SHORT_ROWS: 4, _SEGMENTS_OF_LONG_ROWS: 2}
 _MOST_PACKED_CHUNKS = 64
 # Columns that a block of ``sum_rows`` adds up, and its threads.
@@ -57,10 +57,15 @@ def segments(config: KernelConfig) -> Extent:
 
 
 def folded_segments(hidden_size: int, input: str, target: Target) -> int:
-    """How many segments of such rows blocks of a cluster have, which fold their sums before they store them.
+    """How many segments of such rows a cluster has, a block for each: it folds their sums before it stores them.
 
-    Blocks of a multiprocessor's cluster of four, or of two multiprocessors, find room on every GPU: in larger clusters
-    multiprocessors of some would be left out.
+    Four where a multiprocessor has two blocks, else two: such clusters fill the pairs of multiprocessors that GPUs are
+    made of. Larger ones would leave some of them out, and blocks would not all run at once.
+
+    Args:
+        hidden_size: of the rows.
+        input: their dtype.
+        target: one without clusters folds nothing.
     """
     groups = ceil_div(hidden_size, CHUNK_SIZE * GROUP_CHUNKS)
     has_own_block = groups <= _MAX_WARPS * _most_chunks(input)

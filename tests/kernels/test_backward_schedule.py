@@ -31,6 +31,21 @@ def test_rows_on_their_way_fit_the_shared_memory_of_every_gpu(config: KernelConf
     assert backward.staged_bytes(config, target) <= target.shared_bytes
 
 
+@given(CONFIGS, st.sampled_from(GPUS))
+def test_sums_find_as_many_rows_as_the_kernel_of_the_gradients_writes(config: KernelConfig, target: Target) -> None:
+    sums = KernelConfig(
+        "sum_rows", config.hidden_size, input="float32", weight=config.weight, bias=config.has_bias,
+        sums_of=config.input,
+    )  # fmt: skip
+    written, blocks = backward.clusters(config, target)
+    folded = backward.segments_of_cluster(config, target)
+    assert written.evaluate(rows=1 << 30) == backward.summed_rows(sums, target)
+    assert backward.summed_rows(sums, target) * folded == backward.most_segments(config.hidden_size)
+    if folded > 1:
+        assert blocks == folded
+        assert backward.shared_sum_bytes(config, target) > 0
+
+
 @pytest.mark.parametrize(("hidden_size", "rows"), [(64, 64), (128, 32), (1024, 4), (1040, 1), (4096, 1)])
 def test_short_rows_are_packed(hidden_size: int, rows: int) -> None:
     assert backward.rows_of_pack(hidden_size) == rows
