@@ -24,15 +24,11 @@ JITNORM_INLINE int thread_of_cluster() { return blockIdx.x % kBlocksPerRow * kTh
 JITNORM_INLINE UInt32 row_block() { return blockIdx.x / kBlocksPerRow; }
 JITNORM_INLINE UInt32 row_blocks() { return gridDim.x / kBlocksPerRow; }
 
-JITNORM_INLINE void cluster_barrier() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
 JITNORM_INLINE void row_barrier() {
   if constexpr (kBlocksPerRow == 1) {
     __syncthreads();
   } else {
-    cluster_barrier();
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
   }
 }
 

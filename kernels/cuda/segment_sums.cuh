@@ -120,12 +120,17 @@ JITNORM_INLINE void store_quad(float* row, int quad, const float4& sums) {
   }
 }
 
-// All threads of the blocks whose sums are folded have come here.
+// All threads of the blocks whose sums are folded have come here. What each block has written to its own shared memory
+// is seen by the others; a barrier that releases everything would wait until gradients of rows have reached memory.
 JITNORM_INLINE void folding_barrier() {
   if constexpr (kFoldedSegments == 1) {
     __syncthreads();
   } else {
-    cluster_barrier();
+    asm volatile(
+        "fence.release.sync_restrict::shared::cta.cluster;\n"
+        "barrier.cluster.arrive.relaxed.aligned;\n"
+        "barrier.cluster.wait.acquire.aligned;" ::
+            : "memory");
   }
 }
 
