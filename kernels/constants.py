@@ -25,6 +25,7 @@ from .backward import (
     segments_of_cluster,
     shared_sum_bytes,
     stages,
+    stages_statistic,
     summed_rows,
 )
 from .config import KernelConfig
@@ -274,6 +275,7 @@ def _sum_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
     yield _int("kRowsOfPack", rows_of_pack(config.hidden_size))
     yield _int("kStages", stages(config, target))
     yield _int("kFoldedSegments", segments_of_cluster(config, target))
+    yield _bool("kStagesStatistic", stages_statistic(config, target))
     yield _bool("kFoldsSums", shared_sum_bytes(config, target) > 0)
     yield _int("kMostSummedRows", summed_rows(config, target))
     yield _int("kSummedColumns", SUMMED_COLUMNS)

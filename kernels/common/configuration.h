@@ -78,6 +78,7 @@ enum : bool {
   kHasLinearScales = false,
   kHasColumnMajorScales = false,
   kHasPackedScales = false,
+  kStagesStatistic = false,
   kFoldsSums = false,
   kHasPdl = false,
   kHoldsRow = true,

@@ -26,7 +26,7 @@ struct GradientChunks {
 
 struct GradientRow {
   int place;           // in shared memory, if it comes that way
-  RowStatistic given;  // what is not given is found
+  RowStatistic given;  // if it is; else it is found
   GradientChunks chunks[kHeldGradients];
 };
 
@@ -118,10 +118,10 @@ JITNORM_INLINE void take_chunk(const uint4* from, int lane, StagedChunk& to) {
   for (int i = 0; i < kAccesses; ++i) accesses[i] = from[place_of_access<kAccesses>(lane * kAccesses + i)];
 }
 
-// The mean and rstd of the row that has this place, for each warp that works on it. They come with the row: loaded by
-// themselves a row ahead, they came later than it.
-JITNORM_INLINE float2& staged_statistic(int place) {
-  __shared__ float2 statistics[kStagesRows ? kStages * kRowsAtOnce : 1][kThreads / kLanesPerRow];
+// The mean and rstd of the row that has this place, for each warp that works on it. Where they come with the row, they
+// are as early as it is.
+JITNORM_INLINE RowStatistic& staged_statistic(int place) {
+  __shared__ RowStatistic statistics[kStagesStatistic ? kStages * kRowsAtOnce : 1][kThreads / kLanesPerRow];
   return statistics[place][threadIdx.x / kLanesPerRow];
 }
 
@@ -141,7 +141,7 @@ JITNORM_INLINE void stage_statistic(const Arguments& a, Int64 row, int place, in
 JITNORM_INLINE void stage_row(const Arguments& a, Int64 row, int place, const GradientThread& thread) {
   const bool is_there = row < a.rows;
   const Int64 at = is_there ? row : 0;
-  if constexpr (kIsStatisticGiven) stage_statistic(a, at, place, thread.lane);
+  if constexpr (kStagesStatistic) stage_statistic(a, at, place, thread.lane);
   JITNORM_UNROLL
   for (int tensor = 0; tensor < kRowTensors; ++tensor) {
     const Input* from = row_at(a, at, tensor);
@@ -159,12 +159,6 @@ JITNORM_INLINE void stage_weight(const Arguments& a, const GradientThread& threa
     uint4* to = staged_weight(j, thread.lane);
     stage_chunks<WeightChunk>(to, a.weight, thread.index(j) - thread.lane, thread.lane, true);
   }
-}
-
-JITNORM_INLINE RowStatistic taken_statistic(int place) {
-  if constexpr (!kIsStatisticGiven) return {0.0f, 1.0f};
-  const float2 statistic = staged_statistic(place);
-  return {statistic.x, statistic.y};
 }
 
 JITNORM_INLINE void take_staged_chunks(int place, int j, const GradientThread& thread, GradientChunks& to) {

@@ -26,6 +26,17 @@ struct GradientRows {
   Int64 numbers[kRowsAtOnce];
 };
 
+// The statistics of rows, if they do not come with these: long before they are needed; of rows that are not there, any.
+JITNORM_INLINE void load_statistics(const Arguments& a, const GradientThread& thread, Int64 pack,
+                                    RowStatistic (&given)[kRowsAtOnce]) {
+  if constexpr (kStagesStatistic) return;
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    const Int64 row = row_of_pack(thread.segment, pack + r) + thread.place;
+    given[r] = given_statistic(a, row < a.rows ? row : 0);
+  }
+}
+
 // The statistics of rows with the sums over them, for which every thread of the rows takes part. Rows take turns with
 // two sets of shared sums, so that one barrier is enough.
 JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, GradientThread& thread, GradientRows& of,
@@ -102,14 +113,13 @@ JITNORM_INLINE void take_rows(const Arguments& a, int stage, const GradientThrea
   for (int r = 0; r < kRowsAtOnce; ++r) {
     if constexpr (kStagesRows) {
       to.rows[r].place = stage * kRowsAtOnce + r;
-      to.rows[r].given = taken_statistic(to.rows[r].place);
+      if constexpr (kStagesStatistic) to.rows[r].given = staged_statistic(to.rows[r].place);
       JITNORM_UNROLL
       for (int j = 0; !kStaysShared && j < kHeldGradients; ++j) {
         take_staged_chunks(to.rows[r].place, j, thread, to.rows[r].chunks[j]);
       }
-    } else {
-      to.rows[r].given = given_statistic(a, to.numbers[r] < a.rows ? to.numbers[r] : 0);
-      if constexpr (kHoldsRow) load_gradient_row(a, to.numbers[r], thread, to.rows[r]);
+    } else if constexpr (kHoldsRow) {
+      load_gradient_row(a, to.numbers[r], thread, to.rows[r]);
     }
   }
 }
@@ -138,12 +148,18 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
   for (int j = 0; kHoldsWeight && j < kHeldGradients; ++j) load_chunk(thread.weight[j], a.weight, thread.index(j));
   begin_sharing();
   int stage = 0, set = 0;
+  RowStatistic next[kRowsAtOnce];
+  load_statistics(a, thread, 0, next);
 #pragma unroll 1
   for (Int64 pack = 0; row_of_pack(thread.segment, pack) < a.rows; pack += kRowsAtOnce) {
     GradientRows at;
     JITNORM_UNROLL
-    for (int r = 0; r < kRowsAtOnce; ++r) at.numbers[r] = row_of_pack(thread.segment, pack + r) + thread.place;
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      at.numbers[r] = row_of_pack(thread.segment, pack + r) + thread.place;
+      at.rows[r].given = next[r];
+    }
     take_rows(a, stage, thread, at);
+    load_statistics(a, thread, pack + kRowsAtOnce, next);
     if constexpr (kRefillsEarly) stage_next_rows(a, pack, stage, thread);
     GradientStatistic statistics[kRowsAtOnce];
     find_gradient_statistics(a, set, thread, at, statistics);
