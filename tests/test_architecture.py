@@ -107,9 +107,15 @@ def test_only_commands_measure() -> None:
     assert violations(below("jitnorm/bench"), lambda n: not within(n, "jitnorm.tune")) == []
 
 
-def test_nothing_imports_the_operators_of_torch() -> None:
-    others = [p for p in MODULES if Path("jitnorm/torch") not in p.parents]
+def test_only_integrations_import_the_operators_of_torch() -> None:
+    within_it = (Path("jitnorm/torch"), Path("jitnorm/integrations"))
+    others = [p for p in MODULES if not set(within_it).intersection(p.parents)]
     assert violations(others, lambda n: not within(n, "jitnorm.torch")) == []
+
+
+def test_nothing_imports_integrations() -> None:
+    others = [p for p in MODULES if Path("jitnorm/integrations") not in p.parents]
+    assert violations(others, lambda n: not within(n, "jitnorm.integrations")) == []
 
 
 def test_only_commands_build_wheels() -> None:

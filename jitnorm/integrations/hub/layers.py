@@ -1,0 +1,33 @@
+"""Layers whose forward `kernels` gives to modules of Transformers that ask for them by name."""
+
+from __future__ import annotations
+
+import torch
+
+from jitnorm.ops.norm import gemma_rmsnorm, rmsnorm
+
+__all__ = ["RMSNorm", "RMSNormZeroCentered"]
+
+
+class RMSNorm(torch.nn.Module):  # type: ignore[misc]
+    """`jitnorm.rmsnorm`, rounded as Transformers' ``LlamaRMSNorm`` is."""
+
+    can_torch_compile = True
+    weight: torch.Tensor
+    variance_epsilon: float
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Normalize the rows of a tensor of shape (..., hidden_size)."""
+        return rmsnorm(hidden_states, self.weight, self.variance_epsilon, rounding="hf")
+
+
+class RMSNormZeroCentered(torch.nn.Module):  # type: ignore[misc]
+    """`jitnorm.gemma_rmsnorm`, of norms whose weight is about zero."""
+
+    can_torch_compile = True
+    weight: torch.Tensor
+    eps: float
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalize the rows of a tensor of shape (..., hidden_size)."""
+        return gemma_rmsnorm(x, self.weight, self.eps)
