@@ -103,12 +103,13 @@ def test_a_tensor_without_memory_is_refused_and_the_gpu_works_on(
 
 
 def test_two_gpus_in_one_call_are_refused() -> None:
-    if torch.cuda.device_count() < 2:
-        pytest.skip("needs two GPUs")
-    call = norm_call("cuda:0")
-    call["weight"] = call["weight"].to("cuda:1")
+    tensors = norm_call("cuda:0")
+    call = {name: by_hand(tensor) for name, tensor in tensors.items()}
+    call["weight"] = by_hand(tensors["weight"], device=(CUDA, 1))  # whether or not there is such a GPU
     with pytest.raises(ValueError, match="weight: is on cuda:1, expected cuda:0, where input is"):
         rmsnorm(**call)
+    torch.cuda.synchronize()
+    assert (tensors["out"].view(torch.int16) == POISON).all()
 
 
 def test_every_gpu_gives_the_same_bytes() -> None:
