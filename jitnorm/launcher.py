@@ -120,7 +120,7 @@ def load_or_build_launcher(cache: Cache | Store, loads: Callable[[Artifact], boo
         loads: whether a found artifact can be loaded; None checks only the requirements in its manifest.
 
     Raises:
-        ToolchainMissingError: it is not cached and no C++ compiler is installed.
+        ToolchainMissingError: it is not cached and neither a C++ compiler nor zig is installed.
         KernelNotWarmError: it is not cached and JITNORM_JIT is ``deny``.
         CompileError: the compiler failed.
     """
@@ -137,9 +137,9 @@ def load_or_build_launcher(cache: Cache | Store, loads: Callable[[Artifact], boo
     if jit_mode() == "deny":
         emit("miss", key=source_key, seconds=perf_counter() - began)
         raise KernelNotWarmError("the launcher", os.uname().machine, "jitnorm warm, with any kernel")
-    from jitnorm.toolchains.cxx import Cxx
+    from jitnorm.toolchains import host_compiler
 
-    compiler = Cxx(memo_folder(cache.store), workplaces(cache.store))
+    compiler = host_compiler(memo_folder(cache.store), workplaces(cache.store))
     return cache.load_or_build(parts.key(compiler), lambda: parts.build(compiler), accept=is_usable)
 
 

@@ -78,8 +78,9 @@ class Candidate(NamedTuple):
 def candidates(config: KernelConfig, target: Target, cache: Cache, backend: str = "auto") -> Iterator[Candidate]:
     """Candidates to serve a call without building, in order of preference.
 
-    That is the artifact of the toolchain, for the target or else for its family. Where compiling is impossible or
-    forbidden, any toolchain's serves, and one of another schedule, warmed before tuning, or after.
+    That is the artifact of the toolchain, for the target or else for its family. Where the toolchain stands in for
+    others, any toolchain's serves; where compiling is impossible or forbidden, so does one of another schedule, warmed
+    before tuning, or after.
 
     Args:
         config: the kernel.
@@ -92,9 +93,10 @@ def candidates(config: KernelConfig, target: Target, cache: Cache, backend: str 
 
 def _candidates(config: KernelConfig, target: Target, backend: str, ask: Callable[[], Answer]) -> Iterator[Candidate]:
     is_final = jit_mode() == "deny" or not ask().toolchain
+    serves_any = is_final or ((toolchain := ask().toolchain) is not None and toolchain.stands_in)
     for each in chain([config], stand_ins(config, target) if is_final else ()):
         for of in [target] if target.family is None else [target, target.family]:
-            if is_final:
+            if serves_any:
                 yield from _built_anywhere(each, of, requested_backend(target, backend))
             if toolchain := ask().toolchain:
                 yield Candidate.of_toolchain(source_for(each, of, toolchain.name), toolchain)

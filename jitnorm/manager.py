@@ -21,6 +21,7 @@ from jitnorm.lookup import Candidate, find_artifact
 from jitnorm.misses import jit_mode, record_miss, warm_command
 from jitnorm.store import as_cache, user_cache
 from jitnorm.toolchains import Toolchain, requested_backend
+from jitnorm.toolchains.cuda_driver import driver_version, too_old_for
 from jitnorm.tuning import stand_ins
 
 _Wanted = tuple[KernelConfig, Target, str]  # the last is the backend
@@ -81,7 +82,13 @@ os.register_at_fork(after_in_child=lambda: _locks.clear())
 
 
 def _bind(artifact: Artifact) -> Any:
-    return launcher().load_kernel(artifact.manifest["recipe"], artifact.payload)
+    try:
+        return launcher().load_kernel(artifact.manifest["recipe"], artifact.payload)
+    except RuntimeError as error:
+        reason = too_old_for(str(artifact.manifest.get("toolchain")), driver_version())
+        if not reason:
+            raise
+        raise RuntimeError(f"{error}: {reason}") from error
 
 
 def loaded_kernel(config: KernelConfig, target: Target) -> Any:
@@ -93,8 +100,8 @@ def loaded_kernel(config: KernelConfig, target: Target) -> Any:
 def load_or_build_kernel(config: KernelConfig, target: Target, cache: Cache | Store, backend: str = "auto") -> Artifact:
     """The artifact of a configuration, from the cache or built into it by `backend`.
 
-    Where there is no such toolchain, or JITNORM_JIT is ``deny``, any artifact of the same source serves: every
-    toolchain gives the same bits. If the caller or JITNORM_BACKEND names a backend, it must be one of that backend's.
+    Where there is no such toolchain, or one that stands in for it, or JITNORM_JIT is ``deny``, any artifact of the same
+    source serves: every toolchain gives the same bits. If the caller or JITNORM_BACKEND names a backend, it must be one of that backend's.
     Where the cache has nothing for the target, what it has for the target's family serves in the same way; nothing is
     built for a family unless that is the target.
 
@@ -108,7 +115,7 @@ def load_or_build_kernel(config: KernelConfig, target: Target, cache: Cache | St
     ask, began = asker(config, target, cache, backend), perf_counter()
     if backend != "auto":
         ask()  # refuses a backend that lacks the kernel, whatever the cache holds
-    if mode == "deny" or target.family is not None or not ask().toolchain:
+    if mode == "deny" or target.family is not None or (toolchain := ask().toolchain) is None or toolchain.stands_in:
         found = find_artifact(config, target, cache, backend, ask)
         if found is not None:
             return found

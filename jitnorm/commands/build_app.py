@@ -53,7 +53,7 @@ def warm(
         target_option("Targets to build for: sm_90a,sm_100a,cpu. Default: this machine's GPUs.", HOW),
     ] = [],  # noqa: B006
     jobs: Jobs = None,
-    backend: Annotated[str, option("auto, nvrtc, nvcc, cute or cxx.", panel=HOW)] = "auto",
+    backend: Annotated[str, option("auto, nvrtc, nvcc, cute, cxx or zig.", panel=HOW)] = "auto",
     timeout: Annotated[float, option("Time limit for each kernel, in seconds.", panel=HOW)] = 900.0,
     ray: Annotated[bool, option("Build on a Ray cluster.", "--ray", panel=HOW)] = False,
     ray_address: Annotated[

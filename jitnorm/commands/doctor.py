@@ -38,6 +38,7 @@ from jitnorm.misses import jit_mode
 from jitnorm.store import memo_folder, user_store
 from jitnorm.toolchains import TOOLCHAIN_NAMES
 from jitnorm.toolchains.inventory import Installation, installed
+from jitnorm.toolchains.nvrtc_library import Version, choose, installed_libraries
 from jitnorm.toolchains.process import time_limit
 from jitnorm.tracing import tracing_is_wanted
 from jitnorm.tuning import tuning_mode
@@ -85,6 +86,8 @@ class Report:
         launcher_problem: why the launcher is unavailable; empty if it is ready.
         driver: CUDA version that the driver supports; empty without a driver.
         driver_problem: why there is no driver; empty if there is one.
+        nvrtc: the newest NVRTC here whose code the driver loads; empty if there is none, or no driver.
+        nvrtc_problem: what to install where the driver has no such NVRTC; empty if it has, and without a driver.
         gpus: all GPUs.
         toolchains: all toolchains that jitnorm can use, installed or not.
         targets: the targets that kernels can be built for here.
@@ -104,6 +107,8 @@ class Report:
     launcher_problem: str
     driver: str
     driver_problem: str
+    nvrtc: str
+    nvrtc_problem: str
     gpus: tuple[Gpu, ...]
     toolchains: tuple[Installation, ...]
     targets: tuple[str, ...]
@@ -130,7 +135,8 @@ def examine() -> Report:
     with uncollected(), ThreadPoolExecutor(1) as pool:
         measured = pool.submit(cache_state, store, cache_problem)
         toolchains = tuple(installed(memo_folder(store) if store else None))
-        driver, driver_problem = attempt(_driver_version)
+        version_of_driver, driver_problem = attempt(_driver_version)
+        fitting, nvrtc_problem = nvrtc_for(version_of_driver)
         gpus, _ = attempt(_gpus)
         cache = measured.result()
     return Report(
@@ -138,11 +144,13 @@ def examine() -> Report:
         python=platform.python_version(),
         tvm_ffi=version("apache-tvm-ffi"),
         launcher_problem=launcher_problem,
-        driver=driver or "",
+        driver="CUDA {}.{}".format(*version_of_driver) if version_of_driver else "",
         driver_problem="unknown without the launcher" if launcher_problem else driver_problem,
+        nvrtc=fitting,
+        nvrtc_problem=nvrtc_problem,
         gpus=gpus or (),
         toolchains=toolchains,
-        targets=_buildable({each.name for each in toolchains if each.available}),
+        targets=tuple(name for name in TARGET_NAMES if any(name in each.targets for each in toolchains)),
         cache=cache,
         tiers=tier_states(store, cache),
         wheels=wheel_states(),
@@ -153,9 +161,23 @@ def examine() -> Report:
     )
 
 
-def _driver_version() -> str:
+def _driver_version() -> Version:
     number = launcher().driver_version()
-    return f"CUDA {number // 1000}.{number % 1000 // 10}"
+    return number // 1000, number % 1000 // 10
+
+
+def nvrtc_for(driver: Version | None) -> tuple[str, str]:
+    """The newest NVRTC here whose code a driver loads, and else what to install; both empty without a driver."""
+    if driver is None:
+        return "", ""
+    libraries, _ = attempt(installed_libraries)
+    fitting = [library for library in libraries or () if library.runs_on(driver)]
+    if fitting:
+        return str(choose(fitting)), ""
+    extra = "cuda" if driver >= (13, 0) else "cuda12"
+    remedy = f'pip install "jitnorm[{extra}]"' if driver >= (12, 0) else "install a driver of branch 525 or later"
+    newer = ", ".join(map(str, libraries or ()))
+    return "", f"{newer} builds what this driver cannot load; {remedy}" if newer else remedy
 
 
 def _gpus() -> tuple[Gpu, ...]:
@@ -166,11 +188,6 @@ def _gpu(ordinal: int) -> Gpu:
     major, minor = launcher().device_capability(ordinal)
     target, problem = attempt(lambda: str(Target.of_capability(major, minor)))
     return Gpu(ordinal, launcher().device_name(ordinal), f"{major}.{minor}", target or "", problem)
-
-
-def _buildable(toolchains: set[str]) -> tuple[str, ...]:
-    needed = {name: {"cxx"} if Target(name).is_cpu else {"nvrtc", "nvcc", "cute"} for name in TARGET_NAMES}
-    return tuple(name for name in TARGET_NAMES if needed[name] & toolchains)
 
 
 def _framework(name: str, distributions: tuple[str, ...], remedy: str) -> Framework:
@@ -199,7 +216,7 @@ class Variable:
 
 def _backend() -> None:
     value = os.environ["JITNORM_BACKEND"]
-    allowed = ("auto", *(name for name in TOOLCHAIN_NAMES if name != "cxx"))
+    allowed = ("auto", *(name for name in TOOLCHAIN_NAMES if name not in ("cxx", "zig")))
     if value not in allowed:
         raise ValueError(f"JITNORM_BACKEND: is {value!r}; use one of {', '.join(allowed)}")
 
@@ -277,6 +294,8 @@ def _lines(report: Report) -> Iterator[_Line]:
     yield "jitnorm", True, f"{report.jitnorm}, Python {report.python}, TVM-FFI {report.tvm_ffi}"
     yield "launcher", not report.launcher_problem, report.launcher_problem or "ready"
     yield "driver", True if report.driver else None, report.driver or report.driver_problem
+    if report.driver:
+        yield "fits", bool(report.nvrtc) or None, report.nvrtc or report.nvrtc_problem
     for gpu in report.gpus:
         details = f"{gpu.name}, compute capability {gpu.capability}, "
         yield f"cuda:{gpu.ordinal}", not gpu.problem, details + (gpu.target or gpu.problem)

@@ -32,12 +32,19 @@ class Toolchain(ABC):
     """
 
     name: ClassVar[str]
+    # Whether it only stands in for better ones that are not there: what any of them built is preferred to building.
+    stands_in: ClassVar[bool] = False
 
     def __init__(
         self, memo_dir: MemoFolder | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
     ) -> None:
         self._memo_dir = memo_dir
         self._workplaces = workplaces
+
+    @classmethod
+    def building_for(cls, target: Target, memo_dir: MemoFolder | None, workplaces: Sequence[Workplace]) -> Toolchain:
+        """The toolchain for a target, where it matters which; arguments and errors are those of the constructor."""
+        return cls(memo_dir, workplaces)
 
     @property
     def machine(self) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from jitnorm.kernels.target import TARGET_NAMES, Target
 from jitnorm.toolchains import TOOLCHAIN_NAMES, toolchain_class
 from jitnorm.toolchains.identity import MemoFolder
+from jitnorm.toolchains.nvrtc_library import installed_libraries
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Installation:
         identity: its version and build; empty if it is not available.
         location: its file or folder; None if it is not available.
         remedy: the problem and how to fix it; empty if it is available.
+        targets: the targets that it builds for; none if it is not available.
     """
 
     name: str
@@ -26,6 +29,7 @@ class Installation:
     identity: str = ""
     location: Path | None = None
     remedy: str = ""
+    targets: tuple[str, ...] = ()
 
 
 def installed(memo_dir: MemoFolder | None = None) -> list[Installation]:
@@ -36,6 +40,16 @@ def installed(memo_dir: MemoFolder | None = None) -> list[Installation]:
 def _inspect(name: str, memo_dir: MemoFolder | None) -> Installation:
     try:
         toolchain = toolchain_class(name)(memo_dir)
-        return Installation(name, True, toolchain.identity(), toolchain.location)
+        return Installation(name, True, toolchain.identity(), toolchain.location, targets=_targets(name))
     except (RuntimeError, OSError, ValueError) as error:
         return Installation(name, False, remedy=str(error))
+
+
+def _targets(name: str) -> tuple[str, ...]:
+    if name in ("cxx", "zig"):
+        return ("cpu",)
+    libraries = installed_libraries() if name == "nvrtc" else None
+    for_cuda = [target for target in map(Target, TARGET_NAMES) if not target.is_cpu]
+    return tuple(
+        target.name for target in for_cuda if libraries is None or any(each.builds_for(target) for each in libraries)
+    )

@@ -2,42 +2,56 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitnorm.toolchains.base import Toolchain
-from jitnorm.toolchains.errors import CompileError, ToolchainMissingError
+from jitnorm.toolchains.cuda_driver import driver_version
+from jitnorm.toolchains.errors import CompileError
 from jitnorm.toolchains.identity import MemoFolder, memoised
-from jitnorm.toolchains.search import on_sys_path, toolkit_roots
+from jitnorm.toolchains.nvrtc_library import NvrtcLibrary, choose, installed_libraries, majors
 from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace
 
 if TYPE_CHECKING:
     from jitnorm.kernels.target import Target
 
-_LIBRARY = "libnvrtc.so.13"
-_REMEDY = 'pip install "jitnorm[cuda]", or set CUDA_HOME to a CUDA 13 toolkit'
 _SOURCE_NAME = "kernel.cu"
 # --minimal omits textures and device-side launches, which saves 15 of 410 ms per kernel; the machine code is the same.
 _OPTIONS = ("--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--minimal")
-_SYSTEM_FOLDERS = ("/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
 
 
 class Nvrtc(Toolchain):
-    """The NVRTC library of the PyPI wheel, else of the toolkit that the environment names; see `Toolchain`.
+    """The NVRTC library of a PyPI wheel, else of the toolkit that the environment names; see `Toolchain`.
 
-    A compilation cannot be interrupted: it runs on the calling thread, without a time limit.
+    Where CUDA 12's and CUDA 13's are installed, it is the newest that builds for the target and whose code the driver
+    loads. A compilation cannot be interrupted: it runs on the calling thread, without a time limit.
+
+    Args:
+        memo_dir: see `Toolchain`.
+        workplaces: see `Toolchain`.
+        target: what to build for; None for any target.
+
+    Raises:
+        ToolchainMissingError: no library is installed, or none that builds for the target.
     """
 
     name = "nvrtc"
 
     def __init__(
-        self, memo_dir: MemoFolder | None = None, workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES
+        self,
+        memo_dir: MemoFolder | None = None,
+        workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES,
+        target: Target | None = None,
     ) -> None:
         super().__init__(memo_dir, workplaces)
-        self._library = _find()
+        self._library = _library_for(target).path
+
+    @classmethod
+    def building_for(cls, target: Target, memo_dir: MemoFolder | None, workplaces: Sequence[Workplace]) -> Nvrtc:
+        """See `Toolchain.building_for`."""
+        return cls(memo_dir, workplaces, target)
 
     @property
     def location(self) -> Path:
@@ -69,21 +83,10 @@ class Nvrtc(Toolchain):
         return _build_of(ptx_of(self._library, "", "empty.cu"))
 
 
-def _find() -> Path:
-    in_wheel = f"nvidia/cu13/lib/{_LIBRARY}"
-    found = on_sys_path(in_wheel)
-    if found is not None:
-        return found
-    conda = os.environ.get("CONDA_PREFIX")
-    roots = ([Path(conda)] if conda else []) + toolkit_roots()
-    folders = [str(root / name) for root in roots for name in ("lib64", "lib")]
-    folders += filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))
-    folders += _SYSTEM_FOLDERS
-    for folder in folders:
-        path = Path(folder, _LIBRARY)
-        if os.path.isfile(path):
-            return path.absolute()
-    raise ToolchainMissingError(f"NVRTC 13 ({_LIBRARY})", [f"{in_wheel} on sys.path", *folders], _REMEDY)
+def _library_for(target: Target | None) -> NvrtcLibrary:
+    libraries = installed_libraries()
+    # The driver decides between major versions only; asking takes a few milliseconds.
+    return choose(libraries, target, driver_version() if len(majors(libraries)) > 1 else None)
 
 
 def _build_of(ptx: str) -> str:

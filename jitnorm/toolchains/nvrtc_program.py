@@ -41,7 +41,8 @@ def ptx_of(library: Path, source: str, name: str, options: tuple[str, ...] = ())
 def _load(library: Path) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(library))
     # The library opens its second half by name, but the wheel of NVRTC 13.0 lacks the run path to it.
-    for builtins in sorted(library.parent.glob("libnvrtc-builtins.so.13.*")):
+    major = library.name.rpartition(".")[2]
+    for builtins in sorted(library.parent.glob(f"libnvrtc-builtins.so.{major}.*")):
         ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
     loaded.nvrtcGetErrorString.restype = ctypes.c_char_p
     return loaded

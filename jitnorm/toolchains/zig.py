@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,12 +27,14 @@ _BINDING = "-Wl,-Bsymbolic"
 
 
 class Zig(Toolchain):
-    """Builds host code for other machines; see `Toolchain`. Links libc++ statically, and assumes no CPU features.
+    """Builds host code for other machines, or for this one where it has no compiler; see `Toolchain`.
+
+    Links libc++ statically, and assumes no CPU features.
 
     Args:
         memo_dir: see `Toolchain`.
         workplaces: see `Toolchain`.
-        machine: one of `MACHINES`, to build for.
+        machine: one of `MACHINES`, to build for; None for this machine.
 
     Raises:
         ToolchainMissingError: zig is not installed.
@@ -39,20 +42,22 @@ class Zig(Toolchain):
     """
 
     name = "zig"
+    stands_in = True
 
     def __init__(
         self,
         memo_dir: MemoFolder | None = None,
         workplaces: Sequence[Workplace] = DEFAULT_WORKPLACES,
-        machine: str = MACHINES[0],
+        machine: str | None = None,
     ) -> None:
         super().__init__(memo_dir, workplaces)
+        machine = os.uname().machine if machine is None else machine
         if machine not in MACHINES:
             raise ValueError(f"machine: {machine!r} is not known; use one of {', '.join(MACHINES)}")
         found = on_sys_path("ziglang/zig") or on_path("zig")
         if found is None:
             looked = ["ziglang/zig on sys.path", "zig on PATH"]
-            raise ToolchainMissingError("zig", looked, 'pip install "jitnorm[wheels]"')
+            raise ToolchainMissingError("zig", looked, "pip install ziglang")
         self._compiler, self._machine = found, machine
 
     @property

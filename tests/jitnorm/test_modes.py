@@ -42,6 +42,7 @@ def _nothing_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr("jitnorm.toolchains.zig.on_sys_path", lambda relative: None)
 
 
 @pytest.fixture
@@ -67,6 +68,19 @@ def prebuilt(backend: str = "cxx", source: Source = SOURCE, **fields: Any) -> Ar
 def test_without_a_compiler_any_artifact_of_the_same_source_serves(cache: Cache) -> None:
     cache.store.publish("1" * 64, prebuilt())
     assert manager.load_or_build_kernel(CONFIG, CPU, cache) == prebuilt()
+
+
+def test_zig_stands_in_for_a_compiler_where_no_artifact_serves(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    built = manager.load_or_build_kernel(CONFIG, CPU, cache)
+    assert built.manifest["backend"] == "zig"
+    other = Cache(Store(tmp_path / "other"))
+    other.store.publish("1" * 64, prebuilt())
+    assert manager.load_or_build_kernel(CONFIG, CPU, other) == prebuilt()
+    assert manager.load_or_build_kernel(CONFIG, CPU, other, "zig").payload == built.payload
 
 
 @pytest.mark.usefixtures("no_compiler")

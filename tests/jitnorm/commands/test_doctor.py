@@ -13,7 +13,7 @@ from jitnorm.cache import CacheTrustError, Store
 from jitnorm.commands import doctor
 from jitnorm.toolchains.inventory import Installation
 
-CXX = Installation("cxx", True, "g++ 12.2.0", Path("/usr/bin/g++"))
+CXX = Installation("cxx", True, "g++ 12.2.0", Path("/usr/bin/g++"), targets=("cpu",))
 NO_NVCC = Installation("nvcc", False, remedy="nvcc was not found; remedy: install it")
 
 
@@ -49,7 +49,7 @@ def test_with_a_host_compiler_alone_the_cpu_target_can_be_built() -> None:
 
 
 def test_with_a_cuda_compiler_every_gpu_target_can_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    nvrtc = Installation("nvrtc", True, "NVRTC 13.4", Path("libnvrtc.so.13"))
+    nvrtc = Installation("nvrtc", True, "NVRTC 13.4", Path("libnvrtc.so.13"), targets=doctor.TARGET_NAMES[1:])
     monkeypatch.setattr(doctor, "installed", lambda memo_dir: [CXX, nvrtc])
     assert doctor.examine().targets == doctor.TARGET_NAMES
 

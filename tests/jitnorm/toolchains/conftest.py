@@ -59,7 +59,7 @@ def only_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def no_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
     """No installed package brings a compiler."""
-    for module in ("nvrtc", "nvcc"):
+    for module in ("nvrtc_library", "nvcc", "zig"):
         monkeypatch.setattr(f"jitnorm.toolchains.{module}.on_sys_path", lambda relative: None)
     monkeypatch.setattr("jitnorm.toolchains.cute._metadata_in", lambda folder: ())
 

@@ -244,6 +244,6 @@ def test_it_can_be_named_and_is_the_last_choice(install: Callable[..., Path], mo
     assert select(HOPPER, "cute").name == "cute"
     assert select(HOPPER).name == "nvrtc"
     install("nvidia_cutlass_dsl-4.8.1")
-    monkeypatch.setattr("jitnorm.toolchains.nvrtc._SYSTEM_FOLDERS", ())
+    monkeypatch.setattr("jitnorm.toolchains.nvrtc_library._SYSTEM_FOLDERS", ())
     monkeypatch.setenv("PATH", "")
     assert select(HOPPER).name == "cute"

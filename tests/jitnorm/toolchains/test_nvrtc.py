@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jitnorm.kernels.target import TARGET_NAMES, Target
 
-from jitnorm.toolchains import CompileError, ToolchainMissingError, nvrtc
+from jitnorm.toolchains import CompileError, ToolchainMissingError, nvrtc_library
 from jitnorm.toolchains.nvrtc import Nvrtc
 
 HOPPER = Target("sm_90a")
@@ -80,8 +80,8 @@ def test_the_identity_is_the_build_of_the_compiler() -> None:
 
 @pytest.fixture
 def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvrtc, "on_sys_path", lambda relative: None)
-    monkeypatch.setattr(nvrtc, "_SYSTEM_FOLDERS", ())
+    monkeypatch.setattr(nvrtc_library, "on_sys_path", lambda relative: None)
+    monkeypatch.setattr(nvrtc_library, "_SYSTEM_FOLDERS", ())
     for variable in ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"):
         monkeypatch.delenv(variable, raising=False)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from jitnorm.kernels.target import Target
 
-from jitnorm.toolchains import ToolchainMissingError, nvcc, nvrtc, select, toolchain_class
+from jitnorm.toolchains import ToolchainMissingError, host_compiler, nvcc, nvrtc_library, select, toolchain_class
 from jitnorm.toolchains.inventory import installed
 
 CPU, HOPPER = Target("cpu"), Target("sm_90a")
@@ -13,7 +13,7 @@ CPU, HOPPER = Target("cpu"), Target("sm_90a")
 
 @pytest.fixture
 def no_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvrtc, "on_sys_path", lambda relative: None)
+    monkeypatch.setattr(nvrtc_library, "on_sys_path", lambda relative: None)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_an_empty_variable_means_auto(monkeypatch: pytest.MonkeyPatch, value: st
     [
         (HOPPER, "clang", "auto, nvrtc, nvcc, cute"),
         (HOPPER, "cxx", "auto, nvrtc, nvcc, cute"),
-        (CPU, "nvcc", "auto, cxx"),
+        (CPU, "nvcc", "auto, cxx, zig"),
     ],
 )
 def test_a_backend_that_does_not_fit_lists_those_that_do(target: Target, backend: str, allowed: str) -> None:
@@ -77,7 +77,7 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_name_has_no_class() -> None:
-    with pytest.raises(ValueError, match="use one of nvrtc, nvcc, cute, cxx"):
+    with pytest.raises(ValueError, match="use one of nvrtc, nvcc, cute, cxx, zig"):
         toolchain_class("tcc")
 
 
@@ -87,14 +87,26 @@ def test_a_machine_without_compilers_is_told_all_remedies() -> None:
         select(HOPPER)
     assert 'pip install "jitnorm[cuda]"' in str(caught.value)
     assert "apt-get install g++" in str(caught.value)
-    with pytest.raises(ToolchainMissingError, match=r"apt-get install g\+\+"):
-        select(CPU)
+    for refused in (lambda: select(CPU), host_compiler):
+        with pytest.raises(ToolchainMissingError) as caught:
+            refused()
+        for remedy in ("apt-get install g++", "pip install ziglang", "pip install jitnorm-kernels-cpu"):
+            assert remedy in str(caught.value)
+
+
+@pytest.mark.usefixtures("only_path")
+def test_zig_replaces_a_compiler_that_is_not_there_but_none_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert select(CPU).name == host_compiler().name == "zig"
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ToolchainMissingError, match="CXX='no-such-compiler'"):
+        host_compiler()
+    assert select(CPU, "zig").name == "zig"
 
 
 def test_the_inventory_tells_identity_and_place() -> None:
     inventory = {entry.name: entry for entry in installed()}
-    assert list(inventory) == ["nvrtc", "nvcc", "cute", "cxx"]
-    for name in ("nvrtc", "cxx"):
+    assert list(inventory) == ["nvrtc", "nvcc", "cute", "cxx", "zig"]
+    for name in ("nvrtc", "cxx", "zig"):
         entry = inventory[name]
         assert entry.available
         assert entry.identity == toolchain_class(name)().identity()
@@ -117,7 +129,7 @@ def test_the_inventory_tells_the_remedy_for_what_is_missing() -> None:
 def test_a_place_that_cannot_be_entered_is_like_one_that_is_missing(
     target: Target, variable: str, locked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvrtc, "_SYSTEM_FOLDERS", ())
+    monkeypatch.setattr(nvrtc_library, "_SYSTEM_FOLDERS", ())
     monkeypatch.setenv(variable, str(locked / "g++" if variable == "CXX" else locked))
     with pytest.raises(ToolchainMissingError):
         select(target)
