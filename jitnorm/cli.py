@@ -78,7 +78,7 @@ def source(
         ),
     ],
     target: OneTarget = None,
-    backend: Annotated[str, typer.Option(help="nvrtc, nvcc, cxx or zig for C++ source, or cute. Default: C++.")] = "auto",
+    backend: Annotated[str, typer.Option(help="cute, or any other for C++ source. Default: C++.")] = "auto",
 ) -> None:
     """Print the complete source generated for a configuration.
 

@@ -101,9 +101,9 @@ def load_or_build_kernel(config: KernelConfig, target: Target, cache: Cache | St
     """The artifact of a configuration, from the cache or built into it by `backend`.
 
     Where there is no such toolchain, or one that stands in for it, or JITNORM_JIT is ``deny``, any artifact of the same
-    source serves: every toolchain gives the same bits. If the caller or JITNORM_BACKEND names a backend, it must be one of that backend's.
-    Where the cache has nothing for the target, what it has for the target's family serves in the same way; nothing is
-    built for a family unless that is the target.
+    source serves: every toolchain gives the same bits. If the caller or JITNORM_BACKEND names a backend, it must be one
+    of that backend's. Where the cache has nothing for the target, what it has for the target's family serves in the
+    same way; nothing is built for a family unless that is the target.
 
     Raises:
         ToolchainMissingError: the kernel is not cached and no compiler for the target is installed.

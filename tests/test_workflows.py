@@ -137,6 +137,13 @@ def test_there_is_a_wheel_for_every_target_and_all_are_checked_together() -> Non
     assert jobs["check"]["steps"][-1]["run"] == "scripts/check_wheels dist"
 
 
+def test_every_python_that_is_promised_is_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    promised = [found[1] for each in project["classifiers"] if (found := re.search(r":: (3\.\d+)$", each))]
+    jobs = load(ROOT / ".github" / "workflows" / "tests.yml")["jobs"]
+    assert jobs["tests"]["strategy"]["matrix"]["python"] == promised
+
+
 # What is installed to build and to check what is published.
 
 

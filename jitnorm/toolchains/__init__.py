@@ -64,7 +64,7 @@ def select(
         ValueError: the backend is unknown or does not build for the target.
         ToolchainMissingError: the compiler is not installed.
     """
-    names = _FOR_CPU if target.is_cpu else _FOR_CUDA
+    names: tuple[str, ...] = _FOR_CPU if target.is_cpu else _FOR_CUDA
     if target.is_cpu and backend == "auto" and os.environ.get("CXX"):
         names = ("cxx",)  # nothing replaces a compiler that is named
     chosen_by = "backend" if backend != "auto" else "JITNORM_BACKEND"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,8 @@ def _inspect(name: str, memo_dir: MemoFolder | None) -> Installation:
 
 def _targets(name: str) -> tuple[str, ...]:
     if name in ("cxx", "zig"):
-        return ("cpu",)
+        is_passed_over = name == "zig" and os.environ.get("CXX")  # nothing replaces a compiler that is named
+        return () if is_passed_over else ("cpu",)
     libraries = installed_libraries() if name == "nvrtc" else None
     for_cuda = [target for target in map(Target, TARGET_NAMES) if not target.is_cpu]
     return tuple(

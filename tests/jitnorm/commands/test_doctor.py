@@ -12,6 +12,7 @@ from jitnorm.cache import CacheTrustError, Store
 
 from jitnorm.commands import doctor
 from jitnorm.toolchains.inventory import Installation
+from jitnorm.toolchains.nvrtc_library import NvrtcLibrary, Version
 
 CXX = Installation("cxx", True, "g++ 12.2.0", Path("/usr/bin/g++"), targets=("cpu",))
 NO_NVCC = Installation("nvcc", False, remedy="nvcc was not found; remedy: install it")
@@ -60,6 +61,35 @@ def test_gpus_come_with_their_target_or_with_why_they_have_none(monkeypatch: pyt
     assert report.driver == "CUDA 13.1"
     assert [(gpu.capability, gpu.target) for gpu in report.gpus] == [("9.0", "sm_90a"), ("7.5", "")]
     assert "compute capability 7.5 is not supported" in report.gpus[1].problem
+
+
+@pytest.mark.parametrize(
+    ("installed", "driver", "fitting", "remedy"),
+    [
+        ([(13, 4), (12, 9)], (13, 0), "NVRTC 13.4 (libnvrtc.so)", ""),
+        ([(13, 4), (12, 9)], (12, 2), "NVRTC 12.9 (libnvrtc.so)", ""),
+        ([(12, 9)], (13, 0), "NVRTC 12.9 (libnvrtc.so)", ""),
+        (
+            [(13, 4)],
+            (12, 2),
+            "",
+            'NVRTC 13.4 (libnvrtc.so) builds what this driver cannot load; pip install "jitnorm[cuda12]"',
+        ),
+        ([], (12, 2), "", 'pip install "jitnorm[cuda12]"'),
+        ([], (13, 1), "", 'pip install "jitnorm[cuda]"'),
+        ([(12, 9)], (11, 4), "", "install a driver of branch 525 or later"),
+        ([(12, 9)], None, "", ""),
+    ],
+)
+def test_the_nvrtc_that_fits_the_driver_is_named_or_what_to_install(
+    installed: list[Version], driver: Version | None, fitting: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [NvrtcLibrary(Path("libnvrtc.so"), version) for version in installed]
+    monkeypatch.setattr(doctor, "installed_libraries", lambda: found or raising("none")())
+    named, problem = doctor.nvrtc_for(driver)
+    assert named == fitting
+    assert problem.endswith(remedy)
+    assert bool(problem) is bool(remedy)
 
 
 def test_without_a_driver_the_report_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
