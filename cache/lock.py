@@ -25,6 +25,8 @@ from jitnorm.cache.layout import Layout
 from jitnorm.cache.process import host_name
 from jitnorm.cache.warn import warn_once
 
+from jitnorm.forks import no_fork
+
 if TYPE_CHECKING:
     import filelock
 
@@ -82,7 +84,8 @@ def key_lock(layout: Layout, key: str, seconds: float, is_there: Callable[[], bo
 def _acquire(
     held: contextlib.ExitStack, layout: Layout, key: str, seconds: float, is_there: Callable[[], bool]
 ) -> bool:
-    import filelock
+    with no_fork():
+        import filelock
 
     try:
         make_folder(layout.locks)

@@ -20,6 +20,8 @@ from jitnorm.cache.files import remove_tree
 from jitnorm.cache.layout import MANIFEST, Layout
 from jitnorm.cache.private import private_name, remove_stale
 
+from jitnorm.forks import no_fork
+
 WEB_PROTOCOLS = ("http", "https")
 _PIECE_BYTES = 1 << 20
 # Size limit of a web server's folder listing: room for 10,000 entries in each of 256.
@@ -61,8 +63,9 @@ class RemotePlace:
 
     def _open(self, deadline: Deadline) -> tuple[Any, str]:
         try:
-            from fsspec.core import url_to_fs
-            from fsspec.registry import get_filesystem_class
+            with no_fork():
+                from fsspec.core import url_to_fs
+                from fsspec.registry import get_filesystem_class
 
             protocol = self._url.partition("://")[0]
             for each in protocol.split("::"):

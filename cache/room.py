@@ -16,6 +16,8 @@ from jitnorm.cache.budget import BUDGET_VARIABLE
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.ledger import Recount, Total, add
 
+from jitnorm.forks import no_fork
+
 if TYPE_CHECKING:
     from jitnorm.cache.store import Store
 
@@ -64,19 +66,22 @@ def _fits(store: Store, total: Total, space: int) -> bool:
     assert store.max_bytes is not None
     excess = total.space - store.max_bytes
     if total.is_due or excess > 0:
-        from jitnorm.cache.upkeep import upkeep
+        with no_fork():
+            from jitnorm.cache.upkeep import upkeep
 
         upkeep.start(store)
     if excess <= 0:
         return True
-    from jitnorm.cache.evict import evict_some
+    with no_fork():
+        from jitnorm.cache.evict import evict_some
 
     return evict_some(store.layout, min(excess, 2 * space)) >= min(excess, space)
 
 
 def _look(layout: Layout, space: int) -> Total | None:
     """Measure or estimate a cache, and return the total with ``space`` bytes that are about to be written."""
-    from jitnorm.cache.measure import survey
+    with no_fork():
+        from jitnorm.cache.measure import survey
 
     began = time.monotonic()
     with Recount(layout) as recount:

@@ -28,6 +28,8 @@ from jitnorm.cache.private import private_folder, remove_stale, replace_file
 from jitnorm.cache.trust import OpenFolder, Trust
 from jitnorm.cache.uses import keys_in_use, note_use
 
+from jitnorm.forks import no_fork
+
 __all__ = ["Entry", "SignatureCheck", "Store"]
 
 _LOG = logging.getLogger(__name__)
@@ -174,7 +176,8 @@ class Store:
         """
         if not self.writable:
             return
-        from jitnorm.cache.room import give_back, make_room, space_needed
+        with no_fork():
+            from jitnorm.cache.room import give_back, make_room, space_needed
 
         place = self.layout.entry(key)
         files = {PAYLOAD: artifact.payload, MANIFEST: encode_manifest(key, artifact)}

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jitnorm.forks import no_fork
+
 if TYPE_CHECKING:
     from jitnorm.cache.store import Store
 
@@ -69,7 +71,8 @@ class Upkeep:
 
     def _keep(self, store: Store) -> None:
         self._is_awaited.wait(_DELAY_SECONDS)
-        from jitnorm.cache.space import keep_within_budget
+        with no_fork():
+            from jitnorm.cache.space import keep_within_budget
 
         try:
             keep_within_budget(store, _MOST_SECONDS, lambda: self._is_stopped)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+
+# First, because what is registered last runs first before a fork: logging's own lock, which imports need, must be taken
+# after the wait here, and not during it.
+import logging  # noqa: F401
 import os
 import threading
 from collections.abc import Iterator
@@ -13,7 +17,10 @@ _undivided = threading.RLock()
 
 @contextlib.contextmanager
 def no_fork() -> Iterator[None]:
-    """Make forks of other threads wait for this block, which should take no longer than a second."""
+    """Make forks of other threads wait for this block, which should take no longer than a second.
+
+    Also for imports within functions: a forked child would wait forever for a module that another thread was importing.
+    """
     with _undivided:
         yield
 

@@ -15,6 +15,7 @@ from jitnorm.cache.events import emit
 from jitnorm.cache.printable import printable
 from jitnorm.errors import KernelNotWarmError
 from jitnorm.ffi import tvm_ffi
+from jitnorm.forks import no_fork
 from jitnorm.kernels.launch_recipe import LAUNCHER_ABI
 from jitnorm.kernels.launcher_source import launcher_source
 from jitnorm.misses import jit_mode
@@ -137,7 +138,8 @@ def load_or_build_launcher(cache: Cache | Store, loads: Callable[[Artifact], boo
     if jit_mode() == "deny":
         emit("miss", key=source_key, seconds=perf_counter() - began)
         raise KernelNotWarmError("the launcher", os.uname().machine, "jitnorm warm, with any kernel")
-    from jitnorm.toolchains import host_compiler
+    with no_fork():
+        from jitnorm.toolchains import host_compiler
 
     compiler = host_compiler(memo_folder(cache.store), workplaces(cache.store))
     return cache.load_or_build(parts.key(compiler), lambda: parts.build(compiler), accept=is_usable)

@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from jitnorm.forks import no_fork
 from jitnorm.interop.base import Framework
 
 # The file and class that handle the tensors of each library.
@@ -52,7 +53,8 @@ def _discover(tensor: Any, name: str) -> Framework:
 
 @cache
 def _framework(file: str, kind: str) -> Framework:
-    framework: Framework = getattr(import_module(f"jitnorm.interop.{file}"), kind)()
+    with no_fork():
+        framework: Framework = getattr(import_module(f"jitnorm.interop.{file}"), kind)()
     return framework
 
 

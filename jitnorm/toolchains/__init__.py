@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from jitnorm.forks import no_fork
 from jitnorm.kernels.target import Target
 from jitnorm.toolchains.base import Toolchain
 from jitnorm.toolchains.errors import CompileError, ToolchainMissingError
@@ -97,6 +98,7 @@ def requested_backend(target: Target, backend: str = "auto") -> str:
     return os.environ.get("JITNORM_BACKEND") or "auto"
 
 
+@no_fork()
 def toolchain_class(name: str) -> type[Toolchain]:
     """Import and return the class for one of `TOOLCHAIN_NAMES`."""
     if name == "nvrtc":

@@ -50,7 +50,8 @@ def run(argv: Sequence[str], folder: Path | None, seconds: float) -> tuple[int, 
         TimeLimitError: it did not finish in time; it and its children were killed.
         OSError: it cannot be started.
     """
-    import subprocess
+    with no_fork():
+        import subprocess
 
     with contextlib.closing(Lifeline()) as lifeline, contextlib.ExitStack() as running:
         # A forked child would keep the program's pipes open.
