@@ -1,0 +1,84 @@
+"""System calls that fail, one at a time, by a library that is preloaded: the artifact is right all the same."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from jitnorm.cache import Cache, CacheError, Store
+
+from fire.trial import PROCESS_SECONDS, Trial, Unavailable, artifact_of
+
+NUMBERS = ("EIO", "ENOSPC", "EDQUOT", "EACCES", "EMFILE", "ENOMEM", "EROFS", "ESTALE", "EBUSY")
+_ROUNDS = 40
+# More than the calls of a lookup or of a build.
+_CALLS = 120
+
+
+def attack(trial: Trial) -> None:
+    """Forty lookups and builds in a process, in each of which one call fails."""
+    arguments = json.dumps({"root": str(trial.root), "seed": trial.chance.getrandbits(32)})
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": str(_library(trial.folder)),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    with trial.bounded(30):
+        done = subprocess.run(
+            [sys.executable, "-m", "fire.io_errors", arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PROCESS_SECONDS,
+        )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert int(done.stdout), "no call has failed: the library is not in place"
+
+
+def _library(folder: Path) -> Path:
+    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
+    if compiler is None:
+        raise Unavailable("there is no C compiler")
+    source, library = Path(__file__).with_name("faults.c"), folder / "faults.so"
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+def _provoke(root: str, seed: int) -> None:
+    """Ask again and again, with a fault each time; say how many happened."""
+    arm = ctypes.CDLL(None).fire_arm
+    arm.restype, arm.argtypes = ctypes.c_long, (ctypes.c_long, ctypes.c_int)
+    chance, happened = random.Random(seed), 0
+    store = Store(Path(root))
+    keys = [f"{chance.getrandbits(256):064x}" for _ in range(_ROUNDS)]
+    for key in keys[:2]:  # what is imported late is imported now
+        store.publish(key, artifact_of(key))
+        assert store.load(key) == artifact_of(key)
+    for _ in range(_ROUNDS):
+        key, number = chance.choice(keys), chance.choice(NUMBERS)
+        at = chance.randint(1, _CALLS)
+        arm(at, getattr(errno, number))
+        try:
+            found = Cache(store).load_or_build(key, lambda key=key: artifact_of(key), timeout=0.2)  # type: ignore[misc]
+            left = arm(0, 0)
+        except CacheError as error:
+            arm(0, 0)
+            raise AssertionError(f"{number} at call {at}: {error}") from error
+        except BaseException:
+            arm(0, 0)
+            print(f"{number} at call {at}", file=sys.stderr)
+            raise
+        happened += left <= 0
+        assert found == artifact_of(key), f"wrong bytes after {number} at call {at}"
+    print(happened)
+
+
+if __name__ == "__main__":
+    _provoke(**json.loads(sys.argv[1]))
