@@ -13,6 +13,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import svg
 from numpy.typing import NDArray
 
 from jitnorm import reference as ref
@@ -162,9 +163,7 @@ PANELS = (Panel((4.2, 4.65), (17, 22), 50), Panel((7.9, 8.6), (25, 43), 430))
 def plot(rows: list[Measured]) -> str:
     """Draw the mean SQNR of both sites over bits per value, as SVG."""
     body = [element for panel in PANELS for element in (*axes(panel), *points(panel, rows))]
-    style = "font-family='sans-serif' font-size='12'"
-    svg = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 770 370' {style}>"
-    return "\n".join([svg, "<rect width='770' height='370' fill='white'/>", *body, "</svg>", ""])
+    return svg.document(770, 370, "SQNR against bits a value", body)
 
 
 def axes(panel: Panel) -> Iterable[str]:
@@ -173,12 +172,12 @@ def axes(panel: Panel) -> Iterable[str]:
     for decibels in range(panel.decibels[0], panel.decibels[1] + 1):
         y = panel.y(decibels)
         yield f"<path d='M{left} {y:.1f}H{right}' stroke='#ddd'/>"
-        yield text(left - 6, y + 4, str(decibels), "end")
+        yield svg.text(left - 6, y + 4, str(decibels), "end")
     for eighth in range(33, 70):
         if panel.bits[0] < eighth / 8 < panel.bits[1]:
-            yield text(panel.x(eighth / 8), bottom + 18, f"{eighth / 8:g}")
-    yield text((left + right) / 2, bottom + 38, "bits a value")
-    yield text(left, panel.top - 6, "SQNR in dB", "start")
+            yield svg.text(panel.x(eighth / 8), bottom + 18, f"{eighth / 8:g}")
+    yield svg.text((left + right) / 2, bottom + 38, "bits a value")
+    yield svg.text(left, panel.top - 6, "SQNR in dB", "start")
 
 
 def points(panel: Panel, rows: list[Measured]) -> Iterable[str]:
@@ -191,11 +190,7 @@ def points(panel: Panel, rows: list[Measured]) -> Iterable[str]:
             column = f"{row.bits:.2f}"
             lowest[column] = label = max(y + 4, lowest.get(column, 0) + 13)
             yield f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3.5' fill='#1f5fa8'/>"
-            yield text(x + 8, label, str(number), "start")
-
-
-def text(x: float, y: float, content: str, anchor: str = "middle") -> str:
-    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'>{content}</text>"
+            yield svg.text(x + 8, label, str(number), "start")
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from jitnorm.commands.doctor import CHECKS, Variable, variables
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "cache.md").read_text(encoding="utf-8")
 
 BAD = {
     "JITNORM_BACKEND": "gcc",
@@ -50,7 +50,7 @@ def _none_set(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_variable_of_the_readme_is_known_and_no_other() -> None:
-    assert set(CHECKS) == set(re.findall(r"\| `(JITNORM_[A-Z_]+)` \|", README))
+    assert set(CHECKS) == set(re.findall(r"\| `(JITNORM_[A-Z_]+)` \|", PAGE))
 
 
 def test_what_is_not_set_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
