@@ -67,7 +67,7 @@ def chapter(title: str, ops: Iterable[Op]) -> str:
 
 
 def record(op: Op) -> str:
-    """What the op's record restricts, beyond what its function's docstring says."""
+    """The encodings and layouts that the op's record allows, where it restricts them."""
     facts = {
         "Encodings": [f"{spec.element}/{spec.block_size}/{spec.scale_format}" for spec in op.formats],
         "Scale layouts": list(op.layouts),

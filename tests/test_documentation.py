@@ -16,22 +16,23 @@ from jitnorm.kernels.target import TARGET_NAMES, Target
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-IN_TORCH, IN_JAX = (
-    re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    for page in ("torch.md", "jax.md")
-)
+
+
+def examples_of(page: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+IN_TORCH, IN_JAX, EXAMPLES = map(examples_of, ("docs/torch.md", "docs/jax.md", "README.md"))
 (OF_CHECKPOINTS,) = re.findall(
     r"^```python\n(.*?)^```", (ROOT / "docs" / "checkpoints.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
 )
-# Pages whose examples run one after another, each as its reader finds it.
+# Pages whose examples need no names of their own.
 OTHERS = {
     f"{page}-{number}": example
     for page in ("start", "concepts", "migrate", "layouts", "adding", "determinism")
-    for number, example in enumerate(
-        re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    )
+    for number, example in enumerate(examples_of(f"docs/{page}.md"))
 }
-EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -65,13 +65,12 @@ class Browser:
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
-    def wait_for(self, expression: str, seconds: float = 20) -> Any:
-        """The value of an expression once it is true."""
+    def wait_for(self, expression: str, seconds: float = 20) -> None:
+        """Return once an expression is true."""
         deadline = time.monotonic() + seconds
-        while not (value := self.evaluate(expression)):
+        while not self.evaluate(f"Boolean({expression})"):
             assert time.monotonic() < deadline, f"never true: {expression}"
             time.sleep(0.05)
-        return value
 
     def open(self, url: str, width: int = 1280) -> None:
         """Load a page in a window of a width."""
