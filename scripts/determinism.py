@@ -93,7 +93,7 @@ def _bytes(array: Any) -> Array:
 
 
 def frameworks() -> dict[str, Framework]:
-    """Those that are installed; NumPy, with which the others are compared, comes first."""
+    """The frameworks that are installed; NumPy, with which the others are compared, comes first."""
     found = {"NumPy": Framework("cpu", lambda array: array, _bytes)}
     if find_spec("torch"):
         found["torch"] = _of_torch("cpu")

@@ -34,7 +34,7 @@ def damage(path: Path, chance: random.Random) -> None:
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:
-    """What may have become of some bytes."""
+    """Bytes that some others may have become."""
     at = chance.randrange(len(data) + 1)
     kind = chance.randrange(6)
     if kind == 0:

@@ -37,7 +37,7 @@ _ENOUGH = 3  # failures of an attack after which it is not tried again
 
 @dataclass
 class Tally:
-    """What came of the trials of an attack."""
+    """The outcome of the trials of an attack."""
 
     trials: int = 0
     failures: list[str] = field(default_factory=list)

@@ -31,7 +31,7 @@ class Unavailable(Exception):  # noqa: N818 - no error: the machine lacks what a
 
 @dataclass
 class Trial:
-    """What an attack gets.
+    """The means of an attack.
 
     Attributes:
         folder: where all that it makes must lie; ``outside`` in it stands for the rest of the disk.
@@ -87,7 +87,7 @@ class Trial:
                 process.kill()
 
     def output_of(self, task: str, **arguments: Any) -> str:
-        """What such a process says, which must succeed."""
+        """The output of such a process, which must succeed."""
         with self.worker(task, **arguments) as process:
             output, errors = process.communicate(timeout=PROCESS_SECONDS)
         assert process.returncode == 0, errors
@@ -95,7 +95,7 @@ class Trial:
 
 
 def artifact_of(key: str) -> Artifact:
-    """What belongs to a key."""
+    """The artifact that belongs to a key."""
     return Artifact(random.Random(key).randbytes(4096), {"of": key, "source_key": source_of(key)})
 
 
@@ -105,7 +105,7 @@ def source_of(key: str) -> str:
 
 
 def evil(key: str) -> Artifact:
-    """What a stranger would have loaded in place of `artifact_of`: whole, and valid but for its origin."""
+    """An artifact that a stranger would have loaded in place of `artifact_of`: whole, and valid but for its origin."""
     return Artifact(b"evil" * 1024, dict(artifact_of(key).manifest))
 
 

@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Config:
-    """What a kernel is compiled for, but for strides and alignment.
+    """The choices that a kernel is compiled for, but for strides and alignment.
 
     Attributes:
         op: one of `OPS`.

@@ -28,7 +28,7 @@ class Guarded:
     placed: Placed
 
     def holds(self, expected: NDArray[Any] | None) -> str:
-        """What is wrong if the tensor must hold that, or None for what it held, and nothing around it may change."""
+        """The fault if the tensor must hold that, or None for what it held, and nothing around it may change."""
         before = self.placed
         wanted = before.buffer.copy()
         if expected is not None:

@@ -140,5 +140,5 @@ OPS = {
 
 
 def encoding_of(y: Array, c: Choices) -> dict[str, Array]:
-    """What encoding rows must give, by the fields of a `QuantizedTensor`."""
+    """The arrays that encoding rows must give, by the fields of a `QuantizedTensor`."""
     return encoded(y, KINDS[c["spec"]], GIVEN)
