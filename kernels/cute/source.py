@@ -28,6 +28,7 @@ SHARED_MODULES = (
     "entry_point.py",
     "extents.py",
     "finish_rules.py",
+    "formats.py",
     "interface.py",
     "item_ops.py",
     "launch_recipe.py",
@@ -38,6 +39,7 @@ SHARED_MODULES = (
     "row_ops.py",
     "row_schedule.py",
     "schedule.py",
+    "spelling.py",
     "target.py",
 )
 _CONFIG, _TARGET = "# config: ", "# target: "
