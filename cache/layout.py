@@ -14,6 +14,7 @@ from jitnorm.cache.key import check_key, is_key
 PAYLOAD = "payload"
 MANIFEST = "manifest.json"
 SIGNATURE = "signature"
+REVOCATIONS = "revocations"
 # How many bytes each file of an entry may have, wherever it lies.
 LIMITS = {MANIFEST: 1 << 20, PAYLOAD: 1 << 30, SIGNATURE: 4096}
 _SHARD = re.compile("[0-9a-f]{2}")

@@ -18,6 +18,7 @@ from jitnorm.cache.wheels import WheelFolder, wheel_folders
 if TYPE_CHECKING:
     from jitnorm.cache.build import Sign
     from jitnorm.cache.remote import RemoteTier
+    from jitnorm.cache.revocation import RevocationList
     from jitnorm.cache.signature import SigningKey, TrustedKeys
 
 REMOTE_VARIABLE = "JITNORM_REMOTE_CACHE"
@@ -25,10 +26,13 @@ MODE_VARIABLE = "JITNORM_REMOTE_MODE"
 TIMEOUT_VARIABLE = "JITNORM_REMOTE_TIMEOUT"
 KEYS_VARIABLE = "JITNORM_TRUSTED_KEYS"
 SIGNING_VARIABLE = "JITNORM_SIGNING_KEY"
+DAYS_VARIABLE = "JITNORM_SIGNATURE_DAYS"
+REVOCATION_VARIABLE = "JITNORM_REVOCATION_KEY"
 
 _MODES = ("read", "readwrite")
 _DEFAULT_TIMEOUT_SECONDS = 10.0
 _MAX_TIMEOUT_SECONDS = 3600.0
+_MAX_DAYS = 36500.0
 
 
 def open_store() -> Store:
@@ -58,17 +62,20 @@ def open_cache(store: Store | None = None, wheels: Sequence[WheelFolder] = ()) -
         CacheError: a variable has an invalid value, or needs a package that is not installed.
     """
     store = open_store() if store is None else store
-    check = signature_check()
+    check = signature_check(store)
     above = [*_wheel_tiers(wheels), *_readonly_tiers(check)]
-    return Cache(store, above=above, remote=remote_tier(check), sign=signer())
+    return Cache(store, above=above, remote=remote_tier(check, store=store), sign=signer())
 
 
-def remote_tier(check: SignatureCheck | None = None, url: str | None = None) -> RemoteTier | None:
+def remote_tier(
+    check: SignatureCheck | None = None, url: str | None = None, *, store: Store | None = None
+) -> RemoteTier | None:
     """The remote tier that the environment describes, if any; it is not contacted yet.
 
     Args:
         check: verifies the signature of every entry; None to require none.
         url: the URL of its folder; default: ``JITNORM_REMOTE_CACHE``.
+        store: the user's cache, which keeps the revocation list; None to require none.
 
     Raises:
         CacheError: one of its variables has an invalid value, or fsspec is not installed.
@@ -78,17 +85,48 @@ def remote_tier(check: SignatureCheck | None = None, url: str | None = None) -> 
         return None
     from jitnorm.cache.remote import RemoteTier
 
-    return RemoteTier(url, timeout=timeout, writable=mode == "readwrite", check=check)
+    revocations = None if store is None else revocation_list(store)
+    return RemoteTier(url, timeout=timeout, writable=mode == "readwrite", check=check, revocations=revocations)
 
 
-def signature_check() -> SignatureCheck | None:
+def signature_check(store: Store | None = None) -> SignatureCheck | None:
     """The check for signatures of shared tiers; None if ``JITNORM_TRUSTED_KEYS`` is not set.
+
+    Args:
+        store: the user's cache, which keeps the revocation list; None to look at none.
 
     Raises:
         CacheError: the variable names no key, a key cannot be read, or cryptography is not installed.
     """
     keys = trusted_keys()
-    return None if keys is None else keys.check
+    revocations = None if store is None else revocation_list(store)
+    if keys is None or revocations is None:
+        return None if keys is None else keys.check
+
+    def check(manifest: bytes, signature: bytes | None) -> None:
+        keys.check(manifest, signature)
+        revocations.check(manifest, signature)
+
+    return check
+
+
+def revocation_list(store: Store) -> RevocationList | None:
+    """The list that ``JITNORM_REVOCATION_KEY`` signs; None if the variable is not set.
+
+    Args:
+        store: the user's cache, which keeps it.
+
+    Raises:
+        CacheError: the key cannot be read, no keys are trusted, or cryptography is not installed.
+    """
+    named = os.environ.get(REVOCATION_VARIABLE)
+    if not named:
+        return None
+    from jitnorm.cache.revocation import RevocationList, require_trusted_keys
+    from jitnorm.cache.signature import TrustedKeys
+
+    require_trusted_keys(trusted_keys())
+    return RevocationList(store, TrustedKeys.load([os.path.expanduser(named)]))
 
 
 def publishing_check() -> SignatureCheck | None:
@@ -138,7 +176,25 @@ def signing_key() -> SigningKey | None:
         return None
     from jitnorm.cache.signature import SigningKey
 
-    return SigningKey.load(os.path.expanduser(named))
+    return SigningKey.load(os.path.expanduser(named), signature_days())
+
+
+def signature_days() -> float | None:
+    """``JITNORM_SIGNATURE_DAYS``, how long new signatures are valid; None, for ever, by default.
+
+    Raises:
+        CacheError: the value is not a number in the allowed range.
+    """
+    text = os.environ.get(DAYS_VARIABLE)
+    if not text:
+        return None
+    try:
+        days = float(text)
+    except ValueError:
+        days = math.nan
+    if not 0 < days <= _MAX_DAYS:
+        raise CacheError(f"{DAYS_VARIABLE} is {text!r}; allowed are more than 0 and up to {_MAX_DAYS:g} days")
+    return days
 
 
 def _wheel_tiers(first: Sequence[WheelFolder]) -> list[Store]:

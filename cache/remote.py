@@ -20,10 +20,12 @@ from jitnorm.cache.bounded import Deadline, bounded
 from jitnorm.cache.errors import CacheError, CorruptEntryError, RemoteError
 from jitnorm.cache.failures import tier_failed
 from jitnorm.cache.key import check_key, is_key
-from jitnorm.cache.layout import MANIFEST, PAYLOAD, SIGNATURE
+from jitnorm.cache.layout import MANIFEST, PAYLOAD, REVOCATIONS, SIGNATURE
 from jitnorm.cache.printable import printable
 from jitnorm.cache.publisher import publish_later
 from jitnorm.cache.remote_files import WEB_PROTOCOLS, RemoteFiles, RemotePlace
+from jitnorm.cache.revocation import MAX_BYTES as MAX_REVOCATIONS_BYTES
+from jitnorm.cache.revocation import RevocationList
 from jitnorm.cache.signature import MAX_BYTES as MAX_SIGNATURE_BYTES
 from jitnorm.cache.store import Entry, SignatureCheck
 from jitnorm.cache.warn import logger
@@ -35,6 +37,7 @@ MAX_PAYLOAD_BYTES = 1 << 30
 # Characters of an error's text, which may quote a server.
 _MAX_REASON = 500
 _MALFORMED = "(malformed)"
+_REVOCATIONS = f"v1/{REVOCATIONS}"
 
 _Result = TypeVar("_Result")
 
@@ -47,6 +50,7 @@ class RemoteTier:
         timeout: seconds that each operation may take as a whole.
         writable: whether to publish new builds.
         check: verifies the signature of every entry; None to require none.
+        revocations: the revocation list that this tier must renew; None to require none.
 
     Attributes:
         name: ``remote`` and the URL, without credentials.
@@ -60,7 +64,13 @@ class RemoteTier:
     """
 
     def __init__(
-        self, url: str, *, timeout: float = 10.0, writable: bool = False, check: SignatureCheck | None = None
+        self,
+        url: str,
+        *,
+        timeout: float = 10.0,
+        writable: bool = False,
+        check: SignatureCheck | None = None,
+        revocations: RevocationList | None = None,
     ) -> None:
         shown = without_credentials(url)
         if "://" not in url or shown == _MALFORMED:
@@ -70,6 +80,7 @@ class RemoteTier:
             )
         self.name = f"remote {shown}"
         self.timeout, self.writable, self._check = timeout, writable, check
+        self._revocations = revocations
         self._place = RemotePlace(url, self.name)
         self._paused_until = 0.0
         if writable and url.startswith(tuple(f"{protocol}:" for protocol in WEB_PROTOCOLS)):
@@ -142,6 +153,22 @@ class RemoteTier:
             raise CorruptEntryError("there is no such entry")
         return found
 
+    def revocations(self) -> bytes | None:
+        """The file of the revocation list, not verified; None if there is none.
+
+        Raises:
+            RemoteError: the tier does not answer.
+        """
+        return self._demand(_read_revocations)
+
+    def write_revocations(self, raw: bytes) -> None:
+        """Store the file of a revocation list, replacing the present one.
+
+        Raises:
+            RemoteError: storing failed.
+        """
+        self._demand(lambda files: files.write(_REVOCATIONS, raw))
+
     def describe(self, key: str) -> Entry | None:
         """Describe an entry for listings, or return None; the payload is not read.
 
@@ -188,6 +215,8 @@ class RemoteTier:
     def _read_entry(
         self, key: str, files: RemoteFiles, *, keeps_signature: bool = False
     ) -> tuple[Artifact, bytes | None] | None:
+        if self._revocations is not None:
+            self._revocations.refresh(partial(_read_revocations, files), self.name)
         manifest = files.read(_entry(key, MANIFEST), MAX_MANIFEST_BYTES)
         if manifest is None:
             return None
@@ -203,6 +232,10 @@ class RemoteTier:
         if payload is None:
             raise CorruptEntryError("it has no payload")
         return decode_artifact(key, manifest, payload), signature
+
+
+def _read_revocations(files: RemoteFiles) -> bytes | None:
+    return files.read(_REVOCATIONS, MAX_REVOCATIONS_BYTES)
 
 
 def _read_description(key: str, files: RemoteFiles) -> Entry | None:

@@ -1,13 +1,16 @@
 """Ed25519 signatures of entries. They sign the manifest file, which contains the payload's digest.
 
-An entry's file ``signature`` is JSON with the id of the key and the signature in hexadecimal digits.
+An entry's file ``signature`` is JSON with the id of the key, the signature in hexadecimal digits and, if the signature
+ends, the second since the epoch at which it does.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,24 +25,31 @@ if TYPE_CHECKING:
 MAX_BYTES = 4096
 # Makes signatures for other purposes invalid for manifests.
 _PURPOSE = b"jitnorm-cache-manifest-1\0"
+_PURPOSE_UNTIL = b"jitnorm-cache-manifest-until-1\0"
 _KEY_ID_DIGITS = 16
 _MAX_KEY_BYTES = 65536
+_DAY_SECONDS = 86400.0
+_LAST_SECOND = 253402300799  # the end of the year 9999
 
 
 class SigningKey:
     """A private key, which signs manifest files.
+
+    Args:
+        key: the private key.
+        days: how long its signatures are valid; None: for ever.
 
     Attributes:
         public: its public key.
         key_id: the id of the key, 16 hexadecimal digits.
     """
 
-    def __init__(self, key: Ed25519PrivateKey) -> None:
-        self._key, self.public = key, key.public_key()
+    def __init__(self, key: Ed25519PrivateKey, days: float | None = None) -> None:
+        self._key, self.public, self._days = key, key.public_key(), days
         self.key_id = _key_id(self.public)
 
     @classmethod
-    def load(cls, path: str | Path) -> SigningKey:
+    def load(cls, path: str | Path, days: float | None = None) -> SigningKey:
         """Read a private key, unencrypted, in PEM.
 
         Raises:
@@ -49,11 +59,15 @@ class SigningKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-        return cls(_read_key(Path(path), lambda raw: load_pem_private_key(raw, None), Ed25519PrivateKey, "private"))
+        key = _read_key(Path(path), lambda raw: load_pem_private_key(raw, None), Ed25519PrivateKey, "private")
+        return cls(key, days)
 
     def sign(self, manifest: bytes) -> bytes:
         """Sign a manifest file, and return its signature file."""
-        content = {"key": self.key_id, "signature": self._key.sign(_PURPOSE + manifest).hex()}
+        content: dict[str, Any] = {"key": self.key_id}
+        if self._days is not None:
+            content["expires"] = math.ceil(time.time() + self._days * _DAY_SECONDS)
+        content["signature"] = self._key.sign(_signed(manifest, content.get("expires"))).hex()
         return json.dumps(content, sort_keys=True).encode("ascii") + b"\n"
 
 
@@ -105,7 +119,7 @@ class TrustedKeys:
             signature: the signature file, if any.
 
         Raises:
-            UntrustedEntryError: the signature is missing, invalid, or by another key.
+            UntrustedEntryError: the signature is missing, invalid, expired, or by another key.
         """
         from cryptography.exceptions import InvalidSignature
 
@@ -114,15 +128,19 @@ class TrustedKeys:
         try:
             content = json.loads(signature[:MAX_BYTES])
             key_id, value = content["key"], bytes.fromhex(content["signature"])
+            signed, expires = _signed(manifest, content.get("expires")), content.get("expires")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise UntrustedEntryError(f"its signature file is malformed: {error!r}") from error
         key = self._keys.get(key_id) if isinstance(key_id, str) else None
         if key is None:
             raise UntrustedEntryError(f"it is signed by the key {key_id!r}; trusted are {', '.join(self.key_ids)}")
         try:
-            key.verify(value, _PURPOSE + manifest)
+            key.verify(value, signed)
         except InvalidSignature as error:
             raise UntrustedEntryError(f"the signature by the key {key_id} does not match this manifest") from error
+        if expires is not None and expires <= time.time():
+            ended = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(expires))
+            raise UntrustedEntryError(f"its signature by the key {key_id} expired on {ended}; sign it again")
 
 
 def generate_keys(private: Path, public: Path) -> str:
@@ -175,6 +193,20 @@ def sign_entries(store: Store, key: SigningKey, keys: Iterable[str] | None = Non
             store.add_signature(name, key.sign(encode_manifest(name, artifact)))
             signed.append(name)
     return signed
+
+
+def key_id_of(signature: bytes) -> str:
+    """The id of the key in a signature file that was verified."""
+    return str(json.loads(signature)["key"])
+
+
+def _signed(manifest: bytes, expires: object) -> bytes:
+    """The bytes that a signature covers; TypeError if it ends at what is no second that a clock can show."""
+    if expires is None:
+        return _PURPOSE + manifest
+    if type(expires) is not int or not 0 <= expires <= _LAST_SECOND:
+        raise TypeError(f"expires is {expires!r}, not a second since the epoch")
+    return _PURPOSE_UNTIL + str(expires).encode() + b"\0" + manifest
 
 
 def _require_cryptography() -> None:

@@ -232,6 +232,36 @@ def sign(
 
 
 @cache_app.command()
+def revoke(
+    key: Annotated[
+        Path,
+        typer.Option("--key", dir_okay=False, metavar="FILE", help="Private key that signs lists, and nothing else."),
+    ],
+    signers: Annotated[
+        list[str] | None, typer.Option("--signer", metavar="ID", help="Signing key to revoke. Can be repeated.")
+    ] = None,
+    revoked: Annotated[
+        list[str] | None, typer.Option("--entry", metavar="KEY", help="Entry to revoke. Can be repeated.")
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="URL", help="Remote cache. Default: JITNORM_REMOTE_CACHE.")
+    ] = None,
+    days: Annotated[float, typer.Option("--days", help="Term of the list, within which it must be renewed.")] = 30.0,
+    json: Json = False,
+) -> None:
+    """Publish the next revocation list of the remote cache: what was revoked before, and what is named.
+
+    Machines with JITNORM_REVOCATION_KEY load nothing that it revokes, and use the remote cache only while its list has
+    not expired. Without --signer and --entry, the list is only renewed.
+
+    Exit code 1: the key cannot be read, or the remote cache does not respond. 2: no remote cache is configured.
+    """
+    from jitnorm.commands.shipping import revoke_some
+
+    revoke_some(key, tuple(signers or ()), tuple(revoked or ()), to, days, as_json=json)
+
+
+@cache_app.command()
 def keygen(
     private: Annotated[Path, typer.Argument(metavar="PRIVATE", dir_okay=False, help="File for the private key.")],
     public: Annotated[

@@ -18,7 +18,9 @@ from jitnorm.cache.opening import (
     publishing_check,
     remote_tier,
     signature_check,
+    signature_days,
 )
+from jitnorm.cache.revocation import revoke
 from jitnorm.cache.signature import SigningKey, generate_keys, sign_entries
 from jitnorm.cache.transfer import Transfer, pull, push
 from jitnorm.commands.console import entries, make_error_console, print_json, say, size
@@ -55,7 +57,7 @@ def import_file(path: Path, *, as_json: bool) -> None:
         OSError: the archive cannot be read, or an entry cannot be written.
     """
     store = user_store()
-    done = import_archive(store, path, signature_check())
+    done = import_archive(store, path, signature_check(store))
     if as_json:
         print_json({"file": path, "added": done.added, "present": done.present})
     else:
@@ -101,7 +103,8 @@ def _keys_there(remote: RemoteTier, wanted: Filter) -> list[str]:
 
 
 def _remote(url: str | None, option: str) -> RemoteTier:
-    found = remote_tier(signature_check(), url)
+    store = user_store()
+    found = remote_tier(signature_check(store), url, store=store)
     if found is None:
         raise ValueError(f"no remote cache is configured: set {REMOTE_VARIABLE} to its URL, or pass {option}")
     return found
@@ -149,7 +152,7 @@ def sign_some(wanted: Filter, path: Path | None, *, as_json: bool) -> bool:
     named = path or os.environ.get(SIGNING_VARIABLE)
     if not named:
         raise ValueError(f"no private key is named: pass --key, or set {SIGNING_VARIABLE}")
-    store, key = user_store(), SigningKey.load(os.path.expanduser(named))
+    store, key = user_store(), SigningKey.load(os.path.expanduser(named), signature_days())
     keys = select_some(store, wanted)
     signed = sign_entries(store, key, keys)
     damaged = sorted(set(keys) - set(signed))
@@ -160,6 +163,26 @@ def sign_some(wanted: Filter, path: Path | None, *, as_json: bool) -> bool:
             print(f"not signed, damaged: {each[:SHORT_KEY]}")
         print(f"{entries(len(signed))} of {store.layout.root} signed by the key {key.key_id}")
     return not damaged
+
+
+def revoke_some(
+    path: Path, signers: tuple[str, ...], revoked: tuple[str, ...], url: str | None, days: float, *, as_json: bool
+) -> None:
+    """Publish the next revocation list of a remote cache, and print a summary.
+
+    Raises:
+        ValueError: no remote cache is named, an id or a key is malformed, or the term is not above 0.
+        CacheError: the private key cannot be read, the remote cache does not respond, or its list has another key.
+    """
+    remote = remote_tier(url=url)
+    if remote is None:
+        raise ValueError(f"no remote cache is configured: set {REMOTE_VARIABLE} to its URL, or pass --to")
+    done = revoke(remote, SigningKey.load(path.expanduser()), signers=signers, entries=revoked, days=days)
+    if as_json:
+        print_json({"tier": remote.name, **asdict(done)})
+    else:
+        revoked_now = f"{len(done.signers)} signing keys and {entries(len(done.entries))}"
+        print(f"list number {done.number} of {remote.name} revokes {revoked_now}; renew it within {days:g} days")
 
 
 def make_keys(private: Path, public: Path | None, *, as_json: bool) -> None:

@@ -49,7 +49,7 @@ def verify_entries(texts: tuple[str, ...], *, repair: bool, as_json: bool) -> bo
         CacheError: no entry has such a key, or the cache is unusable.
     """
     cache = user_cache()
-    tiers, trusted = folder_tiers(cache), signature_check()
+    tiers, trusted = folder_tiers(cache), signature_check(cache.store)
     there = {store.name: [key for key, _ in store.layout.entries()] for store in tiers}
     known = [key for keys in there.values() for key in keys]
     wanted = {find_key(known, text) for text in texts} if texts else set(known)
