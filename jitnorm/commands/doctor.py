@@ -15,7 +15,14 @@ from rich.table import Table
 import jitnorm
 from jitnorm.cache.budget import byte_budget
 from jitnorm.cache.lock import wait_bound
-from jitnorm.cache.opening import remote_mode, remote_timeout, signature_check, signer
+from jitnorm.cache.opening import (
+    remote_mode,
+    remote_timeout,
+    revocation_list,
+    signature_check,
+    signature_days,
+    signer,
+)
 from jitnorm.cache.remote import RemoteTier, without_credentials
 from jitnorm.cache.trust import trust_is_limited
 from jitnorm.commands.console import cell, entries, print_json, print_table, size
@@ -247,6 +254,8 @@ CHECKS: Mapping[str, Callable[[], object]] = {
     "JITNORM_REMOTE_CACHE": lambda: RemoteTier(os.environ["JITNORM_REMOTE_CACHE"]),
     "JITNORM_REMOTE_MODE": remote_mode,
     "JITNORM_REMOTE_TIMEOUT": remote_timeout,
+    "JITNORM_REVOCATION_KEY": lambda: revocation_list(user_store()),
+    "JITNORM_SIGNATURE_DAYS": signature_days,
     "JITNORM_SIGNING_KEY": signer,
     "JITNORM_TRUSTED_KEYS": signature_check,
     "JITNORM_TUNING": tuning_mode,
