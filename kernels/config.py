@@ -121,8 +121,7 @@ class KernelConfig:
         modulated: whether the norm is multiplied by 1 plus a scale, and a shift is added, both tensors of their own, as
             in DiT; it then has no weight.
         modulation_bias: whether float32 biases are added to these.
-        sums_of: for ``sum_rows``, the dtype of the rows for whose gradients its rows are partial sums; empty for those
-            of any other matrix.
+        sums_of: the dtype of the rows whose partial sums ``sum_rows`` adds up; empty for any other matrix.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
 
