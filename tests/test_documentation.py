@@ -5,13 +5,18 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import shlex
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.target import TARGET_NAMES, Target
+
+from jitnorm.cli import app
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,7 +35,7 @@ IN_TORCH, IN_JAX, EXAMPLES = map(examples_of, ("docs/torch.md", "docs/jax.md", "
 # Pages whose examples need no names of their own.
 OTHERS = {
     f"{page}-{number}": example
-    for page in ("start", "concepts", "migrate", "layouts", "adding", "determinism")
+    for page in ("start", "concepts", "migrate", "layouts", "checkpoints", "adding", "determinism")
     for number, example in enumerate(examples_of(f"docs/{page}.md"))
 }
 
@@ -73,10 +78,38 @@ def test_the_example_of_the_page_on_checkpoints_runs() -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_examples_of_other_pages_run(name: str) -> None:
-    for framework in ("torch", "jax"):
-        if f"import {framework}\n" in OTHERS[name]:
-            pytest.importorskip(framework, reason=f"the example is for users of {framework}")
+    for package in ("torch", "jax", "safetensors"):
+        if re.search(rf"^(import|from) {package}\b", OTHERS[name], re.MULTILINE):
+            pytest.importorskip(package, reason=f"the example is for users of {package}")
     exec(compile(OTHERS[name], f"{name}.md", "exec"), {})
+
+
+def test_no_page_has_examples_that_no_test_runs() -> None:
+    elsewhere = {"README", "torch", "jax", "transformers"}
+    needs_a_gpu = {"backends"}
+    with_examples = {page.stem for page in PAGES if examples_of(str(page.relative_to(ROOT)))}
+    assert with_examples == {name.rpartition("-")[0] for name in OTHERS} | elsewhere | needs_a_gpu
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_have_the_arguments_that_pages_give_them(page: Path) -> None:
+    blocks = re.findall(r"^```bash\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    for line in "".join(blocks).replace("\\\n", " ").splitlines():
+        if line.startswith("jitnorm "):
+            check_arguments(shlex.split(line, comments=True)[1:])
+
+
+def check_arguments(words: list[str]) -> None:
+    """Raise click's error unless there is such a command with such arguments, but for files that are not there."""
+    command: Any = typer.main.get_command(app)
+    while words and hasattr(command, "commands") and not words[0].startswith("-"):
+        command = command.commands[words.pop(0)]
+    end = next((at for at, word in enumerate(words) if word in ("|", ">", "&&")), len(words))
+    try:
+        command.make_context("jitnorm", words[:end])
+    except Exception as error:
+        if "does not exist" not in str(error):
+            raise
 
 
 def test_every_variable_that_the_code_reads_is_on_the_page_on_the_cache() -> None:
