@@ -49,7 +49,7 @@ def _none_set(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JITNORM_CACHE_DIR")
 
 
-def test_every_variable_of_the_readme_is_known_and_no_other() -> None:
+def test_every_variable_of_the_page_on_the_cache_is_known_and_no_other() -> None:
     assert set(CHECKS) == set(re.findall(r"\| `(JITNORM_[A-Z_]+)` \|", PAGE))
 
 
