@@ -28,9 +28,10 @@ JITNORM_INLINE float sigmoid_of_product(float x, float factor, float low) {
   return fast_reciprocal(fma_rn(exp2_of_rest(rest), power_of_two(shifted), 1.0f));
 }
 
-// sum + factor * (x^2 - square), where the square is rounded. Those of narrow inputs are exact, and nothing is added.
+// sum + factor * (x^2 - square), where the square is rounded. Those of narrow inputs are exact, and nothing is added; a
+// norm of them is float32.
 JITNORM_INLINE float add_rest_of_square(float sum, float factor, float x, float square) {
-  if constexpr (sizeof(Input) < sizeof(float)) return sum;
+  if constexpr (sizeof(Input) < sizeof(float) && kOp == Op::kQuantize) return sum;
   return fma_rn(fma_rn(x, x, -square), factor, sum);
 }
 

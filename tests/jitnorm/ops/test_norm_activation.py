@@ -48,6 +48,15 @@ def test_it_is_the_reference_s(size: int, dtype: str, activation: str) -> None:
         assert_same_bytes(jitnorm.rmsnorm_silu(x, weight, 1e-5, activation=activation), expected, kind)
 
 
+@pytest.mark.parametrize(("activation", "dtype"), [("gelu", "float16"), ("gelu_tanh", "float16"), ("gelu", "bfloat16")])
+def test_a_norm_of_narrow_rows_is_not_narrow_itself(activation: str, dtype: str) -> None:
+    """Its square is rounded, unlike that of an input; one in 200,000 results tells whether the rest of it is added."""
+    for seed in range(6):
+        x, weight = make_input("random", 200, 1000, dtype, seed), make_weight(1000, "float32", seed + 1)
+        expected = round_to(activated_rmsnorm_f32(x, weight, activation, eps=1e-5), x.dtype)
+        assert_same_bytes(jitnorm.rmsnorm_silu(x, weight, 1e-5, activation=activation), expected)
+
+
 def test_it_is_torch_s_within_a_rounding() -> None:
     x, weight = (to_torch(make_input("random", 16, 640, "float32", seed)) for seed in (0, 1))
     wide = x.double() * torch.rsqrt(x.double().pow(2).mean(-1, keepdim=True) + 1e-6) * weight[0].double()
