@@ -203,7 +203,7 @@ def fill_a_disk(root: str, count: int, size: int) -> None:
         artifact = Artifact(os.urandom(size), {})
         assert load_or_build(store, f"{number:064x}", lambda artifact=artifact: artifact) == artifact  # type: ignore[misc]
     results = list(jitnorm.cache.check.verify(store))
-    say(f"{len(results)} {sum(result.intact for result in results)} {len(list(store.layout.private.iterdir()))}")
+    say(f"{len(results)} {sum(result.intact for result in results)} {len(list(store.layout.private.glob('*')))}")
 
 
 def fork_after_load(root: str, key: str, other: str) -> None:
