@@ -107,7 +107,7 @@ def _identity(plan: Plan, ignore: Sequence[str]) -> dict[str, Any]:
         "jitnorm": jitnorm.__version__,
         "source": [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files],
         "format": plan.layout.format.name,
-        "layout": plan.layout.library,
+        "layout": plan.layout.convention,
         "ignore": list(ignore),
     }
 

@@ -79,17 +79,17 @@ class Layout:
 
     Args:
         format: the format.
-        library: ``compressed-tensors`` or ``modelopt``.
+        convention: whose names and shapes: ``compressed-tensors`` or ``modelopt``.
 
     Raises:
-        ValueError: the library has no such format.
+        ValueError: the convention has no such format.
     """
 
     format: Format
-    library: str = COMPRESSED_TENSORS
+    convention: str = COMPRESSED_TENSORS
 
     def __post_init__(self) -> None:
-        if self.library == MODELOPT and not self.format.algorithm:
+        if self.convention == MODELOPT and not self.format.algorithm:
             having = ", ".join(name for name, each in FORMATS.items() if each.algorithm)
             raise ValueError(
                 f"layout: modelopt has no {self.format.name}; use {COMPRESSED_TENSORS}, or one of {having}"
@@ -105,7 +105,7 @@ class Layout:
         rows, columns = weight.shape
         block = self.format.spec.block_columns
         # The last block of 128 x 128 may be smaller, but not to ModelOpt.
-        multiple = 1 if self.format.spec.block_rows > 1 and self.library != MODELOPT else block
+        multiple = 1 if self.format.spec.block_rows > 1 and self.convention != MODELOPT else block
         if not rows or not 1 <= columns <= _LONGEST_ROW or columns % multiple:
             raise ValueError(
                 f"in: {weight.name} has the shape {weight.shape}; {self.format.name} takes rows of 1 to {_LONGEST_ROW} "
@@ -114,7 +114,7 @@ class Layout:
 
     def outputs(self, module: str, shape: tuple[int, ...]) -> list[StoredTensor]:
         """The tensors that a weight becomes: its codes, its scales and, if there is one, its global scale."""
-        is_modelopt, is_packed = self.library == MODELOPT, self.format.spec.element == "e2m1"
+        is_modelopt, is_packed = self.convention == MODELOPT, self.format.spec.element == "e2m1"
         codes = "weight_packed" if is_packed and not is_modelopt else "weight"
         made = [
             StoredTensor(f"{module}.{codes}", self.format.codes, (shape[0], shape[1] // (2 if is_packed else 1))),
@@ -127,11 +127,11 @@ class Layout:
 
     def stored_global_scale(self, scale: float) -> bytes:
         """The content of the tensor of a global encode scale: ModelOpt stores the inverse, which decodes."""
-        stored = 1 / np.float32(scale) if self.library == MODELOPT else np.float32(scale)
+        stored = 1 / np.float32(scale) if self.convention == MODELOPT else np.float32(scale)
         return bytes(stored.tobytes())
 
     def _shape_of_scales(self, rows: int, columns: int) -> tuple[int, ...]:
-        spec, is_modelopt = self.format.spec, self.library == MODELOPT
+        spec, is_modelopt = self.format.spec, self.convention == MODELOPT
         if spec.block_size == "row":
             return (rows,) if is_modelopt else (rows, 1)
         down, across = -(-rows // spec.block_rows), -(-columns // spec.block_columns)
@@ -149,7 +149,7 @@ class Layout:
         }  # fmt: skip
         # The head may be tied to the embedding, so that the checkpoint does not have it.
         ignore = sorted({"lm_head", *ignored})
-        if self.library == MODELOPT:
+        if self.convention == MODELOPT:
             found = {"quant_method": MODELOPT, "quant_algo": self.format.algorithm, "ignore": ignore}
             return {**found, **self._group_size}
         return {
@@ -160,7 +160,7 @@ class Layout:
 
     def beside_configuration(self, ignored: Sequence[str]) -> dict[str, Any] | None:
         """The content of ``hf_quant_config.json``, which ModelOpt has beside the configuration."""
-        if self.library != MODELOPT:
+        if self.convention != MODELOPT:
             return None
         quantization = {
             "quant_algo": self.format.algorithm, "kv_cache_quant_algo": None, **self._group_size,
@@ -174,14 +174,14 @@ class Layout:
         return {"group_size": size} if isinstance(size, int) else {}
 
 
-def layout_of(format: str, library: str = COMPRESSED_TENSORS) -> Layout:
-    """The layout of the names of a format and a library.
+def layout_of(format: str, convention: str = COMPRESSED_TENSORS) -> Layout:
+    """The layout of the names of a format and a convention.
 
     Raises:
         ValueError: one is unknown, or they do not go together.
     """
-    for name, value, known in (("format", format, tuple(FORMATS)), ("layout", library, LAYOUTS)):
+    for name, value, known in (("format", format, tuple(FORMATS)), ("layout", convention, LAYOUTS)):
         if value not in known:
             meant = did_you_mean(value, known)
             raise ValueError(f"{name}: {value!r} is not known; use one of {', '.join(known)}{meant}")
-    return Layout(FORMATS[format], library)
+    return Layout(FORMATS[format], convention)

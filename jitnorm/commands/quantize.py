@@ -44,7 +44,7 @@ def _short(output: Any) -> str:
 def _summary(plan: Plan) -> dict[str, Any]:
     return {
         "format": plan.layout.format.name,
-        "layout": plan.layout.library,
+        "layout": plan.layout.convention,
         "quantized": len(plan.selection.weights),
         "files": len(plan.shards),
         "bytes_before": sum(tensor.size for tensors in plan.source.shards.values() for tensor in tensors),
