@@ -32,7 +32,7 @@ class CudaMemory:
         device: ordinal of the GPU.
 
     Raises:
-        ImportError: cuda-core, which copies, is not installed.
+        ImportError: cuda-core, which copies, is not installed, or is older than 1.0.
     """
 
     def __init__(self, device: int) -> None:
@@ -41,7 +41,7 @@ class CudaMemory:
             from cuda.core import Device
         except ImportError as error:
             raise ImportError(
-                'cuda-core, which copies to and from the GPU, is missing: pip install "jitnorm[cuda]"'
+                f'copies to and from the GPU need cuda-core 1.0 or later: pip install "jitnorm[cuda]" ({error})'
             ) from error
         Device(device).set_current()
         self._device = device
