@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import ceil_div, round_up
+from jitnorm.kernels.row_parts import has_separate_parts
 from jitnorm.kernels.row_schedule import WARP_LANES, RowSchedule
-from jitnorm.kernels.schedule import MAX_WARPS, groups_of
+from jitnorm.kernels.schedule import MAX_WARPS, groups_of, least_idle_chunks
 
 # Elements of rows that `jitnorm tune` measures unless others are asked for.
 HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24576, 32768)
@@ -50,14 +51,17 @@ def fitted(schedule: RowSchedule, config: KernelConfig) -> RowSchedule:
         '6x2o5'
     """
     groups, blocks = groups_of(config), schedule.blocks_per_row
-    chunks = max(schedule.chunks_per_lane, ceil_div(groups, blocks * MAX_WARPS))
+    chunks = least_idle_chunks(config, max(schedule.chunks_per_lane, ceil_div(groups, blocks * MAX_WARPS)))
+    if blocks > 1 and has_separate_parts(config):  # blocks of the same size, as many as it takes
+        blocks = ceil_div(groups, chunks * schedule.warps_per_row // blocks)
     warps = round_up(ceil_div(groups, chunks), blocks)
     return replace(
         schedule,
         warps_per_row=warps,
         chunks_per_lane=ceil_div(groups, warps),
         rows_per_block=schedule.rows_per_block if warps == 1 else 1,
-        resident_blocks=_residents(schedule, warps),
+        blocks_per_row=blocks,
+        resident_blocks=0 if config.gate_columns and chunks == 1 else _residents(schedule, warps),
     )
 
 

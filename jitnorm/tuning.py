@@ -23,7 +23,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.row_schedule import RowSchedule
-from jitnorm.kernels.schedule import why_unfit
+from jitnorm.kernels.schedule import part_schedule, why_unfit
 from jitnorm.kernels.target import Target
 from jitnorm.nearest_tuned import fitted, nearest_tuned
 from jitnorm.store import read_file, user_store
@@ -157,7 +157,7 @@ def _same_width(dtype: str) -> str:
 def schedule_for(config: KernelConfig, target: Target, row_class: str, found: Sequence[Schedules]) -> str:
     """The schedule for a kernel in the first table that has an entry, as text; empty for the rules' schedule.
 
-    Without one, that of the nearest length that was tuned.
+    Without one, that of the nearest length that was tuned; without that, the rules' for the class of rows.
 
     Args:
         config: the configuration of a call's kernel.
@@ -170,6 +170,8 @@ def schedule_for(config: KernelConfig, target: Target, row_class: str, found: Se
     if schedule is None and (near := nearest_tuned(key)):
         schedule = _listed(near, row_class, found)
         schedule = schedule and str(fitted(RowSchedule.parse(schedule), config))
+    if schedule is None:
+        schedule = part_schedule(config, row_class)
     return "" if not schedule or why_unfit(config, target, RowSchedule.parse(schedule)) else schedule
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 
 from .config import KernelConfig
 from .numerics import CHUNK_SIZE, ceil_div
+from .row_parts import MOST_BLOCKS, has_separate_parts
 from .row_schedule import WARP_LANES, RowSchedule
 from .schedule import (
     CLUSTERS,
@@ -60,7 +61,9 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
     by_rule = of_rule if of_rule.has_name else None
     known = {by_rule and _effective(config, by_rule)}
     found = []
-    if row_class == "few":
+    if has_separate_parts(config):
+        own, common = _divided(config), _variants(config)
+    elif row_class == "few":
         own, common = _shortening(config, by_rule), _variants(config)
     else:
         own, common = _keeping_unpacked(config), chain(_variants(config), _loading_ahead(config, target))
@@ -92,6 +95,16 @@ def _variants(config: KernelConfig) -> Iterator[RowSchedule]:
             yield replace(split, resident_blocks=residents)
             yield replace(split, prefetches_weight=True, resident_blocks=residents)
     yield from _clustered(groups_of(config))
+
+
+def _divided(config: KernelConfig) -> Iterator[RowSchedule]:
+    """Blocks that have parts of a row each, of few warps, which neither wait for others nor leave many without work."""
+    for chunks, warps in product((1, 2), (4, 8, 2)):
+        blocks = ceil_div(groups_of(config), chunks * warps)
+        if 1 < blocks <= MOST_BLOCKS:
+            schedule = RowSchedule(warps * blocks, chunks, blocks_per_row=blocks)
+            yield schedule
+            yield replace(schedule, resident_blocks=_MOST_THREADS // schedule.threads)
 
 
 def _storing_early(config: KernelConfig, by_rule: RowSchedule | None) -> list[RowSchedule]:

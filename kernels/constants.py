@@ -35,6 +35,7 @@ from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, STREAM_COLUMNS, ite
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MANTISSA_BITS, MAX_CODE, MAX_EXPONENT, QuantSpec
 from .row_ops import angles_in_run
+from .row_parts import has_separate_parts
 from .schedule import (
     CHUNKS_AT_ONCE,
     ITEM_THREADS,
@@ -337,6 +338,7 @@ def _schedule_constants(config: KernelConfig, target: Target) -> Iterator[Consta
     yield _int("kRowsAtOnce", schedule.rows_at_once)
     yield _int("kBlocksPerRow", schedule.blocks_per_row)
     yield _int("kThreads", schedule.threads)
+    yield _bool("kInClusters", schedule.blocks_per_row > 1 and not has_separate_parts(config))
     yield _bool("kHoldsRow", schedule.holds_row)
     yield _bool("kStaysShared", schedule.stays_shared)
     yield _bool("kKeepsUnpacked", schedule.keeps_unpacked)

@@ -20,6 +20,7 @@ from .interface import interface
 from .item_ops import item_count, item_size, item_threads
 from .numerics import ceil_div
 from .row_ops import grid_size
+from .row_parts import has_separate_parts
 from .row_schedule import RowSchedule
 from .schedule import ITEM_THREADS, MASKED_THREADS, MIXING_THREADS, row_schedule, shared_amax_bytes, staged_bytes
 from .target import Target
@@ -79,7 +80,8 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
     if most is not None:
         rows = rows.at_most(most)
     grid = rows if schedule.blocks_per_row == 1 else rows * schedule.blocks_per_row
-    return {"grid": grid.to_json(), "block": schedule.threads, "cluster": schedule.blocks_per_row}
+    cluster = 1 if has_separate_parts(config) else schedule.blocks_per_row
+    return {"grid": grid.to_json(), "block": schedule.threads, "cluster": cluster}
 
 
 def _row_grid(config: KernelConfig, rows_per_block: int) -> Extent:

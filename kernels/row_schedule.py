@@ -44,7 +44,7 @@ class RowSchedule:
             in registers.
         rows_at_once: (r) rows that threads work on together, for which they load the weight once.
         rows_per_block: (p) rows, each with threads of its own, that share a block.
-        blocks_per_row: (b) blocks of a cluster that the warps of a row belong to.
+        blocks_per_row: (b) blocks that the warps of a row belong to: a cluster, unless they have nothing to exchange.
         resident_blocks: (o) blocks that a multiprocessor shall have room for, at the cost of registers; 0 leaves it to
             the compiler.
         lanes_per_row: lanes of each warp that share a row; less than all of them, and without a name, only of short
@@ -68,7 +68,7 @@ class RowSchedule:
     stays_shared: bool = _flag("s", "s to leave it in shared memory")
     rows_at_once: int = _count("r", "[2-4]", 1, "r2 for two rows at once")
     rows_per_block: int = _count("p", "[24]", 1, "p2 for two rows a block")
-    blocks_per_row: int = _count("b", "[248]", 1, "b2 for clusters of two blocks")
+    blocks_per_row: int = _count("b", r"[2-9]|[1-9]\d", 1, "b2 for two blocks a row")
     resident_blocks: int = _count("o", r"[1-9]\d?", 0, "o4 for room for four blocks")
     lanes_per_row: int = WARP_LANES
     holds_row: bool = True

@@ -81,6 +81,7 @@ enum : bool {
   kStagesStatistic = false,
   kFoldsSums = false,
   kHasPdl = false,
+  kInClusters = false,
   kHoldsRow = true,
   kStaysShared = false,
   kKeepsUnpacked = false,

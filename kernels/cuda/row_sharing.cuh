@@ -1,5 +1,5 @@
 // A row belongs to one block, whose threads meet in its shared memory, or to a cluster of blocks, each of which holds a
-// part of it, with a copy of what they share.
+// part of it, with a copy of what they share. Blocks that share nothing but the row need not be a cluster.
 #pragma once
 
 #include "../common/configuration.h"
@@ -34,7 +34,7 @@ JITNORM_INLINE void row_barrier() {
 
 // The shared memory of a block that has not begun must not be written.
 JITNORM_INLINE void begin_sharing() {
-  if constexpr (kBlocksPerRow > 1) row_barrier();
+  if constexpr (kInClusters) row_barrier();
 }
 
 // A block that has ended has no shared memory: it waits until the others have used what they read of it. Nothing that

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ..config import KernelConfig
 from ..dtypes import DTYPES
 from ..numerics import CHUNK_SIZE, ceil_div, round_up
+from ..row_parts import has_separate_parts
 from ..row_schedule import RowSchedule
 from ..schedule import (
     CHUNKS_AT_ONCE,
@@ -70,6 +71,9 @@ class Pipeline:
 def cute_schedule(config: KernelConfig, target: Target) -> tuple[RowSchedule, Pipeline | None]:
     """How rows are divided among threads, and their pipeline if they have one; whatever `config.schedule` says."""
     schedule = replace(row_schedule(replace(config, schedule=""), target), rows_at_once=1)
+    if schedule.blocks_per_row > 1 and has_separate_parts(config):  # its blocks are clusters
+        chunks = ceil_div(groups_of(config), MAX_WARPS)
+        schedule = _divide(config, 1) or RowSchedule(MAX_WARPS, chunks, prefetches_weight=True, holds_row=False)
     if not _is_pipelined(config, target, schedule):
         return schedule, None
     for blocks in (1, *CLUSTERS):

@@ -39,6 +39,10 @@ SCHEDULES = [
     "layernorm:hidden_size=1536,schedule=3x1r4",
     "layernorm:hidden_size=1500,vector_bytes=8,schedule=1x3r2",
     "quantize:hidden_size=1536,quant=e2m1/16/e4m3/128x4,gate_columns=-1,schedule=2x2",
+    "quantize:hidden_size=1552,quant=e2m1/16/e4m3/128x4,gate_columns=-1,schedule=4x1b4o8",
+    "quantize:hidden_size=2048,quant=e4m3/128/f32,gate_columns=2048,pdl=true,schedule=4x1b2",
+    "quantize:hidden_size=2560,quant=e4m3/tensor/f32,weight=none,schedule=6x1b3",
+    "quantize:hidden_size=2000,quant=none,weight=none,gate_columns=2000,schedule=2x2b2",
 ]
 
 

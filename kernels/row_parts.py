@@ -1,0 +1,49 @@
+"""Rows whose parts are separate: blocks that share one exchange nothing, so that any number may, on any GPU."""
+
+from __future__ import annotations
+
+from .config import KernelConfig
+from .numerics import ceil_div
+from .row_schedule import RowSchedule
+
+# Blocks that share a row without a cluster, at most: what a schedule's text can say.
+MOST_BLOCKS = 99
+# Warps of the blocks of a long row, with two chunks a lane, or one of gates.
+_WARPS_OF_LONG_ROW = 8
+# Warps of blocks that have parts of one of few rows; the first of those that leave the fewest without work.
+_WARPS_OF_FEW_ROWS = (4, 5, 6, 7, 8, 3)
+
+
+def has_separate_parts(config: KernelConfig) -> bool:
+    """Whether there is neither a statistic of a row nor a magnitude but those of its blocks.
+
+    Example:
+        >>> has_separate_parts(KernelConfig("quantize", 4096, weight="none", gate_columns=4096))
+        True
+        >>> has_separate_parts(KernelConfig("rmsnorm", 4096))
+        False
+    """
+    is_plain = config.is_row_wise and not (config.normalizes or config.counts_rows or config.streams)
+    return is_plain and not config.needs_row_amax
+
+
+def of_long_row(config: KernelConfig, groups: int) -> RowSchedule | None:
+    """The blocks of a row that no registers of a block hold; None if its parts are not separate, or too many."""
+    chunks = 1 if config.gate_columns else 2
+    blocks = ceil_div(groups, chunks * _WARPS_OF_LONG_ROW)
+    if not has_separate_parts(config) or blocks > MOST_BLOCKS:
+        return None
+    return RowSchedule(_WARPS_OF_LONG_ROW * blocks, chunks, blocks_per_row=blocks)
+
+
+def of_few_rows(groups: int) -> RowSchedule | None:
+    """Small blocks for a row of so many groups, with a chunk a lane; None if they are too many.
+
+    Example:
+        >>> [str(of_few_rows(groups)) for groups in (2, 7, 14, 16, 23)]
+        ['2x1', '7x1', '14x1b2', '16x1b4', '24x1b6']
+    """
+    warps = min(_WARPS_OF_FEW_ROWS, key=lambda each: ceil_div(groups, each) * each)
+    warps = min(warps, groups)
+    blocks = ceil_div(groups, warps)
+    return RowSchedule(warps * blocks, 1, blocks_per_row=blocks) if blocks <= MOST_BLOCKS else None
