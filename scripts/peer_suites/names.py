@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import flashinfer_names
+import sglang_names
 import vllm_names
 from not_here import not_here
 
@@ -20,14 +21,14 @@ class Peer:
     """A peer.
 
     Attributes:
-        package: its name.
+        packages: that its tests import.
         files: its tests of this field.
         names: what a module of it has, by its full name.
         prepare: what else its tests need.
         plugins: of pytest.
     """
 
-    package: str
+    packages: tuple[str, ...]
     files: tuple[str, ...]
     names: Callable[[str], dict[str, Any]]
     prepare: Callable[[], object] = lambda: None
@@ -35,8 +36,9 @@ class Peer:
 
 
 PEERS = {
-    "flashinfer": Peer("flashinfer", flashinfer_names.FILES, flashinfer_names.names),
-    "vllm": Peer("vllm", vllm_names.FILES, vllm_names.names, vllm_names.prepare, (vllm_names,)),
+    "flashinfer": Peer(("flashinfer",), flashinfer_names.FILES, flashinfer_names.names),
+    "sglang": Peer(("sgl_kernel", "sglang", "vllm"), sglang_names.FILES, sglang_names.names),
+    "vllm": Peer(("vllm",), vllm_names.FILES, vllm_names.names, vllm_names.prepare, (vllm_names,)),
 }
 
 
@@ -51,14 +53,14 @@ class _Module(ModuleType):
 
 @dataclass
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds every module of the peer's package."""
+    """Finds every module of the packages."""
 
     peer: Peer
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name.partition(".")[0] != self.peer.package:
+        if name.partition(".")[0] not in self.peer.packages:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 

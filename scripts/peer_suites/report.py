@@ -2,55 +2,58 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
-import pytest
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]?\d+)?")
 
 
 @dataclass
 class Report:
-    """A pytest plugin: runs every Nth test and counts outcomes and reasons."""
+    """Counts outcomes and reasons.
 
-    every: int = 1
+    Attributes:
+        selected: how many tests there were to run.
+        outcomes: by file.
+        reasons: by text, in which numbers do not count.
+        examples: the first text of each, and a test.
+    """
+
+    selected: int = 0
     outcomes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     reasons: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave out all tests but every Nth."""
-        items[:] = items[:: self.every]
+    @classmethod
+    def read(cls, files: Iterable[Path]) -> Report:
+        """That of the lines which processes have written."""
+        report = cls()
+        for line in (line for file in files for line in file.read_text().splitlines()):
+            report._add(**json.loads(line))
+        return report
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Count files that cannot be read as failures."""
-        if report.failed:
-            self._count(report.nodeid, "failed", _last_line(report.longreprtext))
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a test, once."""
-        if report.skipped and report.when in ("setup", "call"):
-            skipped = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            self._count(report.nodeid, "skipped", skipped)
-        elif report.failed:
-            self._count(report.nodeid, "failed", _last_line(report.longreprtext))
-        elif report.when == "call":
-            self.outcomes[report.nodeid.partition("::")[0]][report.outcome] += 1
-
-    def _count(self, test: str, outcome: str, reason: str) -> None:
+    def _add(self, selected: int = 0, test: str = "", outcome: str = "", reason: str = "") -> None:
+        self.selected += selected
+        if not outcome:
+            return
         file, _, name = test.partition("::")
         self.outcomes[file][outcome] += 1
-        self.reasons[f"{outcome} {name.partition('[')[0]}: {reason}"] += 1
+        if reason:
+            text = f"{outcome} {name.partition('[')[0]}: {reason}"
+            alike = _NUMBER.sub("#", text)
+            self.reasons[alike] += 1
+            self.examples.setdefault(alike, text)
 
     def show(self) -> None:
         """Print a table of the files, then the reasons."""
+        total = sum(self.outcomes.values(), Counter())
         print("\n| file | passed | failed | skipped |\n|---|---|---|---|")
-        for file, counts in sorted(self.outcomes.items()):
+        for file, counts in [*sorted(self.outcomes.items()), (f"all of {self.selected}", total)]:
             print(f"| {file} | {counts['passed']} | {counts['failed']} | {counts['skipped']} |")
         print("\n| tests | reason |\n|---|---|")
-        for reason, count in self.reasons.most_common():
-            print(f"| {count} | {reason} |")
-
-
-def _last_line(text: str) -> str:
-    """The exception and the first line that it says."""
-    lines = [line.removeprefix("E").strip() for line in text.splitlines() if line.startswith("E ")]
-    return (lines or text.strip().splitlines() or [""])[0][:160]
+        for alike, count in self.reasons.most_common():
+            print(f"| {count} | {self.examples[alike]} |")

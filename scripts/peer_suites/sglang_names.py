@@ -1,0 +1,69 @@
+"""SGLang's modules: `jitnorm.compat.sglang`, layers to compare it with, and what its tests ask of the platform.
+
+Its tests also compare with functions of vLLM, which are jitnorm's then.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import vllm_layers
+import vllm_names
+
+from jitnorm.compat import sglang
+
+FILES = tuple(
+    f"sgl-kernel/tests/test_{name}.py"
+    for name in (
+        "norm",
+        "activation",
+        "fused_qk_norm_rope",
+        "per_token_quant_fp8",
+        "per_tensor_quant_fp8",
+        "fp4_quantize",
+    )
+)
+
+
+class RotaryEmbedding(vllm_layers.RotaryEmbedding):
+    """SGLang's layer, whose table is in float32."""
+
+    def forward(
+        self, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor, **_: Any
+    ) -> tuple[torch.Tensor, ...]:
+        """Both turned in float32, and rounded."""
+        turned = self.forward_native(positions, query.float(), key.float())
+        return tuple(each.to(query.dtype) for each in turned)
+
+
+def get_rope(
+    head_size: int, rotary_dim: int, max_position: int, base: float, is_neox_style: bool,
+    partial_rotary_factor: float = 1.0, **_: Any,
+) -> RotaryEmbedding:  # fmt: skip
+    """The layer."""
+    size = int(rotary_dim * partial_rotary_factor)
+    return RotaryEmbedding(head_size, size, max_position, base, is_neox_style, torch.float32)
+
+
+_LAYERS = "sglang.srt.layers."
+_NAMES: dict[str, dict[str, Any]] = {
+    "sgl_kernel": {name: getattr(sglang, name) for name in sglang.__all__},
+    _LAYERS + "layernorm": {"RMSNorm": vllm_layers.RMSNorm},
+    _LAYERS + "rotary_embedding": {"get_rope": get_rope},
+    "sglang.srt.server_args": {
+        "ServerArgs": SimpleNamespace,
+        "set_global_server_args_for_scheduler": lambda arguments: None,
+    },
+    "sglang.srt.utils": {
+        "is_cuda": lambda: True,
+        "cpu_has_amx_support": lambda: False,
+        **{f"is_{name}": lambda: False for name in ("hip", "cpu", "npu", "xpu")},
+    },
+}
+
+
+def names(module: str) -> dict[str, Any]:
+    """The names of a module."""
+    return _NAMES.get(module) or vllm_names.names(module)

@@ -1,0 +1,120 @@
+"""One of the processes that run a peer's tests."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+import torch
+from devices import blackwell_or_cpu
+from names import PEERS, install
+
+_FLAGS = ["-q", "-rN", "--noconftest", "-p", "no:cacheprovider", "--rootdir", ".", "--tb=no", "-W", "ignore"]
+_CACHED_BYTES = 2 << 30  # of a GPU that others share
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the tests that are this process's, and write their outcomes."""
+    peer = PEERS[options.peer]
+    install(peer)
+    results = options.results.absolute() / f"{options.worker:03}.jsonl"
+    os.chdir(options.folder)
+    sys.path.insert(0, os.getcwd())  # tests import one another
+    flags = [*_FLAGS, "-c", os.devnull, *(["-k", options.k] if options.k else [])]
+    part = Part(options.worker, options.workers, options.seed, options.tests, options.until, results)
+    with blackwell_or_cpu():
+        pytest.main([*flags, *(file for file in peer.files if options.files in file)], plugins=[part, *peer.plugins])
+
+
+@dataclass
+class Part:
+    """A pytest plugin: runs one worker's part of the tests, and writes a line of JSON for each.
+
+    Attributes:
+        worker: its number.
+        workers: how many there are.
+        seed: of the draw.
+        tests: how many all of them run; None for all.
+        until: when no test is started any more.
+        results: the file of lines.
+    """
+
+    worker: int
+    workers: int
+    seed: int
+    tests: int | None
+    until: float
+    results: Path
+    session: pytest.Session | None = None
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Remember what stops."""
+        self.session = session
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave the tests of this part, in the order of the draw."""
+        items[:] = drawn(items, self.seed)[: self.tests][self.worker :: self.workers]
+        self._write(selected=len(items))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Count files that cannot be read as failures, once."""
+        if report.failed and self.worker == 0:
+            self._outcome(report.nodeid, "failed", _what_it_says(report.longreprtext))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a test, once."""
+        if report.skipped and report.when in ("setup", "call"):
+            skipped = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            self._outcome(report.nodeid, "skipped", skipped)
+        elif report.failed:
+            self._outcome(report.nodeid, "failed", _what_it_says(report.longreprtext))
+            if "CUDA error" in report.longreprtext:
+                self._stop("the GPU's context is lost")
+        elif report.when == "call":
+            self._outcome(report.nodeid, report.outcome)
+
+    def pytest_runtest_logfinish(self) -> None:
+        """Undo what tests leave behind, and stop in time."""
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+        if torch.cuda.memory_reserved() > _CACHED_BYTES:
+            torch.cuda.empty_cache()
+        if time.time() > self.until:
+            self._stop("time is up")
+
+    def _stop(self, why: str) -> None:
+        if self.session is not None:
+            self.session.shouldstop = why
+
+    def _outcome(self, test: str, outcome: str, reason: str = "") -> None:
+        self._write(test=test, outcome=outcome, reason=reason)
+
+    def _write(self, **line: object) -> None:
+        with self.results.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def drawn(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
+    """Test functions take turns, each with its tests in a drawn order: whatever comes first has some of all."""
+    draw, functions = random.Random(seed), defaultdict(list)
+    for item in items:
+        functions[item.nodeid.partition("[")[0]].append(item)
+    for tests in functions.values():
+        draw.shuffle(tests)
+    return [test for turn in zip_longest(*functions.values()) for test in turn if test is not None]
+
+
+def _what_it_says(text: str) -> str:
+    """The exception and the first line that it says."""
+    lines = [line.removeprefix("E").strip() for line in text.splitlines() if line.startswith("E ")]
+    return (lines or text.strip().splitlines() or [""])[0][:160]
