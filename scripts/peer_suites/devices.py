@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-_CAPABILITY = patch.object(torch.cuda, "get_device_capability", lambda device=None: (10, 0))
+_HAS_GPU, _properties = torch.cuda.is_available(), torch.cuda.get_device_properties
+
+
+def _blackwells(device: Any = 0) -> SimpleNamespace:
+    """Properties of a GPU that has FP4; what else is asked of it, the one here has, or none."""
+    sizes = ("multi_processor_count", "total_memory", "name")
+    found = _properties(device) if _HAS_GPU else None
+    return SimpleNamespace(major=10, minor=0, **{size: getattr(found, size, 0) for size in sizes})
+
+
+_CAPABILITY = patch.multiple(
+    torch.cuda, get_device_capability=lambda device=None: (10, 0), get_device_properties=_blackwells
+)
 
 
 def blackwell_or_cpu() -> AbstractContextManager[Any]:

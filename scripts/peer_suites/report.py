@@ -30,16 +30,19 @@ class Report:
 
     @classmethod
     def read(cls, files: Iterable[Path]) -> Report:
-        """That of the lines which processes have written."""
+        """Read the lines that processes have written."""
         report = cls()
-        for line in (line for file in files for line in file.read_text().splitlines()):
-            report._add(**json.loads(line))
+        for file in files:
+            lines = [json.loads(line) for line in file.read_text().splitlines()]
+            if lines and "outcome" not in lines[-1] and "test" in lines[-1]:
+                lines[-1] |= {"outcome": "failed", "reason": "did not end"}
+            for line in lines:
+                report.selected += line.get("selected", 0)
+                if "outcome" in line:
+                    report._add(**line)
         return report
 
-    def _add(self, selected: int = 0, test: str = "", outcome: str = "", reason: str = "") -> None:
-        self.selected += selected
-        if not outcome:
-            return
+    def _add(self, test: str, outcome: str, reason: str) -> None:
         file, _, name = test.partition("::")
         self.outcomes[file][outcome] += 1
         if reason:

@@ -71,6 +71,10 @@ class Part:
         if report.failed and self.worker == 0:
             self._outcome(report.nodeid, "failed", _what_it_says(report.longreprtext))
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Leave a trace of a test that does not end."""
+        self._write(test=nodeid)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a test, once."""
         if report.skipped and report.when in ("setup", "call"):

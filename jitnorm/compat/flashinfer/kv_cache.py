@@ -44,7 +44,7 @@ def nvfp4_kv_dequantize(
     if output_dtype not in _DTYPES:
         raise ValueError(f"output_dtype: is {output_dtype}; allowed are {', '.join(map(str, _DTYPES))}")
     shape = (*fp4_data.shape[:-1], fp4_data.shape[-1] * 2)
-    scale = as_scale(global_scale, fp4_data).reshape(1)
+    scale = _scalar("global_scale", global_scale, fp4_data)
     # As bytes: views of narrow dtypes are few.
     codes, scales = (each.view(torch.uint8).contiguous() for each in (fp4_data, block_scales))
     q = jitnorm.QuantizedTensor(codes, scales, None, None, None, _DECODED, shape, tensor_scale=scale)
@@ -109,12 +109,20 @@ def nvfp4_kv_dequantize_paged(
     pages = block_tables[:, tokens // page_size].long()
     is_there = (tokens < seq_lens[:, None]) & (pages >= 0) & (pages < len(caches[0]))
     at = torch.where(is_there, pages, 0), tokens % page_size
-    for cache, scale, factor, output in zip(caches, scales, (k_scale, v_scale), (output_k, output_v), strict=True):
+    factors = _scalar("k_scale", k_scale, caches[0]), _scalar("v_scale", v_scale, caches[1])
+    for cache, scale, factor, output in zip(caches, scales, factors, (output_k, output_v), strict=True):
         codes, of_blocks = (each.view(torch.uint8) for each in (cache, scale))
         if not is_nhd:
             codes, of_blocks = codes.transpose(1, 2), of_blocks.transpose(1, 2)
         found = nvfp4_kv_dequantize(codes[at], of_blocks[at], factor, output.dtype)
         output.copy_(torch.where(is_there[..., None, None], found, output))
+
+
+def _scalar(name: str, scale: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A global scale, (1,)."""
+    if (found := as_scale(scale, like)).numel() != 1:
+        raise ValueError(f"{name}: has {found.numel()} elements; pass one, that of the tensor")
+    return found.reshape(1)
 
 
 def _is_nhd(kv_layout: str) -> bool:
