@@ -1,15 +1,16 @@
-"""The functions that torch calls for an overload, written from its schema: they have a parameter for each argument.
+"""The functions of an overload, written from its schema: they have a parameter for each argument.
 
 Functions of any arguments would take 1 us more a call, of 5; see docs/measured.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
+from jitnorm.interop.base import Way
 from jitnorm.torch.gradients import Implementation, runs_next
 from jitnorm.torch.schemas import Schema
 
@@ -30,40 +31,93 @@ def run_or_record(_keyset, {parameters}):
         return _run(config, enable_pdl, ({arguments},))
     return _record(_keyset, {passed})
 """
+# What torch's dispatcher would only pass on, in 3 us, is made at once.
+_DIRECT = """
+def direct({parameters}):
+    if not (_is_profiled() or _has_torch_function({tensors})):
+        named = {{{named}}}
+        if _ways[config, enable_pdl](named, None):
+            return {returned}
+    return _dispatch({passed})
+"""
 
 
-def entry_points(
-    schema: Schema, run: Run, record: Callable[[Implementation], Implementation], *, writes: bool
-) -> tuple[Implementation, Implementation]:
-    """Functions that torch calls for tensors of a device, and for autograd.
+class EntryPoints:
+    """The functions of an overload.
 
     Args:
         schema: the operator's.
-        run: the implementation.
-        record: makes what autograd's calls go on to where a gradient, a mode or a transform asks for them.
         writes: whether the overload writes the caller's outputs.
     """
-    inputs = (*schema.required, *schema.numbers, *schema.optional)
-    outputs = schema.outputs if writes else ()
-    positional = [f"{name}=None" if name in schema.optional else name for name in inputs]
-    keywords = [f"{name}=None" if name in schema.sometimes else name for name in outputs]
-    tensors = [name for name in (*inputs, *outputs) if name not in schema.numbers]
-    absent = schema.nullable.union(schema.optional, schema.sometimes)
-    text = _TEXT.format(
-        parameters=", ".join([*positional, "*", "config=''", "enable_pdl=None", *keywords]),
-        arguments=", ".join([*inputs, *outputs]),
-        requires_grad=" or ".join(
-            f"{name} is not None and {name}.requires_grad" if name in absent else f"{name}.requires_grad"
-            for name in tensors
-        ),
-        passed=", ".join([*inputs, *(f"{name}={name}" for name in ("config", "enable_pdl", *outputs))]),
-    )
-    scope: dict[str, Any] = {
-        "_run": run,
-        "_runs_next": runs_next,
-        "_forward_ad": torch.autograd.forward_ad,
-        "_is_grad_enabled": torch.is_grad_enabled,
-    }
-    exec(text, scope)
-    scope["_record"] = record(scope["run"])
-    return scope["run"], scope["run_or_record"]
+
+    def __init__(self, schema: Schema, *, writes: bool) -> None:
+        self._schema, self._writes = schema, writes
+        self._inputs = (*schema.required, *schema.numbers, *schema.optional)
+        self._outputs = schema.outputs if writes else ()
+        self._tensors = [name for name in (*self._inputs, *self._outputs) if name not in schema.numbers]
+        positional = [f"{name}=None" if name in schema.optional else name for name in self._inputs]
+        keywords = [f"{name}=None" if name in schema.sometimes else name for name in self._outputs]
+        self._parameters = ", ".join([*positional, "*", "config=''", "enable_pdl=None", *keywords])
+        options = [f"{name}={name}" for name in ("config", "enable_pdl", *self._outputs)]
+        self._passed = ", ".join([*self._inputs, *options])
+
+    def of_dispatcher(
+        self, run: Run, record: Callable[[Implementation], Implementation]
+    ) -> tuple[Implementation, Implementation]:
+        """The functions that torch's dispatcher calls: for tensors of a device, and for autograd.
+
+        Args:
+            run: the implementation.
+            record: makes what autograd's calls go on to where a gradient, a mode or a transform asks for them.
+        """
+        absent = self._schema.nullable.union(self._schema.optional, self._schema.sometimes)
+        text = _TEXT.format(
+            parameters=self._parameters,
+            arguments=", ".join([*self._inputs, *self._outputs]),
+            requires_grad=" or ".join(
+                f"{name} is not None and {name}.requires_grad" if name in absent else f"{name}.requires_grad"
+                for name in self._tensors
+            ),
+            passed=self._passed,
+        )
+        scope: dict[str, Any] = {
+            "_run": run,
+            "_runs_next": runs_next,
+            "_forward_ad": torch.autograd.forward_ad,
+            "_is_grad_enabled": torch.is_grad_enabled,
+        }
+        exec(text, scope)
+        scope["_record"] = record(scope["run"])
+        return scope["run"], scope["run_or_record"]
+
+    def direct(self, ways: Mapping[tuple[str, bool | None], Way], dispatch: Implementation) -> Implementation:
+        """The function that a call of the overload from Python starts with.
+
+        Args:
+            ways: what makes usual calls, by `config` and `enable_pdl`.
+            dispatch: torch's own function, for all others.
+        """
+        schema = self._schema
+        returned = ", ".join(f"named['{name}']" for name in schema.outputs)
+        if schema.sometimes:
+            returned = f"[each for each in ({returned},) if each is not None]"
+        text = _DIRECT.format(
+            parameters=self._parameters,
+            tensors=", ".join(self._tensors),
+            named=", ".join(
+                f"'{name}': {name if self._writes or name not in schema.outputs else None}"
+                for name in (*self._inputs, *schema.outputs)
+            ),
+            returned="None" if self._writes else returned,
+            passed=self._passed,
+        )
+        scope: dict[str, Any] = {
+            "_is_profiled": torch.autograd._profiler_enabled,
+            "_has_torch_function": torch._C._has_torch_function_variadic,
+            "_ways": ways,
+            "_dispatch": dispatch,
+        }
+        exec(text, scope)
+        made: Implementation = scope["direct"]
+        made.__name__ = made.__qualname__ = f"jitnorm::{schema.name}"  # in errors
+        return made

@@ -9,8 +9,8 @@ import torch
 
 from jitnorm.catalogue import OPS
 from jitnorm.torch.batching import batched
-from jitnorm.torch.entry_points import Run, entry_points
-from jitnorm.torch.gradients import Implementation, OperatorGradient, autograd_kernel, operator_gradient
+from jitnorm.torch.entry_points import EntryPoints
+from jitnorm.torch.gradients import OperatorGradient, autograd_kernel, operator_gradient
 from jitnorm.torch.operator import Operator
 from jitnorm.torch.schemas import Schema, schemas_of
 
@@ -28,17 +28,21 @@ def register() -> None:
             operator = Operator(op, schema)
             if not schema.updated:  # before the other, which calls without an overload's name would find, too
                 gradient = operator_gradient(op, schema)
-                functional = _define(schema, schema.functional, operator.make, operator.fake, gradient)
+                functional = _define(schema, schema.functional, operator, gradient)
                 torch.library.register_vmap(functional, batched(functional), lib=_LIBRARY)
-            _define(schema, schema.out, operator.write, operator.fake_write, None)
+            _define(schema, schema.out, operator, None)
 
 
-def _define(schema: Schema, text: str, run: Run, fake: Implementation, gradient: OperatorGradient | None) -> str:
+def _define(schema: Schema, text: str, operator: Operator, gradient: OperatorGradient | None) -> str:
     """Register one overload, of that text, and return its qualified name."""
+    writes = text == schema.out
+    run, fake = (operator.write, operator.fake_write) if writes else (operator.make, operator.fake)
     _LIBRARY.define(text, tags=(torch.Tag.pt2_compliant_tag,))
     name = text.partition("(")[0]
-    record = partial(autograd_kernel, _overload(name), gradient=gradient)
-    on_device, on_autograd = entry_points(schema, run, record, writes=text == schema.out)
+    overload, functions = _overload(name), EntryPoints(schema, writes=writes)
+    if operator.ways is not None:
+        overload._op = functions.direct(operator.ways, overload._op)
+    on_device, on_autograd = functions.of_dispatcher(run, partial(autograd_kernel, overload, gradient=gradient))
     for device in _DEVICES:
         _LIBRARY.impl(name, on_device, device)
     qualified = f"jitnorm::{name}"

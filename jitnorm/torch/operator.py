@@ -12,6 +12,7 @@ import torch
 from jitnorm.catalogue.op import Allocated, Op
 from jitnorm.dispatch import Dispatcher, in_words_of
 from jitnorm.interop import check_gradient, framework_of
+from jitnorm.interop.base import Way
 from jitnorm.kernels.config import KernelConfig, read_options
 from jitnorm.ops.run import run
 from jitnorm.outputs import Outputs
@@ -27,6 +28,9 @@ class Operator:
     Args:
         op: the op.
         schema: that of its launch, or of the one before.
+
+    Attributes:
+        ways: the usual ways of its calls, by `config` and `enable_pdl`; None where torch's tensors have none.
     """
 
     def __init__(self, op: Op, schema: Schema) -> None:
@@ -37,6 +41,7 @@ class Operator:
         self._returned: Callable[[tuple[Any, ...]], Any] = returned
         self._forms = _Forms(with_bytes(op), (*inputs, *schema.outputs), optional)
         self._nothing = (None,) * len(schema.outputs)
+        self.ways = _Ways(self._forms) if _TORCH.is_direct else None
 
     def make(self, config: str, enable_pdl: bool | None, inputs: tuple[Any, ...]) -> Any:
         """Run the op and return what it allocates."""
@@ -89,6 +94,15 @@ class _Form:
         """The arguments by name."""
         return dict(zip(self.dispatcher.arguments, self._ordered(given), strict=True))
 
+    def way(self) -> Way:
+        """The usual way of such calls."""
+        usual, unused = _TORCH.way(self.dispatcher), [name for _, name in self._unused]
+
+        def call(named: dict[str, Any], stream: Any) -> bool:
+            return all(named[name] is None for name in unused) and usual(named, stream)
+
+        return call if unused else usual
+
     def writing(self, given: tuple[Any, ...]) -> None:
         """Make a call with outputs."""
         dispatcher, arguments = self.dispatcher, self._ordered(given)
@@ -138,6 +152,18 @@ class _Forms(dict[tuple[str, "bool | None"], _Form]):
         if unknown:
             raise ValueError(f"config: is {config!r}, but the operator {self._op.name} has no {unknown[0]}")
         made = self[options] = _Form(dispatcher, self._names, self._optional)
+        return made
+
+
+class _Ways(dict[tuple[str, "bool | None"], Way]):
+    """The usual ways of an operator's calls, by `config` and `enable_pdl`, made when they are first needed."""
+
+    def __init__(self, forms: _Forms) -> None:
+        super().__init__()
+        self._forms = forms
+
+    def __missing__(self, options: tuple[str, bool | None]) -> Way:
+        made = self[options] = self._forms[options].way()
         return made
 
 

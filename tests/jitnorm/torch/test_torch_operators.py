@@ -10,11 +10,13 @@ import torch
 import torch_calls
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.library import opcheck
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import jitnorm.torch
 from jitnorm.catalogue import OPS
 
 NAMES = list(OPS)
+NVFP4 = "quant=e2m1/16/e4m3"
 RULES, TRACING = ("test_schema", "test_autograd_registration", "test_faketensor"), "test_aot_dispatch_dynamic"
 
 
@@ -86,7 +88,7 @@ def test_an_option_that_the_operator_lacks_is_an_error_by_name() -> None:
         with pytest.raises(ValueError, match=f"^{message}"):
             torch.ops.jitnorm.rmsnorm(x, weight, 1e-6, config=config)
     with pytest.raises(ValueError, match=r"^global_scale: is given, but the other options leave no use for it"):
-        torch.ops.jitnorm.rmsnorm_fp4quant(x, weight, 1e-6, torch.ones(1), config="quant=e2m1/16/e4m3")
+        torch.ops.jitnorm.rmsnorm_fp4quant(x, weight, 1e-6, torch.ones(1), config=NVFP4)
     codes, scales = (torch.empty(2, columns, dtype=torch.uint8) for columns in (32, 4))
     with pytest.raises(ValueError, match=r"^block_scale_unswizzled: is given, but the other options leave no use for"):
         torch.ops.jitnorm.rmsnorm_fp4quant.out(
@@ -104,11 +106,11 @@ def test_an_operator_without_a_gradient_refuses_a_tensor_that_requires_one() -> 
     x, weight = torch.ones(2, 64), torch.ones(64, requires_grad=True)
     operator = torch.ops.jitnorm.rmsnorm_fp4quant
     with pytest.raises(TypeError, match=r"^weight: requires grad"):
-        operator(x, weight, 1e-6, config="quant=e2m1/16/e4m3")
+        operator(x, weight, 1e-6, config=NVFP4)
     with pytest.raises(TypeError, match=r"^weight: requires grad"):
         torch.ops.jitnorm.rmsnorm.out(x, weight, 1e-6, out=torch.zeros(2, 64))
     with pytest.raises(TypeError, match=r"^weight: requires grad"):
-        torch.func.grad(lambda w: operator(x, w, 1e-6, config="quant=e2m1/16/e4m3")[1].float().sum())(torch.ones(64))
+        torch.func.grad(lambda w: operator(x, w, 1e-6, config=NVFP4)[1].float().sum())(torch.ones(64))
     with torch.no_grad():
         assert not torch.ops.jitnorm.rmsnorm(x, weight, 1e-6).requires_grad
 
@@ -119,3 +121,51 @@ def test_what_an_operator_writes_gets_another_version() -> None:
     torch.ops.jitnorm.rmsnorm.out(x, weight, 1e-6, out=out)
     assert out._version > before[0]
     assert x._version == before[1]
+
+
+def test_usual_calls_from_python_leave_out_what_torch_would_only_pass_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight, out = torch.ones(2, 64), torch.ones(64), torch.zeros(2, 64)
+    packet = torch.ops.jitnorm.rmsnorm
+    expected = packet(x, weight, 1e-6), *torch.ops.jitnorm.rmsnorm_fp4quant(x, weight, 1e-6, config=NVFP4)
+    packet.out(x, weight, 1e-6, out=out)
+    dispatched: list[str] = []
+    for overload in (packet.default, packet.out, torch.ops.jitnorm.rmsnorm_fp4quant.default):
+        name = str(overload)
+        monkeypatch.setitem(overload._op.__globals__, "_dispatch", lambda *_, name=name, **__: dispatched.append(name))
+    out.zero_()
+    assert packet.out(x, weight, eps=1e-6, out=out) is None
+    found = packet.default(x, weight, 1e-6), *torch.ops.jitnorm.rmsnorm_fp4quant.default(x, weight, 1e-6, config=NVFP4)
+    assert all(torch.equal(*pair) for pair in zip((out, *found), (expected[0], *expected), strict=True))
+    assert not dispatched
+    with torch.autograd.profiler.profile():
+        packet.default(x, weight, 1e-6)
+    with torch.device("cpu"):  # a mode that sees functions of torch
+        packet.out(x, weight, 1e-6, out=out)
+    packet.default(x, weight.requires_grad_(), 1e-6)
+    with torch.no_grad():
+        assert packet.default(x, weight, 1e-6) is not None
+    assert dispatched == ["jitnorm.rmsnorm.default", "jitnorm.rmsnorm.out", "jitnorm.rmsnorm.default"]
+
+
+def test_modes_and_profilers_see_operators() -> None:
+    x, weight = torch.ones(2, 64), torch.ones(64)
+    seen = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    operator = torch.ops.jitnorm.rmsnorm.default
+    operator(x, weight, 1e-6)
+    with Mode():
+        operator(x, weight, 1e-6)
+    assert seen == [operator]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        operator(x, weight, 1e-6)
+    assert "jitnorm::rmsnorm" in [event.key for event in profile.key_averages()]
+
+
+def test_missing_arguments_are_errors_by_name() -> None:
+    with pytest.raises(TypeError, match=r"^jitnorm::rmsnorm\(\) missing 1 required keyword-only argument: 'out'"):
+        torch.ops.jitnorm.rmsnorm.out(torch.ones(2, 64), torch.ones(64), 1e-6)
