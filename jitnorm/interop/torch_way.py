@@ -21,14 +21,12 @@ def call(named, stream):
     if _count_modes() or _is_tracing() or _forward_ad._current_level >= 0:
         return False
 {read}
-    if {unusual}:
+    if {unusual} or _is_grad_enabled() and ({requires_grad}):
         return False
     _makers = None
 {outputs}
-    if _is_grad_enabled() and ({requires_grad}):
-        return False
     try:
-        if {is_given}:
+        if _makers is None or {is_given}:
             try:
                 _increment_versions(({written},))
             except RuntimeError:
@@ -48,7 +46,7 @@ _OUTPUT = """
             if _makers is None:
                 return False
         {name} = _makers["{name}"]({first})
-    elif {is_other}({unusual}):
+    elif {is_other}({unusual} or {name}.requires_grad and _is_grad_enabled()):
         return False
 """
 
@@ -86,9 +84,10 @@ def _text_of(dispatcher: Dispatcher) -> str:
     likeness = f"({first}.shape, {first}.dtype, {first}.device)"  # as `Torch.likeness`
     if len(leaders) > 1:
         likeness = f"({likeness}, {', '.join(f'{name}.shape' for name in leaders)})"
+    inputs = [name for name in dispatcher.names if name not in allocated]
     return _TEXT.format(
         read=_lines(f"    {name} = named['{name}']" for name in dispatcher.arguments),
-        unusual=_unusual(*(name for name in dispatcher.names if name not in allocated)),
+        unusual=_unusual(*inputs),
         outputs="".join(
             _OUTPUT.format(
                 name=name,
@@ -99,7 +98,7 @@ def _text_of(dispatcher: Dispatcher) -> str:
             )
             for name in allocated
         ),
-        requires_grad=" or ".join(f"{name}.requires_grad" for name in dispatcher.names),
+        requires_grad=" or ".join(f"{name}.requires_grad" for name in inputs),
         is_given=" or ".join(f"named['{name}'] is not None" for name in outputs),
         written=", ".join(outputs),
         arguments=", ".join(dispatcher.arguments),

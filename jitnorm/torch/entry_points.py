@@ -33,12 +33,12 @@ def run_or_record(_keyset, {parameters}):
 """
 # What torch's dispatcher would only pass on, in 3 us, is made at once.
 _DIRECT = """
-def direct({parameters}):
-    if not (_is_profiled() or _has_torch_function({tensors})):
+def direct({parameters}, **others):
+    if not (others or _is_profiled() or _has_torch_function({tensors})):
         named = {{{named}}}
         if _ways[config, enable_pdl](named, None):
             return {returned}
-    return _dispatch({passed})
+    return _dispatch({passed}, **others)
 """
 
 
@@ -91,11 +91,11 @@ class EntryPoints:
         return scope["run"], scope["run_or_record"]
 
     def direct(self, ways: Mapping[tuple[str, bool | None], Way], dispatch: Implementation) -> Implementation:
-        """The function that a call of the overload from Python starts with.
+        """The function that a call from Python starts with: of the overload, or without its name, as most mean it.
 
         Args:
             ways: what makes usual calls, by `config` and `enable_pdl`.
-            dispatch: torch's own function, for all others.
+            dispatch: torch's own function, for all others; it may have other keywords, too.
         """
         schema = self._schema
         returned = ", ".join(f"named['{name}']" for name in schema.outputs)
@@ -120,4 +120,5 @@ class EntryPoints:
         exec(text, scope)
         made: Implementation = scope["direct"]
         made.__name__ = made.__qualname__ = f"jitnorm::{schema.name}"  # in errors
+        made.__module__ = dispatch.__module__
         return made

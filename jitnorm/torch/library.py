@@ -12,7 +12,7 @@ from jitnorm.torch.batching import batched
 from jitnorm.torch.entry_points import EntryPoints
 from jitnorm.torch.gradients import OperatorGradient, autograd_kernel, operator_gradient
 from jitnorm.torch.operator import Operator
-from jitnorm.torch.schemas import Schema, schemas_of
+from jitnorm.torch.schemas import schemas_of
 
 _LIBRARY = torch.library.Library("jitnorm", "FRAGMENT")
 _DEVICES = ("CPU", "CUDA")
@@ -24,31 +24,42 @@ def register() -> None:
     for op in OPS.values():
         if op.is_composed:
             continue
-        for schema in schemas_of(op).values():
-            operator = Operator(op, schema)
+        operators = [Operator(op, schema) for schema in schemas_of(op).values()]
+        for operator in operators:
+            schema = operator.schema
             if not schema.updated:  # before the other, which calls without an overload's name would find, too
                 gradient = operator_gradient(op, schema)
-                functional = _define(schema, schema.functional, operator, gradient)
+                functional = _define(operator, schema.functional, gradient)
                 torch.library.register_vmap(functional, batched(functional), lib=_LIBRARY)
-            _define(schema, schema.out, operator, None)
+            _define(operator, schema.out, None)
+        packet = getattr(torch.ops.jitnorm, op.name)
+        _call_directly(packet, operators[0], writes=bool(operators[0].schema.updated))
+        torch.jit._builtins._register_builtin(packet.op, f"jitnorm::{op.name}")  # by which TorchScript finds it
 
 
-def _define(schema: Schema, text: str, operator: Operator, gradient: OperatorGradient | None) -> str:
+def _define(operator: Operator, text: str, gradient: OperatorGradient | None) -> str:
     """Register one overload, of that text, and return its qualified name."""
+    schema = operator.schema
     writes = text == schema.out
     run, fake = (operator.write, operator.fake_write) if writes else (operator.make, operator.fake)
     _LIBRARY.define(text, tags=(torch.Tag.pt2_compliant_tag,))
     name = text.partition("(")[0]
-    overload, functions = _overload(name), EntryPoints(schema, writes=writes)
-    if operator.ways is not None:
-        overload._op = functions.direct(operator.ways, overload._op)
-    on_device, on_autograd = functions.of_dispatcher(run, partial(autograd_kernel, overload, gradient=gradient))
+    overload = _overload(name)
+    _call_directly(overload, operator, writes=writes)
+    record = partial(autograd_kernel, overload, gradient=gradient)
+    on_device, on_autograd = EntryPoints(schema, writes=writes).of_dispatcher(run, record)
     for device in _DEVICES:
         _LIBRARY.impl(name, on_device, device)
     qualified = f"jitnorm::{name}"
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
     _LIBRARY.impl(name, on_autograd, "Autograd", with_keyset=True)
     return qualified
+
+
+def _call_directly(called: Any, operator: Operator, *, writes: bool) -> None:
+    """Have calls of an overload, or without an overload's name, start with a function of `EntryPoints.direct`."""
+    if operator.ways is not None:
+        called._op = EntryPoints(operator.schema, writes=writes).direct(operator.ways, called._op)
 
 
 def _overload(name: str) -> Any:

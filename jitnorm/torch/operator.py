@@ -30,10 +30,12 @@ class Operator:
         schema: that of its launch, or of the one before.
 
     Attributes:
+        schema: as given.
         ways: the usual ways of its calls, by `config` and `enable_pdl`; None where torch's tensors have none.
     """
 
     def __init__(self, op: Op, schema: Schema) -> None:
+        self.schema = schema
         inputs = (*schema.required, *schema.numbers, *schema.optional)
         optional = schema.nullable.union(schema.optional, schema.outputs)
         self._input_count, self._outputs = len(inputs), schema.outputs

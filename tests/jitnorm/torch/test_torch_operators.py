@@ -129,11 +129,12 @@ def test_usual_calls_from_python_leave_out_what_torch_would_only_pass_on(monkeyp
     expected = packet(x, weight, 1e-6), *torch.ops.jitnorm.rmsnorm_fp4quant(x, weight, 1e-6, config=NVFP4)
     packet.out(x, weight, 1e-6, out=out)
     dispatched: list[str] = []
-    for overload in (packet.default, packet.out, torch.ops.jitnorm.rmsnorm_fp4quant.default):
-        name = str(overload)
-        monkeypatch.setitem(overload._op.__globals__, "_dispatch", lambda *_, name=name, **__: dispatched.append(name))
+    for called in (packet, packet.default, packet.out, torch.ops.jitnorm.rmsnorm_fp4quant.default):
+        name = str(called)
+        monkeypatch.setitem(called._op.__globals__, "_dispatch", lambda *_, name=name, **__: dispatched.append(name))
     out.zero_()
     assert packet.out(x, weight, eps=1e-6, out=out) is None
+    assert torch.equal(packet(x, weight, 1e-6), expected[0])
     found = packet.default(x, weight, 1e-6), *torch.ops.jitnorm.rmsnorm_fp4quant.default(x, weight, 1e-6, config=NVFP4)
     assert all(torch.equal(*pair) for pair in zip((out, *found), (expected[0], *expected), strict=True))
     assert not dispatched
@@ -141,10 +142,12 @@ def test_usual_calls_from_python_leave_out_what_torch_would_only_pass_on(monkeyp
         packet.default(x, weight, 1e-6)
     with torch.device("cpu"):  # a mode that sees functions of torch
         packet.out(x, weight, 1e-6, out=out)
+    packet(x, weight, 1e-6, out=out)
     packet.default(x, weight.requires_grad_(), 1e-6)
     with torch.no_grad():
         assert packet.default(x, weight, 1e-6) is not None
-    assert dispatched == ["jitnorm.rmsnorm.default", "jitnorm.rmsnorm.out", "jitnorm.rmsnorm.default"]
+    names = ("jitnorm.rmsnorm.default", "jitnorm.rmsnorm.out", "jitnorm.rmsnorm", "jitnorm.rmsnorm.default")
+    assert dispatched == [*names]
 
 
 def test_modes_and_profilers_see_operators() -> None:
@@ -164,6 +167,15 @@ def test_modes_and_profilers_see_operators() -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         operator(x, weight, 1e-6)
     assert "jitnorm::rmsnorm" in [event.key for event in profile.key_averages()]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
+def test_scripts_find_operators() -> None:
+    def program(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.ops.jitnorm.rmsnorm(x, weight, 1e-6)  # type: ignore[no-any-return]
+
+    x, weight = torch.ones(2, 64), torch.ones(64)
+    assert torch.equal(torch.jit.script(program)(x, weight), jitnorm.rmsnorm(x, weight))
 
 
 def test_missing_arguments_are_errors_by_name() -> None:
