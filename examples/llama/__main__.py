@@ -7,6 +7,7 @@ python -m llama --accuracy            # trains a small model, and compares forma
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from llama import accuracy, report
+from llama import accuracy, ahead, report
 from llama.arms import ARMS, default_arms
 from llama.measure import Bench, Case
 from llama.model import SHAPES
@@ -24,17 +25,26 @@ PAGE = Path(__file__).parents[2] / "docs" / "demonstration.md"
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
-    options = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options, deadline = _parser().parse_args(arguments), time.monotonic()
+    deadline += options.seconds
     if options.write_docs:
         report.write_docs(PAGE, [report.Results.read(path) for path in options.write_docs])
         return
     torch.manual_seed(0)
+    torch.backends.cuda.enable_cudnn_sdp(False)  # all arms have flash attention
+    if options.part:
+        with torch.no_grad():
+            ahead.compile_all(ahead.part_of(_jobs(options), options.part), options.device, options.backend)
+        return
     results = report.Results(_setup(options))
     if options.accuracy:
         results.accuracy += accuracy.compared(options.device, options.steps, options.formats, _say)
     else:
+        if options.workers:
+            ahead.run_workers(arguments, options.workers, deadline)
         with torch.no_grad():
-            _measure(options, results)
+            _measure(options, results, deadline)
     _say("\n" + "".join(report.tables(results)))
     if options.device == "cuda":
         _say("\n".join(report.bars(results.rows)))
@@ -42,11 +52,8 @@ def main(arguments: list[str] | None = None) -> None:
         results.write(options.json)
 
 
-def _measure(options: argparse.Namespace, results: report.Results) -> None:
+def _measure(options: argparse.Namespace, results: report.Results, deadline: float) -> None:
     """Measure all cases; the file is written after each, so that it has them if the program is ended."""
-    if options.device == "cuda":
-        torch.backends.cuda.enable_cudnn_sdp(False)  # all arms have flash attention
-    deadline = time.monotonic() + options.seconds
     for model in options.models:
         shape = SHAPES[model]
         bench = Bench(shape, options.layers or shape.layers, options.device, options.backend)
@@ -64,6 +71,12 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
     for phase in options.phases:
         length = options.prompt if phase == "prefill" else options.context
         yield from (Case(phase, batch, length) for batch in options.batches)
+
+
+def _jobs(options: argparse.Namespace) -> list[ahead.Job]:
+    """Everything that is compiled."""
+    models, arms = [SHAPES[name] for name in options.models], [ARMS[name] for name in options.arms]
+    return [(shape, case, arm) for shape in models for case in _cases(options) for arm in arms if arm.compiles(shape)]
 
 
 def _say(text: str) -> None:
@@ -101,12 +114,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--prompt", type=int, default=256 if is_gpu else 8, help="tokens of a sequence in prefill")
     add("--context", type=int, default=1024 if is_gpu else 8, help="tokens of a sequence in decode")
     add("--layers", type=int, default=4 if is_gpu else 2, help="layers that are measured; 0: all that the model has")
+    add(
+        "--workers", type=int, default=min(8, os.cpu_count() or 1) if is_gpu else 0, help="processes that compile first"
+    )
+    add("--part", help=argparse.SUPPRESS)
     add("--seconds", type=float, default=270, help="when nothing else is begun")
     add("--device", choices=("cuda", "cpu"), default=device, help="where to run")
     add("--backend", default="inductor", help="of torch.compile")
     trained = parser.add_argument_group("accuracy")
     trained.add_argument("--accuracy", action="store_true", help="train a small model, and compare formats in it")
-    trained.add_argument("--steps", type=int, default=400, help="of training")
+    trained.add_argument("--steps", type=int, default=300, help="of training")
     trained.add_argument(
         "--formats",
         type=_names_of(accuracy.FORMATS),

@@ -188,6 +188,10 @@ class Arm:
     is_compiled: bool
     is_fused: bool = False
 
+    def compiles(self, shape: Shape) -> bool:
+        """Whether torch compiles anything for a model."""
+        return self.is_compiled or (self.operations is Jitnorm and not shape.has_head_norms)
+
     def prepared(self, shape: Shape, backend: str) -> tuple[Plain, Layer]:
         """The operations and a layer of them, which torch.compile compiles at its first call, if at all.
 

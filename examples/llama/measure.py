@@ -116,7 +116,6 @@ class Bench:
     def __init__(self, shape: Shape, layers: int, device: str, backend: str) -> None:
         self.shape, self.device, self.backend = shape, device, backend
         self.weights = [random_weights(shape, device) for _ in range(layers)]
-        self.vocabulary = [torch.randn(shape.vocabulary, shape.hidden, device=device).bfloat16() for _ in range(2)]
         self._encoded: dict[type[Plain], list[LayerWeights]] = {}
 
     def rows(self, case: Case, arms: Sequence[Arm], deadline: float, leave_out: Callable[[str], None]) -> Iterator[Row]:
@@ -166,6 +165,11 @@ class Bench:
             row.copy_us = copy
         return row
 
+    def run_once(self, case: Case, arm: Arm) -> None:
+        """Compute the layers by an arm, which compiles them."""
+        ops, layer = arm.prepared(self.shape, self.backend)
+        self._inputs(case).through(layer, self._weights_for(ops))
+
     def _inputs(self, case: Case) -> Inputs:
         shape = (case.tokens, self.shape.hidden)
         x, residual = (torch.randn(shape, device=self.device, dtype=torch.bfloat16) for _ in range(2))
@@ -184,7 +188,7 @@ class Bench:
 
     def _ends_time(self, case: Case) -> float:
         """What comes before the layers and after: the same in all arms, by torch in bfloat16."""
-        embedding, head = self.vocabulary
+        embedding, head = self._vocabulary()
         tokens = torch.randint(len(embedding), (case.tokens,), device=self.device)
         last = torch.arange(1, case.batch + 1, device=self.device) * (case.tokens // case.batch) - 1
         ops, norm = Plain(self.shape), self.weights[0].mlp_norm
@@ -194,6 +198,11 @@ class Bench:
             return ops.linear(ops.add_norm(x, x, norm)[0], head)
 
         return measured(run, self.device, profile=False)[0]
+
+    def _vocabulary(self) -> list[Tensor]:
+        """The embedding, and the weight that logits are found by."""
+        size = (self.shape.vocabulary, self.shape.hidden)
+        return [torch.randn(size, device=self.device, dtype=torch.bfloat16) for _ in range(2)]
 
     def _copy_time(self, case: Case) -> float | None:
         """A copy of a layer's bytes outside of matrix products and attention, from a profile as well."""
@@ -205,9 +214,9 @@ class Bench:
 
 
 def measured(run: Callable[[], object], device: str, profile: bool = True) -> tuple[float, Kernels | None]:
-    """Microseconds of a run, the median of nine samples, and its kernels, if it is on a GPU: as a CUDA graph."""
+    """Microseconds of a run and its kernels, on a GPU as a CUDA graph; on the CPU one sample of its time alone."""
     if device == "cpu":
-        return _median_time(run, time.perf_counter), None
+        return _median_time(run, time.perf_counter, samples=1, seconds=0), None
     graph = _captured(run)
     taken = _median_time(graph.replay, _synchronized_clock)
     if not profile:
@@ -234,7 +243,9 @@ def _synchronized_clock() -> float:
     return time.perf_counter()
 
 
-def _median_time(run: Callable[[], object], clock: Callable[[], float]) -> float:
+def _median_time(
+    run: Callable[[], object], clock: Callable[[], float], samples: int = _SAMPLES, seconds: float = _SAMPLE_SECONDS
+) -> float:
     def sample(rounds: int) -> float:
         start = clock()
         for _ in range(rounds):
@@ -242,5 +253,5 @@ def _median_time(run: Callable[[], object], clock: Callable[[], float]) -> float
         return (clock() - start) / rounds
 
     sample(1)
-    rounds = max(1, round(_SAMPLE_SECONDS / sample(1)))
-    return sorted(sample(rounds) for _ in range(_SAMPLES))[_SAMPLES // 2] * 1e6
+    rounds = max(1, round(seconds / sample(1)))
+    return sorted(sample(rounds) for _ in range(samples))[samples // 2] * 1e6

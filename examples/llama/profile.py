@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -95,5 +95,10 @@ def _spans(run: Callable[[], object]) -> list[Span]:
             run()
         torch.cuda.synchronize()
     on_gpu = torch.autograd.DeviceType.CUDA
-    events = [event for event in profile.events() if event.device_type == on_gpu]
+    events = [event for event in profile.events() if event.device_type == on_gpu and not _is_annotation(event)]
     return [Span(event.name, event.time_range.start, event.time_range.end) for event in events]
+
+
+def _is_annotation(event: Any) -> bool:
+    """Whether an event is a stretch of kernels that a program names."""
+    return bool(getattr(event, "is_user_annotation", False))

@@ -6,6 +6,7 @@ import doctest
 import json
 import math
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "examples"))
 
 from llama import __main__ as command  # noqa: E402
-from llama import accuracy, measure, profile, report, traffic  # noqa: E402
+from llama import accuracy, ahead, measure, profile, report, traffic  # noqa: E402
 from llama.arms import Jitnorm, Plain, default_arms  # noqa: E402
 from llama.model import LLAMA, TINY, TINY_QWEN3, Shape, empty_cache, layer, places, random_weights  # noqa: E402
 from llama.text import text_of  # noqa: E402
@@ -37,29 +38,30 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the command writes of two tiny models."""
-    path = tmp_path_factory.mktemp("llama") / "results.json"
-    run(path, "--models", "tiny,tiny-qwen3", "--batches", "2", "--layers", "1", "--backend", "eager")
-    return path
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """What the command writes of two tiny models, of one in prefill, of the other in decode."""
+    folder = tmp_path_factory.mktemp("llama")
+    paths = [folder / f"{model}.json" for model in ("tiny", "tiny-qwen3")]
+    for path, phase in zip(paths, ("prefill", "decode"), strict=True):
+        options = ("--models", path.stem, "--phases", phase, "--batches", "2", "--layers", "1", "--backend", "eager")
+        run(path, *options)
+    return paths
 
 
 def run(path: Path, *arguments: str) -> Any:
-    command.main([*arguments, "--device", "cpu", "--json", str(path)])
+    command.main(["--seconds", "3600", *arguments, "--device", "cpu", "--json", str(path)])
     return json.loads(path.read_text("utf-8"))
 
 
-def test_every_arm_computes_the_model(results: Path) -> None:
-    held = report.Results.read(results)
+@pytest.mark.parametrize(("at", "phase", "tokens"), [(0, "prefill", 16), (1, "decode", 2)])
+def test_every_arm_computes_the_model(results: list[Path], at: int, phase: str, tokens: int) -> None:
+    held = report.Results.read(results[at])
     assert held.left_out == []
-    cases = [(model, phase) for model in ("tiny", "tiny-qwen3") for phase in ("decode", "prefill")]
-    assert [(row.model, row.phase, row.arm) for row in held.rows] == [
-        (*case, arm) for case in cases for arm in DEFAULT_ARMS
-    ]
+    assert [row.arm for row in held.rows] == DEFAULT_ARMS
     for row in held.rows:
+        assert (row.phase, row.tokens) == (phase, tokens)
         assert row.error < (0.1 if row.arm.startswith("fp8") else 0.01), row
         assert row.step_us > 2 * row.layer_us > 0
-        assert row.tokens == (2 if row.phase == "decode" else 16)
 
 
 def test_inductor_compiles_layers_of_jitnorm_to_the_same_bits(tmp_path: Path) -> None:
@@ -130,7 +132,35 @@ def test_kernels_are_told_apart_by_their_names() -> None:
     assert {name: profile.kernel_class(name) for name in names} == names
 
 
-@pytest.mark.parametrize("module", [profile, accuracy], ids=lambda module: module.__name__)
+def test_kernels_that_overlap_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = [
+        ("gemm", 0.0, 5.0),
+        ("jitnorm_norm", 4.0, 8.0),
+        ("flash_fwd_kernel", 8.0, 10.0),
+        ("jitnorm_norm", 9.0, 12.0),
+    ]
+    rounds = [profile.Span(name, start + 20 * at, end + 20 * at) for at in range(3) for name, start, end in layer]
+    monkeypatch.setattr(profile, "_spans", lambda run: rounds)
+    assert profile.kernels_of(print) == (4.0, 5.0, 2.0, 5.0, {"jitnorm_norm": (2.0, 7.0)})
+
+
+def test_workers_compile_their_part_and_are_ended_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    monkeypatch.setattr(measure.Bench, "run_once", lambda bench, case, arm: compiled.append((case.phase, arm.name)))
+    arms = "bf16,bf16-compiled,fp8-jitnorm,fp8-jitnorm-compiled"
+    for part in ("0/2", "1/2"):
+        command.main(["--models", "tiny-qwen3", "--batches", "1", "--arms", arms, "--part", part])
+    by_arm = [(phase, arm) for arm in ("bf16-compiled", "fp8-jitnorm-compiled") for phase in ("decode", "prefill")]
+    assert compiled == by_arm
+    (sleeper := tmp_path / "python").write_text("#!/bin/sh\nexec sleep 60\n", "utf-8")
+    sleeper.chmod(0o755)
+    monkeypatch.setattr(ahead.sys, "executable", str(sleeper))
+    begun = time.monotonic()
+    ahead.run_workers([], 2, begun + 0.1)
+    assert time.monotonic() < begun + 30
+
+
+@pytest.mark.parametrize("module", [ahead, profile, accuracy], ids=lambda module: module.__name__)
 def test_the_examples_in_docstrings_are_right(module: Any) -> None:
     found = doctest.testmod(module)
     assert found.attempted
@@ -157,7 +187,7 @@ def test_bars_that_are_missed_are_said_to_be() -> None:
 
 
 def test_the_page_gets_tables_and_keeps_its_text(
-    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    results: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, measured = tmp_path / "page.md", tmp_path / "measured.json"
     before, after = command.PAGE.read_text("utf-8").split(report.BEGIN)[0], f"{report.END}"
@@ -167,7 +197,7 @@ def test_the_page_gets_tables_and_keeps_its_text(
     )
     monkeypatch.setattr(command, "PAGE", page)
     for _ in range(2):
-        command.main(["--write-docs", str(measured), str(results)])
+        command.main(["--write-docs", str(measured), *map(str, results)])
         text = page.read_text("utf-8")
         assert (text.startswith(before), text.endswith(after), "OLD FIGURES" in text) == (True, True, False)
         assert "| FP8, jitnorm | 45,714 | 20.0 | 9.0 | 9.0 | 3.0 | 4.0 | 3.0 | 0.0300 |\n" in text
