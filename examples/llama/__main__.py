@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--backend", default="inductor", help="of torch.compile")
     trained = parser.add_argument_group("accuracy")
     trained.add_argument("--accuracy", action="store_true", help="train a small model, and compare formats in it")
-    trained.add_argument("--steps", type=int, default=300, help="of training")
+    trained.add_argument("--steps", type=int, default=400, help="of training")
     trained.add_argument(
         "--formats",
         type=_names_of(accuracy.FORMATS),

@@ -48,8 +48,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return paths
 
 
-def run(path: Path, *arguments: str) -> Any:
-    command.main(["--seconds", "3600", *arguments, "--device", "cpu", "--json", str(path)])
+def run(path: Path, *arguments: str, device: str = "cpu") -> Any:
+    command.main(["--seconds", "3600", *arguments, "--device", device, "--json", str(path)])
     return json.loads(path.read_text("utf-8"))
 
 
@@ -69,6 +69,19 @@ def test_inductor_compiles_layers_of_jitnorm_to_the_same_bits(tmp_path: Path) ->
     rows = run(tmp_path / "results.json", *arms, "--phases", "decode", "--batches", "2")["rows"]
     assert len(rows) == 2
     assert rows[0]["error"] == rows[1]["error"]
+
+
+@pytest.mark.gpu
+def test_kernels_on_a_gpu_are_counted_by_their_class(tmp_path: Path) -> None:
+    options = ("--models", "tiny-qwen3", "--batches", "2", "--layers", "2", "--workers", "0")
+    held = run(tmp_path / "results.json", *options, "--arms", "bf16,fp8-jitnorm", device="cuda")
+    assert held["left_out"] == []
+    plain, *_, fused = (measure.Row(**row) for row in held["rows"])
+    assert fused.error < 0.1
+    for row in (plain, fused):
+        assert min(row.gemm_us, row.attention_us, row.outside_us, row.copy_us) > 0
+    assert sum(often for often, _ in fused.kernels.values()) == 5  # all of jitnorm's
+    assert fused.launches < plain.launches
 
 
 def test_what_is_not_measured_is_named(tmp_path: Path) -> None:
