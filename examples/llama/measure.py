@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -59,6 +60,15 @@ class Inputs(NamedTuple):
         for w, cache in zip(weights, self.caches, strict=True):
             x, residual = layer(w, x, residual, cache, self.at)
         return x, residual
+
+
+class _Prepared(NamedTuple):
+    """What all arms share in a case: inputs, the residual of bf16, and the times of what they do not change."""
+
+    inputs: Inputs
+    expected: Tensor
+    ends: float
+    copy: float | None
 
 
 @dataclass
@@ -128,18 +138,14 @@ class Bench:
             leave_out: is told what is left out, since the time is over or an exception stopped it.
         """
         name = f"{self.shape.name}, {case.phase}, batch {case.batch}"
-        if time.monotonic() > deadline:
-            leave_out(f"{name}: out of time")
-            return
-        inputs = self._inputs(case)
-        _, expected = inputs.through(lambda *args: layer(Plain(self.shape), *args), self.weights)
-        ends, copy = self._ends_time(case), self._copy_time(case)
+        prepared: _Prepared | None = None
         for arm in arms:
             if time.monotonic() > deadline:
                 leave_out(f"{name}, {arm.name}: out of time")
                 continue
             try:
-                yield self._row(case, arm, inputs, expected, ends, copy)
+                prepared = self._prepared(case) if prepared is None else prepared
+                yield self._row(case, arm, prepared)
             except Exception as error:  # of compilers and other libraries; the other arms are measured
                 first_line = str(error).strip().partition("\n")[0]
                 leave_out(f"{name}, {arm.name}: {type(error).__name__}: {first_line}")
@@ -147,7 +153,13 @@ class Bench:
             if self.device == "cuda":
                 torch.cuda.empty_cache()
 
-    def _row(self, case: Case, arm: Arm, inputs: Inputs, expected: Tensor, ends: float, copy: float | None) -> Row:
+    def _prepared(self, case: Case) -> _Prepared:
+        inputs = self._inputs(case)
+        _, expected = inputs.through(partial(layer, Plain(self.shape)), self.weights)
+        return _Prepared(inputs, expected, self._ends_time(case), self._copy_time(case))
+
+    def _row(self, case: Case, arm: Arm, prepared: _Prepared) -> Row:
+        inputs, expected, ends, copy = prepared
         ops, layer = arm.prepared(self.shape, self.backend)
         weights = self._weights_for(ops)
         _, residual = inputs.through(layer, weights)

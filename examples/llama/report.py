@@ -158,12 +158,18 @@ def write_docs(page: Path, all_results: Sequence[Results]) -> None:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{page}: has no lines {BEGIN.strip()!r} and {END.strip()!r}")
-    blocks = "".join(block for results in all_results for block in ("\n", _said(results), "".join(tables(results))))
+    blocks = "".join(
+        f"\n{_said(results)}{''.join(tables(results))}{_listed(bars(results.rows))}" for results in all_results
+    )
     page.write_text(f"{before}{begin}{blocks.rstrip()}\n\n{end}{after}" if blocks else text, encoding="utf-8")
 
 
 def _said(results: Results) -> str:
-    """The setup in words."""
-    left_out = "".join(f"- not measured: {each}\n" for each in results.left_out)
+    """The setup in words, and what was left out."""
     setup = ", ".join(f"{name} {value}" for name, value in results.setup.items() if value not in ("none", None))
-    return f"{setup}.\n\n{left_out}\n" if left_out else f"{setup}.\n\n"
+    return f"{setup}.\n\n{_listed(f'not measured: {each}' for each in results.left_out)}"
+
+
+def _listed(lines: Iterable[str]) -> str:
+    items = "".join(f"- {line}\n" for line in lines)
+    return f"{items}\n" if items else ""

@@ -90,7 +90,7 @@ def test_what_is_not_measured_is_named(tmp_path: Path) -> None:
     assert held["rows"] == []
     assert [text.partition(": ")[0] for text in held["left_out"]] == ["tiny, decode, batch 1, fp8-torchao"]
     held = run(tmp_path / "results.json", *of_torchao, "--seconds", "0")
-    assert held["left_out"] == ["tiny, decode, batch 1: out of time"]
+    assert held["left_out"] == ["tiny, decode, batch 1, fp8-torchao: out of time"]
 
 
 @pytest.mark.parametrize("option", [("--arms", "fp9"), ("--models", "tiny,gpt"), ("--phases", "train")])
@@ -214,7 +214,8 @@ def test_the_page_gets_tables_and_keeps_its_text(
         text = page.read_text("utf-8")
         assert (text.startswith(before), text.endswith(after), "OLD FIGURES" in text) == (True, True, False)
         assert "| FP8, jitnorm | 45,714 | 20.0 | 9.0 | 9.0 | 3.0 | 4.0 | 3.0 | 0.0300 |\n" in text
-        assert text.count("tiny: out of time") == 1
+        assert text.count("- not measured: tiny: out of time\n") == 1
+        assert text.count("- Qwen3-8B, decode, batch 32, fp8-jitnorm: 1.000 times the speed of bf16") == 1
     assert text.count("**Qwen3-8B, decode, batch 32** (32 tokens)") == 1
 
 
