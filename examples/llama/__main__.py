@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
         results.accuracy += accuracy.compared(options.device, options.steps, options.formats, _say)
     else:
         if options.workers:
-            ahead.run_workers(arguments, options.workers, deadline)
+            ahead.run_workers(arguments, options.workers, deadline - options.seconds / 2)  # leaves time to measure
         with torch.no_grad():
             _measure(options, results, deadline)
     _say("\n" + "".join(report.tables(results)))

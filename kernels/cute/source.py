@@ -37,6 +37,7 @@ SHARED_MODULES = (
     "quant_spec.py",
     "rope_rules.py",
     "row_ops.py",
+    "row_parts.py",
     "row_schedule.py",
     "schedule.py",
     "spelling.py",
