@@ -6,25 +6,76 @@ import contextlib
 import errno
 import fcntl
 import os
-import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from jitnorm.forks import no_fork
 
 _HELD_BY_ANOTHER = {errno.EACCES, errno.EAGAIN}
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-# Descriptors of `locked_alone`, which a forked child must not keep locked. None is opened during a fork.
-_guard = threading.Lock()
-_held: set[int] = set()
+_POLL_SECONDS = 0.05
+
+# Locks whose file is open, which a forked child must not keep locked. Guarded by `no_fork`.
+_open: set[FileLock] = set()
 
 
-def try_lock(descriptor: int) -> bool | None:
-    """Lock a file: True if it was free, False if another holds it, None if it cannot be locked."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return False if error.errno in _HELD_BY_ANOTHER else None
-    return True
+class FileLock:
+    """The lock of a file among processes and threads; forked children do not share it.
+
+    Not `filelock`'s, whose hook before forks waits for its own import and may end a child.
+
+    Args:
+        path: the file, which is created.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._descriptor = path, -1
+
+    def acquire(self, seconds: float = 0.0, gives_up: Callable[[], bool] = lambda: False) -> bool:
+        """Hold the lock; return whether it was obtained.
+
+        Args:
+            seconds: how long to wait for it.
+            gives_up: asked several times a second whether to wait no longer.
+
+        Raises:
+            OSError: the file cannot be opened, or its file system has no locks.
+        """
+        end = time.monotonic() + seconds
+        while not self._try():
+            left = end - time.monotonic()
+            if left <= 0 or gives_up():
+                return False
+            time.sleep(min(left, _POLL_SECONDS))
+        return True
+
+    def release(self) -> None:
+        """Free the lock if it is held here, as far as the file system lets it."""
+        with no_fork():
+            if self in _open:  # not so in a child that was forked meanwhile
+                _open.remove(self)
+                with contextlib.suppress(OSError):
+                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # also for a child that has not come to close it
+                self.close()
+
+    def close(self) -> None:
+        """Close the file, which another process may keep locked."""
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+    def _try(self) -> bool:
+        with no_fork():
+            self._descriptor = os.open(self._path, _FLAGS, 0o600)
+            _open.add(self)
+        locked = False
+        try:
+            locked = _lock(self._descriptor) and _is_at(self._descriptor, self._path)
+        finally:
+            if not locked:
+                self.release()
+        return locked
 
 
 @contextlib.contextmanager
@@ -33,11 +84,21 @@ def locked_alone(path: Path) -> Iterator[bool]:
 
     Where files cannot be locked, nobody is known to.
     """
-    descriptor = _open(path)
+    lock, alone = FileLock(path), True
+    with contextlib.suppress(OSError):
+        alone = lock.acquire()
     try:
-        yield descriptor is None or try_lock(descriptor) is not False
+        yield alone
     finally:
-        _close(descriptor)
+        lock.release()
+
+
+def try_lock(descriptor: int) -> bool | None:
+    """Lock a file: True if it was free, False if another holds it, None if it cannot be locked."""
+    try:
+        return _lock(descriptor)
+    except OSError:
+        return None
 
 
 def remove_unlocked(path: str | Path, note: str | Path | None, folder: int | None = None) -> bool:
@@ -64,30 +125,28 @@ def remove_unlocked(path: str | Path, note: str | Path | None, folder: int | Non
         os.close(descriptor)
 
 
-def _open(path: Path) -> int | None:
-    with _guard:
-        try:
-            descriptor = os.open(path, _FLAGS, 0o600)
-        except OSError:
-            return None
-        _held.add(descriptor)
-        return descriptor
+def _lock(descriptor: int) -> bool:
+    """Lock a file unless another holds it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _HELD_BY_ANOTHER:
+            return False
+        raise
+    return True
 
 
-def _close(descriptor: int | None) -> None:
-    with _guard:
-        if descriptor is not None and descriptor in _held:  # not so in a child that was forked meanwhile
-            _held.remove(descriptor)
-            with contextlib.suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for a child that has not come to close it
-            os.close(descriptor)
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether a file has not been removed."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    return False
 
 
-def _forget() -> None:
-    for descriptor in _held:
-        os.close(descriptor)
-    _held.clear()
-    _guard.release()
+def _close_all() -> None:
+    for lock in _open:
+        lock.close()
+    _open.clear()
 
 
-os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_forget)
+os.register_at_fork(after_in_child=_close_all)

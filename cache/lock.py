@@ -16,19 +16,14 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jitnorm.cache.errors import CacheError
 from jitnorm.cache.events import emit, log_fields
 from jitnorm.cache.files import make_folder, read_file
+from jitnorm.cache.flock import FileLock
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.process import host_name
 from jitnorm.cache.warn import warn_once
-
-from jitnorm.forks import no_fork
-
-if TYPE_CHECKING:
-    import filelock
 
 _LOG = logging.getLogger(__name__)
 TIMEOUT_VARIABLE = "JITNORM_LOCK_TIMEOUT"
@@ -84,25 +79,19 @@ def key_lock(layout: Layout, key: str, seconds: float, is_there: Callable[[], bo
 def _acquire(
     held: contextlib.ExitStack, layout: Layout, key: str, seconds: float, is_there: Callable[[], bool]
 ) -> bool:
-    with no_fork():
-        import filelock
-
     try:
         make_folder(layout.locks)
         for second in (False, True):
-            # No soft locks, to which filelock would fall back: they outlive a killed holder. If the holder removes the
-            # lock file before it is locked here, filelock creates it again.
-            lock = filelock.FileLock(layout.lock(key, second=second), mode=0o600, fallback_to_soft=False)
-            note = layout.holder(key, second=second)
-            if _try(lock, 0, is_there) or _wait(lock, note, key, seconds, is_there):
+            lock, note = FileLock(layout.lock(key, second=second)), layout.holder(key, second=second)
+            if lock.acquire() or _wait(lock, note, key, seconds, is_there):
                 # Last in, first out: the note is removed before the lock is released.
-                held.callback(_release, lock)
+                held.callback(lock.release)
                 held.enter_context(_holder_note(note))
                 return True
             if is_there() or not seconds:
                 break
-    except (OSError, NotImplementedError) as error:
-        if isinstance(error, NotImplementedError) or error.errno in _NO_LOCKS:
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
             text = "the file system of %s has no locks (%s): concurrent misses each build"
             warn_once("lock", layout.root, text, layout.root, error)
         else:
@@ -110,38 +99,22 @@ def _acquire(
     return False
 
 
-def _wait(lock: filelock.BaseFileLock, note: Path, key: str, seconds: float, is_there: Callable[[], bool]) -> bool:
+def _wait(lock: FileLock, note: Path, key: str, seconds: float, is_there: Callable[[], bool]) -> bool:
     """Wait for a lock that somebody holds; log the holder once the wait is long, and at its end."""
     holder = _describe_holder(note)
     began = time.monotonic()
-    locked = _try(lock, min(seconds, _LONG_WAIT_SECONDS), is_there)
+    locked = lock.acquire(min(seconds, _LONG_WAIT_SECONDS), is_there)
     if not locked and seconds > _LONG_WAIT_SECONDS and not is_there():
         holder = _describe_holder(note)
         waited = time.monotonic() - began
         _LOG.warning("waiting for the build of %s by %s: for %.0f s, at most %g s", key, holder, waited, seconds)
-        locked = _try(lock, max(0.0, seconds - waited), is_there)
+        locked = lock.acquire(max(0.0, seconds - waited), is_there)
     fields = {"key": key, "seconds": time.monotonic() - began, "holder": holder, "obtained": locked}
     if not locked and not is_there():
         text = "waited %g s for the build of %s by %s; going on without it"
         _LOG.warning(text, seconds, key, _describe_holder(note), extra=log_fields("lock_wait", **fields))
     emit("lock_wait", **fields)
     return locked
-
-
-def _try(lock: filelock.BaseFileLock, seconds: float, is_there: Callable[[], bool]) -> bool:
-    import filelock
-
-    try:
-        lock.acquire(timeout=seconds, cancel_check=is_there)
-    except filelock.Timeout:
-        return False
-    return True
-
-
-def _release(lock: filelock.BaseFileLock) -> None:
-    # The build is done, and the caller must get it even if the file system fails to unlock.
-    with contextlib.suppress(OSError):
-        lock.release()
 
 
 @contextlib.contextmanager

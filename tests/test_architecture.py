@@ -72,7 +72,7 @@ def test_kernels_import_only_themselves_and_the_standard_library() -> None:
 
 
 def test_the_cache_imports_only_itself_the_standard_library_and_its_few_packages() -> None:
-    allowed = ("jitnorm.cache", "jitnorm.forks", "filelock", "fsspec", "cryptography")
+    allowed = ("jitnorm.cache", "jitnorm.forks", "fsspec", "cryptography")
     assert violations(below("cache"), lambda n: is_standard(n) or within(n, *allowed)) == []
 
 

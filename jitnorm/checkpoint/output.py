@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from jitnorm.cache.flock import locked_alone
 
 WORK = ".jitnorm-quantize"
 _RUN, _LOCK = "run.json", "lock"
@@ -72,16 +72,11 @@ class Output:
             ValueError: another run has written here meanwhile.
         """
         self._work.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self._work / _LOCK)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise RuntimeError(f"out: another process is writing {self.folder}") from None
-        try:
+        with locked_alone(self._work / _LOCK) as alone:
+            if not alone:
+                raise RuntimeError(f"out: another process is writing {self.folder}")
             self.scales()
             yield
-        finally:
-            lock.release()
 
     def begin(self, scales: dict[str, float]) -> None:
         """Note the run and its scales, which it need not find again; and remove what an earlier one left half done."""

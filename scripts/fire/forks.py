@@ -15,9 +15,6 @@ from fire.trial import SLACK_SECONDS, Trial, artifact_of
 def attack(trial: Trial) -> None:
     """Four threads build while the process forks; each child builds, too, and ends in some way."""
     store, keys = Store(trial.root), [trial.key() for _ in range(6)]
-    # Imports filelock, which has a hook of its own before forks: a fork amid that import waits for ten seconds, and its
-    # child may hang.
-    trial.ask(store, trial.key())
     pause = trial.chance.choice([0, 0.005, 0.02])
     errors: list[BaseException] = []
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import filelock
 import pytest
 from jitnorm.cache import Artifact, CacheUnusableError, Store, load_or_build, make_key
 from jitnorm.cache.events import subscribe
+from jitnorm.cache.files import make_folder
+from jitnorm.cache.flock import locked_alone
 from jitnorm.cache.measure import survey
 from jitnorm.cache.space import clear, prune, usage
 from jitnorm.cache.uses import keys_in_use, release_uses
@@ -265,7 +266,9 @@ def test_what_a_living_process_has_loaded_is_spared(filled: Store, size: int, st
 
 
 def test_one_process_prunes_at_a_time_and_the_other_does_not_wait(filled: Store) -> None:
-    with filelock.FileLock(filled.layout.prune_lock):
+    make_folder(filled.layout.locks)
+    with locked_alone(filled.layout.prune_lock) as alone:
+        assert alone
         began = time.monotonic()
         assert not prune(filled, 0).complete
         assert time.monotonic() - began < 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# filelock, shutil and the space module are imported before privileges are dropped: the interpreter may lie
-# where only its owner can read.
+# shutil and the space module are imported before privileges are dropped: the interpreter may lie where only its owner
+# can read.
 import hashlib
 import json
 import logging
@@ -18,7 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import filelock  # noqa: F401
 import jitnorm.cache.archive
 import jitnorm.cache.check
 import jitnorm.cache.space

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from checkpoints import HIDDEN, QUANTIZED, SHARDS, contents, weights, write_checkpoint
-from filelock import FileLock
+from jitnorm.cache.flock import locked_alone
 
 from jitnorm.checkpoint import convert, pipeline
 from jitnorm.checkpoint.convert import Progress, quantize_checkpoint
@@ -155,7 +155,10 @@ def test_a_checkpoint_is_not_written_into_itself(source: Path) -> None:
 
 def test_two_runs_do_not_write_to_the_same_folder(tmp_path: Path, source: Path) -> None:
     (tmp_path / "out" / WORK).mkdir(parents=True)
-    with FileLock(tmp_path / "out" / WORK / "lock"), pytest.raises(RuntimeError, match="another process is writing"):
+    with (
+        locked_alone(tmp_path / "out" / WORK / "lock"),
+        pytest.raises(RuntimeError, match="another process is writing"),
+    ):
         finish(source, tmp_path / "out")
     finish(source, tmp_path / "out")
 
