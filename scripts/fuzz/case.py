@@ -13,7 +13,7 @@ from fuzz.ops import OPS
 
 _SIZES = (1, 2, 7, 16, 40, 64, 96, 127, 128, 384, 513, 1000, 1024, 4096)
 _BLOCK_SIZES = (384, 768, 1536, 4608)  # whole blocks of any length that a spec can have
-_LEADING = ((), (1,), (2,), (5,), (8,), (33,), (0,), (3, 2), (1, 4), (2, 1, 3))
+_LEADING = ((), (1,), (2,), (5,), (8,), (33,), (130,), (0,), (3, 2), (1, 4), (2, 1, 3))
 _EPS = (1e-6, 1e-5, 0.0, 1.0, 1e-30)
 
 
@@ -23,6 +23,9 @@ class Place(NamedTuple):
     row_gap: int = 0
     offset: int = 0
     gap: int = 0
+
+
+Places = tuple[tuple[str, Place], ...]
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Case:
     leading: tuple[int, ...] = (3,)
     kind: str = "random"
     seed: int = 0
-    places: tuple[tuple[str, Place], ...] = ()
+    places: Places = ()
     framework: str = "numpy"
     eps: float = 1e-6
     gives_outputs: bool = False
@@ -80,12 +83,15 @@ def draw_config(chance: random.Random) -> Config:
     return Config(name, chance.choice(list(ALL_DTYPES)), chance.choice(sizes), choices)
 
 
-def draw_case(config: Config, frameworks: tuple[str, ...], chance: random.Random) -> Case:
-    """Any call of a kernel; tensors lie aligned and dense, or one element off, or with gaps."""
-    # Few ways for all tensors together: each is another kernel.
+def draw_places(config: Config, chance: random.Random) -> Places:
+    """Where the tensors of some calls lie: aligned and dense, or one element off, or with gaps."""
     ways = (Place(), Place(0, 1), Place(16, 0), Place(1, 0), Place(0, 0, 1))
     way = chance.choice(ways)
-    places = tuple((name, way) for name in OPS[config.op].tensors if chance.random() < 0.8)
+    return tuple((name, way) for name in OPS[config.op].tensors if chance.random() < 0.8)
+
+
+def draw_case(config: Config, places: Places, frameworks: tuple[str, ...], chance: random.Random) -> Case:
+    """Any call of a kernel, of tensors that lie so."""
     return Case(
         config,
         chance.choice(_LEADING),

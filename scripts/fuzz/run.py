@@ -1,25 +1,57 @@
 """Makes random calls and compares each with the reference; a failing one is reduced and printed as a test.
 
-    scripts/fuzz_calls SEED CALLS [--device cuda] [--kernels N]
+    scripts/fuzz_calls SEED CALLS [--device cuda] [--kernels N] [--seconds S] [--workers N]
 
-Compiling takes most of the time, so that a run draws some kernels and makes many calls of each. The exit status is 1 if
-a call failed.
+Compiling takes most of the time, so that a run draws some kernels and makes many calls of each. What it draws depends
+on SEED, CALLS and N alone. The exit status is 1 if a call failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import multiprocessing
+import os
 import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
 
-from fuzz.case import Case, Config, draw_case, draw_config
+from fuzz.case import Case, draw_case, draw_config, draw_places
 from fuzz.check import check
 from fuzz.reduce import as_test, reduced
 
 FRAMEWORKS = {"cpu": ("numpy", "torch", "tvm_ffi"), "cuda": ("cuda",)}
 _ENOUGH = 5
+# Each way in which tensors can lie is a kernel of its own: so many of a configuration are compiled.
+_PLACES = 4
+
+
+class Work(NamedTuple):
+    """The calls of one configuration.
+
+    Attributes:
+        seed: of all that is drawn.
+        calls: how many to make.
+        frameworks: whose tensors they are of.
+        end: when to begin no more, by the monotonic clock, which all processes share.
+    """
+
+    seed: str
+    calls: int
+    frameworks: tuple[str, ...]
+    end: float
+
+
+class Outcome(NamedTuple):
+    """What came of it: how many calls of which op were made, and a test that fails, or nothing."""
+
+    op: str
+    calls: int
+    failure: str
 
 
 def main() -> int:
@@ -29,35 +61,71 @@ def main() -> int:
     parser.add_argument("calls", type=int)
     parser.add_argument("--device", choices=FRAMEWORKS, default="cpu")
     parser.add_argument("--kernels", type=int, default=24, metavar="N", help="configurations to draw; default: 24")
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin no call after so long")
+    parser.add_argument("--seconds", type=float, default=1e9, metavar="S", help="begin no call after so long")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes to make calls in; default: 1")
     chosen = parser.parse_args()
-    failures = fuzz(chosen.seed, chosen.calls, chosen.kernels, FRAMEWORKS[chosen.device], chosen.seconds)
+    frameworks = FRAMEWORKS[chosen.device]
+    failures = fuzz(chosen.seed, chosen.calls, chosen.kernels, frameworks, chosen.seconds, chosen.workers)
     for test in failures:
         print(f"\n{test}")
     return bool(failures)
 
 
 def fuzz(
-    seed: int, calls: int, kernels: int, frameworks: tuple[str, ...], seconds: float = 1e9, echo: bool = True
+    seed: int,
+    calls: int,
+    kernels: int,
+    frameworks: tuple[str, ...],
+    seconds: float = 1e9,
+    workers: int = 1,
+    echo: bool = True,
 ) -> list[str]:
-    """Make calls; return a test for each kernel that gave wrong bytes."""
-    chance = random.Random(seed)
-    configs = [draw_config(chance) for _ in range(kernels)]
-    failures: dict[Config, str] = {}
-    made: Counter[str] = Counter()
+    """Make calls; return a test for each configuration that gave wrong bytes."""
     began = time.monotonic()
-    for number in range(calls):
-        config = configs[number * kernels // calls]
-        case = draw_case(config, frameworks, chance)
-        if time.monotonic() - began > seconds or len(failures) >= _ENOUGH:
-            break
-        made[config.op] += 1
-        if config not in failures and (problem := _problem_of(case)):
-            failures[config] = as_test(reduced(case, lambda each: bool(_problem_of(each))), problem)
+    end = began + seconds
+    counts = [calls * (number + 1) // kernels - calls * number // kernels for number in range(kernels)]
+    work = [Work(f"{seed} {number}", count, frameworks, end) for number, count in enumerate(counts)]
+    made: Counter[str] = Counter()
+    failures: list[str] = []
+    configurations = 0
+    with contextlib.closing(_outcomes(work, workers)) as outcomes:
+        for outcome in outcomes:
+            made[outcome.op] += outcome.calls
+            configurations += outcome.calls > 0
+            failures += filter(None, [outcome.failure])
+            if len(failures) >= _ENOUGH:
+                break
     if echo:
-        print(f"{made.total()} calls of {kernels} configurations in {time.monotonic() - began:.0f} s: ", end="")
+        print(f"{made.total()} calls of {configurations} configurations in {time.monotonic() - began:.0f} s: ", end="")
         print(f"{len(failures)} failures; {', '.join(f'{op} {count}' for op, count in sorted(made.items()))}")
-    return list(failures.values())
+    return failures
+
+
+def _outcomes(work: list[Work], workers: int) -> Iterator[Outcome]:
+    """The outcomes, in the order of the work."""
+    if workers == 1:
+        yield from map(_call, work)
+        return
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the workers, which are many enough
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+    try:
+        yield from pool.map(_call, work)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _call(work: Work) -> Outcome:
+    """Make the calls of a configuration until one fails."""
+    chance = random.Random(work.seed)
+    config = draw_config(chance)
+    places = [draw_places(config, chance) for _ in range(_PLACES)]
+    for made in range(work.calls):
+        if time.monotonic() > work.end:
+            return Outcome(config.op, made, "")
+        case = draw_case(config, chance.choice(places), work.frameworks, chance)
+        if problem := _problem_of(case):
+            return Outcome(config.op, made + 1, as_test(reduced(case, lambda each: bool(_problem_of(each))), problem))
+    return Outcome(config.op, work.calls, "")
 
 
 def _problem_of(case: Case) -> str:
