@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fuzz.case import Case, Place
 from fuzz.memory import Guarded, guarded
 from fuzz.ops import OPS, VECTORS, encoding_of
+from fuzz.sanitizer import kept_to
 from jitnorm.reference import round_to
 
 Array = NDArray[Any]
@@ -43,7 +44,8 @@ def check(case: Case) -> None:
     with np.errstate(all="ignore"):
         wanted = op.expected(rows, case.eps, choices)
     make = _MAKE[case.framework]
-    q = op.call({**given, "make": make}, case.eps, choices)
+    with kept_to(tensors.values()):
+        q = op.call({**given, "make": make}, case.eps, choices)
     if "encoded" in wanted:
         fields = encoding_of(wanted.pop("encoded"), choices)
         _compare_encoding(case, q, fields)
@@ -52,7 +54,8 @@ def check(case: Case) -> None:
             again = {name: guarded(array, places.get(name, Place()), case.framework) for name, array in arrays.items()}
             outputs = _outputs_like(case, q, fields)
             made = {**again, **outputs}
-            op.call({**{name: each.tensor for name, each in made.items()}, "make": make}, case.eps, choices)
+            with kept_to(made.values()):
+                op.call({**{name: each.tensor for name, each in made.items()}, "make": make}, case.eps, choices)
             for name, output in outputs.items():
                 shape, dtype = output.placed.view.shape, output.placed.view.dtype
                 _require(output.holds(as_bytes(fields[name]).reshape(-1).view(dtype).reshape(shape)), name)

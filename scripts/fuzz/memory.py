@@ -21,11 +21,13 @@ class Guarded:
         tensor: what the op gets.
         memory: reads all of it, guard bytes included.
         placed: the same as NumPy arrays, as they were before the call.
+        address: where this memory begins; None on a device.
     """
 
     tensor: Any
     memory: Callable[[], NDArray[np.uint8]]
     placed: Placed
+    address: int | None
 
     def holds(self, expected: NDArray[Any] | None) -> str:
         """The fault if the tensor must hold that, or None for what it held, and nothing around it may change."""
@@ -38,12 +40,15 @@ class Guarded:
         if found.tobytes() == wanted.tobytes():
             return ""
         different = np.flatnonzero(found != wanted)
-        inside = np.zeros(len(wanted), np.bool_)
-        np.ndarray(
-            (*before.view.shape, before.view.itemsize), np.bool_, inside, _offset(before), (*before.view.strides, 1)
-        )[...] = True
-        around = int((~inside[different]).sum())
+        around = int(self.around()[different].sum())
         return f"{len(different)} bytes differ, {around} of them outside of the tensor; the first at {different[0]}"
+
+    def around(self) -> NDArray[np.bool_]:
+        """Whether each byte of the memory is outside of the tensor."""
+        view, outside = self.placed.view, np.ones(len(self.placed.buffer), np.bool_)
+        shape, strides = (*view.shape, view.itemsize), (*view.strides, 1)
+        np.ndarray(shape, np.bool_, outside, _offset(self.placed), strides)[...] = False
+        return outside
 
 
 def guarded(values: NDArray[Any], where: Place, framework: str) -> Guarded:
@@ -58,7 +63,7 @@ def guarded(values: NDArray[Any], where: Place, framework: str) -> Guarded:
         working = Placed(placed.view, placed.buffer)
         before = placed.buffer.copy()
         view = np.ndarray(values.shape, values.dtype, before, _offset(placed), placed.view.strides)
-        return Guarded(working.view, lambda: working.buffer, Placed(view, before))
+        return Guarded(working.view, lambda: working.buffer, Placed(view, before), placed.buffer.ctypes.data)
     return _of_torch(placed, framework)
 
 
@@ -88,7 +93,7 @@ def _of_torch(placed: Placed, framework: str) -> Guarded:
     def memory() -> NDArray[np.uint8]:
         return np.concatenate([stored.cpu().numpy(), tail])
 
-    return Guarded(tensor, memory, placed)
+    return Guarded(tensor, memory, placed, None if framework == "cuda" else stored.data_ptr())
 
 
 def _offset(placed: Placed) -> int:

@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
 from fuzz.case import Case, draw_case, draw_config, draw_places
@@ -38,12 +39,14 @@ class Work(NamedTuple):
         calls: how many to make.
         frameworks: whose tensors they are of.
         end: when to begin no more, by the monotonic clock, which all processes share.
+        last: a file that holds a test of the call under way; none if empty.
     """
 
     seed: str
     calls: int
     frameworks: tuple[str, ...]
     end: float
+    last: str = ""
 
 
 class Outcome(NamedTuple):
@@ -63,9 +66,17 @@ def main() -> int:
     parser.add_argument("--kernels", type=int, default=24, metavar="N", help="configurations to draw; default: 24")
     parser.add_argument("--seconds", type=float, default=1e9, metavar="S", help="begin no call after so long")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes to make calls in; default: 1")
+    parser.add_argument("--last", default="", metavar="FILE", help="keep the call under way in a file, as a test")
     chosen = parser.parse_args()
-    frameworks = FRAMEWORKS[chosen.device]
-    failures = fuzz(chosen.seed, chosen.calls, chosen.kernels, frameworks, chosen.seconds, chosen.workers)
+    failures = fuzz(
+        chosen.seed,
+        chosen.calls,
+        chosen.kernels,
+        FRAMEWORKS[chosen.device],
+        seconds=chosen.seconds,
+        workers=chosen.workers,
+        last=chosen.last,
+    )
     for test in failures:
         print(f"\n{test}")
     return bool(failures)
@@ -78,13 +89,14 @@ def fuzz(
     frameworks: tuple[str, ...],
     seconds: float = 1e9,
     workers: int = 1,
+    last: str = "",
     echo: bool = True,
 ) -> list[str]:
     """Make calls; return a test for each configuration that gave wrong bytes."""
     began = time.monotonic()
     end = began + seconds
     counts = [calls * (number + 1) // kernels - calls * number // kernels for number in range(kernels)]
-    work = [Work(f"{seed} {number}", count, frameworks, end) for number, count in enumerate(counts)]
+    work = [Work(f"{seed} {number}", count, frameworks, end, last) for number, count in enumerate(counts)]
     made: Counter[str] = Counter()
     failures: list[str] = []
     configurations = 0
@@ -123,6 +135,8 @@ def _call(work: Work) -> Outcome:
         if time.monotonic() > work.end:
             return Outcome(config.op, made, "")
         case = draw_case(config, chance.choice(places), work.frameworks, chance)
+        if work.last:
+            Path(work.last).write_text(as_test(case, "ended the process"))
         if problem := _problem_of(case):
             return Outcome(config.op, made + 1, as_test(reduced(case, lambda each: bool(_problem_of(each))), problem))
     return Outcome(config.op, work.calls, "")
