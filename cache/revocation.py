@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from jitnorm.cache.errors import CacheError, RemoteError, UntrustedEntryError
 from jitnorm.cache.key import is_key
 from jitnorm.cache.layout import REVOCATIONS
-from jitnorm.cache.signature import SigningKey, TrustedKeys, key_id_of
+from jitnorm.cache.signature import SigningKey, TrustedKeys, is_second, key_id_of
 
 if TYPE_CHECKING:
     from jitnorm.cache.remote import RemoteTier
@@ -70,13 +70,12 @@ def decode_revocations(raw: bytes, key: TrustedKeys) -> Revocations:
     key.check(_PURPOSE + _canonical(found), signature)
     # Its author is trusted from here on; mistakes are still told.
     try:
-        number, expires = found["number"], found["expires"]
-        signers, entries = tuple(found["signers"]), tuple(found["entries"])
+        number, expires, signers, entries = (found[name] for name in ("number", "expires", "signers", "entries"))
     except (TypeError, KeyError) as error:
         raise UntrustedEntryError(f"the revocation list is malformed: {error!r}") from error
-    if not (isinstance(number, int) and isinstance(expires, int)):
-        raise UntrustedEntryError("the revocation list has fields of other types")
-    return Revocations(number, expires, signers, entries)
+    if not (type(number) is int and is_second(expires) and _are_texts(signers) and _are_texts(entries)):
+        raise UntrustedEntryError("the revocation list has fields of other types, or expires at no second of a clock")
+    return Revocations(number, expires, tuple(signers), tuple(entries))
 
 
 class RevocationList:
@@ -220,6 +219,10 @@ def require_trusted_keys(keys: TrustedKeys | None) -> TrustedKeys:
             "JITNORM_REVOCATION_KEY is set, but JITNORM_TRUSTED_KEYS is not: without it no entry is checked"
         )
     return keys
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _canonical(value: Any) -> bytes:

@@ -200,11 +200,16 @@ def key_id_of(signature: bytes) -> str:
     return str(json.loads(signature)["key"])
 
 
+def is_second(value: object) -> bool:
+    """Whether a value is a second since the epoch that a clock can show."""
+    return type(value) is int and 0 <= value <= _LAST_SECOND
+
+
 def _signed(manifest: bytes, expires: object) -> bytes:
     """The bytes that a signature covers; TypeError if it ends at what is no second that a clock can show."""
     if expires is None:
         return _PURPOSE + manifest
-    if type(expires) is not int or not 0 <= expires <= _LAST_SECOND:
+    if not is_second(expires):
         raise TypeError(f"expires is {expires!r}, not a second since the epoch")
     return _PURPOSE_UNTIL + str(expires).encode() + b"\0" + manifest
 

@@ -6,6 +6,8 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from jitnorm.cache import Cache, CacheError, RemoteError, Store, failed_tiers, open_cache
@@ -203,3 +205,21 @@ def test_what_is_neither_a_key_nor_an_id_is_not_revoked(remote: RemoteTier, keys
         revoke(remote, keys["lists"], signers=["me"])
     with pytest.raises(ValueError, match="days is 0"):
         revoke(remote, keys["lists"], days=0)
+
+
+MISTAKES: tuple[dict[str, Any], ...] = (
+    {"expires": 10**400},
+    {"expires": -1},
+    {"expires": True},
+    {"number": 1.0},
+    {"entries": "ab"},
+    {"signers": [["ab"]]},
+)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: "-".join(mistake))
+def test_a_signed_list_with_a_mistake_is_refused(keys: dict[str, SigningKey], mistake: dict[str, Any]) -> None:
+    fields = {**vars(Revocations(1, 1 << 40)), **mistake}
+    raw = encode_revocations(cast(Revocations, SimpleNamespace(**fields)), keys["lists"])
+    with pytest.raises(UntrustedEntryError, match="fields of other types"):
+        decode_revocations(raw, TrustedKeys({}).plus(keys["lists"]))
