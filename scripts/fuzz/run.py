@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of it: how many calls of which op were made, and a test that fails, or nothing."""
+    """The outcome: how many calls of which op were made, and a test that fails, or nothing."""
 
     op: str
     calls: int

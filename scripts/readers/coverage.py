@@ -1,4 +1,4 @@
-"""Which code has run: lines of Python, and branches of native code that was built to tell."""
+"""Coverage of code: lines of Python, and branches of native code that was built to tell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EDGES = 1 << 16  # as in edges.c
 
 
 class Coverage:
-    """What has run in some folders of Python, and in native code where scripts/readers/edges.c is loaded.
+    """The lines run in some folders of Python, and the branches of native code where scripts/readers/edges.c is loaded.
 
     Args:
         folders: whose modules count.

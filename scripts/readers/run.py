@@ -27,7 +27,7 @@ _CODE = Path(jitnorm.__file__).parent
 
 
 class Outcome(NamedTuple):
-    """What came of a reader: inputs, branches reached at first and at last, and how an input failed, or nothing."""
+    """The outcome of a reader: inputs, branches reached at first and at last, and how an input failed, or nothing."""
 
     inputs: int
     branches_at_first: int
