@@ -18,12 +18,16 @@ struct CudaAllocator {
     if (bytes > 0) driver.Check(driver.MemAlloc(&address, bytes), "cuMemAlloc");
     t->data = reinterpret_cast<void*>(address);
   }
-  // cuMemFree waits for work that uses the memory.
-  void FreeData(DLTensor* t) {
+  // cuMemFree waits for work that uses the memory. Errors, as of a GPU that is lost, have nobody to be told to: whoever
+  // frees may be built with another C++ library, where they would end the process.
+  void FreeData(DLTensor* t) noexcept {
     if (t->data == nullptr) return;
-    const DeviceScope scope(t->device.device_id);
-    const RelaxedCapture relaxed;
-    Driver::Get().MemFree(reinterpret_cast<uint64_t>(t->data));
+    try {
+      const DeviceScope scope(t->device.device_id);
+      const RelaxedCapture relaxed;
+      Driver::Get().MemFree(reinterpret_cast<uint64_t>(t->data));
+    } catch (const ffi::Error&) {
+    }
   }
 };
 
