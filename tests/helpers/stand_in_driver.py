@@ -1,8 +1,8 @@
 """A CUDA driver that stands in for NVIDIA's: it knows its devices' compute capabilities and tells what is launched.
 
 It keeps the contexts of each thread, and refuses launches in a wrong one, or on a stream of another device: a stream's
-number is its device's, from 1, times 1000, plus any below. Functions fail as STAND_IN_FAILS says, "cuInit:100" or
-"*:999", at the moment of the call; with STAND_IN_COUNTS set, launches are counted, by `stand_in_launches`, and not told.
+number is its device's, from 1, times 1000, plus any below. Functions fail as STAND_IN_FAILS says at the moment of the
+call, "cuInit:100" or "*:999"; with STAND_IN_COUNTS set, launches are counted, by `stand_in_launches`, and not told.
 """
 
 from __future__ import annotations

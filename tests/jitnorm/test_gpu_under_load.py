@@ -48,9 +48,11 @@ def test_a_graph_is_captured_while_other_threads_build_load_and_prune() -> None:
     outputs = [torch.empty_like(other) for other, _ in others]
     torch.cuda.synchronize()
     ended, errors = threading.Event(), []
+    graph, stream, another = torch.cuda.CUDAGraph(), torch.cuda.Stream(), torch.cuda.Stream()
 
     def disturb() -> None:
         try:
+            torch.cuda.set_stream(another)  # of this thread
             for (other, its_weight), its_out in zip(others, outputs, strict=True):
                 jitnorm.rmsnorm(other, its_weight, out=its_out)  # a miss each
                 prune(user_store(), 1 << 40)
@@ -59,7 +61,6 @@ def test_a_graph_is_captured_while_other_threads_build_load_and_prune() -> None:
         finally:
             ended.set()
 
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.cuda.stream(stream):
         graph.capture_begin(capture_error_mode="thread_local")
         thread = threading.Thread(target=disturb)
