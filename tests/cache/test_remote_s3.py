@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from jitnorm.cache import Artifact, Cache, Store, failed_tiers
+from jitnorm.cache import Artifact, Cache, RemoteError, Store, failed_tiers
 from jitnorm.cache.remote import RemoteTier
 from jitnorm.cache.transfer import pull, push
 from remote_entries import KEYS, LIMIT, SOURCE, artifact_of
+from tcp_server import listening
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +131,92 @@ def test_a_bucket_whose_server_is_killed_is_done_without(
     assert built.payload == b"built"
     assert time.monotonic() - began < 15
     assert remote.name in failed_tiers()
+
+
+def forward(connection: socket.socket, server: socket.socket) -> None:
+    """Have the server get what a connection sends."""
+    with contextlib.suppress(OSError):
+        while data := connection.recv(65536):
+            server.sendall(data)
+        server.shutdown(socket.SHUT_WR)
+
+
+def cut(connection: socket.socket, answer: bytes) -> None:
+    """End in the middle of an answer."""
+    connection.sendall(answer[: len(answer) // 2])
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+def slow(connection: socket.socket, answer: bytes) -> None:
+    """Answer so that it would take minutes."""
+    for byte in answer:
+        connection.sendall(bytes([byte]))
+        time.sleep(0.2)
+
+
+def busy(connection: socket.socket, answer: bytes) -> None:
+    connection.sendall(b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n")
+
+
+def honest(connection: socket.socket, answer: bytes) -> None:
+    connection.sendall(answer)
+
+
+Fault = Callable[[socket.socket, bytes], None]
+
+
+@contextlib.contextmanager
+def through(url: str, choose: Callable[[], Fault], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have each answer of a server pass a proxy that forwards it in some way."""
+
+    def answer(connection: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as server:
+            threading.Thread(target=forward, args=(connection, server), daemon=True).start()
+            while data := server.recv(1 << 20):
+                choose()(connection, data)
+
+    with listening(answer) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        yield
+
+
+@pytest.mark.parametrize("fault", [cut, slow, busy])
+def test_a_bucket_whose_answers_are_faulty_costs_the_timeout_at_most(
+    full: Store,
+    other: Store,
+    s3: RemoteTier,
+    bucket: str,
+    s3_server: str,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Fault,
+) -> None:
+    push(full, s3)
+    with through(s3_server, lambda: fault, monkeypatch):
+        remote = RemoteTier(f"s3://{bucket}/kernels", timeout=1.5)
+        began = time.monotonic()
+        built = Cache(other, remote=remote).load_or_build(KEYS[0], lambda: Artifact(b"built", {}))
+        assert built.payload == b"built"
+        assert time.monotonic() - began < 10
+        assert remote.name in failed_tiers()
+        with pytest.raises(RemoteError):
+            pull(other, RemoteTier(f"s3://{bucket}/kernels", timeout=1.5))
+    assert [other.load(key) for key in KEYS[1:]] == [None] * (len(KEYS) - 1)
+
+
+def test_pulls_through_a_network_that_fails_now_and_then_bring_whole_entries_in_the_end(
+    full: Store, other: Store, s3: RemoteTier, bucket: str, s3_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(full, s3)
+    chance = random.Random(5)
+    with through(s3_server, lambda: chance.choice((*[honest] * 8, cut, busy)), monkeypatch):
+        for _ in range(20):
+            with contextlib.suppress(RemoteError):
+                pull(other, RemoteTier(f"s3://{bucket}/kernels", timeout=3.0))
+            loaded = {key: found for key in KEYS if (found := other.load(key)) is not None}
+            assert loaded == {key: artifact_of(key) for key in loaded}
+            if len(loaded) == len(KEYS):
+                break
+    assert len(loaded) == len(KEYS)
 
 
 FORKED = """
