@@ -5,16 +5,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
-import os
 import random
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 from jitnorm.cache import Cache, CacheError, Store
 
-from fire.trial import PROCESS_SECONDS, Trial, Unavailable, artifact_of
+from fire.trial import Trial, artifact_of
 
 NUMBERS = ("EIO", "ENOSPC", "EDQUOT", "EACCES", "EMFILE", "ENOMEM", "EROFS", "ESTALE", "EBUSY")
 _ROUNDS = 40
@@ -24,31 +21,8 @@ _CALLS = 120
 
 def attack(trial: Trial) -> None:
     """Forty lookups and builds in a process, in each of which one call fails."""
-    arguments = json.dumps({"root": str(trial.root), "seed": trial.chance.getrandbits(32)})
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": str(_library(trial.folder)),
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    with trial.bounded(30):
-        done = subprocess.run(
-            [sys.executable, "-m", "fire.io_errors", arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PROCESS_SECONDS,
-        )
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert int(done.stdout), "no call has failed: the library is not in place"
-
-
-def _library(folder: Path) -> Path:
-    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
-    if compiler is None:
-        raise Unavailable("there is no C compiler")
-    source, library = Path(__file__).with_name("faults.c"), folder / "faults.so"
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    return library
+    happened = trial.output_with("faults.c", "fire.io_errors", seed=trial.chance.getrandbits(32))
+    assert int(happened), "no call has failed: the library is not in place"
 
 
 def _provoke(root: str, seed: int) -> None:

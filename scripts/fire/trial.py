@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -92,6 +94,30 @@ class Trial:
             output, errors = process.communicate(timeout=PROCESS_SECONDS)
         assert process.returncode == 0, errors
         return str(output)
+
+    def output_with(self, source: str, module: str, **arguments: Any) -> str:
+        """The output of a module, run with the root and other arguments and with a library in C preloaded.
+
+        Raises:
+            Unavailable: there is no C compiler.
+        """
+        compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
+        if compiler is None:
+            raise Unavailable("there is no C compiler")
+        library = self.folder / "preloaded.so"
+        command = [compiler, "-O1", "-shared", "-fPIC", "-o", library, Path(__file__).with_name(source), "-ldl"]
+        subprocess.run(command, check=True)
+        path = os.pathsep.join(filter(None, sys.path))
+        with self.bounded(30):
+            done = subprocess.run(
+                [sys.executable, "-m", module, json.dumps({"root": str(self.root), **arguments})],
+                env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": path},
+                capture_output=True,
+                text=True,
+                timeout=PROCESS_SECONDS,
+            )
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
 
 
 def artifact_of(key: str) -> Artifact:
