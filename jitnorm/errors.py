@@ -25,3 +25,34 @@ class KernelNotWarmError(RuntimeError):
             f"{self.what} for {self.target} is in no tier of the cache, and JITNORM_JIT is 'deny'; warm it where "
             f"compiling is allowed: {self.command}; or set JITNORM_JIT=auto"
         )
+
+
+class CommError(RuntimeError):
+    """A rank did not come to a call, or came with another one; the workspace takes no calls until its `reset`.
+
+    Args:
+        rank: which rank says so.
+        call: the number of the call, counted from 0 since the workspace was made or reset.
+        late: the ranks that did not come within the deadline.
+        disagreeing: those that came with another shape, dtype, format or number of calls before.
+        deadline: of a wait, in seconds.
+    """
+
+    def __init__(
+        self, rank: int, call: int, late: tuple[int, ...], disagreeing: tuple[int, ...], deadline: float
+    ) -> None:
+        super().__init__(rank, call, late, disagreeing, deadline)
+        self.rank, self.call, self.late, self.disagreeing, self.deadline = rank, call, late, disagreeing, deadline
+
+    def __str__(self) -> str:
+        late = f"did not hear of ranks {list(self.late)} within {self.deadline:g} s" if self.late else ""
+        other = (
+            f"found ranks {list(self.disagreeing)} at a call of another shape, dtype, format or number"
+            if self.disagreeing
+            else ""
+        )
+        return (
+            f"rank {self.rank}, in call {self.call}, {' and '.join(filter(None, (late, other)))}; what that call and "
+            "later ones wrote is undefined: make the calls alike on all ranks, or restart those that ended, then call "
+            "Workspace.reset() on all"
+        )

@@ -8,10 +8,9 @@ from typing import Any
 
 from .activations import canonical
 from .config_rules import MOVES, NORMS, check, default_activation, default_weight, distinct_rounding
-from .formats import read_format
+from .config_text import read_values
 from .numerics import ceil_div, round_up
-from .quant_spec import PACKED_COLUMNS, SWIZZLED_COLUMNS, QuantSpec, require_one_of, to_text
-from .spelling import did_you_mean
+from .quant_spec import PACKED_COLUMNS, SWIZZLED_COLUMNS, QuantSpec, to_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +120,9 @@ class KernelConfig:
         modulated: whether the norm is multiplied by 1 plus a scale, and a shift is added, both tensors of their own, as
             in DiT; it then has no weight.
         modulation_bias: whether float32 biases are added to these.
+        all_reduce: how the inputs of several GPUs, the ranks, are summed before a residual is added: ``one_shot``,
+            every rank gets those of all; not at all, an empty text.
+        ranks: how many ranks there are, 2 to 8; only with `all_reduce`, otherwise 0.
         sums_of: the dtype of the rows whose partial sums ``sum_rows`` adds up; empty for any other matrix.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
@@ -190,6 +192,8 @@ class KernelConfig:
     branch_scale: bool = False
     modulated: bool = False
     modulation_bias: bool = False
+    all_reduce: str = ""
+    ranks: int = 0
     sums_of: str = ""
     schedule: str = ""
 
@@ -250,6 +254,8 @@ class KernelConfig:
     @property
     def combine(self) -> str:
         """The source of a row: an enumerator of Combine in common/types.h, without its prefix."""
+        if self.all_reduce:
+            return "reduced"
         if self.branch_gate or self.branch_scale or self.modulated:
             return "branch"
         if self.residual and not self.backward:
@@ -359,16 +365,7 @@ def read_fields(text: str) -> dict[str, Any]:
 
 def read_options(text: str) -> dict[str, Any]:
     """The fields in what follows the op in a text form; ValueError says what cannot be read."""
-    values: dict[str, Any] = {}
-    for item in filter(None, text.split(",")):
-        name, equals, value = item.partition("=")
-        if not equals or name not in _READERS or name in values:
-            raise ValueError(
-                f"config: cannot read {item!r}; write field=value once for any of {', '.join(_READERS)}"
-                f"{did_you_mean(name, _READERS.keys() - values)}"
-            )
-        values[name] = _READERS[name](name, value)
-    return values
+    return read_values(text, _TYPES)
 
 
 def options_text(options: Mapping[str, Any]) -> str:
@@ -376,25 +373,4 @@ def options_text(options: Mapping[str, Any]) -> str:
     return ",".join(f"{name}={to_text(value)}" for name, value in options.items())
 
 
-def _read_int(name: str, text: str) -> int:
-    # Of all negative numbers only -1 means something: the last axis, as many columns of gates as there are.
-    if text != "-1" and not text.isdecimal():
-        raise ValueError(f"config: {name} is {text!r}, which is not a whole number")
-    return int(text)
-
-
-def _read_bool(name: str, text: str) -> bool:
-    require_one_of(f"config: {name}", text, ("true", "false"))
-    return text == "true"
-
-
-def _read_str(name: str, text: str) -> str:
-    return text
-
-
-def _read_quant(name: str, text: str) -> QuantSpec | None:
-    return None if text == "none" else read_format(text)
-
-
-_READER_OF_TYPE = {"int": _read_int, "bool": _read_bool, "str": _read_str, "QuantSpec | None": _read_quant}
-_READERS = {field.name: _READER_OF_TYPE[str(field.type)] for field in fields(KernelConfig) if field.name != "op"}
+_TYPES = {field.name: str(field.type) for field in fields(KernelConfig) if field.name != "op"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from .all_reduce_rules import ALL_REDUCE, check_all_reduce
 from .branch_rules import BRANCH, check_branch
 from .finish_rules import FINISHED, check_activation, check_finish
 from .mhc_rules import MAPPED, check_mapping
@@ -37,11 +38,11 @@ _ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (
         *_COMBINED, *FINISHED, *_ROWS, *_ENCODED, "weight_per_matrix", "unit_bias", "bias", "rounding", "keep_norm",
-        "keep_rstd", "backward",
+        "keep_rstd", "backward", *ALL_REDUCE,
     ),
     "layernorm": (
         *_COMBINED, *BRANCH, "activates_norm", *_ROWS, *_ENCODED, "rounding", "keep_norm", "keep_rstd",
-        "keep_statistics", "backward",
+        "keep_statistics", "backward", *ALL_REDUCE,
     ),
     "quantize": (
         "gate_columns", "values_first", "streams", "activation", *MAPPED, *_ROWS, *_ENCODED, "rounding", "axis",
@@ -103,6 +104,7 @@ def check(config: KernelConfig) -> None:
     check_finish(config)
     check_mapping(config)
     check_branch(config)
+    check_all_reduce(config)
     _check_experts(config)
     _check_gathering(config)
     _check_row_sets(config)

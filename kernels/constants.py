@@ -7,12 +7,15 @@ layer is mixed, kHalfOfLastBit where the amax of blocks is not rounded, kScaleAc
 columns or blocks are given, the numbers of activations that have none, kValuesFirst where gates are, kHasTwoSizes where
 rows have one, those of a rotation where there is none, kBlocksCrossWarps where none does, kFinish where nothing follows
 a norm, kWeights where norms have one weight, and what gates and several rows of weights have of their own; so are those
-of the factors of streams and of branches, and kSumsFirst where no sum comes before a row.
+of the factors of streams, of branches and of ranks, and kSumsFirst where no sum comes before a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from zlib import crc32
 
 from .activations import Numbers, numbers_of
 from .arguments import WIDEST_ACCESS
@@ -185,8 +188,12 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _int("kWeightRows", config.weight_rows)
     if config.sums_first:
         yield _bool("kSumsFirst", True)
-    if config.combine == "branch":
+    if config.all_reduce:
+        yield _int("kRanks", config.ranks)
+        yield _int("kCallHash", _hash_of_call(config))
+    if config.combine in ("branch", "reduced"):
         yield _bool("kHasResidual", config.residual)
+    if config.combine == "branch":
         yield _bool("kHasBranchGate", config.branch_gate)
         yield _bool("kHasGateBias", config.gate_bias)
         yield _bool("kHasBranchScale", config.branch_scale)
@@ -197,6 +204,18 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _int("kSplits", config.splits)
     if config.weights > 1:
         yield _int("kWeights", config.weights)
+
+
+def _hash_of_call(config: KernelConfig) -> int:
+    """A number that is the same on ranks whose calls are: what alignment, strides and targets decide does not count."""
+    defaults: dict[str, Any] = {
+        "row_dims": 1,
+        "vector_bytes": WIDEST_ACCESS,
+        "pdl": False,
+        "many_rows": False,
+        "schedule": "",
+    }
+    return crc32(str(replace(config, **defaults)).encode()) >> 1
 
 
 def _activation_constants(numbers: Numbers) -> Iterator[Constant]:

@@ -56,6 +56,8 @@ def _schedule(config: KernelConfig, target: Target) -> str:
     """The function that has all rows processed."""
     if config.backward:
         return "process_segments"
+    if config.all_reduce:
+        return "process_reduced_rows"
     if config.weight_rows > 1:
         return "process_rows_in_turn"
     if target.is_cpu:

@@ -42,6 +42,7 @@ CONDITIONS = {
     "JITNORM_MAPS_STREAMS": "Combine::kMapped",  # the factors of streams are found from projections
     "JITNORM_BRANCH": "Combine::kBranch",  # a branch is gated or scaled before it is added, or the norm is modulated
     "JITNORM_MODULATES": "Finish::kModulated",
+    "JITNORM_REDUCES": "Combine::kReduced",  # inputs of several ranks are summed first
     "JITNORM_SANDWICH": "Combine::kSandwich",  # what is normalized is a sum with a norm
 }
 # One that has none within.

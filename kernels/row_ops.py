@@ -14,6 +14,8 @@ from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, TOKENS, Extent, Shape
 from .numerics import CHUNK_SIZE, ceil_div
 from .quant_spec import CODE_BITS, PACKED_COLUMNS, QuantSpec
 
+# Words of the control block of a workspace, whose members are those of `Workspace` in common/workspace.h.
+CONTROL_WORDS = 32
 # The fields of tensors from which the entry point finds an expert's rows: stages see what they have found.
 OFFSETS = ("offsets", "scale_offsets")
 
@@ -29,6 +31,8 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         arguments.append(TensorArgument("mask", ("int32",), shape(MATRICES)))
     if config.experts:
         arguments += _offsets(config)
+    if config.all_reduce:
+        arguments.append(TensorArgument("workspace", ("int64",), shape(CONTROL_WORDS)))
     if config.gathers:
         arguments.append(TensorArgument("input_rows", ("int32",), shape(LEADING, 1), is_strided=True, row_set=1))
     if config.streams:

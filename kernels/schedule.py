@@ -60,8 +60,16 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         >>> row_schedule(KernelConfig("rmsnorm", 4096), Target("sm_90a")).threads
         256
     """
-    if config.schedule:
-        return _named_schedule(config, target)
+    schedule = _named_schedule(config, target) if config.schedule else _schedule_by_rules(config, target)
+    if config.all_reduce and not schedule.holds_row:
+        raise ValueError(
+            f"input: has rows of {config.hidden_size}, too long for the registers of {target}, where rows that are "
+            "summed over ranks have to stay"
+        )
+    return schedule
+
+
+def _schedule_by_rules(config: KernelConfig, target: Target) -> RowSchedule:
     if config.backward:
         return backward_schedule(config, target)
     groups = groups_of(config)
@@ -372,6 +380,8 @@ def _least_chunks(config: KernelConfig) -> int:
     Where a mask counts rows, threads look for theirs first, which is worth it for more: NVFP4 of the rows of experts of
     4096 columns takes 0.86 of a copy with four, 0.80 with two; SwiGLU to MXFP4, 0.71 with two and 0.61 with one.
     """
+    if config.all_reduce == "one_shot":
+        return 1  # all of a row is asked for at once
     if config.counts_rows and not config.normalizes and held_bytes(config) == 2:
         return CHUNKS_OF_MANY_ROWS
     if config.gate_columns:

@@ -86,6 +86,7 @@ from jitnorm.reference.norm import (
     stored_residual,
 )
 from jitnorm.reference.pages import insert_heads
+from jitnorm.reference.ranks import rank_sum_f32
 from jitnorm.reference.rotation import rotate_f32
 from jitnorm.reference.sandwich import sandwich_rmsnorm_f32
 from jitnorm.reference.statistics import CHUNK, amax_f32, row_sum, sum_of_squares
@@ -145,6 +146,7 @@ __all__ = [
     "quantize_mxfp8",
     "quantize_nvfp4_row",
     "quantize_nvfp4_tensor",
+    "rank_sum_f32",
     "relu2_f32",
     "rmsnorm_backward_f32",
     "rmsnorm_f32",

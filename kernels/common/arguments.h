@@ -104,6 +104,9 @@ struct Arguments {
   float k, pre_eps, sinkhorn_eps, post_factor;
 
 #endif
+#ifdef JITNORM_REDUCES
+  Int64* workspace;  // the control block of this rank
+#endif
   float* amax;
   float* partials;  // sums over the rows of each segment
 

@@ -41,6 +41,9 @@ enum class Combine {
 #ifdef JITNORM_SANDWICH
   kSandwich,  // the norm of the input and a residual
 #endif
+#ifdef JITNORM_REDUCES
+  kReduced,  // the inputs of all ranks, and a residual or none
+#endif
 #ifdef JITNORM_BRANCH
   kBranch,  // the input, times a gate and a number or not, and a residual or none
 #endif

@@ -4,6 +4,7 @@
 
 #include "../common/experts.h"
 #include "../common/finish.h"
+#include "all_reduce.h"
 #include "branch.h"
 #include "combine.h"
 #include "encode.h"
@@ -188,6 +189,24 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of, Int64 first, Int6
     process_rows(arguments_of(), first, last);
   }
 }
+
+#ifdef JITNORM_REDUCES
+// Rows whose inputs are summed over ranks. Every part of a call reads how many calls there have been, and adds to that
+// when it will not ask again.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of, Int64 first, Int64 last) {
+  const Arguments a = arguments_of();
+  Workspace& w = workspace_of(a);
+  const UInt64 epoch = epoch_of(w);
+  clear_last(a, first < a.rows ? first : a.rows, last < a.rows ? last : a.rows);
+  process_rows(a, first, last);
+  if (first == 0) {
+    w.used_rows[epoch % kBuffers] = a.rows;
+    w.used_bytes[epoch % kBuffers] = kSentBytes;
+  }
+  __atomic_fetch_add(&w.progress, progress_of(first == 0, last - first, visited_rows(a.rows)), __ATOMIC_ACQ_REL);
+}
+#endif
 
 #ifdef JITNORM_TURNS
 // Rows take turns at kWeightRows parts of the weight; arguments_of() gives the Arguments of those with a part.

@@ -28,6 +28,16 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
   }
 }
 
+#ifdef JITNORM_REDUCES
+// Rows whose inputs are summed over ranks.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of) {
+  const Arguments a = arguments_of();
+  process_rows(a, row_block(), [&] { clear_last(a, kRowsPerBlock * kRowsAtOnce); });
+  end_call(a);
+}
+#endif
+
 #ifdef JITNORM_TURNS
 // Rows take turns at kWeightRows parts of the weight; arguments_of() gives the Arguments of those with a part.
 template <typename ArgumentsOf>

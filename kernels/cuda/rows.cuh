@@ -270,6 +270,10 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
   }
+#ifdef JITNORM_REDUCES
+  JITNORM_UNROLL
+  for (int j = 0; j < kChunkSlots; ++j) row.source.send(row.held[j], row.index(j));
+#endif
 #ifdef JITNORM_ROTATES
   row.angles.load(a, at, chunk_of_head(row.index(0)));
 #endif
@@ -285,6 +289,18 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
 #endif
   return row;
 }
+
+#ifdef JITNORM_REDUCES
+// Makes the rows of what has been loaded, and of what other ranks send.
+JITNORM_INLINE void receive_rows(Rows& of) {
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    Row& row = of.rows[r];
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunkSlots; ++j) row.source.receive(row.held[j], row.index(j));
+  }
+}
+#endif
 
 // What follows once the rows' statistics are known.
 template <typename Visit>
@@ -356,6 +372,9 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));
   }
   meanwhile();
+#ifdef JITNORM_REDUCES
+  receive_rows(of);
+#endif
 #ifdef JITNORM_PAGES
   const RowEncoder::CallScale call = RowEncoder::prepare(a, of.rows[0].number);
 #else

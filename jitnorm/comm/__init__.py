@@ -1,0 +1,7 @@
+"""Sums over the GPUs of a tensor-parallel group, with what follows them, in one launch. docs/parallel.md has more."""
+
+from jitnorm.comm.all_reduce import Reduced, all_reduce_norm_quantize
+from jitnorm.comm.workspace import Workspace
+from jitnorm.errors import CommError
+
+__all__ = ["CommError", "Reduced", "Workspace", "all_reduce_norm_quantize"]

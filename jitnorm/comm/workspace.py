@@ -1,0 +1,201 @@
+"""Workspace: the memory by which the ranks of a group exchange rows, and what they know of each other's failures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.comm.cuda_memory import CudaMemory
+from jitnorm.comm.host_memory import HostMemory
+from jitnorm.comm.layout import NOT_YET, Layout
+from jitnorm.comm.memory import Exchange, Memory
+from jitnorm.comm.torch_memory import TorchMemory
+from jitnorm.errors import CommError
+from jitnorm.kernels.all_reduce_rules import MAX_RANKS
+from jitnorm.kernels.config_rules import FLOAT_DTYPES, MAX_HIDDEN_SIZE
+from jitnorm.kernels.dtypes import DTYPES
+from jitnorm.kernels.quant_spec import require_one_of
+
+# Bytes that a rank sends in a call whose rows all ranks get, at most by default: above, other ways take less time.
+ONE_SHOT_BYTES = 2 << 20
+_MOST_ROWS = 1 << 19
+
+
+class Workspace:
+    """What a rank needs to call `all_reduce_norm_quantize`; all ranks make theirs at once, with the same sizes.
+
+    Calls with a workspace follow one another on one stream, on every rank in the same order; CUDA graphs may hold them.
+
+    Attributes:
+        rank: this one's number.
+        ranks: how many there are, 2 to 8.
+        deadline: how long a kernel waits for another rank, in seconds.
+        layout: of the memory.
+        is_synchronous: whether calls have ended when they return, as on the CPU: they raise what went wrong themselves.
+    """
+
+    def __init__(self, rank: int, layout: Layout, memory: Memory, deadline: float) -> None:
+        self.rank, self.ranks, self.deadline, self.layout = rank, layout.ranks, deadline, layout
+        self._memory, self.is_synchronous = memory, memory.is_synchronous
+        self._controls: dict[type, Any] = {}
+        self._good = bytes(memory.status)
+        self._initialize()
+
+    @classmethod
+    def from_exchange(
+        cls,
+        rank: int,
+        ranks: int,
+        exchange: Exchange,
+        *,
+        max_rows: int,
+        hidden_size: int,
+        dtype: Any = "bfloat16",
+        device: str | int = "cpu",
+        deadline: float = 10.0,
+    ) -> Workspace:
+        """The workspace of ranks that can exchange a few bytes: GPUs of one host, or processes on the CPU.
+
+        Ranks on GPUs share memory by CUDA IPC, or are threads of one process.
+
+        Args:
+            rank: this one's number, from 0 on.
+            ranks: how many there are, 2 to 8.
+            exchange: called with bytes, returns those of all ranks in their order, as an all-gather does; a few times
+                here and in `reset`.
+            max_rows: the most rows of a call.
+            hidden_size: the most elements of a row.
+            dtype: of the widest elements: float16, bfloat16 or float32, by name or as a library's object.
+            device: ``"cpu"``, or the ordinal of the CUDA device of this rank.
+            deadline: how long a kernel waits for another rank, in seconds.
+
+        Raises:
+            ValueError: a number that is not allowed, or not the same on all ranks.
+        """
+        layout = _layout(rank, ranks, max_rows, hidden_size, dtype, deadline)
+        _require_same(exchange, layout)
+        if device == "cpu":
+            return cls(rank, layout, HostMemory(rank, exchange, layout.window_bytes), deadline)
+        if not isinstance(device, int):
+            raise ValueError(f"device: is {device!r}; pass 'cpu' or the ordinal of a CUDA device")
+        return cls(rank, layout, CudaMemory(rank, exchange, layout.window_bytes, device), deadline)
+
+    @classmethod
+    def from_torch(
+        cls, group: Any, *, max_rows: int, hidden_size: int, dtype: Any, device: Any = None, deadline: float = 10.0
+    ) -> Workspace:
+        """The workspace of the ranks of a torch process group, each with a GPU of one host, over symmetric memory.
+
+        Args:
+            group: a group of `torch.distributed`, of any backend.
+            max_rows: as of `from_exchange`.
+            hidden_size: as of `from_exchange`.
+            dtype: as of `from_exchange`.
+            device: this rank's; None for torch's current CUDA device.
+            deadline: as of `from_exchange`.
+
+        Raises:
+            ValueError: a number that is not allowed, or not the same on all ranks.
+        """
+        import torch
+        from torch import distributed
+
+        rank, ranks = distributed.get_rank(group), distributed.get_world_size(group)
+        layout = _layout(rank, ranks, max_rows, hidden_size, dtype, deadline)
+        gathered: list[Any] = [None] * ranks
+        distributed.all_gather_object(gathered, repr(layout), group)
+        _require_same(lambda _: [text.encode() for text in gathered], layout)
+        where = torch.device("cuda", torch.cuda.current_device() if device is None else torch.device(device).index)
+        return cls(rank, layout, TorchMemory(group, layout.window_bytes, where), deadline)
+
+    def control(self, tensor: Any) -> Any:
+        """The control block as a tensor that goes into a call beside another."""
+        kind = type(tensor)
+        if kind not in self._controls:
+            self._controls[kind] = _like(self._memory.control, tensor)
+        return self._controls[kind]
+
+    def admit(self, rows: int, hidden_size: int, dtype: str) -> None:
+        """Raise CommError after a failure, and ValueError if such rows do not fit."""
+        self.check()
+        layout = self.layout
+        if rows > layout.rows:
+            raise ValueError(
+                f"input: has {rows} rows, but the workspace is for {layout.rows}; make one with more max_rows"
+            )
+        if hidden_size * DTYPES[dtype].bytes > layout.hidden_size * DTYPES[layout.dtype].bytes:
+            raise ValueError(
+                f"input: has rows of {hidden_size} {dtype}, but the workspace is for {layout.hidden_size} {layout.dtype}"
+                "; make one with a larger hidden_size"
+            )
+        if DTYPES[dtype].bytes != DTYPES[layout.dtype].bytes:
+            raise ValueError(f"input: dtype is {dtype}, but the workspace is for {layout.dtype}; make one for {dtype}")
+
+    def check(self) -> None:
+        """Raise CommError if a rank failed in a call that has ended, as far as this one knows.
+
+        Call it once the device has finished the calls in question. Calls with the workspace begin with it.
+        """
+        found = bytes(self._memory.status)
+        if found == self._good:
+            return
+        words = memoryview(found).cast("q")
+        late, disagreeing = (
+            tuple(i for i in range(self.ranks) if words[first + i]) for first in (0, MAX_RANKS)
+        )  # fmt: skip
+        call = max(words) - 1
+        raise CommError(self.rank, call, late, disagreeing, self.deadline)
+
+    def reset(self) -> None:
+        """Make the workspace ready for calls again after a failure; all of its ranks call this at once."""
+        self._initialize()
+
+    def close(self) -> None:
+        """Give the memory back; no call may be under way, and none may follow."""
+        self._memory.synchronize()
+        self._controls.clear()
+        self._memory.close()
+
+    def _initialize(self) -> None:
+        memory, layout = self._memory, self.layout
+        memory.synchronize()
+        memory.barrier()  # from here on nobody writes into another's window
+        memory.fill_window(0, layout.mark_bytes // 4, 0)
+        word = NOT_YET[DTYPES[layout.dtype].bytes]
+        memory.fill_window(layout.mark_bytes, layout.slots * layout.row_bytes // 4, word)
+        memory.write_control(layout.control(self.rank, self.deadline, memory.status_address, memory.windows))
+        memory.clear_status()
+        memory.synchronize()
+        memory.barrier()
+
+
+def _layout(rank: int, ranks: int, max_rows: int, hidden_size: int, dtype: Any, deadline: float) -> Layout:
+    require_one_of("ranks", ranks, tuple(range(2, MAX_RANKS + 1)))
+    require_one_of("rank", rank, tuple(range(ranks)))
+    if not 1 <= max_rows <= _MOST_ROWS:
+        raise ValueError(f"max_rows: is {max_rows}; 1 to {_MOST_ROWS} is allowed")
+    if not 1 <= hidden_size <= MAX_HIDDEN_SIZE:
+        raise ValueError(f"hidden_size: is {hidden_size}; 1 to {MAX_HIDDEN_SIZE} is allowed")
+    if not 0 < deadline <= 3600:
+        raise ValueError(f"deadline: is {deadline} s; more than 0 and up to 3600 is allowed")
+    name = (getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)).removeprefix("torch.")
+    require_one_of("dtype", name, FLOAT_DTYPES)
+    return Layout(ranks, max_rows, hidden_size, name)
+
+
+def _require_same(exchange: Exchange, layout: Layout) -> None:
+    """Raise ValueError on every rank if one has another layout."""
+    all_of_them = [text.decode() for text in exchange(repr(layout).encode())]
+    if len(all_of_them) != layout.ranks:
+        raise ValueError(f"exchange: returned {len(all_of_them)} texts, expected one for each of {layout.ranks} ranks")
+    others = [i for i, text in enumerate(all_of_them) if text != repr(layout)]
+    if others:
+        raise ValueError(f"ranks {others} make another workspace than {layout}: {all_of_them[others[0]]}")
+
+
+def _like(control: Any, tensor: Any) -> Any:
+    """The control block in the library of a tensor, if that is torch, whose calls then stay on their short way."""
+    if type(tensor).__module__.partition(".")[0] != "torch":
+        return control
+    import torch
+
+    return torch.from_dlpack(control)

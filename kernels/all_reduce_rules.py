@@ -1,0 +1,37 @@
+"""Rules on the fields of a KernelConfig for inputs that are summed over the ranks of a tensor-parallel group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .quant_spec import require_one_of
+
+if TYPE_CHECKING:
+    from .config import KernelConfig
+
+ALL_REDUCE = ("all_reduce", "ranks")
+METHODS = ("one_shot",)
+MAX_RANKS = 8
+
+
+def check_all_reduce(config: KernelConfig) -> None:
+    """Raise ValueError if one of `ALL_REDUCE` has a value that is not allowed, or not with the others."""
+    require_one_of("all_reduce", config.all_reduce, ("", *METHODS))
+    if not config.all_reduce:
+        if config.ranks:
+            raise ValueError(f"ranks: is {config.ranks!r}, which needs all_reduce")
+        return
+    require_one_of("ranks", config.ranks, tuple(range(2, MAX_RANKS + 1)))
+    others = (
+        "pair", "batched", "gate_columns", "streams", "activation", "gate", "sandwich", "backward", "amax_only",
+        "branch_gate", "branch_scale", "modulated",
+    )  # fmt: skip
+    if wrong := [name for name in others if getattr(config, name)]:
+        raise ValueError(f"{wrong[0]}: does not go with all_reduce; sum over ranks first, then call the op without it")
+    if config.weights > 1 or config.weight_rows > 1:
+        raise ValueError("weights, weight_rows: are more than 1, which does not go with all_reduce")
+    if config.quant is not None and config.quant.needs_tensor_amax:
+        raise ValueError(
+            "scale: is that of the whole tensor, which takes a launch before the one that sums over ranks; give it, or "
+            "use scales of rows or blocks"
+        )

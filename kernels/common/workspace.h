@@ -1,0 +1,81 @@
+// What ranks share to sum their inputs: the control block that each has for itself, and its window of memory, which all
+// of them write. docs/parallel.md describes the protocol.
+#pragma once
+
+#include "arguments.h"
+#include "intrinsics.h"
+
+#ifdef JITNORM_REDUCES
+constexpr int kMaxRanks = 8, kBuffers = 3;
+// A call is less than 2^20 parts: blocks of threads, or rows on a CPU. So calls are counted up to 2^44.
+constexpr int kPartBits = 20;
+
+// Words that the host sees: for each rank, one more than the number of the call in which it was too late, or had other
+// arguments; 0 if there was none.
+struct CallStatus {
+  UInt64 late[kMaxRanks], disagreeing[kMaxRanks];
+};
+
+struct Workspace {
+  Int64 rank;
+  UInt64 deadline;  // of a wait, in nanoseconds
+  Int64 slot_rows;  // rows of a slot
+  Int64 row_bytes;  // from one of them to the next
+  UInt64 progress;  // calls before this one << kPartBits, and how many parts of it have read that
+  UInt64 has_failed;
+  Int64 used_rows[kBuffers], used_bytes[kBuffers];  // what the calls before have written of each slot, and of its rows
+  CallStatus* status;
+  UInt8* windows[kMaxRanks];  // of each rank, as this one sees it
+};
+static_assert(sizeof(Workspace) <= 32 * sizeof(Int64));
+
+JITNORM_INLINE Workspace& workspace_of(const Arguments& a) { return *reinterpret_cast<Workspace*>(a.workspace); }
+
+// What a rank knows of another's call, in a word: whether it is the same one, and of the same arguments.
+JITNORM_INLINE UInt64 mark_of(UInt64 epoch, Int64 rows) {
+  return (UInt64)((UInt32)kCallHash ^ (UInt32)rows * 0x9e3779b1u) << 32 | (UInt32)(epoch + 1);
+}
+
+// What a part of a call that works on so many of its parts adds to the progress, once it has read it for good.
+JITNORM_INLINE UInt64 progress_of(bool is_first, Int64 own, Int64 all) {
+  return is_first ? ((UInt64)1 << kPartBits) - (UInt64)(all - own) : (UInt64)own;
+}
+
+enum class Arrival { kNotYet, kThere, kOther };
+
+// A mark of a call before is that of a rank which has not come so far; one of a later call, of a rank that skipped
+// this.
+JITNORM_INLINE Arrival arrival_of(UInt64 mark, UInt64 expected) {
+  if (mark == expected) return Arrival::kThere;
+  return (Int32)((UInt32)mark - (UInt32)expected) < 0 || mark == 0 ? Arrival::kNotYet : Arrival::kOther;
+}
+
+// In a window: the marks of each buffer, rank and row, then the rows, each of which has a slot of its own there.
+JITNORM_INLINE Int64 slot_number(const Workspace& w, UInt64 epoch, Int64 rank, Int64 row) {
+  return ((Int64)(epoch % kBuffers) * kRanks + rank) * w.slot_rows + row;
+}
+
+JITNORM_INLINE Int64 mark_offset(Int64 slot) { return slot * (Int64)sizeof(UInt64); }
+
+JITNORM_INLINE Int64 row_bytes_offset(const Workspace& w, Int64 slot) {
+  const Int64 marks = (kBuffers * kRanks * w.slot_rows * (Int64)sizeof(UInt64) + 127) / 128 * 128;
+  return marks + slot * w.row_bytes;
+}
+
+// The bytes of a row: whole chunks, of which nothing is -0 once they have come.
+constexpr int kSentBytes = kChunks * kChunkSize * (int)sizeof(Input);
+// What a word of elements is that have not come: -0, as which none is sent.
+constexpr UInt32 kNotYet = sizeof(Input) == 2 ? 0x80008000u : 0x80000000u;
+
+// The sum with the share of one more rank, in their order from +0 on.
+JITNORM_INLINE float added_share(float sum, float x) { return add_rn(sum, x); }
+
+JITNORM_INLINE float with_residual(float sum, float residual) {
+  if constexpr (!kHasResidual) return sum;
+#ifdef JITNORM_ROUNDS
+  return rounded_sum(add_rn(sum, residual));
+#else
+  return add_rn(sum, residual);
+#endif
+}
+#endif

@@ -1,0 +1,158 @@
+// The combine stage of rows whose inputs are summed over ranks, as processes or threads that share memory.
+#pragma once
+
+#include "../common/workspace.h"
+#include "combine.h"
+
+#ifdef JITNORM_REDUCES
+extern "C" int clock_gettime(int clock, Int64* seconds_and_nanoseconds);
+extern "C" int sched_yield();
+
+JITNORM_INLINE UInt64 nanoseconds() {
+  constexpr int kMonotonic = 1;
+  Int64 time[2];
+  clock_gettime(kMonotonic, time);
+  return (UInt64)time[0] * 1000000000 + (UInt64)time[1];
+}
+
+template <typename T>
+JITNORM_INLINE T load_shared(const T* at) {
+  return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+
+template <typename T>
+JITNORM_INLINE void store_shared(T* at, T value) {
+  __atomic_store_n(at, value, __ATOMIC_RELAXED);
+}
+
+// Waits until is_there(), but no longer than the workspace says, nor once another wait of the rank has been in vain.
+template <typename IsThere>
+JITNORM_INLINE bool wait_until(Workspace& w, IsThere is_there) {
+  UInt64 start = 0;
+  while (!is_there()) {
+    if (load_shared(&w.has_failed)) return false;
+    const UInt64 now = nanoseconds();
+    if (start == 0) start = now;
+    if (now - start > w.deadline) return false;
+    sched_yield();
+  }
+  return true;
+}
+
+JITNORM_INLINE UInt64 epoch_of(Workspace& w) { return load_shared(&w.progress) >> kPartBits; }
+
+// The number of the call in which something failed is told to the host for each rank.
+JITNORM_INLINE void report(Workspace& w, UInt64* of_ranks, int rank, UInt64 epoch) {
+  store_shared(&of_ranks[rank], epoch + 1);
+  store_shared(&w.has_failed, (UInt64)1);
+}
+
+// Words of a row on its way.
+typedef UInt64 Word;
+constexpr int kSentWords = kSentBytes / (int)sizeof(Word);
+constexpr Word kNotYetWord = (Word)kNotYet << 32 | kNotYet;
+
+// Whether an element of the word has not come: is -0.
+JITNORM_INLINE bool is_incomplete(Word word) {
+  constexpr Word kLowBits = sizeof(Input) == 2 ? 0x0001000100010001u : 0x0000000100000001u;
+  const Word difference = word ^ kNotYetWord;  // an element of zeros borrows from the bit above
+  return ((difference - kLowBits) & ~difference & kNotYetWord) != 0;
+}
+
+// A row as it is sent: whole chunks, with +0 in place of -0.
+struct SentRow {
+  union {
+    Word words[kSentWords];
+    UInt16 halves[kSentBytes / 2];
+    UInt32 floats[kSentBytes / 4];
+  };
+};
+
+JITNORM_INLINE void send_row(const Arguments& a, Workspace& w, UInt64 epoch, Int64 row, SentRow& sent) {
+  constexpr int kBytes = kHiddenSize * (int)sizeof(Input);
+  __builtin_memcpy(sent.words, a.input + row_offset(row, a.extents, a.input_strides), kBytes);
+  __builtin_memset((UInt8*)sent.words + kBytes, 0, kSentBytes - kBytes);
+  for (int i = 0; i < kChunks * kChunkSize; ++i) {
+    if constexpr (sizeof(Input) == 2) {
+      sent.halves[i] = sent.halves[i] == 0x8000u ? 0 : sent.halves[i];
+    } else {
+      sent.floats[i] = sent.floats[i] == kNotYet ? 0 : sent.floats[i];
+    }
+  }
+  const Int64 slot = slot_number(w, epoch, w.rank, row);
+  for (int p = 1; p < kRanks; ++p) {
+    UInt8* window = w.windows[(w.rank + p) % kRanks];
+    Word* to = reinterpret_cast<Word*>(window + row_bytes_offset(w, slot));
+    for (int i = 0; i < kSentWords; ++i) store_shared(to + i, sent.words[i]);
+    store_shared(reinterpret_cast<UInt64*>(window + mark_offset(slot)), mark_of(epoch, a.rows));
+  }
+}
+
+// A row of another rank, once it has come; false if it does not.
+JITNORM_INLINE bool receive_row(const Arguments& a, Workspace& w, UInt64 epoch, Int64 row, int rank,
+                                SentRow& received) {
+  const Int64 slot = slot_number(w, epoch, rank, row);
+  const UInt8* window = w.windows[w.rank];
+  const UInt64* mark = reinterpret_cast<const UInt64*>(window + mark_offset(slot));
+  const UInt64 expected = mark_of(epoch, a.rows);
+  Arrival arrival = Arrival::kNotYet;
+  const bool has_mark =
+      wait_until(w, [&] { return (arrival = arrival_of(load_shared(mark), expected)) != Arrival::kNotYet; });
+  if (arrival == Arrival::kOther) report(w, w.status->disagreeing, rank, epoch);
+  const Word* from = reinterpret_cast<const Word*>(window + row_bytes_offset(w, slot));
+  bool is_there = has_mark && arrival == Arrival::kThere;
+  for (int i = 0; i < kSentWords && is_there; ++i) {
+    is_there = wait_until(w, [&] { return !is_incomplete(received.words[i] = load_shared(from + i)); });
+  }
+  if (!is_there && arrival != Arrival::kOther && !load_shared(&w.has_failed)) report(w, w.status->late, rank, epoch);
+  return is_there;
+}
+
+struct SharedRows {
+  SentRow sent, received;
+};
+
+// The sum of the inputs of all ranks, in their order, and of a residual, which may also be stored, rounded to the
+// input's type. If a rank does not come, there is some row, and the host hears of it.
+template <>
+JITNORM_FORCE_INLINE void load_row<Combine::kReduced>(const Arguments& a, Int64 row, Tile* h) {
+  static thread_local SharedRows rows;
+  Workspace& w = workspace_of(a);
+  const UInt64 epoch = epoch_of(w);
+  send_row(a, w, epoch, row, rows.sent);
+  for (int t = 0; t < kRowTiles; ++t) h[t] = Tile{};
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const bool is_own = rank == w.rank;
+    if (!is_own && !receive_row(a, w, epoch, row, rank, rows.received)) continue;
+    const Input* share = reinterpret_cast<const Input*>((is_own ? rows.sent : rows.received).words);
+    for (int t = 0; t < kRowTiles; ++t) {
+      Tile x;
+      load_tile(share, kHiddenSize, t, x);
+      for_each_value([&](int e, int k) { h[t].at[e][k] = added_share(h[t].at[e][k], x.at[e][k]); });
+    }
+  }
+  for (int t = 0; t < kRowTiles; ++t) {
+    Tile residual{};
+    if constexpr (kHasResidual) {
+      load_tile(a.residual + row_offset(row, a.extents, a.residual_strides), kHiddenSize, t, residual);
+    }
+    for_each_value([&](int e, int k) { h[t].at[e][k] = with_residual(h[t].at[e][k], residual.at[e][k]); });
+    if constexpr (kStoresSum) store_tile(h[t], t, a.residual_out + row_offset(row, a.extents, a.residual_out_strides));
+  }
+}
+
+// Makes ready for another call what the one before this has used: each of the rows does its part.
+JITNORM_INLINE void clear_last(const Arguments& a, Int64 first, Int64 last) {
+  Workspace& w = workspace_of(a);
+  const UInt64 before = epoch_of(w) + kBuffers - 1;
+  const Int64 rows = w.used_rows[before % kBuffers], words = w.used_bytes[before % kBuffers] / (Int64)sizeof(Word);
+  const auto start = [&](Int64 row) { return rows * row / a.rows; };
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank == w.rank) continue;
+    for (Int64 row = start(first); row < start(last); ++row) {
+      Word* at = reinterpret_cast<Word*>(w.windows[w.rank] + row_bytes_offset(w, slot_number(w, before, rank, row)));
+      for (Int64 i = 0; i < words; ++i) store_shared(at + i, kNotYetWord);
+    }
+  }
+}
+#endif

@@ -1,0 +1,277 @@
+// The combine stage of rows whose inputs are summed over ranks: GPUs that write each other's memory.
+#pragma once
+
+#include "../common/workspace.h"
+#include "combine.cuh"
+#include "row_sharing.cuh"
+
+#ifdef JITNORM_REDUCES
+// What other GPUs write and read passes by the caches of a multiprocessor. Accesses of one element are whole: that is
+// all that is asked of those of 16 bytes.
+JITNORM_INLINE uint4 load_shared(const uint4* at) {
+  uint4 value;
+  asm volatile("ld.relaxed.sys.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(at)
+               : "memory");
+  return value;
+}
+
+JITNORM_INLINE UInt64 load_shared(const UInt64* at) {
+  UInt64 value;
+  asm volatile("ld.relaxed.sys.global.b64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+  return value;
+}
+
+JITNORM_INLINE void store_shared(uint4* at, uint4 value) {
+  asm volatile("st.relaxed.sys.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(value.x), "r"(value.y),
+               "r"(value.z), "r"(value.w)
+               : "memory");
+}
+
+JITNORM_INLINE void store_shared(UInt64* at, UInt64 value) {
+  asm volatile("st.relaxed.sys.global.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+
+JITNORM_INLINE UInt64 nanoseconds() {
+  UInt64 time;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+  return time;
+}
+
+JITNORM_INLINE UInt64 epoch_of(const Workspace& w) { return load_shared(&w.progress) >> kPartBits; }
+
+// A wait that ends when the workspace says, or once another wait of the rank has been in vain.
+struct Wait {
+  UInt64 start = 0;
+  UInt32 looks = 0;
+
+  JITNORM_INLINE bool is_over(const Workspace& w) {
+    constexpr UInt32 kLooksAtOnce = 16;  // at what takes longer to ask than to look again
+    if (++looks % kLooksAtOnce != 0) return false;
+    if (load_shared(&w.has_failed)) return true;
+    const UInt64 now = nanoseconds();
+    if (start == 0) start = now;
+    return now - start > w.deadline;
+  }
+};
+
+// The number of the call in which something failed is told to the host for each rank.
+JITNORM_INLINE void report(Workspace& w, UInt64* of_ranks, int rank, UInt64 epoch) {
+  store_shared(&of_ranks[rank], epoch + 1);
+  store_shared(&w.has_failed, 1);
+}
+
+// +0 in place of -0, of elements in a word.
+JITNORM_INLINE UInt32 without_negative_zeros(UInt32 word) {
+  if constexpr (sizeof(Input) == 2) return word & ~__vcmpeq2(word, kNotYet);
+  return word == kNotYet ? 0 : word;
+}
+
+JITNORM_INLINE uint4 without_negative_zeros(uint4 words) {
+  return {without_negative_zeros(words.x), without_negative_zeros(words.y), without_negative_zeros(words.z),
+          without_negative_zeros(words.w)};
+}
+
+// Bits, some of which are set if an element of the word has not come: is -0.
+JITNORM_INLINE UInt32 missing_of(UInt32 word) {
+  constexpr UInt32 kLowBits = sizeof(Input) == 2 ? 0x00010001u : 1u;
+  const UInt32 difference = word ^ kNotYet;  // an element of zeros borrows from the bit above
+  return (difference - kLowBits) & ~difference & kNotYet;
+}
+
+JITNORM_INLINE UInt32 missing_of(uint4 words) {
+  return missing_of(words.x) | missing_of(words.y) | missing_of(words.z) | missing_of(words.w);
+}
+
+// The bytes of a chunk, as they are sent.
+typedef Chunk<Input, 16> SentChunk;
+constexpr int kSentAccesses = SentChunk::kBytes / 16;
+
+// The own input and the residual as they are loaded, and what they become.
+struct ReducedChunk {
+  union {
+    InputChunk input;
+    SentChunk sent;
+  };
+  InputChunk residual;
+  Chunk<float, 16> sum;
+};
+
+JITNORM_INLINE float value_of(const ReducedChunk& h, int i) { return h.sum.elements[i]; }
+JITNORM_INLINE void forget_unpacked(ReducedChunk&) {}
+
+// The sum of the inputs of all ranks, in their order, and of a residual, which may also be stored, rounded to the
+// input's type. If a rank does not come, there is some row, and the host hears of it.
+template <>
+struct RowSource<Combine::kReduced> {
+  typedef ReducedChunk Held;
+
+  const Input* input;
+  const Input* residual;
+  Input* sum;
+  Workspace* workspace;
+  UInt64 epoch;
+  Int64 rows, row;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    Workspace& w = workspace_of(a);
+    return {a.input + row_offset(row, a.extents, a.input_strides),
+            a.residual + row_offset(row, a.extents, a.residual_strides),
+            a.residual_out + row_offset(row, a.extents, a.residual_out_strides),
+            &w,
+            epoch_of(w),
+            a.rows,
+            row};
+  }
+
+  JITNORM_INLINE void load(Held& h, int index) const {
+    load_chunk(h.input, input, index);
+    if constexpr (kHasResidual) load_chunk(h.residual, residual, index);
+  }
+
+  // Access k of all chunks, then the next: so the lanes of a warp write and read what lies side by side.
+  JITNORM_INLINE static Int64 place_of(int index, int access) { return ((Int64)access * kChunks + index) * 16; }
+
+  JITNORM_INLINE void send(const Held& h, int index) const {
+    if (index >= kChunks) return;
+    const Workspace& w = *workspace;
+    const int rank = (int)w.rank;
+    const Int64 slot = slot_number(w, epoch, rank, row);
+    JITNORM_UNROLL
+    for (int p = 1; p < kRanks; ++p) {
+      UInt8* window = w.windows[(rank + p) % kRanks];
+      UInt8* to = window + row_bytes_offset(w, slot);
+      JITNORM_UNROLL
+      for (int k = 0; k < kSentAccesses; ++k) {
+        store_shared(reinterpret_cast<uint4*>(to + place_of(index, k)), without_negative_zeros(h.sent.accesses[k]));
+      }
+      if (index == 0) store_shared(reinterpret_cast<UInt64*>(window + mark_offset(slot)), mark_of(epoch, rows));
+    }
+  }
+
+  // What others sent of a chunk and, with the first one, the marks of the row: all that is missing is asked for at
+  // once.
+  struct Received {
+    SentChunk shares[kRanks];
+    UInt64 marks[kRanks];
+  };
+
+  JITNORM_INLINE UInt32 look(Received& from, int index) const {
+    const Workspace& w = *workspace;
+    const UInt8* window = w.windows[w.rank];
+    UInt32 missing = 0;
+    JITNORM_UNROLL
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank == w.rank) continue;
+      const Int64 slot = slot_number(w, epoch, rank, row);
+      const UInt8* at = window + row_bytes_offset(w, slot);
+      JITNORM_UNROLL
+      for (int k = 0; k < kSentAccesses; ++k) {
+        from.shares[rank].accesses[k] = load_shared(reinterpret_cast<const uint4*>(at + place_of(index, k)));
+      }
+      if (index == 0) from.marks[rank] = load_shared(reinterpret_cast<const UInt64*>(window + mark_offset(slot)));
+    }
+    JITNORM_UNROLL
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank == w.rank) continue;
+      UInt32 of_rank = 0;
+      JITNORM_UNROLL
+      for (int k = 0; k < kSentAccesses; ++k) of_rank |= missing_of(from.shares[rank].accesses[k]);
+      if (index == 0) of_rank |= arrival_of(from.marks[rank], mark_of(epoch, rows)) != Arrival::kThere;
+      if (of_rank) missing |= 1u << rank;
+    }
+    return missing;
+  }
+
+  // The ranks whose calls are other ones, as a row's first chunk tells.
+  JITNORM_INLINE UInt32 disagreeing(const Received& from, int index) const {
+    UInt32 found = 0;
+    JITNORM_UNROLL
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const bool is_other = index == 0 && rank != workspace->rank &&
+                            arrival_of(from.marks[rank], mark_of(epoch, rows)) == Arrival::kOther;
+      if (is_other) found |= 1u << rank;
+    }
+    return found;
+  }
+
+  JITNORM_INLINE void report_missing(UInt32 late, UInt32 others) const {
+    Workspace& w = *workspace;
+#pragma unroll 1
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (others >> rank & 1) {
+        report(w, w.status->disagreeing, rank, epoch);
+      } else if (late >> rank & 1) {
+        report(w, w.status->late, rank, epoch);
+      }
+    }
+  }
+
+  JITNORM_INLINE void receive(Held& h, int index) const {
+    Received from;
+    if (index < kChunks) {
+      Wait wait;
+      UInt32 missing, others = 0;
+      while ((missing = look(from, index)) != 0 && (others = disagreeing(from, index)) == 0 &&
+             !wait.is_over(*workspace)) {
+      }
+      if (missing && !(others == 0 && load_shared(&workspace->has_failed))) report_missing(missing, others);
+    }
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) h.sum.elements[i] = 0.0f;
+    JITNORM_UNROLL
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank == workspace->rank) from.shares[rank] = h.sent;
+      JITNORM_UNROLL
+      for (int i = 0; i < kChunkSize; ++i) {
+        const float x = index < kChunks ? value_of(from.shares[rank], i) : 0.0f;
+        h.sum.elements[i] = added_share(h.sum.elements[i], x);
+      }
+    }
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      h.sum.elements[i] = with_residual(h.sum.elements[i], kHasResidual ? value_of(h.residual, i) : 0.0f);
+    }
+  }
+
+  // Only once nobody will load the residual again: the sum may take its place.
+  JITNORM_INLINE void store_sum(const Held& h, int index) const {
+    if constexpr (kStoresSum) store_rounded(sum, index, h.sum.elements);
+  }
+};
+
+// Makes ready for another call what the one before this has used: each block that has rows does its part.
+JITNORM_INLINE void clear_last(const Arguments& a, UInt32 rows_per_block) {
+  const Workspace& w = workspace_of(a);
+  const UInt64 before = epoch_of(w) + kBuffers - 1;
+  const Int64 rows = w.used_rows[before % kBuffers], bytes = w.used_bytes[before % kBuffers];
+  const Int64 blocks = (a.rows + rows_per_block - 1) / rows_per_block;
+  const uint4 not_yet = {kNotYet, kNotYet, kNotYet, kNotYet};
+#pragma unroll 1
+  for (int p = 1; p < kRanks; ++p) {
+#pragma unroll 1
+    for (Int64 row = row_block(); row < rows; row += blocks) {
+      UInt8* at = w.windows[w.rank] + row_bytes_offset(w, slot_number(w, before, (w.rank + p) % kRanks, row));
+      for (Int64 i = (Int64)thread_of_cluster() * 16; i < bytes; i += kThreads * kBlocksPerRow * 16) {
+        store_shared(reinterpret_cast<uint4*>(at + i), not_yet);
+      }
+    }
+  }
+}
+
+// What each block does last: adds to the progress, which it will not ask for again.
+JITNORM_INLINE void end_call(const Arguments& a) {
+  wait_for_inputs();                                 // a block without rows has not waited yet
+  if constexpr (kWarpsPerRow == 1) __syncthreads();  // else its warps have met since they asked
+  if (threadIdx.x != 0) return;
+  Workspace& w = workspace_of(a);
+  if (blockIdx.x == 0) {
+    const UInt64 epoch = epoch_of(w);
+    w.used_rows[epoch % kBuffers] = a.rows;
+    w.used_bytes[epoch % kBuffers] = kSentBytes;
+  }
+  const UInt64 progress = progress_of(blockIdx.x == 0, 1, gridDim.x);
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(&w.progress), "l"(progress) : "memory");
+}
+#endif

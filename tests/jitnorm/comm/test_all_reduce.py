@@ -1,0 +1,204 @@
+"""Sums over ranks and what follows them, on the CPU: the bytes of the reference, on every rank, in every format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from encoded import BLOCKINGS, assert_encoded, dtype_of, given_keywords, hidden_size_of
+from expected import assert_same_bytes
+from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
+from jitnorm.kernels.quant_spec import MXFP8, QuantSpec
+from ranks import Exchange, on_threads
+
+from jitnorm import comm
+from jitnorm.comm import CommError
+from jitnorm.reference import layernorm_f32, rank_sum_f32, rmsnorm_f32, round_to
+
+ROUNDINGS: Any = ("once", "hf", "vllm", "output")
+SPECS = [spec for spec in BLOCKINGS if not spec.needs_tensor_amax]
+
+
+def workspace(rank: int, exchange: Exchange, ranks: int, **options: Any) -> comm.Workspace:
+    sizes: dict[str, Any] = {"max_rows": 16, "hidden_size": 1024, "dtype": "float16"}
+    return comm.Workspace.from_exchange(rank, ranks, exchange, **{**sizes, **options})
+
+
+def shares_of(kind: str, ranks: int, rows: int, size: int, dtype: str) -> list[Any]:
+    """The input of each rank, with zeros of both signs."""
+    shares = [make_input(kind, rows, size, dtype, rank) for rank in range(ranks)]
+    for share in shares:
+        share[:, ::3] = -0.0
+        share[:, 1::7] = 0.0
+    return shares
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "dtype", "rounding", "adds"),
+    in_turn((2, 3, 4, 5, 8), (1, 17, 513, 1000), list(ALL_DTYPES), ROUNDINGS[:3], (True, False)),
+)
+def test_all_ranks_have_the_bytes_of_the_reference(
+    ranks: int, size: int, dtype: str, rounding: Any, adds: bool
+) -> None:
+    weight = make_weight(size, dtype)
+    cases = []
+    for number, kind in enumerate(INPUT_KINDS):
+        rows = (3, 16, 1, 7)[number % 4]
+        cases.append((shares_of(kind, ranks, rows, size, dtype), make_input("random", rows, size, dtype, 9)))
+
+    def work(rank: int, exchange: Exchange) -> list[comm.Reduced]:
+        own = workspace(rank, exchange, ranks, dtype=dtype)
+        return [
+            comm.all_reduce_norm_quantize(
+                shares[rank], weight, own, residual=residual if adds else None, rounding=rounding
+            )
+            for shares, residual in cases
+        ]
+
+    for found in on_threads(ranks, work):
+        for (shares, residual), (out, total, norm) in zip(cases, found, strict=True):
+            s, added = rank_sum_f32(shares), {"residual": residual if adds else None}
+            y = rmsnorm_f32(s, weight.astype(np.float32), **added, rounding=rounding, dtype=shares[0].dtype)
+            assert norm is None
+            assert_same_bytes(out, round_to(y, shares[0].dtype))
+            if adds:
+                assert_same_bytes(total, round_to(s + residual.astype(np.float32), residual.dtype))
+            else:
+                assert total is None
+
+
+@pytest.mark.parametrize(("spec", "unit_bias"), in_turn(SPECS[::4], (False, True)), ids=str)
+def test_it_is_encoded(spec: QuantSpec, unit_bias: bool) -> None:
+    dtype, size = dtype_of(spec), hidden_size_of(spec)
+    shares, weight = shares_of("real", 2, 5, size, dtype), make_weight(size, dtype)
+    residual = make_input("random", 5, size, dtype, 9)
+
+    def work(rank: int, exchange: Exchange) -> comm.Reduced:
+        own = workspace(rank, exchange, 2, dtype=dtype)
+        options: dict[str, Any] = {"unit_bias": unit_bias, "keep_norm": True, **given_keywords(spec)}
+        return comm.all_reduce_norm_quantize(shares[rank], weight, own, residual=residual, **options)
+
+    h = rank_sum_f32(shares) + residual.astype(np.float32)
+    y = rmsnorm_f32(h, weight.astype(np.float32), weight_bias=float(unit_bias))
+    for q, total, norm in on_threads(2, work):
+        assert_encoded(q, y, spec, (5, size), str(spec))
+        assert_same_bytes(norm, round_to(y, residual.dtype))
+        assert_same_bytes(total, round_to(h, residual.dtype))
+
+
+def test_layer_normalization_of_leading_dimensions_at_any_stride() -> None:
+    size = 48
+    packed = [make_input("random", 12, 3 * size, "float16", rank).reshape(3, 4, 3 * size) for rank in range(3)]
+    shares = [each[..., size : 2 * size] for each in packed]
+    gamma, beta = make_weight(size, "float32"), make_weight(size, "float32", 2)
+
+    def work(rank: int, exchange: Exchange) -> comm.Reduced:
+        own = workspace(rank, exchange, 3)
+        return comm.all_reduce_norm_quantize(shares[rank], gamma, own, norm="layernorm", bias=beta)
+
+    s = rank_sum_f32([share.reshape(12, size) for share in shares])
+    expected = round_to(layernorm_f32(s, gamma, beta), shares[0].dtype)
+    for out, _, _ in on_threads(3, work):
+        assert out.shape == (3, 4, size)
+        assert_same_bytes(out.reshape(12, size), expected)
+
+
+def test_ranks_that_disagree_name_each_other() -> None:
+    weight = np.ones(64, np.float16)
+
+    def work(rank: int, exchange: Exchange) -> list[CommError | None]:
+        own, found = workspace(rank, exchange, 3, deadline=20.0), list[CommError | None]()
+        x = np.ones((4, 64), np.float16)
+        for options in ({}, {"residual": x}, {"spec": MXFP8}, {"rounding": "hf", "spec": MXFP8}):
+            with pytest.raises(CommError) as error:
+                comm.all_reduce_norm_quantize(
+                    x, weight, own, **(options if rank == 1 else {"spec": MXFP8, "residual": x})
+                )
+            found.append(error.value)
+            with pytest.raises(CommError):  # it takes no calls
+                comm.all_reduce_norm_quantize(x, weight, own)
+            own.reset()
+            comm.all_reduce_norm_quantize(x, weight, own)
+        with pytest.raises(CommError) as error:
+            comm.all_reduce_norm_quantize(x[: 3 if rank == 2 else 4], weight, own)
+        return [*found, error.value]
+
+    found = on_threads(3, work)
+    for rank, errors in enumerate(found):
+        for number, error in enumerate(errors):
+            other = 2 if number == 4 else 1
+            assert error is not None
+            assert set(error.late) == set()
+            assert error.rank == rank
+            if rank == other:
+                assert set(error.disagreeing) <= {0, 1, 2} - {rank}
+            else:
+                assert other in error.disagreeing
+            assert f"ranks {list(error.disagreeing)}" in str(error)
+
+
+def test_a_rank_that_does_not_come_is_named_within_the_deadline() -> None:
+    x = np.ones((4, 64), np.float16)
+
+    def work(rank: int, exchange: Exchange) -> CommError | None:
+        own = workspace(rank, exchange, 4, deadline=0.2)
+        exchange(b"")
+        if rank == 2:
+            return None
+        with pytest.raises(CommError) as error:
+            comm.all_reduce_norm_quantize(x, x[0], own)
+        return error.value
+
+    for rank, error in enumerate(on_threads(4, work)):
+        if rank != 2:
+            assert error is not None
+            assert 2 in error.late
+            assert error.disagreeing == ()
+            assert "within 0.2 s" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"input": np.ones((17, 64), np.float16)}, "input: has 17 rows, but the workspace is for 16"),
+        ({"input": np.ones((1, 2048), np.float16)}, "input: has rows of 2048 float16"),
+        ({"input": np.ones((1, 64), np.float32)}, "input: dtype is float32, but the workspace is for float16"),
+        ({"method": "ring"}, "method: is 'ring'"),
+        ({"norm": "batchnorm"}, "norm: is 'batchnorm'"),
+        ({"norm": "layernorm"}, "norm: is 'layernorm', which takes a weight and a bias, or neither"),
+        ({"spec": QuantSpec("e4m3", "tensor", "f32"), "scale": "tensor"}, "scale: is that of the whole tensor"),
+    ],
+)
+def test_errors_say_what_is_allowed(options: dict[str, Any], message: str) -> None:
+    def work(rank: int, exchange: Exchange) -> None:
+        own = workspace(rank, exchange, 2)
+        call = {"input": np.ones((1, 64), np.float16), "weight": np.ones(64, np.float16), "workspace": own, **options}
+        with pytest.raises(ValueError, match=message):
+            comm.all_reduce_norm_quantize(**call)
+
+    on_threads(2, work)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ranks": 9}, "ranks: is 9"),
+        ({"max_rows": 0}, "max_rows: is 0"),
+        ({"hidden_size": 0}, "hidden_size: is 0"),
+        ({"dtype": "int8"}, "dtype: is 'int8'"),
+        ({"deadline": 0}, "deadline: is 0 s"),
+        ({"device": "cuda"}, "device: is 'cuda'"),
+    ],
+)
+def test_workspaces_of_other_sizes_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        workspace(0, lambda own: [own, own], **{"ranks": 2, **options})
+
+
+def test_ranks_make_workspaces_of_the_same_sizes() -> None:
+    def work(rank: int, exchange: Exchange) -> None:
+        with pytest.raises(ValueError, match=r"ranks \[\d\] make another workspace"):
+            workspace(rank, exchange, 2, max_rows=4 + rank)
+
+    on_threads(2, work)
