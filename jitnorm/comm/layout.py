@@ -17,7 +17,7 @@ NOT_YET = {2: 0x80008000, 4: 0x80000000}
 _LINE = 128
 _WORD = 8
 # Words of the control block before the addresses of windows, and of what the host reads.
-_PROGRESS, _HAS_FAILED, _USED, _STATUS, _WINDOWS = 4, 5, 6, 12, 13
+_STATUS, _WINDOWS = 11, 12
 STATUS_WORDS = 2 * MAX_RANKS
 
 
@@ -29,7 +29,7 @@ class Layout:
         ranks: how many there are.
         rows: the most rows that a call may exchange at once.
         hidden_size: the most elements of a row.
-        dtype: of the widest elements.
+        dtype: of the elements.
     """
 
     ranks: int

@@ -51,7 +51,7 @@ class Workspace:
         hidden_size: int,
         dtype: Any = "bfloat16",
         device: str | int = "cpu",
-        deadline: float = 10.0,
+        deadline: float = 30.0,
     ) -> Workspace:
         """The workspace of ranks that can exchange a few bytes: GPUs of one host, or processes on the CPU.
 
@@ -64,7 +64,7 @@ class Workspace:
                 here and in `reset`.
             max_rows: the most rows of a call.
             hidden_size: the most elements of a row.
-            dtype: of the widest elements: float16, bfloat16 or float32, by name or as a library's object.
+            dtype: of the inputs: float16, bfloat16 or float32, by name or as a library's object.
             device: ``"cpu"``, or the ordinal of the CUDA device of this rank.
             deadline: how long a kernel waits for another rank, in seconds.
 
@@ -81,7 +81,7 @@ class Workspace:
 
     @classmethod
     def from_torch(
-        cls, group: Any, *, max_rows: int, hidden_size: int, dtype: Any, device: Any = None, deadline: float = 10.0
+        cls, group: Any, *, max_rows: int, hidden_size: int, dtype: Any, device: Any = None, deadline: float = 30.0
     ) -> Workspace:
         """The workspace of the ranks of a torch process group, each with a GPU of one host, over symmetric memory.
 
@@ -118,17 +118,11 @@ class Workspace:
         """Raise CommError after a failure, and ValueError if such rows do not fit."""
         self.check()
         layout = self.layout
-        if rows > layout.rows:
-            raise ValueError(
-                f"input: has {rows} rows, but the workspace is for {layout.rows}; make one with more max_rows"
-            )
-        if hidden_size * DTYPES[dtype].bytes > layout.hidden_size * DTYPES[layout.dtype].bytes:
-            raise ValueError(
-                f"input: has rows of {hidden_size} {dtype}, but the workspace is for {layout.hidden_size} {layout.dtype}"
-                "; make one with a larger hidden_size"
-            )
-        if DTYPES[dtype].bytes != DTYPES[layout.dtype].bytes:
+        if dtype != layout.dtype:
             raise ValueError(f"input: dtype is {dtype}, but the workspace is for {layout.dtype}; make one for {dtype}")
+        for what, found, most in (("rows", rows, layout.rows), ("columns", hidden_size, layout.hidden_size)):
+            if found > most:
+                raise ValueError(f"input: has {found} {what}, but the workspace is for {most}; make one for more")
 
     def check(self) -> None:
         """Raise CommError if a rank failed in a call that has ended, as far as this one knows.

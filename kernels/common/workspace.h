@@ -9,6 +9,8 @@
 constexpr int kMaxRanks = 8, kBuffers = 3;
 // A call is less than 2^20 parts: blocks of threads, or rows on a CPU. So calls are counted up to 2^44.
 constexpr int kPartBits = 20;
+// Once a rank has failed, it neither sends nor waits: so the others hear of it, too.
+constexpr UInt64 kFailed = (UInt64)1 << 63;
 
 // Words that the host sees: for each rank, one more than the number of the call in which it was too late, or had other
 // arguments; 0 if there was none.
@@ -21,8 +23,7 @@ struct Workspace {
   UInt64 deadline;  // of a wait, in nanoseconds
   Int64 slot_rows;  // rows of a slot
   Int64 row_bytes;  // from one of them to the next
-  UInt64 progress;  // calls before this one << kPartBits, and how many parts of it have read that
-  UInt64 has_failed;
+  UInt64 progress;  // kFailed, calls before this one << kPartBits, and how many parts of it have read that
   Int64 used_rows[kBuffers], used_bytes[kBuffers];  // what the calls before have written of each slot, and of its rows
   CallStatus* status;
   UInt8* windows[kMaxRanks];  // of each rank, as this one sees it
@@ -40,6 +41,8 @@ JITNORM_INLINE UInt64 mark_of(UInt64 epoch, Int64 rows) {
 JITNORM_INLINE UInt64 progress_of(bool is_first, Int64 own, Int64 all) {
   return is_first ? ((UInt64)1 << kPartBits) - (UInt64)(all - own) : (UInt64)own;
 }
+
+JITNORM_INLINE UInt64 calls_before(UInt64 progress) { return (progress & ~kFailed) >> kPartBits; }
 
 enum class Arrival { kNotYet, kThere, kOther };
 

@@ -25,12 +25,15 @@ JITNORM_INLINE void store_shared(T* at, T value) {
   __atomic_store_n(at, value, __ATOMIC_RELAXED);
 }
 
+JITNORM_INLINE UInt64 epoch_of(Workspace& w) { return calls_before(load_shared(&w.progress)); }
+JITNORM_INLINE bool has_failed(Workspace& w) { return load_shared(&w.progress) & kFailed; }
+
 // Waits until is_there(), but no longer than the workspace says, nor once another wait of the rank has been in vain.
 template <typename IsThere>
 JITNORM_INLINE bool wait_until(Workspace& w, IsThere is_there) {
   UInt64 start = 0;
   while (!is_there()) {
-    if (load_shared(&w.has_failed)) return false;
+    if (has_failed(w)) return false;
     const UInt64 now = nanoseconds();
     if (start == 0) start = now;
     if (now - start > w.deadline) return false;
@@ -39,12 +42,10 @@ JITNORM_INLINE bool wait_until(Workspace& w, IsThere is_there) {
   return true;
 }
 
-JITNORM_INLINE UInt64 epoch_of(Workspace& w) { return load_shared(&w.progress) >> kPartBits; }
-
 // The number of the call in which something failed is told to the host for each rank.
 JITNORM_INLINE void report(Workspace& w, UInt64* of_ranks, int rank, UInt64 epoch) {
   store_shared(&of_ranks[rank], epoch + 1);
-  store_shared(&w.has_failed, (UInt64)1);
+  __atomic_fetch_or(&w.progress, kFailed, __ATOMIC_RELAXED);
 }
 
 // Words of a row on its way.
@@ -68,7 +69,7 @@ struct SentRow {
   };
 };
 
-JITNORM_INLINE void send_row(const Arguments& a, Workspace& w, UInt64 epoch, Int64 row, SentRow& sent) {
+JITNORM_INLINE void make_sent(const Arguments& a, Int64 row, SentRow& sent) {
   constexpr int kBytes = kHiddenSize * (int)sizeof(Input);
   __builtin_memcpy(sent.words, a.input + row_offset(row, a.extents, a.input_strides), kBytes);
   __builtin_memset((UInt8*)sent.words + kBytes, 0, kSentBytes - kBytes);
@@ -79,6 +80,9 @@ JITNORM_INLINE void send_row(const Arguments& a, Workspace& w, UInt64 epoch, Int
       sent.floats[i] = sent.floats[i] == kNotYet ? 0 : sent.floats[i];
     }
   }
+}
+
+JITNORM_INLINE void send_row(const Arguments& a, Workspace& w, UInt64 epoch, Int64 row, const SentRow& sent) {
   const Int64 slot = slot_number(w, epoch, w.rank, row);
   for (int p = 1; p < kRanks; ++p) {
     UInt8* window = w.windows[(w.rank + p) % kRanks];
@@ -104,7 +108,7 @@ JITNORM_INLINE bool receive_row(const Arguments& a, Workspace& w, UInt64 epoch, 
   for (int i = 0; i < kSentWords && is_there; ++i) {
     is_there = wait_until(w, [&] { return !is_incomplete(received.words[i] = load_shared(from + i)); });
   }
-  if (!is_there && arrival != Arrival::kOther && !load_shared(&w.has_failed)) report(w, w.status->late, rank, epoch);
+  if (!is_there && arrival != Arrival::kOther && !has_failed(w)) report(w, w.status->late, rank, epoch);
   return is_there;
 }
 
@@ -119,11 +123,13 @@ JITNORM_FORCE_INLINE void load_row<Combine::kReduced>(const Arguments& a, Int64 
   static thread_local SharedRows rows;
   Workspace& w = workspace_of(a);
   const UInt64 epoch = epoch_of(w);
-  send_row(a, w, epoch, row, rows.sent);
+  const bool is_good = !has_failed(w);
+  make_sent(a, row, rows.sent);
+  if (is_good) send_row(a, w, epoch, row, rows.sent);
   for (int t = 0; t < kRowTiles; ++t) h[t] = Tile{};
   for (int rank = 0; rank < kRanks; ++rank) {
     const bool is_own = rank == w.rank;
-    if (!is_own && !receive_row(a, w, epoch, row, rank, rows.received)) continue;
+    if (!is_own && (!is_good || !receive_row(a, w, epoch, row, rank, rows.received))) continue;
     const Input* share = reinterpret_cast<const Input*>((is_own ? rows.sent : rows.received).words);
     for (int t = 0; t < kRowTiles; ++t) {
       Tile x;
@@ -144,6 +150,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kReduced>(const Arguments& a, Int64 
 // Makes ready for another call what the one before this has used: each of the rows does its part.
 JITNORM_INLINE void clear_last(const Arguments& a, Int64 first, Int64 last) {
   Workspace& w = workspace_of(a);
+  if (has_failed(w)) return;
   const UInt64 before = epoch_of(w) + kBuffers - 1;
   const Int64 rows = w.used_rows[before % kBuffers], words = w.used_bytes[before % kBuffers] / (Int64)sizeof(Word);
   const auto start = [&](Int64 row) { return rows * row / a.rows; };

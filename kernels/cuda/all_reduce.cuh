@@ -39,7 +39,8 @@ JITNORM_INLINE UInt64 nanoseconds() {
   return time;
 }
 
-JITNORM_INLINE UInt64 epoch_of(const Workspace& w) { return load_shared(&w.progress) >> kPartBits; }
+JITNORM_INLINE UInt64 epoch_of(const Workspace& w) { return calls_before(load_shared(&w.progress)); }
+JITNORM_INLINE bool has_failed(const Workspace& w) { return load_shared(&w.progress) & kFailed; }
 
 // A wait that ends when the workspace says, or once another wait of the rank has been in vain.
 struct Wait {
@@ -49,7 +50,7 @@ struct Wait {
   JITNORM_INLINE bool is_over(const Workspace& w) {
     constexpr UInt32 kLooksAtOnce = 16;  // at what takes longer to ask than to look again
     if (++looks % kLooksAtOnce != 0) return false;
-    if (load_shared(&w.has_failed)) return true;
+    if (has_failed(w)) return true;
     const UInt64 now = nanoseconds();
     if (start == 0) start = now;
     return now - start > w.deadline;
@@ -59,7 +60,7 @@ struct Wait {
 // The number of the call in which something failed is told to the host for each rank.
 JITNORM_INLINE void report(Workspace& w, UInt64* of_ranks, int rank, UInt64 epoch) {
   store_shared(&of_ranks[rank], epoch + 1);
-  store_shared(&w.has_failed, 1);
+  asm volatile("red.relaxed.gpu.global.or.b64 [%0], %1;" ::"l"(&w.progress), "l"(kFailed) : "memory");
 }
 
 // +0 in place of -0, of elements in a word.
@@ -112,15 +113,18 @@ struct RowSource<Combine::kReduced> {
   Input* sum;
   Workspace* workspace;
   UInt64 epoch;
+  bool is_good;
   Int64 rows, row;
 
   JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
     Workspace& w = workspace_of(a);
+    const UInt64 progress = load_shared(&w.progress);
     return {a.input + row_offset(row, a.extents, a.input_strides),
             a.residual + row_offset(row, a.extents, a.residual_strides),
             a.residual_out + row_offset(row, a.extents, a.residual_out_strides),
             &w,
-            epoch_of(w),
+            calls_before(progress),
+            !(progress & kFailed),
             a.rows,
             row};
   }
@@ -134,7 +138,7 @@ struct RowSource<Combine::kReduced> {
   JITNORM_INLINE static Int64 place_of(int index, int access) { return ((Int64)access * kChunks + index) * 16; }
 
   JITNORM_INLINE void send(const Held& h, int index) const {
-    if (index >= kChunks) return;
+    if (index >= kChunks || !is_good) return;
     const Workspace& w = *workspace;
     const int rank = (int)w.rank;
     const Int64 slot = slot_number(w, epoch, rank, row);
@@ -210,13 +214,13 @@ struct RowSource<Combine::kReduced> {
 
   JITNORM_INLINE void receive(Held& h, int index) const {
     Received from;
-    if (index < kChunks) {
+    if (index < kChunks && is_good) {
       Wait wait;
       UInt32 missing, others = 0;
       while ((missing = look(from, index)) != 0 && (others = disagreeing(from, index)) == 0 &&
              !wait.is_over(*workspace)) {
       }
-      if (missing && !(others == 0 && load_shared(&workspace->has_failed))) report_missing(missing, others);
+      if (missing && !(others == 0 && has_failed(*workspace))) report_missing(missing, others);
     }
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) h.sum.elements[i] = 0.0f;
@@ -225,7 +229,7 @@ struct RowSource<Combine::kReduced> {
       if (rank == workspace->rank) from.shares[rank] = h.sent;
       JITNORM_UNROLL
       for (int i = 0; i < kChunkSize; ++i) {
-        const float x = index < kChunks ? value_of(from.shares[rank], i) : 0.0f;
+        const float x = index < kChunks && (is_good || rank == workspace->rank) ? value_of(from.shares[rank], i) : 0.0f;
         h.sum.elements[i] = added_share(h.sum.elements[i], x);
       }
     }
@@ -244,6 +248,7 @@ struct RowSource<Combine::kReduced> {
 // Makes ready for another call what the one before this has used: each block that has rows does its part.
 JITNORM_INLINE void clear_last(const Arguments& a, UInt32 rows_per_block) {
   const Workspace& w = workspace_of(a);
+  if (has_failed(w)) return;
   const UInt64 before = epoch_of(w) + kBuffers - 1;
   const Int64 rows = w.used_rows[before % kBuffers], bytes = w.used_bytes[before % kBuffers];
   const Int64 blocks = (a.rows + rows_per_block - 1) / rows_per_block;

@@ -119,6 +119,8 @@ OTHERS = [
     KernelConfig.parse("layernorm:hidden_size=4096,modulated=true,weight=none"),
     KernelConfig.parse("layernorm:hidden_size=4096,modulated=true,weight=none,quant=e2m1/16,rounding=output"),
     KernelConfig.parse("quantize:hidden_size=4096,streams=4,sinkhorn=20,prenorm=true"),
+    KernelConfig.parse("rmsnorm:hidden_size=4096,all_reduce=one_shot,ranks=2"),
+    KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,all_reduce=one_shot,ranks=2,rounding=hf"),
 ]
 SOURCES = [
     *((config, target) for config in (*CONFIGS, *SPECIAL, *FINISHED, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),

@@ -162,7 +162,7 @@ def test_a_rank_that_does_not_come_is_named_within_the_deadline() -> None:
     ("options", "message"),
     [
         ({"input": np.ones((17, 64), np.float16)}, "input: has 17 rows, but the workspace is for 16"),
-        ({"input": np.ones((1, 2048), np.float16)}, "input: has rows of 2048 float16"),
+        ({"input": np.ones((1, 2048), np.float16)}, "input: has 2048 columns, but the workspace is for 1024"),
         ({"input": np.ones((1, 64), np.float32)}, "input: dtype is float32, but the workspace is for float16"),
         ({"method": "ring"}, "method: is 'ring'"),
         ({"norm": "batchnorm"}, "norm: is 'batchnorm'"),
