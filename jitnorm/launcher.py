@@ -42,6 +42,7 @@ _FUNCTIONS = (
     "bind",
     "allocate",
     "stand_in",
+    "at_address",
     "merge_last_two",
     "reinterpret",
     "permute",
@@ -61,6 +62,7 @@ class Launcher:
     bind: Callable[[Any, Any, Any], Any]
     allocate: Callable[[Any, str, int], Any]
     stand_in: Callable[[Any, str, int, int], Any]
+    at_address: Callable[[Any, str, int, int, Any], Any]
     merge_last_two: Callable[[Any], Any]
     reinterpret: Callable[[Any, str], Any]
     permute: Callable[[Any, Any, Any], Any]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .config import KernelConfig
 
 ALL_REDUCE = ("all_reduce", "ranks")
-METHODS = ("one_shot",)
+METHODS = ("one_shot", "two_shot", "sharded")
 MAX_RANKS = 8
 
 
@@ -24,7 +24,7 @@ def check_all_reduce(config: KernelConfig) -> None:
     require_one_of("ranks", config.ranks, tuple(range(2, MAX_RANKS + 1)))
     others = (
         "pair", "batched", "gate_columns", "streams", "activation", "gate", "sandwich", "backward", "amax_only",
-        "branch_gate", "branch_scale", "modulated",
+        "branch_gate", "branch_scale", "modulated", "keep_rstd", "keep_statistics",
     )  # fmt: skip
     if wrong := [name for name in others if getattr(config, name)]:
         raise ValueError(f"{wrong[0]}: does not go with all_reduce; sum over ranks first, then call the op without it")
@@ -34,4 +34,10 @@ def check_all_reduce(config: KernelConfig) -> None:
         raise ValueError(
             "scale: is that of the whole tensor, which takes a launch before the one that sums over ranks; give it, or "
             "use scales of rows or blocks"
+        )
+    if config.quant is not None and config.quant.has_given_scales and config.divides_rows:
+        raise ValueError("scale: is that of rows, columns or blocks, which goes with all_reduce='one_shot' alone")
+    if config.all_reduce == "sharded" and not config.residual:
+        raise ValueError(
+            "all_reduce: is 'sharded', which leaves a sum with a residual, but there is none; use 'two_shot'"
         )

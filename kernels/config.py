@@ -121,7 +121,8 @@ class KernelConfig:
             in DiT; it then has no weight.
         modulation_bias: whether float32 biases are added to these.
         all_reduce: how the inputs of several GPUs, the ranks, are summed before a residual is added: ``one_shot``,
-            every rank gets those of all; not at all, an empty text.
+            every rank gets those of all; ``two_shot``, each gets those of some rows and encodes these for all;
+            ``sharded``, which leaves the sum with a residual where it is found; not at all, an empty text.
         ranks: how many ranks there are, 2 to 8; only with `all_reduce`, otherwise 0.
         sums_of: the dtype of the rows whose partial sums ``sum_rows`` adds up; empty for any other matrix.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
@@ -240,6 +241,11 @@ class KernelConfig:
     def is_row_wise(self) -> bool:
         """Whether the kernel works on whole rows, rather than on independent items."""
         return self.normalizes or (self.op == "quantize" and self.axis != 0 and not self.has_square_blocks)
+
+    @property
+    def divides_rows(self) -> bool:
+        """Whether ranks divide the rows, and each encodes its own for all."""
+        return self.all_reduce in ("two_shot", "sharded")
 
     @property
     def counts_rows(self) -> bool:

@@ -43,6 +43,8 @@ CONDITIONS = {
     "JITNORM_BRANCH": "Combine::kBranch",  # a branch is gated or scaled before it is added, or the norm is modulated
     "JITNORM_MODULATES": "Finish::kModulated",
     "JITNORM_REDUCES": "Combine::kReduced",  # inputs of several ranks are summed first
+    "JITNORM_RECEIVES": "kSendsRows",  # each rank gets the rows of all
+    "JITNORM_DIVIDES": "kSharesSum",  # ranks divide the rows, and each encodes its own for all
     "JITNORM_SANDWICH": "Combine::kSandwich",  # what is normalized is a sum with a norm
 }
 # One that has none within.

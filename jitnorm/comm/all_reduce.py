@@ -6,14 +6,15 @@ from math import prod
 from typing import Any, NamedTuple
 
 from jitnorm.catalogue.all_reduce import ALL_REDUCE_NORM_QUANTIZE
+from jitnorm.comm.views import copied
 from jitnorm.comm.workspace import Workspace
-from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
 from jitnorm.ops.run import run
 
-METHODS = ("auto", "one_shot")
+METHODS = ("auto", "one_shot", "two_shot", "sharded")
 
 
 class Reduced(NamedTuple):
@@ -71,7 +72,12 @@ def all_reduce_norm_quantize(
         keep_norm: whether what is encoded is returned itself, too.
         scale_ub: as in `norm_quantize`.
         rounding: as in `norm_quantize`; the sum over ranks is never rounded by itself.
-        method: ``one_shot``: every rank gets the rows of all; ``auto``: the fastest.
+        method: how rows come together, with the same bits. ``one_shot``: every rank gets those of all; up to
+            `one_shot_rows` of the workspace. ``two_shot``: every rank gets those of some rows, and encodes these for
+            all. ``sharded``: the same, but of `residual_out` a rank writes, and of `residual` it reads, those rows
+            alone: ``ceil(rows / ranks)`` from ``rank`` times as many on. ``auto``: ``one_shot`` if the rows are so few,
+            else ``two_shot``. But with ``one_shot``, outputs are in the workspace's window (all except a sharded
+            residual), where the next such call overwrites them, and an input that is not is copied there first.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -88,11 +94,12 @@ def all_reduce_norm_quantize(
     framework = check_shaped(input, "input")
     shape = tuple(input.shape)
     workspace.admit(prod(shape[:-1]), shape[-1], framework.dtype_name(input))
+    how = _method_of(method, prod(shape[:-1]), workspace)
     given = None
     if spec is not None:
         spec, given, scale = with_scales(spec, global_scale, scale)
     dispatcher = rounded_dispatcher(
-        ALL_REDUCE_NORM_QUANTIZE, enable_pdl, rounding, "one_shot", workspace.ranks, norm, spec, residual is not None,
+        ALL_REDUCE_NORM_QUANTIZE, enable_pdl, rounding, how, workspace.ranks, norm, spec, residual is not None,
         unit_bias, bias is not None, keep_norm, scale_ub is not None, weight is not None,
     )  # fmt: skip
     tensors = {
@@ -100,8 +107,39 @@ def all_reduce_norm_quantize(
         "gemma": weight, "bias": bias, "beta": bias, "global_scale": given, "scale": scale, "scale_ub": scale_ub,
         "residual_out": None, "y_out": None, "eps": eps,
     }  # fmt: skip
+    if how != "one_shot":
+        tensors.update(_in_window(workspace, dispatcher, input, stream, how))
     made = run(dispatcher, tensors, stream)
     if workspace.is_synchronous:
         workspace.check()
     out = made["out"] if spec is None else quantized(spec, made, shape)
     return Reduced(out, made["residual_out"], made["y_out"])
+
+
+def _method_of(method: str, rows: int, workspace: Workspace) -> str:
+    """How the rows of a call come together."""
+    most = workspace.layout.rows
+    if method == "auto":
+        return "one_shot" if rows <= most else "two_shot"
+    if method == "one_shot" and rows > most:
+        raise ValueError(
+            f"method: is 'one_shot', but the input has {rows} rows, and one_shot_rows of the workspace is {most}; "
+            "use 'auto', or make one for more"
+        )
+    if method != "one_shot" and not workspace.layout.output_bytes:
+        raise ValueError(
+            f"method: is {method!r}, but the workspace has no room for outputs; make one with output_bytes"
+        )
+    return method
+
+
+def _in_window(workspace: Workspace, dispatcher: Dispatcher, input: Any, stream: Any, how: str) -> dict[str, Any]:
+    """The input and the outputs of a call whose rows ranks divide, as tensors in the window."""
+    if not workspace.holds(input):
+        if stream is not None:
+            raise ValueError("input: is copied on the current stream, but another is given; use Workspace.empty")
+        input = copied(workspace.input_view(input, tuple(input.shape)), input)
+    found = dispatcher.outputs.of([tuple(input.shape)], workspace.layout.dtype)
+    if how == "sharded":
+        del found["residual_out"]
+    return {"input": input, **workspace.outputs(input, found)}

@@ -28,7 +28,7 @@ class CudaMemory(Memory):
     """
 
     def __init__(self, rank: int, exchange: Exchange, size: int, device: int) -> None:
-        self._exchange, self._device = exchange, device
+        self._exchange, self.device = exchange, device
         with driver.on_device(device):
             self._own = driver.allocate(size)
             self._opened: list[int] = []
@@ -40,7 +40,7 @@ class CudaMemory(Memory):
 
     def _exchange_windows(self, rank: int) -> tuple[int, ...]:
         """Tell the others where the own window is, and find theirs."""
-        process = f"{_boot_id()} {os.getpid()} {self._device} {self._own} ".encode()
+        process = f"{_boot_id()} {os.getpid()} {self.device} {self._own} ".encode()
         texts = self._exchange(process + driver.handle_of(self._own))
         found = []
         for i, text in enumerate(texts):
@@ -51,14 +51,14 @@ class CudaMemory(Memory):
                 self._opened.append(driver.open_handle(handle))
                 found.append(self._opened[-1])
                 continue
-            if int(device) != self._device:
+            if int(device) != self.device:
                 driver.enable_peer(int(device))
             found.append(int(address))
         return tuple(found)
 
     def synchronize(self) -> None:
         """See `Memory.synchronize`."""
-        driver.synchronize(self._device)
+        driver.synchronize(self.device)
 
     def barrier(self) -> None:
         """See `Memory.barrier`."""
@@ -66,12 +66,12 @@ class CudaMemory(Memory):
 
     def write_control(self, words: Sequence[int]) -> None:
         """See `Memory.write_control`."""
-        with driver.on_device(self._device):
+        with driver.on_device(self.device):
             driver.write(self.control.data_ptr(), bytes((ctypes.c_int64 * len(words))(*words)))
 
     def fill_window(self, offset: int, count: int, word: int) -> None:
         """See `Memory.fill_window`."""
-        with driver.on_device(self._device):
+        with driver.on_device(self.device):
             driver.fill(self._own + offset, count, word)
 
     def clear_status(self) -> None:
@@ -80,7 +80,7 @@ class CudaMemory(Memory):
 
     def close(self) -> None:
         """Close the others' windows and, once they have closed this one, free it."""
-        with driver.on_device(self._device):
+        with driver.on_device(self.device):
             for address in self._opened:
                 driver.close_handle(address)
             self.barrier()

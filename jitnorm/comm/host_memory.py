@@ -64,8 +64,7 @@ class HostMemory(Memory):
         ctypes.memset(self.status, 0, ctypes.sizeof(self.status))
 
     def close(self) -> None:
-        """Forget the windows, which are unmapped once nothing refers to them."""
-        self._maps.clear()
+        """Do nothing: the windows are unmapped once nothing refers to them."""
 
 
 def _create(path: Path, size: int) -> mmap.mmap:

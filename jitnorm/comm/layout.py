@@ -16,9 +16,11 @@ NOT_YET = {2: 0x80008000, 4: 0x80000000}
 # Rows begin at multiples of a cache line.
 _LINE = 128
 _WORD = 8
-# Words of the control block before the addresses of windows, and of what the host reads.
-_STATUS, _WINDOWS = 11, 12
+# Words of the control block before the address of what the host reads, and those of windows.
+_STATUS, _WINDOWS = 12, 13
 STATUS_WORDS = 2 * MAX_RANKS
+# Bytes of what ranks tell each other of whole calls.
+_STEP_BYTES = 2 * MAX_RANKS * _WORD
 
 
 @dataclass(frozen=True)
@@ -27,15 +29,19 @@ class Layout:
 
     Attributes:
         ranks: how many there are.
-        rows: the most rows that a call may exchange at once.
+        max_rows: the most rows of a call.
+        rows: the most rows of a call in which each rank gets those of all.
         hidden_size: the most elements of a row.
         dtype: of the elements.
+        output_bytes: for what a call writes whose rows ranks divide.
     """
 
     ranks: int
+    max_rows: int
     rows: int
     hidden_size: int
     dtype: str
+    output_bytes: int
 
     @property
     def row_bytes(self) -> int:
@@ -49,13 +55,23 @@ class Layout:
 
     @property
     def mark_bytes(self) -> int:
-        """Bytes of the marks of rows, which come first."""
-        return round_up(self.slots * _WORD, _LINE)
+        """Bytes of all marks, those of whole calls and those of rows, which come first."""
+        return _STEP_BYTES + round_up(self.slots * _WORD, _LINE)
+
+    @property
+    def input_offset(self) -> int:
+        """Where inputs begin of calls whose rows ranks divide, behind the slots."""
+        return self.mark_bytes + self.slots * self.row_bytes
+
+    @property
+    def output_offset(self) -> int:
+        """Where outputs of such calls begin."""
+        return self.input_offset + (self.max_rows * self.row_bytes if self.output_bytes else 0)
 
     @property
     def window_bytes(self) -> int:
         """Bytes of a window."""
-        return self.mark_bytes + self.slots * self.row_bytes
+        return self.output_offset + self.output_bytes
 
     def control(self, rank: int, deadline: float, status: int, windows: tuple[int, ...]) -> list[int]:
         """The words of a rank's control block before its first call.

@@ -18,6 +18,7 @@ class Memory(ABC):
         control: the control block, int64, a tensor on the device of the calls.
         status_address: of the words that the host reads, as kernels see it.
         status: these words.
+        device: the ordinal of the CUDA device; -1 for the host.
         is_synchronous: whether calls have ended when they return.
     """
 
@@ -25,6 +26,7 @@ class Memory(ABC):
     control: Any
     status_address: int
     status: Any
+    device = -1
     is_synchronous = False
 
     @abstractmethod

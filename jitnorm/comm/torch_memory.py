@@ -26,7 +26,7 @@ class TorchMemory(Memory):
         import torch.distributed._symmetric_memory as symmetric
 
         os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")  # what is not needed cannot fail
-        self._torch, self._group, self._device = torch, group, device
+        self._torch, self._group, self._device, self.device = torch, group, device, device.index
         self._window = symmetric.empty((size,), dtype=torch.uint8, device=device)
         self._handle = symmetric.rendezvous(self._window, group or torch.distributed.group.WORLD)
         self.windows = tuple(self._handle.buffer_ptrs)
@@ -58,6 +58,4 @@ class TorchMemory(Memory):
         self._host.zero_()
 
     def close(self) -> None:
-        """Forget the memory, which torch frees with the last tensor of it."""
-        self.status = (ctypes.c_int64 * STATUS_WORDS)()
-        del self._handle, self._window, self.control
+        """Do nothing: torch frees the memory once nothing refers to it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from jitnorm.comm.cuda_memory import CudaMemory
@@ -9,15 +11,18 @@ from jitnorm.comm.host_memory import HostMemory
 from jitnorm.comm.layout import NOT_YET, Layout
 from jitnorm.comm.memory import Exchange, Memory
 from jitnorm.comm.torch_memory import TorchMemory
+from jitnorm.comm.views import address_of, example_of, tensor_at
 from jitnorm.errors import CommError
 from jitnorm.kernels.all_reduce_rules import MAX_RANKS
 from jitnorm.kernels.config_rules import FLOAT_DTYPES, MAX_HIDDEN_SIZE
 from jitnorm.kernels.dtypes import DTYPES
+from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import require_one_of
 
 # Bytes that a rank sends in a call whose rows all ranks get, at most by default: above, other ways take less time.
 ONE_SHOT_BYTES = 2 << 20
 _MOST_ROWS = 1 << 19
+_MOST_VIEWS = 1024
 
 
 class Workspace:
@@ -37,6 +42,7 @@ class Workspace:
         self.rank, self.ranks, self.deadline, self.layout = rank, layout.ranks, deadline, layout
         self._memory, self.is_synchronous = memory, memory.is_synchronous
         self._controls: dict[type, Any] = {}
+        self._views: dict[Hashable, Any] = {}
         self._good = bytes(memory.status)
         self._initialize()
 
@@ -52,6 +58,8 @@ class Workspace:
         dtype: Any = "bfloat16",
         device: str | int = "cpu",
         deadline: float = 30.0,
+        one_shot_rows: int | None = None,
+        output_bytes: int | None = None,
     ) -> Workspace:
         """The workspace of ranks that can exchange a few bytes: GPUs of one host, or processes on the CPU.
 
@@ -67,11 +75,15 @@ class Workspace:
             dtype: of the inputs: float16, bfloat16 or float32, by name or as a library's object.
             device: ``"cpu"``, or the ordinal of the CUDA device of this rank.
             deadline: how long a kernel waits for another rank, in seconds.
+            one_shot_rows: the most rows of a call in which each rank gets those of all; None: as many as take less time
+                so. For more, ranks divide the rows.
+            output_bytes: for what a call with more rows writes, on each rank; None: twice that of `max_rows` rows of
+                the input and 1 MiB, enough for codes with scales and a sum with a residual.
 
         Raises:
             ValueError: a number that is not allowed, or not the same on all ranks.
         """
-        layout = _layout(rank, ranks, max_rows, hidden_size, dtype, deadline)
+        layout = _layout(rank, ranks, max_rows, hidden_size, dtype, deadline, one_shot_rows, output_bytes)
         _require_same(exchange, layout)
         if device == "cpu":
             return cls(rank, layout, HostMemory(rank, exchange, layout.window_bytes), deadline)
@@ -81,7 +93,16 @@ class Workspace:
 
     @classmethod
     def from_torch(
-        cls, group: Any, *, max_rows: int, hidden_size: int, dtype: Any, device: Any = None, deadline: float = 30.0
+        cls,
+        group: Any,
+        *,
+        max_rows: int,
+        hidden_size: int,
+        dtype: Any = "bfloat16",
+        device: Any = None,
+        deadline: float = 30.0,
+        one_shot_rows: int | None = None,
+        output_bytes: int | None = None,
     ) -> Workspace:
         """The workspace of the ranks of a torch process group, each with a GPU of one host, over symmetric memory.
 
@@ -92,6 +113,8 @@ class Workspace:
             dtype: as of `from_exchange`.
             device: this rank's; None for torch's current CUDA device.
             deadline: as of `from_exchange`.
+            one_shot_rows: as of `from_exchange`.
+            output_bytes: as of `from_exchange`.
 
         Raises:
             ValueError: a number that is not allowed, or not the same on all ranks.
@@ -100,7 +123,7 @@ class Workspace:
         from torch import distributed
 
         rank, ranks = distributed.get_rank(group), distributed.get_world_size(group)
-        layout = _layout(rank, ranks, max_rows, hidden_size, dtype, deadline)
+        layout = _layout(rank, ranks, max_rows, hidden_size, dtype, deadline, one_shot_rows, output_bytes)
         gathered: list[Any] = [None] * ranks
         distributed.all_gather_object(gathered, repr(layout), group)
         _require_same(lambda _: [text.encode() for text in gathered], layout)
@@ -114,13 +137,79 @@ class Workspace:
             self._controls[kind] = _like(self._memory.control, tensor)
         return self._controls[kind]
 
+    def empty(self, rows: int, hidden_size: int = 0, library: str = "") -> Any:
+        """A tensor in the window, for the input of the next call: with it, no call has to copy its input first.
+
+        There is one such place, so what was written to it before is overwritten. Only a workspace for more rows than
+        `one_shot_rows` has it.
+
+        Args:
+            rows: of the tensor, up to `max_rows`.
+            hidden_size: elements of a row; 0 for that of the workspace.
+            library: ``torch`` or ``numpy``; by default torch on GPUs and NumPy on the CPU.
+
+        Returns:
+            an uninitialized tensor (rows, hidden_size) of the workspace's dtype.
+        """
+        size = hidden_size or self.layout.hidden_size
+        self._admit_size(rows, size)
+        if not self.layout.output_bytes:
+            raise ValueError("rows: are not divided by the ranks of this workspace; any tensor will do as an input")
+        on_host = self._memory.device < 0
+        like = example_of(library or ("numpy" if on_host else "torch"), self._memory.device)
+        return self.input_view(like, (rows, size))
+
+    def input_view(self, like: Any, shape: tuple[int, ...]) -> Any:
+        """The part of the window for inputs, as a tensor of the library of another."""
+        return self._view(like, self.layout.input_offset, shape, self.layout.dtype)
+
+    def outputs(self, like: Any, found: Mapping[str, tuple[tuple[int, ...], str]]) -> dict[str, Any]:
+        """Tensors in the window, one behind the other.
+
+        Args:
+            like: a tensor of their library.
+            found: their shapes and dtypes by name.
+
+        Raises:
+            ValueError: there is no room for them.
+        """
+        made, offset = {}, self.layout.output_offset
+        for name, (shape, dtype) in found.items():
+            made[name] = self._view(like, offset, shape, dtype)
+            offset += round_up(math.prod(shape) * DTYPES[dtype].bytes, 128)
+        if offset > self.layout.window_bytes:
+            raise ValueError(
+                f"workspace: has {self.layout.output_bytes} output_bytes, but the call writes "
+                f"{offset - self.layout.output_offset}; make one with more"
+            )
+        return made
+
+    def _view(self, like: Any, offset: int, shape: tuple[int, ...], dtype: str) -> Any:
+        key = type(like), offset, shape, dtype
+        if key not in self._views:
+            if len(self._views) >= _MOST_VIEWS:
+                self._views.clear()
+            address = self._memory.windows[self.rank] + offset
+            self._views[key] = tensor_at(like, address, shape, dtype, self._memory)
+        return self._views[key]
+
+    def holds(self, tensor: Any) -> bool:
+        """Whether a tensor begins in the window."""
+        first = self._memory.windows[self.rank]
+        return first <= address_of(tensor) < first + self.layout.window_bytes
+
     def admit(self, rows: int, hidden_size: int, dtype: str) -> None:
         """Raise CommError after a failure, and ValueError if such rows do not fit."""
         self.check()
+        if dtype != self.layout.dtype:
+            raise ValueError(
+                f"input: dtype is {dtype}, but the workspace is for {self.layout.dtype}; make one for {dtype}"
+            )
+        self._admit_size(rows, hidden_size)
+
+    def _admit_size(self, rows: int, hidden_size: int) -> None:
         layout = self.layout
-        if dtype != layout.dtype:
-            raise ValueError(f"input: dtype is {dtype}, but the workspace is for {layout.dtype}; make one for {dtype}")
-        for what, found, most in (("rows", rows, layout.rows), ("columns", hidden_size, layout.hidden_size)):
+        for what, found, most in (("rows", rows, layout.max_rows), ("columns", hidden_size, layout.hidden_size)):
             if found > most:
                 raise ValueError(f"input: has {found} {what}, but the workspace is for {most}; make one for more")
 
@@ -144,9 +233,13 @@ class Workspace:
         self._initialize()
 
     def close(self) -> None:
-        """Give the memory back; no call may be under way, and none may follow."""
+        """Give the memory back, on all ranks at once; none may make or wait for another call, or use what one wrote.
+
+        Without it, memory that torch has made, and that of the CPU, is freed with the last tensor in it.
+        """
         self._memory.synchronize()
         self._controls.clear()
+        self._views.clear()
         self._memory.close()
 
     def _initialize(self) -> None:
@@ -162,7 +255,10 @@ class Workspace:
         memory.barrier()
 
 
-def _layout(rank: int, ranks: int, max_rows: int, hidden_size: int, dtype: Any, deadline: float) -> Layout:
+def _layout(
+    rank: int, ranks: int, max_rows: int, hidden_size: int, dtype: Any, deadline: float, one_shot_rows: int | None,
+    output_bytes: int | None,
+) -> Layout:  # fmt: skip
     require_one_of("ranks", ranks, tuple(range(2, MAX_RANKS + 1)))
     require_one_of("rank", rank, tuple(range(ranks)))
     if not 1 <= max_rows <= _MOST_ROWS:
@@ -173,7 +269,16 @@ def _layout(rank: int, ranks: int, max_rows: int, hidden_size: int, dtype: Any, 
         raise ValueError(f"deadline: is {deadline} s; more than 0 and up to 3600 is allowed")
     name = (getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)).removeprefix("torch.")
     require_one_of("dtype", name, FLOAT_DTYPES)
-    return Layout(ranks, max_rows, hidden_size, name)
+    row_bytes = Layout(ranks, max_rows, max_rows, hidden_size, name, 0).row_bytes
+    if one_shot_rows is None:
+        one_shot_rows = max(1, ONE_SHOT_BYTES // ((ranks - 1) * row_bytes))
+    if one_shot_rows < 1:
+        raise ValueError(f"one_shot_rows: is {one_shot_rows}; at least 1 is allowed")
+    if max_rows <= one_shot_rows and output_bytes is None:
+        return Layout(ranks, max_rows, max_rows, hidden_size, name, 0)
+    if output_bytes is None:
+        output_bytes = 2 * max_rows * row_bytes + (1 << 20)
+    return Layout(ranks, max_rows, min(max_rows, one_shot_rows), hidden_size, name, round_up(output_bytes, 128))
 
 
 def _require_same(exchange: Exchange, layout: Layout) -> None:

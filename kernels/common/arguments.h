@@ -107,6 +107,9 @@ struct Arguments {
 #ifdef JITNORM_REDUCES
   Int64* workspace;  // the control block of this rank
 #endif
+#ifdef JITNORM_DIVIDES
+  Int64 first, end;  // of the rows that this rank works on
+#endif
   float* amax;
   float* partials;  // sums over the rows of each segment
 

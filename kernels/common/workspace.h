@@ -25,6 +25,7 @@ struct Workspace {
   Int64 row_bytes;  // from one of them to the next
   UInt64 progress;  // kFailed, calls before this one << kPartBits, and how many parts of it have read that
   Int64 used_rows[kBuffers], used_bytes[kBuffers];  // what the calls before have written of each slot, and of its rows
+  UInt64 finished;                                  // parts of this call whose rows are with all ranks
   CallStatus* status;
   UInt8* windows[kMaxRanks];  // of each rank, as this one sees it
 };
@@ -53,16 +54,24 @@ JITNORM_INLINE Arrival arrival_of(UInt64 mark, UInt64 expected) {
   return (Int32)((UInt32)mark - (UInt32)expected) < 0 || mark == 0 ? Arrival::kNotYet : Arrival::kOther;
 }
 
-// In a window: the marks of each buffer, rank and row, then the rows, each of which has a slot of its own there.
+// A window begins with a mark of each rank for what it has done for all rows of a call.
+enum class Step { kReady, kDone };
+constexpr Int64 kStepBytes = 2 * kMaxRanks * sizeof(UInt64);
+
+JITNORM_INLINE UInt64* step_of(UInt8* window, Step step, Int64 rank) {
+  return reinterpret_cast<UInt64*>(window) + (int)step * kMaxRanks + rank;
+}
+
+// Then follow the marks of each buffer, rank and row, then the rows, each of which has a slot of its own there.
 JITNORM_INLINE Int64 slot_number(const Workspace& w, UInt64 epoch, Int64 rank, Int64 row) {
   return ((Int64)(epoch % kBuffers) * kRanks + rank) * w.slot_rows + row;
 }
 
-JITNORM_INLINE Int64 mark_offset(Int64 slot) { return slot * (Int64)sizeof(UInt64); }
+JITNORM_INLINE Int64 mark_offset(Int64 slot) { return kStepBytes + slot * (Int64)sizeof(UInt64); }
 
 JITNORM_INLINE Int64 row_bytes_offset(const Workspace& w, Int64 slot) {
   const Int64 marks = (kBuffers * kRanks * w.slot_rows * (Int64)sizeof(UInt64) + 127) / 128 * 128;
-  return marks + slot * w.row_bytes;
+  return kStepBytes + marks + slot * w.row_bytes;
 }
 
 // The bytes of a row: whole chunks, of which nothing is -0 once they have come.
@@ -81,4 +90,47 @@ JITNORM_INLINE float with_residual(float sum, float residual) {
   return add_rn(sum, residual);
 #endif
 }
+
+#ifdef JITNORM_DIVIDES
+// How many of the rows a rank has, which follow one another; the last ranks may have fewer.
+JITNORM_INLINE Int64 rows_of_rank(const Arguments& a) { return (a.rows + kRanks - 1) / kRanks; }
+
+// The arguments of a call with the rows that this rank works on.
+JITNORM_INLINE Arguments with_own_rows(Arguments a) {
+  const Int64 rows = rows_of_rank(a), first = workspace_of(a).rank * rows;
+  a.first = first < a.rows ? first : a.rows;
+  a.end = first + rows < a.rows ? first + rows : a.rows;
+  return a;
+}
+
+// How far the window of another rank is from the own one, as this rank sees them.
+JITNORM_INLINE Int64 distance_of(const Workspace& w, Int64 rank) { return w.windows[rank] - w.windows[w.rank]; }
+
+template <typename T>
+JITNORM_INLINE T* at_distance(T* at, Int64 distance) {
+  return reinterpret_cast<T*>((UInt64)at + distance);
+}
+
+// The arguments of a call whose outputs are in the window of another rank, where they lie as in the own one.
+JITNORM_INLINE Arguments with_outputs_of(Arguments a, Int64 rank) {
+  const Int64 distance = distance_of(workspace_of(a), rank);
+  a.out = at_distance(a.out, distance);
+  a.y_out = at_distance(a.y_out, distance);
+  a.codes = at_distance(a.codes, distance);
+  a.block_scale = at_distance(a.block_scale, distance);
+  a.block_scale_unswizzled = at_distance(a.block_scale_unswizzled, distance);
+  a.row_scale = at_distance(a.row_scale, distance);
+  if constexpr (kSharesSum) a.residual_out = at_distance(a.residual_out, distance);
+  return a;
+}
+
+// The mark of a call in which the windows of all ranks have everything in one place.
+JITNORM_INLINE UInt64 mark_of_divided(const Arguments& a, UInt64 epoch) {
+  const UInt8* window = workspace_of(a).windows[workspace_of(a).rank];
+  Int64 places = reinterpret_cast<const UInt8*>(a.input) - window;
+  for (int d = 0; d < kRowDims; ++d) places = places * 31 + a.input_strides[d];
+  places = places * 31 + (kEncoding == Encoding::kValues ? reinterpret_cast<const UInt8*>(a.out) : a.codes) - window;
+  return mark_of(epoch, a.rows + places * 31);
+}
+#endif
 #endif

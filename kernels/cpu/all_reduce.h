@@ -112,31 +112,47 @@ JITNORM_INLINE bool receive_row(const Arguments& a, Workspace& w, UInt64 epoch, 
   return is_there;
 }
 
+JITNORM_INLINE void add_share(const Input* share, Tile* h) {
+  for (int t = 0; t < kRowTiles; ++t) {
+    Tile x;
+    load_tile(share, kHiddenSize, t, x);
+    for_each_value([&](int e, int k) { h[t].at[e][k] = added_share(h[t].at[e][k], x.at[e][k]); });
+  }
+}
+
+#ifdef JITNORM_DIVIDES
+// Adds the share of each rank to a row of zeros, which lies in its window.
+JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) {
+  const Input* own = a.input + row_offset(row, a.extents, a.input_strides);
+  for (int rank = 0; rank < kRanks; ++rank) add_share(at_distance(own, distance_of(workspace_of(a), rank)), h);
+}
+#else
 struct SharedRows {
   SentRow sent, received;
 };
 
-// The sum of the inputs of all ranks, in their order, and of a residual, which may also be stored, rounded to the
-// input's type. If a rank does not come, there is some row, and the host hears of it.
-template <>
-JITNORM_FORCE_INLINE void load_row<Combine::kReduced>(const Arguments& a, Int64 row, Tile* h) {
+// Adds the share of each rank to a row of zeros. If a rank does not come, there is some row, and the host hears of it.
+JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) {
   static thread_local SharedRows rows;
   Workspace& w = workspace_of(a);
   const UInt64 epoch = epoch_of(w);
   const bool is_good = !has_failed(w);
   make_sent(a, row, rows.sent);
   if (is_good) send_row(a, w, epoch, row, rows.sent);
-  for (int t = 0; t < kRowTiles; ++t) h[t] = Tile{};
   for (int rank = 0; rank < kRanks; ++rank) {
     const bool is_own = rank == w.rank;
-    if (!is_own && (!is_good || !receive_row(a, w, epoch, row, rank, rows.received))) continue;
-    const Input* share = reinterpret_cast<const Input*>((is_own ? rows.sent : rows.received).words);
-    for (int t = 0; t < kRowTiles; ++t) {
-      Tile x;
-      load_tile(share, kHiddenSize, t, x);
-      for_each_value([&](int e, int k) { h[t].at[e][k] = added_share(h[t].at[e][k], x.at[e][k]); });
-    }
+    if (!is_own && !(is_good && receive_row(a, w, epoch, row, rank, rows.received))) continue;
+    add_share(reinterpret_cast<const Input*>((is_own ? rows.sent : rows.received).words), h);
   }
+}
+#endif
+
+// The sum of the inputs of all ranks, in their order, and of a residual, which may also be stored, rounded to the
+// input's type.
+template <>
+JITNORM_FORCE_INLINE void load_row<Combine::kReduced>(const Arguments& a, Int64 row, Tile* h) {
+  for (int t = 0; t < kRowTiles; ++t) h[t] = Tile{};
+  add_shares(a, row, h);
   for (int t = 0; t < kRowTiles; ++t) {
     Tile residual{};
     if constexpr (kHasResidual) {
@@ -147,13 +163,13 @@ JITNORM_FORCE_INLINE void load_row<Combine::kReduced>(const Arguments& a, Int64 
   }
 }
 
-// Makes ready for another call what the one before this has used: each of the rows does its part.
-JITNORM_INLINE void clear_last(const Arguments& a, Int64 first, Int64 last) {
+// Makes ready for another call what the one before this has used: parts `first` to `last` of `all` of it.
+JITNORM_INLINE void clear_last(const Arguments& a, Int64 first, Int64 last, Int64 all) {
   Workspace& w = workspace_of(a);
   if (has_failed(w)) return;
   const UInt64 before = epoch_of(w) + kBuffers - 1;
   const Int64 rows = w.used_rows[before % kBuffers], words = w.used_bytes[before % kBuffers] / (Int64)sizeof(Word);
-  const auto start = [&](Int64 row) { return rows * row / a.rows; };
+  const auto start = [&](Int64 row) { return rows * row / all; };
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == w.rank) continue;
     for (Int64 row = start(first); row < start(last); ++row) {
@@ -162,4 +178,40 @@ JITNORM_INLINE void clear_last(const Arguments& a, Int64 first, Int64 last) {
     }
   }
 }
+
+// What a part of a call does last: it says that it will not ask again how many calls there have been.
+JITNORM_INLINE void end_part(Workspace& w, UInt64 epoch, Int64 sent_rows, Int64 first, Int64 last, Int64 all) {
+  if (first == 0) {
+    w.used_rows[epoch % kBuffers] = sent_rows;
+    w.used_bytes[epoch % kBuffers] = kSentBytes;
+  }
+  __atomic_fetch_add(&w.progress, progress_of(first == 0, last - first, all), __ATOMIC_ACQ_REL);
+}
+
+#ifdef JITNORM_DIVIDES
+// Tells the other ranks that a step is done for all rows.
+JITNORM_INLINE void announce(Workspace& w, Step step, UInt64 mark) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank != w.rank) __atomic_store_n(step_of(w.windows[rank], step, w.rank), mark, __ATOMIC_RELEASE);
+  }
+}
+
+// Waits until all others have said so; false if one does not.
+JITNORM_INLINE bool await_others(Workspace& w, Step step, UInt64 mark, UInt64 epoch) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank == w.rank) continue;
+    Arrival arrival = Arrival::kNotYet;
+    const UInt64* at = step_of(w.windows[w.rank], step, rank);
+    wait_until(w, [&] {
+      arrival = arrival_of(__atomic_load_n(at, __ATOMIC_ACQUIRE), mark);
+      return arrival != Arrival::kNotYet;
+    });
+    if (arrival == Arrival::kThere) continue;
+    if (arrival == Arrival::kOther) report(w, w.status->disagreeing, rank, epoch);
+    if (!has_failed(w)) report(w, w.status->late, rank, epoch);
+    return false;
+  }
+  return true;
+}
+#endif
 #endif

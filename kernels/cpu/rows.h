@@ -191,21 +191,47 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of, Int64 first, Int6
 }
 
 #ifdef JITNORM_REDUCES
-// Rows whose inputs are summed over ranks. Every part of a call reads how many calls there have been, and adds to that
-// when it will not ask again.
+#ifdef JITNORM_DIVIDES
+// Rows that ranks divide: each sums and encodes its own, for all ranks, once all have come; the part of a call that is
+// finished last waits until the others have done the same.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of, Int64 first, Int64 last) {
+  const Arguments a = with_own_rows(arguments_of());
+  Workspace& w = workspace_of(a);
+  const UInt64 epoch = epoch_of(w), mark = mark_of_divided(a, epoch);
+  const Int64 all = rows_of_rank(a);
+  const bool is_good = !has_failed(w);
+  if (first == 0 && is_good) announce(w, Step::kReady, mark);
+  clear_last(a, first, last, all);
+  if (is_good && await_others(w, Step::kReady, mark, epoch)) {
+    for (int p = 1; p <= kRanks; ++p) {  // itself last, as the sum may take the residual's place
+      process_rows(with_outputs_of(a, (w.rank + p) % kRanks), a.first + first, a.first + last);
+    }
+  }
+  for (Int64 row = a.rows; first == 0 && row < padded_rows(a.rows); ++row) RowEncoder::write_padding_row(a, row);
+  const Int64 finished = (Int64)__atomic_add_fetch(&w.finished, (UInt64)(last - first), __ATOMIC_ACQ_REL);
+  if (finished == all) {
+    store_shared(&w.finished, (UInt64)0);
+    if (!has_failed(w)) {
+      announce(w, Step::kDone, mark);
+      await_others(w, Step::kDone, mark, epoch);
+    }
+  }
+  end_part(w, epoch, 0, first, last, all);
+}
+#else
+// Rows whose inputs are summed over ranks, each of which gets those of all.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of, Int64 first, Int64 last) {
   const Arguments a = arguments_of();
   Workspace& w = workspace_of(a);
   const UInt64 epoch = epoch_of(w);
-  clear_last(a, first < a.rows ? first : a.rows, last < a.rows ? last : a.rows);
+  const Int64 all = visited_rows(a.rows);
+  clear_last(a, first, last, all);
   process_rows(a, first, last);
-  if (first == 0) {
-    w.used_rows[epoch % kBuffers] = a.rows;
-    w.used_bytes[epoch % kBuffers] = kSentBytes;
-  }
-  __atomic_fetch_add(&w.progress, progress_of(first == 0, last - first, visited_rows(a.rows)), __ATOMIC_ACQ_REL);
+  end_part(w, epoch, a.rows, first, last, all);
 }
+#endif
 #endif
 
 #ifdef JITNORM_TURNS

@@ -1,68 +1,55 @@
-// The combine stage of rows whose inputs are summed over ranks: GPUs that write each other's memory.
+// The combine stage of rows whose inputs are summed over ranks.
 #pragma once
 
-#include "../common/workspace.h"
 #include "combine.cuh"
-#include "row_sharing.cuh"
+#include "ranks.cuh"
 
 #ifdef JITNORM_REDUCES
-// What other GPUs write and read passes by the caches of a multiprocessor. Accesses of one element are whole: that is
-// all that is asked of those of 16 bytes.
-JITNORM_INLINE uint4 load_shared(const uint4* at) {
-  uint4 value;
-  asm volatile("ld.relaxed.sys.global.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "l"(at)
-               : "memory");
-  return value;
-}
+#ifdef JITNORM_DIVIDES
+// The sum of a chunk of the windows of all ranks, in their order, and of a residual, which may also be stored for all
+// of them, rounded to the input's type.
+template <>
+struct RowSource<Combine::kReduced> {
+  typedef Chunk<float, 16> Held;
 
-JITNORM_INLINE UInt64 load_shared(const UInt64* at) {
-  UInt64 value;
-  asm volatile("ld.relaxed.sys.global.b64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
-  return value;
-}
+  const Input* input;
+  const Input* residual;
+  Input* sum;
+  const Workspace* workspace;
 
-JITNORM_INLINE void store_shared(uint4* at, uint4 value) {
-  asm volatile("st.relaxed.sys.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(value.x), "r"(value.y),
-               "r"(value.z), "r"(value.w)
-               : "memory");
-}
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides),
+            a.residual + row_offset(row, a.extents, a.residual_strides),
+            a.residual_out + row_offset(row, a.extents, a.residual_out_strides), &workspace_of(a)};
+  }
 
-JITNORM_INLINE void store_shared(UInt64* at, UInt64 value) {
-  asm volatile("st.relaxed.sys.global.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
-}
+  JITNORM_INLINE void load(Held& h, int index) const {
+    InputChunk shares[kRanks], added = {};
+    JITNORM_UNROLL
+    for (int rank = 0; rank < kRanks; ++rank) {
+      load_chunk(shares[rank], at_distance(input, distance_of(*workspace, rank)), index);
+    }
+    if constexpr (kHasResidual) load_chunk(added, residual, index);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      float s = 0.0f;
+      JITNORM_UNROLL
+      for (int rank = 0; rank < kRanks; ++rank) s = added_share(s, value_of(shares[rank], i));
+      h.elements[i] = with_residual(s, value_of(added, i));
+    }
+  }
 
-JITNORM_INLINE UInt64 nanoseconds() {
-  UInt64 time;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
-  return time;
-}
-
-JITNORM_INLINE UInt64 epoch_of(const Workspace& w) { return calls_before(load_shared(&w.progress)); }
-JITNORM_INLINE bool has_failed(const Workspace& w) { return load_shared(&w.progress) & kFailed; }
-
-// A wait that ends when the workspace says, or once another wait of the rank has been in vain.
-struct Wait {
-  UInt64 start = 0;
-  UInt32 looks = 0;
-
-  JITNORM_INLINE bool is_over(const Workspace& w) {
-    constexpr UInt32 kLooksAtOnce = 16;  // at what takes longer to ask than to look again
-    if (++looks % kLooksAtOnce != 0) return false;
-    if (has_failed(w)) return true;
-    const UInt64 now = nanoseconds();
-    if (start == 0) start = now;
-    return now - start > w.deadline;
+  // Only once nobody will load the residual again: the sum may take its place.
+  JITNORM_INLINE void store_sum(const Held& h, int index) const {
+    if constexpr (!kStoresSum) return;
+    const Workspace& w = *workspace;
+#pragma unroll 1
+    for (int p = 0; p < (kSharesSum ? kRanks : 1); ++p) {
+      store_rounded(at_distance(sum, distance_of(w, (w.rank + p) % kRanks)), index, h.elements);
+    }
   }
 };
-
-// The number of the call in which something failed is told to the host for each rank.
-JITNORM_INLINE void report(Workspace& w, UInt64* of_ranks, int rank, UInt64 epoch) {
-  store_shared(&of_ranks[rank], epoch + 1);
-  asm volatile("red.relaxed.gpu.global.or.b64 [%0], %1;" ::"l"(&w.progress), "l"(kFailed) : "memory");
-}
-
+#else
 // +0 in place of -0, of elements in a word.
 JITNORM_INLINE UInt32 without_negative_zeros(UInt32 word) {
   if constexpr (sizeof(Input) == 2) return word & ~__vcmpeq2(word, kNotYet);
@@ -244,39 +231,5 @@ struct RowSource<Combine::kReduced> {
     if constexpr (kStoresSum) store_rounded(sum, index, h.sum.elements);
   }
 };
-
-// Makes ready for another call what the one before this has used: each block that has rows does its part.
-JITNORM_INLINE void clear_last(const Arguments& a, UInt32 rows_per_block) {
-  const Workspace& w = workspace_of(a);
-  if (has_failed(w)) return;
-  const UInt64 before = epoch_of(w) + kBuffers - 1;
-  const Int64 rows = w.used_rows[before % kBuffers], bytes = w.used_bytes[before % kBuffers];
-  const Int64 blocks = (a.rows + rows_per_block - 1) / rows_per_block;
-  const uint4 not_yet = {kNotYet, kNotYet, kNotYet, kNotYet};
-#pragma unroll 1
-  for (int p = 1; p < kRanks; ++p) {
-#pragma unroll 1
-    for (Int64 row = row_block(); row < rows; row += blocks) {
-      UInt8* at = w.windows[w.rank] + row_bytes_offset(w, slot_number(w, before, (w.rank + p) % kRanks, row));
-      for (Int64 i = (Int64)thread_of_cluster() * 16; i < bytes; i += kThreads * kBlocksPerRow * 16) {
-        store_shared(reinterpret_cast<uint4*>(at + i), not_yet);
-      }
-    }
-  }
-}
-
-// What each block does last: adds to the progress, which it will not ask for again.
-JITNORM_INLINE void end_call(const Arguments& a) {
-  wait_for_inputs();                                 // a block without rows has not waited yet
-  if constexpr (kWarpsPerRow == 1) __syncthreads();  // else its warps have met since they asked
-  if (threadIdx.x != 0) return;
-  Workspace& w = workspace_of(a);
-  if (blockIdx.x == 0) {
-    const UInt64 epoch = epoch_of(w);
-    w.used_rows[epoch % kBuffers] = a.rows;
-    w.used_bytes[epoch % kBuffers] = kSentBytes;
-  }
-  const UInt64 progress = progress_of(blockIdx.x == 0, 1, gridDim.x);
-  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(&w.progress), "l"(progress) : "memory");
-}
+#endif
 #endif

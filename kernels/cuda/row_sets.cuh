@@ -29,13 +29,35 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
 }
 
 #ifdef JITNORM_REDUCES
-// Rows whose inputs are summed over ranks.
+// Rows whose inputs are summed over ranks, each of which gets those of all.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of) {
+  constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
   const Arguments a = arguments_of();
-  process_rows(a, row_block(), [&] { clear_last(a, kRowsPerBlock * kRowsAtOnce); });
-  end_call(a);
+  process_rows(a, row_block(), [&] { clear_last(a, (a.rows + kRows - 1) / kRows); });
+  end_block(a, a.rows);
 }
+
+#ifdef JITNORM_DIVIDES
+// Rows that ranks divide: each sums and encodes its own, for all ranks, once all have come.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of) {
+  const Arguments a = with_own_rows(arguments_of());
+  Workspace& w = workspace_of(a);
+  wait_for_inputs();
+  const UInt64 epoch = epoch_of(w), mark = mark_of_divided(a, epoch);
+  if (!has_failed(w)) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) announce(w, Step::kReady, mark);
+    clear_last(a, row_blocks());
+    if (await_others(w, Step::kReady, mark, epoch)) process_rows(a, row_block());
+  }
+  for (Int64 row = a.rows + row_block(); row < padded_rows(a.rows); row += row_blocks()) {
+    RowEncoder::write_padding_row(a, row, thread_of_row());
+  }
+  finish_together(w, mark, epoch);
+  end_block(a, 0);
+}
+#endif
 #endif
 
 #ifdef JITNORM_TURNS

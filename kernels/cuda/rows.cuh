@@ -270,7 +270,7 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
   }
-#ifdef JITNORM_REDUCES
+#ifdef JITNORM_RECEIVES
   JITNORM_UNROLL
   for (int j = 0; j < kChunkSlots; ++j) row.source.send(row.held[j], row.index(j));
 #endif
@@ -290,7 +290,7 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
   return row;
 }
 
-#ifdef JITNORM_REDUCES
+#ifdef JITNORM_RECEIVES
 // Makes the rows of what has been loaded, and of what other ranks send.
 JITNORM_INLINE void receive_rows(Rows& of) {
   JITNORM_UNROLL
@@ -302,13 +302,10 @@ JITNORM_INLINE void receive_rows(Rows& of) {
 }
 #endif
 
-// What follows once the rows' statistics are known.
+// What follows once the largest magnitude of each row is known, too, if it is needed.
 template <typename Visit>
-JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::CallScale& call, int thread, int warp,
-                                int lane, Visit after_chunk) {
-  float amax[kRowsAtOnce] = {};
-  if constexpr (kNeedsRowAmax) find_amax(a, of, amax, warp, lane);
-
+JITNORM_INLINE void encode_found_rows(const Arguments& a, Rows& of, const RowEncoder::CallScale& call,
+                                      const float (&amax)[kRowsAtOnce], int thread, Visit after_chunk) {
   RowEncoder encoders[kRowsAtOnce];
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
@@ -334,6 +331,22 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
   }
 }
 
+// What follows once the rows' statistics are known.
+template <typename Visit>
+JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::CallScale& call, int thread, int warp,
+                                int lane, Visit after_chunk) {
+  float amax[kRowsAtOnce] = {};
+  if constexpr (kNeedsRowAmax) find_amax(a, of, amax, warp, lane);
+#ifdef JITNORM_DIVIDES
+#pragma unroll 1
+  for (int p = 0; p < kRanks; ++p) {  // in the windows of all ranks
+    encode_found_rows(with_outputs_of(a, (workspace_of(a).rank + p) % kRanks), of, call, amax, thread, after_chunk);
+  }
+#else
+  encode_found_rows(a, of, call, amax, thread, after_chunk);
+#endif
+}
+
 // Block number `block` of a row set; the blocks of a cluster, which share a row, have one number. Calls meanwhile()
 // while the rows are on their way, if there are any.
 template <typename Visit>
@@ -341,7 +354,11 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
   const int thread = thread_of_row();
   const int lane = threadIdx.x % kLanesPerRow;
   const int warp = thread / kLanesPerRow;
+#ifdef JITNORM_DIVIDES
+  const Int64 first_of_block = a.first + block * (kRowsPerBlock * kRowsAtOnce);
+#else
   const Int64 first_of_block = block * (kRowsPerBlock * kRowsAtOnce);
+#endif
   const Int64 first = first_of_block + (kRowsPerBlock == 1 ? 0 : threadIdx.x / kThreadsPerRow * kRowsAtOnce);
 
   // A block with nothing to do may leave. Asked before the wait, this has the parameters arrive while the kernel before
@@ -372,7 +389,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));
   }
   meanwhile();
-#ifdef JITNORM_REDUCES
+#ifdef JITNORM_RECEIVES
   receive_rows(of);
 #endif
 #ifdef JITNORM_PAGES

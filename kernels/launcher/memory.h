@@ -60,6 +60,20 @@ inline ffi::Tensor StandIn(const ffi::Shape& shape, const ffi::String& dtype, in
   return ffi::Tensor::FromNDAlloc(NoAllocator(), shape, DtypeOf(shape, dtype), where, place);
 }
 
+// Memory that lives as long as its owner, which the tensor keeps.
+struct Owner {
+  ffi::Any owner;
+  void AllocData(DLTensor* t, int64_t address) { t->data = reinterpret_cast<void*>(address); }
+  void FreeData(DLTensor*) {}
+};
+
+// A dense tensor in memory that somebody else has.
+inline ffi::Tensor AtAddress(const ffi::Shape& shape, const ffi::String& dtype, int64_t device, int64_t address,
+                             const ffi::Any& owner) {
+  const DLDevice where = device < 0 ? DLDevice{kDLCPU, 0} : DLDevice{kDLCUDA, static_cast<int>(device)};
+  return ffi::Tensor::FromNDAlloc(Owner{owner}, shape, DtypeOf(shape, dtype), where, address);
+}
+
 // The memory of a tensor with another description, which is copied.
 inline ffi::Tensor ViewOf(const ffi::Tensor& tensor, const DLTensor& prototype) {
   TVMFFIObjectHandle view;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -35,48 +36,58 @@ def shares_of(kind: str, ranks: int, rows: int, size: int, dtype: str) -> list[A
 
 
 @pytest.mark.parametrize(
-    ("ranks", "size", "dtype", "rounding", "adds"),
-    in_turn((2, 3, 4, 5, 8), (1, 17, 513, 1000), list(ALL_DTYPES), ROUNDINGS[:3], (True, False)),
+    ("ranks", "size", "dtype", "rounding", "method"),
+    in_turn((2, 3, 4, 5, 8), (1, 17, 513, 1000), list(ALL_DTYPES), ROUNDINGS[:3], ("two_shot", "one_shot", "sharded")),
 )
 def test_all_ranks_have_the_bytes_of_the_reference(
-    ranks: int, size: int, dtype: str, rounding: Any, adds: bool
+    ranks: int, size: int, dtype: str, rounding: Any, method: str
 ) -> None:
+    adds = method == "sharded" or ranks > 3
     weight = make_weight(size, dtype)
     cases = []
     for number, kind in enumerate(INPUT_KINDS):
         rows = (3, 16, 1, 7)[number % 4]
         cases.append((shares_of(kind, ranks, rows, size, dtype), make_input("random", rows, size, dtype, 9)))
 
-    def work(rank: int, exchange: Exchange) -> list[comm.Reduced]:
-        own = workspace(rank, exchange, ranks, dtype=dtype)
-        return [
-            comm.all_reduce_norm_quantize(
-                shares[rank], weight, own, residual=residual if adds else None, rounding=rounding
+    def work(rank: int, exchange: Exchange) -> list[Any]:
+        own, found = workspace(rank, exchange, ranks, dtype=dtype, output_bytes=1 << 20), []
+        for shares, residual in cases:
+            made = comm.all_reduce_norm_quantize(
+                shares[rank], weight, own, residual=residual if adds else None, rounding=rounding, method=method
             )
-            for shares, residual in cases
-        ]
+            found.append([None if each is None else each.copy() for each in made])
+        return found
 
-    for found in on_threads(ranks, work):
+    for rank, found in enumerate(on_threads(ranks, work)):
         for (shares, residual), (out, total, norm) in zip(cases, found, strict=True):
             s, added = rank_sum_f32(shares), {"residual": residual if adds else None}
             y = rmsnorm_f32(s, weight.astype(np.float32), **added, rounding=rounding, dtype=shares[0].dtype)
             assert norm is None
             assert_same_bytes(out, round_to(y, shares[0].dtype))
             if adds:
-                assert_same_bytes(total, round_to(s + residual.astype(np.float32), residual.dtype))
+                expected = round_to(s + residual.astype(np.float32), residual.dtype)
+                rows = len(residual)
+                own = (
+                    slice(rank * -(-rows // ranks), (rank + 1) * -(-rows // ranks))
+                    if method == "sharded"
+                    else slice(rows)
+                )
+                assert_same_bytes(total[own], expected[own])
             else:
                 assert total is None
 
 
-@pytest.mark.parametrize(("spec", "unit_bias"), in_turn(SPECS[::4], (False, True)), ids=str)
-def test_it_is_encoded(spec: QuantSpec, unit_bias: bool) -> None:
+@pytest.mark.parametrize(
+    ("spec", "unit_bias", "method"), in_turn(SPECS[::4], (False, True), ("one_shot", "two_shot")), ids=str
+)
+def test_it_is_encoded(spec: QuantSpec, unit_bias: bool, method: str) -> None:
     dtype, size = dtype_of(spec), hidden_size_of(spec)
     shares, weight = shares_of("real", 2, 5, size, dtype), make_weight(size, dtype)
     residual = make_input("random", 5, size, dtype, 9)
 
     def work(rank: int, exchange: Exchange) -> comm.Reduced:
-        own = workspace(rank, exchange, 2, dtype=dtype)
-        options: dict[str, Any] = {"unit_bias": unit_bias, "keep_norm": True, **given_keywords(spec)}
+        own = workspace(rank, exchange, 2, dtype=dtype, output_bytes=1 << 20)
+        options: dict[str, Any] = {"unit_bias": unit_bias, "keep_norm": True, "method": method, **given_keywords(spec)}
         return comm.all_reduce_norm_quantize(shares[rank], weight, own, residual=residual, **options)
 
     h = rank_sum_f32(shares) + residual.astype(np.float32)
@@ -85,6 +96,30 @@ def test_it_is_encoded(spec: QuantSpec, unit_bias: bool) -> None:
         assert_encoded(q, y, spec, (5, size), str(spec))
         assert_same_bytes(norm, round_to(y, residual.dtype))
         assert_same_bytes(total, round_to(h, residual.dtype))
+
+
+def test_calls_of_all_methods_follow_one_another() -> None:
+    """Whatever the call before has used is ready when it is needed again."""
+    x, weight = make_input("random", 16, 64, "float16"), make_weight(64, "float16")
+    rng = np.random.default_rng(0)
+    calls = [(str(rng.choice(["one_shot", "two_shot", "sharded"])), int(rng.integers(1, 17))) for _ in range(60)]
+
+    def work(rank: int, exchange: Exchange) -> bool:
+        own, delays = workspace(rank, exchange, 3, output_bytes=1 << 20), np.random.default_rng(rank)
+        shared = own.empty(16, 64)
+        for method, rows in calls:
+            if delays.random() < 0.2:
+                time.sleep(delays.random() / 200)
+            given = x[:rows] if delays.random() < 0.5 or method == "one_shot" else shared[:rows]
+            if given is not x:
+                shared[:rows] = x[:rows]
+            out, *_ = comm.all_reduce_norm_quantize(given, weight, own, residual=x[:rows], method=method)
+            assert_same_bytes(out.copy(), expected[:rows])
+        return True
+
+    h = rank_sum_f32([x] * 3) + x.astype(np.float32)
+    expected = round_to(rmsnorm_f32(h, weight.astype(np.float32)), x.dtype)
+    assert all(on_threads(3, work))
 
 
 def test_layer_normalization_of_leading_dimensions_at_any_stride() -> None:
@@ -165,6 +200,7 @@ def test_a_rank_that_does_not_come_is_named_within_the_deadline() -> None:
         ({"input": np.ones((1, 2048), np.float16)}, "input: has 2048 columns, but the workspace is for 1024"),
         ({"input": np.ones((1, 64), np.float32)}, "input: dtype is float32, but the workspace is for float16"),
         ({"method": "ring"}, "method: is 'ring'"),
+        ({"method": "two_shot"}, "method: is 'two_shot', but the workspace has no room"),
         ({"norm": "batchnorm"}, "norm: is 'batchnorm'"),
         ({"norm": "layernorm"}, "norm: is 'layernorm', which takes a weight and a bias, or neither"),
         ({"spec": QuantSpec("e4m3", "tensor", "f32"), "scale": "tensor"}, "scale: is that of the whole tensor"),

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.gpu
 SPECS = [spec for spec in BLOCKINGS if not spec.needs_tensor_amax]
 DEVICES = torch.cuda.device_count()
 two_gpus = pytest.mark.skipif(DEVICES < 2, reason="needs two GPUs")
-ROWS = (1, 16, 5, 64, 2, 33)
+ROWS = (1, 16, 5, 64, 2, 33, 40)
+METHODS = ("one_shot", "two_shot", "sharded")
 
 
 def shares_of(kind: str, ranks: int, rows: int, size: int, dtype: str) -> list[Any]:
@@ -42,13 +43,16 @@ def check_calls(own: comm.Workspace, device: int, size: int, dtype: str, calls: 
         rows, kind = ROWS[number % len(ROWS)], INPUT_KINDS[number % len(INPUT_KINDS)]
         shares, residual = shares_of(kind, own.ranks, rows, size, dtype), make_input("random", rows, size, dtype, 9)
         x, r = (to_torch(each).to(device) for each in (shares[own.rank], residual))
-        out, total, _ = comm.all_reduce_norm_quantize(x, on_device, own, residual=r)
+        method = METHODS[number % len(METHODS)]
+        out, total, _ = comm.all_reduce_norm_quantize(x, on_device, own, residual=r, method=method)
         torch.cuda.current_stream().synchronize()
         own.check()
         h = rank_sum_f32(shares) + residual.astype(np.float32)
-        assert_same_bytes(total.cpu(), round_to(h, residual.dtype), f"{kind}, {rows}")
+        each = -(-rows // own.ranks)
+        among = slice(own.rank * each, (own.rank + 1) * each) if method == "sharded" else slice(rows)
+        assert_same_bytes(total[among].cpu(), round_to(h, residual.dtype)[among], f"{kind}, {rows}, {method}")
         expected = round_to(rmsnorm_f32(h, weight.astype(np.float32)), residual.dtype)
-        assert_same_bytes(out.cpu(), expected, f"{kind}, {rows}")
+        assert_same_bytes(out.cpu(), expected, f"{kind}, {rows}, {method}")
 
 
 def check_graph(own: comm.Workspace, device: int, size: int) -> None:
@@ -56,11 +60,12 @@ def check_graph(own: comm.Workspace, device: int, size: int) -> None:
     weight = torch.ones(size, dtype=torch.float16, device=device)
     shares = shares_of("random", own.ranks, 8, size, "float16")
     x = to_torch(shares[own.rank]).to(device)
-    comm.all_reduce_norm_quantize(x, weight, own)
+    for method in METHODS[:2]:
+        comm.all_reduce_norm_quantize(x, weight, own, method=method)
     torch.cuda.current_stream().synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
-        found = [comm.all_reduce_norm_quantize(x, weight, own).out for _ in range(5)]
+        found = [comm.all_reduce_norm_quantize(x, weight, own, method=METHODS[i % 2]).out for i in range(5)]
     expected = round_to(rmsnorm_f32(rank_sum_f32(shares), np.ones(size, np.float32)), np.dtype(np.float16))
     for _ in range(20):
         graph.replay()
@@ -80,17 +85,20 @@ def test_threads_of_one_process(ranks: int, size: int, dtype: str) -> None:
         device = rank % DEVICES
         torch.cuda.set_device(device)
         sizes: dict[str, Any] = {"max_rows": 64, "hidden_size": size, "dtype": dtype, "device": device}
+        sizes |= {"one_shot_rows": 64, "output_bytes": 1 << 24}
         own = comm.Workspace.from_exchange(rank, ranks, exchange, deadline=30.0, **sizes)
         with torch.cuda.stream(torch.cuda.Stream(device)):
-            check_calls(own, device, size, dtype, calls=len(ROWS))
+            check_calls(own, device, size, dtype, calls=3 * len(ROWS))
         exchange(b"")
         own.close()
 
     on_threads(ranks, work)
 
 
-@pytest.mark.parametrize(("spec", "unit_bias"), in_turn(SPECS, (False, True)), ids=str)
-def test_it_is_encoded(spec: QuantSpec, unit_bias: bool) -> None:
+@pytest.mark.parametrize(
+    ("spec", "unit_bias", "method"), in_turn(SPECS, (False, True), ("one_shot", "one_shot", "two_shot")), ids=str
+)
+def test_it_is_encoded(spec: QuantSpec, unit_bias: bool, method: str) -> None:
     dtype, size = dtype_of(spec), hidden_size_of(spec)
     shares, weight = shares_of("real", 2, 5, size, dtype), make_weight(size, dtype)
     residual = make_input("random", 5, size, dtype, 9)
@@ -101,12 +109,12 @@ def test_it_is_encoded(spec: QuantSpec, unit_bias: bool) -> None:
         device = rank % DEVICES
         torch.cuda.set_device(device)
         sizes: dict[str, Any] = {"max_rows": 8, "hidden_size": size, "dtype": dtype, "device": device}
-        own = comm.Workspace.from_exchange(rank, 2, exchange, deadline=30.0, **sizes)
+        own = comm.Workspace.from_exchange(rank, 2, exchange, output_bytes=1 << 20, **sizes)
         x, r, w = (to_torch(each).to(device) for each in (shares[rank], residual, weight))
         keywords = given_keywords(spec, lambda array: to_torch(array).to(device))
         with torch.cuda.stream(torch.cuda.Stream(device)):
             q, total, norm = comm.all_reduce_norm_quantize(
-                x, w, own, residual=r, unit_bias=unit_bias, keep_norm=True, **keywords
+                x, w, own, residual=r, unit_bias=unit_bias, keep_norm=True, method=method, **keywords
             )
             torch.cuda.current_stream().synchronize()
         own.check()
@@ -122,8 +130,9 @@ def test_it_is_encoded(spec: QuantSpec, unit_bias: bool) -> None:
 def _ipc_rank(rank: int, exchange: Exchange, ranks: int) -> None:
     torch.cuda.set_device(rank)
     own = comm.Workspace.from_exchange(
-        rank, ranks, exchange, max_rows=64, hidden_size=4096, dtype="float16", device=rank, deadline=30.0
-    )
+        rank, ranks, exchange, max_rows=64, hidden_size=4096, dtype="float16", device=rank, one_shot_rows=64,
+        output_bytes=1 << 21,
+    )  # fmt: skip
     with torch.cuda.stream(torch.cuda.Stream(rank)):
         check_calls(own, rank, 4096, "float16", calls=2 * len(ROWS))
         check_graph(own, rank, 4096)
@@ -141,8 +150,9 @@ def _torch_rank(rank: int, exchange: Exchange, ranks: int, folder: str) -> None:
         "nccl", init_method=f"file://{folder}/store", rank=rank, world_size=ranks, timeout=timedelta(seconds=60)
     )
     own = comm.Workspace.from_torch(
-        distributed.group.WORLD, max_rows=64, hidden_size=7168, dtype=torch.bfloat16, deadline=30.0
-    )
+        distributed.group.WORLD, max_rows=64, hidden_size=7168, dtype=torch.bfloat16, one_shot_rows=64,
+        output_bytes=1 << 22,
+    )  # fmt: skip
     with torch.cuda.stream(torch.cuda.Stream(rank)):
         check_calls(own, rank, 7168, "bfloat16", calls=2 * len(ROWS))
     own.reset()

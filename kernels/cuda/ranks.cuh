@@ -1,0 +1,153 @@
+// How GPUs that write each other's memory wait for each other, and what a call leaves for the next.
+#pragma once
+
+#include "../common/workspace.h"
+#include "row_sharing.cuh"
+
+#ifdef JITNORM_REDUCES
+// What other GPUs write and read passes by the caches of a multiprocessor. Accesses of one element are whole: that is
+// all that is asked of those of 16 bytes.
+JITNORM_INLINE uint4 load_shared(const uint4* at) {
+  uint4 value;
+  asm volatile("ld.relaxed.sys.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(at)
+               : "memory");
+  return value;
+}
+
+JITNORM_INLINE UInt64 load_shared(const UInt64* at) {
+  UInt64 value;
+  asm volatile("ld.relaxed.sys.global.b64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+  return value;
+}
+
+JITNORM_INLINE void store_shared(uint4* at, uint4 value) {
+  asm volatile("st.relaxed.sys.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(value.x), "r"(value.y),
+               "r"(value.z), "r"(value.w)
+               : "memory");
+}
+
+JITNORM_INLINE void store_shared(UInt64* at, UInt64 value) {
+  asm volatile("st.relaxed.sys.global.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+
+JITNORM_INLINE UInt64 load_acquire(const UInt64* at) {
+  UInt64 value;
+  asm volatile("ld.acquire.sys.global.b64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+  return value;
+}
+
+JITNORM_INLINE void store_release(UInt64* at, UInt64 value) {
+  asm volatile("st.release.sys.global.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+
+JITNORM_INLINE UInt64 nanoseconds() {
+  UInt64 time;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+  return time;
+}
+
+JITNORM_INLINE UInt64 epoch_of(const Workspace& w) { return calls_before(load_shared(&w.progress)); }
+JITNORM_INLINE bool has_failed(const Workspace& w) { return load_shared(&w.progress) & kFailed; }
+
+// A wait that ends when the workspace says, or once another wait of the rank has been in vain.
+struct Wait {
+  UInt64 start = 0;
+  UInt32 looks = 0;
+
+  JITNORM_INLINE bool is_over(const Workspace& w) {
+    constexpr UInt32 kLooksAtOnce = 16;  // at what takes longer to ask than to look again
+    if (++looks % kLooksAtOnce != 0) return false;
+    if (has_failed(w)) return true;
+    const UInt64 now = nanoseconds();
+    if (start == 0) start = now;
+    return now - start > w.deadline;
+  }
+};
+
+// The number of the call in which something failed is told to the host for each rank.
+JITNORM_INLINE void report(Workspace& w, UInt64* of_ranks, int rank, UInt64 epoch) {
+  store_shared(&of_ranks[rank], epoch + 1);
+  asm volatile("red.relaxed.gpu.global.or.b64 [%0], %1;" ::"l"(&w.progress), "l"(kFailed) : "memory");
+}
+
+// Makes ready for another call what the one before this has used: each of the first blocks does its part.
+JITNORM_INLINE void clear_last(const Arguments& a, Int64 blocks) {
+  const Workspace& w = workspace_of(a);
+  if (has_failed(w)) return;
+  const UInt64 before = epoch_of(w) + kBuffers - 1;
+  const Int64 rows = w.used_rows[before % kBuffers], bytes = w.used_bytes[before % kBuffers];
+  const uint4 not_yet = {kNotYet, kNotYet, kNotYet, kNotYet};
+#pragma unroll 1
+  for (int p = 1; p < kRanks; ++p) {
+#pragma unroll 1
+    for (Int64 row = row_block(); row < rows; row += blocks) {
+      UInt8* at = w.windows[w.rank] + row_bytes_offset(w, slot_number(w, before, (w.rank + p) % kRanks, row));
+      for (Int64 i = (Int64)thread_of_cluster() * 16; i < bytes; i += kThreads * kBlocksPerRow * 16) {
+        store_shared(reinterpret_cast<uint4*>(at + i), not_yet);
+      }
+    }
+  }
+}
+
+// What each block does last: adds to the progress, which it will not ask for again.
+JITNORM_INLINE void end_block(const Arguments& a, Int64 sent_rows) {
+  wait_for_inputs();                                 // a block without rows has not waited yet
+  if constexpr (kWarpsPerRow == 1) __syncthreads();  // else its warps have met since they asked
+  if (threadIdx.x != 0) return;
+  Workspace& w = workspace_of(a);
+  if (blockIdx.x == 0) {
+    const UInt64 epoch = epoch_of(w);
+    w.used_rows[epoch % kBuffers] = sent_rows;
+    w.used_bytes[epoch % kBuffers] = kSentBytes;
+  }
+  const UInt64 progress = progress_of(blockIdx.x == 0, 1, gridDim.x);
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(&w.progress), "l"(progress) : "memory");
+}
+
+#ifdef JITNORM_DIVIDES
+// One thread tells the other ranks that a step is done for all rows: what it has seen done, they will see, too.
+JITNORM_INLINE void announce(const Workspace& w, Step step, UInt64 mark) {
+#pragma unroll 1
+  for (int p = 1; p < kRanks; ++p) {
+    store_release(step_of(w.windows[(w.rank + p) % kRanks], step, w.rank), mark);
+  }
+}
+
+// A thread for each rank waits until that has said so. All threads of the block take part, and all hear whether all
+// others have come.
+JITNORM_INLINE bool await_others(Workspace& w, Step step, UInt64 mark, UInt64 epoch) {
+  bool is_good = true;
+  const int rank = threadIdx.x;
+  if (rank < kRanks && rank != w.rank) {
+    const UInt64* at = step_of(w.windows[w.rank], step, rank);
+    Wait wait;
+    Arrival arrival;
+    while ((arrival = arrival_of(load_acquire(at), mark)) == Arrival::kNotYet && !wait.is_over(w)) {
+    }
+    if (arrival == Arrival::kOther) report(w, w.status->disagreeing, rank, epoch);
+    if (arrival == Arrival::kNotYet && !has_failed(w)) report(w, w.status->late, rank, epoch);
+    is_good = arrival == Arrival::kThere;
+  }
+  return __syncthreads_and(is_good);
+}
+
+// The last block to come here tells the other ranks that its own has done its rows, and waits for theirs.
+JITNORM_INLINE void finish_together(Workspace& w, UInt64 mark, UInt64 epoch) {
+  __shared__ bool is_last;
+  __syncthreads();  // all threads have stored
+  if (threadIdx.x == 0) {
+    __threadfence_system();
+    is_last = atomicAdd(&w.finished, 1ull) == gridDim.x - 1;
+    if (is_last) {
+      w.finished = 0;
+      __threadfence_system();
+      if (!has_failed(w)) announce(w, Step::kDone, mark);
+    }
+  }
+  __syncthreads();
+  if (is_last && !has_failed(w)) await_others(w, Step::kDone, mark, epoch);
+}
+#endif
+#endif
