@@ -118,9 +118,9 @@ JITNORM_INLINE void announce(const Workspace& w, Step step, UInt64 mark) {
 // A thread for each rank waits until that has said so. All threads of the block take part, and all hear whether all
 // others have come.
 JITNORM_INLINE bool await_others(Workspace& w, Step step, UInt64 mark, UInt64 epoch) {
-  bool is_good = true;
+  bool is_good = !has_failed(w);
   const int rank = threadIdx.x;
-  if (rank < kRanks && rank != w.rank) {
+  if (is_good && rank < kRanks && rank != w.rank) {
     const UInt64* at = step_of(w.windows[w.rank], step, rank);
     Wait wait;
     Arrival arrival;
@@ -147,7 +147,7 @@ JITNORM_INLINE void finish_together(Workspace& w, UInt64 mark, UInt64 epoch) {
     }
   }
   __syncthreads();
-  if (is_last && !has_failed(w)) await_others(w, Step::kDone, mark, epoch);
+  if (is_last) await_others(w, Step::kDone, mark, epoch);
 }
 #endif
 #endif

@@ -46,11 +46,9 @@ JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of) {
   Workspace& w = workspace_of(a);
   wait_for_inputs();
   const UInt64 epoch = epoch_of(w), mark = mark_of_divided(a, epoch);
-  if (!has_failed(w)) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) announce(w, Step::kReady, mark);
-    clear_last(a, row_blocks());
-    if (await_others(w, Step::kReady, mark, epoch)) process_rows(a, row_block());
-  }
+  if (blockIdx.x == 0 && threadIdx.x == 0 && !has_failed(w)) announce(w, Step::kReady, mark);
+  clear_last(a, row_blocks());
+  if (await_others(w, Step::kReady, mark, epoch)) process_rows(a, row_block());
   for (Int64 row = a.rows + row_block(); row < padded_rows(a.rows); row += row_blocks()) {
     RowEncoder::write_padding_row(a, row, thread_of_row());
   }

@@ -121,6 +121,7 @@ OTHERS = [
     KernelConfig.parse("quantize:hidden_size=4096,streams=4,sinkhorn=20,prenorm=true"),
     KernelConfig.parse("rmsnorm:hidden_size=4096,all_reduce=one_shot,ranks=2"),
     KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,all_reduce=one_shot,ranks=2,rounding=hf"),
+    KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,all_reduce=two_shot,ranks=2"),
 ]
 SOURCES = [
     *((config, target) for config in (*CONFIGS, *SPECIAL, *FINISHED, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),
