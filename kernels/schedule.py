@@ -366,6 +366,8 @@ def _residents(config: KernelConfig, warps: int, chunks: int) -> int:
     SwiGLU to NVFP4 of 512 x 10240 went from 0.80 to 0.86 of the roofline, mHC of 4096 x 10240 from 0.74 to 0.85, layer
     normalization of 2048 x 18432 from 0.69 to 0.77. With four chunks a lane, 16384 x 8192 fell from 0.95 to 0.88.
     """
+    if config.all_reduce:
+        return 0  # the shares of all ranks take registers
     is_heavy = config.op == "layernorm" and (config.needs_row_amax or config.combine == "branch")
     if is_heavy or chunks > _MOST_RESIDENT_CHUNKS.get(held_bytes(config), 0):
         return 0
@@ -382,8 +384,8 @@ def _least_chunks(config: KernelConfig) -> int:
     Where a mask counts rows, threads look for theirs first, which is worth it for more: NVFP4 of the rows of experts of
     4096 columns takes 0.86 of a copy with four, 0.80 with two; SwiGLU to MXFP4, 0.71 with two and 0.61 with one.
     """
-    if config.all_reduce == "one_shot":
-        return 1  # all of a row is asked for at once
+    if config.all_reduce:
+        return 1  # all ranks' shares of a chunk are on their way at once
     if config.counts_rows and not config.normalizes and held_bytes(config) == 2:
         return CHUNKS_OF_MANY_ROWS
     if config.gate_columns:

@@ -17,7 +17,7 @@ NOT_YET = {2: 0x80008000, 4: 0x80000000}
 _LINE = 128
 _WORD = 8
 # Words of the control block before the address of what the host reads, and those of windows.
-_STATUS, _WINDOWS = 12, 13
+_STATUS, _WINDOWS, _FROM_OWN = 12, 13, 13 + MAX_RANKS
 STATUS_WORDS = 2 * MAX_RANKS
 # Bytes of what ranks tell each other of whole calls.
 _STEP_BYTES = 2 * MAX_RANKS * _WORD
@@ -86,4 +86,5 @@ class Layout:
         words[:4] = rank, round(deadline * 1e9), self.rows, self.row_bytes
         words[_STATUS] = status
         words[_WINDOWS : _WINDOWS + self.ranks] = windows
+        words[_FROM_OWN : _FROM_OWN + self.ranks] = *windows[rank:], *windows[:rank]
         return words

@@ -27,7 +27,8 @@ struct Workspace {
   Int64 used_rows[kBuffers], used_bytes[kBuffers];  // what the calls before have written of each slot, and of its rows
   UInt64 finished;                                  // parts of this call whose rows are with all ranks
   CallStatus* status;
-  UInt8* windows[kMaxRanks];  // of each rank, as this one sees it
+  UInt8* windows[kMaxRanks];   // of each rank, as this one sees it
+  UInt8* from_own[kMaxRanks];  // the same from the own one on: which they are need not be known to ask for them
 };
 static_assert(sizeof(Workspace) <= 32 * sizeof(Int64));
 

@@ -24,19 +24,27 @@ struct RowSource<Combine::kReduced> {
   }
 
   JITNORM_INLINE void load(Held& h, int index) const {
-    InputChunk shares[kRanks], added = {};
-    JITNORM_UNROLL
-    for (int rank = 0; rank < kRanks; ++rank) {
-      load_chunk(shares[rank], at_distance(input, distance_of(*workspace, rank)), index);
-    }
+    constexpr int kAtOnce = kRanks < 4 ? kRanks : 4;  // more take more registers than there are
+    InputChunk added = {};
     if constexpr (kHasResidual) load_chunk(added, residual, index);
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) {
-      float s = 0.0f;
+    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = 0.0f;
+    JITNORM_UNROLL
+    for (int first = 0; first < kRanks; first += kAtOnce) {
+      InputChunk shares[kAtOnce];
       JITNORM_UNROLL
-      for (int rank = 0; rank < kRanks; ++rank) s = added_share(s, value_of(shares[rank], i));
-      h.elements[i] = with_residual(s, value_of(added, i));
+      for (int r = 0; r < kAtOnce && first + r < kRanks; ++r) {
+        load_chunk(shares[r], at_distance(input, distance_of(*workspace, first + r)), index);
+      }
+      JITNORM_UNROLL
+      for (int r = 0; r < kAtOnce && first + r < kRanks; ++r) {
+        JITNORM_UNROLL
+        for (int i = 0; i < kChunkSize; ++i) h.elements[i] = added_share(h.elements[i], value_of(shares[r], i));
+      }
+      if (first + kAtOnce < kRanks) asm volatile("" ::: "memory");  // not all loads before any sum
     }
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = with_residual(h.elements[i], value_of(added, i));
   }
 
   // Only once nobody will load the residual again: the sum may take its place.
@@ -131,7 +139,7 @@ struct RowSource<Combine::kReduced> {
     const Int64 slot = slot_number(w, epoch, rank, row);
     JITNORM_UNROLL
     for (int p = 1; p < kRanks; ++p) {
-      UInt8* window = w.windows[(rank + p) % kRanks];
+      UInt8* window = w.from_own[p];
       UInt8* to = window + row_bytes_offset(w, slot);
       JITNORM_UNROLL
       for (int k = 0; k < kSentAccesses; ++k) {
@@ -144,13 +152,13 @@ struct RowSource<Combine::kReduced> {
   // What others sent of a chunk and, with the first one, the marks of the row: all that is missing is asked for at
   // once.
   struct Received {
-    SentChunk shares[kRanks];
+    uint4 shares[kRanks][kSentAccesses];
     UInt64 marks[kRanks];
   };
 
   JITNORM_INLINE UInt32 look(Received& from, int index) const {
     const Workspace& w = *workspace;
-    const UInt8* window = w.windows[w.rank];
+    const UInt8* window = w.from_own[0];
     UInt32 missing = 0;
     JITNORM_UNROLL
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -159,7 +167,7 @@ struct RowSource<Combine::kReduced> {
       const UInt8* at = window + row_bytes_offset(w, slot);
       JITNORM_UNROLL
       for (int k = 0; k < kSentAccesses; ++k) {
-        from.shares[rank].accesses[k] = load_shared(reinterpret_cast<const uint4*>(at + place_of(index, k)));
+        from.shares[rank][k] = load_shared(reinterpret_cast<const uint4*>(at + place_of(index, k)));
       }
       if (index == 0) from.marks[rank] = load_shared(reinterpret_cast<const UInt64*>(window + mark_offset(slot)));
     }
@@ -168,7 +176,7 @@ struct RowSource<Combine::kReduced> {
       if (rank == w.rank) continue;
       UInt32 of_rank = 0;
       JITNORM_UNROLL
-      for (int k = 0; k < kSentAccesses; ++k) of_rank |= missing_of(from.shares[rank].accesses[k]);
+      for (int k = 0; k < kSentAccesses; ++k) of_rank |= missing_of(from.shares[rank][k]);
       if (index == 0) of_rank |= arrival_of(from.marks[rank], mark_of(epoch, rows)) != Arrival::kThere;
       if (of_rank) missing |= 1u << rank;
     }
@@ -213,11 +221,15 @@ struct RowSource<Combine::kReduced> {
     for (int i = 0; i < kChunkSize; ++i) h.sum.elements[i] = 0.0f;
     JITNORM_UNROLL
     for (int rank = 0; rank < kRanks; ++rank) {
-      if (rank == workspace->rank) from.shares[rank] = h.sent;
+      SentChunk share = {};  // zeros past the row, and of a rank that has failed
+      JITNORM_UNROLL
+      for (int k = 0; k < kSentAccesses; ++k) {
+        if (index < kChunks && is_good) share.accesses[k] = from.shares[rank][k];
+        if (rank == workspace->rank) share.accesses[k] = h.sent.accesses[k];
+      }
       JITNORM_UNROLL
       for (int i = 0; i < kChunkSize; ++i) {
-        const float x = index < kChunks && (is_good || rank == workspace->rank) ? value_of(from.shares[rank], i) : 0.0f;
-        h.sum.elements[i] = added_share(h.sum.elements[i], x);
+        h.sum.elements[i] = added_share(h.sum.elements[i], value_of(share, i));
       }
     }
     JITNORM_UNROLL

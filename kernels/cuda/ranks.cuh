@@ -83,7 +83,7 @@ JITNORM_INLINE void clear_last(const Arguments& a, Int64 blocks) {
   for (int p = 1; p < kRanks; ++p) {
 #pragma unroll 1
     for (Int64 row = row_block(); row < rows; row += blocks) {
-      UInt8* at = w.windows[w.rank] + row_bytes_offset(w, slot_number(w, before, (w.rank + p) % kRanks, row));
+      UInt8* at = w.from_own[0] + row_bytes_offset(w, slot_number(w, before, (w.rank + p) % kRanks, row));
       for (Int64 i = (Int64)thread_of_cluster() * 16; i < bytes; i += kThreads * kBlocksPerRow * 16) {
         store_shared(reinterpret_cast<uint4*>(at + i), not_yet);
       }
@@ -111,7 +111,7 @@ JITNORM_INLINE void end_block(const Arguments& a, Int64 sent_rows) {
 JITNORM_INLINE void announce(const Workspace& w, Step step, UInt64 mark) {
 #pragma unroll 1
   for (int p = 1; p < kRanks; ++p) {
-    store_release(step_of(w.windows[(w.rank + p) % kRanks], step, w.rank), mark);
+    store_release(step_of(w.from_own[p], step, w.rank), mark);
   }
 }
 
@@ -121,7 +121,7 @@ JITNORM_INLINE bool await_others(Workspace& w, Step step, UInt64 mark, UInt64 ep
   bool is_good = !has_failed(w);
   const int rank = threadIdx.x;
   if (is_good && rank < kRanks && rank != w.rank) {
-    const UInt64* at = step_of(w.windows[w.rank], step, rank);
+    const UInt64* at = step_of(w.from_own[0], step, rank);
     Wait wait;
     Arrival arrival;
     while ((arrival = arrival_of(load_acquire(at), mark)) == Arrival::kNotYet && !wait.is_over(w)) {

@@ -192,6 +192,24 @@ def test_rows_of_blocks_that_cross_warps_are_loaded_wide_and_spill_nothing(
     assert_no_local_memory(text, target_name, tmp_path)
 
 
+RANKS = (
+    ("rmsnorm:hidden_size=7168,residual=true,all_reduce=one_shot,ranks=2,pdl=true", "sm_90a"),
+    ("rmsnorm:hidden_size=8192,residual=true,quant=e2m1/16/e4m3/128x4/given,all_reduce=one_shot,ranks=4", "sm_100a"),
+    ("rmsnorm:hidden_size=7168,residual=true,quant=e4m3/row/f32,all_reduce=two_shot,ranks=2", "sm_90a"),
+    ("layernorm:hidden_size=4096,all_reduce=two_shot,ranks=8", "sm_80"),
+)
+
+
+@pytest.mark.parametrize(("text", "target_name"), RANKS)
+def test_rows_of_all_ranks_are_moved_wide_and_spill_nothing(text: str, target_name: str, tmp_path: Path) -> None:
+    assert_wide_loads(text, target_name)
+    assert_no_local_memory(text, target_name, tmp_path)
+    if "one_shot" in text:
+        ptx = compiled(text, target_name)[0]
+        assert "ld.relaxed.sys.global.v4.b32" in ptx
+        assert "st.relaxed.sys.global.v4.b32" in ptx
+
+
 EXPERTS = (
     ("quantize:hidden_size=7168,quant=e2m1/16/e4m3/128x4/given,experts=256,scale_per_matrix=true", "sm_90a"),
     ("quantize:hidden_size=2048,quant=e2m1/32/ue8m0/128x4,gate_columns=-1,experts=256", "sm_80"),

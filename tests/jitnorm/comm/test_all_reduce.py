@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from typing import Any
 
@@ -10,8 +12,8 @@ import pytest
 from encoded import BLOCKINGS, assert_encoded, dtype_of, given_keywords, hidden_size_of
 from expected import assert_same_bytes
 from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
-from jitnorm.kernels.quant_spec import MXFP8, QuantSpec
-from ranks import Exchange, on_threads
+from jitnorm.kernels.quant_spec import QuantSpec
+from ranks import Exchange, Processes, on_threads
 
 from jitnorm import comm
 from jitnorm.comm import CommError
@@ -78,7 +80,7 @@ def test_all_ranks_have_the_bytes_of_the_reference(
 
 
 @pytest.mark.parametrize(
-    ("spec", "unit_bias", "method"), in_turn(SPECS[::4], (False, True), ("one_shot", "two_shot")), ids=str
+    ("spec", "unit_bias", "method"), in_turn(SPECS[::6], (False, True), ("one_shot", "two_shot")), ids=str
 )
 def test_it_is_encoded(spec: QuantSpec, unit_bias: bool, method: str) -> None:
     dtype, size = dtype_of(spec), hidden_size_of(spec)
@@ -139,38 +141,30 @@ def test_layer_normalization_of_leading_dimensions_at_any_stride() -> None:
         assert_same_bytes(out.reshape(12, size), expected)
 
 
-def test_ranks_that_disagree_name_each_other() -> None:
-    weight = np.ones(64, np.float16)
+@pytest.mark.parametrize("what", ["rows", "residual"])
+def test_ranks_that_disagree_name_each_other(what: str) -> None:
+    x, other = np.ones((4, 64), np.float16), 1
 
-    def work(rank: int, exchange: Exchange) -> list[CommError | None]:
-        own, found = workspace(rank, exchange, 3, deadline=20.0), list[CommError | None]()
-        x = np.ones((4, 64), np.float16)
-        for options in ({}, {"residual": x}, {"spec": MXFP8}, {"rounding": "hf", "spec": MXFP8}):
-            with pytest.raises(CommError) as error:
-                comm.all_reduce_norm_quantize(
-                    x, weight, own, **(options if rank == 1 else {"spec": MXFP8, "residual": x})
-                )
-            found.append(error.value)
-            with pytest.raises(CommError):  # it takes no calls
-                comm.all_reduce_norm_quantize(x, weight, own)
-            own.reset()
-            comm.all_reduce_norm_quantize(x, weight, own)
+    def work(rank: int, exchange: Exchange) -> CommError:
+        own = workspace(rank, exchange, 3)
+        comm.all_reduce_norm_quantize(x, x[0], own)
+        given = x[:3] if what == "rows" and rank == other else x
+        residual = x if what == "residual" and rank == other else None
         with pytest.raises(CommError) as error:
-            comm.all_reduce_norm_quantize(x[: 3 if rank == 2 else 4], weight, own)
-        return [*found, error.value]
+            comm.all_reduce_norm_quantize(given, x[0], own, residual=residual)
+        with pytest.raises(CommError):  # it takes no calls
+            comm.all_reduce_norm_quantize(x, x[0], own)
+        own.reset()
+        comm.all_reduce_norm_quantize(x, x[0], own)
+        return error.value
 
-    found = on_threads(3, work)
-    for rank, errors in enumerate(found):
-        for number, error in enumerate(errors):
-            other = 2 if number == 4 else 1
-            assert error is not None
-            assert set(error.late) == set()
-            assert error.rank == rank
-            if rank == other:
-                assert set(error.disagreeing) <= {0, 1, 2} - {rank}
-            else:
-                assert other in error.disagreeing
-            assert f"ranks {list(error.disagreeing)}" in str(error)
+    for rank, error in enumerate(on_threads(3, work)):
+        assert (error.rank, error.call) == (rank, 1)
+        if rank == other:
+            assert set(error.disagreeing) <= {0, 2}
+        else:
+            assert error.disagreeing == (other,)
+        assert f"ranks {list(error.disagreeing)}" in str(error)
 
 
 def test_a_rank_that_does_not_come_is_named_within_the_deadline() -> None:
@@ -214,6 +208,31 @@ def test_errors_say_what_is_allowed(options: dict[str, Any], message: str) -> No
             comm.all_reduce_norm_quantize(**call)
 
     on_threads(2, work)
+
+
+def _rank_of_process(rank: int, exchange: Exchange, victim: int) -> tuple[int, ...]:
+    """Calls until one of the ranks has been killed; then what the others say."""
+    own = workspace(rank, exchange, 3, deadline=0.5)
+    x = np.full((4, 64), rank, np.float16)
+    for call in range(20):
+        if call == 10 and rank == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            total = comm.all_reduce_norm_quantize(x, x[0], own, residual=x).residual_out
+        except CommError as error:
+            return error.late
+        assert (total == 3 + rank).all()
+    return ()
+
+
+def test_others_hear_of_a_killed_process_and_start_again_with_another() -> None:
+    with Processes(3, _rank_of_process, 2) as processes:
+        for rank in range(2):
+            assert 2 in processes.result(rank)
+        with pytest.raises(RuntimeError, match="rank 2 ended"):
+            processes.result(2)
+    with Processes(3, _rank_of_process, -1) as processes:
+        assert [processes.result(rank) for rank in range(3)] == [()] * 3
 
 
 @pytest.mark.parametrize(
