@@ -87,11 +87,25 @@ def all_reduce_norm_quantize(
     Raises:
         CommError: a rank failed in a call before.
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is no tensor of a known framework, or one of JAX, or being traced.
+
+    Example:
+        >>> import numpy as np
+        >>> from jitnorm.comm.threads import on_threads
+        >>> def work(rank, exchange):
+        ...     workspace = Workspace.from_exchange(rank, 2, exchange, max_rows=4, hidden_size=2, dtype="float16")
+        ...     x, weight = np.full((1, 2), 1 + rank, np.float16), np.ones(2, np.float16)
+        ...     return all_reduce_norm_quantize(x, weight, workspace, residual=x).residual_out.tolist()
+        >>> on_threads(2, work)
+        [[[4.0, 4.0]], [[5.0, 5.0]]]
     """
     require_one_of("method", method, METHODS)
     require_one_of("norm", norm, ("rmsnorm", "layernorm"))
     framework = check_shaped(input, "input")
+    if framework.makes_calls_of((input,)):
+        raise TypeError(
+            "input: is an array of JAX, or a tensor being traced; sums over ranks take plain tensors"
+        )
     shape = tuple(input.shape)
     workspace.admit(prod(shape[:-1]), shape[-1], framework.dtype_name(input))
     how = _method_of(method, prod(shape[:-1]), workspace)

@@ -1,44 +1,15 @@
-"""Ranks of a tensor-parallel group as threads or as processes, each with a way to exchange bytes with the others."""
+"""Ranks of a tensor-parallel group as processes, each with a way to exchange bytes with the others."""
 
 from __future__ import annotations
 
 import multiprocessing
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
 Exchange = Callable[[bytes], list[bytes]]
 # Longer than any deadline of a test: a test that hangs fails.
 _PATIENCE = 60.0
-
-
-def on_threads(ranks: int, work: Callable[[int, Exchange], T]) -> list[T]:
-    """What work(rank, exchange) returns on each of so many ranks, which are threads."""
-    barrier = threading.Barrier(ranks, timeout=_PATIENCE)
-    said = [b""] * ranks
-
-    def exchange_of(rank: int) -> Exchange:
-        def exchange(own: bytes) -> list[bytes]:
-            said[rank] = own
-            barrier.wait()
-            heard = list(said)
-            barrier.wait()
-            return heard
-
-        return exchange
-
-    def run(rank: int) -> T:
-        try:
-            return work(rank, exchange_of(rank))
-        except BaseException:
-            barrier.abort()
-            raise
-
-    with ThreadPoolExecutor(ranks) as pool:
-        return list(pool.map(run, range(ranks)))
 
 
 class Processes:

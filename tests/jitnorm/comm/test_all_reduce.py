@@ -13,10 +13,11 @@ from encoded import BLOCKINGS, assert_encoded, dtype_of, given_keywords, hidden_
 from expected import assert_same_bytes
 from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
 from jitnorm.kernels.quant_spec import QuantSpec
-from ranks import Exchange, Processes, on_threads
+from ranks import Exchange, Processes
 
 from jitnorm import comm
 from jitnorm.comm import CommError
+from jitnorm.comm.threads import on_threads
 from jitnorm.reference import layernorm_f32, rank_sum_f32, rmsnorm_f32, round_to
 
 ROUNDINGS: Any = ("once", "hf", "vllm", "output")

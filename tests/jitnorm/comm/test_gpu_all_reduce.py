@@ -13,9 +13,10 @@ from expected import assert_same_bytes
 from frameworks import to_torch
 from inputs import INPUT_KINDS, in_turn, make_input, make_weight
 from jitnorm.kernels.quant_spec import QuantSpec
-from ranks import Exchange, Processes, on_threads
+from ranks import Exchange, Processes
 
 from jitnorm import comm
+from jitnorm.comm.threads import on_threads
 from jitnorm.reference import rank_sum_f32, rmsnorm_f32, round_to
 
 pytestmark = pytest.mark.gpu
