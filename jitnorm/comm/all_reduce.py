@@ -103,9 +103,7 @@ def all_reduce_norm_quantize(
     require_one_of("norm", norm, ("rmsnorm", "layernorm"))
     framework = check_shaped(input, "input")
     if framework.makes_calls_of((input,)):
-        raise TypeError(
-            "input: is an array of JAX, or a tensor being traced; sums over ranks take plain tensors"
-        )
+        raise TypeError("input: is an array of JAX, or a tensor being traced; sums over ranks take plain tensors")
     shape = tuple(input.shape)
     workspace.admit(prod(shape[:-1]), shape[-1], framework.dtype_name(input))
     how = _method_of(method, prod(shape[:-1]), workspace)
