@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import jitnorm.cache.archive
 import numpy as np
@@ -21,7 +22,9 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
 import jitnorm
-from jitnorm import manager
+from jitnorm import comm, manager
+from jitnorm.comm.memory import Exchange
+from jitnorm.comm.threads import on_threads
 from jitnorm.dispatch import _captured_kernel
 from jitnorm.kernel_source import recipe_text
 from jitnorm.launcher import launcher
@@ -123,6 +126,16 @@ def _too_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     return launcher().allocate((1 << 45,), "float32", -1)
 
 
+def _rank_alone(*_: object) -> object:
+    def work(rank: int, exchange: Exchange) -> None:
+        sizes: dict[str, Any] = {"max_rows": 4, "hidden_size": 64, "dtype": "float32", "deadline": 0.1}
+        own = comm.Workspace.from_exchange(rank, 2, exchange, **sizes)
+        if rank == 0:
+            comm.all_reduce_norm_quantize(ONES, ONES[0], own)
+
+    return on_threads(2, work)
+
+
 RAISED: dict[str, Raise] = {
     "ValueError": lambda *_: jitnorm.rmsnorm(ONES, np.ones(63, np.float32)),
     "TypeError": lambda *_: jitnorm.rmsnorm(3, np.ones(64, np.float32)),
@@ -130,6 +143,7 @@ RAISED: dict[str, Raise] = {
     "RuntimeError": _no_library,
     "KernelNotReadyError": lambda *_: _captured_kernel(CONFIG, Target("sm_90a")),
     "KernelNotWarmError": _not_warm,
+    "CommError": _rank_alone,
     "ToolchainMissingError": _missing_compiler,
     "CompileError": _rejected_source,
     "CacheError": _invalid_setting,
