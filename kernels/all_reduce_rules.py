@@ -9,7 +9,7 @@ from .quant_spec import require_one_of
 if TYPE_CHECKING:
     from .config import KernelConfig
 
-ALL_REDUCE = ("all_reduce", "ranks")
+ALL_REDUCE = ("all_reduce", "ranks", "rounds_sum")
 METHODS = ("one_shot", "two_shot", "sharded")
 MAX_RANKS = 8
 
@@ -18,8 +18,8 @@ def check_all_reduce(config: KernelConfig) -> None:
     """Raise ValueError if one of `ALL_REDUCE` has a value that is not allowed, or not with the others."""
     require_one_of("all_reduce", config.all_reduce, ("", *METHODS))
     if not config.all_reduce:
-        if config.ranks:
-            raise ValueError(f"ranks: is {config.ranks!r}, which needs all_reduce")
+        if config.ranks or config.rounds_sum:
+            raise ValueError(f"ranks, rounds_sum: are {config.ranks!r} and {config.rounds_sum}, which need all_reduce")
         return
     require_one_of("ranks", config.ranks, tuple(range(2, MAX_RANKS + 1)))
     others = (

@@ -124,6 +124,8 @@ class KernelConfig:
             every rank gets those of all; ``two_shot``, each gets those of some rows and encodes these for all;
             ``sharded``, which leaves the sum with a residual where it is found; not at all, an empty text.
         ranks: how many ranks there are, 2 to 8; only with `all_reduce`, otherwise 0.
+        rounds_sum: whether the sum over ranks is rounded to the input's dtype before anything else; with ``two_shot``,
+            it is then the sum that ranks tell each other, and each encodes all rows.
         sums_of: the dtype of the rows whose partial sums ``sum_rows`` adds up; empty for any other matrix.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
             bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
@@ -195,6 +197,7 @@ class KernelConfig:
     modulation_bias: bool = False
     all_reduce: str = ""
     ranks: int = 0
+    rounds_sum: bool = False
     sums_of: str = ""
     schedule: str = ""
 
@@ -245,7 +248,12 @@ class KernelConfig:
     @property
     def divides_rows(self) -> bool:
         """Whether ranks divide the rows, and each encodes its own for all."""
-        return self.all_reduce in ("two_shot", "sharded")
+        return self.all_reduce == "sharded" or (self.all_reduce == "two_shot" and not self.rounds_sum)
+
+    @property
+    def passes_sums(self) -> bool:
+        """Whether ranks divide the rows to sum them, and each encodes all."""
+        return self.all_reduce == "two_shot" and self.rounds_sum
 
     @property
     def counts_rows(self) -> bool:

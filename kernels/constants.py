@@ -191,7 +191,10 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     if config.all_reduce:
         yield _int("kRanks", config.ranks)
         yield _int("kCallHash", _hash_of_call(config))
-        if config.divides_rows:
+        yield _bool("kRoundsSum", config.rounds_sum)
+        if config.passes_sums:
+            yield _bool("kPassesSums", True)
+        elif config.divides_rows:
             yield _bool("kSharesSum", config.all_reduce == "two_shot")
         else:
             yield _bool("kSendsRows", True)

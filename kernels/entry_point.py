@@ -57,6 +57,8 @@ def _schedule(config: KernelConfig, target: Target) -> str:
     if config.backward:
         return "process_segments"
     if config.all_reduce:
+        if config.passes_sums:
+            return "process_passed_rows"
         return "process_divided_rows" if config.divides_rows else "process_reduced_rows"
     if config.weight_rows > 1:
         return "process_rows_in_turn"

@@ -371,6 +371,8 @@ def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
             (1 if rows_per_block == 1 else 2) * config.experts
         )
     # What a mask leaves out is not padded either.
+    if config.passes_sums:
+        return ROWS.ceil_div(config.ranks) * config.ranks
     if config.divides_rows:
         return ROWS.ceil_div(config.ranks).ceil_div(rows_per_block)
     blocks = (ROWS if config.masked else padded_rows(config)).ceil_div(rows_per_block)

@@ -66,6 +66,11 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
             f"input: has rows of {config.hidden_size}, too long for the registers of {target}, where rows that are "
             "summed over ranks have to stay"
         )
+    if config.passes_sums and schedule.rows_per_block * schedule.rows_at_once > 1:
+        raise ValueError(
+            f"all_reduce: is 'two_shot' with rounds_sum, for rows that have blocks of their own, but rows of "
+            f"{config.hidden_size} share one; use 'sharded' or 'one_shot'"
+        )
     return schedule
 
 
@@ -319,7 +324,8 @@ def _short_row_schedule(config: KernelConfig, groups: int) -> RowSchedule:
 
     SwiGLU of 1536 columns takes half the time up to 128 rows, and 0.83 to 0.92 of it for many.
     """
-    if config.prenorm or (config.normalizes and (config.residual or not config.many_rows)):
+    has_block = config.prenorm or config.all_reduce  # each row
+    if has_block or (config.normalizes and (config.residual or not config.many_rows)):
         return RowSchedule(groups, 1, prefetches_weight=True)
     if config.gate_columns or not (config.normalizes or config.many_rows or config.amax_only):
         return RowSchedule(groups, 1, resident_blocks=_residents(config, groups, 1))

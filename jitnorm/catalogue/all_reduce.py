@@ -9,7 +9,7 @@ from jitnorm.kernels.quant_spec import QuantSpec
 
 def _fields(
     method: str, ranks: int, norm: str, quant: QuantSpec | None, residual: bool, unit_bias: bool, bias: bool,
-    keep_norm: bool, scale_ub: bool, has_weight: bool,
+    keep_norm: bool, scale_ub: bool, has_weight: bool, rounds_sum: bool,
 ) -> Fields:  # fmt: skip
     """Those of a call. A layer norm has a bias beside every weight, and no option says so."""
     of_rmsnorm = {"unit_bias": unit_bias, "bias": bias} if norm == "rmsnorm" else {}
@@ -17,7 +17,7 @@ def _fields(
         raise ValueError("norm: is 'layernorm', which takes a weight and a bias, or neither, and no unit_bias")
     return {
         "op": norm, "all_reduce": method, "ranks": ranks, "quant": quant, "residual": residual, "keep_norm": keep_norm,
-        "scale_ub": scale_ub, **of_rmsnorm, **({} if has_weight else WITHOUT_WEIGHT),
+        "scale_ub": scale_ub, "rounds_sum": rounds_sum, **of_rmsnorm, **({} if has_weight else WITHOUT_WEIGHT),
     }  # fmt: skip
 
 

@@ -47,6 +47,7 @@ def all_reduce_norm_quantize(
     keep_norm: bool = False,
     scale_ub: Any = None,
     rounding: str = "once",
+    round_sum: bool = False,
     method: str = "auto",
     enable_pdl: bool | None = None,
     stream: Any = None,
@@ -71,13 +72,16 @@ def all_reduce_norm_quantize(
         unit_bias: whether 1 is added to the weight, as Gemma does.
         keep_norm: whether what is encoded is returned itself, too.
         scale_ub: as in `norm_quantize`.
-        rounding: as in `norm_quantize`; the sum over ranks is never rounded by itself.
+        rounding: as in `norm_quantize`.
+        round_sum: whether the sum over ranks is rounded to the input's dtype before anything else, as an all-reduce
+            would give it: then the bits are those of this sum and `add_norm_quantize`, and many rows take less time.
         method: how rows come together, with the same bits. ``one_shot``: every rank gets those of all; up to
-            `one_shot_rows` of the workspace. ``two_shot``: every rank gets those of some rows, and encodes these for
-            all. ``sharded``: the same, but of `residual_out` a rank writes, and of `residual` it reads, those rows
-            alone: ``ceil(rows / ranks)`` from ``rank`` times as many on. ``auto``: ``one_shot`` if the rows are so few,
-            else ``two_shot``. But with ``one_shot``, outputs are in the workspace's window (all except a sharded
-            residual), where the next such call overwrites them, and an input that is not is copied there first.
+            `one_shot_rows` of the workspace. ``two_shot``: every rank gets those of some rows, and either encodes these
+            for all or, with `round_sum`, tells the others the sum. ``sharded``: it encodes them for all, and of
+            `residual_out` writes, and of `residual` reads, those rows alone: ``ceil(rows / ranks)`` from ``rank`` times
+            as many on. ``auto``: ``one_shot`` if the rows are so few, else ``two_shot``. Where a rank encodes for all,
+            outputs are in the workspace's window (all except a sharded residual), where the next such call overwrites
+            them. With all but ``one_shot``, an input that is not in the window is copied there first.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -113,6 +117,7 @@ def all_reduce_norm_quantize(
     dispatcher = rounded_dispatcher(
         ALL_REDUCE_NORM_QUANTIZE, enable_pdl, rounding, how, workspace.ranks, norm, spec, residual is not None,
         unit_bias, bias is not None, keep_norm, scale_ub is not None, weight is not None,
+        round_sum,
     )  # fmt: skip
     tensors = {
         **NO_OUTPUTS, "input": input, "workspace": workspace.control(input), "residual": residual, "weight": weight,
@@ -120,7 +125,9 @@ def all_reduce_norm_quantize(
         "residual_out": None, "y_out": None, "eps": eps,
     }  # fmt: skip
     if how != "one_shot":
-        tensors.update(_in_window(workspace, dispatcher, input, stream, how))
+        tensors["input"] = _in_window(workspace, input, stream)
+        if how == "sharded" or not round_sum:
+            tensors.update(_outputs(workspace, dispatcher, tensors["input"], how))
     made = run(dispatcher, tensors, stream)
     if workspace.is_synchronous:
         workspace.check()
@@ -145,13 +152,18 @@ def _method_of(method: str, rows: int, workspace: Workspace) -> str:
     return method
 
 
-def _in_window(workspace: Workspace, dispatcher: Dispatcher, input: Any, stream: Any, how: str) -> dict[str, Any]:
-    """The input and the outputs of a call whose rows ranks divide, as tensors in the window."""
-    if not workspace.holds(input):
-        if stream is not None:
-            raise ValueError("input: is copied on the current stream, but another is given; use Workspace.empty")
-        input = copied(workspace.input_view(input, tuple(input.shape)), input)
+def _in_window(workspace: Workspace, input: Any, stream: Any) -> Any:
+    """The input of a call whose rows ranks divide, as a tensor in the window."""
+    if workspace.holds(input):
+        return input
+    if stream is not None:
+        raise ValueError("input: is copied on the current stream, but another is given; use Workspace.empty")
+    return copied(workspace.input_view(input, tuple(input.shape)), input)
+
+
+def _outputs(workspace: Workspace, dispatcher: Dispatcher, input: Any, how: str) -> dict[str, Any]:
+    """The outputs that a rank writes for all, as tensors in the window."""
     found = dispatcher.outputs.of([tuple(input.shape)], workspace.layout.dtype)
     if how == "sharded":
         del found["residual_out"]
-    return {"input": input, **workspace.outputs(input, found)}
+    return workspace.outputs(input, found)

@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jitnorm.reference.checks import as_float32, require_shape
+from jitnorm.reference.elements import round_to
 from jitnorm.reference.float32 import canonical
 
 
 @np.errstate(all="ignore")
-def rank_sum_f32(shares: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+def rank_sum_f32(shares: Sequence[NDArray[Any]], *, round_sum: bool = False) -> NDArray[np.float32]:
     """Return ``((+0 + shares[0]) + shares[1]) + ...``, each addition rounded.
 
     Args:
         shares: (M, H) float16, bfloat16 or float32 of each rank, in their order.
+        round_sum: Whether the result is rounded to the dtype of the shares, and is then +0 where that is -0.
 
     Returns:
         (M, H) float32.
@@ -36,4 +38,6 @@ def rank_sum_f32(shares: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
     for number, share in enumerate(shares):
         require_shape(share, total.shape, f"shares[{number}]")
         total = total + as_float32(share, f"shares[{number}]")
+    if round_sum:
+        total = round_to(total, shares[0].dtype).astype(np.float32) + np.float32(0)
     return canonical(total)

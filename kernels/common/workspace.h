@@ -26,6 +26,8 @@ struct Workspace {
   UInt64 progress;  // kFailed, calls before this one << kPartBits, and how many parts of it have read that
   Int64 used_rows[kBuffers], used_bytes[kBuffers];  // what the calls before have written of each slot, and of its rows
   UInt64 finished;                                  // parts of this call whose rows are with all ranks
+  Int64 slots;                                      // where in a window the rows of slots are
+  Int64 sums, sum_marks;  // where in a window the sums of rows are that other ranks have found, and their marks
   CallStatus* status;
   UInt8* windows[kMaxRanks];   // of each rank, as this one sees it
   UInt8* from_own[kMaxRanks];  // the same from the own one on: which they are need not be known to ask for them
@@ -70,10 +72,7 @@ JITNORM_INLINE Int64 slot_number(const Workspace& w, UInt64 epoch, Int64 rank, I
 
 JITNORM_INLINE Int64 mark_offset(Int64 slot) { return kStepBytes + slot * (Int64)sizeof(UInt64); }
 
-JITNORM_INLINE Int64 row_bytes_offset(const Workspace& w, Int64 slot) {
-  const Int64 marks = (kBuffers * kRanks * w.slot_rows * (Int64)sizeof(UInt64) + 127) / 128 * 128;
-  return kStepBytes + marks + slot * w.row_bytes;
-}
+JITNORM_INLINE Int64 row_bytes_offset(const Workspace& w, Int64 slot) { return w.slots + slot * w.row_bytes; }
 
 // The bytes of a row: whole chunks, of which nothing is -0 once they have come.
 constexpr int kSentBytes = kChunks * kChunkSize * (int)sizeof(Input);
@@ -83,26 +82,26 @@ constexpr UInt32 kNotYet = sizeof(Input) == 2 ? 0x80008000u : 0x80000000u;
 // The sum with the share of one more rank, in their order from +0 on.
 JITNORM_INLINE float added_share(float sum, float x) { return add_rn(sum, x); }
 
+// Rounded to the input's type; +0 in place of -0, as everywhere in sums over ranks.
+JITNORM_INLINE float sum_of_ranks(float sum) {
+  if constexpr (!kRoundsSum) return sum;
+  Input result;
+  round_to(sum, result);
+  return add_rn(to_float(result), 0.0f);
+}
+
 JITNORM_INLINE float with_residual(float sum, float residual) {
-  if constexpr (!kHasResidual) return sum;
+  const float s = sum_of_ranks(sum);
+  if constexpr (!kHasResidual) return s;
 #ifdef JITNORM_ROUNDS
-  return rounded_sum(add_rn(sum, residual));
+  return rounded_sum(add_rn(s, residual));
 #else
-  return add_rn(sum, residual);
+  return add_rn(s, residual);
 #endif
 }
 
-#ifdef JITNORM_DIVIDES
 // How many of the rows a rank has, which follow one another; the last ranks may have fewer.
 JITNORM_INLINE Int64 rows_of_rank(const Arguments& a) { return (a.rows + kRanks - 1) / kRanks; }
-
-// The arguments of a call with the rows that this rank works on.
-JITNORM_INLINE Arguments with_own_rows(Arguments a) {
-  const Int64 rows = rows_of_rank(a), first = workspace_of(a).rank * rows;
-  a.first = first < a.rows ? first : a.rows;
-  a.end = first + rows < a.rows ? first + rows : a.rows;
-  return a;
-}
 
 // How far the window of another rank is from the own one, as this rank sees them.
 JITNORM_INLINE Int64 distance_of(const Workspace& w, Int64 rank) { return w.windows[rank] - w.windows[w.rank]; }
@@ -110,6 +109,24 @@ JITNORM_INLINE Int64 distance_of(const Workspace& w, Int64 rank) { return w.wind
 template <typename T>
 JITNORM_INLINE T* at_distance(T* at, Int64 distance) {
   return reinterpret_cast<T*>((UInt64)at + distance);
+}
+
+// What is said of the places of a call's tensors: in the windows of all ranks, they are the same.
+JITNORM_INLINE UInt64 mark_of_places(const Arguments& a, UInt64 epoch, const void* output) {
+  const UInt8* window = workspace_of(a).windows[workspace_of(a).rank];
+  Int64 places = reinterpret_cast<const UInt8*>(a.input) - window;
+  for (int d = 0; d < kRowDims; ++d) places = places * 31 + a.input_strides[d];
+  if (output != nullptr) places = places * 31 + (static_cast<const UInt8*>(output) - window);
+  return mark_of(epoch, a.rows + places * 31);
+}
+
+#ifdef JITNORM_DIVIDES
+// The arguments of a call with the rows that this rank works on.
+JITNORM_INLINE Arguments with_own_rows(Arguments a) {
+  const Int64 rows = rows_of_rank(a), first = workspace_of(a).rank * rows;
+  a.first = first < a.rows ? first : a.rows;
+  a.end = first + rows < a.rows ? first + rows : a.rows;
+  return a;
 }
 
 // The arguments of a call whose outputs are in the window of another rank, where they lie as in the own one.
@@ -125,13 +142,38 @@ JITNORM_INLINE Arguments with_outputs_of(Arguments a, Int64 rank) {
   return a;
 }
 
-// The mark of a call in which the windows of all ranks have everything in one place.
 JITNORM_INLINE UInt64 mark_of_divided(const Arguments& a, UInt64 epoch) {
-  const UInt8* window = workspace_of(a).windows[workspace_of(a).rank];
-  Int64 places = reinterpret_cast<const UInt8*>(a.input) - window;
-  for (int d = 0; d < kRowDims; ++d) places = places * 31 + a.input_strides[d];
-  places = places * 31 + (kEncoding == Encoding::kValues ? reinterpret_cast<const UInt8*>(a.out) : a.codes) - window;
-  return mark_of(epoch, a.rows + places * 31);
+  return mark_of_places(a, epoch, kEncoding == Encoding::kValues ? (const void*)a.out : a.codes);
+}
+#endif
+
+#ifdef JITNORM_PASSES_SUMS
+// The row at a place in the order in which a rank works on them: its own come earlier by so many than those of others,
+// whose sums it waits for. So no rank waits for one that waits for it, if rows begin in that order; and there is
+// something to wait for while others are on their way. From the number of rows on there is none.
+JITNORM_INLINE Int64 row_at_place(const Arguments& a, Int64 place) {
+  constexpr Int64 kMostLead = 512;
+  const Int64 each = rows_of_rank(a), lead = each < kMostLead ? each : kMostLead, rank = workspace_of(a).rank;
+  const Int64 turns = each - lead;
+  Int64 number = place, turn = 0;  // of a rank's rows, and of the ranks from the own one on
+  if (place >= lead) {
+    const Int64 rest = place - lead, last = rest - turns * kRanks;
+    number = last < 0 ? rest / kRanks : turns + last / (kRanks - 1);
+    turn = last < 0 ? rest % kRanks : 1 + last % (kRanks - 1);
+    if (turn == 0) number += lead;
+  }
+  const Int64 row = (rank + turn) % kRanks * each + number;
+  return row < a.rows ? row : a.rows;
+}
+
+JITNORM_INLINE bool is_own_row(const Arguments& a, Int64 row) { return row / rows_of_rank(a) == workspace_of(a).rank; }
+
+JITNORM_INLINE Input* sum_of_row(const Workspace& w, Int64 rank, Int64 row) {
+  return reinterpret_cast<Input*>(w.windows[rank] + w.sums + row * w.row_bytes);
+}
+
+JITNORM_INLINE UInt64* mark_of_sum(const Workspace& w, Int64 rank, Int64 row) {
+  return reinterpret_cast<UInt64*>(w.windows[rank] + w.sum_marks) + row;
 }
 #endif
 #endif

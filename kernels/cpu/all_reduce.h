@@ -120,11 +120,30 @@ JITNORM_INLINE void add_share(const Input* share, Tile* h) {
   }
 }
 
-#ifdef JITNORM_DIVIDES
 // Adds the share of each rank to a row of zeros, which lies in its window.
-JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) {
+JITNORM_INLINE void add_shares_in_windows(const Arguments& a, Int64 row, Tile* h) {
   const Input* own = a.input + row_offset(row, a.extents, a.input_strides);
   for (int rank = 0; rank < kRanks; ++rank) add_share(at_distance(own, distance_of(workspace_of(a), rank)), h);
+}
+
+#ifdef JITNORM_DIVIDES
+JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) { add_shares_in_windows(a, row, h); }
+#else
+#ifdef JITNORM_PASSES_SUMS
+// Finds the sum of an own row, and tells it to the other ranks; of others, takes it as they have told it.
+JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) {
+  Workspace& w = workspace_of(a);
+  if (!is_own_row(a, row)) {
+    add_share(sum_of_row(w, w.rank, row), h);
+    return;
+  }
+  add_shares_in_windows(a, row, h);
+  const UInt64 mark = mark_of_places(a, epoch_of(w), nullptr);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank == w.rank) continue;
+    for (int t = 0; t < kRowTiles; ++t) store_tile(h[t], t, sum_of_row(w, rank, row));
+    __atomic_store_n(mark_of_sum(w, rank, row), mark, __ATOMIC_RELEASE);
+  }
 }
 #else
 struct SharedRows {
@@ -145,6 +164,7 @@ JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) {
     add_share(reinterpret_cast<const Input*>((is_own ? rows.sent : rows.received).words), h);
   }
 }
+#endif
 #endif
 
 // The sum of the inputs of all ranks, in their order, and of a residual, which may also be stored, rounded to the
@@ -188,7 +208,6 @@ JITNORM_INLINE void end_part(Workspace& w, UInt64 epoch, Int64 sent_rows, Int64 
   __atomic_fetch_add(&w.progress, progress_of(first == 0, last - first, all), __ATOMIC_ACQ_REL);
 }
 
-#ifdef JITNORM_DIVIDES
 // Tells the other ranks that a step is done for all rows.
 JITNORM_INLINE void announce(Workspace& w, Step step, UInt64 mark) {
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -196,22 +215,23 @@ JITNORM_INLINE void announce(Workspace& w, Step step, UInt64 mark) {
   }
 }
 
+// Waits until another has set a mark; false if it does not.
+JITNORM_INLINE bool await_mark(Workspace& w, const UInt64* at, UInt64 mark, int rank, UInt64 epoch) {
+  Arrival arrival = Arrival::kNotYet;
+  wait_until(w, [&] {
+    arrival = arrival_of(__atomic_load_n(at, __ATOMIC_ACQUIRE), mark);
+    return arrival != Arrival::kNotYet;
+  });
+  if (arrival == Arrival::kOther) report(w, w.status->disagreeing, rank, epoch);
+  if (arrival == Arrival::kNotYet && !has_failed(w)) report(w, w.status->late, rank, epoch);
+  return arrival == Arrival::kThere;
+}
+
 // Waits until all others have said so; false if one does not.
 JITNORM_INLINE bool await_others(Workspace& w, Step step, UInt64 mark, UInt64 epoch) {
   for (int rank = 0; rank < kRanks; ++rank) {
-    if (rank == w.rank) continue;
-    Arrival arrival = Arrival::kNotYet;
-    const UInt64* at = step_of(w.windows[w.rank], step, rank);
-    wait_until(w, [&] {
-      arrival = arrival_of(__atomic_load_n(at, __ATOMIC_ACQUIRE), mark);
-      return arrival != Arrival::kNotYet;
-    });
-    if (arrival == Arrival::kThere) continue;
-    if (arrival == Arrival::kOther) report(w, w.status->disagreeing, rank, epoch);
-    if (!has_failed(w)) report(w, w.status->late, rank, epoch);
-    return false;
+    if (rank != w.rank && !await_mark(w, step_of(w.windows[w.rank], step, rank), mark, rank, epoch)) return false;
   }
   return true;
 }
-#endif
 #endif

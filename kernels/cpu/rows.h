@@ -220,6 +220,31 @@ JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of, Int64 first, 
   end_part(w, epoch, 0, first, last, all);
 }
 #else
+#ifdef JITNORM_PASSES_SUMS
+// Rows that ranks divide to sum them, once all have come; each works on all.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of, Int64 first, Int64 last) {
+  const Arguments a = arguments_of();
+  Workspace& w = workspace_of(a);
+  const UInt64 epoch = epoch_of(w), mark = mark_of_places(a, epoch, nullptr);
+  const Int64 each = rows_of_rank(a), all = each * kRanks;
+  const bool is_good = !has_failed(w);
+  if (first == 0 && is_good) announce(w, Step::kReady, mark);
+  clear_last(a, first, last, all);
+  bool have_come = is_good;
+  for (Int64 place = first; place < last && have_come; ++place) {
+    const Int64 row = row_at_place(a, place);
+    if (row == a.rows) continue;
+    const int rank = (int)(row / each);
+    // Others may have gone on to the next call before this rank, without rows of its own, looks whether they have come.
+    have_come = rank == w.rank ? await_others(w, Step::kReady, mark, epoch)
+                               : await_mark(w, mark_of_sum(w, w.rank, row), mark, rank, epoch);
+    if (have_come) process_rows(a, row, row + 1);
+  }
+  for (Int64 row = a.rows; first == 0 && row < padded_rows(a.rows); ++row) RowEncoder::write_padding_row(a, row);
+  end_part(w, epoch, 0, first, last, all);
+}
+#else
 // Rows whose inputs are summed over ranks, each of which gets those of all.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of, Int64 first, Int64 last) {
@@ -231,6 +256,7 @@ JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of, Int64 first, 
   process_rows(a, first, last);
   end_part(w, epoch, a.rows, first, last, all);
 }
+#endif
 #endif
 #endif
 

@@ -5,6 +5,30 @@
 #include "ranks.cuh"
 
 #ifdef JITNORM_REDUCES
+#ifdef JITNORM_RECEIVES
+#else
+// The sum of a chunk of the windows of all ranks, in their order.
+JITNORM_INLINE void add_shares(Chunk<float, 16>& sum, const Workspace& w, const Input* input, int index) {
+  constexpr int kAtOnce = kRanks < 4 ? kRanks : 4;  // more take more registers than there are
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) sum.elements[i] = 0.0f;
+  JITNORM_UNROLL
+  for (int first = 0; first < kRanks; first += kAtOnce) {
+    InputChunk shares[kAtOnce];
+    JITNORM_UNROLL
+    for (int r = 0; r < kAtOnce && first + r < kRanks; ++r) {
+      load_chunk(shares[r], at_distance(input, distance_of(w, first + r)), index);
+    }
+    JITNORM_UNROLL
+    for (int r = 0; r < kAtOnce && first + r < kRanks; ++r) {
+      JITNORM_UNROLL
+      for (int i = 0; i < kChunkSize; ++i) sum.elements[i] = added_share(sum.elements[i], value_of(shares[r], i));
+    }
+    if (first + kAtOnce < kRanks) asm volatile("" ::: "memory");  // not all loads before any sum
+  }
+}
+#endif
+
 #ifdef JITNORM_DIVIDES
 // The sum of a chunk of the windows of all ranks, in their order, and of a residual, which may also be stored for all
 // of them, rounded to the input's type.
@@ -24,25 +48,9 @@ struct RowSource<Combine::kReduced> {
   }
 
   JITNORM_INLINE void load(Held& h, int index) const {
-    constexpr int kAtOnce = kRanks < 4 ? kRanks : 4;  // more take more registers than there are
     InputChunk added = {};
     if constexpr (kHasResidual) load_chunk(added, residual, index);
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = 0.0f;
-    JITNORM_UNROLL
-    for (int first = 0; first < kRanks; first += kAtOnce) {
-      InputChunk shares[kAtOnce];
-      JITNORM_UNROLL
-      for (int r = 0; r < kAtOnce && first + r < kRanks; ++r) {
-        load_chunk(shares[r], at_distance(input, distance_of(*workspace, first + r)), index);
-      }
-      JITNORM_UNROLL
-      for (int r = 0; r < kAtOnce && first + r < kRanks; ++r) {
-        JITNORM_UNROLL
-        for (int i = 0; i < kChunkSize; ++i) h.elements[i] = added_share(h.elements[i], value_of(shares[r], i));
-      }
-      if (first + kAtOnce < kRanks) asm volatile("" ::: "memory");  // not all loads before any sum
-    }
+    add_shares(h, *workspace, input, index);
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) h.elements[i] = with_residual(h.elements[i], value_of(added, i));
   }
@@ -55,6 +63,55 @@ struct RowSource<Combine::kReduced> {
     for (int p = 0; p < (kSharesSum ? kRanks : 1); ++p) {
       store_rounded(at_distance(sum, distance_of(w, (w.rank + p) % kRanks)), index, h.elements);
     }
+  }
+};
+#else
+#ifdef JITNORM_PASSES_SUMS
+// The sum of all ranks, which the one that has the row finds and tells the others, and of a residual, which may also be
+// stored, rounded to the input's type.
+template <>
+struct RowSource<Combine::kReduced> {
+  typedef Chunk<float, 16> Held;
+
+  const Input* input;
+  const Input* residual;
+  Input* sum;
+  const Workspace* workspace;
+  Int64 row;
+  bool is_own;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides),
+            a.residual + row_offset(row, a.extents, a.residual_strides),
+            a.residual_out + row_offset(row, a.extents, a.residual_out_strides),
+            &workspace_of(a),
+            row,
+            is_own_row(a, row)};
+  }
+
+  JITNORM_INLINE void load(Held& h, int index) const {
+    const Workspace& w = *workspace;
+    InputChunk added = {};
+    if constexpr (kHasResidual) load_chunk(added, residual, index);
+    if (is_own) {
+      add_shares(h, w, input, index);
+#pragma unroll 1
+      for (int p = 1; p < kRanks; ++p) {
+        store_rounded(sum_of_row(w, (w.rank + p) % kRanks, row), index, h.elements);
+      }
+    } else {
+      InputChunk told;
+      load_chunk(told, sum_of_row(w, w.rank, row), index);
+      JITNORM_UNROLL
+      for (int i = 0; i < kChunkSize; ++i) h.elements[i] = value_of(told, i);
+    }
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = with_residual(h.elements[i], value_of(added, i));
+  }
+
+  // Only once nobody will load the residual again: the sum may take its place.
+  JITNORM_INLINE void store_sum(const Held& h, int index) const {
+    if constexpr (kStoresSum) store_rounded(sum, index, h.elements);
   }
 };
 #else
@@ -243,5 +300,6 @@ struct RowSource<Combine::kReduced> {
     if constexpr (kStoresSum) store_rounded(sum, index, h.sum.elements);
   }
 };
+#endif
 #endif
 #endif

@@ -106,7 +106,6 @@ JITNORM_INLINE void end_block(const Arguments& a, Int64 sent_rows) {
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(&w.progress), "l"(progress) : "memory");
 }
 
-#ifdef JITNORM_DIVIDES
 // One thread tells the other ranks that a step is done for all rows: what it has seen done, they will see, too.
 JITNORM_INLINE void announce(const Workspace& w, Step step, UInt64 mark) {
 #pragma unroll 1
@@ -115,24 +114,29 @@ JITNORM_INLINE void announce(const Workspace& w, Step step, UInt64 mark) {
   }
 }
 
+// One thread waits until another rank has set a mark.
+JITNORM_INLINE bool await_mark(Workspace& w, const UInt64* at, UInt64 mark, int rank, UInt64 epoch) {
+  Wait wait;
+  Arrival arrival;
+  while ((arrival = arrival_of(load_acquire(at), mark)) == Arrival::kNotYet && !wait.is_over(w)) {
+  }
+  if (arrival == Arrival::kOther) report(w, w.status->disagreeing, rank, epoch);
+  if (arrival == Arrival::kNotYet && !has_failed(w)) report(w, w.status->late, rank, epoch);
+  return arrival == Arrival::kThere;
+}
+
 // A thread for each rank waits until that has said so. All threads of the block take part, and all hear whether all
 // others have come.
 JITNORM_INLINE bool await_others(Workspace& w, Step step, UInt64 mark, UInt64 epoch) {
   bool is_good = !has_failed(w);
   const int rank = threadIdx.x;
   if (is_good && rank < kRanks && rank != w.rank) {
-    const UInt64* at = step_of(w.from_own[0], step, rank);
-    Wait wait;
-    Arrival arrival;
-    while ((arrival = arrival_of(load_acquire(at), mark)) == Arrival::kNotYet && !wait.is_over(w)) {
-    }
-    if (arrival == Arrival::kOther) report(w, w.status->disagreeing, rank, epoch);
-    if (arrival == Arrival::kNotYet && !has_failed(w)) report(w, w.status->late, rank, epoch);
-    is_good = arrival == Arrival::kThere;
+    is_good = await_mark(w, step_of(w.from_own[0], step, rank), mark, rank, epoch);
   }
   return __syncthreads_and(is_good);
 }
 
+#ifdef JITNORM_DIVIDES
 // The last block to come here tells the other ranks that its own has done its rows, and waits for theirs.
 JITNORM_INLINE void finish_together(Workspace& w, UInt64 mark, UInt64 epoch) {
   __shared__ bool is_last;
@@ -148,6 +152,30 @@ JITNORM_INLINE void finish_together(Workspace& w, UInt64 mark, UInt64 epoch) {
   }
   __syncthreads();
   if (is_last) await_others(w, Step::kDone, mark, epoch);
+}
+#endif
+
+#ifdef JITNORM_PASSES_SUMS
+// Waits until another rank has found the sum of a row, or all have come, if it is an own one. All threads of the block
+// take part, and all hear whether it is there.
+JITNORM_INLINE bool await_row(const Arguments& a, Int64 row, UInt64 mark, UInt64 epoch) {
+  Workspace& w = workspace_of(a);
+  if (is_own_row(a, row)) return await_others(w, Step::kReady, mark, epoch);
+  bool is_good = !has_failed(w);
+  if (is_good && threadIdx.x == 0) {
+    is_good = await_mark(w, mark_of_sum(w, w.rank, row), mark, (int)(row / rows_of_rank(a)), epoch);
+  }
+  return __syncthreads_and(is_good);
+}
+
+// Tells the other ranks that they have the sum of a row, once all of its threads have stored it.
+JITNORM_INLINE void tell_sum(const Arguments& a, Int64 row, UInt64 mark) {
+  row_barrier();
+  if (thread_of_row() != 0) return;
+  const Workspace& w = workspace_of(a);
+  __threadfence_system();
+#pragma unroll 1
+  for (int p = 1; p < kRanks; ++p) store_release(mark_of_sum(w, (w.rank + p) % kRanks, row), mark);
 }
 #endif
 #endif

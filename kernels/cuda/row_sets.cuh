@@ -56,6 +56,29 @@ JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of) {
   end_block(a, 0);
 }
 #endif
+
+#ifdef JITNORM_PASSES_SUMS
+// Rows that ranks divide to sum them, once all have come; each works on all.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of) {
+  const Arguments a = arguments_of();
+  Workspace& w = workspace_of(a);
+  wait_for_inputs();
+  const UInt64 epoch = epoch_of(w), mark = mark_of_places(a, epoch, nullptr);
+  if (blockIdx.x == 0 && threadIdx.x == 0 && !has_failed(w)) announce(w, Step::kReady, mark);
+  clear_last(a, row_blocks());
+  const Int64 row = row_at_place(a, row_block());
+  if (row < a.rows && await_row(a, row, mark, epoch)) {
+    process_rows(a, row, [&] {
+      if (is_own_row(a, row)) tell_sum(a, row, mark);
+    });
+  }
+  for (Int64 padding = a.rows + row_block(); padding < padded_rows(a.rows); padding += row_blocks()) {
+    RowEncoder::write_padding_row(a, padding, thread_of_row());
+  }
+  end_block(a, 0);
+}
+#endif
 #endif
 
 #ifdef JITNORM_TURNS

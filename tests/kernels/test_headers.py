@@ -122,6 +122,7 @@ OTHERS = [
     KernelConfig.parse("rmsnorm:hidden_size=4096,all_reduce=one_shot,ranks=2"),
     KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,all_reduce=one_shot,ranks=2,rounding=hf"),
     KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,all_reduce=two_shot,ranks=2"),
+    KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,all_reduce=two_shot,ranks=2,rounds_sum=true"),
 ]
 SOURCES = [
     *((config, target) for config in (*CONFIGS, *SPECIAL, *FINISHED, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),

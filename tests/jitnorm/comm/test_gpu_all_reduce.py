@@ -25,7 +25,8 @@ SPECS = [spec for spec in BLOCKINGS if not spec.needs_tensor_amax]
 DEVICES = torch.cuda.device_count()
 two_gpus = pytest.mark.skipif(DEVICES < 2, reason="needs two GPUs")
 ROWS = (1, 16, 5, 64, 2, 33, 40)
-METHODS = ("one_shot", "two_shot", "sharded")
+# And whether the sum is rounded.
+METHODS = (("one_shot", False), ("two_shot", True), ("two_shot", False), ("sharded", True), ("one_shot", True))
 
 
 def shares_of(kind: str, ranks: int, rows: int, size: int, dtype: str) -> list[Any]:
@@ -44,11 +45,11 @@ def check_calls(own: comm.Workspace, device: int, size: int, dtype: str, calls: 
         rows, kind = ROWS[number % len(ROWS)], INPUT_KINDS[number % len(INPUT_KINDS)]
         shares, residual = shares_of(kind, own.ranks, rows, size, dtype), make_input("random", rows, size, dtype, 9)
         x, r = (to_torch(each).to(device) for each in (shares[own.rank], residual))
-        method = METHODS[number % len(METHODS)]
-        out, total, _ = comm.all_reduce_norm_quantize(x, on_device, own, residual=r, method=method)
+        method, round_sum = METHODS[number % len(METHODS)]
+        out, total, _ = comm.all_reduce_norm_quantize(x, on_device, own, residual=r, round_sum=round_sum, method=method)
         torch.cuda.current_stream().synchronize()
         own.check()
-        h = rank_sum_f32(shares) + residual.astype(np.float32)
+        h = rank_sum_f32(shares, round_sum=round_sum) + residual.astype(np.float32)
         each = -(-rows // own.ranks)
         among = slice(own.rank * each, (own.rank + 1) * each) if method == "sharded" else slice(rows)
         assert_same_bytes(total[among].cpu(), round_to(h, residual.dtype)[among], f"{kind}, {rows}, {method}")
@@ -61,13 +62,16 @@ def check_graph(own: comm.Workspace, device: int, size: int) -> None:
     weight = torch.ones(size, dtype=torch.float16, device=device)
     shares = shares_of("random", own.ranks, 8, size, "float16")
     x = to_torch(shares[own.rank]).to(device)
-    for method in METHODS[:2]:
-        comm.all_reduce_norm_quantize(x, weight, own, method=method)
+    options: list[dict[str, Any]] = [{"method": "two_shot", "round_sum": True}, {"round_sum": True}]
+    for each in options:
+        comm.all_reduce_norm_quantize(x, weight, own, **each)
     torch.cuda.current_stream().synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
-        found = [comm.all_reduce_norm_quantize(x, weight, own, method=METHODS[i % 2]).out for i in range(5)]
-    expected = round_to(rmsnorm_f32(rank_sum_f32(shares), np.ones(size, np.float32)), np.dtype(np.float16))
+        found = [comm.all_reduce_norm_quantize(x, weight, own, **options[i % 2]).out for i in range(5)]
+    expected = round_to(
+        rmsnorm_f32(rank_sum_f32(shares, round_sum=True), np.ones(size, np.float32)), np.dtype(np.float16)
+    )
     for _ in range(20):
         graph.replay()
     torch.cuda.current_stream().synchronize()
@@ -87,9 +91,9 @@ def test_threads_of_one_process(ranks: int, size: int, dtype: str) -> None:
         torch.cuda.set_device(device)
         sizes: dict[str, Any] = {"max_rows": 64, "hidden_size": size, "dtype": dtype, "device": device}
         sizes |= {"one_shot_rows": 64, "output_bytes": 1 << 24}
-        own = comm.Workspace.from_exchange(rank, ranks, exchange, deadline=30.0, **sizes)
+        own = comm.Workspace.from_exchange(rank, ranks, exchange, deadline=10.0, **sizes)
         with torch.cuda.stream(torch.cuda.Stream(device)):
-            check_calls(own, device, size, dtype, calls=3 * len(ROWS))
+            check_calls(own, device, size, dtype, calls=5 * len(METHODS))
         exchange(b"")
         own.close()
 
@@ -135,7 +139,7 @@ def _ipc_rank(rank: int, exchange: Exchange, ranks: int) -> None:
         output_bytes=1 << 21,
     )  # fmt: skip
     with torch.cuda.stream(torch.cuda.Stream(rank)):
-        check_calls(own, rank, 4096, "float16", calls=2 * len(ROWS))
+        check_calls(own, rank, 4096, "float16", calls=5 * len(METHODS))
         check_graph(own, rank, 4096)
         exchange(b"")
     own.close()
@@ -155,7 +159,7 @@ def _torch_rank(rank: int, exchange: Exchange, ranks: int, folder: str) -> None:
         output_bytes=1 << 22,
     )  # fmt: skip
     with torch.cuda.stream(torch.cuda.Stream(rank)):
-        check_calls(own, rank, 7168, "bfloat16", calls=2 * len(ROWS))
+        check_calls(own, rank, 7168, "bfloat16", calls=5 * len(METHODS))
     own.reset()
     with torch.cuda.stream(torch.cuda.Stream(rank)):
         check_calls(own, rank, 7168, "bfloat16", calls=2)
