@@ -38,10 +38,6 @@ JITNORM_INLINE UInt64 load_acquire(const UInt64* at) {
   return value;
 }
 
-JITNORM_INLINE void store_release(UInt64* at, UInt64 value) {
-  asm volatile("st.release.sys.global.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
-}
-
 JITNORM_INLINE UInt64 nanoseconds() {
   UInt64 time;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
@@ -108,9 +104,10 @@ JITNORM_INLINE void end_block(const Arguments& a, Int64 sent_rows) {
 
 // One thread tells the other ranks that a step is done for all rows: what it has seen done, they will see, too.
 JITNORM_INLINE void announce(const Workspace& w, Step step, UInt64 mark) {
+  __threadfence_system();
 #pragma unroll 1
   for (int p = 1; p < kRanks; ++p) {
-    store_release(step_of(w.from_own[p], step, w.rank), mark);
+    store_shared(step_of(w.from_own[p], step, w.rank), mark);
   }
 }
 
@@ -146,7 +143,6 @@ JITNORM_INLINE void finish_together(Workspace& w, UInt64 mark, UInt64 epoch) {
     is_last = atomicAdd(&w.finished, 1ull) == gridDim.x - 1;
     if (is_last) {
       w.finished = 0;
-      __threadfence_system();
       if (!has_failed(w)) announce(w, Step::kDone, mark);
     }
   }
@@ -175,7 +171,7 @@ JITNORM_INLINE void tell_sum(const Arguments& a, Int64 row, UInt64 mark) {
   const Workspace& w = workspace_of(a);
   __threadfence_system();
 #pragma unroll 1
-  for (int p = 1; p < kRanks; ++p) store_release(mark_of_sum(w, (w.rank + p) % kRanks, row), mark);
+  for (int p = 1; p < kRanks; ++p) store_shared(mark_of_sum(w, (w.rank + p) % kRanks, row), mark);
 }
 #endif
 #endif
