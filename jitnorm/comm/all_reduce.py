@@ -18,7 +18,7 @@ METHODS = ("auto", "one_shot", "two_shot", "sharded")
 
 
 class Reduced(NamedTuple):
-    """What `all_reduce_norm_quantize` gives.
+    """Results of `all_reduce_norm_quantize`.
 
     Attributes:
         out: the norm, as a tensor like the input or, with a `spec`, as a `QuantizedTensor`.

@@ -90,5 +90,5 @@ class CudaMemory(Memory):
 
 
 def _boot_id() -> UUID:
-    """What tells hosts apart."""
+    """Number of this start of the host, which no other host has."""
     return UUID(_BOOT_ID.read_text().strip())

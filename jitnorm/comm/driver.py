@@ -103,7 +103,7 @@ def free_on_host(address: int) -> None:
 
 
 def handle_of(address: int) -> bytes:
-    """What another process opens memory with that `allocate` gave."""
+    """The handle by which another process opens memory that `allocate` gave."""
     handle = _Handle()
     _call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(address))
     return ctypes.string_at(ctypes.byref(handle), IPC_HANDLE_BYTES)

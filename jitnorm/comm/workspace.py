@@ -26,7 +26,7 @@ _MOST_VIEWS = 1024
 
 
 class Workspace:
-    """What a rank needs to call `all_reduce_norm_quantize`; all ranks make theirs at once, with the same sizes.
+    """Memory of a rank for `all_reduce_norm_quantize`; all ranks make theirs at once, with the same sizes.
 
     Calls with a workspace follow one another on one stream, on every rank in the same order; CUDA graphs may hold them.
 
