@@ -205,7 +205,7 @@ def _why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) 
     """Why blocks of a schedule cannot load a row ahead, as the end of a sentence; empty if they can."""
     several = (
         config.pair, config.batched, config.masked, config.streams, config.activation, config.weight_rows > 1,
-        config.sandwich, config.weights > 1, config.combine == "branch",
+        config.sandwich, config.weights > 1, config.combine == "branch", config.all_reduce,
     )  # fmt: skip
     if not config.normalizes or any(several):
         return "only norms of one tensor, or of one and its residual, load a row ahead"

@@ -68,12 +68,31 @@ JITNORM_INLINE void report(Workspace& w, UInt64* of_ranks, int rank, UInt64 epoc
   asm volatile("red.relaxed.gpu.global.or.b64 [%0], %1;" ::"l"(&w.progress), "l"(kFailed) : "memory");
 }
 
+// What calls before have used of the slots, asked for at once, so that nothing waits for it.
+struct UsedSlots {
+  UInt64 progress;
+  Int64 rows[kBuffers], bytes[kBuffers];
+
+  JITNORM_INLINE static UsedSlots of(const Arguments& a) {
+    const Workspace& w = workspace_of(a);
+    UsedSlots used{load_shared(&w.progress)};
+    JITNORM_UNROLL
+    for (int i = 0; i < kBuffers; ++i) {
+      used.rows[i] = w.used_rows[i];
+      used.bytes[i] = w.used_bytes[i];
+    }
+    return used;
+  }
+};
+
 // Makes ready for another call what the one before this has used: each of the first blocks does its part.
-JITNORM_INLINE void clear_last(const Arguments& a, Int64 blocks) {
+JITNORM_INLINE void clear_last(const Arguments& a, const UsedSlots& used, Int64 blocks) {
   const Workspace& w = workspace_of(a);
-  if (has_failed(w)) return;
-  const UInt64 before = epoch_of(w) + kBuffers - 1;
-  const Int64 rows = w.used_rows[before % kBuffers], bytes = w.used_bytes[before % kBuffers];
+  if (used.progress & kFailed) return;
+  const UInt64 before = calls_before(used.progress) + kBuffers - 1;
+  const int buffer = (int)(before % kBuffers);
+  const Int64 rows = buffer == 0 ? used.rows[0] : buffer == 1 ? used.rows[1] : used.rows[2];
+  const Int64 bytes = buffer == 0 ? used.bytes[0] : buffer == 1 ? used.bytes[1] : used.bytes[2];
   const uint4 not_yet = {kNotYet, kNotYet, kNotYet, kNotYet};
 #pragma unroll 1
   for (int p = 1; p < kRanks; ++p) {

@@ -34,7 +34,9 @@ template <typename ArgumentsOf>
 JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of) {
   constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
   const Arguments a = arguments_of();
-  process_rows(a, row_block(), [&] { clear_last(a, (a.rows + kRows - 1) / kRows); });
+  wait_for_inputs();
+  const UsedSlots used = UsedSlots::of(a);
+  process_rows(a, row_block(), [&] { clear_last(a, used, (a.rows + kRows - 1) / kRows); });
   end_block(a, a.rows);
 }
 
@@ -47,7 +49,7 @@ JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of) {
   wait_for_inputs();
   const UInt64 epoch = epoch_of(w), mark = mark_of_divided(a, epoch);
   if (blockIdx.x == 0 && threadIdx.x == 0 && !has_failed(w)) announce(w, Step::kReady, mark);
-  clear_last(a, row_blocks());
+  clear_last(a, UsedSlots::of(a), row_blocks());
   if (await_others(w, Step::kReady, mark, epoch)) process_rows(a, row_block());
   for (Int64 row = a.rows + row_block(); row < padded_rows(a.rows); row += row_blocks()) {
     RowEncoder::write_padding_row(a, row, thread_of_row());
@@ -66,7 +68,7 @@ JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of) {
   wait_for_inputs();
   const UInt64 epoch = epoch_of(w), mark = mark_of_places(a, epoch, nullptr);
   if (blockIdx.x == 0 && threadIdx.x == 0 && !has_failed(w)) announce(w, Step::kReady, mark);
-  clear_last(a, row_blocks());
+  clear_last(a, UsedSlots::of(a), row_blocks());
   const Int64 row = row_at_place(a, row_block());
   if (row < a.rows && await_row(a, row, mark, epoch)) {
     process_rows(a, row, [&] {

@@ -12,7 +12,10 @@ import pytest
 from encoded import BLOCKINGS, assert_encoded, dtype_of, given_keywords, hidden_size_of
 from expected import assert_same_bytes
 from inputs import INPUT_KINDS, in_turn, make_input, make_weight
+from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.kernels.schedule import row_schedule
+from jitnorm.kernels.target import Target
 from ranks import Exchange, Processes
 
 from jitnorm import comm
@@ -135,6 +138,23 @@ def test_calls_of_all_methods_follow_one_another() -> None:
     assert all(on_threads(3, work))
 
 
+@pytest.mark.parametrize("rows", [1025, 1500, 3001])
+def test_ranks_tell_each_other_the_sums_of_more_rows_than_they_begin_with(rows: int) -> None:
+    shares, weight = shares_of("random", 3, rows, 16, "float16"), make_weight(16, "float16")
+    expected = round_to(
+        rmsnorm_f32(rank_sum_f32(shares, round_sum=True), weight.astype(np.float32)), np.dtype(np.float16)
+    )
+
+    def work(rank: int, exchange: Exchange) -> list[Any]:
+        own = workspace(rank, exchange, 3, max_rows=rows, hidden_size=16, one_shot_rows=1)
+        calls = (comm.all_reduce_norm_quantize(shares[rank], weight, own, round_sum=True) for _ in range(3))
+        return [out.copy() for out, _, _ in calls]
+
+    for found in on_threads(3, work):
+        for out in found:
+            assert_same_bytes(out, expected)
+
+
 def test_layer_normalization_of_leading_dimensions_at_any_stride() -> None:
     size = 48
     packed = [make_input("random", 12, 3 * size, "float16", rank).reshape(3, 4, 3 * size) for rank in range(3)]
@@ -219,6 +239,37 @@ def test_errors_say_what_is_allowed(options: dict[str, Any], message: str) -> No
             comm.all_reduce_norm_quantize(**call)
 
     on_threads(2, work)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("all_reduce=ring,ranks=2", "all_reduce: is 'ring'"),
+        ("all_reduce=one_shot,ranks=9", "ranks: is 9"),
+        ("ranks=2", "ranks, rounds_sum: are 2 and False, which need all_reduce"),
+        ("all_reduce=one_shot,ranks=2,batched=true", "batched: does not go with all_reduce"),
+        ("all_reduce=one_shot,ranks=2,keep_rstd=true", "keep_rstd: does not go with all_reduce"),
+        ("all_reduce=one_shot,ranks=2,weights=2", "weights, weight_rows: are more than 1"),
+        (
+            "all_reduce=sharded,ranks=2",
+            "all_reduce: is 'sharded', which leaves a sum with a residual",
+        ),
+        ("all_reduce=one_shot,ranks=2,quant=e2m1/16/e4m3/linear/tensor", "scale: is that of the whole tensor"),
+        ("all_reduce=two_shot,ranks=2,quant=e4m3/column/f32/linear/given", "scale: is that of rows, columns or blocks"),
+    ],
+)
+def test_configurations_that_do_not_go_together(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        KernelConfig.parse(f"rmsnorm:hidden_size=64,{text}")
+
+
+def test_rows_that_no_registers_hold_are_refused() -> None:
+    config = KernelConfig.parse("rmsnorm:hidden_size=65536,all_reduce=one_shot,ranks=2")
+    with pytest.raises(ValueError, match="input: has rows of 65536, too long for the registers of sm_80"):
+        row_schedule(config, Target("sm_80"))
+    config = KernelConfig.parse("rmsnorm:hidden_size=256,all_reduce=two_shot,ranks=2,rounds_sum=true")
+    with pytest.raises(ValueError, match="rows of 256 share one; use 'sharded' or 'one_shot'"):
+        row_schedule(config, Target("sm_90a"))
 
 
 def _rank_of_process(rank: int, exchange: Exchange, victim: int) -> tuple[int, ...]:
