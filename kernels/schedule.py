@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .all_reduce_schedule import for_ranks
 from .backward import backward_schedule
 from .config import KernelConfig
 from .dtypes import DTYPES
@@ -61,17 +62,7 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         256
     """
     schedule = _named_schedule(config, target) if config.schedule else _schedule_by_rules(config, target)
-    if config.all_reduce and not (schedule.holds_row and schedule.chunks_per_lane <= CHUNKS_AT_ONCE):
-        raise ValueError(
-            f"input: has rows of {config.hidden_size}, too long for the registers of {target}, where rows that are "
-            "summed over ranks have to stay"
-        )
-    if config.passes_sums and schedule.rows_per_block * schedule.rows_at_once > 1:
-        raise ValueError(
-            f"all_reduce: is 'two_shot' with rounds_sum, for rows that have blocks of their own, but rows of "
-            f"{config.hidden_size} share one; use 'sharded' or 'one_shot'"
-        )
-    return schedule
+    return for_ranks(config, target, schedule, CHUNKS_AT_ONCE) if config.all_reduce else schedule
 
 
 def _schedule_by_rules(config: KernelConfig, target: Target) -> RowSchedule:

@@ -57,6 +57,18 @@ struct Rows {
   Parameters parameters[kChunksAtOnce];
 };
 
+#ifdef JITNORM_RECEIVES
+// Makes the rows of what has been loaded, and of what other ranks send.
+JITNORM_INLINE void receive_rows(Rows& of) {
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    Row& row = of.rows[r];
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunkSlots; ++j) row.source.receive(row.held[j], row.index(j));
+  }
+}
+#endif
+
 template <typename Held>
 JITNORM_INLINE void keep_normalized(Held& h, const float (&y)[kChunkSize]) {
   if constexpr (kKeepsNormalized) {

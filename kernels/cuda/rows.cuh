@@ -290,18 +290,6 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
   return row;
 }
 
-#ifdef JITNORM_RECEIVES
-// Makes the rows of what has been loaded, and of what other ranks send.
-JITNORM_INLINE void receive_rows(Rows& of) {
-  JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) {
-    Row& row = of.rows[r];
-    JITNORM_UNROLL
-    for (int j = 0; j < kChunkSlots; ++j) row.source.receive(row.held[j], row.index(j));
-  }
-}
-#endif
-
 // What follows once the largest magnitude of each row is known, too, if it is needed.
 template <typename Visit>
 JITNORM_INLINE void encode_found_rows(const Arguments& a, Rows& of, const RowEncoder::CallScale& call,
