@@ -161,7 +161,7 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
 
 
 def _most_warps(config: KernelConfig, schedule: RowSchedule) -> int:
-    """As many warps as a row has groups; where blocks have separate parts, the last may be without work for some."""
+    """The most warps for a row: one a group; where blocks have separate parts, the last may have idle ones."""
     warps = groups_of(config)
     return round_up(warps, schedule.blocks_per_row) if has_separate_parts(config) else warps
 
