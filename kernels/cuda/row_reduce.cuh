@@ -75,6 +75,9 @@ JITNORM_INLINE float butterfly_max(float value) {
   return value;
 }
 
+// Whether threads meet in shared memory over a row: for its statistic or its largest magnitudes.
+constexpr bool kMeetsOverRows = kNormalizes || kNeedsRowAmax || kEncoding == Encoding::kAmax;
+
 // Over all lanes of a row. Those of a warp are compared by one instruction, as the integers that they are: the order of
 // magnitudes is that of their bits, NaN last.
 JITNORM_INLINE float lanes_max(float amax) {

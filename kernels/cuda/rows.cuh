@@ -318,10 +318,8 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
   }
 }
 
-// Block number `block` of a row set; the blocks of a cluster, which share a row, have one number. Calls meanwhile()
-// while the rows are on their way, if there are any.
-template <typename Visit>
-JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhile) {
+// Block number `block` of a row set; the blocks of a cluster, which share a row, have one number.
+JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
   const int thread = thread_of_row();
   const int lane = threadIdx.x % kLanesPerRow;
   const int warp = thread / kLanesPerRow;
@@ -355,7 +353,6 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));
   }
-  meanwhile();
 #ifdef JITNORM_PAGES
   const RowEncoder::CallScale call = RowEncoder::prepare(a, of.rows[0].number);
 #else
@@ -365,8 +362,4 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
   begin_sharing();
   find_statistics(a, of, warp, lane);
   finish_rows(a, of, call, thread, warp, lane, [](int) {});
-}
-
-JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {
-  process_rows(a, block, [] {});
 }
