@@ -45,8 +45,8 @@ _RESIDENT_THREADS, _MOST_RESIDENT_THREADS = 1024, 1536
 _MOST_RESIDENT_CHUNKS = {2: 3, 4: 2, 8: 1}
 # Threads of a launch whose rows are counted by a mask: as many as the largest GPUs run at once.
 MASKED_THREADS = 1 << 18
-# Threads of a launch that finds factors of streams from their squares: several times as many as run at once, so that
-# none has to wait for the last blocks, and few enough that blocks have several rows, whose factors they find together.
+# Threads of a launch that finds factors of streams from their squares, where a schedule does not say how many run at
+# once: few enough that blocks have several rows, whose factors they find together.
 MIXING_THREADS = 1 << 20
 
 

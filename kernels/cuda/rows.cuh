@@ -167,7 +167,7 @@ JITNORM_INLINE void make_rows(const Arguments& a, Rows& of, int warp, int lane) 
       for (int j = 0; j < kChunkSlots; ++j) row.source.make(row.held[j], row.index(j));
     }
   }
-  if constexpr (kWarpsPerRow > 1) row_barrier();  // the sums that follow take the same memory
+  if constexpr (kNormalizes && kWarpsPerRow > 1) row_barrier();  // the sums that follow take the same memory
 }
 #endif
 
