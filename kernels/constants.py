@@ -36,8 +36,9 @@ from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, rou
 from .quant_spec import MANTISSA_BITS, MAX_CODE, MAX_EXPONENT, QuantSpec
 from .row_ops import angles_in_run
 from .row_parts import has_separate_parts
+from .row_schedule import CHUNKS_AT_ONCE
+from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes, staged_rows
 from .schedule import (
-    CHUNKS_AT_ONCE,
     ITEM_THREADS,
     MAX_PREFETCHED_BYTES,
     holds_halves,
@@ -345,6 +346,10 @@ def _schedule_constants(config: KernelConfig, target: Target) -> Iterator[Consta
     yield _bool("kTakesFastPath", schedule.takes_fast_path)
     yield _bool("kFavoursLatency", schedule.favours_latency)
     yield _bool("kMayPrefetchWeight", schedule.prefetches_weight)
+    yield _int("kStagedRows", staged_rows(config, schedule))
+    yield _int("kStagedBytes", staged_row_bytes(config))
+    if shares_parameters(config, schedule):
+        yield _int("kSharedChunks", shared_chunks(schedule))
     yield _bool("kStoresInPairs", stores_in_pairs(config, schedule))
     yield _bool("kStoresSumEarly", stores_sum_early(config, schedule))
 
