@@ -59,10 +59,16 @@ def fitted(schedule: RowSchedule, config: KernelConfig) -> RowSchedule:
         schedule,
         warps_per_row=warps,
         chunks_per_lane=ceil_div(groups, warps),
-        rows_per_block=schedule.rows_per_block if warps == 1 else 1,
+        rows_per_block=_rows_per_block(schedule, warps),
         blocks_per_row=blocks,
         resident_blocks=0 if config.gate_columns and chunks == 1 else _residents(schedule, warps),
     )
+
+
+def _rows_per_block(schedule: RowSchedule, warps: int) -> int:
+    if schedule.loads_ahead:  # as many threads as before
+        return max(1, schedule.rows_per_block * schedule.warps_per_row // warps)
+    return schedule.rows_per_block if warps == 1 else 1
 
 
 def _residents(schedule: RowSchedule, warps: int) -> int:

@@ -5,23 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .config import KernelConfig
-from .row_schedule import RowSchedule
+from .row_schedule import CHUNKS_AT_ONCE, RowSchedule
 from .target import Target
 
 
-def for_ranks(config: KernelConfig, target: Target, schedule: RowSchedule, most_chunks: int) -> RowSchedule:
+def for_ranks(config: KernelConfig, target: Target, schedule: RowSchedule) -> RowSchedule:
     """The schedule that the rules or the configuration give, for a sum over ranks.
 
     Args:
         config: with `all_reduce`.
         target: of the kernel.
         schedule: as for another sum.
-        most_chunks: of a lane, that are encoded without leaving their registers.
 
     Raises:
         ValueError: rows do not stay in registers, or have no blocks of their own where they have to.
     """
-    if not (schedule.holds_row and schedule.chunks_per_lane <= most_chunks):
+    if not (schedule.holds_row and schedule.chunks_per_lane <= CHUNKS_AT_ONCE):
         raise ValueError(
             f"input: has rows of {config.hidden_size}, too long for the registers of {target}, where rows that are "
             "summed over ranks have to stay"

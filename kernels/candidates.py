@@ -10,6 +10,7 @@ from .config import KernelConfig
 from .numerics import CHUNK_SIZE, ceil_div
 from .row_parts import MOST_BLOCKS, has_separate_parts
 from .row_schedule import WARP_LANES, RowSchedule
+from .rows_ahead import sharing_rows, staged_bytes
 from .schedule import (
     CLUSTERS,
     MAX_WARPS,
@@ -19,7 +20,6 @@ from .schedule import (
     held_bytes,
     may_store_sum_late,
     row_schedule,
-    staged_bytes,
     why_unfit,
 )
 from .target import Target
@@ -66,7 +66,8 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
     elif row_class == "few":
         own, common = _shortening(config, by_rule), _variants(config)
     else:
-        own, common = _keeping_unpacked(config), chain(_variants(config), _loading_ahead(config, target))
+        own = chain(_sharing(config, target), _keeping_unpacked(config))
+        common = chain(_variants(config), _loading_ahead(config, target))
     for schedule in chain(_storing_early(config, by_rule), own, common):
         if schedule not in known and schedule == _effective(config, schedule):
             known.add(schedule)
@@ -135,11 +136,20 @@ def _keeping_unpacked(config: KernelConfig) -> Iterator[RowSchedule]:
             yield _effective(config, replace(split, prefetches_weight=True, keeps_unpacked=True))
 
 
+def _sharing(config: KernelConfig, target: Target) -> Iterator[RowSchedule]:
+    """Blocks that stay and share the parameters of layer normalization, which are as long as the row."""
+    if config.op == "layernorm" and config.has_weight:
+        for split in _splits(groups_of(config)):
+            if split.chunks_per_lane <= _MOST_UNPACKED_CHUNKS:
+                yield sharing_rows(config, target, replace(split, keeps_unpacked=held_bytes(config) == 2))
+
+
 def _loading_ahead(config: KernelConfig, target: Target) -> Iterator[RowSchedule]:
     """Blocks that stay, as many as registers and shared memory have room for; long rows may stay in the latter."""
 
     def staying(split: RowSchedule, threads: int, **more: bool) -> RowSchedule:
-        residents = min(threads // (WARP_LANES * split.warps_per_row), target.shared_bytes // staged_bytes(config))
+        of_block = staged_bytes(config, split)
+        residents = min(threads // (WARP_LANES * split.warps_per_row), target.shared_bytes // of_block)
         ahead = replace(split, prefetches_weight=True, loads_ahead=True, resident_blocks=residents)
         return _effective(config, replace(ahead, **more))
 

@@ -38,6 +38,7 @@ CONDITIONS = {
     "JITNORM_GATES": "kGateAccessBytes",  # gates are a tensor of their own
     "JITNORM_TURNS": "kWeightRows",  # rows take turns with the rows of the weight
     "JITNORM_WEIGHTS": "kWeights",  # a norm is multiplied by several weights, each in an output of its own
+    "JITNORM_SHARES_PARAMETERS": "kSharedChunks",  # blocks that stay have the parameters in shared memory
     "JITNORM_SUMS_FIRST": "kSumsFirst",  # a sum over what is loaded comes before the row that is made of it
     "JITNORM_MAPS_STREAMS": "Combine::kMapped",  # the factors of streams are found from projections
     "JITNORM_BRANCH": "Combine::kBranch",  # a branch is gated or scaled before it is added, or the norm is modulated

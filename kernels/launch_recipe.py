@@ -22,7 +22,8 @@ from .numerics import ceil_div
 from .row_ops import grid_size
 from .row_parts import has_separate_parts
 from .row_schedule import RowSchedule
-from .schedule import ITEM_THREADS, MASKED_THREADS, MIXING_THREADS, row_schedule, shared_amax_bytes, staged_bytes
+from .rows_ahead import staged_bytes
+from .schedule import ITEM_THREADS, MASKED_THREADS, MIXING_THREADS, row_schedule, shared_amax_bytes
 from .target import Target
 
 # Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
@@ -70,11 +71,12 @@ def _grain(config: KernelConfig) -> int:
 
 def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = None) -> dict[str, Any]:
     """Grid, block and cluster of a kernel of rows, with at most so many blocks or clusters."""
-    rows = _row_grid(config, schedule.rows_per_block * schedule.rows_at_once)
+    of_block = 1 if schedule.loads_ahead else schedule.rows_per_block * schedule.rows_at_once
+    rows = _row_grid(config, of_block)
     if config.counts_rows:
         most = MASKED_THREADS // schedule.threads
     if config.prenorm:
-        most = MIXING_THREADS // (schedule.threads * schedule.blocks_per_row)
+        most = most or MIXING_THREADS // (schedule.threads * schedule.blocks_per_row)
     elif config.sinkhorn:  # the first blocks find factors, a thread those of a row
         rows = ROWS.ceil_div(schedule.threads * schedule.blocks_per_row) + rows
     if most is not None:
@@ -99,10 +101,11 @@ def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
             "cluster": blocks,
             "shared_bytes": backward.staged_bytes(config, target),
         }
-    if not schedule.loads_ahead:
-        return {**row_blocks(config, schedule), "shared_bytes": shared_amax_bytes(config, schedule)}
-    most = schedule.resident_blocks * target.multiprocessors
-    return {**row_blocks(config, schedule, most), "shared_bytes": staged_bytes(config)}
+    # Blocks that stay, and those that find the factors of all their rows in the end, are as many as run at once.
+    stays = schedule.loads_ahead or config.prenorm
+    most = schedule.resident_blocks * target.multiprocessors if stays else 0
+    shared_bytes = staged_bytes(config, schedule) if schedule.loads_ahead else shared_amax_bytes(config, schedule)
+    return {**row_blocks(config, schedule, most or None), "shared_bytes": shared_bytes}
 
 
 def _item_blocks(config: KernelConfig, items: Extent) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 WARP_LANES = 32
+# Chunks of a lane that are encoded by straight-line code; longer rows loop over it.
+CHUNKS_AT_ONCE = 4
 
 
 def _flag(letter: str, help: str) -> Any:
@@ -24,12 +26,13 @@ class RowSchedule:
     """A row's threads, and what else can be chosen of how they work on it.
 
     Its text form is warps x chunks a lane and a letter for each choice: ``4x2``, ``8x1w``, ``14x1we``, ``4x4r2``,
-    ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``16x4waso2``.
+    ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``16x4waso2``, ``4x2uap6o1``.
 
     Args:
         warps_per_row: warps that share a row.
         chunks_per_lane: chunks that each of their lanes has.
-        prefetches_weight: (w) whether the weight may be loaded before it is needed.
+        prefetches_weight: (w) whether the weight may be loaded before it is needed. Blocks of layer normalization that
+            stay have it in shared memory instead, and may have several rows there.
         stores_sum_early: (e) whether a row's sum with the residual is stored before its blocks are encoded; what is not
             encoded in blocks stores it early anyway.
         keeps_unpacked: (u) whether the floats of a row of 16-bit values are kept from one pass to the next, which takes
@@ -67,7 +70,7 @@ class RowSchedule:
     loads_ahead: bool = _flag("a", "a to load a row ahead")
     stays_shared: bool = _flag("s", "s to leave it in shared memory")
     rows_at_once: int = _count("r", "[2-4]", 1, "r2 for two rows at once")
-    rows_per_block: int = _count("p", "[24]", 1, "p2 for two rows a block")
+    rows_per_block: int = _count("p", r"[2-9]|1[0-5]", 1, "p2 for two rows a block")
     blocks_per_row: int = _count("b", r"[2-9]|[1-9]\d", 1, "b2 for two blocks a row")
     resident_blocks: int = _count("o", r"[1-9]\d?", 0, "o4 for room for four blocks")
     lanes_per_row: int = WARP_LANES

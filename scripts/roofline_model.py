@@ -25,7 +25,8 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.numerics import CHUNK_SIZE, ceil_div
 from jitnorm.kernels.row_classes import class_of
-from jitnorm.kernels.schedule import CHUNKS_AT_ONCE, row_schedule
+from jitnorm.kernels.row_schedule import CHUNKS_AT_ONCE
+from jitnorm.kernels.schedule import row_schedule
 from jitnorm.kernels.target import Target
 from machine_code import PIPES, count, executed
 from roofline import GPUS, Gpu, Prediction, copy_time, packed, predict

@@ -202,6 +202,9 @@ def launch_named_schedule() -> None:
     for schedule in ("3x1wu", "3x1wuql", "3x1wao1", "3x1waso1"):
         kernel = jitnorm.get_kernel(f"rmsnorm:hidden_size=1536,schedule={schedule}", target)
         kernel(x, w, torch.empty_like(x), 1e-6)
+    x, b = random(900, 2048), torch.rand(2048, device="cuda")
+    kernel = jitnorm.get_kernel("layernorm:hidden_size=2048,schedule=2x2uap3o1", target)
+    kernel(x, b, b, torch.empty_like(x), 1e-6)
 
 
 def launch_cute() -> None:

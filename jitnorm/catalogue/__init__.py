@@ -17,7 +17,7 @@ from jitnorm.catalogue import (
 from jitnorm.catalogue.op import Op
 from jitnorm.kernels.spelling import did_you_mean
 
-# In the README's order.
+# In the order of docs/ops.md.
 OPS: dict[str, Op] = {
     op.name: op
     for module in (norms, gradients, encoding_norms, branches, mhc, activations, quantizers, experts, decoders, moves)

@@ -69,7 +69,7 @@ class Op:
 
     Attributes:
         name: of the function, or of the kernels' own op.
-        computes: what, in a few words, for the README; empty for what is not public.
+        computes: what, in a few words, for docs/ops.md; empty for what is not public.
         fixed: fields of KernelConfig that every call has.
         fields: further ones, from the options of the function.
         aliases: the function's names for arguments that `kernels.interface` calls otherwise.

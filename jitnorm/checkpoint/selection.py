@@ -68,7 +68,8 @@ def select(tensors: Iterable[StoredTensor], ignore: Sequence[str] = ()) -> Selec
         if len(tensor.shape) != 2:
             raise ValueError(
                 f"in: {tensor.name} of shape {tensor.shape} holds several experts, which is not supported; "
-                f"split it into matrices, or leave it as it is: --ignore '{name}*'"
+                "split it into matrices (N, K) of one expert each, such as experts.0.down_proj.weight, or leave it "
+                f"as it is: --ignore '{name}*'"
             )
     groups = _groups(weights)
     _check_whole(weights, ignored)

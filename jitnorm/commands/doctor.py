@@ -255,10 +255,12 @@ CHECKS: Mapping[str, Callable[[], object]] = {
     "JITNORM_REMOTE_MODE": remote_mode,
     "JITNORM_REMOTE_TIMEOUT": remote_timeout,
     "JITNORM_REVOCATION_KEY": lambda: revocation_list(user_store()),
+    "JITNORM_SGLANG_FUNCTIONS": _anything,  # the plugin of SGLang says what is wrong with it
     "JITNORM_SIGNATURE_DAYS": signature_days,
     "JITNORM_SIGNING_KEY": signer,
     "JITNORM_TRUSTED_KEYS": signature_check,
     "JITNORM_TUNING": tuning_mode,
+    "JITNORM_VLLM_OPERATORS": _anything,  # so does that of vLLM
 }
 
 

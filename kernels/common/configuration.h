@@ -53,6 +53,8 @@ enum : int {
   kRowsAtOnce = 1,
   kBlocksPerRow = 1,
   kThreads = 128,
+  kStagedRows = 1,
+  kStagedBytes = 16384,
 };
 enum : bool {
   kHasPowerOfTwoSize = true,

@@ -4,20 +4,24 @@
 #include "scale_layout.h"
 
 struct ExpertRows {
-  Int64 first, count;
+  Int32 first, count;
 };
 
-JITNORM_INLINE Int64 clamped(Int64 x, Int64 least, Int64 most) { return x < least ? least : x < most ? x : most; }
+JITNORM_INLINE Int32 clamped(Int32 x, Int32 least, Int32 most) { return x < least ? least : x < most ? x : most; }
+
+// A bound of numbers of 32 bits.
+JITNORM_INLINE Int32 as_bound(Int64 most) { return most < 0x7fffffff ? (Int32)most : 0x7fffffff; }
 
 // Other kernels find the offsets: whatever they are, an expert has rows of the tensor alone.
 JITNORM_INLINE ExpertRows rows_of_expert(const Int32* offsets, Int64 expert, Int64 rows) {
-  const Int64 first = clamped(offsets[expert], 0, rows);
-  return {first, clamped(offsets[expert + 1], first, rows) - first};
+  const Int32 most = as_bound(rows), first = clamped(offsets[expert], 0, most);
+  return {first, clamped(offsets[expert + 1], first, most) - first};
 }
 
 // The first of its tiles of scales, all of which lie among the `scale_rows` of the tensor.
 JITNORM_INLINE Int64 first_tile_of_expert(const Int32* scale_offsets, Int64 expert, Int64 count, Int64 scale_rows) {
-  return clamped(scale_offsets[expert], 0, scale_rows - padded_rows(count)) / kPaddedRowMultiple;
+  const Int32 most = as_bound(scale_rows - padded_rows(count));
+  return (UInt32)clamped(scale_offsets[expert], 0, most) / kPaddedRowMultiple;
 }
 
 // Zeroes the rows that pad an expert's last tile, four columns at once: an expert of one row has 127 of them.

@@ -59,11 +59,11 @@ struct FastBlock<ScaleChoice::kOnly> {
   }
 };
 
-// kCodeZero + the code of a magnitude, and the value of that code. Up to 4, the rounded sum is the value, moved.
+// kCodeZero + the code of a magnitude, and the value of that code. Below 4.5, the rounded sum is the value, moved.
 template <bool kIsUpTo4>
 JITNORM_INLINE UInt32 round_magnitude(float m, float& value) {
   if constexpr (kIsUpTo4) {
-    const float sum = min_or_limit(add_rn(m, 0x1p23f - 2.0f), 0x1p23f + 2.0f);
+    const float sum = add_rn(m, 0x1p23f - 2.0f);
     value = add_rn(sum, 2.0f - 0x1p23f);
     return bits_of(sum);
   } else {
@@ -107,9 +107,10 @@ struct FastBlock<ScaleChoice::kFourOverSix> {
             fast_scale_of<kScaleFormat>(amax, {global.quarter, global.inverse, global.quarter})};
   }
 
-  // Below 5, magnitudes with the scale of four do not get the code of 6.
+  // Below 4.5, magnitudes with the scale of four are rounded to 4 at most. Those with a scale that is normal in E4M3
+  // are: it is off by a sixteenth.
   JITNORM_INLINE bool is_normal(float amax) const {
-    return lies_within(mul_rn(amax, six.encode), kUnsaturatedBound) && lies_within(mul_rn(amax, four.encode), 5.0f);
+    return lies_within(mul_rn(amax, six.encode), kUnsaturatedBound) && lies_within(mul_rn(amax, four.encode), 4.5f);
   }
 
   JITNORM_INLINE UInt32 encode(CodeChunk& codes, const float (&y)[kChunkSize]) const {

@@ -28,6 +28,25 @@ constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kMayPrefetchWeigh
 // Few rows have time to unpack it, too, while they wait for each other's sums.
 constexpr bool kFindsFactorsEarly = kPrefetchesWeight && kFavoursLatency;
 
+#ifdef JITNORM_SHARES_PARAMETERS
+// Blocks that stay have float32 parameters in shared memory, behind the rows: a chunk in four pieces, each beside those
+// of other lanes. From the L1 cache, they would have to be put in order for every row.
+JITNORM_INLINE uint4* shared_pieces(int parameter, int index) {
+  extern __shared__ uint4 staged[];
+  return staged + kRowsPerBlock * kStagedRows * kStagedBytes / 16 + parameter * (4 * kSharedChunks) + index;
+}
+
+JITNORM_INLINE void share_parameter(const Chunk<float, 16>& chunk, int parameter, int index) {
+  JITNORM_UNROLL
+  for (int i = 0; i < 4; ++i) shared_pieces(parameter, index)[i * kSharedChunks] = chunk.accesses[i];
+}
+
+JITNORM_INLINE void take_parameter(Chunk<float, 16>& chunk, int parameter, int index) {
+  JITNORM_UNROLL
+  for (int i = 0; i < 4; ++i) chunk.accesses[i] = shared_pieces(parameter, index)[i * kSharedChunks];
+}
+#endif
+
 // What all rows share, loaded once for those that a thread works on.
 struct Parameters {
   WeightChunk weight;
@@ -54,6 +73,23 @@ struct Parameters {
     if constexpr (kNormalizes) load_parameter(weight, a.weight, index);
     if constexpr (kHasBias) load_parameter(bias, a.bias, index);
   }
+
+#ifdef JITNORM_SHARES_PARAMETERS
+  // Puts them where take() finds them.
+  JITNORM_INLINE void share(const Arguments& a, int index) {
+    load(a, index);
+    share_parameter(weight, 0, index);
+    if constexpr (kHasBias) share_parameter(bias, 1, index);
+  }
+
+  JITNORM_INLINE void take(const Arguments&, int index) {
+    take_parameter(weight, 0, index);
+    if constexpr (kHasBias) take_parameter(bias, 1, index);
+  }
+#else
+  // Loads those that were not loaded early.
+  JITNORM_INLINE void take(const Arguments& a, int index) { load(a, index); }
+#endif
 
   JITNORM_INLINE void find_factors() {
     JITNORM_UNROLL

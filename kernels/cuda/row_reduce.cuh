@@ -75,6 +75,9 @@ JITNORM_INLINE float butterfly_max(float value) {
   return value;
 }
 
+// Whether threads meet in shared memory over a row: for its statistic or its largest magnitudes.
+constexpr bool kMeetsOverRows = kNormalizes || kNeedsRowAmax || kEncoding == Encoding::kAmax;
+
 // Over all lanes of a row. Those of a warp are compared by one instruction, as the integers that they are: the order of
 // magnitudes is that of their bits, NaN last.
 JITNORM_INLINE float lanes_max(float amax) {
@@ -119,8 +122,8 @@ struct Sums {
 
  private:
   JITNORM_INLINE float* group_sums(int which) const {
-    __shared__ alignas(16) float sums[kSets * kCount][kPaddedGroups];
-    return sums[kSets == 1 ? which : set * kCount + which];
+    __shared__ alignas(16) float sums[kSharingRows][kSets * kCount][kPaddedGroups];
+    return sums[kSharingRows == 1 ? 0 : row_of_block()][kSets == 1 ? which : set * kCount + which];
   }
 
   // Groups past the last one count as zero. Not by ?: since NVRTC 13.0 makes branches of it and copies the exchanges
@@ -147,14 +150,16 @@ struct Sums {
   }
 };
 
-typedef Sums<kRowsAtOnce> RowSums;
+// Layer normalization sums up a row twice: its second sums need not wait until nobody reads the first.
+typedef Sums<kRowsAtOnce, kCenters ? 2 : 1> RowSums;
 
 // Makes of the largest magnitudes that each thread has seen those of the rows.
 JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], int warp, int lane) {
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) amax[r] = lanes_max(amax[r]);
   if constexpr (kWarpsPerRow > 1) {
-    __shared__ alignas(16) float of_warps[kRowsAtOnce][kWarpsPerRow];
+    __shared__ alignas(16) float of_rows[kSharingRows][kRowsAtOnce][kWarpsPerRow];
+    auto& of_warps = of_rows[kSharingRows == 1 ? 0 : row_of_block()];
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) {
       if (lane == 0) share(&of_warps[r][warp], amax[r]);

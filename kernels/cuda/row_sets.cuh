@@ -130,29 +130,47 @@ JITNORM_INLINE void process_mapped_rows(ArgumentsOf arguments_of) {
 #endif
 #endif
 
-// Makes `block`, counted from the first one of `matrix`, one of that matrix's own; false if there are not so many.
+// A block of the rows of a matrix, and whether it is the last one.
+struct FoundBlock {
+  UInt32 matrix, number;
+  bool is_found, is_last;
+};
+
+// Finds the matrix that a block belongs to, of blocks that are asked for in order: each lane knows how many one of 32
+// matrices has.
 template <typename ArgumentsOf>
-JITNORM_INLINE bool find_block(ArgumentsOf arguments_of, UInt32 matrices, UInt32& matrix, UInt32& block) {
-  const UInt32 lane = threadIdx.x % 32;
-  for (; matrix < matrices; matrix += 32) {
-    const bool is_matrix = matrix + lane < matrices;
-    const UInt32 own = is_matrix ? (UInt32)blocks_of(counted_rows(arguments_of(matrix + lane))) : 0;
-    UInt32 sum = own;  // with those of the matrices before
+struct BlockFinder {
+  ArgumentsOf arguments_of;
+  UInt32 matrices;
+  UInt32 first;  // the matrix of lane 0
+  UInt32 own;    // blocks of this lane's
+  UInt32 sum;    // and of all matrices before
+
+  JITNORM_INLINE void look_at(UInt32 matrix, UInt32 before) {
+    const UInt32 lane = threadIdx.x % 32;
+    first = matrix;
+    own = matrix + lane < matrices ? (UInt32)blocks_of(counted_rows(arguments_of(matrix + lane))) : 0;
+    sum = own;
     for (int distance = 1; distance < 32; distance *= 2) {
-      const UInt32 before = __shfl_up_sync(0xffffffffu, sum, distance);
-      if (lane >= distance) sum += before;
+      const UInt32 others = __shfl_up_sync(kFullWarp, sum, distance);
+      if (lane >= distance) sum += others;
     }
-    const UInt32 reaching = __ballot_sync(0xffffffffu, sum > block);
-    if (reaching != 0) {
-      const int first = __ffs((int)reaching) - 1;
-      block -= __shfl_sync(0xffffffffu, sum - own, first);
-      matrix += first;
-      return true;
-    }
-    block -= __shfl_sync(0xffffffffu, sum, 31);
+    sum += before;
   }
-  return false;
-}
+
+  JITNORM_INLINE FoundBlock find(UInt32 block) {
+    while (true) {
+      const UInt32 reaching = __ballot_sync(kFullWarp, sum > block);
+      if (reaching != 0) {
+        const int lane = __ffs((int)reaching) - 1;
+        const UInt32 end = __shfl_sync(kFullWarp, sum, lane), begin = end - __shfl_sync(kFullWarp, own, lane);
+        return {first + lane, block - begin, true, block + 1 == end};
+      }
+      if (first + 32 >= matrices) return {0, 0, false, false};
+      look_at(first + 32, __shfl_sync(kFullWarp, sum, 31));
+    }
+  }
+};
 
 // With a mask, which counts the rows of each matrix, those of all matrices are shared out among the blocks of a grid
 // that does not grow with them. Such batches have room for many more rows than they hold, and most of as many blocks
@@ -160,26 +178,21 @@ JITNORM_INLINE bool find_block(ArgumentsOf arguments_of, UInt32 matrices, UInt32
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_counted_rows(ArgumentsOf arguments_of) {
   wait_for_inputs();
-  const UInt32 matrices = (UInt32)arguments_of(0).matrices;
-  UInt32 matrix = 0, block = row_block();
-  bool is_found = find_block(arguments_of, matrices, matrix, block);
-  while (is_found) {
-    // The next is looked for while these rows are on their way.
-    UInt32 next_matrix = matrix, next_block = block + row_blocks();
-    bool is_next_found = false, has_looked = false;
-    const auto find_next = [&] {
-      is_next_found = find_block(arguments_of, matrices, next_matrix, next_block);
-      has_looked = true;
-    };
-    process_rows(arguments_of(matrix), block, find_next);
-    if (!has_looked) find_next();
+  BlockFinder<ArgumentsOf> finder{arguments_of, (UInt32)arguments_of(0).matrices};
+  finder.look_at(0, 0);
+  for (UInt32 block = row_block();; block += row_blocks()) {
+    const FoundBlock found = finder.find(block);
+    if (!found.is_found) return;
+    process_rows(arguments_of(found.matrix), found.number);
 #ifdef JITNORM_EXPERTS
-    const Arguments a = arguments_of(matrix);
-    if (kHasSwizzledScales && block + 1 == blocks_of(a.rows)) {
-      pad_scales(a, thread_of_cluster(), kBlocksPerRow * kThreads);
+    if (kHasSwizzledScales && found.is_last) {
+      pad_scales(arguments_of(found.matrix), thread_of_cluster(), kBlocksPerRow * kThreads);
     }
 #endif
-    row_barrier();  // the next rows take the same shared memory
-    is_found = is_next_found, matrix = next_matrix, block = next_block;
+    if constexpr (kMeetsOverRows) {
+      row_barrier();  // the next rows take the same shared memory
+    } else {
+      __syncwarp();  // lanes look for the next rows together
+    }
   }
 }

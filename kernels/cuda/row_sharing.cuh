@@ -8,7 +8,7 @@
 JITNORM_INLINE int thread_of_row() {
   if constexpr (kBlocksPerRow > 1) {
     return blockIdx.x % kBlocksPerRow * kThreads + threadIdx.x;
-  } else if constexpr ((kThreadsPerRow & (kThreadsPerRow - 1)) == 0) {
+  } else if constexpr (kRowsPerBlock > 1 || (kThreadsPerRow & (kThreadsPerRow - 1)) == 0) {
     return threadIdx.x % kThreadsPerRow;
   } else {
     // The compiler does not know how many threads there are, and would divide.
@@ -24,8 +24,15 @@ JITNORM_INLINE int thread_of_cluster() { return blockIdx.x % kBlocksPerRow * kTh
 JITNORM_INLINE UInt32 row_block() { return blockIdx.x / kBlocksPerRow; }
 JITNORM_INLINE UInt32 row_blocks() { return gridDim.x / kBlocksPerRow; }
 
+// Rows of several warps that share a block, each with shared memory and a barrier of its own.
+constexpr int kSharingRows = kWarpsPerRow > 1 ? kRowsPerBlock : 1;
+
+JITNORM_INLINE int row_of_block() { return kRowsPerBlock == 1 ? 0 : (int)threadIdx.x / kThreadsPerRow; }
+
 JITNORM_INLINE void row_barrier() {
-  if constexpr (kBlocksPerRow == 1) {
+  if constexpr (kSharingRows > 1) {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + row_of_block()), "n"((int)kThreadsPerRow) : "memory");
+  } else if constexpr (kBlocksPerRow == 1) {
     __syncthreads();
   } else {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");

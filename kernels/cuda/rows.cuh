@@ -43,7 +43,7 @@ JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsA
     visit_chunks(row, [&](HeldChunk& h, int j) {
       if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
       Parameters& parameters = of.parameters[kPrefetchesWeight ? j : 0];
-      if constexpr (!kPrefetchesWeight) parameters.load(a, row.index(j));
+      if constexpr (!kPrefetchesWeight) parameters.take(a, row.index(j));
       float y[kChunkSize];
       normalize_chunk(h, parameters, row.statistic, y);
       keep_normalized(h, y);
@@ -70,7 +70,7 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
   for (int first = 0; first < kChunkSlots; first += kChunksAtOnce) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) {
-      if constexpr (!kPrefetchesWeight && !kKeepsNormalized) of.parameters[j].load(a, of.rows[0].index(first + j));
+      if constexpr (!kPrefetchesWeight && !kKeepsNormalized) of.parameters[j].take(a, of.rows[0].index(first + j));
       JITNORM_UNROLL
       for (int r = 0; r < kRowsAtOnce; ++r) {
         Row& row = of.rows[r];
@@ -167,12 +167,14 @@ JITNORM_INLINE void make_rows(const Arguments& a, Rows& of, int warp, int lane) 
       for (int j = 0; j < kChunkSlots; ++j) row.source.make(row.held[j], row.index(j));
     }
   }
-  if constexpr (kWarpsPerRow > 1) row_barrier();  // the sums that follow take the same memory
+  if constexpr (kNormalizes && kWarpsPerRow > 1) row_barrier();  // the sums that follow take the same memory
 }
 #endif
 
-// The rows' statistics; every thread of the block takes part.
-JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane) {
+// The rows' statistics; every thread of the block takes part. Calls meanwhile() once each thread has gone through its
+// chunks for the first time.
+template <typename Visit>
+JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane, Visit meanwhile) {
 #ifdef JITNORM_SUMS_FIRST
   make_rows(a, of, warp, lane);
 #endif
@@ -188,10 +190,11 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
         forget_unpacked(h);
       });
     }
+    meanwhile();
     sums.total(totals, lane);
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.mean = mean_of(totals[r]);
-    if constexpr (kWarpsPerRow > 1) row_barrier();  // the sums of squares take the same memory
+    sums.set = 1;
   }
   if constexpr (kNormalizes) {
     JITNORM_UNROLL
@@ -221,6 +224,7 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
       for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].find_factors();
     }
     if constexpr (kStoresSumEarly) store_sums(of);
+    if constexpr (!kCenters) meanwhile();
     sums.total(totals, lane);
     JITNORM_UNROLL
 #ifdef JITNORM_TWO_SIZES
@@ -387,7 +391,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
 #endif
   if constexpr (!kFavoursLatency) launch_dependents();
   begin_sharing();
-  find_statistics(a, of, warp, lane);
+  find_statistics(a, of, warp, lane, [] {});
   finish_rows(a, of, call, thread, warp, lane, [](int) {});
 }
 

@@ -5,22 +5,23 @@
 
 #include "rows.cuh"
 
-constexpr int kStagedBytes = 16;
-static_assert(kHoldsRow && kRowsAtOnce == 1 && kRowsPerBlock == 1 && kBlocksPerRow == 1 && kNormalizes);
+constexpr int kCopiedBytes = 16;
+static_assert(kHoldsRow && kRowsAtOnce == 1 && kBlocksPerRow == 1 && kNormalizes);
 static_assert(kHiddenSize % kChunkSize == 0, "chunks are copied whole");
 
-JITNORM_INLINE Input* staged_row() {
+// One of the places for rows that come.
+JITNORM_INLINE Input* staged_row(int place) {
   extern __shared__ uint4 staged[];
-  return reinterpret_cast<Input*>(staged);
+  return reinterpret_cast<Input*>(staged + (row_of_block() * kStagedRows + place) * (kStagedBytes / 16));
 }
 
 // Begins to copy a chunk of a row, if there is such a chunk.
-JITNORM_INLINE void copy_chunk_ahead(const Source& source, int index) {
+JITNORM_INLINE void copy_chunk_ahead(const Source& source, int place, int index) {
   if (index >= kChunks) return;
-  Input* to = staged_row() + index * kChunkSize;
+  Input* to = staged_row(place) + index * kChunkSize;
   source.visit_loaded([&](const Input* row) {
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; i += kStagedBytes / (int)sizeof(Input)) {
+    for (int i = 0; i < kChunkSize; i += kCopiedBytes / (int)sizeof(Input)) {
       const UInt32 address = (UInt32)__cvta_generic_to_shared(to + i);
       const Input* from = row + index * kChunkSize + i;
       asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
@@ -29,15 +30,20 @@ JITNORM_INLINE void copy_chunk_ahead(const Source& source, int index) {
   });
 }
 
-// Begins to copy the thread's chunks of a row.
-JITNORM_INLINE void copy_ahead(const Source& source, int thread) {
-  JITNORM_UNROLL
-  for (int j = 0; j < kChunksPerLane; ++j) copy_chunk_ahead(source, thread + j * kThreadsPerRow);
+// Begins to copy the thread's chunks of a row, if there is such a row.
+JITNORM_INLINE void copy_ahead(const Arguments& a, Int64 number, int place, int thread) {
+  if (number < a.rows) {
+    const Source source = Source::of(a, number);
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunksPerLane; ++j) copy_chunk_ahead(source, place, thread + j * kThreadsPerRow);
+  }
+  asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-JITNORM_INLINE Row take_staged(const Arguments& a, Int64 number, int thread) {
-  asm volatile("cp.async.wait_all;" ::: "memory");
-  Row row{number, true, Source::of(a, number).staged(staged_row()), thread};
+// The row in a place, once it has come; those behind it may still be on their way.
+JITNORM_INLINE Row take_staged(const Arguments& a, Int64 number, int place, int thread) {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kStagedRows - 1) : "memory");
+  Row row{number, true, Source::of(a, number).staged(staged_row(place)), thread};
   if constexpr (!kStaysShared) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
@@ -49,30 +55,41 @@ template <typename ArgumentsOf>
 JITNORM_INLINE void process_rows_ahead(ArgumentsOf arguments_of) {
   const Arguments a = arguments_of();
   const int thread = thread_of_row(), lane = thread % 32, warp = thread / 32;
-  Int64 number = row_block();
-  const Int64 stride = row_blocks();
-  if (number >= visited_rows(a.rows)) return;
+  const Int64 blocks = row_blocks(), stride = blocks * kRowsPerBlock;
+  Int64 number = row_block() + row_of_block() * blocks;
   wait_for_inputs();
   const float given = RowEncoder::given(a);
-  if (number < a.rows) copy_ahead(Source::of(a, number), thread);
+  JITNORM_UNROLL
+  for (int place = 0; place < kStagedRows; ++place) copy_ahead(a, number + place * stride, place, thread);
   Rows of;
   if constexpr (kPrefetchesWeight) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, thread + j * kThreadsPerRow);
   }
+#ifdef JITNORM_SHARES_PARAMETERS
+  if (row_of_block() == 0) {
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunkSlots; ++j) of.parameters[0].share(a, thread + j * kThreadsPerRow);
+  }
+  if constexpr (kRowsPerBlock > 1) __syncthreads();
+#endif
   const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
+  int place = 0;
   for (; number < a.rows; number += stride) {
-    of.rows[0] = take_staged(a, number, thread);
-    const bool is_last = number + stride >= a.rows;
-    if (is_last) launch_dependents();
-    find_statistics(a, of, warp, lane);
-    const Source next = Source::of(a, is_last ? number : number + stride);
-    // The statistic waited for all that was loaded.
-    if (!kStaysShared && !is_last) copy_ahead(next, thread);
-    finish_rows(a, of, call, thread, warp, lane, [&](int index) {
-      if (kStaysShared && !is_last) copy_chunk_ahead(next, index);
+    of.rows[0] = take_staged(a, number, place, thread);
+    const Int64 next = number + kStagedRows * stride;
+    if (number + stride >= a.rows) launch_dependents();
+    find_statistics(a, of, warp, lane, [&] {
+      if constexpr (!kStaysShared) copy_ahead(a, next, place, thread);  // all that this thread took is added up
     });
-    row_barrier();  // the next row takes the same shared memory
+    const Source after = Source::of(a, next < a.rows ? next : number);
+    finish_rows(a, of, call, thread, warp, lane, [&](int index) {
+      if (kStaysShared && next < a.rows) copy_chunk_ahead(after, place, index);
+    });
+    if constexpr (kStaysShared) asm volatile("cp.async.commit_group;" ::: "memory");
+    place = place + 1 < kStagedRows ? place + 1 : 0;
+    // The next row's sums take the same shared memory; other threads have read it where there are two more barriers.
+    if constexpr (!kCenters && !kNeedsRowAmax) row_barrier();
   }
   for (; number < visited_rows(a.rows); number += stride) RowEncoder::write_padding_row(a, number, thread);
 }

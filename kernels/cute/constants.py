@@ -11,8 +11,7 @@ from ..config import KernelConfig
 from ..interface import interface
 from ..numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from ..quant_spec import CODE_BITS, MAX_CODE, QuantSpec
-from ..row_schedule import RowSchedule
-from ..schedule import CHUNKS_AT_ONCE
+from ..row_schedule import CHUNKS_AT_ONCE, RowSchedule
 from ..target import Target
 from .schedule import Pipeline
 

@@ -13,9 +13,8 @@ from ..config import KernelConfig
 from ..dtypes import DTYPES
 from ..numerics import CHUNK_SIZE, ceil_div, round_up
 from ..row_parts import has_separate_parts
-from ..row_schedule import RowSchedule
+from ..row_schedule import CHUNKS_AT_ONCE, RowSchedule
 from ..schedule import (
-    CHUNKS_AT_ONCE,
     CLUSTERS,
     MAX_WARPS,
     PREFERRED_WARPS,

@@ -14,7 +14,7 @@ from ptx_registers import BITS, Array
 from ptx_text import SHARED_BYTES, Instruction, parse_ptx
 
 _UNKNOWN = 0xA5  # a byte that is on its way
-_OF_BLOCK, _OF_CLUSTER = 1, 2  # barriers
+_OF_WARP, _OF_BLOCK, _OF_CLUSTER = 1, 2, 3  # barriers
 _CLUSTER_SHIFT = 24  # a shared address of a cluster: the block's rank plus 1, above these bits
 
 
@@ -54,6 +54,7 @@ class _Machine(Numbers):
         self.groups = np.zeros(self.count, np.int64)  # that each thread has committed
         self.pc = np.zeros(self.count, np.int64)
         self.waits = np.zeros(self.count, np.uint8)  # at which barrier
+        self.expected = np.zeros(self.count, np.int64)  # threads there, if they are not all of the block
         self.is_uneven = False
 
     def run(self) -> None:
@@ -74,12 +75,15 @@ class _Machine(Numbers):
         raise AssertionError("the kernel does not end")
 
     def _release(self) -> None:
-        """All threads are at a barrier or have ended: lets those go on whose block, or cluster, is at the same one."""
+        """All threads are at a barrier or have ended: lets those go on whose warp, block or cluster is at the same."""
         is_released = np.zeros(self.count, bool)
-        for barrier, size in ((_OF_BLOCK, 1), (_OF_CLUSTER, self.cluster)):
-            group = self.block // size
+        warp = np.arange(self.count) // 32
+        for barrier, group in ((_OF_WARP, warp), (_OF_BLOCK, self.block), (_OF_CLUSTER, self.block // self.cluster)):
             is_missing = (self.waits != barrier) & (self.pc < len(self.instructions))
             is_released |= (self.waits == barrier) & ~np.isin(group, group[is_missing])
+        for barrier in np.unique(self.waits[self.waits > _OF_CLUSTER]):  # of some threads, who said how many
+            waits = self.waits == barrier
+            is_released |= waits & (np.bincount(self.block[waits], minlength=self.grid)[self.block] == self.expected)
         assert is_released.any(), "threads wait for others at another barrier"
         self.waits[is_released] = 0
 
@@ -232,7 +236,10 @@ class _Machine(Numbers):
         self.write(operands[0], self.read(operands[1]))
 
     def _do_bar(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        self.waits[self.active] = _OF_BLOCK
+        self.waits[self.active] = _OF_WARP if modifiers[0] == "warp" else _OF_BLOCK
+        if len(operands) > 1:
+            self.waits[self.active] = _OF_CLUSTER + self.read(operands[0], 32)
+            self.expected[self.active] = self.read(operands[1], 32)
 
     def _do_barrier(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if "wait" in modifiers:

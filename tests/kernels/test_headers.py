@@ -65,7 +65,10 @@ CONFIGS = [
         "sum_rows:hidden_size=4096,input=float32",
     )
 ]
-AHEAD = KernelConfig.parse("rmsnorm:hidden_size=4096,schedule=4x2ao2")
+AHEAD = [
+    KernelConfig.parse(text)
+    for text in ("rmsnorm:hidden_size=4096,schedule=4x2ao2", "layernorm:hidden_size=4096,schedule=4x2ap2o1")
+]
 # Those for which a condition holds.
 SPECIAL = [
     KernelConfig.parse(text)
@@ -126,7 +129,7 @@ OTHERS = [
 ]
 SOURCES = [
     *((config, target) for config in (*CONFIGS, *SPECIAL, *FINISHED, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),
-    (AHEAD, HOPPER),
+    *((config, HOPPER) for config in AHEAD),
 ]
 
 

@@ -57,6 +57,8 @@ AHEAD = [
     "rmsnorm:hidden_size=8192,quant=e2m1/32/ue8m0/128x4,schedule=2x8aso2",
     "rmsnorm:hidden_size=2048,residual=true,quant=e2m1/16/e4m3/8x4,schedule=2x2waso2",
     "layernorm:hidden_size=1536,input=float32,schedule=3x1aso4",
+    "layernorm:hidden_size=2048,quant=e4m3/row/f32,pdl=true,schedule=2x2uap2o1",
+    "layernorm:hidden_size=1568,quant=e4m3/32/ue8m0/128x4,schedule=2x2uap3o1",
 ]
 
 

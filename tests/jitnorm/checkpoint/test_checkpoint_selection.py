@@ -67,7 +67,7 @@ def test_matrices_that_engines_fuse_are_a_group() -> None:
         (matrices("a"), ["a"], "in: no weight is left"),
         (matrices("lm_head"), [], "in: no weight is left"),
         (matrices("x.q_proj", "x.k_proj"), ["*.k_proj"], "leaves x.k_proj as it is, but not x.q_proj"),
-        ([StoredTensor("m.experts.down_proj", "BF16", (4, 8, 8))], [], "holds several experts"),
+        ([StoredTensor("m.experts.down_proj", "BF16", (4, 8, 8))], [], "experts, .* split it into matrices"),
         ([StoredTensor("m.output_linear.weight", "BF16", (4, 16, 16))], [], "holds several experts"),
     ],
 )

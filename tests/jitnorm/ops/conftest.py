@@ -30,3 +30,10 @@ def prepared(fresh_dispatchers: None, monkeypatch: pytest.MonkeyPatch) -> list[K
 
     monkeypatch.setattr(dispatch, "get_kernel", spy)
     return configs
+
+
+@pytest.fixture(autouse=True)
+def _quickly_built(request: pytest.FixtureRequest) -> None:
+    """Calls on the CPU run kernels that are not optimized, except where a GPU's bytes are compared with them."""
+    if request.node.get_closest_marker("gpu") is None:
+        request.getfixturevalue("unoptimized")

@@ -1,17 +1,17 @@
-"""The README's table of ops is current and has all of them."""
+"""The table of docs/ops.md is current and has all of them."""
 
 from __future__ import annotations
 
-import readme_ops
+import ops_table
 
 import jitnorm
 from jitnorm.catalogue import OPS
 
-TEXT = readme_ops.README.read_text(encoding="utf-8")
+TEXT = ops_table.PAGE.read_text(encoding="utf-8")
 
 
 def test_the_table_is_what_the_records_say() -> None:
-    assert readme_ops.page(TEXT) == TEXT, "run scripts/readme_ops.py"
+    assert ops_table.page(TEXT) == TEXT, "run scripts/ops_table.py"
 
 
 def test_every_public_op_has_a_row() -> None:

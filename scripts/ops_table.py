@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the README's table of ops from their records.
+"""Writes the table of docs/ops.md from the ops' records.
 
-scripts/readme_ops.py
+scripts/ops_table.py
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from jitnorm.catalogue import OPS
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "docs" / "ops.md"
 HEAD = "| op | computes |\n| --- | --- |\n"
 
 
 def page(present: str) -> str:
-    """The README with the table as the records have it."""
+    """The page with the table as the records have it."""
     before, head, rest = present.partition(HEAD)
     if not head:
-        raise SystemExit(f"{README} has no table {HEAD!r}")
+        raise SystemExit(f"{PAGE} has no table {HEAD!r}")
     _, _, after = rest.partition("\n\n")
     return f"{before}{HEAD}{table()}\n{after}"
 
@@ -32,4 +32,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(page(README.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,8 +1,4 @@
-"""Plugin of vLLM: jitnorm as a provider of the ops of vLLM's IR, under the name ``jitnorm``.
-
-vLLM finds it by the entry point ``vllm.general_plugins`` and calls `register` in every process. Nothing changes until a
-configuration prefers the provider, as docs/vllm.md shows.
-"""
+"""jitnorm as a provider of the ops of vLLM's IR, under the name ``jitnorm``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,87 @@
+"""Blocks that stay and load rows ahead: when a schedule may have such blocks, and what lies in their shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .config import KernelConfig
+from .dtypes import DTYPES
+from .numerics import CHUNK_SIZE, round_up
+from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
+from .target import Target
+
+# Bytes of an asynchronous copy to shared memory.
+AHEAD_BYTES = 16
+# Rows on their way to the threads of each row, where they share parameters. With one, all blocks waited for memory at
+# the same time: layer normalization to FP8 of 16384 x 4096 took 62.1 us, not 52.3.
+_STAGED_ROWS = 2
+# Rows that may share a block, each of which takes a named barrier, and threads for which there are registers, by their
+# chunks.
+_MOST_SHARING_ROWS = 15
+_SHARING_THREADS, _SHARING_THREADS_OF_TWO_CHUNKS = 1024, 768
+
+
+def shares_parameters(config: KernelConfig, schedule: RowSchedule) -> bool:
+    """Whether the rows of a block share the parameters of a norm in its shared memory.
+
+    Each thread would else load them for each row from the L1 cache, and put them in order.
+    """
+    return schedule.loads_ahead and not schedule.prefetches_weight and config.op == "layernorm" and config.has_weight
+
+
+def sharing_rows(config: KernelConfig, target: Target, split: RowSchedule) -> RowSchedule:
+    """A block of a multiprocessor whose rows, divided as in `split`, are as many as have room, and share parameters."""
+    one = replace(split, prefetches_weight=False, loads_ahead=True, rows_per_block=1, resident_blocks=1)
+    of_row = staged_rows(config, one) * staged_row_bytes(config)
+    room = 1 + (target.shared_bytes - staged_bytes(config, one)) // of_row
+    threads = _SHARING_THREADS if split.chunks_per_lane == 1 else _SHARING_THREADS_OF_TWO_CHUNKS
+    rows = min(threads // (WARP_LANES * split.warps_per_row), room, _MOST_SHARING_ROWS)
+    return replace(one, rows_per_block=max(1, rows))
+
+
+def shared_chunks(schedule: RowSchedule) -> int:
+    """Chunks of a parameter in shared memory: all that threads go through, also past the row."""
+    at_once = min(schedule.chunks_per_lane, CHUNKS_AT_ONCE)
+    return schedule.threads_per_row * round_up(schedule.chunks_per_lane, at_once)
+
+
+def staged_rows(config: KernelConfig, schedule: RowSchedule) -> int:
+    """Rows on their way to the threads of each row."""
+    return _STAGED_ROWS if shares_parameters(config, schedule) and not schedule.stays_shared else 1
+
+
+def staged_row_bytes(config: KernelConfig) -> int:
+    """Bytes of a row, of all tensors that it is loaded from."""
+    return config.hidden_size * DTYPES[config.input].bytes * (2 if config.residual else 1)
+
+
+def staged_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
+    """Shared memory of a block: for the rows that come, and for parameters that stay."""
+    of_rows = schedule.rows_per_block * staged_rows(config, schedule) * staged_row_bytes(config)
+    if not shares_parameters(config, schedule):
+        return of_rows
+    return of_rows + 2 * shared_chunks(schedule) * CHUNK_SIZE * DTYPES["float32"].bytes
+
+
+def why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
+    """Why blocks of a schedule cannot load a row ahead, as the end of a sentence; empty if they can."""
+    several = (
+        config.pair, config.batched, config.masked, config.streams, config.activation, config.weight_rows > 1,
+        config.sandwich, config.weights > 1, config.combine == "branch", config.all_reduce,
+    )  # fmt: skip
+    if not config.normalizes or any(several):
+        return "only norms of one tensor, or of one and its residual, load a row ahead"
+    if config.quant is not None and config.quant.crosses_warps:
+        return f"blocks of {config.quant.block_size} values take the shared memory of rows that are loaded ahead"
+    is_whole = config.encoded_size == config.hidden_size and config.hidden_size % CHUNK_SIZE == 0
+    if config.vector_bytes < AHEAD_BYTES or not is_whole:
+        return f"rows that are loaded ahead are whole chunks in accesses of {AHEAD_BYTES} bytes"
+    shares = shares_parameters(config, schedule) and schedule.rows_per_block <= _MOST_SHARING_ROWS
+    if schedule.rows_at_once > 1 or (schedule.rows_per_block > 1 and not shares) or schedule.blocks_per_row > 1:
+        return "a block that loads a row ahead has one row"
+    if not schedule.resident_blocks:
+        return "blocks that load a row ahead are as many as run at once: say how many with o"
+    of_block = staged_bytes(config, schedule)
+    if schedule.resident_blocks * of_block > target.shared_bytes:
+        return f"a multiprocessor has shared memory for {target.shared_bytes // of_block} rows"
+    return ""
