@@ -1,4 +1,4 @@
-"""What the schedule of a kernel has to be whose rows are summed over ranks."""
+"""Schedules of kernels whose rows are summed over ranks."""
 
 from __future__ import annotations
 
