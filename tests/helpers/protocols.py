@@ -1,0 +1,120 @@
+"""The protocols of jitnorm.comm for protocol_machine, and ways to get them wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from protocol_machine import EMPTY, Await, Kernel, Load, Meet, Protocol, Settle, Step, Store, Take, Wipe
+
+
+@dataclass(frozen=True)
+class OneShot:
+    """Every rank pushes its rows into its peers' slots, and waits for theirs in its own.
+
+    A block has a row. `rows` are those of each call; None is a collective reset of the workspace.
+    """
+
+    ranks: int
+    rows: tuple[int | None, ...]
+    words: int = 1
+    """Stores a row takes, each of which arrives alone."""
+    buffers: int = 3
+    clears: bool = True
+    clears_rows_of_this_call: bool = False
+    clears_before_it_waits: bool = True
+    meets_before_reset: bool = True
+    resident: int | None = None
+    in_order: bool = True
+    survives_failure: bool = False
+    starts_early: bool = False
+    """Whether a kernel touches the workspace before the clearing of the one before it has arrived."""
+
+    def protocol(self) -> Protocol:
+        most = max(rows or 0 for rows in self.rows)
+        places = product(range(self.ranks), range(self.buffers), range(self.ranks), range(most), range(self.words))
+        cells = {place: number for number, place in enumerate(places)}
+        launches = tuple(self._launches(rank, cells) for rank in range(self.ranks))
+        owners = tuple(owner for owner, *_ in cells)
+        return Protocol(launches, owners, frozenset(cells.values()), self.survives_failure, not self.starts_early)
+
+    def _launches(self, rank: int, cells: dict[tuple[int, ...], int]) -> tuple[Kernel, ...]:
+        kernels, epoch = [], 0
+        for call, rows in enumerate(self.rows):
+            if rows is None:
+                kernels.append(self._reset(rank, cells))
+                epoch = 0
+                continue
+            cleared = (self.rows[call - 1] or 0) if epoch else 0
+            if self.clears_rows_of_this_call:
+                cleared = min(cleared, rows)
+            blocks = tuple(self._block(rank, call, epoch, row, rows, cleared, cells) for row in range(rows))
+            kernels.append(Kernel(blocks, resident=self.resident, in_order=self.in_order))
+            epoch += 1
+        return tuple(kernels)
+
+    def _block(
+        self, rank: int, call: int, epoch: int, row: int, rows: int, cleared: int, cells: dict[tuple[int, ...], int]
+    ) -> tuple[Step, ...]:
+        buffer, used = epoch % self.buffers, (epoch - 1) % self.buffers
+        peers, words, value = [r for r in range(self.ranks) if r != rank], range(self.words), 2 * (call + 1)
+        push = Store(tuple(cells[peer, buffer, rank, row, word] for peer in peers for word in words), value)
+        emptied = product(peers, range(row, cleared, rows), words)
+        clear = Store(tuple(cells[(rank, used, *slot)] for slot in emptied if self.clears), EMPTY)
+        takes = [Take(cells[rank, buffer, peer, row, word], value) for peer in peers for word in words]
+        return (push, clear, *takes) if self.clears_before_it_waits else (push, *takes, clear)
+
+    def _reset(self, rank: int, cells: dict[tuple[int, ...], int]) -> Kernel:
+        """Once no rank has a kernel or a store on its way, each empties its own memory, and all wait for each other."""
+        own = tuple(number for place, number in cells.items() if place[0] == rank)
+        first = (Settle(), Meet()) if self.meets_before_reset else ()
+        return Kernel(((*first, Wipe(own), Settle(), Meet()),), reset=True)
+
+
+@dataclass(frozen=True)
+class TwoShot:
+    """Every rank reads its chunk of all ranks' input, and stores what it makes of it into all ranks' outputs.
+
+    A producer writes the input and a consumer reads the output, in kernels of their own. A rank has a flag for each
+    peer that its input is complete, and one that the peer's chunk of the output is written. What a rank has of its own
+    takes no part.
+    """
+
+    ranks: int
+    calls: int
+    orders_flags: bool = True
+    flags_first: bool = False
+    awaits_inputs: bool = True
+    gathers: bool = True
+    """Whether all ranks get all chunks; else the owner keeps its own, as reduce-scatter does."""
+    awaits_end: bool = True
+
+    def protocol(self) -> Protocol:
+        kinds = ("input", "arrived", "output", "written")
+        places = list(product(kinds, range(self.ranks), range(self.ranks)))
+        cells = {place: number for number, place in enumerate(places)}
+        owners = tuple(owner for _, owner, _ in places)
+        launches = tuple(
+            tuple(kernel for call in range(self.calls) for kernel in self._call(rank, 2 * (call + 1), cells))
+            for rank in range(self.ranks)
+        )
+        return Protocol(launches, owners)
+
+    def _call(self, rank: int, value: int, cells: dict[tuple[str, int, int], int]) -> tuple[Kernel, ...]:
+        peers = [peer for peer in range(self.ranks) if peer != rank]
+
+        def flag(kind: str) -> list[Step]:
+            awaited: list[Step] = [Await(cells[kind, rank, peer], value) for peer in peers]
+            return [Store(tuple(cells[kind, peer, rank] for peer in peers), value, self.orders_flags), *awaited]
+
+        produce = Store((cells["input", rank, rank],), value)
+        arrived = flag("arrived")
+        reads = [Load(cells["input", peer, peer], value) for peer in peers]
+        write = Store(tuple(cells["output", peer, rank] for peer in peers if self.gathers), value)
+        written = flag("written")
+        combine = [*(arrived if self.awaits_inputs else arrived[:1]), *reads]
+        combine += [written[0], write, *written[1:]] if self.flags_first else [write, *written]
+        if not self.awaits_end:
+            combine = combine[: -len(peers)]
+        consume = [Load(cells["output", rank, peer], value) for peer in peers if self.gathers]
+        return Kernel(((produce,),)), Kernel((tuple(combine),)), Kernel((tuple(consume),))
