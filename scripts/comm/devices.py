@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +19,7 @@ from jitnorm.comm import Workspace
 # Multicast is not needed, and is not set up on every machine.
 WITHOUT_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 _GROUP_SECONDS = 60
+_SLEEP_CYCLES = 1_000_000
 
 
 class Device:
@@ -24,11 +28,13 @@ class Device:
     Args:
         kind: ``cpu`` or ``cuda``.
         exchange: of the rank.
+        memory: how ranks share a GPU's memory: ``torch``, or ``ipc`` by jitnorm alone.
+        backend: of torch's group, where one is needed.
     """
 
-    def __init__(self, kind: str, exchange: Exchange) -> None:
-        self.kind, self.rank, self._exchange = kind, exchange.rank, exchange
-        self.is_gpu = kind == "cuda"
+    def __init__(self, kind: str, exchange: Exchange, memory: str = "torch", backend: str = "gloo") -> None:
+        self.kind, self.rank, self._exchange, self._backend = kind, exchange.rank, exchange, backend
+        self._memory, self.is_gpu = memory, kind == "cuda"
         if self.is_gpu:
             import torch
 
@@ -37,22 +43,25 @@ class Device:
             self._torch = torch
 
     def workspace(self, max_rows: int, hidden_size: int, dtype: str, deadline: float) -> Workspace:
-        """A workspace, whose ranks share memory without torch's help."""
-        return Workspace.from_exchange(
-            self.rank, self._exchange.ranks, self._exchange, max_rows=max_rows, hidden_size=hidden_size, dtype=dtype,
-            device=self.rank if self.is_gpu else "cpu", deadline=deadline,
-        )  # fmt: skip
+        """A workspace of all ranks."""
+        sizes: dict[str, Any] = {
+            "max_rows": max_rows, "hidden_size": hidden_size, "dtype": dtype, "deadline": deadline
+        }  # fmt: skip
+        if self.is_gpu and self._memory == "torch":
+            return Workspace.from_torch(self.group(), **sizes)
+        device = self.rank if self.is_gpu else "cpu"
+        return Workspace.from_exchange(self.rank, self._exchange.ranks, self._exchange, device=device, **sizes)
 
     def group(self) -> Any:
-        """The group of all ranks, of torch.distributed: NCCL's on GPUs, gloo's else."""
+        """The group of all ranks, of torch.distributed."""
         from torch import distributed
 
         if not distributed.is_initialized():
-            store = f"file://{self._exchange.folder / 'store'}"
-            device = {"device_id": self._torch.device("cuda", self.rank)} if self.is_gpu else {}
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+            device = {"device_id": self._torch.device("cuda", self.rank)} if self._backend == "nccl" else {}
             distributed.init_process_group(
-                "nccl" if self.is_gpu else "gloo", store, timedelta(seconds=_GROUP_SECONDS), self._exchange.ranks,
-                self.rank, **device,
+                self._backend, f"file://{self._exchange.folder / 'store'}", timedelta(seconds=_GROUP_SECONDS),
+                self._exchange.ranks, self.rank, **device,
             )  # fmt: skip
         return distributed.group.WORLD
 
@@ -82,6 +91,47 @@ class Device:
         if self.is_gpu:
             self._torch.cuda.synchronize()
 
+    def captured(self, calls: list[Callable[[], object]], rounds: int) -> Callable[[], float]:
+        """What makes each call so many times, on a GPU as a graph, and returns the microseconds that took."""
+
+        def work() -> None:
+            for _ in range(rounds):
+                for call in calls:
+                    call()
+
+        if not self.is_gpu:
+            return partial(_host_time, work)
+        torch = self._torch
+        graph, meeting = torch.cuda.CUDAGraph(), torch.zeros(1, device="cuda")
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            work()
+
+        def replay() -> float:
+            torch.cuda._sleep(_SLEEP_CYCLES)  # so that all is queued before it begins
+            torch.distributed.all_reduce(meeting, group=self.group())
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            return float(start.elapsed_time(end)) * 1e3
+
+        return replay
+
+    def facts(self) -> dict[str, str]:
+        """What was measured on."""
+        if not self.is_gpu:
+            return {"device": "CPU"}
+        torch = self._torch
+        versions = {"torch": torch.__version__, "CUDA": torch.version.cuda, "NCCL": str(torch.cuda.nccl.version())}
+        return {"device": torch.cuda.get_device_name(), **versions, **WITHOUT_MULTICAST}
+
     def agree(self, is_wanted: bool) -> bool:
         """Whether any rank wants it; all ranks ask at once."""
         return b"1" in self._exchange(b"1" if is_wanted else b"0")
+
+
+def _host_time(work: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    work()
+    return (time.perf_counter() - start) * 1e6

@@ -40,6 +40,7 @@ class Options:
     """What the command line says."""
 
     device: str
+    memory: str
     ranks: int
     seconds: float
     seed: int
@@ -77,7 +78,7 @@ class Prepared:
 
 def bits(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
     """Random calls give the bytes that the CPU computes from NumPy's sum."""
-    device, chance = Device(options.device, exchange), random.Random(options.seed)
+    device, chance = Device(options.device, exchange, options.memory), random.Random(options.seed)
     workspaces = {
         dtype: device.workspace(MAX_ROWS, MAX_HIDDEN, dtype, _DEADLINE) for dtype in ("bfloat16", "float16", "float32")
     }
@@ -93,7 +94,7 @@ def bits(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
 
 def skew(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
     """Calls follow each other without a pause, while ranks sleep at random."""
-    device, chance = Device(options.device, exchange), random.Random(options.seed)
+    device, chance = Device(options.device, exchange, options.memory), random.Random(options.seed)
     workspace = device.workspace(MAX_ROWS, PLAIN.hidden_size, "bfloat16", _DEADLINE)
     prepared = [
         Prepared.of(Case(PLAIN, "bfloat16", rows, "normal", options.seed + rows), device, options.ranks)
@@ -166,7 +167,7 @@ def _graphs(
 
 def killed(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
     """The last rank is killed amid calls. The others hear of it, and whose fault it was."""
-    device, last = Device(options.device, exchange), exchange.ranks - 1
+    device, last = Device(options.device, exchange, options.memory), exchange.ranks - 1
     workspace = device.workspace(MAX_ROWS, PLAIN.hidden_size, "bfloat16", _SHORT)
     prepared = Prepared.of(Case(PLAIN, "bfloat16", 4, "normal", options.seed), device, options.ranks)
     prepared.check(device, workspace)  # compiles
@@ -196,7 +197,7 @@ def _refusal(prepared: Prepared, workspace: Any) -> list[str]:
 
 def disagree(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
     """Rank 0 makes another call than the others. All hear of it, and can go on after a reset."""
-    device = Device(options.device, exchange)
+    device = Device(options.device, exchange, options.memory)
     workspace = device.workspace(MAX_ROWS, 2048, "bfloat16", _SHORT)
     good = Case(PLAIN, "bfloat16", 4, "normal", options.seed)
     others = (
@@ -254,6 +255,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trials", nargs="*", choices=[*TRIALS, []], metavar="TRIAL")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--memory", choices=("torch", "ipc"), default="torch", help="how GPUs share memory")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=300, help="of a trial, at most, beside starting")
     parser.add_argument("--seed", type=int, default=0)

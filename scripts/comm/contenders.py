@@ -1,0 +1,192 @@
+"""What is measured: the fused call, what else computes the same, and the bounds that links and memory set.
+
+Each contender makes calls of its own tensors, of which there are as many sets as the setting says, so that inputs do
+not come from the L2 cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed import _symmetric_memory as symmetric
+
+import jitnorm
+from comm.cases import SPECS
+from comm.devices import Device
+from jitnorm.comm.all_reduce import METHODS
+
+Call = Callable[[], object]
+
+
+@dataclass
+class Setting:
+    """What all contenders do.
+
+    Attributes:
+        device: of this rank.
+        ranks: how many there are.
+        rows: of the input.
+        hidden_size: of the input.
+        format: of the codes, one of `SPECS`.
+        sets: how many sets of tensors calls take turns at.
+        workspace: of jitnorm.
+    """
+
+    device: Device
+    ranks: int
+    rows: int
+    hidden_size: int
+    format: str
+    sets: int
+    workspace: jitnorm.comm.Workspace
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows, self.hidden_size
+
+    def new(self) -> Any:
+        """A matrix of random bfloat16 on the device."""
+        return torch.randn(self.shape, dtype=torch.bfloat16, device=self.device.kind)
+
+    @cached_property
+    def weight(self) -> Any:
+        return torch.ones(self.hidden_size, dtype=torch.bfloat16, device=self.device.kind)
+
+    @cached_property
+    def encoding(self) -> dict[str, Any]:
+        """How calls are told the format."""
+        scale = torch.ones(1, device=self.device.kind) if self.format == "fp8_tensor" else None
+        return {"spec": SPECS[self.format], "scale": scale}
+
+    @cached_property
+    def shared(self) -> list[Any]:
+        """Each set's matrix in torch's symmetric memory."""
+        where = f"cuda:{self.device.rank}"
+        tensors = [symmetric.empty(self.shape, dtype=torch.bfloat16, device=where) for _ in range(self.sets)]
+        for tensor in tensors:
+            symmetric.rendezvous(tensor, self.device.group())
+            tensor.copy_(self.new())
+        return tensors
+
+    def add_norm(self) -> Callable[[Any], object]:
+        """What follows a sum over ranks that is not fused, with a residual of its own."""
+        residual, weight = self.new(), self.weight
+        if self.format == "none":
+            return lambda x: jitnorm.add_rmsnorm(x, residual, weight)
+        return lambda x: jitnorm.add_norm_quantize(x, residual, weight, **self.encoding)
+
+
+def fused(method: str, s: Setting) -> Iterable[Call]:
+    """jitnorm's fused call."""
+    for _ in range(s.sets):
+        yield partial(
+            jitnorm.comm.all_reduce_norm_quantize, s.new(), s.weight, s.workspace, residual=s.new(), method=method,
+            **s.encoding,
+        )  # fmt: skip
+
+
+def peer_read(s: Setting) -> Iterable[Call]:
+    """A kernel that reads the next rank's matrix once and writes it to its own memory."""
+    for own in s.shared:
+        memory = symmetric.rendezvous(own, s.device.group())
+        peer = memory.get_buffer((s.device.rank + 1) % s.ranks, s.shape, torch.bfloat16)
+        yield partial(torch.neg, peer, out=torch.empty_like(own))  # copy_ could run on a copy engine
+
+
+def local_copy(s: Setting) -> Iterable[Call]:
+    """A kernel that reads and writes the rank's own matrix once."""
+    for _ in range(s.sets):
+        x = s.new()
+        yield partial(torch.neg, x, out=torch.empty_like(x))
+
+
+def not_fused(s: Setting) -> Iterable[Call]:
+    """The all-reduce of NCCL, on the CPU gloo's, then jitnorm's add, norm and quantization."""
+    group = s.device.group()
+
+    def call(x: Any, add_norm: Callable[[Any], object]) -> None:
+        distributed.all_reduce(x, group=group)
+        add_norm(x)
+
+    for _ in range(s.sets):
+        yield partial(call, s.new(), s.add_norm())
+
+
+def symmetric_one_shot(s: Setting) -> Iterable[Call]:
+    """torch's one-shot all-reduce over symmetric memory, then jitnorm's add, norm and quantization."""
+    name = s.device.group().group_name
+
+    def call(x: Any, add_norm: Callable[[Any], object]) -> None:
+        add_norm(torch.ops.symm_mem.one_shot_all_reduce(x, "sum", name))
+
+    for x in s.shared:
+        yield partial(call, x, s.add_norm())
+
+
+def symmetric_two_shot(s: Setting) -> Iterable[Call]:
+    """Its two-shot all-reduce, likewise."""
+    name = s.device.group().group_name
+
+    def call(x: Any, add_norm: Callable[[Any], object]) -> None:
+        torch.ops.symm_mem.two_shot_all_reduce_(x, "sum", name)
+        add_norm(x)
+
+    for x in s.shared:
+        yield partial(call, x, s.add_norm())
+
+
+def flashinfer(s: Setting) -> Iterable[Call]:
+    """FlashInfer's fused kernel of TensorRT-LLM: residual, norm, and FP8 by a given scale or NVFP4."""
+    from flashinfer import comm
+
+    patterns = {
+        "none": comm.AllReduceFusionPattern.kARResidualRMSNorm,
+        "fp8_tensor": comm.AllReduceFusionPattern.kARResidualRMSNormFP8Quant,
+        "nvfp4": comm.AllReduceFusionPattern.kARResidualRMSNormFP4Quant,
+    }
+    if s.format not in patterns:
+        raise NotImplementedError(f"FlashInfer does not fuse {s.format}")
+    # Over CUDA IPC: its symmetric memory would use multicast.
+    *_, workspace, metadata = comm.trtllm_create_ipc_workspace_for_all_reduce_fusion(
+        s.device.rank, s.ranks, s.rows, s.hidden_size, group=s.device.group(), create_metadata=True,
+        use_symm_dev_mem=False,
+    )  # fmt: skip
+    size, scale = s.rows * s.hidden_size, torch.ones(1, device="cuda")
+    for _ in range(s.sets):
+        outputs = {
+            "none": {"norm_out": torch.empty(size, dtype=torch.bfloat16, device="cuda")},
+            "fp8_tensor": {"quant_out": torch.empty(size, dtype=torch.float8_e4m3fn, device="cuda")},
+            "nvfp4": {
+                "quant_out": torch.empty(size // 2, dtype=torch.uint8, device="cuda"),
+                "scale_out": torch.empty((s.rows + 127) * s.hidden_size // 16, dtype=torch.uint8, device="cuda"),
+            },
+        }[s.format]
+        unused = dict.fromkeys({"norm_out", "quant_out", "scale_out"} - outputs.keys())
+        residual = s.new().view(-1)
+        yield partial(
+            comm.trtllm_allreduce_fusion, allreduce_in=s.new().view(-1), world_size=s.ranks, world_rank=s.device.rank,
+            token_num=s.rows, hidden_dim=s.hidden_size, workspace_ptrs=workspace, launch_with_pdl=True,
+            trigger_completion_at_end=True, fp32_acc=True, pattern_code=patterns[s.format], use_oneshot=None,
+            allreduce_out=None, residual_in=residual, residual_out=torch.empty_like(residual), rms_gamma=s.weight,
+            rms_eps=1e-6, scale_factor=scale, layout_code=comm.QuantizationSFLayout.SWIZZLED_128x4,
+            metadata=metadata, **outputs, **unused,
+        )  # fmt: skip
+
+
+BOUNDS = {"peer read": peer_read, "local copy": local_copy}
+FUSED = {f"fused {method}": partial(fused, method) for method in METHODS}
+OTHERS = {"not fused": not_fused, "one-shot": symmetric_one_shot, "two-shot": symmetric_two_shot}
+
+
+def contenders(kind: str) -> dict[str, Callable[[Setting], Iterable[Call]]]:
+    """The contenders of a kind of device, by name."""
+    if kind == "cpu":
+        return {"local copy": local_copy, "not fused": not_fused, **FUSED}
+    theirs = {"FlashInfer": flashinfer} if find_spec("flashinfer") else {}
+    return {**BOUNDS, **OTHERS, **theirs, **FUSED}
