@@ -1,0 +1,75 @@
+"""Stress across ranks finds what is wrong, and the benchmark says what its times mean."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from comm import stress
+from comm.bench import Figure, shapes_of, table
+from comm.cases import differences
+from comm.processes import Exchange, run_ranks
+
+OPTIONS = stress.Options("cpu", "", ranks=2, seconds=60, seed=10, cases=4, kernels=1, iterations=100)
+
+
+@pytest.mark.parametrize("trial", ["bits", "skew", "killed"])
+def test_calls_across_ranks_withstand(trial: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITNORM_CPU_THREADS", "1")
+    done, wrong = stress.run(trial, OPTIONS)
+    assert done
+    assert wrong == []
+
+
+def end_somehow(exchange: Exchange, marker: int) -> Any:
+    heard = exchange(bytes([exchange.rank]))
+    if exchange.rank == 1:
+        raise ValueError("of its own")
+    if exchange.rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return heard, marker
+
+
+def hang(exchange: Exchange) -> None:
+    time.sleep(60)
+
+
+def test_ranks_that_fail_die_or_hang_are_told_apart() -> None:
+    good, raised, died = run_ranks(3, end_somehow, 5, seconds=60)
+    assert good.value == ([b"\0", b"\1", b"\2"], 5)
+    assert "ValueError: of its own" in raised.error
+    assert died.error == "died"
+    (hung,) = run_ranks(1, hang, seconds=0.5)
+    assert hung.error == "took longer than 0.5 s"
+
+
+def test_a_rank_that_does_not_come_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError, match="rank 1 did not come to exchange 1"):
+        Exchange(tmp_path, 0, 2, seconds=0.05)(b"")
+
+
+def test_differences_are_found_and_nans_are_alike() -> None:
+    a = np.float32([1, np.nan, -0.0])
+    assert differences({"out": a}, {"out": a.copy()}) == []
+    b = np.float32([1, np.nan, 0.0])
+    assert differences({"out": a}, {"out": b}) == ["out differs in 1 of 3 elements, first at (2,)"]
+    assert differences({"out": a}, {}) == ["out is new"]
+    assert "expected (2,)" in differences({"out": a}, {"out": a[:2]})[0]
+
+
+def test_the_table_compares_the_fastest_fused_call() -> None:
+    times = {"peer read": 3.0, "not fused": 12.0, "one-shot": 9.0, "FlashInfer": None, "fused auto": 4.0}
+    lines = table([Figure(1, 7168, "fp8", times, {"FlashInfer": "no\nformat"})]).splitlines()
+    assert lines[0].count("|") == lines[1].count("|") == lines[2].count("|")
+    assert lines[2] == "| 1 | 7168 | fp8 | 3.0 | 12.0 | 9.0 |  | 4.0 | +1.0 | 3.00 | 2.25 |"
+    assert lines[3] == "<!-- FlashInfer: no -->"
+
+
+def test_shapes_follow_from_the_seed() -> None:
+    assert shapes_of([1, 16], 0, 0) == ((1, 7168), (16, 7168))
+    assert shapes_of([], 3, 5) == shapes_of([], 3, 5) != shapes_of([], 3, 6)
