@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from math import hypot
 
 
 def document(width: float, height: float, title: str, body: Iterable[str], size: int = 12) -> str:
@@ -22,3 +23,14 @@ def text(x: float, y: float, content: str, anchor: str = "middle", style: str = 
 def box(x: float, y: float, width: float, height: float, fill: str) -> str:
     """A rectangle with a thin outline."""
     return f"<rect x='{x:g}' y='{y:g}' width='{width:g}' height='{height:g}' fill='{fill}' stroke='#999'/>"
+
+
+def arrow(x1: float, y1: float, x2: float, y2: float, color: str = "#555") -> str:
+    """A line with a head at its end."""
+    length = hypot(x2 - x1, y2 - y1)
+    along, across = (x2 - x1) / length * 7, (y2 - y1) / length * 7
+    left = x2 - along - across / 2, y2 - across + along / 2
+    right = x2 - along + across / 2, y2 - across - along / 2
+    head = " ".join(f"{x:.1f},{y:.1f}" for x, y in ((x2, y2), left, right))
+    line = f"<line x1='{x1:g}' y1='{y1:g}' x2='{x2 - along:.1f}' y2='{y2 - across:.1f}' stroke='{color}'/>"
+    return f"{line}<polygon points='{head}' fill='{color}'/>"

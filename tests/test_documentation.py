@@ -35,7 +35,7 @@ IN_TORCH, IN_JAX, EXAMPLES = map(examples_of, ("docs/torch.md", "docs/jax.md", "
 # Pages whose examples need no names of their own.
 OTHERS = {
     f"{page}-{number}": example
-    for page in ("start", "concepts", "migrate", "layouts", "checkpoints", "adding", "determinism")
+    for page in ("start", "concepts", "migrate", "layouts", "checkpoints", "adding", "determinism", "parallel")
     for number, example in enumerate(examples_of(f"docs/{page}.md"))
 }
 

@@ -17,9 +17,8 @@ from torch import distributed
 from torch.distributed import _symmetric_memory as symmetric
 
 import jitnorm
-from comm.cases import SPECS
+from comm.cases import METHODS, SPECS
 from comm.devices import Device
-from jitnorm.comm.all_reduce import METHODS
 
 Call = Callable[[], object]
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from comm.cases import MAX_HIDDEN, MAX_ROWS, Case, Config, call, differences, draw_case, draw_config, expected
+from comm.cases import MAX_HIDDEN, MAX_ROWS, METHODS, Case, Config, call, differences, draw_case, draw_config, expected
 from comm.devices import Device
 from comm.processes import Exchange, Outcome, run_ranks
 from jitnorm.comm import CommError
@@ -97,8 +97,9 @@ def skew(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
     device, chance = Device(options.device, exchange, options.memory), random.Random(options.seed)
     workspace = device.workspace(MAX_ROWS, PLAIN.hidden_size, "bfloat16", _DEADLINE)
     prepared = [
-        Prepared.of(Case(PLAIN, "bfloat16", rows, "normal", options.seed + rows), device, options.ranks)
+        Prepared.of(Case(replace(PLAIN, method=method), "bfloat16", rows, "normal", rows), device, options.ranks)
         for rows in (1, 2, 3, 5, 8, 16)
+        for method in METHODS
     ]
     own = random.Random(options.seed * 8 + exchange.rank)
     loop = _graphs if device.is_gpu else _loop

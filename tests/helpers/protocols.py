@@ -12,7 +12,8 @@ from protocol_machine import EMPTY, Await, Kernel, Load, Meet, Protocol, Settle,
 class OneShot:
     """Every rank pushes its rows into its peers' slots, and waits for theirs in its own.
 
-    A block has a row. `rows` are those of each call; None is a collective reset of the workspace.
+    A block has a row. `rows` are those of each call; 0 stands for a two-shot call between, of which only the wait for
+    all ranks and the clearing matter here, None for a collective reset of the workspace.
     """
 
     ranks: int
@@ -23,6 +24,7 @@ class OneShot:
     clears: bool = True
     clears_rows_of_this_call: bool = False
     clears_before_it_waits: bool = True
+    clears_in_two_shot: bool = True
     meets_before_reset: bool = True
     resident: int | None = None
     in_order: bool = True
@@ -49,6 +51,9 @@ class OneShot:
             if self.clears_rows_of_this_call:
                 cleared = min(cleared, rows)
             blocks = tuple(self._block(rank, call, epoch, row, rows, cleared, cells) for row in range(rows))
+            if rows == 0:
+                clear = self._block(rank, call, epoch, 0, 1, cleared, cells)[1]
+                blocks = ((clear, Meet()) if self.clears_in_two_shot else (Meet(),),)
             kernels.append(Kernel(blocks, resident=self.resident, in_order=self.in_order))
             epoch += 1
         return tuple(kernels)

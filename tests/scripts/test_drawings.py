@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import formats
 import layout_drawings
+import protocol_drawings
 import pytest
 import roofline_plot
 
@@ -14,6 +15,18 @@ def test_the_page_on_formats_has_what_its_script_measures() -> None:
     rows = formats.measure()
     assert formats.table(rows) in formats.PAGE.read_text(encoding="utf-8")
     assert formats.plot(rows) == formats.PLOT.read_text(encoding="utf-8")
+
+
+def test_the_protocols_are_drawn_by_their_script() -> None:
+    found = {path.name: path.read_text(encoding="utf-8") for path in protocol_drawings.FOLDER.iterdir()}
+    assert found == protocol_drawings.drawings(), "run scripts/protocol_drawings.py"
+
+
+def test_in_each_call_a_rank_receives_in_a_buffer_and_clears_the_one_before() -> None:
+    states = [[protocol_drawings.turn(call, buffer)[0] for buffer in range(3)] for call in range(5)]
+    assert states[0] == ["receives", "ready", "ready"]
+    assert all(sorted(each) == ["is cleared", "ready", "receives"] for each in states[1:])
+    assert all(states[call][call % 3] == "receives" for call in range(5))
 
 
 def test_the_layouts_are_drawn_as_the_reference_has_them() -> None:
