@@ -35,6 +35,8 @@ _REPEATS = 15
 _GRAPH_MICROSECONDS = 2000.0
 _L2_BYTES, _MOST_SETS = 60e6, 8
 _DEADLINE = 60.0
+_ONE_SHOT_ROWS = 1024
+"""Above, one-shot is not measured."""
 _START_SECONDS = 120.0
 
 
@@ -69,10 +71,13 @@ def measure(exchange: Exchange, options: Options) -> tuple[dict[str, str], list[
     backend = "nccl" if options.device == "cuda" else "gloo"
     device = Device(options.device, exchange, options.memory, backend)
     most_rows, widest = (max(each) for each in zip(*options.shapes, strict=True))
-    workspace = device.workspace(most_rows, widest, "bfloat16", _DEADLINE)
+    workspaces = (
+        device.workspace(most_rows, widest, "bfloat16", _DEADLINE),
+        device.workspace(_ONE_SHOT_ROWS, widest, "bfloat16", _DEADLINE, _ONE_SHOT_ROWS),
+    )
     figures: list[Figure] = []
     for (rows, hidden_size), name in product(options.shapes, options.formats):
-        setting = Setting(device, options.ranks, rows, hidden_size, name, _sets(2.0 * rows * hidden_size), workspace)
+        setting = Setting(device, options.ranks, rows, hidden_size, name, _sets(2.0 * rows * hidden_size), *workspaces)
         figure = Figure(rows, hidden_size, name, {}, {})
         for contender, calls_of in contenders(device.kind).items():
             if device.agree(time.monotonic() > end):
@@ -82,7 +87,8 @@ def measure(exchange: Exchange, options: Options) -> tuple[dict[str, str], list[
             figure.times[contender] = time_taken
             if problem:
                 figure.refusals[contender] = problem
-                workspace.reset()
+                for workspace in workspaces:
+                    workspace.reset()
         figures.append(figure)
         if exchange.rank == 0:
             print(table([figure], header=len(figures) == 1), end="", flush=True)

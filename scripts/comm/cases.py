@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import jitnorm
-from jitnorm.comm import all_reduce
+from jitnorm.comm.all_reduce import METHODS
 
 SPECS = {
     "none": None,
@@ -24,8 +24,6 @@ SPECS = {
     "nvfp4": jitnorm.NVFP4.with_layout("128x4"),
 }
 DTYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float32": np.float32}
-# Those by which every rank gets all rows.
-METHODS = tuple(method for method in all_reduce.METHODS if method != "sharded")
 MAX_ROWS, MAX_HIDDEN = 96, 7168
 _BLOCKS, _ANY = (128, 512, 1024, 2944, 4096, 7168), (1, 7, 129, 513, 1000, 2880)
 _ROWS = (1, 1, 2, 3, 7, 8, 16, 33, 64, MAX_ROWS)
@@ -69,6 +67,11 @@ class Case:
             "scale": np.float32([0.02]) if config.spec == "fp8_tensor" else None,
         }
 
+    def rows_of(self, rank: int, ranks: int) -> slice:
+        """Rows whose residual is a rank's where it is sharded."""
+        count = -(-self.rows // ranks)
+        return slice(rank * count, (rank + 1) * count)
+
     def _values(self, numbers: np.random.Generator, shape: tuple[int, int]) -> NDArray[Any]:
         values = numbers.standard_normal(shape)
         if self.kind == "wide":
@@ -84,14 +87,15 @@ def draw_config(chance: random.Random) -> Config:
     """A random kernel."""
     spec = chance.choice([*SPECS])
     norm = chance.choice(("rmsnorm", "rmsnorm", "layernorm"))
+    method = chance.choice(METHODS)
     return Config(
         spec,
         norm,
         chance.choice(_BLOCKS if spec != "none" else _BLOCKS + _ANY),
-        chance.random() < 0.7,
+        method == "sharded" or chance.random() < 0.7,
         norm == "rmsnorm" and chance.random() < 0.3,
         spec != "none" and chance.random() < 0.3,
-        chance.choice(METHODS),
+        method,
     )
 
 

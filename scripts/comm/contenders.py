@@ -34,7 +34,8 @@ class Setting:
         hidden_size: of the input.
         format: of the codes, one of `SPECS`.
         sets: how many sets of tensors calls take turns at.
-        workspace: of jitnorm.
+        workspace: of jitnorm, as it is by default.
+        one_shot_workspace: one for one-shot calls of more rows than they are for.
     """
 
     device: Device
@@ -44,6 +45,7 @@ class Setting:
     format: str
     sets: int
     workspace: jitnorm.comm.Workspace
+    one_shot_workspace: jitnorm.comm.Workspace
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -82,12 +84,14 @@ class Setting:
 
 
 def fused(method: str, s: Setting) -> Iterable[Call]:
-    """jitnorm's fused call."""
+    """jitnorm's fused call. Where ranks divide the rows, the input is in the workspace, as if a GEMM wrote it there."""
+    workspace = s.one_shot_workspace if method == "one_shot" else s.workspace
+    is_divided = method in ("two_shot", "sharded") or (method == "auto" and s.rows > workspace.layout.rows)
     for _ in range(s.sets):
+        x = workspace.empty(*s.shape, library="torch").copy_(s.new()) if is_divided else s.new()
         yield partial(
-            jitnorm.comm.all_reduce_norm_quantize, s.new(), s.weight, s.workspace, residual=s.new(), method=method,
-            **s.encoding,
-        )  # fmt: skip
+            jitnorm.comm.all_reduce_norm_quantize, x, s.weight, workspace, residual=s.new(), method=method, **s.encoding
+        )
 
 
 def peer_read(s: Setting) -> Iterable[Call]:

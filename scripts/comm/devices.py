@@ -42,10 +42,13 @@ class Device:
             torch.cuda.set_device(self.rank)
             self._torch = torch
 
-    def workspace(self, max_rows: int, hidden_size: int, dtype: str, deadline: float) -> Workspace:
-        """A workspace of all ranks."""
+    def workspace(
+        self, max_rows: int, hidden_size: int, dtype: str, deadline: float, one_shot_rows: int | None = None
+    ) -> Workspace:
+        """A workspace of all ranks, with room for calls of every method."""
         sizes: dict[str, Any] = {
-            "max_rows": max_rows, "hidden_size": hidden_size, "dtype": dtype, "deadline": deadline
+            "max_rows": max_rows, "hidden_size": hidden_size, "dtype": dtype, "deadline": deadline,
+            "one_shot_rows": one_shot_rows, "output_bytes": 8 * max_rows * hidden_size + (1 << 20),
         }  # fmt: skip
         if self.is_gpu and self._memory == "torch":
             return Workspace.from_torch(self.group(), **sizes)

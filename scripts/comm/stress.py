@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from comm.cases import MAX_HIDDEN, MAX_ROWS, METHODS, Case, Config, call, differences, draw_case, draw_config, expected
@@ -33,6 +34,7 @@ _MARGIN = 60.0
 """What a trial may take beyond its time, before its ranks are killed: they start, and compile."""
 PLAIN = Config("none", "rmsnorm", 1024, has_residual=True, unit_bias=False, keep_norm=False, method="auto")
 _WRONG = 3
+_NONE = np.zeros((0, 0), np.float32)
 
 
 @dataclass(frozen=True)
@@ -72,15 +74,19 @@ class Prepared:
         found = self.call(workspace)
         device.synchronize()
         workspace.check()
-        got = {name: device.get(tensor) for name, tensor in found.items()}
-        return [f"{self.case}: {problem}" for problem in differences(got, self.wanted)]
+        got, wanted = {name: device.get(tensor) for name, tensor in found.items()}, self.wanted
+        if self.case.config.method == "sharded":
+            own = self.case.rows_of(device.rank, workspace.ranks)
+            got, wanted = ({**each, "residual_out": each.get("residual_out", _NONE)[own]} for each in (got, wanted))
+        return [f"{self.case}: {problem}" for problem in differences(got, wanted)]
 
 
 def bits(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
     """Random calls give the bytes that the CPU computes from NumPy's sum."""
     device, chance = Device(options.device, exchange, options.memory), random.Random(options.seed)
     workspaces = {
-        dtype: device.workspace(MAX_ROWS, MAX_HIDDEN, dtype, _DEADLINE) for dtype in ("bfloat16", "float16", "float32")
+        dtype: device.workspace(MAX_ROWS, MAX_HIDDEN, dtype, _DEADLINE, MAX_ROWS)
+        for dtype in ("bfloat16", "float16", "float32")
     }
     end, done, wrong = time.monotonic() + options.seconds, 0, []
     while done < options.cases and not device.agree(time.monotonic() > end or len(wrong) >= _WRONG):
@@ -206,7 +212,7 @@ def disagree(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
         replace(good, config=replace(PLAIN, hidden_size=2048)),
         replace(good, config=replace(PLAIN, spec="fp8")),
         replace(good, config=replace(PLAIN, has_residual=False)),
-        replace(good, dtype="float16"),
+        replace(good, config=replace(PLAIN, method="two_shot")),
     )
     right, wrong = Prepared.of(good, device, options.ranks), problems_when_alike(device, workspace, good, others)
     for other in others:
