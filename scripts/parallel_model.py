@@ -83,7 +83,7 @@ def link() -> Line:
 
 @cache
 def norm() -> Line:
-    """Of the bytes that add, norm and FP8 read and write: the input, the residual twice, and codes."""
+    """The time of add, norm and FP8, by the bytes that they read and write: input, residual twice, codes."""
     return Line.through({3.5 * matrix(rows): time for rows, time in NORMS.items()})
 
 

@@ -55,7 +55,7 @@ def _turns(left: float, top: float) -> Iterator[str]:
 
 
 def turn(call: int, buffer: int) -> tuple[str, str]:
-    """What a rank does in a call with a buffer, and its color."""
+    """The state of a rank's buffer in a call, and its color."""
     age = (call - buffer) % BUFFERS
     if age == 0:
         return "receives", PEER
@@ -65,7 +65,7 @@ def turn(call: int, buffer: int) -> tuple[str, str]:
 
 
 def two_shot() -> str:
-    """Who reads and writes what in a call of two ranks."""
+    """Reads and writes of two ranks in a call."""
     body: list[str] = []
     for rank in (0, 1):
         y = 60 + rank * 130

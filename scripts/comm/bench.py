@@ -42,7 +42,7 @@ _START_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """Options of the command line."""
 
     device: str
     memory: str
@@ -143,7 +143,7 @@ def _line(cells: list[str]) -> str:
 
 
 def verdict(figure: Figure) -> tuple[str, str, str]:
-    """Of the fastest fused call: microseconds above reading a peer's matrix; how many times as long others take."""
+    """Judge the fastest fused call: microseconds above reading a peer's matrix; how many times as long others take."""
     times = {name: time for name, time in figure.times.items() if time is not None}
     best = min((time for name, time in times.items() if name.startswith("fused")), default=math.nan)
     others = [time for name, time in times.items() if name in ("one-shot", "two-shot", "FlashInfer")]

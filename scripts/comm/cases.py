@@ -33,7 +33,7 @@ _SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 6e4, -1e-7)
 
 @dataclass(frozen=True)
 class Config:
-    """What a kernel is compiled for, by names of this module."""
+    """Options that a kernel is compiled for, by names of this module."""
 
     spec: str
     norm: str
@@ -105,7 +105,7 @@ def draw_case(chance: random.Random, config: Config, dtype: str) -> Case:
 
 
 def expected(case: Case, tensors: dict[str, Any]) -> dict[str, NDArray[Any]]:
-    """What every rank gets, by name."""
+    """Results that every rank gets, by name."""
     config, dtype = case.config, DTYPES[case.dtype]
     with np.errstate(all="ignore"):
         h = np.zeros((case.rows, config.hidden_size), np.float32)
@@ -146,7 +146,7 @@ def call(case: Case, tensors: dict[str, Any], share: Any, workspace: jitnorm.com
 
 
 def differences(found: dict[str, NDArray[Any]], wanted: dict[str, NDArray[Any]]) -> list[str]:
-    """What differs, in words; NaNs are alike."""
+    """Differences in words; NaNs are alike."""
     problems = [f"{name} is {'missing' if name in wanted else 'new'}" for name in found.keys() ^ wanted.keys()]
     for name in found.keys() & wanted.keys():
         got, want = np.ascontiguousarray(found[name]), np.ascontiguousarray(wanted[name])

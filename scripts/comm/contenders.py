@@ -1,4 +1,4 @@
-"""What is measured: the fused call, what else computes the same, and the bounds that links and memory set.
+"""Contenders: the fused call, what else computes the same, and the bounds that links and memory set.
 
 Each contender makes calls of its own tensors, of which there are as many sets as the setting says, so that inputs do
 not come from the L2 cache.
@@ -25,7 +25,7 @@ Call = Callable[[], object]
 
 @dataclass
 class Setting:
-    """What all contenders do.
+    """A shape and format, which all contenders have.
 
     Attributes:
         device: of this rank.
@@ -76,7 +76,7 @@ class Setting:
         return tensors
 
     def add_norm(self) -> Callable[[Any], object]:
-        """What follows a sum over ranks that is not fused, with a residual of its own."""
+        """Make what follows a sum over ranks that is not fused, with a residual of its own."""
         residual, weight = self.new(), self.weight
         if self.format == "none":
             return lambda x: jitnorm.add_rmsnorm(x, residual, weight)
@@ -133,7 +133,7 @@ def symmetric_one_shot(s: Setting) -> Iterable[Call]:
 
 
 def symmetric_two_shot(s: Setting) -> Iterable[Call]:
-    """Its two-shot all-reduce, likewise."""
+    """torch's two-shot all-reduce, likewise."""
     name = s.device.group().group_name
 
     def call(x: Any, add_norm: Callable[[Any], object]) -> None:

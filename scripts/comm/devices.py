@@ -95,7 +95,7 @@ class Device:
             self._torch.cuda.synchronize()
 
     def captured(self, calls: list[Callable[[], object]], rounds: int) -> Callable[[], float]:
-        """What makes each call so many times, on a GPU as a graph, and returns the microseconds that took."""
+        """Make a function of so many rounds of the calls, on a GPU of a graph, that returns their microseconds."""
 
         def work() -> None:
             for _ in range(rounds):
@@ -122,7 +122,7 @@ class Device:
         return replay
 
     def facts(self) -> dict[str, str]:
-        """What was measured on."""
+        """Facts about the device and its libraries."""
         if not self.is_gpu:
             return {"device": "CPU"}
         torch = self._torch

@@ -46,7 +46,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a rank's function returned; or why it did not."""
+    """The value that a rank's function returned; or why there is none."""
 
     value: Any = None
     error: str = ""

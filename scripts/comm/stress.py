@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from comm.cases import MAX_HIDDEN, MAX_ROWS, METHODS, Case, Config, call, differences, draw_case, draw_config, expected
@@ -34,12 +33,11 @@ _MARGIN = 60.0
 """What a trial may take beyond its time, before its ranks are killed: they start, and compile."""
 PLAIN = Config("none", "rmsnorm", 1024, has_residual=True, unit_bias=False, keep_norm=False, method="auto")
 _WRONG = 3
-_NONE = np.zeros((0, 0), np.float32)
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """Options of the command line."""
 
     device: str
     memory: str
@@ -74,11 +72,15 @@ class Prepared:
         found = self.call(workspace)
         device.synchronize()
         workspace.check()
-        got, wanted = {name: device.get(tensor) for name, tensor in found.items()}, self.wanted
-        if self.case.config.method == "sharded":
-            own = self.case.rows_of(device.rank, workspace.ranks)
-            got, wanted = ({**each, "residual_out": each.get("residual_out", _NONE)[own]} for each in (got, wanted))
+        got = self.own_part({name: device.get(tensor) for name, tensor in found.items()}, device, workspace)
+        wanted = self.own_part(self.wanted, device, workspace)
         return [f"{self.case}: {problem}" for problem in differences(got, wanted)]
+
+    def own_part(self, found: dict[str, Any], device: Device, workspace: Any) -> dict[str, Any]:
+        """Results without rows that are other ranks'."""
+        if self.case.config.method != "sharded":
+            return found
+        return {**found, "residual_out": found["residual_out"][self.case.rows_of(device.rank, workspace.ranks)]}
 
 
 def bits(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
@@ -141,15 +143,18 @@ def _graphs(
     import torch
 
     wrong = torch.zeros((), dtype=torch.int64, device="cuda")
-    wanted = [{name: device.put(array) for name, array in each.wanted.items()} for each in prepared]
+    wanted = [
+        {name: device.put(array) for name, array in each.own_part(each.wanted, device, workspace).items()}
+        for each in prepared
+    ]
 
     def work() -> None:
         for _ in range(100):
             if own.random() < 0.3:
                 torch.cuda._sleep(int(own.expovariate(1 / 2e4)))
             number = chance.randrange(len(prepared))
-            found = prepared[number].call(workspace)
-            for name, tensor in found.items():
+            each = prepared[number]
+            for name, tensor in each.own_part(each.call(workspace), device, workspace).items():
                 wrong.add_((tensor.view(torch.int16) != wanted[number][name].view(torch.int16)).sum())
 
     for each in prepared:
@@ -230,7 +235,7 @@ def disagree(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
 
 
 def problems_when_alike(device: Device, workspace: Any, good: Case, others: tuple[Case, ...]) -> list[str]:
-    """What is wrong when all ranks make all of these calls, which compiles them."""
+    """Problems when all ranks make each of these calls, which compiles them."""
     ranks = workspace.ranks
     return [
         problem for case in (good, *others) for problem in Prepared.of(case, device, ranks).check(device, workspace)
@@ -241,7 +246,7 @@ TRIALS = {"bits": bits, "skew": skew, "killed": killed, "disagree": disagree}
 
 
 def run(name: str, options: Options) -> tuple[str, list[str]]:
-    """What a trial did, and what was wrong on any rank."""
+    """Run a trial: what it did, and what was wrong on any rank."""
     outcomes = run_ranks(options.ranks, TRIALS[name], options, seconds=options.seconds + _MARGIN)
     if name == "killed":
         *outcomes, last = outcomes

@@ -1,10 +1,10 @@
 """FlashInfer's norms, activations and quantization: ``from jitnorm.compat import flashinfer``.
 
-Its modules are here too: `flashinfer.norm`, `flashinfer.activation`, `flashinfer.diffusion_ops`, `flashinfer.mhc`,
-`flashinfer.quantization`.
+Its modules are here too: `flashinfer.norm`, `flashinfer.activation`, `flashinfer.comm`, `flashinfer.diffusion_ops`,
+`flashinfer.mhc`, `flashinfer.quantization`.
 """
 
-from jitnorm.compat.flashinfer import activation, diffusion_ops, mhc, norm, quantization
+from jitnorm.compat.flashinfer import activation, comm, diffusion_ops, mhc, norm, quantization
 from jitnorm.compat.flashinfer.activation import (
     gelu_and_mul,
     gelu_tanh_and_mul,
@@ -71,6 +71,7 @@ __all__ = [
     "activation",
     "add_rmsnorm_fp4quant",
     "block_scale_interleave",
+    "comm",
     "diffusion_ops",
     "e2m1_and_ufp8sf_scale_to_float",
     "fp4_quantize",
