@@ -123,3 +123,50 @@ class TwoShot:
             combine = combine[: -len(peers)]
         consume = [Load(cells["output", rank, peer], value) for peer in peers if self.gathers]
         return Kernel(((produce,),)), Kernel((tuple(combine),)), Kernel((tuple(consume),))
+
+
+@dataclass(frozen=True)
+class PassedSums:
+    """Every rank sums a chunk of all ranks' input, and tells the others each sum, of which all make all outputs.
+
+    A block has a row; own rows come first. Ranks say once that their input is complete, and of each row when its sum is
+    there. Nobody waits at the end: who has all sums knows that nobody reads its input any more.
+    """
+
+    ranks: int
+    rows: tuple[int, ...]
+    orders_flags: bool = True
+    awaits_inputs: bool = True
+    own_first: bool = True
+    resident: int | None = None
+
+    def protocol(self) -> Protocol:
+        most = max(self.rows)
+        places = [("input", rank, 0) for rank in range(self.ranks)]
+        places += [("ready", *pair) for pair in product(range(self.ranks), repeat=2)]
+        places += list(product(("sum", "mark"), range(self.ranks), range(most)))
+        cells = {place: number for number, place in enumerate(places)}
+        launches = tuple(
+            tuple(kernel for call, rows in enumerate(self.rows) for kernel in self._call(rank, call, rows, cells))
+            for rank in range(self.ranks)
+        )
+        return Protocol(launches, tuple(owner for _, owner, _ in places))
+
+    def _call(self, rank: int, call: int, rows: int, cells: dict[tuple[str, int, int], int]) -> tuple[Kernel, ...]:
+        value, peers = 2 * (call + 1), [peer for peer in range(self.ranks) if peer != rank]
+        each = -(-rows // self.ranks)
+        numbers = sorted(range(rows), key=lambda row: (row // each != rank) == self.own_first)
+        blocks: list[list[Step]] = []
+        for row in numbers:
+            if row // each != rank:
+                blocks.append([Await(cells["mark", rank, row], value), Load(cells["sum", rank, row], value)])
+                continue
+            ready: list[Step] = [Await(cells["ready", rank, peer], value) for peer in peers if self.awaits_inputs]
+            reads = [Load(cells["input", peer, 0], value) for peer in peers]
+            tell = Store(tuple(cells["sum", peer, row] for peer in peers), value)
+            mark = Store(tuple(cells["mark", peer, row] for peer in peers), value, self.orders_flags)
+            blocks.append([*ready, *reads, tell, mark])
+        announce = Store(tuple(cells["ready", peer, rank] for peer in peers), value, self.orders_flags)
+        blocks[0].insert(0, announce)
+        produce = Store((cells["input", rank, 0],), value)
+        return Kernel(((produce,),)), Kernel(tuple(map(tuple, blocks)), resident=self.resident)

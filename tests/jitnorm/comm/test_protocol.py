@@ -7,7 +7,7 @@ from typing import Protocol as Interface
 import protocol_machine
 import pytest
 from protocol_machine import Explorer, ViolationError
-from protocols import OneShot, TwoShot
+from protocols import OneShot, PassedSums, TwoShot
 
 AGAIN = (1, 1, 1, 1)
 """One row in as many calls as it takes until the first buffer is used again."""
@@ -29,6 +29,9 @@ class Described(Interface):
         pytest.param(TwoShot(2, 4), id="two-shot"),
         pytest.param(TwoShot(2, 4, gathers=False), id="reduce-scatter"),
         pytest.param(TwoShot(3, 2), id="two-shot of 3 ranks"),
+        pytest.param(PassedSums(2, (2, 1, 2)), id="sums passed on, also by ranks without rows"),
+        pytest.param(PassedSums(2, (4, 2), resident=2), id="sums passed on by fewer blocks than rows"),
+        pytest.param(PassedSums(3, (1, 1)), id="sums passed on of 3 ranks"),
     ],
 )
 def test_every_rank_reads_what_was_sent_for_this_call_and_none_waits_forever(protocol: Described) -> None:
@@ -42,6 +45,7 @@ def test_every_rank_reads_what_was_sent_for_this_call_and_none_waits_forever(pro
         pytest.param(OneShot(3, (1,)), id="3 ranks"),
         pytest.param(OneShot(2, (1, 1, 1, 1, None, 1, 1)), id="reset"),
         pytest.param(TwoShot(2, 3), id="two-shot"),
+        pytest.param(PassedSums(2, (2, 1, 2)), id="sums passed on"),
     ],
 )
 def test_after_a_failure_no_rank_waits_forever_or_reads_anything_else(protocol: Described) -> None:
@@ -63,6 +67,9 @@ def test_after_a_failure_no_rank_waits_forever_or_reads_anything_else(protocol: 
         pytest.param(TwoShot(2, 2, awaits_inputs=False), "Load.* finds", id="input not awaited"),
         pytest.param(TwoShot(2, 2, awaits_end=False), "Load.* finds", id="end not awaited"),
         pytest.param(TwoShot(2, 2, gathers=False, awaits_end=False), "Load.* finds", id="input changed too early"),
+        pytest.param(PassedSums(2, (2,), awaits_inputs=False), "Load.* finds", id="sums of input not awaited"),
+        pytest.param(PassedSums(2, (2, 2), orders_flags=False), "Load.* finds", id="marks of sums not released"),
+        pytest.param(PassedSums(2, (2,), resident=1, own_first=False), "wait forever", id="own sums last"),
     ],
 )
 def test_a_wrong_protocol_is_found_out(wrong: Described, found: str) -> None:
