@@ -74,16 +74,16 @@ def two_shot() -> str:
             top, color = y + chunk * 34, OWN if chunk == rank else FREE
             body += [svg.box(30, top, 130, 30, color), svg.text(95, top + 19, f"input, chunk {chunk}")]
             color = OWN if chunk == rank else PEER
-            body += [svg.box(530, top, 150, 30, color), svg.text(605, top + 19, f"codes, chunk {chunk}")]
+            body += [svg.box(530, top, 170, 30, color), svg.text(615, top + 19, f"codes or sums, chunk {chunk}")]
         work = y + rank * 34
         body += [svg.box(270, work, 170, 30, OWN)]
-        body += [svg.text(355, work + 19, f"sum, norm, codes of {rank}")]
+        body += [svg.text(355, work + 19, f"sum of chunk {rank}")]
         for other in (0, 1):
             there = 60 + other * 130 + rank * 34 + 15
             body += [svg.arrow(160, there, 268, work + 15), svg.arrow(440, work + 15, 528, there)]
     for x, label in ((215, "1: all inputs are there"), (485, "2: all chunks are written")):
         body += [svg.text(x, 24, label)]
-    return svg.document(720, 290, "Two-shot: every rank sums, norms and encodes a chunk of the rows", body)
+    return svg.document(720, 290, "Two-shot: every rank sums a chunk of the rows", body)
 
 
 def drawings() -> dict[str, str]:

@@ -42,6 +42,7 @@ class Config:
     unit_bias: bool
     keep_norm: bool
     method: str
+    round_sum: bool
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def draw_config(chance: random.Random) -> Config:
         norm == "rmsnorm" and chance.random() < 0.3,
         spec != "none" and chance.random() < 0.3,
         method,
+        chance.random() < 0.5,
     )
 
 
@@ -111,6 +113,8 @@ def expected(case: Case, tensors: dict[str, Any]) -> dict[str, NDArray[Any]]:
         h = np.zeros((case.rows, config.hidden_size), np.float32)
         for share in tensors["input"]:
             h = h + share.astype(np.float32)
+        if config.round_sum:
+            h = h.astype(dtype).astype(np.float32) + np.float32(0)
         if config.has_residual:
             h = h + tensors["residual"].astype(np.float32)
         found = {"residual_out": h.astype(dtype)} if config.has_residual else {}
@@ -138,7 +142,7 @@ def call(case: Case, tensors: dict[str, Any], share: Any, workspace: jitnorm.com
     reduced = jitnorm.comm.all_reduce_norm_quantize(
         share, tensors["weight"], workspace, spec=spec, norm=config.norm, residual=tensors["residual"],
         bias=tensors["bias"], scale=tensors["scale"], unit_bias=config.unit_bias, keep_norm=config.keep_norm,
-        method=config.method,
+        method=config.method, round_sum=config.round_sum,
     )  # fmt: skip
     found = {"residual_out": reduced.residual_out, "norm": reduced.norm}
     found |= {"out": reduced.out} if spec is None else {"codes": reduced.out.data, "scales": reduced.out.scale}

@@ -83,14 +83,21 @@ class Setting:
         return lambda x: jitnorm.add_norm_quantize(x, residual, weight, **self.encoding)
 
 
-def fused(method: str, s: Setting) -> Iterable[Call]:
+def fused(method: str, round_sum: bool, s: Setting) -> Iterable[Call]:
     """jitnorm's fused call. Where ranks divide the rows, the input is in the workspace, as if a GEMM wrote it there."""
     workspace = s.one_shot_workspace if method == "one_shot" else s.workspace
     is_divided = method in ("two_shot", "sharded") or (method == "auto" and s.rows > workspace.layout.rows)
     for _ in range(s.sets):
         x = workspace.empty(*s.shape, library="torch").copy_(s.new()) if is_divided else s.new()
         yield partial(
-            jitnorm.comm.all_reduce_norm_quantize, x, s.weight, workspace, residual=s.new(), method=method, **s.encoding
+            jitnorm.comm.all_reduce_norm_quantize,
+            x,
+            s.weight,
+            workspace,
+            residual=s.new(),
+            method=method,
+            round_sum=round_sum,
+            **s.encoding,
         )
 
 
@@ -183,7 +190,8 @@ def flashinfer(s: Setting) -> Iterable[Call]:
 
 
 BOUNDS = {"peer read": peer_read, "local copy": local_copy}
-FUSED = {f"fused {method}": partial(fused, method) for method in METHODS}
+FUSED = {f"fused {method}": partial(fused, method, False) for method in METHODS}
+FUSED["fused two_shot, rounded sum"] = partial(fused, "two_shot", True)
 OTHERS = {"not fused": not_fused, "one-shot": symmetric_one_shot, "two-shot": symmetric_two_shot}
 
 

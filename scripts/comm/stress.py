@@ -31,8 +31,11 @@ _DEADLINE = 20.0
 _SHORT = 2.0
 _MARGIN = 60.0
 """What a trial may take beyond its time, before its ranks are killed: they start, and compile."""
-PLAIN = Config("none", "rmsnorm", 1024, has_residual=True, unit_bias=False, keep_norm=False, method="auto")
+PLAIN = Config(
+    "none", "rmsnorm", 1024, has_residual=True, unit_bias=False, keep_norm=False, method="auto", round_sum=False
+)
 _WRONG = 3
+_WAYS = (*((method, False) for method in METHODS), ("two_shot", True))
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,9 @@ def skew(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
     device, chance = Device(options.device, exchange, options.memory), random.Random(options.seed)
     workspace = device.workspace(MAX_ROWS, PLAIN.hidden_size, "bfloat16", _DEADLINE)
     prepared = [
-        Prepared.of(Case(replace(PLAIN, method=method), "bfloat16", rows, "normal", rows), device, options.ranks)
+        Prepared.of(Case(config, "bfloat16", rows, "normal", rows), device, options.ranks)
+        for config in (replace(PLAIN, method=method, round_sum=is_round) for method, is_round in _WAYS)
         for rows in (1, 2, 3, 5, 8, 16)
-        for method in METHODS
     ]
     own = random.Random(options.seed * 8 + exchange.rank)
     loop = _graphs if device.is_gpu else _loop
@@ -272,7 +275,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300, help="of a trial, at most, beside starting")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=int, default=10_000, help="calls of bits")
-    parser.add_argument("--kernels", type=int, default=50, help="among how many kernels these are divided")
+    parser.add_argument("--kernels", type=int, default=30, help="among how many kernels these are divided")
     parser.add_argument("--iterations", type=int, default=1_000_000, help="calls of skew")
     given = vars(parser.parse_args())
     names, failed = given.pop("trials") or [*TRIALS], False

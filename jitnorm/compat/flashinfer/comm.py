@@ -1,7 +1,8 @@
 """The fused all-reduce of `flashinfer.comm`, over `jitnorm.comm`: what vLLM's pass that fuses all-reduces calls.
 
 `backend`, `launch_with_pdl`, `trigger_completion_at_end`, `use_oneshot` and `fp32_acc` are hints: sums are in float32
-whatever they say. Results are copied to the outputs that are given.
+whatever they say, and rounded to the input's dtype before the residual is added. Results are copied to the outputs that
+are given.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ def allreduce_fusion(
         raise ValueError(f"weight_bias: is {weight_bias}; 0 or 1 is allowed")
     reduce = partial(
         all_reduce_norm_quantize, input, rms_gamma, workspace.workspace, eps=rms_eps, unit_bias=weight_bias == 1.0,
-        method=_method(use_oneshot, input, workspace.workspace), enable_pdl=as_hint(launch_with_pdl),
+        round_sum=True, method=_method(use_oneshot, input, workspace.workspace), enable_pdl=as_hint(launch_with_pdl),
     )  # fmt: skip
     if pattern == _P.kAllReduce:
         return _written(reduce(residual=torch.zeros_like(input)).residual_out, output)

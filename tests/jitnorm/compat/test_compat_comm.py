@@ -24,7 +24,7 @@ ROWS, SIZE, RANKS = 3, 256, 2
 SHARES = [torch.randn(ROWS, SIZE, generator=torch.Generator().manual_seed(rank)).half() for rank in range(RANKS)]
 RESIDUAL = torch.randn(ROWS, SIZE, generator=torch.Generator().manual_seed(9)).half()
 GAMMA = torch.linspace(0.5, 1.5, SIZE).half()
-SUM = SHARES[0].float() + SHARES[1].float()
+SUM = (SHARES[0].float() + SHARES[1].float()).half().float()
 NORM = jitnorm.rmsnorm(SUM + RESIDUAL.float(), GAMMA.float()).half()
 SCALE = torch.tensor([0.25])
 
