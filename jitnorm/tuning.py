@@ -23,7 +23,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.row_schedule import RowSchedule
-from jitnorm.kernels.schedule import part_schedule, why_unfit
+from jitnorm.kernels.schedule import few_rows_schedule, why_unfit
 from jitnorm.kernels.target import Target
 from jitnorm.nearest_tuned import fitted, nearest_tuned
 from jitnorm.store import read_file, user_store
@@ -171,7 +171,7 @@ def schedule_for(config: KernelConfig, target: Target, row_class: str, found: Se
         schedule = _listed(near, row_class, found)
         schedule = schedule and str(fitted(RowSchedule.parse(schedule), config))
     if schedule is None:
-        schedule = part_schedule(config, row_class)
+        schedule = few_rows_schedule(config, target, row_class)
     return "" if not schedule or why_unfit(config, target, RowSchedule.parse(schedule)) else schedule
 
 

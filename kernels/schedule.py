@@ -93,18 +93,22 @@ def _schedule_by_rules(config: KernelConfig, target: Target) -> RowSchedule:
     return RowSchedule(ceil_div(groups, chunks_per_lane), chunks_per_lane, prefetches_weight=True)
 
 
-def part_schedule(config: KernelConfig, row_class: str) -> str:
-    """The schedule of rows too few to fill a GPU, divided among small blocks, as text; empty if the rules' is as fast.
+def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> str:
+    """The schedule of rows too few to fill a GPU, as text; empty if the rules' is as fast.
 
-    Small blocks with a chunk a lane are within 1 to 5 % of the fastest of 24 schedules from 2048 to 26880
-    columns, in the mean over 1, 16 and 128 rows. A block for each row took 1.19 to 1.24 times that for quantization,
-    1.29 to 1.42 for SwiGLU; of 256 to 1024 rows of SwiGLU, 1.13.
+    Separate parts are divided among small blocks: with a chunk a lane, they are within 1 to 5 % of the fastest of 24
+    schedules from 2048 to 26880 columns, in the mean over 1, 16 and 128 rows. A block for each row took 1.19 to 1.24
+    times that for quantization, 1.29 to 1.42 for SwiGLU; of 256 to 1024 rows of SwiGLU, 1.13.
+
+    Rows that share a block that stays take turns at it, which few need not.
 
     Example:
-        >>> swiglu = KernelConfig("quantize", 11648, weight="none", gate_columns=11648)
-        >>> part_schedule(swiglu, "few"), part_schedule(swiglu, "usual")
+        >>> swiglu, hopper = KernelConfig("quantize", 11648, weight="none", gate_columns=11648), Target("sm_90a")
+        >>> few_rows_schedule(swiglu, hopper, "few"), few_rows_schedule(swiglu, hopper, "usual")
         ('24x1b6o8', '')
     """
+    if row_class in ("few", "some") and config.op == "layernorm" and row_schedule(config, target).loads_ahead:
+        return str(_ending_layernorm_schedule(config, groups_of(config)))
     is_few = row_class == "few" or (row_class == "some" and config.gate_columns > 0)
     if not is_few or groups_of(config) == 1 or not has_separate_parts(config):
         return ""
@@ -310,6 +314,10 @@ def _layernorm_schedule(config: KernelConfig, groups: int, target: Target) -> Ro
         sharing = sharing_rows(config, target, RowSchedule(warps, ceil_div(groups, warps), keeps_unpacked=True))
         if groups <= MAX_WARPS and sharing.threads >= _LEAST_SHARING_THREADS and not why_unfit(config, target, sharing):
             return sharing
+    return _ending_layernorm_schedule(config, groups)
+
+
+def _ending_layernorm_schedule(config: KernelConfig, groups: int) -> RowSchedule:
     chunks = CHUNKS_OF_MANY_ROWS if config.many_rows and groups >= 4 * CHUNKS_OF_MANY_ROWS else PREFERRED_CHUNKS
     chunks = max(min(chunks, most_held_chunks(held_bytes(config))), ceil_div(groups, MAX_WARPS))
     warps = ceil_div(groups, chunks)

@@ -47,7 +47,7 @@ def all_reduce_norm_quantize(
     keep_norm: bool = False,
     scale_ub: Any = None,
     rounding: str = "once",
-    round_sum: bool = False,
+    round_sum: bool = True,
     method: str = "auto",
     enable_pdl: bool | None = None,
     stream: Any = None,
@@ -75,6 +75,7 @@ def all_reduce_norm_quantize(
         rounding: as in `norm_quantize`.
         round_sum: whether the sum over ranks is rounded to the input's dtype before anything else, as an all-reduce
             would give it: then the bits are those of this sum and `add_norm_quantize`, and many rows take less time.
+            With False, the residual is added to the float32 sum.
         method: how rows come together, with the same bits. ``one_shot``: every rank gets those of all; up to
             `one_shot_rows` of the workspace. ``two_shot``: every rank gets those of some rows, and either encodes these
             for all or, with `round_sum`, tells the others the sum. ``sharded``: it encodes them for all, and of

@@ -14,7 +14,7 @@ from jitnorm.reference.float32 import canonical
 
 
 @np.errstate(all="ignore")
-def rank_sum_f32(shares: Sequence[NDArray[Any]], *, round_sum: bool = False) -> NDArray[np.float32]:
+def rank_sum_f32(shares: Sequence[NDArray[Any]], *, round_sum: bool = True) -> NDArray[np.float32]:
     """Return ``((+0 + shares[0]) + shares[1]) + ...``, each addition rounded.
 
     Args:

@@ -19,11 +19,14 @@ _FOLDER = Path(__file__).parent
 # What `build` and the modules of this folder that it imports take from others.
 SHARED_MODULES = (
     "activations.py",
+    "all_reduce_rules.py",
+    "all_reduce_schedule.py",
     "arguments.py",
     "backward.py",
     "branch_rules.py",
     "config.py",
     "config_rules.py",
+    "config_text.py",
     "dtypes.py",
     "entry_point.py",
     "extents.py",
@@ -39,6 +42,7 @@ SHARED_MODULES = (
     "row_ops.py",
     "row_parts.py",
     "row_schedule.py",
+    "rows_ahead.py",
     "schedule.py",
     "spelling.py",
     "target.py",

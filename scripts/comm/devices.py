@@ -87,6 +87,8 @@ class Device:
             bits = self._torch.int16 if tensor.element_size() == 2 else self._torch.uint8
             array: NDArray[Any] = tensor.view(bits).cpu().numpy()
             return array.view(getattr(ml_dtypes, name))
+        if name == "float4_e2m1fn_x2":
+            return np.asarray(tensor.view(self._torch.uint8).cpu())
         return np.asarray(tensor.cpu())
 
     def synchronize(self) -> None:

@@ -7,7 +7,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.launch_recipe import launch_recipe
 from jitnorm.kernels.row_parts import MOST_BLOCKS, has_separate_parts, of_few_rows, of_long_row
 from jitnorm.kernels.row_schedule import RowSchedule
-from jitnorm.kernels.schedule import groups_of, part_schedule, row_schedule, why_unfit
+from jitnorm.kernels.schedule import few_rows_schedule, groups_of, row_schedule, why_unfit
 from jitnorm.kernels.target import Target
 
 SWIGLU = "quantize:hidden_size={0},weight=none,quant=e4m3/128/f32,gate_columns={0}"
@@ -20,10 +20,10 @@ TARGETS = (Target("sm_80"), Target("sm_90a"), Target("sm_100a"))
 @pytest.mark.parametrize("size", SIZES)
 def test_few_rows_have_small_blocks_that_fit_every_target(text: str, size: int) -> None:
     config = KernelConfig.parse(text.format(size))
-    schedule = RowSchedule.parse(part_schedule(config, "few") or str(row_schedule(config, TARGETS[0])))
+    schedule = RowSchedule.parse(few_rows_schedule(config, TARGETS[1], "few") or str(row_schedule(config, TARGETS[0])))
     assert [why_unfit(config, target, schedule) for target in TARGETS] == [""] * len(TARGETS)
     assert schedule.warps_per_row * schedule.chunks_per_lane >= groups_of(config)
-    assert part_schedule(config, "usual") == ""
+    assert few_rows_schedule(config, TARGETS[1], "usual") == ""
 
 
 @pytest.mark.parametrize("groups", [*range(1, 80), 255, 256, 300])
@@ -38,7 +38,7 @@ def test_no_block_is_without_work_and_few_lanes_are(groups: int) -> None:
 def test_more_blocks_than_a_schedule_can_say_are_not_offered() -> None:
     assert of_few_rows(8 * MOST_BLOCKS + 1) is None
     assert of_long_row(KernelConfig.parse(ALONE.format(1 << 18)), 16 * MOST_BLOCKS + 1) is None
-    assert part_schedule(KernelConfig.parse(ALONE.format(1 << 18)), "few") == ""
+    assert few_rows_schedule(KernelConfig.parse(ALONE.format(1 << 18)), TARGETS[1], "few") == ""
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_more_blocks_than_a_schedule_can_say_are_not_offered() -> None:
 def test_rows_with_something_to_exchange_have_none(text: str) -> None:
     config = KernelConfig.parse(text)
     assert not has_separate_parts(config)
-    assert part_schedule(config, "few") == ""
+    assert few_rows_schedule(config, TARGETS[1], "few") == ""
 
 
 def test_only_blocks_that_meet_are_a_cluster() -> None:
@@ -64,3 +64,12 @@ def test_only_blocks_that_meet_are_a_cluster() -> None:
         assert (recipe["cluster"], recipe["block"]) == (cluster, 128)
     with pytest.raises(ValueError, match="blocks that share a row's statistic are 2, 4, 8"):
         row_schedule(KernelConfig.parse("rmsnorm:hidden_size=4608,schedule=9x1b3"), hopper)
+
+
+def test_few_rows_of_layer_normalization_do_not_take_turns_at_a_block() -> None:
+    config = KernelConfig.parse("layernorm:hidden_size=4096,quant=e4m3/row/f32")
+    blocks = KernelConfig.parse("layernorm:hidden_size=4096,quant=e4m3/32/ue8m0")
+    assert row_schedule(blocks, TARGETS[1]).loads_ahead
+    chosen = [few_rows_schedule(blocks, TARGETS[1], each) for each in ("few", "some", "usual", "many")]
+    assert chosen == ["4x2r2", "4x2r2", "", ""]
+    assert few_rows_schedule(config, TARGETS[1], "few") == ""
