@@ -82,7 +82,7 @@ class Part:
             self._outcome(report.nodeid, "skipped", skipped)
         elif report.failed:
             self._outcome(report.nodeid, "failed", _what_it_says(report.longreprtext))
-            if "CUDA error" in report.longreprtext:
+            if "CUDA error" in report.longreprtext and _is_context_lost():
                 self._stop("the GPU's context is lost")
         elif report.when == "call":
             self._outcome(report.nodeid, report.outcome)
@@ -106,6 +106,14 @@ class Part:
     def _write(self, **line: object) -> None:
         with self.results.open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def _is_context_lost() -> bool:
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
 
 
 def drawn(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
