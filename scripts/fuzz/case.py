@@ -12,7 +12,7 @@ from inputs import ALL_DTYPES, INPUT_KINDS
 from fuzz.ops import OPS
 
 _SIZES = (1, 2, 7, 16, 40, 64, 96, 127, 128, 384, 513, 1000, 1024, 4096)
-_BLOCK_SIZES = (384, 768, 1536, 4608)  # whole blocks of any length that a spec can have
+BLOCK_SIZES = (768, 1536, 2304, 4608)  # whole blocks of any length that a spec can have
 _LEADING = ((), (1,), (2,), (5,), (8,), (33,), (130,), (0,), (3, 2), (1, 4), (2, 1, 3))
 _EPS = (1e-6, 1e-5, 0.0, 1.0, 1e-30)
 
@@ -79,7 +79,7 @@ def draw_config(chance: random.Random) -> Config:
     """Any kernel."""
     name = chance.choice(list(OPS))
     choices = tuple((option, chance.choice(values)) for option, values in OPS[name].options.items())
-    sizes = _BLOCK_SIZES if "spec" in OPS[name].options else _SIZES
+    sizes = BLOCK_SIZES if "spec" in OPS[name].options else _SIZES
     return Config(name, chance.choice(list(ALL_DTYPES)), chance.choice(sizes), choices)
 
 

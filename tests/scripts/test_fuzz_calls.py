@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fuzz import ops
-from fuzz.case import Case, Config, Place
+from fuzz.case import BLOCK_SIZES, Case, Config, Place
 from fuzz.check import Mismatch, check
 from fuzz.run import FRAMEWORKS, fuzz
 from unoptimized import unoptimized
@@ -27,6 +27,10 @@ CASE = Case(
 @pytest.fixture(autouse=True)
 def _plain(unoptimized: None) -> None:
     """Kernels are not optimized here, which changes no bit."""
+
+
+def test_every_encoding_has_whole_blocks_in_all_lengths_that_are_drawn() -> None:
+    assert [spec for spec in ops.KINDS if any(size % spec.block_columns for size in BLOCK_SIZES)] == []
 
 
 def test_random_calls_give_the_bytes_of_the_reference() -> None:
