@@ -96,9 +96,9 @@ def _schedule_by_rules(config: KernelConfig, target: Target) -> RowSchedule:
 def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> str:
     """The schedule of rows too few to fill a GPU, as text; empty if the rules' is as fast.
 
-    Separate parts are divided among small blocks: with a chunk a lane, they are within 1 to 5 % of the fastest of 24
-    schedules from 2048 to 26880 columns, in the mean over 1, 16 and 128 rows. A block for each row took 1.19 to 1.24
-    times that for quantization, 1.29 to 1.42 for SwiGLU; of 256 to 1024 rows of SwiGLU, 1.13.
+    Separate parts are divided among small blocks. Those of four warps with a chunk a lane were within 1 to 5 % of the
+    fastest of 24 schedules from 2048 to 26880 columns, in the mean over 1, 16 and 128 rows. A block for each row took
+    1.19 to 1.24 times that for quantization, 1.29 to 1.42 for SwiGLU; of 256 to 1024 rows of SwiGLU, 1.13.
 
     Rows that share a block that stays take turns at it, which few need not.
 
