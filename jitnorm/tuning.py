@@ -20,10 +20,11 @@ from pathlib import Path
 from jitnorm.cache.files import make_folder
 from jitnorm.cache.private import new_file
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.few_rows import few_rows_schedule
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.row_schedule import RowSchedule
-from jitnorm.kernels.schedule import few_rows_schedule, why_unfit
+from jitnorm.kernels.schedule import why_unfit
 from jitnorm.kernels.target import Target
 from jitnorm.nearest_tuned import fitted, nearest_tuned
 from jitnorm.store import read_file, user_store
@@ -157,7 +158,7 @@ def _same_width(dtype: str) -> str:
 def schedule_for(config: KernelConfig, target: Target, row_class: str, found: Sequence[Schedules]) -> str:
     """The schedule for a kernel in the first table that has an entry, as text; empty for the rules' schedule.
 
-    Without one, that of the nearest length that was tuned; without that, the rules' for the class of rows.
+    Without one, that of a rule for few rows; without that, that of the nearest length that was tuned.
 
     Args:
         config: the configuration of a call's kernel.
@@ -167,11 +168,11 @@ def schedule_for(config: KernelConfig, target: Target, row_class: str, found: Se
     """
     key = tuning_key(config) if found else config
     schedule = _listed(key, row_class, found)
+    if schedule is None:
+        schedule = few_rows_schedule(config, target, row_class) or None
     if schedule is None and (near := nearest_tuned(key)):
         schedule = _listed(near, row_class, found)
         schedule = schedule and str(fitted(RowSchedule.parse(schedule), config))
-    if schedule is None:
-        schedule = few_rows_schedule(config, target, row_class)
     return "" if not schedule or why_unfit(config, target, RowSchedule.parse(schedule)) else schedule
 
 

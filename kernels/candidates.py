@@ -8,20 +8,11 @@ from itertools import chain, product
 
 from .config import KernelConfig
 from .numerics import CHUNK_SIZE, ceil_div
+from .registers import groups_of, has_room_for_weight, held_bytes, may_store_sum_late
 from .row_parts import MOST_BLOCKS, has_separate_parts
 from .row_schedule import WARP_LANES, RowSchedule
 from .rows_ahead import sharing_rows, staged_bytes
-from .schedule import (
-    CLUSTERS,
-    MAX_WARPS,
-    PREFERRED_WARPS,
-    groups_of,
-    has_room_for_weight,
-    held_bytes,
-    may_store_sum_late,
-    row_schedule,
-    why_unfit,
-)
+from .schedule import CLUSTERS, MAX_WARPS, PREFERRED_WARPS, row_schedule, why_unfit
 from .target import Target
 
 MOST_CANDIDATES = 24

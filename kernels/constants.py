@@ -37,18 +37,12 @@ from .interface import tensor_arguments
 from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, STREAM_COLUMNS, item_threads
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MANTISSA_BITS, MAX_CODE, MAX_EXPONENT, QuantSpec
+from .registers import MAX_PREFETCHED_BYTES
 from .row_ops import angles_in_run
 from .row_parts import has_separate_parts
 from .row_schedule import CHUNKS_AT_ONCE
 from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes, staged_rows
-from .schedule import (
-    ITEM_THREADS,
-    MAX_PREFETCHED_BYTES,
-    holds_halves,
-    row_schedule,
-    stores_in_pairs,
-    stores_sum_early,
-)
+from .schedule import ITEM_THREADS, holds_halves, row_schedule, stores_in_pairs, stores_sum_early
 from .target import Target
 
 # The values of an enumeration of common/types.h, by what the configuration calls them.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from .config import KernelConfig
 from .numerics import ceil_div
 from .row_schedule import RowSchedule
@@ -10,8 +13,6 @@ from .row_schedule import RowSchedule
 MOST_BLOCKS = 99
 # Warps of the blocks of a long row, with two chunks a lane, or one of gates.
 _WARPS_OF_LONG_ROW = 8
-# Warps of blocks that have parts of one of few rows; the first of those that leave the fewest without work.
-_WARPS_OF_FEW_ROWS = (4, 5, 6, 7, 8, 3)
 
 
 def has_separate_parts(config: KernelConfig) -> bool:
@@ -36,14 +37,27 @@ def of_long_row(config: KernelConfig, groups: int) -> RowSchedule | None:
     return RowSchedule(_WARPS_OF_LONG_ROW * blocks, chunks, blocks_per_row=blocks)
 
 
-def of_few_rows(groups: int) -> RowSchedule | None:
+def of_few_rows(groups: int, blocks_of: Sequence[int]) -> RowSchedule | None:
     """Small blocks for a row of so many groups, with a chunk a lane; None if they are too many.
 
+    Args:
+        groups: of the row.
+        blocks_of: the warps that a block may have; the first of those that leave the fewest without work are taken.
+
     Example:
-        >>> [str(of_few_rows(groups)) for groups in (2, 7, 14, 16, 23)]
+        >>> [str(of_few_rows(groups, (4, 5, 6, 7, 8, 3))) for groups in (2, 7, 14, 16, 23)]
         ['2x1', '7x1', '14x1b2', '16x1b4', '24x1b6']
     """
-    warps = min(_WARPS_OF_FEW_ROWS, key=lambda each: ceil_div(groups, each) * each)
+    warps = min(blocks_of, key=lambda each: ceil_div(groups, each) * each)
     warps = min(warps, groups)
     blocks = ceil_div(groups, warps)
     return RowSchedule(warps * blocks, 1, blocks_per_row=blocks) if blocks <= MOST_BLOCKS else None
+
+
+def of_rows_that_fill(groups: int) -> RowSchedule | None:
+    """Blocks of four warps with a chunk a lane, twelve on each multiprocessor; None if a row has too many.
+
+    SwiGLU to FP8 groups of 3072 x 21760 took 1.36 times that in a block of three chunks a lane.
+    """
+    schedule = of_few_rows(groups, (4,))
+    return schedule and replace(schedule, resident_blocks=12)

@@ -11,8 +11,18 @@ from .all_reduce_schedule import for_ranks
 from .backward import backward_schedule
 from .config import KernelConfig
 from .dtypes import DTYPES
-from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
-from .row_parts import has_separate_parts, of_few_rows, of_long_row
+from .numerics import CHUNK_SIZE, ceil_div, next_power_of_two, round_up
+from .registers import (
+    groups_of,
+    has_room_for_weight,
+    held_bytes,
+    is_four_over_six,
+    may_store_sum_late,
+    most_held_chunks,
+    residents,
+    waits_for_row_amax,
+)
+from .row_parts import has_separate_parts, of_long_row, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import sharing_rows, why_not_ahead
 from .target import Target
@@ -31,18 +41,14 @@ ITEM_THREADS = 256
 # Blocks of a cluster that share a row.
 CLUSTERS = (2, 4, 8)
 CHUNKS_OF_MANY_ROWS = 4
-# Bytes of a row that a lane can hold in registers beside what it computes with.
-MAX_HELD_BYTES = 256
-# The same with the weight that is loaded beside the row; if they take more, it comes late.
-MAX_PREFETCHED_BYTES = 192
 # Rows of up to so many groups that two fit the registers.
 _MOST_SHARING_GROUPS = 10
-# About how many threads a multiprocessor is asked to have room for; more are not resident on every target.
-_RESIDENT_THREADS, _MOST_RESIDENT_THREADS = 1024, 1536
+# Longer rows of layer normalization are not shared: a block would have one or two of them.
+_MOST_STAYING_GROUPS = 24
+# Warps of rows whose elements take many instructions, and so many registers.
+_HEAVY_WARPS = 9
 # Threads of rows that share a block, below which others are faster.
 _LEAST_SHARING_THREADS = 512
-# Chunks for which so many leave a lane registers, by the bytes of an element that it holds.
-_MOST_RESIDENT_CHUNKS = {2: 3, 4: 2, 8: 1}
 # Threads of a launch whose rows are counted by a mask: as many as the largest GPUs run at once.
 MASKED_THREADS = 1 << 18
 # Threads of a launch that finds factors of streams from their squares, where a schedule does not say how many run at
@@ -82,40 +88,23 @@ def _schedule_by_rules(config: KernelConfig, target: Target) -> RowSchedule:
     if config.op == "layernorm":
         return _layernorm_schedule(config, groups, target)
     warps = PREFERRED_WARPS if config.many_rows and config.rows_combined == 1 else MAX_WARPS
-    chunks_per_lane = min(max(_least_chunks(config), ceil_div(groups, warps)), most_chunks)
+    fewest = max(ceil_div(groups, MAX_WARPS), min(ceil_div(groups, warps), CHUNKS_OF_MANY_ROWS))
+    chunks_per_lane = min(max(_least_chunks(config), fewest), most_chunks)
     if config.second_size and groups <= _MOST_SHARING_GROUPS:
         # Of short rows, half of the warps have nothing to load: 20480 x 2048 with 512 went from 0.81 to 0.93.
         return RowSchedule(ceil_div(groups, PREFERRED_CHUNKS), PREFERRED_CHUNKS, rows_at_once=2)
+    if config.combine == "sandwich" and groups <= MAX_WARPS * PREFERRED_CHUNKS:
+        return _sandwich_schedule(config, groups)
+    if is_four_over_six(config) and not config.normalizes:
+        return _heavy_schedule(config, groups, chunks_per_lane)
     if config.rows_combined > 1:
         return _combining_schedule(config, groups, chunks_per_lane, target)
     if config.many_rows and groups >= 2 * CHUNKS_OF_MANY_ROWS > 2 * chunks_per_lane and _gains_by_more_chunks(config):
         return _many_rows_schedule(groups)
-    return RowSchedule(ceil_div(groups, chunks_per_lane), chunks_per_lane, prefetches_weight=True)
-
-
-def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> str:
-    """The schedule of rows too few to fill a GPU, as text; empty if the rules' is as fast.
-
-    Separate parts are divided among small blocks. Those of four warps with a chunk a lane were within 1 to 5 % of the
-    fastest of 24 schedules from 2048 to 26880 columns, in the mean over 1, 16 and 128 rows. A block for each row took
-    1.19 to 1.24 times that for quantization, 1.29 to 1.42 for SwiGLU; of 256 to 1024 rows of SwiGLU, 1.13.
-
-    Rows that share a block that stays take turns at it, which few need not.
-
-    Example:
-        >>> swiglu, hopper = KernelConfig("quantize", 11648, weight="none", gate_columns=11648), Target("sm_90a")
-        >>> few_rows_schedule(swiglu, hopper, "few"), few_rows_schedule(swiglu, hopper, "usual")
-        ('24x1b6o8', '')
-    """
-    if row_class in ("few", "some") and config.op == "layernorm" and row_schedule(config, target).loads_ahead:
-        return str(_ending_layernorm_schedule(config, groups_of(config)))
-    is_few = row_class == "few" or (row_class == "some" and config.gate_columns > 0)
-    if not is_few or groups_of(config) == 1 or not has_separate_parts(config):
-        return ""
-    schedule = of_few_rows(groups_of(config))
-    if schedule is None:
-        return ""
-    return str(replace(schedule, resident_blocks=_residents(config, schedule.threads // WARP_LANES, 1)))
+    is_kept = chunks_per_lane <= PREFERRED_CHUNKS and groups <= 12 * chunks_per_lane and _gains_by_floats(config)
+    return RowSchedule(
+        ceil_div(groups, chunks_per_lane), chunks_per_lane, prefetches_weight=True, keeps_unpacked=is_kept
+    )
 
 
 def holds_halves(config: KernelConfig) -> bool:
@@ -126,11 +115,6 @@ def holds_halves(config: KernelConfig) -> bool:
     size = config.hidden_size
     is_turned_in_halves = config.rope == "neox" and config.rotary_size == size and not config.head_size
     return is_turned_in_halves and size >= 4 * CHUNK_SIZE and size == next_power_of_two(size)
-
-
-def groups_of(config: KernelConfig) -> int:
-    """Groups of a row, each of which one chunk of every lane of a warp makes."""
-    return ceil_div(config.encoded_size, CHUNK_SIZE * GROUP_CHUNKS)
 
 
 def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
@@ -226,42 +210,6 @@ def stores_sum_early(config: KernelConfig, schedule: RowSchedule) -> bool:
     return config.residual and is_kept and (schedule.stores_sum_early or not may_store_sum_late(config))
 
 
-def may_store_sum_late(config: KernelConfig) -> bool:
-    """Whether a row's sum with the residual can be stored while its blocks are encoded."""
-    return config.residual and config.quant is not None and config.quant.has_blocks
-
-
-def has_room_for_weight(config: KernelConfig, chunks_per_lane: int, stays_shared: bool = False) -> bool:
-    """Whether a lane has room for the weight of so many chunks, beside the chunks unless they stay in shared memory."""
-    if not config.normalizes or chunks_per_lane > CHUNKS_AT_ONCE:
-        return False
-    of_parameters = config.weights * DTYPES[config.weight].bytes + 8 * config.modulation_bias
-    element_bytes = of_parameters + (0 if stays_shared else held_bytes(config))
-    return chunks_per_lane * CHUNK_SIZE * element_bytes <= MAX_PREFETCHED_BYTES
-
-
-def most_held_chunks(element_bytes: int) -> int:
-    """Chunks of elements of that size that a lane can hold."""
-    return MAX_HELD_BYTES // (element_bytes * CHUNK_SIZE)
-
-
-def held_bytes(config: KernelConfig) -> int:
-    """Bytes of an element that is held: what is computed of the input, and a float32 input, are floats."""
-    if config.combine in ("beside", "sandwich"):
-        return 2 * DTYPES[config.input].bytes
-    if config.prenorm:
-        return config.streams * DTYPES[config.input].bytes
-    if config.modulated:
-        return 4 + 2 * DTYPES[config.input].bytes
-    is_combined = config.combine not in ("input", "rescaled")
-    return 4 if is_combined or config.input == "float32" else 2
-
-
-def waits_for_row_amax(config: KernelConfig) -> bool:
-    """Whether blocks are encoded after the row's amax is known, for which a lane keeps the normalized row as floats."""
-    return config.quant is not None and config.quant.has_blocks and config.quant.needs_row_amax
-
-
 def _long_row_schedule(groups: int, most_chunks: int, target: Target) -> RowSchedule:
     """More than a block can hold: a cluster may, else each pass loads the row again."""
     if not target.has_clusters or groups > CLUSTERS[-1] * MAX_WARPS * most_chunks:
@@ -279,7 +227,22 @@ def _gains_by_more_chunks(config: KernelConfig) -> bool:
     to 95.1. Those that cross warps are not.
     """
     is_blocked = config.quant is not None and config.quant.has_blocks and not config.quant.crosses_warps
-    return is_blocked and not waits_for_row_amax(config) and held_bytes(config) == 2
+    is_light = not (waits_for_row_amax(config) or config.activation) and held_bytes(config) == 2
+    return is_blocked and is_light and not _is_uneven(config)
+
+
+def _gains_by_floats(config: KernelConfig) -> bool:
+    """Whether rows of two passes or more keep their floats: NVFP4 by row of 8 lengths takes 0.97 of the time."""
+    is_long = waits_for_row_amax(config) or (config.activation != "" and config.quant is not None)
+    return config.normalizes and held_bytes(config) == 2 and is_long and not config.many_rows
+
+
+def _is_uneven(config: KernelConfig) -> bool:
+    """Whether four chunks a lane would leave lanes idle whose instructions count.
+
+    Four over six of 16384 x 5120 takes 0.63 of the time with two, of 7168 columns 0.71.
+    """
+    return is_four_over_six(config) and groups_of(config) % CHUNKS_OF_MANY_ROWS > 0
 
 
 def _many_rows_schedule(groups: int) -> RowSchedule:
@@ -296,7 +259,7 @@ def _short_row_schedule(config: KernelConfig, groups: int) -> RowSchedule:
     if has_block or (config.normalizes and (config.residual or not config.many_rows)):
         return RowSchedule(groups, 1, prefetches_weight=True)
     if config.gate_columns or not (config.normalizes or config.many_rows or config.amax_only):
-        return RowSchedule(groups, 1, resident_blocks=_residents(config, groups, 1))
+        return RowSchedule(groups, 1, resident_blocks=residents(config, groups, 1))
     # A multiprocessor takes 32 blocks, which is too few warps where none waits for the row: NVFP4 alone of
     # 65536 x 1536 went from 0.780 to 0.974 of the roofline.
     rows_per_block = 2 if config.normalizes else SMALL_ROW_THREADS // WARP_LANES
@@ -312,7 +275,8 @@ def _layernorm_schedule(config: KernelConfig, groups: int, target: Target) -> Ro
     if config.quant is not None and config.quant.element != "e2m1" and not config.needs_row_amax:
         warps = ceil_div(groups, PREFERRED_CHUNKS)
         sharing = sharing_rows(config, target, RowSchedule(warps, ceil_div(groups, warps), keeps_unpacked=True))
-        if groups <= MAX_WARPS and sharing.threads >= _LEAST_SHARING_THREADS and not why_unfit(config, target, sharing):
+        is_short = groups <= _MOST_STAYING_GROUPS
+        if is_short and sharing.threads >= _LEAST_SHARING_THREADS and not why_unfit(config, target, sharing):
             return sharing
     return _ending_layernorm_schedule(config, groups)
 
@@ -325,7 +289,10 @@ def _ending_layernorm_schedule(config: KernelConfig, groups: int) -> RowSchedule
         # Of two rows with chunks that some lanes do not have, the compiler keeps up to 128 registers a thread, not 72.
         chunks = PREFERRED_CHUNKS if groups % PREFERRED_CHUNKS == 0 else 1
         return RowSchedule(ceil_div(groups, chunks), chunks, rows_at_once=2)
-    return RowSchedule(warps, ceil_div(groups, warps), resident_blocks=_residents(config, warps, chunks))
+    # Blocks of more than 12 warps are alone anyway: FP8 of 3000 x 29568 takes 0.81 of the time with two rows.
+    at_once = 2 if groups > 12 * CHUNKS_OF_MANY_ROWS and held_bytes(config) == 2 else 1
+    blocks = residents(config, warps, chunks)
+    return RowSchedule(warps, ceil_div(groups, warps), rows_at_once=at_once, resident_blocks=blocks)
 
 
 def _combining_schedule(config: KernelConfig, groups: int, chunks: int, target: Target) -> RowSchedule:
@@ -335,31 +302,37 @@ def _combining_schedule(config: KernelConfig, groups: int, chunks: int, target: 
     a block and 0.69 in a cluster. With two chunks of mixed streams, the weight comes late: 6000 x 9216 went from 0.79
     to 0.95.
     """
-    may_divide = target.has_clusters or has_separate_parts(config)
-    if chunks >= CHUNKS_AT_ONCE and may_divide and config.gate_columns:
+    if config.gate_columns and groups > MAX_WARPS * PREFERRED_CHUNKS and has_separate_parts(config):
+        return of_rows_that_fill(groups) or of_long_row(config, groups) or RowSchedule(ceil_div(groups, chunks), chunks)
+    if chunks >= CHUNKS_AT_ONCE and target.has_clusters and config.gate_columns:
         return RowSchedule(round_up(groups, CLUSTERS[-1]), 1, blocks_per_row=CLUSTERS[-1])
     warps = ceil_div(groups, chunks)
     # Gates of one chunk have registers enough: with room for fewer blocks, SwiGLU of 3328 columns took 5 to 10 % more.
-    residents = _residents(config, warps, chunks) if (chunks > 1) == (config.gate_columns > 0) else 0
-    return RowSchedule(warps, chunks, prefetches_weight=chunks == 1, resident_blocks=residents)
+    blocks = residents(config, warps, chunks) if (chunks > 1) == (config.gate_columns > 0) else 0
+    return RowSchedule(warps, chunks, prefetches_weight=chunks == 1, resident_blocks=blocks)
 
 
-def _residents(config: KernelConfig, warps: int, chunks: int) -> int:
-    """Blocks that a multiprocessor is asked to have room for; 0 if what its lanes hold would not fit.
+def _heavy_schedule(config: KernelConfig, groups: int, chunks: int) -> RowSchedule:
+    """Blocks of up to nine warps, two of which a multiprocessor has room for whatever registers a lane takes.
 
-    SwiGLU to NVFP4 of 512 x 10240 went from 0.80 to 0.86 of the roofline, mHC of 4096 x 10240 from 0.74 to 0.85, layer
-    normalization of 2048 x 18432 from 0.69 to 0.77. With four chunks a lane, 16384 x 8192 fell from 0.95 to 0.88.
+    Four over six of 10000 x 13184 takes 0.70 of the time that it takes in 13 warps; of 3000 x 32000, 0.92 in parts.
     """
-    if config.all_reduce:
-        return 0  # the shares of all ranks take registers
-    is_heavy = config.op == "layernorm" and (config.needs_row_amax or config.combine == "branch")
-    if is_heavy or chunks > _MOST_RESIDENT_CHUNKS.get(held_bytes(config), 0):
-        return 0
-    threads = WARP_LANES * warps
-    # One block more would have 56 registers a thread: too few for two parameters, for GELU, or to look for rows.
-    if config.op == "layernorm" or config.activation == "gelu" or config.counts_rows:
-        return max(1, _RESIDENT_THREADS // threads)
-    return max(1, min(_MOST_RESIDENT_THREADS // threads, round(_RESIDENT_THREADS / threads)))
+    if groups > CHUNKS_AT_ONCE * _HEAVY_WARPS and (parted := of_long_row(config, groups)):
+        return parted
+    least = 1 if groups <= _HEAVY_WARPS and groups % PREFERRED_CHUNKS else chunks  # a lane without work takes as long
+    chunks = max(least, min(CHUNKS_AT_ONCE, ceil_div(groups, _HEAVY_WARPS)))
+    warps = ceil_div(groups, chunks)
+    return RowSchedule(warps, ceil_div(groups, warps))
+
+
+def _sandwich_schedule(config: KernelConfig, groups: int) -> RowSchedule:
+    """Two rows of 16 bits a chunk: to NVFP4, 9200 x 14592 takes 0.90 of the time that it takes with four chunks.
+
+    Short rows have one chunk: 512 x 2304 takes 0.83 of the time.
+    """
+    warps = groups if groups <= 6 else ceil_div(groups, PREFERRED_CHUNKS)
+    chunks = ceil_div(groups, warps)
+    return RowSchedule(warps, chunks, prefetches_weight=True, resident_blocks=residents(config, warps, chunks))
 
 
 def _least_chunks(config: KernelConfig) -> int:
@@ -374,7 +347,8 @@ def _least_chunks(config: KernelConfig) -> int:
         return CHUNKS_OF_MANY_ROWS
     if config.gate_columns:
         return least_idle_chunks(config, PREFERRED_CHUNKS)
-    return PREFERRED_CHUNKS if has_room_for_weight(config, PREFERRED_CHUNKS) else 1
+    has_two = has_room_for_weight(config, PREFERRED_CHUNKS) or (is_four_over_six(config) and not config.normalizes)
+    return PREFERRED_CHUNKS if has_two else 1
 
 
 def least_idle_chunks(config: KernelConfig, chunks: int) -> int:

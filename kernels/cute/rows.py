@@ -11,7 +11,7 @@ from typing import Any
 
 from cutlass import cute
 
-from ..schedule import has_room_for_weight
+from ..registers import has_room_for_weight
 from . import combine_add, combine_none, encode_amax, encode_blocks, encode_fp8, encode_half
 from .arguments import Arguments
 from .constants import Constants

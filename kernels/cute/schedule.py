@@ -12,19 +12,10 @@ from dataclasses import dataclass, replace
 from ..config import KernelConfig
 from ..dtypes import DTYPES
 from ..numerics import CHUNK_SIZE, ceil_div, round_up
+from ..registers import groups_of, held_bytes, most_held_chunks, waits_for_row_amax
 from ..row_parts import has_separate_parts
 from ..row_schedule import CHUNKS_AT_ONCE, RowSchedule
-from ..schedule import (
-    CLUSTERS,
-    MAX_WARPS,
-    PREFERRED_WARPS,
-    SINGLE_WARP_GROUPS,
-    groups_of,
-    held_bytes,
-    most_held_chunks,
-    row_schedule,
-    waits_for_row_amax,
-)
+from ..schedule import CLUSTERS, MAX_WARPS, PREFERRED_WARPS, SINGLE_WARP_GROUPS, row_schedule
 from ..target import Target
 
 ENTRY = "jitnorm_kernel_0"  # the DSL numbers the kernels of a module

@@ -38,6 +38,7 @@ SHARED_MODULES = (
     "mhc_rules.py",
     "numerics.py",
     "quant_spec.py",
+    "registers.py",
     "rope_rules.py",
     "row_ops.py",
     "row_parts.py",

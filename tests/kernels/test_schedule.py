@@ -13,7 +13,8 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.config_rules import MAX_HIDDEN_SIZE
 from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS, round_up
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.kernels.schedule import CLUSTERS, MAX_HELD_BYTES, MAX_WARPS, RowSchedule, for_many_rows, row_schedule
+from jitnorm.kernels.registers import MAX_HELD_BYTES
+from jitnorm.kernels.schedule import CLUSTERS, MAX_WARPS, RowSchedule, for_many_rows, row_schedule
 from jitnorm.kernels.target import Target
 
 from jitnorm.reference import CHUNK

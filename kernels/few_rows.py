@@ -1,0 +1,126 @@
+"""Schedules of calls with too few rows to fill a GPU, where the way of a single row counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .config import KernelConfig
+from .numerics import ceil_div, round_up
+from .registers import (
+    blocks_with_room,
+    groups_of,
+    has_room_for_weight,
+    held_bytes,
+    is_four_over_six,
+    may_store_sum_late,
+    residents,
+)
+from .row_parts import has_separate_parts, of_few_rows, of_rows_that_fill
+from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
+from .schedule import MAX_WARPS, PREFERRED_CHUNKS, PREFERRED_WARPS, row_schedule, why_unfit
+from .target import Target
+
+# Warps of blocks that have parts of a short row, the first of those that leave the fewest without work; longer rows
+# have blocks of four: SwiGLU of 512 x 20864 took 1.18 times the fastest by six.
+_WARPS, _WARPS_OF_LONGER = (4, 5, 6, 7, 8, 3), (4,)
+_LONGER_GROUPS = 12
+# Where each element takes many instructions, half as many have twice the multiprocessors: four over six of 1 to 128
+# rows took 1.14 times the fastest by four, 1.06 by two.
+_WARPS_OF_FOUR_OVER_SIX = (2, *_WARPS)
+# Rows of 256 and more that are parted: NVFP4 of 22144 columns took 1.07 times the fastest in one block.
+_PARTED_GROUPS = 20
+# Norms of more than so many groups are shared by clusters: MXFP8 of 16 x 27648 took 1.30 times the fastest in a block.
+_MOST_GROUPS, _BLOCKS = 44, 4
+
+
+def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> str:
+    """The schedule of rows too few to fill a GPU, as text; empty if the rules' is as fast.
+
+    Example:
+        >>> swiglu, hopper = KernelConfig("quantize", 11648, weight="none", gate_columns=11648), Target("sm_90a")
+        >>> few_rows_schedule(swiglu, hopper, "few"), few_rows_schedule(swiglu, hopper, "usual")
+        ('24x1b6o8', '')
+        >>> few_rows_schedule(KernelConfig("rmsnorm", 5376), hopper, "few")
+        '11x1wuq'
+    """
+    schedule = None
+    if row_class in ("few", "some") and groups_of(config) > 1 and not (config.all_reduce or config.backward):
+        if has_separate_parts(config):
+            schedule = _of_parts(config, row_class)
+        elif config.normalizes:
+            schedule = _of_norm(config, target, row_class)
+        elif config.gate_columns and row_class == "few":
+            schedule = _of_gates(config)
+    return "" if schedule is None or why_unfit(config, target, schedule) else str(schedule)
+
+
+def _of_parts(config: KernelConfig, row_class: str) -> RowSchedule | None:
+    """Small blocks, each of which has a part of a row.
+
+    Those of four warps with a chunk a lane were within 1 to 5 % of the fastest of 24 schedules from 2048 to 26880
+    columns, in the mean over 1, 16 and 128 rows. A block for each row took 1.19 to 1.24 times that for quantization,
+    1.29 to 1.42 for SwiGLU; of 256 to 1024 rows of SwiGLU, 1.13.
+    """
+    groups = groups_of(config)
+    if is_four_over_six(config):
+        if row_class == "few":
+            return of_few_rows(groups, _WARPS_OF_FOUR_OVER_SIX)
+        chunks = ceil_div(groups, MAX_WARPS)
+        return RowSchedule(ceil_div(groups, chunks), chunks)
+    if row_class == "some" and not config.gate_columns and groups < _PARTED_GROUPS:
+        return None
+    if row_class == "some" and groups >= _LONGER_GROUPS:
+        return of_rows_that_fill(groups)
+    schedule = of_few_rows(groups, _WARPS if groups < _LONGER_GROUPS else _WARPS_OF_LONGER)
+    return schedule and replace(schedule, resident_blocks=residents(config, schedule.threads // WARP_LANES, 1))
+
+
+def _of_norm(config: KernelConfig, target: Target, row_class: str) -> RowSchedule | None:
+    """Warps up to what a block has, so that each lane has one chunk, and whatever else shortens the way of a row.
+
+    Of seven ops at seven lengths, 1 to 128 rows took 1.02 times the fastest of 24 schedules in the mean; by the
+    schedules of usual calls, 1.21.
+    """
+    groups = groups_of(config)
+    if row_class == "some":
+        if not row_schedule(config, target).loads_ahead:
+            return None
+        # Rows that share a block that stays take turns at it, which these need not: layer normalization to FP8 took
+        # 1.20 times the fastest.
+        return _shortest(config, ceil_div(groups, PREFERRED_WARPS))
+    if config.second_size or config.prenorm:
+        return None
+    return _shortest(config, ceil_div(groups, MAX_WARPS), is_fast=True)
+
+
+def _of_gates(config: KernelConfig) -> RowSchedule | None:
+    """Warps up to what a block has, for rows of gates whose scale is found: two blocks on each multiprocessor."""
+    chunks = ceil_div(groups_of(config), MAX_WARPS)
+    if chunks >= CHUNKS_AT_ONCE:
+        return None
+    warps = ceil_div(groups_of(config), chunks)
+    return RowSchedule(warps, ceil_div(groups_of(config), warps), resident_blocks=blocks_with_room(warps))
+
+
+def _shortest(config: KernelConfig, chunks: int, is_fast: bool = False) -> RowSchedule | None:
+    groups, blocks = groups_of(config), 1
+    if is_fast and groups > _MOST_GROUPS:
+        chunks, blocks = PREFERRED_CHUNKS, _BLOCKS
+    elif chunks > PREFERRED_CHUNKS:
+        return None
+    warps = round_up(ceil_div(groups, chunks), blocks)
+    is_divided, is_active = blocks > 1, config.activation != "" and chunks == 1
+    # The blocks of a sum with a residual, encoded early, take the place of what latency gains.
+    is_plain = config.op == "rmsnorm" and config.combine in ("input", "add") and not config.activation
+    is_hurried = is_plain and not may_store_sum_late(config) and 4 < groups <= MAX_WARPS
+    return RowSchedule(
+        warps,
+        ceil_div(groups, warps),
+        prefetches_weight=has_room_for_weight(config, chunks) and not (is_divided and config.op == "layernorm"),
+        stores_sum_early=may_store_sum_late(config),
+        keeps_unpacked=held_bytes(config) == 2 and not (is_divided or is_active),
+        takes_fast_path=is_fast and not (is_divided or is_active),
+        favours_latency=is_fast and is_hurried,
+        blocks_per_row=blocks,
+        resident_blocks=residents(config, warps, chunks) if is_active else 0,
+    )

@@ -1,0 +1,61 @@
+"""Few rows get schedules by which one row is done sooner: legal on every target, for every op and length."""
+
+from __future__ import annotations
+
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.few_rows import few_rows_schedule
+from jitnorm.kernels.registers import groups_of
+from jitnorm.kernels.row_schedule import RowSchedule
+from jitnorm.kernels.schedule import row_schedule, why_unfit
+from jitnorm.kernels.target import Target
+
+HOPPER = Target("sm_90a")
+TARGETS = (Target("sm_80"), HOPPER, Target("sm_100a"))
+NORMS = (
+    "rmsnorm:hidden_size={}",
+    "rmsnorm:hidden_size={},residual=true,quant=e2m1/16/e4m3/128x4",
+    "rmsnorm:hidden_size={},input=float32,weight=float32,quant=e4m3/row/f32",
+    "rmsnorm:hidden_size={},activation=silu,quant=e2m1/16/e4m3/linear/none",
+    "rmsnorm:hidden_size={},weight=none,quant=int8/row/f32",
+    "layernorm:hidden_size={},quant=e4m3/32/ue8m0",
+    "layernorm:hidden_size={}",
+)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("size", [544, 1000, 2560, 3584, 5376, 8192, 11008, 16384, 26880, 65536])
+@pytest.mark.parametrize("row_class", ["few", "some"])
+def test_the_schedule_fits_every_target(norm: str, size: int, row_class: str) -> None:
+    size = size // 32 * 32 if "/" in norm else size
+    config = KernelConfig.parse(norm.format(size))
+    for target in TARGETS:
+        if text := few_rows_schedule(config, target, row_class):
+            assert why_unfit(config, target, RowSchedule.parse(text)) == ""
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("size", [1536, 5376, 8192])
+def test_each_lane_has_one_chunk_as_long_as_a_block_has_warps(norm: str, size: int) -> None:
+    config = KernelConfig.parse(norm.format(size))
+    schedule = RowSchedule.parse(few_rows_schedule(config, HOPPER, "few"))
+    assert (schedule.warps_per_row, schedule.chunks_per_lane) == (groups_of(config), 1)
+    assert schedule.takes_fast_path != bool(config.activation)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_calls_that_fill_the_gpu_are_left_to_the_rules(norm: str) -> None:
+    config = KernelConfig.parse(norm.format(4096))
+    assert [few_rows_schedule(config, HOPPER, each) for each in ("usual", "many")] == ["", ""]
+
+
+def test_few_rows_of_layer_normalization_do_not_take_turns_at_a_block() -> None:
+    config = KernelConfig.parse("layernorm:hidden_size=4096,quant=e4m3/32/ue8m0")
+    assert row_schedule(config, HOPPER).loads_ahead
+    chosen = [few_rows_schedule(config, HOPPER, each) for each in ("few", "some")]
+    assert not any(RowSchedule.parse(each).loads_ahead for each in chosen)
+
+
+@pytest.mark.parametrize("backward", ["backward=true"])
+def test_gradients_have_schedules_of_their_own(backward: str) -> None:
+    assert few_rows_schedule(KernelConfig.parse(f"rmsnorm:hidden_size=4096,{backward}"), HOPPER, "few") == ""
