@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .config import KernelConfig
-from .row_schedule import CHUNKS_AT_ONCE, RowSchedule
+from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .target import Target
 
 
@@ -18,7 +18,7 @@ def for_ranks(config: KernelConfig, target: Target, schedule: RowSchedule) -> Ro
         schedule: as for another sum.
 
     Raises:
-        ValueError: rows do not stay in registers, or have no blocks of their own where they have to.
+        ValueError: rows do not stay in registers, or share a block by the configuration's schedule where none may.
     """
     if not (schedule.holds_row and schedule.chunks_per_lane <= CHUNKS_AT_ONCE):
         raise ValueError(
@@ -27,10 +27,11 @@ def for_ranks(config: KernelConfig, target: Target, schedule: RowSchedule) -> Ro
         )
     has_block = schedule.rows_per_block * schedule.rows_at_once == 1
     if config.passes_sums and not has_block:
-        raise ValueError(
-            f"all_reduce: is 'two_shot' with rounds_sum, for rows that have blocks of their own, but rows of "
-            f"{config.hidden_size} share one; use 'sharded' or 'one_shot'"
-        )
+        if config.schedule:
+            raise ValueError(
+                f"schedule: is {config.schedule!r}, by which rows share a block; a rank awaits each row's sum by itself"
+            )
+        return replace(schedule, rows_per_block=1, rows_at_once=1, lanes_per_row=WARP_LANES)
     # Those that go to all ranks are few, and nothing is gained by their number.
     if config.all_reduce == "one_shot" and has_block and not config.schedule:
         return replace(schedule, takes_fast_path=True, favours_latency=True)

@@ -90,9 +90,9 @@ def test_what_a_text_leaves_open_is_all_that_calls_want(name: str, facts: list[A
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("pdl=false", {(False, False, ""), (False, True, "")}),
+        ("pdl=false", {(False, False, ""), (False, False, "16x1wuq"), (False, True, "")}),
         ("many_rows=true", {(True, True, "")}),
-        ("many_rows=false", {(True, False, "")}),
+        ("many_rows=false", {(True, False, ""), (True, False, "16x1wuq")}),
         ("schedule=8x2", {(True, False, "8x2"), (True, True, "8x2")}),
         ("pdl=false,many_rows=true,schedule=8x2", {(False, True, "8x2")}),
     ],
@@ -121,7 +121,7 @@ def test_the_classes_of_rows_together_are_all_calls() -> None:
         return set(configs_of("layernorm", {"hidden_size": 8192, "row_class": row_class}, Target("sm_80")))
 
     assert set().union(*map(of, ROW_CLASSES)) == of("all")
-    assert len(of("all")) == 2
+    assert len(of("all")) == 3
     assert {config.many_rows for config in of("many")} == {True}
 
 
