@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.kernels.dtypes import DTYPES
@@ -9,6 +10,9 @@ from jitnorm.launcher import launcher
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# cuda-core fills its package while it is imported: another thread that imports from it meanwhile misses names.
+_importing = Lock()
 
 
 class HostMemory:
@@ -36,13 +40,14 @@ class CudaMemory:
     """
 
     def __init__(self, device: int) -> None:
-        try:
-            from cuda.bindings import driver
-            from cuda.core import Device
-        except ImportError as error:
-            raise ImportError(
-                f'copies to and from the GPU need cuda-core 1.0 or later: pip install "jitnorm[cuda]" ({error})'
-            ) from error
+        with _importing:
+            try:
+                from cuda.bindings import driver
+                from cuda.core import Device
+            except ImportError as error:
+                raise ImportError(
+                    f'copies to and from the GPU need cuda-core 1.0 or later: pip install "jitnorm[cuda]" ({error})'
+                ) from error
         Device(device).set_current()
         self._device = device
         self._driver: Any = driver
