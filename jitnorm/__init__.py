@@ -102,6 +102,8 @@ from jitnorm.ops.norm_row_fp4 import mhc_rmsnorm_quantize, rmsnorm_quantize
 from jitnorm.ops.norm_sandwich import sandwich_norm_quantize, sandwich_rmsnorm
 from jitnorm.ops.quantize_fp4 import fp4_quantize, mxfp4_quantize, nvfp4_quantize
 from jitnorm.ops.quantize_fp8 import mxfp8_quantize
+from jitnorm.ops.rope import rope, rope_quant
+from jitnorm.ops.rope_cache import rope_cache, rope_cache_quant
 from jitnorm.ops.weight import quantize_weight
 from jitnorm.quantized import QuantizedTensor
 from jitnorm.telemetry import Stats, stats, subscribe
@@ -204,6 +206,10 @@ __all__ = [
     "rmsnorm_quant",
     "rmsnorm_quantize",
     "rmsnorm_silu",
+    "rope",
+    "rope_cache",
+    "rope_cache_quant",
+    "rope_quant",
     "sandwich_norm_quantize",
     "sandwich_rmsnorm",
     "scaled_fp4_grouped_quantize",

@@ -50,7 +50,7 @@ class KernelConfig:
         keep_statistics: whether the mean of each row and the reciprocal of its standard deviation are written, too;
             only for ``layernorm`` without `keep_rstd`, whose gradient takes them.
         pair: whether the rows are those of two inputs, each with a weight and an output of its own; only for a plain
-            ``rmsnorm``, or one in FP8 by given scales.
+            ``rmsnorm``, for ``quantize`` with `rope`, or for one of these in FP8 by given scales.
         second_size: elements in a row of the second input, if that is not the hidden size, which then is a multiple of
             16, as this is; only if `pair`, of a plain norm; 0 for the hidden size.
         batched: whether the first dimension counts matrices, whose scales are padded each for itself.
@@ -89,8 +89,9 @@ class KernelConfig:
             only for ``quantize`` with scales in layouts that are ``linear`` or swizzled.
         gathers: whether a tensor says which row of the input each row is made of; only for ``quantize`` with `quant`.
         values_first: whether values stand before gates.
-        rope: how the heads of a `pair` are turned by their tokens' positions after the norm: ``neox``, whose first half
-            and second half are pairs, ``interleaved``, whose neighbours are, or not at all, an empty text.
+        rope: how the heads of a `pair` are turned by their tokens' positions, after the norm if there is one: ``neox``,
+            whose first half and second half are pairs, ``interleaved``, whose neighbours are, or not at all, an empty
+            text. With it, ``quantize`` needs no `quant`.
         rotary_size: how many elements of a head, its first, `rope` turns; 0 for all.
         head_size: elements of a head, if a row is several that `rope` turns; 0 if a row is a head.
         paged: whether keys, turned, and values, as they are, are inserted into the pages of caches, and only queries

@@ -82,7 +82,7 @@ def distinct_rounding(config: KernelConfig) -> str:
 def _rounds_steps(config: KernelConfig) -> bool:
     """Whether Transformers or vLLM rounds more than the result."""
     if config.op == "quantize":
-        return config.gate_columns != 0
+        return config.gate_columns != 0 or config.rope != ""
     # With w + 1, all is in float32 between the sum and the norm.
     rounds_norm = bool(config.rope or config.finish or config.sandwich)
     return not config.unit_bias or rounds_norm or (config.residual and config.rounding == "hf")
@@ -122,7 +122,8 @@ def _check_fields(config: KernelConfig) -> None:
     if not isinstance(config.quant, QuantSpec | None):
         raise TypeError(f"quant: is {config.quant!r}; expected a QuantSpec or None")
     writes_values = config.quant is None and not config.amax_only
-    takes_codes = config.op == "quantize" and not ((config.activation or config.sinkhorn) and writes_values)
+    is_computed = config.rope or ((config.activation or config.sinkhorn) and writes_values)
+    takes_codes = config.op == "quantize" and not is_computed
     inputs = MOVED_DTYPES if config.moves else INPUT_DTYPES if takes_codes else FLOAT_DTYPES
     require_one_of("input dtype", config.input, ("float32",) if config.op == "sum_rows" else inputs)
     weights: tuple[str, ...] = FLOAT_DTYPES if config.op == "sum_rows" else ("none",)
@@ -157,11 +158,11 @@ def _check_options(config: KernelConfig) -> None:
     if config.op == "shuffle":
         require_one_of("shuffle_rows", config.shuffle_rows, SHUFFLE_ROWS)
     needs_quant = config.op in ("quantize", "dequantize") and not (
-        config.amax_only or config.activation or config.sinkhorn
+        config.amax_only or config.activation or config.sinkhorn or config.rope
     )
     if quant is None and (config.keep_norm or needs_quant):
         raise ValueError(
-            "quant: is None, but dequantize, keep_norm and, without an activation, quantize need a QuantSpec"
+            "quant: is None, but dequantize, keep_norm and, without an activation or rope, quantize need a QuantSpec"
         )
     if config.amax_only and (quant is not None or config.keep_rstd or config.axis == 0):
         raise ValueError(
@@ -242,7 +243,7 @@ def _check_combine(config: KernelConfig) -> None:
         raise ValueError("op: can have only one of residual, gate_columns or activation, and streams")
     if config.op != "quantize" or config.rounding == "once":
         return
-    if not (config.gate_columns or config.activation) or config.input not in FLOAT_DTYPES:
+    if not (config.gate_columns or config.activation or config.rope) or config.input not in FLOAT_DTYPES:
         raise ValueError(
             f"rounding: is {config.rounding!r}, but without an activation of an input in {', '.join(FLOAT_DTYPES)} "
             "nothing is rounded; use 'once'"
@@ -250,14 +251,19 @@ def _check_combine(config: KernelConfig) -> None:
 
 
 def _check_row_sets(config: KernelConfig) -> None:
-    others = (*_COMBINED, "keep_norm", "keep_rstd", "batched", "amax_only", "bias")
-    is_plain = config.op == "rmsnorm" and not any(getattr(config, name) for name in others)
+    others = (
+        *_COMBINED, "keep_norm", "keep_rstd", "batched", "amax_only", "bias", "experts", "gathers", "sinkhorn",
+    )  # fmt: skip
+    has_op = config.op == "rmsnorm" or (config.op == "quantize" and config.rope != "")
+    is_plain = has_op and not any(getattr(config, name) for name in others)
     quant = config.quant
     is_given = quant is None or (
         quant.element in FP8_ELEMENTS and quant.needs_given_scale and quant.block_size == "tensor"
     )
     if config.pair and not (is_plain and is_given):
-        raise ValueError("pair: is True, which goes with a plain rmsnorm alone, or with one in FP8 by given scales")
+        raise ValueError(
+            "pair: is True, which goes with a plain rmsnorm or a rotation alone, or with one in FP8 by given scales"
+        )
     if (config.masked or (config.scale_per_matrix and not config.experts)) and not config.batched:
         raise ValueError("masked, scale_per_matrix: need batched=True")
     if config.weight_per_matrix and (not config.batched or config.bias or config.weight == "none"):

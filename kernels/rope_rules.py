@@ -59,6 +59,8 @@ def _check_pages(config: KernelConfig) -> None:
 
 def _check_shared_row(config: KernelConfig) -> None:
     """Check a row of several heads."""
+    if not config.normalizes:
+        raise ValueError(f"head_size: is {config.head_size}, but only a norm takes heads together; leave it 0")
     require_one_of("head_size", config.head_size, (0, *SHARED_HEAD_SIZES))
     if config.hidden_size % config.head_size or config.hidden_size > MAX_ROPE_ROW:
         raise ValueError(

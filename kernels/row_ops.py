@@ -106,7 +106,7 @@ def _offsets(config: KernelConfig) -> list[TensorArgument]:
 
 
 def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
-    """The arguments of a norm, twice."""
+    """The arguments of a norm or a rotation, twice."""
     sizes = (config.hidden_size, config.second_size or config.hidden_size)
     names = (name_of_first(config), "k")
     of = [dataclasses.replace(config, hidden_size=size, second_size=0) for size in sizes]
@@ -120,7 +120,7 @@ def _pair_interface(config: KernelConfig) -> tuple[Argument, ...]:
         *(_pair_output(of[i], name, i) for i, name in enumerate(names)),
         *((_kept_heads(config, "v", field="values_out"),) if config.paged else ()),
         *_statistics(config),
-        ScalarArgument("eps"),
+        *((ScalarArgument("eps"),) if config.normalizes else ()),
     )
 
 

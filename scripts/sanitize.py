@@ -157,10 +157,14 @@ def launch_variants() -> None:
     for hidden_size, rotary_size in ((512, 384), (80, 80), (112, 24)):  # halves that are whole chunks, and not
         launch(OPS["qk_rmsnorm_rope"], hidden_size, rotary_size=rotary_size, positions="int32", rounding="hf")
         launch(OPS["qk_rmsnorm_rope_quant"], hidden_size, rotary_size=rotary_size, rope="interleaved")
+        launch(OPS["rope"], hidden_size, rotary_size=rotary_size, positions="int32", rounding="hf")
+        launch(OPS["rope_quant"], hidden_size, rotary_size=rotary_size, rope="interleaved")
     launch(OPS["qk_rmsnorm_rope"], 1664, head_size=64)
     for hidden_size in (80, 512):
         launch(OPS["qk_rmsnorm_rope_cache"], hidden_size, slots="int32", keep_heads=True)
         launch(OPS["qk_rmsnorm_rope_cache_quant"], hidden_size, keep_heads=True, rounding="output")
+        launch(OPS["rope_cache"], hidden_size, slots="int32", keep_heads=True)
+        launch(OPS["rope_cache_quant"], hidden_size, keep_heads=True, rounding="output")
     qkv, weight = random(7, 12, 128), random(128)
     q, k = qkv[:, :8], qkv[:, 8:10]
     jitnorm.qk_rmsnorm(q, k, weight, weight, q_out=q, k_out=k)

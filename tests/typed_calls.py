@@ -30,6 +30,7 @@ def norms(x: Tensor, weight: Tensor, out: Tensor) -> None:
     assert_type(jitnorm.q_kv_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.gemma_qk_rmsnorm(x, x, weight, weight), tuple[Tensor, Tensor])
     assert_type(jitnorm.qk_rmsnorm_rope(x, x, weight, weight, weight, weight), tuple[Tensor, Tensor])
+    assert_type(jitnorm.rope(x, x, weight, weight), tuple[Tensor, Tensor])
     inserted = jitnorm.qk_rmsnorm_rope_cache(x, x, x, weight, weight, weight, weight, weight, x, x)
     assert_type(inserted, tuple[Tensor, Tensor | None, Tensor | None])
 

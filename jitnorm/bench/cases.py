@@ -157,6 +157,31 @@ def _qk_rope_cache_fp8(new: Tensors, m: int, h: int) -> Call:
     return lambda: jitnorm.qk_rmsnorm_rope_cache_quant(*call, one, one, q_out=q)
 
 
+def _rope(new: Tensors, m: int, h: int) -> Call:
+    """In place in a packed tensor."""
+    (q, k, _), table, positions = _packed(new, m, h), new.bfloat16(m, 128), new.positions(m)
+    return lambda: jitnorm.rope(q, k, table, positions, q_out=q, k_out=k)
+
+
+def _rope_fp8(new: Tensors, m: int, h: int) -> Call:
+    (q, k, _), table, positions = _packed(new, m, h), new.bfloat16(m, 128), new.positions(m)
+    q_out, k_out, scale = new.fp8(*q.shape), new.fp8(*k.shape), new.one()
+    return lambda: jitnorm.rope_quant(q, k, table, positions, scale, scale, q_out=q_out, k_out=k_out)
+
+
+def _rope_cache(new: Tensors, m: int, h: int) -> Call:
+    (q, k, v), table, positions = _packed(new, m, h), new.bfloat16(m, 128), new.positions(m)
+    keys, values = (new.empty(m // 16 + 1, 16, h // 512, 128) for _ in range(2))
+    return lambda: jitnorm.rope_cache(q, k, v, table, positions, positions, keys, values, q_out=q)
+
+
+def _rope_cache_fp8(new: Tensors, m: int, h: int) -> Call:
+    (q, k, v), table, positions = _packed(new, m, h), new.bfloat16(m, 128), new.positions(m)
+    keys, values = (new.fp8(m // 16 + 1, 16, h // 512, 128) for _ in range(2))
+    call, one = (q, k, v, table, positions, positions, keys, values), new.one()
+    return lambda: jitnorm.rope_cache_quant(*call, one, one, q_out=q)
+
+
 _RMSNORM = _of("rmsnorm", "rmsnorm")
 _ADD_NVFP4 = _of("add nvfp4", "add_rmsnorm_fp4quant")
 OPS = (
@@ -174,6 +199,10 @@ OPS = (
     Measured(
         "qk_rmsnorm_rope cache fp8", "qk_rmsnorm_rope_cache_quant", {}, 4 + 0.5 * 3, _qk_rope_cache_fp8, (1, 512)
     ),
+    Measured("rope", "rope", {}, 1.25 * 4, _rope, (1, 512)),
+    Measured("rope fp8", "rope_quant", {}, 1.25 * 3, _rope_fp8, (1, 512)),
+    Measured("rope cache", "rope_cache", {}, 1.5 * 4, _rope_cache, (1, 512)),
+    Measured("rope cache fp8", "rope_cache_quant", {}, 4 + 0.5 * 3, _rope_cache_fp8, (1, 512)),
     _of("rmsnorm fp8", "rmsnorm_quant"),
     _of("add fp8", "fused_add_rmsnorm_quant"),
     _of("fp8 token", "norm_quantize", quant="fp8_token"),

@@ -13,16 +13,16 @@ from jitnorm.catalogue import (
     moves,
     norms,
     quantizers,
+    rotations,
 )
 from jitnorm.catalogue.op import Op
 from jitnorm.kernels.spelling import did_you_mean
 
 # In the order of docs/ops.md.
-OPS: dict[str, Op] = {
-    op.name: op
-    for module in (norms, gradients, encoding_norms, branches, mhc, activations, quantizers, experts, decoders, moves)
-    for op in module.OPS
-}
+_MODULES = (
+    norms, rotations, gradients, encoding_norms, branches, mhc, activations, quantizers, experts, decoders, moves,
+)  # fmt: skip
+OPS: dict[str, Op] = {op.name: op for module in _MODULES for op in module.OPS}
 
 
 def op_of(name: str) -> Op:

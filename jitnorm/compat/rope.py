@@ -1,4 +1,4 @@
-"""Norm and rotation in a packed QKV tensor, as vLLM and SGLang call it."""
+"""Rotation of heads as other libraries call it: of queries and keys alone, or with their norm in a packed tensor."""
 
 from __future__ import annotations
 
@@ -35,6 +35,33 @@ def turn_packed(
     jitnorm.qk_rmsnorm_rope(
         q, k, q_weight, k_weight, cos_sin_cache, positions, eps, is_neox, q_out=q, k_out=k
     )  # fmt: skip
+
+
+def turn(
+    query: torch.Tensor, key: torch.Tensor | None, head_size: int, cos_sin_cache: torch.Tensor, is_neox: bool,
+    positions: torch.Tensor, outputs: tuple[torch.Tensor, torch.Tensor | None], first: int = 0,
+) -> None:  # fmt: skip
+    """Write queries and keys, turned.
+
+    Args:
+        query: (..., heads * head_size) or (..., heads, head_size).
+        key: likewise; None: there are none.
+        head_size: elements of a head.
+        cos_sin_cache: cosines and sines by position.
+        is_neox: as of `jitnorm.rope`.
+        positions: of each token.
+        outputs: where to, like both.
+        first: the first element of a head that is turned; those before, and those after, are left alone in `outputs`.
+    """
+    size = cos_sin_cache.shape[-1] if first else head_size
+
+    def heads_of(x: torch.Tensor) -> torch.Tensor:
+        heads = x if x.ndim == positions.ndim + 2 else x.unflatten(-1, (-1, head_size))
+        return heads[..., first : first + size]
+
+    q, q_out = heads_of(query), heads_of(outputs[0])
+    k, k_out = (q[..., :0, :], q_out[..., :0, :]) if key is None else (heads_of(key), heads_of(outputs[1]))
+    jitnorm.rope(q, k, cos_sin_cache, positions, is_neox, q_out, k_out)
 
 
 def yarn_angles(

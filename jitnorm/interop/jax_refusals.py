@@ -28,10 +28,10 @@ def check_written(dispatcher: Dispatcher, tensors: Sequence[Any]) -> None:
 
 def _functional_form(fields: Mapping[str, Any]) -> str:
     """The op that returns what one with such fields writes; empty if the latter allocates it, too."""
+    if fields.get("paged"):
+        return "qk_rmsnorm_rope" if fields["op"] == "rmsnorm" else "rope"
     if fields.get("op") != "rmsnorm":
         return ""
-    if fields.get("paged"):
-        return "qk_rmsnorm_rope"
     if fields.get("quant"):
         return "add_norm_quantize" if fields.get("residual") else "norm_quantize"
     if not fields.get("residual"):

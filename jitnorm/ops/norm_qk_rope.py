@@ -7,7 +7,7 @@ from typing import Any
 from jitnorm.catalogue.norms import QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_QUANT
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import rounded_dispatcher
-from jitnorm.interop import check_shaped
+from jitnorm.ops.heads import rotary_size_of
 from jitnorm.ops.run import Tensor, run
 
 
@@ -153,15 +153,3 @@ def _qk_rmsnorm_rope(
     dispatcher = rounded_dispatcher(op, enable_pdl, rounding, is_neox, rotary_size, unit_bias, head_size)
     made = run(dispatcher, tensors, stream)
     return made["q_out"], made["k_out"]
-
-
-def rotary_size_of(cos_sin_cache: Any) -> int:
-    """How many elements of a head a table turns; ValueError if it is none."""
-    check_shaped(cos_sin_cache, "cos_sin_cache")
-    rotary_size = int(cos_sin_cache.shape[-1]) if len(cos_sin_cache.shape) == 2 else -1
-    if rotary_size < 2:
-        raise ValueError(
-            f"cos_sin_cache: shape is {tuple(cos_sin_cache.shape)}; expected (max_position, rotary_size), of which the "
-            "second is even and not 0"
-        )
-    return rotary_size

@@ -6,8 +6,7 @@ from typing import Any
 
 from jitnorm.catalogue.norms import QK_RMSNORM_ROPE_CACHE, QK_RMSNORM_ROPE_CACHE_QUANT
 from jitnorm.dispatch import rounded_dispatcher
-from jitnorm.interop import check_shaped
-from jitnorm.ops.norm_qk_rope import rotary_size_of
+from jitnorm.ops.heads import check_caches, rotary_size_of, scale_of_heads
 from jitnorm.ops.run import Tensor, run
 
 
@@ -156,8 +155,8 @@ def qk_rmsnorm_rope_cache_quant(
     """
     return _insert(
         q, k, v, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache,
-        _of_heads(k_scale, "k_scale", k), _of_heads(v_scale, "v_scale", k), eps, is_neox, q_out, enable_pdl, keep_heads,
-        k_out, v_out, unit_bias, rounding, stream,
+        scale_of_heads(k_scale, "k_scale", k), scale_of_heads(v_scale, "v_scale", k), eps, is_neox, q_out, enable_pdl,
+        keep_heads, k_out, v_out, unit_bias, rounding, stream,
     )  # fmt: skip
 
 
@@ -166,18 +165,7 @@ def _insert(
     key_cache: Any, value_cache: Any, k_scale: Any, v_scale: Any, eps: float, is_neox: bool, q_out: Any,
     enable_pdl: bool | None, keep_heads: bool, k_out: Any, v_out: Any, unit_bias: bool, rounding: str, stream: Any,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    check_shaped(k, "k")
-    for name, cache in (("key_cache", key_cache), ("value_cache", value_cache)):
-        check_shaped(cache, name)
-        if len(cache.shape) != 4 or len(k.shape) < 2 or tuple(cache.shape[2:]) != tuple(k.shape[-2:]):
-            raise ValueError(
-                f"{name}: shape is {tuple(cache.shape)}; expected (pages, page size, heads, head size), of which k, "
-                f"of shape {tuple(k.shape)}, has the last two"
-            )
-    if not keep_heads and (k_out is not None or v_out is not None):
-        raise ValueError(
-            f"{'k_out' if v_out is None else 'v_out'}: is given without keep_heads=True; pass both or none"
-        )
+    check_caches(k, key_cache, value_cache, keep_heads, k_out, v_out)
     op = QK_RMSNORM_ROPE_CACHE if k_scale is None else QK_RMSNORM_ROPE_CACHE_QUANT
     options = is_neox, rotary_size_of(cos_sin_cache), unit_bias, keep_heads
     tensors = {
@@ -187,15 +175,3 @@ def _insert(
     }  # fmt: skip
     made = run(rounded_dispatcher(op, enable_pdl, rounding, *options), tensors, stream)
     return made["q_out"], made.get("k_out"), made.get("v_out")
-
-
-def _of_heads(scale: Any, name: str, k: Any) -> Any:
-    """A scale of one dimension: of one element, or one for each head."""
-    check_shaped(scale, name)
-    check_shaped(k, "k")
-    heads = k.shape[-2] if len(k.shape) > 1 else 1
-    if len(scale.shape) == 0:
-        return scale.reshape(1)
-    if len(scale.shape) != 1 or scale.shape[0] not in (1, heads):
-        raise ValueError(f"{name}: shape is {tuple(scale.shape)}; expected (1,), or ({heads},), one for each head")
-    return scale

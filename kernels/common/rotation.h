@@ -1,4 +1,4 @@
-// Rotary position embedding: what the elements of a normalized head are turned to, by the angles of its token.
+// Rotary position embedding: what the elements of a head are turned to, by the angles of its token.
 #pragma once
 
 #include "arguments.h"

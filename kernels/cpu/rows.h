@@ -112,7 +112,7 @@ JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Ti
 
 #ifdef JITNORM_ROTATES
 // What is turned together may stand in two tiles.
-constexpr bool kNormalizesFirst = true;
+constexpr bool kNormalizesFirst = kNormalizes;
 #else
 // Where the amax of the row, or of a block that spans tiles, comes first, so do all values.
 constexpr bool kNormalizesFirst = kNormalizes && (kNeedsRowAmax || kBlockTiles > 1);

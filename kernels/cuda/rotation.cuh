@@ -1,6 +1,7 @@
 // The rotation of heads whose chunks neighbouring lanes of a warp have, one each at a time, or one of each half.
 #pragma once
 
+#include "../common/normalize.h"
 #include "../common/rotation.h"
 #include "chunks.cuh"
 
@@ -79,9 +80,11 @@ struct ChunkAngles {
         load_array<kAnglesAccessBytes>(sines[r].elements, angles + kAngles + angle_of(element));
       }
     }
-    if constexpr (kHoldsHalves) return;  // of an unknown position, heads become NaN by their statistic
-    if (!is_known) forget();
-    if constexpr (kHalvesAreChunks) {
+    // Where a lane holds both halves, normalized heads of an unknown position become NaN by their statistic.
+    if constexpr (!kHoldsHalves || !kNormalizes) {
+      if (!is_known) forget();
+    }
+    if constexpr (kHalvesAreChunks && !kHoldsHalves) {
       const UInt32 signs = is_first_of_two(index * kChunkSize) ? kSigns : 0u;
       JITNORM_UNROLL
       for (UInt32& word : sines[0].words) word ^= signs;

@@ -118,6 +118,8 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
 #ifdef JITNORM_HOLDS_HALVES
 // The same of heads of which a lane has a chunk of each half.
 JITNORM_INLINE void encode_heads(const Arguments& a, Rows& of, const RowEncoder (&encoders)[kRowsAtOnce]) {
+  // Lanes have loaded before any stores in place of it: without a norm, no sum has them meet.
+  if constexpr (!kNormalizes) __syncwarp();
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     const Row& row = of.rows[r];

@@ -67,6 +67,28 @@ def turned_heads_of_rows() -> Outputs:
     return (reference.round_to(turned, x().dtype).reshape(x().shape),)
 
 
+def turn_heads_alone(make: Make) -> Outputs:
+    """Of each head the first 96 elements, without a norm; then in pages, in FP8."""
+    positions, slots = np.arange(12) % 4, make(SLOTS)
+    positions[-1] = 4
+    q, k, v = (make(heads()[:, i : i + 1]) for i in range(3))
+    angles, at, scale = make(weight()[:384].reshape(4, 96)), make(positions), make(np.array([0.5], np.float32))
+    codes = [make(np.ones((4, 4, 1, 128), np.uint8)) for _ in range(2)]
+    jitnorm.rope_cache_quant(q, k, v, angles, at, slots, *codes, scale, scale)
+    return *jitnorm.rope(q, k, angles, at), *jitnorm.rope_quant(q, k, angles, at, scale, scale), *codes
+
+
+def heads_turned_alone() -> Outputs:
+    positions = np.repeat(np.arange(12) % 4, 3)
+    positions[-3:] = 4
+    rows = heads().reshape(-1, 128).astype(np.float32)
+    turned = reference.rotate_f32(rows, weight()[:384].reshape(4, 96), positions).reshape(heads().shape)
+    q, k, _ = np.split(turned, 3, axis=1)
+    codes = [reference.quantize_fp8_static(each[:, 0], 0.5)[:, None] for each in (q, k, heads()[:, 2:].astype("f4"))]
+    pages = [reference.insert_heads(np.ones((4, 4, 1, 128), np.uint8), each, SLOTS) for each in codes[1:]]
+    return *(reference.round_to(each, x().dtype) for each in (q, k)), *codes[:2], *pages
+
+
 def encoded_heads() -> Outputs:
     y = turned_heads()
     codes = reference.quantize_fp8_static(y.reshape(-1, 128), 0.5).reshape(y.shape)
@@ -77,5 +99,6 @@ def encoded_heads() -> Outputs:
 HEADS = [
     OpCase("qk_rmsnorm_rope", turn_heads, encoded_heads),
     OpCase("qk_rmsnorm_rope_cache", insert_heads, inserted_heads),
+    OpCase("rope", turn_heads_alone, heads_turned_alone),
     OpCase("qk_rmsnorm_rope-head_size", turn_heads_of_rows, turned_heads_of_rows),
 ]

@@ -28,6 +28,8 @@ KERNELS = (
         "rmsnorm:hidden_size=13,pair=true,rope=neox,rotary_size=10,vector_bytes=1,paged=true,keep_heads=true,slots=int32",
         "sm_80",
     ),
+    ("quantize:hidden_size=128,pair=true,rope=neox,paged=true", "sm_90a"),
+    ("quantize:hidden_size=64,pair=true,rope=neox,paged=true,keep_heads=true,quant=e4m3/tensor/f32", "sm_80"),
 )
 
 
@@ -56,7 +58,7 @@ def inputs_of(config: KernelConfig) -> dict[str, Any]:
             name: make_input("random", TOKENS * heads, size, config.input, seed).reshape(TOKENS, heads, size)
             for seed, (name, heads) in enumerate(HEADS.items())
         },
-        **{f"{name}_weight": make_weight(size, config.weight, seed) for seed, name in enumerate("qk")},
+        **{f"{name}_weight": make_weight(size, config.weight, i) for i, name in enumerate("qk") if config.has_weight},
         "cos_sin_cache": np.hstack([np.cos(turns), np.sin(turns)]).astype(np.float32),
         "positions": np.array([6, 0, 7, 3, -1]),
         "slot_mapping": SLOTS.astype(config.slots), "key_cache": cache, "value_cache": cache + cache.dtype.type(1),
@@ -68,7 +70,9 @@ def expected_heads(config: KernelConfig, arrays: dict[str, Any]) -> dict[str, An
     """Queries and keys, turned, and values, in float32."""
     found = {"v": arrays["v"].astype(np.float32)}
     for name in "qk":
-        y = reference.rmsnorm_f32(arrays[name].reshape(-1, config.hidden_size), arrays[f"{name}_weight"], EPS)
+        y = arrays[name].reshape(-1, config.hidden_size).astype(np.float32)
+        if config.normalizes:
+            y = reference.rmsnorm_f32(arrays[name].reshape(y.shape), arrays[f"{name}_weight"], EPS)
         of_rows = np.repeat(arrays["positions"], HEADS[name])
         found[name] = reference.rotate_f32(y, arrays["cos_sin_cache"], of_rows).reshape(arrays[name].shape)
     return found
@@ -98,7 +102,7 @@ def run(config: KernelConfig, target: Target, arrays: dict[str, Any]) -> dict[st
             dims = 3 if name in ("key_cache", "value_cache") else 1
             parameters += [stride // array.itemsize for stride in array.strides[:dims]]
             parameters += array.shape[:dims]
-    parameters.append(float(np.float32(EPS)))
+    parameters += [float(np.float32(EPS))] * config.normalizes
     for name in "qk":
         parameters += [TOKENS * HEADS[name], HEADS[name]]
     recipe = launch_recipe(config, target)

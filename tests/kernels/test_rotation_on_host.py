@@ -33,6 +33,10 @@ KERNELS = (
     ("rmsnorm:hidden_size=192,pair=true,rope=interleaved,rotary_size=64,angles=float16,input=float32", "sm_90a"),
     ("rmsnorm:hidden_size=576,pair=true,rope=neox,head_size=64,rotary_size=32,quant=e4m3/tensor/f32", "sm_90a"),
     ("rmsnorm:hidden_size=96,pair=true,rope=interleaved,rotary_size=36,quant=e4m3/tensor/f32,rounding=output", "sm_80"),
+    ("quantize:hidden_size=128,pair=true,rope=neox,row_dims=2", "sm_90a"),
+    ("quantize:hidden_size=64,pair=true,rope=neox,quant=e4m3/tensor/f32,rounding=output", "sm_80"),
+    ("quantize:hidden_size=96,pair=true,rope=neox,rotary_size=32,input=float32,rounding=hf", "sm_90a"),
+    ("quantize:hidden_size=13,pair=true,rope=interleaved,rotary_size=10,vector_bytes=1,rounding=hf", "sm_80"),
 )  # fmt: skip
 
 
@@ -54,7 +58,7 @@ def inputs_of(config: KernelConfig, kind: str) -> dict[str, Any]:
             name: make_input(kind, TOKENS * heads, size, config.input, seed)
             for seed, (name, heads) in enumerate(HEADS.items())
         },
-        **{f"{name}_weight": make_weight(size, config.weight, seed) for seed, name in enumerate(HEADS)},
+        **{f"{name}_weight": make_weight(size, config.weight, i) for i, name in enumerate(HEADS) if config.has_weight},
         "cos_sin_cache": np.hstack([np.cos(turns), np.sin(turns)]).astype(ALL_DTYPES[config.angles]),
         "positions": np.array([6, 0, 7, 3, -1], config.positions),
         **{name: np.full(1, value, np.float32) for name, value in SCALES.items() if config.quant},
@@ -64,7 +68,9 @@ def inputs_of(config: KernelConfig, kind: str) -> dict[str, Any]:
 def expected(config: KernelConfig, arrays: dict[str, Any], name: str) -> Any:
     x, dtype, rounding = arrays[name], arrays[name].dtype, config.rounding
     steps: Any = "once" if rounding == "output" else rounding
-    y = reference.rmsnorm_f32(x, arrays[f"{name}_weight"], EPS, weight_bias=float(config.unit_bias), rounding=steps)
+    y = x.astype(np.float32)
+    if config.normalizes:
+        y = reference.rmsnorm_f32(x, arrays[f"{name}_weight"], EPS, weight_bias=float(config.unit_bias), rounding=steps)
     heads_of_row = config.hidden_size // (config.head_size or config.hidden_size)
     positions = np.repeat(arrays["positions"], HEADS[name] * heads_of_row)
     heads, is_neox = y.reshape(len(positions), -1), config.rope == "neox"
@@ -99,7 +105,7 @@ def run(config: KernelConfig, target: Target, arrays: dict[str, Any], *, is_last
             parameters += strides[-config.row_dims :]
         if name == "cos_sin_cache":
             parameters += [config.rotary_size, len(arrays[name])]
-    parameters.append(float(np.float32(EPS)))
+    parameters += [float(np.float32(EPS))] * config.normalizes
     for name, heads in HEADS.items():
         parameters += [TOKENS * heads, *[lasts[name]] * (config.row_dims - 1), heads]
     recipe = launch_recipe(config, target)

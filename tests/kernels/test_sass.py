@@ -134,11 +134,23 @@ def test_lanes_with_both_halves_of_a_head_meet_for_its_sum_alone(size: int, exch
     assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
-@pytest.mark.parametrize(("quant", "target"), [("e4m3/tensor/f32", "sm_80"), ("none", "sm_100a")])
-def test_heads_go_to_pages_in_wide_accesses(quant: str, target: str, tmp_path: Path) -> None:
-    text = f"rmsnorm:hidden_size=128,pair=true,rope=neox,paged=true,row_dims=2,quant={quant}"
+@pytest.mark.parametrize(
+    ("op", "quant", "target"),
+    [("rmsnorm", "e4m3/tensor/f32", "sm_80"), ("rmsnorm", "none", "sm_100a"), ("quantize", "none", "sm_90a")],
+)
+def test_heads_go_to_pages_in_wide_accesses(op: str, quant: str, target: str, tmp_path: Path) -> None:
+    text = f"{op}:hidden_size=128,pair=true,rope=neox,paged=true,row_dims=2,quant={quant}"
     stores = {opcode for opcode in opcodes(text, target, tmp_path) if opcode.startswith("ST")}
     assert stores == {"STG.E.128"}  # none to generic addresses
+    assert_no_local_memory(text, target, tmp_path)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+def test_lanes_with_both_halves_of_a_head_without_a_norm_never_meet(target: str, tmp_path: Path) -> None:
+    text = "quantize:hidden_size=128,pair=true,rope=neox,row_dims=2,angles=bfloat16,quant=e4m3/tensor/f32"
+    found = opcodes(text, target, tmp_path)
+    assert not any(opcode.startswith("SHFL") for opcode in found)
+    assert sum(opcode.startswith("LDG.E.128") for opcode in found) == 8  # two chunks, their angles
     assert_no_local_memory(text, target, tmp_path)
 
 

@@ -1,10 +1,10 @@
 """FlashInfer's norms, activations and quantization: ``from jitnorm.compat import flashinfer``.
 
 Its modules are here too: `flashinfer.norm`, `flashinfer.activation`, `flashinfer.comm`, `flashinfer.diffusion_ops`,
-`flashinfer.mhc`, `flashinfer.quantization`.
+`flashinfer.mhc`, `flashinfer.quantization`, `flashinfer.rope`.
 """
 
-from jitnorm.compat.flashinfer import activation, comm, diffusion_ops, mhc, norm, quantization
+from jitnorm.compat.flashinfer import activation, comm, diffusion_ops, mhc, norm, quantization, rope
 from jitnorm.compat.flashinfer.activation import (
     gelu_and_mul,
     gelu_tanh_and_mul,
@@ -63,6 +63,7 @@ from jitnorm.compat.flashinfer.quantization import (
     shuffle_matrix_sf_a,
     silu_and_mul_nvfp4_quantize,
 )
+from jitnorm.compat.flashinfer.rope import apply_rope_with_cos_sin_cache, apply_rope_with_cos_sin_cache_inplace
 
 __all__ = [
     "NVFP44Over6Config",
@@ -70,6 +71,8 @@ __all__ = [
     "SfLayout",
     "activation",
     "add_rmsnorm_fp4quant",
+    "apply_rope_with_cos_sin_cache",
+    "apply_rope_with_cos_sin_cache_inplace",
     "block_scale_interleave",
     "comm",
     "diffusion_ops",
@@ -116,6 +119,7 @@ __all__ = [
     "rmsnorm",
     "rmsnorm_fp4quant",
     "rmsnorm_quant",
+    "rope",
     "scaled_fp4_grouped_quantize",
     "shuffle_matrix_a",
     "shuffle_matrix_sf_a",

@@ -61,7 +61,7 @@ def fused_qk_rmsnorm_rope(
     """RMSNorm of all heads of queries, and of keys, together, then rotation of each by three positions; and values.
 
     Codes in FP8 are those of products with the scales. The cosines and sines of a video are computed once by torch and
-    kept. Without the norm, torch rotates.
+    kept.
     """
     heads, patches = (num_heads_q, num_heads_k, num_heads_v), (ppf, pph, ppw)
     channels = num_frame_channels, num_height_channels, num_width_channels
@@ -75,13 +75,12 @@ def fused_qk_rmsnorm_rope(
     ]
     rows = qkv.reshape(-1, 1, qkv.shape[-1]).split([count * head_dim for count in heads], -1)
     written = [out.view(x.shape) for out, x in zip(outputs, rows, strict=True)]
+    scale = 1 / output_quant_scale if output_fp8 else None
     if is_qk_norm:
-        scale = 1 / output_quant_scale if output_fp8 else None
         weights = q_weight.detach(), k_weight.detach()  # parameters, of which FlashInfer has no gradient either
         _normalize(rows[:2], weights, written[:2], angles, positions, eps, not interleave, head_dim, scale)
     else:
-        for x, out in zip(rows[:2], written, strict=False):
-            _store(_turned(x.unflatten(-1, (-1, head_dim)), angles[positions], interleave), output_quant_scale, out)
+        _turn(rows[:2], written[:2], angles, positions, not interleave, head_dim, scale)
     _store(rows[2], v_quant_scale, written[2])
     return outputs[0], outputs[1], outputs[2]
 
@@ -102,21 +101,25 @@ def _normalize(
         call(rows[q], k_rows, q_weight=weights[q], k_weight=weights[k], q_out=outputs[q], k_out=k_out)
 
 
+def _turn(
+    rows: tuple[torch.Tensor, ...], outputs: list[torch.Tensor], angles: torch.Tensor, positions: torch.Tensor,
+    is_neox: bool, head_dim: int, scale: float | None,
+) -> None:  # fmt: skip
+    """Write queries and keys, rotated, without a norm."""
+    q, k, q_out, k_out = (each.reshape(len(each), -1, head_dim) for each in (*rows, *outputs))
+    if scale is None:
+        jitnorm.rope(q, k, angles, positions, is_neox, q_out, k_out)
+    else:
+        one = as_scale(scale, q)
+        jitnorm.rope_quant(q, k, angles, positions, one, one, is_neox, q_out, k_out)
+
+
 def _store(x: torch.Tensor, scale: float, out: torch.Tensor) -> None:
     """Write values as they are, or as FP8 codes of their products with a scale."""
     if out.dtype == torch.float8_e4m3fn:
         jitnorm.quantize(x.reshape(out.shape), spec=spec_of("e4m3", "tensor"), scale=as_scale(1 / scale, x), out=out)
     else:
         out.copy_(x.reshape(out.shape))
-
-
-def _turned(heads: torch.Tensor, angles: torch.Tensor, interleave: bool) -> torch.Tensor:
-    """Heads (tokens, 1, heads, head size), turned, in float32."""
-    cosines, sines = angles[:, None, None].chunk(2, -1)
-    shape = (-1, 2) if interleave else (2, -1)
-    a, b = heads.float().unflatten(-1, shape).unbind(-1 if interleave else -2)
-    turned = a * cosines - b * sines, b * cosines + a * sines
-    return torch.stack(turned, -1 if interleave else -2).flatten(-2)
 
 
 @lru_cache(maxsize=8)

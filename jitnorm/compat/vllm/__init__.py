@@ -26,6 +26,7 @@ from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors, create_fp4_scale_
 from jitnorm.compat.vllm.gated import fla_rms_norm_gated, rms_norm_gated
 from jitnorm.compat.vllm.kv_cache import fused_qknorm_rope_cache
 from jitnorm.compat.vllm.outputs_first import fused_add_rms_norm, fused_qk_norm_rope, rms_norm
+from jitnorm.compat.vllm.rotary import rotary_embedding
 
 __all__ = [
     "_C",
@@ -44,6 +45,7 @@ __all__ = [
     "rms_norm_dynamic_per_token_quant",
     "rms_norm_gated",
     "rms_norm_per_block_quant",
+    "rotary_embedding",
     "scaled_fp4_experts_quant",
     "scaled_fp4_quant",
     "scaled_fp8_quant",

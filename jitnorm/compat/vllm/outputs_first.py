@@ -23,6 +23,7 @@ from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as scaled_fp4_quant
 from jitnorm.compat.vllm.given_scales import block_size_of
 from jitnorm.compat.vllm.kv_cache import angles_of, insert_turned_heads
+from jitnorm.compat.vllm.rotary import rotary_embedding as rotary_embedding
 from jitnorm.kernels.numerics import round_up
 
 

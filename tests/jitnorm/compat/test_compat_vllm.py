@@ -90,6 +90,39 @@ def test_keys_and_values_are_inserted_as_they_are_returned(kv_cache_dtype: str, 
             insert(size, bias)
 
 
+@pytest.mark.parametrize("is_neox", [True, False])
+@pytest.mark.parametrize("has_heads", [True, False])
+def test_heads_are_turned_in_place(is_neox: bool, has_heads: bool) -> None:
+    generator = torch.Generator().manual_seed(8)
+    packed = torch.randn(2, 3, 6 * 64, generator=generator).bfloat16()
+    table, positions = torch.randn(9, 32, generator=generator), torch.tensor([[0, 3, 8], [1, 1, 5]])
+    expected = jitnorm.rope(*packed.unflatten(-1, (6, 64)).split([4, 2], -2), table, positions, is_neox)
+    for turn in (ops.rotary_embedding, ops._C.rotary_embedding):
+        given = packed.clone()
+        q, k = (given.unflatten(-1, (6, 64)) if has_heads else given).split([4, 2] if has_heads else [256, 128], 2)
+        turn(positions, q, k, 64, table, is_neox)
+        assert torch.equal(given.unflatten(-1, (6, 64)), torch.cat(expected, -2))
+        turn(positions, q, None, 64, table, is_neox)
+        again, _ = jitnorm.rope(*expected, table, positions, is_neox)
+        assert torch.equal(q.reshape(again.shape), again)
+
+
+def test_heads_are_turned_from_an_offset_on_and_back() -> None:
+    generator = torch.Generator().manual_seed(9)
+    q, k = (torch.randn(5, heads * 64, generator=generator) for heads in (4, 2))
+    turns, positions = torch.rand(7, 16, generator=generator) * 6, torch.arange(5)
+    table, found = torch.cat([turns.cos(), turns.sin()], -1), [q.clone(), k.clone()]
+    ops.rotary_embedding(positions, *found, 64, table, True, rope_dim_offset=32)
+    for before, after in zip((q, k), found, strict=True):
+        untouched, turned = (each.unflatten(-1, (-1, 64)).split(32, -1) for each in (before, after))
+        assert torch.equal(untouched[0], turned[0])
+        assert not torch.equal(untouched[1], turned[1])
+    ops.rotary_embedding(positions, *found, 64, table, True, rope_dim_offset=32, inverse=True)
+    assert torch.allclose(torch.cat(found, -1), torch.cat([q, k], -1), atol=1e-5)
+    with pytest.raises(ValueError, match="rope_dim_offset: is 33; of heads of 64, 32 elements are turned, so 0 to 32"):
+        ops.rotary_embedding(positions, *found, 64, table, True, rope_dim_offset=33)
+
+
 def test_a_norm_may_have_no_weight() -> None:
     ones, out = torch.ones(SIZE, dtype=X.dtype), torch.empty_like(X)
     for _ in range(2):

@@ -1,0 +1,121 @@
+"""Rotary position embedding of queries and keys, without a norm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue.rotations import ROPE, ROPE_QUANT
+from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.ops.heads import rotary_size_of
+from jitnorm.ops.run import Tensor, run
+
+
+def rope(
+    q: Tensor,
+    k: Tensor,
+    cos_sin_cache: Any,
+    positions: Any,
+    is_neox: bool = True,
+    q_out: Tensor | None = None,
+    k_out: Tensor | None = None,
+    enable_pdl: bool | None = None,
+    *,
+    rounding: str = "once",
+    stream: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """Rotary position embedding (RoPE) of each head of the queries and of the keys, in one launch.
+
+    `qk_rmsnorm_rope` without the norm, for models such as Llama that have none there. The two may be views cut out of
+    one packed QKV tensor, and may be written in place.
+
+    Args:
+        q: float16, bfloat16 or float32, shape (..., q_heads, head_size), such as (tokens, q_heads, head_size); up to
+            512 elements a head; heads at any stride.
+        k: of the same dtype, shape (..., k_heads, head_size), of as many tokens; heads at any stride.
+        cos_sin_cache: float16, bfloat16 or float32, shape (max_position, rotary_size), half a row cosines, then half a
+            row sines; rows at any stride. The rotary size is even and at most the head size: of each head, the first
+            elements are turned and the others stay.
+        positions: int32 or int64, as many elements as tokens: the row of `cos_sin_cache` for each. One outside of it
+            makes the elements that would be turned NaN.
+        is_neox: whether the elements that are turned together are halves apart, as in GPT-NeoX and most models, or
+            neighbours, as in GPT-J.
+        q_out: where to write, like `q`; None allocates. It may be `q` itself.
+        k_out: where to write, like `k`; None allocates. It may be `k` itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: what is rounded to the dtype of `q` besides what is written: nothing (``once``), or each step as in
+            Transformers (``hf``): both products with a cosine and a sine, and their sum.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(q_out, k_out)``.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework.
+
+    Example:
+        >>> import numpy as np
+        >>> qkv = np.array([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]], np.float16)
+        >>> q, k, quarter = qkv[:, :1], qkv[:, 1:2], np.array([[1.0, 0.0], [0.0, 1.0]], np.float16)
+        >>> _ = rope(q, k, quarter, np.array([1]), q_out=q, k_out=k)
+        >>> qkv.tolist()
+        [[[-2.0, 1.0], [-4.0, 3.0], [5.0, 6.0]]]
+    """
+    tensors = {
+        "q": q, "k": k, "cos_sin_cache": cos_sin_cache, "positions": positions, "q_out": q_out, "k_out": k_out,
+    }  # fmt: skip
+    dispatcher = rounded_dispatcher(ROPE, enable_pdl, rounding, is_neox, rotary_size_of(cos_sin_cache))
+    made = run(dispatcher, tensors, stream)
+    return made["q_out"], made["k_out"]
+
+
+def rope_quant(
+    q: Tensor,
+    k: Tensor,
+    cos_sin_cache: Any,
+    positions: Any,
+    q_scale: Any,
+    k_scale: Any,
+    is_neox: bool = True,
+    q_out: Tensor | None = None,
+    k_out: Tensor | None = None,
+    enable_pdl: bool | None = None,
+    *,
+    rounding: str = "once",
+    stream: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """`rope`, then FP8: ``fp8(x * (1 / scale))`` of each unrounded element x, to nearest even, saturating.
+
+    Args:
+        q: as in `rope`, as are the arguments not listed here.
+        k: likewise.
+        cos_sin_cache: likewise.
+        positions: likewise.
+        q_scale: float32 tensor of one element, the divisor of queries.
+        k_scale: that of keys.
+        is_neox: as in `rope`.
+        q_out: where to write, float8_e4m3fn (or uint8), shape of `q`; None allocates.
+        k_out: where to write, shape of `k`; None allocates.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        rounding: what is rounded before the encoding: nothing (``once``); the result (``output``), which gives the
+            codes of `rope` and then `quantize`; or each step (``hf``).
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(q_out, k_out)``.
+
+    Example:
+        >>> import numpy as np
+        >>> x, scale = np.array([[1.0, 2.0]], np.float16), np.full(1, 0.25, np.float32)
+        >>> table, positions = np.array([[0.0, 1.0]], np.float32), np.zeros(1, np.int32)
+        >>> q, k = rope_quant(x, x, table, positions, scale, 2 * scale)
+        >>> q.astype(float).tolist(), k.astype(float).tolist()
+        ([[-8.0, 4.0]], [[-4.0, 2.0]])
+    """
+    tensors = {
+        "q": q, "k": k, "cos_sin_cache": cos_sin_cache, "positions": positions, "q_scale": q_scale, "k_scale": k_scale,
+        "q_out": q_out, "k_out": k_out,
+    }  # fmt: skip
+    dispatcher = rounded_dispatcher(ROPE_QUANT, enable_pdl, rounding, is_neox, rotary_size_of(cos_sin_cache))
+    made = run(dispatcher, tensors, stream)
+    return made["q_out"], made["k_out"]

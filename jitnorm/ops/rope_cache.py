@@ -1,0 +1,148 @@
+"""Rotary position embedding of queries and keys, and the insertion of keys and values, in one launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue.rotations import ROPE_CACHE, ROPE_CACHE_QUANT
+from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.ops.heads import check_caches, rotary_size_of, scale_of_heads
+from jitnorm.ops.run import Tensor, run
+
+
+def rope_cache(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cos_sin_cache: Any,
+    positions: Any,
+    slot_mapping: Any,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    is_neox: bool = True,
+    q_out: Tensor | None = None,
+    enable_pdl: bool | None = None,
+    *,
+    keep_heads: bool = False,
+    k_out: Tensor | None = None,
+    v_out: Tensor | None = None,
+    rounding: str = "once",
+    stream: Any = None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """`rope`, which also inserts the keys and the values into paged caches, in one launch.
+
+    The three may be views cut out of one packed QKV tensor. Of the caches, only what tokens have slots for is written.
+    A cache of whole sequences, (sequences, length, k_heads, head_size), has a sequence as a page.
+
+    Args:
+        q: as in `rope`, as are the arguments not listed here.
+        k: likewise.
+        v: like `k`; it is not turned.
+        cos_sin_cache: as in `rope`.
+        positions: likewise.
+        slot_mapping: as in `qk_rmsnorm_rope_cache`: int32 or int64, (tokens,), the place of each token in the pages;
+            below 0 or past the last page, nothing is inserted.
+        key_cache: (pages, page size, k_heads, head_size), the dtype of `k`; heads at any stride.
+        value_cache: likewise. It may be a view of the same tensor as `key_cache`.
+        is_neox: as in `rope`.
+        q_out: where to write queries, like `q`; None allocates. It may be `q` itself.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        keep_heads: whether what is inserted is written to `k_out` and `v_out`, too.
+        k_out: where to, like `k`; None allocates. It may be `k` itself.
+        v_out: likewise, of `v`.
+        rounding: as in `rope`.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(q_out, k_out, v_out)``, the last two None without `keep_heads`.
+
+    Raises:
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework, or a JAX array, which cannot be written.
+
+    Example:
+        >>> import numpy as np
+        >>> x, zero = np.array([[[3.0, 4.0]]], np.float16), np.zeros(1, np.int64)
+        >>> quarter = np.array([[0.0, 1.0]], np.float16)
+        >>> keys, values = np.zeros((1, 2, 1, 2), np.float16), np.zeros((1, 2, 1, 2), np.float16)
+        >>> rope_cache(x, x, x, quarter, zero, np.array([1]), keys, values)[0].tolist()
+        [[[-4.0, 3.0]]]
+        >>> keys[0].tolist(), values[0].tolist()
+        ([[[0.0, 0.0]], [[-4.0, 3.0]]], [[[0.0, 0.0]], [[3.0, 4.0]]])
+    """
+    check_caches(k, key_cache, value_cache, keep_heads, k_out, v_out)
+    tensors = {
+        "q": q, "k": k, "v": v, "cos_sin_cache": cos_sin_cache, "positions": positions, "slot_mapping": slot_mapping,
+        "key_cache": key_cache, "value_cache": value_cache, "q_out": q_out, "k_out": k_out, "v_out": v_out,
+    }  # fmt: skip
+    options = is_neox, rotary_size_of(cos_sin_cache), keep_heads
+    made = run(rounded_dispatcher(ROPE_CACHE, enable_pdl, rounding, *options), tensors, stream)
+    return made["q_out"], made.get("k_out"), made.get("v_out")
+
+
+def rope_cache_quant(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cos_sin_cache: Any,
+    positions: Any,
+    slot_mapping: Any,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    k_scale: Any,
+    v_scale: Any,
+    is_neox: bool = True,
+    q_out: Tensor | None = None,
+    enable_pdl: bool | None = None,
+    *,
+    keep_heads: bool = False,
+    k_out: Tensor | None = None,
+    v_out: Tensor | None = None,
+    rounding: str = "once",
+    stream: Any = None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """`rope_cache` with caches in FP8: ``fp8(x * (1 / scale))`` of each element x, to nearest, saturating.
+
+    Queries, and what `keep_heads` keeps, are in the dtype of the inputs.
+
+    Args:
+        q: as in `rope_cache`, as are the arguments not listed here.
+        k: likewise.
+        v: likewise.
+        cos_sin_cache: likewise.
+        positions: likewise.
+        slot_mapping: likewise.
+        key_cache: (pages, page size, k_heads, head_size), float8_e4m3fn (or uint8); heads at any stride.
+        value_cache: likewise.
+        k_scale: float32 tensor of one element, the divisor of keys, or of one for each head, (k_heads,).
+        v_scale: that of values, or those.
+        is_neox: as in `rope`.
+        q_out: as in `rope_cache`.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        keep_heads: as in `rope_cache`.
+        k_out: likewise.
+        v_out: likewise.
+        rounding: as in `rope_quant`.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        ``(q_out, k_out, v_out)``, the last two None without `keep_heads`.
+
+    Example:
+        >>> import numpy as np
+        >>> x, scale = np.ones((1, 1, 2), np.float16), np.full(1, 0.25, np.float32)
+        >>> quarter, zero = np.array([[0.0, 1.0]], np.float16), np.zeros(1, np.int64)
+        >>> keys, values = np.zeros((1, 2, 1, 2), np.uint8), np.zeros((1, 2, 1, 2), np.uint8)
+        >>> _ = rope_cache_quant(x, x, x, quarter, zero, zero, keys, values, scale, 2 * scale)
+        >>> (keys[0, 0].tolist(), values[0, 0].tolist())  # the codes of -4, 4 and 2, 2
+        ([[200, 72]], [[64, 64]])
+    """
+    check_caches(k, key_cache, value_cache, keep_heads, k_out, v_out)
+    tensors = {
+        "q": q, "k": k, "v": v, "cos_sin_cache": cos_sin_cache, "positions": positions, "slot_mapping": slot_mapping,
+        "key_cache": key_cache, "value_cache": value_cache, "k_scale": scale_of_heads(k_scale, "k_scale", k),
+        "v_scale": scale_of_heads(v_scale, "v_scale", k), "q_out": q_out, "k_out": k_out, "v_out": v_out,
+    }  # fmt: skip
+    options = is_neox, rotary_size_of(cos_sin_cache), keep_heads
+    made = run(rounded_dispatcher(ROPE_CACHE_QUANT, enable_pdl, rounding, *options), tensors, stream)
+    return made["q_out"], made.get("k_out"), made.get("v_out")
