@@ -7,44 +7,43 @@ python -m llama --accuracy            # trains a small model, and compares forma
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 import torch
 
-from llama import accuracy, ahead, report
+from llama import accuracy, report, workers
 from llama.arms import ARMS, default_arms
-from llama.measure import Bench, Case
+from llama.measure import Bench, Case, Cell, Row
 from llama.model import SHAPES
 
+_RESULTS_LOCK = Lock()
 PAGE = Path(__file__).parents[2] / "docs" / "demonstration.md"
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    options, deadline = _parser().parse_args(arguments), time.monotonic()
-    deadline += options.seconds
+    begun, options = time.monotonic(), _parser().parse_args(arguments)
     if options.write_docs:
         report.write_docs(PAGE, [report.Results.read(path) for path in options.write_docs])
         return
-    torch.manual_seed(0)
     torch.backends.cuda.enable_cudnn_sdp(False)  # all arms have flash attention
-    if options.part:
-        with torch.no_grad():
-            ahead.compile_all(ahead.part_of(_jobs(options), options.part), options.device, options.backend)
+    if options.cells is not None:
+        _work(options)
         return
+    torch.manual_seed(0)
     results = report.Results(_setup(options))
     if options.accuracy:
         results.accuracy += accuracy.compared(options.device, options.steps, options.formats, _say)
     else:
-        if options.workers:
-            ahead.run_workers(arguments, options.workers, deadline - options.seconds / 2)  # leaves time to measure
-        with torch.no_grad():
-            _measure(options, results, deadline)
+        if options.json and options.resume and options.json.exists():
+            results.rows += report.Results.read(options.json).rows
+        _measure(arguments, options, results, begun + options.seconds)
     _say("\n" + "".join(report.tables(results)))
     if options.device == "cuda":
         _say("\n".join(report.bars(results.rows)))
@@ -52,31 +51,75 @@ def main(arguments: list[str] | None = None) -> None:
         results.write(options.json)
 
 
-def _measure(options: argparse.Namespace, results: report.Results, deadline: float) -> None:
-    """Measure all cases; the file is written after each, so that it has them if the program is ended."""
-    for model in options.models:
-        shape = SHAPES[model]
-        bench = Bench(shape, options.layers or shape.layers, options.device, options.backend)
-        for case in _cases(options):
-            for row in bench.rows(case, [ARMS[name] for name in options.arms], deadline, results.left_out.append):
-                results.rows.append(row)
-                _say(f"{row.model} {row.phase} {row.batch} {row.arm}: {row.layer_us:.1f} us a layer")
-            if options.json:
-                results.write(options.json)
-    for each in results.left_out:
-        _say(f"left out: {each}")
+def _measure(arguments: list[str], options: argparse.Namespace, results: report.Results, end: float) -> None:
+    """Measure all cells, on each GPU those of some models."""
+    gpus = max(1, min(torch.cuda.device_count(), len(options.models))) if options.workers else 1
+    with ThreadPoolExecutor(gpus) as threads:
+        on_gpus = [
+            threads.submit(_measure_models, arguments, options, results, end, options.models[i::gpus], i)
+            for i in range(gpus)
+        ]
+    for each in on_gpus:
+        each.result()
 
 
-def _cases(options: argparse.Namespace) -> Iterator[Case]:
-    for phase in options.phases:
-        length = options.prompt if phase == "prefill" else options.context
-        yield from (Case(phase, batch, length) for batch in options.batches)
+def _measure_models(
+    arguments: list[str], options: argparse.Namespace, results: report.Results, end: float, models: list[str], gpu: int
+) -> None:
+    """Measure models on a GPU; the file is written after each cell, so that it has them if the program is ended."""
+    for done, model in enumerate(models):
+        shape, cells = SHAPES[model], _cells(options)
+        has = {(row.model, row.phase, row.batch, row.arm) for row in results.rows}
+        missing = [
+            number
+            for number, (case, arm) in enumerate(cells)
+            if (shape.name, case.phase, case.batch, arm.name) not in has
+        ]
+        seconds = (end - time.monotonic()) / (len(models) - done)
+        if options.workers:
+            own, environment = [*arguments, "--models", model], workers.environment_of(gpu, options.workers)
+            found = workers.measured_by_workers(own, missing, options.workers, environment, seconds)
+        else:
+            found = workers.measured_here(
+                _bench(options, model), {number: cells[number] for number in missing}, seconds
+            )
+        for number, row in found:
+            _keep(row, cells[number], shape.name, results, options.json)
 
 
-def _jobs(options: argparse.Namespace) -> list[ahead.Job]:
-    """Everything that is compiled."""
-    models, arms = [SHAPES[name] for name in options.models], [ARMS[name] for name in options.arms]
-    return [(shape, case, arm) for shape in models for case in _cases(options) for arm in arms if arm.compiles(shape)]
+def _keep(row: Row | str, cell: Cell, model: str, results: report.Results, path: Path | None) -> None:
+    """Add what was measured of a cell, or why nothing was."""
+    case, arm = cell
+    with _RESULTS_LOCK:
+        if isinstance(row, str):
+            results.left_out.append(f"{model}, {case.phase}, batch {case.batch}, {arm.name}: {row}")
+            _say(f"left out: {results.left_out[-1]}")
+            return
+        results.rows.append(row)
+        times = "".join(f", {name} {value:.1f}" for name, value in row.parts.items())
+        _say(f"{model} {case.phase} {case.batch} {arm.name}: {row.layer_us:.1f} us a layer{times}")
+        if path:
+            results.write(path)
+
+
+def _work(options: argparse.Namespace) -> None:
+    """Be one of the processes that measure cells; what libraries print goes elsewhere."""
+    answers, sys.stdout = sys.stdout, sys.stderr
+    cells = _cells(options)
+    bench = _bench(options, *options.models)
+    workers.serve(bench, {number: cells[number] for number in options.cells}, sys.stdin, answers)
+
+
+def _bench(options: argparse.Namespace, model: str) -> Bench:
+    shape = SHAPES[model]
+    return Bench(shape, options.layers or shape.layers, options.device, options.backend)
+
+
+def _cells(options: argparse.Namespace) -> list[Cell]:
+    """Everything that is measured of a model, the most important first."""
+    lengths = {"prefill": options.prompt, "decode": options.context}
+    cases = [Case(phase, batch, lengths[phase]) for batch in options.batches for phase in options.phases]
+    return [(case, ARMS[name]) for case in cases for name in options.arms]
 
 
 def _say(text: str) -> None:
@@ -113,11 +156,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--batches", type=_numbers, default=[1, 32, 256] if is_gpu else [1, 2], help="how many sequences")
     add("--prompt", type=int, default=256 if is_gpu else 8, help="tokens of a sequence in prefill")
     add("--context", type=int, default=1024 if is_gpu else 8, help="tokens of a sequence in decode")
-    add("--layers", type=int, default=4 if is_gpu else 2, help="layers that are measured; 0: all that the model has")
-    add(
-        "--workers", type=int, default=min(8, os.cpu_count() or 1) if is_gpu else 0, help="processes that compile first"
-    )
-    add("--part", help=argparse.SUPPRESS)
+    add("--layers", type=int, default=2, help="layers that are measured; 0: all that the model has")
+    add("--workers", type=int, default=12 if is_gpu else 0, help="processes that prepare cells on each GPU; 0: none")
+    add("--cells", type=_numbers, help=argparse.SUPPRESS)
     add("--seconds", type=float, default=270, help="when nothing else is begun")
     add("--device", choices=("cuda", "cpu"), default=device, help="where to run")
     add("--backend", default="inductor", help="of torch.compile")
@@ -132,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     files = parser.add_argument_group("files")
     files.add_argument("--json", type=Path, help="where to write results")
+    files.add_argument("--resume", action="store_true", help="measure only what the file of results does not have yet")
     files.add_argument(
         "--write-docs", type=Path, nargs="+", metavar="JSON", help="results to put into docs/demonstration.md"
     )

@@ -15,6 +15,7 @@ from torch import Tensor
 import jitnorm.torch
 from jitnorm import QuantSpec
 from llama.model import Cache, LayerWeights, Places, Shape, layer
+from llama.products import fp8_product
 
 
 class Plain:
@@ -100,11 +101,6 @@ def fp8_rows(x: Tensor) -> Fp8Operand:
     return Fp8Operand((x.float() / scale).clamp(-448, 448).to(torch.float8_e4m3fn), scale)
 
 
-def fp8_product(a: Tensor, a_scale: Tensor, b: Tensor, b_scale: Tensor) -> Tensor:
-    """The matrix product that all FP8 arms share; torchao calls the same."""
-    return torch._scaled_mm(a, b, a_scale, b_scale, out_dtype=torch.bfloat16, use_fast_accum=True)
-
-
 class Torchao(Plain):
     """Linears that torchao quantizes as they are called: FP8 with a scale for each row."""
 
@@ -119,19 +115,10 @@ class Torchao(Plain):
 
 
 class Jitnorm(Plain):
-    """Linears in FP8 whose inputs jitnorm encodes: with the norm, with SwiGLU, or alone; heads in one launch.
-
-    Args:
-        shape: the sizes of the model.
-        rotate: inserts heads without norms, which jitnorm has no op for; None: in plain torch.
-    """
+    """Linears in FP8 whose inputs jitnorm encodes: with the norm, with SwiGLU, or alone; heads in one launch."""
 
     spec: QuantSpec = jitnorm.FP8_TOKEN
     scales: Mapping[str, Any] = MappingProxyType({})  # how one of the tensor is found, in formats that have one
-
-    def __init__(self, shape: Shape, rotate: Callable[..., Tensor] | None = None) -> None:
-        super().__init__(shape)
-        self._rotate = super().insert if rotate is None else rotate
 
     def encoded_weight(self, weight: Tensor) -> Any:
         """The second operand of a product."""
@@ -150,12 +137,12 @@ class Jitnorm(Plain):
 
     def insert(self, qkv: Tensor, w: LayerWeights, cache: Cache, at: Places) -> Tensor:
         """Normalize, rotate and insert in one launch."""
-        if w.q_norm is None:
-            return self._rotate(qkv, w, cache, at)
         q, k, v = self.heads(qkv)
-        q, _, _ = jitnorm.qk_rmsnorm_rope_cache(
-            q, k, v, w.q_norm, w.k_norm, at.rotary, at.positions, at.slots, cache.keys, cache.values, self.shape.eps
-        )
+        places = at.rotary, at.positions, at.slots, cache.keys, cache.values
+        if w.q_norm is None:
+            q, _, _ = jitnorm.rope_cache(q, k, v, *places)
+        else:
+            q, _, _ = jitnorm.qk_rmsnorm_rope_cache(q, k, v, w.q_norm, w.k_norm, *places, self.shape.eps)
         return q
 
     def encode(self, x: Tensor) -> Any:
@@ -188,40 +175,36 @@ class Arm:
     is_compiled: bool
     is_fused: bool = False
 
-    def compiles(self, shape: Shape) -> bool:
-        """Whether torch compiles anything for a model."""
-        return self.is_compiled or (self.operations is Jitnorm and not shape.has_head_norms)
-
     def prepared(self, shape: Shape, backend: str) -> tuple[Plain, Layer]:
         """The operations and a layer of them, which torch.compile compiles at its first call, if at all.
 
         What torch has compiled before is forgotten, as it keeps few programs.
         """
+        ops = self.operations(shape)
+        if not self.is_compiled:
+            return ops, partial(layer, ops)
         torch._dynamo.reset()
-        compiled = partial(torch.compile, fullgraph=True, dynamic=False, backend=backend)
-        if self.is_compiled:
-            ops = self.operations(shape)
-            options = {"options": jitnorm.torch.fuse()} if self.is_fused else {}
-            return ops, partial(compiled(layer, **options), ops)
-        ops = Jitnorm(shape, compiled(Plain(shape).insert)) if self.operations is Jitnorm else self.operations(shape)
-        return ops, partial(layer, ops)
+        options = {"options": jitnorm.torch.fuse()} if self.is_fused else {}
+        compiled = torch.compile(layer, fullgraph=True, dynamic=False, backend=backend, **options)
+        return ops, partial(compiled, ops)
 
 
+# The first are measured first.
 ARMS = {
     each.name: each
     for each in (
-        Arm("bf16", "bf16", Plain, False),
+        Arm("fp8-jitnorm", "FP8, jitnorm", Jitnorm, False),
         Arm("bf16-compiled", "bf16, compiled", Plain, True),
         Arm("fp8-compiled", "FP8, compiled", Fp8, True),
-        Arm("fp8-torchao", "FP8 of torchao, compiled", Torchao, True),
-        Arm("fp8-fused", "FP8, compiled with jitnorm.torch.fuse", Fp8, True, True),
-        Arm("fp8-jitnorm", "FP8, jitnorm", Jitnorm, False),
         Arm("fp8-jitnorm-compiled", "FP8, jitnorm, compiled", Jitnorm, True),
+        Arm("fp8-torchao", "FP8 of torchao, compiled", Torchao, True),
+        Arm("bf16", "bf16", Plain, False),
+        Arm("fp8-fused", "FP8, compiled with jitnorm.torch.fuse", Fp8, True, True),
     )
 }
 
 
 def default_arms(device: str) -> list[str]:
-    """The arms that are compared unless others are asked for: compiled FP8 is torchao's where it is installed."""
-    is_there = device == "cuda" and find_spec("torchao") is not None
-    return [name for name in ARMS if name not in ("fp8-fused", "fp8-compiled" if is_there else "fp8-torchao")]
+    """The arms that are compared unless others are asked for: torchao's where it is installed."""
+    has_torchao = device == "cuda" and find_spec("torchao") is not None
+    return [name for name in ARMS if name != "fp8-fused" and (name != "fp8-torchao" or has_torchao)]

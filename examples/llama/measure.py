@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -46,6 +45,10 @@ class Case:
         return self.batch * (self.length - self.first)
 
 
+Cell = tuple[Case, Arm]
+"""An arm in a case."""
+
+
 class Inputs(NamedTuple):
     """What the layers of a step work on, the same for all arms."""
 
@@ -63,12 +66,11 @@ class Inputs(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """What all arms share in a case: inputs, the residual of bf16, and the times of what they do not change."""
+    """An arm whose layers have run in a case: nothing is compiled any more."""
 
-    inputs: Inputs
-    expected: Tensor
-    ends: float
-    copy: float | None
+    run: Callable[[], object]
+    graph: torch.cuda.CUDAGraph | None
+    error: float
 
 
 @dataclass
@@ -108,13 +110,24 @@ class Row:
     kernels: dict[str, tuple[float, float]] | None = None
 
     @property
+    def parts(self) -> dict[str, float]:
+        """What is known of where a layer's time goes."""
+        found = {
+            "GEMMs": self.gemm_us,
+            "attention": self.attention_us,
+            "outside": self.outside_us,
+            "copy": self.copy_us,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
     def tokens_per_second(self) -> float:
         """Of the whole model."""
         return self.tokens / self.step_us * 1e6
 
 
 class Bench:
-    """A model with random weights, whose cases are measured.
+    """A model with random weights, whose cells are prepared, and then measured one by one.
 
     Args:
         shape: its sizes.
@@ -125,48 +138,33 @@ class Bench:
 
     def __init__(self, shape: Shape, layers: int, device: str, backend: str) -> None:
         self.shape, self.device, self.backend = shape, device, backend
+        torch.manual_seed(0)
         self.weights = [random_weights(shape, device) for _ in range(layers)]
         self._encoded: dict[type[Plain], list[LayerWeights]] = {}
+        self._prepared: dict[Cell, _Prepared] = {}
+        self._known_inputs: dict[Case, tuple[Inputs, Tensor]] = {}
+        self._around: dict[Case, tuple[float, float | None]] = {}
+        self._pool = torch.cuda.graph_pool_handle() if device == "cuda" else None
 
-    def rows(self, case: Case, arms: Sequence[Arm], deadline: float, leave_out: Callable[[str], None]) -> Iterator[Row]:
-        """Measure arms in a case.
-
-        Args:
-            case: the case.
-            arms: the arms.
-            deadline: of `time.monotonic`, after which no arm is begun.
-            leave_out: is told what is left out, since the time is over or an exception stopped it.
-        """
-        name = f"{self.shape.name}, {case.phase}, batch {case.batch}"
-        prepared: _Prepared | None = None
-        for arm in arms:
-            if time.monotonic() > deadline:
-                leave_out(f"{name}, {arm.name}: out of time")
-                continue
-            try:
-                prepared = self._prepared(case) if prepared is None else prepared
-                yield self._row(case, arm, prepared)
-            except Exception as error:  # of compilers and other libraries; the other arms are measured
-                first_line = str(error).strip().partition("\n")[0]
-                leave_out(f"{name}, {arm.name}: {type(error).__name__}: {first_line}")
-            gc.collect()
-            if self.device == "cuda":
-                torch.cuda.empty_cache()
-
-    def _prepared(self, case: Case) -> _Prepared:
-        inputs = self._inputs(case)
-        _, expected = inputs.through(partial(layer, Plain(self.shape)), self.weights)
-        return _Prepared(inputs, expected, self._ends_time(case), self._copy_time(case))
-
-    def _row(self, case: Case, arm: Arm, prepared: _Prepared) -> Row:
-        inputs, expected, ends, copy = prepared
+    def prepare(self, cell: Cell) -> None:
+        """Have a cell's layers compiled, run, and captured in a graph; this need not be alone on the GPU."""
+        case, arm = cell
+        inputs, expected = self._inputs_of(case)
         ops, layer = arm.prepared(self.shape, self.backend)
         weights = self._weights_for(ops)
-        _, residual = inputs.through(layer, weights)
+        run = partial(inputs.through, layer, weights)
+        _, residual = run()
         error = float((residual - expected).float().norm() / expected.float().norm())
-        del residual
-        taken, kernels = measured(lambda: inputs.through(layer, weights), self.device)
-        count = len(weights)
+        graph = None if self.device == "cpu" else captured(run, self._pool)
+        self._prepared[cell] = _Prepared(run, graph, error)
+
+    def measure(self, cell: Cell) -> Row:
+        """Measure a cell that is prepared, which is not afterwards."""
+        case, arm = cell
+        run, graph, error = self._prepared.pop(cell)
+        taken, kernels = measured(run, graph)
+        ends, copy = self._around_layers(case)
+        count = len(self.weights)
         row = Row(
             self.shape.name, case.phase, case.batch, case.tokens, arm.name, taken / count,
             ends + taken * self.shape.layers / count, error,
@@ -177,19 +175,21 @@ class Bench:
             row.copy_us = copy
         return row
 
-    def run_once(self, case: Case, arm: Arm) -> None:
-        """Compute the layers by an arm, which compiles them."""
-        ops, layer = arm.prepared(self.shape, self.backend)
-        self._inputs(case).through(layer, self._weights_for(ops))
-
-    def _inputs(self, case: Case) -> Inputs:
-        shape = (case.tokens, self.shape.hidden)
-        x, residual = (torch.randn(shape, device=self.device, dtype=torch.bfloat16) for _ in range(2))
-        caches = [empty_cache(self.shape, case.batch, case.length, self.device) for _ in self.weights]
-        for cache in caches:
-            for tensor in cache:
-                tensor.normal_()
-        return Inputs(x, residual, caches, places(self.shape, case.batch, case.length, case.first, self.device))
+    def _inputs_of(self, case: Case) -> tuple[Inputs, Tensor]:
+        """What the layers of a case work on, and the residual that bf16 finds."""
+        if case not in self._known_inputs:
+            torch.manual_seed(case.tokens)
+            shape = (case.tokens, self.shape.hidden)
+            x, residual = (torch.randn(shape, device=self.device, dtype=torch.bfloat16) for _ in range(2))
+            caches = [empty_cache(self.shape, case.batch, case.length, self.device) for _ in self.weights]
+            for cache in caches:
+                for tensor in cache:
+                    tensor.normal_()
+            at = places(self.shape, case.batch, case.length, case.first, self.device)
+            inputs = Inputs(x, residual, caches, at)
+            _, expected = inputs.through(partial(layer, Plain(self.shape)), self.weights)
+            self._known_inputs[case] = inputs, expected
+        return self._known_inputs[case]
 
     def _weights_for(self, ops: Plain) -> list[LayerWeights]:
         """The weights as an arm's kind of operations takes them."""
@@ -197,6 +197,12 @@ class Bench:
         if kind not in self._encoded:
             self._encoded[kind] = [w.encoded(ops.encoded_weight) for w in self.weights]
         return self._encoded[kind]
+
+    def _around_layers(self, case: Case) -> tuple[float, float | None]:
+        """The times of what no arm changes: the ends of the model, and a copy of the bytes that a layer moves."""
+        if case not in self._around:
+            self._around[case] = self._ends_time(case), self._copy_time(case)
+        return self._around[case]
 
     def _ends_time(self, case: Case) -> float:
         """What comes before the layers and after: the same in all arms, by torch in bfloat16."""
@@ -209,7 +215,7 @@ class Bench:
             x = embedding[tokens][last]
             return ops.linear(ops.add_norm(x, x, norm)[0], head)
 
-        return measured(run, self.device, profile=False)[0]
+        return time_of(run, None if self.device == "cpu" else captured(run, None))
 
     def _vocabulary(self) -> list[Tensor]:
         """The embedding, and the weight that logits are found by."""
@@ -220,32 +226,32 @@ class Bench:
         """A copy of a layer's bytes outside of matrix products and attention, from a profile as well."""
         if self.device == "cpu":
             return None
-        count = len(self.weights)
-        _, kernels = measured(copies(self.shape, case.tokens, count), self.device)
-        return None if kernels is None else kernels.outside / count
+        run, count = copies(self.shape, case.tokens, len(self.weights)), len(self.weights)
+        return kernels_of(captured(run, None).replay).outside / count
 
 
-def measured(run: Callable[[], object], device: str, profile: bool = True) -> tuple[float, Kernels | None]:
-    """Microseconds of a run and its kernels, on a GPU as a CUDA graph; on the CPU one sample of its time alone."""
-    if device == "cpu":
-        return _median_time(run, time.perf_counter, samples=1, seconds=0), None
-    graph = _captured(run)
-    taken = _median_time(graph.replay, _synchronized_clock)
-    if not profile:
+def measured(run: Callable[[], object], graph: torch.cuda.CUDAGraph | None) -> tuple[float, Kernels | None]:
+    """Microseconds of a run and its kernels, by its graph; without one, on the CPU, the time alone."""
+    taken = time_of(run, graph)
+    if graph is None:
         return taken, None
     kernels = kernels_of(graph.replay)
     return taken, kernels if kernels.launches else kernels_of(run)  # in case the profiler does not see into graphs
 
 
-def _captured(run: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """A graph of a run, which runs once before: whatever has to be compiled is."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        run()
-    torch.cuda.current_stream().wait_stream(stream)
+def time_of(run: Callable[[], object], graph: torch.cuda.CUDAGraph | None) -> float:
+    """Microseconds of a run, by its graph; without one, of one sample on the CPU."""
+    if graph is None:
+        return _median_time(run, time.perf_counter, samples=1, seconds=0)
+    return _median_time(graph.replay, _synchronized_clock)
+
+
+def captured(run: Callable[[], object], pool: tuple[int, int] | None) -> torch.cuda.CUDAGraph:
+    """A graph of a run that has run before; graphs of one pool are not replayed at once."""
+    run()
+    torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         run()
     return graph
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import io
 import json
 import math
 import sys
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "examples"))
 
 from llama import __main__ as command  # noqa: E402
-from llama import accuracy, ahead, measure, profile, report, traffic  # noqa: E402
+from llama import accuracy, measure, profile, report, traffic, workers  # noqa: E402
 from llama.arms import Jitnorm, Plain, default_arms  # noqa: E402
 from llama.model import LLAMA, TINY, TINY_QWEN3, Shape, empty_cache, layer, places, random_weights  # noqa: E402
 from llama.text import text_of  # noqa: E402
@@ -72,11 +73,12 @@ def test_inductor_compiles_layers_of_jitnorm_to_the_same_bits(tmp_path: Path) ->
 
 
 @pytest.mark.gpu
-def test_kernels_on_a_gpu_are_counted_by_their_class(tmp_path: Path) -> None:
-    options = ("--models", "tiny-qwen3", "--batches", "2", "--layers", "2", "--workers", "0")
+@pytest.mark.parametrize(("model", "batch"), [("tiny", "1"), ("tiny-qwen3", "2")])
+def test_kernels_on_a_gpu_are_counted_by_their_class(model: str, batch: str, tmp_path: Path) -> None:
+    options = ("--models", model, "--phases", "decode", "--batches", batch, "--layers", "2", "--workers", "0")
     held = run(tmp_path / "results.json", *options, "--arms", "bf16,fp8-jitnorm", device="cuda")
     assert held["left_out"] == []
-    plain, *_, fused = (measure.Row(**row) for row in held["rows"])
+    plain, fused = (measure.Row(**row) for row in held["rows"])
     assert fused.error < 0.1
     for row in (plain, fused):
         assert min(row.gemm_us, row.attention_us, row.outside_us, row.copy_us) > 0
@@ -100,7 +102,9 @@ def test_names_that_are_not_known_are_refused(option: tuple[str, str], capsys: p
     assert "is not known; allowed are" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("shape", "kind"), [(TINY, Plain), (TINY_QWEN3, Plain), (TINY_QWEN3, Jitnorm)])
+@pytest.mark.parametrize(
+    ("shape", "kind"), [(TINY, Plain), (TINY, Jitnorm), (TINY_QWEN3, Plain), (TINY_QWEN3, Jitnorm)]
+)
 def test_decode_continues_what_prefill_has_begun(shape: Shape, kind: type[Plain]) -> None:
     ops, sequences, length = kind(shape), 2, 6
     w = random_weights(shape, "cpu").encoded(ops.encoded_weight)
@@ -135,6 +139,7 @@ def test_kernels_are_told_apart_by_their_names() -> None:
         "void cublasLt::splitKreduce_kernel<32, 16, int>": "gemm",
         "void gemvNSP_kernel<__nv_bfloat16>": "gemm",
         "triton_tem_fused__scaled_mm_0": "gemm",
+        "fp8_gemv_kernel": "gemm",
         "void pytorch_flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, cutlass::bfloat16_t>>": "attention",
         "triton_red_fused__scaled_mm_add_mean_0": "other",
         "triton_poi_fused__scaled_dot_product_flash_attention_index_put_1": "other",
@@ -157,23 +162,54 @@ def test_kernels_that_overlap_are_counted_once(monkeypatch: pytest.MonkeyPatch) 
     assert profile.kernels_of(print) == (4.0, 5.0, 2.0, 5.0, {"jitnorm_norm": (2.0, 7.0)})
 
 
-def test_workers_compile_their_part_and_are_ended_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = []
-    monkeypatch.setattr(measure.Bench, "run_once", lambda bench, case, arm: compiled.append((case.phase, arm.name)))
-    arms = "bf16,bf16-compiled,fp8-jitnorm,fp8-jitnorm-compiled"
-    for part in ("0/2", "1/2"):
-        command.main(["--models", "tiny-qwen3", "--batches", "1", "--arms", arms, "--part", part])
-    by_arm = [(phase, arm) for arm in ("bf16-compiled", "fp8-jitnorm-compiled") for phase in ("decode", "prefill")]
-    assert compiled == by_arm
-    (sleeper := tmp_path / "python").write_text("#!/bin/sh\nexec sleep 60\n", "utf-8")
-    sleeper.chmod(0o755)
-    monkeypatch.setattr(ahead.sys, "executable", str(sleeper))
+def test_workers_measure_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "examples")
+    path, options = tmp_path / "results.json", ("--models", "tiny", "--phases", "decode", "--batches", "2")
+    first = run(path, *options, "--arms", "bf16", "--layers", "1")["rows"]
+    arms = ("--arms", "bf16,fp8-jitnorm,fp8-torchao", "--layers", "1", "--backend", "eager")
+    held = run(path, *options, *arms, "--resume", "--workers", "2")
+    assert held["rows"][:1] == first
+    assert [row["arm"] for row in held["rows"]] == ["bf16", "fp8-jitnorm"]
+    assert [text.partition(": ")[0] for text in held["left_out"]] == ["tiny, decode, batch 2, fp8-torchao"]
+
+
+@pytest.mark.parametrize(("does", "reason"), [("exec sleep 60", "out of time"), ("exit 1", "the process ended")])
+def test_workers_that_say_nothing_do_no_harm(
+    does: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (silent := tmp_path / "python").write_text(f"#!/bin/sh\n{does}\n", "utf-8")
+    silent.chmod(0o755)
+    monkeypatch.setattr(workers.sys, "executable", str(silent))
     begun = time.monotonic()
-    ahead.run_workers([], 2, begun + 0.1)
+    found = workers.measured_by_workers([], [3, 4, 5], 2, {}, 1.0)
+    assert list(found) == [(3, reason), (4, reason), (5, reason)]
     assert time.monotonic() < begun + 30
 
 
-@pytest.mark.parametrize("module", [ahead, profile, accuracy], ids=lambda module: module.__name__)
+def test_a_worker_answers_what_it_is_asked(tmp_path: Path) -> None:
+    class Bench:
+        def prepare(self, cell: str) -> None:
+            if cell == "bad":
+                raise ValueError("no\nmore")
+
+        def measure(self, cell: str) -> measure.Row:
+            return row(cell)
+
+    answers, bench, cells = io.StringIO(), cast(measure.Bench, Bench()), cast(Any, {4: "bf16", 7: "bad"})
+    workers.serve(bench, cells, io.StringIO("4\n"), answers)
+    prepared, failed, measured = map(json.loads, answers.getvalue().splitlines())
+    assert (prepared, failed) == ({"cell": 4}, {"cell": 7, "failed": "ValueError: no"})
+    assert measure.Row(**measured["row"]) == row("bf16")
+
+
+def test_each_gpu_has_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert workers.environment_of(1, 4)["CUDA_VISIBLE_DEVICES"] == "1"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert workers.environment_of(1, 4)["CUDA_VISIBLE_DEVICES"] == "7"
+
+
+@pytest.mark.parametrize("module", [profile, accuracy], ids=lambda module: module.__name__)
 def test_the_examples_in_docstrings_are_right(module: Any) -> None:
     found = doctest.testmod(module)
     assert found.attempted
