@@ -100,6 +100,7 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
         hidden_size,
         head_sizes=(head_size,) if head_size and _normalizes_heads(text, kind) else (),
         head_weight=kind not in _UNWEIGHTED_QK_NORM,
+        turned_sizes=(head_size,) if head_size and _turns_heads_alone(text, kind) else (),
         gated_sizes=_positive(_int(text, "linear_value_head_dim")),
         rotary_factor=_rotary_factor(text),
         norm_sizes=_positive(of_q, of_kv),
@@ -194,6 +195,12 @@ def _experts(text: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _normalizes_heads(text: Mapping[str, Any], kind: str) -> bool:
     return kind in _QK_NORM or bool(text.get("use_qk_norm") or text.get("qk_layernorm"))
+
+
+def _turns_heads_alone(text: Mapping[str, Any], kind: str) -> bool:
+    """Whether whole heads are turned by their positions without a norm: not in MLA, which turns parts of its own."""
+    has_rope = any(text.get(name) for name in ("rope_theta", "rope_parameters", "rope_scaling"))
+    return has_rope and not _normalizes_heads(text, kind) and not _int(text, "qk_rope_head_dim")
 
 
 def _rotary_factor(text: Mapping[str, Any]) -> float:

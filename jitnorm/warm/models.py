@@ -24,7 +24,8 @@ class Model:
         hidden_size: elements of the residual stream.
         head_sizes: of heads whose queries and keys are normalized.
         head_weight: whether these norms have weights.
-        rotary_factor: how much of such a head is turned by its position, of 1.
+        turned_sizes: of heads whose queries and keys are turned by their positions without a norm.
+        rotary_factor: how much of a head is turned by its position, of 1.
         gated_sizes: of heads whose norm is multiplied by the SiLU of gates, as in Gated DeltaNet.
         norm_sizes: of further norms, such as those of low-rank projections.
         latent_sizes: of MLA's two latents, which are normalized together: of queries, of keys and values.
@@ -46,6 +47,7 @@ class Model:
     hidden_size: int
     head_sizes: tuple[int, ...] = ()
     head_weight: bool = True
+    turned_sizes: tuple[int, ...] = ()
     rotary_factor: float = 1.0
     gated_sizes: tuple[int, ...] = ()
     norm_sizes: tuple[int, ...] = ()
@@ -107,7 +109,7 @@ def entries_of(
     if model.head_sizes:
         weight = {} if model.head_weight else WITHOUT_WEIGHT
         found += multiply(f"{gemma}qk_rmsnorm", {"hidden_size": model.head_sizes, **weight, **norms})
-        found += _turned(model, norms)
+    found += _turned(model, norms)
     if model.latent_sizes:
         of_q, of_kv = model.latent_sizes
         found += multiply("q_kv_rmsnorm", {"hidden_size": of_q, "second_size": of_kv, **norms})
@@ -234,17 +236,27 @@ def _quantized(model: Model, name: str, tensor_parallel: Sequence[int], common: 
 
 
 def _turned(model: Model, norms: dict[str, Any]) -> list[Entry]:
-    """The entries of norms of heads with their rotation: engines keep the angles in the model's dtype or in float32."""
+    """The entries of rotations of heads, with and without their norms."""
+    alone = {"input": norms["input"], "row_class": norms["row_class"]}
+    with_norm = {**norms, "unit_bias": model.unit_bias}
+    return [
+        *_rotations("qk_rmsnorm_rope", model, model.head_sizes, with_norm),
+        *_rotations("rope", model, model.turned_sizes, alone),
+    ]
+
+
+def _rotations(op: str, model: Model, sizes: Sequence[int], common: dict[str, Any]) -> list[Entry]:
+    """The entries of an op, and of those that insert: engines keep the angles in the model's dtype or in float32."""
     angles = tuple(dict.fromkeys((model.dtype, "float32")))
     found: list[Entry] = []
-    for size in model.head_sizes:
+    for size in sizes:
         rotary_size = int(size * model.rotary_factor)
         if rotary_size >= 2 and rotary_size % 2 == 0:
-            choices = {"hidden_size": size, "rotary_size": rotary_size, "angles": angles, "unit_bias": model.unit_bias}
-            found += multiply("qk_rmsnorm_rope", {**choices, **norms})
-            inserting = {**choices, **norms, "row_dims": 2, "keep_heads": [False, True]}
-            for op in ("qk_rmsnorm_rope_cache", "qk_rmsnorm_rope_cache_quant"):
-                found += multiply(op, inserting)
+            choices = {**common, "hidden_size": size, "rotary_size": rotary_size, "angles": angles}
+            found += multiply(op, choices)
+            inserting = {**choices, "row_dims": 2, "keep_heads": [False, True]}
+            for name in (f"{op}_cache", f"{op}_cache_quant"):
+                found += multiply(name, inserting)
     return found
 
 
