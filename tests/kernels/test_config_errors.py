@@ -62,11 +62,17 @@ from jitnorm.kernels.config import KernelConfig
             for name in ("unit_bias", "residual", "keep_norm")
         ),
         *(
-            (f"{config},pair=true", "pair: is True, which goes with a plain rmsnorm alone")
+            (f"{config},pair=true", "pair: is True, which goes with a plain rmsnorm or a rotation alone")
             for config in ("rmsnorm:hidden_size=64,quant=e2m1", "quantize:hidden_size=64,quant=e2m1")
         ),
-        ("rmsnorm:hidden_size=64,residual=true,pair=true", "pair: is True, which goes with a plain rmsnorm alone"),
-        ("rmsnorm:hidden_size=64,batched=true,pair=true", "pair: is True, which goes with a plain rmsnorm alone"),
+        (
+            "rmsnorm:hidden_size=64,residual=true,pair=true",
+            "pair: is True, which goes with a plain rmsnorm or a rotation alone",
+        ),
+        (
+            "rmsnorm:hidden_size=64,batched=true,pair=true",
+            "pair: is True, which goes with a plain rmsnorm or a rotation alone",
+        ),
         ("rmsnorm:hidden_size=64,masked=true", "masked, scale_per_matrix: need batched=True"),
         ("rmsnorm:hidden_size=64,quant=e2m1,experts=2", "op: is 'rmsnorm', which has no experts; .* or use 'quantize'"),
         ("quantize:hidden_size=64,quant=e2m1,experts=1025", "experts: is 1025; 0 to 1024 is allowed"),

@@ -117,7 +117,7 @@ def test_bad_input_is_refused_and_nothing_is_written(change: dict[str, Any], mes
 
 @pytest.mark.parametrize("text", ["layernorm:hidden_size=64,bias=true", "rmsnorm:hidden_size=64,pair=true,bias=true"])
 def test_kernels_without_such_a_bias_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"which has no bias|goes with a plain rmsnorm alone"):
+    with pytest.raises(ValueError, match=r"which has no bias|goes with a plain rmsnorm or a rotation alone"):
         KernelConfig.parse(text)
 
 
