@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from jitnorm.bench.cases import op_named
 from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.few_rows import few_rows_schedule
 from jitnorm.kernels.row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, class_of
 from jitnorm.kernels.schedule import for_many_rows
 from jitnorm.kernels.spelling import did_you_mean
@@ -105,7 +106,9 @@ def _case(op: str, hidden_size: int, row_class: str, target: Target) -> Case:
     key = tuning_key(op_named(op).config(hidden_size))
     config = replace(key, pdl=target.has_pdl)
     config = for_many_rows(config, target) if row_class == "many" else config
-    schedules = tuple(map(str, candidates(config, target, row_class)))
+    # What calls have without a table is compared, too.
+    found = (few_rows_schedule(config, target, row_class), *map(str, candidates(config, target, row_class)))
+    schedules = tuple(dict.fromkeys(filter(None, found)))
     return Case(op, key, row_class, rows_of(row_class, hidden_size), config, schedules)
 
 
