@@ -46,9 +46,12 @@ def _discover(tensor: Any, name: str) -> Framework:
         if library in modules and _framework(file, kind).owns(tensor):
             return _framework(file, kind)
     raise TypeError(
-        f"{name}: is a {type(tensor).__module__}.{type(tensor).__qualname__}; "
-        "expected a tensor of torch, NumPy (without a mask), JAX, CuPy or tvm_ffi"
+        f"{name}: is a {_type_name(tensor)}; expected a tensor of torch, NumPy (without a mask), JAX, CuPy or tvm_ffi"
     )
+
+
+def _type_name(tensor: Any) -> str:
+    return f"{type(tensor).__module__}.{type(tensor).__qualname__}"
 
 
 @cache
@@ -87,6 +90,22 @@ def check_gradient(tensor: Any, name: str, is_output: bool = False) -> None:
     reason = framework_of(tensor, name).gradient_refusal(tensor, is_output)
     if reason:
         raise TypeError(f"{name}: {reason}")
+
+
+def check_given(names: Sequence[str], tensors: Sequence[Any], outputs: Sequence[int]) -> None:
+    """`check_tensors` for those that a caller gave, which must be of one framework.
+
+    Raises:
+        TypeError: one cannot be passed, or is of another framework than the first.
+    """
+    check_tensors(names, tensors, outputs)
+    first, framework = tensors[0], framework_of(tensors[0], names[0])
+    for name, tensor in zip(names, tensors, strict=True):
+        if tensor is not None and framework_of(tensor, name) is not framework:
+            raise TypeError(
+                f"{name}: is a {_type_name(tensor)}, but {names[0]} a {_type_name(first)}; pass tensors of one "
+                "framework (its from_dlpack shares memory)"
+            )
 
 
 def check_tensors(names: Sequence[str], tensors: Sequence[Any], outputs: Sequence[int]) -> None:

@@ -24,8 +24,8 @@ def call(named, stream):
     if {unusual} or _is_grad_enabled() and ({requires_grad}):
         return False
     _makers = None
-{outputs}
     try:
+{outputs}
         if _makers is None or {is_given}:
             try:
                 _increment_versions(({written},))
@@ -40,14 +40,14 @@ def call(named, stream):
     return True
 """
 _OUTPUT = """
-    if {name} is None:
-        if _makers is None:
-            _makers = _known_makers.get({likeness})
+        if {name} is None:
             if _makers is None:
-                return False
-        {name} = _makers["{name}"]({first})
-    elif {is_other}({unusual} or {name}.requires_grad and _is_grad_enabled()):
-        return False
+                _makers = _known_makers.get({likeness})
+                if _makers is None:
+                    return False
+            {name} = _makers["{name}"]({first})
+        elif {is_other}({unusual} or {name}.requires_grad and _is_grad_enabled()):
+            return False
 """
 
 

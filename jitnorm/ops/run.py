@@ -6,7 +6,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitnorm.dispatch import in_words_of
-from jitnorm.interop import check_tensors, converted_tensors, framework_of, tried
+from jitnorm.interop import check_given, converted_tensors, framework_of, tried
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -29,7 +29,7 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
 
     Raises:
         ValueError: a shape, dtype, device, stride or alignment that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is no tensor of a known framework, or one of another framework than the first.
     """
     kind = type(named[dispatcher.first])
     way = dispatcher.ways.get(kind)
@@ -60,7 +60,7 @@ def _run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str
         made = framework.call(dispatcher, given, numbers)
         if made is not None:
             return dict(zip(names, made, strict=True))
-    check_tensors(names, given, dispatcher.positions)
+    check_given(names, given, dispatcher.positions)
     dispatcher.outputs.allocate(framework, named)
     tensors = dispatcher.in_order(named)[: len(names)]
     converted = converted_tensors(names, tensors, dispatcher.positions)

@@ -38,6 +38,17 @@ def test_it_is_refused_by_name_and_the_next_call_works(kind: Refused, name: str)
 
 
 @refused
+def test_it_is_refused_where_outputs_are_allocated(kind: Refused) -> None:
+    x = to_torch(X)
+    for _ in range(2):
+        call(input=x)  # from the second on by the quick way, which has no words of its own
+    for _ in range(2):
+        with pytest.raises(TypeError, match=rf"^input: {kind.message}"):
+            call(input=kind.make(x))
+    assert_same_bytes(call(), EXPECTED)
+
+
+@refused
 def test_it_is_refused_as_a_residual_and_as_a_scale(kind: Refused) -> None:
     tensors = [to_torch(X), to_torch(X), to_torch(WEIGHT)]
     fused_add_rmsnorm(*tensors)
