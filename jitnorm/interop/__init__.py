@@ -93,17 +93,21 @@ def check_gradient(tensor: Any, name: str, is_output: bool = False) -> None:
 
 
 def check_given(names: Sequence[str], tensors: Sequence[Any], outputs: Sequence[int]) -> None:
-    """`check_tensors` for those that a caller gave, which must be of one framework.
+    """`check_tensors` for those that a caller gave, which must be of one framework, but for those of TVM-FFI.
 
     Raises:
-        TypeError: one cannot be passed, or is of another framework than the first.
+        TypeError: one cannot be passed, or is of another framework than one before it.
     """
     check_tensors(names, tensors, outputs)
-    first, framework = tensors[0], framework_of(tensors[0], names[0])
+    first: tuple[str, Any] | None = None
     for name, tensor in zip(names, tensors, strict=True):
-        if tensor is not None and framework_of(tensor, name) is not framework:
+        if tensor is None or framework_of(tensor, name).goes_with_any:
+            continue
+        if first is None:
+            first = name, tensor
+        elif framework_of(tensor, name) is not framework_of(first[1], first[0]):
             raise TypeError(
-                f"{name}: is a {_type_name(tensor)}, but {names[0]} a {_type_name(first)}; pass tensors of one "
+                f"{name}: is a {_type_name(tensor)}, but {first[0]} a {_type_name(first[1])}; pass tensors of one "
                 "framework (its from_dlpack shares memory)"
             )
 

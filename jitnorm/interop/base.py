@@ -30,6 +30,8 @@ class Framework(ABC):
     is_direct = False
     # Whether most tensors go in as they are, and others raise an error before anything runs.
     is_often_direct = False
+    # Whether tensors have no streams, modes or gradients of their own, so that those of a call's others hold.
+    goes_with_any = False
     # The caller's current stream, where such tensors do not carry it.
     current_stream: Callable[[], int] | None = None
     # The default dtype of decoded values: float32 where the library has no bfloat16.

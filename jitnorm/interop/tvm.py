@@ -15,6 +15,7 @@ class TvmFfi(Framework):
     """Tensors of `tvm_ffi`; CUDA ones run on the stream that `tvm_ffi.use_raw_stream` sets."""
 
     is_direct = True
+    goes_with_any = True
 
     def owns(self, tensor: Any) -> bool:
         return isinstance(tensor, tvm_ffi().Tensor)

@@ -29,7 +29,7 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
 
     Raises:
         ValueError: a shape, dtype, device, stride or alignment that is not allowed.
-        TypeError: an argument that is no tensor of a known framework, or one of another framework than the first.
+        TypeError: an argument that is no tensor of a known framework, or frameworks are two.
     """
     kind = type(named[dispatcher.first])
     way = dispatcher.ways.get(kind)

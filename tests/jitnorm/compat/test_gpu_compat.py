@@ -40,6 +40,29 @@ def test_a_norm_without_a_weight_is_captured_in_a_cuda_graph(x: torch.Tensor) ->
         assert torch.equal(out, expected)
 
 
+@pytest.mark.parametrize("is_inference", [False, True])
+@pytest.mark.parametrize("name", ["mxfp8_grouped_quantize", "nvfp4_quantize", "scaled_fp4_grouped_quantize"])
+def test_codes_are_captured_in_a_cuda_graph_after_one_call(name: str, is_inference: bool) -> None:
+    """FlashInfer's own tests of graphs do so in inference mode."""
+    with torch.inference_mode(is_inference):
+        x = torch.randn(2, 128, 256, dtype=torch.bfloat16, device="cuda")
+        mask, scale = torch.full((2,), 128, dtype=torch.int32, device="cuda"), torch.ones(2, device="cuda")
+        arguments = {
+            "mxfp8_grouped_quantize": (x, mask),
+            "nvfp4_quantize": (x[0], scale[:1]),
+            "scaled_fp4_grouped_quantize": (x, mask, scale),
+        }[name]
+        expected = getattr(flashinfer, name)(*arguments)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = getattr(flashinfer, name)(*arguments)
+        graph.replay()
+        torch.cuda.synchronize()
+        for one, other in zip(captured, expected, strict=True):
+            assert torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
+
+
 def test_rounded_swiglu_is_that_of_the_cpu(x: torch.Tensor) -> None:
     out = torch.empty(6, 128, dtype=x.dtype)
     on_gpu = out.cuda()
