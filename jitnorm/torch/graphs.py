@@ -1,7 +1,8 @@
 """Stand-ins for public functions that torch.compile traces in their place: each is one node of Dynamo's graph.
 
 Dynamo runs the node with fake tensors. What compiles the graph traces it down to operators of ``torch.ops.jitnorm``.
-Only tensors can leave a node, so the `QuantizedTensor` of a result is made in the traced program.
+Only tensors can leave a node, so the `QuantizedTensor` of a result is made in the traced program; one that goes in is
+taken apart there, since within `torch.cond`, a checkpoint and the like its parts are not tensors yet.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
 
     # With keywords of its own, Dynamo would take `out` for that of an operator of torch.
     def node(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        result = function(*args, **kwargs)
+        result = function(*map(_whole, args), **{name: _whole(value) for name, value in kwargs.items()})
         parts = result if type(result) is tuple else (result,)
         _last[:] = map(_described, parts)
         flat = [leaf for part in parts for leaf in _tensors_of(part)]
@@ -29,10 +30,23 @@ def stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
     torch._dynamo.allow_in_graph(node)
 
     def traced(*args: Any, **kwargs: Any) -> Any:
-        flat = node(args, kwargs)
+        flat = node(tuple(map(_apart, args)), {name: _apart(value) for name, value in kwargs.items()})
         return _restored([flat] if flat is None or isinstance(flat, torch.Tensor) else flat, _descriptions())
 
     return traced
+
+
+_APART = "a QuantizedTensor"
+
+
+def _apart(value: Any) -> Any:
+    return (_APART, *leaves_of(value)) if isinstance(value, QuantizedTensor) else value
+
+
+def _whole(value: Any) -> Any:
+    """The inverse of `_apart`."""
+    is_apart = isinstance(value, tuple) and len(value) == 3 and isinstance(value[0], str) and value[0] == _APART
+    return of_leaves(*value[1:]) if is_apart else value
 
 
 # What the parts of the last node's result are, besides tensors.

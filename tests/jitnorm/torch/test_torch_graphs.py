@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch_calls
+from torch.utils.checkpoint import checkpoint
 
 import jitnorm
 from jitnorm import FP8_BLOCK, FP8_TOKEN, MXFP8, NVFP4, QuantizedTensor, SfLayout
@@ -78,6 +79,24 @@ def test_options_may_be_made_within_the_program() -> None:
         return q, jitnorm.dequantize(q, dtype="float32"), linear, rows, q.spec.block_size * x.shape[0]
 
     assert_same(program, values(ROWS, SIZE))
+
+
+def decoded(x: Any) -> Any:
+    return jitnorm.dequantize(jitnorm.quantize(x, spec=MXFP8))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: checkpoint(decoded, x, use_reentrant=False),
+        lambda x: torch.cond(x.sum() > 0, decoded, lambda x: x + 1, (x,)),
+        lambda x: torch.func.vmap(decoded)(x[None]),
+    ],
+    ids=["checkpoint", "cond", "vmap"],
+)
+def test_a_part_of_the_program_with_a_graph_of_its_own_may_take_what_it_has_quantized(program: Program) -> None:
+    for sign in (1, -1):
+        assert_same(program, values(ROWS, SIZE).abs() * sign)
 
 
 def test_the_number_of_rows_may_be_a_symbol() -> None:
