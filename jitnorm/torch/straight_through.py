@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from jitnorm.interop import framework_of
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.backward import gemma_rmsnorm_backward, rmsnorm_backward
 from jitnorm.ops.dequantize import dequantize
@@ -44,24 +43,62 @@ def fake_norm_quantize(
         >>> float(y[0, 0]), float(weight.grad[0])
         (1.0, 1.9999990463256836)
     """
+    if torch.compiler.is_dynamo_compiling() and _is_transforming():
+        raise TypeError(
+            "x: is used in a transform of torch.func within torch.compile, which would leave out the gradient; "
+            "transform what is compiled, or call it outside"
+        )
     made: torch.Tensor = _FakeNormQuantize.apply(x, weight, spec, eps, unit_bias, scales)
     return made
 
 
+def _is_transforming() -> bool:
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+vars(_is_transforming)["_dynamo_marked_constant"] = True  # Dynamo, which transforms what it traces, calls it
+
+
 class _FakeNormQuantize(torch.autograd.Function):  # type: ignore[misc]
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(
-        ctx: Any, x: torch.Tensor, weight: torch.Tensor, spec: QuantSpec, eps: float, unit_bias: bool, scales: Any
+        x: torch.Tensor, weight: torch.Tensor, spec: QuantSpec, eps: float, unit_bias: bool, scales: Any
     ) -> torch.Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.eps, ctx.unit_bias = eps, unit_bias
-        q = norm_quantize(x, weight, spec=spec, eps=eps, unit_bias=unit_bias, **scales)
-        made: torch.Tensor = dequantize(q, dtype=framework_of(x, "x").dtype_name(x))
+        with torch.no_grad():  # what traces a program may have it on here
+            q = norm_quantize(x, weight, spec=spec, eps=eps, unit_bias=unit_bias, **scales)
+            made: torch.Tensor = dequantize(q, dtype=str(x.dtype).removeprefix("torch."))
         return made
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        x, weight, _, ctx.eps, ctx.unit_bias, _ = inputs
+        ctx.save_for_backward(x, weight)
+
+    @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        backward = gemma_rmsnorm_backward if ctx.unit_bias else rmsnorm_backward
-        x, weight = ctx.saved_tensors
-        return *backward(grad.contiguous(), x, weight, ctx.eps), None, None, None, None
+        return *_Once.apply(grad.contiguous(), *ctx.saved_tensors, ctx.eps, ctx.unit_bias), None, None, None, None
+
+
+class _Once(torch.autograd.Function):  # type: ignore[misc]
+    """The backward, with an error where it is differentiated itself."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float, unit_bias: bool
+    ) -> tuple[torch.Tensor, ...]:
+        made: tuple[torch.Tensor, ...] = (gemma_rmsnorm_backward if unit_bias else rmsnorm_backward)(
+            grad, x, weight, eps
+        )
+        return made
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
+        raise RuntimeError("fake_norm_quantize has no second derivatives; compute the first ones without create_graph")
