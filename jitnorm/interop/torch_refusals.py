@@ -11,6 +11,7 @@ _REMEDIES = {
     "AsyncCollectiveTensor": "which may still be in flight; pass its result, `.wait()`",
     "FakeTensor": "which has no values; pass only tensors of its mode, and no `stream`",
     "FunctionalTensor": "which stands for a tensor while torch records; pass only tensors of torch, and no `stream`",
+    "UninitializedTensorMixin": "which has no shape yet; pass it after the first call of its module",
     "NestedTensor": "whose rows differ in length; pass `.values()`",
 }
 _ANY_REMEDY = "a subclass with its own __torch_dispatch__, whose memory is not its values; pass the inner tensor"
@@ -31,8 +32,10 @@ class TorchRefusals:
         self._torch = torch
 
     def is_plain(self, kind: type) -> bool:
-        """Whether a subclass of `torch.Tensor` leaves its operations to torch."""
-        return getattr(kind, "__torch_dispatch__", None) is self._torch.Tensor.__torch_dispatch__
+        """Whether a subclass of `torch.Tensor` leaves its operations to torch, and has memory."""
+        torch = self._torch
+        leaves = getattr(kind, "__torch_dispatch__", None) is torch.Tensor.__torch_dispatch__
+        return leaves and not issubclass(kind, torch.nn.parameter.UninitializedTensorMixin)
 
     def is_recorded(self, tensors: Sequence[Any]) -> bool:
         """Whether torch records a call of such tensors, or makes it in another way than by their memory."""
@@ -88,14 +91,14 @@ class TorchRefusals:
                 )
         if torch._C._is_tracing():
             return "is used in torch.jit.trace, which would not see what a kernel does; pass no `stream`"
+        if torch._C._functorch.is_legacy_batchedtensor(tensor):
+            return "is of a batch that autograd computes at once, as for is_grads_batched; use torch.func.vmap"
         if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
             return "is used in a transform of torch.func, whose tensors have no memory; call it there, with no `stream`"
         return None
 
     def _of_memory(self, tensor: Any) -> str | None:
         torch = self._torch
-        if torch.nn.parameter.is_lazy(tensor):
-            return "is uninitialized, so it has no shape yet; pass it after the first call of its module"
         if tensor.is_nested:
             return "is a nested tensor, whose rows differ in length; pass `.values()`, or each of its parts"
         if tensor.device.type not in ("cpu", "cuda"):

@@ -35,8 +35,9 @@ inline void CheckBounds(const std::string& name, const DLTensor& t) {
   JITNORM_CHECK(t.ndim >= 0, ValueError) << name << ": has " << t.ndim << " dimensions";
   JITNORM_CHECK(std::all_of(t.shape, t.shape + t.ndim, [](int64_t extent) { return extent >= 0; }), ValueError)
       << name << ": shape is " << ShapeText(t.shape, t.ndim) << "; extents must not be negative";
-  JITNORM_CHECK(HasBoundedShape(t), ValueError) << name << ": shape is " << ShapeText(t.shape, t.ndim) << " of dtype "
-                                                << t.dtype << "; at most " << kMostBytes << " bytes have addresses";
+  JITNORM_CHECK(HasBoundedShape(t), ValueError)
+      << name << ": shape is " << ShapeText(t.shape, t.ndim) << " of dtype " << DtypeName(t.dtype) << "; at most "
+      << kMostBytes << " bytes have addresses";
   JITNORM_CHECK(HasBoundedStrides(t), ValueError)
       << name << ": strides are " << ShapeText(t.strides, t.ndim) << " and shape is " << ShapeText(t.shape, t.ndim)
       << "; at most " << kMostBytes << " bytes have addresses";

@@ -192,7 +192,7 @@ class CallChecker {
     const bool is_allowed =
         std::any_of(argument.dtypes.begin(), argument.dtypes.end(), [&](DLDataType dtype) { return dtype == t.dtype; });
     JITNORM_CHECK(is_allowed, ValueError)
-        << argument.name << ": dtype is " << t.dtype << ", expected " << DtypeText(argument);
+        << argument.name << ": dtype is " << DtypeName(t.dtype) << ", expected " << DtypeText(argument);
     if (argument.is_single) {
       if (ElementCount(t) != 1) ThrowShape(argument, t, tensors);
       return;
@@ -303,7 +303,7 @@ class CallChecker {
   static std::string DtypeText(const Argument& argument) {
     std::string text;
     for (DLDataType dtype : argument.dtypes) {
-      text += (text.empty() ? "" : " or ") + std::string(ffi::DLDataTypeToString(dtype));
+      text += (text.empty() ? "" : " or ") + DtypeName(dtype);
     }
     return text;
   }

@@ -165,7 +165,7 @@ class Dispatcher {
       const uint32_t packed = key.dtypes[i];
       const DLDataType dtype{static_cast<uint8_t>(packed), static_cast<uint8_t>(packed >> 8),
                              static_cast<uint16_t>((packed & ~kPresent) >> 16)};
-      dtypes.push_back(packed ? ffi::DLDataTypeToString(dtype) : ffi::String(""));
+      dtypes.push_back(packed ? DtypeName(dtype) : "");
     }
     const std::optional<void*> stream = GivenStream(args, roles_.size());
     const bool is_capturing =

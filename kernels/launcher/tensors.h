@@ -15,6 +15,12 @@ inline std::string DeviceName(DLDevice device) {
   return "device type " + std::to_string(device.device_type) + ":" + std::to_string(device.device_id);
 }
 
+// The dtype as frameworks write it; TVM-FFI throws for complex numbers.
+inline std::string DtypeName(DLDataType dtype) {
+  return dtype.code == kDLComplex ? "complex" + std::to_string(dtype.bits)
+                                  : std::string(ffi::DLDataTypeToString(dtype));
+}
+
 inline char* DataOf(const DLTensor& t) { return static_cast<char*>(t.data) + t.byte_offset; }
 
 inline int64_t ElementBytes(DLDataType dtype) { return (dtype.bits * dtype.lanes + 7) / 8; }

@@ -88,8 +88,13 @@ def test_a_subclass_of_plain_memory_is_a_tensor() -> None:
 
 
 def test_a_parameter_that_has_no_shape_yet_is_refused() -> None:
-    with torch.no_grad(), pytest.raises(TypeError, match=r"^weight: is uninitialized"):
-        call(weight=torch.nn.UninitializedParameter())
+    given = {"input": to_torch(X), "weight": to_torch(WEIGHT), "out": torch.zeros(ROWS, SIZE)}
+    for name in given:
+        for kind in (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer):
+            for _ in range(2):
+                with torch.no_grad(), pytest.raises(TypeError, match=rf"^{name}: is a Uninit.* no shape yet"):
+                    call(**{**given, name: kind()})
+    assert_same_bytes(call(), EXPECTED)
 
 
 def test_what_is_no_tensor_of_torch_is_refused() -> None:
@@ -137,6 +142,15 @@ def test_a_negative_view_is_not_written() -> None:
 
 
 def test_complex_numbers_are_refused_conjugate_or_not() -> None:
-    for x in (to_torch(X) * 1j, (to_torch(X) * 1j).conj()):
-        with pytest.raises((TypeError, ValueError), match=r"^input.*complex64"):
-            call(input=x)
+    given = {"input": to_torch(X), "weight": to_torch(WEIGHT), "out": torch.zeros(ROWS, SIZE)}
+    for arguments in ({"input": to_torch(X)}, given):
+        call(**arguments)  # the kernel is known from here on
+        for name, tensor in arguments.items():
+            for imaginary in (tensor * 1j, (tensor * 1j).conj()):
+                message = "out: is a view" if name == "out" and imaginary.is_conj() else rf"{name}.*complex64"
+                for _ in range(2):
+                    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+                        call(**{**arguments, name: imaginary})
+    with pytest.raises(ValueError, match=r"^residual: dtype is complex64"):
+        fused_add_rmsnorm(to_torch(X), to_torch(X) * 1j, to_torch(WEIGHT))
+    assert_same_bytes(call(), EXPECTED)

@@ -216,6 +216,14 @@ def test_gradients_of_gradients_are_refused() -> None:
         found.sum().backward()
 
 
+def test_a_batch_of_gradients_that_autograd_computes_at_once_is_refused() -> None:
+    x, weight = leaf(ROWS, SIZE), leaf(SIZE, seed=1)
+    for norm in (jitnorm.rmsnorm, jitnorm.gemma_rmsnorm):
+        with pytest.raises(TypeError, match=r"^grad: is of a batch that autograd .* torch\.func\.vmap"):
+            torch.autograd.grad(norm(x, weight), x, torch.ones(2, ROWS, SIZE), is_grads_batched=True)
+    assert torch.autograd.grad(jitnorm.rmsnorm(x, weight).sum(), weight)[0].shape == (SIZE,)
+
+
 def test_after_an_error_gradients_go_on() -> None:
     x, weight = leaf(ROWS, SIZE), leaf(SIZE, seed=1)
     with pytest.raises(ValueError, match=r"^weight: "):
@@ -263,3 +271,28 @@ def test_fake_quantization_has_the_values_of_codes_and_the_gradient_of_the_norm(
         assert torch.equal(y, jitnorm.dequantize(q, dtype="bfloat16"))
     found = torch.autograd.grad((norm(x, weight).detach().float() * y.float() * 2).sum(), (x, weight))
     assert all(map(torch.equal, found, expected))
+
+
+def test_fake_quantization_has_its_gradient_in_compiled_programs_and_transforms() -> None:
+    x, weight = leaf(ROWS, SIZE), leaf(SIZE, seed=1)
+
+    def loss(x: Any, weight: Any) -> Any:
+        return jitnorm.torch.fake_norm_quantize(x, weight, jitnorm.MXFP8).square().sum()
+
+    expected = torch.autograd.grad(loss(x, weight), (x, weight))
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    assert all(map(torch.equal, torch.autograd.grad(compiled(x, weight), (x, weight)), expected))
+    plain = (x.detach(), weight.detach())
+    assert all(map(torch.equal, torch.func.grad(loss, (0, 1))(*plain), expected))
+    assert torch.equal(torch.func.vmap(torch.func.grad(loss), in_dims=(0, None))(*plain), expected[0])
+    transformed = torch.compile(torch.func.grad(loss), fullgraph=True, backend="aot_eager")
+    with pytest.raises(Exception, match="x: is used in a transform"):  # torch has several, of private names
+        transformed(*plain)
+
+
+def test_fake_quantization_refuses_gradients_of_gradients() -> None:
+    x, weight = leaf(ROWS, SIZE), leaf(SIZE, seed=1)
+    y = jitnorm.torch.fake_norm_quantize(x, weight, jitnorm.MXFP8)
+    (found,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        (y.sum() + found.sum()).backward()
