@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -98,10 +98,20 @@ class Torch(Framework):
         return self._refusals.tangent_refusal(tensor)
 
     def register_node(self, kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
+        # To torch, unlike to JAX, None is a leaf, which `torch.vmap` takes for a result that is no tensor.
+        def flattened(each: Any) -> tuple[list[Any], tuple[Any, ...]]:
+            leaves, rest = flatten(each)
+            is_there = tuple(leaf is not None for leaf in leaves)
+            return [leaf for leaf in leaves if leaf is not None], (*rest, is_there)
+
+        def restored(leaves: Iterable[Any], context: tuple[Any, ...]) -> Any:
+            (*rest, is_there), given = context, iter(leaves)
+            return unflatten([next(given) if is_leaf else None for is_leaf in is_there], tuple(rest))
+
         if kind not in self._nodes:
             self._torch.utils._pytree.register_pytree_node(
-                kind, flatten, unflatten, serialized_type_name=f"jitnorm.{kind.__name__}",
-                to_dumpable_context=list, from_dumpable_context=tuple,
+                kind, flattened, restored, serialized_type_name=f"jitnorm.{kind.__name__}",
+                to_dumpable_context=list, from_dumpable_context=lambda rest: (*rest[:-1], tuple(rest[-1])),
             )  # fmt: skip
             self._nodes.add(kind)
 

@@ -19,19 +19,24 @@ def batched(name: str) -> Callable[..., Any]:
         operator = getattr(operator, part)
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *given: Any, **options: Any) -> tuple[Any, Any]:
+        batched = list(zip(given, in_dims, strict=True))
         calls = [
-            operator(
-                *(each if dim is None else each.select(dim, i) for each, dim in zip(given, in_dims, strict=True)),
-                **options,
-            )
-            for i in range(info.batch_size)
+            operator(*(each if dim is None else _element(each, dim, i) for each, dim in batched), **options)
+            for i in range(max(1, info.batch_size))  # the call of an empty batch gives the shapes
         ]
         if isinstance(calls[0], torch.Tensor):
-            return _stacked(calls), 0
-        results = [_stacked(parts) for parts in zip(*calls, strict=True)]
+            return _stacked(calls)[: info.batch_size], 0
+        results = [_stacked(parts)[: info.batch_size] for parts in zip(*calls, strict=True)]
         return type(calls[0])(results), type(calls[0])([0] * len(results))
 
     return rule
+
+
+def _element(tensor: torch.Tensor, dim: int, i: int) -> torch.Tensor:
+    """An element of a batch; zeros for one that an empty batch would have."""
+    if tensor.shape[dim]:
+        return tensor.select(dim, i)
+    return tensor.new_zeros([size for place, size in enumerate(tensor.shape) if place != dim % tensor.ndim])
 
 
 def _stacked(tensors: Any) -> torch.Tensor:

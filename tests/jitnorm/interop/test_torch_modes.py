@@ -207,7 +207,17 @@ def test_a_batch_of_encodings_is_stacked() -> None:
     batched = torch.func.vmap(lambda x, weight: jitnorm.rmsnorm_mxfp8quant(x, weight), out_dims=(0, 0))(x, weights)
     scales = torch.func.vmap(lambda x: jitnorm.quantize(x, spec=jitnorm.FP8_BLOCK).scale)(x)
     assert torch.equal(scales, jitnorm.quantize(x, spec=jitnorm.FP8_BLOCK, batched=True).scale)
+    q = torch.func.vmap(lambda x: jitnorm.quantize(x, spec=jitnorm.MXFP8))(x)
+    assert q == jitnorm.quantize(x, spec=jitnorm.MXFP8)
+    assert torch.equal(torch.func.vmap(lambda q: q.dequantize())(q), q.dequantize())
     for i in range(3):
         expected = jitnorm.rmsnorm_mxfp8quant(x[i], weights[i])
         for ours, theirs in zip(batched, expected, strict=True):
             assert torch.equal(ours[i].view(torch.uint8), theirs.view(torch.uint8))
+
+
+def test_an_empty_batch_has_the_shapes_of_its_elements() -> None:
+    weight, x = to_torch(WEIGHT), torch.empty(2, 0, SIZE).half()
+    assert torch.func.vmap(lambda x: rmsnorm(x, weight), in_dims=1)(x).shape == (0, 2, SIZE)
+    q = torch.func.vmap(lambda x: jitnorm.quantize(x, spec=jitnorm.MXFP8), in_dims=-2)(x)
+    assert (q.data.shape, q.scale.shape) == ((0, 2, SIZE), (0, 2, SIZE // 32))
