@@ -9,8 +9,8 @@ A missing kernel is built while JAX traces, so a program has it from the start.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import cache, lru_cache
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, Signature
@@ -91,8 +91,40 @@ def program(
         recorded, _, recorded_made = _kernel_call(of, scalars, device, in_place)
         once = _without_gradients(recorded, op, "second derivative")
         call = _with_gradient(call, once, gradient, given, made, recorded_made, scalars)
-    jitted: Callable[..., tuple[Any, ...]] = jax.jit(call)
+    jitted: Callable[..., tuple[Any, ...]] = jax.jit(_with_arrays_alike(call))
     return jitted
+
+
+def _with_arrays_alike(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call with arrays that vary along the same axes of a mesh, and are gathered where their sharding is explicit.
+
+    Kernels make gradients of such types alone; JAX makes those of the arrays that were given out of them.
+    """
+    import jax
+
+    @wraps(call)
+    def alike(*arrays: Any) -> Any:
+        varying = _varying_axes(arrays)
+        return call(*(_alike(array, varying) for array in arrays))
+
+    def _alike(array: Any, varying: frozenset[str]) -> Any:
+        sharding = jax.typeof(array).sharding
+        if any(part is not None for part in sharding.spec):
+            replicated = jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())
+            array = jax.sharding.reshard(array, replicated)
+        missing = tuple(sorted(varying - _varying_axes([array])))
+        return jax.lax.pcast(array, missing, to="varying") if missing else array
+
+    return alike
+
+
+def _varying_axes(arrays: Sequence[Any]) -> frozenset[str]:
+    """The axes of a mesh along which arrays differ, as `jax.shard_map` keeps track of them."""
+    import jax
+
+    types = [jax.typeof(array) for array in arrays]
+    # JAX before 0.10 keeps it elsewhere.
+    return frozenset().union(*(each.mat.varying for each in types if hasattr(each, "mat")))
 
 
 def _kernel_call(
@@ -116,7 +148,12 @@ def _kernel_call(
         described = {i: (a.shape, name_of(a.dtype)) for i, a in zip(inputs, arrays, strict=True)}
         described |= {names.index(name): (shape, stored_dtype(dtype)) for name, (shape, dtype) in allocated.items()}
         target = _custom_call(dispatcher, scalars, device, order, tuple(sorted(described.items())))
-        results = [jax.ShapeDtypeStruct(*described[i]) for i in outputs]
+        typed: dict[str, Any] = {}
+        if varying := _varying_axes(arrays):
+            typed["manual_axis_type"] = jax.sharding.ManualAxisType(varying=varying)
+            mesh = jax.typeof(arrays[0]).sharding.mesh
+            typed["sharding"] = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+        results = [jax.ShapeDtypeStruct(*described[i], **typed) for i in outputs]
         run = jax.ffi.ffi_call(target, results, vmap_method="sequential", input_output_aliases=aliases)
         return tuple(run(*arrays))
 
@@ -210,13 +247,21 @@ def _custom_call(
     tensors: tuple[tuple[int, tuple[tuple[int, ...], str]], ...],
 ) -> str:
     """Register the kernel for calls with such tensors, and return its name in XLA."""
-    new, ordinal = launcher().stand_in, ordinal_of(device)
-    stand_ins = [new(shape, dtype, ordinal, place) for place, (shape, dtype) in tensors]
+    ordinal = ordinal_of(device)
+    stand_ins = [_stand_in(dispatcher.names[place], shape, dtype, ordinal, place) for place, (shape, dtype) in tensors]
     kernel, text = dispatcher.kernel_of(*stand_ins, *scalars)
     # JAX may cache compiled programs on disk, so the name identifies the kernel in any process.
     name = " ".join((PREFIX, text, ",".join(map(str, order)), ",".join(map(repr, scalars))))
     _register_once(name, kernel, order, scalars, device)
     return name
+
+
+def _stand_in(name: str, shape: tuple[int, ...], dtype: str, ordinal: int, place: int) -> Any:
+    """What has the shape of an argument and no memory."""
+    try:
+        return launcher().stand_in(shape, dtype, ordinal, place)
+    except ValueError:
+        raise ValueError(f"{name}: dtype is {dtype}, which no kernel takes; convert it") from None
 
 
 def register_by_name(name: str, device: Any) -> None:

@@ -10,12 +10,12 @@ from python_process import run_python
 pytest.importorskip("jax", reason="JAX is not installed")
 pytest.importorskip("jax_tvm_ffi", reason="jax-tvm-ffi is not installed")
 
-PROGRAM = """
+START = """
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
-from jitnorm import NVFP4, compute_amax, dequantize, quantize, rmsnorm, rmsnorm_fp4quant
+from jitnorm import NVFP4, add_rmsnorm, compute_amax, rmsnorm, rmsnorm_fp4quant
 
 first, second = jax.devices()
 mesh = Mesh(np.array([first, second]), ("d",))
@@ -30,6 +30,8 @@ def check(what, found, wanted):
         assert np.array_equal(np.asarray(a).view(np.uint8), np.asarray(b).view(np.uint8)), what
 
 
+"""
+CALLS = """
 def swizzled(x, w):
     return rmsnorm_fp4quant(x, w, is_sf_swizzled_layout=True)
 
@@ -76,5 +78,43 @@ check("the next call", rmsnorm(put(x, first), put(weight, first)), rmsnorm(x, we
 """
 
 
-def test_sharded_and_placed_arrays(tmp_path: Path) -> None:
-    run_python(PROGRAM, cwd=tmp_path, XLA_FLAGS="--xla_force_host_platform_device_count=2")
+GRADIENTS = """
+x, weight = x.astype(np.float32), weight.astype(np.float32)
+
+
+def local(op, out=P("d", None)):
+    return jax.shard_map(op, mesh=mesh, in_specs=(P("d", None), P()), out_specs=out)
+
+
+def add(x, w):
+    return add_rmsnorm(x, 2 * x, w)
+
+
+def gradients(op):
+    return jax.grad(lambda x, w: sum((part * x).sum() for part in op(x, w)), (0, 1))
+
+
+expected = gradients(add)(x, weight)
+explicit = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,))
+arguments = put(x, NamedSharding(explicit, P("d", None))), put(weight, NamedSharding(explicit, P()))
+for found in (
+    gradients(local(add))(x, weight),
+    jax.jit(gradients(local(add)))(put(x, by_row), put(weight, everywhere)),
+    jax.jit(gradients(add))(*arguments),
+):
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)  # rows are added up in another order
+
+try:
+    local(rmsnorm, P())(x, weight)
+except ValueError as error:
+    assert "out_specs which require replication" in str(error), error
+else:
+    raise AssertionError("parts of devices are no whole result")
+check("the next call", local(rmsnorm)(x, weight), rmsnorm(x, weight))
+"""
+
+
+@pytest.mark.parametrize("program", [CALLS, GRADIENTS], ids=["calls", "gradients"])
+def test_sharded_and_placed_arrays(program: str, tmp_path: Path) -> None:
+    run_python(START + program, cwd=tmp_path, XLA_FLAGS="--xla_force_host_platform_device_count=2")
