@@ -23,9 +23,13 @@ from jitnorm.toolchains.cxx import Cxx
 _CPU = Target("cpu")
 
 
+# No kernel throws or needs more than libc; to link with shared libraries of C++ would take a quarter of such a build.
+_LESS_TO_LINK = ("-fno-exceptions", "-static-libstdc++", "-static-libgcc")
+
+
 class _Unoptimized(Cxx):
     def flags(self, target: Target = _CPU) -> tuple[str, ...]:
-        return tuple("-O0" if flag == "-O3" else flag for flag in super().flags(target))
+        return (*("-O0" if flag == "-O3" else flag for flag in super().flags(target)), *_LESS_TO_LINK)
 
 
 @cache

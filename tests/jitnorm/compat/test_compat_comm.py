@@ -25,13 +25,17 @@ SHARES = [torch.randn(ROWS, SIZE, generator=torch.Generator().manual_seed(rank))
 RESIDUAL = torch.randn(ROWS, SIZE, generator=torch.Generator().manual_seed(9)).half()
 GAMMA = torch.linspace(0.5, 1.5, SIZE).half()
 SUM = (SHARES[0].float() + SHARES[1].float()).half().float()
-NORM = jitnorm.rmsnorm(SUM + RESIDUAL.float(), GAMMA.float()).half()
 SCALE = torch.tensor([0.25])
 
 
 @pytest.fixture(autouse=True)
 def _plain(unoptimized: None) -> None:
     """Kernels are not optimized here, which changes no bit."""
+
+
+def expected_norm() -> torch.Tensor:
+    norm: torch.Tensor = jitnorm.rmsnorm(SUM + RESIDUAL.float(), GAMMA.float()).half()
+    return norm
 
 
 def workspace_of(rank: int, exchange: Exchange, **options: Any) -> comm.AllReduceFusionWorkspace:
@@ -69,7 +73,7 @@ def test_the_norm_and_the_sum_with_the_residual_take_the_places_that_are_given()
         return x, residual
 
     for x, residual in on_ranks(call):
-        assert x.equal(NORM)
+        assert x.equal(expected_norm())
         assert residual.equal((SUM + RESIDUAL.float()).half())
 
 
@@ -85,10 +89,11 @@ def test_without_outputs_they_are_made_and_the_sum_alone_needs_no_norm() -> None
 
 
 def test_codes_are_those_of_the_rounded_norm_which_some_patterns_also_give() -> None:
-    swizzled = jitnorm.quantize(NORM, spec=jitnorm.NVFP4.with_layout("128x4"), global_scale=SCALE)
-    by_rows = jitnorm.quantize(NORM, spec=spec_of("e4m3", "row", scale_floor=1 / (448 * 512)))
-    by_groups = vllm.per_token_group_quant_fp8_packed_for_deepgemm(NORM, 128)
-    by_one = jitnorm.quantize(NORM, spec=jitnorm.FP8_TENSOR, scale=SCALE)
+    expected = expected_norm()
+    swizzled = jitnorm.quantize(expected, spec=jitnorm.NVFP4.with_layout("128x4"), global_scale=SCALE)
+    by_rows = jitnorm.quantize(expected, spec=spec_of("e4m3", "row", scale_floor=1 / (448 * 512)))
+    by_groups = vllm.per_token_group_quant_fp8_packed_for_deepgemm(expected, 128)
+    by_one = jitnorm.quantize(expected, spec=jitnorm.FP8_TENSOR, scale=SCALE)
 
     def call(x: torch.Tensor, workspace: comm.AllReduceFusionWorkspace) -> None:
         def check(pattern: str, codes: torch.Tensor, scales: torch.Tensor | None, **options: Any) -> None:
@@ -101,7 +106,7 @@ def test_codes_are_those_of_the_rounded_norm_which_some_patterns_also_give() -> 
                 scale_out=scale_out, residual_in=RESIDUAL, rms_gamma=GAMMA, **options,
             )  # fmt: skip
             assert found is (quant_out if norm is None else norm)
-            assert norm is None or norm.equal(NORM)
+            assert norm is None or norm.equal(expected)
             assert quant_out.view(torch.uint8).equal(codes.view(torch.uint8))
             assert scales is None or scale_out.equal(scales)
 
