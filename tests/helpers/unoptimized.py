@@ -22,14 +22,18 @@ from jitnorm.toolchains.cxx import Cxx
 
 _CPU = Target("cpu")
 
-
 # No kernel throws or needs more than libc; to link with shared libraries of C++ would take a quarter of such a build.
 _LESS_TO_LINK = ("-fno-exceptions", "-static-libstdc++", "-static-libgcc")
+# Else GCC copies functions into each other, also without optimization.
+_INLINES = "__attribute__((always_inline))"
 
 
 class _Unoptimized(Cxx):
     def flags(self, target: Target = _CPU) -> tuple[str, ...]:
         return (*("-O0" if flag == "-O3" else flag for flag in super().flags(target)), *_LESS_TO_LINK)
+
+    def compile(self, source: str, target: Target = _CPU) -> bytes:
+        return super().compile(source.replace(_INLINES, ""), target)
 
 
 @cache
