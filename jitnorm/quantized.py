@@ -168,7 +168,10 @@ def _kind_of(q: QuantizedTensor) -> tuple[object, ...]:
 
 
 def _bytes_of(tensor: Any, name: str) -> bytes:
-    return b"" if tensor is None else framework_of(tensor, name).to_bytes(tensor)
+    try:
+        return b"" if tensor is None else framework_of(tensor, name).to_bytes(tensor)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
 
 
 def _described(tensor: Any) -> str:

@@ -133,6 +133,8 @@ class Torch(Framework):
         return tensor.to(device)
 
     def to_bytes(self, tensor: Any) -> bytes:
+        if reason := self.refusal(tensor.detach(), is_output=False):
+            raise TypeError(reason)
         return bytes(tensor.detach().cpu().contiguous().reshape(-1).view(self._torch.uint8).numpy().tobytes())
 
     def allow_unpickling(self, function: Callable[..., Any]) -> None:

@@ -69,6 +69,7 @@ class Operator:
         form = self._forms[config, enable_pdl]
         inputs = (*given, *(None,) * (self._input_count - len(given)))
         named = form.named((*inputs, *map(outputs.get, self._outputs)))
+        _check_devices(form.dispatcher, named)
         check_gradients(form.dispatcher, named)
         return fake_outputs(form.dispatcher, form.dispatcher.outputs, named)
 
@@ -195,6 +196,17 @@ def fake_outputs(dispatcher: Dispatcher, outputs: Outputs, named: Mapping[str, A
     except (TypeError, ValueError) as error:
         raise in_words_of(dispatcher.op, error) from None
     return {name: framework.empty(shape, dtype, leaders[0]) for name, (shape, dtype) in made.items()}
+
+
+def _check_devices(dispatcher: Dispatcher, named: Mapping[str, Any]) -> None:
+    """Raise ValueError unless all tensors of a call are on one device: kernels check that, but see none on `meta`."""
+    first = named[dispatcher.first]
+    for name in dispatcher.names:
+        tensor = named.get(name)
+        if tensor is not None and tensor.device != first.device:
+            raise ValueError(
+                f"{name}: is on {tensor.device}, expected {first.device}, where {dispatcher.first} is; move it there"
+            )
 
 
 def check_gradients(dispatcher: Dispatcher, named: Mapping[str, Any]) -> None:

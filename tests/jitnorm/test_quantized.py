@@ -32,6 +32,13 @@ def test_equality_is_that_of_bytes_in_any_framework() -> None:
     assert all(q == each[0] for q in each)
 
 
+def test_bytes_that_no_host_has_are_an_error_by_name() -> None:
+    q = quantized(make=torch.from_numpy)
+    with pytest.raises(TypeError, match=r"^data: is on meta"):
+        assert q.to("meta") == q
+    assert q == q.to("cpu")
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -178,6 +178,24 @@ def test_scripts_find_operators() -> None:
     assert torch.equal(torch.jit.script(program)(x, weight), jitnorm.rmsnorm(x, weight))
 
 
+def test_a_tensor_without_values_beside_others_is_an_error_by_name() -> None:
+    given = {"input": torch.ones(2, 64), "weight": torch.ones(64), "out": torch.ones(2, 64)}
+    operator = torch.ops.jitnorm.rmsnorm
+    for _ in range(2):
+        for name in ("weight", "out"):
+            changed = {**given, name: given[name].to("meta")}
+            for call in (operator.out, torch.compile(jitnorm.rmsnorm, backend="aot_eager")):
+                numbers = {} if call is not operator.out else {"eps": 1e-6}
+                with pytest.raises(Exception, match=f"{name}: is on meta, expected cpu, where input is"):
+                    call(**changed, **numbers)
+        with pytest.raises(ValueError, match=r"^weight: is on cpu, expected meta, where input is"):
+            operator(given["input"].to("meta"), given["weight"], 1e-6)
+    with FakeTensorMode(), pytest.raises(ValueError, match=r"^weight: is on cpu, expected cuda:0, where input is"):
+        jitnorm.rmsnorm(torch.empty(2, 64, device="cuda"), torch.empty(64))
+    assert operator(*(tensor.to("meta") for tensor in (given["input"], given["weight"])), 1e-6).is_meta
+    assert torch.equal(operator(given["input"], given["weight"], 0.0), given["input"])
+
+
 def test_missing_arguments_are_errors_by_name() -> None:
     with pytest.raises(TypeError, match=r"^jitnorm::rmsnorm\(\) missing 1 required keyword-only argument: 'out'"):
         torch.ops.jitnorm.rmsnorm.out(torch.ones(2, 64), torch.ones(64), 1e-6)
