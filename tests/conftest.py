@@ -55,6 +55,12 @@ _LONGEST = (
     "test_dequantize.py",
     "test_distribution.py",
     "test_documentation.py",
+    "test_cuda_on_host.py",
+    "test_llama.py",
+    "test_transformers_models.py",
+    "test_torch_export.py",
+    "test_autograd.py",
+    "test_sanitized_calls.py",
 )
 
 
