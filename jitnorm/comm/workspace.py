@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
+from importlib import import_module
 from typing import Any
 
 from jitnorm.comm.cuda_memory import CudaMemory
@@ -302,9 +303,6 @@ def _require_same(exchange: Exchange, layout: Layout) -> None:
 
 
 def _like(control: Any, tensor: Any) -> Any:
-    """The control block in the library of a tensor, if that is torch, whose calls then stay on their short way."""
-    if type(tensor).__module__.partition(".")[0] != "torch":
-        return control
-    import torch
-
-    return torch.from_dlpack(control)
+    """The control block in the library of a tensor: calls take tensors of one."""
+    library = type(tensor).__module__.partition(".")[0]
+    return control if library == "tvm_ffi" else import_module(library).from_dlpack(control)
