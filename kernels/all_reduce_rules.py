@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .config import KernelConfig
 
 ALL_REDUCE = ("all_reduce", "ranks", "rounds_sum")
-METHODS = ("one_shot", "two_shot", "sharded")
+METHODS = ("one_shot", "two_shot", "sharded", "reduce_scatter", "all_gather")
 MAX_RANKS = 8
 
 
@@ -37,6 +37,12 @@ def check_all_reduce(config: KernelConfig) -> None:
         )
     if config.quant is not None and config.quant.has_given_scales and config.divides_rows:
         raise ValueError("scale: is that of rows, columns or blocks, which goes with all_reduce='one_shot' alone")
+    if config.all_reduce == "all_gather" and config.rounds_sum:
+        raise ValueError("rounds_sum: is True, but all_reduce is 'all_gather', which sums nothing; pass False")
+    if config.all_reduce == "all_gather" and config.row_dims > 1:
+        raise ValueError(
+            f"row_dims: is {config.row_dims}, but all_reduce is 'all_gather', which takes a matrix; pass 1"
+        )
     if config.all_reduce == "sharded" and not config.residual:
         raise ValueError(
             "all_reduce: is 'sharded', which leaves a sum with a residual, but there is none; use 'two_shot'"

@@ -123,7 +123,8 @@ class KernelConfig:
         modulation_bias: whether float32 biases are added to these.
         all_reduce: how the inputs of several GPUs, the ranks, are summed before a residual is added: ``one_shot``,
             every rank gets those of all; ``two_shot``, each gets those of some rows and encodes these for all;
-            ``sharded``, which leaves the sum with a residual where it is found; not at all, an empty text.
+            ``sharded``, which leaves the sum with a residual where it is found; ``reduce_scatter``, all results; or
+            nothing is summed, and each rank has rows that it encodes for all, with ``all_gather``; empty: no ranks.
         ranks: how many ranks there are, 2 to 8; only with `all_reduce`, otherwise 0.
         rounds_sum: whether the sum over ranks is rounded to the input's dtype before anything else; with ``two_shot``,
             it is then the sum that ranks tell each other, and each encodes all rows.
@@ -248,8 +249,8 @@ class KernelConfig:
 
     @property
     def divides_rows(self) -> bool:
-        """Whether ranks divide the rows, and each encodes its own for all."""
-        return self.all_reduce == "sharded" or (self.all_reduce == "two_shot" and not self.rounds_sum)
+        """Whether ranks divide the rows, and each encodes its own alone."""
+        return self.all_reduce not in ("", "one_shot") and not self.passes_sums
 
     @property
     def passes_sums(self) -> bool:

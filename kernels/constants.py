@@ -191,6 +191,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
             yield _bool("kPassesSums", True)
         elif config.divides_rows:
             yield _bool("kSharesSum", config.all_reduce == "two_shot")
+            yield _bool("kSharesRows", config.all_reduce != "reduce_scatter")
+            yield _bool("kSumsRanks", config.all_reduce != "all_gather")
         else:
             yield _bool("kSendsRows", True)
     if config.combine in ("branch", "reduced"):

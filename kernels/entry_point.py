@@ -15,7 +15,8 @@ from .extents import LEADING, MATRICES, shape
 from .interface import interface, tensor_arguments
 from .item_ops import has_square_items
 from .launch_recipe import ENTRY
-from .row_ops import OFFSETS, padded_rows, written_rows
+from .row_counts import padded_rows, written_rows
+from .row_ops import OFFSETS
 from .schedule import row_schedule
 from .target import Target
 
@@ -135,7 +136,7 @@ def parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
 
 def _extent_prefixes(config: KernelConfig) -> tuple[str, ...]:
     """The prefixes of the names of the row sets' extents."""
-    return ("", "second_") if config.pair or config.gathers else ("",)
+    return ("", "second_") if config.pair or config.gathers or config.all_reduce == "reduce_scatter" else ("",)
 
 
 def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
@@ -150,6 +151,8 @@ def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
         yield argument.field, argument.name
         if argument.is_strided:
             yield from ((f"{argument.field}_strides[{d}]", f"{argument.name}_stride{d}") for d in dims)
+        elif config.all_reduce == "all_gather" and argument.field in ("out", "codes"):
+            yield f"{argument.field}_strides[0]", argument.shape[-1].expression()
         for what in ("stride", "extent"):
             yield from (
                 (f"{argument.field}_{what}s[{d}]", f"{argument.name}_{what}{d}") for d in range(argument.table_dims)
@@ -157,6 +160,8 @@ def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
     prefix = _extent_prefixes(config)[-1 if config.gathers else row_set]
     if config.gathers:
         yield "input_count", "rows"
+    if config.all_reduce == "reduce_scatter":
+        yield "whole_rows", "second_rows"
     if config.second_size:
         yield "size", str(config.second_size if row_set else config.hidden_size)
     yield "rows", f"{prefix}rows"

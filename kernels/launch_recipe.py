@@ -19,7 +19,7 @@ from .extents import ROWS, Extent, shape
 from .interface import interface
 from .item_ops import item_count, item_size, item_threads
 from .numerics import ceil_div
-from .row_ops import grid_size
+from .row_counts import grid_size
 from .row_parts import has_separate_parts
 from .row_schedule import RowSchedule
 from .rows_ahead import staged_bytes

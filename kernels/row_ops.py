@@ -1,4 +1,4 @@
-"""The ops that work on whole rows: their arguments and the rows they visit."""
+"""The ops that work on whole rows: their arguments."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from .arguments import Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
 from .config_rules import name_of_first
 from .dtypes import BYTE, DTYPE_OF_FORMAT, DTYPES
-from .extents import LEADING, MATRICES, ROWS, SECOND_ROWS, TOKENS, Extent, Shape, extent, shape
+from .extents import LEADING, MATRICES, ROWS, TOKENS, Extent, Shape, shape
 from .numerics import CHUNK_SIZE, ceil_div
 from .quant_spec import CODE_BITS, PACKED_COLUMNS, QuantSpec
+from .row_counts import padded_rows, written_rows
 
 # Words of the control block of a workspace, whose members are those of `Workspace` in common/workspace.h.
 CONTROL_WORDS = 32
@@ -33,6 +34,8 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         arguments += _offsets(config)
     if config.all_reduce:
         arguments.append(TensorArgument("workspace", ("int64",), shape(CONTROL_WORDS)))
+    if config.all_reduce == "reduce_scatter":
+        arguments.append(strided_rows("whole", config.input, config, row_set=1))
     if config.gathers:
         arguments.append(TensorArgument("input_rows", ("int32",), shape(LEADING, 1), is_strided=True, row_set=1))
     if config.streams:
@@ -250,7 +253,17 @@ def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input",
     if config.weights > 1:
         return _outputs_of_weights(config, name)
     in_place = may_be if config.rows_combined == 1 else None
-    return strided_rows(name, config.input, config, is_output=True, may_be=in_place, **options)
+    return _gathered(strided_rows(name, config.input, config, is_output=True, may_be=in_place, **options), config)
+
+
+def _gathered(output: TensorArgument, config: KernelConfig) -> TensorArgument:
+    """An output as it is, or a dense one with the rows of all ranks."""
+    if config.all_reduce != "all_gather":
+        return output
+    columns = output.shape[-1]
+    run_bytes = columns.evaluate(rows=0) * output.element_bytes
+    rows = shape(written_rows(config), columns)
+    return dataclasses.replace(output, shape=rows, is_strided=False, may_be=None, run_bytes=run_bytes)
 
 
 def _outputs_of_weights(config: KernelConfig, name: str) -> TensorArgument:
@@ -307,7 +320,7 @@ def _given_scales(config: KernelConfig, quant: QuantSpec) -> TensorArgument:
 
 def _codes(config: KernelConfig, quant: QuantSpec, *, name: str, row_set: int = 0) -> TensorArgument:
     bits = CODE_BITS[quant.element]
-    return TensorArgument(
+    codes = TensorArgument(
         name,
         _encoded_dtypes(quant.element),
         shape(LEADING, ceil_div(config.encoded_size, 8 // bits)),
@@ -318,12 +331,14 @@ def _codes(config: KernelConfig, quant: QuantSpec, *, name: str, row_set: int = 
         c_type=BYTE.c_type,
         row_set=row_set,
     )
+    return _gathered(codes, config)
 
 
 def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     dtypes = ("int32",) if quant.is_packed else _encoded_dtypes(quant.scale_format)
     c_type = BYTE.c_type if quant.is_packed else DTYPES[dtypes[-1]].c_type
-    first = linear = shape(written_rows(config) if config.gathers else LEADING, config.scale_columns)
+    rows = LEADING if written_rows(config) == ROWS else written_rows(config)
+    first = linear = shape(rows, config.scale_columns)
     if config.has_square_blocks:
         first = _of_matrices(config, ROWS.ceil_div(config.block_rows), config.scale_columns)
     elif quant.is_swizzled:
@@ -349,36 +364,3 @@ def _encoded_dtypes(format: str) -> tuple[str, ...]:
 def _of_matrices(config: KernelConfig, *extents: Extent | int) -> Shape:
     """The shape of what each matrix of a batch has for itself."""
     return shape(MATRICES, *extents) if config.batched else shape(*extents)
-
-
-def written_rows(config: KernelConfig) -> Extent:
-    """The rows of what is written: those of the input, or as many as are gathered."""
-    return SECOND_ROWS if config.gathers else ROWS
-
-
-def padded_rows(config: KernelConfig) -> Extent:
-    """The rows and those that pad the scales' layout; of each matrix in a batch, of each expert at most a tile."""
-    rows = written_rows(config)
-    if config.experts and config.row_multiple > 1:
-        return (rows.ceil_div(config.row_multiple) + extent(config.experts)) * config.row_multiple
-    return rows.round_up(config.row_multiple)
-
-
-def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
-    """Blocks of `rows_per_block` rows, each of one row set or matrix, that cover all rows a kernel visits."""
-    if config.experts:  # besides rows, each expert has its last block, which may be smaller, and its padding
-        return written_rows(config).ceil_div(rows_per_block) + extent(
-            (1 if rows_per_block == 1 else 2) * config.experts
-        )
-    # What a mask leaves out is not padded either.
-    if config.passes_sums:
-        return ROWS.ceil_div(config.ranks) * config.ranks
-    if config.divides_rows:
-        return ROWS.ceil_div(config.ranks).ceil_div(rows_per_block)
-    blocks = (ROWS if config.masked else padded_rows(config)).ceil_div(rows_per_block)
-    if config.batched:
-        return MATRICES * blocks
-    if not config.pair:
-        return blocks
-    second = SECOND_ROWS.ceil_div(rows_per_block)
-    return blocks + second + second if config.paged else blocks + second

@@ -11,7 +11,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import ROWS, shape
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import MXFP4, NVFP4, QuantSpec, require_one_of
-from jitnorm.kernels.row_ops import padded_rows
+from jitnorm.kernels.row_counts import padded_rows
 
 FP4 = (NVFP4, MXFP4, replace(NVFP4, block_size=32), replace(MXFP4, block_size=16))
 FP4_E4M3 = (NVFP4, replace(NVFP4, block_size=32))

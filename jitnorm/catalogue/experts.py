@@ -11,7 +11,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.dtypes import DTYPE_OF_FORMAT
 from jitnorm.kernels.extents import shape
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.kernels.row_ops import padded_rows
+from jitnorm.kernels.row_counts import padded_rows
 
 _COMPUTES = "the rows of experts, one after another, SwiGLU first or not, in any format for grouped GEMMs"
 _EXPERTS: dict[str, Any] = {"experts": 8, "scale_per_matrix": False}

@@ -29,7 +29,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import shape
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import MXFP4, MXFP8, NVFP4, QuantSpec, require_one_of
-from jitnorm.kernels.row_ops import padded_rows
+from jitnorm.kernels.row_counts import padded_rows
 
 # All of FlashInfer's backends would be the same kernel here.
 _BACKENDS = ("cuda", "cute-dsl")

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
-from jitnorm.catalogue.all_reduce import ALL_REDUCE_NORM_QUANTIZE
-from jitnorm.comm.views import copied
+from jitnorm.comm.calls import Reduced, admitted_shape, call, require_room
 from jitnorm.comm.workspace import Workspace
-from jitnorm.dispatch import Dispatcher, rounded_dispatcher
-from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
-from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
-from jitnorm.ops.run import run
 
 METHODS = ("auto", "one_shot", "two_shot", "sharded")
-
-
-class Reduced(NamedTuple):
-    """Results of `all_reduce_norm_quantize`.
-
-    Attributes:
-        out: the norm, as a tensor like the input or, with a `spec`, as a `QuantizedTensor`.
-        residual_out: the sum with the residual, rounded to the input's dtype; None without a residual.
-        norm: with `keep_norm` what `out` encodes, rounded to the input's dtype; otherwise None.
-    """
-
-    out: Any
-    residual_out: Any
-    norm: Any
 
 
 def all_reduce_norm_quantize(
@@ -105,66 +85,24 @@ def all_reduce_norm_quantize(
         [[[4.0, 4.0]], [[5.0, 5.0]]]
     """
     require_one_of("method", method, METHODS)
-    require_one_of("norm", norm, ("rmsnorm", "layernorm"))
-    framework = check_shaped(input, "input")
-    if framework.makes_calls_of((input,)):
-        raise TypeError("input: is an array of JAX, or a tensor being traced; sums over ranks take plain tensors")
-    shape = tuple(input.shape)
-    workspace.admit(prod(shape[:-1]), shape[-1], framework.dtype_name(input))
-    how = _method_of(method, prod(shape[:-1]), workspace)
-    given = None
-    if spec is not None:
-        spec, given, scale = with_scales(spec, global_scale, scale)
-    dispatcher = rounded_dispatcher(
-        ALL_REDUCE_NORM_QUANTIZE, enable_pdl, rounding, how, workspace.ranks, norm, spec, residual is not None,
-        unit_bias, bias is not None, keep_norm, scale_ub is not None, weight is not None,
-        round_sum,
+    rows, *_ = admitted_shape(input, workspace)
+    return call(
+        workspace, _method_of(method, rows, workspace), input, weight, spec=spec, norm=norm, residual=residual,
+        bias=bias, global_scale=global_scale, scale=scale, eps=eps, unit_bias=unit_bias, keep_norm=keep_norm,
+        scale_ub=scale_ub, rounding=rounding, round_sum=round_sum, enable_pdl=enable_pdl, stream=stream,
     )  # fmt: skip
-    tensors = {
-        **NO_OUTPUTS, "input": input, "workspace": workspace.control(input), "residual": residual, "weight": weight,
-        "gemma": weight, "bias": bias, "beta": bias, "global_scale": given, "scale": scale, "scale_ub": scale_ub,
-        "residual_out": None, "y_out": None, "eps": eps,
-    }  # fmt: skip
-    if how != "one_shot":
-        tensors["input"] = _in_window(workspace, input, stream)
-        if how == "sharded" or not round_sum:
-            tensors.update(_outputs(workspace, dispatcher, tensors["input"], how))
-    made = run(dispatcher, tensors, stream)
-    if workspace.is_synchronous:
-        workspace.check()
-    out = made["out"] if spec is None else quantized(spec, made, shape)
-    return Reduced(out, made["residual_out"], made["y_out"])
 
 
 def _method_of(method: str, rows: int, workspace: Workspace) -> str:
     """How the rows of a call come together."""
     most = workspace.layout.rows
     if method == "auto":
-        return "one_shot" if rows <= most else "two_shot"
+        method = "one_shot" if rows <= most else "two_shot"
     if method == "one_shot" and rows > most:
         raise ValueError(
             f"method: is 'one_shot', but the input has {rows} rows, and one_shot_rows of the workspace is {most}; "
             "use 'auto', or make one for more"
         )
-    if method != "one_shot" and not workspace.layout.output_bytes:
-        raise ValueError(
-            f"method: is {method!r}, but the workspace has no room for outputs; make one with output_bytes"
-        )
+    if method != "one_shot":
+        require_room(workspace, f"method: is {method!r}")
     return method
-
-
-def _in_window(workspace: Workspace, input: Any, stream: Any) -> Any:
-    """The input of a call whose rows ranks divide, as a tensor in the window."""
-    if workspace.holds(input):
-        return input
-    if stream is not None:
-        raise ValueError("input: is copied on the current stream, but another is given; use Workspace.empty")
-    return copied(workspace.input_view(input, tuple(input.shape)), input)
-
-
-def _outputs(workspace: Workspace, dispatcher: Dispatcher, input: Any, how: str) -> dict[str, Any]:
-    """The outputs that a rank writes for all, as tensors in the window."""
-    found = dispatcher.outputs.of([tuple(input.shape)], workspace.layout.dtype)
-    if how == "sharded":
-        del found["residual_out"]
-    return workspace.outputs(input, found)

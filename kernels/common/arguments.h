@@ -108,7 +108,9 @@ struct Arguments {
   Int64* workspace;  // the control block of this rank
 #endif
 #ifdef JITNORM_DIVIDES
-  Int64 first, end;  // of the rows that this rank works on
+  Int64 first, end;    // of the rows that this rank works on
+  const Input* whole;  // the input with the rows of all ranks, where the others have these alone
+  Int64 whole_strides[kRowDims], whole_rows;
 #endif
   float* amax;
   float* partials;  // sums over the rows of each segment

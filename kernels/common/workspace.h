@@ -4,6 +4,7 @@
 
 #include "arguments.h"
 #include "intrinsics.h"
+#include "rows.h"
 
 #ifdef JITNORM_REDUCES
 constexpr int kMaxRanks = 8, kBuffers = 3;
@@ -121,11 +122,31 @@ JITNORM_INLINE UInt64 mark_of_places(const Arguments& a, UInt64 epoch, const voi
 }
 
 #ifdef JITNORM_DIVIDES
-// The arguments of a call with the rows that this rank works on.
+// Where row 0 would be of a tensor that begins with row `first`.
+template <typename T>
+JITNORM_INLINE T* rows_before(const Arguments& a, T* at, Int64 first, const Int64* strides) {
+  return at_distance(at, -row_offset(first, a.extents, strides) * (Int64)sizeof(T));
+}
+
+// The arguments of a call with the rows that this rank works on. Where rows are scattered, tensors have these alone;
+// where they are gathered, those that are not shared do: what they would have before is skipped.
 JITNORM_INLINE Arguments with_own_rows(Arguments a) {
-  const Int64 rows = rows_of_rank(a), first = workspace_of(a).rank * rows;
-  a.first = first < a.rows ? first : a.rows;
-  a.end = first + rows < a.rows ? first + rows : a.rows;
+  const Int64 rank = workspace_of(a).rank;
+  if constexpr (!kSharesRows) {
+    a.end = a.rows;
+  } else if constexpr (!kSumsRanks) {
+    a.first = rank * a.rows;
+    a.end = a.first + a.rows;
+    a.input = rows_before(a, a.input, a.first, a.input_strides);
+    a.residual = rows_before(a, a.residual, a.first, a.residual_strides);
+    a.residual_out = rows_before(a, a.residual_out, a.first, a.residual_out_strides);
+    a.y_out = rows_before(a, a.y_out, a.first, a.y_out_strides);
+    a.rows *= kRanks;
+  } else {
+    const Int64 rows = rows_of_rank(a), first = rank * rows;
+    a.first = first < a.rows ? first : a.rows;
+    a.end = first + rows < a.rows ? first + rows : a.rows;
+  }
   return a;
 }
 
@@ -133,7 +154,7 @@ JITNORM_INLINE Arguments with_own_rows(Arguments a) {
 JITNORM_INLINE Arguments with_outputs_of(Arguments a, Int64 rank) {
   const Int64 distance = distance_of(workspace_of(a), rank);
   a.out = at_distance(a.out, distance);
-  a.y_out = at_distance(a.y_out, distance);
+  if constexpr (kSumsRanks) a.y_out = at_distance(a.y_out, distance);
   a.codes = at_distance(a.codes, distance);
   a.block_scale = at_distance(a.block_scale, distance);
   a.block_scale_unswizzled = at_distance(a.block_scale_unswizzled, distance);
@@ -143,7 +164,17 @@ JITNORM_INLINE Arguments with_outputs_of(Arguments a, Int64 rank) {
 }
 
 JITNORM_INLINE UInt64 mark_of_divided(const Arguments& a, UInt64 epoch) {
-  return mark_of_places(a, epoch, kEncoding == Encoding::kValues ? (const void*)a.out : a.codes);
+  const void* output = kEncoding == Encoding::kValues ? (const void*)a.out : a.codes;
+  if constexpr (!kSumsRanks) {  // inputs are anywhere
+    const Workspace& w = workspace_of(a);
+    return mark_of(epoch, a.rows + (static_cast<const UInt8*>(output) - w.windows[w.rank]) * 31);
+  }
+  if constexpr (kSharesRows) return mark_of_places(a, epoch, output);
+  Arguments whole = a;  // outputs are anywhere
+  whole.input = a.whole;
+  for (int d = 0; d < kRowDims; ++d) whole.input_strides[d] = a.whole_strides[d];
+  whole.rows = a.whole_rows;
+  return mark_of_places(whole, epoch, nullptr);
 }
 #endif
 

@@ -127,7 +127,16 @@ JITNORM_INLINE void add_shares_in_windows(const Arguments& a, Int64 row, Tile* h
 }
 
 #ifdef JITNORM_DIVIDES
-JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) { add_shares_in_windows(a, row, h); }
+// rows_of_rank() where tensors may have the rows of the rank alone.
+JITNORM_INLINE Int64 rows_of_each(const Arguments& a) {
+  return kSharesRows ? rows_of_rank(a) : (a.whole_rows + kRanks - 1) / kRanks;
+}
+
+JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) {
+  if constexpr (kSumsRanks) return add_shares_in_windows(a, row, h);
+  const Input* own = a.input + row_offset(row, a.extents, a.input_strides);
+  for (int t = 0; t < kRowTiles; ++t) load_tile(own, kHiddenSize, t, h[t]);
+}
 #else
 #ifdef JITNORM_PASSES_SUMS
 // Finds the sum of an own row, and tells it to the other ranks; of others, takes it as they have told it.

@@ -192,19 +192,19 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of, Int64 first, Int6
 
 #ifdef JITNORM_REDUCES
 #ifdef JITNORM_DIVIDES
-// Rows that ranks divide: each sums and encodes its own, for all ranks, once all have come; the part of a call that is
-// finished last waits until the others have done the same.
+// Rows that ranks divide: each sums and encodes its own, for all ranks or itself, once all have come; the part of a
+// call that is finished last waits until the others have done the same.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of, Int64 first, Int64 last) {
   const Arguments a = with_own_rows(arguments_of());
   Workspace& w = workspace_of(a);
   const UInt64 epoch = epoch_of(w), mark = mark_of_divided(a, epoch);
-  const Int64 all = rows_of_rank(a);
+  const Int64 all = rows_of_each(a);
   const bool is_good = !has_failed(w);
   if (first == 0 && is_good) announce(w, Step::kReady, mark);
   clear_last(a, first, last, all);
   if (is_good && await_others(w, Step::kReady, mark, epoch)) {
-    for (int p = 1; p <= kRanks; ++p) {  // itself last, as the sum may take the residual's place
+    for (int p = kSharesRows ? 1 : kRanks; p <= kRanks; ++p) {  // itself last, as sums may take the residual's place
       process_rows(with_outputs_of(a, (w.rank + p) % kRanks), a.first + first, a.first + last);
     }
   }

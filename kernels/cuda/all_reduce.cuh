@@ -50,7 +50,14 @@ struct RowSource<Combine::kReduced> {
   JITNORM_INLINE void load(Held& h, int index) const {
     InputChunk added = {};
     if constexpr (kHasResidual) load_chunk(added, residual, index);
-    add_shares(h, *workspace, input, index);
+    if constexpr (kSumsRanks) {
+      add_shares(h, *workspace, input, index);
+    } else {
+      InputChunk own;
+      load_chunk(own, input, index);
+      JITNORM_UNROLL
+      for (int i = 0; i < kChunkSize; ++i) h.elements[i] = value_of(own, i);
+    }
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) h.elements[i] = with_residual(h.elements[i], value_of(added, i));
   }

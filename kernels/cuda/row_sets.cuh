@@ -41,7 +41,7 @@ JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of) {
 }
 
 #ifdef JITNORM_DIVIDES
-// Rows that ranks divide: each sums and encodes its own, for all ranks, once all have come.
+// Rows that ranks divide: each sums and encodes its own, for all ranks or itself, once all have come.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of) {
   const Arguments a = with_own_rows(arguments_of());

@@ -333,7 +333,7 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
   if constexpr (kNeedsRowAmax) find_amax(a, of, amax, warp, lane);
 #ifdef JITNORM_DIVIDES
 #pragma unroll 1
-  for (int p = 0; p < kRanks; ++p) {  // in the windows of all ranks
+  for (int p = 0; p < (kSharesRows ? kRanks : 1); ++p) {  // in the windows of all ranks, or where this one wants it
     encode_found_rows(with_outputs_of(a, (workspace_of(a).rank + p) % kRanks), of, call, amax, thread, after_chunk);
   }
 #else

@@ -40,6 +40,7 @@ SHARED_MODULES = (
     "quant_spec.py",
     "registers.py",
     "rope_rules.py",
+    "row_counts.py",
     "row_ops.py",
     "row_parts.py",
     "row_schedule.py",

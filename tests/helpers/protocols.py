@@ -80,6 +80,8 @@ class OneShot:
 class TwoShot:
     """Every rank reads its chunk of all ranks' input, and stores what it makes of it into all ranks' outputs.
 
+    Or one half of that: it keeps what it makes, or stores what it makes of its own input alone.
+
     A producer writes the input and a consumer reads the output, in kernels of their own. A rank has a flag for each
     peer that its input is complete, and one that the peer's chunk of the output is written. What a rank has of its own
     takes no part.
@@ -92,6 +94,8 @@ class TwoShot:
     awaits_inputs: bool = True
     gathers: bool = True
     """Whether all ranks get all chunks; else the owner keeps its own, as reduce-scatter does."""
+    reads: bool = True
+    """Whether ranks read the input of others; else each has its chunk, as all-gather does."""
     awaits_end: bool = True
 
     def protocol(self) -> Protocol:
@@ -114,7 +118,7 @@ class TwoShot:
 
         produce = Store((cells["input", rank, rank],), value)
         arrived = flag("arrived")
-        reads = [Load(cells["input", peer, peer], value) for peer in peers]
+        reads = [Load(cells["input", peer, peer], value) for peer in peers if self.reads]
         write = Store(tuple(cells["output", peer, rank] for peer in peers if self.gathers), value)
         written = flag("written")
         combine = [*(arrived if self.awaits_inputs else arrived[:1]), *reads]

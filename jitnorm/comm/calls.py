@@ -1,0 +1,123 @@
+"""Calls over ranks, whatever goes between them: what is checked, and where their tensors are."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+from jitnorm.catalogue.all_reduce import ALL_REDUCE_NORM_QUANTIZE
+from jitnorm.comm.views import copied
+from jitnorm.comm.workspace import Workspace
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.interop import check_shaped
+from jitnorm.kernels.numerics import ceil_div
+from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
+from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
+from jitnorm.ops.run import run
+
+# Outputs that a rank keeps for itself where the others are in the windows of all.
+_KEPT = {"two_shot": (), "sharded": ("residual_out",), "all_gather": ("residual_out", "y_out")}
+
+
+class Reduced(NamedTuple):
+    """Results of a call over ranks.
+
+    Attributes:
+        out: the norm, as a tensor like the input or, with a `spec`, as a `QuantizedTensor`.
+        residual_out: the sum with the residual, rounded to the input's dtype; None without a residual.
+        norm: with `keep_norm` what `out` encodes, rounded to the input's dtype; otherwise None.
+    """
+
+    out: Any
+    residual_out: Any
+    norm: Any
+
+
+def admitted_shape(input: Any, workspace: Workspace, ranks: int = 1) -> tuple[int, tuple[int, ...]]:
+    """The rows of a call and the shape of its input, if the workspace takes them.
+
+    Args:
+        input: as of the call.
+        workspace: that of this rank.
+        ranks: on how many of them such rows are.
+
+    Raises:
+        CommError: a rank failed in a call before.
+        ValueError: the workspace is for other inputs.
+        TypeError: it is no plain tensor.
+    """
+    framework = check_shaped(input, "input")
+    if framework.makes_calls_of((input,)):
+        raise TypeError("input: is an array of JAX, or a tensor being traced; calls over ranks take plain tensors")
+    shape = tuple(input.shape)
+    rows = prod(shape[:-1]) * ranks
+    workspace.admit(rows, shape[-1], framework.dtype_name(input))
+    return rows, shape
+
+
+def require_room(workspace: Workspace, what: str) -> None:
+    """Raise ValueError, which begins with `what`, if ranks cannot divide the rows of a workspace."""
+    if not workspace.layout.output_bytes:
+        raise ValueError(f"{what}, but the workspace has no room for outputs; make one with output_bytes")
+
+
+def call(
+    workspace: Workspace, how: str, input: Any, weight: Any, *, spec: QuantSpec | None, norm: str, residual: Any,
+    bias: Any, global_scale: Any, scale: Any, eps: float, unit_bias: bool, keep_norm: bool, scale_ub: Any,
+    rounding: str, round_sum: bool, enable_pdl: bool | None, stream: Any,
+) -> Reduced:  # fmt: skip
+    """Make a call whose input is admitted.
+
+    `how` rows come together is one of `kernels.all_reduce_rules.METHODS`; the other arguments are those of
+    `all_reduce_norm_quantize`.
+    """
+    require_one_of("norm", norm, ("rmsnorm", "layernorm"))
+    given = None
+    if spec is not None:
+        spec, given, scale = with_scales(spec, global_scale, scale)
+    dispatcher = rounded_dispatcher(
+        ALL_REDUCE_NORM_QUANTIZE, enable_pdl, rounding, how, workspace.ranks, norm, spec, residual is not None,
+        unit_bias, bias is not None, keep_norm, scale_ub is not None, weight is not None,
+        round_sum,
+    )  # fmt: skip
+    tensors = {
+        **NO_OUTPUTS, "input": input, "whole": None, "workspace": workspace.control(input), "residual": residual,
+        "weight": weight, "gemma": weight, "bias": bias, "beta": bias, "global_scale": given, "scale": scale,
+        "scale_ub": scale_ub, "residual_out": None, "y_out": None, "eps": eps,
+    }  # fmt: skip
+    if how not in ("one_shot", "all_gather"):
+        tensors["input"] = _in_window(workspace, input, stream)
+    if how == "reduce_scatter":
+        tensors["whole"] = tensors["input"]
+        tensors["input"] = _own_part(workspace, tensors["input"])
+    if how in _KEPT and not (how == "two_shot" and round_sum):
+        tensors.update(_outputs(workspace, dispatcher, tensors["input"], _KEPT[how]))
+    made = run(dispatcher, tensors, stream)
+    if workspace.is_synchronous:
+        workspace.check()
+    shape = tuple(tensors["input"].shape)
+    if how == "all_gather":
+        shape = (workspace.ranks * shape[0], shape[1])
+    out = made["out"] if spec is None else quantized(spec, made, shape)
+    return Reduced(out, made["residual_out"], made["y_out"])
+
+
+def _in_window(workspace: Workspace, input: Any, stream: Any) -> Any:
+    """The input of a call that others read, as a tensor in the window."""
+    if workspace.holds(input):
+        return input
+    if stream is not None:
+        raise ValueError("input: is copied on the current stream, but another is given; use Workspace.empty")
+    return copied(workspace.input_view(input, tuple(input.shape)), input)
+
+
+def _own_part(workspace: Workspace, input: Any) -> Any:
+    """The part of the input that is this rank's, along the first dimension; the last ones may be smaller, or empty."""
+    count = ceil_div(input.shape[0], workspace.ranks)
+    return input[workspace.rank * count : (workspace.rank + 1) * count]
+
+
+def _outputs(workspace: Workspace, dispatcher: Dispatcher, input: Any, kept: tuple[str, ...]) -> dict[str, Any]:
+    """The outputs that a rank writes for all, as tensors in the window; not those that it keeps."""
+    found = dispatcher.outputs.of([tuple(input.shape)], workspace.layout.dtype)
+    return workspace.outputs(input, {name: each for name, each in found.items() if name not in kept})

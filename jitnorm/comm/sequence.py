@@ -1,0 +1,162 @@
+"""The halves of a sum over ranks, for sequence parallelism: each rank has some of the rows between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.comm.calls import Reduced, admitted_shape, call, require_room
+from jitnorm.comm.workspace import Workspace
+from jitnorm.kernels.quant_spec import QuantSpec
+
+
+def reduce_scatter_norm_quantize(
+    input: Any,
+    weight: Any,
+    workspace: Workspace,
+    *,
+    spec: QuantSpec | None = None,
+    norm: str = "rmsnorm",
+    residual: Any = None,
+    bias: Any = None,
+    global_scale: Any = None,
+    scale: Any = None,
+    eps: float = 1e-06,
+    unit_bias: bool = False,
+    keep_norm: bool = False,
+    scale_ub: Any = None,
+    rounding: str = "once",
+    round_sum: bool = True,
+    enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> Reduced:
+    """Sum inputs over ranks; each rank adds a residual to its part of the rows, normalizes and encodes them.
+
+    Rank r has ``ceil(rows / ranks)`` rows from r times as many on; the last ranks may have fewer, or none. Its results
+    are those rows of what `all_reduce_norm_quantize` gives, bit for bit, but for where a layout puts their scales. All
+    ranks make the same call, as there. No input is written.
+
+    Args:
+        input: as in `all_reduce_norm_quantize`, with all rows; of more than two dimensions, the first is divided, a
+            multiple of the ranks. If it is not in the window of the workspace, it is copied there first.
+        weight: as in `all_reduce_norm_quantize`, like all that follows but for the residual.
+        workspace: that of this rank, with `output_bytes`.
+        spec: how to encode; None writes the norm in the input's dtype.
+        norm: ``rmsnorm`` or ``layernorm``.
+        residual: of the rows of this rank, or None; added to their sum.
+        bias: added to the product with the weight.
+        global_scale: as in `norm_quantize`, but not ``"tensor"``.
+        scale: as in `norm_quantize`, but not ``"tensor"``.
+        eps: added to the mean of squares.
+        unit_bias: whether 1 is added to the weight.
+        keep_norm: whether what is encoded is returned itself, too.
+        scale_ub: as in `norm_quantize`.
+        rounding: as in `norm_quantize`.
+        round_sum: whether the sum over ranks is rounded to the input's dtype before anything else.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        `Reduced`, of the rows of this rank, in memory of its own.
+
+    Raises:
+        CommError: a rank failed in a call before.
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework, or one of JAX, or being traced.
+
+    Example:
+        >>> import numpy as np
+        >>> from jitnorm.comm.threads import on_threads
+        >>> def work(rank, exchange):
+        ...     sizes = {"max_rows": 4, "hidden_size": 2, "dtype": "float16", "output_bytes": 4096}
+        ...     workspace = Workspace.from_exchange(rank, 2, exchange, **sizes)
+        ...     x, weight = np.float16([[1, 1], [2, 2]]), np.ones(2, np.float16)
+        ...     return reduce_scatter_norm_quantize(x, weight, workspace, residual=x[:1]).residual_out.tolist()
+        >>> on_threads(2, work)
+        [[[3.0, 3.0]], [[5.0, 5.0]]]
+    """
+    _, shape = admitted_shape(input, workspace)
+    require_room(workspace, "input: is divided by the ranks")
+    if len(shape) < 2 or (len(shape) > 2 and shape[0] % workspace.ranks):
+        raise ValueError(
+            f"input: shape is {shape}, of which {workspace.ranks} ranks cannot each have a part; pass a matrix, or "
+            "more dimensions of which the first is a multiple of the ranks"
+        )
+    return call(
+        workspace, "reduce_scatter", input, weight, spec=spec, norm=norm, residual=residual, bias=bias,
+        global_scale=global_scale, scale=scale, eps=eps, unit_bias=unit_bias, keep_norm=keep_norm, scale_ub=scale_ub,
+        rounding=rounding, round_sum=round_sum, enable_pdl=enable_pdl, stream=stream,
+    )  # fmt: skip
+
+
+def norm_quantize_all_gather(
+    input: Any,
+    weight: Any,
+    workspace: Workspace,
+    *,
+    spec: QuantSpec | None = None,
+    norm: str = "rmsnorm",
+    residual: Any = None,
+    bias: Any = None,
+    global_scale: Any = None,
+    scale: Any = None,
+    eps: float = 1e-06,
+    unit_bias: bool = False,
+    keep_norm: bool = False,
+    scale_ub: Any = None,
+    rounding: str = "once",
+    enable_pdl: bool | None = None,
+    stream: Any = None,
+) -> Reduced:
+    """Add a residual to the rows that each rank has, normalize and encode them; all ranks get the codes of all.
+
+    They are those of `norm_quantize` of all rows, in the order of ranks, bit for bit. Codes and scales cross the links,
+    2 to 4 times fewer bytes than the norm. All ranks make the same call, with as many rows each. No input is written.
+
+    Args:
+        input: float16, bfloat16 or float32, shape (rows, hidden_size), anywhere on the device of the workspace; rows at
+            any stride.
+        weight: as in `all_reduce_norm_quantize`, like all that follows.
+        workspace: that of this rank, with `output_bytes`, for the rows of all.
+        spec: how to encode; None gathers the norm in the input's dtype.
+        norm: ``rmsnorm`` or ``layernorm``.
+        residual: like the input, or None; added to it.
+        bias: added to the product with the weight.
+        global_scale: as in `norm_quantize`, but not ``"tensor"``.
+        scale: as in `norm_quantize`, but not ``"tensor"``.
+        eps: added to the mean of squares.
+        unit_bias: whether 1 is added to the weight.
+        keep_norm: whether what is encoded is returned itself, too.
+        scale_ub: as in `norm_quantize`.
+        rounding: as in `norm_quantize`.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        stream: CUDA stream (an integer or a stream object); None: the caller's current one.
+
+    Returns:
+        `Reduced`: `out` of the rows of all ranks, (ranks * rows, hidden_size), in the workspace's window, where the
+        next call with outputs there overwrites it; `residual_out` and `norm` of this rank's rows, in memory of its own.
+
+    Raises:
+        CommError: a rank failed in a call before.
+        ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
+        TypeError: an argument that is no tensor of a known framework, or one of JAX, or being traced.
+
+    Example:
+        >>> import numpy as np
+        >>> from jitnorm.comm.threads import on_threads
+        >>> def work(rank, exchange):
+        ...     sizes = {"max_rows": 4, "hidden_size": 2, "dtype": "float16", "output_bytes": 4096}
+        ...     workspace = Workspace.from_exchange(rank, 2, exchange, **sizes)
+        ...     x, weight = np.full((1, 2), 1 - 2 * rank, np.float16), np.ones(2, np.float16)
+        ...     return norm_quantize_all_gather(x, weight, workspace).out.tolist()
+        >>> on_threads(2, work)
+        [[[1.0, 1.0], [-1.0, -1.0]], [[1.0, 1.0], [-1.0, -1.0]]]
+    """
+    _, shape = admitted_shape(input, workspace, workspace.ranks)
+    require_room(workspace, "out: has the rows of all ranks")
+    if len(shape) != 2:
+        raise ValueError(f"input: has {len(shape)} dimensions, but those that ranks gather have 2; reshape it")
+    return call(
+        workspace, "all_gather", input, weight, spec=spec, norm=norm, residual=residual, bias=bias,
+        global_scale=global_scale, scale=scale, eps=eps, unit_bias=unit_bias, keep_norm=keep_norm, scale_ub=scale_ub,
+        rounding=rounding, round_sum=False, enable_pdl=enable_pdl, stream=stream,
+    )  # fmt: skip

@@ -1,0 +1,44 @@
+"""How many rows a kernel of rows writes, pads and visits, as extents."""
+
+from __future__ import annotations
+
+from .config import KernelConfig
+from .extents import MATRICES, ROWS, SECOND_ROWS, Extent, extent
+
+
+def written_rows(config: KernelConfig) -> Extent:
+    """The rows of what is written: those of the input, of all ranks' inputs, or as many as are gathered."""
+    if config.all_reduce == "all_gather":
+        return ROWS * config.ranks
+    return SECOND_ROWS if config.gathers else ROWS
+
+
+def padded_rows(config: KernelConfig) -> Extent:
+    """The rows and those that pad the scales' layout; of each matrix in a batch, of each expert at most a tile."""
+    rows = written_rows(config)
+    if config.experts and config.row_multiple > 1:
+        return (rows.ceil_div(config.row_multiple) + extent(config.experts)) * config.row_multiple
+    return rows.round_up(config.row_multiple)
+
+
+def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
+    """Blocks of `rows_per_block` rows, each of one row set or matrix, that cover all rows a kernel visits."""
+    if config.experts:  # besides rows, each expert has its last block, which may be smaller, and its padding
+        return written_rows(config).ceil_div(rows_per_block) + extent(
+            (1 if rows_per_block == 1 else 2) * config.experts
+        )
+    # What a mask leaves out is not padded either.
+    if config.passes_sums:
+        return ROWS.ceil_div(config.ranks) * config.ranks
+    if config.all_reduce == "all_gather":
+        return ROWS.ceil_div(rows_per_block)
+    if config.divides_rows:
+        whole = SECOND_ROWS if config.all_reduce == "reduce_scatter" else ROWS
+        return whole.ceil_div(config.ranks).ceil_div(rows_per_block)
+    blocks = (ROWS if config.masked else padded_rows(config)).ceil_div(rows_per_block)
+    if config.batched:
+        return MATRICES * blocks
+    if not config.pair:
+        return blocks
+    second = SECOND_ROWS.ceil_div(rows_per_block)
+    return blocks + second + second if config.paged else blocks + second
