@@ -72,7 +72,7 @@ def all_reduce_norm_quantize(
     Raises:
         CommError: a rank failed in a call before.
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework, or one of JAX, or being traced.
+        TypeError: an argument that is no tensor of a known framework, or one of JAX.
 
     Example:
         >>> import numpy as np

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ from jitnorm.catalogue.all_reduce import ALL_REDUCE_NORM_QUANTIZE
 from jitnorm.comm.views import copied
 from jitnorm.comm.workspace import Workspace
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
-from jitnorm.interop import check_shaped
+from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
@@ -44,11 +45,9 @@ def admitted_shape(input: Any, workspace: Workspace, ranks: int = 1) -> tuple[in
     Raises:
         CommError: a rank failed in a call before.
         ValueError: the workspace is for other inputs.
-        TypeError: it is no plain tensor.
+        TypeError: it is no tensor.
     """
     framework = check_shaped(input, "input")
-    if framework.makes_calls_of((input,)):
-        raise TypeError("input: is an array of JAX, or a tensor being traced; calls over ranks take plain tensors")
     shape = tuple(input.shape)
     rows = prod(shape[:-1]) * ranks
     workspace.admit(rows, shape[-1], framework.dtype_name(input))
@@ -80,26 +79,58 @@ def call(
         unit_bias, bias is not None, keep_norm, scale_ub is not None, weight is not None,
         round_sum,
     )  # fmt: skip
+    inputs = {
+        "input": input, "weight": weight, "residual": residual, "bias": bias, "global_scale": given, "scale": scale,
+        "scale_ub": scale_ub,
+    }  # fmt: skip
+    framework = framework_of(input, "input")
+    if framework.makes_calls_of((input,)):
+        made = framework.call_over_ranks(workspace.name, dispatcher, inputs, eps, stream)
+    else:
+        made = launch(workspace, dispatcher, inputs, eps, stream)
+    rows, *others = own_part(workspace, input).shape if how == "reduce_scatter" else input.shape
+    shape = (rows * (workspace.ranks if how == "all_gather" else 1), *others)
+    out = made["out"] if spec is None else quantized(spec, made, shape)
+    return Reduced(out, made["residual_out"], made["y_out"])
+
+
+def launch(
+    workspace: Workspace, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps: float, stream: Any
+) -> dict[str, Any]:
+    """Make a call of plain tensors.
+
+    Args:
+        workspace: that of this rank.
+        dispatcher: for the options of the call.
+        inputs: by the names that `all_reduce_norm_quantize` gives them.
+        eps: as there.
+        stream: as there.
+
+    Returns:
+        all tensors of the call, by name; those that it does without are None.
+    """
+    how, input, weight, bias = dispatcher.options["all_reduce"], *map(inputs.get, ("input", "weight", "bias"))
     tensors = {
-        **NO_OUTPUTS, "input": input, "whole": None, "workspace": workspace.control(input), "residual": residual,
-        "weight": weight, "gemma": weight, "bias": bias, "beta": bias, "global_scale": given, "scale": scale,
-        "scale_ub": scale_ub, "residual_out": None, "y_out": None, "eps": eps,
+        **NO_OUTPUTS, **inputs, "whole": None, "workspace": workspace.control(input), "gemma": weight, "beta": bias,
+        "residual_out": None, "y_out": None, "eps": eps,
     }  # fmt: skip
     if how not in ("one_shot", "all_gather"):
         tensors["input"] = _in_window(workspace, input, stream)
     if how == "reduce_scatter":
         tensors["whole"] = tensors["input"]
-        tensors["input"] = _own_part(workspace, tensors["input"])
-    if how in _KEPT and not (how == "two_shot" and round_sum):
+        tensors["input"] = own_part(workspace, tensors["input"])
+    if how in _KEPT and not (how == "two_shot" and dispatcher.options.get("rounds_sum")):
         tensors.update(_outputs(workspace, dispatcher, tensors["input"], _KEPT[how]))
     made = run(dispatcher, tensors, stream)
     if workspace.is_synchronous:
         workspace.check()
-    shape = tuple(tensors["input"].shape)
-    if how == "all_gather":
-        shape = (workspace.ranks * shape[0], shape[1])
-    out = made["out"] if spec is None else quantized(spec, made, shape)
-    return Reduced(out, made["residual_out"], made["y_out"])
+    return made
+
+
+def own_part(workspace: Workspace, input: Any) -> Any:
+    """The part of an input that is this rank's, along the first dimension; the last ones may be smaller, or empty."""
+    count = ceil_div(input.shape[0], workspace.ranks)
+    return input[workspace.rank * count : (workspace.rank + 1) * count]
 
 
 def _in_window(workspace: Workspace, input: Any, stream: Any) -> Any:
@@ -109,12 +140,6 @@ def _in_window(workspace: Workspace, input: Any, stream: Any) -> Any:
     if stream is not None:
         raise ValueError("input: is copied on the current stream, but another is given; use Workspace.empty")
     return copied(workspace.input_view(input, tuple(input.shape)), input)
-
-
-def _own_part(workspace: Workspace, input: Any) -> Any:
-    """The part of the input that is this rank's, along the first dimension; the last ones may be smaller, or empty."""
-    count = ceil_div(input.shape[0], workspace.ranks)
-    return input[workspace.rank * count : (workspace.rank + 1) * count]
 
 
 def _outputs(workspace: Workspace, dispatcher: Dispatcher, input: Any, kept: tuple[str, ...]) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from importlib import import_module
+from itertools import count
 from typing import Any
+from weakref import WeakValueDictionary
 
 from jitnorm.comm.cuda_memory import CudaMemory
 from jitnorm.comm.host_memory import HostMemory
@@ -26,6 +28,9 @@ from jitnorm.kernels.quant_spec import require_one_of
 _ONE_SHOT_BYTES, _BYTES_OF_A_TRIP = 8 << 20, 2 << 20
 _MOST_ROWS = 1 << 19
 _MOST_VIEWS = 1024
+_numbers = count()
+# By which programs that hold no objects name them.
+_workspaces: WeakValueDictionary[str, Workspace] = WeakValueDictionary()
 
 
 class Workspace:
@@ -36,6 +41,7 @@ class Workspace:
     Attributes:
         rank: this one's number.
         ranks: how many there are, 2 to 8.
+        name: by which operators of torch know it, while it lives.
         deadline: how long a kernel waits for another rank, in seconds.
         layout: of the memory.
         is_synchronous: whether calls have ended when they return, as on the CPU: they raise what went wrong themselves.
@@ -44,6 +50,8 @@ class Workspace:
     def __init__(self, rank: int, layout: Layout, memory: Memory, deadline: float) -> None:
         self.rank, self.ranks, self.deadline, self.layout = rank, layout.ranks, deadline, layout
         self._memory, self.is_synchronous = memory, memory.is_synchronous
+        self.name = f"workspace {next(_numbers)}"
+        _workspaces[self.name] = self
         self._controls: dict[type, Any] = {}
         self._views: dict[Hashable, Any] = {}
         self._good = bytes(memory.status)
@@ -256,6 +264,16 @@ class Workspace:
         memory.clear_status()
         memory.synchronize()
         memory.barrier()
+
+
+def workspace_named(name: str) -> Workspace:
+    """The workspace of this process with a name; ValueError if there is none any more."""
+    try:
+        return _workspaces[name]
+    except KeyError:
+        raise ValueError(
+            f"workspace: is {name!r}, which is none of {sorted(_workspaces)}; keep the one meant"
+        ) from None
 
 
 def _one_shot_bytes(ranks: int) -> int:

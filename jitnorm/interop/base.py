@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,24 @@ class Framework(ABC):
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
         """Make a call in the framework's own way and return the result of `ops.run.run`; None if it does not."""
         return None
+
+    def call_over_ranks(
+        self, workspace: str, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps: float, stream: Any
+    ) -> dict[str, Any]:
+        """Make a call over ranks of tensors that the framework makes calls of, as `comm.calls.launch` does.
+
+        Args:
+            workspace: its name.
+            dispatcher: as there, like what follows.
+            inputs: by name.
+            eps: as there.
+            stream: as there.
+
+        Raises:
+            TypeError: there is no such way.
+        """
+        kind = type(self).__name__
+        raise TypeError(f"input: is an array of {kind}, which calls over ranks do not take; pass one of torch or NumPy")
 
     @abstractmethod
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:

@@ -11,14 +11,14 @@ from types import FunctionType
 from typing import Any
 
 _functions: dict[str, Callable[..., Any]] = {}
-# By the names of functions; made when Dynamo first meets one.
+# By the names of functions; made when Dynamo meets one.
 _stand_ins: dict[str, Callable[..., Any]] = {}
 
 
 def replace_in_graphs(functions: Iterable[object]) -> None:
-    """Have Dynamo trace `jitnorm.torch.graphs.stand_in` of public functions in their place."""
+    """Have Dynamo trace the stand-ins of `jitnorm.torch.graphs` for public functions in their place."""
     for function in functions:
-        if isinstance(function, FunctionType) and function.__module__.startswith("jitnorm.ops."):
+        if isinstance(function, FunctionType) and function.__module__.startswith(("jitnorm.ops.", "jitnorm.comm.")):
             _functions[function.__name__] = function
             attributes = vars(function)
             attributes["_torchdynamo_inline"] = _stand_in(function.__name__)
@@ -46,9 +46,11 @@ def _stand_in(name: str) -> Callable[..., Any]:
 
 
 def _make_stand_ins() -> None:
-    if not _stand_ins:
-        made = import_module("jitnorm.torch.graphs").stand_in
-        _stand_ins.update({name: made(function) for name, function in _functions.items()})
+    graphs = import_module("jitnorm.torch.graphs")
+    for name in _functions.keys() - _stand_ins.keys():
+        function = _functions[name]
+        is_over_ranks = function.__module__.startswith("jitnorm.comm.")
+        _stand_ins[name] = (graphs.stand_in_over_ranks if is_over_ranks else graphs.stand_in)(function)
 
 
 vars(_make_stand_ins)["_dynamo_marked_constant"] = True  # Dynamo calls it while it traces

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -77,6 +77,14 @@ class Torch(Framework):
                 if reason:
                     raise TypeError(f"{name}: {reason}") from None
             raise
+
+    def call_over_ranks(
+        self, workspace: str, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps: float, stream: Any
+    ) -> dict[str, Any]:
+        if stream is not None:
+            raise TypeError("stream: is given, but torch records the call and chooses the stream; pass None")
+        made: dict[str, Any] = import_module("jitnorm.torch.ranks").call(workspace, dispatcher, inputs, eps)
+        return made
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         if not is_output:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from jitnorm.comm.calls import Reduced
+from jitnorm.comm.workspace import Workspace, workspace_named
 from jitnorm.quantized import QuantizedTensor, leaves_of, of_leaves
 
 
@@ -34,6 +36,21 @@ def stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
         return _restored([flat] if flat is None or isinstance(flat, torch.Tensor) else flat, _descriptions())
 
     return traced
+
+
+def stand_in_over_ranks(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of a call over ranks: what goes into the node of its workspace is the name."""
+
+    def by_name(input: Any, weight: Any, workspace: str, **options: Any) -> tuple[Any, ...]:
+        return tuple(function(input, weight, workspace_named(workspace), **options))
+
+    by_name.__name__ = function.__name__
+    traced = stand_in(by_name)
+
+    def traced_over_ranks(input: Any, weight: Any, workspace: Workspace, **options: Any) -> Reduced:
+        return Reduced(*traced(input, weight, workspace.name, **options))
+
+    return traced_over_ranks
 
 
 _APART = "a QuantizedTensor"

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from jitnorm.catalogue import OPS
+from jitnorm.torch import ranks
 from jitnorm.torch.batching import batched
 from jitnorm.torch.entry_points import EntryPoints
 from jitnorm.torch.gradients import OperatorGradient, autograd_kernel, operator_gradient
@@ -35,6 +36,7 @@ def register() -> None:
         packet = getattr(torch.ops.jitnorm, op.name)
         _call_directly(packet, operators[0], writes=bool(operators[0].schema.updated))
         torch.jit._builtins._register_builtin(packet.op, f"jitnorm::{op.name}")  # by which TorchScript finds it
+    ranks.define(_LIBRARY)
 
 
 def _define(operator: Operator, text: str, gradient: OperatorGradient | None) -> str:

@@ -34,13 +34,13 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
         from jitnorm.torch import distributed  # torch loads its own part only for those who use it
 
         return distributed.call(dispatcher, tensors, numbers)
-    operator = _operator(dispatcher)
     named = dict(zip(dispatcher.arguments, (*tensors, *numbers), strict=True))
     is_differentiated = gradients.is_differentiated(tensors)
     if gradient_of(dispatcher.op) is None:
         check_gradients(dispatcher, named)
     else:
         _check_differentiable(dispatcher, tensors)
+    operator = _operator(dispatcher)
     given = {name: named.pop(name) for name in dispatcher.outputs.names}
     missing = [name for name, tensor in given.items() if tensor is None]
     if dispatcher.outputs.updated and _is_transformed(tensors):
