@@ -57,7 +57,7 @@ def test_the_examples_of_the_readme_run(example: str) -> None:
 @pytest.mark.parametrize(
     "example",
     IN_TORCH,
-    ids=["compiled", "gradients", "operators", "modules", "fused", "trees", "gemm", "files"],
+    ids=["compiled", "gradients", "operators", "ranks", "modules", "fused", "trees", "gemm", "files"],
 )
 def test_the_examples_of_the_page_on_torch_run(example: str) -> None:
     pytest.importorskip("torch", reason="the page is for users of torch")

@@ -8,6 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from jitnorm.kernels.all_reduce_rules import MAX_RANKS
 from numpy.typing import NDArray
 
 import jitnorm
@@ -24,6 +25,8 @@ SPECS = {
     "nvfp4": jitnorm.NVFP4.with_layout("128x4"),
 }
 DTYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float32": np.float32}
+FORMS = (*METHODS, "reduce_scatter", "all_gather")
+"""Methods of the whole sum, and its halves."""
 MAX_ROWS, MAX_HIDDEN = 96, 7168
 _BLOCKS, _ANY = (128, 512, 1024, 2944, 4096, 7168), (1, 7, 129, 513, 1000, 2880)
 _ROWS = (1, 1, 2, 3, 7, 8, 16, 33, 64, MAX_ROWS)
@@ -47,13 +50,21 @@ class Config:
 
 @dataclass(frozen=True)
 class Case:
-    """A call: all of it follows from these values on every rank."""
+    """A call: all of it follows from these values on every rank.
+
+    Attributes:
+        rows: of the input of each rank.
+    """
 
     config: Config
     dtype: str
     rows: int
     kind: str
     seed: int
+
+    def all_rows(self, ranks: int) -> int:
+        """Rows that all ranks together have normalized."""
+        return self.rows * (ranks if self.config.method == "all_gather" else 1)
 
     def inputs(self, ranks: int) -> dict[str, Any]:
         """The tensors by name; of the input, that of each rank."""
@@ -62,16 +73,23 @@ class Case:
         weight = numbers.uniform(0.5, 1.5, config.hidden_size).astype(np.float32)
         return {
             "input": [self._values(numbers, shape) for _ in range(ranks)],
-            "residual": self._values(numbers, shape) if config.has_residual else None,
+            "residual": self._values(numbers, (self.all_rows(ranks), shape[1])) if config.has_residual else None,
             "weight": weight,
             "bias": weight[::-1].copy() if config.norm == "layernorm" else None,
             "scale": np.float32([0.02]) if config.spec == "fp8_tensor" else None,
         }
 
     def rows_of(self, rank: int, ranks: int) -> slice:
-        """Rows whose residual is a rank's where it is sharded."""
-        count = -(-self.rows // ranks)
+        """Rows of all that are a rank's own, where ranks divide them."""
+        count = -(-self.all_rows(ranks) // ranks)
         return slice(rank * count, (rank + 1) * count)
+
+    def tensors_of(self, tensors: dict[str, Any], rank: int, ranks: int) -> dict[str, Any]:
+        """Tensors that a rank passes, out of those of all."""
+        own = {**tensors, "input": tensors["input"][rank]}
+        if self.config.has_residual and self.config.method in ("reduce_scatter", "all_gather"):
+            own["residual"] = tensors["residual"][self.rows_of(rank, ranks)]
+        return own
 
     def _values(self, numbers: np.random.Generator, shape: tuple[int, int]) -> NDArray[Any]:
         values = numbers.standard_normal(shape)
@@ -88,7 +106,7 @@ def draw_config(chance: random.Random) -> Config:
     """A random kernel."""
     spec = chance.choice([*SPECS])
     norm = chance.choice(("rmsnorm", "rmsnorm", "layernorm"))
-    method = chance.choice(METHODS)
+    method = chance.choice(FORMS)
     return Config(
         spec,
         norm,
@@ -103,24 +121,25 @@ def draw_config(chance: random.Random) -> Config:
 
 def draw_case(chance: random.Random, config: Config, dtype: str) -> Case:
     """A random call of a kernel."""
-    return Case(config, dtype, chance.choice(_ROWS), chance.choice(_KINDS), chance.getrandbits(32))
+    rows = chance.choice(_ROWS)
+    if config.method == "all_gather":
+        rows = -(-rows // MAX_RANKS)  # of each
+    return Case(config, dtype, rows, chance.choice(_KINDS), chance.getrandbits(32))
 
 
-def expected(case: Case, tensors: dict[str, Any]) -> dict[str, NDArray[Any]]:
-    """Results that every rank gets, by name."""
+def expected(case: Case, tensors: dict[str, Any], rank: int, ranks: int) -> dict[str, NDArray[Any]]:
+    """Results that a rank gets, by name; of a residual that is sharded, all rows."""
     config, dtype = case.config, DTYPES[case.dtype]
+    own = case.rows_of(rank, ranks) if config.method == "all_gather" else slice(None)
     with np.errstate(all="ignore"):
-        h = np.zeros((case.rows, config.hidden_size), np.float32)
-        for share in tensors["input"]:
-            h = h + share.astype(np.float32)
-        if config.round_sum:
-            h = h.astype(dtype).astype(np.float32) + np.float32(0)
-        if config.has_residual:
-            h = h + tensors["residual"].astype(np.float32)
-        found = {"residual_out": h.astype(dtype)} if config.has_residual else {}
+        h = _combined(case, tensors)
+        if config.method == "reduce_scatter":
+            h = h[case.rows_of(rank, ranks)]
+        found = {"residual_out": h.astype(dtype)[own]} if config.has_residual else {}
         spec, weight, bias = SPECS[config.spec], tensors["weight"], tensors["bias"]
         if spec is None or config.keep_norm:
-            found["out" if spec is None else "norm"] = _norm(config, h, weight, bias).astype(dtype)
+            norm = _norm(config, h, weight, bias).astype(dtype)
+            found |= {"out": norm} if spec is None else {"norm": norm[own]}
     if spec is not None:
         if config.norm == "layernorm":
             q = jitnorm.layernorm_quantize(h, weight, bias, spec=spec, scale=tensors["scale"])
@@ -130,20 +149,39 @@ def expected(case: Case, tensors: dict[str, Any]) -> dict[str, NDArray[Any]]:
     return found
 
 
+def _combined(case: Case, tensors: dict[str, Any]) -> NDArray[np.float32]:
+    """All rows that are normalized."""
+    shares = [share.astype(np.float32) for share in tensors["input"]]
+    if case.config.method == "all_gather":
+        h = np.concatenate(shares)
+    else:
+        h = sum(shares, np.zeros_like(shares[0]))
+        if case.config.round_sum:
+            h = h.astype(DTYPES[case.dtype]).astype(np.float32) + np.float32(0)
+    return h + tensors["residual"].astype(np.float32) if case.config.has_residual else h
+
+
 def _norm(config: Config, h: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None) -> NDArray[Any]:
     if config.norm == "layernorm":
         return jitnorm.layernorm(h, weight, bias)
     return (jitnorm.gemma_rmsnorm if config.unit_bias else jitnorm.rmsnorm)(h, weight)
 
 
-def call(case: Case, tensors: dict[str, Any], share: Any, workspace: jitnorm.comm.Workspace) -> dict[str, Any]:
-    """Make the call on tensors of the workspace's device, `share` being this rank's input; the results by name."""
+def call(case: Case, tensors: dict[str, Any], workspace: jitnorm.comm.Workspace) -> dict[str, Any]:
+    """Make the call on this rank's tensors, on the workspace's device; the results by name."""
     config, spec = case.config, SPECS[case.config.spec]
-    reduced = jitnorm.comm.all_reduce_norm_quantize(
-        share, tensors["weight"], workspace, spec=spec, norm=config.norm, residual=tensors["residual"],
-        bias=tensors["bias"], scale=tensors["scale"], unit_bias=config.unit_bias, keep_norm=config.keep_norm,
-        method=config.method, round_sum=config.round_sum,
-    )  # fmt: skip
+    options: dict[str, Any] = {
+        "spec": spec, "norm": config.norm, "residual": tensors["residual"], "bias": tensors["bias"],
+        "scale": tensors["scale"], "unit_bias": config.unit_bias, "keep_norm": config.keep_norm,
+    }  # fmt: skip
+    given = tensors["input"], tensors["weight"], workspace
+    if config.method == "all_gather":
+        reduced = jitnorm.comm.norm_quantize_all_gather(*given, **options)
+    elif config.method == "reduce_scatter":
+        reduced = jitnorm.comm.reduce_scatter_norm_quantize(*given, round_sum=config.round_sum, **options)
+    else:
+        options |= {"round_sum": config.round_sum, "method": config.method}
+        reduced = jitnorm.comm.all_reduce_norm_quantize(*given, **options)
     found = {"residual_out": reduced.residual_out, "norm": reduced.norm}
     found |= {"out": reduced.out} if spec is None else {"codes": reduced.out.data, "scales": reduced.out.scale}
     return {name: tensor for name, tensor in found.items() if tensor is not None}

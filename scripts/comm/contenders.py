@@ -51,6 +51,19 @@ class Setting:
     def shape(self) -> tuple[int, int]:
         return self.rows, self.hidden_size
 
+    @property
+    def own_rows(self) -> slice:
+        """The rows of this rank, where all divide them; the last ones may have fewer."""
+        each = -(-self.rows // self.ranks)
+        return slice(self.device.rank * each, (self.device.rank + 1) * each)
+
+    @property
+    def equal_rows(self) -> slice:
+        """The same where each has as many."""
+        if self.rows % self.ranks:
+            raise NotImplementedError(f"{self.rows} rows are not divided alike by {self.ranks} ranks")
+        return self.own_rows
+
     def new(self) -> Any:
         """A matrix of random bfloat16 on the device."""
         return torch.randn(self.shape, dtype=torch.bfloat16, device=self.device.kind)
@@ -75,9 +88,9 @@ class Setting:
             tensor.copy_(self.new())
         return tensors
 
-    def add_norm(self) -> Callable[[Any], object]:
-        """Make what follows a sum over ranks that is not fused, with a residual of its own."""
-        residual, weight = self.new(), self.weight
+    def add_norm(self, rows: slice = slice(None)) -> Callable[[Any], object]:
+        """Make what follows a sum over ranks of some rows that is not fused, with a residual of its own."""
+        residual, weight = self.new()[rows], self.weight
         if self.format == "none":
             return lambda x: jitnorm.add_rmsnorm(x, residual, weight)
         return lambda x: jitnorm.add_norm_quantize(x, residual, weight, **self.encoding)
@@ -99,6 +112,50 @@ def fused(method: str, round_sum: bool, s: Setting) -> Iterable[Call]:
             round_sum=round_sum,
             **s.encoding,
         )
+
+
+def scattered(s: Setting) -> Iterable[Call]:
+    """jitnorm's reduce-scatter with what follows it, of an input in the workspace."""
+    residual = s.new()[s.own_rows]
+    for _ in range(s.sets):
+        x = s.workspace.empty(*s.shape, library="torch").copy_(s.new())
+        yield partial(
+            jitnorm.comm.reduce_scatter_norm_quantize, x, s.weight, s.workspace, residual=residual, **s.encoding
+        )
+
+
+def gathered(s: Setting) -> Iterable[Call]:
+    """jitnorm's all-gather of codes."""
+    residual = s.new()[s.equal_rows]
+    for _ in range(s.sets):
+        x = s.new()[s.equal_rows]
+        yield partial(jitnorm.comm.norm_quantize_all_gather, x, s.weight, s.workspace, residual=residual, **s.encoding)
+
+
+def scattered_not_fused(s: Setting) -> Iterable[Call]:
+    """The reduce-scatter of NCCL, on the CPU gloo's, then jitnorm's add, norm and quantization of a rank's rows."""
+    add_norm, out = s.add_norm(s.equal_rows), s.new()[s.equal_rows]
+
+    def call(x: Any) -> None:
+        distributed.reduce_scatter_tensor(out, x, group=s.device.group())
+        add_norm(out)
+
+    for _ in range(s.sets):
+        yield partial(call, s.new())
+
+
+def gathered_not_fused(s: Setting) -> Iterable[Call]:
+    """jitnorm's add and norm of a rank's rows, the all-gather of NCCL or gloo, then jitnorm's quantization of all."""
+    out, residual = s.new(), s.new()[s.equal_rows]
+
+    def call(x: Any) -> None:
+        norm, _ = jitnorm.add_rmsnorm(x, residual, s.weight)
+        distributed.all_gather_into_tensor(out, norm, group=s.device.group())
+        if s.format != "none":
+            jitnorm.quantize(out, **s.encoding)
+
+    for _ in range(s.sets):
+        yield partial(call, s.new()[s.equal_rows])
 
 
 def peer_read(s: Setting) -> Iterable[Call]:
@@ -192,12 +249,16 @@ def flashinfer(s: Setting) -> Iterable[Call]:
 BOUNDS = {"peer read": peer_read, "local copy": local_copy}
 FUSED = {f"fused {method}": partial(fused, method, False) for method in METHODS}
 FUSED["fused two_shot, rounded sum"] = partial(fused, "two_shot", True)
+HALVES = {
+    "reduce-scatter": scattered, "reduce-scatter, not fused": scattered_not_fused, "all-gather": gathered,
+    "all-gather, not fused": gathered_not_fused,
+}  # fmt: skip
 OTHERS = {"not fused": not_fused, "one-shot": symmetric_one_shot, "two-shot": symmetric_two_shot}
 
 
 def contenders(kind: str) -> dict[str, Callable[[Setting], Iterable[Call]]]:
     """The contenders of a kind of device, by name."""
     if kind == "cpu":
-        return {"local copy": local_copy, "not fused": not_fused, **FUSED}
+        return {"local copy": local_copy, "not fused": not_fused, **FUSED, **HALVES}
     theirs = {"FlashInfer": flashinfer} if find_spec("flashinfer") else {}
-    return {**BOUNDS, **OTHERS, **theirs, **FUSED}
+    return {**BOUNDS, **OTHERS, **theirs, **FUSED, **HALVES}

@@ -21,7 +21,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from comm.cases import MAX_HIDDEN, MAX_ROWS, METHODS, Case, Config, call, differences, draw_case, draw_config, expected
+from comm.cases import FORMS, MAX_HIDDEN, MAX_ROWS, Case, Config, call, differences, draw_case, draw_config, expected
 from comm.devices import Device
 from comm.processes import Exchange, Outcome, run_ranks
 from jitnorm.comm import CommError
@@ -35,7 +35,7 @@ PLAIN = Config(
     "none", "rmsnorm", 1024, has_residual=True, unit_bias=False, keep_norm=False, method="auto", round_sum=False
 )
 _WRONG = 3
-_WAYS = (*((method, False) for method in METHODS), ("two_shot", True))
+_WAYS = (*((method, False) for method in FORMS), ("two_shot", True))
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,21 @@ class Options:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A call with its tensors on the device, and what it must give."""
+    """A call with its rank's tensors on the device, and what it must give."""
 
     case: Case
     tensors: dict[str, Any]
-    share: Any
     wanted: dict[str, NDArray[Any]]
 
     @classmethod
     def of(cls, case: Case, device: Device, ranks: int) -> Prepared:
         tensors = case.inputs(ranks)
-        wanted = expected(case, tensors)
-        placed = {name: device.put(value) for name, value in tensors.items() if name != "input"}
-        return cls(case, placed, device.put(tensors["input"][device.rank]), wanted)
+        wanted = expected(case, tensors, device.rank, ranks)
+        own = case.tensors_of(tensors, device.rank, ranks)
+        return cls(case, {name: device.put(value) for name, value in own.items()}, wanted)
 
     def call(self, workspace: Any) -> dict[str, Any]:
-        return call(self.case, self.tensors, self.share, workspace)
+        return call(self.case, self.tensors, workspace)
 
     def check(self, device: Device, workspace: Any) -> list[str]:
         found = self.call(workspace)
@@ -220,7 +219,7 @@ def disagree(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
         replace(good, config=replace(PLAIN, hidden_size=2048)),
         replace(good, config=replace(PLAIN, spec="fp8")),
         replace(good, config=replace(PLAIN, has_residual=False)),
-        replace(good, config=replace(PLAIN, method="two_shot")),
+        *(replace(good, config=replace(PLAIN, method=form)) for form in ("two_shot", "reduce_scatter", "all_gather")),
     )
     right, wrong = Prepared.of(good, device, options.ranks), problems_when_alike(device, workspace, good, others)
     for other in others:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import numpy as np
 import pytest
 from comm import stress
 from comm.bench import Figure, shapes_of, table
-from comm.cases import differences
+from comm.cases import differences, draw_config
 from comm.processes import Exchange, run_ranks
 
 OPTIONS = stress.Options("cpu", "", ranks=2, seconds=60, seed=10, cases=4, kernels=1, iterations=100)
@@ -22,6 +25,15 @@ OPTIONS = stress.Options("cpu", "", ranks=2, seconds=60, seed=10, cases=4, kerne
 def test_calls_across_ranks_withstand(trial: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITNORM_CPU_THREADS", "1")
     done, wrong = stress.run(trial, OPTIONS)
+    assert done
+    assert wrong == []
+
+
+@pytest.mark.parametrize("form", ["reduce_scatter", "all_gather"])
+def test_random_calls_of_halves_of_a_sum_withstand(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITNORM_CPU_THREADS", "1")
+    seed = next(seed for seed in itertools.count() if draw_config(random.Random(seed)).method == form)
+    done, wrong = stress.run("bits", replace(OPTIONS, seed=seed))
     assert done
     assert wrong == []
 
