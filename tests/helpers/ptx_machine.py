@@ -38,6 +38,12 @@ def run_ptx(
         machine.run()
 
 
+def _bytes_from(at: Array, size: int) -> Array:
+    """The addresses of numbers' bytes, a row for each."""
+    addresses: Array = at[:, None] + np.arange(size)
+    return addresses
+
+
 class _Machine(Numbers):
     def __init__(
         self, ptx: str, memory: Array, parameters: list[int | float], grid: int, block: int, cluster: int
@@ -60,16 +66,16 @@ class _Machine(Numbers):
     def run(self) -> None:
         end = len(self.instructions)
         for _ in range(1_000_000):
-            ready = (self.pc < end) & (self.waits == 0)
-            if not ready.any():
+            places = np.where(self.waits == 0, self.pc, end)
+            if self.is_uneven and (places[self.tid < 32] < end).any():
+                places[self.tid >= 32] = end
+            at = int(places.min())
+            if at == end:
                 if not self.waits.any():
                     return
                 self._release()
                 continue
-            if self.is_uneven and (ready & (self.tid < 32)).any():
-                ready &= self.tid < 32
-            at = int(self.pc[ready].min())
-            self.active = np.flatnonzero(ready & (self.pc == at))
+            self.active = np.flatnonzero(places == at)
             self.pc[self.active] += 1
             self._execute(self.instructions[at])
         raise AssertionError("the kernel does not end")
@@ -124,8 +130,8 @@ class _Machine(Numbers):
         targets = operands[0].strip("{}").replace(" ", "").split(",")
         assert not (at % (size * len(targets))).any(), "misaligned load"
         for i, target in enumerate(targets):
-            each = [flat[at + size * i + b].astype(np.uint64) << np.uint64(8 * b) for b in range(size)]
-            self.write(target, np.bitwise_or.reduce(each))
+            each = flat[_bytes_from(at + size * i, size)].view(f"<u{size}")
+            self.write(target, each[:, 0].astype(np.uint64))
 
     def _do_st(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         size = BITS[modifiers[-1]] // 8
@@ -133,9 +139,8 @@ class _Machine(Numbers):
         sources = operands[1].strip("{}").replace(" ", "").split(",")
         assert not (at % (size * len(sources))).any(), "misaligned store"
         for i, source in enumerate(sources):
-            values = self.read(source)
-            for b in range(size):
-                flat[at + size * i + b] = (values >> np.uint64(8 * b)).astype(np.uint8)
+            each = self.read(source).astype(f"<u{size}")
+            flat[_bytes_from(at + size * i, size)] = each[:, None].view(np.uint8)
 
     def _do_red(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["global", "max", "u32"]
