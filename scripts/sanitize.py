@@ -15,10 +15,13 @@ from jitnorm.kernels.config_rules import MOVES
 from jitnorm.kernels.rope_rules import MAX_ROPE_SIZE
 
 import jitnorm
-from jitnorm import manager
+from jitnorm import comm, manager
 from jitnorm.bench.calls import call_of
 from jitnorm.catalogue import OPS
 from jitnorm.catalogue.op import Op
+from jitnorm.comm.all_reduce import METHODS
+from jitnorm.comm.memory import Exchange
+from jitnorm.comm.threads import on_threads
 
 # Of ops that have any encoding.
 # Those that experts' rows are quantized in.
@@ -211,6 +214,36 @@ def launch_named_schedule() -> None:
     kernel(x, b, b, torch.empty_like(x), 1e-6)
 
 
+def launch_over_ranks() -> None:
+    """Calls of two ranks on one GPU, whose kernels wait for each other, as far as the sanitizer runs them at once."""
+    if next(_numbers) % PARTS != PART:
+        return
+    try:
+        on_threads(2, call_over_ranks)
+    except comm.CommError as error:
+        print(f"kernels that wait for each other do not run at once here, so those after these are left out: {error}")
+
+
+def call_over_ranks(rank: int, exchange: Exchange) -> None:
+    """All forms of calls over ranks, on one of them."""
+    sizes: dict[str, Any] = {"max_rows": 2 * ROWS, "hidden_size": 4224, "output_bytes": 1 << 20}
+    workspace = comm.Workspace.from_exchange(rank, 2, exchange, device=0, **sizes)
+    specs = (None, jitnorm.NVFP4.with_layout("linear+128x4"), jitnorm.FP8_TOKEN)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for hidden_size, spec in itertools.product((128, 1152, 4224), specs):
+            x, residual, weight = random(ROWS, hidden_size), random(ROWS, hidden_size), random(hidden_size)
+            options: dict[str, Any] = {"spec": spec, "keep_norm": spec is not None}
+            for method in METHODS:
+                comm.all_reduce_norm_quantize(x, weight, workspace, residual=residual, method=method, **options)
+            own = residual[: ROWS - ROWS // 2] if rank == 0 else residual[: ROWS // 2]
+            comm.reduce_scatter_norm_quantize(x, weight, workspace, residual=own, **options)
+            comm.norm_quantize_all_gather(x, weight, workspace, residual=residual, **options)
+        torch.cuda.current_stream().synchronize()
+    workspace.check()
+    exchange(b"")
+    workspace.close()
+
+
 def launch_cute() -> None:
     """Kernels in CuTe-DSL: in registers, through shared memory (also several rows a block), and in clusters."""
     if find_spec("cutlass") is None:
@@ -241,6 +274,7 @@ def main() -> None:
     launch_many_rows()
     launch_gradients_of_many_rows()
     launch_named_schedule()
+    launch_over_ranks()
     launch_cute()
     torch.cuda.synchronize()
     print(f"launched {len(manager._kernels)} kernels")
