@@ -97,10 +97,25 @@ def one_shot(machine: Machine, rows: int) -> float:
     return trip(machine, (machine.ranks - 1) * matrix(rows))
 
 
+def half(machine: Machine, rows: int, gathered: float = 1) -> float:
+    """Every rank reads its share of all matrices, or sends its own, `gathered` times as many bytes."""
+    return trip(machine, gathered * (machine.ranks - 1) / machine.ranks * matrix(rows))
+
+
 def two_shot(machine: Machine, rows: int, gathered: float) -> float:
     """Every rank reads its share of all matrices, and sends what comes of it, `gathered` times as many bytes."""
-    share = (machine.ranks - 1) / machine.ranks * matrix(rows)
-    return trip(machine, share) + trip(machine, gathered * share)
+    return half(machine, rows) + half(machine, rows, gathered)
+
+
+def scattered_not_fused(machine: Machine, rows: int) -> float:
+    """A reduce-scatter, and add, norm and FP8 of a rank's rows in a kernel that follows."""
+    return half(machine, rows) + norm().time(3.5 * matrix(rows) / machine.ranks)
+
+
+def gathered_not_fused(machine: Machine, rows: int) -> float:
+    """Add and norm of a rank's rows, an all-gather in 16 bits, and FP8 of all rows."""
+    own, all_of_them = 4 * matrix(rows) / machine.ranks, 1.5 * matrix(rows)
+    return norm().time(own) + half(machine, rows) + norm().time(all_of_them)
 
 
 def not_fused(machine: Machine, rows: int) -> float:
@@ -117,6 +132,8 @@ def tables() -> str:
         + _table(("", *counts), _fits())
         + "\nPredicted microseconds of all-reduce, add, norm and FP8 codes:\n\n"
         + _table(("", "", *counts), _predictions())
+        + "\nPredicted microseconds of its halves, of all rows together:\n\n"
+        + _table(("", "", *counts), _predictions_of_halves())
     )
 
 
@@ -134,6 +151,14 @@ def _predictions() -> Iterator[tuple[str, ...]]:
         yield "", "two-shot of rounded sums", *(f"{two_shot(machine, rows, 1):.1f}" for rows in ROWS)
         yield "", "sharded, of FP8 codes", *(f"{two_shot(machine, rows, 0.5):.1f}" for rows in ROWS)
         yield "", "not fused", *(f"{not_fused(machine, rows):.1f}" for rows in ROWS)
+
+
+def _predictions_of_halves() -> Iterator[tuple[str, ...]]:
+    for machine in MACHINES:
+        yield machine.name, "reduce-scatter, fused", *(f"{half(machine, rows):.1f}" for rows in ROWS)
+        yield "", "not fused", *(f"{scattered_not_fused(machine, rows):.1f}" for rows in ROWS)
+        yield "", "all-gather of FP8 codes, fused", *(f"{half(machine, rows, 0.5):.1f}" for rows in ROWS)
+        yield "", "of a norm, not fused", *(f"{gathered_not_fused(machine, rows):.1f}" for rows in ROWS)
 
 
 def _table(titles: tuple[str, ...], lines: Iterator[tuple[str, ...]]) -> str:
