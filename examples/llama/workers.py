@@ -22,7 +22,7 @@ Message = dict[str, Any]
 Results = Iterator[tuple[int, Row | str]]
 """Of cells by their numbers what was measured, or why nothing was."""
 
-_OUT_OF_TIME, _ENDED = "out of time", "the process ended"
+_OUT_OF_TIME, _ENDED, _OUT_OF_MEMORY = "out of time", "the process ended", "out of memory"
 _FOR_PREPARATION = 0.65  # of the time
 
 
@@ -73,7 +73,7 @@ class Worker:
 def measured_by_workers(
     arguments: Sequence[str], cells: Sequence[int], workers: int, environment: dict[str, str], seconds: float
 ) -> Results:
-    """Measure cells.
+    """Measure cells; those for which so many processes have no memory, last, by a quarter as many.
 
     Args:
         arguments: of the command, for one model.
@@ -93,11 +93,15 @@ def measured_by_workers(
             if any(cell not in states for cell in worker.cells):
                 worker.end()  # it would disturb the others
                 states.update(dict.fromkeys(worker.cells, _OUT_OF_TIME))
+        scarce = [cell for cell in cells if _OUT_OF_MEMORY in states[cell] and workers > 1]
         for cell in cells:
-            yield cell, states[cell] or _answer(cell, owners[cell], messages, end)
+            if cell not in scarce:
+                yield cell, states[cell] or _answer(cell, owners[cell], messages, end)
     finally:
         for worker in started:
             worker.end()
+    if scarce:
+        yield from measured_by_workers(arguments, scarce, max(1, workers // 4), environment, end - time.monotonic())
 
 
 def _prepared(cells: Sequence[int], messages: Queue[Message], end: float) -> dict[int, str]:
@@ -146,13 +150,13 @@ def measured_here(bench: Bench, cells: Mapping[int, Cell], seconds: float) -> Re
 
 
 def attempted(step: Callable[[Cell], Any], cell: Cell) -> Any:
-    """What a step gives, or the first line of an exception: compilers and libraries may fail, in some arms alone."""
+    """What a step gives, or the first sentence of an exception: libraries may fail, in some arms alone."""
     try:
         with torch.no_grad():
             return step(cell)
     except Exception as error:
-        first_line = str(error).strip().partition("\n")[0]
-        return f"{type(error).__name__}: {first_line}"
+        first_sentence = str(error).strip().partition("\n")[0].partition(". ")[0]
+        return f"{type(error).__name__}: {first_sentence}"
 
 
 def serve(bench: Bench, cells: Mapping[int, Cell], requests: TextIO, answers: TextIO) -> None:

@@ -186,6 +186,25 @@ def test_workers_that_say_nothing_do_no_harm(
     assert time.monotonic() < begun + 30
 
 
+def test_cells_for_which_there_is_no_memory_are_tried_again_by_fewer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that has all three cells has enough."""
+    (worker := tmp_path / "python").write_text(
+        f"""#!{sys.executable}
+import json, sys
+cells = [int(cell) for cell in sys.argv[-1].split(",")]
+for cell in cells:
+    print(json.dumps({{"cell": cell, "failed": "ValueError: no" if len(cells) == 3 else "CUDA error: out of memory"}}))
+""",
+        "utf-8",
+    )
+    worker.chmod(0o755)
+    monkeypatch.setattr(workers.sys, "executable", str(worker))
+    found = workers.measured_by_workers([], [3, 4, 5], 3, {}, 60.0)
+    assert list(found) == [(3, "ValueError: no"), (4, "ValueError: no"), (5, "ValueError: no")]
+
+
 def test_a_worker_answers_what_it_is_asked(tmp_path: Path) -> None:
     class Bench:
         def prepare(self, cell: str) -> None:
