@@ -257,7 +257,7 @@ def _custom_call(
 
 
 def _stand_in(name: str, shape: tuple[int, ...], dtype: str, ordinal: int, place: int) -> Any:
-    """What has the shape of an argument and no memory."""
+    """A stand-in for an argument, without memory."""
     try:
         return launcher().stand_in(shape, dtype, ordinal, place)
     except ValueError:
