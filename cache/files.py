@@ -14,6 +14,8 @@ FILE_MODE = 0o600
 SMALL_FILE = 1 << 20  # more than any file here has, except payloads
 # Some network file systems cannot sync folders, and do not need to.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP}
+# What somebody else has removed: by its path, or, on NFS, by whatever is still open.
+GONE = frozenset({errno.ENOENT, errno.ESTALE})
 
 
 def make_folder(path: Path) -> None:
@@ -83,6 +85,16 @@ def read_file(
         if found.st_size > limit:
             raise OSError(errno.EFBIG, f"it has {found.st_size} bytes; allowed are {limit}", str(name))
         return file.read(found.st_size)
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file or folder is what lies at a path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except OSError as error:
+        if error.errno not in GONE:
+            raise
+        return False
 
 
 def remove_tree(path: Path) -> None:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from jitnorm.cache.files import is_at
+
 from jitnorm.forks import no_fork
 
 _HELD_BY_ANOTHER = {errno.EACCES, errno.EAGAIN}
@@ -71,7 +73,7 @@ class FileLock:
             _open.add(self)
         locked = False
         try:
-            locked = _lock(self._descriptor) and _is_at(self._descriptor, self._path)
+            locked = _lock(self._descriptor) and is_at(self._descriptor, self._path)
         finally:
             if not locked:
                 self.release()
@@ -134,13 +136,6 @@ def _lock(descriptor: int) -> bool:
             return False
         raise
     return True
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether a file has not been removed."""
-    with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
-    return False
 
 
 def _close_all() -> None:

@@ -13,10 +13,9 @@ import errno
 import os
 import re
 import time
-from pathlib import Path
 from typing import NamedTuple
 
-from jitnorm.cache.files import make_folder
+from jitnorm.cache.files import GONE, is_at, make_folder
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.private import private_folder
 
@@ -49,8 +48,11 @@ def add(layout: Layout, change: int) -> Total | None:
             try:
                 if change:
                     os.write(descriptor, line)
-                if _is_at(descriptor, layout.ledger):  # otherwise it was replaced meanwhile
+                if is_at(descriptor, layout.ledger):  # otherwise it was replaced meanwhile
                     return _parse(_read(descriptor))
+            except OSError as error:
+                if error.errno not in GONE:  # and another host did that
+                    raise
             finally:
                 os.close(descriptor)
     return None
@@ -76,19 +78,20 @@ class Recount:
     def finish(self, space: int, *, is_exact: bool) -> None:
         """Restart with ``space`` bytes, unless the ledger was replaced meanwhile."""
         path = self._layout.ledger
-        if self._old is None or not _is_at(self._old, path):
-            return
         late = b""
-        with contextlib.suppress(OSError), private_folder(self._layout.private) as folder:
-            new = folder / path.name
-            first = f"{space} {time.time() if is_exact else 0:.0f}\n".encode()
-            descriptor = os.open(new, _FLAGS | os.O_EXCL, 0o600)
-            try:
-                os.write(descriptor, first + self._added())  # unsynced: it need not survive a power failure
-            finally:
-                os.close(descriptor)
-            new.rename(path)
-            late += self._added()  # later writers notice that the old ledger is no longer in its place
+        with contextlib.suppress(OSError):
+            if self._old is None or not is_at(self._old, path):
+                return
+            with private_folder(self._layout.private) as folder:
+                new = folder / path.name
+                first = f"{space} {time.time() if is_exact else 0:.0f}\n".encode()
+                descriptor = os.open(new, _FLAGS | os.O_EXCL, 0o600)
+                try:
+                    os.write(descriptor, first + self._added())  # unsynced: it need not survive a power failure
+                finally:
+                    os.close(descriptor)
+                new.rename(path)
+                late += self._added()  # later writers notice that the old ledger is no longer in its place
         for line in late.split():
             add(self._layout, int(line))
 
@@ -120,13 +123,6 @@ def _read(descriptor: int, begin: int = 0) -> bytes:
     if begin == end:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     return b"".join(parts)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
-    except FileNotFoundError:
-        return False
 
 
 def _parse(data: bytes) -> Total:

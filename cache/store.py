@@ -20,7 +20,7 @@ from jitnorm.cache.entry import SignatureCheck, read_entry, read_signature
 from jitnorm.cache.errors import CacheError, CacheTrustError, CorruptEntryError
 from jitnorm.cache.events import emit, log_fields
 from jitnorm.cache.failures import tier_failed
-from jitnorm.cache.files import make_folder, open_folder, read_file, sync_folder, write_file
+from jitnorm.cache.files import GONE, make_folder, open_folder, read_file, sync_folder, write_file
 from jitnorm.cache.index import Line, add_to_index
 from jitnorm.cache.layout import LIMITS, MANIFEST, PAYLOAD, SIGNATURE, Layout
 from jitnorm.cache.parallel import Workers
@@ -288,15 +288,16 @@ def _rename_into_place(folder: Path, place: Path) -> bool:
         make_folder(place.parent)
         try:
             folder.rename(place)
-        except FileNotFoundError:
-            if is_last or not folder.exists():  # else the shard was empty, and removed meanwhile
-                raise
-            continue
         except OSError as error:
-            if error.errno not in _TAKEN:
+            if error.errno in _TAKEN:
+                return False
+            if error.errno not in GONE or is_last or not folder.exists():
                 raise
-            return False
-        with contextlib.suppress(FileNotFoundError):  # it is gone again, and its shard too
+            continue  # the shard was empty, and removed meanwhile
+        try:
             sync_folder(place.parent)
+        except OSError as error:
+            if error.errno not in GONE:  # it is gone again, and its shard too
+                raise
         return True
     return False

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jitnorm.cache.files import make_folder
+from jitnorm.cache.files import GONE, make_folder
 from jitnorm.cache.flock import try_lock
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.process import host_token, is_dead
@@ -53,7 +53,7 @@ def note_use(layout: Layout, key: str) -> None:
         record = _records.get(layout.root) or _start_record(layout)
         if record.descriptor == _NO_FILE:
             return
-        if os.fstat(record.descriptor).st_nlink == 0:  # the cache was deleted, and this file with it
+        if _is_removed(record.descriptor):  # the cache was deleted, and this file with it
             release_uses(layout)
             record = _start_record(layout)
         if key not in record.keys:
@@ -77,6 +77,13 @@ def keys_in_use(layout: Layout, *, dry_run: bool = False) -> set[str]:
             with contextlib.suppress(OSError):
                 keys |= _keys_in(path, dry_run)
     return keys
+
+
+def _is_removed(descriptor: int) -> bool:
+    try:
+        return os.fstat(descriptor).st_nlink == 0
+    except OSError as error:
+        return error.errno in GONE
 
 
 def _start_record(layout: Layout) -> _Record:
