@@ -28,7 +28,7 @@ from fire.trial import Trial, Unavailable, assert_sound
 
 ATTACKS = (
     "storm", "kills", "stopped", "io_errors", "full_disk", "hostile", "corruption", "toctou", "archives", "remotes",
-    "signatures", "forks", "clock", "nfs",
+    "signatures", "forks", "clock", "nfs", "mounted_nfs",
 )  # fmt: skip
 # A trial that takes longer hangs: every bound in it is shorter.
 TRIAL_SECONDS = 180.0

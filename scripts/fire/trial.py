@@ -61,7 +61,10 @@ class Trial:
         """Measure a wait, which must not last longer than its bound."""
         began = time.monotonic()
         yield
-        waited = time.monotonic() - began
+        self.note_wait(time.monotonic() - began, seconds)
+
+    def note_wait(self, waited: float, seconds: float) -> None:
+        """Note a wait, which must not have lasted longer than its bound."""
         self.waits.append(waited)
         assert waited <= seconds + SLACK_SECONDS, f"waited {waited:.1f} s; the bound is {seconds:g} s"
 
