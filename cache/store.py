@@ -289,7 +289,8 @@ def _rename_into_place(folder: Path, place: Path) -> bool:
         try:
             folder.rename(place)
         except OSError as error:
-            if error.errno in _TAKEN:
+            # Linux gives ESTALE for what another NFS client has put there, if it has been seen in the private folders.
+            if error.errno in _TAKEN or (error.errno == errno.ESTALE and os.path.lexists(place)):
                 return False
             if error.errno not in GONE or is_last or not folder.exists():
                 raise

@@ -130,3 +130,20 @@ def test_a_shard_that_another_host_removes_once_it_has_an_entry_is_no_error(
     store.publish(key, Artifact(b"code", {}))
     assert removed
     assert store.load(key) is None
+
+
+def test_an_entry_of_another_host_stays_although_its_private_name_has_been_seen_here(
+    store: Store, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux then gives ESTALE for as long as one renames to its place, and looks at nothing there."""
+    place, rename = store.layout.entry(key), Path.rename
+    store.publish(key, Artifact(b"first", {}))
+
+    def be_stale(path: Path, target: Path) -> Path:
+        if target == place:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", be_stale)
+    store.publish(key, Artifact(b"second", {}))
+    assert store.load(key) == Artifact(b"first", {})
