@@ -107,10 +107,17 @@ class Store:
         except NotADirectoryError as error:
             self.quarantine(key, str(error), None)
         except OSError as error:
-            tier_failed(self.name, str(error))
+            if not self._was_removed(key, error):
+                tier_failed(self.name, str(error))
         except CacheTrustError as error:
             self._refuse(error)
         return None
+
+    def _was_removed(self, key: str, error: OSError) -> bool:
+        """Whether an error is that of NFS for what another host has removed while it was open here."""
+        if error.errno != errno.ESTALE:
+            return False
+        return os.path.lexists(self.layout.root) and not os.path.lexists(self.layout.entry(key))
 
     def open_entry(self, key: str) -> AbstractContextManager[OpenFolder]:
         """Hold the folder of an entry open; see `Trust.open_folder` for the errors."""

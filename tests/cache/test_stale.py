@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from jitnorm.cache import Artifact, Store
+from jitnorm.cache.entry import read_entry
+from jitnorm.cache.failures import failed_tiers
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.ledger import Recount, add
 from jitnorm.cache.lock import key_lock
@@ -147,3 +149,20 @@ def test_an_entry_of_another_host_stays_although_its_private_name_has_been_seen_
     monkeypatch.setattr(Path, "rename", be_stale)
     store.publish(key, Artifact(b"second", {}))
     assert store.load(key) == Artifact(b"first", {})
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_an_entry_that_another_host_removes_while_it_is_read_is_absent_and_no_failure_of_the_tier(
+    store: Store, key: str, monkeypatch: pytest.MonkeyPatch, is_removed: bool
+) -> None:
+    store.publish(key, Artifact(b"code", {}))
+
+    def be_stale(*arguments: Any) -> Artifact:
+        assert read_entry(*arguments) == Artifact(b"code", {})
+        if is_removed:
+            shutil.rmtree(store.layout.entry(key))
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr("jitnorm.cache.store.read_entry", be_stale)
+    assert store.load(key) is None
+    assert (store.name in failed_tiers()) == (not is_removed)
