@@ -21,6 +21,7 @@ from fire.mounts import Host, Mounts, mounted
 from fire.trial import PROCESS_SECONDS, Trial, artifact_of
 
 _TIMEOUT = 1.0  # for each of the two locks
+_STORM_TIMEOUT = 30.0  # so that nobody builds for want of patience
 _BUILD_SECONDS = 0.05
 _CALLERS = 2  # of each host
 _TROUBLES = 6
@@ -127,7 +128,7 @@ def _finish(trial: Trial, workers: list[subprocess.Popen[str]], paused: float) -
     return logged
 
 
-def _ask(root: str, key: str, log: str | None = None) -> float:
+def _ask(root: str, key: str, log: str | None = None, timeout: float = _TIMEOUT) -> float:
     """Ask for an artifact, which must be the right one; return how long that took beyond its build."""
 
     def build() -> Artifact:
@@ -138,14 +139,14 @@ def _ask(root: str, key: str, log: str | None = None) -> float:
         return artifact_of(key)
 
     began = time.monotonic()
-    assert Cache(Store(Path(root))).load_or_build(key, build, timeout=_TIMEOUT) == artifact_of(key), "wrong bytes"
+    assert Cache(Store(Path(root))).load_or_build(key, build, timeout=timeout) == artifact_of(key), "wrong bytes"
     return time.monotonic() - began
 
 
 def _ask_once(root: str, keys: list[str], log: str, begin: float) -> float:
     time.sleep(max(0.0, begin - time.monotonic()))
     random.shuffle(keys)
-    return max(_ask(root, key, log) for key in keys)
+    return max(_ask(root, key, log, _STORM_TIMEOUT) for key in keys)
 
 
 def _use(root: str, keys: list[str], seed: int, until: str) -> float:
