@@ -43,7 +43,7 @@ def attack(trial: Trial) -> None:
 
 
 def _storm(trial: Trial, mounts: Mounts, keys: list[str]) -> None:
-    """All ask for the same keys at once; each is built once, or once on each host.
+    """Processes of both hosts ask for the same keys at once; each is built once, or once on each host.
 
     The latter where a host does not see the locks of the other, or only later what it has published.
     """
@@ -62,7 +62,7 @@ def _storm(trial: Trial, mounts: Mounts, keys: list[str]) -> None:
 
 
 def _troubles(trial: Trial, mounts: Mounts, keys: list[str]) -> None:
-    """What may happen to two hosts and their server, while they use the cache."""
+    """Troubles of two hosts and their server, while they use the cache."""
     stop, paused = trial.folder / "stop", 0.0
 
     def start(host: Host) -> subprocess.Popen[str]:

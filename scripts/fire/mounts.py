@@ -76,7 +76,7 @@ class Mounts:
 
     @property
     def export(self) -> Path:
-        """What is exported, on the server."""
+        """The exported folder, on the server."""
         return self.folder / "export"
 
     def start_server(self) -> None:
