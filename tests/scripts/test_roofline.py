@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from roofline import BUSY_SHARE, GPUS, RATES, Gpu, copy_time, packed, predict
 
@@ -13,11 +13,8 @@ per_element = st.fixed_dictionaries({name: st.floats(0, 100) for name in RATES})
 gpus = st.sampled_from(sorted(GPUS.values(), key=lambda gpu: gpu.name))
 elements = st.integers(1, 1 << 32)
 microseconds = st.floats(1e-3, 1e6)
-# Hypothesis takes a busy machine for a slow strategy.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@unhurried
 @given(per_element, elements, microseconds, gpus)
 def test_no_op_is_faster_than_a_copy_of_its_bytes(counts: Counts, number: int, copy: float, gpu: Gpu) -> None:
     found = predict(counts, number, copy, gpu)
@@ -26,7 +23,6 @@ def test_no_op_is_faster_than_a_copy_of_its_bytes(counts: Counts, number: int, c
     assert (found.limit == "memory") == (found.roofline == 1)
 
 
-@unhurried
 @given(per_element, elements, microseconds, gpus, st.sampled_from(sorted(RATES)), st.floats(0, 100))
 def test_more_instructions_never_take_less_time(
     counts: Counts, number: int, copy: float, gpu: Gpu, name: str, more: float
@@ -35,7 +31,6 @@ def test_more_instructions_never_take_less_time(
     assert predict(grown, number, copy, gpu).time >= predict(counts, number, copy, gpu).time
 
 
-@unhurried
 @given(per_element, elements, microseconds, gpus)
 def test_twice_the_elements_take_twice_the_instructions(counts: Counts, number: int, copy: float, gpu: Gpu) -> None:
     once, twice = predict(counts, number, copy, gpu), predict(counts, 2 * number, copy, gpu)
@@ -51,7 +46,6 @@ def test_an_op_of_one_pipe_takes_as_long_as_the_pipe(name: str) -> None:
     assert found.time == pytest.approx(1e6)
 
 
-@unhurried
 @given(st.floats(1, 1e12), gpus)
 def test_a_copy_takes_longer_than_the_stated_bandwidth_allows(op_bytes: float, gpu: Gpu) -> None:
     assert copy_time(op_bytes, gpu) > op_bytes / gpu.bandwidth * 1e6
