@@ -144,7 +144,6 @@ class Bench:
         self._prepared: dict[Cell, _Prepared] = {}
         self._known_inputs: dict[Case, tuple[Inputs, Tensor]] = {}
         self._around: dict[Case, tuple[float, float | None]] = {}
-        self._pool = torch.cuda.graph_pool_handle() if device == "cuda" else None
 
     def prepare(self, cell: Cell) -> None:
         """Have a cell's layers compiled, run, and captured in a graph; this need not be alone on the GPU."""
@@ -155,7 +154,7 @@ class Bench:
         run = partial(inputs.through, layer, weights)
         _, residual = run()
         error = float((residual - expected).float().norm() / expected.float().norm())
-        graph = None if self.device == "cpu" else captured(run, self._pool)
+        graph = None if self.device == "cpu" else captured(run, self._shared_pool())
         self._prepared[cell] = _Prepared(run, graph, error)
 
     def measure(self, cell: Cell) -> Row:
@@ -174,6 +173,10 @@ class Bench:
             row.kernels = {name: (often / count, us / count) for name, (often, us) in kernels.names.items()}
             row.copy_us = copy
         return row
+
+    def _shared_pool(self) -> tuple[int, int] | None:
+        """The memory pool of the graphs that wait to be measured; torch ends a pool together with its last graph."""
+        return next((each.graph.pool() for each in self._prepared.values() if each.graph), None)
 
     def _inputs_of(self, case: Case) -> tuple[Inputs, Tensor]:
         """What the layers of a case work on, and the residual that bf16 finds."""

@@ -184,7 +184,7 @@ def test_the_gpu_s_bytes_are_the_cpu_s(size: int, is_neox: bool) -> None:
         slots, scales = to_torch(SLOTS), [to_torch(each) for each in (Q_SCALE, K_SCALE)]
         runs = []
         for device in ("cpu", "cuda"):
-            moved = {name: value.to(device) for name, value in call.items()}
+            moved = {name: value.to(device, copy=True) for name, value in call.items()}  # two are written in place
             v = moved.pop("v")
             caches = torch.ones(PAGES, 2, PAGE_SIZE, HEADS, size, device=device, dtype=torch.bfloat16)
             codes = rope_quant(**moved, q_scale=scales[0].to(device), k_scale=scales[1].to(device), is_neox=is_neox)
