@@ -17,7 +17,7 @@ NOT_YET = {2: 0x80008000, 4: 0x80000000}
 _LINE = 128
 _WORD = 8
 # Words of the control block before the address of what the host reads, and those of windows.
-_PLACES, _STATUS, _WINDOWS, _FROM_OWN = 12, 15, 16, 16 + MAX_RANKS
+_PLACES, _STATUS, _WINDOWS, _FROM_OWN = 12, 14, 15, 15 + MAX_RANKS
 STATUS_WORDS = 2 * MAX_RANKS
 # Bytes of what ranks tell each other of whole calls.
 _STEP_BYTES = 2 * MAX_RANKS * _WORD
@@ -55,17 +55,19 @@ class Layout:
 
     @property
     def mark_bytes(self) -> int:
-        """Bytes of all marks, which come first: those of whole calls, of rows, and of rows' sums."""
-        return self._sum_marks + round_up(self.max_rows * _WORD, _LINE)
-
-    @property
-    def _sum_marks(self) -> int:
+        """Bytes of all marks, which come first: those of whole calls, and of rows."""
         return _STEP_BYTES + round_up(self.slots * _WORD, _LINE)
 
     @property
-    def input_offset(self) -> int:
-        """Where inputs begin of calls whose rows ranks divide, behind the slots."""
+    def sums_offset(self) -> int:
+        """Where the sums arrive that other ranks have found, behind the slots."""
         return self.mark_bytes + self.slots * self.row_bytes
+
+    @property
+    def input_offset(self) -> int:
+        """Where inputs begin of calls whose rows ranks divide."""
+        rows_of_others = (self.ranks - 1) * -(-self.max_rows // self.ranks) if self.output_bytes else 0
+        return self.sums_offset + rows_of_others * self.row_bytes
 
     @property
     def output_offset(self) -> int:
@@ -88,7 +90,7 @@ class Layout:
         """
         words = [0] * CONTROL_WORDS
         words[:4] = rank, round(deadline * 1e9), self.rows, self.row_bytes
-        words[_PLACES : _PLACES + 3] = self.mark_bytes, self.output_offset, self._sum_marks
+        words[_PLACES : _PLACES + 2] = self.mark_bytes, self.sums_offset
         words[_STATUS] = status
         words[_WINDOWS : _WINDOWS + self.ranks] = windows
         words[_FROM_OWN : _FROM_OWN + self.ranks] = *windows[rank:], *windows[:rank]

@@ -259,7 +259,7 @@ class Workspace:
         memory.barrier()  # from here on nobody writes into another's window
         memory.fill_window(0, layout.mark_bytes // 4, 0)
         word = NOT_YET[DTYPES[layout.dtype].bytes]
-        memory.fill_window(layout.mark_bytes, layout.slots * layout.row_bytes // 4, word)
+        memory.fill_window(layout.mark_bytes, (layout.input_offset - layout.mark_bytes) // 4, word)
         memory.write_control(layout.control(self.rank, self.deadline, memory.status_address, memory.windows))
         memory.clear_status()
         memory.synchronize()
@@ -306,8 +306,7 @@ def _layout(
         return Layout(ranks, max_rows, max_rows, hidden_size, name, 0)
     if output_bytes is None:
         output_bytes = 2 * max_rows * row_bytes + (1 << 20)
-    output_bytes = round_up(max(output_bytes, max_rows * row_bytes), 128)  # with room for the sums of all rows
-    return Layout(ranks, max_rows, min(max_rows, one_shot_rows), hidden_size, name, output_bytes)
+    return Layout(ranks, max_rows, min(max_rows, one_shot_rows), hidden_size, name, round_up(output_bytes, 128))
 
 
 def _require_same(exchange: Exchange, layout: Layout) -> None:

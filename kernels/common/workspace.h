@@ -28,7 +28,7 @@ struct Workspace {
   Int64 used_rows[kBuffers], used_bytes[kBuffers];  // what the calls before have written of each slot, and of its rows
   UInt64 finished;                                  // parts of this call whose rows are with all ranks
   Int64 slots;                                      // where in a window the rows of slots are
-  Int64 sums, sum_marks;  // where in a window the sums of rows are that other ranks have found, and their marks
+  Int64 sums;                                       // and the sums of rows that other ranks have found
   CallStatus* status;
   UInt8* windows[kMaxRanks];   // of each rank, as this one sees it
   UInt8* from_own[kMaxRanks];  // the same from the own one on: which they are need not be known to ask for them
@@ -183,7 +183,7 @@ JITNORM_INLINE UInt64 mark_of_divided(const Arguments& a, UInt64 epoch) {
 // whose sums it waits for. So no rank waits for one that waits for it, if rows begin in that order; and there is
 // something to wait for while others are on their way. From the number of rows on there is none.
 JITNORM_INLINE Int64 row_at_place(const Arguments& a, Int64 place) {
-  constexpr Int64 kMostLead = 512;
+  constexpr Int64 kMostLead = 128;
   const Int64 each = rows_of_rank(a), lead = each < kMostLead ? each : kMostLead, rank = workspace_of(a).rank;
   const Int64 turns = each - lead;
   Int64 number = place, turn = 0;  // of a rank's rows, and of the ranks from the own one on
@@ -199,12 +199,9 @@ JITNORM_INLINE Int64 row_at_place(const Arguments& a, Int64 place) {
 
 JITNORM_INLINE bool is_own_row(const Arguments& a, Int64 row) { return row / rows_of_rank(a) == workspace_of(a).rank; }
 
-JITNORM_INLINE Input* sum_of_row(const Workspace& w, Int64 rank, Int64 row) {
-  return reinterpret_cast<Input*>(w.windows[rank] + w.sums + row * w.row_bytes);
-}
-
-JITNORM_INLINE UInt64* mark_of_sum(const Workspace& w, Int64 rank, Int64 row) {
-  return reinterpret_cast<UInt64*>(w.windows[rank] + w.sum_marks) + row;
+// Where the sum of a row arrives in the window of a rank that does not have the row, of ranks with `each` of them.
+JITNORM_INLINE UInt8* sum_of_row(const Workspace& w, Int64 each, Int64 rank, Int64 row) {
+  return w.windows[rank] + w.sums + (row < rank * each ? row : row - each) * w.row_bytes;
 }
 #endif
 #endif

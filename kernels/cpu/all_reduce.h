@@ -69,9 +69,9 @@ struct SentRow {
   };
 };
 
-JITNORM_INLINE void make_sent(const Arguments& a, Int64 row, SentRow& sent) {
+// Ends a row of kHiddenSize elements.
+JITNORM_INLINE void finish_sent(SentRow& sent) {
   constexpr int kBytes = kHiddenSize * (int)sizeof(Input);
-  __builtin_memcpy(sent.words, a.input + row_offset(row, a.extents, a.input_strides), kBytes);
   __builtin_memset((UInt8*)sent.words + kBytes, 0, kSentBytes - kBytes);
   for (int i = 0; i < kChunks * kChunkSize; ++i) {
     if constexpr (sizeof(Input) == 2) {
@@ -80,6 +80,12 @@ JITNORM_INLINE void make_sent(const Arguments& a, Int64 row, SentRow& sent) {
       sent.floats[i] = sent.floats[i] == kNotYet ? 0 : sent.floats[i];
     }
   }
+}
+
+JITNORM_INLINE void make_sent(const Arguments& a, Int64 row, SentRow& sent) {
+  const Input* input = a.input + row_offset(row, a.extents, a.input_strides);
+  __builtin_memcpy(sent.words, input, kHiddenSize * sizeof(Input));
+  finish_sent(sent);
 }
 
 JITNORM_INLINE void send_row(const Arguments& a, Workspace& w, UInt64 epoch, Int64 row, const SentRow& sent) {
@@ -139,19 +145,50 @@ JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) {
 }
 #else
 #ifdef JITNORM_PASSES_SUMS
-// Finds the sum of an own row, and tells it to the other ranks; of others, takes it as they have told it.
+JITNORM_INLINE Word* sent_words_of_sum(const Arguments& a, Int64 rank, Int64 row) {
+  return reinterpret_cast<Word*>(sum_of_row(workspace_of(a), rows_of_rank(a), rank, row));
+}
+
+// The sum of another rank's row, whose place is left as it was, for the next call; false if it does not come.
+JITNORM_INLINE bool receive_sum(const Arguments& a, Int64 row, SentRow& told) {
+  Workspace& w = workspace_of(a);
+  const int owner = (int)(row / rows_of_rank(a));
+  const UInt64 epoch = epoch_of(w), mark = mark_of_places(a, epoch, nullptr);
+  Word* from = sent_words_of_sum(a, w.rank, row);
+  Arrival call = Arrival::kNotYet;
+  const auto has_come = [&](int i) { return !is_incomplete(told.words[i] = load_shared(from + i)); };
+  for (int i = 0; i < kSentWords; ++i) {
+    const bool is_over = !wait_until(w, [&] {
+      if (has_come(i) || call == Arrival::kOther) return true;
+      // Asked for before the word is again: what came before the mark of a later call is then there.
+      call = arrival_of(__atomic_load_n(step_of(w.windows[w.rank], Step::kReady, owner), __ATOMIC_ACQUIRE), mark);
+      return false;
+    });
+    if (!is_incomplete(told.words[i])) continue;
+    if (!is_over) report(w, w.status->disagreeing, owner, epoch);
+    if (is_over && !has_failed(w)) report(w, w.status->late, owner, epoch);
+    return false;
+  }
+  for (int i = 0; i < kSentWords; ++i) store_shared(from + i, kNotYetWord);
+  return true;
+}
+
+// Finds the sum of an own row, and tells it to the other ranks; of others, takes it as they have told it. If that does
+// not come, there is some row, and the host hears of it.
 JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) {
+  static thread_local SentRow told;
   Workspace& w = workspace_of(a);
   if (!is_own_row(a, row)) {
-    add_share(sum_of_row(w, w.rank, row), h);
+    if (receive_sum(a, row, told)) add_share(reinterpret_cast<const Input*>(told.words), h);
     return;
   }
   add_shares_in_windows(a, row, h);
-  const UInt64 mark = mark_of_places(a, epoch_of(w), nullptr);
+  for (int t = 0; t < kRowTiles; ++t) store_tile(h[t], t, reinterpret_cast<Input*>(told.words));
+  finish_sent(told);
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == w.rank) continue;
-    for (int t = 0; t < kRowTiles; ++t) store_tile(h[t], t, sum_of_row(w, rank, row));
-    __atomic_store_n(mark_of_sum(w, rank, row), mark, __ATOMIC_RELEASE);
+    Word* to = sent_words_of_sum(a, rank, row);
+    for (int i = 0; i < kSentWords; ++i) store_shared(to + i, told.words[i]);
   }
 }
 #else

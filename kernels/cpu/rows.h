@@ -231,15 +231,11 @@ JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of, Int64 first, I
   const bool is_good = !has_failed(w);
   if (first == 0 && is_good) announce(w, Step::kReady, mark);
   clear_last(a, first, last, all);
-  bool have_come = is_good;
-  for (Int64 place = first; place < last && have_come; ++place) {
+  for (Int64 place = first; place < last && is_good; ++place) {
     const Int64 row = row_at_place(a, place);
     if (row == a.rows) continue;
-    const int rank = (int)(row / each);
-    // Others may have gone on to the next call before this rank, without rows of its own, looks whether they have come.
-    have_come = rank == w.rank ? await_others(w, Step::kReady, mark, epoch)
-                               : await_mark(w, mark_of_sum(w, w.rank, row), mark, rank, epoch);
-    if (have_come) process_rows(a, row, row + 1);
+    if (is_own_row(a, row) && !await_others(w, Step::kReady, mark, epoch)) break;
+    process_rows(a, row, row + 1);
   }
   for (Int64 row = a.rows; first == 0 && row < padded_rows(a.rows); ++row) RowEncoder::write_padding_row(a, row);
   end_part(w, epoch, 0, first, last, all);

@@ -73,55 +73,6 @@ struct RowSource<Combine::kReduced> {
   }
 };
 #else
-#ifdef JITNORM_PASSES_SUMS
-// The sum of all ranks, which the one that has the row finds and tells the others, and of a residual, which may also be
-// stored, rounded to the input's type.
-template <>
-struct RowSource<Combine::kReduced> {
-  typedef Chunk<float, 16> Held;
-
-  const Input* input;
-  const Input* residual;
-  Input* sum;
-  const Workspace* workspace;
-  Int64 row;
-  bool is_own;
-
-  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
-    return {a.input + row_offset(row, a.extents, a.input_strides),
-            a.residual + row_offset(row, a.extents, a.residual_strides),
-            a.residual_out + row_offset(row, a.extents, a.residual_out_strides),
-            &workspace_of(a),
-            row,
-            is_own_row(a, row)};
-  }
-
-  JITNORM_INLINE void load(Held& h, int index) const {
-    const Workspace& w = *workspace;
-    InputChunk added = {};
-    if constexpr (kHasResidual) load_chunk(added, residual, index);
-    if (is_own) {
-      add_shares(h, w, input, index);
-#pragma unroll 1
-      for (int p = 1; p < kRanks; ++p) {
-        store_rounded(sum_of_row(w, (w.rank + p) % kRanks, row), index, h.elements);
-      }
-    } else {
-      InputChunk told;
-      load_chunk(told, sum_of_row(w, w.rank, row), index);
-      JITNORM_UNROLL
-      for (int i = 0; i < kChunkSize; ++i) h.elements[i] = value_of(told, i);
-    }
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = with_residual(h.elements[i], value_of(added, i));
-  }
-
-  // Only once nobody will load the residual again: the sum may take its place.
-  JITNORM_INLINE void store_sum(const Held& h, int index) const {
-    if constexpr (kStoresSum) store_rounded(sum, index, h.elements);
-  }
-};
-#else
 // +0 in place of -0, of elements in a word.
 JITNORM_INLINE UInt32 without_negative_zeros(UInt32 word) {
   if constexpr (sizeof(Input) == 2) return word & ~__vcmpeq2(word, kNotYet);
@@ -148,6 +99,111 @@ JITNORM_INLINE UInt32 missing_of(uint4 words) {
 typedef Chunk<Input, 16> SentChunk;
 constexpr int kSentAccesses = SentChunk::kBytes / 16;
 
+// Access k of all chunks, then the next: so the lanes of a warp write and read what lies side by side.
+JITNORM_INLINE Int64 place_of(int index, int access) { return ((Int64)access * kChunks + index) * 16; }
+
+// The chunk of a row that another rank awaits, with +0 in place of -0.
+JITNORM_INLINE void store_sent(UInt8* row, int index, const SentChunk& chunk) {
+  JITNORM_UNROLL
+  for (int k = 0; k < kSentAccesses; ++k) {
+    store_shared(reinterpret_cast<uint4*>(row + place_of(index, k)), without_negative_zeros(chunk.accesses[k]));
+  }
+}
+
+#ifdef JITNORM_PASSES_SUMS
+// Whether all of a chunk has come, which is loaded.
+JITNORM_INLINE bool load_sent(SentChunk& chunk, const UInt8* row, int index) {
+  UInt32 missing = 0;
+  JITNORM_UNROLL
+  for (int k = 0; k < kSentAccesses; ++k) {
+    chunk.accesses[k] = load_shared(reinterpret_cast<const uint4*>(row + place_of(index, k)));
+  }
+  JITNORM_UNROLL
+  for (int k = 0; k < kSentAccesses; ++k) missing |= missing_of(chunk.accesses[k]);
+  return missing == 0;
+}
+
+// The sum of all ranks, which the one that has the row finds and sends to the others, and of a residual, which may also
+// be stored, rounded to the input's type. If a sum does not come, there is some row, and the host hears of it.
+template <>
+struct RowSource<Combine::kReduced> {
+  typedef Chunk<float, 16> Held;
+
+  const Input* input;
+  const Input* residual;
+  Input* sum;
+  Workspace* workspace;
+  UInt64 epoch, mark;
+  Int64 row, each;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    Workspace& w = workspace_of(a);
+    const UInt64 epoch = epoch_of(w);
+    return {a.input + row_offset(row, a.extents, a.input_strides),
+            a.residual + row_offset(row, a.extents, a.residual_strides),
+            a.residual_out + row_offset(row, a.extents, a.residual_out_strides),
+            &w,
+            epoch,
+            mark_of_places(a, epoch, nullptr),
+            row,
+            rows_of_rank(a)};
+  }
+
+  JITNORM_INLINE void load(Held& h, int index) const {
+    const Workspace& w = *workspace;
+    InputChunk added = {};
+    if constexpr (kHasResidual) load_chunk(added, residual, index);
+    SentChunk told = {};
+    if (row / each == w.rank) {
+      add_shares(h, w, input, index);
+      JITNORM_UNROLL
+      for (int i = 0; i < kChunkSize; ++i) round_to(h.elements[i], told.elements[i]);
+      send(told, index);
+    } else if (index < kChunks) {
+      receive(told, index);
+    }
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = with_residual(value_of(told, i), value_of(added, i));
+  }
+
+  JITNORM_INLINE void send(const SentChunk& told, int index) const {
+    const Workspace& w = *workspace;
+    if (index >= kChunks) return;
+#pragma unroll 1
+    for (int p = 1; p < kRanks; ++p) store_sent(sum_of_row(w, each, (w.rank + p) % kRanks, row), index, told);
+  }
+
+  // Leaves the place of a chunk as it was, for the next call.
+  JITNORM_INLINE void receive(SentChunk& told, int index) const {
+    Workspace& w = *workspace;
+    const int owner = (int)(row / each);
+    UInt8* at = sum_of_row(w, each, w.rank, row);
+    Wait wait;
+    Arrival call = Arrival::kNotYet;
+    while (!load_sent(told, at, index)) {
+      if (call == Arrival::kOther || wait.is_over(w)) {
+        told = {};
+        if (call == Arrival::kOther) {
+          report(w, w.status->disagreeing, owner, epoch);
+        } else if (!has_failed(w)) {
+          report(w, w.status->late, owner, epoch);
+        }
+        return;
+      }
+      // Asked for before the chunk is again: what came before the mark of a later call is then there.
+      if (index == 0) call = arrival_of(load_acquire(step_of(w.from_own[0], Step::kReady, owner)), mark);
+    }
+    const uint4 not_yet = {kNotYet, kNotYet, kNotYet, kNotYet};
+    JITNORM_UNROLL
+    for (int k = 0; k < kSentAccesses; ++k) store_shared(reinterpret_cast<uint4*>(at + place_of(index, k)), not_yet);
+  }
+
+  // Only once nobody will load the residual again: the sum may take its place.
+  JITNORM_INLINE void store_sum(const Held& h, int index) const {
+    if constexpr (kStoresSum) store_rounded(sum, index, h.elements);
+  }
+};
+#else
 // The own input and the residual as they are loaded, and what they become.
 struct ReducedChunk {
   union {
@@ -193,9 +249,6 @@ struct RowSource<Combine::kReduced> {
     if constexpr (kHasResidual) load_chunk(h.residual, residual, index);
   }
 
-  // Access k of all chunks, then the next: so the lanes of a warp write and read what lies side by side.
-  JITNORM_INLINE static Int64 place_of(int index, int access) { return ((Int64)access * kChunks + index) * 16; }
-
   JITNORM_INLINE void send(const Held& h, int index) const {
     if (index >= kChunks || !is_good) return;
     const Workspace& w = *workspace;
@@ -204,11 +257,7 @@ struct RowSource<Combine::kReduced> {
     JITNORM_UNROLL
     for (int p = 1; p < kRanks; ++p) {
       UInt8* window = w.from_own[p];
-      UInt8* to = window + row_bytes_offset(w, slot);
-      JITNORM_UNROLL
-      for (int k = 0; k < kSentAccesses; ++k) {
-        store_shared(reinterpret_cast<uint4*>(to + place_of(index, k)), without_negative_zeros(h.sent.accesses[k]));
-      }
+      store_sent(window + row_bytes_offset(w, slot), index, h.sent);
       if (index == 0) store_shared(reinterpret_cast<UInt64*>(window + mark_offset(slot)), mark_of(epoch, rows));
     }
   }

@@ -169,28 +169,4 @@ JITNORM_INLINE void finish_together(Workspace& w, UInt64 mark, UInt64 epoch) {
   if (is_last) await_others(w, Step::kDone, mark, epoch);
 }
 #endif
-
-#ifdef JITNORM_PASSES_SUMS
-// Waits until another rank has found the sum of a row, or all have come, if it is an own one. All threads of the block
-// take part, and all hear whether it is there.
-JITNORM_INLINE bool await_row(const Arguments& a, Int64 row, UInt64 mark, UInt64 epoch) {
-  Workspace& w = workspace_of(a);
-  if (is_own_row(a, row)) return await_others(w, Step::kReady, mark, epoch);
-  bool is_good = !has_failed(w);
-  if (is_good && threadIdx.x == 0) {
-    is_good = await_mark(w, mark_of_sum(w, w.rank, row), mark, (int)(row / rows_of_rank(a)), epoch);
-  }
-  return __syncthreads_and(is_good);
-}
-
-// Tells the other ranks that they have the sum of a row, once all of its threads have stored it.
-JITNORM_INLINE void tell_sum(const Arguments& a, Int64 row, UInt64 mark) {
-  row_barrier();
-  if (thread_of_row() != 0) return;
-  const Workspace& w = workspace_of(a);
-  __threadfence_system();
-#pragma unroll 1
-  for (int p = 1; p < kRanks; ++p) store_shared(mark_of_sum(w, (w.rank + p) % kRanks, row), mark);
-}
-#endif
 #endif

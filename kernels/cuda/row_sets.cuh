@@ -60,7 +60,8 @@ JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of) {
 #endif
 
 #ifdef JITNORM_PASSES_SUMS
-// Rows that ranks divide to sum them, once all have come; each works on all.
+// Rows that ranks divide to sum them, once all have come; each works on all, and awaits the sums of others chunk by
+// chunk.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of) {
   const Arguments a = arguments_of();
@@ -70,11 +71,7 @@ JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of) {
   if (blockIdx.x == 0 && threadIdx.x == 0 && !has_failed(w)) announce(w, Step::kReady, mark);
   clear_last(a, UsedSlots::of(a), row_blocks());
   const Int64 row = row_at_place(a, row_block());
-  if (row < a.rows && await_row(a, row, mark, epoch)) {
-    process_rows(a, row, [&] {
-      if (is_own_row(a, row)) tell_sum(a, row, mark);
-    });
-  }
+  if (row < a.rows && (!is_own_row(a, row) || await_others(w, Step::kReady, mark, epoch))) process_rows(a, row);
   for (Int64 padding = a.rows + row_block(); padding < padded_rows(a.rows); padding += row_blocks()) {
     RowEncoder::write_padding_row(a, padding, thread_of_row());
   }

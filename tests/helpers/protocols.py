@@ -133,14 +133,19 @@ class TwoShot:
 class PassedSums:
     """Every rank sums a chunk of all ranks' input, and tells the others each sum, of which all make all outputs.
 
-    A block has a row; own rows come first. Ranks say once that their input is complete, and of each row when its sum is
-    there. Nobody waits at the end: who has all sums knows that nobody reads its input any more.
+    A block has a row; own rows come first. Ranks say once that their input is complete. A sum has come when its slot is
+    not empty, and whoever has read it empties the slot: it is needed again once its rank has said that the next input
+    is complete. Nobody waits at the end: who has all sums knows that nobody reads its input any more.
     """
 
     ranks: int
     rows: tuple[int, ...]
-    orders_flags: bool = True
+    words: int = 1
+    """Stores a sum takes, each of which arrives alone."""
     awaits_inputs: bool = True
+    clears: bool = True
+    starts_early: bool = False
+    """Whether a kernel says so before the stores of the one before it have arrived."""
     own_first: bool = True
     resident: int | None = None
 
@@ -148,13 +153,15 @@ class PassedSums:
         most = max(self.rows)
         places = [("input", rank, 0) for rank in range(self.ranks)]
         places += [("ready", *pair) for pair in product(range(self.ranks), repeat=2)]
-        places += list(product(("sum", "mark"), range(self.ranks), range(most)))
+        places += [("sum", rank, word) for rank in range(self.ranks) for word in range(most * self.words)]
         cells = {place: number for number, place in enumerate(places)}
+        slots = frozenset(number for (kind, *_), number in cells.items() if kind == "sum")
         launches = tuple(
             tuple(kernel for call, rows in enumerate(self.rows) for kernel in self._call(rank, call, rows, cells))
             for rank in range(self.ranks)
         )
-        return Protocol(launches, tuple(owner for _, owner, _ in places))
+        owners = tuple(owner for _, owner, _ in places)
+        return Protocol(launches, owners, slots, ends_with_own_stores=not self.starts_early)
 
     def _call(self, rank: int, call: int, rows: int, cells: dict[tuple[str, int, int], int]) -> tuple[Kernel, ...]:
         value, peers = 2 * (call + 1), [peer for peer in range(self.ranks) if peer != rank]
@@ -162,15 +169,17 @@ class PassedSums:
         numbers = sorted(range(rows), key=lambda row: (row // each != rank) == self.own_first)
         blocks: list[list[Step]] = []
         for row in numbers:
+            words = range(row * self.words, (row + 1) * self.words)
             if row // each != rank:
-                blocks.append([Await(cells["mark", rank, row], value), Load(cells["sum", rank, row], value)])
+                told = [cells["sum", rank, word] for word in words]
+                clear = Store(tuple(told) if self.clears else (), EMPTY)
+                blocks.append([*(Take(cell, value) for cell in told), clear])
                 continue
             ready: list[Step] = [Await(cells["ready", rank, peer], value) for peer in peers if self.awaits_inputs]
             reads = [Load(cells["input", peer, 0], value) for peer in peers]
-            tell = Store(tuple(cells["sum", peer, row] for peer in peers), value)
-            mark = Store(tuple(cells["mark", peer, row] for peer in peers), value, self.orders_flags)
-            blocks.append([*ready, *reads, tell, mark])
-        announce = Store(tuple(cells["ready", peer, rank] for peer in peers), value, self.orders_flags)
+            tell = Store(tuple(cells["sum", peer, word] for peer in peers for word in words), value)
+            blocks.append([*ready, *reads, tell])
+        announce = Store(tuple(cells["ready", peer, rank] for peer in peers), value)
         blocks[0].insert(0, announce)
         produce = Store((cells["input", rank, 0],), value)
         return Kernel(((produce,),)), Kernel(tuple(map(tuple, blocks)), resident=self.resident)

@@ -198,6 +198,23 @@ def test_ranks_that_disagree_name_each_other(what: str) -> None:
         assert f"ranks {list(error.disagreeing)}" in str(error)
 
 
+def test_a_rank_without_rows_of_its_own_hears_of_a_disagreement_and_sums_again_after_a_reset() -> None:
+    """It waits only for the sum of the other's row, which that one does not send."""
+    x = np.ones((1, 64), np.float16)
+
+    def work(rank: int, exchange: Exchange) -> tuple[CommError, Any]:
+        own = workspace(rank, exchange, 2, deadline=60.0, output_bytes=1 << 16)
+        comm.all_reduce_norm_quantize(x, x[0], own, method="two_shot")
+        with pytest.raises(CommError) as error:
+            comm.all_reduce_norm_quantize(x, x[0], own, method="two_shot", residual=x if rank else None)
+        own.reset()
+        return error.value, comm.all_reduce_norm_quantize(x, x[0], own, method="two_shot").out.copy()
+
+    (error, first), (other, second) = on_threads(2, work)
+    assert (error.disagreeing, other.disagreeing) == ((1,), (0,))
+    assert np.array_equal(first, second)
+
+
 def test_a_rank_that_does_not_come_is_named_within_the_deadline() -> None:
     x = np.ones((4, 64), np.float16)
 

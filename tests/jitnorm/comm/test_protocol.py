@@ -34,6 +34,7 @@ class Described(Interface):
         pytest.param(TwoShot(3, 2), id="two-shot of 3 ranks"),
         pytest.param(PassedSums(2, (2, 1, 2)), id="sums passed on, also by ranks without rows"),
         pytest.param(PassedSums(2, (4, 2), resident=2), id="sums passed on by fewer blocks than rows"),
+        pytest.param(PassedSums(2, (2, 2, 2), words=2), id="torn sums"),
         pytest.param(PassedSums(3, (1, 1)), id="sums passed on of 3 ranks"),
     ],
 )
@@ -77,7 +78,8 @@ def test_after_a_failure_no_rank_waits_forever_or_reads_anything_else(protocol: 
         pytest.param(TwoShot(2, 2, reads=False, flags_first=True), "Load.* finds", id="gathered after the flag"),
         pytest.param(TwoShot(2, 2, reads=False, awaits_end=False), "Load.* finds", id="gathered rows not awaited"),
         pytest.param(PassedSums(2, (2,), awaits_inputs=False), "Load.* finds", id="sums of input not awaited"),
-        pytest.param(PassedSums(2, (2, 2), orders_flags=False), "Load.* finds", id="marks of sums not released"),
+        pytest.param(PassedSums(2, (2, 2), clears=False), "Take.* finds", id="sums not cleared"),
+        pytest.param(PassedSums(2, (2, 2), starts_early=True), "finds", id="start before the last kernel is over"),
         pytest.param(PassedSums(2, (2,), resident=1, own_first=False), "wait forever", id="own sums last"),
     ],
 )
