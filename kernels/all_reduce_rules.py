@@ -28,6 +28,11 @@ def check_all_reduce(config: KernelConfig) -> None:
     )  # fmt: skip
     if wrong := [name for name in others if getattr(config, name)]:
         raise ValueError(f"{wrong[0]}: does not go with all_reduce; sum over ranks first, then call the op without it")
+    if config.op == "quantize" and (config.quant is not None or config.all_reduce not in ("one_shot", "two_shot")):
+        raise ValueError(
+            f"all_reduce: is {config.all_reduce!r} of quantize with quant {config.quant}, but without a norm there are "
+            "only the sums themselves; use 'one_shot' or 'two_shot' and None"
+        )
     if config.weights > 1 or config.weight_rows > 1:
         raise ValueError("weights, weight_rows: are more than 1, which does not go with all_reduce")
     if config.quant is not None and config.quant.needs_tensor_amax:

@@ -125,6 +125,7 @@ class KernelConfig:
             every rank gets those of all; ``two_shot``, each gets those of some rows and encodes these for all;
             ``sharded``, which leaves the sum with a residual where it is found; ``reduce_scatter``, all results; or
             nothing is summed, and each rank has rows that it encodes for all, with ``all_gather``; empty: no ranks.
+            ``quantize`` without `quant` then writes the sums alone.
         ranks: how many ranks there are, 2 to 8; only with `all_reduce`, otherwise 0.
         rounds_sum: whether the sum over ranks is rounded to the input's dtype before anything else; with ``two_shot``,
             it is then the sum that ranks tell each other, and each encodes all rows.

@@ -46,7 +46,7 @@ _OPTIONS = {
     ),
     "quantize": (
         "gate_columns", "values_first", "streams", "activation", *MAPPED, *_ROWS, *_ENCODED, "rounding", "axis",
-        "experts", "gathers",
+        "experts", "gathers", *ALL_REDUCE,
     ),
     "dequantize": ("quant", "axis", "tensor_scale", "batched", "scale_per_matrix"),
     "interleave": ("batched",),
@@ -122,7 +122,7 @@ def _check_fields(config: KernelConfig) -> None:
     if not isinstance(config.quant, QuantSpec | None):
         raise TypeError(f"quant: is {config.quant!r}; expected a QuantSpec or None")
     writes_values = config.quant is None and not config.amax_only
-    is_computed = config.rope or ((config.activation or config.sinkhorn) and writes_values)
+    is_computed = config.rope or ((config.activation or config.sinkhorn or config.all_reduce) and writes_values)
     takes_codes = config.op == "quantize" and not is_computed
     inputs = MOVED_DTYPES if config.moves else INPUT_DTYPES if takes_codes else FLOAT_DTYPES
     require_one_of("input dtype", config.input, ("float32",) if config.op == "sum_rows" else inputs)
@@ -158,11 +158,12 @@ def _check_options(config: KernelConfig) -> None:
     if config.op == "shuffle":
         require_one_of("shuffle_rows", config.shuffle_rows, SHUFFLE_ROWS)
     needs_quant = config.op in ("quantize", "dequantize") and not (
-        config.amax_only or config.activation or config.sinkhorn or config.rope
+        config.amax_only or config.activation or config.sinkhorn or config.rope or config.all_reduce
     )
     if quant is None and (config.keep_norm or needs_quant):
         raise ValueError(
-            "quant: is None, but dequantize, keep_norm and, without an activation or rope, quantize need a QuantSpec"
+            "quant: is None, but dequantize, keep_norm and, without an activation, rope or all_reduce, quantize need a "
+            "QuantSpec"
         )
     if config.amax_only and (quant is not None or config.keep_rstd or config.axis == 0):
         raise ValueError(

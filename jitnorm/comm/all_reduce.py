@@ -8,7 +8,7 @@ from jitnorm.comm.calls import Reduced, admitted_shape, call, require_room
 from jitnorm.comm.workspace import Workspace
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 
-METHODS = ("auto", "one_shot", "two_shot", "sharded")
+METHODS = ("auto", "one_shot", "two_shot", "not_fused", "sharded")
 
 
 def all_reduce_norm_quantize(
@@ -58,7 +58,8 @@ def all_reduce_norm_quantize(
             With False, the residual is added to the float32 sum.
         method: how rows come together, with the same bits. ``one_shot``: every rank gets those of all; up to
             `one_shot_rows` of the workspace. ``two_shot``: every rank gets those of some rows, and either encodes these
-            for all or, with `round_sum`, tells the others the sum. ``sharded``: it encodes them for all, and of
+            for all or, with `round_sum`, tells the others the sum. ``not_fused``: the same sum first, then a launch of
+            each rank's own for the rest; only with `round_sum`. ``sharded``: it encodes them for all, and of
             `residual_out` writes, and of `residual` reads, those rows alone: ``ceil(rows / ranks)`` from ``rank`` times
             as many on. ``auto``: ``one_shot`` if the rows are so few, else ``two_shot``. Where a rank encodes for all,
             outputs are in the workspace's window (all except a sharded residual), where the next such call overwrites
@@ -86,14 +87,17 @@ def all_reduce_norm_quantize(
     """
     require_one_of("method", method, METHODS)
     rows, *_ = admitted_shape(input, workspace)
+    method = _method_of(method, rows, workspace, round_sum)
+    how = "two_shot" if method == "not_fused" else method
     return call(
-        workspace, _method_of(method, rows, workspace), input, weight, spec=spec, norm=norm, residual=residual,
+        workspace, how, input, weight, spec=spec, norm=norm, residual=residual,
         bias=bias, global_scale=global_scale, scale=scale, eps=eps, unit_bias=unit_bias, keep_norm=keep_norm,
         scale_ub=scale_ub, rounding=rounding, round_sum=round_sum, enable_pdl=enable_pdl, stream=stream,
+        is_fused=method != "not_fused",
     )  # fmt: skip
 
 
-def _method_of(method: str, rows: int, workspace: Workspace) -> str:
+def _method_of(method: str, rows: int, workspace: Workspace, round_sum: bool) -> str:
     """How the rows of a call come together."""
     most = workspace.layout.rows
     if method == "auto":
@@ -103,6 +107,8 @@ def _method_of(method: str, rows: int, workspace: Workspace) -> str:
             f"method: is 'one_shot', but the input has {rows} rows, and one_shot_rows of the workspace is {most}; "
             "use 'auto', or make one for more"
         )
+    if method == "not_fused" and not round_sum:
+        raise ValueError("round_sum: is False, but method is 'not_fused', which passes a rounded sum on; pass True")
     if method != "one_shot":
         require_room(workspace, f"method: is {method!r}")
     return method

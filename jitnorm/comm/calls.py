@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from jitnorm.comm.views import copied
 from jitnorm.comm.workspace import Workspace
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import check_shaped, framework_of
+from jitnorm.kernels.all_reduce_rules import ALL_REDUCE
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
@@ -63,12 +65,12 @@ def require_room(workspace: Workspace, what: str) -> None:
 def call(
     workspace: Workspace, how: str, input: Any, weight: Any, *, spec: QuantSpec | None, norm: str, residual: Any,
     bias: Any, global_scale: Any, scale: Any, eps: float, unit_bias: bool, keep_norm: bool, scale_ub: Any,
-    rounding: str, round_sum: bool, enable_pdl: bool | None, stream: Any,
+    rounding: str, round_sum: bool, enable_pdl: bool | None, stream: Any, is_fused: bool = True,
 ) -> Reduced:  # fmt: skip
     """Make a call whose input is admitted.
 
-    `how` rows come together is one of `kernels.all_reduce_rules.METHODS`; the other arguments are those of
-    `all_reduce_norm_quantize`.
+    `how` rows come together is one of `kernels.all_reduce_rules.METHODS`; `is_fused` is as of `launch`; the other
+    arguments are those of `all_reduce_norm_quantize`.
     """
     require_one_of("norm", norm, ("rmsnorm", "layernorm"))
     given = None
@@ -85,9 +87,9 @@ def call(
     }  # fmt: skip
     framework = framework_of(input, "input")
     if framework.makes_calls_of((input,)):
-        made = framework.call_over_ranks(workspace.name, dispatcher, inputs, eps, stream)
+        made = framework.call_over_ranks(workspace.name, dispatcher, inputs, eps, stream, is_fused)
     else:
-        made = launch(workspace, dispatcher, inputs, eps, stream)
+        made = launch(workspace, dispatcher, inputs, eps, stream, is_fused)
     rows, *others = own_part(workspace, input).shape if how == "reduce_scatter" else input.shape
     shape = (rows * (workspace.ranks if how == "all_gather" else 1), *others)
     out = made["out"] if spec is None else quantized(spec, made, shape)
@@ -95,8 +97,9 @@ def call(
 
 
 def launch(
-    workspace: Workspace, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps: float, stream: Any
-) -> dict[str, Any]:
+    workspace: Workspace, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps: float, stream: Any,
+    is_fused: bool = True,
+) -> dict[str, Any]:  # fmt: skip
     """Make a call of plain tensors.
 
     Args:
@@ -105,15 +108,17 @@ def launch(
         inputs: by the names that `all_reduce_norm_quantize` gives them.
         eps: as there.
         stream: as there.
+        is_fused: whether one launch does it all; else, of rounded sums alone, the sum comes first and then the rest.
 
     Returns:
         all tensors of the call, by name; those that it does without are None.
     """
-    how, input, weight, bias = dispatcher.options["all_reduce"], *map(inputs.get, ("input", "weight", "bias"))
-    tensors = {
-        **NO_OUTPUTS, **inputs, "whole": None, "workspace": workspace.control(input), "gemma": weight, "beta": bias,
-        "residual_out": None, "y_out": None, "eps": eps,
-    }  # fmt: skip
+    if not is_fused:
+        sums, rest = _apart(dispatcher)
+        total = launch(workspace, sums, {"input": inputs["input"]}, eps, stream)["out"]
+        return run(rest, _tensors({**inputs, "input": total}, eps), stream)
+    how, input = dispatcher.options["all_reduce"], inputs["input"]
+    tensors = {**_tensors(inputs, eps), "whole": None, "workspace": workspace.control(input)}
     if how not in ("one_shot", "all_gather"):
         tensors["input"] = _in_window(workspace, input, stream)
     if how == "reduce_scatter":
@@ -125,6 +130,22 @@ def launch(
     if workspace.is_synchronous:
         workspace.check()
     return made
+
+
+def _tensors(inputs: Mapping[str, Any], eps: float) -> dict[str, Any]:
+    """The arguments of a norm by the names that kernels have for them."""
+    parameters = {"gemma": inputs.get("weight"), "beta": inputs.get("bias")}
+    return {**NO_OUTPUTS, **inputs, **parameters, "residual_out": None, "y_out": None, "eps": eps}
+
+
+@cache
+def _apart(dispatcher: Dispatcher) -> tuple[Dispatcher, Dispatcher]:
+    """The dispatchers of a sum over ranks, which is written to all of them rounded, and of what follows it."""
+    op, pdl, options = dispatcher.op, dispatcher.enable_pdl, dispatcher.options
+    if options["all_reduce"] != "two_shot" or not options["rounds_sum"]:
+        raise ValueError("is_fused: is False, which goes with all_reduce='two_shot' and rounds_sum=True alone")
+    sums = {"op": "quantize", "all_reduce": "two_shot", "ranks": options["ranks"]}
+    return Dispatcher(op, pdl, sums), Dispatcher(op, pdl, {k: v for k, v in options.items() if k not in ALL_REDUCE})
 
 
 def own_part(workspace: Workspace, input: Any) -> Any:

@@ -88,8 +88,9 @@ class Framework(ABC):
         return None
 
     def call_over_ranks(
-        self, workspace: str, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps: float, stream: Any
-    ) -> dict[str, Any]:
+        self, workspace: str, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps: float, stream: Any,
+        is_fused: bool,
+    ) -> dict[str, Any]:  # fmt: skip
         """Make a call over ranks of tensors that the framework makes calls of, as `comm.calls.launch` does.
 
         Args:
@@ -98,6 +99,7 @@ class Framework(ABC):
             inputs: by name.
             eps: as there.
             stream: as there.
+            is_fused: as there.
 
         Raises:
             TypeError: there is no such way.

@@ -79,11 +79,12 @@ class Torch(Framework):
             raise
 
     def call_over_ranks(
-        self, workspace: str, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps: float, stream: Any
-    ) -> dict[str, Any]:
+        self, workspace: str, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps: float, stream: Any,
+        is_fused: bool,
+    ) -> dict[str, Any]:  # fmt: skip
         if stream is not None:
             raise TypeError("stream: is given, but torch records the call and chooses the stream; pass None")
-        made: dict[str, Any] = import_module("jitnorm.torch.ranks").call(workspace, dispatcher, inputs, eps)
+        made: dict[str, Any] = import_module("jitnorm.torch.ranks").call(workspace, dispatcher, inputs, eps, is_fused)
         return made
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:

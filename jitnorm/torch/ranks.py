@@ -23,7 +23,8 @@ _NAME = ALL_REDUCE_NORM_QUANTIZE.name
 _INPUTS = ("input", "weight", "residual", "bias", "global_scale", "scale", "scale_ub")
 SCHEMA = (
     f"{_NAME}(Tensor input, Tensor? weight, float eps, str workspace, Tensor? residual=None, Tensor? bias=None, "
-    "Tensor? global_scale=None, Tensor? scale=None, Tensor? scale_ub=None, *, str config, bool? enable_pdl=None) "
+    "Tensor? global_scale=None, Tensor? scale=None, Tensor? scale_ub=None, *, str config, bool? enable_pdl=None, "
+    "bool is_fused=True) "
     "-> Tensor[]"
 )
 # As which kernels know the parameters of a layer norm.
@@ -39,7 +40,9 @@ def define(library: torch.library.Library) -> None:
     torch.library.register_fake(f"jitnorm::{_NAME}", _fake, lib=library)
 
 
-def call(workspace: str, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps: float) -> dict[str, Any]:
+def call(
+    workspace: str, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps: float, is_fused: bool
+) -> dict[str, Any]:
     """Make a call through the operator.
 
     Args:
@@ -47,6 +50,7 @@ def call(workspace: str, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps:
         dispatcher: for the options of the call.
         inputs: by name.
         eps: as of the call.
+        is_fused: as of `comm.calls.launch`.
 
     Returns:
         inputs and outputs by name; those that the call does without are None.
@@ -54,7 +58,9 @@ def call(workspace: str, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps:
     norm, options = dispatcher.options["op"], {k: v for k, v in dispatcher.options.items() if k != "op"}
     config = f"{norm}:{config_text(dispatcher.op, options)}"
     operator = torch.ops.jitnorm.all_reduce_norm_quantize.default
-    results = operator(**inputs, eps=eps, workspace=workspace, config=config, enable_pdl=dispatcher.enable_pdl)
+    results = operator(
+        **inputs, eps=eps, workspace=workspace, config=config, enable_pdl=dispatcher.enable_pdl, is_fused=is_fused
+    )
     made: dict[str, Any] = {"residual_out": None, "y_out": None, **inputs}
     made.update(zip(dispatcher.outputs.names, results, strict=True))
     if "y_fp4" in made and hasattr(torch, "float4_e2m1fn_x2"):
@@ -89,12 +95,12 @@ def _found(config: str, enable_pdl: bool | None, name: str, inputs: Mapping[str,
 
 def _run(
     input: Any, weight: Any, eps: float, workspace: str, *others: Any, config: str, enable_pdl: bool | None = None,
-    **named: Any,
+    is_fused: bool = True, **named: Any,
 ) -> list[torch.Tensor]:  # fmt: skip
     """The outputs, none of them in the window: programs do not know that the next call writes there."""
     inputs = _by_name(input, weight, others, named)
     dispatcher, own = _found(config, enable_pdl, workspace, inputs)
-    made = launch(own, dispatcher, inputs, eps, None)
+    made = launch(own, dispatcher, inputs, eps, None, is_fused)
     outputs = [made[name] for name in dispatcher.outputs.names]
     outputs = [each.clone() if own.holds(each) else each for each in outputs]
     return [each.view(torch.uint8) if each.dtype in _PACKED else each for each in outputs]
@@ -105,7 +111,7 @@ _PACKED = (torch.float4_e2m1fn_x2,) if hasattr(torch, "float4_e2m1fn_x2") else (
 
 def _fake(
     input: Any, weight: Any, eps: float, workspace: str, *others: Any, config: str, enable_pdl: bool | None = None,
-    **named: Any,
+    is_fused: bool = True, **named: Any,
 ) -> list[torch.Tensor]:  # fmt: skip
     """The outputs, without values."""
     inputs = _by_name(input, weight, others, named)

@@ -115,7 +115,7 @@ def draw_config(chance: random.Random) -> Config:
         norm == "rmsnorm" and chance.random() < 0.3,
         spec != "none" and chance.random() < 0.3,
         method,
-        chance.random() < 0.5,
+        method == "not_fused" or chance.random() < 0.5,
     )
 
 

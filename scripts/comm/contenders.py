@@ -97,9 +97,9 @@ class Setting:
 
 
 def fused(method: str, round_sum: bool, s: Setting) -> Iterable[Call]:
-    """jitnorm's fused call. Where ranks divide the rows, the input is in the workspace, as if a GEMM wrote it there."""
+    """jitnorm's call, fused or not. Where ranks divide the rows, the input is in the workspace, as if a GEMM wrote it there."""
     workspace = s.one_shot_workspace if method == "one_shot" else s.workspace
-    is_divided = method in ("two_shot", "sharded") or (method == "auto" and s.rows > workspace.layout.rows)
+    is_divided = method not in ("auto", "one_shot") or (method == "auto" and s.rows > workspace.layout.rows)
     for _ in range(s.sets):
         x = workspace.empty(*s.shape, library="torch").copy_(s.new()) if is_divided else s.new()
         yield partial(
@@ -247,8 +247,10 @@ def flashinfer(s: Setting) -> Iterable[Call]:
 
 
 BOUNDS = {"peer read": peer_read, "local copy": local_copy}
-FUSED = {f"fused {method}": partial(fused, method, False) for method in METHODS}
+FUSED = {f"fused {method}": partial(fused, method, False) for method in METHODS if method != "not_fused"}
 FUSED["fused two_shot, rounded sum"] = partial(fused, "two_shot", True)
+FUSED["fused auto, rounded sum"] = partial(fused, "auto", True)
+OWN = {"jitnorm's sum and op": partial(fused, "not_fused", True)}
 HALVES = {
     "reduce-scatter": scattered, "reduce-scatter, not fused": scattered_not_fused, "all-gather": gathered,
     "all-gather, not fused": gathered_not_fused,
@@ -259,6 +261,6 @@ OTHERS = {"not fused": not_fused, "one-shot": symmetric_one_shot, "two-shot": sy
 def contenders(kind: str) -> dict[str, Callable[[Setting], Iterable[Call]]]:
     """The contenders of a kind of device, by name."""
     if kind == "cpu":
-        return {"local copy": local_copy, "not fused": not_fused, **FUSED, **HALVES}
+        return {"local copy": local_copy, "not fused": not_fused, **OWN, **FUSED, **HALVES}
     theirs = {"FlashInfer": flashinfer} if find_spec("flashinfer") else {}
-    return {**BOUNDS, **OTHERS, **theirs, **FUSED, **HALVES}
+    return {**BOUNDS, **OTHERS, **theirs, **OWN, **FUSED, **HALVES}

@@ -48,6 +48,8 @@ def shares_of(kind: str, ranks: int, rows: int, size: int, dtype: str) -> list[A
         (3, 17, "bfloat16", "hf", "one_shot", True),
         (4, 513, "float32", "vllm", "sharded", False),
         (5, 1000, "float16", "once", "two_shot", True),
+        (2, 17, "bfloat16", "vllm", "not_fused", True),
+        (4, 512, "float32", "once", "not_fused", True),
         (8, 1000, "bfloat16", "hf", "one_shot", False),
     ],
 )
@@ -91,7 +93,7 @@ def test_all_ranks_have_the_bytes_of_the_reference(
 
 
 @pytest.mark.parametrize(
-    ("spec", "unit_bias", "method"), in_turn(SPECS[::6], (False, True), ("one_shot", "two_shot")), ids=str
+    ("spec", "unit_bias", "method"), in_turn(SPECS[::6], (False, True), ("one_shot", "two_shot", "not_fused")), ids=str
 )
 def test_it_is_encoded(spec: QuantSpec, unit_bias: bool, method: str) -> None:
     dtype, size = dtype_of(spec), hidden_size_of(spec)
@@ -115,8 +117,8 @@ def test_calls_of_all_methods_follow_one_another() -> None:
     """Whatever the call before has used is ready when it is needed again."""
     x, weight = make_input("random", 16, 64, "float16"), make_weight(64, "float16")
     rng = np.random.default_rng(0)
-    methods = [("one_shot", False), ("two_shot", False), ("two_shot", True), ("sharded", True)]
-    calls = [(*methods[rng.integers(4)], int(rng.integers(1, 17))) for _ in range(60)]
+    methods = [("one_shot", False), ("two_shot", False), ("two_shot", True), ("sharded", True), ("not_fused", True)]
+    calls = [(*methods[rng.integers(len(methods))], int(rng.integers(1, 17))) for _ in range(60)]
 
     def work(rank: int, exchange: Exchange) -> bool:
         own, delays = workspace(rank, exchange, 3, output_bytes=1 << 20), np.random.default_rng(rank)
@@ -215,6 +217,25 @@ def test_a_rank_without_rows_of_its_own_hears_of_a_disagreement_and_sums_again_a
     assert np.array_equal(first, second)
 
 
+@pytest.mark.parametrize("methods", [("one_shot", "two_shot"), ("two_shot", "not_fused"), ("not_fused", "one_shot")])
+def test_ranks_that_sum_by_other_methods_hear_of_it_within_the_deadline(methods: tuple[str, str]) -> None:
+    x = np.ones((4, 64), np.float16)
+
+    def work(rank: int, exchange: Exchange) -> CommError:
+        own = workspace(rank, exchange, 2, output_bytes=1 << 16, deadline=0.5)
+        with pytest.raises(CommError) as error:
+            comm.all_reduce_norm_quantize(x, x[0], own, method=methods[rank])
+        own.reset()
+        assert comm.all_reduce_norm_quantize(x, x[0], own).out.shape == x.shape
+        return error.value
+
+    errors = on_threads(2, work)
+    for rank, error in enumerate(errors):
+        assert 1 - rank in {*error.late, *error.disagreeing}
+    if "one_shot" not in methods:  # both await the same mark
+        assert any(error.disagreeing for error in errors)
+
+
 def test_a_rank_that_does_not_come_is_named_within_the_deadline() -> None:
     x = np.ones((4, 64), np.float16)
 
@@ -243,6 +264,8 @@ def test_a_rank_that_does_not_come_is_named_within_the_deadline() -> None:
         ({"input": np.ones((1, 64), np.float32)}, "input: dtype is float32, but the workspace is for float16"),
         ({"method": "ring"}, "method: is 'ring'"),
         ({"method": "two_shot"}, "method: is 'two_shot', but the workspace has no room"),
+        ({"method": "not_fused"}, "method: is 'not_fused', but the workspace has no room"),
+        ({"method": "not_fused", "round_sum": False}, "round_sum: is False, but method is 'not_fused'"),
         ({"norm": "batchnorm"}, "norm: is 'batchnorm'"),
         ({"norm": "layernorm"}, "norm: is 'layernorm', which takes a weight and a bias, or neither"),
         ({"spec": QuantSpec("e4m3", "tensor", "f32"), "scale": "tensor"}, "scale: is that of the whole tensor"),
@@ -278,6 +301,12 @@ def test_errors_say_what_is_allowed(options: dict[str, Any], message: str) -> No
 def test_configurations_that_do_not_go_together(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         KernelConfig.parse(f"rmsnorm:hidden_size=64,{text}")
+
+
+@pytest.mark.parametrize("text", ["all_reduce=sharded", "all_reduce=one_shot,quant=e4m3/tensor/f32"])
+def test_without_a_norm_there_are_sums_alone(text: str) -> None:
+    with pytest.raises(ValueError, match="without a norm there are only the sums themselves"):
+        KernelConfig.parse(f"quantize:hidden_size=64,ranks=2,{text}")
 
 
 def test_rows_that_no_registers_hold_are_refused() -> None:

@@ -26,7 +26,7 @@ DEVICES = torch.cuda.device_count()
 two_gpus = pytest.mark.skipif(DEVICES < 2, reason="needs two GPUs")
 ROWS = (1, 16, 5, 64, 2, 33, 40)
 # And whether the sum is rounded.
-METHODS = (("one_shot", False), ("two_shot", True), ("two_shot", False), ("sharded", True), ("one_shot", True))
+METHODS = (("one_shot", False), ("two_shot", True), ("two_shot", False), ("sharded", True), ("not_fused", True))
 
 
 def shares_of(kind: str, ranks: int, rows: int, size: int, dtype: str) -> list[Any]:

@@ -21,6 +21,9 @@ FORMS = {
     "two_shot": lambda x, r, w, own, **o: comm.all_reduce_norm_quantize(
         x, w, own, residual=r, method="two_shot", round_sum=False, **o
     ),
+    "not_fused": lambda x, r, w, own, **o: comm.all_reduce_norm_quantize(
+        x, w, own, residual=r, method="not_fused", **o
+    ),
     "reduce_scatter": lambda x, r, w, own, **o: comm.reduce_scatter_norm_quantize(
         x, w, own, residual=r[own.rank * 2 : own.rank * 2 + 2], **o
     ),
