@@ -7,7 +7,6 @@ rules of kernels/schedule.py choose for everything that neither lists.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
@@ -17,8 +16,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from jitnorm.cache.files import make_folder
-from jitnorm.cache.private import new_file
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.few_rows import few_rows_schedule
 from jitnorm.kernels.quant_spec import QuantSpec
@@ -27,7 +24,8 @@ from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.schedule import why_unfit
 from jitnorm.kernels.target import Target
 from jitnorm.nearest_tuned import fitted, nearest_tuned
-from jitnorm.store import read_file, user_store
+from jitnorm.sealed import read_sealed, write_sealed
+from jitnorm.store import user_store
 
 Schedules = Mapping[tuple[str, str], str]
 """The schedules of a table as text, by tuning key and class of rows; see `Entry`."""
@@ -35,13 +33,10 @@ Schedules = Mapping[tuple[str, str], str]
 VARIABLE = "JITNORM_TUNING"
 # All tables count; only jitnorm's own; none.
 MODES = ("on", "shipped", "off")
-# Ends the part that the digest covers.
-_SEAL = b',\n "sha256": '
 _LISTS = ("rows", "by_rule", "best", "copy")
 # The parts of an entry's line, as `write_table` writes it, that calls need: reading the tables this way takes 2.6 ms of
 # a process's first call, parsing JSON 5.0.
 _CHOICE = re.compile(r'^  {"config": "([^"]*)", "row_class": "([^"]*)", "schedule": "([^"]*)"', re.MULTILINE)
-_MAX_BYTES = 1 << 26
 _SHIPPED = Path(__file__).parent / "data" / "tuning"
 _LOG = logging.getLogger("jitnorm.tuning")
 
@@ -255,9 +250,9 @@ def shipped_file(target: str) -> Path:
 def _read_or_warn(path: Path, target: str) -> Schedules:
     """Read only the schedules of a table, without the measurements."""
     try:
-        body = _sealed(read_file(path, _MAX_BYTES)).decode()
-        of_target = f'\n "target": "{target}",\n' in body
-        found = {(key, row_class): text for key, row_class, text in _CHOICE.findall(body) if of_target}
+        text = read_sealed(path).decode()
+        of_target = f'\n "target": "{target}",\n' in text
+        found = {(key, row_class): text for key, row_class, text in _CHOICE.findall(text) if of_target}
         for schedule in {*found.values()} - {""}:
             RowSchedule.parse(schedule)  # another version may know other schedules
         return found
@@ -275,8 +270,7 @@ def read_table(path: Path) -> Table:
         OSError: it cannot be read.
         ValueError: it is not a table, or is incomplete.
     """
-    raw = read_file(path, _MAX_BYTES)
-    _sealed(raw)
+    raw = read_sealed(path)
     try:
         content = json.loads(raw)
         del content["sha256"]
@@ -288,27 +282,8 @@ def read_table(path: Path) -> Table:
         raise ValueError(f"it is not a table of schedules ({error}); remove it, or run jitnorm tune again") from None
 
 
-def _sealed(raw: bytes) -> bytes:
-    """The text that the digest covers, byte for byte as `write_table` wrote it; ValueError if it differs."""
-    body, seal, _ = raw.rpartition(_SEAL)
-    if not seal:
-        raise ValueError("it is not a table of schedules; remove it, or run jitnorm tune again")
-    if raw != body + _seal(body):
-        raise ValueError("it does not match its digest; remove it, or run jitnorm tune again")
-    return body
-
-
 def write_table(table: Table, path: Path) -> None:
     """Write a table atomically, one entry per line, creating its folder."""
     content = asdict(table)
     entries = content.pop("entries")
-    head = json.dumps(content, indent=1).removesuffix("\n}")
-    lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
-    body = f'{head},\n "entries": [\n{lines}\n ]'.encode()
-    make_folder(path.parent)
-    with new_file(path) as file:
-        file.write(body + _seal(body))
-
-
-def _seal(body: bytes) -> bytes:
-    return _SEAL + f'"{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode()
+    write_sealed(content, entries, path)

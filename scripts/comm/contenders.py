@@ -97,7 +97,7 @@ class Setting:
 
 
 def fused(method: str, round_sum: bool, s: Setting) -> Iterable[Call]:
-    """jitnorm's call, fused or not. Where ranks divide the rows, the input is in the workspace, as if a GEMM wrote it there."""
+    """jitnorm's call. Where ranks divide the rows, the input is in the workspace, as if a GEMM wrote it there."""
     workspace = s.one_shot_workspace if method == "one_shot" else s.workspace
     is_divided = method not in ("auto", "one_shot") or (method == "auto" and s.rows > workspace.layout.rows)
     for _ in range(s.sets):

@@ -1,0 +1,47 @@
+"""Tables of measurements as files: JSON with an entry a line, whose last member is a digest of all before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jitnorm.cache.files import make_folder
+from jitnorm.cache.private import new_file
+from jitnorm.store import read_file
+
+# Ends the part that the digest covers.
+_SEAL = b',\n "sha256": '
+_MAX_BYTES = 1 << 26
+
+
+def read_sealed(path: Path) -> bytes:
+    """The text of a file that `write_sealed` wrote.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is something else, or incomplete.
+    """
+    raw = read_file(path, _MAX_BYTES)
+    text, seal, _ = raw.rpartition(_SEAL)
+    if not seal:
+        raise ValueError("it is not a table of schedules; remove it, or run jitnorm tune again")
+    if raw != text + _seal(text):
+        raise ValueError("it does not match its digest; remove it, or run jitnorm tune again")
+    return raw
+
+
+def write_sealed(head: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Write what a table is of, and then its entries, one a line, atomically, creating its folder."""
+    members = json.dumps(dict(head), indent=1).removesuffix("\n}")
+    lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
+    text = f'{members},\n "entries": [\n{lines}\n ]'.encode()
+    make_folder(path.parent)
+    with new_file(path) as file:
+        file.write(text + _seal(text))
+
+
+def _seal(text: bytes) -> bytes:
+    return _SEAL + f'"{hashlib.sha256(text).hexdigest()}"\n}}\n'.encode()
