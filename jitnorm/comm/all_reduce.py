@@ -61,7 +61,8 @@ def all_reduce_norm_quantize(
             for all or, with `round_sum`, tells the others the sum. ``not_fused``: the same sum first, then a launch of
             each rank's own for the rest; only with `round_sum`. ``sharded``: it encodes them for all, and of
             `residual_out` writes, and of `residual` reads, those rows alone: ``ceil(rows / ranks)`` from ``rank`` times
-            as many on. ``auto``: ``one_shot`` if the rows are so few, else ``two_shot``. Where a rank encodes for all,
+            as many on. ``auto``: with `round_sum`, the fastest of the first three, if `jitnorm tune-comm`
+            measured it; else ``one_shot`` up to `one_shot_rows`, and ``two_shot`` above. Where a rank encodes for all,
             outputs are in the workspace's window (all except a sharded residual), where the next such call overwrites
             them. With all but ``one_shot``, an input that is not in the window is copied there first.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
@@ -86,8 +87,10 @@ def all_reduce_norm_quantize(
         [[[4.0, 4.0]], [[5.0, 5.0]]]
     """
     require_one_of("method", method, METHODS)
-    rows, *_ = admitted_shape(input, workspace)
-    method = _method_of(method, rows, workspace, round_sum)
+    rows, shape = admitted_shape(input, workspace)
+    if method == "auto":
+        method = workspace.method_of(rows, shape[-1], spec, round_sum)
+    _require_method(method, rows, workspace, round_sum)
     how = "two_shot" if method == "not_fused" else method
     return call(
         workspace, how, input, weight, spec=spec, norm=norm, residual=residual,
@@ -97,11 +100,9 @@ def all_reduce_norm_quantize(
     )  # fmt: skip
 
 
-def _method_of(method: str, rows: int, workspace: Workspace, round_sum: bool) -> str:
-    """How the rows of a call come together."""
+def _require_method(method: str, rows: int, workspace: Workspace, round_sum: bool) -> None:
+    """Raise ValueError if the rows of a call cannot come together so."""
     most = workspace.layout.rows
-    if method == "auto":
-        method = "one_shot" if rows <= most else "two_shot"
     if method == "one_shot" and rows > most:
         raise ValueError(
             f"method: is 'one_shot', but the input has {rows} rows, and one_shot_rows of the workspace is {most}; "
@@ -111,4 +112,3 @@ def _method_of(method: str, rows: int, workspace: Workspace, round_sum: bool) ->
         raise ValueError("round_sum: is False, but method is 'not_fused', which passes a rounded sum on; pass True")
     if method != "one_shot":
         require_room(workspace, f"method: is {method!r}")
-    return method

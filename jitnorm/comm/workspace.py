@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
+from jitnorm.comm.choices import CPU, Choices, Steps, agreed, code_bits, one_shot_bytes, steps_for
 from jitnorm.comm.cuda_memory import CudaMemory
 from jitnorm.comm.host_memory import HostMemory
 from jitnorm.comm.layout import NOT_YET, Layout
@@ -20,11 +21,12 @@ from jitnorm.kernels.all_reduce_rules import MAX_RANKS
 from jitnorm.kernels.config_rules import FLOAT_DTYPES, MAX_HIDDEN_SIZE
 from jitnorm.kernels.dtypes import DTYPES
 from jitnorm.kernels.numerics import round_up
-from jitnorm.kernels.quant_spec import require_one_of
+from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
+from jitnorm.launcher import launcher
 
-# Bytes of a call's rows that all ranks get, at most by default. For two ranks, the other ways send as many: 512 rows of
-# 7168 took 29 us, 40 if ranks passed sums on. For more, these send less, but take a trip more over the links, as long
-# as this many bytes.
+# Bytes of a call's rows that all ranks get, at most by default, where nothing was measured. For two ranks, the other
+# ways send as many: 512 rows of 7168 took 29 us, 40 if ranks passed sums on. For more, these send less, but take a trip
+# more over the links, as long as this many bytes.
 _ONE_SHOT_BYTES, _BYTES_OF_A_TRIP = 8 << 20, 2 << 20
 _MOST_ROWS = 1 << 19
 _MOST_VIEWS = 1024
@@ -44,11 +46,13 @@ class Workspace:
         name: by which operators of torch know it, while it lives.
         deadline: how long a kernel waits for another rank, in seconds.
         layout: of the memory.
+        choices: how rows come together fastest, as far as it was measured; the same on all ranks.
         is_synchronous: whether calls have ended when they return, as on the CPU: they raise what went wrong themselves.
     """
 
-    def __init__(self, rank: int, layout: Layout, memory: Memory, deadline: float) -> None:
+    def __init__(self, rank: int, layout: Layout, memory: Memory, deadline: float, choices: Choices) -> None:
         self.rank, self.ranks, self.deadline, self.layout = rank, layout.ranks, deadline, layout
+        self.choices, self._steps = choices, dict[tuple[int, int, bool], Steps]()
         self._memory, self.is_synchronous = memory, memory.is_synchronous
         self.name = f"workspace {next(_numbers)}"
         _workspaces[self.name] = self
@@ -80,27 +84,27 @@ class Workspace:
             rank: this one's number, from 0 on.
             ranks: how many there are, 2 to 8.
             exchange: called with bytes, returns those of all ranks in their order, as an all-gather does; a few times
-                here and in `reset`.
+                here and in `reset`. Rank 0 sends what was measured of its GPU, a few KB at most.
             max_rows: the most rows of a call.
             hidden_size: the most elements of a row.
             dtype: of the inputs: float16, bfloat16 or float32, by name or as a library's object.
             device: ``"cpu"``, or the ordinal of the CUDA device of this rank.
             deadline: how long a kernel waits for another rank, in seconds.
             one_shot_rows: the most rows of a call in which each rank gets those of all; None: as many as take less time
-                so. For more, ranks divide the rows.
+                so, by what was measured or else by a rule. For more, ranks divide the rows.
             output_bytes: for what a call with more rows writes, on each rank; None: twice that of `max_rows` rows of
                 the input and 1 MiB, enough for codes with scales and a sum with a residual.
 
         Raises:
             ValueError: a number that is not allowed, or not the same on all ranks.
         """
-        layout = _layout(rank, ranks, max_rows, hidden_size, dtype, deadline, one_shot_rows, output_bytes)
-        _require_same(exchange, layout)
-        if device == "cpu":
-            return cls(rank, layout, HostMemory(rank, exchange, layout.window_bytes), deadline)
-        if not isinstance(device, int):
+        if device != "cpu" and not isinstance(device, int):
             raise ValueError(f"device: is {device!r}; pass 'cpu' or the ordinal of a CUDA device")
-        return cls(rank, layout, CudaMemory(rank, exchange, layout.window_bytes, device), deadline)
+        sizes = max_rows, hidden_size, dtype, deadline, one_shot_rows, output_bytes
+        layout, choices = _agreed_layout(exchange, rank, ranks, device, *sizes)
+        if isinstance(device, int):
+            return cls(rank, layout, CudaMemory(rank, exchange, layout.window_bytes, device), deadline, choices)
+        return cls(rank, layout, HostMemory(rank, exchange, layout.window_bytes), deadline, choices)
 
     @classmethod
     def from_torch(
@@ -134,12 +138,16 @@ class Workspace:
         from torch import distributed
 
         rank, ranks = distributed.get_rank(group), distributed.get_world_size(group)
-        layout = _layout(rank, ranks, max_rows, hidden_size, dtype, deadline, one_shot_rows, output_bytes)
-        gathered: list[Any] = [None] * ranks
-        distributed.all_gather_object(gathered, repr(layout), group)
-        _require_same(lambda _: [text.encode() for text in gathered], layout)
         where = torch.device("cuda", torch.cuda.current_device() if device is None else torch.device(device).index)
-        return cls(rank, layout, TorchMemory(group, layout.window_bytes, where), deadline)
+
+        def exchange(own: bytes) -> list[bytes]:
+            gathered: list[Any] = [None] * ranks
+            distributed.all_gather_object(gathered, own, group)
+            return gathered
+
+        sizes = max_rows, hidden_size, dtype, deadline, one_shot_rows, output_bytes
+        layout, choices = _agreed_layout(exchange, rank, ranks, where.index, *sizes)
+        return cls(rank, layout, TorchMemory(group, layout.window_bytes, where), deadline, choices)
 
     def control(self, tensor: Any) -> Any:
         """The control block as a tensor that goes into a call beside another."""
@@ -224,6 +232,19 @@ class Workspace:
             if found > most:
                 raise ValueError(f"input: has {found} {what}, but the workspace is for {most}; make one for more")
 
+    def method_of(self, rows: int, hidden_size: int, spec: QuantSpec | None, round_sum: bool) -> str:
+        """How the rows of a call come together: as measured, or by the rule, if nothing was or sums are not rounded."""
+        layout = self.layout
+        by_rule = "one_shot" if rows <= layout.rows else "two_shot"
+        if not round_sum:
+            return by_rule
+        key = int(hidden_size), code_bits(spec), bool(rows <= layout.rows)
+        if key not in self._steps:
+            fits = {"one_shot": key[2], "two_shot": layout.output_bytes > 0, "not_fused": layout.output_bytes > 0}
+            self._steps[key] = steps_for(self.choices, *key[:2], [method for method in fits if fits[method]])
+        size = rows * hidden_size * DTYPES[layout.dtype].bytes
+        return next((method for most, method in self._steps[key] if size <= most), by_rule)
+
     def check(self) -> None:
         """Raise CommError if a rank failed in a call that has ended, as far as this one knows.
 
@@ -276,6 +297,17 @@ def workspace_named(name: str) -> Workspace:
         ) from None
 
 
+def _agreed_layout(exchange: Exchange, rank: int, ranks: int, device: str | int, *sizes: Any) -> tuple[Layout, Choices]:
+    """The layout of all ranks, and how they choose."""
+    require_one_of("ranks", ranks, tuple(range(2, MAX_RANKS + 1)))
+    require_one_of("rank", rank, tuple(range(ranks)))
+    name = str(launcher().device_name(device)) if isinstance(device, int) else CPU
+    choices = agreed(exchange, rank, ranks, name)
+    layout = _layout(ranks, one_shot_bytes(choices) or _one_shot_bytes(ranks), *sizes)
+    _require_same(exchange, layout)
+    return layout, choices
+
+
 def _one_shot_bytes(ranks: int) -> int:
     """Bytes up to which sending rows to all ranks takes less time than sending parts of them, and their sums."""
     sent, sent_in_parts = ranks - 1, 2 * (ranks - 1) / ranks
@@ -284,11 +316,10 @@ def _one_shot_bytes(ranks: int) -> int:
 
 
 def _layout(
-    rank: int, ranks: int, max_rows: int, hidden_size: int, dtype: Any, deadline: float, one_shot_rows: int | None,
-    output_bytes: int | None,
+    ranks: int, most_bytes: int, max_rows: int, hidden_size: int, dtype: Any, deadline: float,
+    one_shot_rows: int | None, output_bytes: int | None,
 ) -> Layout:  # fmt: skip
-    require_one_of("ranks", ranks, tuple(range(2, MAX_RANKS + 1)))
-    require_one_of("rank", rank, tuple(range(ranks)))
+    """The layout for such sizes; unless `one_shot_rows` are given, those are one-shot that have so many bytes."""
     if not 1 <= max_rows <= _MOST_ROWS:
         raise ValueError(f"max_rows: is {max_rows}; 1 to {_MOST_ROWS} is allowed")
     if not 1 <= hidden_size <= MAX_HIDDEN_SIZE:
@@ -299,7 +330,7 @@ def _layout(
     require_one_of("dtype", name, FLOAT_DTYPES)
     row_bytes = Layout(ranks, max_rows, max_rows, hidden_size, name, 0).row_bytes
     if one_shot_rows is None:
-        one_shot_rows = max(1, _one_shot_bytes(ranks) // row_bytes)
+        one_shot_rows = max(1, most_bytes // row_bytes)
     if one_shot_rows < 1:
         raise ValueError(f"one_shot_rows: is {one_shot_rows}; at least 1 is allowed")
     if max_rows <= one_shot_rows and output_bytes is None:

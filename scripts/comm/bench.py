@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from comm.cases import SPECS
 from comm.devices import Device
-from comm.processes import Exchange, run_ranks
+from jitnorm.tune.processes import Exchange, run_ranks
 
 if TYPE_CHECKING:
     from comm.contenders import Call, Setting  # which import torch: only ranks do

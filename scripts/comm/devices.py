@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from comm.processes import Exchange
 from jitnorm.comm import Workspace
+from jitnorm.tune.processes import Exchange
 
 # Multicast is not needed, and is not set up on every machine.
 WITHOUT_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from comm.cases import FORMS, MAX_HIDDEN, MAX_ROWS, Case, Config, call, differences, draw_case, draw_config, expected
 from comm.devices import Device
-from comm.processes import Exchange, Outcome, run_ranks
 from jitnorm.comm import CommError
+from jitnorm.tune.processes import Exchange, Outcome, run_ranks
 
 _DEADLINE = 20.0
 """Of calls that should succeed: compiling takes ranks different times."""

@@ -16,7 +16,8 @@ import pytest
 from comm import stress
 from comm.bench import Figure, shapes_of, table
 from comm.cases import differences, draw_config
-from comm.processes import Exchange, run_ranks
+
+from jitnorm.tune.processes import Exchange, run_ranks
 
 OPTIONS = stress.Options("cpu", "", ranks=2, seconds=60, seed=10, cases=4, kernels=1, iterations=100)
 
