@@ -9,7 +9,7 @@ import typer
 from jitnorm.commands.arguments import App, ErrorGroup, Json, OneTarget, complete_config, exit_unless
 from jitnorm.commands.build_app import warm, wheel
 from jitnorm.commands.cache_app import cache_app
-from jitnorm.commands.measure_app import bench, tune
+from jitnorm.commands.measure_app import bench, tune, tune_comm
 from jitnorm.commands.quantize_app import quantize
 
 app = App(
@@ -107,6 +107,7 @@ app.command()(wheel)
 app.command()(quantize)
 app.command()(bench)
 app.command()(tune)
+app.command()(tune_comm)
 app.add_typer(cache_app, name="cache")
 
 if __name__ == "__main__":

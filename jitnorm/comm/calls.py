@@ -114,7 +114,7 @@ def launch(
         all tensors of the call, by name; those that it does without are None.
     """
     if not is_fused:
-        sums, rest = _apart(dispatcher)
+        sums, rest = apart(dispatcher)
         total = launch(workspace, sums, {"input": inputs["input"]}, eps, stream)["out"]
         return run(rest, _tensors({**inputs, "input": total}, eps), stream)
     how, input = dispatcher.options["all_reduce"], inputs["input"]
@@ -139,7 +139,7 @@ def _tensors(inputs: Mapping[str, Any], eps: float) -> dict[str, Any]:
 
 
 @cache
-def _apart(dispatcher: Dispatcher) -> tuple[Dispatcher, Dispatcher]:
+def apart(dispatcher: Dispatcher) -> tuple[Dispatcher, Dispatcher]:
     """The dispatchers of a sum over ranks, which is written to all of them rounded, and of what follows it."""
     op, pdl, options = dispatcher.op, dispatcher.enable_pdl, dispatcher.options
     if options["all_reduce"] != "two_shot" or not options["rounds_sum"]:

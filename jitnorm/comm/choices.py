@@ -18,6 +18,7 @@ from typing import Any
 from jitnorm import tuning
 from jitnorm.comm.memory import Exchange
 from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec
+from jitnorm.launcher import launcher
 from jitnorm.sealed import read_sealed, write_sealed
 
 METHODS = ("one_shot", "two_shot", "not_fused")
@@ -99,6 +100,11 @@ Steps = tuple[tuple[int, str], ...]
 
 Choices = tuple[Entry, ...]
 """The entries of one device and number of ranks."""
+
+
+def device_name(device: str | int) -> str:
+    """What entries call a CUDA device, by its ordinal, or `CPU`."""
+    return str(launcher().device_name(device)) if isinstance(device, int) else CPU
 
 
 def code_bits(spec: QuantSpec | None) -> int:

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
-from jitnorm.comm.choices import CPU, Choices, Steps, agreed, code_bits, one_shot_bytes, steps_for
+from jitnorm.comm.choices import Choices, Steps, agreed, code_bits, device_name, one_shot_bytes, steps_for
 from jitnorm.comm.cuda_memory import CudaMemory
 from jitnorm.comm.host_memory import HostMemory
 from jitnorm.comm.layout import NOT_YET, Layout
@@ -22,7 +22,6 @@ from jitnorm.kernels.config_rules import FLOAT_DTYPES, MAX_HIDDEN_SIZE
 from jitnorm.kernels.dtypes import DTYPES
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
-from jitnorm.launcher import launcher
 
 # Bytes of a call's rows that all ranks get, at most by default, where nothing was measured. For two ranks, the other
 # ways send as many: 512 rows of 7168 took 29 us, 40 if ranks passed sums on. For more, these send less, but take a trip
@@ -301,8 +300,7 @@ def _agreed_layout(exchange: Exchange, rank: int, ranks: int, device: str | int,
     """The layout of all ranks, and how they choose."""
     require_one_of("ranks", ranks, tuple(range(2, MAX_RANKS + 1)))
     require_one_of("rank", rank, tuple(range(ranks)))
-    name = str(launcher().device_name(device)) if isinstance(device, int) else CPU
-    choices = agreed(exchange, rank, ranks, name)
+    choices = agreed(exchange, rank, ranks, device_name(device))
     layout = _layout(ranks, one_shot_bytes(choices) or _one_shot_bytes(ranks), *sizes)
     _require_same(exchange, layout)
     return layout, choices

@@ -1,4 +1,4 @@
-"""The arguments of `jitnorm bench` and `jitnorm tune`; what these do is in `bench` and `tune` beside this module."""
+"""The arguments of the commands that measure; what they do is in `bench`, `tune` and `tune_ranks` beside this."""
 
 from __future__ import annotations
 
@@ -126,15 +126,54 @@ def tune(
     """
     from jitnorm.commands.tune import Wanted, show_plan, show_tune
 
-    try:
-        sizes = tuple(int(part) for part in hidden_sizes.split(",") if part)
-    except ValueError:
-        raise ValueError(f"hidden_sizes: is {hidden_sizes!r}; write sizes such as 4096,8192") from None
-    wanted = Wanted(
-        tuple(part for text in ops for part in text.split(",")), sizes, tuple(filter(None, row_classes.split(","))),
-        seconds, jobs, backend,
-    )  # fmt: skip
+    sizes, names = _sizes(hidden_sizes), tuple(part for text in ops for part in text.split(","))
+    wanted = Wanted(names, sizes, tuple(filter(None, row_classes.split(","))), seconds, jobs, backend)
     if dry_run:
         show_plan(wanted)
     else:
         show_tune(wanted, json, out)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """Hidden sizes; ValueError says how to write them."""
+    try:
+        return tuple(int(part) for part in text.split(",") if part)
+    except ValueError:
+        raise ValueError(f"hidden_sizes: is {text!r}; write sizes such as 4096,8192") from None
+
+
+def tune_comm(
+    hidden_sizes: Annotated[
+        str, option("Elements per row: 4096,8192. Default: 2048, 4096, 7168, on the CPU 512.", panel=_WHAT)
+    ] = "",
+    rows: Annotated[
+        str, option("Rows of calls: 1,16,512, or random:SEED. Default: from 1 to 16384, on the CPU to 64.", panel=_WHAT)
+    ] = "",
+    formats: Annotated[str, option("What rows become: none, fp8, nvfp4. Default: all.", panel=_WHAT)] = "",
+    ranks: Annotated[
+        int | None, option("How many ranks. Default: as many as there are GPUs, on the CPU 2.", panel=_WHAT, min=2)
+    ] = None,
+    device: Annotated[str | None, option("cuda or cpu. Default: cuda if there is a GPU.", panel=_WHAT)] = None,
+    seconds: Annotated[float, option("Measure for this time, and keep what was found.", panel=HOW)] = 600.0,
+    jobs: Jobs = None,
+    dry_run: Annotated[bool, option("Say what would be measured, and run nothing.", "--dry-run", panel=HOW)] = False,
+    json: Annotated[Path | None, _file("Write the entries to this file.")] = None,
+    out: Annotated[Path | None, _file("Add the entries to the table in this file, and leave the cache alone.")] = None,
+) -> None:
+    """Measure how sums over GPUs come together fastest, and remember it.
+
+    Requires torch. Starts a process for each GPU of this machine. Measures calls of jitnorm.comm that are one-shot,
+    two-shot and not fused; with method "auto", calls on GPUs of the same name then take the fastest. It never changes
+    an output bit. With JITNORM_TUNING=off calls ignore the table. Keep the GPUs otherwise idle.
+
+    Exit code 0: done. 1: something failed. 2: an argument is invalid. 130: interrupted.
+    """
+    from jitnorm.bench.machine import device_or_default
+    from jitnorm.commands.tune_ranks import show_plan, show_tune, wanted_of
+
+    names = tuple(filter(None, formats.split(",")))
+    wanted = wanted_of(device_or_default(device), ranks, _sizes(hidden_sizes), names, rows)
+    if dry_run:
+        show_plan(wanted)
+    else:
+        show_tune(wanted, seconds, jobs, json, out)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -15,11 +13,11 @@ from numpy.typing import NDArray
 
 from jitnorm.comm import Workspace
 from jitnorm.tune.processes import Exchange
+from jitnorm.tune.replays import graph_replay, host_replay
 
 # Multicast is not needed, and is not set up on every machine.
 WITHOUT_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 _GROUP_SECONDS = 60
-_SLEEP_CYCLES = 1_000_000
 
 
 class Device:
@@ -105,23 +103,9 @@ class Device:
                     call()
 
         if not self.is_gpu:
-            return partial(_host_time, work)
-        torch = self._torch
-        graph, meeting = torch.cuda.CUDAGraph(), torch.zeros(1, device="cuda")
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            work()
-
-        def replay() -> float:
-            torch.cuda._sleep(_SLEEP_CYCLES)  # so that all is queued before it begins
-            torch.distributed.all_reduce(meeting, group=self.group())
-            start.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            return float(start.elapsed_time(end)) * 1e3
-
-        return replay
+            return host_replay(work)
+        meeting = self._torch.zeros(1, device="cuda")
+        return graph_replay(work, lambda: self._torch.distributed.all_reduce(meeting, group=self.group()))
 
     def facts(self) -> dict[str, str]:
         """Facts about the device and its libraries."""
@@ -134,9 +118,3 @@ class Device:
     def agree(self, is_wanted: bool) -> bool:
         """Whether any rank wants it; all ranks ask at once."""
         return b"1" in self._exchange(b"1" if is_wanted else b"0")
-
-
-def _host_time(work: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    work()
-    return (time.perf_counter() - start) * 1e6
