@@ -63,7 +63,7 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, int, int, int]:
-        """What another entry is of that takes its place."""
+        """Attributes in which an entry is like another that takes its place."""
         return self.device, self.ranks, self.hidden_size, self.code_bits
 
     def steps(self, allowed: Collection[str]) -> Steps:
@@ -103,7 +103,7 @@ Choices = tuple[Entry, ...]
 
 
 def device_name(device: str | int) -> str:
-    """What entries call a CUDA device, by its ordinal, or `CPU`."""
+    """The name that entries have for a CUDA device, by its ordinal, or `CPU`."""
     return str(launcher().device_name(device)) if isinstance(device, int) else CPU
 
 

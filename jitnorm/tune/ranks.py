@@ -45,7 +45,7 @@ _DEADLINE = 60.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be measured.
+    """A request for measurements.
 
     Attributes:
         device: ``cuda`` or ``cpu``.
@@ -62,7 +62,7 @@ class Wanted:
     rows: tuple[int, ...]
 
     def kernels(self, target: Target) -> list[KernelConfig]:
-        """Those that the calls run, so that they can be built ahead."""
+        """The kernels that the calls run, so that they can be built ahead."""
         calls = product(self.hidden_sizes, self.formats, self.rows)
         classes = dict.fromkeys((size, name, class_of(rows, size)) for size, name, rows in calls)
         return [
