@@ -4,7 +4,8 @@
 
 Ranks are processes, of which each has a GPU; CUDA graphs hold the calls. A time is that of the slowest rank, the median
 of several replays, in microseconds a call. Ranks begin a replay together: their streams sleep until it is queued, and
-meet. Every wait is bounded, and the processes are killed when their time is over.
+meet. What reads a peer's matrix is checked to: it changes before a last replay, and the result must be of the new one.
+Every wait is bounded, and the processes are killed when their time is over.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from comm.cases import SPECS
 from comm.devices import Device
@@ -121,9 +122,26 @@ def _time(
     for _ in range(_REPEATS):
         exchange(b"")
         own.append(replay())
+    if device.agree(not reads_memory(calls, exchange, device.synchronize, replay)):
+        return None, "a replay gave what a peer's memory held before: it does not read that"
     by_rank = [json.loads(times) for times in exchange(json.dumps(own).encode())]
     slowest = [max(times) for times in zip(*by_rank, strict=True)]
     return statistics.median(slowest[1:]) / (rounds * len(calls)), ""
+
+
+def reads_memory(
+    calls: list[Any], exchange: Exchange, synchronize: Callable[[], None], replay: Callable[[], float]
+) -> bool:
+    """Whether calls that claim to read peers' memory get what these have put there since the last replay."""
+    reads = [call for call in calls if hasattr(call, "refill")]
+    for seed, call in enumerate(reads):
+        call.refill(seed)
+    synchronize()
+    exchange(b"")
+    replay()
+    synchronize()
+    exchange(b"")  # nobody puts other values there before all have read
+    return all(call.has_read(seed) for seed, call in enumerate(reads))
 
 
 def table(figures: list[Figure], header: bool = True) -> str:

@@ -88,6 +88,17 @@ class Setting:
             tensor.copy_(self.new())
         return tensors
 
+    @property
+    def next_rank(self) -> int:
+        """Whose matrices this one reads."""
+        return (self.device.rank + 1) % self.ranks
+
+    def of_peers(self) -> Iterable[tuple[Any, Any]]:
+        """Each set's matrix, and that of the next rank, as this one sees it."""
+        for own in self.shared:
+            memory = symmetric.rendezvous(own, self.device.group())
+            yield own, memory.get_buffer(self.next_rank, self.shape, torch.bfloat16)
+
     def add_norm(self, rows: slice = slice(None)) -> Callable[[Any], object]:
         """Make what follows a sum over ranks of some rows that is not fused, with a residual of its own."""
         residual, weight = self.new()[rows], self.weight
@@ -158,12 +169,57 @@ def gathered_not_fused(s: Setting) -> Iterable[Call]:
         yield partial(call, s.new()[s.equal_rows])
 
 
+@dataclass(frozen=True)
+class PeerRead:
+    """A kernel that reads the next rank's matrix once and writes its negative to its own memory.
+
+    Attributes:
+        rank: the own one.
+        of: the rank that it reads from.
+        own: the matrix that another reads.
+        peer: the one that this rank reads.
+        out: what it writes.
+    """
+
+    rank: int
+    of: int
+    own: Any
+    peer: Any
+    out: Any
+
+    def __call__(self) -> None:
+        torch.neg(self.peer, out=self.out)  # copy_ could run on a copy engine
+
+    def refill(self, seed: int) -> None:
+        """Put other values into the own matrix."""
+        self.own.copy_(self._values(self.rank, seed))
+
+    def has_read(self, seed: int) -> bool:
+        """Whether every byte of the result is of the values that the peer has put there since."""
+        return bool(torch.equal(self.out, -self._values(self.of, seed)))
+
+    def _values(self, rank: int, seed: int) -> Any:
+        numbers = torch.Generator(self.own.device).manual_seed(1000 * seed + rank)
+        return torch.randn(self.own.shape, generator=numbers, device=self.own.device, dtype=self.own.dtype)
+
+
 def peer_read(s: Setting) -> Iterable[Call]:
     """A kernel that reads the next rank's matrix once and writes it to its own memory."""
-    for own in s.shared:
-        memory = symmetric.rendezvous(own, s.device.group())
-        peer = memory.get_buffer((s.device.rank + 1) % s.ranks, s.shape, torch.bfloat16)
-        yield partial(torch.neg, peer, out=torch.empty_like(own))  # copy_ could run on a copy engine
+    for own, peer in s.of_peers():
+        yield PeerRead(s.device.rank, s.next_rank, own, peer, torch.empty_like(own))
+
+
+def peer_sum(s: Setting) -> Iterable[Call]:
+    """A kernel that reads the next rank's matrix once and writes a single number."""
+    for _, peer in s.of_peers():
+        yield partial(torch.sum, peer, dim=(0, 1), out=torch.empty((), dtype=peer.dtype, device=peer.device))
+
+
+def peer_norm(s: Setting) -> Iterable[Call]:
+    """What follows a sum, of the next rank's matrix: all that a fused call does but for waiting and adding shares."""
+    add_norm = s.add_norm()
+    for _, peer in s.of_peers():
+        yield partial(add_norm, peer)
 
 
 def local_copy(s: Setting) -> Iterable[Call]:
@@ -246,7 +302,7 @@ def flashinfer(s: Setting) -> Iterable[Call]:
         )  # fmt: skip
 
 
-BOUNDS = {"peer read": peer_read, "local copy": local_copy}
+BOUNDS = {"peer read": peer_read, "peer sum": peer_sum, "peer read and op": peer_norm, "local copy": local_copy}
 FUSED = {f"fused {method}": partial(fused, method, False) for method in METHODS if method != "not_fused"}
 FUSED["fused two_shot, rounded sum"] = partial(fused, "two_shot", True)
 FUSED["fused auto, rounded sum"] = partial(fused, "auto", True)

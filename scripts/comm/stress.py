@@ -35,7 +35,7 @@ PLAIN = Config(
     "none", "rmsnorm", 1024, has_residual=True, unit_bias=False, keep_norm=False, method="auto", round_sum=False
 )
 _WRONG = 3
-_WAYS = (*((method, False) for method in FORMS), ("two_shot", True))
+_WAYS = (*((method, method == "not_fused") for method in FORMS), ("two_shot", True))
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 from comm import stress
-from comm.bench import Figure, shapes_of, table
+from comm.bench import Figure, reads_memory, shapes_of, table
 from comm.cases import differences, draw_config
 
+from jitnorm.comm.threads import on_threads
 from jitnorm.tune.processes import Exchange, run_ranks
 
 OPTIONS = stress.Options("cpu", "", ranks=2, seconds=60, seed=10, cases=4, kernels=1, iterations=100)
@@ -73,6 +74,42 @@ def test_differences_are_found_and_nans_are_alike() -> None:
     assert differences({"out": a}, {"out": b}) == ["out differs in 1 of 3 elements, first at (2,)"]
     assert differences({"out": a}, {}) == ["out is new"]
     assert "expected (2,)" in differences({"out": a}, {"out": a[:2]})[0]
+
+
+class Read:
+    """A call that copies the memory of the next rank; or that of its first call again, as if it were cached."""
+
+    def __init__(self, rank: int, memory: list[int], is_cached: bool) -> None:
+        self.rank, self.memory, self.is_cached = rank, memory, is_cached
+        self.out: int | None = None
+
+    def __call__(self) -> None:
+        if self.out is None or not self.is_cached:
+            self.out = self.memory[1 - self.rank]
+
+    def refill(self, seed: int) -> None:
+        self.memory[self.rank] = 10 * (seed + 1) + self.rank
+
+    def has_read(self, seed: int) -> bool:
+        return self.out == 10 * (seed + 1) + 1 - self.rank
+
+
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_a_kernel_that_does_not_read_its_peers_memory_in_every_replay_is_found(is_cached: bool) -> None:
+    memory = [1, 2]
+
+    def work(rank: int, exchange: Any) -> bool:
+        call = Read(rank, memory, is_cached)
+        call()
+        exchange(b"")
+
+        def replay() -> float:
+            call()
+            return 1.0
+
+        return reads_memory([call], exchange, lambda: None, replay)
+
+    assert on_threads(2, work) == [not is_cached] * 2
 
 
 def test_the_table_compares_the_fastest_fused_call() -> None:
