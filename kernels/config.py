@@ -17,124 +17,124 @@ from .quant_spec import PACKED_COLUMNS, SWIZZLED_COLUMNS, QuantSpec, to_text
 class KernelConfig:
     """A frozen, hashable description of one kernel; two equal configurations give the same source.
 
-    The text form, ``rmsnorm:hidden_size=4096,input=bfloat16,...``, lists the fields up to `pdl`, and of the later ones
-    those that are not at their default; `parse` reads it back and lets every field with a default be left out. It also
-    takes the name of an encoding for `quant`: ``rmsnorm:hidden_size=4096,quant=nvfp4``.
+    The text form, ``rmsnorm:hidden_size=4096,input=bfloat16,...``, lists all fields up to `pdl`, and later ones unless
+    they have their default; `parse` reads it back, and allows every field with a default to be omitted. It also accepts
+    the name of an encoding for `quant`: ``rmsnorm:hidden_size=4096,quant=nvfp4``.
 
     Args:
         op: what the kernel computes: ``rmsnorm``, ``layernorm``; ``quantize`` for quantization alone, ``dequantize``
             for the inverse; ``interleave``, linear scales to the 128x4 layout; ``shuffle``, a permutation of rows;
-            ``sum_rows``, the sum of the rows of a float32 matrix; ``mhc_post``, what the streams of hyper-connections
-            become behind a layer.
+            ``sum_rows``, the sum of the rows of a float32 matrix; ``mhc_post``, the streams of hyper-connections after
+            a layer.
         hidden_size: elements in a row, 1 to 262144; divisible by the block size if `quant` has one along the row, other
             than ``128x128``.
-        input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``, of ``dequantize`` those that it writes;
-            also ``float8_e4m3fn`` for ``quantize``; any of 8 to 32 bits for ``interleave`` and ``shuffle``; ``float32``
-            alone for ``sum_rows``.
-        weight: dtype of the weight, the input's (the default) or ``float32``; ``none`` for ops without one, and for
-            norms that multiply by none, of which ``layernorm`` then has no bias either; that of the result for
-            ``sum_rows``.
+        input: dtype of the values: ``float16``, ``bfloat16`` or ``float32``; for ``dequantize``, dtype of its output;
+            also ``float8_e4m3fn`` for ``quantize``; any of 8 to 32 bits for ``interleave`` and ``shuffle``; only
+            ``float32`` for ``sum_rows``.
+        weight: dtype of the weight: the input's (the default) or ``float32``; ``none`` for ops and norms without a
+            weight (``layernorm`` then has no bias either); for ``sum_rows``, dtype of the result.
         unit_bias: whether 1 is added to the weight, as Gemma does.
         residual: whether a residual is added to the input first, and the sum stored.
         quant: how the result is encoded; None writes it in the input's dtype.
-        keep_norm: whether the normalized row is written in the input's dtype, too, beside its codes.
-        row_dims: how many leading dimensions are left once those that one stride can walk are merged.
+        keep_norm: whether the normalized row is also written in the input's dtype, in addition to its codes.
+        row_dims: how many leading dimensions remain after merging those that a single stride can walk.
         vector_bytes: bytes of input that one load may read, as the tensors' addresses and strides allow.
         pdl: whether the kernel takes part in programmatic dependent launch.
-        gate_columns: for gated activations, how many columns of gates stand before as many of values, in turns, in an
-            input of twice the hidden size; the hidden size itself, or -1 for it, if the halves follow each other; 0
-            without.
+        gate_columns: for gated activations, how many columns of gates alternate with as many columns of values, in an
+            input of twice the hidden size; the hidden size itself, or -1 for it, if gates and values are two halves; 0
+            without gates.
         streams: for hyper-connections (mHC), how many rows, 1 to 4, are mixed into one; 0 without.
-        many_rows: whether the kernel is for so many rows that they, not the time of one, decide.
-        keep_rstd: whether the reciprocal root mean square of each row is written, too.
-        keep_statistics: whether the mean of each row and the reciprocal of its standard deviation are written, too;
-            only for ``layernorm`` without `keep_rstd`, whose gradient takes them.
-        pair: whether the rows are those of two inputs, each with a weight and an output of its own; only for a plain
-            ``rmsnorm``, for ``quantize`` with `rope`, or for one of these in FP8 by given scales.
-        second_size: elements in a row of the second input, if that is not the hidden size, which then is a multiple of
-            16, as this is; only if `pair`, of a plain norm; 0 for the hidden size.
-        batched: whether the first dimension counts matrices, whose scales are padded each for itself.
-        masked: whether a mask says how many rows of each matrix there are, the others being left alone; only if
-            `batched`.
-        scale_per_matrix: whether the scale that is given, global or of FP8 or INT8, has an element for each matrix, or
-            each expert; only if `batched`, or with `experts`.
+        many_rows: whether the kernel is for so many rows that throughput matters rather than latency.
+        keep_rstd: whether the reciprocal root mean square of each row is also written.
+        keep_statistics: whether the mean of each row and the reciprocal of its standard deviation are also written, for
+            the gradient; only for ``layernorm`` without `keep_rstd`.
+        pair: whether the rows are those of two inputs, each with its own weight and output; only for a plain
+            ``rmsnorm``, for ``quantize`` with `rope`, or for either of these in FP8 with given scales.
+        second_size: elements in a row of the second input, if they differ from the hidden size; both must then be
+            multiples of 16; only with `pair` and a plain norm; 0 for the hidden size.
+        batched: whether the first dimension counts matrices, whose scales are padded separately.
+        masked: whether a mask says how many rows each matrix has; the rest are not touched; only if `batched`.
+        scale_per_matrix: whether the given scale (global, or of FP8 or INT8) has one element per matrix or expert; only
+            if `batched`, or with `experts`.
         weight_per_matrix: whether the weight has a row for each matrix; only for ``rmsnorm`` without a bias, if
             `batched`.
-        amax_only: whether the largest magnitude of all (normalized) elements is all that is written; `quant` is None
-            and a residual is only read.
-        scale_ub: whether an upper bound of amax is given; only for FP8 and INT8 with scales of rows or groups.
+        amax_only: whether only the largest magnitude of all (normalized) elements is written; `quant` is None and a
+            residual is only read.
+        scale_ub: whether an upper bound for amax is given; only for FP8 and INT8 with scales of rows or groups.
         inverse_global_scale: whether the global scale given is the decode scale, the inverse of the encode scale.
-        alignment: what the rows of codes are rounded up to, in elements, which are zero; only for ``quantize`` with
-            scales of one byte.
-        axis: the dimension that blocks and codes run along, -1 or 0: 0 is for weights of two dimensions, E2M1 in the
+        alignment: the multiple of elements to which rows of codes are padded with zeros; only for ``quantize`` with
+            one-byte scales.
+        axis: the dimension that blocks and codes run along, -1 or 0; 0 is for two-dimensional weights in E2M1 with the
             linear layout.
         tensor_scale: whether ``dequantize`` multiplies by a float32 tensor of one element.
         shuffle_rows: rows that ``shuffle`` permutes among themselves, 16 or 32.
         bias: whether a bias, in the weight's dtype, is added to the product with the weight; only for ``rmsnorm``
-            without `pair`; ``layernorm`` has one beside its weight. For ``sum_rows``, whether sums for a bias stand
-            behind those for the weight.
-        backward: whether the gradients of the norm are found, not the norm; `residual` then says that another gradient
-            is added to that of the input.
+            without `pair`; ``layernorm`` always has one along with its weight. For ``sum_rows``, whether sums for a
+            bias follow those for the weight.
+        backward: whether to compute the gradients of the norm instead of the norm; `residual` then means that another
+            gradient is added to that of the input.
         rounding: what is rounded to the input's dtype before a norm or an activation is encoded: nothing (``once``),
             the result (``output``), each step as in Transformers (``hf``), or all but the sum with a residual as in
-            vLLM's fused kernels (``vllm``); the last two not for ``layernorm``. One that changes no bit becomes the
-            first that gives the same.
-        activation: what gates, or with `gate_columns` 0 all values, go through first: ``silu``, ``gelu`` (by erf),
-            ``gelu_tanh``, ``relu2`` (the square of ReLU), ``swish:ALPHA`` (``x * sigmoid(ALPHA * x)``),
+            vLLM's fused kernels (``vllm``); ``layernorm`` does not support the last two. Of several that give the same
+            bits, the first is used.
+        activation: the activation applied first, to gates or, with `gate_columns` 0, to all values: ``silu``, ``gelu``
+            (by erf), ``gelu_tanh``, ``relu2`` (the square of ReLU), ``swish:ALPHA`` (``x * sigmoid(ALPHA * x)``),
             ``fatrelu:THRESHOLD`` (x above it, else 0) or, only for gates, ``swigluoai`` (gpt-oss) or
-            ``swiglu:LIMIT:ALPHA:BETA``: swish of a gate up to LIMIT, times BETA and a value of up to LIMIT in
-            magnitude. By default ``silu`` for gates and nothing, an empty text, for values. With one, ``quantize``
-            needs no `quant`.
-        experts: how many experts the rows belong to, which follow one another and begin where offsets say; 0 without;
-            only for ``quantize`` with scales in layouts that are ``linear`` or swizzled.
-        gathers: whether a tensor says which row of the input each row is made of; only for ``quantize`` with `quant`.
-        values_first: whether values stand before gates.
-        rope: how the heads of a `pair` are turned by their tokens' positions, after the norm if there is one: ``neox``,
-            whose first half and second half are pairs, ``interleaved``, whose neighbours are, or not at all, an empty
-            text. With it, ``quantize`` needs no `quant`.
-        rotary_size: how many elements of a head, its first, `rope` turns; 0 for all.
-        head_size: elements of a head, if a row is several that `rope` turns; 0 if a row is a head.
-        paged: whether keys, turned, and values, as they are, are inserted into the pages of caches, and only queries
-            written as otherwise; only with `rope`. `quant` is how the caches are encoded.
-        keep_heads: whether keys and values are written as otherwise, too; only if `paged`.
+            ``swiglu:LIMIT:ALPHA:BETA``: swish of the gate, at most LIMIT, times the sum of BETA and the value, limited
+            to LIMIT in magnitude. The default is ``silu`` for gates and none, the empty string, for values. With an
+            activation, ``quantize`` needs no `quant`.
+        experts: how many experts the rows belong to; their rows follow one another, starting at given offsets; 0
+            without; only for ``quantize`` with scales in ``linear`` or swizzled layouts.
+        gathers: whether a tensor says which row of the input each output row is computed from; only for ``quantize``
+            with `quant`.
+        values_first: whether values come before gates.
+        rope: how the heads of a `pair` are rotated by their tokens' positions, after the norm if there is one: ``neox``
+            pairs the first half with the second, ``interleaved`` pairs neighbours; the empty string means no rotation.
+            With it, ``quantize`` needs no `quant`.
+        rotary_size: how many elements `rope` rotates, from the start of each head; 0 for all.
+        head_size: elements of a head, if a row has several heads for `rope` to rotate; 0 if a row is one head.
+        paged: whether rotated keys and unchanged values are inserted into the pages of caches, and only queries are
+            written as usual; only with `rope`. `quant` is how the caches are encoded.
+        keep_heads: whether keys and values are also written as usual; only if `paged`.
         slots: dtype of the slots of tokens in the caches, ``int32`` or ``int64``.
         angles: dtype of the table of cosines and sines.
         positions: dtype of the positions, ``int32`` or ``int64``.
-        activates_norm: whether it is the norm that goes through the activation, before it is encoded.
-        gate: where a second tensor of gates goes through the activation, and then multiplies ``input`` or ``norm``;
-            empty without. Such gates may also have the activation ``sigmoid``.
-        weight_rows: how many rows of the hidden size the weight and the bias have, at which rows take turns: the groups
-            of a longer row, each normalized by itself.
-        sandwich: whether the input is normalized, too, by a weight of its own, before a residual is added; only for
+        activates_norm: whether the activation is applied to the norm, before it is encoded.
+        gate: what a second tensor of gates multiplies after its activation: ``input`` or ``norm``; empty without. Such
+            gates also allow the activation ``sigmoid``.
+        weight_rows: how many rows of the hidden size the weight and the bias have; rows cycle through them, because
+            they are groups of a longer row, each normalized separately.
+        sandwich: whether the input is also normalized, with a separate weight, before a residual is added; only for
             ``rmsnorm``.
-        weights: how many weights the norm is multiplied by, one after another, 1 to 4; with several, each product is an
-            output; only for a plain ``rmsnorm``, or one with a residual.
-        sinkhorn: for hyper-connections before a layer, how many rounds of Sinkhorn and Knopp's normalization, 1 to 100,
-            the mix of the streams behind it gets; the factors of streams are then found from projections, not given;
-            only for ``quantize`` without `quant`; 0 without.
-        splits: how many partial sums projections and sums of squares come as, 1 to 64; only with `sinkhorn`.
-        prenorm: whether the sum of the streams' squares is found, not given; only with `sinkhorn`.
-        branch_gate: whether the input is multiplied by a gate, a tensor of its own, before a residual is added; this
-            and the next four only for ``layernorm``.
-        gate_bias: whether a float32 bias is added to that gate, which it implies.
-        branch_scale: whether the input, or what it is multiplied by, is multiplied by a float32 number.
-        modulated: whether the norm is multiplied by 1 plus a scale, and a shift is added, both tensors of their own, as
-            in DiT; it then has no weight.
-        modulation_bias: whether float32 biases are added to these.
+        weights: how many weights, 1 to 4, the norm is multiplied by, one after another; with several, each product is a
+            separate output; only for an ``rmsnorm`` that is plain or has a residual.
+        sinkhorn: for hyper-connections before a layer, how many rounds, 1 to 100, of Sinkhorn and Knopp's normalization
+            to apply to the mix of the streams after it; the streams' factors are then computed from projections, not
+            given; only for ``quantize`` without `quant`; 0 without.
+        splits: how many partial sums, 1 to 64, projections and sums of squares consist of; only with `sinkhorn`.
+        prenorm: whether the sum of the streams' squares is computed, not given; only with `sinkhorn`.
+        branch_gate: whether the input is multiplied by a gate, a separate tensor, before a residual is added; this and
+            the next four are only for ``layernorm``.
+        gate_bias: whether a float32 bias is added to that gate; implies `branch_gate`.
+        branch_scale: whether the input, or its gate, is multiplied by a float32 number.
+        modulated: whether the norm is multiplied by 1 plus a scale, and a shift is added, both separate tensors, as in
+            DiT; the norm then has no weight.
+        modulation_bias: whether float32 biases are added to the scale and the shift.
         all_reduce: how the inputs of several GPUs, the ranks, are summed before a residual is added: ``one_shot``,
-            every rank gets those of all; ``two_shot``, each gets those of some rows and encodes these for all;
-            ``sharded``, which leaves the sum with a residual where it is found; ``reduce_scatter``, all results; or
-            nothing is summed, and each rank has rows that it encodes for all, with ``all_gather``; empty: no ranks.
-            ``quantize`` without `quant` then writes the sums alone.
+            every rank sums all rows; ``two_shot``, each rank sums some rows and encodes them for all; ``sharded``, the
+            same, but the sum with a residual stays on the rank that computes it; ``reduce_scatter``, so do all results;
+            ``all_gather``, nothing is summed, and each rank encodes its own rows for all; empty, no ranks.
+            ``quantize`` without `quant` writes only the sums.
         ranks: how many ranks there are, 2 to 8; only with `all_reduce`, otherwise 0.
-        rounds_sum: whether the sum over ranks is rounded to the input's dtype before anything else; with ``two_shot``,
-            it is then the sum that ranks tell each other, and each encodes all rows.
-        sums_of: the dtype of the rows whose partial sums ``sum_rows`` adds up; empty for any other matrix.
+        rounds_sum: whether the sum over ranks is first rounded to the input's dtype; with ``two_shot``, ranks then
+            exchange the sums, and each encodes all rows.
+        sums_of: for ``sum_rows`` of a gradient's partial sums, the dtype of the gradient's rows; empty for any other
+            matrix.
         schedule: the text of a `RowSchedule`, such as ``4x2``; empty for the one that the rules choose. It changes no
-            bit. The CPU has none, and kernels in CuTe-DSL keep to their own rules.
+            bit. The CPU has none, and kernels in CuTe-DSL use their own rules.
 
     Raises:
-        ValueError: a field has a value that is not allowed, or not with the others.
+        ValueError: a field has a value that is not allowed, or not allowed with the others.
 
     Example:
         >>> KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/16").quant.scale_format
@@ -230,7 +230,7 @@ class KernelConfig:
 
     @property
     def has_weight(self) -> bool:
-        """Whether what is normalized is multiplied by a weight."""
+        """Whether the normalized row is multiplied by a weight."""
         return self.normalizes and self.weight != "none"
 
     @property
@@ -250,7 +250,7 @@ class KernelConfig:
 
     @property
     def divides_rows(self) -> bool:
-        """Whether ranks divide the rows, and each encodes its own alone."""
+        """Whether ranks divide the rows, and each encodes only its own."""
         return self.all_reduce not in ("", "one_shot") and not self.passes_sums
 
     @property
@@ -260,12 +260,12 @@ class KernelConfig:
 
     @property
     def counts_rows(self) -> bool:
-        """Whether tensors say how many rows of each matrix or expert there are, so that no host knows it."""
+        """Whether tensors say how many rows each matrix or expert has, so that the host does not know."""
         return self.masked or self.experts > 0
 
     @property
     def rows_combined(self) -> int:
-        """Rows of the hidden size that one of the input has: with gates or sums for a bias 2, with streams those."""
+        """Rows of the hidden size per row of the input: 2 with gates or sums for a bias, or the number of streams."""
         return 2 if self.gate_columns or (self.op == "sum_rows" and self.bias) else self.streams or 1
 
     @property
@@ -289,12 +289,12 @@ class KernelConfig:
 
     @property
     def sums_first(self) -> bool:
-        """Whether a sum over what is loaded comes before the row that is made of it."""
+        """Whether a sum over the loaded elements must be known before the row can be computed from them."""
         return self.combine == "sandwich" or self.prenorm
 
     @property
     def finish(self) -> str:
-        """The end of a norm: an enumerator of Finish in common/types.h, without its prefix; empty for nothing."""
+        """The final step of a norm: an enumerator of Finish in common/types.h, without its prefix; empty for none."""
         if self.modulated:
             return "modulated"
         return "gated" if self.gate == "norm" else "activated" if self.activates_norm else ""
@@ -340,7 +340,7 @@ class KernelConfig:
 
     @property
     def padded_scale_columns(self) -> int:
-        """Scales that the layout has for each row."""
+        """Scales that the layout stores for each row, including padding."""
         if self.quant is None:
             return self.scale_columns
         multiple = SWIZZLED_COLUMNS if self.quant.is_swizzled else PACKED_COLUMNS if self.quant.is_packed else 1
@@ -362,17 +362,17 @@ class KernelConfig:
 
     @classmethod
     def parse(cls, text: str) -> KernelConfig:
-        """The KernelConfig of a text form; ValueError says what cannot be read."""
+        """Return the KernelConfig of a text form, or raise ValueError saying what cannot be read."""
         return cls(**read_fields(text))
 
 
-# The fields that every text form written here names: those up to `pdl`.
+# The fields that text forms always name: those up to `pdl`.
 _NAMES = tuple(field.name for field in fields(KernelConfig))
 ALWAYS_NAMED = _NAMES[: _NAMES.index("pdl") + 1]
 
 
 def read_fields(text: str) -> dict[str, Any]:
-    """The fields that the text form of a KernelConfig names, the op among them; ValueError says what cannot be read."""
+    """Read the fields that the text form of a KernelConfig names, including the op, or raise ValueError."""
     op, _, rest = text.strip().partition(":")
     values = {"op": op, **read_options(rest)}
     if "hidden_size" not in values:
@@ -381,12 +381,12 @@ def read_fields(text: str) -> dict[str, Any]:
 
 
 def read_options(text: str) -> dict[str, Any]:
-    """The fields in what follows the op in a text form; ValueError says what cannot be read."""
+    """Read the fields that follow the op in a text form, or raise ValueError."""
     return read_values(text, _TYPES)
 
 
 def options_text(options: Mapping[str, Any]) -> str:
-    """Fields as `read_options` reads them."""
+    """Write fields as `read_options` reads them."""
     return ",".join(f"{name}={to_text(value)}" for name, value in options.items())
 
 

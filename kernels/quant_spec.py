@@ -13,7 +13,7 @@ from .spelling import did_you_mean
 CODE_BITS = {"e2m1": 4, "e4m3": 8, "e5m2": 8, "int8": 8}
 MAX_CODE = {"e2m1": 6.0, "e4m3": 448.0, "e5m2": 57344.0, "int8": 127.0}
 MAX_EXPONENT = {"e2m1": 2, "e4m3": 8, "e5m2": 15, "int8": 6}
-# Bits of a mantissa, of those with scales in UE8M0.
+# Mantissa bits of the elements that can have UE8M0 scales.
 MANTISSA_BITS = {"e2m1": 1, "e4m3": 3}
 
 # Sizes of blocks that have as many rows as columns.
@@ -21,20 +21,20 @@ SQUARE_BLOCKS = {"128x128": 128}
 
 SWIZZLED_ROWS = {"128x4": 128, "8x4": 8}  # rows of a tile
 SWIZZLED_COLUMNS = 4
-COLUMN_ROWS = {"column": 1, "column4": 4, "packed": 4}  # what each column's rows are rounded up to
-PACKED_COLUMNS = 4  # columns of scales of a byte that share an integer
+COLUMN_ROWS = {"column": 1, "column4": 4, "packed": 4}  # the multiple that each column's rows are rounded up to
+PACKED_COLUMNS = 4  # columns of one-byte scales that share an integer
 _SWIZZLED = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4")
 _GROUPS = ("linear", "column", "column4")
 _GROUP_SIZES = (16, 32, 48, 64, 96, 128, 256)
 
-# Blocks that have a given scale, of any size: rows x columns, whole chunks of those that a row has.
+# Blocks of any size with a given scale: rows x columns, where columns are whole chunks of a row.
 _GIVEN_BLOCKS = re.compile(r"(all|[1-9]\d*)x(all|[1-9]\d*)")
 _ALL = "all"
 
-# The floors of scales: normal float32, of which the next power of two can be found.
+# The range of scale floors: normal float32 numbers that have a next power of two.
 _SMALLEST_NORMAL, _LARGEST = 2.0**-126, 2.0**127
 
-# Block sizes of given scales; the last stands for those of `_GIVEN_BLOCKS`.
+# Block sizes of given scales; the last stands for all of `_GIVEN_BLOCKS`.
 _GIVEN = ("row", "column", *_GROUP_SIZES, "128x128", "RxC")
 
 _GLOBAL = ("none", "given", "row", "tensor")
@@ -67,12 +67,12 @@ def require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> Non
 
 
 def to_text(value: object) -> str:
-    """A field's value as text forms have it: ``true``, ``none``, else as str() does."""
+    """Write a field's value as in text forms: ``true``, ``none``, otherwise like str()."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _read_float(text: str) -> str | float | None:
-    """The number that a text is, or None for ``none``, else the text."""
+    """Read a number, or None for ``none``; return any other text unchanged."""
     if text == "none":
         return None
     try:
@@ -82,7 +82,7 @@ def _read_float(text: str) -> str | float | None:
 
 
 def _is_given_block(value: object) -> bool:
-    """Whether a block size is one that only given scales have."""
+    """Whether only given scales can have this block size."""
     found = _GIVEN_BLOCKS.fullmatch(value) if isinstance(value, str) and value not in SQUARE_BLOCKS else None
     if found is None or found[0] == "allxall":
         return False
@@ -93,38 +93,38 @@ def _is_given_block(value: object) -> bool:
 class QuantSpec:
     """How values are encoded: element format, block size, scale format and layout, global scale.
 
-    The text form is its fields joined by slashes: ``e2m1/16/e4m3/128x4/given``. The next two are written only if one
-    of them or a later one is not the default, ``e2m1/32/ue8m0/linear/none/floor/false``, the last two only up to one
-    that is not: ``e4m3/row/f32/linear/none/up/false/0.001``.
+    The text form is its fields joined by slashes: ``e2m1/16/e4m3/128x4/given``. The sixth and seventh are written only
+    if one of them or a later one is not the default, ``e2m1/32/ue8m0/linear/none/floor/false``; the last two only up to
+    the last one that is not: ``e4m3/row/f32/linear/none/up/false/0.001``.
 
     Args:
         element: format of the codes: ``e2m1`` (FP4), ``e4m3`` or ``e5m2`` (FP8), ``int8``.
         block_size: values that share a scale: 16, 32, 48, 64, 96, 128 or 256 of a row, ``128x128`` of 128 rows, ``row``
             or ``tensor`` (whose scale is given, unless `global_scale` is ``tensor``). If scales are given, also
-            ``column``, or ``RxC``, such as ``4x256`` or ``allx128``: R rows, or all, times C columns, a multiple of
-            16, or all.
+            ``column``, or ``RxC``, such as ``4x256`` or ``allx128``: R rows times C columns, where either may be
+            ``all`` and C is otherwise a multiple of 16.
         scale_format: ``e4m3`` (NVFP4's), ``ue8m0`` (a power of two, of the MX formats), ``f32``, or ``f32_ue8m0``, a
             power of two stored as float32.
         scale_layout: ``linear`` (row-major); ``128x4`` or ``8x4`` (swizzled for block-scaled MMA); ``linear+128x4``
             or ``linear+8x4`` (both); ``column`` or ``column4`` (column-major, rows rounded up to 4); ``packed``
             (``column4`` of integers, each of which holds the exponents of four columns, only for ``f32_ue8m0``).
-        global_scale: ``given`` if a float32 encode scale multiplies the block scales, ``row`` if each row has one of
-            its own, found and returned; only with ``e2m1`` codes and ``e4m3`` scales. ``tensor`` if the whole tensor
-            has one that is found and returned; also with block size ``tensor``, whose scale is then found. With
-            ``f32`` scales, ``given`` says that those of rows, columns or blocks are given, not found.
-        scale_rounding: for ``ue8m0`` scales: ``up`` to the power of two at or above ``amax / (largest code)``, or
-            ``floor``, OCP's rule, ``2^(floor(log2 amax) - (exponent of the largest code))``, which may cut values off,
-            or ``even``, vLLM's for MXFP4, the same of amax rounded to the mantissa of a code.
+        global_scale: ``given`` if a float32 encode scale multiplies the block scales, ``row`` if each row has its own,
+            which is computed and returned; only with ``e2m1`` codes and ``e4m3`` scales. ``tensor`` if the whole tensor
+            has one that is computed and returned; also with block size ``tensor``, whose scale is then computed. With
+            ``f32`` scales, ``given`` means that those of rows, columns or blocks are given, not computed.
+        scale_rounding: for ``ue8m0`` scales: ``up`` to the power of two at or above ``amax / (largest code)``;
+            ``floor``, OCP's rule, ``2^(floor(log2 amax) - (exponent of the largest code))``, with which values may
+            saturate; or ``even``, vLLM's rule for MXFP4, the same with amax rounded to the mantissa of a code.
         four_over_six: whether each block takes the better of two scales, ``amax / 6`` and ``amax / 4``: by the sum of
             squared errors (True) or of absolute ones (``mae``); only for ``e2m1/16/e4m3``.
-        scale_floor: what scales are at least, rounded to float32, from 2^-126 on; None for the format's lower bound.
-            Only for FP8 and INT8 with scales of rows or groups.
-        e4m3_max: the scale of the block with the largest value where `global_scale` is found, for ``row`` or
-            ``tensor``: 448, or less, from 2^-9 on, such as 256, which leaves room for `four_over_six`. Rounded to
-            float32. Only with ``e4m3`` scales.
+        scale_floor: a lower bound for scales, at least 2^-126, rounded to float32; None for the format's own. Only for
+            FP8 and INT8 with scales of rows or groups.
+        e4m3_max: the scale of the block with the largest value where `global_scale` is computed, for ``row`` or
+            ``tensor``: from 2^-9 to 448, such as 256, which leaves room for `four_over_six`. Rounded to float32. Only
+            with ``e4m3`` scales.
 
     Raises:
-        ValueError: a field has a value that is not allowed, or not with the others.
+        ValueError: a field has a value that is not allowed, or not allowed with the others.
 
     Example:
         >>> str(NVFP4.with_layout("128x4"))
@@ -138,7 +138,7 @@ class QuantSpec:
     global_scale: str = "none"
     scale_rounding: str = "up"
     four_over_six: bool | str = False
-    # Not 0.0: torch.compile would take a number for one that may change.
+    # None, not 0.0: torch.compile would treat a number as one that may change.
     scale_floor: float | None = None
     e4m3_max: float = 448
 

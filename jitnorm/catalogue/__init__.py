@@ -1,4 +1,4 @@
-"""The catalogue of ops: one record an op, which everything else asks."""
+"""The catalogue of ops: one record per op, which everything else reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPS: dict[str, Op] = {op.name: op for module in _MODULES for op in module.OPS}
 
 
 def op_of(name: str) -> Op:
-    """The op of a name; ValueError if there is none."""
+    """Look up an op by name; ValueError if there is none."""
     if name not in OPS:
         raise ValueError(f"op: is {name!r}; allowed are {', '.join(OPS)}{did_you_mean(name, OPS)}")
     return OPS[name]

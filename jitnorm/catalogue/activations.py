@@ -11,7 +11,7 @@ from jitnorm.kernels.activations import numbers_of
 
 
 def granularity_of(choices: Choices) -> int | None:
-    """The argument of functions for `gate_columns`, of which -1 means halves."""
+    """The public functions' argument for `gate_columns`, where -1 means halves."""
     return None if choices["gate_columns"] == -1 else choices["gate_columns"]
 
 
@@ -31,7 +31,7 @@ def _gates(name: str, activation: str, computes: str, **choices: Any) -> Op:
 
 
 def _values(name: str, activation: str = "") -> Op:
-    computes = "an activation: SiLU, GELU by erf, by tanh or by the sigmoid, the square of ReLU"
+    computes = "an activation: SiLU; GELU by erf, tanh or sigmoid; the square of ReLU"
     return Op(name, computes, {"op": "quantize", "activation": activation or name})
 
 
@@ -61,11 +61,11 @@ def _gates_with_numbers(name: str, computes: str, options: Callable[..., dict[st
     )  # fmt: skip
 
 
-_OF_GATES = "the SiLU or GELU of gates, times values: SwiGLU, GEGLU"
+_OF_GATES = "the SiLU or GELU of gates times values: SwiGLU, GEGLU"
 SILU_AND_MUL = _gates("silu_and_mul", "silu", _OF_GATES, **ROUNDING)
 GELU_AND_MUL = _gates("gelu_and_mul", "gelu", _OF_GATES, **ROUNDING)
 GELU_TANH_AND_MUL = _gates("gelu_tanh_and_mul", "gelu_tanh", _OF_GATES, **ROUNDING)
-_CLAMPED = "clamped SwiGLU: gpt-oss's, of interleaved columns or of halves, or with any limit"
+_CLAMPED = "clamped SwiGLU: gpt-oss's, of interleaved columns or halves, or with any limit"
 SWIGLUOAI_AND_MUL = _gates_with_numbers(
     "swigluoai_and_mul", _CLAMPED, _swigluoai_options, gate_columns=1, activation="swigluoai"
 )
@@ -73,10 +73,10 @@ SILU_AND_MUL_WITH_CLAMP = _gates_with_numbers(
     "silu_and_mul_with_clamp", _CLAMPED, _clamped_options, activation="swiglu:7:1:0", **ROUNDING
 )
 FATRELU_AND_MUL = _gates_with_numbers(
-    "fatrelu_and_mul", "gates above a threshold, times values", _fat_options, activation="fatrelu:0.5", **ROUNDING
+    "fatrelu_and_mul", "gates above a threshold times values", _fat_options, activation="fatrelu:0.5", **ROUNDING
 )
 MUL_AND_SILU = Op(
-    "mul_and_silu", "SwiGLU of values and then gates",
+    "mul_and_silu", "SwiGLU with values before gates",
     {"op": "quantize", "activation": "silu", "gate_columns": -1, "values_first": True}, choices=ROUNDING,
 )  # fmt: skip
 SILU, GELU, GELU_TANH, RELU2 = map(_values, ("silu", "gelu", "gelu_tanh", "relu2"))

@@ -1,4 +1,4 @@
-"""Norms of inputs that are summed over ranks first. A call takes all ranks, so the table of ops does not list them."""
+"""Norms of inputs that are summed over ranks first; not in the table of ops, because a call involves all ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def _fields(
     method: str, ranks: int, norm: str, quant: QuantSpec | None, residual: bool, unit_bias: bool, bias: bool,
     keep_norm: bool, scale_ub: bool, has_weight: bool, rounds_sum: bool,
 ) -> Fields:  # fmt: skip
-    """Fields of a call. A layer norm has a bias beside every weight, and no option says so."""
+    """Fields of a call. A layer norm has a bias along with every weight, without an option for it."""
     of_rmsnorm = {"unit_bias": unit_bias, "bias": bias} if norm == "rmsnorm" else {}
     if norm == "layernorm" and (unit_bias or bias != has_weight):
         raise ValueError("norm: is 'layernorm', which takes a weight and a bias, or neither, and no unit_bias")

@@ -10,7 +10,7 @@ from jitnorm.kernels.quant_spec import QuantSpec
 
 _INPUT = {"branch_gate": "gate", "branch_scale": "input_scale"}
 _MODULATION = {**_INPUT, "modulation_scale": "scale", "modulation_shift": "shift"}
-# The names of a quantized norm's scale, where `scale` is that of its modulation.
+# The names of a quantized norm's scale, because `scale` is that of its modulation.
 _ENCODED = {**GENERAL_OUTPUTS, "scale": "quant_scale"}
 _ROUNDING: dict[str, Any] = {"rounding": "once"}
 _QUANTIZED: dict[str, Any] = {**ANY_ENCODING, "batched": False, "scale_per_matrix": False}
@@ -47,7 +47,7 @@ _MODULATED: dict[str, Any] = {
 _OF_GATED: Fields = {"op": "layernorm", "residual": True, "branch_gate": True}
 _OF_MODULATED: Fields = {"op": "layernorm", "modulated": True, **WITHOUT_WEIGHT}
 GATED_ADD_LAYERNORM = Op(
-    "gated_add_layernorm", "residual plus gate times input; LayerNorm of the sum, and the sum", _OF_GATED, _gated,
+    "gated_add_layernorm", "the sum of residual and gate times input, and its LayerNorm", _OF_GATED, _gated,
     _INPUT, choices=_GATED,
 )  # fmt: skip
 GATED_ADD_LAYERNORM_QUANTIZE = Op(
@@ -55,7 +55,7 @@ GATED_ADD_LAYERNORM_QUANTIZE = Op(
     {**_INPUT, **_ENCODED}, finds_amax=True, choices={**_GATED, **_QUANTIZED}, options=_quantized_options,
 )  # fmt: skip
 ADAPTIVE_LAYERNORM = Op(
-    "adaptive_layernorm", "LayerNorm with the scale and shift of DiT; first also gate times input plus residual",
+    "adaptive_layernorm", "LayerNorm with the scale and shift of DiT, optionally of gate times input plus residual",
     _OF_MODULATED, _modulated, _MODULATION, choices=_MODULATED,
 )  # fmt: skip
 ADAPTIVE_LAYERNORM_QUANTIZE = Op(

@@ -13,12 +13,12 @@ from jitnorm.catalogue.sf_layout import layout_name, layout_of_flags, sf_layout_
 from jitnorm.kernels.config_rules import FLOAT_DTYPES
 from jitnorm.kernels.quant_spec import MXFP4, MXFP8, QuantSpec, require_one_of
 
-_LIKE_FLASHINFER = "the same by FlashInfer's names, in float32"
+_LIKE_FLASHINFER = "the same under FlashInfer's names, in float32"
 
 
 @cache
 def decoded_spec(spec: QuantSpec) -> QuantSpec:
-    """The encoding as decoding needs it: with one layout, and without how its scales were computed, or given."""
+    """Reduce an encoding to what decoding needs: a single layout, and nothing about where its scales came from."""
     return replace(
         spec,
         scale_layout="linear" if spec.both_layouts else spec.scale_layout,
@@ -31,7 +31,7 @@ def decoded_spec(spec: QuantSpec) -> QuantSpec:
 
 
 def has_tensor_scale(spec: QuantSpec) -> bool:
-    """Whether what an encoding gives has a decode scale of the tensor."""
+    """Whether the encoded result includes a decode scale for the tensor."""
     return spec.has_blocks and spec.needs_tensor_amax
 
 
@@ -50,7 +50,7 @@ def _as_called(choices: Choices, fields: Fields) -> Fields:
     return {**fields, "input": choices["input"], "quant": decoded_spec(quant), **found}
 
 
-# As the op of kernels it has all that they can.
+# Under the kernel op's name, it offers all that kernels can do.
 DEQUANTIZE = Op(
     "dequantize", "values of any of these encodings, in float32, float16 or bfloat16", {"op": "dequantize"}, _general,
     choices={**ANY_ENCODING, "batched": False, "scale_per_matrix": False, "axis": -1, "tensor_scale": False},

@@ -27,7 +27,7 @@ from jitnorm.kernels.extents import ROWS, shape
 from jitnorm.kernels.formats import FORMATS
 from jitnorm.kernels.quant_spec import FP8_GROUP, MXFP8, NVFP4, QuantSpec
 
-_NORM_IN_FP8 = "the norm in FP8, by a given scale"
+_NORM_IN_FP8 = "the norm in FP8, with a given scale"
 
 
 def _fp4(
@@ -107,7 +107,7 @@ FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT = _fp8_norm(
 
 
 def _scales_of_rows(config: KernelConfig) -> Allocated:
-    """Scales with two dimensions, whatever the input has."""
+    """Scales with two dimensions, regardless of the input's."""
     allocated: Allocated = {"row_scale": (shape(ROWS, 1), "float32")}
     if config.quant is not None and config.quant.scale_layout == "linear":
         allocated["block_scale"] = (shape(ROWS, config.hidden_size // config.block_size), "float32")
@@ -206,7 +206,7 @@ _GENERAL: Fields = {
     "activation": "",
 }  # fmt: skip
 NORM_QUANTIZE = Op(
-    "norm_quantize", "the norm or an activation of it, with or without residual or bias, Gemma's or not, in any format",
+    "norm_quantize", "the norm or its activation, with or without residual, bias or Gemma's weight + 1, in any format",
     {"op": "rmsnorm"}, _general, GENERAL_OUTPUTS, finds_amax=True,
     choices={**_GENERAL, "residual": False}, as_called=_general_fields, options=_general_options,
     weight_optional=True,
@@ -256,7 +256,7 @@ def _sandwich_options(_: Choices, fields: Fields) -> dict[str, Any]:
 
 
 SANDWICH_NORM_QUANTIZE = Op(
-    "sandwich_norm_quantize", "`sandwich_rmsnorm`, the norm of the sum in any format",
+    "sandwich_norm_quantize", "`sandwich_rmsnorm` with the norm of the sum in any format",
     {"op": "rmsnorm", "residual": True, "sandwich": True}, _sandwich, finds_amax=True,
     choices={**NORM, **ANY_ENCODING, "unit_bias": False, "keep_norm": False, "scale_ub": False},
     options=_sandwich_options,
@@ -293,7 +293,7 @@ def _row_fp4(scale_layout: str, streams: int) -> Fields:
 
 _ROW_FP4 = {**NORM, "quant": "nvfp4", "layout": "linear", "global_scale": "row"}
 RMSNORM_QUANTIZE = Op(
-    "rmsnorm_quantize", "the norm, of a row or of mixed streams, in NVFP4 with a global scale for each row",
+    "rmsnorm_quantize", "the norm of a row or of mixed streams in NVFP4, with a global scale for each row",
     {"op": "rmsnorm", "streams": 0, "keep_rstd": True}, _row_fp4, {"input": "x"},
     choices=_ROW_FP4, formats=(NVFP4,), layouts=ONE_LAYOUT, global_scales=("row",), options=_row_options,
 )  # fmt: skip

@@ -20,12 +20,12 @@ ONE_OR_BOTH = ("linear", "128x4", "linear+128x4")
 GIVEN_OR_NONE = ("none", "given")
 FP8_ELEMENTS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
-# The outputs of general ops as their callers know them.
+# The outputs of general ops under their callers' names.
 GENERAL_OUTPUTS = {
     "y_fp4": "out", "block_scale": "out_scale", "row_scale": "out_scale", "tensor_scale": "out_scale",
 }  # fmt: skip
 
-# Choices of ops that share them, with what a call that leaves one out has.
+# Choices that several ops share, with the defaults of calls that omit them.
 ROUNDING: dict[str, Any] = {"rounding": "once"}
 NORM: dict[str, Any] = {"weight": "", **ROUNDING}
 KEEP_NORM: dict[str, Any] = {"keep_norm": False}
@@ -48,19 +48,19 @@ def encoding_options(quant: QuantSpec) -> dict[str, Any]:
 
 
 def given_or_none(is_given: bool) -> str:
-    """The kind of global scale of an op that may be given one."""
+    """The kind of global scale for an op that accepts one."""
     return "given" if is_given else "none"
 
 
 def norm_layout(is_swizzled: bool, both: bool) -> str:
-    """The layout of scales that the flags of a norm ask for."""
+    """The scale layout that a norm's flags select."""
     return "linear+128x4" if both else "128x4" if is_swizzled else "linear"
 
 
 def fp4_spec(
     block_size: int, scale_format: str, layout: str, global_scale: str, recipe: FourOverSix | None = None
 ) -> QuantSpec:
-    """The encoding that FlashInfer's arguments ask for, `block_size` being `sf_vec_size`, the others as of QuantSpec.
+    """The encoding that FlashInfer's arguments select; `block_size` is `sf_vec_size`, the others are as in QuantSpec.
 
     Raises:
         ValueError: a value that is not allowed.
@@ -71,7 +71,7 @@ def fp4_spec(
 
 
 def byte_outputs(config: KernelConfig) -> Allocated:
-    """Codes and scales as bytes, scales with two dimensions, as FlashInfer allocates them."""
+    """Codes and scales as bytes, and scales with two dimensions, as FlashInfer allocates them."""
     columns = config.hidden_size // config.block_size
     swizzled = config.quant is not None and config.quant.is_swizzled
     scales = shape(padded_rows(config), round_up(columns, 4)) if swizzled else shape(ROWS, columns)

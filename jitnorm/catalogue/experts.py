@@ -13,7 +13,7 @@ from jitnorm.kernels.extents import shape
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.row_counts import padded_rows
 
-_COMPUTES = "the rows of experts, one after another, SwiGLU first or not, in any format for grouped GEMMs"
+_COMPUTES = "the consecutive rows of experts, optionally after SwiGLU, in any format for grouped GEMMs"
 _EXPERTS: dict[str, Any] = {"experts": 8, "scale_per_matrix": False}
 
 
@@ -31,7 +31,7 @@ def _gated_grouped(
 
 
 def _rows_of_scales(config: KernelConfig) -> Allocated:
-    """Swizzled scales with a row for each of those that offsets count."""
+    """Swizzled scales with as many rows as the offsets can need."""
     quant = config.quant
     if quant is None or not quant.is_swizzled:
         return {}

@@ -1,4 +1,4 @@
-"""The argument that asks for four over six, as FlashInfer has it."""
+"""FlashInfer's argument for four over six."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class FourOverSix:
     """A recipe, with the fields of FlashInfer's NVFP44Over6Config.
 
     Attributes:
-        e4m3_max: the scale of the block with the largest value where the global scale is found: 448 or 256.
+        e4m3_max: the scale of the block with the largest value where the global scale is computed: 448 or 256.
         err_mode: what is compared, the sum of absolute errors (``MAE``) or of squared ones (``MSE``).
     """
 
@@ -35,7 +35,7 @@ class FourOverSix:
         return cls(largest, "MAE" if quant.four_over_six == "mae" else "MSE")
 
     def fields(self, global_scale: str) -> dict[str, Any]:
-        """The fields of QuantSpec; a global scale that is given has its own maximum in it."""
+        """The fields of QuantSpec; a given global scale already implies its maximum."""
         is_found = global_scale in ("row", "tensor")
         return {
             "four_over_six": "mae" if self.err_mode == "MAE" else True,
@@ -44,10 +44,10 @@ class FourOverSix:
 
 
 def recipe_of(nvfp4_4over6: Any) -> FourOverSix | None:
-    """The recipe that an argument asks for; errors are always computed in float32, fast math or not.
+    """The recipe that an argument selects; errors are always computed in float32, even with fast math.
 
     Raises:
-        ValueError: a field has another value than the allowed ones.
+        ValueError: a field has a value that is not allowed.
         TypeError: the argument is neither None nor has the fields of FlashInfer's NVFP44Over6Config.
     """
     if nvfp4_4over6 is None:
@@ -62,5 +62,5 @@ def recipe_of(nvfp4_4over6: Any) -> FourOverSix | None:
     return _recipe(largest, str(mode).upper())
 
 
-# So that a call like one before constructs nothing.
+# Cached, so that repeated calls construct nothing.
 _recipe = cache(FourOverSix)

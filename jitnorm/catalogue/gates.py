@@ -1,4 +1,4 @@
-"""The gates of norms, a tensor of their own: what is chosen of them, and the options of functions."""
+"""Gates of norms in a separate tensor: their choices, and the options of functions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ GATE: dict[str, Any] = {"gate": "norm", "activation": "silu", "bias": False, "we
 
 
 def gated(activation: str, norm_before_gate: bool, has_bias: bool, groups: int, has_weight: bool) -> Fields:
-    """The fields of a norm with gates; groups without a weight are rows like others."""
+    """The fields of a norm with gates; without a weight, groups are ordinary rows."""
     weight = {"weight_rows": groups} if has_weight else {"weight_rows": 1, **WITHOUT_WEIGHT}
     return {"gate": "norm" if norm_before_gate else "input", "activation": activation, "bias": has_bias, **weight}
 
 
 def gated_options(_: Choices, fields: Fields) -> dict[str, Any]:
-    """The options of a function of such a norm; of rows that are groups, its caller has longer ones."""
+    """The options of a function for such a norm; if rows are groups, the caller's own rows are longer."""
     return {"activation": fields["activation"], "norm_before_gate": fields["gate"] == "norm"}

@@ -1,4 +1,4 @@
-"""The gradients of norms, and the sums over rows that those of their parameters end with."""
+"""The gradients of norms, and the sums over rows that finish those of the parameters."""
 
 from __future__ import annotations
 

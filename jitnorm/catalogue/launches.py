@@ -1,4 +1,4 @@
-"""From an op and what a caller chooses to the launches that the call makes."""
+"""From an op and its caller's choices to the launches that the call makes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from jitnorm.kernels.formats import FORMATS, read_format
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.spelling import did_you_mean
 
-# What every op has; `weight` and `quant` only some.
+# The choices of every op; only some have `weight` and `quant`.
 _COMMON: dict[str, Any] = {"hidden_size": None, "input": "bfloat16", "row_dims": 1, "pdl": None, "row_class": "all"}
-# What of an encoding can be chosen beside its format, and the field of QuantSpec.
+# Choices of an encoding besides its format, and their fields in QuantSpec.
 _ENCODING = {
     "layout": "scale_layout",
     "global_scale": "global_scale",
@@ -31,11 +31,11 @@ def choices_of(op: Op) -> dict[str, Any]:
 
 
 def launches(name: str, chosen: Choices) -> list[Launch]:
-    """The launches that a call of an op makes, in their order.
+    """The launches that a call of an op makes, in order.
 
     Args:
-        name: of the op.
-        chosen: one value for each of its choices that is not left out.
+        name: the op's name.
+        chosen: one value for each of its choices that is not omitted.
 
     Raises:
         ValueError: a choice that the op does not have, or a value that is not allowed.
@@ -55,7 +55,7 @@ def launches(name: str, chosen: Choices) -> list[Launch]:
 
 
 def chosen_of(op: Op, chosen: Choices) -> tuple[Choices, Fields]:
-    """All choices of a call, with what is left out, and the fields of KernelConfig that they fix.
+    """All choices of a call, including defaults, and the fields of KernelConfig that they fix.
 
     Raises:
         ValueError: a choice that the op does not have, or a value that is not allowed.
@@ -84,7 +84,7 @@ def chosen_of(op: Op, chosen: Choices) -> tuple[Choices, Fields]:
 
 
 def encoding_of(op: Op, choices: Choices) -> QuantSpec:
-    """The encoding that is chosen, if the op has it."""
+    """The chosen encoding, if the op supports it."""
     quant = read_format(choices["quant"])
     if op.formats and (quant.has_given_scales or _format_of(quant) not in op.formats):
         raise ValueError(f"quant: is {choices['quant']!r}; {op.name} has {', '.join(map(str, op.formats))}")
@@ -101,7 +101,7 @@ def encoding_of(op: Op, choices: Choices) -> QuantSpec:
 
 
 def _format_of(quant: QuantSpec) -> QuantSpec:
-    """The encoding without what can be chosen beside its format."""
+    """The encoding reduced to its format, without separately chosen fields."""
     return replace(
         quant, scale_layout="linear", global_scale="none", scale_rounding="up", four_over_six=False, e4m3_max=448
     )

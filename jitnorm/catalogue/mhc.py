@@ -12,7 +12,7 @@ def _streams(streams: int) -> Fields:
 
 
 MHC_POST = Op(
-    "mhc_post", "the streams of hyper-connections (mHC) behind a layer: mixed, and what it gives added to each",
+    "mhc_post", "the streams of hyper-connections (mHC) after a layer: mixed, with its output added to each",
     {"op": "mhc_post"}, _streams, choices={"streams": 4},
 )  # fmt: skip
 
@@ -27,11 +27,11 @@ def _mapped_options(_: Choices, fields: Fields) -> dict[str, Any]:
 
 _NAMES = {"out": "layer_input", "sinkhorn": "sinkhorn_rounds"}
 MHC_PRE = Op(
-    "mhc_pre", "the streams before a layer: mixed by factors that are found from projections, with those behind it",
+    "mhc_pre", "the streams before a layer, mixed by factors computed from projections, and the factors after it",
     {"op": "quantize"}, _mapped, _NAMES, choices={"streams": 4, "sinkhorn": 20, "splits": 1}, options=_mapped_options,
 )  # fmt: skip
 MHC_PRE_WITH_PRENORM = Op(
-    "mhc_pre_with_prenorm", "the same, finding the sum of the streams' squares, too",
+    "mhc_pre_with_prenorm", "the same, also computing the sum of the streams' squares",
     {"op": "quantize", "prenorm": True}, _mapped, _NAMES, choices={"streams": 4, "sinkhorn": 20},
     options=_mapped_options,
 )  # fmt: skip

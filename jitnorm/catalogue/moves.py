@@ -35,11 +35,11 @@ def _interleave_shuffled(_: Choices, launch: Launch) -> list[Launch]:
 
 _SHUFFLED = "the rows of a weight and of its scales, permuted for the epilogue of a GEMM"
 _OF_INTERLEAVE, _OF_SHUFFLE = {"input": "uint8", "batched": False}, {"input": "uint8", "shuffle_rows": 32}
-# The ops of kernels, then the functions.
+# The kernel ops, then the functions.
 INTERLEAVE = Op("interleave", "", {"op": "interleave"}, choices=_OF_INTERLEAVE, function="block_scale_interleave")
 SHUFFLE = Op("shuffle", "", {"op": "shuffle"}, choices=_OF_SHUFFLE, function="shuffle_matrix_a", options=_tile)
 BLOCK_SCALE_INTERLEAVE = Op(
-    "block_scale_interleave", "linear block scales in the 128x4 layout, also of a batch of matrices",
+    "block_scale_interleave", "linear block scales in the 128x4 layout, also for a batch of matrices",
     {"op": "interleave"}, _interleave, choices=_OF_INTERLEAVE,
 )  # fmt: skip
 SHUFFLE_MATRIX_A = Op("shuffle_matrix_a", _SHUFFLED, {"op": "shuffle"}, _shuffle, choices=_OF_SHUFFLE, options=_tile)

@@ -11,7 +11,7 @@ from jitnorm.kernels.quant_spec import FP8_TENSOR
 
 _HEADS = {**NORM, "row_dims": (1, 2)}  # of tensors on their own, and of views of a packed one
 
-# As the op of kernels it has all that they can; the function has the defaults.
+# Under the kernel op's name, it offers all that kernels can do; the function has the defaults.
 RMSNORM = Op(
     "rmsnorm", "the norm; Gemma's has weight + 1", {"op": "rmsnorm"}, finds_amax=True,
     choices={
@@ -42,7 +42,7 @@ _OF_EACH_MATRIX = {"op": "rmsnorm", "batched": True, "weight_per_matrix": True}
 
 
 def _batched(function: str, **fixed: bool) -> Op:
-    """A function with ``batched=True``; it has no gradient, so it is an op of its own."""
+    """A function with ``batched=True``; it has no gradient, so it is a separate op."""
     name = f"{function}_batched"
     return Op(name, "", {**_OF_EACH_MATRIX, **fixed}, choices=NORM, function=function, options=_batched_options)
 
@@ -54,9 +54,7 @@ def _batched_options(_: Choices, __: Fields) -> dict[str, Any]:
 RMSNORM_BATCHED = _batched("rmsnorm")
 FUSED_ADD_RMSNORM_BATCHED = _batched("fused_add_rmsnorm", residual=True)
 ADD_RMSNORM_BATCHED = _batched("add_rmsnorm", residual=True)
-RMSNORM_BIAS = Op(
-    "rmsnorm_bias", "the norm with a bias beside the weight", {"op": "rmsnorm", "bias": True}, choices=NORM
-)
+RMSNORM_BIAS = Op("rmsnorm_bias", "the norm with a weight and a bias", {"op": "rmsnorm", "bias": True}, choices=NORM)
 
 
 def _activated(activation: str, has_weight: bool = True) -> Fields:
@@ -72,7 +70,7 @@ RMSNORM_SILU = Op(
     choices={**NORM, "activation": "silu"}, options=_activated_options, weight_optional=True,
 )  # fmt: skip
 RMSNORM_GATED = Op(
-    "rmsnorm_gated", "the norm times the SiLU or sigmoid of gates, or the norm of such a product; by groups of a row",
+    "rmsnorm_gated", "the norm times the SiLU or sigmoid of gates, or the norm of such a product; also by groups",
     {"op": "rmsnorm"}, gated, choices={**NORM, **GATE}, options=gated_options, weight_optional=True,
 )  # fmt: skip
 
@@ -86,7 +84,7 @@ def _unit_bias_options(_: Choices, fields: Fields) -> dict[str, Any]:
 
 
 SANDWICH_RMSNORM = Op(
-    "sandwich_rmsnorm", "the norm of input, plus residual; the norm of that sum, and the sum",
+    "sandwich_rmsnorm", "the sum of residual and the norm of input, and the norm of that sum",
     {"op": "rmsnorm", "residual": True, "sandwich": True}, _unit_bias, choices={**NORM, "unit_bias": False},
     options=_unit_bias_options,
 )  # fmt: skip
@@ -105,7 +103,7 @@ RMSNORM_MULTI = Op(
     **_BY_EACH,
 )  # fmt: skip
 ADD_RMSNORM_MULTI = Op(
-    "add_rmsnorm_multi", "the same of the sum with a residual, and the sum", {"op": "rmsnorm", "residual": True},
+    "add_rmsnorm_multi", "the same for the sum with a residual, and the sum", {"op": "rmsnorm", "residual": True},
     **_BY_EACH,
 )  # fmt: skip
 LAYERNORM = Op(
@@ -119,7 +117,7 @@ LAYERNORM = Op(
     weight_optional=True,
 )  # fmt: skip
 LAYERNORM_WITH_STATISTICS = Op(
-    "layernorm_with_statistics", "LayerNorm, and the mean and rstd of each row, which its gradients take",
+    "layernorm_with_statistics", "LayerNorm, and the mean and rstd of each row for its gradients",
     {"op": "layernorm", "keep_statistics": True}, choices={"weight": ""}, weight_optional=True,
 )  # fmt: skip
 QK_RMSNORM = Op(
@@ -156,11 +154,11 @@ _ROPE: dict[str, Any] = {
     "rope": "neox", "rotary_size": 0, "head_size": 0, "unit_bias": False, "angles": "float32", "positions": "int64",
 }  # fmt: skip
 QK_RMSNORM_ROPE = Op(
-    "qk_rmsnorm_rope", "the norm of queries and keys and their rotary position embedding, also in place",
+    "qk_rmsnorm_rope", "the norm and rotary position embedding of queries and keys, also in place",
     {"op": "rmsnorm", "pair": True}, _rope_fields, choices={**_HEADS, **_ROPE}, options=_rope_options,
 )  # fmt: skip
 QK_RMSNORM_ROPE_QUANT = Op(
-    "qk_rmsnorm_rope_quant", "the same in FP8, by given scales", {"op": "rmsnorm", "pair": True, "quant": FP8_TENSOR},
+    "qk_rmsnorm_rope_quant", "the same in FP8, with given scales", {"op": "rmsnorm", "pair": True, "quant": FP8_TENSOR},
     _rope_fields, choices={**_HEADS, **_ROPE}, options=_rope_options,
 )  # fmt: skip
 
@@ -181,7 +179,7 @@ QK_RMSNORM_ROPE_CACHE = Op(
     {"op": "rmsnorm", "pair": True, "paged": True}, _cache_fields, choices=_CACHE, options=_cache_options,
 )  # fmt: skip
 QK_RMSNORM_ROPE_CACHE_QUANT = Op(
-    "qk_rmsnorm_rope_cache_quant", "the same with caches in FP8, by given scales",
+    "qk_rmsnorm_rope_cache_quant", "the same with caches in FP8, with given scales",
     {**QK_RMSNORM_ROPE_CACHE.fixed, "quant": FP8_TENSOR}, _cache_fields, choices=_CACHE, options=_cache_options,
 )  # fmt: skip
 

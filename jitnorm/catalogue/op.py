@@ -41,7 +41,7 @@ class Launch:
 
 
 WITHOUT_WEIGHT: Fields = {"weight": "none"}
-"""The fields of a norm that multiplies by no weight; the dtype of one is a fact of the call."""
+"""The fields of a norm without a weight; a weight's dtype is known from the call."""
 
 
 def _no_fields() -> Fields:
@@ -62,29 +62,29 @@ def _as_chosen(choices: Choices, fields: Fields) -> Fields:
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """Everything there is to know of an op: what calls it, allocates for it, warms or measures it asks here.
+    """Everything there is to know about an op, for calling, allocating, warming and measuring it.
 
-    The first half says what a call is. `fields` leads from what a caller of the function passes to the kernel;
-    `choices`, in the words of KernelConfig and QuantSpec, is how lists, commands and tests name the same calls.
+    The first half describes a call. `fields` maps what a caller passes to the function to a kernel; `choices` is how
+    lists, commands and tests name the same calls, in the terms of KernelConfig and QuantSpec.
 
     Attributes:
-        name: of the function, or of the kernels' own op.
-        computes: what, in a few words, for docs/ops.md; empty for what is not public.
-        fixed: fields of KernelConfig that every call has.
-        fields: further ones, from the options of the function.
-        aliases: the function's names for arguments that `kernels.interface` calls otherwise.
-        allocated: what outputs become that the caller leaves out, where that is not what the interface says.
-        finds_amax: whether a scale may be found for the whole tensor, which takes a launch before.
-        choices: what can be chosen, by name, with what a call that leaves it out has.
+        name: the function's name, or the kernel op's.
+        computes: what it computes, in a few words, for docs/ops.md; empty if it is not public.
+        fixed: fields of KernelConfig that are the same in every call.
+        fields: further fields, computed from the options of the function.
+        aliases: the function's names for arguments that have other names in `kernels.interface`.
+        allocated: how omitted outputs are allocated, where that differs from the interface.
+        finds_amax: whether a scale may be computed for the whole tensor, which takes an additional launch first.
+        choices: what can be chosen, by name, with the default for calls that omit it.
         formats: the encodings, by element, block size and scale format; empty for none or any.
         layouts: the layouts of scales; empty for any.
         global_scales: the kinds of global scale; empty for any.
-        as_called: fields that follow from choices in another way than by their names.
-        also: further launches of a call, after the first.
-        function: its name in `jitnorm`, if it is not the op's.
-        options: what a caller passes for choices and the fields that follow from them, beside tensors.
-        row_multiple: what the number of rows has to be a multiple of, by choices.
-        weight_optional: whether calls may do without a weight, and without a bias that goes with it.
+        as_called: fields that follow from choices other than by name.
+        also: a call's further launches, after the first.
+        function: its name in `jitnorm`, if that differs from the op's.
+        options: what a caller passes besides tensors, for choices and the fields that follow from them.
+        row_multiple: what the number of rows must be a multiple of, depending on choices.
+        weight_optional: whether calls may omit the weight and the bias that goes with it.
     """
 
     name: str
@@ -112,11 +112,11 @@ class Op:
 
     @property
     def is_composed(self) -> bool:
-        """Whether every call consists of launches that are ops of their own."""
+        """Whether every call consists of launches that are separate ops."""
         return self.also is not None and not self.has_options
 
     def amax_before(self, fields: Mapping[str, Any]) -> Fields | None:
-        """The fields of the launch that first finds the tensor's largest magnitude; None if no scale needs it."""
+        """The fields of a first launch that computes the tensor's largest magnitude; None if no scale needs it."""
         quant = fields.get("quant")
         if not self.finds_amax or quant is None or not quant.needs_tensor_amax:
             return None

@@ -1,4 +1,4 @@
-"""Quantization without a norm: alone, of activations, batches and weights; the largest magnitude of a tensor."""
+"""Quantization without a norm: of plain tensors, activations, batches and weights; the largest magnitude."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import MXFP4, MXFP8, NVFP4, QuantSpec, require_one_of
 from jitnorm.kernels.row_counts import padded_rows
 
-# All of FlashInfer's backends would be the same kernel here.
+# All of FlashInfer's backends are the same kernel here.
 _BACKENDS = ("cuda", "cute-dsl")
-_LIKE_FLASHINFER = "quantization alone, as FlashInfer has it"
+_LIKE_FLASHINFER = "quantization alone, as in FlashInfer"
 
 COMPUTE_AMAX = Op(
     "compute_amax", "the largest magnitude of a tensor", {"op": "quantize", "amax_only": True},
@@ -53,7 +53,7 @@ def _general_options(_: Choices, fields: Fields) -> dict[str, Any]:
     return {**options, "activation": fields["activation"]} if fields["activation"] else options
 
 
-# As the op of kernels it has all that they can.
+# Under the kernel op's name, it offers all that kernels can do.
 QUANTIZE = Op(
     "quantize", "quantization, alone or of an activation, in any format below", {"op": "quantize"}, _general,
     {**GENERAL_OUTPUTS, "gathers": "input_rows"}, finds_amax=True,
@@ -128,7 +128,7 @@ def _linear_if_shuffled(choices: Choices, fields: Fields) -> Fields:
 
 
 def _shuffles(choices: Choices, launch: Launch) -> list[Launch]:
-    """The launches after, if the rows are permuted for the epilogue of a GEMM."""
+    """The subsequent launches, if the rows are permuted for the epilogue of a GEMM."""
     if not choices["shuffled"]:
         return []
     quant = launch.options["quant"]
@@ -253,7 +253,7 @@ def _gated_nvfp4_options(_: Choices, fields: Fields) -> dict[str, Any]:
 
 
 SILU_AND_MUL_NVFP4_QUANTIZE = Op(
-    "silu_and_mul_nvfp4_quantize", "SwiGLU in NVFP4, as FlashInfer has it", {"op": "quantize", "gate_columns": -1},
+    "silu_and_mul_nvfp4_quantize", "SwiGLU in NVFP4, as in FlashInfer", {"op": "quantize", "gate_columns": -1},
     _gated_nvfp4, allocated=byte_outputs,
     choices={"quant": "nvfp4", "layout": "128x4", "global_scale": "given", **FOUR_OVER_SIX, **ROUNDING},
     formats=FP4_E4M3, layouts=ONE_LAYOUT, global_scales=GIVEN_OR_NONE, options=_gated_nvfp4_options,
@@ -285,9 +285,9 @@ _BATCH_ALIASES = {"input": "a", "global_scale": "a_global_sf"}
 _BATCH_CHOICES = {
     "quant": "nvfp4", "layout": "128x4", "global_scale": "given", "scale_per_matrix": False, **FOUR_OVER_SIX,
 }  # fmt: skip
-_GROUPED = "the rows that a mask counts, SwiGLU first or not, for grouped GEMMs"
+_GROUPED = "the rows counted by a mask, optionally after SwiGLU, for grouped GEMMs"
 NVFP4_BATCHED_QUANTIZE = Op(
-    "nvfp4_batched_quantize", "NVFP4 of a batch of matrices, each padded for itself",
+    "nvfp4_batched_quantize", "NVFP4 of a batch of matrices, each padded separately",
     {"op": "quantize", "batched": True}, _batch_nvfp4, _BATCH_ALIASES, _codes_and_scales_as_bytes,
     choices=_BATCH_CHOICES, formats=FP4_E4M3, layouts=("128x4",), global_scales=GIVEN_OR_NONE,
     options=_batch_options,
@@ -312,7 +312,7 @@ def _grouped_mxfp8(backend: str) -> Fields:
 
 
 MXFP8_GROUPED_QUANTIZE = Op(
-    "mxfp8_grouped_quantize", "the rows that a mask counts in MXFP8, for grouped GEMMs",
+    "mxfp8_grouped_quantize", "the rows counted by a mask in MXFP8, for grouped GEMMs",
     {"op": "quantize", "batched": True, "masked": True, "alignment": 128}, _grouped_mxfp8, {"input": "a"},
     choices={"quant": "mxfp8", "layout": "128x4"}, formats=(MXFP8,), layouts=("128x4",), global_scales=("none",),
 )  # fmt: skip

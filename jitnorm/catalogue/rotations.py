@@ -26,7 +26,7 @@ ROPE = Op(
     options=_options,
 )  # fmt: skip
 ROPE_QUANT = Op(
-    "rope_quant", "the same in FP8, by given scales", {**_TURNED, "quant": FP8_TENSOR}, _fields, choices=_CHOICES,
+    "rope_quant", "the same in FP8, with given scales", {**_TURNED, "quant": FP8_TENSOR}, _fields, choices=_CHOICES,
     options=_options,
 )  # fmt: skip
 
@@ -45,7 +45,7 @@ ROPE_CACHE = Op(
     _cache_fields, choices=_CACHE, options=_cache_options,
 )  # fmt: skip
 ROPE_CACHE_QUANT = Op(
-    "rope_cache_quant", "the same with caches in FP8, by given scales", {**ROPE_CACHE.fixed, "quant": FP8_TENSOR},
+    "rope_cache_quant", "the same with caches in FP8, with given scales", {**ROPE_CACHE.fixed, "quant": FP8_TENSOR},
     _cache_fields, choices=_CACHE, options=_cache_options,
 )  # fmt: skip
 
