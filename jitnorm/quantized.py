@@ -23,7 +23,7 @@ class QuantizedTensor:
     them; to compare copies all bytes to the host. It can be pickled, and is a node of JAX's and torch's trees.
 
     Args:
-        data: the codes: E2M1 two a byte, element 2i in the low nibble; FP8 one a byte.
+        data: the codes: E2M1 two per byte, element 2i in the low nibble; FP8 one a byte.
         scale: the scales in the layout that `spec` names: of the blocks, of the rows (M,), or of the tensor, given or
             found.
         global_scale: the encode scale that was given, or None.

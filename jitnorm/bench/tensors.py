@@ -20,7 +20,7 @@ class Tensors:
     device: str
 
     def of(self, shape: tuple[int, ...], dtype: str, is_output: bool) -> Any:
-        """A tensor of a dtype by DLPack's name: numbers, scales of 1, codes that are no NaN; uninitialised outputs."""
+        """A tensor of a dtype by DLPack's name: numbers, scales of 1, codes that are no NaN; uninitialized outputs."""
         import torch
 
         kind = getattr(torch, {"float4_e2m1fnx2": "uint8", "float8_e8m0fnu": "uint8"}.get(dtype, dtype))
@@ -61,13 +61,13 @@ class Tensors:
         return tensor.view(shape)
 
     def empty(self, *shape: int) -> Any:
-        """An uninitialised output in bfloat16."""
+        """An uninitialized output in bfloat16."""
         import torch
 
         return torch.empty(*shape, dtype=torch.bfloat16, device=self.device)
 
     def fp8(self, *shape: int) -> Any:
-        """An uninitialised output in E4M3."""
+        """An uninitialized output in E4M3."""
         import torch
 
         return torch.empty(*shape, dtype=torch.float8_e4m3fn, device=self.device)

@@ -49,8 +49,8 @@ def all_reduce_norm_quantize(
         global_scale: as in `norm_quantize`, but not ``"tensor"``.
         scale: as in `norm_quantize`, but not ``"tensor"``.
         eps: added to the mean of squares.
-        unit_bias: whether 1 is added to the weight, as Gemma does.
-        keep_norm: whether what is encoded is returned itself, too.
+        unit_bias: whether 1 is added to the weight, as in Gemma.
+        keep_norm: whether the unencoded result is also returned.
         scale_ub: as in `norm_quantize`.
         rounding: as in `norm_quantize`.
         round_sum: whether the sum over ranks is rounded to the input's dtype before anything else, as an all-reduce
@@ -65,7 +65,7 @@ def all_reduce_norm_quantize(
             measured it; else ``one_shot`` up to `one_shot_rows`, and ``two_shot`` above. Where a rank encodes for all,
             outputs are in the workspace's window (all except a sharded residual), where the next such call overwrites
             them. With all but ``one_shot``, an input that is not in the window is copied there first.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -74,7 +74,7 @@ def all_reduce_norm_quantize(
     Raises:
         CommError: a rank failed in a call before.
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework, or one of JAX.
+        TypeError: an argument that is not a tensor of a supported framework, or one of JAX.
 
     Example:
         >>> import numpy as np

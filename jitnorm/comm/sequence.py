@@ -48,11 +48,11 @@ def reduce_scatter_norm_quantize(
         scale: as in `norm_quantize`, but not ``"tensor"``.
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight.
-        keep_norm: whether what is encoded is returned itself, too.
+        keep_norm: whether the unencoded result is also returned.
         scale_ub: as in `norm_quantize`.
         rounding: as in `norm_quantize`.
         round_sum: whether the sum over ranks is rounded to the input's dtype before anything else.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -61,7 +61,7 @@ def reduce_scatter_norm_quantize(
     Raises:
         CommError: a rank failed in a call before.
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework, or one of JAX.
+        TypeError: an argument that is not a tensor of a supported framework, or one of JAX.
 
     Example:
         >>> import numpy as np
@@ -125,10 +125,10 @@ def norm_quantize_all_gather(
         scale: as in `norm_quantize`, but not ``"tensor"``.
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight.
-        keep_norm: whether what is encoded is returned itself, too.
+        keep_norm: whether the unencoded result is also returned.
         scale_ub: as in `norm_quantize`.
         rounding: as in `norm_quantize`.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -138,7 +138,7 @@ def norm_quantize_all_gather(
     Raises:
         CommError: a rank failed in a call before.
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework, or one of JAX.
+        TypeError: an argument that is not a tensor of a supported framework, or one of JAX.
 
     Example:
         >>> import numpy as np

@@ -269,7 +269,7 @@ def per_token_quant_int8(
 
 
 def scaled_fp4_quant(input: torch.Tensor, input_global_scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """NVFP4 by a given global scale: codes, two a byte, and swizzled scales, float8_e4m3fn, both of a matrix."""
+    """NVFP4 with a given global scale: codes, two per byte, and swizzled scales, float8_e4m3fn, both of a matrix."""
     return _scaled_fp4_quant(input, input_global_scale)
 
 

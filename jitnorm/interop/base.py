@@ -129,7 +129,7 @@ class Framework(ABC):
 
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
-        """Allocate an uninitialised output on the device of `like`; uint8 where the library lacks `dtype`."""
+        """Allocate an uninitialized output on the device of `like`; uint8 where the library lacks `dtype`."""
 
     def maker(self, shape: tuple[int, ...], dtype: str, like: Any) -> Callable[[Any], Any]:
         """A function that allocates such outputs, given a tensor with the `likeness` of `like`."""

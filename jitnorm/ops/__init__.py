@@ -1,1 +1,1 @@
-"""The public ops, one module a family."""
+"""The public ops, one module per family."""

@@ -19,7 +19,7 @@ def silu_and_mul(
     input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, granularity: int | None = None,
     rounding: str = "once", stream: Any = None,
 ) -> Tensor:  # fmt: skip
-    """SwiGLU: ``silu(gate) * value`` of an input with both, ``silu(x)`` being ``x / (1 + e^-x)``.
+    """SwiGLU: ``silu(gate) * value`` of an input with both, where ``silu(x)`` is ``x / (1 + e^-x)``.
 
     All arithmetic is float32 with one rounding at the end, and the exponential is jitnorm's own, so that its bits agree
     on every target; docs/numerics.md defines it. `silu_and_mul_quantize` encodes the result instead of rounding it.
@@ -29,8 +29,8 @@ def silu_and_mul(
         input: float16, bfloat16 or float32, shape (..., 2 * hidden_size), gates and values; rows at any stride.
         out: where to write, of the input's dtype, shape (..., hidden_size); None allocates. It must not overlap the
             input.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        granularity: how many columns of gates stand before as many of values, in turns; it divides the hidden size.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
+        granularity: how many columns of gates alternate with as many columns of values; it divides the hidden size.
             None: all gates come first.
         rounding: ``once``, ``output`` (the same here), or ``hf``: as in torch, Transformers and vLLM, ``silu(gate)`` is
             rounded to the input's dtype before it is multiplied by the value.
@@ -41,7 +41,7 @@ def silu_and_mul(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -56,7 +56,7 @@ def gelu_and_mul(
     input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, granularity: int | None = None,
     rounding: str = "once", stream: Any = None,
 ) -> Tensor:  # fmt: skip
-    """GEGLU: ``gelu(gate) * value``, with `gelu` by erf. All else is as in `silu_and_mul`.
+    """GEGLU: ``gelu(gate) * value``, with `gelu` by erf. Everything else is as in `silu_and_mul`.
 
     Example:
         >>> import numpy as np
@@ -70,7 +70,7 @@ def gelu_tanh_and_mul(
     input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, granularity: int | None = None,
     rounding: str = "once", stream: Any = None,
 ) -> Tensor:  # fmt: skip
-    """GEGLU with GELU by tanh, `gelu_tanh`. All else is as in `silu_and_mul`.
+    """GEGLU with GELU by tanh, `gelu_tanh`. Everything else is as in `silu_and_mul`.
 
     Example:
         >>> import numpy as np
@@ -84,7 +84,7 @@ def mul_and_silu(
     input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, rounding: str = "once",
     stream: Any = None,
 ) -> Tensor:  # fmt: skip
-    """SwiGLU of values that stand before gates: ``value * silu(gate)``. All else is as in `silu_and_mul`.
+    """SwiGLU with values before gates: ``value * silu(gate)``. Everything else is as in `silu_and_mul`.
 
     Example:
         >>> import numpy as np
@@ -98,10 +98,10 @@ def silu_and_mul_with_clamp(
     input: Tensor, limit: float, out: Tensor | None = None, enable_pdl: bool | None = None, *, alpha: float = 1.0,
     beta: float = 0.0, granularity: int | None = None, rounding: str = "once", stream: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Clamped SwiGLU: ``gate / (1 + e^(-alpha gate)) * (value + beta)``, of gates and values within a limit.
+    """Clamped SwiGLU: ``gate / (1 + e^(-alpha gate)) * (value + beta)``, with gates and values limited.
 
-    Gates are clamped to `limit` from above, values to the range from ``-limit`` to ``limit``. With other numbers it is
-    another kernel. All else is as in `silu_and_mul`.
+    Gates are at most `limit`; values are clamped to the range from ``-limit`` to ``limit``. Each choice of numbers has
+    its own kernel. Everything else is as in `silu_and_mul`.
 
     Args:
         input: as there.
@@ -128,9 +128,9 @@ def fatrelu_and_mul(
     input: Tensor, threshold: float, out: Tensor | None = None, enable_pdl: bool | None = None, *,
     granularity: int | None = None, rounding: str = "once", stream: Any = None,
 ) -> Tensor:  # fmt: skip
-    """The product of gates above a threshold, others counting as 0, with values. All else is as in `silu_and_mul`.
+    """Gates times values, where gates up to a threshold count as 0. Everything else is as in `silu_and_mul`.
 
-    A NaN stays. With another threshold it is another kernel.
+    A NaN stays. Each threshold has its own kernel.
 
     Example:
         >>> import numpy as np
@@ -147,9 +147,9 @@ def swigluoai_and_mul(
 ) -> Tensor:  # fmt: skip
     """The clamped SwiGLU of gpt-oss: ``gate / (1 + e^(-alpha gate)) * (value + 1)``.
 
-    Gates are clamped to `limit` from above, values to the range from ``-limit`` to ``limit``. All else is as in
-    `silu_and_mul_with_clamp`, but for the default of `granularity`, 1: gates and values take turns; and it has no
-    `rounding`.
+    Gates are at most `limit`; values are clamped to the range from ``-limit`` to ``limit``. Everything else is as in
+    `silu_and_mul_with_clamp`, except that `granularity` defaults to 1, so that gates and values alternate, and that
+    there is no `rounding`.
 
     Example:
         >>> import numpy as np
@@ -169,9 +169,9 @@ def silu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = Non
     `activation` encodes the result instead of rounding it.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
         out: where to write, like the input; None allocates. It may be the input itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -179,7 +179,7 @@ def silu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = Non
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -191,7 +191,7 @@ def silu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = Non
 
 
 def gelu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None) -> Tensor:
-    """GELU, ``x / 2 (1 + erf(x / sqrt(2)))``, of every element. All else is as in `silu`.
+    """GELU, ``x / 2 (1 + erf(x / sqrt(2)))``, of every element. Everything else is as in `silu`.
 
     The formula is that of Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016).
 
@@ -206,7 +206,7 @@ def gelu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = Non
 def gelu_tanh(
     input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None
 ) -> Tensor:
-    """GELU by tanh, ``x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))``, of every element. All else is as in `silu`.
+    """GELU by tanh, ``x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))``, of every element. The rest is as in `silu`.
 
     Example:
         >>> import numpy as np
@@ -217,7 +217,7 @@ def gelu_tanh(
 
 
 def relu2(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None) -> Tensor:
-    """The square of ReLU, ``max(x, 0)^2``, of every element. All else is as in `silu`.
+    """The square of ReLU, ``max(x, 0)^2``, of every element. Everything else is as in `silu`.
 
     The formula is that of So and others, "Primer: Searching for Efficient Transformers for Language Modeling" (2021).
 
@@ -232,7 +232,7 @@ def relu2(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = No
 def gelu_quick(
     input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None
 ) -> Tensor:
-    """GELU by the sigmoid, ``x / (1 + e^(-1.702 x))``, of every element. All else is as in `silu`.
+    """GELU by the sigmoid, ``x / (1 + e^(-1.702 x))``, of every element. Everything else is as in `silu`.
 
     Example:
         >>> import numpy as np
@@ -243,7 +243,7 @@ def gelu_quick(
 
 
 def gate_columns_of(granularity: int | None) -> int:
-    """The `gate_columns` of KernelConfig for a caller's `granularity`; ValueError if it is no positive integer."""
+    """The `gate_columns` of KernelConfig for a caller's `granularity`; ValueError unless it is a positive integer."""
     if granularity is not None and (type(granularity) is not int or granularity < 1):
         raise ValueError(f"granularity: is {granularity!r}; expected None or a positive integer")
     return -1 if granularity is None else granularity

@@ -1,4 +1,4 @@
-"""Ops with a residual as functions that write no input, for JAX and for graphs of torch."""
+"""Ops with a residual as functions that write no input, for JAX and for torch graphs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def add_rmsnorm(
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Add the residual to the input, then RMSNorm of the float32 sum: `fused_add_rmsnorm` that writes no input.
+    """Add the residual to the input, then RMSNorm of the float32 sum: `fused_add_rmsnorm` without writing an input.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
         residual: like the input.
-        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
+        weight: shape (hidden_size,), the input's dtype or float32; None for no weight.
         eps: added to the mean of squares.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         out: where to write the norm, like the input; None allocates. It may be the input itself.
         residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
         batched: as in `rmsnorm`.
@@ -50,7 +50,7 @@ def add_rmsnorm(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -74,7 +74,7 @@ def gemma_add_rmsnorm(
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """`add_rmsnorm` as Gemma has it: the weight is ``weight + 1``.
+    """`add_rmsnorm` for Gemma: the weight is ``weight + 1``.
 
     Example:
         >>> import numpy as np
@@ -116,34 +116,34 @@ def add_norm_quantize(
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Any, ...]:
-    """Add the residual, then `norm_quantize` of the float32 sum: every op that quantizes with a residual, functional.
+    """Add the residual, then `norm_quantize` of the float32 sum: the functional form of all ops with a residual.
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
         residual: like the input.
-        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
+        weight: shape (hidden_size,), the input's dtype or float32; None for no weight.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``.
         bias: as in `norm_quantize`.
         global_scale: as in `norm_quantize`.
         scale: as in `norm_quantize`.
         eps: added to the mean of squares.
-        unit_bias: whether 1 is added to the weight, as Gemma does.
+        unit_bias: whether 1 is added to the weight, as in Gemma.
         activation: as in `norm_quantize`.
-        keep_norm: whether what is encoded is returned itself, too.
+        keep_norm: whether the unencoded result is also returned.
         batched: as in `norm_quantize`.
-        mask: as in `norm_quantize`; what it leaves out of the sum and the norm is uninitialized, too.
+        mask: as in `norm_quantize`; rows that it excludes are uninitialized in the sum and the norm, too.
         scale_ub: as in `norm_quantize`.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
         ``(q, residual_out)``: the `QuantizedTensor`, and the sum rounded to the input's dtype; with `keep_norm` also
-        what is encoded, rounded to the input's dtype.
+            the unencoded result, rounded to the input's dtype.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""The largest magnitude of a tensor, which scales of the whole tensor are found from."""
+"""The largest magnitude of a tensor, from which its scales are computed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from jitnorm.ops.run import run
 
 
 def compute_amax(x: Any, *, out: Any = None, stream: Any = None) -> Any:
-    """The largest magnitude of a tensor, in one launch and without a synchronization with the host.
+    """The largest magnitude of a tensor, in one launch and without host synchronization.
 
     Args:
-        x: float16, bfloat16, float32 or float8_e4m3fn, shape (..., hidden_size), 1 to 262144 elements a row; rows at
+        x: float16, bfloat16, float32 or float8_e4m3fn, shape (..., hidden_size), 1 to 262144 elements per row; rows at
             any stride.
         out: where to write, a float32 tensor of one element on the device of `x`; None allocates.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
@@ -23,7 +23,7 @@ def compute_amax(x: Any, *, out: Any = None, stream: Any = None) -> Any:
 
     Raises:
         ValueError: a shape, dtype, device, stride or alignment that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:

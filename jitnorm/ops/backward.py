@@ -19,9 +19,9 @@ def sum_rows(
 
     Args:
         input: float32, shape (..., columns), 1 to 262144 columns; rows at any stride.
-        dtype: of the sums, "float32", "bfloat16" or "float16", to which they are rounded once.
+        dtype: the sums' dtype, "float32", "bfloat16" or "float16", to which they are rounded once.
         out: where to write, shape (columns,); None allocates.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -29,7 +29,7 @@ def sum_rows(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -45,18 +45,18 @@ def rmsnorm_backward(
     grad: Tensor, input: Tensor, weight: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
     input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
 ) -> tuple[Tensor, Any]:  # fmt: skip
-    """Find the gradients of `rmsnorm`'s input and weight; docs/numerics.md defines every bit.
+    """Compute the gradients of `rmsnorm`'s input and weight; docs/numerics.md defines every bit.
 
     With a residual, `input` is the sum that the op stored, and the gradient of the input is that of both summands.
 
     Args:
         grad: the gradient of the op's output, like the input.
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
         weight: shape (hidden_size,), the input's dtype or float32; None if the op had none.
-        eps: as the op had it.
+        eps: the same as in the op's call.
         residual_grad: a gradient that is added to the input's, such as that of the stored sum; like the input.
         input_grad: where to write the input's, like it; None allocates. It may be `grad` itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -64,7 +64,7 @@ def rmsnorm_backward(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -82,7 +82,7 @@ def gemma_rmsnorm_backward(
     grad: Tensor, input: Tensor, weight: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
     input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """`rmsnorm_backward` as Gemma has it, for `gemma_rmsnorm`: the weight is ``weight + 1``.
+    """`rmsnorm_backward` for `gemma_rmsnorm`: the weight is ``weight + 1``.
 
     Example:
         >>> import numpy as np
@@ -116,17 +116,17 @@ def layernorm_backward(
     grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, gemma: Any, *, residual_grad: Tensor | None = None,
     input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
 ) -> tuple[Tensor, Any, Any]:  # fmt: skip
-    """Find the gradients of `layernorm`'s input, `gemma` and `beta`, given the statistic of each row.
+    """Compute the gradients of `layernorm`'s input, `gemma` and `beta`, given the statistics of each row.
 
     Args:
         grad: the gradient of the op's output, like the input.
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        mean: of each row, float32, as many elements as there are rows; as `layernorm_with_statistics` gives it.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
+        mean: the mean of each row, float32, as many elements as there are rows, from `layernorm_with_statistics`.
         rstd: the reciprocal of the standard deviation of each row, likewise.
         gemma: the factors, float32, shape (hidden_size,).
         residual_grad: a gradient that is added to the input's; like the input.
         input_grad: where to write the input's, like it; None allocates. It may be `grad` itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -134,9 +134,9 @@ def layernorm_backward(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
-    Without `gemma`, for None, there was no `beta` either, and None is returned for both.
+    If `gemma` is None, there was no `beta`, either, and both gradients are None.
 
     Example:
         >>> import numpy as np
@@ -157,9 +157,9 @@ def _backward(
     op: Op, has_bias: bool, grad: Any, input: Any, weight: Any, eps: float | None, tensors: dict[str, Any],
     enable_pdl: bool | None, stream: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """The gradient of the input, of the weight, and of the bias; None for what there is not.
+    """The gradients of the input, the weight and the bias; None for those that do not exist.
 
-    An `eps` is for ops that find the statistic of rows themselves.
+    `eps` is for ops that compute the statistic of rows themselves.
     """
     named = {**tensors, "input": input, "grad": grad, "partials": None, "eps": eps}
     made = run(dispatcher_of(op, enable_pdl, tensors["residual_grad"] is not None, weight is not None), named, stream)

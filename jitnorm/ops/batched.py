@@ -1,4 +1,4 @@
-"""Quantization of batches of matrices, the scales of each padded for itself, with and without a mask."""
+"""Quantization of batches of matrices, with the scales of each padded separately, with and without a mask."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def batch_of(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) -> tu
     """How a batch is encoded: `batched`, `masked` and `scale_per_matrix` of KernelConfig.
 
     Raises:
-        ValueError: a mask is given for what is no batch.
+        ValueError: a mask is given without a batch.
     """
     if mask is not None and not batched:
         raise ValueError("mask: is given, but batched is False; pass None or batched=True")
@@ -37,7 +37,7 @@ def batch_of(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) -> tu
 
 
 def is_scale_per_matrix(scale: Any) -> bool:
-    """Whether a scale that is given has an element for each matrix, or for each expert."""
+    """Whether a given scale has one element per matrix or expert."""
     return scale is not None and prod(getattr(scale, "shape", ())) != 1
 
 
@@ -50,9 +50,9 @@ def nvfp4_batched_quantize(
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> tuple[Any, Any]:
-    """NVFP4 quantization of a batch of matrices, the 128x4 scales of each padded for itself.
+    """NVFP4 quantization of a batch of matrices, with the 128x4 scales of each padded separately.
 
-    Each matrix gets the bytes that it gets alone. `jitnorm.quantize` with ``batched=True`` does the same for every
+    Each matrix gets the same bytes as on its own. `jitnorm.quantize` with ``batched=True`` does the same for every
     format and layout.
 
     Args:
@@ -62,16 +62,16 @@ def nvfp4_batched_quantize(
             shape (B,), one for each matrix; None for 1.
         sf_vec_size: values that share a scale, 16 or 32.
         nvfp4_4over6: None, or as in `fp4_quantize`.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        ``(codes, scales)``, both uint8: (B, M, K / 2), and (B, roundup(M, 128) * roundup(K / sf_vec_size, 4)),
-        padding zero.
+        ``(codes, scales)``, both uint8: (B, M, K / 2), and (B, roundup(M, 128) * roundup(K / sf_vec_size, 4)), padded
+        with zeros.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -94,26 +94,26 @@ def scaled_fp4_grouped_quantize(
 ) -> tuple[Any, Any]:
     """NVFP4 quantization of the first ``mask[b]`` rows of each matrix b, as the input of a masked grouped GEMM.
 
-    Nothing is written for the other rows, neither codes nor scales: there the outputs are uninitialised memory.
+    Nothing is written for the other rows, neither codes nor scales: there the outputs are uninitialized memory.
 
     Args:
         a: float16, bfloat16, float32 or, as in `fp4_quantize`, float8_e4m3fn, shape (B, M, K), K divisible by 16;
             rows at any stride.
-        mask: int32, shape (B,), how many rows of each matrix there are; counts below 0 are 0, above M they are M.
+        mask: int32, shape (B,), how many rows each matrix has; counts below 0 are 0, above M they are M.
         a_global_sf: float32 tensor on the device of `a`, the encode scale (448 * 6 / amax): one element for all, or
             shape (B,), one for each matrix; None for 1.
         nvfp4_4over6: None, or as in `fp4_quantize`.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        ``(codes, scales)``: uint8 of shape (M, K / 2, B), and float8_e4m3fn of shape
-        (32, 4, ceil(M / 128), 4, ceil(K / 64), B), the 128x4 layout of each matrix taken apart; in memory B comes
-        first. (JAX has no strides: there the order in memory is that of the shapes.)
+        ``(codes, scales)``: uint8 of shape (M, K / 2, B), and float8_e4m3fn of shape (32, 4, ceil(M / 128), 4, ceil(K /
+        64), B), the dimensions of each matrix's 128x4 layout; in memory B comes first. (JAX has no strides: there the
+        order in memory is that of the shapes.)
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -138,8 +138,8 @@ def silu_and_mul_scaled_nvfp4_experts_quantize(
 ) -> tuple[Any, Any]:
     """SwiGLU, ``silu(gate) * value``, then what `scaled_fp4_grouped_quantize` does, in one pass.
 
-    The arguments, what is returned and what is raised are as there, but for `a`: its shape is (B, M, 2 * K), in each
-    row K gates and then K values. `rounding` is as in `silu_and_mul_quantize`; FlashInfer has ``output``.
+    Arguments, results and errors are the same, except for `a`, whose shape is (B, M, 2 * K), with K gates and then K
+    values in each row. `rounding` is as in `silu_and_mul_quantize`; FlashInfer uses ``output``.
 
     Example:
         >>> import numpy as np
@@ -157,22 +157,22 @@ def mxfp8_grouped_quantize(
 ) -> tuple[Any, Any]:
     """MXFP8 quantization of the first ``mask[b]`` rows of each matrix b, as the input of a masked grouped GEMM.
 
-    Nothing is written for the other rows, neither codes nor scales: there the outputs are uninitialised memory.
+    Nothing is written for the other rows, neither codes nor scales: there the outputs are uninitialized memory.
 
     Args:
         a: float16, bfloat16, float32 or float8_e4m3fn, shape (B, M, K), K divisible by 32; rows at any stride.
-        mask: int32, shape (B,), how many rows of each matrix there are; counts below 0 are 0, above M they are M.
-        backend: FlashInfer's, a hint.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        mask: int32, shape (B,), how many rows each matrix has; counts below 0 are 0, above M they are M.
+        backend: FlashInfer's, only a hint.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        ``(codes, scales)``: float8_e4m3fn of shape (M, roundup(K, 128), B), the columns added zero, and uint8 of shape
-        (32, 4, ceil(M / 128), 4, ceil(K / 128), B), as in `scaled_fp4_grouped_quantize`.
+        ``(codes, scales)``: float8_e4m3fn of shape (M, roundup(K, 128), B), with zeros in the added columns, and uint8
+        of shape (32, 4, ceil(M / 128), 4, ceil(K / 128), B), as in `scaled_fp4_grouped_quantize`.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -192,14 +192,14 @@ def _grouped(
     op: Op, a: Any, mask: Any, a_global_sf: Any, nvfp4_4over6: Any, enable_pdl: bool | None, stream: Any,
     rounding: str = "once",
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Codes and scales of what a mask counts, in the shapes that grouped GEMMs take."""
+    """Codes and scales of the rows that a mask counts, in the shapes that grouped GEMMs take."""
     framework_of(mask, "mask")
     codes, scales = _quantized(op, a, mask, a_global_sf, 16, nvfp4_4over6, enable_pdl, stream, rounding)
     return _taken_apart(codes, scales, 32)
 
 
 def _taken_apart(codes: Any, scales: Any, tile_bytes: int) -> tuple[Any, Any]:
-    """Codes, and the tiles of their 128x4 scales, each of so many bytes of a row, with the matrices last."""
+    """View codes, and 128x4 scales by the dimensions of their tiles, with the matrices last."""
     matrices, rows, code_bytes = codes.shape
     tiles = (matrices, ceil_div(rows, 128), ceil_div(code_bytes, tile_bytes), 32, 4, 4)
     framework = framework_of(codes, "codes")

@@ -1,4 +1,4 @@
-"""Decoding: codes and scales back to values, over any `QuantSpec` and by FlashInfer's names."""
+"""Decoding: codes and scales back to values, for any `QuantSpec` and under FlashInfer's names."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def dequantize(
     docs/numerics.md defines every bit. A scale that is NaN makes all values of its block NaN.
 
     Args:
-        q: what `quantize`, `norm_quantize`, `silu_and_mul_quantize` or `quantize_weight` has given, in any format and
-            layout, batches too; what a mask has left out is decoded like the rest, to values without meaning.
-        dtype: of the values: ``bfloat16``, ``float16`` or ``float32``. None: that of `out`; without it ``bfloat16``,
-            or ``float32`` for NumPy and CuPy, which have no bfloat16 of their own.
+        q: a result of `quantize`, `norm_quantize`, `silu_and_mul_quantize` or `quantize_weight`, in any format and
+            layout, also of a batch; rows that a mask excluded are decoded like the rest, to meaningless values.
+        dtype: dtype of the values: ``bfloat16``, ``float16`` or ``float32``. None: that of `out`, or without `out`
+            ``bfloat16``, or ``float32`` for NumPy and CuPy, which have no bfloat16 of their own.
         out: where to write, shape of `q`; rows at any stride, unless `q.axis` is 0. None allocates.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -47,7 +47,7 @@ def dequantize(
 
     Raises:
         ValueError: a shape, dtype, device, stride or alignment that is not allowed.
-        TypeError: `q` is no QuantizedTensor, or holds what is no tensor of a known framework.
+        TypeError: `q` is not a QuantizedTensor, or holds something that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -97,18 +97,18 @@ def e2m1_and_ufp8sf_scale_to_float(
 ) -> Any:
     """Decode FP4 to float32: ``code * scale * global_scale_tensor``, or ``code * scale`` with scales in UE8M0.
 
-    The result is where the codes are; FlashInfer's is always on the CPU.
+    The result is on the device of the codes; FlashInfer's is always on the CPU.
 
     Args:
-        e2m1_tensor: codes, two a byte, shape (..., hidden_size / 2): float4_e2m1fn_x2 or uint8; rows at any stride.
-        ufp8_scale_tensor: block scales of any shape, as long as their number is right: uint8, or their own dtype.
+        e2m1_tensor: codes, two per byte, shape (..., hidden_size / 2): float4_e2m1fn_x2 or uint8; rows at any stride.
+        ufp8_scale_tensor: block scales of any shape with the right number of elements: uint8, or their own dtype.
         global_scale_tensor: float32 tensor of one element, which *multiplies*: the inverse of the encode scale that
-            `rmsnorm_fp4quant` takes. None is 1. Ignored with UE8M0, as in FlashInfer: such scales have no global one.
+            `rmsnorm_fp4quant` takes. None for 1. Ignored with UE8M0, as in FlashInfer: such scales have no global one.
         sf_vec_size: values that share a scale, 16 or 32.
         ufp8_type: format of the scales: 1 for E4M3, 0 for UE8M0.
-        is_sf_swizzled_layout: whether the scales are swizzled, 128x4; else they are linear.
+        is_sf_swizzled_layout: whether the scales are swizzled (128x4) instead of linear.
         is_sf_8x4_layout: whether the swizzled layout is 8x4.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -116,7 +116,7 @@ def e2m1_and_ufp8sf_scale_to_float(
 
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -137,18 +137,18 @@ def mxfp4_dequantize(
     """Decode MXFP4 to float32.
 
     Args:
-        a_fp4: codes, two a byte, shape (..., hidden_size / 2): float4_e2m1fn_x2 or uint8; rows at any stride.
-        a_sf: block scales in UE8M0 of any shape, as long as their number is right.
-        sfLayout: their layout, an `SfLayout`, or FlashInfer's.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        a_fp4: codes, two per byte, shape (..., hidden_size / 2): float4_e2m1fn_x2 or uint8; rows at any stride.
+        a_sf: block scales in UE8M0, of any shape with the right number of elements.
+        sfLayout: the scales' layout, an `SfLayout` or FlashInfer's.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        float32, shape (..., hidden_size), where `a_fp4` is.
+        float32, shape (..., hidden_size), on the device of `a_fp4`.
 
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -163,22 +163,22 @@ def mxfp8_dequantize_host(
     input: Any, scale_tensor: Any, is_sf_swizzled_layout: bool = True, sf_swizzle_layout: Any = None,
     *, enable_pdl: bool | None = None, stream: Any = None,
 ) -> Any:  # fmt: skip
-    """Decode MXFP8 to float32, on the device that the codes are on, in spite of the name.
+    """Decode MXFP8 to float32, on the device of the codes, despite the name.
 
     Args:
         input: E4M3 codes, shape (..., hidden_size): float8_e4m3fn or uint8; rows at any stride.
-        scale_tensor: block scales in UE8M0 of any shape, as long as their number is right.
-        is_sf_swizzled_layout: whether the scales are in the 128x4 layout; else they are linear.
-        sf_swizzle_layout: their layout, an `SfLayout`, or FlashInfer's; None: as `is_sf_swizzled_layout` says.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        scale_tensor: block scales in UE8M0, of any shape with the right number of elements.
+        is_sf_swizzled_layout: whether the scales are in the 128x4 layout instead of linear.
+        sf_swizzle_layout: the scales' layout, an `SfLayout` or FlashInfer's; None: as `is_sf_swizzled_layout` says.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        float32, shape (..., hidden_size), where `input` is.
+        float32, shape (..., hidden_size), on the device of `input`.
 
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np

@@ -37,36 +37,36 @@ def silu_and_mul_quantize(
 ) -> QuantizedTensor:
     """SwiGLU, ``silu(gate) * value``, then quantization of the product, in one pass: any QuantSpec.
 
-    Or another activation of the gates, such as GELU.
+    `activation` selects another activation of the gates, such as GELU.
 
-    A scale that is found for the whole tensor takes two passes, two launches without a synchronization with the host.
+    Computing a scale for the whole tensor takes two passes: two launches, without host synchronization.
 
     The exponential is jitnorm's own, so that its bits agree on every target; docs/numerics.md defines it.
 
     Args:
         input: float16, bfloat16 or float32, shape (..., 2 * hidden_size), gates and values; rows at any stride.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``.
-        granularity: how many columns of gates stand before as many of values, in turns; it divides the hidden size.
+        granularity: how many columns of gates alternate with as many columns of values; it divides the hidden size.
             None: all gates come first.
         activation: of the gates: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"relu2"``, or ``"swigluoai"`` for
-            what `swigluoai_and_mul` computes (gpt-oss has its gates and values interleaved, at a granularity of 1).
-            With numbers of the caller's, each a kernel of its own: ``"swish:1.702"``, ``gate * sigmoid(1.702 * gate)``;
-            ``"fatrelu:0.5"``, as `fatrelu_and_mul`; ``"swiglu:7:1.702:1"``, as `silu_and_mul_with_clamp` with that
-            limit, alpha and beta.
-        values_first: whether values stand before gates, as in `mul_and_silu`.
-        rounding: what is rounded to the input's dtype before it is encoded: nothing (``once``); the product
-            (``output``), so that fused gives what the activation and then `quantize` give; or also the activation of
-            the gate (``hf``), as torch does it step by step.
-        global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
-            float32 tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
-        scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` for
-            one that is found; or the scales of rows, columns, groups or blocks, as in `norm_quantize`.
+            what `swigluoai_and_mul` computes (gpt-oss has its gates and values interleaved, at a granularity of 1). Or
+            with parameters, each choice of which has its own kernel: ``"swish:1.702"``, ``gate * sigmoid(1.702 *
+            gate)``; ``"fatrelu:0.5"``, as `fatrelu_and_mul`; ``"swiglu:7:1.702:1"``, as `silu_and_mul_with_clamp` with
+            that limit, alpha and beta.
+        values_first: whether values come before gates, as in `mul_and_silu`.
+        rounding: what is rounded to the input's dtype before the product is encoded: nothing (``once``); the product
+            (``output``), which gives the same result as the activation followed by `quantize`; or also the activation
+            of the gate (``hf``), as in torch step by step.
+        global_scale: ``"row"`` for one computed for each row, ``"tensor"`` for one computed for the tensor; a float32
+            tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
+        scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` to
+            compute it; or the scales of rows, columns, groups or blocks, as in `norm_quantize`.
         batched: whether the first dimension counts matrices, as in `norm_quantize`.
-        mask: how many rows of each matrix there are, as in `norm_quantize`.
+        mask: how many rows each matrix has, as in `norm_quantize`.
         scale_ub: the upper bound of the amax of each FP8 or INT8 scale, as in `norm_quantize`.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         out: where to write the codes, as in `norm_quantize`.
-        out_scale: where to write the scales that are found, as in `norm_quantize`.
+        out_scale: where to write the computed scales, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -74,7 +74,7 @@ def silu_and_mul_quantize(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -109,30 +109,30 @@ def silu_and_mul_nvfp4_quantize(
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Any, Any]:
-    """SwiGLU, then NVFP4 quantization of the product, in one pass, as FlashInfer has it.
+    """SwiGLU, then NVFP4 quantization of the product, in one pass, as in FlashInfer.
 
     `silu_and_mul_quantize` does the same for every format and layout.
 
     Args:
-        input: float16, bfloat16, float32 or float8_e4m3fn, shape (..., 2 * K), in each row K gates and then K values,
-            K divisible by `sf_vec_size`; rows at any stride.
+        input: float16, bfloat16, float32 or float8_e4m3fn, shape (..., 2 * K), with K gates and then K values in each
+            row, K divisible by `sf_vec_size`; rows at any stride.
         global_scale: float32 tensor of one element on the input's device, the encode scale (448 * 6 / amax of the
             product), or None for 1.
         sf_vec_size: values that share a scale, 16 or 32.
-        is_sf_swizzled_layout: whether the scales have a layout that block-scaled MMA reads.
-        is_sf_8x4_layout: whether that is 8x4 rather than 128x4.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        is_sf_swizzled_layout: whether the scales are swizzled for block-scaled MMA.
+        is_sf_8x4_layout: whether the swizzled layout is 8x4 instead of 128x4.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         nvfp4_4over6: None, or as in `fp4_quantize`.
-        rounding: as in `silu_and_mul_quantize`; FlashInfer has ``output``.
+        rounding: as in `silu_and_mul_quantize`; FlashInfer uses ``output``.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        ``(codes, scales)``, uint8: codes two a byte, (M, K / 2), M being the product of the leading dimensions; scales
-        as of `fp4_quantize`.
+        ``(codes, scales)``, uint8: codes, two per byte, (M, K / 2), where M is the product of the leading dimensions;
+            scales as for `fp4_quantize`.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:

@@ -1,4 +1,4 @@
-"""The general form of quantization, over QuantSpec: every combination, also those that have no name of their own."""
+"""The general form of quantization, for any QuantSpec: every combination, including those without their own name."""
 
 from __future__ import annotations
 
@@ -43,44 +43,44 @@ def norm_quantize(
     out_scale: Any = None,
     stream: Any = None,
 ) -> QuantizedTensor:
-    """RMSNorm, or its activation, then quantization of the unrounded result, in one pass: any input, any QuantSpec.
+    """RMSNorm, optionally an activation, then quantization of the unrounded result, in one pass: any QuantSpec.
 
-    A scale that is found for the whole tensor takes two passes, two launches without a synchronization with the host.
+    Computing a scale for the whole tensor takes two passes: two launches, without host synchronization.
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
-        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
+        weight: shape (hidden_size,), the input's dtype or float32; None for no weight.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``; blocks of 128 x 128,
-            ``jitnorm.FP8_BLOCK``, are for `quantize` alone unless their scales are given.
+            ``jitnorm.FP8_BLOCK``, are only for `quantize`, unless their scales are given.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
         bias: like `weight`, or None; added to the product with the weight.
-        global_scale: ``"row"`` for one that is found for each row, ``"tensor"`` for one that is found for the tensor; a
-            float32 tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
-        scale: float32 divisors that are given, none of which is found then, for FP8 and INT8 with float32 scales: if
-            `spec.block_size` is ``tensor``, one element, or ``"tensor"`` for one that is found; else one for each row,
-            (..., 1), for each column, (hidden_size,), for each group of a row, (..., groups), or for each block of R
-            rows and C columns, (ceil(M / R), hidden_size / C). Any shape of as many elements will do.
+        global_scale: ``"row"`` for one computed for each row, ``"tensor"`` for one computed for the tensor; a float32
+            tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
+        scale: given float32 divisors, for FP8 and INT8 with float32 scales: if `spec.block_size` is ``tensor``, one
+            element, or ``"tensor"`` to compute it; otherwise one per row, (..., 1), per column, (hidden_size,), per
+            group of a row, (..., groups), or per block of R rows and C columns, (ceil(M / R), hidden_size / C). Any
+            shape with as many elements is accepted.
         eps: added to the mean of squares.
-        unit_bias: whether 1 is added to the weight, as Gemma does.
-        activation: what the norm goes through before it is encoded: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or
-            ``"relu2"``; None: nothing.
-        y_out: where to write what is encoded itself, too, rounded to the input's dtype; None: nowhere.
+        unit_bias: whether 1 is added to the weight, as in Gemma.
+        activation: applied to the norm before it is encoded: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or
+            ``"relu2"``; None for none.
+        y_out: where to also write the unencoded result, rounded to the input's dtype; None: nowhere.
         batched: whether the first dimension of the input, (B, ..., hidden_size), counts matrices: the scales of each
-            are padded for itself, its swizzled ones of shape (B, ...), and `global_scale` and `scale` may also have the
-            shape (B,), one for each.
-        mask: int32, shape (B,), only if `batched`: how many rows of each matrix there are; nothing is written for the
-            others, also not to the padding, and what is allocated stays uninitialised there. None: all.
-        scale_ub: float32 tensor of one element that bounds the amax of each FP8 or INT8 scale of a row or group; None:
-            no bound.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+            are padded separately, swizzled ones have the shape (B, ...), and `global_scale` and `scale` may also have
+            the shape (B,), one per matrix.
+        mask: int32, shape (B,), only if `batched`: how many rows each matrix has; nothing is written for the other rows
+            or the padding rows, which stay uninitialized in allocated outputs. None: all rows.
+        scale_ub: float32 tensor of one element that limits the amax of each row or group with an FP8 or INT8 scale;
+            None for no limit.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: what is rounded to the input's dtype before the norm is encoded: nothing (``once``); the norm
-            (``output``), which gives the codes of `rmsnorm` and then `quantize`; each step (``hf``), as in
+            (``output``), which gives the codes of `rmsnorm` followed by `quantize`; each step (``hf``), as in
             Transformers: the sum with the residual, its product with the reciprocal root mean square, and the product
-            with the weight; or the products alone (``vllm``), as in vLLM's fused kernels. Norms with `unit_bias` round
-            no product but the last. With an `activation`, ``output`` rounds that, the others the norm, too.
-        out: where to write the codes, as `QuantizedTensor.data` would have them; rows at any stride. None: allocated.
-        out_scale: where to write the scales that are found, as `QuantizedTensor.scale` would have them; None:
-            allocated.
+            with the weight; or only the products (``vllm``), as in vLLM's fused kernels. Norms with `unit_bias` round
+            only the last product. With an `activation`, ``output`` rounds only its result; ``hf`` and ``vllm`` also
+            round the norm.
+        out: where to write the codes, in the form of `QuantizedTensor.data`; rows at any stride. None allocates.
+        out_scale: where to write the computed scales, in the form of `QuantizedTensor.scale`; None allocates.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -88,7 +88,7 @@ def norm_quantize(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -128,20 +128,21 @@ def quantize(
     out_scale: Any = None,
     stream: Any = None,
 ) -> QuantizedTensor:
-    """Quantization alone: any input, float8_e4m3fn too, and any QuantSpec. The arguments are those of `norm_quantize`.
+    """Quantization alone, of any input, even float8_e4m3fn, for any QuantSpec. Arguments are as in `norm_quantize`.
 
     With an `activation`, ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"relu2"``, ``"swish:ALPHA"`` or
-    ``"fatrelu:THRESHOLD"``, with numbers as in `silu_and_mul_quantize`, that of the input is quantized, unrounded or,
-    with a `rounding` of ``"output"``, rounded to the input's dtype first. Without one and with a tensor for
-    `global_scale`, a float8_e4m3fn input is an FP8 tensor of the scale ``6 / global_scale``, as in `fp4_quantize`.
+    ``"fatrelu:THRESHOLD"``, with numbers as in `silu_and_mul_quantize`, the activated input is quantized, unrounded or,
+    with a `rounding` of ``"output"``, rounded to the input's dtype first. Without an activation and with a tensor for
+    `global_scale`, a float8_e4m3fn input is treated as an FP8 tensor with the scale ``6 / global_scale``, as in
+    `fp4_quantize`.
 
     With `input_rows`, int32 of shape (N,) on the device of the input, row i of the result is that of row
-    ``input_rows[i]`` of the input, (M, hidden_size): rows are gathered as they are read. For a number below 0 or from M
-    on nothing is written, and what is allocated stays uninitialised there. This goes with neither `batched` nor a scale
-    that is found for the tensor.
+    ``input_rows[i]`` of the input, (M, hidden_size): rows are gathered as they are read. For an index that is negative
+    or at least M, nothing is written, and allocated outputs stay uninitialized there. This cannot be combined with
+    `batched` or a scale computed for the tensor.
 
     ``jitnorm.FP8_BLOCK`` is for weights: a matrix (N, K) of any size, or with `batched` several (B, N, K), gets a scale
-    for each block of 128 x 128, shape (ceil(N / 128), ceil(K / 128)), or (B, ...). It takes neither `mask` nor
+    for each block of 128 x 128, of shape (ceil(N / 128), ceil(K / 128)), or (B, ...). It supports neither `mask` nor
     `scale_ub`.
 
     Example:
@@ -170,11 +171,11 @@ def quantize(
 
 
 def as_column(input_rows: Any) -> Any:
-    """Numbers of rows, (N,), as a tensor of rows, (N, 1).
+    """View row indices, (N,), as a tensor of rows, (N, 1).
 
     Raises:
         ValueError: they have another shape.
-        TypeError: they are no tensor of a known framework.
+        TypeError: they are not a tensor of a supported framework.
     """
     framework = check_shaped(input_rows, "input_rows")
     shape = tuple(input_rows.shape)
@@ -184,10 +185,10 @@ def as_column(input_rows: Any) -> Any:
 
 
 def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSpec, Any, Any]:
-    """The spec with the kind of global scale that is asked for, then the two scales that are given, or None.
+    """The spec with the requested kind of global scale, then the two given scales, or None.
 
     Raises:
-        ValueError: one of them is not what the encoding has.
+        ValueError: one of them does not fit the encoding.
     """
     if scale is None and global_scale is None and not spec.has_given_scales:
         return spec, None, None
@@ -210,10 +211,10 @@ def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSp
 
 
 def outputs_of(spec: QuantSpec, out: Any, out_scale: Any) -> dict[str, Any]:
-    """The outputs of an encoding, those that the caller gives among them.
+    """The outputs of an encoding, including those given by the caller.
 
     Raises:
-        ValueError: `out_scale` is given, and no scale is found.
+        ValueError: `out_scale` is given, but no scale is computed.
     """
     if out is None and out_scale is None:
         return NO_OUTPUTS
@@ -242,7 +243,7 @@ def _with_found_scale(spec: QuantSpec, scale: str) -> QuantSpec:
     return _with_global(spec, scale)
 
 
-# A new spec is checked: 20 us.
+# Cached, because constructing a spec validates it, which takes 20 us.
 @cache
 def _with_global(spec: QuantSpec, global_scale: str) -> QuantSpec:
     return replace(spec, global_scale=global_scale)
@@ -251,7 +252,7 @@ def _with_global(spec: QuantSpec, global_scale: str) -> QuantSpec:
 def quantized(
     spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], batched: bool = False, axis: int = -1
 ) -> QuantizedTensor:
-    """A call's tensors, by their names, as one."""
+    """Combine a call's tensors, by name, into one QuantizedTensor."""
     data = made["y_fp4" if spec.element == "e2m1" else "out"]
     introduce(data)
     row_scale, tensor_scale, amax = made.get("row_scale"), made.get("tensor_scale"), made.get("amax")

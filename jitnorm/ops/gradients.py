@@ -1,4 +1,4 @@
-"""The gradients of ops, as frameworks that differentiate ask for them."""
+"""The gradients of ops, for frameworks with automatic differentiation."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Gradient:
     """The gradient of an op.
 
     Attributes:
-        saved: the names of the arguments that it takes beside the gradients of outputs.
-        backward: from the saved tensors, the gradients of outputs, None for those that nothing depends on, and `eps`
-            to the gradients of inputs, by name.
-        recorded: the op that is called in the place of a call whose gradients are recorded, with the same arguments:
-            its outputs are those of the call, and then others to save; None for the op itself.
+        saved: the names of the arguments that it takes besides the gradients of outputs.
+        backward: computes the gradients of inputs, by name, from the saved tensors, the gradients of outputs (None for
+            those that nothing depends on) and `eps`.
+        recorded: the op to call instead, with the same arguments, while gradients are recorded: its outputs are those
+    of the call, followed by others to save; None for the op itself.
     """
 
     saved: tuple[str, ...]
@@ -33,7 +33,7 @@ class Gradient:
 
 
 def gradient_of(op: Op) -> Gradient | None:
-    """The gradient of an op's calls; None if they have none."""
+    """The gradient of an op, or None if it has none."""
     return _GRADIENTS.get(op.name)
 
 
@@ -59,7 +59,7 @@ def _of_layernorm() -> Gradient:
 
 
 def _of_sum(function: Backward) -> Gradient:
-    """The gradient of a norm with a residual, of which the sum is known."""
+    """The gradient of a norm with a residual, whose stored sum is known."""
 
     def backward(saved: Tensors, grads: Tensors, eps: float) -> dict[str, Any]:
         of_norm, of_sum = grads["out"], grads["residual_out"]

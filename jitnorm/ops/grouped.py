@@ -1,4 +1,4 @@
-"""Quantization of experts' rows, which follow one another and begin where offsets say."""
+"""Quantization of experts' rows, which follow one another, starting at given offsets."""
 
 from __future__ import annotations
 
@@ -32,45 +32,46 @@ def grouped_quantize(
     out_scale: Any = None,
     stream: Any = None,
 ) -> tuple[Any, ...]:
-    """Quantization of the rows of experts, as the input of a grouped GEMM: each gets the bytes that it gets alone.
+    """Quantization of experts' rows for a grouped GEMM: each expert gets the same bytes as on its own.
 
-    Experts' rows follow one another in one matrix; so do their codes. Scales in the linear layout belong to their row.
-    In a swizzled one each expert's begin with a tile of their own, whose padding is zero.
+    Experts' rows follow one another in one matrix; so do their codes. Linear scales are stored by row. In a swizzled
+    layout, each expert's scales begin with a new tile, padded with zeros.
 
-    Offsets are read on the device; whatever they are, nothing outside of the tensors is touched. They are clamped to
-    the rows that there are, and an expert that ends before it begins has none. Rows and tiles that no expert has are
-    left alone: what is allocated is uninitialised there. Where experts overlap, it is undefined whose bytes stay.
+    Offsets are read on the device; whatever their values, nothing outside of the tensors is touched. They are clamped
+    to the existing rows, and an expert that ends before it begins has no rows. Rows and tiles that belong to no expert
+    are not written, and stay uninitialized in allocated outputs. Where experts overlap, it is undefined whose bytes
+    remain.
 
     Args:
         input: float16, bfloat16, float32 or float8_e4m3fn, shape (M, hidden_size); rows at any stride.
         offsets: int32, shape (E + 1,), on the device of `input`: expert e has the rows from ``offsets[e]`` to
             ``offsets[e + 1]``. Kernels are built for one E, up to 1024.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")``; its layout is linear or swizzled, or both.
-        scale_offsets: with a swizzled layout, int32, shape (E + 1,): the scales of expert e begin with row
-            ``scale_offsets[e]``, a multiple of the rows of a tile, 128 or 8, to which others are rounded down. For
-            example a sum of the experts' rows, each rounded up to whole tiles. None with linear scales.
-        input_rows: int32, shape (N,): row i is made of row ``input_rows[i]`` of the input, as in `quantize`, and
-            offsets count these N rows: tokens are sorted by expert as they are read. None: of row i.
-        activation: of the input, ``"silu"``, ``"gelu"``, ``"gelu_tanh"`` or ``"relu2"``; None for none.
-        rounding: of the activation, as in `quantize`.
+        scale_offsets: with a swizzled layout, int32, shape (E + 1,): the scales of expert e begin at row
+            ``scale_offsets[e]``, rounded down to a multiple of a tile's rows, 128 or 8. For example, the cumulative sum
+            of the experts' rows, each rounded up to whole tiles. None with linear scales.
+        input_rows: int32, shape (N,): row i is computed from row ``input_rows[i]`` of the input, as in `quantize`, and
+            offsets count these N rows: tokens are sorted by expert as they are read. None: from row i.
+        activation: activation of the input: ``"silu"``, ``"gelu"``, ``"gelu_tanh"`` or ``"relu2"``; None for none.
+        rounding: rounding of the activation, as in `quantize`.
         global_scale: a float32 tensor, the encode scale: one element for all, or shape (E,), one for each expert;
-            ``"row"`` for one that is found for each row; None for none. Only with block scales in e4m3.
+            ``"row"`` for one computed for each row; None for none. Only with block scales in e4m3.
         scale: if `spec.block_size` is ``tensor``, the divisor, a float32 tensor of one element or of shape (E,).
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        out: where to write the codes; rows at any stride. None: allocated.
-        out_scale: where to write the scales that are found, of any shape with as many elements as are returned. None:
-            allocated.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
+        out: where to write the codes; rows at any stride. None allocates.
+        out_scale: where to write the computed scales, of any shape with as many elements as are returned. None
+            allocates.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        ``(codes, scales)``; codes as in `quantize`, scales in the linear layout too, swizzled ones of shape
-        (R, roundup(hidden_size / block size, 4)), where R is ``ceil(M / T) + E`` tiles of T rows, or N in place of M,
-        enough for any offsets without gaps. Then the linear scales, if `spec` asks for both layouts, and the decode
-        scales of rows, if `global_scale` is ``row``.
+        ``(codes, scales)``; codes as in `quantize`, scales in the linear layout too, swizzled ones of shape (R,
+        roundup(hidden_size / block size, 4)), where R is ``ceil(M / T) + E`` tiles of T rows (with N in place of M for
+        `input_rows`), enough for any offsets without gaps. Then the linear scales, if `spec` asks for both layouts, and
+        the decode scales of rows, if `global_scale` is ``row``.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -106,8 +107,8 @@ def silu_and_mul_grouped_quantize(
 ) -> tuple[Any, ...]:
     """SwiGLU, ``silu(gate) * value``, then what `grouped_quantize` does, in one pass.
 
-    The arguments, what is returned and what is raised are as there, but for `input`, whose shape is
-    (M, 2 * hidden_size), and for `granularity`, `activation` and `rounding`, which are as in `silu_and_mul_quantize`.
+    Arguments, results and errors are the same, except for `input`, whose shape is (M, 2 * hidden_size), and for
+    `granularity`, `activation` and `rounding`, which are as in `silu_and_mul_quantize`.
 
     Example:
         >>> import numpy as np
@@ -128,7 +129,7 @@ def _grouped(
     options: tuple[Any, ...], rounding: str, enable_pdl: bool | None, out: Any, out_scale: Any, stream: Any,
     input_rows: Any = None,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Codes and scales; `options` are the activation and what the op has beside it."""
+    """Codes and scales; `options` are the activation and the op's other options."""
     spec, given, scale = with_scales(spec, global_scale, scale)
     experts = _experts_of(offsets)
     _check_scale_offsets(spec, scale_offsets)

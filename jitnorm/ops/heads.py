@@ -1,4 +1,4 @@
-"""Checks of what goes with heads that are turned: tables of angles, caches, scales."""
+"""Checks of the arguments for rotated heads: tables of angles, caches, scales."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jitnorm.interop import check_shaped
 
 
 def rotary_size_of(cos_sin_cache: Any) -> int:
-    """How many elements of a head a table turns; ValueError if it is none."""
+    """How many elements of a head a table of angles rotates; ValueError if it is not such a table."""
     check_shaped(cos_sin_cache, "cos_sin_cache")
     rotary_size = int(cos_sin_cache.shape[-1]) if len(cos_sin_cache.shape) == 2 else -1
     if rotary_size < 2:
@@ -36,7 +36,7 @@ def check_caches(k: Any, key_cache: Any, value_cache: Any, keep_heads: bool, k_o
 
 
 def scale_of_heads(scale: Any, name: str, k: Any) -> Any:
-    """A scale of one dimension: of one element, or one for each head; ValueError if it is neither."""
+    """A one-dimensional scale with one element, or one per head; ValueError if it is neither."""
     check_shaped(scale, name)
     check_shaped(k, "k")
     heads = k.shape[-2] if len(k.shape) > 1 else 1

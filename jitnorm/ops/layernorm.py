@@ -29,12 +29,12 @@ def layernorm(
     The formula is that of Ba, Kiros and Hinton, "Layer Normalization" (2016).
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        gemma: the factors, float32, shape (hidden_size,); FlashInfer's name for gamma. None multiplies by nothing.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
+        gemma: the factors, float32, shape (hidden_size,); FlashInfer's name for gamma. None for no factors.
         beta: what is added, float32, shape (hidden_size,); None, without `gemma`, adds nothing.
         eps: added to the variance.
         out: where to write, like the input; None allocates. It may be the input itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -42,7 +42,7 @@ def layernorm(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -59,19 +59,19 @@ def layernorm_with_statistics(
     input: Tensor, gemma: Any, beta: Any, eps: float = 1e-06, *, out: Tensor | None = None, mean: Tensor | None = None,
     rstd: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """`layernorm` that also writes what `layernorm_backward` takes of each row: its mean and rstd.
+    """`layernorm` that also writes the mean and rstd of each row, for `layernorm_backward`.
 
-    Autograd calls it for `layernorm`. It is for gradients that are found without autograd, and has none of its own.
+    Autograd calls it for `layernorm`. Call it to compute gradients without autograd; it has none of its own.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        gemma: the factors, float32, shape (hidden_size,); None, without `beta`, multiplies by nothing.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
+        gemma: the factors, float32, shape (hidden_size,); None, together with `beta`, for none.
         beta: what is added, float32, shape (hidden_size,); None, without `gemma`, adds nothing.
         eps: added to the variance.
         out: where to write the norm, like the input; None allocates. It may be the input itself.
         mean: where to write the mean of each row, float32, as many elements as there are rows; None allocates (...).
         rstd: where to write ``1 / sqrt(variance + eps)`` of each row, likewise.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -79,7 +79,7 @@ def layernorm_with_statistics(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -126,7 +126,7 @@ def layernorm_quantize(
         batched: as in `norm_quantize`.
         mask: as in `norm_quantize`.
         scale_ub: as in `norm_quantize`.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: what is rounded to the input's dtype before the norm is encoded: nothing (``once``), or the norm
             (``output``), which gives the codes of `layernorm` and then `quantize`.
         out: as in `norm_quantize`.
@@ -138,7 +138,7 @@ def layernorm_quantize(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np

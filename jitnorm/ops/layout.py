@@ -15,7 +15,7 @@ def block_scale_interleave(unswizzled_sf: Tensor, *, out: Tensor | None = None, 
     """Linear block scales to the 128x4 layout, padded with zeros to whole tiles.
 
     Args:
-        unswizzled_sf: shape (rows, columns), or (matrices, rows, columns), each matrix padded for itself: uint8, an
+        unswizzled_sf: shape (rows, columns), or (matrices, rows, columns), each matrix padded separately: uint8, an
             8-bit float, or bfloat16, float16, float32; rows at any stride.
         out: where to write, flat, (matrices * roundup(rows, 128) * roundup(columns, 4),), of the same dtype;
             contiguous. None allocates.
@@ -26,7 +26,7 @@ def block_scale_interleave(unswizzled_sf: Tensor, *, out: Tensor | None = None, 
 
     Raises:
         ValueError: a shape, dtype, device or stride that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -58,7 +58,7 @@ def shuffle_matrix_a(input_tensor: Tensor, epilogue_tile_m: int, *, stream: Any 
 
     Raises:
         ValueError: a shape, dtype, device or stride that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -89,7 +89,7 @@ def shuffle_matrix_sf_a(
 
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Hyper-connections (mHC): what their streams give to a layer, and become behind it."""
+"""Hyper-connections (mHC): the streams before and after a layer."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def mhc_pre(
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """Mix the streams of hyper-connections (mHC) to the input of a layer, by factors found from projections of them.
+    """Mix the streams of hyper-connections (mHC) to a layer's input, by factors computed from their projections.
 
     The projections, divided by the root mean square of a token's streams, scaled and shifted, are logits. Those of
-    `layer_input` and of `post_mix` go through a sigmoid; those of `comb_mix` become a matrix that is nearly doubly
-    stochastic, as Sinkhorn and Knopp have it. docs/numerics.md defines every bit. The formulas are those of Xie et al.,
-    "mHC: Manifold-Constrained Hyper-Connections" (2025). `mhc_post` takes the other factors.
+    `layer_input` and of `post_mix` go through a sigmoid; those of `comb_mix` become a nearly doubly stochastic matrix,
+    by Sinkhorn and Knopp's algorithm. docs/numerics.md defines every bit. The formulas are those of Xie et al., "mHC:
+    Manifold-Constrained Hyper-Connections" (2025). `mhc_post` takes the other factors.
 
     Args:
         residual: the streams, float16, bfloat16 or float32, shape (..., n, hidden_size), n of 1 to 4;
@@ -45,18 +45,17 @@ def mhc_pre(
         sqrsum: sums of the squares of all streams, float32, shape (...), contiguous, or (splits, ...) likewise.
         mhc_scale: float32, shape (3,): of each of the three kinds of projections.
         mhc_base: float32, shape (n * (2 + n),).
-        k: how many elements `sqrsum` is of; None for n * hidden_size.
+        k: how many elements `sqrsum` sums; None for n * hidden_size.
         eps: added to the mean of squares.
         pre_eps: added to the factors of the layer's input.
         sinkhorn_eps: added to the softmax of rows of `comb_mix`, and to each sum that it is divided by.
         post_factor: multiplies the sigmoid of `post_mix`.
-        sinkhorn_rounds: how often `comb_mix` is divided by the sums of columns, and in between by those of rows, 1 to
-            100.
-        post_mix: where to write the factors of what the layer gives, float32, shape (..., n), contiguous; None
-            allocates.
-        comb_mix: where to write the mix behind the layer, float32, shape (..., n, n), contiguous; None allocates.
+        sinkhorn_rounds: how often, 1 to 100, `comb_mix` is divided by the sums of columns, and in between by those of
+            rows.
+        post_mix: where to write the factors of the layer's output, float32, shape (..., n), contiguous; None allocates.
+        comb_mix: where to write the mix after the layer, float32, shape (..., n, n), contiguous; None allocates.
         layer_input: where to write the mix, shape (..., hidden_size), the dtype of `residual`; None allocates.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -64,7 +63,7 @@ def mhc_pre(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -103,9 +102,9 @@ def mhc_pre_with_prenorm(
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """`mhc_pre` that finds the sum of the streams' squares itself, in the same launch.
+    """`mhc_pre` that also computes the sum of the streams' squares, in the same launch.
 
-    All arguments are those of `mhc_pre`; projections come as one sum.
+    All arguments are those of `mhc_pre`; projections must not be partial sums.
 
     Example:
         >>> import numpy as np
@@ -131,18 +130,18 @@ def mhc_post(
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> Any:
-    """Mix the streams of hyper-connections (mHC) behind a layer, and add to each its part of what the layer gives.
+    """Mix the streams of hyper-connections (mHC) after a layer, and add the layer's weighted output to each.
 
     Stream j becomes ``post_layer_mix[..., j] * x + sum(comb_res_mix[..., i, j] * residual[..., i, :])`` over the
     streams i, in float32, rounded once. The formula is that of Xie et al., "mHC: Manifold-Constrained
     Hyper-Connections" (2025).
 
     Args:
-        x: what the layer gives, float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
+        x: the layer's output, float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
         residual: the streams, of the same dtype, shape (..., n, hidden_size), n of 1 to 4; (n, hidden_size) contiguous.
         post_layer_mix: float32, shape (..., n), contiguous.
         comb_res_mix: float32, shape (..., n, n), contiguous: from stream i to stream j.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -150,7 +149,7 @@ def mhc_post(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:

@@ -36,13 +36,13 @@ def rmsnorm(
     The formula is that of Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
+        weight: shape (hidden_size,), the input's dtype or float32; None for no weight.
         eps: added to the mean of squares.
         out: where to write, like the input; None allocates. It may be the input itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        batched: whether the first dimension of the input, (B, ..., hidden_size), counts matrices, each with a weight of
-            its own: then `weight` has the shape (B, hidden_size). Such calls have no gradient.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
+        batched: whether the first dimension of the input, (B, ..., hidden_size), counts matrices, each with its own
+            weight: `weight` then has the shape (B, hidden_size). Such calls have no gradient.
         rounding: ``once``, ``output`` (the same here), or ``hf``: as in Transformers and vLLM, ``input / sqrt(...)`` is
             rounded to the input's dtype before it is multiplied by the weight.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
@@ -52,7 +52,7 @@ def rmsnorm(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -71,10 +71,10 @@ def rmsnorm_bias(
     input: Tensor, weight: Any, bias: Any, eps: float = 1e-06, out: Tensor | None = None,
     enable_pdl: bool | None = None, *, rounding: str = "once", stream: Any = None,
 ) -> Tensor:  # fmt: skip
-    """RMSNorm with a bias beside the weight, of its shape and dtype: the norm, times the weight, plus the bias.
+    """RMSNorm with a bias: the norm, times the weight, plus the bias, which has the weight's shape and dtype.
 
-    As in `rmsnorm`, which has all other arguments, arithmetic is float32 with, by default, one rounding at the end;
-    with ``rounding="hf"`` the product with the weight is rounded, too.
+    The other arguments are as in `rmsnorm`. Arithmetic is float32 with, by default, one rounding at the end; with
+    ``rounding="hf"`` the product with the weight is rounded, too.
 
     Example:
         >>> import numpy as np
@@ -94,14 +94,14 @@ def rmsnorm_silu(
     """SiLU of the RMSNorm, or another activation of it: ``silu(rmsnorm(input))``. `norm_quantize` encodes it.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
+        weight: shape (hidden_size,), the input's dtype or float32; None for no weight.
         eps: added to the mean of squares.
         out: where to write, like the input; None allocates. It may be the input itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        activation: of the norm: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or ``"relu2"``.
-        rounding: ``once``, ``output`` (the same here), or ``hf``: as step by step in torch, the activation is that of
-            the norm that `rmsnorm` returns with this rounding.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
+        activation: activation of the norm: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or ``"relu2"``.
+        rounding: ``once``, ``output`` (the same here), or ``hf``: as in torch step by step, the norm is rounded as
+            `rmsnorm` does with this rounding before it is activated.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -109,7 +109,7 @@ def rmsnorm_silu(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -131,9 +131,9 @@ def gemma_rmsnorm(
     rounding: str = "once",
     stream: Any = None,
 ) -> Tensor:
-    """RMSNorm as Gemma has it: the weight is ``weight + 1``. All else is as in `rmsnorm`.
+    """RMSNorm for Gemma: the weight is ``weight + 1``. Everything else is as in `rmsnorm`.
 
-    Transformers' rounds once as well, so all values of `rounding` give the same.
+    Transformers' norm rounds once as well, so all values of `rounding` give the same result.
 
     Example:
         >>> import numpy as np
@@ -164,19 +164,18 @@ def fused_add_rmsnorm(
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride. Becomes the norm.
         residual: like the input. Becomes the sum, rounded to its dtype.
-        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
+        weight: shape (hidden_size,), the input's dtype or float32; None for no weight.
         eps: added to the mean of squares.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         out: where to write the norm instead.
         residual_out: where to write the sum instead.
         batched: as in `rmsnorm`.
-        rounding: as in `rmsnorm`; with ``hf`` the norm is that of the sum as it is stored, with ``vllm`` of the
-            unrounded one.
+        rounding: as in `rmsnorm`; with ``hf``, the stored, rounded sum is normalized, with ``vllm`` the unrounded one.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework, or cannot be written, such as a JAX array.
+        TypeError: an argument that is not a tensor of a supported framework, or cannot be written, such as a JAX array.
 
     Example:
         >>> import numpy as np
@@ -207,7 +206,7 @@ def gemma_fused_add_rmsnorm(
     rounding: str = "once",
     stream: Any = None,
 ) -> None:
-    """`fused_add_rmsnorm` as Gemma has it: the weight is ``weight + 1``.
+    """`fused_add_rmsnorm` for Gemma: the weight is ``weight + 1``.
 
     Example:
         >>> import numpy as np

@@ -26,7 +26,7 @@ def gated_add_layernorm(
     """Add a gated branch to the residual, then LayerNorm of the float32 sum: ``residual + input * (gate + gate_bias)``.
 
     Args:
-        input: what the branch gives, float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a
+        input: the branch's output, float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per
             row; rows at any stride.
         residual: like the input.
         gate: like the input, such as a view of a tensor of all modulations.
@@ -35,10 +35,10 @@ def gated_add_layernorm(
         eps: added to the variance.
         gate_bias: float32, shape (hidden_size,), added to the gate; None adds nothing.
         input_scale: float32 tensor of one element that the gate is multiplied by, such as the scale of a quantized
-            product; None multiplies by nothing.
+            product; None for none.
         out: where to write the norm, like the input; None allocates. It may be the input itself.
         residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -46,7 +46,7 @@ def gated_add_layernorm(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -72,7 +72,7 @@ def gated_add_layernorm_quantize(
     batched: bool = False, rounding: str = "once", out: Any = None, out_scale: Any = None, residual_out: Any = None,
     enable_pdl: bool | None = None, stream: Any = None,
 ) -> tuple[QuantizedTensor, Any]:  # fmt: skip
-    """`gated_add_layernorm`, the norm being quantized, in one pass; options are those of `layernorm_quantize`.
+    """`gated_add_layernorm` with the norm quantized, in one pass; options are those of `layernorm_quantize`.
 
     `quant_scale` is the `scale` of that function.
 
@@ -108,24 +108,24 @@ def adaptive_layernorm(
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """LayerNorm without parameters, times ``1 + scale``, plus ``shift``, for each token: as in diffusion transformers.
 
-    With a residual, what is normalized is the float32 sum ``residual + input * (gate + gate_bias)``, or without a gate
+    With a residual, the float32 sum ``residual + input * (gate + gate_bias)`` is normalized, or without a gate
     ``residual + input``. The modulation is adaLN of Peebles and Xie, "Scalable Diffusion Models with Transformers"
     (2022).
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
         scale: like the input, such as a view of a tensor of all modulations.
         shift: like the input.
         eps: added to the variance.
         residual: like the input; None adds nothing.
-        gate: like the input; None multiplies by nothing.
+        gate: like the input; None for none.
         scale_bias: float32, shape (hidden_size,), added to the scale; None adds nothing.
         shift_bias: float32, shape (hidden_size,), added to the shift; None if `scale_bias` is.
         gate_bias: float32, shape (hidden_size,), added to the gate; None adds nothing.
-        input_scale: float32 tensor of one element that the input, or the gate, is multiplied by; None: by nothing.
+        input_scale: float32 tensor of one element that multiplies the input, or its gate; None for none.
         out: where to write the norm, like the input; None allocates. It may be the input itself.
         residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -133,7 +133,7 @@ def adaptive_layernorm(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -161,7 +161,7 @@ def adaptive_layernorm_quantize(
     gate_bias: Any = None, input_scale: Any = None, batched: bool = False, rounding: str = "once", out: Any = None,
     out_scale: Any = None, residual_out: Any = None, enable_pdl: bool | None = None, stream: Any = None,
 ) -> tuple[QuantizedTensor, Any]:  # fmt: skip
-    """`adaptive_layernorm`, the norm being quantized, in one pass; options are those of `layernorm_quantize`.
+    """`adaptive_layernorm` with the norm quantized, in one pass; options are those of `layernorm_quantize`.
 
     `quant_scale` is the `scale` of that function.
 
@@ -194,7 +194,7 @@ def adaptive_layernorm_quantize(
 def _of_branch(
     residual: Any, gate: Any, scale_bias: Any, shift_bias: Any, gate_bias: Any, input_scale: Any
 ) -> tuple[bool, bool, bool, bool, bool]:
-    """The options that say which tensors there are; ValueError if one lacks another."""
+    """The options that say which tensors are given; ValueError if one is missing its counterpart."""
     if (scale_bias is None) != (shift_bias is None):
         name, other = ("scale_bias", "shift_bias") if shift_bias is None else ("shift_bias", "scale_bias")
         raise ValueError(f"{name}: is given, but {other} is None; pass both or neither")

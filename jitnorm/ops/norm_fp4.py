@@ -28,27 +28,27 @@ def rmsnorm_fp4quant(
 ) -> Any:
     """RMSNorm, then FP4 quantization of the unrounded result, in one pass over the input.
 
-    Block 16 with ``e4m3`` is NVFP4, block 32 with ``ue8m0`` is MXFP4; both crossed combinations exist too.
+    Blocks of 16 with ``e4m3`` are NVFP4, blocks of 32 with ``ue8m0`` MXFP4; both crossed combinations exist, too.
     docs/numerics.md defines every bit. The same bytes come from every GPU and from the CPU.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), up to 262144 elements a row, divisible by
+        input: float16, bfloat16 or float32, shape (..., hidden_size), up to 262144 elements per row, divisible by
             `block_size`; rows at any stride.
         weight: shape (hidden_size,), the input's dtype or float32.
-        y_fp4: where to write the codes, two a byte, shape (..., hidden_size / 2): float4_e2m1fn_x2 or uint8; rows at
+        y_fp4: where to write the codes, two per byte, shape (..., hidden_size / 2): float4_e2m1fn_x2 or uint8; rows at
             any stride; None allocates.
-        block_scale: where to write the scales, float8_e4m3fn (or uint8) or, for ``ue8m0``, uint8: linear
-            (..., hidden_size / block_size), or swizzled and flat, (roundup(M, 128) * roundup(columns, 4),), padding
-            zero; contiguous; None allocates.
+        block_scale: where to write the scales, float8_e4m3fn (or uint8) or, for ``ue8m0``, uint8: linear (...,
+            hidden_size / block_size), or swizzled and flat, (roundup(M, 128) * roundup(columns, 4),), padded with
+            zeros; contiguous; None allocates.
         global_scale: float32 tensor of one element on the input's device, the encode scale (448 * 6 / amax of the
             tensor), or None for 1; with ``ue8m0`` it must be None.
         eps: added to the mean of squares.
         block_size: values that share a scale, 16 or 32.
         scale_format: ``e4m3`` or ``ue8m0``; None: ``e4m3`` for block 16, ``ue8m0`` for block 32.
-        is_sf_swizzled_layout: whether `block_scale` has the 128x4 layout that block-scaled MMA reads.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        output_both_sf_layouts: write the scales in both layouts, `block_scale` being the swizzled one.
-        block_scale_unswizzled: where to write the linear scales then; None allocates.
+        is_sf_swizzled_layout: whether `block_scale` has the 128x4 layout for block-scaled MMA.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
+        output_both_sf_layouts: write the scales in both layouts, with the swizzled one in `block_scale`.
+        block_scale_unswizzled: where to write the linear scales in that case; None allocates.
         rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -57,7 +57,7 @@ def rmsnorm_fp4quant(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -104,8 +104,9 @@ def add_rmsnorm_fp4quant(
 ) -> Any:
     """Add the residual, then RMSNorm of the float32 sum, then FP4 quantization, in one pass.
 
-    The input stays as it is. The residual, like the input and with rows at any stride, becomes the sum, rounded to its
-    dtype. `y_out` receives the norm itself, too, rounded to the input's dtype. All else is as in `rmsnorm_fp4quant`.
+    The input is unchanged. The residual, like the input and with rows at any stride, becomes the sum, rounded to its
+    dtype. If given, `y_out` also receives the norm, rounded to the input's dtype. Everything else is as in
+    `rmsnorm_fp4quant`.
 
     Returns:
         ``(y_fp4, block_scale)``, or ``(y_fp4, block_scale, block_scale_unswizzled)`` with both layouts.
@@ -135,7 +136,7 @@ def add_rmsnorm_fp4quant(
 
 
 def check_unswizzled(block_scale_unswizzled: Any, both: bool) -> None:
-    """Raise ValueError if linear scales have a place, but are not written beside swizzled ones."""
+    """Raise ValueError if an output for linear scales is given, but both layouts are not requested."""
     if block_scale_unswizzled is not None and not both:
         raise ValueError(
             "block_scale_unswizzled: is given, but the scales are written in one layout; "

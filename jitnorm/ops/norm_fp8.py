@@ -1,4 +1,4 @@
-"""RMSNorm fused with FP8 quantization by a given scale."""
+"""RMSNorm fused with FP8 quantization with a given scale."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def rmsnorm_quant(
         weight: shape (hidden_size,), the input's dtype or float32.
         scale: float32 tensor of one element on the input's device, a divisor.
         eps: added to the mean of squares.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import ml_dtypes, numpy as np
@@ -53,7 +53,7 @@ def gemma_rmsnorm_quant(
     out: Any, input: Any, weight: Any, scale: Any, eps: float = 1e-06, enable_pdl: bool | None = None,
     *, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
-    """`rmsnorm_quant` as Gemma has it: the weight is ``weight + 1``."""
+    """`rmsnorm_quant` for Gemma: the weight is ``weight + 1``."""
     _quant(GEMMA_RMSNORM_QUANT, out, input, None, weight, scale, eps, enable_pdl, rounding, stream)
 
 
@@ -61,7 +61,7 @@ def fused_add_rmsnorm_quant(
     out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float = 1e-06,
     enable_pdl: bool | None = None, *, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
-    """Add the residual, then `rmsnorm_quant` of the float32 sum; the residual becomes the sum, the input stays."""
+    """Add the residual, then `rmsnorm_quant` of the float32 sum; only the residual is overwritten, by the sum."""
     _quant(FUSED_ADD_RMSNORM_QUANT, out, input, residual, weight, scale, eps, enable_pdl, rounding, stream)
 
 
@@ -69,7 +69,7 @@ def gemma_fused_add_rmsnorm_quant(
     out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float = 1e-06,
     enable_pdl: bool | None = None, *, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
-    """`fused_add_rmsnorm_quant` as Gemma has it: the weight is ``weight + 1``."""
+    """`fused_add_rmsnorm_quant` for Gemma: the weight is ``weight + 1``."""
     _quant(GEMMA_FUSED_ADD_RMSNORM_QUANT, out, input, residual, weight, scale, eps, enable_pdl, rounding, stream)
 
 
@@ -77,7 +77,7 @@ def rms_norm_static_fp8_quant(
     result: Any, input: Any, weight: Any, scale: Any, epsilon: float, *, enable_pdl: bool | None = None,
     rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
-    """`rmsnorm_quant` under the name and with the order that vLLM has: the result first, then `epsilon` last.
+    """`rmsnorm_quant` with vLLM's name and order of arguments: the result first, then `epsilon` last.
 
     Example:
         >>> import ml_dtypes, numpy as np
@@ -94,7 +94,7 @@ def fused_add_rms_norm_static_fp8_quant(
     result: Any, input: Any, residual: Any, weight: Any, scale: Any, epsilon: float, *,
     enable_pdl: bool | None = None, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
-    """`fused_add_rmsnorm_quant` under the name and with the order that vLLM has."""
+    """`fused_add_rmsnorm_quant` with vLLM's name and order of arguments."""
     _quant(
         FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT,
         result,

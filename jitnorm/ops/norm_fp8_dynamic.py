@@ -1,4 +1,4 @@
-"""RMSNorm fused with FP8 quantization by scales that are found: one a row or one a group."""
+"""RMSNorm fused with FP8 quantization with computed scales: one per row or per group."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ def fused_add_rmsnorm_fp8_block_quant(
 
     Args:
         out: where to write the codes, shape of the input, float8_e4m3fn or uint8; rows at any stride.
-        block_scale: where to write the scales, float32 (hidden_size / 128, roundup(M, 4)), contiguous; padding zero.
-        normed_out: where to write the norm itself, like the input; None: nowhere.
+        block_scale: where to write the scales, float32 (hidden_size / 128, roundup(M, 4)), contiguous; padded with
+            zeros.
+        normed_out: where to also write the norm, like the input; None: nowhere.
         input: float16, bfloat16 or float32, shape (..., hidden_size), divisible by 128; rows at any stride.
         residual: like the input. Becomes the sum, rounded to its dtype.
         weight: shape (hidden_size,), the input's dtype or float32.
         eps: added to the mean of squares.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework, or cannot be written, such as a JAX array.
+        TypeError: an argument that is not a tensor of a supported framework, or cannot be written, such as a JAX array.
 
     Example:
         >>> import ml_dtypes, numpy as np
@@ -57,7 +58,7 @@ def fused_add_rmsnorm_fp8_block_quant(
         (448.0, 2.0, [0.0, 0.0])
     """
     for name, output in (("out", out), ("block_scale", block_scale)):
-        framework_of(output, name)  # there is none that it allocates
+        framework_of(output, name)  # every output is given by the caller
     tensors = {
         "input": input, "residual": residual, "weight": weight, "out": out, "block_scale": block_scale,
         "residual_out": residual, "y_out": normed_out, "eps": eps,
@@ -81,19 +82,19 @@ def rms_norm_dynamic_per_token_quant(
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Any, Any]:
-    """RMSNorm, then FP8 with a scale for each row, under the name that vLLM has.
+    """RMSNorm, then FP8 with a scale for each row, under vLLM's name.
 
-    By default, the codes are those of the unrounded norm; vLLM rounds as ``rounding="hf"`` does. An int8 output, which
-    vLLM has, does not exist here.
+    By default, the codes are those of the unrounded norm; vLLM rounds as ``rounding="hf"`` does. Unlike vLLM's
+    function, it has no int8 output.
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
         weight: shape (hidden_size,), the input's dtype or float32.
         epsilon: added to the mean of squares.
         quant_dtype: float8_e4m3fn or float8_e5m2, a dtype of a framework or its name.
-        scale_ub: float32 tensor of one element on the input's device that bounds amax; None: no bound.
+        scale_ub: float32 tensor of one element on the input's device that limits amax; None for no limit.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -102,7 +103,7 @@ def rms_norm_dynamic_per_token_quant(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -133,7 +134,7 @@ def rms_norm_per_block_quant(
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Any, Any]:
-    """RMSNorm, then FP8 with a scale for each group of a row, under the name that vLLM has.
+    """RMSNorm, then FP8 with a scale for each group of a row, under vLLM's name.
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), divisible by the group; rows at any stride.
@@ -141,11 +142,11 @@ def rms_norm_per_block_quant(
         epsilon: added to the mean of squares.
         quant_dtype: float8_e4m3fn, a dtype of a framework or its name.
         group_size: ``[1, 128]`` or ``[1, 64]``: rows and columns that share a scale.
-        scale_ub: float32 tensor of one element on the input's device that bounds amax; None: no bound.
+        scale_ub: float32 tensor of one element on the input's device that limits amax; None for no limit.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
-        is_scale_transposed: whether the scales lie column by column.
-        has_tma_aligned_scales: whether each of these columns is rounded up to 4 rows, which are zero.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        is_scale_transposed: whether the scales are stored column by column.
+        has_tma_aligned_scales: whether each of these columns is padded with zeros to a multiple of 4 rows.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -155,7 +156,7 @@ def rms_norm_per_block_quant(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:

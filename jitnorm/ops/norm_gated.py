@@ -1,4 +1,4 @@
-"""RMSNorm with gates: times their activations, or of the product with them; alone and encoded."""
+"""RMSNorm with gates that multiply the norm or the input, alone and encoded."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ def rmsnorm_gated(
 ) -> Tensor:
     """RMSNorm with gates: ``rmsnorm(input) * silu(gate)``, or ``rmsnorm(input * silu(gate))``.
 
-    The first is that of Gated DeltaNet (Qwen3-Next, Kimi Linear), of heads of the last dimension; the second that of
-    Mamba 2, where groups of a row are normalized by themselves. All arithmetic is float32 with, by default, one
-    rounding at the end; docs/numerics.md defines every bit.
+    The first is that of Gated DeltaNet (Qwen3-Next, Kimi Linear), over heads in the last dimension; the second that of
+    Mamba 2, where groups of a row are normalized separately. All arithmetic is float32 with, by default, one rounding
+    at the end; docs/numerics.md defines every bit.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        gate: like the input, at strides of its own.
-        weight: shape (hidden_size,), the input's dtype or float32; None multiplies by nothing.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
+        gate: like the input, with its own strides.
+        weight: shape (hidden_size,), the input's dtype or float32; None for no weight.
         eps: added to the mean of squares.
         out: where to write, like the input; None allocates. It may be the input itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         bias: like `weight`, or None; added to the product with the weight.
-        activation: of the gates: ``"silu"``, ``"sigmoid"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or ``"relu2"``.
-        norm_before_gate: whether the gates multiply the norm, not the input.
-        group_size: columns that are normalized by themselves, a divisor of the hidden size; None: all.
+        activation: activation of the gates: ``"silu"``, ``"sigmoid"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or
+            ``"relu2"``.
+        norm_before_gate: whether the gates multiply the norm instead of the input.
+        group_size: columns that are normalized together, a divisor of the hidden size; None: all.
         rounding: ``once``, ``output`` (the same here), or ``hf``: as in Transformers, ``input / sqrt(...)`` is rounded
             to the input's dtype before it is multiplied by the weight, and so is the norm before gates multiply it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
@@ -55,7 +56,7 @@ def rmsnorm_gated(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -107,15 +108,15 @@ def rmsnorm_gated_quantize(
         eps: added to the mean of squares.
         activation: as in `rmsnorm_gated`.
         norm_before_gate: as in `rmsnorm_gated`.
-        group_size: as in `rmsnorm_gated`. With several groups in a row, scales are those of the tensor, or of blocks in
-            the linear layout.
+        group_size: as in `rmsnorm_gated`. With several groups in a row, scales must be those of the tensor, or of
+            blocks in the linear layout.
         scale_ub: as in `norm_quantize`.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: what is rounded to the input's dtype before it is encoded: nothing (``once``); the result
             (``output``), which gives the codes of `rmsnorm_gated` and then `quantize`; or each step (``hf``), as in
             `rmsnorm_gated`.
         out: where to write the codes, as in `norm_quantize`.
-        out_scale: where to write the scales that are found, as in `norm_quantize`.
+        out_scale: where to write the computed scales, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -123,7 +124,7 @@ def rmsnorm_gated_quantize(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -155,7 +156,7 @@ def rmsnorm_gated_quantize(
 
 
 def _is_of_groups(spec: QuantSpec) -> bool:
-    """Whether what an encoding finds of a row is that of its groups, one after another."""
+    """Whether encoding a row gives the same as encoding its groups one after another."""
     return spec.block_size == "tensor" or (
         spec.has_blocks and spec.scale_layout == "linear" and spec.global_scale != "row"
     )
@@ -177,7 +178,7 @@ def _groups(input: Any, group_size: int | None) -> int:
 
 
 def _split(tensor: Any, groups: int, name: str) -> Any:
-    """The tensor with a dimension of groups before the last one; as it is, for the call to refuse, if it has none."""
+    """Insert a dimension of groups before the last; a tensor without dimensions is left for the call to reject."""
     if groups == 1 or tensor is None:
         return tensor
     framework = framework_of(tensor, name)
@@ -189,7 +190,7 @@ def _split(tensor: Any, groups: int, name: str) -> Any:
 
 
 def _merged(made: Any, given: Any, groups: int) -> Any:
-    """The tensor that the caller gave to be written, or else the one that was made, its groups merged."""
+    """The output that the caller gave, or else the allocated one with its groups merged."""
     if groups == 1:
         return made
     return framework_of(made, "out").merge_last_two(made) if given is None else given

@@ -1,4 +1,4 @@
-"""RMSNorm by several weights in one launch: the input is read once, and its statistic is found once."""
+"""RMSNorm with several weights in one launch: the input is read, and its statistic computed, once."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ def rmsnorm_multi(
     input: Tensor, weights: Any, eps: float = 1e-06, out: Tensor | None = None, enable_pdl: bool | None = None, *,
     unit_bias: bool = False, rounding: str = "once", stream: Any = None,
 ) -> Tensor:  # fmt: skip
-    """RMSNorm by each of several weights, in one launch; each result is as `rmsnorm` gives it.
+    """RMSNorm with each of several weights, in one launch; each result is that of `rmsnorm`.
 
-    So are normalized layers whose parts run in parallel, each behind a norm of its own, such as the dense and the
-    routed experts of Gemma 4.
+    This is for layers whose parts run in parallel, each with its own norm, such as the dense and the routed experts of
+    Gemma 4.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
-        weights: n of them in one tensor, n of 2 to 4: shape (n, hidden_size), contiguous, the input's dtype or float32.
-            Stack them once, where the model is loaded.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
+        weights: n weights in one tensor, n from 2 to 4: shape (n, hidden_size), contiguous, the input's dtype or
+            float32. Stack them once, when the model is loaded.
         eps: added to the mean of squares.
         out: where to write, shape (n, ..., hidden_size), contiguous, the input's dtype; None allocates.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        unit_bias: whether the weights are ``weights + 1``, as Gemma has them.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
+        unit_bias: whether 1 is added to the weights, as in Gemma.
         rounding: as in `rmsnorm`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        `out`: the norm by the first weight, then by the next; ``a, b = rmsnorm_multi(...)`` takes them apart.
+        `out`: the norms with the first weight, the second and so on; ``a, b = rmsnorm_multi(...)`` unpacks them.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -58,14 +58,14 @@ def add_rmsnorm_multi(
     out: Tensor | None = None, residual_out: Tensor | None = None, unit_bias: bool = False, rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Add the residual to the input, then RMSNorm of the float32 sum by each of several weights: `rmsnorm_multi`.
+    """Add the residual to the input, then RMSNorm of the float32 sum with each of several weights: `rmsnorm_multi`.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
         residual: like the input.
         weights: as in `rmsnorm_multi`.
         eps: added to the mean of squares.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         out: as in `rmsnorm_multi`.
         residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
         unit_bias: as in `rmsnorm_multi`.
@@ -99,7 +99,7 @@ def _dispatcher(op: Op, weights: Any, unit_bias: bool, rounding: str, enable_pdl
 
 
 def _norms(made: dict[str, Any], input: Any, given: Any) -> Any:
-    """The norms, those that were allocated with the leading dimensions of the input."""
+    """The norms; if they were allocated, with the leading dimensions of the input."""
     out = made["out"]
     shape = (out.shape[0], *input.shape)
     return out if given is not None else framework_of(out, "out").permuted(out, shape, tuple(range(len(shape))))

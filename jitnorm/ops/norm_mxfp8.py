@@ -29,17 +29,17 @@ def rmsnorm_mxfp8quant(
     The counterpart of `rmsnorm_fp4quant` for E4M3 codes in blocks of 32 with UE8M0 scales.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), up to 262144 elements a row, divisible by 32;
+        input: float16, bfloat16 or float32, shape (..., hidden_size), up to 262144 elements per row, divisible by 32;
             rows at any stride.
         weight: shape (hidden_size,), the input's dtype or float32.
         y_fp8: where to write the codes, shape of the input, float8_e4m3fn or uint8; rows at any stride; None allocates.
-        block_scale: where to write the scales, uint8: linear (..., hidden_size / 32), or swizzled, padding zero, with
-            roundup(M, 128) * roundup(hidden_size / 32, 4) elements; contiguous; None allocates, flat if swizzled.
+        block_scale: where to write the scales, uint8: linear (..., hidden_size / 32), or swizzled, padded with zeros,
+            with roundup(M, 128) * roundup(hidden_size / 32, 4) elements; contiguous; None allocates, flat if swizzled.
         eps: added to the mean of squares.
-        is_sf_swizzled_layout: whether `block_scale` has the 128x4 layout that block-scaled MMA reads.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        output_both_sf_layouts: write the scales in both layouts, `block_scale` being the swizzled one.
-        block_scale_unswizzled: where to write the linear scales then; None allocates.
+        is_sf_swizzled_layout: whether `block_scale` has the 128x4 layout for block-scaled MMA.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
+        output_both_sf_layouts: write the scales in both layouts, with the swizzled one in `block_scale`.
+        block_scale_unswizzled: where to write the linear scales in that case; None allocates.
         rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -48,7 +48,7 @@ def rmsnorm_mxfp8quant(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -89,8 +89,9 @@ def add_rmsnorm_mxfp8quant(
 ) -> Any:
     """Add the residual, then RMSNorm of the float32 sum, then MXFP8 quantization, in one pass.
 
-    The input stays as it is. The residual, like the input and with rows at any stride, becomes the sum, rounded to its
-    dtype. `y_out` receives the norm itself, too, rounded to the input's dtype. All else is as in `rmsnorm_mxfp8quant`.
+    The input is unchanged. The residual, like the input and with rows at any stride, becomes the sum, rounded to its
+    dtype. If given, `y_out` also receives the norm, rounded to the input's dtype. Everything else is as in
+    `rmsnorm_mxfp8quant`.
 
     Returns:
         ``(y_fp8, block_scale)``, or ``(y_fp8, block_scale, block_scale_unswizzled)`` with both layouts.

@@ -27,20 +27,20 @@ def qk_rmsnorm(
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """RMSNorm of each head of the queries and of the keys, in one launch; each row is as `rmsnorm` gives it.
+    """RMSNorm of each head of the queries and the keys, in one launch; each row is that of `rmsnorm`.
 
     The two may be views cut out of one packed QKV tensor, and may be normalized in place.
 
     Args:
         q: float16, bfloat16 or float32, shape (..., head_dim), such as (tokens, q_heads, head_dim); 1 to 262144
-            elements a row; rows at any stride.
-        k: of the same dtype, shape (..., head_dim) with leading dimensions of its own; rows at any stride.
-        q_weight: shape (head_dim,), the dtype of `q` or float32; None multiplies by nothing.
+            elements per row; rows at any stride.
+        k: the same dtype, shape (..., head_dim) with its own leading dimensions; rows at any stride.
+        q_weight: shape (head_dim,), the dtype of `q` or float32; None for no weight.
         k_weight: like `q_weight`; None if that is.
         eps: added to the mean of squares.
         q_out: where to write, like `q`; None allocates. It may be `q` itself.
         k_out: where to write, like `k`; None allocates. It may be `k` itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: as in `rmsnorm`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -49,7 +49,7 @@ def qk_rmsnorm(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -81,7 +81,7 @@ def gemma_qk_rmsnorm(
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """`qk_rmsnorm` as Gemma has it: the weights are ``weight + 1``.
+    """`qk_rmsnorm` for Gemma: the weights are ``weight + 1``.
 
     Example:
         >>> import numpy as np
@@ -105,21 +105,21 @@ def q_kv_rmsnorm(
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """RMSNorm of two tensors whose rows differ in length, in one launch; each row is as `rmsnorm` gives it.
+    """RMSNorm of two tensors whose rows differ in length, in one launch; each row is that of `rmsnorm`.
 
-    Such are the latents of multi-head latent attention (MLA), as of DeepSeek: those of queries, and those that keys and
-    values share. They may be views cut out of one packed tensor, and may be normalized in place.
+    This is for the latents of multi-head latent attention (MLA), as in DeepSeek's models: those of queries, and those
+    that keys and values share. They may be views of one packed tensor, and may be normalized in place.
 
     Args:
-        q: float16, bfloat16 or float32, shape (..., q_size), up to 262144 elements a row; rows at any stride.
-        kv: of the same dtype, shape (..., kv_size) with leading dimensions of its own; rows at any stride. Unless the
-            two sizes are the same, both are multiples of 16.
+        q: float16, bfloat16 or float32, shape (..., q_size), up to 262144 elements per row; rows at any stride.
+        kv: the same dtype, shape (..., kv_size) with its own leading dimensions; rows at any stride. Unless the two
+            sizes are the same, both must be multiples of 16.
         q_weight: shape (q_size,), the dtype of `q` or float32.
         kv_weight: shape (kv_size,), the dtype of `q_weight`.
         eps: added to the mean of squares.
         q_out: where to write, like `q`; None allocates. It may be `q` itself.
         kv_out: where to write, like `kv`; None allocates. It may be `kv` itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: as in `rmsnorm`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -128,7 +128,7 @@ def q_kv_rmsnorm(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:

@@ -29,35 +29,35 @@ def qk_rmsnorm_rope(
     head_size: int | None = None,
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """RMSNorm of each head of the queries and of the keys, then rotary position embedding (RoPE), in one launch.
+    """RMSNorm of each head of the queries and the keys, then rotary position embedding (RoPE), in one launch.
 
     The two may be views cut out of one packed QKV tensor, and may be written in place.
 
     Args:
         q: float16, bfloat16 or float32, shape (..., q_heads, head_size), such as (tokens, q_heads, head_size); up to
-            512 elements a head; heads at any stride. See `head_size`.
+            512 elements per head; heads at any stride. See `head_size`.
         k: of the same dtype, shape (..., k_heads, head_size), of as many tokens; heads at any stride.
         q_weight: shape (head_size,), the dtype of `q` or float32.
         k_weight: like `q_weight`.
-        cos_sin_cache: float16, bfloat16 or float32, shape (max_position, rotary_size), half a row cosines, then half a
-            row sines; rows at any stride. The rotary size is even and at most the head size: of each head, the first
-            elements are turned and the others are only normalized.
+        cos_sin_cache: float16, bfloat16 or float32, shape (max_position, rotary_size), half of each row cosines, then
+            sines; rows at any stride. The rotary size is even and at most the head size: the first elements of each
+            head are rotated, and the others are only normalized.
         positions: int32 or int64, as many elements as tokens: the row of `cos_sin_cache` for each. One outside of it
-            makes the elements that would be turned NaN.
+            makes the rotated elements NaN.
         eps: added to the mean of squares.
-        is_neox: whether the elements that are turned together are halves apart, as in GPT-NeoX and most models, or
-            neighbours, as in GPT-J.
+        is_neox: whether the elements of a pair are half a head apart, as in GPT-NeoX and most models, or neighbours, as
+            in GPT-J.
         q_out: where to write, like `q`; None allocates. It may be `q` itself.
         k_out: where to write, like `k`; None allocates. It may be `k` itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        unit_bias: whether 1 is added to the weights, as Gemma does.
-        rounding: what is rounded to the dtype of `q` besides what is written: nothing (``once``), or each step as in
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
+        unit_bias: whether 1 is added to the weights, as in Gemma.
+        rounding: what is rounded to the dtype of `q` besides the results: nothing (``once``), or each step as in
             Transformers (``hf``): those of the norm as in `rmsnorm`, both products with a cosine and a sine, and their
             sum.
-        head_size: None normalizes each head by itself. Otherwise the last dimension of `q`, `k` and the weights is
+        head_size: None normalizes each head separately. Otherwise the last dimension of `q`, `k` and the weights is
             several heads of 16, 32, 64, 128, 256 or 512 elements side by side, which are normalized together, as in
-            OLMo 2 and in video models, and turned each by itself: for a token with a single norm, `q` is of shape
-            (tokens, 1, heads * head_size). Up to 32768 elements a row.
+            OLMo 2 and in video models, and rotated separately: for a token with a single norm, `q` has the shape
+            (tokens, 1, heads * head_size). Up to 32768 elements per row.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -65,7 +65,7 @@ def qk_rmsnorm_rope(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -104,19 +104,19 @@ def qk_rmsnorm_rope_quant(
     """`qk_rmsnorm_rope`, then FP8: ``fp8(x * (1 / scale))`` of each unrounded element x, to nearest even, saturating.
 
     Args:
-        q: as in `qk_rmsnorm_rope`, as are the arguments not listed here.
+        q: as in `qk_rmsnorm_rope`, like all arguments not described here.
         k: likewise.
         q_weight: likewise.
         k_weight: likewise.
         cos_sin_cache: likewise.
         positions: likewise.
         q_scale: float32 tensor of one element, the divisor of queries.
-        k_scale: that of keys.
+        k_scale: the divisor of keys.
         eps: added to the mean of squares.
         is_neox: as in `qk_rmsnorm_rope`.
         q_out: where to write, float8_e4m3fn (or uint8), shape of `q`; None allocates.
         k_out: where to write, shape of `k`; None allocates.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         unit_bias: whether 1 is added to the weights.
         rounding: what is rounded before the encoding: nothing (``once``); the result (``output``), which gives the
             codes of `qk_rmsnorm_rope` and then `quantize`; or each step (``hf``).

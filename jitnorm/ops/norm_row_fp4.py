@@ -1,4 +1,4 @@
-"""RMSNorm to NVFP4 with a global scale for each row, plain or of mixed streams: what DeepSeek-style pipelines run."""
+"""RMSNorm to NVFP4 with a global scale for each row, plain or of mixed streams, for DeepSeek-style pipelines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def rmsnorm_quantize(
     x: Any, weight: Any, eps: float = 1e-06, *, scale_layout: str = "linear", enable_pdl: bool | None = None,
     rounding: str = "once", stream: Any = None,
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
-    """RMSNorm, then NVFP4 with a global scale for each row, found in the same launch.
+    """RMSNorm, then NVFP4 with a global scale for each row, computed in the same launch.
 
     A value is decoded as ``e2m1 value * e4m3 scale * row_scale``; docs/numerics.md defines every bit.
 
@@ -25,17 +25,17 @@ def rmsnorm_quantize(
         weight: shape (hidden_size,), float32 or the dtype of `x`.
         eps: added to the mean of squares.
         scale_layout: ``linear``, ``128x4`` or ``8x4``.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        codes (..., hidden_size / 2), two a byte; block scales in `scale_layout`; the decode scale of each row, float32
-        (M,), 0 for a row of zeros; the reciprocal root mean square of each row, float32 (M,).
+        codes (..., hidden_size / 2), two per byte; block scales in `scale_layout`; the decode scale of each row,
+        float32 (M,), 0 for a row of zeros; the reciprocal root mean square of each row, float32 (M,).
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -70,16 +70,16 @@ def mhc_rmsnorm_quantize(
         weight: shape (hidden_size,), float32 or the dtype of `X`.
         eps: added to the mean of squares.
         scale_layout: ``linear``, ``128x4`` or ``8x4``.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        what `rmsnorm_quantize` returns.
+        the same as `rmsnorm_quantize`.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np

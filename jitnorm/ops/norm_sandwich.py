@@ -28,23 +28,23 @@ def sandwich_rmsnorm(
 ) -> tuple[Tensor, Tensor]:
     """RMSNorm of the input, plus the residual, then RMSNorm of that sum, in one launch.
 
-    As between the layers of Gemma 2 and 3 (`unit_bias` True), whose norms stand before and after attention and MLP:
+    As between the layers of Gemma 2 and 3 (with `unit_bias`), which have norms before and after attention and MLP:
     ``sum = residual + rmsnorm(input) * input_weight``, ``out = rmsnorm(sum) * weight``. docs/numerics.md defines every
     bit.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements a row; rows at any stride.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
         residual: like the input.
-        input_weight: shape (hidden_size,), the input's dtype or float32; of the norm of the input.
-        weight: like `input_weight`; of the norm of the sum.
+        input_weight: weight for the norm of the input, shape (hidden_size,), the input's dtype or float32.
+        weight: weight for the norm of the sum, like `input_weight`.
         eps: added to the mean of squares, of both norms.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        unit_bias: whether 1 is added to both weights, as Gemma does.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
+        unit_bias: whether 1 is added to both weights, as in Gemma.
         out: where to write the norm, like the input; None allocates. It may be the input itself.
         residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
-        rounding: ``once``: the sum is rounded where it is stored, the norm at its end, nothing else; ``hf``: as in
-            Transformers, each step is rounded to the input's dtype, the norm of the input and the sum among them;
-            ``vllm``: these, but the norm is that of the unrounded sum.
+        rounding: ``once``: only the stored sum and the result are rounded; ``hf``: as in Transformers, each step is
+            rounded to the input's dtype, including the norm of the input and the sum; ``vllm``: the same, but the
+            unrounded sum is normalized.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -52,7 +52,7 @@ def sandwich_rmsnorm(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -86,7 +86,7 @@ def sandwich_norm_quantize(
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Any, ...]:
-    """`sandwich_rmsnorm`, the norm of the sum being quantized unrounded, in one pass: any QuantSpec.
+    """`sandwich_rmsnorm`, then quantization of the unrounded norm of the sum, in one pass: any QuantSpec.
 
     Args:
         input: as in `sandwich_rmsnorm`.
@@ -97,10 +97,10 @@ def sandwich_norm_quantize(
         global_scale: as in `norm_quantize`.
         scale: as in `norm_quantize`.
         eps: added to the mean of squares, of both norms.
-        unit_bias: whether 1 is added to both weights, as Gemma does.
-        keep_norm: whether the norm of the sum is returned itself, too.
+        unit_bias: whether 1 is added to both weights, as in Gemma.
+        keep_norm: whether the norm of the sum is also returned unencoded.
         scale_ub: as in `norm_quantize`.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: as in `sandwich_rmsnorm`; ``output`` rounds the norm of the sum before it is encoded.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -110,7 +110,7 @@ def sandwich_norm_quantize(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""FP4 quantization alone, as FlashInfer has it: codes and scales are bytes, scales have two dimensions."""
+"""FP4 quantization alone, as in FlashInfer: codes and scales are bytes, and scales have two dimensions."""
 
 from __future__ import annotations
 
@@ -35,30 +35,31 @@ def fp4_quantize(
     docs/numerics.md defines every bit. The same bytes come from every GPU and from the CPU.
 
     Args:
-        input: float16, bfloat16, float32 or float8_e4m3fn, shape (..., K), up to 262144 elements a row, divisible by
-            `sf_vec_size`; rows at any stride, each contiguous. With a global scale, float8_e4m3fn is taken for a tensor
-            quantized to FP8 with the scale ``amax / 448``, that is ``6 / global_scale``, and its values are encoded.
+        input: float16, bfloat16, float32 or float8_e4m3fn, shape (..., K), up to 262144 elements per row, divisible by
+            `sf_vec_size`; rows at any stride, each contiguous. With a global scale, a float8_e4m3fn input is treated as
+            a tensor quantized to FP8 with the scale ``amax / 448``, that is ``6 / global_scale``, and its values are
+            encoded.
         global_scale: float32 tensor of one element on the input's device, the encode scale (448 * 6 / amax of the
             tensor), or None for 1; with UE8M0 scales it must be None.
         sf_vec_size: values that share a scale, 16 or 32.
         sf_use_ue8m0: whether scales are powers of two, in UE8M0, rather than E4M3.
-        is_sf_swizzled_layout: whether the scales have a layout that block-scaled MMA reads.
-        is_sf_8x4_layout: whether that is 8x4 rather than 128x4.
+        is_sf_swizzled_layout: whether the scales are swizzled for block-scaled MMA.
+        is_sf_8x4_layout: whether the swizzled layout is 8x4 instead of 128x4.
         is_global_scale_inversed: whether `global_scale` is the decode scale, the inverse of the encode scale.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         backend: ``cuda`` or ``cute-dsl``, which are the same kernel here.
-        nvfp4_4over6: None for one candidate scale a block; or FlashInfer's NVFP44Over6Config for the better of
-            ``amax / 6`` and ``amax / 4``, by the error that it names, always in float32. A given global scale has its
-            `e4m3_max` in it. No environment variable is read.
+        nvfp4_4over6: None for one candidate scale per block; or FlashInfer's NVFP44Over6Config for the better of ``amax
+            / 6`` and ``amax / 4``, by the error that it names, always in float32. A given global scale already implies
+            its `e4m3_max`. No environment variable is read.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        ``(codes, scales)``, uint8: codes two a byte, (..., K / 2); scales (M, K / sf_vec_size) or, swizzled,
-        (roundup(M, 128 or 8), roundup(K / sf_vec_size, 4)) with zeros as padding.
+        ``(codes, scales)``, uint8: codes two per byte, (..., K / 2); scales (M, K / sf_vec_size) or, swizzled,
+        (roundup(M, 128 or 8), roundup(K / sf_vec_size, 4)) padded with zeros.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -96,16 +97,17 @@ def nvfp4_quantize(
         a: as the input of `fp4_quantize`.
         a_global_sf: float32 tensor of one element on the device of `a`, the encode scale, or None for 1. With
             `per_token_activation`, the base scale, as a number or a tensor: ``1 / (m * 6)`` makes the largest scale of
-            each row m, up to 448. None is 448, or what `nvfp4_4over6` says. Each base scale is a kernel of its own. A
-            tensor on a GPU is waited for, a number is not.
-        sfLayout: an `SfLayout`, or FlashInfer's.
-        do_shuffle: whether the rows are then permuted, as `shuffle_matrix_a` and `shuffle_matrix_sf_a` do it for an
-            epilogue tile of 128: codes, 128x4 scales and the scales of rows. `a` is (M, K) then, M divisible by 128.
+            each row m, up to 448. None means 448, or what `nvfp4_4over6` says. Each base scale has its own kernel. A
+            tensor on a GPU causes a synchronization, a number does not.
+        sfLayout: an `SfLayout` or FlashInfer's.
+        do_shuffle: whether the rows of codes, 128x4 scales and row scales are then permuted, as by `shuffle_matrix_a`
+            and `shuffle_matrix_sf_a` for an epilogue tile of 128. `a` must then be (M, K), with M divisible by 128.
         sf_vec_size: values that share a scale, 16 or 32.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         backend: ``cuda``, ``cute-dsl`` or ``cake``, which are the same kernel here.
-        per_token_activation: whether each row has a global scale of its own, found and returned.
-        expanded_idx_to_permuted_idx: must be None; `quantize` gathers rows, and `jitnorm.compat.flashinfer` has this.
+        per_token_activation: whether each row has its own global scale, which is computed and returned.
+        expanded_idx_to_permuted_idx: must be None; `quantize` gathers rows, and `jitnorm.compat.flashinfer` supports
+            this argument.
         out_scale: must be None.
         nvfp4_4over6: as in `fp4_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
@@ -116,7 +118,7 @@ def nvfp4_quantize(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -156,8 +158,8 @@ def mxfp4_quantize(
     Args:
         a: as the input of `fp4_quantize`.
         backend: ``cuda`` or ``cute-dsl``, which are the same kernel here.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        sfLayout: an `SfLayout`, or FlashInfer's.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
+        sfLayout: an `SfLayout` or FlashInfer's.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -165,7 +167,7 @@ def mxfp4_quantize(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
@@ -191,7 +193,7 @@ def _check_shuffle(a: Any) -> None:
 
 
 def _shuffled(codes: Any, scales: Any, *row_scale: Any, stream: Any) -> tuple[Any, ...]:
-    """Codes, linear scales and those of the rows, if there are any, permuted; the block scales in the 128x4 layout."""
+    """Permute codes, linear block scales and any row scales; return the block scales in the 128x4 layout."""
     framework = framework_of(codes, "codes")
     rows = codes.shape[0]
 
@@ -208,7 +210,7 @@ def _shuffled(codes: Any, scales: Any, *row_scale: Any, stream: Any) -> tuple[An
 
 
 def largest_scale(scale: Any) -> float | None:
-    """The largest scale of a row's blocks that a base scale stands for; None for the recipe's."""
+    """The largest block scale of a row for a base scale; None for the recipe's."""
     if scale is None:
         return None
     if not isinstance(scale, (int, float)) and not hasattr(scale, "item"):
@@ -220,7 +222,7 @@ def largest_scale(scale: Any) -> float | None:
     except RuntimeError as error:
         raise TypeError(f"a_global_sf: has no value: {error}") from None
     largest = 1 / (6 * value) if value > 0 else 0.0
-    # The usual ones may be rounded to few digits.
+    # The usual base scales may be rounded to few digits.
     largest = next((usual for usual in (448, 256) if abs(largest - usual) <= 1e-3 * usual), largest)
     if not 2**-9 <= largest <= 448:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""MXFP8 quantization alone, as FlashInfer has it."""
+"""MXFP8 quantization alone, as in FlashInfer."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def mxfp8_quantize(
     docs/numerics.md defines every bit. The same bytes come from every GPU and from the CPU.
 
     Args:
-        input: float16, bfloat16, float32 or float8_e4m3fn, shape (..., K), up to 262144 elements a row, divisible by
+        input: float16, bfloat16, float32 or float8_e4m3fn, shape (..., K), up to 262144 elements per row, divisible by
             32; rows at any stride.
-        is_sf_swizzled_layout: whether the scales have the 128x4 layout that block-scaled MMA reads.
-        alignment: what K is rounded up to, a multiple of 32; codes and scales of the columns added are zero.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        is_sf_swizzled_layout: whether the scales have the 128x4 layout for block-scaled MMA.
+        alignment: the multiple of 32 to which K is rounded up; codes and scales of the added columns are zero.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         backend: ``cuda`` or ``cute-dsl``, which are the same kernel here.
-        sf_swizzle_layout: an `SfLayout`, or FlashInfer's, in place of `is_sf_swizzled_layout`; or None.
+        sf_swizzle_layout: an `SfLayout` or FlashInfer's, in place of `is_sf_swizzled_layout`; or None.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        ``(codes, scales)``: float8_e4m3fn (..., roundup(K, alignment)), and uint8, flat, in the layout asked for, with
-        zeros as padding.
+        ``(codes, scales)``: float8_e4m3fn (..., roundup(K, alignment)), and uint8, flat, in the requested layout,
+            padded with zeros.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
         ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:

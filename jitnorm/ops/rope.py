@@ -23,26 +23,26 @@ def rope(
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Rotary position embedding (RoPE) of each head of the queries and of the keys, in one launch.
+    """Rotary position embedding (RoPE) of each head of the queries and the keys, in one launch.
 
-    `qk_rmsnorm_rope` without the norm, for models such as Llama that have none there. The two may be views cut out of
-    one packed QKV tensor, and may be written in place.
+    `qk_rmsnorm_rope` without the norm, for models such as Llama that have none there. The two may be views of one
+    packed QKV tensor, and may be written in place.
 
     Args:
         q: float16, bfloat16 or float32, shape (..., q_heads, head_size), such as (tokens, q_heads, head_size); up to
-            512 elements a head; heads at any stride.
+            512 elements per head; heads at any stride.
         k: of the same dtype, shape (..., k_heads, head_size), of as many tokens; heads at any stride.
-        cos_sin_cache: float16, bfloat16 or float32, shape (max_position, rotary_size), half a row cosines, then half a
-            row sines; rows at any stride. The rotary size is even and at most the head size: of each head, the first
-            elements are turned and the others stay.
+        cos_sin_cache: float16, bfloat16 or float32, shape (max_position, rotary_size), half of each row cosines, then
+            sines; rows at any stride. The rotary size is even and at most the head size: the first elements of each
+            head are rotated, and the others stay as they are.
         positions: int32 or int64, as many elements as tokens: the row of `cos_sin_cache` for each. One outside of it
-            makes the elements that would be turned NaN.
-        is_neox: whether the elements that are turned together are halves apart, as in GPT-NeoX and most models, or
-            neighbours, as in GPT-J.
+            makes the rotated elements NaN.
+        is_neox: whether the elements of a pair are half a head apart, as in GPT-NeoX and most models, or neighbours, as
+            in GPT-J.
         q_out: where to write, like `q`; None allocates. It may be `q` itself.
         k_out: where to write, like `k`; None allocates. It may be `k` itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        rounding: what is rounded to the dtype of `q` besides what is written: nothing (``once``), or each step as in
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
+        rounding: what is rounded to the dtype of `q` besides the results: nothing (``once``), or each step as in
             Transformers (``hf``): both products with a cosine and a sine, and their sum.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -51,7 +51,7 @@ def rope(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np
@@ -87,16 +87,16 @@ def rope_quant(
     """`rope`, then FP8: ``fp8(x * (1 / scale))`` of each unrounded element x, to nearest even, saturating.
 
     Args:
-        q: as in `rope`, as are the arguments not listed here.
+        q: as in `rope`, like all arguments not described here.
         k: likewise.
         cos_sin_cache: likewise.
         positions: likewise.
         q_scale: float32 tensor of one element, the divisor of queries.
-        k_scale: that of keys.
+        k_scale: the divisor of keys.
         is_neox: as in `rope`.
         q_out: where to write, float8_e4m3fn (or uint8), shape of `q`; None allocates.
         k_out: where to write, shape of `k`; None allocates.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: what is rounded before the encoding: nothing (``once``); the result (``output``), which gives the
             codes of `rope` and then `quantize`; or each step (``hf``).
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.

@@ -31,13 +31,13 @@ def rope_cache(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """`rope`, which also inserts the keys and the values into paged caches, in one launch.
 
-    The three may be views cut out of one packed QKV tensor. Of the caches, only what tokens have slots for is written.
-    A cache of whole sequences, (sequences, length, k_heads, head_size), has a sequence as a page.
+    The three may be views of one packed QKV tensor. In the caches, only the slots of tokens are written. In a cache of
+    whole sequences, (sequences, length, k_heads, head_size), each sequence is a page.
 
     Args:
-        q: as in `rope`, as are the arguments not listed here.
+        q: as in `rope`, like all arguments not described here.
         k: likewise.
-        v: like `k`; it is not turned.
+        v: like `k`, but not rotated.
         cos_sin_cache: as in `rope`.
         positions: likewise.
         slot_mapping: as in `qk_rmsnorm_rope_cache`: int32 or int64, (tokens,), the place of each token in the pages;
@@ -46,10 +46,10 @@ def rope_cache(
         value_cache: likewise. It may be a view of the same tensor as `key_cache`.
         is_neox: as in `rope`.
         q_out: where to write queries, like `q`; None allocates. It may be `q` itself.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
-        keep_heads: whether what is inserted is written to `k_out` and `v_out`, too.
-        k_out: where to, like `k`; None allocates. It may be `k` itself.
-        v_out: likewise, of `v`.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
+        keep_heads: whether the inserted keys and values are also written to `k_out` and `v_out`.
+        k_out: where to write keys, like `k`; None allocates. It may be `k` itself.
+        v_out: likewise for `v`.
         rounding: as in `rope`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -58,7 +58,7 @@ def rope_cache(
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework, or a JAX array, which cannot be written.
+        TypeError: an argument that is not a tensor of a supported framework, or a JAX array, which cannot be written.
 
     Example:
         >>> import numpy as np
@@ -103,10 +103,10 @@ def rope_cache_quant(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """`rope_cache` with caches in FP8: ``fp8(x * (1 / scale))`` of each element x, to nearest, saturating.
 
-    Queries, and what `keep_heads` keeps, are in the dtype of the inputs.
+    Queries, and the heads that `keep_heads` keeps, are in the dtype of the inputs.
 
     Args:
-        q: as in `rope_cache`, as are the arguments not listed here.
+        q: as in `rope_cache`, like all arguments not described here.
         k: likewise.
         v: likewise.
         cos_sin_cache: likewise.
@@ -114,11 +114,11 @@ def rope_cache_quant(
         slot_mapping: likewise.
         key_cache: (pages, page size, k_heads, head_size), float8_e4m3fn (or uint8); heads at any stride.
         value_cache: likewise.
-        k_scale: float32 tensor of one element, the divisor of keys, or of one for each head, (k_heads,).
-        v_scale: that of values, or those.
+        k_scale: the divisor of keys, a float32 tensor of one element, or of one per head, (k_heads,).
+        v_scale: the divisor of values, likewise.
         is_neox: as in `rope`.
         q_out: as in `rope_cache`.
-        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU can.
+        enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         keep_heads: as in `rope_cache`.
         k_out: likewise.
         v_out: likewise.

@@ -1,4 +1,4 @@
-"""Runs the calls of all ops: the fast path into the launcher, and the slow path for calls it does not take directly."""
+"""Runs the calls of all ops: the fast path into the launcher, and the slow path for all other calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jitnorm.interop import check_given, converted_tensors, framework_of, tried
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
 
-# The type of the tensors of a framework: calls return what they are given.
+# The type of a framework's tensors: calls return the type that they are given.
 Tensor = TypeVar("Tensor")
 
 
@@ -19,17 +19,17 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
     """Run an op on the caller's stream.
 
     Args:
-        dispatcher: the op's, for the options of this call.
-        named: the arguments by name, tensors and numbers: all that the dispatcher takes, and perhaps others, which are
-            ignored. Outputs that are None are allocated.
-        stream: what the caller gave: None, an integer, or a stream object of a framework.
+        dispatcher: the op's dispatcher for the options of this call.
+        named: the arguments by name, tensors and numbers: all that the dispatcher takes; others are ignored. Outputs
+            that are None are allocated.
+        stream: as given by the caller: None, an integer, or a stream object of a framework.
 
     Returns:
         `named`, with all outputs.
 
     Raises:
         ValueError: a shape, dtype, device, stride or alignment that is not allowed.
-        TypeError: an argument that is no tensor of a known framework, or frameworks are two.
+        TypeError: an argument that is not a tensor of a supported framework, or tensors of two frameworks.
     """
     kind = type(named[dispatcher.first])
     way = dispatcher.ways.get(kind)
@@ -44,7 +44,7 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
 
 
 def run_with_amax(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:
-    """`run`, after the launch that finds the largest magnitude of the tensor, if a scale is found from it."""
+    """`run`, preceded by a launch that computes the tensor's largest magnitude if a scale needs it."""
     before = dispatcher.before
     if before is not None:
         named["amax"] = run(before, {name: named.get(name) for name in before.arguments}, stream)["amax"]
@@ -52,7 +52,7 @@ def run_with_amax(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) ->
 
 
 def _run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:
-    """The way of calls that are new, that need conversion, or that are refused."""
+    """Run calls that are new, need conversion, or are rejected."""
     arguments, names = dispatcher.in_order(named), dispatcher.names
     given, numbers = arguments[: len(names)], arguments[len(names) :]
     framework = framework_of(given[0], names[0])

@@ -16,7 +16,7 @@ from jitnorm.quantized import QuantizedTensor
 def quantize_weight(
     w: Any, *, spec: QuantSpec = NVFP4, global_scale: Any = None, stream: Any = None
 ) -> QuantizedTensor:
-    """Quantize a weight of shape (K, N) in blocks along K, the dimension that a product with it sums over.
+    """Quantize a weight of shape (K, N) in blocks along K, the dimension over which a matrix product sums.
 
     Blocks are runs of a column; their numerics are those of `quantize`.
 
@@ -28,12 +28,12 @@ def quantize_weight(
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        codes, shape (K / 2, N), byte [j, n] holding element 2j of column n in its low nibble and 2j + 1 in its high
-        one; scales, (K / block, N); `axis` is 0. `dequantize` decodes it.
+        codes, shape (K / 2, N), where byte [j, n] holds element 2j of column n in its low nibble and 2j + 1 in its high
+            one; scales, (K / block, N); `axis` is 0. `dequantize` decodes it.
 
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.
-        TypeError: an argument that is no tensor of a known framework.
+        TypeError: an argument that is not a tensor of a supported framework.
 
     Example:
         >>> import numpy as np

@@ -77,7 +77,7 @@ def encode_ue8m0_blocks(blocks: NDArray[np.float32], rounding: ScaleRounding) ->
 
 
 def pack_e2m1(codes: Codes) -> NDArray[np.uint8]:
-    """Pack the codes of blocks, (M, K, block size), two a byte, (M, K * block size / 2)."""
+    """Pack the codes of blocks, (M, K, block size), two per byte, (M, K * block size / 2)."""
     rows, columns, block_size = codes.shape
     codes = codes.reshape(rows, columns * block_size)
     packed: NDArray[np.uint8] = codes[:, 0::2] | codes[:, 1::2] << np.uint8(4)

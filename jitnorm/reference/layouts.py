@@ -15,7 +15,7 @@ _TMA_ALIGNED_ROWS = 4  # TMA strides are multiples of 16 bytes
 
 
 def swizzle_scales(scales: NDArray[np.uint8], layout: ScaleLayout) -> NDArray[np.uint8]:
-    """Lay out block scales for a consumer, with zeros as padding.
+    """Lay out block scales for a consumer, padded with zeros.
 
     Args:
         scales: (M, K) uint8, K block columns.
@@ -56,7 +56,7 @@ def unswizzle_scales(
 
 
 def column_major_scales(scales: NDArray[np.float32], tma_aligned: bool) -> NDArray[np.float32]:
-    """Lay out float32 group scales column by column, with zeros as padding.
+    """Lay out float32 group scales column by column, padded with zeros.
 
     Args:
         scales: (M, G) float32, G groups a row.

@@ -1,4 +1,4 @@
-"""The mixes of residual streams before and behind a layer of manifold-constrained hyper-connections (mHC)."""
+"""The mixes of residual streams before and after a layer of manifold-constrained hyper-connections (mHC)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def mhc_mix_f32(streams: NDArray[Any], mix: NDArray[Any]) -> NDArray[np.float32]
 def mhc_post_f32(
     x: NDArray[Any], streams: NDArray[Any], layer_mix: NDArray[Any], mix: NDArray[Any]
 ) -> NDArray[np.float32]:
-    """Mix the n residual streams of each token behind a layer, from whose result each begins.
+    """Mix the n residual streams of each token after a layer, from whose result each begins.
 
     Args:
         x: (M, H), what the layer gives, float32 (float16, bfloat16 and E4M3 are widened).
@@ -111,7 +111,7 @@ def mhc_pre_f32(
         pre_eps: Added to the factors of the mix before the layer.
         sinkhorn_eps: Added to the softmax of rows of the mix behind it, and to each sum that it is divided by.
         post_factor: Multiplies the factors of what the layer gives.
-        rounds: How often the mix behind the layer is divided by its sums, 1 or more.
+        rounds: How often the mix after the layer is divided by its sums, 1 or more.
 
     Returns:
         (M, n), the factors of what the layer gives; (M, n, n), the mix behind it; (M, H), the mix before it, not

@@ -32,8 +32,7 @@ def rmsnorm_f32(
 
     Args:
         x: (M, H) float16, bfloat16, float32 or E4M3 (ml_dtypes.float8_e4m3fn).
-        weight: (H,) in the dtype of x, or float32; with an x in E4M3, float16, bfloat16 or float32. None multiplies by
-            nothing.
+        weight: (H,) in the dtype of x, or float32; with an x in E4M3, float16, bfloat16 or float32. None for no weight.
         eps: Added to the mean square, rounded to float32.
         residual: (M, H) float16, bfloat16 or float32, added to x; None adds nothing.
         weight_bias: Added to the weight, rounded to float32. Zero means that no addition takes place, so a
@@ -113,7 +112,7 @@ def layernorm_f32(
 
     Args:
         x: (M, H) float16, bfloat16, float32 or E4M3.
-        gamma: (H,) float32; None multiplies by nothing.
+        gamma: (H,) float32; None for no weight.
         beta: (H,) float32; None, without gamma, adds nothing.
         eps: Added to the variance, rounded to float32.
 

@@ -22,7 +22,7 @@ class RMSNorm(torch.nn.Module):  # type: ignore[misc]
     Args:
         hidden_size: elements of a row.
         eps: added to the mean of squares.
-        unit_bias: whether 1 is added to the weight, as Gemma does; the weight then begins as zeros, else as ones.
+        unit_bias: whether 1 is added to the weight, as in Gemma; the weight then begins as zeros, else as ones.
         rounding: as of `jitnorm.rmsnorm` and `jitnorm.norm_quantize`; ``hf`` has the roundings of ``LlamaRMSNorm``.
         device: of the weight.
         dtype: of the weight, that of inputs or float32; None: torch's default.

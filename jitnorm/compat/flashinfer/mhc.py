@@ -18,7 +18,7 @@ _Mixes = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 def mhc_post(
     x: torch.Tensor, residual: torch.Tensor, post_layer_mix: torch.Tensor, comb_res_mix: torch.Tensor
 ) -> torch.Tensor:
-    """The four streams behind a layer: mixed, and what it gives added to each.
+    """The four streams after a layer: mixed, and what it gives added to each.
 
     Raises:
         ValueError: a shape that is not allowed.

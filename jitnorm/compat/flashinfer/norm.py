@@ -63,7 +63,7 @@ def rmsnorm_quant(
     eps: float = 1e-6,
     enable_pdl: bool | None = None,
 ) -> None:
-    """RMSNorm, then FP8 by a given scale."""
+    """RMSNorm, then FP8 with a given scale."""
     jitnorm.rmsnorm_quant(out, input, weight, as_scale(scale, input), eps, as_hint(enable_pdl))
 
 
@@ -109,7 +109,7 @@ def layernorm_quant(
     scale: float | torch.Tensor,
     eps: float = 1e-6,
 ) -> None:
-    """Layer normalization, rounded to the input's dtype, then FP8 by a given scale."""
+    """Layer normalization, rounded to the input's dtype, then FP8 with a given scale."""
     jitnorm.layernorm_quantize(
         input, gemma, beta, spec=spec_of(element_of(out.dtype, "out"), "tensor"), scale=as_scale(scale, input), eps=eps,
         rounding="output", out=out,

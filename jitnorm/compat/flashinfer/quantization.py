@@ -97,7 +97,7 @@ def nvfp4_quantize(
     """NVFP4: codes and scales, and with `per_token_activation` the global scale of each row.
 
     With `expanded_idx_to_permuted_idx`, int32 (n,), only of the rows that it has the numbers of, each in its place; of
-    other rows, scales are zero, and codes and global scales are uninitialised.
+    other rows, scales are zero, and codes and global scales are uninitialized.
     """
     if expanded_idx_to_permuted_idx is not None:
         if not per_token_activation or do_shuffle or sf_vec_size != 16 or out_scale is not None:

@@ -62,7 +62,7 @@ def rms_norm_per_block_quant(
         epsilon: added to the mean of squares.
         quant_dtype: torch.float8_e4m3fn or torch.int8.
         group_size: ``[1, n]``, with 16, 32, 48, 64, 96, 128 or 256 for n.
-        scale_ub: float32 tensor of one element that bounds amax; None: no bound.
+        scale_ub: float32 tensor of one element that limits amax; None for no limit.
         residual: like the input, or None; added first, and becomes the sum.
         is_scale_transposed: whether the scales lie column by column.
         tma_alignment: 4 to round each of these columns up to so many rows, 0 for none.
@@ -110,13 +110,13 @@ def scaled_fp8_quant(
     output: torch.Tensor | None = None,
     group_shape: tuple[int, int] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 (E4M3) by given scales, or by one that is found for the tensor or for each row.
+    """FP8 (E4M3) with given scales, or by one computed for the tensor or for each row.
 
     Args:
         input: float16, bfloat16 or float32, shape (M, hidden_size).
         scale: float32, the divisors: of one element, (M / r, hidden_size / c) for groups of r rows and c columns, or
             flat if these are rows or columns; None to find it.
-        num_token_padding: rows to allocate at least; those from M on are uninitialised.
+        num_token_padding: rows to allocate at least; those from M on are uninitialized.
         scale_ub: float32 tensor of one element that bounds the amax of rows; None: no bound.
         use_per_token_if_dynamic: whether each row has a scale of its own.
         output: where to write the codes; None: allocated.
@@ -161,7 +161,7 @@ def scaled_int8_quant(
     azp: torch.Tensor | None = None,
     symmetric: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """INT8, symmetric, by a given scale of the tensor or by one that is found for each row.
+    """INT8, symmetric, with a given scale of the tensor or by one computed for each row.
 
     Returns:
         the codes; the scale, the given one or (M, 1); and None, for the zero point.
@@ -184,7 +184,7 @@ def scaled_fp4_quant(
     backend: str = "none",
     padded_n: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """NVFP4 by a given global scale.
+    """NVFP4 with a given global scale.
 
     Args:
         input: float16 or bfloat16, shape (..., n), n divisible by 16.
@@ -194,7 +194,7 @@ def scaled_fp4_quant(
         padded_n: columns of codes and scales, those from n on of zeros; None: n.
 
     Returns:
-        the codes, two a byte, and the scales, float8_e4m3fn, of shape (rows, columns), padded if swizzled.
+        the codes, two per byte, and the scales, float8_e4m3fn, of shape (rows, columns), padded if swizzled.
 
     Raises:
         ValueError: an argument that is not allowed.
@@ -233,7 +233,7 @@ def scaled_fp4_experts_quant(
         topk: vLLM's, a bound of its memory.
 
     Returns:
-        the codes, two a byte, and the scales, float8_e4m3fn, swizzled, with as many rows as offsets can need: fewer
+        the codes, two per byte, and the scales, float8_e4m3fn, swizzled, with as many rows as offsets can need: fewer
         than in vLLM.
     """
     codes, scales = _of_experts(input_tensor, input_tensor.shape[1], expert_offsets, 16)
@@ -289,7 +289,7 @@ def silu_and_mul_mxfp4_experts_quant(
 def _of_experts(
     input: torch.Tensor, columns: int, offsets: torch.Tensor, block_size: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and scales, uninitialised, of experts' rows with so many columns."""
+    """Codes and scales, uninitialized, of experts' rows with so many columns."""
     if input.ndim != 2:
         raise ValueError(f"input_tensor: has {input.ndim} dimensions; allowed are 2")
     rows = rows_of_scales(input.shape[0], offsets.numel() - 1)

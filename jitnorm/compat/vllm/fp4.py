@@ -12,7 +12,7 @@ _BLOCK_SIZE = 16
 
 
 def create_fp4_scale_tensor(m: int, n: int, device: torch.device, is_sf_swizzled_layout: bool) -> torch.Tensor:
-    """Scales of an (m, n) matrix, uninitialised: uint8, or swizzled, int32, padded and four to an element."""
+    """Scales of an (m, n) matrix, uninitialized: uint8, or swizzled, int32, padded and four to an element."""
     if not is_sf_swizzled_layout:
         return torch.empty(m, n // _BLOCK_SIZE, dtype=torch.uint8, device=device)
     return torch.empty(round_up(m, 128), round_up(n // _BLOCK_SIZE, 4) // 4, dtype=torch.int32, device=device)
@@ -21,14 +21,14 @@ def create_fp4_scale_tensor(m: int, n: int, device: torch.device, is_sf_swizzled
 def create_fp4_output_tensors(
     m: int, n: int, device: torch.device, is_sf_swizzled_layout: bool, padded_n: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes, two a byte, and scales of an (m, n) matrix, uninitialised; `padded_n` takes the place of n."""
+    """Codes, two per byte, and scales of an (m, n) matrix, uninitialized; `padded_n` takes the place of n."""
     columns = n if padded_n is None else padded_n
     codes = torch.empty(m, columns // 2, dtype=torch.uint8, device=device)
     return codes, create_fp4_scale_tensor(m, columns, device, is_sf_swizzled_layout)
 
 
 class _ScaledFp4Quant:
-    """NVFP4 by a given global scale, with the overloads of the operator."""
+    """NVFP4 with a given global scale, with the overloads of the operator."""
 
     def __call__(
         self, input: torch.Tensor, input_scale: torch.Tensor, is_sf_swizzled_layout: bool

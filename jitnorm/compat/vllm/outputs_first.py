@@ -104,7 +104,7 @@ def fused_qknorm_rope_cache(
 def rms_norm_static_fp8_quant(
     result: torch.Tensor, input: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, epsilon: float
 ) -> None:
-    """RMSNorm, rounded to the input's dtype, then FP8 by a given scale: the bits of `rms_norm` and then FP8."""
+    """RMSNorm, rounded to the input's dtype, then FP8 with a given scale: the bits of `rms_norm` and then FP8."""
     jitnorm.rms_norm_static_fp8_quant(result, input, weight, scale, epsilon, rounding="output")
 
 
@@ -211,7 +211,7 @@ gelu_fast = gelu_new
 
 
 def silu_and_mul_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:
-    """SwiGLU, then FP8 by a given scale."""
+    """SwiGLU, then FP8 with a given scale."""
     spec = spec_of(element_of(result.dtype, "result"), "tensor")
     jitnorm.silu_and_mul_quantize(input, spec=spec, rounding="hf", scale=scale, out=result)
 
@@ -242,7 +242,7 @@ def silu_and_mul_nvfp4_quant(
 def static_scaled_fp8_quant(
     result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, group_shape: Sequence[int] | None = None
 ) -> None:
-    """FP8 by given scales: of the tensor, of rows, of columns, or of groups of `group_shape`, rows and columns.
+    """FP8 with given scales: of the tensor, of rows, of columns, or of groups of `group_shape`, rows and columns.
 
     A 2-D `scale` says the groups itself; -1 in `group_shape` stands for all. Groups have one row or more, and all
     columns, a multiple of 16 or, of all rows, one.
@@ -269,7 +269,7 @@ def dynamic_per_token_scaled_fp8_quant(
 def static_scaled_int8_quant(
     result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, azp: torch.Tensor | None = None
 ) -> None:
-    """INT8, symmetric, by a given scale of the tensor."""
+    """INT8, symmetric, with a given scale of the tensor."""
     refuse_azp(azp is not None, "azp", "is given")
     jitnorm.quantize(input, spec=spec_of("int8", "tensor"), scale=scale, out=result)
 

@@ -22,7 +22,7 @@ class GatedMlp:
         gates: the linears of gates and values, or one that gives both side by side.
         down: the last linear.
         activation: of the gates, as `jitnorm.silu_and_mul_quantize` calls it.
-        values_first: whether values stand before gates.
+        values_first: whether values come before gates.
     """
 
     gates: tuple[torch.nn.Linear, ...]

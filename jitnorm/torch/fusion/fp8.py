@@ -1,4 +1,4 @@
-"""Finds quantization to FP8 of given values: by a given scale, by one for each row, or for each group of a row."""
+"""Finds quantization to FP8 of given values: with a given scale, by one for each row, or for each group of a row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Encoding:
         values: what the codes and the scale are computed from.
         codes: the node of the codes.
         scale: the given scale, or None.
-        scales: the nodes of the scales that are found.
+        scales: the nodes of the computed scales.
     """
 
     spec: QuantSpec
