@@ -65,6 +65,6 @@ def _open_to_append(path: Path) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o600)
-    except FileNotFoundError:  # the folder may also have been empty, and removed just now
+    except FileNotFoundError:  # the folder may also have been empty and just removed
         make_folder(path.parent)
         return os.open(path, flags, 0o600)

@@ -39,13 +39,13 @@ class Artifact:
 
 
 class Entry(NamedTuple):
-    """One stored artifact, as a listing shows it.
+    """One stored artifact, as shown in listings.
 
     Attributes:
         key: its key.
         payload_size: bytes of its payload.
         modified: when it was published, in seconds since the epoch.
-        manifest: what its builder said of it.
+        manifest: its description by its builder.
     """
 
     key: str
@@ -92,7 +92,7 @@ def decode_manifest(key: str, raw: bytes) -> ManifestFile:
             raise CorruptEntryError("manifest.json does not match its digest")
         manifest, size, sha256 = body["manifest"], body["payload"]["size"], body["payload"]["sha256"]
         if not (isinstance(manifest, dict) and isinstance(size, int) and isinstance(sha256, str)):
-            raise CorruptEntryError("manifest.json has fields of other types")
+            raise CorruptEntryError("manifest.json has fields of the wrong type")
         return ManifestFile(manifest, size, sha256)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorruptEntryError(f"manifest.json is not a manifest: {type(error).__name__}: {error}") from error

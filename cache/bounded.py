@@ -22,10 +22,10 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     def rest(self) -> float:
-        """The seconds that are left.
+        """The seconds remaining.
 
         Raises:
-            TimeoutError: no time is left.
+            TimeoutError: no time remains.
         """
         rest = self._end - time.monotonic()
         if rest <= 0:

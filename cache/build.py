@@ -1,4 +1,4 @@
-"""Builds missing artifacts, once for all who wait for them."""
+"""Builds missing artifacts, once for all callers that wait for them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def store_if_possible(store: Store, key: str, artifact: Artifact, signature: byt
 
 
 def _arrival(place: Path) -> Callable[[], bool]:
-    """A function that tells whether a new entry has appeared in a place; an existing one does not count."""
+    """Return a function that tells whether a new entry has appeared in a place; an existing one does not count."""
     before = _file_number(place)
     return lambda: _file_number(place) not in (None, before)
 

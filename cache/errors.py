@@ -16,7 +16,7 @@ class CacheUnusableError(CacheError):
 
 
 class CorruptEntryError(CacheError):
-    """A stored entry differs from what was published. Never leaves the store, where it becomes a miss."""
+    """A stored entry differs from what was published. Never leaves the store, which treats it as a miss."""
 
 
 class UntrustedEntryError(CorruptEntryError):

@@ -11,10 +11,10 @@ from pathlib import Path
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
-SMALL_FILE = 1 << 20  # more than any file here has, except payloads
+SMALL_FILE = 1 << 20  # larger than any file here, except payloads
 # Some network file systems cannot sync folders, and do not need to.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP}
-# What somebody else has removed: by its path, or, on NFS, by whatever is still open.
+# Errors for what somebody else has removed: by path, or, on NFS, by descriptor.
 GONE = frozenset({errno.ENOENT, errno.ESTALE})
 
 
@@ -68,7 +68,7 @@ def read_file(
     Args:
         name: the file, which must not be a symbolic link.
         folder: descriptor of the folder that ``name`` is relative to; None for the working folder.
-        limit: most bytes it may have.
+        limit: maximum size in bytes.
         check: raises to reject a file by its status.
 
     Raises:
@@ -88,7 +88,7 @@ def read_file(
 
 
 def is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file or folder is what lies at a path."""
+    """Whether a path still leads to this open file or folder."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except OSError as error:
@@ -100,7 +100,7 @@ def is_at(descriptor: int, path: Path) -> bool:
 def remove_tree(path: Path) -> None:
     """Remove a folder or file as far as possible."""
     try:
-        # Entries have only files, for which this takes a third of the time of rmtree.
+        # Entries contain only files, for which this takes a third of rmtree's time.
         with open_folder(path) as folder:
             for name in os.listdir(folder):
                 os.unlink(name, dir_fd=folder)
@@ -111,7 +111,7 @@ def remove_tree(path: Path) -> None:
 
 def _remove_other(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        import shutil  # takes milliseconds, and is needed for next to nothing
+        import shutil  # importing it takes milliseconds, and it is almost never needed
 
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,4 +1,4 @@
-"""Locks on files, which the kernel frees with their holder, however that dies."""
+"""File locks, which the kernel releases when their holder dies, however that happens."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _POLL_SECONDS = 0.05
 
-# Locks whose file is open, which a forked child must not keep locked. Guarded by `no_fork`.
+# Locks with open files, which a forked child must not keep locked. Guarded by `no_fork`.
 _open: set[FileLock] = set()
 
 
 class FileLock:
     """The lock of a file among processes and threads; forked children do not share it.
 
-    Not `filelock`'s, whose hook before forks waits for its own import and may end a child.
+    Replaces `filelock`, whose pre-fork hook waits for its own import and may end a child.
 
     Args:
         path: the file, which is created.
@@ -36,11 +36,11 @@ class FileLock:
         self._path, self._descriptor = path, -1
 
     def acquire(self, seconds: float = 0.0, gives_up: Callable[[], bool] = lambda: False) -> bool:
-        """Hold the lock; return whether it was obtained.
+        """Acquire the lock; return whether it was obtained.
 
         Args:
             seconds: how long to wait for it.
-            gives_up: asked several times a second whether to wait no longer.
+            gives_up: called several times a second; whether to stop waiting.
 
         Raises:
             OSError: the file cannot be opened, or its file system has no locks.
@@ -54,12 +54,12 @@ class FileLock:
         return True
 
     def release(self) -> None:
-        """Free the lock if it is held here, as far as the file system lets it."""
+        """Release the lock if it is held here, as far as the file system allows."""
         with no_fork():
-            if self in _open:  # not so in a child that was forked meanwhile
+            if self in _open:  # not held in a child that was forked meanwhile
                 _open.remove(self)
                 with contextlib.suppress(OSError):
-                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # also for a child that has not come to close it
+                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # also for a child that has not closed it yet
                 self.close()
 
     def close(self) -> None:
@@ -106,7 +106,8 @@ def try_lock(descriptor: int) -> bool | None:
 def remove_unlocked(path: str | Path, note: str | Path | None, folder: int | None = None) -> bool:
     """Remove a lock file that nobody holds, and the note on its holder; return whether that was done.
 
-    It goes while it is locked here. Whoever has it open locks a file without a name then, and must look again.
+    It is removed while it is locked here. Whoever has it open then locks a file without a name, and must check for
+    that.
 
     Args:
         path: the lock file.

@@ -1,8 +1,8 @@
-"""The index: a line for each entry, so that a listing of many need not open the manifest of each.
+"""The index: one line per entry, so that listings need not open every manifest.
 
-Publishers append to it, in one write for each entry; nothing is loaded by what it says. A line counts only while the
-entry is the folder that it was written for, so lines of what is gone or was replaced do no harm, and entries without
-a line are read.
+Publishers append to it, in one write per entry; loading never relies on it. A line counts only for the very folder that
+it was written for, so lines of removed or replaced entries do no harm, and the manifests of entries without a line are
+read.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from jitnorm.cache.key import is_key
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.private import private_folder
 
-# Of manifests, what is true, and the short texts that are no digests: what people look for.
+# The parts of manifests that people look for: what is true, and short texts that are not digests.
 _MOST_LETTERS = 200
-_MOST_BYTES = 1 << 28  # of half a million entries
+_MOST_BYTES = 1 << 28  # enough for half a million entries
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # A line is a JSON array of a key, an inode, the payload's size, the time of publication and the manifest.
@@ -34,7 +34,7 @@ class Line(NamedTuple):
     """The line of an entry.
 
     Attributes:
-        inode: of its folder.
+        inode: the inode of its folder.
         entry: the entry, with some fields of its manifest.
     """
 
@@ -43,7 +43,7 @@ class Line(NamedTuple):
 
     @classmethod
     def of(cls, inode: int, entry: Entry) -> Line:
-        """The line of an entry with all of its manifest."""
+        """Make the line of an entry from its full manifest."""
         return cls(inode, entry._replace(manifest=dict(filter(_is_indexed, entry.manifest.items()))))
 
 
@@ -60,7 +60,7 @@ def add_to_index(layout: Layout, lines: Iterable[Line]) -> None:
 
 
 def read_index(layout: Layout) -> dict[str, list[str]]:
-    """The lines of each shard, in the order they were written; empty if there is no index."""
+    """Read the lines of each shard, in the order they were written; empty if there is no index."""
     shards: dict[str, list[str]] = defaultdict(list)
     for line in _lines(layout):
         shards[line[_SHARD]].append(line)
@@ -68,9 +68,9 @@ def read_index(layout: Layout) -> dict[str, list[str]]:
 
 
 def parse_lines(lines: Sequence[str]) -> dict[str, Line]:
-    """The last line of each key, less those that are damaged."""
+    """Parse the last line of each key, skipping damaged ones."""
     try:
-        parsed = json.loads(f"[{','.join(lines)}]")  # in half of the time that one by one takes
+        parsed = json.loads(f"[{','.join(lines)}]")  # takes half the time of parsing line by line
     except (ValueError, RecursionError):
         parsed = map(_parse, lines)
     found = {}
@@ -82,7 +82,7 @@ def parse_lines(lines: Sequence[str]) -> dict[str, Line]:
 
 
 def compact_index(layout: Layout, keys: Collection[str]) -> None:
-    """Leave in the index what is said last of some keys alone, as far as possible."""
+    """Reduce the index to the last lines of some keys, as far as possible."""
     with contextlib.suppress(OSError):
         lines = list(_lines(layout))
         kept = {line[_KEY]: line for line in lines if line[_KEY] in keys}

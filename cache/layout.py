@@ -1,4 +1,4 @@
-"""Where things lie below a cache root. The only place that knows."""
+"""Where everything is stored below a cache root. No other module knows."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ PAYLOAD = "payload"
 MANIFEST = "manifest.json"
 SIGNATURE = "signature"
 REVOCATIONS = "revocations"
-# How many bytes each file of an entry may have, wherever it lies.
+# The maximum size of each file of an entry, in any tier.
 LIMITS = {MANIFEST: 1 << 20, PAYLOAD: 1 << 30, SIGNATURE: 4096}
 _SHARD = re.compile("[0-9a-f]{2}")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths of one cache root. Only looks, and never writes.
+    """The paths of one cache root. Never writes.
 
     Attributes:
-        root: the folder that everything lies in.
+        root: the folder that contains everything.
     """
 
     root: Path
 
     @cached_property
     def version(self) -> Path:
-        """All of this layout; an incompatible later layout takes another name beside it."""
+        """The folder of this layout; an incompatible later layout gets another name next to it."""
         return self.root / "v1"
 
     @cached_property
@@ -52,16 +52,16 @@ class Layout:
 
     @cached_property
     def sources(self) -> Path:
-        """Alias files, one per source: the keys of the artifacts that were built from it."""
+        """Alias files, one per source, with the keys of the artifacts built from it."""
         return self.version / "sources"
 
     @property
     def misses(self) -> Path:
-        """The record of what was asked for and was not there."""
+        """The record of misses."""
         return self.version / "misses.jsonl"
 
     def tuning(self, target: str) -> Path:
-        """The schedules that were measured for a target."""
+        """The table of schedules measured for a target."""
         return self.version / "tuning" / f"{target}.json"
 
     @property
@@ -76,17 +76,17 @@ class Layout:
 
     @cached_property
     def index(self) -> Path:
-        """The index: what listings show, one line per entry."""
+        """The index, with one line per entry for listings."""
         return self.version / "index.jsonl"
 
     @cached_property
     def ledger(self) -> Path:
-        """How much disk space all of it takes, as far as is known."""
+        """The running total of disk space."""
         return self.version / "space"
 
     @property
     def prune_lock(self) -> Path:
-        """The lock of whoever removes entries."""
+        """The lock of the process that removes entries."""
         return self.locks / "prune.lock"
 
     @property
@@ -105,25 +105,25 @@ class Layout:
         return Path(f"{self.sources}/{source_key[:2]}/{source_key}")
 
     def lock(self, key: str, *, second: bool = False) -> Path:
-        """A lock file of one key. Only who holds the lock may remove it: a waiter that has it open notices."""
+        """A lock file of one key. Only the holder may remove it; waiters that have it open notice."""
         check_key(key)
         return self.locks / (f"{key}.2.lock" if second else f"{key}.lock")
 
     def holder(self, key: str, *, second: bool = False) -> Path:
-        """The note on who holds that lock."""
+        """The note about the holder of that lock."""
         check_key(key)
         return self.locks / (f"{key}.2.holder" if second else f"{key}.holder")
 
     def shards(self) -> list[str]:
-        """The names of the folders that entries lie in, sorted."""
+        """The names of the folders that contain entries, sorted."""
         return _shards(self.version)
 
     def source_shards(self) -> list[str]:
-        """The names of the folders that aliases lie in, sorted."""
+        """The names of the folders that contain aliases, sorted."""
         return _shards(self.sources)
 
     def entries(self) -> Iterator[tuple[str, Path]]:
-        """The key and folder of every entry there is, in the order of the keys."""
+        """Yield the key and folder of every entry, in the order of the keys."""
         for shard in self.shards():
             folder = self.version / shard
             for key in keys_in(folder):
@@ -131,7 +131,7 @@ class Layout:
 
 
 def keys_in(shard: Path) -> list[str]:
-    """The keys that lie in a shard, sorted; none if it is no folder or cannot be read."""
+    """The keys in a shard, sorted; none if it is not a folder or cannot be read."""
     prefix = shard.name
     try:
         return sorted(name for name in os.listdir(shard) if name.startswith(prefix) and is_key(name))

@@ -21,7 +21,7 @@ from jitnorm.cache.private import private_folder
 
 _TRIES = 3
 _MOST_BYTES = 1 << 16
-# A ledger is restarted long before it has as many.
+# A ledger is restarted long before it has this many bytes.
 _READ_BYTES, _PIECE_BYTES = 1 << 24, 1 << 20
 _DUE_AFTER_SECONDS = 86400.0
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -61,7 +61,7 @@ def add(layout: Layout, change: int) -> Total | None:
 class Recount:
     """Restarts the ledger from a measurement that starts now; one at a time. Fails silently.
 
-    Space added meanwhile counts as not measured, so the new total is rather too high than too low.
+    Space added meanwhile counts as not measured, so the new total may be too high, but never too low.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -129,5 +129,5 @@ def _parse(data: bytes) -> Total:
     """Parse a ledger; `ValueError` if it is damaged or its total is unknown."""
     first, _, rest = data.partition(b"\n")
     space, when = map(int, first.split())
-    is_old = abs(time.time() - when) > _DUE_AFTER_SECONDS  # or from the future, from a wrong clock
+    is_old = abs(time.time() - when) > _DUE_AFTER_SECONDS  # or in the future, written with a wrong clock
     return Total(space + sum(map(int, rest.split())), is_old or len(data) > _MOST_BYTES)

@@ -1,4 +1,4 @@
-"""Lists large caches quickly: what is said of entries, without verifying what nobody loads."""
+"""Lists large caches quickly, by descriptions of entries that are not verified."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from jitnorm.cache.layout import MANIFEST, PAYLOAD, keys_in
 from jitnorm.cache.store import Store
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MOST_BYTES = 1 << 20  # of a manifest file; they have some 2 kB
-# What reading a manifest that is none can raise.
+_MOST_BYTES = 1 << 20  # enough for a manifest file of about 2 kB
+# What reading an invalid manifest can raise.
 _MALFORMED = (ValueError, KeyError, TypeError, RecursionError)
 
 
 def list_entries(store: Store) -> Iterator[tuple[Entry, float]]:
-    """Every entry, and when it was used last; less those whose manifests cannot be read.
+    """List every entry and when it was last used, except those whose manifests cannot be read.
 
-    Of manifests there is only what the index holds. Entries that it lacks are added to it.
+    Manifests contain only what the index holds. Entries that are missing from it are added.
     """
     index = read_index(store.layout)
     missing: list[Line] = []
@@ -45,7 +45,7 @@ def list_entries(store: Store) -> Iterator[tuple[Entry, float]]:
 
 
 def count_entries(store: Store) -> tuple[int, int]:
-    """How many entries there are, and the bytes of their payloads."""
+    """The number of entries, and the bytes of their payloads."""
     count = size = 0
     for shard in store.layout.shards():
         with contextlib.suppress(OSError), open_folder(store.layout.version / shard) as folder:
@@ -57,18 +57,18 @@ def count_entries(store: Store) -> tuple[int, int]:
 
 
 def read_entry(store: Store, key: str) -> Entry | None:
-    """An entry with all of its manifest; None if that cannot be read."""
+    """Read an entry with its full manifest; None if that cannot be read."""
     with contextlib.suppress(OSError, *_MALFORMED), open_folder(store.layout.entry(key)) as folder:
         return _read(key, MANIFEST, folder)
     return None
 
 
 def _read(key: str, manifest: str, folder: int) -> Entry:
-    """An entry, as its manifest file describes it."""
+    """Read an entry as its manifest file describes it."""
     descriptor = os.open(manifest, _FLAGS, dir_fd=folder)
     try:
         found = os.fstat(descriptor)
-        # No more than there is: a buffer of the largest size took 16 us of system time for each entry.
+        # No more than the file holds: a buffer of the maximum size cost 16 us of system time per entry.
         body = json.loads(os.read(descriptor, min(found.st_size, _MOST_BYTES)))
         return Entry(key, int(body["payload"]["size"]), found.st_mtime, {**body["manifest"]})
     finally:

@@ -2,7 +2,7 @@
 
 The lock only saves duplicate work: publishing is atomic, so whoever cannot get it builds privately. The kernel releases
 it when its holder dies, however that happens; forked children do not share it. A stopped holder outlasts every wait, so
-those who waited for it compete for a second lock, and one of them builds for the others.
+its waiters then compete for a second lock, and one of them builds for the others.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How much disk space things in the cache take, and when they were used last.
+"""Measures how much disk space the cache's contents take, and when they were last used.
 
-Space is what the disk gives: blocks, of files and of folders.
+Space is counted in disk blocks, of files and of folders.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from jitnorm.cache.files import open_folder
 from jitnorm.cache.layout import MANIFEST, PAYLOAD, SIGNATURE, Layout, keys_in
 
-_BLOCK = 512  # the unit of st_blocks, whatever the file system's is
+_BLOCK = 512  # the unit of st_blocks on every file system
 _LOCK_SUFFIX = ".lock"
 
 
@@ -24,9 +24,9 @@ class Item(NamedTuple):
     """Something that can be removed as a whole.
 
     Attributes:
-        name: of a folder or a stray file, in the folder that it lies in; of an entry its key.
+        name: the name of a folder or a stray file within its parent; for an entry, its key.
         space: bytes on the disk.
-        used: when it was used last, in seconds since the epoch.
+        used: when it was last used, in seconds since the epoch.
         payload_size: bytes of its payload, if it is an entry.
     """
 
@@ -41,12 +41,12 @@ class Survey:
     """The contents of a cache.
 
     Attributes:
-        entries: every entry, as they were found.
-        quarantine: what failed verification.
-        private_space: bytes on the disk of what is being written or removed.
-        shard_space: those of the folders that entries lie in, and of aliases with theirs.
-        other_space: those of all else: locks, uses, records, and the other folders.
-        share: which part of the shards was looked at; 1.0 for all.
+        entries: every entry, in the order found.
+        quarantine: entries that failed verification.
+        private_space: disk space of what is being written or removed.
+        shard_space: disk space of the folders of entries, and of aliases and their folders.
+        other_space: disk space of everything else: locks, uses, records, and the other folders.
+        share: the fraction of the shards that was examined; 1.0 for all.
     """
 
     entries: list[Item] = field(default_factory=list)
@@ -58,12 +58,12 @@ class Survey:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all shards were looked at."""
+        """Whether all shards were examined."""
         return self.share == 1.0
 
     @property
     def space(self) -> int:
-        """All of it; if only a part was looked at, an estimate: keys are hashes, so shards are alike."""
+        """Total disk space; an estimate if only some shards were examined: keys are hashes, so shards are alike."""
         in_shards = self.shard_space + sum(item.space for item in self.entries)
         beside = self.private_space + self.other_space + sum(item.space for item in self.quarantine)
         return beside + int(in_shards / self.share)
@@ -74,13 +74,13 @@ def survey(layout: Layout, is_over: Callable[[], bool] = lambda: False) -> Surve
 
     Args:
         layout: the cache.
-        is_over: whether to make do with the shards seen so far; asked after each of them.
+        is_over: whether to stop at the shards seen so far; called after each of them.
     """
     found = Survey(quarantine=items_in(layout.quarantine))
     found.private_space = sum(item.space for item in items_in(layout.private))
     shards = sorted({*layout.shards(), *layout.source_shards()})
     found.other_space = _space_beside_entries(layout, {*shards, layout.sources.name})
-    # From anywhere on, so that a part is no prefix.
+    # Start at a random shard, so that a partial survey is not always the same prefix.
     begin = os.urandom(1)[0] % max(1, len(shards))
     for done, shard in enumerate((*shards[begin:], *shards[:begin]), start=1):
         found.entries += entry_items(layout.version / shard)
@@ -93,7 +93,7 @@ def survey(layout: Layout, is_over: Callable[[], bool] = lambda: False) -> Surve
 
 
 def entry_items(shard: Path) -> Iterator[Item]:
-    """Every entry of a shard, measured by the files that entries are made of."""
+    """Measure every entry of a shard by its files."""
     now = time.time()
     with contextlib.suppress(OSError), open_folder(shard) as folder:
         for key in keys_in(shard):
@@ -105,17 +105,17 @@ def entry_items(shard: Path) -> Iterator[Item]:
             for name in (MANIFEST, SIGNATURE):
                 if file := _stat(f"{key}/{name}", folder):
                     blocks += file.st_blocks
-            # A use in the future is one by a clock that was wrong.
+            # A use in the future comes from a wrong clock.
             yield Item(key, blocks * _BLOCK, min(found.st_mtime, now), payload.st_size if payload else 0)
 
 
 def entry_space(place: Path) -> int:
-    """Bytes on the disk of one entry."""
+    """Disk space of one entry."""
     return sum(map(space_of, (place, place / PAYLOAD, place / MANIFEST, place / SIGNATURE)))
 
 
 def last_uses(shard: Path) -> Iterator[tuple[float, str]]:
-    """When each entry of a shard was used last, and its key."""
+    """When each entry of a shard was last used, and its key."""
     now = time.time()
     with contextlib.suppress(OSError), open_folder(shard) as folder:
         for key in keys_in(shard):
@@ -124,7 +124,7 @@ def last_uses(shard: Path) -> Iterator[tuple[float, str]]:
 
 
 def items_in(folder: Path) -> list[Item]:
-    """The contents of a folder, which may be missing."""
+    """Measure the contents of a folder, which may be missing."""
     items = []
     with contextlib.suppress(FileNotFoundError):
         for found in os.scandir(folder):
@@ -135,7 +135,7 @@ def items_in(folder: Path) -> list[Item]:
 
 
 def space_of(path: str | os.PathLike[str]) -> int:
-    """Bytes on the disk of one file or folder without what lies in it; 0 if there is none."""
+    """Disk space of one file, or of one folder without its contents; 0 if it does not exist."""
     try:
         return os.lstat(path).st_blocks * _BLOCK
     except OSError:
@@ -143,7 +143,7 @@ def space_of(path: str | os.PathLike[str]) -> int:
 
 
 def tree_space(path: str | os.PathLike[str]) -> int:
-    """Bytes on the disk of a file, or of a folder with all that lies in it; 0 if there is none."""
+    """Disk space of a file, or of a folder with its contents; 0 if it does not exist."""
     space = space_of(path)
     with contextlib.suppress(OSError):
         for found in os.scandir(path):
@@ -156,7 +156,7 @@ def tree_space(path: str | os.PathLike[str]) -> int:
 
 
 def _space_beside_entries(layout: Layout, shards: set[str]) -> int:
-    """The folders themselves, and what lies beside the shards, the quarantine and what is being written."""
+    """Disk space of the folders themselves, and of everything outside shards, quarantine and private folders."""
     space = sum(map(space_of, (layout.root, layout.version, layout.sources, layout.quarantine, layout.private)))
     measured = {*shards, layout.quarantine.name, layout.private.name}
     with contextlib.suppress(OSError):
@@ -176,7 +176,7 @@ def _stat(name: str, folder: int) -> os.stat_result | None:
 
 
 def _alias_space(shard: Path) -> int:
-    """A shard of aliases. They have a line or two, so one stands for all: to look at each takes as long as an entry."""
+    """Disk space of a shard of aliases. Each is a line or two, so the first stands for all, which saves much time."""
     space, names = space_of(shard), keys_in(shard)
     if names:
         space += len(names) * space_of(shard / names[0])
@@ -184,7 +184,7 @@ def _alias_space(shard: Path) -> int:
 
 
 def _note_space(locks: Path) -> int:
-    """The notes on who holds locks; lock files are empty, and not worth a look at each of many."""
+    """Disk space of the notes about lock holders; lock files are empty, and too many to examine each."""
     space = 0
     with contextlib.suppress(OSError):
         space = sum(space_of(locks / name) for name in os.listdir(locks) if not name.endswith(_LOCK_SUFFIX))

@@ -93,7 +93,7 @@ def signature_check(store: Store | None = None) -> SignatureCheck | None:
     """The check for signatures of shared tiers; None if ``JITNORM_TRUSTED_KEYS`` is not set.
 
     Args:
-        store: the user's cache, which keeps the revocation list; None to look at none.
+        store: the user's cache, which keeps the revocation list; None to ignore revocations.
 
     Raises:
         CacheError: the variable names no key, a key cannot be read, or cryptography is not installed.
@@ -180,7 +180,7 @@ def signing_key() -> SigningKey | None:
 
 
 def signature_days() -> float | None:
-    """``JITNORM_SIGNATURE_DAYS``, how long new signatures are valid; None, for ever, by default.
+    """``JITNORM_SIGNATURE_DAYS``, how long new signatures are valid; None, forever, by default.
 
     Raises:
         CacheError: the value is not a number in the allowed range.

@@ -1,4 +1,4 @@
-"""Does many small operations on files at once: one after the other they would mostly wait for the disk's journal."""
+"""Does many small file operations at once, which one by one would mostly wait for the disk's journal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _Task = Callable[[], None]
 
 
 class Workers:
-    """A few daemon threads, which help the caller's and unlike those of an executor do not hold up the exit.
+    """A few daemon threads that help the caller's thread and, unlike an executor's, do not delay the exit.
 
     Args:
-        threads: how many; with 0 the caller's does all of the work, one thing after the other.
+        threads: how many; with 0, the caller's thread does all of the work sequentially.
     """
 
     def __init__(self, threads: int) -> None:
@@ -30,7 +30,7 @@ class Workers:
         for _ in range(self._threads):
             try:
                 threading.Thread(target=self._work, name="jitnorm-files", daemon=True).start()
-            except RuntimeError:  # too many threads; fewer do as well
+            except RuntimeError:  # too many threads; fewer will do
                 break
             self._count += 1
         return self

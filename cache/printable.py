@@ -1,4 +1,4 @@
-"""Makes text from outside safe to print and log: a stranger's text must not steer a terminal."""
+"""Makes text from outside safe to print and log: a stranger's text must not control the terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 def printable(text: object) -> str:
     r"""Put text on one line, with every invisible character escaped as in a Python literal.
 
-    Escaped are control characters of both sets, line breaks, characters that change the writing direction or have no
+    This escapes control characters of both sets, line breaks, characters that change the writing direction or have no
     width, all spaces but the common one, and halves of surrogate pairs, which cannot be encoded.
 
     Args:

@@ -35,7 +35,7 @@ def open_read_only(path: Path, name: str, check: SignatureCheck | None = None) -
     """
     path = Path(os.path.realpath(path, strict=True))
     os.scandir(path).close()
-    # Checked here rather than at the first load, so that whoever named the folder learns of it.
+    # Checked here rather than at the first load, so that whoever named the folder learns about it.
     with contextlib.suppress(FileNotFoundError), Trust(path, name).open_folder(Layout(path).version):
         pass
     return Store(path, writable=False, name=name, check=check)

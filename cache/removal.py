@@ -1,4 +1,4 @@
-"""One pruning under way: what goes, and in which order."""
+"""A single pruning: what is removed, and in which order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jitnorm.cache.uses import keys_in_use
 
 T = TypeVar("T")
 _KEEP_QUARANTINE_SECONDS = 30 * 86400.0
-# How many things are done between two looks at the clock, and what one may free beside its own space: alias, shard.
+# How many removals to do before checking the clock, and what each may free besides its own space: alias, shard.
 _BATCH = 128
 _MOST_BESIDE = 2 << 16
 
@@ -34,12 +34,12 @@ class Pruned:
     """The result of a pruning, or of a dry run.
 
     Attributes:
-        bytes_before: the disk space that the cache took before; estimated if the time was over before all was seen.
-        bytes_after: and after.
-        evicted: the keys of the entries removed, in that order.
+        bytes_before: the disk space of the cache before; an estimate if time ran out before all was seen.
+        bytes_after: the disk space after.
+        evicted: the keys of the removed entries, in order of removal.
         quarantine_removed: how many quarantined entries were removed.
-        spared: how many entries were in the way but in use.
-        complete: whether it came to its end; not if its time ran out or another process is pruning.
+        spared: how many entries were kept because they are in use.
+        complete: whether it finished; false if its time ran out or another process is pruning.
     """
 
     bytes_before: int
@@ -55,17 +55,17 @@ class _TimeOverError(Exception):
 
 
 class Removal:
-    """Removes what was used least recently.
+    """Removes the least recently used entries.
 
     Args:
         layout: the cache.
         max_bytes: what may stay.
-        goal: down to where to remove if there is more.
+        goal: the size to prune down to if there is more.
         spare_uses: whether entries that living processes have loaded stay.
-        dry_run: only say what would be removed.
-        seconds: how long it may take; measuring takes half of that at most, and is an estimate then.
-        is_stopped: whether to give up, asked before every step.
-        threads: how many remove things at once; 0 for this one alone, which hinders others least.
+        dry_run: whether to only report what would be removed.
+        seconds: how long it may take; measuring takes at most half of that, and then becomes an estimate.
+        is_stopped: whether to give up; called before every step.
+        threads: how many threads remove entries; 0 for only the caller's, which disturbs others least.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class Removal:
         self.spared = 0
         self.seen: frozenset[str] = frozenset()
         self.there: set[str] = set()
-        self.left: Counter[str] = Counter()  # how many entries are left in each shard
-        self.goes_last: dict[str, bool] = {}  # as far as the index knows
-        self.sources: dict[str, list[str]] = {}  # under which source keys aliases name an entry
+        self.left: Counter[str] = Counter()  # how many entries remain in each shard
+        self.goes_last: dict[str, bool] = {}  # according to the index
+        self.sources: dict[str, list[str]] = {}  # the source keys whose aliases name an entry
 
     def run(self) -> Pruned:
-        """Do it."""
+        """Run the pruning."""
         if self.dry_run:
             return self._run()
         remove_stale(self.layout.private)
@@ -129,7 +129,7 @@ class Removal:
         return Pruned(before, self.size, tuple(self.evicted), self.quarantine_removed, self.spared, complete)
 
     def _sweep(self, workers: Workers) -> None:
-        """Remove what belongs to no entry and no process."""
+        """Remove what belongs to neither an entry nor a process."""
         for shard in self.layout.source_shards():
             doubtful = []
             for source, keys in aliases_in(self.layout, shard):
@@ -158,7 +158,7 @@ class Removal:
                 self.quarantine_removed += 1
 
     def _evict(self, workers: Workers, items: list[Item], goal: int) -> None:
-        """Evict entries in this order, those that go last after all others."""
+        """Evict entries in the given order, except that those marked to go last come after all others."""
         if self.size > goal:
             for lines in read_index(self.layout).values():
                 known = parse_lines(lines)
@@ -174,7 +174,7 @@ class Removal:
                     self._note(item, freed)
 
     def _next_batch(self, queue: deque[Item], goal: int, last: deque[Item] | None) -> list[Item]:
-        """The next entries that have to go, whatever those before them free; those that go last are put off."""
+        """The next entries that must go, whatever the previous ones free; those marked to go last are postponed."""
         self._check_time()
         batch: list[Item] = []
         excess = self.size - goal
@@ -190,12 +190,12 @@ class Removal:
         return batch
 
     def _goes_last(self, key: str) -> bool:
-        """Whether others depend on an entry; the index says so without opening its manifest."""
+        """Whether others depend on an entry; the index tells without opening its manifest."""
         known = self.goes_last.get(key)
         return Ties.read(self.layout, key).goes_last if known is None else known
 
     def _evict_one(self, item: Item) -> int | None:
-        """Remove an entry and its aliases; return how many bytes that freed, None if it cannot be removed."""
+        """Remove an entry and its aliases; return the bytes freed, or None if it cannot be removed."""
         if not self._remove(self.layout.entry(item.name)):
             return None
         self.there.discard(item.name)

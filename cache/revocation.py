@@ -1,8 +1,8 @@
 """The revocation list: signing keys and entries of shared tiers that must not be loaded any more.
 
-It lies in a remote tier as ``v1/revocations``: JSON, signed by a key that signs nothing else. Its number only rises and
-it expires, so whoever can write to the tier can neither put an older list back nor withhold a newer one for long. The
-newest list ever seen stays in force, in the user's cache.
+It is stored in a remote tier as ``v1/revocations``: JSON, signed by a key that signs nothing else. Its number only
+increases and it expires, so whoever can write to the tier can neither restore an older list nor withhold a newer one
+for long. The newest list ever seen stays in force, in the user's cache.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_BYTES = 1 << 20
 DAY_SECONDS = 86400.0
 # Makes signatures for other purposes invalid for lists.
 _PURPOSE = b"jitnorm-cache-revocations-1\0"
-# How long a process uses a list before it asks for a newer one.
+# How long a process uses a list before it requests a newer one.
 _FRESH_SECONDS = 3600.0
 
 
@@ -37,8 +37,8 @@ class Revocations:
     """The content of a list.
 
     Attributes:
-        number: above that of every earlier list.
-        expires: when a newer one must have taken its place, in seconds since the epoch.
+        number: greater than that of every earlier list.
+        expires: when a newer list must have replaced it, in seconds since the epoch.
         signers: ids of the signing keys that are revoked.
         entries: keys of the entries that are revoked.
     """
@@ -50,13 +50,13 @@ class Revocations:
 
 
 def encode_revocations(revocations: Revocations, key: SigningKey) -> bytes:
-    """Return the file of a list, signed."""
+    """Sign a list and return its file."""
     content = _canonical(vars(revocations))
     return _canonical({"list": vars(revocations), "signature": json.loads(key.sign(_PURPOSE + content))}) + b"\n"
 
 
 def decode_revocations(raw: bytes, key: TrustedKeys) -> Revocations:
-    """Read and verify the file of a list; whether it has expired is another matter.
+    """Read and verify the file of a list, but not whether it has expired.
 
     Raises:
         UntrustedEntryError: it is malformed, or not signed by the key.
@@ -68,13 +68,13 @@ def decode_revocations(raw: bytes, key: TrustedKeys) -> Revocations:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UntrustedEntryError(f"the revocation list is malformed: {error!r}") from error
     key.check(_PURPOSE + _canonical(found), signature)
-    # Its author is trusted from here on; mistakes are still told.
+    # Its author is trusted from here on, but may have made mistakes.
     try:
         number, expires, signers, entries = (found[name] for name in ("number", "expires", "signers", "entries"))
     except (TypeError, KeyError) as error:
         raise UntrustedEntryError(f"the revocation list is malformed: {error!r}") from error
     if not (type(number) is int and is_second(expires) and _are_texts(signers) and _are_texts(entries)):
-        raise UntrustedEntryError("the revocation list has fields of other types, or expires at no second of a clock")
+        raise UntrustedEntryError("the revocation list has fields of the wrong type, or an expiry that no clock can show")
     return Revocations(number, expires, tuple(signers), tuple(entries))
 
 
@@ -120,7 +120,7 @@ class RevocationList:
             raise UntrustedEntryError(f"its signing key {signer} is revoked by the list number {current.number}")
 
     def refresh(self, read: Callable[[], bytes | None], tier: str) -> None:
-        """Take over the list of a tier, unless that was done within the hour.
+        """Adopt the list of a tier, unless that was done within the last hour.
 
         Args:
             read: returns the file of the list; None if there is none.
@@ -139,7 +139,7 @@ class RevocationList:
                 found = decode_revocations(raw, self._key)
             except UntrustedEntryError as error:
                 raise RemoteError(f"the revocation list of {tier} is refused: {error}") from error
-            kept = self._kept()  # anew: other processes take over lists, too
+            kept = self._kept()  # again, because other processes adopt lists, too
             known = max(filter(None, (kept, self._current)), key=lambda each: each.number, default=None)
             if known is not None and found != known and found.number <= known.number:
                 raise RemoteError(
@@ -159,7 +159,7 @@ class RevocationList:
     def _kept(self) -> Revocations | None:
         try:
             return decode_revocations(self._store.read(self._place, MAX_BYTES), self._key)
-        except (OSError, UntrustedEntryError):  # no list, a damaged one, or one of another key
+        except (OSError, UntrustedEntryError):  # no list, a damaged one, or one signed by another key
             return None
 
     def _keep(self, raw: bytes) -> None:
@@ -173,14 +173,14 @@ class RevocationList:
 def revoke(
     remote: RemoteTier, key: SigningKey, *, signers: Iterable[str] = (), entries: Iterable[str] = (), days: float = 30.0
 ) -> Revocations:
-    """Publish the next list of a remote tier: what was revoked before and more, with a new term.
+    """Publish the next list of a remote tier, which revokes everything revoked before and more, with a new term.
 
     Args:
         remote: the tier; its mode need not be ``readwrite``.
         key: the private key of lists.
         signers: ids of signing keys.
         entries: keys of entries.
-        days: the term.
+        days: how long the list is valid.
 
     Returns:
         The list.
@@ -209,7 +209,7 @@ def revoke(
 
 
 def require_trusted_keys(keys: TrustedKeys | None) -> TrustedKeys:
-    """The keys, which a revocation list needs.
+    """Return the trusted keys, which a revocation list needs.
 
     Raises:
         CacheError: there are none.

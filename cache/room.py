@@ -1,7 +1,8 @@
 """Makes room for an entry before it is written, so that publishing never takes a cache above its budget.
 
 The publisher only reads the running total. If there is no room, it evicts as much as it adds. Upkeep does everything
-else in the background. What only a cache at its budget needs is imported then: it takes 1 ms of a first publish's 4.
+else in the background. Modules that only a cache at its budget needs are imported late, which saves 1 ms of a first
+publish's 4.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from jitnorm.forks import no_fork
 if TYPE_CHECKING:
     from jitnorm.cache.store import Store
 
-_BLOCK_BYTES = 4096  # of most file systems
-_LINES_BYTES = 512  # more than an entry's lines in the index and in the ledger
+_BLOCK_BYTES = 4096  # on most file systems
+_LINES_BYTES = 512  # more than an entry's lines in the index and the ledger
 # How long a publisher may measure a cache; it estimates the rest.
 _LOOK_SECONDS = 0.002
 
@@ -62,7 +63,7 @@ def give_back(store: Store, space: int) -> None:
 
 
 def _fits(store: Store, total: Total, space: int) -> bool:
-    """Whether a total that includes ``space`` own bytes is within the budget, or as much could be evicted."""
+    """Whether a total that includes ``space`` new bytes is within the budget, or that much could be evicted."""
     assert store.max_bytes is not None
     excess = total.space - store.max_bytes
     if total.is_due or excess > 0:

@@ -1,7 +1,7 @@
 """Ed25519 signatures of entries. They sign the manifest file, which contains the payload's digest.
 
-An entry's file ``signature`` is JSON with the id of the key, the signature in hexadecimal digits and, if the signature
-ends, the second since the epoch at which it does.
+An entry's file ``signature`` is JSON with the id of the key, the signature in hexadecimal digits and, if it expires,
+its expiry time in seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SigningKey:
 
     Args:
         key: the private key.
-        days: how long its signatures are valid; None: for ever.
+        days: how long its signatures are valid; None: forever.
 
     Attributes:
         public: its public key.
@@ -201,12 +201,12 @@ def key_id_of(signature: bytes) -> str:
 
 
 def is_second(value: object) -> bool:
-    """Whether a value is a second since the epoch that a clock can show."""
+    """Whether a value is a representable time in whole seconds since the epoch."""
     return type(value) is int and 0 <= value <= _LAST_SECOND
 
 
 def _signed(manifest: bytes, expires: object) -> bytes:
-    """The bytes that a signature covers; TypeError if it ends at what is no second that a clock can show."""
+    """The bytes that a signature covers; TypeError if its expiry is not a representable time."""
     if expires is None:
         return _PURPOSE + manifest
     if not is_second(expires):

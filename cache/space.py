@@ -30,11 +30,11 @@ class Usage:
         entries: how many entries.
         payload_bytes: bytes of their payloads, as they are loaded.
         entry_bytes: disk space of the entries.
-        quarantine_bytes: that of the entries that failed verification.
-        private_bytes: that of entries being written or removed.
-        other_bytes: that of all else: aliases, locks, uses, records, and the folders themselves.
-        entries_in_use: how many of the entries living processes have loaded.
-        is_estimate: whether the time was over before all was measured; then all of these are estimates.
+        quarantine_bytes: disk space of the entries that failed verification.
+        private_bytes: disk space of entries being written or removed.
+        other_bytes: disk space of everything else: aliases, locks, uses, records, and the folders themselves.
+        entries_in_use: how many of the entries are loaded by living processes.
+        is_estimate: whether time ran out before everything was measured; then all of these are estimates.
     """
 
     entries: int
@@ -79,11 +79,11 @@ def usage(store: Store, seconds: float = math.inf) -> Usage:
 
 
 def prune(store: Store, max_bytes: int, *, dry_run: bool = False, seconds: float = 600.0) -> Pruned:
-    """Remove what was used least recently until a cache takes at most ``max_bytes`` on the disk.
+    """Remove the least recently used entries until a cache takes at most ``max_bytes`` of disk space.
 
-    First goes what dead processes left, aliases that lead nowhere, locks that nobody holds, and what has been in
-    quarantine for 30 days; then the quarantine, the oldest first; then entries. Entries that living processes have
-    loaded stay, and those marked `EVICT_LAST` go last.
+    This first removes leftovers of dead processes, dangling aliases, locks that nobody holds, and entries quarantined
+    for 30 days; then the rest of the quarantine, oldest first; then entries. Entries that living processes have loaded
+    stay, and those marked `EVICT_LAST` go last.
 
     Args:
         store: the cache.

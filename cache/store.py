@@ -33,30 +33,30 @@ from jitnorm.forks import no_fork
 __all__ = ["Entry", "SignatureCheck", "Store"]
 
 _LOG = logging.getLogger(__name__)
-# What renaming a folder to a name that a whole entry has taken gives.
+# Errors of renaming a folder to a name that an entry already has.
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
-# When an entry was used last is the modification time of its folder, written at most this often.
+# An entry's last use is the modification time of its folder, written at most this often.
 _USE_PRECISION_SECONDS = 3600.0
 
 
 class Store:
     """Artifacts by key in one folder, shared by any number of processes.
 
-    Readers take no lock and see an entry whole or not at all. What is read is checked each time, with every folder
-    that leads to it: only this user (in a tier that is only read, or root) can have written it. Otherwise it is a
-    `CacheTrustError` in a cache that is written to, where what is built would lie open too; elsewhere it is a warning,
-    and counts as absent. ``open_store`` gives the user's cache, and checks the folders that are only written to.
+    Readers take no lock and see an entry whole or not at all. Each read checks that only this user (or, in a read-only
+    tier, root) can have written the file and every folder that leads to it. If not, a writable cache raises
+    `CacheTrustError`, because new entries would be exposed as well; elsewhere the entry counts as absent, with a
+    warning. ``open_store`` opens the user's cache, and checks the folders that are only written to.
 
     Args:
         root: the cache folder; need not exist.
         writable: whether to write below it. If not, ``publish`` does nothing.
-        name: what to call it; default: the user's cache.
-        check: what every entry's signature must pass; None asks for none.
+        name: its name in messages; default: the user's cache.
+        check: verifies the signature of every entry; None to require none.
 
     Attributes:
-        layout: where its things lie.
+        layout: its paths.
         writable: as given.
-        max_bytes: what it is kept within, from ``JITNORM_CACHE_MAX_BYTES``; None for no limit.
+        max_bytes: its budget, from ``JITNORM_CACHE_MAX_BYTES``; None for no limit.
 
     Raises:
         CacheError: ``JITNORM_CACHE_MAX_BYTES`` is not a size.
@@ -114,7 +114,7 @@ class Store:
         return None
 
     def _was_removed(self, key: str, error: OSError) -> bool:
-        """Whether an error is that of NFS for what another host has removed while it was open here."""
+        """Whether an error is NFS's for a file that another host removed while it was open here."""
         if error.errno != errno.ESTALE:
             return False
         return os.path.lexists(self.layout.root) and not os.path.lexists(self.layout.entry(key))
@@ -128,7 +128,7 @@ class Store:
 
         Raises:
             CacheTrustError: others could have written it, and this cache is written to.
-            OSError: it is missing, no file of at most ``limit`` bytes, or cannot be read.
+            OSError: it is missing, not a file of at most ``limit`` bytes, or cannot be read.
         """
         try:
             with self._trust.open_folder(path.parent) as folder:
@@ -138,7 +138,7 @@ class Store:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Write a file of this cache that is not an entry's, in one step as others see it.
+        """Atomically write a file of this cache that is not an entry's.
 
         Raises:
             OSError: it cannot be written.
@@ -147,7 +147,7 @@ class Store:
         replace_file(path, data, self.layout.private)
 
     def keys_of(self, source_key: str) -> tuple[str, ...]:
-        """Keys under which artifacts of a source may lie: hints, neither complete nor verified."""
+        """Keys of artifacts of a source that may be here: hints, neither complete nor verified."""
         try:
             return decode_alias(self.read(self.layout.alias(source_key), MAX_ALIAS_BYTES))
         except OSError:
@@ -162,7 +162,7 @@ class Store:
             return None
 
     def add_signature(self, key: str, signature: bytes) -> None:
-        """Put a signature file beside an entry, in place of the one that it has.
+        """Add a signature file to an entry, replacing an existing one.
 
         Raises:
             OSError: there is no such entry, or it cannot be written.
@@ -174,12 +174,12 @@ class Store:
 
         Args:
             key: its key.
-            artifact: what to store. If its manifest holds a source key, the alias of that source will name it.
+            artifact: what to store. If its manifest holds a source key, it is added to the alias of that source.
             signature: its signature file, if it has one.
 
         Raises:
-            OSError: it could not be written, or living processes use all that could go to make room for it. Nothing
-                of it is left behind.
+            OSError: it could not be written, or living processes use everything that could be evicted to make room for
+        it. Nothing of it is left behind.
         """
         if not self.writable:
             return
@@ -209,19 +209,19 @@ class Store:
             emit("publish", key=key, bytes=len(artifact.payload))
 
     def _put(self, key: str, artifact: Artifact, files: Mapping[str, bytes], alias: Path | None) -> bool:
-        """Write the files of an entry and rename it into its place; return whether that was free."""
+        """Write the files of an entry and rename it into place; return whether its path was free."""
         with private_folder(self.layout.private) as folder, Workers(len(files)) as workers:
             tasks: list[Callable[[], None]] = [partial(write_file, folder / name, data) for name, data in files.items()]
-            # First, so that no entry is without its alias, whenever its writer dies; an alias may lead nowhere.
+            # First, so that no entry lacks its alias, whenever its writer dies; a dangling alias does no harm.
             if alias:
                 tasks.append(partial(add_to_alias, alias, key))
-            # At once they wait for one commit of the file system's journal: 6 ms in place of 16.
+            # Concurrently, they wait for a single commit of the file system's journal: 6 ms instead of 16.
             workers.map(lambda task: task(), tasks)
             sync_folder(folder)
             inode = folder.stat().st_ino
             if not _rename_into_place(folder, self.layout.entry(key)):
                 return False
-        # Again, if it was swept away as one that leads nowhere.
+        # Again, in case it was swept as dangling.
         if alias:
             add_to_alias(alias, key)
         entry = Entry(key, len(artifact.payload), time.time(), artifact.manifest)
@@ -229,9 +229,9 @@ class Store:
         return True
 
     def entries(self) -> Iterator[Entry]:
-        """List what is stored, in the order of the keys.
+        """List the stored entries, in the order of the keys.
 
-        Manifests are verified, payloads only by their size; what fails is left out and left alone.
+        Manifests are verified, payloads only by their size; entries that fail are omitted and left alone.
         """
         for key, place in self.layout.entries():
             try:
@@ -244,7 +244,7 @@ class Store:
                 yield Entry(key, payload.st_size, payload.st_mtime, stored.manifest)
 
     def quarantine(self, key: str, reason: str, seen: os.stat_result | None) -> bool:
-        """Move what lies in the place of an entry away, unless it is no longer what was ``seen`` there.
+        """Move an entry to the quarantine, unless it is no longer the one that was ``seen``.
 
         Returns:
             Whether it was moved. If not, that is logged.
@@ -253,7 +253,7 @@ class Store:
         try:
             found = place.lstat()
             if seen is not None and not os.path.samestat(seen, found):
-                return False  # another reader was faster, and the key may hold a good entry by now
+                return False  # another reader was faster, and the key may have a good entry by now
             if not self.writable:
                 _LOG.warning("ignoring the cache entry %s: %s", place, reason)
                 return False
@@ -266,23 +266,23 @@ class Store:
             emit("quarantine", **fields)
             return True
         except (FileNotFoundError, NotADirectoryError):
-            pass  # nothing lies there
+            pass  # there is nothing to move
         except OSError as error:
             _LOG.warning("ignoring the cache entry %s: %s; it cannot be moved away: %s", place, reason, error)
         return False
 
     def _refuse(self, error: CacheTrustError) -> None:
-        """Raise the error if what is built would be stored where others can write; else go on without this tier."""
+        """Raise the error if new builds would be stored where others can write; otherwise skip this tier."""
         if self.writable:
             raise error
         tier_failed(self.name, str(error))
 
     def _record_use(self, key: str, folder: int) -> None:
-        """Note the use of an entry for pruning: who, and to the hour when."""
+        """Record the use of an entry for pruning: by whom, and when, to the hour."""
         if not self.writable:
             return
         note_use(self.layout, key)
-        # Also where the last use lies in the future, by a clock that was wrong.
+        # Also if the last use is in the future, from a wrong clock.
         if abs(time.time() - os.fstat(folder).st_mtime) > _USE_PRECISION_SECONDS:
             with contextlib.suppress(OSError):
                 os.utime(folder)
@@ -290,13 +290,14 @@ class Store:
 
 
 def _rename_into_place(folder: Path, place: Path) -> bool:
-    """Rename a folder to the place of an entry; return whether that was free."""
+    """Rename a folder to the path of an entry; return whether that was free."""
     for is_last in (False, False, True):
         make_folder(place.parent)
         try:
             folder.rename(place)
         except OSError as error:
-            # Linux gives ESTALE for what another NFS client has put there, if it has been seen in the private folders.
+            # Linux reports ESTALE if another NFS client has put an entry there that was seen here in the private
+            # folders.
             if error.errno in _TAKEN or (error.errno == errno.ESTALE and os.path.lexists(place)):
                 return False
             if error.errno not in GONE or is_last or not folder.exists():

@@ -1,4 +1,4 @@
-"""Removes what entries and processes have left behind: aliases that lead nowhere, and locks that nobody holds."""
+"""Removes what entries and processes have left behind: dangling aliases, and locks that nobody holds."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def aliases_in(layout: Layout, shard: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def sweep_alias(layout: Layout, path: Path, is_there: Callable[[str], bool], *, dry_run: bool = False) -> int:
-    """Take the keys out of an alias that lead to no entry; remove it if it has no others.
+    """Remove the keys without an entry from an alias; delete the alias if it has no others.
 
-    A publisher writes the alias, puts the entry in its place, and writes the alias again if it is gone. Here the alias
-    goes, and then its keys are looked for once more. Whatever the order of the two, no entry is left without.
+    A publisher writes the alias, stores the entry, and writes the alias again if it is gone. This function removes the
+    alias and then looks for its keys once more. However the two interleave, no entry is left without an alias.
 
     Args:
         layout: the cache.
         path: the alias.
         is_there: whether a key has an entry.
-        dry_run: only say what would come of it.
+        dry_run: whether to only report what would be freed.
 
     Returns:
-        How many bytes on the disk are free now.
+        The disk space freed, in bytes.
     """
     with contextlib.suppress(OSError), _opened(path) as descriptor:
         keys = decode_alias(os.pread(descriptor, MAX_BYTES, 0))
@@ -51,7 +51,7 @@ def sweep_alias(layout: Layout, path: Path, is_there: Callable[[str], bool], *, 
         if dry_run:
             return 0 if kept else space
         _replace(layout, path, kept)
-        # Also what was appended meanwhile.
+        # Including keys that were appended meanwhile.
         for key in decode_alias(os.pread(descriptor, MAX_BYTES, 0)):
             if key not in kept and layout.entry(key).exists():
                 add_to_alias(path, key)
@@ -60,9 +60,9 @@ def sweep_alias(layout: Layout, path: Path, is_there: Callable[[str], bool], *, 
 
 
 def lock_names(layout: Layout) -> dict[str, str | None]:
-    """The names of the lock files of keys, whether held or not, each with that of the note beside it.
+    """The names of the lock files of keys, whether held or not, each with the name of its note.
 
-    Among them are those that only a note is left of.
+    This includes lock files of which only the note is left.
     """
     names: dict[str, str | None] = {}
     with contextlib.suppress(OSError):
@@ -75,7 +75,7 @@ def lock_names(layout: Layout) -> dict[str, str | None]:
 
 
 def sweep_locks(layout: Layout, names: Iterable[tuple[str, str | None]]) -> int:
-    """Remove those of some lock files that nobody holds, and the notes on their holders; return how many."""
+    """Remove those of some lock files that nobody holds, with their notes; return how many."""
     swept = 0
     with contextlib.suppress(OSError), open_folder(layout.locks) as folder:
         for lock, note in names:
@@ -85,15 +85,15 @@ def sweep_locks(layout: Layout, names: Iterable[tuple[str, str | None]]) -> int:
 
 
 def sweep_lock(layout: Layout, key: str) -> int:
-    """Remove the locks of a key that nobody holds, and the notes on their holders; return how many."""
+    """Remove the locks of a key that nobody holds, with their notes; return how many."""
     pairs = [(layout.lock(key, second=each), layout.holder(key, second=each)) for each in (False, True)]
     return sweep_locks(layout, [(lock.name, note.name) for lock, note in pairs if lock.exists() or note.exists()])
 
 
 def remove_if_empty(folder: Path) -> int:
-    """Remove a folder that nothing lies in, and return how many bytes that freed.
+    """Remove a folder if it is empty, and return the bytes freed.
 
-    Whoever is about to put something there makes it anew.
+    Whoever needs it next creates it again.
     """
     space = space_of(folder)
     try:

@@ -1,4 +1,4 @@
-"""The cache: a chain of tiers searched in order, of which one store is written."""
+"""The cache: a chain of tiers that are searched in order, one of which is written."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def _in_parallel(move: Callable[[str], _Outcome], keys: list[str], progress: Pro
                 yield outcome
         finally:
             for future in pending:
-                future.cancel()  # after an error the rest would fail too, one by one
+                future.cancel()  # after an error, the rest would fail too, one by one
 
 
 def _pool() -> ThreadPoolExecutor:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _MOST_SECONDS = 60.0
 _PAUSE_SECONDS = 60.0
-# Measuring competes for the interpreter with the publish that asks for it, and with those that follow at once.
+# Measuring competes for the interpreter with the publish that requests it, and with those that follow immediately.
 _DELAY_SECONDS = 1.0
-# When the interpreter exits, upkeep may go on this long, and then has to stop at its next step.
+# When the interpreter exits, upkeep may continue this long, and then must stop at its next step.
 _EXIT_SECONDS = 2.0
 _STOP_SECONDS = 0.5
 
@@ -40,7 +40,7 @@ class Upkeep:
         self._is_awaited = threading.Event()
 
     def start(self, store: Store) -> None:
-        """Have a cache kept in a second, unless that is under way or was done lately."""
+        """Start the upkeep of a cache in a second, unless it is under way or was done recently."""
         root, now = store.layout.root, time.monotonic()
         with self._lock:
             is_busy = self._thread is not None and self._thread.is_alive()
@@ -56,7 +56,7 @@ class Upkeep:
             self._thread = thread
 
     def wait(self, seconds: float) -> bool:
-        """Have what was put off begin, and wait for at most ``seconds``; whether nothing is under way then."""
+        """Start postponed upkeep, and wait for at most ``seconds``; return whether nothing is under way then."""
         thread = self._thread
         self._is_awaited.set()
         if thread is not None:
@@ -64,7 +64,7 @@ class Upkeep:
         return thread is None or not thread.is_alive()
 
     def close(self) -> None:
-        """Leave what is under way a moment to end, then stop it; begin nothing more."""
+        """Give upkeep under way a moment to finish, then stop it; start nothing more."""
         self.wait(_EXIT_SECONDS)
         self._is_stopped = True
         self.wait(_STOP_SECONDS)

@@ -29,9 +29,9 @@ _NO_FILE = -1
 # The first line, "TOKEN locked|unlocked PID", has this length; then comes one line per key, "TOKEN KEY".
 _HEADER_BYTES = 64
 _LINE_BYTES = 16 + 1 + 64 + 1
-# If a process has loaded more than anybody should, only a part counts.
+# If a process has loaded more than any should, only some of it counts.
 _MAX_BYTES = _HEADER_BYTES + 200_000 * _LINE_BYTES
-# Files to take over, per host. Processes often start together, so they begin to look at different places.
+# Files to take over, per host. Processes often start together, so they start looking at different places.
 _SLOTS = 128
 _FIRST_SLOTS = 8
 

@@ -221,5 +221,5 @@ MISTAKES: tuple[dict[str, Any], ...] = (
 def test_a_signed_list_with_a_mistake_is_refused(keys: dict[str, SigningKey], mistake: dict[str, Any]) -> None:
     fields = {**vars(Revocations(1, 1 << 40)), **mistake}
     raw = encode_revocations(cast(Revocations, SimpleNamespace(**fields)), keys["lists"])
-    with pytest.raises(UntrustedEntryError, match="fields of other types"):
+    with pytest.raises(UntrustedEntryError, match="fields of the wrong type"):
         decode_revocations(raw, TrustedKeys({}).plus(keys["lists"]))
