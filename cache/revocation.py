@@ -74,7 +74,9 @@ def decode_revocations(raw: bytes, key: TrustedKeys) -> Revocations:
     except (TypeError, KeyError) as error:
         raise UntrustedEntryError(f"the revocation list is malformed: {error!r}") from error
     if not (type(number) is int and is_second(expires) and _are_texts(signers) and _are_texts(entries)):
-        raise UntrustedEntryError("the revocation list has fields of the wrong type, or an expiry that no clock can show")
+        raise UntrustedEntryError(
+            "the revocation list has fields of the wrong type, or an expiry that no clock can show"
+        )
     return Revocations(number, expires, tuple(signers), tuple(entries))
 
 
