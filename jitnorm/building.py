@@ -1,4 +1,4 @@
-"""Building a kernel: which toolchain does, and the artifact that it makes."""
+"""Building a kernel: which toolchain builds it, and the artifact that it produces."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from jitnorm.toolchains import Toolchain, ToolchainMissingError, select
 
 
 def toolchain_for(config: KernelConfig, target: Target, store: Store, backend: str = "auto") -> Toolchain:
-    """The toolchain that builds a kernel: what `select` says, but for kernels that CuTe-DSL lacks.
+    """The toolchain that builds a kernel: the choice of `select`, except for kernels that CuTe-DSL lacks.
 
-    Asked for by name, it raises ValueError for them; chosen by JITNORM_BACKEND or for want of others, CUDA C++ replaces
-    it.
+    If CuTe-DSL is requested by name, they raise ValueError; if it is chosen by JITNORM_BACKEND or as the only one, CUDA
+    C++ replaces it.
     """
     memos, places = memo_folder(store), workplaces(store)
     toolchain = select(target, backend, memo_dir=memos, workplaces=places)
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
 
 
 def asker(config: KernelConfig, target: Target, cache: Cache, backend: str) -> Callable[[], Answer]:
-    """A function that selects a kernel's toolchain lazily and once: looking for it takes 2 ms of a first call."""
+    """Return a function that selects a kernel's toolchain lazily and once: searching takes 2 ms of a first call."""
 
     @lru_cache(maxsize=1)
     def ask() -> Answer:
@@ -62,7 +62,7 @@ def asker(config: KernelConfig, target: Target, cache: Cache, backend: str) -> C
 
 
 def compile_kernel(source: Source, toolchain: Toolchain) -> Artifact:
-    """Compile a kernel, whatever the cache holds."""
+    """Compile a kernel, without looking in the cache."""
     flags = toolchain.flags(source.target)
     payload = toolchain.compile(source.text, source.target)
     manifest: dict[str, Any] = {

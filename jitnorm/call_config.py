@@ -1,6 +1,6 @@
-"""From the facts of a call to the configuration of its kernel, so that kernels can be known ahead.
+"""From the facts of a call to the configuration of its kernel, so that kernels can be determined ahead of time.
 
-It depends on nothing but them, JITNORM_BACKEND and the tables of tuned schedules.
+The configuration depends only on these facts, JITNORM_BACKEND and the tables of tuned schedules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jitnorm.tuning import tuned
 
 
 def prototype(options: Mapping[str, Any]) -> KernelConfig:
-    """A configuration that an op's options allow: all of them take the same tensors.
+    """An example of the configurations that an op's options allow, all of which take the same tensors.
 
     Args:
         options: fields of KernelConfig that the op and the caller's options fix.
@@ -51,15 +51,15 @@ def config_of_call(
     """The configuration of the kernel that a call runs.
 
     Args:
-        options: fields of KernelConfig that the op and the caller's options fix; they win over what follows.
+        options: fields of KernelConfig that the op and the caller's options fix; they take precedence over the rest.
         target: where the tensors are.
         hidden_size: elements of a row.
         input: dtype of the first tensor.
         weight: dtype of the weight; empty for ops without one.
-        row_dims: how many leading dimensions are left once those that one stride can walk are merged.
+        row_dims: how many leading dimensions remain after merging those that a single stride can walk.
         vector_bytes: bytes of input that one load may read.
         row_class: the class of its number of rows, one of `kernels.row_classes.ROW_CLASSES`.
-        enable_pdl: as of the op: True, False, or None for wherever the target can.
+        enable_pdl: the op's argument: True, False, or None for wherever the target supports it.
         dtypes: further fields that are dtypes of tensors.
 
     Raises:
@@ -81,7 +81,7 @@ def config_of_call(
 
 
 def for_many_rows(config: KernelConfig, target: Target) -> KernelConfig:
-    """The configuration for very many rows; the same if one kernel serves, which JITNORM_BACKEND=cute has a say in."""
+    """The configuration for very many rows; the same if one kernel serves, as may be with JITNORM_BACKEND=cute."""
     if requested_backend(target, "auto") == "cute":
         from jitnorm.kernels.cute import schedule as cute_schedule
         from jitnorm.kernels.cute.offer import why_not

@@ -1,4 +1,4 @@
-"""From an op's call to its kernel: one call into the launcher, and Python again only for what it has not seen."""
+"""From an op's call to its kernel: one call into the launcher, and back to Python only for new kinds of calls."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from jitnorm.launcher import launcher
 from jitnorm.manager import get_kernel, loaded_kernel
 from jitnorm.outputs import Outputs
 
-# Makes what options choose once for each combination, so that a call looks it up by what its caller gave. Types count,
-# since 16.0 and True equal 16 and 1 but are refused.
+# Creates what each combination of options needs once, so that calls only look it up by their arguments. Types matter,
+# because 16.0 and True equal 16 and 1 but are rejected.
 per_options = lru_cache(maxsize=None, typed=True)
 
 
@@ -40,20 +40,20 @@ class Dispatcher:
         op: as given.
         enable_pdl: as given.
         options: the fields, as given.
-        before: what runs the launch that finds the largest magnitude of the tensor first, or None.
-        names: of the tensors that the op takes with these options, in calling order.
-        first: the first of these.
-        tensor_count: how many these are.
-        arguments: their names, then those of the numbers.
-        in_order: the arguments of a call out of a dict by their names.
-        outputs: what the op writes.
-        positions: of the outputs among the tensors.
-        outputs_among: those of a call's tensors that it writes.
-        ways: the usual way of a call, by the type of its first tensor; see `interop.base.Way`.
-        takes_as_given: whether the last call's tensors went into the kernel as they were: those of the next are then
-            tried so first.
-        launch: one call into the launcher, with the arguments of `run`; returns None, or the facts of a call that has
-            no kernel yet, and then it wrote nothing.
+        before: the dispatcher of a first launch that computes the tensor's largest magnitude, or None.
+        names: the names of the tensors that the op takes with these options, in calling order.
+        first: the first of these names.
+        tensor_count: how many tensors there are.
+        arguments: the names of the tensors, then those of the numbers.
+        in_order: gets the arguments of a call from a dict, in order.
+        outputs: the names of what the op writes.
+        positions: the positions of the outputs among the tensors.
+        outputs_among: selects those of a call's tensors that it writes.
+        ways: the fast path of a call, by the type of its first tensor; see `interop.base.Way`.
+        takes_as_given: whether the last call's tensors were passed without conversion, which is then tried first for
+            the next call.
+        launch: one call into the launcher, with the arguments of `run`; returns None, or, if there is no kernel yet and
+    nothing was written, the facts of the call.
     """
 
     def __init__(self, op: Op, enable_pdl: bool | None, fields: Mapping[str, Any]) -> None:
@@ -70,7 +70,7 @@ class Dispatcher:
         self.arguments = (*self.names, *(a.name for a in interface(example) if isinstance(a, ScalarArgument)))
         self.in_order: Callable[[Mapping[str, Any]], tuple[Any, ...]] = itemgetter(*self.arguments)
         self.positions = tuple(map(self.names.index, self.outputs.names))
-        # With one position alone it would give the tensor itself.
+        # With a single position it would return the tensor itself.
         first = self.positions[0]
         several = self.positions if len(self.positions) > 1 else (slice(first, first + 1),)
         self.outputs_among: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(*several)
@@ -80,31 +80,31 @@ class Dispatcher:
         self.launch, self._learn, self._facts = functions
 
     def of_op(self, op: Op) -> Dispatcher:
-        """The dispatcher of another op for the same options."""
+        """Create the dispatcher of another op for the same options."""
         return Dispatcher(op, self.enable_pdl, {**self.options, **op.fixed})
 
     def run(self, *arguments: Any) -> None:
         """Run the op.
 
         Args:
-            arguments: those of the op's that are present with its options, in the order of `interface`, outputs
-                included, converted for TVM-FFI; then the stream, None for the caller's current one.
+            arguments: the op's arguments that exist with its options, in the order of `interface`, including outputs,
+        converted for TVM-FFI; then the stream, None for the caller's current one.
         """
         facts = self.launch(*arguments)
         if facts is not None:
             self._prepare(arguments, facts)(*arguments)
 
     def kernel_of(self, *arguments: Any) -> tuple[Any, str]:
-        """The kernel of a call, built if need be, and the text that it is known by; nothing is run.
+        """The kernel of a call, built if necessary, and its configuration as text; nothing is run.
 
         Args:
-            arguments: those of `run` without the stream; stand-ins for tensors, which have no memory, will do.
+            arguments: those of `run` without the stream; tensors may be stand-ins without memory.
         """
         config, target = self._config_of(arguments, self._facts(*arguments))
         return get_kernel(config, target), f"{config} for {target}"
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> Any:
-        """A function that runs a call without a kernel: usually `launch`, which has then learned one."""
+        """Return a function that runs a call without a kernel: usually `launch`, to which the kernel was added."""
         config, target = self._config_of(arguments, facts)
         *_, is_capturing = facts
         if is_capturing:
@@ -113,9 +113,9 @@ class Dispatcher:
         return self.launch
 
     def _config_of(self, arguments: tuple[Any, ...], facts: Any) -> tuple[KernelConfig, Target]:
-        """The kernel that a call needs and its target; a call that the kernel would refuse is refused."""
+        """The configuration of a call's kernel and its target; raises an error if the kernel would reject the call."""
         found, columns, row_dims, vector_bytes, row_class, is_cuda, device, _ = facts
-        dtypes = [str(dtype) for dtype in found]  # out of TVM-FFI's own kind of string
+        dtypes = [str(dtype) for dtype in found]  # from TVM-FFI's own kind of string
         for name, value, dtype in zip(self.names, arguments, dtypes, strict=False):
             if not dtype:
                 raise TypeError(f"{name}: is {value!r}; expected a tensor")
@@ -137,7 +137,7 @@ class Dispatcher:
 
 
 def _captured_kernel(config: KernelConfig, target: Target) -> Any:
-    """The kernel for a single call during a capture, where nothing may be loaded or learned."""
+    """The kernel for a single call during a capture, where nothing may be loaded or remembered."""
     kernel = loaded_kernel(config, target)
     if kernel is None:
         raise KernelNotReadyError(
@@ -148,12 +148,12 @@ def _captured_kernel(config: KernelConfig, target: Target) -> Any:
 
 
 class Dispatchers(dict[bool | None, Dispatcher]):
-    """The dispatchers of a norm that has no other options, by `enable_pdl`: 0.1 us less than `rounded_dispatcher`.
+    """The dispatchers of a norm without other options, by `enable_pdl`, 0.1 us faster than `rounded_dispatcher`.
 
     Args:
         op: the op.
         rounding: of KernelConfig.
-        fields: others that all calls have.
+        fields: further fields of all calls.
     """
 
     def __init__(self, op: Op, rounding: str = "once", **fields: Any) -> None:
@@ -179,7 +179,7 @@ class RoundingDispatchers(dict[str, Dispatchers]):
 
 @per_options
 def dispatcher_of(op: Op, enable_pdl: bool | None, *options: Hashable) -> Dispatcher:
-    """The dispatcher of the calls of an op, made once for each combination of options.
+    """The dispatcher of an op's calls, created once for each combination of options.
 
     Args:
         op: the op.
@@ -187,7 +187,7 @@ def dispatcher_of(op: Op, enable_pdl: bool | None, *options: Hashable) -> Dispat
         options: those of `op.fields`.
 
     Raises:
-        ValueError: an option that is not allowed, or not with the others.
+        ValueError: an option that is not allowed, or not allowed with the others.
     """
     return _dispatcher(op, enable_pdl, options)
 
@@ -206,7 +206,7 @@ def _dispatcher(op: Op, enable_pdl: bool | None, options: tuple[Hashable, ...], 
 
 
 def in_words_of(op: Op, error: Exception) -> Exception:
-    """The error, an argument named as the op's caller knows it."""
+    """The error with the argument's name replaced by that of the op's caller."""
     name, _, rest = str(error).partition(":")
     return type(error)(f"{op.aliases[name]}:{rest}") if name in op.aliases else error
 

@@ -28,14 +28,14 @@ class KernelNotWarmError(RuntimeError):
 
 
 class CommError(RuntimeError):
-    """A rank did not come to a call, or came with another one; the workspace takes no calls until its `reset`.
+    """A rank did not join a call, or made a different one; the workspace takes no calls until its `reset`.
 
     Args:
-        rank: which rank says so.
-        call: the number of the call, counted from 0 since the workspace was made or reset.
-        late: the ranks that did not come within the deadline.
-        disagreeing: those that came with another shape, dtype, format or number of calls before.
-        deadline: of a wait, in seconds.
+        rank: the rank that reports this.
+        call: the index of the call since the workspace was created or reset, from 0.
+        late: the ranks that did not arrive within the deadline.
+        disagreeing: the ranks whose call differs in shape, dtype, format or number of earlier calls.
+        deadline: the deadline of a wait, in seconds.
     """
 
     def __init__(

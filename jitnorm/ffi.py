@@ -33,7 +33,7 @@ class _WithoutTorch:
 def tvm_ffi() -> ModuleType:
     """Import and return the module `tvm_ffi`.
 
-    By itself it would import torch if installed, which costs about a second, even for callers that use NumPy or JAX.
+    Otherwise it would import torch if installed, which takes about a second, even for callers that use NumPy or JAX.
     Torch tensors carry the DLPack exchange protocol themselves, so torch can be imported later.
     """
     with no_fork():  # a forked child would wait forever for a half-imported module

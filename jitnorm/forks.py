@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-# First, because what is registered last runs first before a fork: logging's own lock, which imports need, must be taken
-# after the wait here, and not during it.
+# Registered before logging's hook, because hooks run in reverse order before a fork: logging's lock, which imports
+# need, must be taken after the wait here, not during it.
 import logging  # noqa: F401
 import os
 import threading
@@ -19,7 +19,8 @@ _undivided = threading.RLock()
 def no_fork() -> Iterator[None]:
     """Make forks of other threads wait for this block, which should take no longer than a second.
 
-    Also for imports within functions: a forked child would wait forever for a module that another thread was importing.
+    Use it for imports within functions, too: a forked child would wait forever for a module that another thread was
+    importing.
     """
     with _undivided:
         yield

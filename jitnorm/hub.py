@@ -1,4 +1,4 @@
-"""Advice on names of models of the Hugging Face Hub, from which jitnorm loads nothing."""
+"""Advice for names of Hugging Face Hub models, which jitnorm never downloads."""
 
 from __future__ import annotations
 

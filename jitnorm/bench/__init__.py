@@ -1,1 +1,1 @@
-"""Benchmarks: the time of every op beside a copy of the same bytes, and beside other libraries. Needs torch."""
+"""Benchmarks: compare every op's time with a copy of the same bytes and with other libraries. Needs torch."""

@@ -1,4 +1,4 @@
-"""Performance targets of groups of ops, and what a run reaches of them."""
+"""Performance targets of groups of ops, and which of them a run reaches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _any(row: Row) -> bool:
 
 
 def _long(row: Row) -> bool:
-    """Shorter ones are all start and end of a kernel, of which a roofline says little."""
+    """Whether a measurement is long enough for its roofline to mean more than kernel start and end."""
     return row.copy >= 3.0
 
 
@@ -43,16 +43,16 @@ def _few(row: Row) -> bool:
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure of a group of ops, and what it has to reach.
+    """A figure of a group of ops, and what it must reach.
 
     Attributes:
         group: its name.
         figure: ``roofline``; ``speed-up``, the time of `by` divided by jitnorm's; ``us over copy``; or ``host us``.
         ops: the names of its ops.
-        takes: which of their measurements count.
-        by: whose host time it is, or whom the speed-up is against.
-        mean: what the mean has to reach, the geometric one of ratios; None: it is for information.
-        worst: what every measurement has to reach.
+        takes: whether one of their measurements counts.
+        by: the implementation whose host time it is, or that the speed-up is against.
+        mean: what the mean (geometric, for ratios) must reach; None: only for information.
+        worst: what every measurement must reach.
     """
 
     group: str
@@ -65,7 +65,7 @@ class Bar:
 
     @property
     def is_ratio(self) -> bool:
-        """Whether more is better; else it is microseconds."""
+        """Whether it is a ratio, for which more is better, rather than microseconds."""
         return self.figure in ("roofline", "speed-up")
 
 
@@ -76,9 +76,9 @@ class Reached:
     Attributes:
         bar: the bar.
         count: how many measurements count.
-        mean: of them.
-        worst: of them.
-        at: jitnorm's measurement, or in a host time that of whom it is, where the worst is.
+        mean: their mean.
+        worst: the worst of them.
+        at: the measurement with the worst value, jitnorm's or, for a host time, that of its implementation.
     """
 
     bar: Bar
@@ -89,7 +89,7 @@ class Reached:
 
     @property
     def is_reached(self) -> bool | None:
-        """Whether all that the bar asks for is reached; None if it asks for nothing."""
+        """Whether everything that the bar requires is reached; None if it requires nothing."""
         asked = [(self.mean, self.bar.mean), (self.worst, self.bar.worst)]
         answers = [(value >= bar) if self.bar.is_ratio else (value <= bar) for value, bar in asked if bar is not None]
         return all(answers) if answers else None

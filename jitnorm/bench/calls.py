@@ -1,4 +1,4 @@
-"""A call of any op, on tensors that the interface of its kernel asks for."""
+"""Makes a call of any op, on tensors that fit the interface of its kernel."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _ENTRIES = 16  # of each dimension of a table
 def call_of(
     op: Op, chosen: Choices, new: New, rows: int, *, matrices: int = 2, outputs: bool = False, **options: Any
 ) -> partial[Any]:
-    """A call of an op's function.
+    """Make a call of an op's function.
 
     Args:
         op: the op.
-        chosen: one value for each of its choices that is not left out.
+        chosen: one value for each of its choices that is not omitted.
         new: makes the tensors.
-        rows: how many rows they have, or how many times as many as the op takes together; of heads that are turned,
-            how many tokens.
-        matrices: how many matrices there are in a batch.
-        outputs: whether outputs are given that the function would allocate.
+        rows: how many rows they have, in units of the rows that the op takes together; for rotated heads, how many
+            tokens.
+        matrices: how many matrices a batch has.
+        outputs: whether to pass outputs that the function would otherwise allocate.
         options: further arguments of the function.
 
     Raises:
@@ -53,7 +53,7 @@ def call_of(
 
     def is_passed(argument: TensorArgument) -> bool:
         if argument.is_output and argument.may_be is not None and config.residual:
-            return False  # written in place of an input, whose name it has for the caller
+            return False  # overwrites an input, whose name it has for the caller
         is_required = op.aliases.get(argument.name, argument.name) in required
         return not argument.is_output or is_required or argument.name == "y_out" or outputs  # y_out asks to be written
 
@@ -84,7 +84,7 @@ def call_of(
 
 
 def config_of(choices: Choices, fields: Fields) -> KernelConfig:
-    """A configuration with the interface that such calls have."""
+    """A configuration with the interface of such calls."""
     sizes = {"hidden_size": choices["hidden_size"], "input": choices["input"], "weight": choices.get("weight", "")}
     return KernelConfig(**{**sizes, **fields})
 
@@ -99,14 +99,14 @@ def _shape(argument: TensorArgument, config: KernelConfig, rows: int, matrices: 
 
 
 def _entries(argument: TensorArgument) -> tuple[int, ...]:
-    """The extents of a table; a cache has the heads of its tokens, and so have its scales."""
+    """The extents of a table; a cache and its scales have the heads of its tokens."""
     if argument.is_updated:
         return (_ENTRIES,) * (argument.table_dims - 1) + (_HEADS,)
     return (_HEADS,) if argument.name in ("k_scale", "v_scale") else (_ENTRIES,) * argument.table_dims
 
 
 def _backwards(numbers: Any) -> Any:
-    """The numbers of rows or slots, from the last one to the first."""
+    """The indices of rows or slots, from last to first."""
     for i in range(len(numbers)):
         numbers[i] = len(numbers) - 1 - i
     return numbers

@@ -1,4 +1,4 @@
-"""Ops to measure: ops of the catalogue in bfloat16, by name, with the bytes that their calls move."""
+"""The ops to measure: ops of the catalogue in bfloat16, by name, with the bytes that their calls move."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Measured:
     """An op over bfloat16 input of shape (M, H).
 
     Attributes:
-        name: of the op and its format.
+        name: the name of the op and its format.
         op: its name in the catalogue.
-        choices: what its caller chooses, beside the hidden size.
-        bytes_per_element: what it reads and writes for each element of (M, H).
+        choices: what its caller chooses, besides the hidden size.
+        bytes_per_element: bytes that it reads and writes per element of (M, H).
         make: the call of jitnorm.
-        multiples: what M and H have to be multiples of.
+        multiples: what M and H must be multiples of.
         only_large: whether it is measured on large tensors only.
-        most_rows: with more it is not measured; None: with any number.
+        most_rows: the maximum number of rows to measure; None for no limit.
     """
 
     name: str
@@ -51,11 +51,11 @@ class Measured:
     most_rows: int | None = None
 
     def config(self, hidden_size: int) -> KernelConfig:
-        """The configuration of its kernel, as far as it does not depend on the call; ValueError if it has none."""
+        """The call-independent part of its kernel's configuration; ValueError if it has none."""
         return config_of(*chosen_of(CATALOGUE[self.op], {**self.choices, "hidden_size": hidden_size}))
 
     def shapes(self, shapes: Shapes) -> list[Shape]:
-        """The shapes to measure an op at, without those it does not support."""
+        """The shapes at which to measure the op, without those it does not support."""
         rows, hidden_size = self.multiples
         chosen = shapes.large if self.only_large else shapes.usual
         taken = [(m, h) for m, h in chosen if m % rows == 0 and h % hidden_size == 0]
@@ -81,7 +81,7 @@ def _bytes_per_element(op_name: str, choices: dict[str, Any]) -> float:
 
     def bytes_of(rows: int, hidden_size: int) -> int:
         calls = launches(op_name, {**choices, "hidden_size": hidden_size})
-        calls = [each for each in calls if each.options["op"] != "sum_rows"]  # whose rows do not grow with the call's
+        calls = [each for each in calls if each.options["op"] != "sum_rows"]  # their rows do not grow with the call's
         configs = [KernelConfig(**{"hidden_size": hidden_size, "input": each.input, **each.options}) for each in calls]
         tensors = [argument for config in configs for argument in tensor_arguments(config)]
         return sum(each.element_bytes * prod(sizes_of(each.shape, (rows,), rows)) for each in tensors)
@@ -91,7 +91,7 @@ def _bytes_per_element(op_name: str, choices: dict[str, Any]) -> float:
 
 
 def chain(enable_pdl: bool | None = None) -> Maker:
-    """Calls that wait for each other, as the layers of a model do."""
+    """Calls that wait for each other, like the layers of a model."""
 
     def make(new: Tensors, m: int, h: int) -> Call:
         one = call_of(
@@ -108,7 +108,7 @@ def chain(enable_pdl: bool | None = None) -> Maker:
 
 
 def _packed(new: Tensors, m: int, h: int) -> tuple[Any, Any, Any]:
-    """Queries, keys and values, views of a packed tensor with heads of 128, of keys a quarter of the queries'."""
+    """Queries, keys and values, views of a packed tensor with heads of 128; a quarter as many for keys."""
     heads = h // 128
     return tuple(new.bfloat16(m, heads + 2 * (heads // 4), 128).split([heads, heads // 4, heads // 4], 1))
 
@@ -125,14 +125,14 @@ def _qk(new: Tensors, m: int, h: int) -> Call:
 
 
 def _q_kv(new: Tensors, m: int, h: int) -> Call:
-    """In place in a packed tensor: the second latents are a quarter as long."""
+    """Latents of a packed tensor, in place; the second are a quarter as long."""
     packed, w = new.bfloat16(m, h + h // 4), new.bfloat16(h)
     q, kv = packed[:, :h], packed[:, h:]
     return lambda: jitnorm.q_kv_rmsnorm(q, kv, w, w[: h // 4], q_out=q, kv_out=kv)
 
 
 def _qk_rope(new: Tensors, m: int, h: int) -> Call:
-    """The same, each token turned by a position of its own."""
+    """The same, with a different position for each token."""
     (q, k, w), table, positions = _heads(new, m, h), new.bfloat16(m, 128), new.positions(m)
     return lambda: jitnorm.qk_rmsnorm_rope(q, k, w, w, table, positions, q_out=q, k_out=k)
 
@@ -298,7 +298,7 @@ OPS = (
 
 
 def op_named(name: str) -> Measured:
-    """The op of this name; ValueError if there is none.
+    """Look up an op by name; ValueError if there is none.
 
     Example:
         >>> op_named("rmsnorm fp8").bytes_per_element
@@ -311,10 +311,10 @@ def op_named(name: str) -> Measured:
 
 
 def ops_named(parts: Sequence[str]) -> list[Measured]:
-    """The op of each name, or where there is none those whose names contain it; all of them without any.
+    """Look up the op of each name, or else all ops whose names contain it; all ops if no names are given.
 
     Raises:
-        ValueError: a part is in no name.
+        ValueError: no name contains one of them.
 
     Example:
         >>> [op.name for op in ops_named(["decode"])]

@@ -1,4 +1,4 @@
-"""From ops and shapes to figures."""
+"""Measures ops at shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jitnorm.bench.results import JITNORM, Row
 from jitnorm.bench.shapes import Shape, shape_text
 from jitnorm.bench.tensors import Tensors
 
-_MEMORY = 3  # of the op's bytes: what the tensors of any library take
+_MEMORY = 3  # times the op's bytes: enough for the tensors of any library
 
 
 def measure(
@@ -27,10 +27,10 @@ def measure(
     Args:
         op: the op.
         shapes: M and H.
-        makers: its calls, by who offers it.
+        makers: its calls, by implementation.
         device: ``cuda`` or ``cpu``.
-        leave_out: is told what is left out and why: shapes that the GPU's memory is too small for, and whom else than
-            jitnorm an exception stopped. None: nothing is left out.
+        leave_out: called with what is skipped and why: shapes that do not fit in the GPU's memory, and other
+            implementations that raise an exception. None: nothing is skipped.
 
     Raises:
         RuntimeError: a kernel cannot be built, or the device lacks memory.
@@ -57,14 +57,14 @@ def measure(
 
 
 def measure_again(row: Row, device: str) -> Row:
-    """Measure anew what jitnorm's row has, and the copy of its bytes, too."""
+    """Repeat jitnorm's measurement, and that of the copy of its bytes."""
     op = op_named(row.op)
     _copy_time.cache_clear()
     return next(measure(op, [row.shape], {JITNORM: op.make}, device))
 
 
 def _times(make: Maker, new: Tensors, m: int, h: int, op_bytes: int) -> tuple[float, float]:
-    """On the device and on the host."""
+    """Measure the time on the device and on the host."""
     from jitnorm.bench.timing import buffer_count, device_time, host_time
 
     calls = [_keeping(make(new, m, h)) for _ in range(buffer_count(op_bytes))]
@@ -73,10 +73,10 @@ def _times(make: Maker, new: Tensors, m: int, h: int, op_bytes: int) -> tuple[fl
 
 
 def _keeping(call: Call) -> Call:
-    """The call, which keeps what it returned until it is made again.
+    """Wrap a call so that it keeps its results until it is made again.
 
-    Calls that allocate, as all of quack's do, would else write the same memory one after another, which never leaves
-    the L2 cache then, while those that are given outputs have one for each buffer.
+    Otherwise, calls that allocate, such as all of quack's, would write the same memory one after another, which then
+    never leaves the L2 cache, while calls with given outputs have one for each buffer.
     """
     kept: list[Any] = []
 

@@ -91,14 +91,14 @@ OPS_OF: dict[str, dict[str, Maker]] = {
     TORCH_COMPILE: {op: _torch_compile(op) for op in COMPILED},
     **VARIANTS,
 }
-# The package of each, and the module that shows whether it is installed.
+# Each peer's package, and the module that shows whether it is installed.
 PACKAGES = {"flashinfer": "flashinfer-python", "quack": "quack-kernels", "liger": "liger-kernel"}
 _MODULES = {"liger": "liger_kernel"}
 NAMES = (JITNORM, *OPS_OF)
 
 
 def installed() -> list[str]:
-    """The libraries that are here."""
+    """The libraries that are installed."""
     return [name for name in PACKAGES if find_spec(_MODULES.get(name, name)) is not None]
 
 
@@ -123,6 +123,6 @@ def chosen(names: Sequence[str], device: str) -> list[str]:
 
 
 def makers(op: Measured, names: Sequence[str]) -> dict[str, Maker]:
-    """The calls of an op, by who offers it."""
+    """The calls of an op, by implementation."""
     found = {JITNORM: op.make, **{peer: calls[op.name] for peer, calls in OPS_OF.items() if op.name in calls}}
     return {name: found[name] for name in names if name in found}

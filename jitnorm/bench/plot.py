@@ -14,9 +14,9 @@ from jitnorm.bench.results import JITNORM, Results, Row, Setup
 from jitnorm.bench.shapes import shape_text
 from jitnorm.bench.summary import geometric_mean, speedups
 
-_COLUMNS = 5  # panels beside each other
-_MOST_NUMBERS = 300  # in a figure of grids; with more, colours alone
-_COLORS = ("#56B4E9", "#E69F00", "#009E73")  # Okabe and Ito's, which everybody can tell apart
+_COLUMNS = 5  # panels side by side
+_MOST_NUMBERS = 300  # in a figure of grids; with more, only colours
+_COLORS = ("#56B4E9", "#E69F00", "#009E73")  # Okabe and Ito's palette, which everybody can tell apart
 _SETTINGS = {
     # The same results give the same file, with text that can be searched. Each text names all fonts of the list.
     "svg.hashsalt": "jitnorm",
@@ -32,7 +32,7 @@ class Panel:
     """A heat map as data.
 
     Attributes:
-        title: above it.
+        title: the title above it.
         lines: labels from top to bottom.
         columns: labels from left to right.
         cells: values by line and column; some may be missing.
@@ -45,7 +45,7 @@ class Panel:
 
 
 def require_matplotlib() -> None:
-    """Raise a RuntimeError that says how to get it, unless it is there."""
+    """Raise a RuntimeError that says how to install it, unless it is installed."""
     try:
         import matplotlib as _  # noqa: F401
     except ImportError:
@@ -53,12 +53,12 @@ def require_matplotlib() -> None:
 
 
 def draw(results: Results, folder: Path, suffix: str = "svg") -> list[Path]:
-    """Draw all that the results have: throughput and roofline of jitnorm, and speed-ups where there are peers.
+    """Draw everything in the results: jitnorm's throughput and roofline, and speed-ups if there are peers.
 
     Args:
         results: of one run.
-        folder: where the files go; it is made.
-        suffix: what their names end in, ``svg`` or ``png``.
+        folder: the folder for the files; it is created.
+        suffix: the suffix of their names, ``svg`` or ``png``.
 
     Returns:
         the files.
@@ -85,7 +85,7 @@ def draw(results: Results, folder: Path, suffix: str = "svg") -> list[Path]:
 
 
 def panels(rows: Sequence[Row], value: Callable[[Row], float]) -> list[Panel]:
-    """A heat map over M x H for each op; one of ops and shapes where these are too few to fill half of a grid."""
+    """One heat map over M x H per op, or a single one of ops and shapes if the shapes fill less than half of a grid."""
     shapes = sorted({row.shape for row in rows}, key=lambda shape: (math.prod(shape), shape))
     ops = tuple(dict.fromkeys(row.op for row in rows))
     ms, hs = (tuple(map(str, sorted({shape[axis] for shape in shapes}))) for axis in (0, 1))
@@ -99,7 +99,7 @@ def panels(rows: Sequence[Row], value: Callable[[Row], float]) -> list[Panel]:
 
 
 def plot_heat_maps(found: Sequence[Panel], path: Path, title: str, highest: float | None = None) -> None:
-    """Draw heat maps with one scale of colours, from 0 to `highest` or else the largest value."""
+    """Draw heat maps with a common colour scale, from 0 to `highest`, by default the largest value."""
     columns = min(_COLUMNS, len(found))
     lines = math.ceil(len(found) / columns)
     first = found[0]
@@ -143,7 +143,7 @@ def _heat_map(axes: Any, panel: Panel, top: float, *, has_numbers: bool) -> Any:
 
 
 def plot_speedups(ratios: dict[tuple[str, str], list[float]], path: Path, setup: Setup) -> None:
-    """Draw a bar for each op and peer, the geometric mean, and on it a dot for each shape.
+    """Draw a bar for each op and peer (the geometric mean), with a dot for each shape.
 
     Args:
         ratios: the peer's time divided by jitnorm's, by op and peer.

@@ -42,7 +42,7 @@ def summary_table(rows: Iterable[Row]) -> Table:
 
 
 def findings(results: Results) -> list[Table]:
-    """The findings of a run: the bars, if a GPU was measured, for which they are set, and a summary."""
+    """The findings of a run: the bars, which apply only to GPUs, and a summary."""
     bars = [bars_table(results.rows)] if results.setup.is_gpu else []
     return [table for table in (*bars, summary_table(results.rows)) if table.rows]
 

@@ -71,7 +71,7 @@ class Setup:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a GPU that was measured."""
+        """Whether a GPU was measured."""
         return bool(self.driver)
 
 

@@ -13,7 +13,7 @@ Shape = tuple[int, int]
 """M rows of H elements."""
 
 _LARGE = ((4096, 4096), (16384, 8192))
-# Powers of two, and numbers between them.
+# Powers of two, and numbers in between.
 _GRID_ROWS = (
     1000, 1024, 1500, 2048, 3000, 4096, 5000, 7000, 8192, 10000, 15000, 16384, 20000, 25000, 32768, 40000, 50000,
     60000, 65536,
@@ -54,10 +54,10 @@ NAMED = {
 
 
 def parse_shapes(text: str) -> Shapes:
-    """Parse the name of a list of shapes, or a text that lists them, or the seed of random ones: ``random:7``.
+    """Parse the name of a list of shapes, a text that lists them, or the seed of random ones: ``random:7``.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is none of these.
 
     Example:
         >>> parse_shapes("1x4096,128x8192").usual
@@ -78,7 +78,7 @@ def parse_shapes(text: str) -> Shapes:
 
 
 def _drawn(seed: int) -> Iterator[Shape]:
-    """Shapes that nobody tunes to, evenly on a logarithmic scale: 2^20 to 2^27 elements, rows of up to 32768.
+    """Draw shapes that nobody can tune for, evenly on a logarithmic scale: 2^20 to 2^27 elements, rows of up to 32768.
 
     Rows are multiples of 128, which every format divides.
     """

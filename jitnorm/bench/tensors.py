@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-DRAWN = 1 << 24  # numbers; larger tensors repeat them, as copying takes less time than drawing
+DRAWN = 1 << 24  # random numbers; larger tensors repeat them, because copying is faster than drawing
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Tensors:
     device: str
 
     def of(self, shape: tuple[int, ...], dtype: str, is_output: bool) -> Any:
-        """A tensor of a dtype by DLPack's name: numbers, scales of 1, codes that are no NaN; uninitialized outputs."""
+        """A tensor of a dtype (DLPack's name): random numbers, scales of 1, codes without NaN, uninitialized
+        outputs."""
         import torch
 
         kind = getattr(torch, {"float4_e2m1fnx2": "uint8", "float8_e8m0fnu": "uint8"}.get(dtype, dtype))
@@ -28,7 +29,7 @@ class Tensors:
             return torch.empty(shape, dtype=kind, device=self.device)
         if shape == (1,):
             return torch.ones(shape, dtype=kind, device=self.device)
-        if kind == torch.int32:  # a mask, of which numbers past the rows count all
+        if kind == torch.int32:  # a mask: counts beyond the number of rows include all rows
             return torch.full(shape, torch.iinfo(kind).max, dtype=kind, device=self.device)
         if kind == torch.int64:  # positions
             return torch.zeros(shape, dtype=kind, device=self.device)
@@ -73,7 +74,7 @@ class Tensors:
         return torch.empty(*shape, dtype=torch.float8_e4m3fn, device=self.device)
 
     def positions(self, count: int) -> Any:
-        """The numbers of so many tokens, in another order."""
+        """The indices of some tokens, in another order."""
         import torch
 
         return torch.arange(count, device=self.device).flip(0)

@@ -1,9 +1,9 @@
-"""How long calls take, in microseconds: by CUDA graphs on GPUs, by the clock on the CPU.
+"""Measures how long calls take, in microseconds: by CUDA graphs on GPUs, by the clock on the CPU.
 
 Device time is read from replays of CUDA graphs over buffers that together exceed the L2 cache four times, so that
 neither Python nor a warm cache is measured: the median of nine replays. There are at most 24 buffers; tensors so small
-that these fit into the cache stay there. Host time is that of a call with the work queued. On the CPU the two are one,
-the median of nine loops over the buffers.
+that these fit into the cache stay there. Host time is the time until a call returns with its work queued. On the CPU
+both are the same: the median of nine loops over the buffers.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from jitnorm.bench.tensors import Tensors
 
 L2_BYTES = 60e6
 _LOOP_SECONDS = 2e-3
-_FEWEST_CALLS = 20  # in a graph, unless they take longer than
+_FEWEST_CALLS = 20  # calls in a graph, unless they take longer than
 _LONG_GRAPH = 2500.0  # microseconds
 _HOST_BATCHES = 10
 
 
 def buffer_count(op_bytes: float) -> int:
-    """Over how many buffers an op is measured that moves so many bytes."""
+    """How many buffers to use for an op that moves so many bytes."""
     return max(1, min(24, math.ceil(4 * L2_BYTES / op_bytes)))
 
 
 def memory(device: str) -> float:
-    """Bytes that the GPU has; no bound for the CPU."""
+    """The GPU's memory in bytes; unlimited for the CPU."""
     return float(torch.cuda.mem_get_info()[1]) if device == "cuda" else math.inf
 
 
@@ -47,12 +47,12 @@ def copy_calls(op_bytes: int, new: Tensors) -> list[Call]:
 
 
 def device_time(calls: list[Call], device: str) -> float:
-    """Microseconds a call takes on the device; the calls are one op over distinct buffers."""
+    """Measure microseconds per call on the device; the calls are one op over distinct buffers."""
     return graph_time(calls) if device == "cuda" else loop_time(calls)
 
 
 def graph_time(calls: list[Call]) -> float:
-    """The same on a GPU. Whatever has to be compiled is, before the graph is captured."""
+    """Measure the same on a GPU. Everything is compiled before the graph is captured."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -83,8 +83,8 @@ def _run(calls: list[Call], rounds: int = 1) -> None:
 def _captured(calls: list[Call], rounds: int) -> torch.cuda.CUDAGraph:
     """A graph of the calls, captured on the current stream.
 
-    Unlike `torch.cuda.graph`, which returns all unused memory to the driver each time, this does so only when it is
-    much: calls that allocate get theirs from there.
+    Unlike `torch.cuda.graph`, which returns all unused memory to the driver each time, this does so only when there is
+    much: calls that allocate use that memory.
     """
     torch.cuda.synchronize()
     if torch.cuda.memory_reserved() > memory("cuda") / 2:
@@ -125,7 +125,7 @@ def host_time(call: Call, device_time: float) -> float:
 
 
 def loop_time(calls: list[Call]) -> float:
-    """The same on the CPU, on as many threads as jitnorm and torch start."""
+    """Measure the same on the CPU, on as many threads as jitnorm and torch start."""
     _seconds(calls, 1)
     rounds = max(1, math.ceil(_LOOP_SECONDS / _seconds(calls, 1)))
     times = sorted(_seconds(calls, rounds) for _ in range(9))

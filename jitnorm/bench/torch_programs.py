@@ -1,7 +1,7 @@
-"""The ops as plain torch programs, which torch.compile fuses: what there is to use where jitnorm is not.
+"""The ops as plain torch programs, which torch.compile fuses: the alternative to jitnorm.
 
-Their codes are jitnorm's but for rounding, as the sum of squares is added in another order, and for the signs of zeros
-in blocks that hold nothing else.
+Their codes equal jitnorm's except for rounding, because the squares are summed in another order, and for the signs of
+zeros in blocks of zeros.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def normed(encode: Encoder) -> Program:
 
 
 def added(encode: Encoder) -> Program:
-    """The same of x + r, and that sum."""
+    """The same for x + r, and that sum."""
 
     def program(x: Any, r: Any, w: Any) -> tuple[Any, ...]:
         h = x.float() + r.float()
@@ -37,7 +37,7 @@ def added(encode: Encoder) -> Program:
 
 
 def alone(encode: Encoder) -> Program:
-    """x, encoded."""
+    """Encode x."""
     return lambda x: encode(x.float())
 
 
@@ -100,7 +100,7 @@ def _ue8m0(p: Any) -> tuple[Any, Any]:
 
 
 def _e2m1(y: Any) -> Any:
-    """Codes from 0 to 15: each begins in the middle between two values, which goes to the even one."""
+    """Codes from 0 to 15: each begins at the midpoint between two values, which rounds to the even one."""
     a = y.abs()
     begun = (a > 0.25, a >= 0.75, a > 1.25, a >= 1.75, a > 2.5, a >= 3.5, a > 5)
     code = y.view(torch.int32) >> 28 & 8  # the sign
@@ -143,7 +143,7 @@ def compiled_call(op: str, new: Tensors, m: int, h: int) -> Call:
 
 @lru_cache(maxsize=1)
 def _compiled(op: str, shape: Shape) -> Program:
-    """For all buffers of a shape; what was compiled for others is dropped, of which torch allows few."""
+    """Compile for all buffers of a shape; drops what was compiled for other shapes, because torch keeps only a few."""
     torch._dynamo.reset()
     program: Program = torch.compile(PROGRAMS[op][0], fullgraph=True, dynamic=False)
     return program

@@ -1,4 +1,4 @@
-"""jitnorm called in other ways, to be compared with its ops as they are measured."""
+"""Other ways to call jitnorm, to be compared with its ops as they are usually measured."""
 
 from __future__ import annotations
 

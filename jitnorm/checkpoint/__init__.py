@@ -1,1 +1,1 @@
-"""Quantizes checkpoints: safetensors files in, files that inference engines load out."""
+"""Quantizes checkpoints: reads safetensors files and writes files that inference engines load."""

@@ -25,11 +25,11 @@ class Progress:
 
     Attributes:
         plan: what is done.
-        resumed: the number of files that an earlier run has written.
-        to_scan: bytes of weights whose magnitudes this run has to find.
-        to_write: bytes of the source that this run has to read, and write as what they become.
-        scanned: how many of the former are done.
-        written: how many of the latter are done.
+        resumed: the number of files written by an earlier run.
+        to_scan: bytes of weights whose magnitudes this run must find.
+        to_write: bytes of the source that this run must read and convert.
+        scanned: how many of `to_scan` are done.
+        written: how many of `to_write` are done.
     """
 
     plan: Plan
@@ -52,8 +52,8 @@ def quantize_checkpoint(
 ) -> Generator[Progress, None, Progress]:
     """Quantize the linear layers of a checkpoint; yields the progress after each block of a tensor.
 
-    Nothing is written before everything is checked, the values of all weights included. A run that was interrupted goes
-    on where it stopped if it is repeated.
+    Nothing is written before everything is checked, including the values of all weights. Repeating an interrupted run
+    continues where it stopped.
 
     Args:
         source: the folder of a checkpoint: ``config.json``, and ``model.safetensors`` or an index and its files.
@@ -61,12 +61,12 @@ def quantize_checkpoint(
         layout: the format, and its tensors.
         ignore: patterns of modules that stay as they are, besides heads, embeddings, norms and routers.
         device: ``cpu``, or ``cuda`` for the first GPU; the bytes are the same.
-        threads: how many encode, on each machine.
+        threads: how many threads encode, on each machine.
         ray: the address of a Ray cluster whose nodes share both folders, one shard for each task; None: here.
 
     Raises:
-        ValueError: the checkpoint is not whole or not fit, an option is wrong, a weight is NaN or infinite, or `out`
-            holds something else.
+        ValueError: the checkpoint is incomplete or unsuitable, an option is wrong, a weight is NaN or infinite, or
+            `out` holds something else.
         OSError: the disk is full, or a file cannot be read or written.
         RuntimeError: another process writes to `out`.
     """
@@ -99,7 +99,7 @@ def _size(shard: ShardPlan) -> int:
 
 
 def _identity(plan: Plan, ignore: Sequence[str]) -> dict[str, Any]:
-    """The identity of a run: all that its bytes depend on."""
+    """The identity of a run: everything that its bytes depend on."""
     import jitnorm
 
     files = [plan.source.folder / shard.file for shard in plan.shards]
@@ -136,7 +136,7 @@ def _scanned(means: Means, progress: Progress, ray: str | None) -> Generator[Pro
 
 
 def _scales(plan: Plan, amaxes: dict[str, float]) -> dict[str, float]:
-    """The encode scales of all weights, one for those that engines fuse.
+    """The encode scales of all weights, shared by those that engines fuse.
 
     Raises:
         ValueError: a weight holds a NaN or an infinity.
@@ -171,7 +171,7 @@ def _written(
 
 
 def _finish(plan: Plan, output: Output) -> None:
-    """Write what refers to the shards, the configuration last: only with it can the checkpoint be loaded."""
+    """Write the files that refer to the shards; the configuration comes last, because loading depends on it."""
     for path in plan.source.others:
         output.copy(plan.source.folder / path, str(path))
     ignored = plan.selection.ignored

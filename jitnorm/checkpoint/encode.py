@@ -1,4 +1,4 @@
-"""Encodes rows of weights, and finds their largest magnitude, on the CPU or on a GPU: the same bytes come from both."""
+"""Encodes rows of weights, and finds their largest magnitude, on the CPU or a GPU with the same bytes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Encoder:
 
     @property
     def _memory(self) -> HostMemory | CudaMemory:
-        """The device's memory, opened by each thread for itself, as the CUDA driver wants it."""
+        """The device's memory, opened separately by each thread, as the CUDA driver requires."""
         if not hasattr(self._of_thread, "memory"):
             self._of_thread.memory = HostMemory() if self._device == "cpu" else CudaMemory(0)
         memory: HostMemory | CudaMemory = self._of_thread.memory
@@ -57,11 +57,11 @@ class Encoder:
         return float(self._memory.bytes_of(found).view(np.float32)[0])
 
     def encoded(self, rows: NDArray[Any], scale: float | None) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """The bytes of the codes and the scales of some rows.
+        """Encode some rows to the bytes of their codes and scales.
 
         Args:
             rows: whole blocks of rows, unless they are the last ones.
-            scale: the encode scale, which is global, or None.
+            scale: the global encode scale, or None.
         """
         memory = self._memory
         given = None if scale is None else memory.put(np.array([scale], np.float32))
@@ -70,7 +70,7 @@ class Encoder:
 
 
 def encode_scale(amax: float) -> float:
-    """The global scale of NVFP4 by which codes and scales use all of their range: ``448 * 6 / amax``, in float32.
+    """NVFP4's global scale that makes codes and scales use their full range: ``448 * 6 / amax``, in float32.
 
     Example:
         >>> encode_scale(2688), encode_scale(0)
@@ -83,7 +83,7 @@ def encode_scale(amax: float) -> float:
 
 
 def rows_of(data: NDArray[np.uint8], tensor: StoredTensor) -> NDArray[Any]:
-    """Some bytes of a matrix of floats as its rows."""
+    """View some bytes of a matrix of floats as its rows."""
     kind: Any = ml_dtypes.bfloat16 if tensor.dtype == "BF16" else FLOATS[tensor.dtype]
     rows: NDArray[Any] = data.view(kind).reshape(-1, tensor.shape[1])
     return rows

@@ -28,8 +28,8 @@ class Format:
         scales: the dtype of the scales.
         stored_as: compressed-tensors' name for files of it.
         weights: compressed-tensors' description of the weights.
-        activations: the same of inputs, encoded as the model runs; None: they are not.
-        algorithm: ModelOpt's name for it; empty if it has none.
+        activations: the same for inputs that are encoded as the model runs; None if they are not.
+        algorithm: ModelOpt's name for the format; empty if there is none.
     """
 
     name: str
@@ -46,9 +46,9 @@ def _described(bits: int, strategy: str, *, dynamic: bool = False, **more: Any) 
     return {"num_bits": bits, "type": "float", "strategy": strategy, "symmetric": True, "dynamic": dynamic, **more}
 
 
-# NVFP4 of inputs needs a global scale for each layer, which is found by running the model on samples; so inputs stay as
-# they are in both formats of FP4. Scales of MXFP4 are rounded as in compressed-tensors, which loses least. Scales of
-# rows are exact down to the smallest normal float32.
+# NVFP4 for inputs would need a global scale for each layer, calibrated by running the model on samples; so inputs stay
+# unquantized in both FP4 formats. MXFP4 scales are rounded as in compressed-tensors, which loses least. Row scales are
+# exact down to the smallest normal float32.
 FORMATS = {
     each.name: each
     for each in (
@@ -79,7 +79,7 @@ class Layout:
 
     Args:
         format: the format.
-        convention: whose names and shapes: ``compressed-tensors`` or ``modelopt``.
+        convention: the library whose names and shapes are used: ``compressed-tensors`` or ``modelopt``.
 
     Raises:
         ValueError: the convention has no such format.
@@ -97,14 +97,14 @@ class Layout:
 
     @property
     def has_global_scale(self) -> bool:
-        """Whether a weight has a scale in float32 beside those of its blocks."""
+        """Whether a weight has a float32 scale in addition to those of its blocks."""
         return self.format.spec.scale_format == "e4m3"
 
     def check(self, weight: StoredTensor) -> None:
         """Raise ValueError if a weight cannot be encoded."""
         rows, columns = weight.shape
         block = self.format.spec.block_columns
-        # The last block of 128 x 128 may be smaller, but not to ModelOpt.
+        # The last block of 128 x 128 may be smaller, but ModelOpt does not allow that.
         multiple = 1 if self.format.spec.block_rows > 1 and self.convention != MODELOPT else block
         if not rows or not 1 <= columns <= _LONGEST_ROW or columns % multiple:
             raise ValueError(
@@ -126,7 +126,7 @@ class Layout:
         return made
 
     def stored_global_scale(self, scale: float) -> bytes:
-        """The content of the tensor of a global encode scale: ModelOpt stores the inverse, which decodes."""
+        """The stored content of a global encode scale: ModelOpt stores its inverse, the decode scale."""
         stored = 1 / np.float32(scale) if self.convention == MODELOPT else np.float32(scale)
         return bytes(stored.tobytes())
 
@@ -141,13 +141,13 @@ class Layout:
         """The ``quantization_config`` of ``config.json``.
 
         Args:
-            ignored: modules that stay as they are.
+            ignored: modules that are not quantized.
         """
         group = {
             "targets": ["Linear"], "weights": self.format.weights, "input_activations": self.format.activations,
             "output_activations": None,
         }  # fmt: skip
-        # The head may be tied to the embedding, so that the checkpoint does not have it.
+        # The head may be tied to the embedding and thus missing from the checkpoint.
         ignore = sorted({"lm_head", *ignored})
         if self.convention == MODELOPT:
             found = {"quant_method": MODELOPT, "quant_algo": self.format.algorithm, "ignore": ignore}
@@ -159,7 +159,7 @@ class Layout:
         }  # fmt: skip
 
     def beside_configuration(self, ignored: Sequence[str]) -> dict[str, Any] | None:
-        """The content of ``hf_quant_config.json``, which ModelOpt has beside the configuration."""
+        """The content of ``hf_quant_config.json``, which ModelOpt writes in addition to the configuration."""
         if self.convention != MODELOPT:
             return None
         quantization = {
@@ -175,7 +175,7 @@ class Layout:
 
 
 def layout_of(format: str, convention: str = COMPRESSED_TENSORS) -> Layout:
-    """The layout of the names of a format and a convention.
+    """The layout for a format's and a convention's names.
 
     Raises:
         ValueError: one is unknown, or they do not go together.

@@ -1,7 +1,7 @@
-"""The folder that a quantized checkpoint is written to: which files are whole, and which run may go on with it.
+"""The folder that a quantized checkpoint is written to: which files are complete, and which run may resume.
 
-Until the checkpoint is whole, a folder within says which run writes it and holds the file that is being written. Files
-are renamed to their places when they are on the disk, the index and the configuration last.
+Until the checkpoint is complete, a subfolder records which run writes it and holds the file being written. Files are
+renamed into place once they are on the disk, the index and the configuration last.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Output:
 
     Args:
         folder: the folder; it may exist if it is empty, or if an interrupted run has left it.
-        identity: what tells this run from others, as JSON has it: input and options.
+        identity: what distinguishes this run from others, as JSON: input and options.
     """
 
     def __init__(self, folder: Path, identity: Any) -> None:
@@ -34,7 +34,7 @@ class Output:
         self._work = folder / WORK
 
     def scales(self) -> dict[str, float] | None:
-        """The encode scales that an interrupted run has found; None if none has written here.
+        """The encode scales found by an interrupted run; None if there was none.
 
         Raises:
             ValueError: the folder holds something else, or a run with other input or options.
@@ -57,7 +57,7 @@ class Output:
         return scales
 
     def check_space(self, size: int) -> None:
-        """Raise OSError if the disk does not have so many bytes."""
+        """Raise OSError if the disk does not have that many free bytes."""
         existing = next(path for path in (self.folder, *self.folder.absolute().parents) if path.exists())
         free = shutil.disk_usage(existing).free
         if size > free:
@@ -65,10 +65,10 @@ class Output:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs out of the folder, which is created.
+        """Create the folder, and keep other runs out of it.
 
         Raises:
-            RuntimeError: another run writes here now.
+            RuntimeError: another run is writing here.
             ValueError: another run has written here meanwhile.
         """
         self._work.mkdir(parents=True, exist_ok=True)
@@ -79,23 +79,23 @@ class Output:
             yield
 
     def begin(self, scales: dict[str, float]) -> None:
-        """Note the run and its scales, which it need not find again; and remove what an earlier one left half done."""
+        """Record the run and its scales, for resuming, and remove an earlier run's partial file."""
         for path in self._work.glob("*.part"):
             path.unlink()
         text = json.dumps({"identity": self._identity, "scales": scales})
         self.put(f"{WORK}/{_RUN}", text.encode())
 
     def has(self, name: str, size: int) -> bool:
-        """Whether a file of this run is whole; what it has renamed is."""
+        """Whether a file of this run is complete, which it is once renamed."""
         path = self.folder / name
         return path.is_file() and path.stat().st_size == size
 
     def part(self, name: str) -> Path:
-        """Where to write a file until it is whole."""
+        """Where to write a file until it is complete."""
         return self._work / f"{name.replace('/', '%')}.part"
 
     def finish(self, name: str) -> None:
-        """Rename a file that is whole, and on the disk, to its place."""
+        """Rename a file that is complete, and on the disk, into place."""
         place = self.folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         os.replace(self.part(name), place)
@@ -118,7 +118,7 @@ class Output:
         self.finish(name)
 
     def end(self) -> None:
-        """Remove what only a run needs: the checkpoint is whole."""
+        """Remove the run's state: the checkpoint is complete."""
         shutil.rmtree(self._work)
         _sync(self.folder)
 

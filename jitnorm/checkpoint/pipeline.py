@@ -1,4 +1,4 @@
-"""Reads blocks of a file, works on them in several threads and writes what comes out, in constant memory."""
+"""Reads blocks of a file, processes them in several threads and writes the results, in constant memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Block:
 
     Attributes:
         tensor: the tensor.
-        first: the first row, of a matrix that is divided by rows; else 0.
+        first: the first row, for a matrix that is divided by rows; otherwise 0.
         begin: the position of the first byte within the tensor.
         size: the number of bytes.
     """
@@ -43,7 +43,7 @@ class Block:
         """Read the block from its file.
 
         Raises:
-            OSError: the file ends before.
+            OSError: the file is too short.
         """
         data = np.empty(self.size, np.uint8)
         done = 0
@@ -56,7 +56,7 @@ class Block:
 
 
 def blocks_of_rows(tensor: StoredTensor, multiple: int) -> Iterator[Block]:
-    """Divide a matrix by rows, into blocks of some multiple of rows."""
+    """Divide a matrix by rows, into blocks of a multiple of some number of rows."""
     rows, columns = tensor.shape
     row_bytes = columns * BITS[tensor.dtype] // 8
     count = max(1, BLOCK_BYTES // (row_bytes * multiple)) * multiple
@@ -75,8 +75,8 @@ def flow(
 ) -> Generator[int, None, None]:
     """Yield what `write` returns of each item, in order.
 
-    Items are taken by this thread, worked on by `threads` others and written by one more, while at most `threads` + 4
-    of them are held.
+    This thread takes the items, `threads` others process them and one more writes them; at most `threads` + 4 are held
+    at once.
     """
     with contextlib.ExitStack() as stack:
         workers = stack.enter_context(ThreadPoolExecutor(threads))

@@ -1,4 +1,4 @@
-"""The plan of a checkpoint's quantization: every byte's place, known before anything is written."""
+"""The plan of a checkpoint's quantization: the place of every byte, known before anything is written."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class ShardPlan:
     """A file, and what it becomes.
 
     Attributes:
-        file: its name, also of the file to write.
-        begin: what the new file begins with.
+        file: the name of the file, and of the one to write.
+        begin: the beginning of the new file.
         size: bytes of the new file.
-        steps: its tensors, in the order in which they are read.
+        steps: its tensors, in reading order.
     """
 
     file: str
@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def size(self) -> int:
-        """Bytes of all files to write, those that are copied included."""
+        """Bytes of all files to write, including copies."""
         copied = sum((self.source.folder / path).stat().st_size for path in self.source.others)
         return sum(shard.size for shard in self.shards) + copied
 

@@ -1,4 +1,4 @@
-"""Shards on a Ray cluster, whose nodes share the folders: each task scans or writes one."""
+"""Processes shards on a Ray cluster whose nodes share the folders; each task scans or writes one."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from jitnorm.ray_cluster import RETRIES, connected
 def scan_on_ray(
     means: Means, shards: Sequence[ShardPlan], address: str
 ) -> Iterator[tuple[ShardPlan, dict[str, float]]]:
-    """Find the largest magnitude of each weight; yields what each shard has, in any order."""
+    """Find the largest magnitude of each weight; yields the result of each shard, in any order."""
     yield from _done(means, shards, address, _scan, lambda shard: (means, shard))
 
 
 def write_on_ray(
     means: Means, shards: Sequence[ShardPlan], output: Output, scales: Mapping[str, float], address: str
 ) -> Iterator[ShardPlan]:
-    """Write shards quantized; yields each that is at its place, in any order.
+    """Write quantized shards; yields each one that is in place, in any order.
 
-    A task that is rerun after its worker died writes its file anew.
+    A task that is rerun after its worker died writes its file again.
     """
 
     def arguments(shard: ShardPlan) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The weights of a checkpoint that are quantized, and those that stay as they are."""
+"""Selects the weights of a checkpoint that are quantized, and those that stay as they are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEPT = re.compile(
     r"(.*\.)?(lm_head|embed_out|score|wte|wpe|shared|\w*embed\w*|\w*norm\w*|ln_\w+|gate|\w*router\w*|shared_expert_gate)"
     r"|output|(.*\.)?router\..*"
 )
-# Engines make one matrix of each of these, with one global scale.
+# Engines merge each of these groups into one matrix with one global scale.
 _FUSED = (
     ("q_proj", "k_proj", "v_proj", "g_proj"), ("query", "key", "value"), ("wq", "wk", "wv"), ("gate_proj", "up_proj"),
     ("w1", "w3"), ("c_fc_0", "c_fc_1"), ("q_a_proj", "kv_a_proj_with_mqa"), ("in_proj_qkv", "in_proj_z"),
@@ -32,7 +32,7 @@ class Selection:
 
     Attributes:
         weights: the tensors to quantize, by their module.
-        groups: the modules of each matrix that engines fuse, by its first module; those alone, too.
+        groups: the modules of each matrix that engines fuse, by its first module, including groups of one.
         ignored: modules with a matrix that stays as it is.
     """
 
@@ -45,13 +45,13 @@ def select(tensors: Iterable[StoredTensor], ignore: Sequence[str] = ()) -> Selec
     """Select the weights of linear layers: matrices of floats named ``*.weight``.
 
     Args:
-        tensors: of the whole checkpoint.
+        tensors: all tensors of the checkpoint.
         ignore: patterns of further modules to leave as they are: a name in which ``*`` stands for any characters, or
             ``re:`` and a regular expression that the name begins with.
 
     Raises:
-        ValueError: a pattern matches nothing, nothing is left, a part of a fused matrix is ignored, or a tensor holds
-            the weights of several experts.
+        ValueError: a pattern matches nothing, no weight is left, only part of a fused matrix is ignored, or a tensor
+            holds the weights of several experts.
     """
     candidates = {_module_of(each): each for each in tensors if each.dtype in FLOATS and _is_candidate(each)}
     patterns = {text: _compiled(text) for text in ignore}
@@ -77,7 +77,7 @@ def select(tensors: Iterable[StoredTensor], ignore: Sequence[str] = ()) -> Selec
 
 
 def _is_candidate(tensor: StoredTensor) -> bool:
-    """Whether it is a matrix, or one for each of several experts; kernels of convolutions are narrow."""
+    """Whether it is a matrix, or one per expert; convolution kernels are too narrow to qualify."""
     is_weight = tensor.name.endswith(WEIGHT)
     if len(tensor.shape) == 2:
         return is_weight
@@ -86,7 +86,7 @@ def _is_candidate(tensor: StoredTensor) -> bool:
 
 
 def _ignored_as(tensor: StoredTensor) -> str:
-    """The module to ignore for a tensor; several experts are the tensors of one."""
+    """The module to ignore for a tensor; the tensors of several experts may belong to one."""
     return _module_of(tensor) if len(tensor.shape) == 2 else tensor.name.rpartition(".")[0]
 
 

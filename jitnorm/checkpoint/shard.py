@@ -1,4 +1,4 @@
-"""Scans a shard for the largest magnitudes of its weights, and writes a shard quantized."""
+"""Scans a shard for the largest magnitudes of its weights, and writes quantized shards."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Means:
     threads: int
 
     def encoder(self) -> Encoder:
-        """Make an encoder of the format."""
+        """Create an encoder for the format."""
         return Encoder(self.layout.format.spec, self.device)
 
 
@@ -65,12 +65,12 @@ def scan(means: Means, shard: ShardPlan) -> Generator[int, None, dict[str, float
 
 
 def write(means: Means, shard: ShardPlan, part: Path, scales: Mapping[str, float]) -> Generator[int, None, None]:
-    """Write a shard quantized; yields the bytes of each block that is done.
+    """Write a quantized shard; yields the bytes of each finished block.
 
     Args:
-        means: what to read from and to encode with.
+        means: how to read and encode.
         shard: what to write.
-        part: the file to write, which then is on the disk; renaming it is left to the caller.
+        part: the file to write and sync; the caller renames it.
         scales: the encode scales of modules that have one.
     """
     encoder, block_rows = means.encoder(), means.layout.format.spec.block_rows

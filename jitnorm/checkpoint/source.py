@@ -1,4 +1,4 @@
-"""The checkpoint that is quantized: its shards, its index, its configuration and its other files."""
+"""The checkpoint to quantize: its shards, its index, its configuration and its other files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LEFT_OUT = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".m
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint in the form of Hugging Face.
+    """A checkpoint in Hugging Face's form.
 
     Attributes:
-        folder: where it is.
+        folder: its folder.
         shards: the tensors of each of its files.
         metadata: the metadata of each of these.
         config: the content of ``config.json``.
@@ -43,7 +43,7 @@ def open_source(folder: Path) -> Source:
     """Open a checkpoint, and check that it is whole.
 
     Raises:
-        ValueError: it is no checkpoint, lacks a shard, does not fit its index, or is quantized already.
+        ValueError: it is not a checkpoint, lacks a shard, does not match its index, or is already quantized.
     """
     if not folder.is_dir():
         raise ValueError(f"in: {folder} is no folder{hint_of_hub(str(folder))}")
@@ -74,7 +74,7 @@ def _read_object(file: Path) -> dict[str, Any]:
 
 
 def _named_by(index: dict[str, Any], folder: Path) -> list[str]:
-    """The names of an index's files, which have to lie in its folder."""
+    """The names of an index's files, which must be in its folder."""
     places = index.get("weight_map")
     if not isinstance(places, dict) or not places or not all(isinstance(each, str) for each in places.values()):
         raise ValueError(f"in: {folder / INDEX} has no weight_map, which names the file of each tensor")
@@ -86,7 +86,7 @@ def _named_by(index: dict[str, Any], folder: Path) -> list[str]:
 
 
 def _compare(places: dict[str, str], shards: dict[str, list[StoredTensor]]) -> None:
-    """Compare an index with what the files hold."""
+    """Compare an index with the contents of its files."""
     held = [(tensor.name, file) for file, tensors in shards.items() for tensor in tensors]
     found = dict(held)
     wrong = [name for name, file in held if places.get(name) != file] + [name for name in places if name not in found]

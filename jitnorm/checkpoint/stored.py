@@ -84,10 +84,10 @@ def _checked(header: dict[str, Any], begin: int, size: int) -> tuple[list[Stored
 
 
 def arranged(tensors: Iterable[StoredTensor], metadata: Mapping[str, str]) -> tuple[bytes, list[StoredTensor]]:
-    """Arrange tensors in a new file, those of wide elements first, so that all are aligned.
+    """Arrange tensors in a new file, widest elements first, so that all are aligned.
 
     Returns:
-        what the file begins with, and the tensors at their positions.
+        the beginning of the file, and the tensors at their positions.
 
     Example:
         >>> begin, tensors = arranged([StoredTensor("a", "U8", (3,)), StoredTensor("b", "F32", (1,))], {})

@@ -16,7 +16,7 @@ HOW = "How"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# Wherever kernels are built, listed or sent, both names mean the same; several targets are separated by commas.
+# Both names mean the same in all commands; several targets are separated by commas.
 _TARGET = ("--target", "--arch")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Jobs = Annotated[
@@ -28,15 +28,15 @@ Jobs = Annotated[
 
 
 def option(help: str, *names: str, panel: str, complete: Callable[[str], list[str]] | None = None, **more: Any) -> Any:
-    """An option in a panel of the help page; `names` only where it is not called as its parameter."""
+    """An option in a panel of the help page; pass `names` only if they differ from the parameter's."""
     return typer.Option(*names, help=help, rich_help_panel=panel, autocompletion=complete, **more)
 
 
 class _Plain:
-    """A command whose help page calls values as this project does, and says of flags nothing: they take none."""
+    """A command whose help page names values as this project does, and shows none for flags."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, also ``--help``, with what stands for their values on the help page."""
+        """The parameters, including ``--help``, with the names of their values on the help page."""
         found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for each in found:
             if getattr(each, "is_flag", False):
@@ -63,10 +63,10 @@ class Group(_Plain, TyperGroup):
 
 
 class ErrorGroup(Group):
-    """A group of commands that prints the library's errors as one line; only unforeseen errors have a traceback."""
+    """A group of commands that prints the library's errors as one line; only unexpected errors show a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; a ValueError exits as wrong usage, any other error as a failure."""
+        """Run a command; a ValueError exits with the code for wrong usage, other errors with that for failure."""
         try:
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort, BrokenPipeError):  # the first two are RuntimeErrors; a pipe's reader may leave
@@ -79,16 +79,16 @@ class ErrorGroup(Group):
 
 
 def exit_unless(is_fine: bool) -> None:
-    """Exit with the code of a failure if something failed."""
+    """Exit with the code for failure if something failed."""
     if not is_fine:
         raise typer.Exit(FAILED)
 
 
-# Called at every press of Tab, so these import little.
+# These run at every press of Tab, so they import little.
 
 
 def complete_config(incomplete: str) -> list[str]:
-    """Ops, then the names of their fields."""
+    """Complete ops, then the names of their fields."""
     from dataclasses import fields
 
     from jitnorm.kernels.config import KernelConfig
@@ -105,7 +105,7 @@ def complete_config(incomplete: str) -> list[str]:
 
 
 def complete_target(incomplete: str) -> list[str]:
-    """Targets, of which a text may list several."""
+    """Complete targets, which may form a comma-separated list."""
     from jitnorm.kernels.target import TARGET_NAMES
 
     known, comma, started = incomplete.rpartition(",")
@@ -113,7 +113,7 @@ def complete_target(incomplete: str) -> list[str]:
 
 
 def target_option(help: str, panel: str | None = None) -> Any:
-    """The option that names a target, or several."""
+    """The option that names one or more targets."""
     return typer.Option(*_TARGET, help=help, metavar="TARGET", rich_help_panel=panel, autocompletion=complete_target)
 
 
@@ -121,7 +121,7 @@ OneTarget = Annotated[str | None, target_option("Target, such as sm_90a. Default
 
 
 def complete_key(incomplete: str) -> list[str]:
-    """Keys in the user's cache, whose folder is listed without loading anything from it."""
+    """Complete keys in the user's cache, by listing its folder without loading anything."""
     from jitnorm.cache import default_root
     from jitnorm.cache.layout import Layout
 

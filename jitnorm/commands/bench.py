@@ -25,7 +25,7 @@ def measured(
     seconds: float | None = None,
     keep: Callable[[Results], None] = lambda _: None,
 ) -> Results:
-    """Measure ops; stderr gets the progress, and what was left out.
+    """Measure ops; stderr gets the progress and what was skipped.
 
     Args:
         ops: names of ops, or parts of names; none for all.
@@ -60,7 +60,7 @@ def measured(
 
 
 def _measured(plan: Plan, device: str, seconds: float, leave_out: Callable[[str], None]) -> Iterator[list[Row]]:
-    """All rows so far, after each op."""
+    """Yield all rows so far, after each op."""
     rows: list[Row] = []
     end = monotonic() + seconds
     with status() as show_status:
@@ -78,7 +78,7 @@ def _measured(plan: Plan, device: str, seconds: float, leave_out: Callable[[str]
 
 
 def show(results: Results) -> None:
-    """Print the setup, all measurements, a summary, and, of a GPU, the bars that these measurements cover."""
+    """Print the setup, all measurements, a summary and, for a GPU, the bars that these measurements cover."""
     print_facts(report.facts(results.setup))
     for table in (report.rows_table(results.rows), *reversed(report.findings(results))):
         print()
@@ -92,7 +92,7 @@ def write_markdown(results: Results, path: Path) -> None:
 
 
 def show_comparison(before: Results, results: Results, tolerance: float, device: str | None = None) -> bool:
-    """Print what is slower than in an earlier run; return whether nothing is.
+    """Print what is slower than in an earlier run; return whether nothing is slower.
 
     Args:
         before: the earlier run.

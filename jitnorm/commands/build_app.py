@@ -1,4 +1,4 @@
-"""The arguments of `jitnorm warm` and `jitnorm wheel`; what these do is in `warm` and `wheel` beside this module."""
+"""The arguments of `jitnorm warm` and `jitnorm wheel`; `warm` and `wheel` in this folder implement them."""
 
 from __future__ import annotations
 

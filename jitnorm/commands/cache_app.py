@@ -1,4 +1,4 @@
-"""The arguments of `jitnorm cache ...`; what its commands do is in the modules beside this one."""
+"""The arguments of `jitnorm cache ...`; other modules in this folder implement the commands."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def revoke(
     days: Annotated[float, typer.Option("--days", help="Term of the list, within which it must be renewed.")] = 30.0,
     json: Json = False,
 ) -> None:
-    """Publish the next revocation list of the remote cache: what was revoked before, and what is named.
+    """Publish the next revocation list of the remote cache: everything revoked before, and what is named.
 
     Machines with JITNORM_REVOCATION_KEY load nothing that it revokes, and use the remote cache only while its list has
     not expired. Without --signer and --entry, the list is only renewed.

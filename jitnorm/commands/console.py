@@ -15,15 +15,15 @@ from rich.text import Text
 
 from jitnorm.cache.printable import printable
 
-SECONDS_BETWEEN_LINES = 10.0  # of progress, in a pipe or file
-_ROWS_OF_A_TABLE = 1000  # that are folded to the terminal's width, which takes a millisecond a row
-_COLUMNS_OF_FILES = 1000  # of a pipe or file, whose lines must not be folded
+SECONDS_BETWEEN_LINES = 10.0  # between lines of progress in a pipe or file
+_ROWS_OF_A_TABLE = 1000  # rows to fold to the terminal's width, which takes a millisecond each
+_COLUMNS_OF_FILES = 1000  # for a pipe or file, whose lines must not be folded
 _AGES = ((86400, "d"), (3600, "h"), (60, "min"))
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def make_console() -> Console:
-    """A console as wide as the terminal; if stdout is none, wide enough for every table."""
+    """A console as wide as the terminal; if stdout is not a terminal, wide enough for every table."""
     console = Console()
     return console if console.is_terminal else Console(width=_COLUMNS_OF_FILES)
 
@@ -34,13 +34,13 @@ def make_error_console() -> Console:
 
 
 class Lines:
-    """Lines of progress in a pipe or file, some seconds apart."""
+    """Writes lines of progress to a pipe or file, some seconds apart."""
 
     def __init__(self) -> None:
         self._last = monotonic()
 
     def __call__(self, text: str) -> None:
-        """Print a text, unless it is too soon after the last one."""
+        """Print a text, unless the last one was too recent."""
         now = monotonic()
         if now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
@@ -49,10 +49,10 @@ class Lines:
 
 @contextmanager
 def status() -> Iterator[Callable[[str], object]]:
-    """Show on stderr what a command is doing: in a line that changes, or, in a pipe or file, in new ones now and then.
+    """Show on stderr what a command is doing: in a line that changes or, in a pipe or file, in occasional new lines.
 
     Yields:
-        what to call with each new text.
+        a function to call with each new text.
     """
     console = make_error_console()
     if console.is_terminal:
@@ -112,7 +112,7 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a result as JSON; paths and the like become text."""
+    """Print a result as JSON; paths and similar values become strings."""
     print(json.dumps(value, indent=1, default=str))
 
 

@@ -79,7 +79,7 @@ class Outcome:
         codes_equal: whether all codes match the reference.
         scales_equal: whether all scales match the reference, padding included.
         sqnr: signal-to-quantization-noise ratio of the decoded output against the float32 norm, in dB.
-        input_bytes: size of the input, and so of what a plain norm would write.
+        input_bytes: size of the input, which is also that of a plain norm's output.
         output_bytes: size of codes and scales, padding included.
     """
 
@@ -152,7 +152,7 @@ def time_kernel(config: KernelConfig, target: Target) -> Timing:
 
 
 def _obtain(load_or_build: Callable[[], Artifact]) -> tuple[Artifact, str, bool]:
-    """An artifact, its key, and whether it was built."""
+    """Get an artifact, its key, and whether it was built."""
     seen: dict[str, str] = {}
     unsubscribe = subscribe(lambda kind, fields: seen.update({kind: str(fields.get("key", ""))}))
     try:

@@ -1,4 +1,4 @@
-"""`jitnorm doctor`: what this machine has of all that jitnorm uses, and which variables are set."""
+"""`jitnorm doctor`: what jitnorm finds on this machine, and which variables are set."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _FRAMEWORKS = (
     ("JAX", ("jax",), "pip install jax"),
     ("CuPy", ("cupy-cuda13x", "cupy-cuda12x", "cupy"), "pip install cupy-cuda13x"),
 )
-_Line = tuple[str, bool | None, str]  # the thing; whether it is there, None for an optional one that is not; details
+_Line = tuple[str, bool | None, str]  # the item; whether it is present, None for an optional one that is not; details
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ class Report:
         driver: CUDA version that the driver supports; empty without a driver.
         driver_problem: why there is no driver; empty if there is one.
         nvrtc: the newest NVRTC here whose code the driver loads; empty if there is none, or no driver.
-        nvrtc_problem: what to install where the driver has no such NVRTC; empty if it has, and without a driver.
+        nvrtc_problem: what to install if there is no such NVRTC; empty if there is one, or no driver.
         gpus: all GPUs.
         toolchains: all toolchains that jitnorm can use, installed or not.
         targets: the targets that kernels can be built for here.
         cache: the cache folder.
-        tiers: all tiers of the cache in lookup order, the cache folder among them.
-        wheels: what each wheel among the tiers serves here.
+        tiers: all tiers of the cache in lookup order, including the cache folder.
+        wheels: which kernels each wheel among the tiers serves here.
         signing: the keys for signatures.
         misses: what a miss does, and the record of misses.
         variables: the variables that are set and begin with `PREFIX`.
@@ -135,10 +135,10 @@ class Report:
 
 
 def examine() -> Report:
-    """Examine this machine; builds the launcher unless it is cached, and never raises for what is missing."""
+    """Examine this machine; builds the launcher unless it is cached, and never raises an error for what is missing."""
     _, launcher_problem = attempt(launcher)
     store, cache_problem = attempt(user_store)
-    # Measuring a large cache takes as long as all else, which mostly waits for drivers and compilers.
+    # Measuring a large cache takes as long as everything else, which mostly waits for drivers and compilers.
     with uncollected(), ThreadPoolExecutor(1) as pool:
         measured = pool.submit(cache_state, store, cache_problem)
         toolchains = tuple(installed(memo_folder(store) if store else None))
@@ -174,7 +174,7 @@ def _driver_version() -> Version:
 
 
 def nvrtc_for(driver: Version | None) -> tuple[str, str]:
-    """The newest NVRTC here whose code a driver loads, and else what to install; both empty without a driver."""
+    """The newest NVRTC here whose code the driver loads, or else what to install; both empty without a driver."""
     if driver is None:
         return "", ""
     libraries, _ = attempt(installed_libraries)
@@ -238,7 +238,7 @@ def _anything() -> None:
     pass
 
 
-# For each variable, a function that reads it, or else raises what is wrong with its value.
+# For each variable, a function that reads it and raises an error if its value is invalid.
 CHECKS: Mapping[str, Callable[[], object]] = {
     "JITNORM_BACKEND": _backend,
     "JITNORM_CACHE_DIR": _anything,  # the state of the cache says whether it is usable
@@ -250,7 +250,7 @@ CHECKS: Mapping[str, Callable[[], object]] = {
     "JITNORM_LOCK_TIMEOUT": lambda: wait_bound(None),
     "JITNORM_MISS_RECORD": _anything,
     "JITNORM_OTEL": tracing_is_wanted,
-    "JITNORM_READONLY_CACHE": _anything,  # each folder is a tier with a state of its own
+    "JITNORM_READONLY_CACHE": _anything,  # each folder is a tier with its own state
     "JITNORM_REMOTE_CACHE": lambda: RemoteTier(os.environ["JITNORM_REMOTE_CACHE"]),
     "JITNORM_REMOTE_MODE": remote_mode,
     "JITNORM_REMOTE_TIMEOUT": remote_timeout,

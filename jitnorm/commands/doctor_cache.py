@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from jitnorm.cache.remote import RemoteTier
 
 SECONDS_PER_TIER = 5.0
-MEASURING_SECONDS = 0.3  # suffices for some 20,000 entries; the rest of more is estimated to about a percent
+MEASURING_SECONDS = 0.3  # enough for some 20,000 entries; beyond that, the rest is estimated to about a percent
 _NO_KEY = "0" * 64
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 _T = TypeVar("_T")
 
 
 def attempt(ask: Callable[[], _T]) -> tuple[_T | None, str]:
-    """The answer and no problem, or no answer and the problem."""
+    """Return the answer and no problem, or no answer and the problem."""
     try:
         return ask(), ""
     except (RuntimeError, ValueError, OSError) as error:
@@ -101,7 +101,7 @@ class SigningState:
     """The keys for signatures.
 
     Attributes:
-        trusted: ids of the public keys, one of which must have signed what shared tiers provide; none if signatures
+        trusted: ids of the public keys, one of which must have signed each entry of a shared tier; none if signatures
             are not required.
         signs_with: id of the private key that signs builds; empty without one.
         problem: why a key is unusable; empty if all are usable.
@@ -130,7 +130,7 @@ class MissState:
 
 
 def cache_state(store: Store | None, problem: str) -> CacheState:
-    """The state of the cache folder; `problem` says why there is no store, if there is none."""
+    """The state of the cache folder; without a store, `problem` says why there is none."""
     trust = os.environ.get(TRUST_VARIABLE) or "owner only"
     if store is None:
         return CacheState(str(default_root()), False, trust, 0, 0, 0, None, 0, False, None, problem)
@@ -172,7 +172,7 @@ def _bounded_description(wheel: WheelFolder) -> WheelDescription:
 
 
 def signing_state() -> SigningState:
-    """The keys that the environment names."""
+    """Describe the keys that the environment names."""
     trusted, trusted_problem = attempt(trusted_keys)
     mine, signing_problem = attempt(signing_key)
     return SigningState(
@@ -183,7 +183,7 @@ def signing_state() -> SigningState:
 
 
 def miss_state(store: Store | None) -> MissState:
-    """The mode of JITNORM_JIT, and the record of misses."""
+    """Describe the mode of JITNORM_JIT, and the record of misses."""
     mode, mode_problem = attempt(jit_mode)
     path = None if store is None else record_file(store)
     if path is None:

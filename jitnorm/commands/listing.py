@@ -75,7 +75,7 @@ def list_cache(wanted: Filter, *, tier: str | None, sort: str, as_json: bool) ->
 def _print_table(cache: Cache, found: Iterable[Item], order: Callable[[Item], Any]) -> None:
     rows = []
     sizes: dict[str, list[int]] = {}
-    for item in found:  # keeps only their texts: for 50,000, 30 MB less
+    for item in found:  # keeping only their texts saves 30 MB for 50,000 entries
         rows.append((order(item), _row(item)))
         sizes.setdefault(item.tier, []).append(item.entry.payload_size)
     rows.sort(key=itemgetter(0))
@@ -87,7 +87,7 @@ def _print_table(cache: Cache, found: Iterable[Item], order: Callable[[Item], An
 
 
 def as_object(item: Item) -> dict[str, Any]:
-    """An entry as ``--json`` shows it."""
+    """An entry as shown by ``--json``."""
     entry = item.entry
     return {
         "key": entry.key,
@@ -122,17 +122,17 @@ def _row(item: Item) -> tuple[str, ...]:
         since(item.used),
         short_config(str(field("config", ""))),
     )
-    return (entry.key[:SHORT_KEY], *map(intern, texts))  # rows have most in common: 20 MB less
+    return (entry.key[:SHORT_KEY], *map(intern, texts))  # rows have most of it in common: saves 20 MB
 
 
 def since(moment: float) -> str:
-    """How long ago a moment was; ``-`` for 0, an unknown moment."""
+    """How long ago a time was; ``-`` for 0, an unknown time."""
     return age(time() - moment) if moment else "-"
 
 
 @lru_cache(maxsize=4096)  # kernels of a configuration for several targets
 def short_config(config: str) -> str:
-    """The text form of a configuration without the fields at their defaults."""
+    """The text form of a configuration without fields that have their defaults."""
     return ",".join(field for field in config.split(",") if field not in _DEFAULTS)
 
 
@@ -182,7 +182,7 @@ class Details:
 
 
 def show_info(text: str, *, as_json: bool) -> bool:
-    """Print all that is known of an entry; return whether every copy is intact.
+    """Print everything known about an entry; return whether every copy is intact.
 
     Args:
         text: the entry's key, or a unique prefix of it.
@@ -201,7 +201,7 @@ def show_info(text: str, *, as_json: bool) -> bool:
 
 
 def look_up(text: str, cache: Cache) -> Details:
-    """Look an entry up in every tier; raises as `show_info`."""
+    """Look an entry up in every tier; for errors see `show_info`."""
     stores = folder_tiers(cache)
     remote = cache.remote.describe(text) if cache.remote is not None and is_key(text) else None
     known = [key for store in stores for key, _ in store.layout.entries()]

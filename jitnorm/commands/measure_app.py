@@ -1,4 +1,4 @@
-"""The arguments of the commands that measure; what they do is in `bench`, `tune` and `tune_ranks` beside this."""
+"""The arguments of the commands that measure; `bench`, `tune` and `tune_ranks` in this folder implement them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RESULTS = "What to do with the results"
 
 
 def _file(help: str, **more: Any) -> Any:
-    """A file that results go to."""
+    """A file for results."""
     return option(help, panel=_RESULTS, metavar="FILE", dir_okay=False, **more)
 
 

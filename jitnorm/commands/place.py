@@ -40,7 +40,7 @@ def first_gpu() -> Target:
 
 
 def target_or_default(name: str | None) -> tuple[Target, str]:
-    """The target of a name, or by default that of the first GPU, else the CPU and the reason.
+    """The target of a name; by default that of the first GPU, or else the CPU and the reason.
 
     Raises:
         ValueError: the name is unknown.
@@ -62,7 +62,7 @@ def find_place(*, only_cpu: bool = False) -> Place:
     Raises:
         RuntimeError: the launcher cannot be built.
     """
-    launcher()  # the CPU needs it as well, so its absence must not look like that of a GPU
+    launcher()  # the CPU needs it, too, so a missing launcher must not look like a missing GPU
     if only_cpu:
         return _cpu("--cpu is given")
     try:

@@ -1,4 +1,4 @@
-"""`jitnorm quantize`: shows what becomes of a checkpoint, and the progress meanwhile."""
+"""`jitnorm quantize`: shows the plan for a checkpoint and the progress."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from jitnorm.checkpoint.source import open_source
 from jitnorm.commands.console import Lines, duration, make_console, print_json, print_rows, size
 from jitnorm.warm.machine import usable_cores
 
-_MOST_THREADS = 8  # more wait for the disk
+_MOST_THREADS = 8  # more would wait for the disk
 
 
 def show_plan(source: Path, layout: Layout, ignore: Sequence[str], *, as_json: bool) -> None:
-    """Print what would become of the matrices of a checkpoint."""
+    """Print what would happen to the matrices of a checkpoint."""
     plan = plan_of(open_source(source), layout, ignore)
     if as_json:
         print_json({**_summary(plan), "weights": list(plan.selection.weights), "ignored": plan.selection.ignored})
@@ -71,11 +71,11 @@ def show_quantize(
         out: the folder to write to.
         layout: the format, and its tensors.
         as_json: print only a summary, as JSON.
-        threads: how many encode; None for as many as there are cores, at most 8.
+        threads: how many threads encode; None for as many as there are cores, at most 8.
         options: those of `quantize_checkpoint`.
 
     Returns:
-        whether the checkpoint is whole.
+        whether the checkpoint is complete.
     """
     began, console = monotonic(), make_console()
     threads = threads or min(usable_cores(), _MOST_THREADS)
@@ -129,7 +129,7 @@ def _bar() -> Generator[None, Progress, None]:
 
 
 def _lines() -> Generator[None, Progress, None]:
-    """A line now and then."""
+    """Show progress in occasional lines."""
     progress, tell = (yield), Lines()
     if progress.resumed:
         print(f"resumed: {progress.resumed} of {len(progress.plan.shards)} files are written already", flush=True)

@@ -1,4 +1,4 @@
-"""The arguments of `jitnorm quantize`; what it does is in `quantize` beside this module."""
+"""The arguments of `jitnorm quantize`; `quantize` in this folder implements it."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def quantize(
         str, option("Address of the Ray cluster; implies --ray. Default: the running cluster.", panel=HOW)
     ] = "",
     dry_run: Annotated[
-        bool, option("List what would become of each matrix, and write nothing.", "--dry-run", panel=HOW)
+        bool, option("List what would happen to each matrix, and write nothing.", "--dry-run", panel=HOW)
     ] = False,
     json: Json = False,
 ) -> None:
     """Quantize the linear layers of a checkpoint, for engines such as vLLM.
 
-    Reads and writes in constant memory. Everything is checked before the first byte is written, all weights for NaN
-    included. A run that was interrupted resumes when it is repeated; config.json, written last, says that it is whole.
+    Reads and writes in constant memory. Everything is checked before the first byte is written, including all weights
+    for NaN. Repeat an interrupted run to resume it; config.json, written last, marks the checkpoint as complete.
 
-    Exit code 0: the checkpoint is whole. 1: something failed. 2: an argument or the checkpoint is invalid. 130:
+    Exit code 0: the checkpoint is complete. 1: something failed. 2: an argument or the checkpoint is invalid. 130:
     interrupted.
     """
     from jitnorm.checkpoint.layouts import layout_of

@@ -1,4 +1,4 @@
-"""The entries that a command is about: which are selected, where they lie, whether they are usable."""
+"""The entries that a command works on: which are selected, where they are, whether they are usable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 KINDS = ("kernel", "launcher")
 TIER_KINDS = ("wheel", "read-only", "user", "remote")
-SHORT_KEY = 12  # characters of a cache key that tell entries apart
+SHORT_KEY = 12  # characters of a cache key that suffice to tell entries apart
 _SHOWN = 4  # keys in a message
 _HEXADECIMAL = set("0123456789abcdef")
 
@@ -54,7 +54,7 @@ class Filter:
         kind: one of `KINDS`; None for all.
         targets: comma-separated names of targets; none for all.
         keys: keys or unique prefixes; none for all.
-        launchers_stay: whether `targets` lets launchers through, which serve every target.
+        launchers_stay: whether launchers, which serve every target, are selected regardless of `targets`.
 
     Raises:
         ValueError: a kind or target is unknown.
@@ -100,7 +100,7 @@ def select(entries: Iterable[Entry], wanted: Filter) -> list[Entry]:
 
 
 def select_some(store: Store, wanted: Filter) -> list[str]:
-    """The keys of the selected entries of a store, at least one; raises as `select`."""
+    """The keys of the selected entries of a store, at least one; for errors see `select`."""
     found = [entry.key for entry in select(store.entries(), wanted)]
     if not found:
         raise CacheError(f"no entry of {store.name} is selected; jitnorm cache ls lists them")
@@ -138,7 +138,8 @@ def items(cache: Cache, wanted: Filter, tier: str | None = None, *, is_quick: bo
         cache: all tiers.
         wanted: selects entries.
         tier: one of `TIER_KINDS`, or the full name of a tier; None for all folders.
-        is_quick: whether what the indexes of folders hold of manifests is enough; otherwise each is read and verified.
+        is_quick: whether the parts of manifests in the folders' indexes suffice; otherwise each manifest is read and
+            verified.
 
     Raises:
         ValueError: the tier is unknown, or as `select`.
@@ -254,7 +255,7 @@ def signature_of(store: Store, key: str, check: SignatureCheck | None) -> str:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Put off garbage collection: among many entries it finds nothing, and takes a fifth of the time."""
+    """Disable garbage collection: among many entries it finds nothing, and takes a fifth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

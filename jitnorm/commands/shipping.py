@@ -53,7 +53,7 @@ def import_file(path: Path, *, as_json: bool) -> None:
     """Add the entries of an archive to the user's cache, and print a summary.
 
     Raises:
-        CacheError: the file is no archive, damaged or not trusted; or the cache cannot be written.
+        CacheError: the file is not an archive, is damaged or not trusted, or the cache cannot be written.
         OSError: the archive cannot be read, or an entry cannot be written.
     """
     store = user_store()
@@ -186,7 +186,7 @@ def revoke_some(
 
 
 def make_keys(private: Path, public: Path | None, *, as_json: bool) -> None:
-    """Write a new key pair, and print where.
+    """Write a new key pair, and print its files.
 
     Raises:
         OSError: one of the files exists or cannot be written.

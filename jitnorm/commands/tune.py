@@ -71,7 +71,7 @@ def target_here() -> Target:
 
 
 def show_plan(wanted: Wanted) -> None:
-    """Print what would be measured; without a GPU, on an H200."""
+    """Print what would be measured; without a GPU, as on an H200."""
     try:
         target = target_here()
     except (ValueError, RuntimeError):

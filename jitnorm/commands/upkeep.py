@@ -112,7 +112,7 @@ def clear_cache(*, yes: bool, force: bool, dry_run: bool, as_json: bool) -> bool
     """Remove everything, and print a summary; return whether nothing is left.
 
     Args:
-        yes: do not ask for confirmation; nothing asks where stdin is no terminal.
+        yes: do not ask for confirmation, which happens only if stdin is a terminal.
         force: also remove entries loaded by running processes.
         dry_run: remove nothing.
         as_json: print JSON.

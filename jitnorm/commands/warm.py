@@ -1,4 +1,4 @@
-"""`jitnorm warm`: finds what the cache lacks, has workers build it, and shows their progress."""
+"""`jitnorm warm`: finds what is missing from the cache, has workers build it, and shows their progress."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jitnorm.warm.machine import worker_count
 from jitnorm.warm.plan import Job, Outcome
 from jitnorm.warm.workers import SECONDS_PER_KERNEL, run
 
-_FAILURES_SHOWN = 5  # of those with the same error
+_FAILURES_SHOWN = 5  # of the kernels with the same error
 
 
 @dataclass
@@ -103,7 +103,7 @@ def warm(
     """Put all kernels of `progress` into the user's cache; yields after each.
 
     Args:
-        progress: what to do, and receives what is done.
+        progress: what to do; it receives what is done.
         backend: as in `jitnorm.toolchains.select`.
         workers: number of processes; None for as many as cores and memory allow.
         seconds: time limit for each kernel.
@@ -155,7 +155,7 @@ def _outcomes(
 
 
 def _look_again(progress: Progress, cache: Cache) -> None:
-    """Mark as failed what has been evicted meanwhile, as happens if the byte budget is too small for all kernels."""
+    """Mark evicted kernels as failed, which happens if the byte budget is too small for all of them."""
     for position, outcome in enumerate(progress.outcomes):
         is_sure = outcome.status == "failed" or not outcome.key or cache.store.layout.entry(outcome.key).is_dir()
         if not is_sure and cache.load(outcome.key) is None:
@@ -187,7 +187,7 @@ def _require_writable(cache: Cache) -> None:
 
 @contextlib.contextmanager
 def compiling_allowed() -> Iterator[None]:
-    """Allow compiling, without recording misses, whatever JITNORM_JIT says: the user asked for it."""
+    """Allow compiling, without recording misses, regardless of JITNORM_JIT: the user asked for it."""
     before = os.environ.get("JITNORM_JIT")
     os.environ["JITNORM_JIT"] = "auto"
     try:
@@ -204,7 +204,7 @@ def show_warm(jobs: Sequence[Job], left_out: Sequence[str] = (), *, as_json: boo
 
     Args:
         jobs: what to warm.
-        left_out: what was asked for but has no kernel.
+        left_out: what was requested but has no kernel.
         as_json: print only a summary, as JSON.
         options: those of `warm`.
     """
@@ -232,7 +232,7 @@ def _show_left_out(left_out: Sequence[str]) -> None:
 
 
 def show_plan(jobs: Sequence[Job], left_out: Sequence[str] = (), *, as_json: bool, backend: str) -> None:
-    """Print what would be warmed, and what the cache has of it."""
+    """Print what would be warmed, and what is already in the cache."""
     cache: Cache = user_cache()
     found = [item if isinstance(item, Outcome) else Outcome(item, "missing") for item in check(jobs, cache, backend)]
     if as_json:

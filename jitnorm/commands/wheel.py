@@ -55,7 +55,7 @@ def build_kernels_wheel(
         machine: architecture that its launcher and CPU kernels run on.
         workers: number of processes that build; None for as many as cores and memory allow.
         backend: builds CUDA kernels.
-        headers: folders of TVM-FFI headers, each of which gets a launcher; none for the installed headers.
+        headers: folders of TVM-FFI headers, for each of which a launcher is built; none for the installed headers.
 
     Raises:
         ToolchainMissingError: a compiler is missing.
@@ -76,7 +76,7 @@ def build_kernels_wheel(
 
 
 def build_own_wheels(pure: Path, out: Path, *, machines: Sequence[str], headers: Sequence[Path]) -> list[Built]:
-    """Repack jitnorm's pure wheel: once for any machine, and for each of `machines` with a launcher."""
+    """Repack jitnorm's pure wheel: once without a launcher, and for each of `machines` with one."""
     with compiling_allowed():
         cache = user_cache()
         content = pure.read_bytes()

@@ -43,7 +43,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Near:
-    """An entry that would serve but for the differences."""
+    """An entry that would serve if not for the differences."""
 
     key: str
     tier: str
@@ -138,7 +138,7 @@ class _Found(NamedTuple):
 
 
 def _find(wanted: Iterable[Candidate], source: Source, cache: Cache, asked: dict[str, str]) -> _Found | None:
-    """The first artifact that serves, searched for as a call does; `asked` receives each tier's answer."""
+    """The first artifact that serves, found in the same way as by a call; `asked` receives each tier's answer."""
     for candidate in wanted:
         for tier in cache.tiers:
             for key in candidate.keys_in(tier):
@@ -168,7 +168,7 @@ def _ask(candidate: Candidate, tier: Tier, key: str) -> str:
 
 
 def _instead(wanted: Source, found: Source) -> str:
-    """The target and schedule of what was found, as far as they differ from those wanted."""
+    """The target and schedule of the found kernel, if they differ from those wanted."""
     target = "" if found.target == wanted.target else f" for {found.target}"
     schedule = found.config.schedule
     return target if schedule == wanted.config.schedule else f"{target} with {_schedule(schedule)}"
@@ -247,7 +247,7 @@ def _digest(text: str) -> str:
 
 
 def show_why(config: str, target: str | None, *, backend: str, nearest: int, as_json: bool) -> bool:
-    """Print which kernels that calls use of a configuration are cached, and why others are not; return if all are.
+    """Print which kernels of a configuration are cached, and why others are not; return whether all are.
 
     Raises:
         ValueError: the configuration, target or backend is invalid.

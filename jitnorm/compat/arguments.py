@@ -1,4 +1,4 @@
-"""Arguments as engines pass them, for functions that are stricter: scales of any kind, hints, dtypes of torch."""
+"""Converts arguments as engines pass them for stricter functions: scales of any kind, hints, torch dtypes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ELEMENTS = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2", torch.int8:
 
 
 def element_of(dtype: torch.dtype, name: str) -> str:
-    """The element format of codes of a dtype.
+    """The element format of a dtype of codes.
 
     Raises:
-        ValueError: it is none of FP8 or INT8.
+        ValueError: it is neither FP8 nor INT8.
     """
     element = _ELEMENTS.get(dtype)
     if element is None:
@@ -25,7 +25,7 @@ def element_of(dtype: torch.dtype, name: str) -> str:
 
 
 def as_scale(scale: Any, like: torch.Tensor) -> torch.Tensor:
-    """A scale of one element in float32 on the device of `like`, from a number or a tensor of any dtype and device."""
+    """Convert a number, or a tensor of any dtype and device, to a one-element float32 scale on the device of `like`."""
     if isinstance(scale, torch.Tensor):
         if scale.dtype is torch.float32 and scale.device == like.device:
             return scale
@@ -34,11 +34,11 @@ def as_scale(scale: Any, like: torch.Tensor) -> torch.Tensor:
 
 
 def as_hint(enable_pdl: bool | None) -> bool | None:
-    """`enable_pdl` as a hint: True, too, means wherever the GPU can."""
+    """`enable_pdl` as a hint: even True means wherever the GPU supports it."""
     return None if enable_pdl else enable_pdl
 
 
-# A new spec is checked: 20 us.
+# Cached, because constructing a spec takes 20 us.
 @cache
 def spec_of(
     element: str,
@@ -53,5 +53,5 @@ def spec_of(
 
 @cache
 def given_spec(element: str, block_size: int | str) -> QuantSpec:
-    """The encoding by float32 scales that are given."""
+    """The encoding with given float32 scales."""
     return QuantSpec(element, block_size, "f32", global_scale="none" if block_size == "tensor" else "given")

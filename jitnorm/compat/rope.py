@@ -1,4 +1,4 @@
-"""Rotation of heads as other libraries call it: of queries and keys alone, or with their norm in a packed tensor."""
+"""Rotation of heads for other libraries' functions: of queries and keys, or with their norms in a packed tensor."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ def turn_packed(
     qkv: torch.Tensor, heads: tuple[int, int, int], head_dim: int, eps: float, q_weight: torch.Tensor,
     k_weight: torch.Tensor, cos_sin_cache: torch.Tensor, is_neox: bool, positions: torch.Tensor,
 ) -> None:  # fmt: skip
-    """Write the norms of queries and keys, turned, in place of both.
+    """Overwrite queries and keys with their rotated norms.
 
     Args:
         qkv: (tokens, sum of heads times head_dim).
-        heads: of queries, keys and values.
+        heads: the numbers of heads of queries, keys and values.
         head_dim: elements of a head.
         eps: added to the mean of squares.
-        q_weight: of the norm of queries.
-        k_weight: of the norm of keys.
+        q_weight: weight for the norm of queries.
+        k_weight: weight for the norm of keys.
         cos_sin_cache: cosines and sines by position.
         is_neox: as of `jitnorm.qk_rmsnorm_rope`.
         positions: of each token.
@@ -41,17 +41,18 @@ def turn(
     query: torch.Tensor, key: torch.Tensor | None, head_size: int, cos_sin_cache: torch.Tensor, is_neox: bool,
     positions: torch.Tensor, outputs: tuple[torch.Tensor, torch.Tensor | None], first: int = 0,
 ) -> None:  # fmt: skip
-    """Write queries and keys, turned.
+    """Write rotated queries and keys.
 
     Args:
         query: (..., heads * head_size) or (..., heads, head_size).
-        key: likewise; None: there are none.
+        key: likewise; None for no keys.
         head_size: elements of a head.
         cos_sin_cache: cosines and sines by position.
         is_neox: as of `jitnorm.rope`.
         positions: of each token.
-        outputs: where to, like both.
-        first: the first element of a head that is turned; those before, and those after, are left alone in `outputs`.
+        outputs: where to write both.
+        first: the first rotated element of a head; those before and after the rotated ones are not written to
+    `outputs`.
     """
     size = cos_sin_cache.shape[-1] if first else head_size
 
@@ -67,16 +68,16 @@ def turn(
 def yarn_angles(
     positions: torch.Tensor, rotary_size: int, base: float, factor: float, low: float, high: float, scale: float
 ) -> torch.Tensor:
-    """The cosines and sines of each position, in float32, a row for each: of RoPE, or with a `factor` not 1 of YaRN.
+    """The cosines and sines of each position, one float32 row each, for RoPE or, unless `factor` is 1, YaRN.
 
     Args:
         positions: integers, (tokens,).
-        rotary_size: elements that are turned.
-        base: of the frequencies, ``base ** (-2 * j / rotary_size)`` for pair j.
-        factor: by which YaRN divides low frequencies.
-        low: the pair from which on YaRN mixes divided frequencies in.
-        high: the pair from which on all are divided.
-        scale: what cosines and sines are multiplied by.
+        rotary_size: number of rotated elements.
+        base: base of the frequencies, ``base ** (-2 * j / rotary_size)`` for pair j.
+        factor: what YaRN divides low frequencies by.
+        low: the first pair for which YaRN blends in divided frequencies.
+        high: the first pair from which all frequencies are divided.
+        scale: factor for cosines and sines.
     """
     pairs = torch.arange(rotary_size // 2, dtype=torch.float32, device=positions.device)
     frequencies = base ** (pairs * (-2 / rotary_size))

@@ -57,7 +57,7 @@ def rms_norm_gated(
     is_rms_norm: bool = False,
     activation: str = "swish",
 ) -> torch.Tensor:
-    """RMSNorm times the activation of the gates `z`, or of the product with it; `is_rms_norm` has to be True."""
+    """RMSNorm times the activation of the gates `z`, or RMSNorm of that product; `is_rms_norm` must be True."""
     if not is_rms_norm:
         raise ValueError("is_rms_norm: is False, but gates go with RMSNorm alone; pass True")
     return _rms_norm_gated(x, weight, bias, z, eps, group_size, norm_before_gate, activation)
@@ -96,7 +96,7 @@ def fused_qk_norm_rope(
     attention_factor: float,
     rotary_dim: int | None = None,
 ) -> None:
-    """RMSNorm of queries and keys and their rotation, in place; torch computes the angles, in launches before."""
+    """RMSNorm of queries and keys and their rotation, in place; torch computes the angles in earlier launches."""
     size = head_dim if rotary_dim is None else rotary_dim
     angles = yarn_angles(position_ids.reshape(-1), size, base, factor, low, high, attention_factor)
     rows = torch.arange(len(angles), device=angles.device)
@@ -112,7 +112,7 @@ def sgl_per_token_quant_fp8(input: torch.Tensor, output_q: torch.Tensor, output_
 def sgl_per_tensor_quant_fp8(
     input: torch.Tensor, output_q: torch.Tensor, output_s: torch.Tensor, is_static: bool = False
 ) -> None:
-    """FP8 by one scale: `output_s`, which is given if `is_static` and found else, in two launches."""
+    """FP8 with one scale, `output_s`, which is given if `is_static` and otherwise computed, in two launches."""
     spec = spec_of("e4m3", "tensor")
     if is_static:
         jitnorm.quantize(input, spec=spec, scale=output_s, out=output_q)
@@ -136,21 +136,21 @@ def sgl_per_token_group_quant_8bit(
     masked_m: torch.Tensor | None = None,
     enable_v2: bool | None = None,
 ) -> None:
-    """FP8 or INT8 with a scale for each group of a row, of an amax that is at least `eps`.
+    """FP8 or INT8 with a scale for each group of a row, with an amax of at least `eps`.
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), or twice as wide if `fuse_silu_and_mul`.
         output_q: where to write the codes, float8_e4m3fn or int8.
-        output_s: where to write the scales, float32 (..., hidden_size / group_size), in rows or in columns; or int32
-            with the exponents of four groups in each element, column-major and TMA-aligned.
+        output_s: where to write the scales, float32 (..., hidden_size / group_size), row-major or column-major; or
+            int32 with the exponents of four groups in each element, column-major and TMA-aligned.
         group_size: 16, 32, 48, 64, 96, 128 or 256.
-        eps: what the largest magnitude of a group is at least.
-        fp8_min: the least code, as the dtype has it.
-        fp8_max: the greatest code, as the dtype has it.
+        eps: a lower bound for the largest magnitude of a group.
+        fp8_min: the smallest code; must be the dtype's.
+        fp8_max: the largest code; must be the dtype's.
         scale_ue8m0: whether scales are powers of two.
         fuse_silu_and_mul: whether the input has gates and values, of which SwiGLU is quantized.
-        masked_m: int32 (B,), how many rows of each matrix of a batch there are; None: all.
-        enable_v2: ignored, a choice of SGLang's kernel.
+        masked_m: int32 (B,), how many rows each matrix of a batch has; None: all.
+        enable_v2: ignored; selects SGLang's kernel.
 
     Raises:
         ValueError: an argument that is not allowed.
@@ -179,7 +179,7 @@ def silu_and_mul_masked_post_quant_fwd(
     num_real_tokens: int | None = None,
     topk: int | None = None,
 ) -> None:
-    """SwiGLU of the rows that a mask counts, rounded at each step, then FP8 with a scale for each group of a row.
+    """SwiGLU of the rows counted by a mask, rounded at each step, then FP8 with a scale for each group of a row.
 
     Args:
         input: (experts, rows, 2 * hidden_size), gates and then values.
@@ -187,11 +187,11 @@ def silu_and_mul_masked_post_quant_fwd(
         output_scale: where to write the scales: float32 (experts, rows, groups), or int32 (experts, groups / 4, rows)
             with the exponents of four groups in each element.
         quant_group_size: 16, 32, 48, 64, 96, 128 or 256.
-        masked_m: int32 (experts,), how many rows of each there are.
+        masked_m: int32 (experts,), how many rows each expert has.
         scale_ue8m0: whether scales are powers of two.
         gemm1_alpha: 0, or 1.702 for gpt-oss's gates, which are not rounded.
-        gemm1_clamp_limit: of gpt-oss's gates, 7.
-        num_real_tokens: ignored, a choice of SGLang's grid.
+        gemm1_clamp_limit: the limit of gpt-oss's gates, 7.
+        num_real_tokens: ignored; affects only SGLang's grid.
         topk: ignored, likewise.
 
     Raises:
@@ -216,7 +216,7 @@ def silu_and_mul_masked_post_quant_fwd(
 def silu_and_mul_masked_post_per_tensor_quant_fwd(
     input: torch.Tensor, output: torch.Tensor, masked_m: torch.Tensor, scale: torch.Tensor
 ) -> torch.Tensor:
-    """SwiGLU of the rows that a mask counts, rounded at each step, then FP8 by one scale or one of each expert."""
+    """SwiGLU of the rows counted by a mask, rounded at each step, then FP8 with one scale, or one per expert."""
     jitnorm.silu_and_mul_quantize(
         input, spec=spec_of("e4m3", "tensor"), scale=scale, batched=True, mask=masked_m, rounding="hf", out=output
     )
@@ -243,9 +243,9 @@ def sglang_per_token_group_quant_fp8(
     scale_tma_aligned: bool = False,
     scale_ue8m0: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 with a scale for each group of a row, of an amax that is at least `eps`.
+    """FP8 with a scale for each group of a row, with an amax of at least `eps`.
 
-    Column-major powers of two are exponents, four in an int32, as DeepGEMM reads them.
+    Column-major powers of two are stored as exponents, four per int32, as DeepGEMM reads them.
     """
     is_packed = column_major_scales and scale_ue8m0
     if is_packed and not scale_tma_aligned:
@@ -276,5 +276,5 @@ def scaled_fp4_quant(input: torch.Tensor, input_global_scale: torch.Tensor) -> t
 def per_token_group_quant_int8(
     x: torch.Tensor, group_size: int, eps: float = 1e-10, dtype: torch.dtype = torch.int8
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """INT8 with a scale for each group of a row, of an amax that is at least `eps`."""
+    """INT8 with a scale for each group of a row, with an amax of at least `eps`."""
     return quantize_groups(x, dtype, group_size, eps)

@@ -1,1 +1,1 @@
-"""Ways into jitnorm for libraries that run models; each module is loaded by those who use that library alone."""
+"""Entry points for libraries that run models; each module is loaded only by users of that library."""

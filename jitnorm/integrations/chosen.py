@@ -1,4 +1,4 @@
-"""The value of a variable that chooses what a plugin puts in the place of an engine's own."""
+"""Parses the variable that selects which of an engine's functions a plugin replaces."""
 
 from __future__ import annotations
 

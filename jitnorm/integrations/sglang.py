@@ -1,7 +1,7 @@
 """Plugin of SGLang, which finds it by the entry point ``sglang.srt.plugins`` and calls `register` in every process.
 
-Its hooks put functions of jitnorm in the place of those of `sgl_kernel`, also where SGLang has imported these already.
-Nothing changes until the environment asks for it, as docs/sglang.md shows.
+Its hooks replace functions of `sgl_kernel` by jitnorm's, even where SGLang has already imported them. Nothing changes
+until the environment asks for it, as docs/sglang.md shows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FUNCTIONS = (
 
 
 def register() -> None:
-    """Hook the functions that ``JITNORM_SGLANG_FUNCTIONS`` names; those that `sgl_kernel` lacks stay as they are.
+    """Hook the functions that ``JITNORM_SGLANG_FUNCTIONS`` names; those that `sgl_kernel` lacks are skipped.
 
     Raises:
         ValueError: the variable names a function that is not in `FUNCTIONS`.

@@ -20,7 +20,7 @@ _CLASSES = {
     "tvm_ffi": ("tvm", "TvmFfi"),
 }
 _by_type: dict[type, Framework] = {}
-# Frameworks whose tensors are first passed as they are.
+# Frameworks whose tensors are first passed without conversion.
 tried: dict[type, Framework] = {}
 
 
@@ -77,7 +77,8 @@ def check_passable(tensor: Any, name: str, is_output: bool = False) -> Framework
 def check_shaped(tensor: Any, name: str) -> Framework:
     """`check_passable` for ops that read a shape before the call.
 
-    It takes 3 us for torch, so what has a shape is left to the call, as is what the framework makes calls of itself.
+    It takes 3 us for torch, so tensors with a shape are left to the call, as are those for which the framework makes
+    the calls.
     """
     framework = framework_of(tensor, name)
     if framework.has_shape(tensor) or framework.makes_calls_of((tensor,)):
@@ -93,10 +94,10 @@ def check_gradient(tensor: Any, name: str, is_output: bool = False) -> None:
 
 
 def check_given(names: Sequence[str], tensors: Sequence[Any], outputs: Sequence[int]) -> None:
-    """`check_tensors` for those that a caller gave, which must be of one framework, but for those of TVM-FFI.
+    """`check_tensors` for the caller's tensors, which must all be of one framework, except for those of TVM-FFI.
 
     Raises:
-        TypeError: one cannot be passed, or is of another framework than one before it.
+        TypeError: one cannot be passed, or is of a different framework than an earlier one.
     """
     check_tensors(names, tensors, outputs)
     first: tuple[str, Any] | None = None
@@ -116,14 +117,14 @@ def check_tensors(names: Sequence[str], tensors: Sequence[Any], outputs: Sequenc
     """`check_passable` for the tensors of a call, those that are not None.
 
     Args:
-        names: of the tensors.
+        names: the tensors' names.
         tensors: the tensors.
         outputs: the positions of those that are written.
     """
     known: dict[int, str] = {}
     for position, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
         if tensor is not None:
-            # What is written in place has the name that it has as an input.
+            # A tensor that is written in place has its input's name.
             check_passable(tensor, known.setdefault(id(tensor), name), position in outputs)
 
 

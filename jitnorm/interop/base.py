@@ -26,34 +26,34 @@ def name_of(dtype: Any) -> str:
 class Framework(ABC):
     """An array library. Dtypes are DLPack's names, such as ``bfloat16`` or ``float4_e2m1fnx2``."""
 
-    # Whether tensors go into a call as they are and carry their stream.
+    # Whether tensors are passed without conversion and carry their stream.
     is_direct = False
-    # Whether most tensors go in as they are, and others raise an error before anything runs.
+    # Whether most tensors are passed without conversion, and others raise an error before anything runs.
     is_often_direct = False
-    # Whether tensors have no streams, modes or gradients of their own, so that those of a call's others hold.
+    # Whether tensors have no streams, modes or gradients of their own, so that those of a call's other tensors apply.
     goes_with_any = False
-    # The caller's current stream, where such tensors do not carry it.
+    # The caller's current stream, if such tensors do not carry it.
     current_stream: Callable[[], int] | None = None
     # The default dtype of decoded values: float32 where the library has no bfloat16.
     float_dtype = "bfloat16"
 
     def __init__(self) -> None:
-        # Types of arguments that are first passed as they are, including None.
+        # Types of arguments that are first passed without conversion, including None.
         self.types: set[type] = {type(None)}
 
     @abstractmethod
     def owns(self, tensor: Any) -> bool:
-        """Whether an object of the library is one of its tensors."""
+        """Whether an object from the library is one of its tensors."""
 
     def is_plain(self, kind: type) -> bool:
         """Whether tensors of a type consist only of memory, shape and strides."""
         return True
 
     def way(self, dispatcher: Dispatcher) -> Way:
-        """The usual way of a dispatcher's calls whose first tensor is the framework's: tensors go in as they are."""
+        """The fast path for calls whose first tensor is the framework's: tensors are passed as they are."""
 
         def call(named: dict[str, Any], stream: Any) -> bool:
-            # A try that fails costs 3 to 5 us, so after tensors that had to be converted the next are not tried.
+            # A failed attempt costs 3 to 5 us, so it is skipped if the last call's tensors had to be converted.
             if not dispatcher.takes_as_given:
                 return False
             arguments = dispatcher.in_order(named)
@@ -80,18 +80,18 @@ class Framework(ABC):
         return
 
     def makes_calls_of(self, tensors: Sequence[Any]) -> bool:
-        """Whether the framework makes calls of such tensors itself: they may have a shape but no memory."""
+        """Whether the framework makes calls with such tensors itself: they may have a shape but no memory."""
         return False
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
-        """Make a call in the framework's own way and return the result of `ops.run.run`; None if it does not."""
+        """Make a call in the framework's own way and return the result of `ops.run.run`; None if it has none."""
         return None
 
     def call_over_ranks(
         self, workspace: str, dispatcher: Dispatcher, inputs: Mapping[str, Any], eps: float, stream: Any,
         is_fused: bool,
     ) -> dict[str, Any]:  # fmt: skip
-        """Make a call over ranks of tensors that the framework makes calls of, as `comm.calls.launch` does.
+        """Make a call over ranks for tensors whose calls the framework makes itself, like `comm.calls.launch`.
 
         Args:
             workspace: its name.
@@ -112,11 +112,11 @@ class Framework(ABC):
         """Convert `tensor` to an argument of a call; TypeError, naming the argument, if it cannot be passed."""
 
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
-        """The reason why `tensor` cannot be passed, and what to pass instead; None if it can."""
+        """Why `tensor` cannot be passed, and what to pass instead; None if it can."""
         return None
 
     def has_shape(self, tensor: Any) -> bool:
-        """Whether the tensor is known, at no cost, to have a shape, though a call may refuse it."""
+        """Whether the tensor is known, at no cost, to have a shape, even if a call may reject it."""
         return False
 
     def gradient_refusal(self, tensor: Any, is_output: bool) -> str | None:
@@ -124,7 +124,7 @@ class Framework(ABC):
         return None
 
     def tangent_refusal(self, tensor: Any) -> str | None:
-        """The part of that which holds for ops with gradients, too."""
+        """The part of `gradient_refusal` that also holds for ops with gradients."""
         return None
 
     @abstractmethod
@@ -140,17 +140,17 @@ class Framework(ABC):
         return tuple(tensor.shape), tensor.dtype, tensor.device
 
     def register_node(self, kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
-        """Make a class that holds tensors known to the framework's functions of trees, if it has any; once.
+        """Register a class that holds tensors with the framework's tree functions, if it has any; once.
 
         Args:
             kind: the class.
-            flatten: gives the tensors of an object, and what else it is.
-            unflatten: makes an object of these two.
+            flatten: splits an object into its tensors and the rest.
+            unflatten: creates an object from these two.
         """
         return
 
     def moved(self, tensor: Any, device: Any) -> Any:
-        """The tensor on another device of the library; TypeError if its arrays stay where they are."""
+        """Move a tensor to another device of the library; TypeError if its arrays cannot be moved."""
         if not hasattr(tensor, "to_device"):
             raise TypeError(f"device: {type(tensor).__module__} moves no arrays; make new ones in the other place")
         return tensor.to_device(device)
@@ -162,7 +162,7 @@ class Framework(ABC):
         return bytes(tensor.tobytes())
 
     def allow_unpickling(self, function: Callable[..., Any]) -> None:
-        """Let the library's own loading of files, where it runs no foreign code, call a function."""
+        """Allow the library's restricted loading of files to call a function."""
         return
 
     def pickled(self, tensor: Any) -> Any:
@@ -179,7 +179,7 @@ class Framework(ABC):
         return tensor.reshape((*leading, a * b))
 
     def result(self, output: Any) -> Any:
-        """Convert an output that `empty` allocated to what the caller gets."""
+        """Convert an output allocated by `empty` to the caller's result."""
         return output
 
     def permuted(self, tensor: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
@@ -191,7 +191,7 @@ class Framework(ABC):
         return None if self.current_stream is None else self.current_stream()
 
     def stream_of(self, tensor: Any, stream: Any) -> int | None:
-        """The stream of a call: the one that was given, or the caller's current one."""
+        """The stream of a call: the given one, or the caller's current one."""
         return self.stream(tensor) if stream is None else stream_handle(stream)
 
     def dtype_name(self, tensor: Any) -> str:

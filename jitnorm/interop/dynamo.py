@@ -11,12 +11,12 @@ from types import FunctionType
 from typing import Any
 
 _functions: dict[str, Callable[..., Any]] = {}
-# By the names of functions; made when Dynamo meets one.
+# By the names of functions; created when Dynamo meets one.
 _stand_ins: dict[str, Callable[..., Any]] = {}
 
 
 def replace_in_graphs(functions: Iterable[object]) -> None:
-    """Have Dynamo trace the stand-ins of `jitnorm.torch.graphs` for public functions in their place."""
+    """Make Dynamo trace the stand-ins of `jitnorm.torch.graphs` in place of public functions."""
     for function in functions:
         if isinstance(function, FunctionType) and function.__module__.startswith(("jitnorm.ops.", "jitnorm.comm.")):
             _functions[function.__name__] = function
@@ -32,7 +32,7 @@ def _caller_of(function: FunctionType) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    # Dynamo keeps what it compiles by the code.
+    # Dynamo caches compiled functions by their code.
     call.__code__ = call.__code__.replace(co_name=function.__name__)
     return call
 

@@ -1,4 +1,4 @@
-"""JAX arrays. With jax-tvm-ffi, calls are JAX programs; otherwise they are made here, outside `jax.jit`.
+"""JAX arrays. With jax-tvm-ffi, calls are JAX programs; otherwise they are made here, outside of `jax.jit`.
 
 Arrays are immutable, so the latter allocate outputs with the launcher, and JAX then adopts their memory.
 """

@@ -27,7 +27,7 @@ def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]
 
     Args:
         name: of the op; see `jitnorm.catalogue.OPS`.
-        chosen: one value for each of its choices that is not left out. ``row_class`` is one of
+        chosen: one value for each of its choices that is not omitted. ``row_class`` is one of
             `kernels.row_classes.ROW_CLASSES`, or ``all`` of them.
         target: where the tensors are.
 

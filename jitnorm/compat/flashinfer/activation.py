@@ -44,7 +44,7 @@ def silu_and_mul_mxfp8_quantize(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """SwiGLU, rounded to the input's dtype, then MXFP8 along rows, along columns, or both, with 128x4 scales.
 
-    Along columns it takes three launches: torch transposes what SwiGLU gives.
+    Along columns it takes three launches: torch transposes the result of SwiGLU.
 
     Args:
         gated_input: shape (M, 2K), gates first; M and K are multiples of 128.
@@ -52,8 +52,8 @@ def silu_and_mul_mxfp8_quantize(
         colwise: whether 32 elements of a column share a scale.
 
     Returns:
-        Codes of rows, shape (M, K); codes of columns, shape (M, K) and strides (1, M); scales of rows, shape
-        (M, K / 32); scales of columns, shape (K * M / 32,). Those not asked for are empty.
+        Codes of rows, shape (M, K); codes of columns, shape (M, K) and strides (1, M); scales of rows, shape (M, K /
+        32); scales of columns, shape (K * M / 32,). Those that were not requested are empty.
     """
     if gated_input.ndim != 2 or gated_input.shape[0] % 128 or gated_input.shape[1] % 256:
         raise ValueError(

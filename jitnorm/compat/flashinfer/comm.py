@@ -1,8 +1,7 @@
 """The fused all-reduce of `flashinfer.comm`, over `jitnorm.comm`: what vLLM's pass that fuses all-reduces calls.
 
-`backend`, `launch_with_pdl`, `trigger_completion_at_end`, `use_oneshot` and `fp32_acc` are hints: sums are in float32
-whatever they say, and rounded to the input's dtype before the residual is added. Results are copied to the outputs that
-are given.
+`backend`, `launch_with_pdl`, `trigger_completion_at_end`, `use_oneshot` and `fp32_acc` are hints: sums are always in
+float32, and rounded to the input's dtype before the residual is added. Results are copied to the given outputs.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _GROUP_EPS = 448e-10
 
 
 class AllReduceFusionPattern:
-    """Names of what follows the sum over ranks, in `allreduce_fusion`."""
+    """What follows the sum over ranks in `allreduce_fusion`."""
 
     kAllReduce = 0  # noqa: N815
     kARResidualRMSNorm = 1  # noqa: N815
@@ -42,7 +41,7 @@ class AllReduceFusionPattern:
 
 
 class QuantizationSFLayout:
-    """Where the scales of NVFP4 lie."""
+    """The layout of NVFP4 scales."""
 
     SWIZZLED_128x4 = 0
     SWIZZLED_8x4 = 1
@@ -63,13 +62,13 @@ _LAYOUTS = {
 
 
 class AllReduceFusionWorkspace:
-    """A `jitnorm.comm.Workspace` by FlashInfer's names.
+    """A `jitnorm.comm.Workspace` under FlashInfer's names.
 
     Attributes:
         world_size: how many ranks there are.
-        rank: this one's number.
+        rank: the index of this rank.
         backend: always ``trtllm``.
-        workspace: jitnorm's.
+        workspace: jitnorm's workspace.
     """
 
     backend = "trtllm"
@@ -81,13 +80,13 @@ class AllReduceFusionWorkspace:
     def is_buffer_size_sufficient(
         self, tp_size: int, num_tokens: int, hidden_dim: int, dtype: torch.dtype, use_oneshot: bool | None = None
     ) -> bool:
-        """Whether such calls fit; unlike FlashInfer's, rows and columns each for themselves."""
+        """Whether such calls fit; unlike in FlashInfer, rows and columns are limited separately."""
         layout = self.workspace.layout
         fits = num_tokens <= layout.max_rows and hidden_dim <= layout.hidden_size
         return fits and tp_size == layout.ranks and str(dtype).removeprefix("torch.") == layout.dtype
 
     def destroy(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self.workspace.close()
 
 
@@ -103,9 +102,9 @@ def create_allreduce_fusion_workspace(
     force_oneshot_support: bool = False,
     group: Any = None,
 ) -> AllReduceFusionWorkspace:
-    """The workspace of all ranks of `group`, or of those that `comm_backend.allgather` reaches.
+    """Create the workspace for all ranks of `group`, or those that `comm_backend.allgather` reaches.
 
-    Without CUDA, it is of processes on the CPU.
+    Without CUDA, the ranks are processes on the CPU.
 
     Raises:
         ValueError: a size is missing or not allowed.
@@ -165,16 +164,16 @@ def allreduce_fusion(
     block_quant_group_size: int | None = None,
     weight_bias: float = 0.0,
 ) -> torch.Tensor:
-    """The sum over ranks; but for `kAllReduce` with the residual added, its RMSNorm, and codes as the pattern says.
+    """The sum over ranks; except for `kAllReduce`, also the residual, RMSNorm and codes, as the pattern says.
 
-    Codes are of the norm rounded to the input's dtype. The other outputs are found as well where they are given; those
-    of experts are not here.
+    Codes are those of the norm rounded to the input's dtype. Other outputs are computed if they are given; those for
+    experts are not supported.
 
     Returns:
-        `norm_out` if it is given, else the codes, else the norm or, of `kAllReduce`, the sum.
+        `norm_out` if it is given, else the codes, else the norm or, for `kAllReduce`, the sum.
 
     Raises:
-        ValueError: a pattern that is not here, or an argument that it needs is missing.
+        ValueError: a pattern that is not supported, or an argument that it needs is missing.
     """
     if pattern not in _PATTERNS:
         raise ValueError(f"pattern: is {pattern}; here are {', '.join(map(str, _PATTERNS))}")
@@ -217,7 +216,7 @@ def allreduce_fusion(
 
 
 def _method(use_oneshot: bool | None, input: torch.Tensor, workspace: Workspace) -> str:
-    """The method that is asked for, if the workspace is for it."""
+    """The requested method, if the workspace supports it."""
     if use_oneshot and len(input) <= workspace.layout.rows:
         return "one_shot"
     return "two_shot" if use_oneshot is False and workspace.layout.output_bytes else "auto"
@@ -235,7 +234,7 @@ def _spec(pattern: int, layout_code: int | None) -> QuantSpec:
 
 
 def _given(spec: QuantSpec, scale_factor: torch.Tensor | float | None, input: torch.Tensor) -> dict[str, Any]:
-    """The scale that a format is given: a divisor of FP8, a factor of NVFP4."""
+    """The scale given for a format: a divisor for FP8, a factor for NVFP4."""
     if spec.element == "e4m3" and spec.block_size != "tensor":
         return {}
     if scale_factor is None:
@@ -244,7 +243,7 @@ def _given(spec: QuantSpec, scale_factor: torch.Tensor | float | None, input: to
 
 
 def _written(made: torch.Tensor | None, to: torch.Tensor | None) -> Any:
-    """The tensor that a caller wants a result in, once it is there, byte by byte; or the result itself."""
+    """Copy a result, byte by byte, to the output that the caller gave; without one, return the result itself."""
     if made is None or to is None:
         return made
     flat, source = to.view(torch.uint8).view(-1), made.contiguous().view(torch.uint8).view(-1)

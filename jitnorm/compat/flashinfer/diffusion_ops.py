@@ -58,10 +58,10 @@ def fused_qk_rmsnorm_rope(
     k_out: torch.Tensor | None = None,
     v_out: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """RMSNorm of all heads of queries, and of keys, together, then rotation of each by three positions; and values.
+    """RMSNorm over all heads of queries, and of keys, then rotation of each head by three positions; and values.
 
-    Codes in FP8 are those of products with the scales. The cosines and sines of a video are computed once by torch and
-    kept.
+    FP8 codes are those of products with the scales. torch computes the cosines and sines of a video once, and they are
+    cached.
     """
     heads, patches = (num_heads_q, num_heads_k, num_heads_v), (ppf, pph, ppw)
     channels = num_frame_channels, num_height_channels, num_width_channels
@@ -77,7 +77,7 @@ def fused_qk_rmsnorm_rope(
     written = [out.view(x.shape) for out, x in zip(outputs, rows, strict=True)]
     scale = 1 / output_quant_scale if output_fp8 else None
     if is_qk_norm:
-        weights = q_weight.detach(), k_weight.detach()  # parameters, of which FlashInfer has no gradient either
+        weights = q_weight.detach(), k_weight.detach()  # parameters, for which FlashInfer has no gradient, either
         _normalize(rows[:2], weights, written[:2], angles, positions, eps, not interleave, head_dim, scale)
     else:
         _turn(rows[:2], written[:2], angles, positions, not interleave, head_dim, scale)
@@ -89,7 +89,7 @@ def _normalize(
     rows: tuple[torch.Tensor, ...], weights: tuple[torch.Tensor, ...], outputs: list[torch.Tensor],
     angles: torch.Tensor, positions: torch.Tensor, eps: float, is_neox: bool, head_dim: int, scale: float | None,
 ) -> None:  # fmt: skip
-    """Write norms, rotated: of both in one launch if they are of one length."""
+    """Write the rotated norms, in one launch if both have the same length."""
     call: Callable[..., Any] = jitnorm.qk_rmsnorm_rope
     if scale is not None:
         one = as_scale(scale, rows[0])
@@ -105,7 +105,7 @@ def _turn(
     rows: tuple[torch.Tensor, ...], outputs: list[torch.Tensor], angles: torch.Tensor, positions: torch.Tensor,
     is_neox: bool, head_dim: int, scale: float | None,
 ) -> None:  # fmt: skip
-    """Write queries and keys, rotated, without a norm."""
+    """Write rotated queries and keys, without a norm."""
     q, k, q_out, k_out = (each.reshape(len(each), -1, head_dim) for each in (*rows, *outputs))
     if scale is None:
         jitnorm.rope(q, k, angles, positions, is_neox, q_out, k_out)
@@ -115,7 +115,7 @@ def _turn(
 
 
 def _store(x: torch.Tensor, scale: float, out: torch.Tensor) -> None:
-    """Write values as they are, or as FP8 codes of their products with a scale."""
+    """Write values unchanged, or as FP8 codes of their products with a scale."""
     if out.dtype == torch.float8_e4m3fn:
         jitnorm.quantize(x.reshape(out.shape), spec=spec_of("e4m3", "tensor"), scale=as_scale(1 / scale, x), out=out)
     else:
@@ -139,7 +139,7 @@ def _angles(
 
 @lru_cache(maxsize=8)
 def _positions(tokens: int, of_video: int, device: torch.device) -> torch.Tensor:
-    """The number of each token in its video."""
+    """The index of each token in its video."""
     return torch.arange(tokens, device=device) % of_video
 
 

@@ -1,4 +1,4 @@
-"""The layer norms of `flashinfer.diffusion_ops`, of rows of any length, gates and modulations at any stride."""
+"""The layer norms of `flashinfer.diffusion_ops`, for rows of any length, with gates and modulations at any stride."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fused_dit_gate_residual_layernorm_gamma_beta(
     """``residual + input * (gate + gate_bias)``, and its layer normalization, rounded, then perhaps encoded.
 
     Returns:
-        ``(residual_out, norm_out)``; codes are packed in int32, their swizzled scales in `sf_out`, if it is given.
+        ``(residual_out, norm_out)``; codes are packed in int32, and their swizzled scales are in `sf_out`, if given.
     """
     call: dict[str, Any] = {
         "input": input, "residual": residual, "gate": _like(gate, input), "gemma": gamma, "beta": beta, "eps": epsilon,
@@ -132,7 +132,7 @@ def _modulated(
 def _encoding(
     input: torch.Tensor, use_nvfp4: bool, use_mxfp8: bool, global_scale: torch.Tensor | None
 ) -> dict[str, Any] | None:
-    """The options of an encoding, of each matrix for itself; None for none."""
+    """The options of an encoding, separately for each matrix; None for none."""
     if input.ndim != 3:
         raise ValueError(f"input: shape is {tuple(input.shape)}; expected (batch, rows, hidden_size)")
     if use_nvfp4 and use_mxfp8:
@@ -149,7 +149,7 @@ def _encoding(
 def _outputs(
     input: torch.Tensor, norm_out: torch.Tensor | None, sf_out: torch.Tensor | None, encoding: dict[str, Any] | None
 ) -> tuple[torch.Tensor, dict[str, Any]]:
-    """The norm, or its codes, packed in int32; and where they and their scales are written."""
+    """The norm, or its codes packed in int32, and the outputs for these and their scales."""
     if encoding is None:
         shape, dtype = tuple(input.shape), input.dtype
     else:
@@ -166,7 +166,7 @@ def _outputs(
 
 
 def _like(tensor: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
-    """Gates or modulations in the shape of the input, at the strides that they have."""
+    """Gates or modulations expanded to the shape of the input, at their own strides."""
     return tensor if tensor.shape == input.shape else tensor.reshape(input.shape)
 
 

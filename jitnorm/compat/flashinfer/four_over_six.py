@@ -1,4 +1,4 @@
-"""The recipe of four over six as FlashInfer's callers give it: a configuration, or environment variables."""
+"""FlashInfer's recipe for four over six: a configuration, or environment variables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NVFP4_QUANT_ENV_VARS = (
     "FLASHINFER_NVFP4_4OVER6_E4M3_USE_256",
 )
 
-# The default of `nvfp4_4over6`: the environment says.
+# The default of `nvfp4_4over6`: use the environment.
 UNSET: Any = object()
 
 
@@ -66,7 +66,7 @@ class NVFP44Over6Config:
 
 
 def resolve_nvfp4_4over6(setting: Any = UNSET) -> NVFP44Over6Config | None:
-    """The recipe that an argument asks for; where it is left out, that of FLASHINFER_NVFP4_4OVER6 and its siblings.
+    """The recipe that an argument selects; if it is omitted, that of FLASHINFER_NVFP4_4OVER6 and its siblings.
 
     Raises:
         TypeError: it is neither a recipe nor None.

@@ -13,12 +13,12 @@ from jitnorm.compat.arguments import as_scale
 __all__ = ["nvfp4_kv_dequantize", "nvfp4_kv_dequantize_paged", "nvfp4_kv_quantize", "nvfp4_quantize_paged_kv_cache"]
 
 _BLOCK = 16
-# With a decode scale of the tensor.
+# With a decode scale for the tensor.
 _DECODED = replace(jitnorm.NVFP4, global_scale="tensor")
 _DTYPES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
-# An amax of zeros counts as this.
+# An amax of zero counts as this.
 _LEAST_AMAX = 1e-12
-# Scales of values are stored for so many tokens together.
+# The scales of values are stored for this many tokens together.
 _TOKENS_TOGETHER = 4
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -40,12 +40,12 @@ def nvfp4_kv_dequantize(
     global_scale: torch.Tensor,
     output_dtype: torch.dtype = torch.bfloat16,
 ) -> torch.Tensor:
-    """Decode NVFP4 with linear scales: ``(code * scale) * global_scale``, of any leading dimensions."""
+    """Decode NVFP4 with linear scales: ``(code * scale) * global_scale``, with any leading dimensions."""
     if output_dtype not in _DTYPES:
         raise ValueError(f"output_dtype: is {output_dtype}; allowed are {', '.join(map(str, _DTYPES))}")
     shape = (*fp4_data.shape[:-1], fp4_data.shape[-1] * 2)
     scale = _scalar("global_scale", global_scale, fp4_data)
-    # As bytes: views of narrow dtypes are few.
+    # As bytes, because narrow dtypes support few views.
     codes, scales = (each.view(torch.uint8).contiguous() for each in (fp4_data, block_scales))
     q = jitnorm.QuantizedTensor(codes, scales, None, None, None, _DECODED, shape, tensor_scale=scale)
     decoded: torch.Tensor = q.dequantize(dtype=_DTYPES[output_dtype])
@@ -59,7 +59,7 @@ def nvfp4_quantize_paged_kv_cache(
     k_global_sf: torch.Tensor | None = None,
     v_global_sf: torch.Tensor | None = None,
 ) -> tuple[Pair, Pair, float, float]:
-    """Encode a paged cache for TRT-LLM's attention: codes, scales in E4M3, and both decode scales, on the host.
+    """Encode a paged cache for TRT-LLM's attention: codes, E4M3 scales, and both decode scales on the host.
 
     The global scales are encode scales, by default ``448 / amax``. The scales of values are stored for four tokens
     together.
@@ -96,7 +96,7 @@ def nvfp4_kv_dequantize_paged(
 ) -> None:
     """Decode the pages of each sequence into (batch, tokens, heads, head size); other tokens stay as they are.
 
-    torch brings the codes and scales of the pages together first.
+    torch gathers the codes and scales of the pages first.
     """
     is_nhd = _is_nhd(kv_layout)
     caches, scales = _halves(paged_kv_cache), _halves(kv_cache_sf)
@@ -142,11 +142,12 @@ def _encode_scale_of(cache: torch.Tensor) -> torch.Tensor:
 
 
 def _tokens_together(scales: torch.Tensor, is_nhd: bool) -> torch.Tensor:
-    """The scales of each four tokens, S a token, transposed: scale s of token t is number ``4 * s + t`` of the four.
+    """Transpose the scales of each four tokens, S per token: scale s of token t becomes number ``4 * s + t`` of the
+    four.
 
     Args:
-        scales: (pages, heads, tokens, S), or with NHD tokens before heads.
-        is_nhd: whether it is so.
+        scales: (pages, heads, tokens, S), or with tokens before heads for NHD.
+        is_nhd: whether the layout is NHD.
     """
     of_heads = scales.transpose(1, 2) if is_nhd else scales
     four = of_heads.unflatten(2, (-1, _TOKENS_TOGETHER)).unflatten(4, (_TOKENS_TOGETHER, -1))

@@ -18,7 +18,7 @@ _Mixes = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 def mhc_post(
     x: torch.Tensor, residual: torch.Tensor, post_layer_mix: torch.Tensor, comb_res_mix: torch.Tensor
 ) -> torch.Tensor:
-    """The four streams after a layer: mixed, and what it gives added to each.
+    """The four streams after a layer: mixed, with its output added to each.
 
     Raises:
         ValueError: a shape that is not allowed.
@@ -45,7 +45,7 @@ def mhc_pre_big_fuse(
     num_splits: int = 1,
     block_size: int = 0,
 ) -> _Mixes:
-    """The four streams before a layer: mixed by factors found from projections, and the factors behind it.
+    """The four streams before a layer, mixed by factors computed from projections, and the factors after it.
 
     Args:
         dot_mix: projections, float32, (..., 24), or (num_splits, ..., 24) if `num_splits` is not 1.
@@ -53,8 +53,8 @@ def mhc_pre_big_fuse(
         residual: the streams, (..., 4, H).
         mhc_scale: float32, (3,).
         mhc_base: float32, (24,).
-        k: how many elements `sqrsum` is of.
-        rms_eps: `eps` of `jitnorm.mhc_pre`, and so on in its order.
+        k: how many elements `sqrsum` sums.
+        rms_eps: `eps` of `jitnorm.mhc_pre`; the next four are its next arguments, in order.
         mhc_pre_eps: likewise.
         mhc_sinkhorn_eps: likewise.
         mhc_post_mult_value: likewise.
@@ -92,7 +92,7 @@ def mhc_pre_big_fuse_with_prenorm(
     sinkhorn_repeat: int = 20,
     block_size: int = 0,
 ) -> _Mixes:
-    """`mhc_pre_big_fuse` that finds the sum of the streams' squares; `dot_mix` is (..., 24) or (1, ..., 24).
+    """`mhc_pre_big_fuse` that computes the sum of the streams' squares; `dot_mix` is (..., 24) or (1, ..., 24).
 
     Raises:
         ValueError: a shape or an option that is not allowed.
@@ -128,6 +128,6 @@ def _options(eps: float, pre_eps: float, sinkhorn_eps: float, post_factor: float
 
 
 def _columns(made: _Mixes) -> _Mixes:
-    """The factors of what the layer gives as columns."""
+    """The factors of the layer's output as columns."""
     post_mix, comb_mix, layer_input = made
     return post_mix.unsqueeze(-1), comb_mix, layer_input

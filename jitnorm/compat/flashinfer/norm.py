@@ -40,7 +40,7 @@ def fused_add_rmsnorm(
     eps: float = 1e-6,
     enable_pdl: bool | None = None,
 ) -> None:
-    """The residual becomes the sum with the input, and the input the RMSNorm of it."""
+    """Add the input to the residual, and write the RMSNorm of the sum to the input, both in place."""
     jitnorm.fused_add_rmsnorm(input, residual, weight, eps, as_hint(enable_pdl))
 
 
@@ -152,7 +152,7 @@ def add_rmsnorm_fp4quant(
     enable_pdl: bool | None = None,
     y_out: torch.Tensor | None = None,
 ) -> Any:
-    """`rmsnorm_fp4quant` of the sum with the residual, which becomes the sum; both layouts of scales if asked for."""
+    """`rmsnorm_fp4quant` of the sum with the residual, which becomes the sum; both scale layouts on request."""
     return jitnorm.add_rmsnorm_fp4quant(
         input, residual, weight, y_fp4, block_scale, _global(global_scale, input, block_size, scale_format), eps,
         block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts, block_scale_unswizzled,
@@ -167,7 +167,7 @@ def fused_rmsnorm_silu(
     out: torch.Tensor | None = None,
     block_scale: torch.Tensor | None = None,
 ) -> Any:
-    """SiLU of the RMSNorm, as the dtype of `out` says: the input's, FP8 by a scale of 1, or NVFP4, codes and scales."""
+    """SiLU of the RMSNorm in the dtype of `out`: the input's, FP8 with a scale of 1, or NVFP4, codes and scales."""
     if out is None or out.dtype == input.dtype:
         return jitnorm.rmsnorm_silu(input, weight, eps, out)
     if out.dtype == torch.float8_e4m3fn:

@@ -96,8 +96,8 @@ def nvfp4_quantize(
 ) -> tuple[torch.Tensor, ...]:
     """NVFP4: codes and scales, and with `per_token_activation` the global scale of each row.
 
-    With `expanded_idx_to_permuted_idx`, int32 (n,), only of the rows that it has the numbers of, each in its place; of
-    other rows, scales are zero, and codes and global scales are uninitialized.
+    With `expanded_idx_to_permuted_idx`, int32 (n,), only the rows with these indices are quantized, in their places;
+    for other rows, scales are zero, and codes and global scales are uninitialized.
     """
     if expanded_idx_to_permuted_idx is not None:
         if not per_token_activation or do_shuffle or sf_vec_size != 16 or out_scale is not None:
@@ -118,11 +118,11 @@ def nvfp4_quantize(
 def _of_rows(
     a: torch.Tensor, numbers: torch.Tensor, spec: QuantSpec, enable_pdl: bool | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """NVFP4 with a global scale for each row, of the rows with those numbers; negative ones stand for none."""
+    """NVFP4 with a global scale for each row, of the rows with these indices; negative ones are skipped."""
     rows, columns = a.shape
     kept = torch.full((rows + 1,), -1, dtype=torch.int32, device=a.device)
     first = numbers[:rows].clamp(-1, rows)  # as many as FlashInfer reads
-    kept[first.long()] = first  # the place behind the last row takes what is no row's number
+    kept[first.long()] = first  # indices of no row go to an extra place after the last row
     padded = spec.row_multiple, 4 if spec.is_swizzled else 1
     scales = a.new_zeros((round_up(rows, padded[0]), round_up(columns // 16, padded[1])), dtype=torch.uint8)
     codes = a.new_empty((rows, columns // 2), dtype=torch.uint8)
@@ -175,7 +175,7 @@ def silu_and_mul_nvfp4_quantize(
 def nvfp4_batched_quantize(
     a: torch.Tensor, a_global_sf: Any, sf_vec_size: int = 16, nvfp4_4over6: Any = UNSET
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """NVFP4 of a batch of matrices, each padded for itself."""
+    """NVFP4 of a batch of matrices, each padded separately."""
     return jitnorm.nvfp4_batched_quantize(a, as_scale(a_global_sf, a), sf_vec_size, resolve_nvfp4_4over6(nvfp4_4over6))
 
 
@@ -189,7 +189,7 @@ def per_token_group_quant_8bit(
     scale_ue8m0: bool = False,
     backend: str = "cutile",
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 or INT8 with a scale for each group of a row, of an amax that is at least `eps`."""
+    """FP8 or INT8 with a scale for each group of a row, with an amax of at least `eps`."""
     dtype = dst_dtype or torch.float8_e4m3fn
     return quantize_groups(x, dtype, group_size, eps, scale_ue8m0, column_major_scales, scale_tma_aligned)
 
@@ -200,9 +200,9 @@ def make_nvfp4_global_scale(
     global_scale: float | None = None,
     nvfp4_4over6_config: NVFP44Over6Config | None = None,
 ) -> torch.Tensor:
-    """The global scale of NVFP4: ``448 * 6 / amax``, or for rows with scales of their own ``1 / (448 * 6)``.
+    """The global scale of NVFP4: ``448 * 6 / amax``, or ``1 / (448 * 6)`` for rows with their own scales.
 
-    A recipe may have 256 in place of 448.
+    A recipe may replace 448 by 256.
     """
     e4m3_max = nvfp4_4over6_config.e4m3_max if nvfp4_4over6_config else 448
     if per_token_activation:
@@ -250,13 +250,13 @@ def mxfp4_dequantize_host(weight: torch.Tensor, scale: torch.Tensor, group_size:
 
 
 def get_shuffle_matrix_a_row_indices(input_tensor: torch.Tensor, epilogue_tile_m: int) -> torch.Tensor:
-    """The row of the input that each row of `shuffle_matrix_a` is, int64 on the host."""
+    """The input row for each row of `shuffle_matrix_a`, int64 on the host."""
     rows = torch.arange(input_tensor.shape[0], dtype=torch.int32).view(-1, 1).view(torch.uint8)
     return shuffle_matrix_a(rows, epilogue_tile_m).view(torch.int32).view(-1).long()
 
 
 def reorder_rows_for_gated_act_gemm(x: torch.Tensor) -> torch.Tensor:
-    """The rows of the two halves of a weight in turns: 0, M / 2, 1, M / 2 + 1, and so on."""
+    """Interleave the rows of the two halves of a weight: 0, M / 2, 1, M / 2 + 1, and so on."""
     if x.shape[0] % 2:
         raise ValueError(f"x: has {x.shape[0]} rows; allowed are even numbers")
     halves = x.reshape(2, x.shape[0] // 2, *x.shape[1:])

@@ -1,4 +1,4 @@
-"""FlashInfer's rotation of queries and keys by a table: also ``from jitnorm.compat.flashinfer import rope``."""
+"""FlashInfer's rotation of queries and keys by a table; also ``from jitnorm.compat.flashinfer import rope``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def apply_rope_with_cos_sin_cache(
     cos_sin_cache: torch.Tensor,
     is_neox: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Queries and keys, (tokens, heads * head_size), turned."""
+    """Rotate queries and keys, (tokens, heads * head_size)."""
     outputs = torch.empty_like(query), torch.empty_like(key)
     turn(query, key, head_size, cos_sin_cache, is_neox, positions, outputs)
     return outputs
@@ -29,5 +29,5 @@ def apply_rope_with_cos_sin_cache_inplace(
     cos_sin_cache: torch.Tensor,
     is_neox: bool = True,
 ) -> None:
-    """Turn queries and keys, (tokens, heads * head_size), in place."""
+    """Rotate queries and keys, (tokens, heads * head_size), in place."""
     turn(query, key, head_size, cos_sin_cache, is_neox, positions, (query, key))

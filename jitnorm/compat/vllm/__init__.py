@@ -1,6 +1,6 @@
 """The functions of `vllm._custom_ops` for norms, activations and quantization; `_C` has those of `torch.ops._C`.
 
-Also those of its layers with gates, `rms_norm_gated` and `fla_rms_norm_gated`.
+This also includes the functions of its gated layers, `rms_norm_gated` and `fla_rms_norm_gated`.
 
 Instead of ``from vllm import _custom_ops as ops``, write ``from jitnorm.compat import vllm as ops``.
 """

@@ -1,4 +1,4 @@
-"""vLLM's functions that allocate what they return: of `_custom_ops`, `fp8_utils`, `int8_utils`, `fused_qk_rmsnorm`."""
+"""vLLM's functions that allocate their results, from `_custom_ops`, `fp8_utils`, `int8_utils`, `fused_qk_rmsnorm`."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def rms_norm_per_block_quant(
         group_size: ``[1, n]``, with 16, 32, 48, 64, 96, 128 or 256 for n.
         scale_ub: float32 tensor of one element that limits amax; None for no limit.
         residual: like the input, or None; added first, and becomes the sum.
-        is_scale_transposed: whether the scales lie column by column.
-        tma_alignment: 4 to round each of these columns up to so many rows, 0 for none.
+        is_scale_transposed: whether the scales are stored column by column.
+        tma_alignment: 4 to round each of these columns up to a multiple of 4 rows, 0 for no rounding.
 
     Returns:
-        the codes, and float32 scales (M, hidden_size / n); those with `tma_alignment` of a 3-D input are 3-D, each
-        matrix rounded up for itself.
+        the codes, and float32 scales (M, hidden_size / n); with `tma_alignment` and a 3-D input, scales are 3-D, and
+            each matrix is rounded up separately.
 
     Raises:
         ValueError: an argument that is not allowed.
@@ -110,17 +110,17 @@ def scaled_fp8_quant(
     output: torch.Tensor | None = None,
     group_shape: tuple[int, int] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 (E4M3) with given scales, or by one computed for the tensor or for each row.
+    """FP8 (E4M3) with given scales, or with one computed for the tensor or for each row.
 
     Args:
         input: float16, bfloat16 or float32, shape (M, hidden_size).
-        scale: float32, the divisors: of one element, (M / r, hidden_size / c) for groups of r rows and c columns, or
-            flat if these are rows or columns; None to find it.
-        num_token_padding: rows to allocate at least; those from M on are uninitialized.
+        scale: float32, the divisors: one element, or (M / r, hidden_size / c) for groups of r rows and c columns, flat
+            if these are rows or columns; None to compute it.
+        num_token_padding: minimum number of rows to allocate; those from M on are uninitialized.
         scale_ub: float32 tensor of one element that bounds the amax of rows; None: no bound.
-        use_per_token_if_dynamic: whether each row has a scale of its own.
-        output: where to write the codes; None: allocated.
-        group_shape: r and c, -1 for all; what a 2-D `scale` says itself.
+        use_per_token_if_dynamic: whether each row has its own scale.
+        output: where to write the codes; None allocates.
+        group_shape: r and c, -1 for all; implied by a 2-D `scale`.
 
     Returns:
         the codes, and the scale: the given one, (1,) or (rows, 1).
@@ -136,7 +136,7 @@ def scaled_fp8_quant(
             raise ValueError("num_token_padding: is given, but output is, too; pass one of them")
         if num_token_padding > rows:
             output = input.new_empty((num_token_padding, columns), dtype=torch.float8_e4m3fn)
-    # A view takes 1 us, so there is none without padding.
+    # A view takes 1 us, so avoid it without padding.
     is_padded = output is not None and output.shape[0] != rows
     out = output[:rows] if output is not None and is_padded else output
     if scale is not None:
@@ -161,13 +161,13 @@ def scaled_int8_quant(
     azp: torch.Tensor | None = None,
     symmetric: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """INT8, symmetric, with a given scale of the tensor or by one computed for each row.
+    """Symmetric INT8, with a given scale for the tensor or one computed for each row.
 
     Returns:
         the codes; the scale, the given one or (M, 1); and None, for the zero point.
 
     Raises:
-        ValueError: a zero point is asked for.
+        ValueError: a zero point is requested.
     """
     refuse_azp(azp is not None, "azp", "is given")
     refuse_azp(not symmetric, "symmetric", "is False")
@@ -191,7 +191,7 @@ def scaled_fp4_quant(
         input_global_scale: float32 tensor of one element, ``448 * 6 / amax``.
         is_sf_swizzled_layout: whether the scales have the 128x4 layout.
         backend: with ``"trtllm"`` in it, up to 32 rows have the 8x4 layout.
-        padded_n: columns of codes and scales, those from n on of zeros; None: n.
+        padded_n: number of columns of codes and scales, with zeros from n on; None: n.
 
     Returns:
         the codes, two per byte, and the scales, float8_e4m3fn, of shape (rows, columns), padded if swizzled.
@@ -223,18 +223,18 @@ def scaled_fp4_experts_quant(
     blockscale_offsets: torch.Tensor,
     topk: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """NVFP4 of the rows of experts, which follow one another, by a global scale of each.
+    """NVFP4 of the consecutive rows of experts, with one global scale each.
 
     Args:
         input_tensor: float16 or bfloat16, shape (rows, n), n divisible by 16.
         input_global_scale: float32, shape (experts,).
-        expert_offsets: int32, shape (experts + 1,), where the rows of each begin.
-        blockscale_offsets: int32, shape (experts + 1,), the rows, multiples of 128, where the scales of each begin.
-        topk: vLLM's, a bound of its memory.
+        expert_offsets: int32, shape (experts + 1,), the first row of each expert.
+        blockscale_offsets: int32, shape (experts + 1,), the first row, a multiple of 128, of each expert's scales.
+        topk: ignored; limits vLLM's memory.
 
     Returns:
-        the codes, two per byte, and the scales, float8_e4m3fn, swizzled, with as many rows as offsets can need: fewer
-        than in vLLM.
+        the codes, two per byte, and the scales, float8_e4m3fn, swizzled, with as many rows as offsets can need, which
+    is fewer than in vLLM.
     """
     codes, scales = _of_experts(input_tensor, input_tensor.shape[1], expert_offsets, 16)
     fill_experts.scaled_fp4_experts_quant(
@@ -289,7 +289,7 @@ def silu_and_mul_mxfp4_experts_quant(
 def _of_experts(
     input: torch.Tensor, columns: int, offsets: torch.Tensor, block_size: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and scales, uninitialized, of experts' rows with so many columns."""
+    """Uninitialized codes and scales for experts' rows with so many columns."""
     if input.ndim != 2:
         raise ValueError(f"input_tensor: has {input.ndim} dimensions; allowed are 2")
     rows = rows_of_scales(input.shape[0], offsets.numel() - 1)
@@ -307,7 +307,7 @@ def per_token_group_quant_fp8(
     out_q: torch.Tensor | None = None,
     use_ue8m0: bool | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 with a scale for each group of a row, of an amax that is at least `eps`.
+    """FP8 with a scale for each group of a row, with an amax of at least `eps`.
 
     Scales are powers of two if `use_ue8m0`, or if it is None and vLLM would multiply by DeepGEMM.
     """
@@ -323,7 +323,7 @@ def per_token_group_quant_fp8_packed_for_deepgemm(
     use_ue8m0: bool | None = None,
     out_q: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """FP8 as DeepGEMM reads it: scales are powers of two, four groups in an int32, column-major and TMA-aligned."""
+    """FP8 for DeepGEMM: scales are powers of two, four groups per int32, column-major and TMA-aligned."""
     if use_ue8m0 is False:
         raise ValueError("use_ue8m0: is False, but packed scales are powers of two; pass True or None")
     return quantize_groups(x, torch.float8_e4m3fn, group_size, eps, True, True, True, out_q, is_packed=True)
@@ -332,5 +332,5 @@ def per_token_group_quant_fp8_packed_for_deepgemm(
 def per_token_group_quant_int8(
     x: torch.Tensor, group_size: int, eps: float = 1e-10, dtype: torch.dtype = torch.int8
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """INT8 with a scale for each group of a row, of an amax that is at least `eps`."""
+    """INT8 with a scale for each group of a row, with an amax of at least `eps`."""
     return quantize_groups(x, dtype, group_size, eps)

@@ -1,4 +1,4 @@
-"""Whether vLLM would multiply by DeepGEMM, whose scales are powers of two unless it is told otherwise."""
+"""Whether vLLM would multiply with DeepGEMM, whose scales are powers of two by default."""
 
 from __future__ import annotations
 

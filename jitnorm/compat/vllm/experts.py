@@ -1,4 +1,4 @@
-"""Operators of `torch.ops._C` on the rows of experts, which follow one another: what they write comes first."""
+"""Operators of `torch.ops._C` on the consecutive rows of experts; outputs are the first arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MXFP4 = replace(spec_of("e2m1", 32, "ue8m0", "128x4"), scale_rounding="even")
 
 
 def rows_of_scales(rows: int, experts: int) -> int:
-    """Rows of scales that are enough for any division of rows among experts, each of whom has whole tiles."""
+    """The number of rows of scales that suffices for any division among experts, each with whole tiles."""
     return (ceil_div(rows, _TILE) + experts) * _TILE
 
 
@@ -31,7 +31,7 @@ def scaled_fp4_experts_quant(
     input_offset_by_experts: torch.Tensor,
     output_scale_offset_by_experts: torch.Tensor,
 ) -> None:
-    """NVFP4 by a global scale of each expert."""
+    """NVFP4 with one global scale per expert."""
     _fill(
         jitnorm.grouped_quantize, _NVFP4, output, output_scale, input, input_offset_by_experts,
         output_scale_offset_by_experts, global_scale=input_global_scale,
@@ -46,7 +46,7 @@ def silu_and_mul_scaled_fp4_experts_quant(
     input_offset_by_experts: torch.Tensor,
     output_scale_offset_by_experts: torch.Tensor,
 ) -> None:
-    """SwiGLU, rounded to the input's dtype, then NVFP4 by a global scale of each expert."""
+    """SwiGLU, rounded to the input's dtype, then NVFP4 with one global scale per expert."""
     _fill(
         jitnorm.silu_and_mul_grouped_quantize, _NVFP4, output, output_scale, input, input_offset_by_experts,
         output_scale_offset_by_experts, global_scale=input_global_scale, rounding="output",
@@ -94,7 +94,7 @@ def _fill(
     function: Callable[..., Any], spec: QuantSpec, output: torch.Tensor, output_scale: torch.Tensor,
     input: torch.Tensor, offsets: torch.Tensor, scale_offsets: torch.Tensor, **options: Any,
 ) -> None:  # fmt: skip
-    """Quantize into scales of any number of rows; what no expert has of them stays."""
+    """Quantize into scales with any number of rows; those that belong to no expert are not written."""
     given = output_scale if output_scale.dtype is torch.uint8 else output_scale.view(torch.uint8)
     rows, height = rows_of_scales(input.shape[0], offsets.numel() - 1), given.shape[0]
     scales = given if height == rows else given[:rows]

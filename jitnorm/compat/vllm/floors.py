@@ -1,4 +1,4 @@
-"""The lower bounds of scales that vLLM's fused kernels find."""
+"""The lower bounds of the scales that vLLM's fused kernels compute."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from jitnorm.compat.arguments import spec_of
 from jitnorm.kernels.quant_spec import QuantSpec
 
-# Of FP8, an amax of 1 / 512; of INT8, float32's epsilon.
+# For FP8, an amax of 1 / 512; for INT8, float32's epsilon.
 _FLOORS = {"e4m3": 1 / (448 * 512), "e5m2": 1 / (57344 * 512), "int8": 2.0**-23}
 
 

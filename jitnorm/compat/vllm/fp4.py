@@ -1,4 +1,4 @@
-"""NVFP4 as vLLM has it: outputs of its shapes, and the operator that fills them."""
+"""NVFP4 as in vLLM: outputs of its shapes, and the operator that fills them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BLOCK_SIZE = 16
 
 
 def create_fp4_scale_tensor(m: int, n: int, device: torch.device, is_sf_swizzled_layout: bool) -> torch.Tensor:
-    """Scales of an (m, n) matrix, uninitialized: uint8, or swizzled, int32, padded and four to an element."""
+    """Uninitialized scales for an (m, n) matrix: uint8; or swizzled int32, padded, four per element."""
     if not is_sf_swizzled_layout:
         return torch.empty(m, n // _BLOCK_SIZE, dtype=torch.uint8, device=device)
     return torch.empty(round_up(m, 128), round_up(n // _BLOCK_SIZE, 4) // 4, dtype=torch.int32, device=device)
@@ -21,7 +21,7 @@ def create_fp4_scale_tensor(m: int, n: int, device: torch.device, is_sf_swizzled
 def create_fp4_output_tensors(
     m: int, n: int, device: torch.device, is_sf_swizzled_layout: bool, padded_n: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes, two per byte, and scales of an (m, n) matrix, uninitialized; `padded_n` takes the place of n."""
+    """Uninitialized codes, two per byte, and scales for an (m, n) matrix; `padded_n` replaces n."""
     columns = n if padded_n is None else padded_n
     codes = torch.empty(m, columns // 2, dtype=torch.uint8, device=device)
     return codes, create_fp4_scale_tensor(m, columns, device, is_sf_swizzled_layout)
@@ -48,7 +48,7 @@ class _ScaledFp4Quant:
         output: torch.Tensor,
         output_scale: torch.Tensor,
     ) -> None:
-        """The same into tensors of the caller; columns that these have beside the input's become zero."""
+        """The same, into the caller's tensors; columns beyond the input's become zero."""
         matrix = input if input.ndim == 2 else input.reshape(-1, input.shape[-1])
         padding = 2 * output.shape[-1] - matrix.shape[1]
         if padding:

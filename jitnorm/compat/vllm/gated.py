@@ -1,4 +1,4 @@
-"""The norms with gates of vLLM's Mamba 2 and Gated DeltaNet layers."""
+"""The gated norms of vLLM's Mamba 2 and Gated DeltaNet layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rms_norm_gated(
     norm_before_gate: bool = True,
     activation: str = "swish",
 ) -> torch.Tensor:
-    """RMSNorm times the activation of the gates `z`, or of the product with it; without gates, RMSNorm alone."""
+    """RMSNorm times the activation of the gates `z`, or RMSNorm of that product; without gates, plain RMSNorm."""
     if z is None:
         if group_size not in (None, x.shape[-1]):
             raise ValueError(f"group_size: is {group_size}, but z is None; pass None, or reshape x to rows of groups")
@@ -42,5 +42,5 @@ def fla_rms_norm_gated(
     norm_before_gate: bool,
     activation: str,
 ) -> torch.Tensor:
-    """`rms_norm_gated` without a bias, its arguments in the order of ``torch.ops.vllm.fla_rms_norm_gated``."""
+    """`rms_norm_gated` without a bias, with arguments in the order of ``torch.ops.vllm.fla_rms_norm_gated``."""
     return rms_norm_gated(x, weight, None, z, eps, group_size, norm_before_gate, activation)

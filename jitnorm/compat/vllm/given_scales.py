@@ -1,4 +1,4 @@
-"""The scales that vLLM's static quantization is given: of what shape, for which parts of a matrix."""
+"""The scales given to vLLM's static quantization: their shapes, and the parts of a matrix that they are for."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _ALL = "all"
 
 
 def block_size_of(input: torch.Tensor, scale: torch.Tensor, group_shape: Sequence[int] | None) -> int | str:
-    """The `block_size` of a QuantSpec for FP8 by these scales.
+    """The `block_size` of a QuantSpec for FP8 with these scales.
 
     Args:
-        input: of shape (..., N), M rows.
+        input: shape (..., N), with M rows.
         scale: one element; or (M / r, N / c), or flat if r or c is all, for blocks of r rows and c columns.
-        group_shape: r and c, of which -1 stands for all; None if a 2-D scale says them.
+        group_shape: r and c, where -1 stands for all; None if a 2-D scale implies them.
 
     Raises:
-        ValueError: they do not fit each other, or there is no kernel for such blocks.
+        ValueError: they do not match, or there is no kernel for such blocks.
     """
     if scale.numel() == 1:
         return "tensor"

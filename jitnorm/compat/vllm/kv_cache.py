@@ -1,4 +1,4 @@
-"""vLLM's norm and rotation that insert keys and values into a paged cache."""
+"""vLLM's norm and rotation with insertion of keys and values into a paged cache."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fused_qknorm_rope_cache(
 ) -> Heads:
     """RMSNorm of queries and keys, rotation of halves, and keys and values into pages, rounded before FP8.
 
-    Where `cos_sin_cache` has more columns than `rotary_dim`, torch copies those that are used.
+    If `cos_sin_cache` has more columns than `rotary_dim`, torch copies those that are used.
 
     Returns:
         queries, keys and values, each (tokens, heads * head_dim).
@@ -94,7 +94,7 @@ def insert_turned_heads(
 
 
 def angles_of(cos: torch.Tensor, sin: torch.Tensor, pairs: int, positions: torch.Tensor) -> Angles:
-    """The table whose halves `cos` and `sin` are, or begin; torch copies them unless they lie side by side."""
+    """The table whose halves are, or begin with, `cos` and `sin`; torch copies them unless they are side by side."""
     if not 0 <= pairs <= min(cos.shape[-1], sin.shape[-1]):
         raise ValueError(
             f"rotary_pairs: is {pairs}; allowed are 0 to the {min(cos.shape[-1], sin.shape[-1])} of cos, sin"
@@ -106,7 +106,7 @@ def angles_of(cos: torch.Tensor, sin: torch.Tensor, pairs: int, positions: torch
 
 
 def _first_angles(cos_sin_cache: torch.Tensor, rotary_dim: int, positions: torch.Tensor) -> Angles:
-    """The table of the first angles of a wider one, and the positions in it; for none, an angle of 0."""
+    """The table of the first angles of a wider one, and the positions in it; without any, an angle of 0."""
     if rotary_dim == 0:
         table = cos_sin_cache.new_zeros((1, 2))
         table[:, :1].fill_(1)

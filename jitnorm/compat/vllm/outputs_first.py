@@ -1,7 +1,7 @@
-"""The operators of `torch.ops._C` for norms, activations and quantization: what they write comes first.
+"""The operators of `torch.ops._C` for norms, activations and quantization; outputs are the first arguments.
 
-Roundings are those of vLLM's kernels: its norms round once, its norms with a given scale before they encode, and its
-norms with found scales at each step.
+Roundings are those of vLLM's kernels: plain norms round once, norms with a given scale before they encode, and norms
+with computed scales at each step.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from jitnorm.kernels.numerics import round_up
 
 
 def rms_norm(result: torch.Tensor, input: torch.Tensor, weight: torch.Tensor | None, epsilon: float) -> None:
-    """RMSNorm into `result`; without a weight, for None, or with one for each index of the first dimension."""
+    """RMSNorm into `result`; the weight may be None, or one for each index of the first dimension."""
     jitnorm.rmsnorm(input, weight, epsilon, out=result, batched=_is_per_matrix(weight))
 
 
 def fused_add_rms_norm(
     input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None, epsilon: float
 ) -> None:
-    """The residual becomes the sum with the input, and the input the RMSNorm of it; the weight is as in `rms_norm`."""
+    """Add the input to the residual, and write the sum's RMSNorm to the input; the weight is as in `rms_norm`."""
     jitnorm.fused_add_rmsnorm(input, residual, weight, epsilon, batched=_is_per_matrix(weight))
 
 
@@ -57,7 +57,7 @@ def fused_qk_norm_rope(
     position_ids: torch.Tensor,
     forced_token_heads_per_warp: int = -1,
 ) -> None:
-    """RMSNorm of queries and keys and their rotation, in place; the last argument changes no bit and nothing else."""
+    """RMSNorm of queries and keys and their rotation, in place; the last argument is ignored."""
     heads = num_heads_q, num_heads_k, num_heads_v
     turn_packed(qkv, heads, head_dim, eps, q_weight, k_weight, cos_sin_cache, is_neox, position_ids)
 
@@ -104,7 +104,7 @@ def fused_qknorm_rope_cache(
 def rms_norm_static_fp8_quant(
     result: torch.Tensor, input: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, epsilon: float
 ) -> None:
-    """RMSNorm, rounded to the input's dtype, then FP8 with a given scale: the bits of `rms_norm` and then FP8."""
+    """RMSNorm, rounded to the input's dtype, then FP8 with a given scale: the bits of `rms_norm` followed by FP8."""
     jitnorm.rms_norm_static_fp8_quant(result, input, weight, scale, epsilon, rounding="output")
 
 
@@ -147,7 +147,7 @@ def rms_norm_per_block_quant(
     group_size: int,
     is_scale_transposed: bool,
 ) -> None:
-    """RMSNorm, then FP8 or INT8 with a scale for each group of a row; `scale` may lie in rows or in columns."""
+    """RMSNorm, then FP8 or INT8 with a scale for each group of a row; `scale` may be row-major or column-major."""
     norm = partial(
         jitnorm.norm_quantize, input, weight, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="vllm"
     )
@@ -170,14 +170,14 @@ def gelu_tanh_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
 
 
 def swigluoai_and_mul(out: torch.Tensor, input: torch.Tensor, alpha: float = 1.702, limit: float = 7.0) -> None:
-    """The clamped SwiGLU of gpt-oss, gates and values in turns."""
+    """The clamped SwiGLU of gpt-oss, with alternating gates and values."""
     jitnorm.swigluoai_and_mul(input, out, alpha=alpha, limit=limit)
 
 
 def silu_and_mul_with_clamp(
     result: torch.Tensor, input: torch.Tensor, limit: float, alpha: float = 1.0, beta: float = 0.0
 ) -> None:
-    """SwiGLU of a first half up to `limit` and of a second half within it, to which `beta` is added."""
+    """SwiGLU of a first half of at most `limit` and a second half clamped to it, plus `beta`."""
     jitnorm.silu_and_mul_with_clamp(input, limit, result, alpha=alpha, beta=beta, rounding="hf")
 
 
@@ -187,7 +187,7 @@ def mul_and_silu(out: torch.Tensor, input: torch.Tensor) -> None:
 
 
 def fatrelu_and_mul(out: torch.Tensor, input: torch.Tensor, threshold: float) -> None:
-    """The first half of each row where it is above the threshold, else zero, times the second."""
+    """The first half of each row, or zero up to the threshold, times the second."""
     jitnorm.fatrelu_and_mul(input, threshold, out)
 
 
@@ -206,7 +206,7 @@ def gelu_quick(out: torch.Tensor, input: torch.Tensor) -> None:
     jitnorm.gelu_quick(input, out)
 
 
-# The same function as `gelu_new`, of which vLLM orders the products otherwise.
+# The same function as `gelu_new`, with vLLM's products in a different order.
 gelu_fast = gelu_new
 
 
@@ -224,7 +224,7 @@ def silu_and_mul_per_block_quant(
     scale_ub: torch.Tensor | None = None,
     is_scale_transposed: bool = False,
 ) -> None:
-    """SwiGLU, then FP8 or INT8 with a scale for each group of a row; `scales` may lie in rows or in columns."""
+    """SwiGLU, then FP8 or INT8 with a scale for each group of a row; `scales` may be row-major or column-major."""
     spec = group_spec(element_of(out.dtype, "out"), group_size)
     write_groups(partial(jitnorm.silu_and_mul_quantize, input, scale_ub=scale_ub), spec, out, scales)
 
@@ -242,10 +242,10 @@ def silu_and_mul_nvfp4_quant(
 def static_scaled_fp8_quant(
     result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, group_shape: Sequence[int] | None = None
 ) -> None:
-    """FP8 with given scales: of the tensor, of rows, of columns, or of groups of `group_shape`, rows and columns.
+    """FP8 with given scales: for the tensor, rows, columns, or groups of `group_shape`, rows and columns.
 
-    A 2-D `scale` says the groups itself; -1 in `group_shape` stands for all. Groups have one row or more, and all
-    columns, a multiple of 16 or, of all rows, one.
+    A 2-D `scale` implies the groups; -1 in `group_shape` stands for all. Groups have one or more rows, and all columns
+    or a multiple of 16; a group of all rows may have a single column.
     """
     block_size = block_size_of(input, scale, group_shape)
     spec = given_spec(element_of(result.dtype, "result"), block_size)
@@ -253,7 +253,7 @@ def static_scaled_fp8_quant(
 
 
 def dynamic_scaled_fp8_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:
-    """FP8 by a scale that is found for the tensor, in two launches; of a longer `scale`, it is the first."""
+    """FP8 with a scale computed for the tensor, in two launches; it becomes the first element of `scale`."""
     spec = spec_of(element_of(result.dtype, "result"), "tensor")
     jitnorm.quantize(input, spec=spec, scale="tensor", out=result, out_scale=scale.view(-1)[:1])
 
@@ -269,7 +269,7 @@ def dynamic_per_token_scaled_fp8_quant(
 def static_scaled_int8_quant(
     result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, azp: torch.Tensor | None = None
 ) -> None:
-    """INT8, symmetric, with a given scale of the tensor."""
+    """Symmetric INT8 with a given scale for the tensor."""
     refuse_azp(azp is not None, "azp", "is given")
     jitnorm.quantize(input, spec=spec_of("int8", "tensor"), scale=scale, out=result)
 
@@ -277,7 +277,7 @@ def static_scaled_int8_quant(
 def dynamic_scaled_int8_quant(
     result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, azp: torch.Tensor | None = None
 ) -> None:
-    """INT8, symmetric, with a scale for each row."""
+    """Symmetric INT8 with a scale for each row."""
     refuse_azp(azp is not None, "azp", "is given")
     jitnorm.quantize(input, spec=spec_of("int8", "row"), out=result, out_scale=scale)
 
@@ -294,7 +294,7 @@ def per_token_group_fp8_quant(
     dummy_is_scale_transposed: bool = False,
     dummy_is_tma_aligned: bool = False,
 ) -> None:
-    """FP8 with a scale for each group of a row, of an amax that is at least `eps`."""
+    """FP8 with a scale for each group of a row, with an amax of at least `eps`."""
     _check_range(fp8_min, fp8_max)
     spec = spec_of_eps(element_of(output_q.dtype, "output_q"), group_size, eps, scale_ue8m0)
     write_groups(partial(jitnorm.quantize, input), spec, output_q, output_s)
@@ -309,7 +309,7 @@ def per_token_group_fp8_quant_packed(
     min_8bit: float,
     max_8bit: float,
 ) -> None:
-    """The same with scales as DeepGEMM reads them: powers of two, four in an int32, column-major and TMA-aligned.
+    """The same with scales for DeepGEMM: powers of two, four per int32, column-major and TMA-aligned.
 
     Rows of `output_q` past those of the input become zero.
     """
@@ -335,7 +335,7 @@ def per_token_group_quant_int8(
     int8_min: float,
     int8_max: float,
 ) -> None:
-    """INT8 with a scale for each group of a row, of an amax that is at least `eps`."""
+    """INT8 with a scale for each group of a row, with an amax of at least `eps`."""
     if (int8_min, int8_max) != (-128.0, 127.0):
         raise ValueError(f"int8_min, int8_max: are {int8_min!r}, {int8_max!r}; allowed are -128.0 and 127.0")
     spec = spec_of_eps("int8", group_size, eps, is_ue8m0=False)
@@ -343,6 +343,6 @@ def per_token_group_quant_int8(
 
 
 def refuse_azp(asked: bool, name: str, what: str) -> None:
-    """Raise ValueError if a zero point is asked for."""
+    """Raise ValueError if a zero point is requested."""
     if asked:
         raise ValueError(f"{name}: {what}, but INT8 is symmetric here; pass azp=None, symmetric=True")

@@ -17,7 +17,7 @@ def rotary_embedding(
     rope_dim_offset: int = 0,
     inverse: bool = False,
 ) -> None:
-    """Turn queries, and keys if there are any, in place; for `inverse`, torch negates the sines of the table."""
+    """Rotate queries, and keys if given, in place; for `inverse`, torch negates the sines of the table."""
     if not 0 <= rope_dim_offset <= head_size - cos_sin_cache.shape[-1]:
         raise ValueError(
             f"rope_dim_offset: is {rope_dim_offset}; of heads of {head_size}, {cos_sin_cache.shape[-1]} elements are "

@@ -1,4 +1,4 @@
-"""Layers whose forward `kernels` gives to modules of Transformers that ask for them by name."""
+"""Layers whose `forward` the package `kernels` gives to Transformers modules that request them by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["RMSNorm", "RMSNormZeroCentered"]
 
 
 class RMSNorm(torch.nn.Module):  # type: ignore[misc]
-    """`jitnorm.rmsnorm`, rounded as Transformers' ``LlamaRMSNorm`` is."""
+    """`jitnorm.rmsnorm`, rounded like Transformers' ``LlamaRMSNorm``."""
 
     can_torch_compile = True
     weight: torch.Tensor
@@ -22,7 +22,7 @@ class RMSNorm(torch.nn.Module):  # type: ignore[misc]
 
 
 class RMSNormZeroCentered(torch.nn.Module):  # type: ignore[misc]
-    """`jitnorm.gemma_rmsnorm`, of norms whose weight is about zero."""
+    """`jitnorm.gemma_rmsnorm`, for norms whose weight is centred at zero."""
 
     can_torch_compile = True
     weight: torch.Tensor

@@ -1,4 +1,4 @@
-"""Models of Transformers, and others written like them, with jitnorm's norms and quantized matrix products."""
+"""Gives Transformers models, and others written like them, jitnorm's norms and quantized matrix products."""
 
 from __future__ import annotations
 

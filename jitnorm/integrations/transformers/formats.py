@@ -1,4 +1,4 @@
-"""Formats that linears multiply in, and the devices that have a matrix product of them."""
+"""Formats in which linears multiply, and the devices that support them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Format:
     Attributes:
         name: as callers know it.
         spec: the encoding.
-        multiple: what torch's matrix product wants all sizes to be a multiple of.
-        capability: of the first GPUs that have one.
-        gpus: these in words.
-        scales: how the scale of the tensor is found, if there is one.
+        multiple: what torch's matrix product requires all sizes to be multiples of.
+        capability: compute capability of the first GPUs that support it.
+        gpus: these GPUs in words.
+        scales: how the tensor's scale is computed, if there is one.
     """
 
     name: str
@@ -58,7 +58,7 @@ FORMATS = {
 
 
 def format_of(quant: str | None) -> Format | None:
-    """The format of a name.
+    """Look up a format by name.
 
     Raises:
         ValueError: there is none of this name.

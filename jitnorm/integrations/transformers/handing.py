@@ -1,7 +1,7 @@
-"""Codes on their way from a norm to linears: they travel with the tensor that they encode.
+"""Hands codes from a norm to linears, along with the tensor that they encode.
 
-A norm does not know who reads its result. The first linear that does has it encode from then on, so norms that feed
-none, such as those of heads, never do. Bits do not depend on who encodes.
+A norm does not know who reads its result. The first linear that does so makes it encode from then on, so norms that
+feed no linear, such as those of heads, never encode. The bits do not depend on who encodes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _ATTRIBUTE = "_jitnorm_handed"
 
 @dataclass
 class Handed:
-    """Codes that a norm gives along with its result, or leaves to its readers.
+    """Codes that a norm passes along with its result, or leaves to its readers.
 
     Attributes:
         norm: the norm, which is told if a linear reads it.
-        q: the result's codes, once someone has computed them.
-        version: how often the result had been written then.
+        q: the result's codes, once they have been computed.
+        version: the version of the result at that time.
     """
 
     norm: Any
@@ -34,14 +34,14 @@ class Handed:
 
 
 def hand_over(y: torch.Tensor, handed: Handed) -> torch.Tensor:
-    """A norm's result with what goes along."""
+    """Attach codes to a norm's result."""
     handed.version = y._version
     setattr(y, _ATTRIBUTE, handed)
     return y
 
 
 def codes_of(x: torch.Tensor, to: Format) -> QuantizedTensor:
-    """The codes of what a linear reads: those that came along, or new ones."""
+    """The codes of a linear's input: those passed along, or new ones."""
     handed: Handed | None = getattr(x, _ATTRIBUTE, None)
     if handed is None or x._version != handed.version:
         return quantize(x.contiguous(), spec=to.spec, **to.scales)

@@ -1,4 +1,4 @@
-"""Linears that multiply quantized matrices, one by one or three of them as a gated MLP."""
+"""Linears that multiply quantized matrices, individually or as the three of a gated MLP."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from jitnorm.quantized import QuantizedTensor
 
 
 class Matrix:
-    """The weights of linears that read the same, as one quantized matrix, which follows them if they change.
+    """The weights of linears with the same input as one quantized matrix, which is updated when they change.
 
     Args:
-        linears: whose outputs stand side by side.
+        linears: the linears, whose outputs are concatenated.
         to: how their weights are encoded.
     """
 
@@ -45,7 +45,7 @@ class Matrix:
         return y.reshape(*x.shape[:-1], y.shape[-1])
 
     def check(self, x: torch.Tensor) -> None:
-        """Raise TypeError if an input has another dtype than the weights, or gradients are recorded."""
+        """Raise TypeError if the input's dtype differs from the weights', or gradients are recorded."""
         weight = self.linears[0].weight
         if x.dtype != weight.dtype:
             raise TypeError(f"input: dtype is {x.dtype}, expected {weight.dtype}, that of the weight")
@@ -80,7 +80,7 @@ class Matrix:
         return torch.cat(parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_encoded": None, "_bias": None, "_seen": []}  # of copies, which encode for themselves
+        return {**vars(self), "_encoded": None, "_bias": None, "_seen": []}  # copies encode separately
 
 
 def _decoded(q: QuantizedTensor) -> torch.Tensor:
@@ -107,7 +107,8 @@ class LinearForward(Replacement):
 
 
 class MlpForward(Replacement):
-    """A gated MLP whose matrix products are quantized: gates and values are one, the activation is fused with encoding.
+    """A gated MLP with quantized matrix products: gates and values are merged, and the activation is fused with
+    encoding.
 
     Args:
         module: the MLP.

@@ -19,9 +19,9 @@ class GatedMlp:
     """The parts of ``down(activation(gate(x)) * value(x))``.
 
     Attributes:
-        gates: the linears of gates and values, or one that gives both side by side.
+        gates: the linears of gates and values, or one that computes both side by side.
         down: the last linear.
-        activation: of the gates, as `jitnorm.silu_and_mul_quantize` calls it.
+        activation: the gates' activation, by its name in `jitnorm.silu_and_mul_quantize`.
         values_first: whether values come before gates.
     """
 
@@ -42,12 +42,12 @@ class _Shallow(Tracer):  # type: ignore[misc]
 
 
 def gated_mlp(module: torch.nn.Module) -> GatedMlp | None:
-    """The gated MLP that a module computes of one tensor, if it does."""
+    """The gated MLP that a module computes from one tensor, if any."""
     if module._parameters or sum(isinstance(each, torch.nn.Linear) for each in module.children()) < 2:
         return None
     try:
         graph = _Shallow().trace(module)
-    except Exception:  # whatever a forward that depends on its input's values or shapes raises
+    except Exception:  # any error, from a forward that depends on its input's values or shapes
         return None
     return _parts_of(module, graph)
 
@@ -69,7 +69,7 @@ def _parts_of(module: torch.nn.Module, graph: Graph) -> GatedMlp | None:
 
 
 def _pair(module: torch.nn.Module, gate: Any, value: Any, x: Node) -> tuple[tuple[torch.nn.Linear, ...], bool]:
-    """The linears of gates and values that read x, and whether values stand first; none if there are no such."""
+    """The linears of gates and values that read x, and whether values come first; none if there are none."""
     (one, x_of_gate), (other, x_of_value) = _called(module, gate), _called(module, value)
     if isinstance(one, torch.nn.Linear) and isinstance(other, torch.nn.Linear):
         return ((one, other), False) if x_of_gate is x_of_value is x else ((), False)
@@ -84,13 +84,13 @@ def _pair(module: torch.nn.Module, gate: Any, value: Any, x: Node) -> tuple[tupl
 
 
 def _are_halves(node: Node) -> bool:
-    """Whether a node divides the last dimension into two."""
+    """Whether a node splits the last dimension into halves."""
     dim = node.kwargs.get("dim", node.args[2] if len(node.args) > 2 else 0)
     return node.target in ("chunk", torch.chunk) and node.args[1:2] == (2,) and dim == -1
 
 
 def _called(module: torch.nn.Module, node: Any) -> tuple[torch.nn.Module | None, Any]:
-    """The submodule that a node is the call of, and its one argument."""
+    """The submodule that a node calls, and its only argument."""
     if not isinstance(node, Node) or node.op != "call_module" or len(node.args) != 1 or node.kwargs:
         return None, None
     return module.get_submodule(str(node.target)), node.args[0]
@@ -100,7 +100,7 @@ def _activation(module: torch.nn.Module) -> str | None:
     """The name of the activation that a module computes."""
     try:
         graph = make_fx(lambda x: module(x))(torch.zeros(2)).graph
-    except Exception:  # whatever a module that is no activation raises
+    except Exception:  # any error, from a module that is not an activation
         return None
     calls = graph.find_nodes(op="call_function", target=aten.silu.default)
     gelus = graph.find_nodes(op="call_function", target=aten.gelu.default)

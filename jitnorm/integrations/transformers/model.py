@@ -17,24 +17,25 @@ REPLACED = "its forward is replaced by others"
 
 
 def apply(model: torch.nn.Module, quant: str | None = None) -> Report:
-    """Have jitnorm compute the norms of a model, and with `quant` its linears in low precision.
+    """Make jitnorm compute the norms of a model and, with `quant`, its linears in low precision.
 
-    Modules, weights and state dicts stay as they are: only forwards are replaced, until `undo`. What is not known stays
-    as well, and the report says why. docs/transformers.md has the details.
+    Modules, weights and state dicts stay as they are: only `forward` methods are replaced, until `undo`. Unknown
+    modules are left alone, and the report says why. docs/transformers.md has the details.
 
     Args:
-        model: of Transformers, or another one in torch, on one device.
-        quant: None: norms alone, which round as the model's do; ``"fp8"``, ``"mxfp8"`` or ``"nvfp4"``: linears as well,
-            but for the one that gives logits. Their weights have to be bfloat16; the model then runs under
-            `torch.no_grad` alone. MXFP8 and NVFP4 need a Blackwell GPU, FP8 one from Ada on; on the CPU, values are
-            decoded and multiplied in float32, to check a model rather than to serve it.
+        model: a Transformers model, or any other torch model, on one device.
+        quant: None: only norms, which round as the model's do; ``"fp8"``, ``"mxfp8"`` or ``"nvfp4"``: linears as well,
+            except for the one that computes logits. Their weights must be bfloat16, and the model then runs only under
+            `torch.no_grad`. MXFP8 and NVFP4 need a Blackwell GPU, FP8 one from Ada on; on the CPU, values are decoded
+            and multiplied in float32, to check a model rather than to serve it.
 
     Returns:
         what was replaced, and what was not.
 
     Raises:
-        ValueError: `quant` is unknown or the device cannot multiply so; the model has been applied already, is sharded
-            or, with `quant`, is quantized already or has no linear to quantize. Nothing has changed then.
+        ValueError: `quant` is unknown or not supported by the device; `apply` was already called on the model; the
+            model is sharded or, with `quant`, is already quantized or has no linear to quantize. Nothing is changed
+            then.
 
     Example:
         >>> model = torch.nn.Sequential(torch.nn.RMSNorm(64, eps=1e-6), torch.nn.Linear(64, 32)).bfloat16()
@@ -63,7 +64,7 @@ def apply(model: torch.nn.Module, quant: str | None = None) -> Report:
 
 
 def undo(model: torch.nn.Module) -> None:
-    """Restore the forwards of a model that `apply` has replaced.
+    """Restore the `forward` methods of a model that `apply` replaced.
 
     Raises:
         ValueError: none is replaced.
@@ -93,7 +94,7 @@ def _check(model: torch.nn.Module, to: Format | None) -> None:
 def _norms(
     model: torch.nn.Module, to: Format | None, norms: dict[str, str], left_alone: dict[str, str]
 ) -> Iterator[Replacement]:
-    """The replacements of a model's norms, whose names are noted, as are those of others."""
+    """The replacements of a model's norms; notes their names and those of other norms."""
     kinds: dict[str, NormKind | None] = {}
     for name, module in model.named_modules():
         if may_be_norm(module) and not is_replaced(module):
@@ -120,7 +121,7 @@ def _key(module: torch.nn.Module) -> str:
 def _linears(
     model: torch.nn.Module, to: Format, linears: dict[str, str], left_alone: dict[str, str]
 ) -> Iterator[Replacement]:
-    """The replacements of a model's linears, whose names are noted, as are those of others."""
+    """The replacements of a model's linears; notes their names and those of other linears."""
     reasons = _reasons(model, to)
     done: set[torch.nn.Module] = set()
     names = {module: name for name, module in model.named_modules()}
@@ -140,7 +141,7 @@ def _linears(
 
 
 def _reasons(model: torch.nn.Module, to: Format) -> dict[torch.nn.Module, str]:
-    """The linears of a model that stay as they are, and why."""
+    """The linears of a model that are left alone, and why."""
     output = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     embeddings = {id(each.weight) for each in model.modules() if isinstance(each, torch.nn.Embedding)}
     linears = [each for each in model.modules() if isinstance(each, torch.nn.Linear)]

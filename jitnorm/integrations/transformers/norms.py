@@ -1,4 +1,4 @@
-"""RMSNorm in models: found by what a module's forward computes, whatever the module is called."""
+"""Finds RMSNorm in models by what a module's `forward` computes, whatever the module's name."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _DECOMPOSITIONS = get_decompositions([aten._to_copy, aten._fused_rms_norm])
 
 @dataclass(frozen=True)
 class NormKind:
-    """How an RMSNorm is written.
+    """The kind of an RMSNorm.
 
     Attributes:
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight.
-        rounding: that of the op which has the same bits.
+        rounding: the rounding of the op with the same bits.
     """
 
     eps: float
@@ -42,14 +42,14 @@ class NormKind:
 
 
 def may_be_norm(module: torch.nn.Module) -> bool:
-    """Whether a module has a vector for its weight, and nothing else."""
+    """Whether a module has a vector as its weight, and no other parameter."""
     parameters = list(module._parameters.values())
     is_one = len(parameters) == 1 and parameters[0] is not None and parameters[0].ndim == 1
     return is_one and not module._modules and not any(map(torch.is_tensor, module._buffers.values()))
 
 
 def norm_kind(module: torch.nn.Module) -> NormKind | None:
-    """The RMSNorm that a module for which `may_be_norm` holds computes, of inputs in the dtype of its weight."""
+    """The RMSNorm that a module for which `may_be_norm` holds computes for inputs in the dtype of its weight."""
     ((name, weight),) = module._parameters.items()
     with FakeTensorMode():
         rows, vector = (torch.empty(*shape, weight.numel(), dtype=weight.dtype) for shape in ((2,), ()))
@@ -61,7 +61,7 @@ def norm_kind(module: torch.nn.Module) -> NormKind | None:
         with torch.no_grad():
             decomposed = make_fx(forward, decomposition_table=_DECOMPOSITIONS)(rows, vector)
             traced = make_fx(functionalize(decomposed))(rows, vector)  # decompositions may write in place
-    except Exception:  # whatever a forward that is not a norm's raises
+    except Exception:  # any error, from a forward that is not a norm's
         return None
     return _kind_of(traced)
 
@@ -82,18 +82,18 @@ def _kind_of(traced: GraphModule) -> NormKind | None:
 
 
 class NormForward(Replacement):
-    """An RMSNorm, and its codes as well where linears want them.
+    """An RMSNorm, which also encodes its result where linears need codes.
 
     Args:
         module: the norm.
-        kind: how it is written.
-        to: what linears multiply, or None.
+        kind: its kind.
+        to: the format of the linears, or None.
     """
 
     def __init__(self, module: torch.nn.Module, kind: NormKind, to: Format | None) -> None:
         super().__init__(module)
         self.kind, self.to = kind, to
-        self.feeds_linears = False  # until one asks for its codes
+        self.feeds_linears = False  # until a linear asks for codes
         (self._name,) = module._parameters
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -117,12 +117,12 @@ class NormForward(Replacement):
 
 
 def _writes_are_counted() -> bool:
-    """Whether a tensor tells that it has been written since it was encoded; compilers merge equal calls instead."""
+    """Whether writes to a tensor since it was encoded can be detected; compilers merge equal calls instead."""
     return not torch.compiler.is_compiling() and not torch.is_inference_mode_enabled()
 
 
 def _are_taken(x: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Whether the op takes tensors as a norm's; if not, the module computes what it always did."""
+    """Whether the op accepts a norm's tensors; if not, the module's original `forward` is called."""
     size = weight.numel()
     is_like = x.dtype == weight.dtype and x.device == weight.device and x.shape[-1:] == weight.shape
     is_dense = size == 1 or (x.stride(-1) == 1 and weight.stride(0) == 1)

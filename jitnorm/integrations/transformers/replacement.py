@@ -8,7 +8,7 @@ import torch
 
 
 class Replacement:
-    """A forward that is found in a module before that of its class.
+    """A `forward` stored in a module, where it takes precedence over that of its class.
 
     Args:
         module: the module.
@@ -18,11 +18,11 @@ class Replacement:
         self.module = module
 
     def install(self) -> None:
-        """Have the module call this."""
+        """Make the module call this."""
         self.module.forward = self
 
     def remove(self) -> None:
-        """Have the module call its class again."""
+        """Make the module call its class's `forward` again."""
         del self.module.forward
 
     def original(self, *args: Any, **named: Any) -> Any:
@@ -37,10 +37,10 @@ def replacement_of(module: torch.nn.Module) -> Replacement | None:
 
 
 def is_replaced(module: torch.nn.Module) -> bool:
-    """Whether a module's forward is not that of its class, by whomever."""
+    """Whether anything has replaced a module's `forward`."""
     return "forward" in vars(module)
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
-    """Whether something waits for the module's call."""
+    """Whether the module has hooks on its call."""
     return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Report:
-    """Modules of a model by their names, as in ``model.named_modules()``.
+    """The modules of a model, by their names in ``model.named_modules()``.
 
     Attributes:
-        norms: those that jitnorm computes now, and the op.
-        linears: those that multiply quantized matrices now, and how.
-        left_alone: those that stay as they were, and why.
+        norms: the norms that jitnorm now computes, and their ops.
+        linears: the linears that now multiply quantized matrices, and how.
+        left_alone: modules that were left alone, and why.
     """
 
     norms: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""The operators of `torch.ops._C` that vLLM's passes fuse norms, activations and quantization into, by jitnorm.
+"""jitnorm's versions of the operators of `torch.ops._C` into which vLLM fuses norms, activations and quantization.
 
 The passes find their patterns and write these operators into the graph, as always; torch then calls what was registered
 for the device last.
@@ -16,7 +16,7 @@ from jitnorm.integrations.chosen import chosen
 
 VARIABLE = "JITNORM_VLLM_OPERATORS"
 
-# By the pass that puts them into graphs.
+# Grouped by the pass that puts them into graphs.
 _RMS_NORM_QUANT = (
     _C.rms_norm_static_fp8_quant,
     _C.fused_add_rms_norm_static_fp8_quant,
@@ -33,7 +33,7 @@ _registered: dict[str, torch.library.Library] = {}
 
 
 def register() -> None:
-    """Register the operators that ``JITNORM_VLLM_OPERATORS`` names, once; those that vLLM was built without stay so.
+    """Register the operators that ``JITNORM_VLLM_OPERATORS`` names, once, except those that vLLM was built without.
 
     Raises:
         ValueError: the variable names an operator that is not in `OPERATORS`.
@@ -50,7 +50,7 @@ def register() -> None:
 
 
 def _load_kernels() -> None:
-    """Have vLLM register its kernels before: of two for the same device, torch calls the later one."""
+    """Make vLLM register its kernels first: of two for the same device, torch calls the later one."""
     try:
         from vllm.platforms import current_platform
     except ImportError:

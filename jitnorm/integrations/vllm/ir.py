@@ -15,7 +15,7 @@ _DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def register() -> None:
-    """Register the implementations with vLLM's IR, once; a vLLM that has none stays as it is."""
+    """Register the implementations with vLLM's IR, once; does nothing if vLLM has no IR."""
     try:
         from vllm.ir import ops
     except ImportError:
@@ -31,7 +31,7 @@ def register() -> None:
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> Tensor:
-    """RMSNorm that rounds what the IR's definition rounds: the normalized value, if the weight has its dtype."""
+    """RMSNorm with the roundings of the IR's definition: the normalized value, if the weight has its dtype."""
     is_rounded = weight is not None and weight.dtype == x.dtype
     return norm.rmsnorm(x, weight, epsilon, rounding="hf" if is_rounded else "once")
 
@@ -39,7 +39,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: in
 def fused_add_rms_norm(
     x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`rms_norm` of the unrounded sum with the residual, in place: of the norm in `x`, of the sum in `x_residual`."""
+    """`rms_norm` of the unrounded sum with the residual, in place: writes the norm to `x`, the sum to `x_residual`."""
     is_rounded = weight is not None and weight.dtype == x.dtype
     norm.fused_add_rmsnorm(x, x_residual, weight, epsilon, rounding="vllm" if is_rounded else "once")
     return x, x_residual
