@@ -13,10 +13,10 @@ from jitnorm.interop import jax_programs
 
 
 def export(program: Any, **options: Any) -> Callable[..., Any]:
-    """`jax.export.export` that also takes programs with ops of jitnorm.
+    """`jax.export.export` that also accepts programs with jitnorm's ops.
 
-    JAX refuses calls of which it does not know that they are stable. Those of jitnorm's kernels are by all that decides
-    their bits, so a program is read by `deserialize` of the same release, or refused.
+    JAX rejects calls that it does not know to be stable. jitnorm's kernels are named by everything that decides their
+    bits, so `deserialize` either finds the same kernels or rejects the program.
 
     Args:
         program: what `jax.jit` returned.
@@ -43,14 +43,14 @@ def export(program: Any, **options: Any) -> Callable[..., Any]:
 
 
 def deserialize(data: bytes | bytearray, device: Any = None) -> Any:
-    """`jax.export.deserialize` that also registers the kernels of jitnorm that the program calls, built if need be.
+    """`jax.export.deserialize` that also registers, and if necessary builds, the program's jitnorm kernels.
 
     Args:
         data: what `serialize` of an exported program returned.
         device: the JAX device that will run it, or one like it; None: JAX's first.
 
     Raises:
-        ValueError: the program is for another target than the device's, or of another release of jitnorm.
+        ValueError: the program is for a different target than the device's, or from another release of jitnorm.
     """
     program = jax_export.deserialize(bytearray(data))
     for name in sorted(set(re.findall(rf'@"({jax_programs.PREFIX} [^"]*)"', program.mlir_module()))):

@@ -23,7 +23,7 @@ def source_for(config: KernelConfig, target: Target, backend: str) -> Source:
 
 
 def why_not_cute(config: KernelConfig) -> str:
-    """Why CuTe-DSL lacks a kernel, in words; empty if it has it."""
+    """Why CuTe-DSL lacks a kernel, in words; empty if it does not."""
     from jitnorm.kernels.cute.offer import why_not
 
     return why_not(config)
@@ -39,7 +39,7 @@ def recipe_text(config: KernelConfig, target: Target, language: str = "c++") -> 
 
 
 def kernel_key(source: Source, toolchain: Toolchain) -> str:
-    """The key of a kernel: everything that its artifact is made of, by content."""
+    """The key of a kernel: a digest of everything that its artifact is made of."""
     return make_key(
         {
             **_source_fields(source),

@@ -27,10 +27,10 @@ class Candidate(NamedTuple):
     """A candidate to serve a call: the artifact of a key, or any artifact of a source.
 
     Attributes:
-        source: what it is generated from; its configuration or target may be one that stands in for the call's.
-        key: of what the toolchain builds from it; empty where any toolchain's artifact serves.
-        source_key: of the artifacts that serve then, else empty.
-        backend: whose artifacts serve; ``auto`` for those of all.
+        source: its source, whose configuration or target may stand in for the call's.
+        key: the key of the toolchain's artifact; empty if any toolchain's artifact serves.
+        source_key: the source key of the artifacts that serve in that case, else empty.
+        backend: the backend whose artifacts serve; ``auto`` for all.
     """
 
     source: Source
@@ -44,13 +44,13 @@ class Candidate(NamedTuple):
         return cls(source, kernel_key(source, toolchain), "", "auto")
 
     def find(self, cache: Cache) -> Artifact | None:
-        """The artifact in the first tier that has one to which there is no objection, or None."""
+        """The first artifact in the tiers without an objection, or None."""
         if self.key:
             return cache.load(self.key, self.serves)
         return cache.load_source(self.source_key, self.serves)
 
     def keys_in(self, tier: Tier) -> Sequence[str]:
-        """The keys under which `find` looks in a tier, in their order."""
+        """The keys that `find` looks up in a tier, in order."""
         return (self.key,) if self.key else tier.keys_of(self.source_key)[::-1]
 
     def serves(self, artifact: Artifact) -> bool:
@@ -61,7 +61,7 @@ class Candidate(NamedTuple):
         return not objection
 
     def objection(self, artifact: Artifact) -> str:
-        """Why an artifact that was found cannot be used here, in words; empty if it can be."""
+        """Why a found artifact cannot be used here, in words; empty if it can."""
         if needed := unmet(artifact):
             return f"it needs {needed}, which this machine does not have"
         if self.source_key and source_key_of(artifact) != self.source_key:
@@ -69,8 +69,7 @@ class Candidate(NamedTuple):
         built_by = artifact.manifest.get("backend")
         if self.backend not in ("auto", built_by):
             return f"built by {built_by}, and {self.backend} is asked for"
-        # Keys say what an artifact was made of, but by the word of whoever stored it, and a recipe decides what is read
-        # and written.
+        # Whoever stored an artifact chose its key, but a recipe decides what is read and written, so it is checked.
         recipe = recipe_text(self.source.config, self.source.target, self.source.language)
         return "" if artifact.manifest.get("recipe") == recipe else _OTHER_RECIPE
 
@@ -78,15 +77,15 @@ class Candidate(NamedTuple):
 def candidates(config: KernelConfig, target: Target, cache: Cache, backend: str = "auto") -> Iterator[Candidate]:
     """Candidates to serve a call without building, in order of preference.
 
-    That is the artifact of the toolchain, for the target or else for its family. Where the toolchain stands in for
-    others, any toolchain's serves; where compiling is impossible or forbidden, so does one of another schedule, warmed
-    before tuning, or after.
+    First comes the artifact of the toolchain, for the target or else for its family. If the toolchain only stands in
+    for others, any toolchain's artifact serves; if compiling is impossible or forbidden, so does one with another
+    schedule, which was warmed before or after tuning.
 
     Args:
         config: the kernel.
         target: what it is needed for.
-        cache: whose folder remembers toolchains.
-        backend: as of `get_kernel`.
+        cache: the cache whose folder remembers toolchains.
+        backend: as for `get_kernel`.
     """
     return _candidates(config, target, backend, asker(config, target, cache, backend))
 
@@ -103,7 +102,7 @@ def _candidates(config: KernelConfig, target: Target, backend: str, ask: Callabl
 
 
 def _built_anywhere(config: KernelConfig, target: Target, backend: str) -> Iterator[Candidate]:
-    """Artifacts of the source in any language that the backend allows."""
+    """Candidates from the source in any language that the backend allows."""
     if target.is_cpu or why_not_cute(config):
         languages, backend = ["c++"], "auto" if backend == "cute" else backend
     else:

@@ -30,19 +30,19 @@ _locks: dict[_Wanted, threading.Lock] = {}
 
 
 def get_kernel(config: KernelConfig | str, target: Target | str = "cpu", *, backend: str = "auto") -> Any:
-    """The kernel of a configuration, as a `tvm_ffi.Function`, for callers who want the least overhead.
+    """Get the kernel of a configuration as a `tvm_ffi.Function`, for minimal overhead.
 
-    It takes the op's arguments in order, outputs included, None for those that the configuration does without,
-    and optionally a CUDA stream as an integer at the end: `jitnorm.kernels.interface.interface(config)` lists them.
-    It checks every argument, writes into the outputs and returns None. It knows addresses and shapes alone: of torch's
-    tensors it sees neither that they require grad, nor negative views, nor modes that trace, and outputs keep their
-    version.
+    It takes the op's arguments in order, including outputs, with None for those that the configuration does not use,
+    and optionally a CUDA stream as an integer at the end: `jitnorm.kernels.interface.interface(config)` lists them. It
+    checks every argument, writes to the outputs and returns None. It only sees addresses and shapes: for torch tensors,
+    it notices neither that they require grad, nor negative views, nor tracing modes, and does not update the version of
+    outputs.
 
     Args:
         config: a KernelConfig or its text form.
         target: a Target or its name; default ``cpu``.
         backend: what builds it: ``nvrtc``, ``nvcc`` or ``cute`` for CUDA targets, ``cxx`` for the CPU; ``auto``, the
-            default, is the first of these that there is. All write the same bytes.
+            default, is the first of these that is installed. All write the same bytes.
 
     Raises:
         ValueError: the configuration, the target or the backend is not valid, or that backend lacks this kernel.
@@ -77,7 +77,7 @@ def _lock_of(key: _Wanted) -> threading.Lock:
     return _locks.setdefault(key, threading.Lock())
 
 
-# A child has none of the threads that hold its parent's locks; what they build it shares by way of the cache.
+# A child has none of the threads that hold its parent's locks; it gets what they build through the cache.
 os.register_at_fork(after_in_child=lambda: _locks.clear())
 
 
@@ -92,18 +92,18 @@ def _bind(artifact: Artifact) -> Any:
 
 
 def loaded_kernel(config: KernelConfig, target: Target) -> Any:
-    """The kernel of a configuration, under any schedule, if this process has loaded one; else None."""
+    """The kernel of a configuration, with any schedule, if this process has loaded one; else None."""
     loaded = (_kernels.get((each, target, "auto")) for each in chain([config], stand_ins(config, target)))
     return next(filter(None, loaded), None)
 
 
 def load_or_build_kernel(config: KernelConfig, target: Target, cache: Cache | Store, backend: str = "auto") -> Artifact:
-    """The artifact of a configuration, from the cache or built into it by `backend`.
+    """Load the artifact of a configuration from the cache, or build it into the cache with `backend`.
 
-    Where there is no such toolchain, or one that stands in for it, or JITNORM_JIT is ``deny``, any artifact of the same
+    If that toolchain is missing or only stands in for another, or JITNORM_JIT is ``deny``, any artifact of the same
     source serves: every toolchain gives the same bits. If the caller or JITNORM_BACKEND names a backend, it must be one
-    of that backend's. Where the cache has nothing for the target, what it has for the target's family serves in the
-    same way; nothing is built for a family unless that is the target.
+    of that backend's. If the cache has nothing for the target, an artifact for the target's family serves in the same
+    way; nothing is built for a family unless that is the target.
 
     Raises:
         ToolchainMissingError: the kernel is not cached and no compiler for the target is installed.
@@ -114,7 +114,7 @@ def load_or_build_kernel(config: KernelConfig, target: Target, cache: Cache | St
     cache, mode = as_cache(cache), jit_mode()
     ask, began = asker(config, target, cache, backend), perf_counter()
     if backend != "auto":
-        ask()  # refuses a backend that lacks the kernel, whatever the cache holds
+        ask()  # rejects a backend that lacks the kernel, regardless of the cache
     if mode == "deny" or target.family is not None or (toolchain := ask().toolchain) is None or toolchain.stands_in:
         found = find_artifact(config, target, cache, backend, ask)
         if found is not None:

@@ -16,14 +16,14 @@ _importing = Lock()
 
 
 class HostMemory:
-    """The host's memory, where arrays are passed as they are."""
+    """The host's memory, where arrays are passed without conversion."""
 
     def put(self, array: NDArray[Any]) -> Any:
         """The array as an argument of an op."""
         return array
 
     def bytes_of(self, tensor: Any) -> NDArray[Any]:
-        """The bytes of a dense tensor, those of a row's elements one after another."""
+        """The bytes of a dense tensor, in row-major order."""
         import numpy as np
 
         return tensor.view(np.uint8)  # type: ignore[no-any-return]
@@ -59,7 +59,7 @@ class CudaMemory:
         return tensor
 
     def bytes_of(self, tensor: Any) -> NDArray[Any]:
-        """A copy of the bytes of a dense tensor, those of a row's elements one after another."""
+        """A copy of the bytes of a dense tensor, in row-major order."""
         import numpy as np
 
         *leading, last = tensor.shape

@@ -1,4 +1,4 @@
-"""Quantized tensors as named ones, for files of plain tensors such as safetensors'."""
+"""Converts quantized tensors to and from named plain ones, for files such as safetensors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _KEY = "jitnorm"
 
 
 def to_named_tensors(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Take quantized tensors apart, into what a file of plain tensors holds.
+    """Split quantized tensors into plain ones, which can be stored in files.
 
     Args:
-        values: quantized tensors by name, and perhaps other tensors, which stay as they are.
+        values: quantized tensors by name, and possibly other tensors, which are returned unchanged.
 
     Returns:
-        the tensors by name, those of a quantized one as ``NAME.data``, ``NAME.scale`` and so on; and the metadata that
-        goes with them into the file, texts by name.
+        the tensors by name, with the parts of a quantized one as ``NAME.data``, ``NAME.scale`` and so on; and the
+            metadata to store with them, strings by name.
 
     Raises:
         ValueError: two tensors would have the same name.
@@ -54,14 +54,14 @@ def from_named_tensors(tensors: Mapping[str, Any], metadata: Mapping[str, str] |
     """The inverse of `to_named_tensors`.
 
     Args:
-        tensors: by name.
-        metadata: of the file; other programs may have added to it. None: there are no quantized tensors.
+        tensors: the tensors by name.
+        metadata: the file's metadata, to which other programs may have added; None if there are no quantized tensors.
 
     Returns:
         the quantized tensors and the others, by name.
 
     Raises:
-        ValueError: a tensor is missing, or the metadata is not what `to_named_tensors` gave.
+        ValueError: a tensor is missing, or the metadata is not from `to_named_tensors`.
     """
     text = (metadata or {}).get(_KEY, "{}")
     values = dict(tensors)

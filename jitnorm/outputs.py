@@ -26,18 +26,18 @@ class Outputs:
     Args:
         op: the op.
         options: the fields of KernelConfig that the op and the caller's options fix.
-        example: a configuration of theirs.
+        example: a configuration with these options.
 
     Attributes:
-        makers: of the outputs of calls seen before, by what decides their shapes, dtypes and device: the `likeness` of
-            the first tensor, or, with several leaders, that and then the shape of each.
-        names: of the outputs, in calling order.
-        updated: the names of those that are written in part, which are not allocated.
-        in_place: the names of the inputs that outputs may be, by those of the outputs.
-        leaders: the names of the inputs whose leading shapes outputs have, the first tensor first.
+        makers: allocators for the outputs of earlier calls, by what decides their shapes, dtypes and device: the
+            `likeness` of the first tensor, followed, with several leaders, by the shape of each.
+        names: the names of the outputs, in calling order.
+        updated: the names of partly written outputs, which are not allocated.
+        in_place: the names of the inputs that outputs may overwrite, by output.
+        leaders: the names of the inputs whose leading dimensions outputs have, the first tensor first.
         of_rows: the names of the tensors that have a row for each row of a leader.
-        folds: whether outputs consist of nothing else, and no input has some for several rows, so that a batch of calls
-            is a call with more rows.
+        folds: whether outputs have only such rows, and inputs nothing that several rows share, so that a batch of calls
+    is a call with more rows.
     """
 
     def __init__(self, op: Op, options: Mapping[str, Any], example: KernelConfig) -> None:
@@ -50,21 +50,21 @@ class Outputs:
         self.in_place = {a.name: a.may_be for a in tensors if a.is_output and a.may_be in inputs}
         row_sets = [a.row_set for a in tensors]
         self.leaders = tuple(tensors[i].name for i in sorted(set(map(row_sets.index, row_sets))))
-        # Experts' offsets and numbers of rows are those of the whole tensor: no part of it can be taken alone.
+        # Experts' offsets and row indices refer to the whole tensor, so it cannot be split.
         takes_parts = not (example.experts or example.gathers)
         self.of_rows = frozenset(a.name for a in tensors if LEADING in a.shape and takes_parts)
         self._leader_of = {a.name: self.leaders[a.row_set] for a in tensors}
         self._is_batched, self._rows_combined = example.batched, example.rows_combined
-        # Heads are of tokens, each of which has a position: those of more tokens are other ones.
+        # Heads belong to tokens, each of which has a position, so more rows would be different tokens.
         self.folds = not (self._is_batched or example.rope) and all(
             a.name in self.of_rows or not (a.is_output or _grows(a.shape)) for a in tensors
         )
-        # Of codes in E2M1 an element is two values.
+        # An element of E2M1 codes is two values.
         columns = tensors[0].shape[-1].evaluate(rows=0)
         self._values_per_element = max(1, example.hidden_size // columns)
 
     def hidden_size(self, columns: int) -> int:
-        """The hidden size of a first tensor that many columns wide; ValueError if it can have none."""
+        """The hidden size for a first tensor with so many columns; ValueError if there is none."""
         if columns % self._rows_combined:
             raise ValueError(
                 f"{self.leaders[0]}: its last dimension is {columns}, not a multiple of {self._rows_combined}, "
@@ -73,14 +73,14 @@ class Outputs:
         return columns * self._values_per_element // self._rows_combined
 
     def of(self, shapes: Sequence[tuple[int, ...]], dtype: str) -> dict[str, tuple[tuple[int, ...], str]]:
-        """The shape and dtype of each output, by name, as it is allocated.
+        """The shape and dtype with which each output is allocated, by name.
 
         Args:
-            shapes: those of the leaders.
+            shapes: the shapes of the leaders.
             dtype: of the first tensor.
 
         Raises:
-            ValueError: the op does not take them.
+            ValueError: the op does not support them.
         """
         by_leader = dict(zip(self.leaders, shapes, strict=True))
         for leader, shape in by_leader.items():
@@ -93,15 +93,15 @@ class Outputs:
         return found
 
     def allocate(self, framework: Framework, named: dict[str, Any]) -> None:
-        """Make the outputs of a call that are None.
+        """Allocate the outputs of a call that are None.
 
         Args:
             framework: of the first tensor.
             named: the call's arguments by name.
 
         Raises:
-            ValueError: the op does not take inputs of such shapes.
-            TypeError: an input is no tensor.
+            ValueError: the op does not support inputs of such shapes.
+            TypeError: an input is not a tensor.
         """
         for name in self.names:
             if named[name] is None:
@@ -116,7 +116,7 @@ class Outputs:
         if makers is None:
             found = self.of([_shape_of(named, name) for name in self.leaders], framework.dtype_name(first))
             makers = {name: framework.maker(shape, dtype, first) for name, (shape, dtype) in found.items()}
-            if len(self.makers) >= _MOST_MAKERS:  # calls of an engine have a few shapes
+            if len(self.makers) >= _MOST_MAKERS:  # an engine's calls have only a few shapes
                 self.makers.clear()
             self.makers[call] = makers
         for name, make in makers.items():
@@ -125,7 +125,7 @@ class Outputs:
 
     @cache  # noqa: B019 - dispatchers live as long as the process
     def _allocated(self, columns: int, dtype: str) -> dict[str, tuple[Shape, str]]:
-        """Extents and dtype of each output of calls whose first tensor is that wide, in that dtype."""
+        """Extents and dtype of each output, for calls whose first tensor has this width and dtype."""
         config = KernelConfig(hidden_size=self.hidden_size(columns), **{"input": dtype, **self._options})
         own = self._op.allocated(config) if self._op.allocated else {}
         found = {}
@@ -136,7 +136,7 @@ class Outputs:
         return found
 
     def _rows_and_matrices(self, leading: tuple[int, ...]) -> tuple[int, int]:
-        """How many rows and matrices a first tensor of those leading dimensions has; rows of each matrix."""
+        """The numbers of rows per matrix and of matrices in a first tensor with such leading dimensions."""
         if not self._is_batched:
             return math.prod(leading), 1
         if not leading:
@@ -145,22 +145,22 @@ class Outputs:
 
 
 def _grows(shape: Shape) -> bool:
-    """Whether a tensor has the more elements the more rows there are."""
+    """Whether a tensor's size grows with the number of rows."""
     return LEADING in shape or any(extent.evaluate(rows=0) != extent.evaluate(rows=1 << 20) for extent in shape)
 
 
 def _check_bounds(name: str, shape: tuple[int, ...]) -> None:
-    """Refuse a shape that no tensor can have, for which nothing should be allocated; see kernels/launcher/bounds.h."""
+    """Reject a shape that no tensor can have, so that nothing is allocated for it; see kernels/launcher/bounds.h."""
     if not shape:
         raise ValueError(f"{name}: has no dimensions; expected (..., hidden_size)")
-    # Extents may be symbols of a tracer, on which its program should not depend.
+    # Extents may be a tracer's symbols, on which its program should not depend.
     known = [extent for extent in shape if isinstance(extent, int)]
     if min(known) < 0 or math.prod(max(1, extent) for extent in known) > MOST_BYTES:
         raise ValueError(f"{name}: shape is {tuple(shape)}; at most {MOST_BYTES} bytes have addresses")
 
 
 def _shape_of(named: Mapping[str, Any], name: str) -> tuple[int, ...]:
-    """The shape of an input that outputs take theirs from."""
-    framework_of(named[name], name)  # refuses what is no tensor
+    """The shape of an input that determines those of outputs."""
+    framework_of(named[name], name)  # rejects anything that is not a tensor
     shape: tuple[int, ...] = named[name].shape
     return shape

@@ -1,4 +1,4 @@
-"""QuantizedTensor: codes, scales and how they encode a tensor's values."""
+"""QuantizedTensor: codes and scales, and how they encode a tensor's values."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ TENSORS = ("data", "scale", "global_scale", "row_scale", "scale_unswizzled", "te
 class QuantizedTensor:
     """A quantized tensor, complete: consumers need nothing else.
 
-    Two are equal if they encode the same shape in the same way with the same bytes, whatever framework and device hold
-    them; to compare copies all bytes to the host. It can be pickled, and is a node of JAX's and torch's trees.
+    Two are equal if they encode the same shape in the same way with the same bytes, regardless of framework and device;
+    comparing copies all bytes to the host. It can be pickled, and is a node in JAX's and torch's pytrees.
 
     Args:
-        data: the codes: E2M1 two per byte, element 2i in the low nibble; FP8 one a byte.
+        data: the codes: E2M1 two per byte, element 2i in the low nibble; FP8 and INT8 one per byte.
         scale: the scales in the layout that `spec` names: of the blocks, of the rows (M,), or of the tensor, given or
-            found.
-        global_scale: the encode scale that was given, or None.
+            computed.
+        global_scale: the given encode scale, or None.
         row_scale: the decode scale of each row, float32 (M,), if `spec.global_scale` is ``row``, else None.
-        scale_unswizzled: the scales in the linear layout, if `spec` asks for both layouts, else None.
+        scale_unswizzled: the scales in the linear layout, if `spec` has both layouts, else None.
         spec: how the values are encoded.
         shape: the logical shape, in values.
         batched: whether the first dimension counts matrices, whose scales are padded each for itself.
-        tensor_scale: the decode scale of the tensor, float32 (1,), if it has one for its block scales that was found
+        tensor_scale: the computed decode scale of the tensor, float32 (1,), if its block scales have one
             (`spec.global_scale` is ``tensor``), else None.
-        amax: the largest magnitude of the tensor, float32 (1,), if a scale was found from it, else None.
+        amax: the largest magnitude of the tensor, float32 (1,), if a scale was computed from it, else None.
         axis: the dimension that blocks and codes run along: -1, or 0 for weights from `quantize_weight`.
 
     Example:
@@ -66,10 +66,10 @@ class QuantizedTensor:
         return dequantize(self, dtype=dtype, out=out)
 
     def to(self, device: Any) -> QuantizedTensor:
-        """The same on another device of its framework.
+        """Copy it to another device of its framework.
 
         Args:
-            device: what the framework takes for one: for torch a `torch.device` or its name, for JAX a `jax.Device`.
+            device: the framework's kind of device: for torch a `torch.device` or its name, for JAX a `jax.Device`.
 
         Raises:
             TypeError: arrays of the framework cannot be moved.
@@ -79,7 +79,7 @@ class QuantizedTensor:
 
     def scaled_mm_operand(self, *, is_weight: bool = False) -> ScaledMmOperand:
         """An operand of `torch.nn.functional.scaled_mm`; see `jitnorm.scaled_mm.operand_of`."""
-        from jitnorm.scaled_mm import operand_of  # torch is loaded only for those who ask
+        from jitnorm.scaled_mm import operand_of  # torch is loaded only when needed
 
         return operand_of(self, is_weight=is_weight)
 
@@ -110,7 +110,7 @@ def assembled(
     data: Any, scale: Any, global_scale: Any, row_scale: Any, scale_unswizzled: Any, spec: QuantSpec,
     shape: tuple[int, ...], batched: bool, tensor_scale: Any, amax: Any, axis: int,
 ) -> QuantizedTensor:  # fmt: skip
-    """A QuantizedTensor of these fields in 0.4 us; that of a frozen class takes 1.3."""
+    """Create a QuantizedTensor in 0.4 us; the constructor of a frozen class takes 1.3."""
     made = object.__new__(QuantizedTensor)
     made.__dict__.update(
         data=data, scale=scale, global_scale=global_scale, row_scale=row_scale, scale_unswizzled=scale_unswizzled,
@@ -120,12 +120,12 @@ def assembled(
 
 
 def leaves_of(q: QuantizedTensor) -> tuple[list[Any], tuple[str, int, bool]]:
-    """A quantized tensor as a node of a tree: its tensors, or None in their place, then what else it is."""
+    """A quantized tensor as a tree node: its tensors, or None in their place, then the rest."""
     return [getattr(q, name) for name in TENSORS], (str(q.spec), q.axis, q.batched)
 
 
 def of_leaves(leaves: Sequence[Any], kind: tuple[str, int, bool]) -> QuantizedTensor:
-    """The inverse of `leaves_of`; the leaves may be what a function of trees has made of them."""
+    """The inverse of `leaves_of`; a tree function may have replaced the leaves."""
     text, axis, batched = kind
     spec = QuantSpec.parse(text)
     named = dict(zip(TENSORS, leaves, strict=True))
@@ -140,7 +140,7 @@ _introduced: set[type] = set()
 
 
 def introduce(tensor: Any) -> None:
-    """Have the framework of a tensor know QuantizedTensor in its functions of trees and of files."""
+    """Register QuantizedTensor with the tree and file functions of a tensor's framework."""
     if type(tensor) not in _introduced:
         framework = framework_of(tensor, "tensor")
         framework.register_node(QuantizedTensor, leaves_of, of_leaves)
@@ -149,20 +149,20 @@ def introduce(tensor: Any) -> None:
 
 
 def _pickled(tensor: Any, name: str) -> tuple[Any, str]:
-    """A tensor as bytes where its library cannot pickle its dtype, and the dtype."""
+    """A tensor, as bytes if its library cannot pickle its dtype, and the dtype."""
     framework = framework_of(tensor, name)
     return framework.pickled(tensor), framework.dtype_name(tensor)
 
 
 def unpickled(leaves: Sequence[tuple[Any, str] | None], kind: tuple[str, int, bool]) -> QuantizedTensor:
-    """A quantized tensor as it was pickled: its tensors with their dtypes, then what else it is."""
+    """Restore a pickled quantized tensor from its tensors with their dtypes, and the rest."""
     pairs = zip(TENSORS, leaves, strict=True)
     tensors = [None if leaf is None else framework_of(leaf[0], name).unpickled(*leaf) for name, leaf in pairs]
     return of_leaves(tensors, kind)
 
 
 def _kind_of(q: QuantizedTensor) -> tuple[object, ...]:
-    """All that two equal quantized tensors share besides bytes."""
+    """Everything that two equal quantized tensors share besides bytes."""
     shapes = [None if tensor is None else tuple(tensor.shape) for tensor in (getattr(q, name) for name in TENSORS)]
     return q.spec, tuple(q.shape), q.batched, q.axis % len(q.shape), shapes
 
@@ -175,6 +175,6 @@ def _bytes_of(tensor: Any, name: str) -> bytes:
 
 
 def _described(tensor: Any) -> str:
-    """The dtype and shape of a tensor, and of what is no tensor, as within a tree's function, its type."""
+    """The dtype and shape of a tensor; for anything else, as within a tree function, its type."""
     shape = getattr(tensor, "shape", None)
     return type(tensor).__name__ if shape is None else f"{str(tensor.dtype).rpartition('.')[2]} {tuple(shape)}"

@@ -12,7 +12,7 @@ from jitnorm.kernels.quant_spec import CODE_BITS
 if TYPE_CHECKING:
     from jitnorm.quantized import QuantizedTensor
 
-# By the bits of a code, the block size and the format of scales.
+# By bits per code, block size and scale format.
 _RECIPES = {
     (8, "tensor", "f32"): ScalingType.TensorWise,
     (8, "row", "f32"): ScalingType.RowWise,
@@ -23,7 +23,7 @@ _RECIPES = {
     (8, 32, "ue8m0"): ScalingType.BlockWise1x32,
     (4, 16, "e4m3"): ScalingType.BlockWise1x16,
 }
-# What the blocks of 128 x 128 of a row are rounded up to.
+# What the number of 128 x 128 blocks in a row is rounded up to.
 _BLOCKS_PER_ROW = 4
 _DTYPES = {"ue8m0": torch.float8_e8m0fnu, "e4m3": torch.float8_e4m3fn}
 
@@ -32,7 +32,7 @@ class ScaledMmOperand(NamedTuple):
     """One side of a GEMM, as `torch.nn.functional.scaled_mm` takes it.
 
     Attributes:
-        matrix: the codes: (M, K), or (K, N) of a weight.
+        matrix: the codes: (M, K), or (K, N) for a weight.
         scale: the decode scales, one tensor for each level.
         recipe: what the scales of each level belong to.
         swizzle: the layout of the scales of each level.
@@ -45,15 +45,15 @@ class ScaledMmOperand(NamedTuple):
 
 
 def operand_of(q: QuantizedTensor, *, is_weight: bool = False) -> ScaledMmOperand:
-    """The operand of `torch.nn.functional.scaled_mm` that a quantized tensor is.
+    """Convert a quantized tensor to an operand of `torch.nn.functional.scaled_mm`.
 
     Codes are never copied. Scales are copied if they belong to blocks of 128 x 128, or if they belong to 128 values and
-    are not column-major: quantize with the layout ``column`` to avoid it. Torch multiplies a matrix of blocks of
-    128 x 128 by one of groups of 128. GPUs before Blackwell multiply FP8 with float32 scales alone.
+    are not column-major: quantize with the layout ``column`` to avoid it. Torch multiplies a matrix of blocks of 128 x
+    128 by one of groups of 128. GPUs before Blackwell only multiply FP8 with float32 scales.
 
     Args:
         q: in torch, of shape (..., K), not batched; the leading dimensions become M rows. MXFP8 and NVFP4 need the
-            scale layout ``128x4``; blocks of 128 x 128 have to be whole.
+            scale layout ``128x4``; blocks of 128 x 128 must be whole.
         is_weight: whether `q` is a weight (N, K), the second operand, which torch takes as (K, N).
 
     Returns:
@@ -127,7 +127,7 @@ def _swizzled(q: QuantizedTensor) -> torch.Tensor:
 
 
 def _scale_of_tensor(q: QuantizedTensor) -> torch.Tensor | None:
-    """The decode scale of the tensor that goes with those of blocks, if there is one."""
+    """The tensor's decode scale in addition to those of blocks, if there is one."""
     if q.global_scale is not None:
         return q.global_scale.reciprocal()
     return q.tensor_scale if q.spec.has_blocks else None

@@ -16,7 +16,7 @@ from jitnorm.misses import JIT_VARIABLE
 if TYPE_CHECKING:
     from jitnorm.toolchains.workplace import Workplace
 
-# Below the package: the launcher that jitnorm's own wheels contain.
+# Within the package: the launcher that jitnorm's own wheels contain.
 PREBUILT = "prebuilt/cache"
 
 

@@ -20,7 +20,7 @@ _SPANS = {
 
 
 def tracing_is_wanted() -> bool:
-    """Whether ``JITNORM_OTEL`` asks for spans.
+    """Whether ``JITNORM_OTEL`` requests spans.
 
     Raises:
         ValueError: the value is not empty, 0 or 1.

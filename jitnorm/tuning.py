@@ -97,10 +97,10 @@ class Table:
 def tuning_key(config: KernelConfig) -> KernelConfig:
     """The configuration that represents all kernels that do the same work per element of a row.
 
-    One measurement serves them all. Ignored are 16-bit dtypes, strides, PDL, Gemma's weight + 1, the rounding of
-    the norm, where scales are stored, whether one scale is given or has a floor, batches, gathering, and which
-    activation gates go through. Codes of a byte count as E4M3, their groups as those of 128. Experts count as a mask
-    does: tensors say how many rows they have.
+    One measurement serves them all. It ignores which 16-bit dtype is used, strides, PDL, Gemma's weight + 1, the
+    rounding of the norm, where scales are stored, whether a single scale is given or has a floor, batches, gathering,
+    and the activation of gates. One-byte codes count as E4M3, and their groups as groups of 128. Experts count as a
+    mask: tensors say how many rows they have.
 
     Example:
         >>> str(tuning_key(KernelConfig.parse("rmsnorm:hidden_size=64,input=float16,pdl=true"))).split(",")[1]
@@ -139,7 +139,7 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
 
 
 def _stand_in(quant: QuantSpec, hidden_size: int) -> QuantSpec:
-    """The usual form among those of a byte: E4M3, and groups of 128 where the row has them."""
+    """The representative of one-byte encodings: E4M3, with groups of 128 if the row has whole ones."""
     if quant.element == "e2m1":
         return quant
     is_grouped = quant.scale_format == "f32" and isinstance(quant.block_size, int) and hidden_size % 128 == 0
@@ -153,7 +153,7 @@ def _same_width(dtype: str) -> str:
 def schedule_for(config: KernelConfig, target: Target, row_class: str, found: Sequence[Schedules]) -> str:
     """The schedule for a kernel in the first table that has an entry, as text; empty for the rules' schedule.
 
-    Without one, that of a rule for few rows; without that, that of the nearest length that was tuned.
+    Without an entry, a rule for few rows applies; without that, the entry of the nearest tuned length.
 
     Args:
         config: the configuration of a call's kernel.
@@ -211,7 +211,7 @@ def tuning_mode() -> str:
 
 @contextlib.contextmanager
 def only_shipped_tables() -> Iterator[None]:
-    """Ignore the user's own tables, for kernels built for others, who do not have them."""
+    """Ignore the user's own tables, for kernels that are built for others, who do not have these tables."""
     before = os.environ.get(VARIABLE)
     if tuning_mode() == "on":
         os.environ[VARIABLE] = "shipped"

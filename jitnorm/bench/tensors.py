@@ -20,8 +20,7 @@ class Tensors:
     device: str
 
     def of(self, shape: tuple[int, ...], dtype: str, is_output: bool) -> Any:
-        """A tensor of a dtype (DLPack's name): random numbers, scales of 1, codes without NaN, uninitialized
-        outputs."""
+        """A tensor of a dtype (DLPack's name): random numbers, scales of 1, codes without NaN, or empty outputs."""
         import torch
 
         kind = getattr(torch, {"float4_e2m1fnx2": "uint8", "float8_e8m0fnu": "uint8"}.get(dtype, dtype))

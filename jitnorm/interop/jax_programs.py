@@ -71,8 +71,8 @@ def program(
         dispatcher: the op's dispatcher for the options of the call.
         scalars: the op's numbers.
         device: the JAX device; kernels are built for its target.
-        in_place: whether the sum takes the residual's memory, which XLA copies first where it is still needed: 16
-            layers in a `jax.lax.scan` take 10.8 ms instead of 13.3, and half of the memory besides arguments.
+        in_place: whether the sum reuses the residual's memory, which XLA copies first if it is still needed: 16 layers
+            in a `jax.lax.scan` take 10.8 ms instead of 13.3, and half of the memory besides arguments.
 
     Raises:
         ValueError: when called, if the op does not support such inputs.
@@ -98,7 +98,7 @@ def program(
 def _with_arrays_alike(call: Callable[..., Any]) -> Callable[..., Any]:
     """The call with arrays that vary along the same axes of a mesh, and are gathered where their sharding is explicit.
 
-    Kernels make gradients of such types alone; JAX makes those of the arrays that were given out of them.
+    Kernels only produce gradients of such types; JAX derives those of the original arrays from them.
     """
     import jax
 
@@ -123,7 +123,7 @@ def _varying_axes(arrays: Sequence[Any]) -> frozenset[str]:
     import jax
 
     types = [jax.typeof(array) for array in arrays]
-    # JAX before 0.10 keeps it elsewhere.
+    # JAX before 0.10 stores it elsewhere.
     return frozenset().union(*(each.mat.varying for each in types if hasattr(each, "mat")))
 
 
@@ -166,7 +166,7 @@ def _kernel_call(
 
 
 def _check_extents(name: str, shape: tuple[Any, ...]) -> None:
-    """Refuse symbolic dimensions."""
+    """Reject symbolic dimensions."""
     if not all(isinstance(extent, int) for extent in shape):
         raise TypeError(
             f"{name}: shape is {shape}; kernels are chosen by sizes, so export a program for each, without symbols"
@@ -174,7 +174,8 @@ def _check_extents(name: str, shape: tuple[Any, ...]) -> None:
 
 
 def _with_batches_as_rows(call: Callable[..., Any], folds: list[bool]) -> Callable[..., Any]:
-    """The call under `jax.vmap`: a batch becomes a dimension of rows; where weights have one too, call by call.
+    """The call under `jax.vmap`: a batch becomes a dimension of rows; if weights are batched, too, one call after
+    another.
 
     64 matrices of 8 rows of 1024 take 93 us on the CPU; call by call they took 1683.
     """
@@ -226,7 +227,7 @@ def _with_gradient(
 
 
 def _without_gradients(call: Callable[..., Any], op: str, lacking: str = "gradient") -> Callable[..., Any]:
-    """The call with an error in the op's words where it is differentiated."""
+    """The call with an error that names the op if it is differentiated."""
     import jax
 
     def rule(_: Any, __: Any) -> Any:
@@ -268,7 +269,7 @@ def register_by_name(name: str, device: Any) -> None:
     """Build and register the kernel that a program of another process calls by that name.
 
     Raises:
-        ValueError: it is for another target than the device's, or of another release of jitnorm.
+        ValueError: it is for a different target than the device's, or from another release of jitnorm.
     """
     try:
         _, config, _, target, places, numbers = name.split(" ")

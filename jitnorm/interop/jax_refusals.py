@@ -1,4 +1,4 @@
-"""Refuses arguments that a JAX program cannot hold, each by the name that the caller knows."""
+"""Rejects arguments that a JAX program cannot hold, by the caller's names for them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def check_written(dispatcher: Dispatcher, tensors: Sequence[Any]) -> None:
     """Raise TypeError if a call, with its outputs among the tensors, writes a JAX array."""
     known: dict[int, str] = {}
     for position, (own_name, tensor) in enumerate(zip(dispatcher.names, tensors, strict=True)):
-        name = known.setdefault(id(tensor), own_name)  # what is written in place has its name as an input
+        name = known.setdefault(id(tensor), own_name)  # a tensor that is written in place has its input's name
         if position in dispatcher.positions and isinstance(tensor, jax.Array):
             form = _functional_form(dispatcher.options)
             raise TypeError(f"{name}: {IMMUTABLE}{form and f', or call jitnorm.{form}, which returns all outputs'}")
 
 
 def _functional_form(fields: Mapping[str, Any]) -> str:
-    """The op that returns what one with such fields writes; empty if the latter allocates it, too."""
+    """The op that returns what an op with such fields writes; empty if the latter can allocate it, too."""
     if fields.get("paged"):
         return "qk_rmsnorm_rope" if fields["op"] == "rmsnorm" else "rope"
     if fields.get("op") != "rmsnorm":
@@ -40,7 +40,7 @@ def _functional_form(fields: Mapping[str, Any]) -> str:
 
 
 def check_numbers(dispatcher: Dispatcher, scalars: Sequence[Any]) -> None:
-    """Raise TypeError if a number of the op's is an array."""
+    """Raise TypeError if one of the op's numbers is an array."""
     for name, number in zip(dispatcher.arguments[dispatcher.tensor_count :], scalars, strict=True):
         if isinstance(number, jax.core.Tracer):
             raise TypeError(
@@ -64,7 +64,7 @@ def constants(dispatcher: Dispatcher, inputs: Sequence[Any]) -> list[Any]:
 def _constant(name: str, tensor: Any) -> Any:
     if isinstance(tensor, jax.Array):
         return tensor
-    framework_of(tensor, name)  # refuses what is no tensor
+    framework_of(tensor, name)  # rejects anything that is not a tensor
     if type(tensor) is not np.ndarray:
         kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
         raise TypeError(

@@ -34,7 +34,7 @@ class Torch(Framework):
 
     def __init__(self) -> None:
         super().__init__()
-        self.types.clear()  # what is None is none of them
+        self.types.clear()  # None is not one of them
         torch: Any = sys.modules["torch"]
         tvm_ffi()
         # Tensors carry the protocol since torch 2.10; TVM-FFI has an add-on for older versions.
@@ -71,7 +71,7 @@ class Torch(Framework):
         routing = import_module("jitnorm.torch.routing")
         try:
             return routing.call(dispatcher, tensors, scalars)
-        except AssertionError:  # torch's, of tensors of different modes, or of a transform that has ended
+        except AssertionError:  # torch's errors for tensors of different modes, or of a transform that has ended
             for name, tensor in zip(dispatcher.names, tensors, strict=True):
                 reason = None if tensor is None else self.refusal(tensor, is_output=False)
                 if reason:
@@ -107,7 +107,7 @@ class Torch(Framework):
         return self._refusals.tangent_refusal(tensor)
 
     def register_node(self, kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
-        # To torch, unlike to JAX, None is a leaf, which `torch.vmap` takes for a result that is no tensor.
+        # Unlike in JAX, None is a leaf in torch, which `torch.vmap` takes for a result that is not a tensor.
         def flattened(each: Any) -> tuple[list[Any], tuple[Any, ...]]:
             leaves, rest = flatten(each)
             is_there = tuple(leaf is not None for leaf in leaves)
@@ -132,9 +132,9 @@ class Torch(Framework):
             return super().maker(shape, dtype, like)
         # On an H200 machine `empty_like` takes 1.4 us, `empty` of a shape, dtype and device 2.9.
         pattern = self.empty((1,), dtype, like).expand(shape)
-        if self.refusal(pattern, is_output=True):  # made by a mode of the caller's, which the next call may lack
+        if self.refusal(pattern, is_output=True):  # created by a mode that the next call may lack
             return super().maker(shape, dtype, like)
-        pattern.untyped_storage().resize_(0)  # what is kept must hold no memory, such as of a CUDA graph's pool
+        pattern.untyped_storage().resize_(0)  # a kept tensor must not hold memory, such as that of a CUDA graph's pool
         empty_like = self._torch.empty_like
         return lambda _: empty_like(pattern)
 

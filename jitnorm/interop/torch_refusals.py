@@ -32,13 +32,13 @@ class TorchRefusals:
         self._torch = torch
 
     def is_plain(self, kind: type) -> bool:
-        """Whether a subclass of `torch.Tensor` leaves its operations to torch, and has memory."""
+        """Whether a subclass of `torch.Tensor` has memory and leaves its operations to torch."""
         torch = self._torch
         leaves = getattr(kind, "__torch_dispatch__", None) is torch.Tensor.__torch_dispatch__
         return leaves and not issubclass(kind, torch.nn.parameter.UninitializedTensorMixin)
 
     def is_recorded(self, tensors: Sequence[Any]) -> bool:
-        """Whether torch records a call of such tensors, or makes it in another way than by their memory."""
+        """Whether torch records calls with such tensors, or makes them without access to their memory."""
         torch = self._torch
         if torch._C._len_torch_dispatch_stack() or torch._C._is_tracing():
             return True
@@ -50,23 +50,23 @@ class TorchRefusals:
         )
 
     def is_differentiated(self, tensors: Sequence[Any]) -> bool:
-        """Whether autograd would record a call of such tensors."""
+        """Whether autograd would record a call with such tensors."""
         torch = self._torch
         owned = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
         return bool(torch.is_grad_enabled() and torch._C._any_requires_grad(*owned))
 
     def gradient_refusal(self, tensor: Any, is_output: bool) -> str | None:
-        """The part of `refusal` that also holds for a tensor which torch records."""
+        """The part of `refusal` that also holds for tensors in recorded calls."""
         with self._torch._C.DisableTorchFunction():
             return self._of_gradient(tensor, is_output) or self._of_tangent(tensor)
 
     def tangent_refusal(self, tensor: Any) -> str | None:
-        """The part of that which also holds for ops with gradients."""
+        """The part of `gradient_refusal` that also holds for ops with gradients."""
         with self._torch._C.DisableTorchFunction():
             return self._of_tangent(tensor)
 
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
-        """The reason why a tensor cannot be passed now, and what to pass instead; None if it can."""
+        """Why a tensor cannot be passed now, and what to pass instead; None if it can."""
         kind = type(tensor)
         if not self.is_plain(kind):
             remedies = [_REMEDIES[base.__name__] for base in kind.__mro__ if base.__name__ in _REMEDIES]

@@ -1,6 +1,6 @@
-"""The usual way of a call of torch tensors: for each dispatcher a function of its own, whose text names its arguments.
+"""The fast path for torch tensors: for each dispatcher, a generated function whose text names its arguments.
 
-A loop over the arguments would take 0.3 us more a call, of 1.1; see docs/measured.md.
+A loop over the arguments would add 0.3 us to a call's 1.1; see docs/measured.md.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from jitnorm.interop.base import Framework, Way, stream_handle
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
 
-# What torch may have going on that only `Framework.call` or a refusal answers. Each function takes 30 to 60 ns, the
-# public equivalents several times that. Tensors wrapped by torch.func have no address: TVM-FFI or the launcher rejects
-# them. Nothing has run when a call raises an error or returns False; the long way says why, in the caller's words.
+# Checks for states of torch that only `Framework.call` or a refusal handles. Each function takes 30 to 60 ns, its
+# public equivalent several times that. Tensors wrapped by torch.func have no address: TVM-FFI or the launcher rejects
+# them. Nothing has run when a call raises an error or returns False; the slow path then says why, in the caller's
+# terms.
 _TEXT = """
 def call(named, stream):
     if _count_modes() or _is_tracing() or _forward_ad._current_level >= 0:
@@ -52,12 +53,12 @@ _OUTPUT = """
 
 
 def usual_way(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Way:
-    """`Framework.way` of torch.
+    """`Framework.way` for torch.
 
     Args:
         torch: the module.
-        framework: that of torch's tensors, whose `types` are those that may be passed.
-        dispatcher: the op's.
+        framework: torch's framework, whose `types` are the types that may be passed.
+        dispatcher: the op's dispatcher.
     """
     scope = {
         "_count_modes": torch._C._len_torch_dispatch_stack,
@@ -107,7 +108,7 @@ def _text_of(dispatcher: Dispatcher) -> str:
 
 
 def _unusual(*names: str) -> str:
-    """Whether one of the arguments is no plain tensor, or a view that changes signs when read."""
+    """Whether one of the arguments is not a plain tensor, or is a view that changes signs when read."""
     return " or ".join(f"type({name}) not in _types or {name}.is_neg()" for name in names)
 
 

@@ -38,7 +38,7 @@ TOOLCHAIN_NAMES = ("nvrtc", "nvcc", "cute", "cxx", "zig")
 # In order of preference: NVRTC builds in 0.1 s and has every op; nvcc takes four times as long; CuTe-DSL takes
 # 0.6 s to import and lacks ops.
 _FOR_CUDA = ("nvrtc", "nvcc", "cute")
-# Zig's package replaces a compiler that is not there, but its code is for any processor and so runs slower.
+# Zig's package replaces a missing compiler, but its code is for any processor and so runs slower.
 _FOR_CPU = ("cxx", "zig")
 _PREBUILT = "a wheel of prebuilt code, which has a launcher, too: pip install jitnorm-kernels-cpu"
 
@@ -67,7 +67,7 @@ def select(
     """
     names: tuple[str, ...] = _FOR_CPU if target.is_cpu else _FOR_CUDA
     if target.is_cpu and backend == "auto" and os.environ.get("CXX"):
-        names = ("cxx",)  # nothing replaces a compiler that is named
+        names = ("cxx",)  # an explicitly named compiler is never replaced
     chosen_by = "backend" if backend != "auto" else "JITNORM_BACKEND"
     backend = requested_backend(target, backend)
     if backend == "auto" or (chosen_by == "JITNORM_BACKEND" and backend in without):

@@ -32,7 +32,7 @@ class Toolchain(ABC):
     """
 
     name: ClassVar[str]
-    # Whether it only stands in for better ones that are not there: what any of them built is preferred to building.
+    # Whether it only stands in for better toolchains that are missing: their artifacts are preferred to building.
     stands_in: ClassVar[bool] = False
 
     def __init__(
@@ -43,7 +43,7 @@ class Toolchain(ABC):
 
     @classmethod
     def building_for(cls, target: Target, memo_dir: MemoFolder | None, workplaces: Sequence[Workplace]) -> Toolchain:
-        """The toolchain for a target, where it matters which; arguments and errors are those of the constructor."""
+        """The toolchain for a target, if the target matters; arguments and errors are those of the constructor."""
         return cls(memo_dir, workplaces)
 
     @property

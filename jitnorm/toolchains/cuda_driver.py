@@ -20,7 +20,7 @@ def driver_version() -> tuple[int, int] | None:
 
 
 def too_old_for(toolchain: str, driver: tuple[int, int] | None) -> str:
-    """Why a driver cannot load what a toolchain of that identity built, with the remedy; empty if it can."""
+    """Why a driver cannot load the code of a toolchain with this identity, with the remedy; empty if it can."""
     built = re.search(r"\b(?:release |cuda_)(\d+)\.\d", toolchain)
     if built is None or driver is None or int(built[1]) <= driver[0]:
         return ""

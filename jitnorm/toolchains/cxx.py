@@ -19,9 +19,9 @@ from jitnorm.toolchains.workplace import DEFAULT_WORKPLACES, Workplace
 _REMEDY = "install g++ or clang++, e.g. apt-get install g++, or set CXX to one"
 _SOURCE_NAME = "kernel.cpp"
 _CPU = Target("cpu")
-# -O3 costs 10 ms of 120 over -O2 on a row loop and makes it 15 to 30 % faster. The floating-point
-# flags keep every operation as written, without the side effects errno and exception flags: if nothing can trap, GCC
-# computes both sides of a choice and so vectorizes it (FP8: 40 ms to 19).
+# -O3 costs 10 ms of 120 over -O2 on a row loop and makes it 15 to 30 % faster. The floating-point flags keep every
+# operation as written, without the side effects errno and exception flags: if nothing can trap, GCC computes both sides
+# of a selection and can vectorize it (FP8: 40 ms to 19).
 OPTIONS = (
     *("-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
     "-frandom-seed=jitnorm",

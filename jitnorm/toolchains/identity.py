@@ -1,4 +1,4 @@
-"""Remembers how compilers identify themselves, so that a warm process need not start them to ask.
+"""Remembers how compilers identify themselves, so that a warm process need not start them.
 
 A memo is valid while the compiler's files are unchanged: same real path, size, modification time and inode.
 """

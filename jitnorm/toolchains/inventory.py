@@ -48,7 +48,7 @@ def _inspect(name: str, memo_dir: MemoFolder | None) -> Installation:
 
 def _targets(name: str) -> tuple[str, ...]:
     if name in ("cxx", "zig"):
-        is_passed_over = name == "zig" and os.environ.get("CXX")  # nothing replaces a compiler that is named
+        is_passed_over = name == "zig" and os.environ.get("CXX")  # an explicitly named compiler is never replaced
         return () if is_passed_over else ("cpu",)
     libraries = installed_libraries() if name == "nvrtc" else None
     for_cuda = [target for target in map(Target, TARGET_NAMES) if not target.is_cpu]

@@ -25,7 +25,7 @@ class Lifeline:
         _lifelines.add(self)
 
     def tie(self, group: int) -> None:
-        """Have a process group that holds the end killed when this process ends."""
+        """Make the kernel kill a process group that holds the end when this process ends."""
         # Fails if the kernel lacks such signals, or if the group has ended and needs none.
         with contextlib.suppress(OSError):
             fcntl.fcntl(self.end, fcntl.F_SETSIG, signal.SIGKILL)

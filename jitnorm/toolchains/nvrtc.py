@@ -25,7 +25,7 @@ _OPTIONS = ("--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true"
 class Nvrtc(Toolchain):
     """The NVRTC library of a PyPI wheel, else of the toolkit that the environment names; see `Toolchain`.
 
-    Where CUDA 12's and CUDA 13's are installed, it is the newest that builds for the target and whose code the driver
+    If both CUDA 12's and CUDA 13's are installed, it is the newest that builds for the target and whose code the driver
     loads. A compilation cannot be interrupted: it runs on the calling thread, without a time limit.
 
     Args:

@@ -1,7 +1,7 @@
 """Finds the NVRTC libraries of this machine, and chooses the one for a target and a driver.
 
-Machine code of any CUDA 12 runs on drivers of CUDA 12 or later (branch 525), that of CUDA 13 on drivers of CUDA 13 or
-later (branch 580): NVIDIA's CUDA Compatibility, "Minor Version Compatibility",
+Machine code from any CUDA 12 runs on drivers of CUDA 12 or later (branch 525), and from CUDA 13 on drivers of CUDA 13
+or later (branch 580): NVIDIA's CUDA Compatibility, "Minor Version Compatibility",
 https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html.
 """
 
@@ -19,21 +19,21 @@ from jitnorm.toolchains.search import on_sys_path, toolkit_roots
 if TYPE_CHECKING:
     from jitnorm.kernels.target import Target
 
-Version = tuple[int, int]  # of CUDA: major, minor
+Version = tuple[int, int]  # a CUDA version: major, minor
 
 REMEDY = (
     'pip install "jitnorm[cuda]" (drivers of branch 580 or later) or "jitnorm[cuda12]" (525 or later), '
     "or set CUDA_HOME to a CUDA toolkit, 12.4 or later"
 )
-# The option --minimal is from 12.4 on.
+# The option --minimal exists from 12.4 on.
 OLDEST: Version = (12, 4)
-# The first CUDA that builds for a target, where the oldest does not.
+# The first CUDA that builds for a target, if the oldest does not.
 _FIRST_CUDA_OF: dict[str, Version] = {
     **dict.fromkeys(("sm_100a", "sm_120a"), (12, 8)),
     **dict.fromkeys(("sm_103a", "sm_121a", "sm_100f", "sm_120f"), (12, 9)),
     "sm_110a": (13, 0),
 }
-# By major version, where wheels have the library.
+# Where wheels have the library, by major version.
 _IN_WHEELS = {13: "nvidia/cu13/lib", 12: "nvidia/cuda_nvrtc/lib"}
 _SYSTEM_FOLDERS = ("/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
 
@@ -44,7 +44,7 @@ class NvrtcLibrary:
 
     Attributes:
         path: its file.
-        version: its CUDA version; minor 0 if no file beside it tells.
+        version: its CUDA version; minor 0 if no adjacent file tells.
     """
 
     path: Path
@@ -63,7 +63,7 @@ class NvrtcLibrary:
 
 
 def installed_libraries() -> list[NvrtcLibrary]:
-    """The libraries of this machine, at most one of each major version: a wheel's, else a toolkit's.
+    """The libraries on this machine, at most one per major version: a wheel's, else a toolkit's.
 
     Raises:
         ToolchainMissingError: there is none, or none from 12.4 on.
@@ -85,9 +85,9 @@ def choose(
     """Choose the newest library whose machine code the driver loads, else the newest.
 
     Args:
-        libraries: those to choose from, at least one.
+        libraries: the libraries to choose from, at least one.
         target: what to build for; None for any target.
-        driver: the CUDA version that the driver supports; None without a driver, where code is built for others.
+        driver: the CUDA version that the driver supports; None without a driver, when building for other machines.
 
     Raises:
         ToolchainMissingError: none builds for the target.
@@ -130,7 +130,7 @@ def _name(major: int) -> str:
 
 
 def _version_of(library: Path) -> Version:
-    """The version of a library, from the name of its second half, which lies beside it."""
+    """The version of a library, from the name of its second half in the same folder."""
     major = int(library.name.rpartition(".")[2])
     halves = library.parent.glob(f"libnvrtc-builtins.so.{major}.*")
     minors = [half.name.rpartition(".")[2] for half in halves]

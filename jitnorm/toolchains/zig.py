@@ -27,7 +27,7 @@ _BINDING = "-Wl,-Bsymbolic"
 
 
 class Zig(Toolchain):
-    """Builds host code for other machines, or for this one where it has no compiler; see `Toolchain`.
+    """Builds host code for other machines, or for this one if it has no compiler; see `Toolchain`.
 
     Links libc++ statically, and assumes no CPU features.
 

@@ -1,8 +1,8 @@
 """jitnorm for torch: modules; its import registers the operators ``torch.ops.jitnorm``, and QuantizedTensor with torch.
 
-A call of a public function registers operators by itself once torch records it, as `torch.compile` and `torch.export`
-do. Import this package where they are needed without one: to load an exported program or saved quantized tensors
-(``torch.load``), or to call ``torch.ops.jitnorm`` directly.
+Calling a public function registers the operators when torch records the call, as in `torch.compile` and `torch.export`.
+Import this package if you need them earlier: to load an exported program or saved quantized tensors (``torch.load``),
+or to call ``torch.ops.jitnorm`` directly.
 """
 
 import torch as _torch

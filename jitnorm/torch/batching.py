@@ -9,7 +9,7 @@ import torch
 
 
 def batched(name: str) -> Callable[..., Any]:
-    """The rule of an operator that `torch.library.register_vmap` takes.
+    """The rule of an operator for `torch.library.register_vmap`.
 
     Args:
         name: of the overload, such as ``jitnorm::rmsnorm``.
@@ -22,7 +22,7 @@ def batched(name: str) -> Callable[..., Any]:
         batched = list(zip(given, in_dims, strict=True))
         calls = [
             operator(*(each if dim is None else _element(each, dim, i) for each, dim in batched), **options)
-            for i in range(max(1, info.batch_size))  # the call of an empty batch gives the shapes
+            for i in range(max(1, info.batch_size))  # a call with an empty batch gives the shapes
         ]
         if isinstance(calls[0], torch.Tensor):
             return _stacked(calls)[: info.batch_size], 0
@@ -33,14 +33,14 @@ def batched(name: str) -> Callable[..., Any]:
 
 
 def _element(tensor: torch.Tensor, dim: int, i: int) -> torch.Tensor:
-    """An element of a batch; zeros for one that an empty batch would have."""
+    """An element of a batch; zeros if the batch is empty."""
     if tensor.shape[dim]:
         return tensor.select(dim, i)
     return tensor.new_zeros([size for place, size in enumerate(tensor.shape) if place != dim % tensor.ndim])
 
 
 def _stacked(tensors: Any) -> torch.Tensor:
-    """The tensors in a new first dimension; narrow ones as bytes, because few operators know their dtypes."""
+    """Stack tensors in a new first dimension; narrow ones as bytes, because few operators support their dtypes."""
     dtype = tensors[0].dtype
     if dtype.itemsize > 1:
         return torch.stack(tensors)

@@ -1,4 +1,4 @@
-"""Calls with DTensors: each process makes its own part of the result, where rows belong to one process."""
+"""Calls with DTensors: each process computes its own part of the result, for rows that belong to one process."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float, ...]) -> tuple[Any, ...]:
-    """Make a call of DTensors, all of one mesh, as `routing.call` does.
+    """Make a call with DTensors on one mesh, like `routing.call`.
 
     Raises:
-        TypeError: a tensor is no DTensor, or is placed such that a process lacks what its part of the result needs.
+        TypeError: a tensor is not a DTensor, or is placed so that a process lacks what its part of the result needs.
     """
     named = dict(zip(dispatcher.arguments, (*tensors, *numbers), strict=True))
     leader = named[dispatcher.outputs.leaders[0]]
@@ -56,7 +56,7 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
 
 
 def _local(name: str, value: Any, leader: Any, dispatcher: Dispatcher) -> Any:
-    """The part of a DTensor that the process has; of a parameter's gradient it has that of its own rows."""
+    """The process's part of a DTensor; a parameter's gradient is that of the process's own rows."""
     if not isinstance(value, DTensor):
         return value
     if name in dispatcher.outputs.of_rows or not value.requires_grad:
@@ -66,7 +66,7 @@ def _local(name: str, value: Any, leader: Any, dispatcher: Dispatcher) -> Any:
 
 
 def _check(name: str, tensor: Any, leader: Any) -> None:
-    """Raise TypeError unless a tensor of a call may be beside its first one."""
+    """Raise TypeError unless a tensor of a call is compatible with its first one."""
     if not isinstance(tensor, DTensor):
         raise TypeError(f"{name}: is a plain tensor beside DTensors; distribute it, for parameters with Replicate()")
     if tensor.device_mesh != leader.device_mesh:
@@ -95,14 +95,14 @@ def _output_shapes(dispatcher: Dispatcher, named: dict[str, Any]) -> Shapes:
 def _placements(
     dispatcher: Dispatcher, name: str, whole: Sequence[int], part: Sequence[int], leader: Any
 ) -> Placements:
-    """The placements of an output, given its shape and that of the part which a process makes."""
+    """The placements of an output, given its shape and that of a process's part."""
     placements: Placements = tuple(leader.placements)
     shards = [(i, each) for i, each in enumerate(placements) if isinstance(each, Shard)]
     leading = tuple(leader.shape[:-1])
     keeps_rows = name in dispatcher.outputs.of_rows and tuple(whole[: len(leading)]) == leading
     if keeps_rows or not shards:
         return placements
-    # One dimension stands for all rows: parts of whole rows follow each other in it if they are equal.
+    # One dimension stands for all rows: parts of whole rows are consecutive in it if they are equal.
     if len(shards) == 1 and shards[0][1].dim == 0:
         processes = leader.device_mesh.size(shards[0][0])
         rows = prod(leader.shape[:-1]) // processes
@@ -116,6 +116,6 @@ def _placements(
 
 
 def _rows_together(dispatcher: Dispatcher) -> int:
-    """Rows that share scales or a tile of them; 1 in a batch, whose matrices share none."""
+    """The number of rows that share scales or a tile of them; 1 in a batch, whose matrices share none."""
     quant = dispatcher.options.get("quant")
     return 1 if quant is None or dispatcher.options.get("batched") else max(quant.row_multiple, quant.block_rows)

@@ -1,6 +1,6 @@
-"""The functions of an overload, written from its schema: they have a parameter for each argument.
+"""The functions of an overload, generated from its schema, with a parameter for each argument.
 
-Functions of any arguments would take 1 us more a call, of 5; see docs/measured.md.
+Functions with variable arguments would add 1 us to a call's 5; see docs/measured.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jitnorm.torch.schemas import Schema
 Run = Callable[[str, "bool | None", tuple[Any, ...]], Any]
 """Runs the op, given `config`, `enable_pdl` and all other arguments, the outputs last."""
 
-# Each of these takes 30 to 60 ns, the public equivalents several times that.
+# Each of these takes 30 to 60 ns, its public equivalent several times that.
 _TEXT = """
 def run({parameters}):
     return _run(config, enable_pdl, ({arguments},))
@@ -31,7 +31,7 @@ def run_or_record(_keyset, {parameters}):
         return _run(config, enable_pdl, ({arguments},))
     return _record(_keyset, {passed})
 """
-# What torch's dispatcher would only pass on, in 3 us, is made at once.
+# Makes calls directly that torch's dispatcher would only pass on, in 3 us.
 _DIRECT = """
 def direct({parameters}, **others):
     if not (others or _is_profiled() or _has_torch_function({tensors})):
@@ -46,7 +46,7 @@ class EntryPoints:
     """The functions of an overload.
 
     Args:
-        schema: the operator's.
+        schema: the operator's schema.
         writes: whether the overload writes the caller's outputs.
     """
 
@@ -68,7 +68,7 @@ class EntryPoints:
 
         Args:
             run: the implementation.
-            record: makes what autograd's calls go on to where a gradient, a mode or a transform asks for them.
+            record: makes the calls that a gradient, a mode or a transform must see.
         """
         absent = self._schema.nullable.union(self._schema.optional, self._schema.sometimes)
         text = _TEXT.format(
@@ -91,11 +91,11 @@ class EntryPoints:
         return scope["run"], scope["run_or_record"]
 
     def direct(self, ways: Mapping[tuple[str, bool | None], Way], dispatch: Implementation) -> Implementation:
-        """The function that a call from Python starts with: of the overload, or without its name, as most mean it.
+        """The function in which a call from Python starts: of the overload, or without an overload's name.
 
         Args:
-            ways: what makes usual calls, by `config` and `enable_pdl`.
-            dispatch: torch's own function, for all others; it may have other keywords, too.
+            ways: the fast paths of calls, by `config` and `enable_pdl`.
+            dispatch: torch's own function, for all other calls; it may have other keywords, too.
         """
         schema = self._schema
         returned = ", ".join(f"named['{name}']" for name in schema.outputs)

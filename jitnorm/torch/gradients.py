@@ -1,4 +1,4 @@
-"""Gradients of operators, as torch's autograd and torch.func ask for them."""
+"""Gradients of operators, for torch's autograd and torch.func."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Implementation = Callable[..., Any]
 
 
 def is_differentiated(tensors: Sequence[Any]) -> bool:
-    """Whether autograd records a call of these tensors, or None in their place."""
+    """Whether autograd records a call with these tensors, some of which may be None."""
     return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
@@ -29,10 +29,11 @@ class OperatorGradient:
     """The gradient of an operator.
 
     Attributes:
-        inputs: the names of its arguments but for the keywords, in their order.
-        outputs: those of its results.
-        made: those of the results of the operator that is called where gradients are recorded, the same first.
-        gradient: that of the op.
+        inputs: the names of its arguments except keywords, in order.
+        outputs: the names of its results.
+        made: the names of the results of the operator that is called while gradients are recorded, starting with
+            `outputs`.
+        gradient: the gradient of the op.
     """
 
     inputs: tuple[str, ...]
@@ -41,7 +42,7 @@ class OperatorGradient:
     gradient: Gradient
 
     def save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> Any:
-        """Keep what `backward` needs of the operator's output, and return what the call gives."""
+        """Save what `backward` needs, and return the call's results."""
         results = (output,) if isinstance(output, torch.Tensor) else output
         named = {**dict(zip(self.inputs, inputs, strict=False)), **dict(zip(self.made, results, strict=True))}
         ctx.save_for_backward(*(named[name] for name in self.gradient.saved))
@@ -52,7 +53,7 @@ class OperatorGradient:
         return results[0] if len(self.outputs) == 1 else results[: len(self.outputs)]
 
     def backward(self, eps: float, *tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        """From the gradients of the results, then the saved tensors, to the gradients of the inputs."""
+        """Compute the gradients of the inputs from those of the results and the saved tensors."""
         grads, saved = tensors[: len(self.outputs)], tensors[len(self.outputs) :]
         if all(grad is None for grad in grads):
             return (None,) * len(self.inputs)
@@ -62,12 +63,12 @@ class OperatorGradient:
 
 
 def _with_dense_rows(grad: torch.Tensor | None) -> torch.Tensor | None:
-    """A gradient that kernels can read: the elements of one that was expanded stand at no stride."""
+    """A gradient that kernels can read: an expanded one, whose stride is 0, is copied."""
     return grad if grad is None or grad.stride(-1) == 1 else grad.contiguous()
 
 
 def operator_gradient(op: Op, schema: Schema) -> OperatorGradient | None:
-    """The gradient of an op's operator of that schema; None if it has none."""
+    """The gradient of an op's operator with this schema; None if it has none."""
     gradient = gradient_of(op)
     if gradient is None:
         return None
@@ -76,17 +77,17 @@ def operator_gradient(op: Op, schema: Schema) -> OperatorGradient | None:
 
 
 def autograd_kernel(operator: Any, implementation: Implementation, gradient: OperatorGradient | None) -> Implementation:
-    """The kernel of an operator for autograd and torch.func, which run it before anything that knows no gradients.
+    """The kernel of an operator for autograd and torch.func, which run it before kernels without gradients.
 
-    Torch's own, `torch.library.register_autograd`, refuses torch.func, and an operator called directly takes 10.9 us
-    with it, not 8.1; without any, torch.func would get zeros for gradients.
+    Torch's own, `torch.library.register_autograd`, rejects torch.func, and with it, a direct call of an operator takes
+    10.9 us instead of 8.1; without any, torch.func would get zeros for gradients.
 
     Args:
         operator: the overload.
-        implementation: of the overload, for tensors on any device.
-        gradient: that of the operator; None if it has none.
+        implementation: the overload's implementation, for tensors on any device.
+        gradient: the operator's gradient; None if it has none.
     """
-    # Each takes 30 to 60 ns, the public equivalents several times that.
+    # Each takes 30 to 60 ns, its public equivalent several times that.
     is_grad_enabled, any_requires_grad = torch.is_grad_enabled, torch._C._any_requires_grad
     after_autograd, below_autograd = torch._C._after_autograd_keyset, torch._C._AutoDispatchBelowAutograd
     differentiable = _differentiable(operator, gradient) if gradient else None
@@ -107,9 +108,9 @@ def autograd_kernel(operator: Any, implementation: Implementation, gradient: Ope
 
 
 class _RunsNext(dict[int, bool]):
-    """Whether the implementation is what torch runs after autograd, by the bits of a call's dispatch keys.
+    """Whether torch runs the implementation next after autograd, by the bits of a call's dispatch keys.
 
-    To look a set of keys up takes 0.1 us, to ask torch 1 us.
+    Looking up a set of keys takes 0.1 us, asking torch 1 us.
     """
 
     def __missing__(self, keys: int) -> bool:
@@ -132,11 +133,11 @@ def _refuse(operator: Any, given: tuple[Any, ...], options: dict[str, Any]) -> N
             check_gradient(tensor, name, is_output=True)
 
 
-# Torch.func calls kernels of autograd level by level, so these are functions of one level.
+# torch.func calls autograd kernels level by level, so these are functions of one level.
 class _Once(torch.autograd.function._SingleLevelFunction):  # type: ignore[misc]
-    """The backward of an operator, with an error where it is differentiated itself.
+    """The backward of an operator, which raises an error if it is itself differentiated.
 
-    `torch.autograd.function.once_differentiable` has that only where the gradients that come in require one.
+    `torch.autograd.function.once_differentiable` does that only if the incoming gradients require grad.
     """
 
     @staticmethod
@@ -153,7 +154,7 @@ def _differentiable(operator: Any, of: OperatorGradient) -> Implementation:
     below_autograd = torch._C._AutoDispatchBelowAutograd
     op = of.gradient.recorded
 
-    @cache  # it may be defined after this one
+    @cache  # it may be defined after this operator
     def recorded() -> Any:
         return getattr(torch.ops.jitnorm, op.name).default if op else operator
 

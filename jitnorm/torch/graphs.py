@@ -1,8 +1,8 @@
-"""Stand-ins for public functions that torch.compile traces in their place: each is one node of Dynamo's graph.
+"""Stand-ins that torch.compile traces in place of public functions: each is one node of Dynamo's graph.
 
-Dynamo runs the node with fake tensors. What compiles the graph traces it down to operators of ``torch.ops.jitnorm``.
-Only tensors can leave a node, so the `QuantizedTensor` of a result is made in the traced program; one that goes in is
-taken apart there, since within `torch.cond`, a checkpoint and the like its parts are not tensors yet.
+Dynamo runs the node with fake tensors, and the graph's compiler traces it down to operators of ``torch.ops.jitnorm``.
+Only tensors can leave a node, so a resulting `QuantizedTensor` is assembled in the traced program; one that is passed
+in is taken apart there, because within `torch.cond`, checkpoints and the like, its parts are not tensors yet.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from jitnorm.quantized import QuantizedTensor, leaves_of, of_leaves
 
 
 def stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the same arguments and result that Dynamo can trace."""
+    """A function with the same arguments and result that Dynamo can trace."""
 
-    # With keywords of its own, Dynamo would take `out` for that of an operator of torch.
+    # With explicit keywords, Dynamo would mistake `out` for that of a torch operator.
     def node(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = function(*map(_whole, args), **{name: _whole(value) for name, value in kwargs.items()})
         parts = result if type(result) is tuple else (result,)
@@ -39,7 +39,7 @@ def stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def stand_in_over_ranks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same of a call over ranks: what goes into the node of its workspace is the name."""
+    """The same for a call over ranks, whose workspace enters the node by name."""
 
     def by_name(input: Any, weight: Any, workspace: str, **options: Any) -> tuple[Any, ...]:
         return tuple(function(input, weight, workspace_named(workspace), **options))
@@ -66,7 +66,7 @@ def _whole(value: Any) -> Any:
     return of_leaves(*value[1:]) if is_apart else value
 
 
-# What the parts of the last node's result are, besides tensors.
+# The non-tensor parts of the last node's result.
 _last: list[str] = []
 
 
@@ -89,7 +89,7 @@ def _described(part: Any) -> str:
 
 
 def _restored(flat: Any, descriptions: str) -> Any:
-    """The result of a public function from what left its node."""
+    """Restore the result of a public function from its node's outputs."""
     parts, place = [], 0
     for described in descriptions.split(";"):
         if described:

@@ -1,4 +1,4 @@
-"""Registers the operators ``torch.ops.jitnorm``: each op of the catalogue as torch's tracers and compilers know it."""
+"""Registers the operators ``torch.ops.jitnorm``, one per op of the catalogue, for torch's tracers and compilers."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _DEVICES = ("CPU", "CUDA")
 
 @cache
 def register() -> None:
-    """Register all operators, once: 0.1 s."""
+    """Register all operators, once; takes 0.1 s."""
     for op in OPS.values():
         if op.is_composed:
             continue
         operators = [Operator(op, schema) for schema in schemas_of(op).values()]
         for operator in operators:
             schema = operator.schema
-            if not schema.updated:  # before the other, which calls without an overload's name would find, too
+            if not schema.updated:  # before the other overload, which calls without an overload's name would also find
                 gradient = operator_gradient(op, schema)
                 functional = _define(operator, schema.functional, gradient)
                 torch.library.register_vmap(functional, batched(functional), lib=_LIBRARY)
             _define(operator, schema.out, None)
         packet = getattr(torch.ops.jitnorm, op.name)
         _call_directly(packet, operators[0], writes=bool(operators[0].schema.updated))
-        torch.jit._builtins._register_builtin(packet.op, f"jitnorm::{op.name}")  # by which TorchScript finds it
+        torch.jit._builtins._register_builtin(packet.op, f"jitnorm::{op.name}")  # TorchScript finds it by this
     ranks.define(_LIBRARY)
 
 
 def _define(operator: Operator, text: str, gradient: OperatorGradient | None) -> str:
-    """Register one overload, of that text, and return its qualified name."""
+    """Register one overload with this schema, and return its qualified name."""
     schema = operator.schema
     writes = text == schema.out
     run, fake = (operator.write, operator.fake_write) if writes else (operator.make, operator.fake)
@@ -59,7 +59,7 @@ def _define(operator: Operator, text: str, gradient: OperatorGradient | None) ->
 
 
 def _call_directly(called: Any, operator: Operator, *, writes: bool) -> None:
-    """Have calls of an overload, or without an overload's name, start with a function of `EntryPoints.direct`."""
+    """Make calls of an overload, or without an overload's name, start in a function of `EntryPoints.direct`."""
     if operator.ways is not None:
         called._op = EntryPoints(operator.schema, writes=writes).direct(operator.ways, called._op)
 

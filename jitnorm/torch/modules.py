@@ -1,6 +1,6 @@
-"""Norms as modules of torch: their state dicts are those of torch's and Transformers' modules.
+"""Norms as torch modules, with the state dicts of torch's and Transformers' modules.
 
-All but `NormQuant` have gradients; run that under `torch.no_grad` or `torch.inference_mode`, else it raises TypeError.
+All but `NormQuant` have gradients; without `torch.no_grad` or `torch.inference_mode`, it raises TypeError.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class RMSNorm(torch.nn.Module):  # type: ignore[misc]
     Args:
         hidden_size: elements of a row.
         eps: added to the mean of squares.
-        unit_bias: whether 1 is added to the weight, as in Gemma; the weight then begins as zeros, else as ones.
-        rounding: as of `jitnorm.rmsnorm` and `jitnorm.norm_quantize`; ``hf`` has the roundings of ``LlamaRMSNorm``.
-        device: of the weight.
-        dtype: of the weight, that of inputs or float32; None: torch's default.
+        unit_bias: whether 1 is added to the weight, as in Gemma; the initial weight is then zeros, otherwise ones.
+        rounding: as in `jitnorm.rmsnorm` and `jitnorm.norm_quantize`; ``hf`` rounds like ``LlamaRMSNorm``.
+        device: device of the weight.
+        dtype: dtype of the weight, the inputs' or float32; None: torch's default.
 
     Example:
         >>> norm = RMSNorm(64, dtype=torch.bfloat16)
@@ -55,7 +55,7 @@ class RMSNorm(torch.nn.Module):  # type: ignore[misc]
         return (gemma_rmsnorm if self.unit_bias else rmsnorm)(x, self.weight, self.eps, rounding=self.rounding)
 
     def extra_repr(self) -> str:
-        """The arguments that are not the defaults'."""
+        """The arguments that differ from their defaults."""
         unit_bias = ", unit_bias=True" if self.unit_bias else ""
         rounding = f", rounding={self.rounding}" if self.rounding != "once" else ""
         return f"{self.hidden_size}, eps={self.eps}{unit_bias}{rounding}"
@@ -68,7 +68,7 @@ class FusedAddRMSNorm(RMSNorm):
         """Add `x` to the residual and normalize the sum, both in place.
 
         Returns:
-            `x`, which is the norm now, and `residual`, which is the sum.
+            `x`, which is now the norm, and `residual`, which is now the sum.
         """
         add_norm = gemma_fused_add_rmsnorm if self.unit_bias else fused_add_rmsnorm
         add_norm(x, residual, self.weight, self.eps, rounding=self.rounding)
@@ -111,7 +111,7 @@ class NormQuant(RMSNorm):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """The arguments that are not the defaults', and the encoding."""
+        """The arguments that differ from their defaults, and the encoding."""
         return f"{super().extra_repr()}, spec={self.spec}"
 
 
@@ -121,7 +121,7 @@ class LayerNorm(torch.nn.Module):  # type: ignore[misc]
     Args:
         hidden_size: elements of a row.
         eps: added to the variance.
-        device: of the weight and the bias, which are float32.
+        device: device of the weight and the bias, which are float32.
     """
 
     def __init__(self, hidden_size: int, eps: float = 1e-5, *, device: torch.device | str | None = None) -> None:

@@ -27,11 +27,11 @@ class Operator:
 
     Args:
         op: the op.
-        schema: that of its launch, or of the one before.
+        schema: the schema of its launch, or of the preceding one.
 
     Attributes:
         schema: as given.
-        ways: the usual ways of its calls, by `config` and `enable_pdl`; None where torch's tensors have none.
+        ways: the fast paths of its calls, by `config` and `enable_pdl`; None if torch tensors have none.
     """
 
     def __init__(self, op: Op, schema: Schema) -> None:
@@ -46,12 +46,12 @@ class Operator:
         self.ways = _Ways(self._forms) if _TORCH.is_direct else None
 
     def make(self, config: str, enable_pdl: bool | None, inputs: tuple[Any, ...]) -> Any:
-        """Run the op and return what it allocates."""
+        """Run the op and return its allocated outputs."""
         form = self._forms[config, enable_pdl]
         return self._returned(form.dispatcher.outputs_among(form.allocating(inputs + self._nothing)))
 
     def write(self, config: str, enable_pdl: bool | None, given: tuple[Any, ...]) -> None:
-        """Run the op and write what the caller gives, after the inputs."""
+        """Run the op on outputs that the caller gives after the inputs."""
         self._forms[config, enable_pdl].writing(given)
 
     def fake(self, *given: Any, config: str = "", enable_pdl: bool | None = None) -> Any:
@@ -65,7 +65,7 @@ class Operator:
     def _faked(
         self, config: str, enable_pdl: bool | None, given: tuple[Any, ...], outputs: dict[str, Any]
     ) -> dict[str, Any]:
-        """The outputs of a call, which is as torch makes it: without arguments at the end that are at their default."""
+        """The outputs of a call in torch's form, without trailing arguments that have their defaults."""
         form = self._forms[config, enable_pdl]
         inputs = (*given, *(None,) * (self._input_count - len(given)))
         named = form.named((*inputs, *map(outputs.get, self._outputs)))
@@ -77,14 +77,13 @@ class Operator:
 class _Form:
     """Calls of an operator with the same options.
 
-    Calls are all arguments, the outputs last. Torch has dispatched them, so their tensors are plain memory, require no
-    gradients that anything records, and no mode sees them; `ops.run.run` asks all that before it runs a call, which
-    took 1 us more.
+    A call is a tuple of all arguments, outputs last. Torch has dispatched it, so its tensors are plain memory, need no
+    recorded gradients, and no mode must see them; `ops.run.run` would check all that first, which took 1 us more.
 
     Args:
-        dispatcher: the op's, for the options.
-        names: of the arguments, in that order.
-        optional: the names that calls may leave out, or be None for.
+        dispatcher: the op's dispatcher for the options.
+        names: the names of the arguments, in that order.
+        optional: the names of arguments that may be omitted or None.
     """
 
     def __init__(self, dispatcher: Dispatcher, names: tuple[str, ...], optional: frozenset[str]) -> None:
@@ -98,7 +97,7 @@ class _Form:
         return dict(zip(self.dispatcher.arguments, self._ordered(given), strict=True))
 
     def way(self) -> Way:
-        """The usual way of such calls."""
+        """The fast path of such calls."""
         usual, unused = _TORCH.way(self.dispatcher), [name for _, name in self._unused]
 
         def call(named: dict[str, Any], stream: Any) -> bool:
@@ -115,7 +114,7 @@ class _Form:
                 if dispatcher.launch(*arguments) is None:
                     return
         except (BufferError, RuntimeError, TypeError, ValueError):
-            pass  # nothing has run; `run` raises it again, in the caller's words
+            pass  # nothing has run; `run` raises it again, in the caller's terms
         run(dispatcher, dict(zip(dispatcher.arguments, arguments, strict=True)), None)
 
     def allocating(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -142,7 +141,7 @@ class _Form:
 
 
 class _Forms(dict[tuple[str, "bool | None"], _Form]):
-    """The forms of an operator's calls, by `config` and `enable_pdl`, made when they are first needed."""
+    """The forms of an operator's calls, by `config` and `enable_pdl`, created on first use."""
 
     def __init__(self, op: Op, names: tuple[str, ...], optional: frozenset[str]) -> None:
         super().__init__()
@@ -159,7 +158,7 @@ class _Forms(dict[tuple[str, "bool | None"], _Form]):
 
 
 class _Ways(dict[tuple[str, "bool | None"], Way]):
-    """The usual ways of an operator's calls, by `config` and `enable_pdl`, made when they are first needed."""
+    """The fast paths of an operator's calls, by `config` and `enable_pdl`, created on first use."""
 
     def __init__(self, forms: _Forms) -> None:
         super().__init__()
@@ -171,7 +170,7 @@ class _Ways(dict[tuple[str, "bool | None"], Way]):
 
 
 def with_bytes(op: Op) -> Op:
-    """The op with codes of E2M1 allocated as bytes: torch's compilers and its exported programs lack their dtype."""
+    """The op with E2M1 codes allocated as bytes: torch's compilers and exported programs lack their dtype."""
 
     def allocated(config: KernelConfig) -> Allocated:
         return {"y_fp4": (None, "uint8"), **(op.allocated(config) if op.allocated else {})}
@@ -180,7 +179,7 @@ def with_bytes(op: Op) -> Op:
 
 
 def fake_outputs(dispatcher: Dispatcher, outputs: Outputs, named: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs of a call, of the shapes and dtypes that it allocates, without values.
+    """The outputs of a call, with the shapes and dtypes that it would allocate, without values.
 
     Args:
         dispatcher: the op's, for the options of the call.
@@ -190,7 +189,7 @@ def fake_outputs(dispatcher: Dispatcher, outputs: Outputs, named: Mapping[str, A
     try:
         leaders = [named[name] for name in outputs.leaders]
         framework = framework_of(leaders[0], outputs.leaders[0])
-        # Of what torch traces, only the number of rows may be a symbol.
+        # While torch traces, only the number of rows may be a symbol.
         shapes = [(*leader.shape[:-1], int(leader.shape[-1])) for leader in leaders]
         made = outputs.of(shapes, framework.dtype_name(leaders[0]))
     except (TypeError, ValueError) as error:
@@ -199,7 +198,7 @@ def fake_outputs(dispatcher: Dispatcher, outputs: Outputs, named: Mapping[str, A
 
 
 def _check_devices(dispatcher: Dispatcher, named: Mapping[str, Any]) -> None:
-    """Raise ValueError unless all tensors of a call are on one device: kernels check that, but see none on `meta`."""
+    """Raise ValueError unless all tensors of a call are on one device; kernels check that, but not for `meta`."""
     first = named[dispatcher.first]
     for name in dispatcher.names:
         tensor = named.get(name)

@@ -1,4 +1,4 @@
-"""The operator of calls over ranks, ``torch.ops.jitnorm.all_reduce_norm_quantize``, to which a workspace is a name."""
+"""The operator for calls over ranks, ``torch.ops.jitnorm.all_reduce_norm_quantize``, which takes a workspace's name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCHEMA = (
     "bool is_fused=True) "
     "-> Tensor[]"
 )
-# As which kernels know the parameters of a layer norm.
+# The kernels' names for the parameters of a layer norm.
 _OF_LAYERNORM = {"weight": "gemma", "bias": "beta"}
 
 
@@ -53,7 +53,7 @@ def call(
         is_fused: as of `comm.calls.launch`.
 
     Returns:
-        inputs and outputs by name; those that the call does without are None.
+        inputs and outputs by name; those that the call does not have are None.
     """
     norm, options = dispatcher.options["op"], {k: v for k, v in dispatcher.options.items() if k != "op"}
     config = f"{norm}:{config_text(dispatcher.op, options)}"
@@ -80,7 +80,7 @@ def _outputs(dispatcher: Dispatcher) -> Outputs:
 
 
 def _found(config: str, enable_pdl: bool | None, name: str, inputs: Mapping[str, Any]) -> tuple[Dispatcher, Workspace]:
-    """The dispatcher and the workspace of a call that is not refused."""
+    """The dispatcher and the workspace of a call, after checking it."""
     dispatcher, workspace = _dispatcher(config, enable_pdl), workspace_named(name)
     ranks = dispatcher.options.get("ranks")
     if ranks != workspace.ranks:
@@ -97,7 +97,7 @@ def _run(
     input: Any, weight: Any, eps: float, workspace: str, *others: Any, config: str, enable_pdl: bool | None = None,
     is_fused: bool = True, **named: Any,
 ) -> list[torch.Tensor]:  # fmt: skip
-    """The outputs, none of them in the window: programs do not know that the next call writes there."""
+    """The outputs, none of them in the window, because programs do not know that the next call writes there."""
     inputs = _by_name(input, weight, others, named)
     dispatcher, own = _found(config, enable_pdl, workspace, inputs)
     made = launch(own, dispatcher, inputs, eps, None, is_fused)
@@ -132,6 +132,6 @@ def _without_gradients(*given: Any, **named: Any) -> Any:
 
 
 def _by_name(input: Any, weight: Any, others: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors of a call, some of which may be left out."""
+    """The tensors of a call, some of which may be omitted."""
     optional = {**dict(zip(_INPUTS[2:], others, strict=False)), **named}
     return {"input": input, "weight": weight, **{name: optional.get(name) for name in _INPUTS[2:]}}

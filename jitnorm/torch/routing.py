@@ -1,4 +1,4 @@
-"""Makes a public function's call an operator of torch, where torch records calls or tensors are not plain memory."""
+"""Turns a public function's call into a torch operator, if torch records calls or tensors are not plain memory."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
 
     Args:
         dispatcher: the op's, for the options of the call.
-        tensors: those of the call, in calling order; outputs may be None.
+        tensors: the call's tensors, in calling order; outputs may be None.
         numbers: the op's numbers.
 
     Returns:
         the tensors, with all outputs.
     """
     if any(type(tensor).__name__ == "DTensor" for tensor in tensors):
-        from jitnorm.torch import distributed  # torch loads its own part only for those who use it
+        from jitnorm.torch import distributed  # torch loads its own part only when it is used
 
         return distributed.call(dispatcher, tensors, numbers)
     named = dict(zip(dispatcher.arguments, (*tensors, *numbers), strict=True))
@@ -64,7 +64,7 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
 
 
 def _check_differentiable(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> None:
-    """Refuse tangents, and tensors that no kernel can read."""
+    """Reject tangents, and tensors that no kernel can read."""
     names, framework = dispatcher.names, framework_of(tensors[0], dispatcher.names[0])
     if not framework.makes_calls_of(tensors):
         with torch.no_grad():
@@ -75,7 +75,7 @@ def _check_differentiable(dispatcher: Dispatcher, tensors: tuple[Any, ...]) -> N
 
 
 def _is_transformed(tensors: tuple[Any, ...]) -> bool:
-    """Whether tensors are wrapped by torch.func, which takes operators that write nothing."""
+    """Whether tensors are wrapped by torch.func, which only accepts operators that write nothing."""
     functorch = torch._C._functorch
     return any(
         tensor is not None and (functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor))
@@ -84,14 +84,14 @@ def _is_transformed(tensors: tuple[Any, ...]) -> bool:
 
 
 def _copied(name: str, made: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-    """`out` with what was made for it, which may have other dimensions and be bytes of the same size."""
+    """Copy a result to `out`, which may have other dimensions and be bytes of the same size."""
     try:
         # torch before 2.12 cannot batch the view of bytes, even where the dtype stays.
         same = made if made.dtype == out.dtype else made.view(out.dtype)
         return out.copy_(same.reshape(out.shape))
     except RuntimeError as error:
         if gradients.is_differentiated((made, out)) and not _is_transformed((made, out)):
-            raise  # autograd's own, such as that of a parameter written in place
+            raise  # autograd's own error, such as that for a parameter written in place
         raise TypeError(f"{name}: is used in a transform of torch.func that cannot write it ({error})") from None
 
 
@@ -100,11 +100,11 @@ class _Operator:
     """A dispatcher's calls as torch knows them.
 
     Attributes:
-        functional: the overload that allocates its outputs; None where some are written in part.
+        functional: the overload that allocates its outputs; None if some are partly written.
         out: the overload that writes the caller's.
-        options: the arguments of both that stand for the dispatcher's options, and parameters that it does without.
+        options: the arguments of both for the dispatcher's options, and for parameters that it does not have.
         outputs: how the operator allocates.
-        gives_fp4: whether its codes are bytes where the function gives them their dtype.
+        gives_fp4: whether its codes are bytes that the function views as their own dtype.
     """
 
     functional: Callable[..., Any] | None

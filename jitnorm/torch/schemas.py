@@ -1,4 +1,4 @@
-"""Schemas of torch operators, from an op's record: the tensors that its calls may have, whatever the options."""
+"""Schemas of torch operators, from an op's record: the tensors that its calls may have, with any options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jitnorm.kernels.config import KernelConfig, options_text
 from jitnorm.kernels.formats import FORMATS
 from jitnorm.kernels.interface import interface
 
-# What decoding writes is an option, while other ops take the dtype of their input.
+# The output dtype of decoding is an option, while other ops use the dtype of their input.
 _DEFAULTS = {field.name: field.default for field in fields(KernelConfig) if field.name != "input"}
 _GLOBAL_SCALES = ("none", "given", "row", "tensor")
 # Both kinds: one layout of scales, or two.
@@ -30,12 +30,12 @@ class Schema:
     Attributes:
         name: qualified, such as ``jitnorm::rmsnorm``.
         required: the inputs of every call, in calling order; `nullable` ones may be None.
-        optional: those of some.
+        optional: the inputs of some calls.
         numbers: the numbers.
-        outputs: what some call writes, in calling order.
+        outputs: what any call writes, in calling order.
         sometimes: the outputs that not every call has.
-        nullable: the parameters of norms that also do without.
-        updated: the outputs that are written in part; with some there is no functional overload.
+        nullable: parameters that norms can also do without.
+        updated: the partly written outputs; if there are any, there is no functional overload.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Schema:
 
     @property
     def out(self) -> str:
-        """The overload that writes the caller's tensors, each of which may be the input that it takes the place of."""
+        """The overload that writes the caller's tensors, each of which may be the input that it replaces."""
         written = (
             f"Tensor({chr(ord('a') + i)}!){'? ' + name + '=None' if name in self.sometimes else ' ' + name}"
             for i, name in enumerate(self.outputs)
@@ -71,7 +71,7 @@ class Schema:
 
 
 def schemas_of(op: Op) -> dict[bool, Schema]:
-    """The schema of an op's launch, by False, and by True that of the launch which finds an amax before, if any.
+    """The schema of an op's launch, under False, and that of a preceding launch for the amax, if any, under True.
 
     Example:
         >>> from jitnorm.catalogue.norms import RMSNORM
@@ -85,7 +85,7 @@ def schemas_of(op: Op) -> dict[bool, Schema]:
 
 
 def config_text(op: Op, options: Mapping[str, Any]) -> str:
-    """The ``config`` of an operator: the fields of a call that its op leaves open and that are not at their default."""
+    """The ``config`` of an operator: the fields that its op leaves open and that differ from their defaults."""
     implied = {**_DEFAULTS, **op.fixed}
     return options_text({name: value for name, value in options.items() if value != implied.get(name)})
 
@@ -120,7 +120,7 @@ def _schema(name: str, calls: list[Fields]) -> Schema:
 
 
 def _calls(op: Op) -> Iterator[Fields]:
-    """Fields of calls that between them have every tensor which the op's function takes or gives."""
+    """Fields of calls that together have every tensor which the op's function takes or returns."""
     for choices in _choices(op):
         try:
             _, found = chosen_of(op, {"hidden_size": _HIDDEN_SIZE, **choices})

@@ -1,4 +1,4 @@
-"""Norm + quantize for training that takes quantization into account: its gradient is the norm's, straight through."""
+"""Norm and quantization for quantization-aware training, with the norm's gradient (a straight-through estimator)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jitnorm.ops.general import norm_quantize
 def fake_norm_quantize(
     x: torch.Tensor, weight: torch.Tensor, spec: QuantSpec, eps: float = 1e-6, *, unit_bias: bool = False, **scales: Any
 ) -> torch.Tensor:
-    """Normalize and quantize as `jitnorm.norm_quantize` does, and return the values that the codes stand for.
+    """Normalize and quantize like `jitnorm.norm_quantize`, and return the decoded values.
 
     Its gradient is that of the norm, as if nothing had been quantized (the straight-through estimator of Bengio,
     Leonard and Courville, 2013).
@@ -25,7 +25,7 @@ def fake_norm_quantize(
         weight: shape (hidden_size,), the dtype of `x` or float32.
         spec: how to encode, such as ``jitnorm.MXFP8``.
         eps: added to the mean of squares.
-        unit_bias: whether the weight is ``weight + 1``, as Gemma's.
+        unit_bias: whether 1 is added to the weight, as in Gemma.
         scales: `global_scale`, `scale` and `scale_ub` of `jitnorm.norm_quantize`.
 
     Returns:
@@ -56,7 +56,7 @@ def _is_transforming() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
-vars(_is_transforming)["_dynamo_marked_constant"] = True  # Dynamo, which transforms what it traces, calls it
+vars(_is_transforming)["_dynamo_marked_constant"] = True  # Dynamo calls it, and transforms what it traces
 
 
 class _FakeNormQuantize(torch.autograd.Function):  # type: ignore[misc]
@@ -66,7 +66,7 @@ class _FakeNormQuantize(torch.autograd.Function):  # type: ignore[misc]
     def forward(
         x: torch.Tensor, weight: torch.Tensor, spec: QuantSpec, eps: float, unit_bias: bool, scales: Any
     ) -> torch.Tensor:
-        with torch.no_grad():  # what traces a program may have it on here
+        with torch.no_grad():  # a tracer may have enabled it here
             q = norm_quantize(x, weight, spec=spec, eps=eps, unit_bias=unit_bias, **scales)
             made: torch.Tensor = dequantize(q, dtype=str(x.dtype).removeprefix("torch."))
         return made
@@ -82,7 +82,7 @@ class _FakeNormQuantize(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _Once(torch.autograd.Function):  # type: ignore[misc]
-    """The backward, with an error where it is differentiated itself."""
+    """The backward, which raises an error if it is itself differentiated."""
 
     generate_vmap_rule = True
 

@@ -25,7 +25,7 @@ OPS = (
     "layernorm mxfp8", "rmsnorm silu", "rmsnorm silu nvfp4", "gated", "gated nvfp4", "sandwich", "sandwich nvfp4",
 )  # fmt: skip
 USUAL_OPS = OPS[: OPS.index("mhc 4") + 1]
-# Calls all over their class.
+# Row counts that cover each class.
 _FEW = (1, 16, FEW_ROWS)
 _SOME = (2 * FEW_ROWS, 512, 1024)
 _USUAL = (1792, 3072, 6144)
@@ -37,12 +37,12 @@ class Case:
     """Kernels that share a tuning key, in calls of one class of rows.
 
     Attributes:
-        op: its name, as of `jitnorm bench`.
-        key: what stands for them in tables.
+        op: its name in `jitnorm bench`.
+        key: their key in tables.
         row_class: one of `ROW_CLASSES`.
         rows: how many rows the measured calls have.
-        config: of the kernel that the rules choose.
-        schedules: those to compare it with.
+        config: the configuration of the kernel that the rules choose.
+        schedules: the schedules to compare it with.
     """
 
     op: str
@@ -64,7 +64,7 @@ class Plan:
 
     Attributes:
         cases: one for each op, hidden size and class of rows.
-        left_out: ops with their hidden sizes and the reason, a line each.
+        left_out: ops with their hidden sizes and the reason, one line each.
     """
 
     cases: list[Case]
@@ -72,7 +72,7 @@ class Plan:
 
 
 def plan(ops: Sequence[str], hidden_sizes: Sequence[int], row_classes: Sequence[str], target: Target) -> Plan:
-    """Plan the cases for a target, without kernels that have only one schedule and classes without calls.
+    """Plan the cases for a target, skipping kernels with only one schedule and classes without calls.
 
     Args:
         ops: names out of `OPS`; none for `USUAL_OPS`.
@@ -106,14 +106,14 @@ def _case(op: str, hidden_size: int, row_class: str, target: Target) -> Case:
     key = tuning_key(op_named(op).config(hidden_size))
     config = replace(key, pdl=target.has_pdl)
     config = for_many_rows(config, target) if row_class == "many" else config
-    # What calls have without a table is compared, too.
+    # The schedule of calls without a table is compared, too.
     found = (few_rows_schedule(config, target, row_class), *map(str, candidates(config, target, row_class)))
     schedules = tuple(dict.fromkeys(filter(None, found)))
     return Case(op, key, row_class, rows_of(row_class, hidden_size), config, schedules)
 
 
 def rows_of(row_class: str, hidden_size: int) -> tuple[int, ...]:
-    """Numbers of rows that stand for a class; none if rows are so long that no call is of that class.
+    """Numbers of rows that represent a class; none if rows are so long that no call belongs to it.
 
     Example:
         >>> rows_of("usual", 16384), rows_of("many", 2048), rows_of("many", 4096)

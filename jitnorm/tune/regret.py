@@ -27,8 +27,8 @@ class Regret:
         case: the case.
         schedule: the schedule that calls get; empty for the rules'.
         fastest: the fastest schedule.
-        by_choice: by how much the schedule that calls get takes longer.
-        by_rule: the same of the rules' schedule.
+        by_choice: how much longer the schedule that calls get takes.
+        by_rule: how much longer the rules' schedule takes.
     """
 
     case: Case
@@ -43,7 +43,7 @@ def draw(ops: Sequence[str], seed: int, target: Target) -> list[Case]:
 
     Args:
         ops: names out of `cases.OPS`.
-        seed: of the random numbers.
+        seed: the seed of the random numbers.
         target: what the kernels are built for.
 
     Example:
@@ -60,7 +60,7 @@ def draw(ops: Sequence[str], seed: int, target: Target) -> list[Case]:
 
 
 def _with_many_rows(case: Case) -> Case:
-    """The case itself; of many rows only one call, of about 2^27 elements."""
+    """The case itself; for many rows, with a single call of about 2^27 elements."""
     if case.row_class != "many":
         return case
     rows = 2 * MANY_ELEMENTS // case.config.hidden_size
@@ -74,7 +74,7 @@ def chosen(case: Case, target: Target) -> str:
 
 
 def configs_of(case: Case, target: Target) -> tuple[KernelConfig, ...]:
-    """Return the kernels to measure, the one that calls get among them."""
+    """Return the kernels to measure, including the one that calls get."""
     schedules = dict.fromkeys(("", chosen(case, target), *case.schedules))
     return tuple(replace(case.config, schedule=each) for each in schedules)
 

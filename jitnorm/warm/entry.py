@@ -1,4 +1,4 @@
-"""Entries: an op with the choices of its caller, and lists of choices multiplied out into entries."""
+"""Entries, each an op with its caller's choices, and the expansion of lists of choices into entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jitnorm.warm.expand import configs_of
 
 @dataclass(frozen=True)
 class Entry:
-    """An op and one value for each choice that is not left out.
+    """An op and one value for each choice that is not omitted.
 
     Attributes:
         op: its name; see `jitnorm.catalogue.OPS`.
@@ -63,7 +63,7 @@ def multiply(ops: str | Iterable[str], choices: Mapping[str, Any]) -> list[Entry
 
 
 def read_value(choice: str, text: str) -> Any:
-    """A value as it is written on a command line: a number, ``true``, ``false``, else text.
+    """Read a value from a command line: a number, ``true``, ``false``, or else text.
 
     Example:
         >>> read_value("hidden_size", "4096"), read_value("residual", "true"), read_value("quant", "nvfp4")

@@ -1,4 +1,4 @@
-"""From a launch to the configurations that calls with contiguous, aligned tensors have."""
+"""From a launch to the configurations of calls with contiguous, aligned tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jitnorm.kernels.target import Target
 
 # The fields that a call's tensors and target decide; the others follow from its op and options.
 _OF_THE_CALL = ("vector_bytes", "pdl", "many_rows", "schedule")
-# Ops whose first tensor has a dtype that their options name.
+# Ops whose options name the dtype of their first tensor.
 _OF_GIVEN_INPUT = ("dequantize", "sum_rows")
 _OF_A_LAUNCH = {field.name for field in fields(KernelConfig)} - {"hidden_size", "input", "weight", "row_dims"}
 
@@ -50,11 +50,11 @@ def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]
 
 
 def configs_of_text(text: str, target: Target, row_classes: Sequence[str] = ROW_CLASSES) -> list[KernelConfig]:
-    """The configurations that calls on a target have, of all that the text form of a KernelConfig leaves open.
+    """The configurations of calls on a target, for every field that the text form of a KernelConfig leaves open.
 
-    Open is what depends on the call, if the text does not name it: `vector_bytes`, `pdl`, and of each class of rows
-    `many_rows` and `schedule`. A text that jitnorm has written names every field that is not at its default, so
-    nothing is open.
+    Fields that depend on the call are open if the text does not name them: `vector_bytes`, `pdl`, and for each class of
+    rows `many_rows` and `schedule`. A text written by jitnorm names every field that differs from its default, so it
+    leaves nothing open.
 
     Args:
         text: such as ``rmsnorm:hidden_size=4096``.
@@ -87,7 +87,7 @@ def configs_of_text(text: str, target: Target, row_classes: Sequence[str] = ROW_
 
 
 def vector_bytes_of(launch: Launch, target: Target) -> list[int]:
-    """How wide the accesses of a call may be: of many rows, and of a single one, whose stride does not matter.
+    """How wide a call's accesses may be: for many rows, and for a single one, whose stride does not matter.
 
     As `WidestAccess` in kernels/launcher/dispatcher.h finds it, with all tensors aligned and contiguous.
     """
@@ -98,7 +98,7 @@ def vector_bytes_of(launch: Launch, target: Target) -> list[int]:
         least = actual.element_bytes
         while chunk_bytes and widest > 1 and max(least, chunk_bytes * widest // WIDEST_ACCESS) > _row_alignment(actual):
             widest //= 2
-    # A shuffle moves rows in blocks of 16 or 32; several weights are as many rows.
+    # A shuffle moves rows in blocks of 16 or 32; several weights count as rows.
     has_single_rows = launch.options["op"] != "shuffle" and launch.options.get("weights", 1) == 1
     return [widest, WIDEST_ACCESS] if has_single_rows and widest < WIDEST_ACCESS else [widest]
 

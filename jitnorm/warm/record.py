@@ -16,7 +16,7 @@ _MAX_BYTES = 1 << 26
 def read_record(path: Path) -> Iterator[tuple[KernelConfig, Target]]:
     """Read the configurations and targets of a record: one JSON object per line, with ``config`` and ``target``.
 
-    A truncated last line, as a full disk leaves it, is skipped.
+    A truncated last line, such as a full disk leaves, is skipped.
 
     Raises:
         ValueError: the file or a line cannot be read.

@@ -24,7 +24,7 @@ class WheelName(NamedTuple):
 
     Attributes:
         distribution: with underscores, such as ``jitnorm_kernels_sm90a``.
-        version: of the distribution.
+        version: the version of the distribution.
         tag: the compatibility tag, such as ``py3-none-any``.
     """
 

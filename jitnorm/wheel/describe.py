@@ -56,7 +56,7 @@ class WheelDescription:
 
 
 def describe_wheel(wheel: WheelFolder) -> WheelDescription:
-    """Describe an installed wheel, and what of it serves here; payloads are checked only by size."""
+    """Describe an installed wheel, and which of its kernels serve here; only the sizes of payloads are checked."""
     name, version, path = wheel.name, wheel.version, str(wheel.path)
     try:
         store: Store = open_read_only(wheel.path, f"wheel {name}")

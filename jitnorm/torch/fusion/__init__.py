@@ -1,4 +1,4 @@
-"""Fuses norms, and what quantizes them, in programs that torch.compile compiles."""
+"""Fuses norms and their quantization in programs compiled by torch.compile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def fuse(*, norms: bool = True) -> dict[str, Any]:
-    """Options for `torch.compile` by which RMSNorm in plain torch, and quantization of it, become single ops.
+    """Options for `torch.compile` that turn RMSNorm in plain torch, and its quantization, into single ops.
 
     Only graphs without gradients are changed. docs/torch.md says what is recognized, and how results may differ;
     `fusions` lists what was fused.
@@ -18,20 +18,20 @@ def fuse(*, norms: bool = True) -> dict[str, Any]:
         norms: whether norms that nothing quantizes are fused, too.
 
     Returns:
-        the options, which may be joined with others; they are also a patch of ``torch._inductor.config``.
+        the options, which can be combined with others, or passed to ``torch._inductor.config.patch``.
 
     Example:
         >>> norm = torch.nn.RMSNorm(64, eps=1e-6).bfloat16()
         >>> compiled = torch.compile(norm, fullgraph=True, options=fuse())
     """
-    # Inductor takes a second to import, which only those who compile should spend.
+    # Importing inductor takes a second, which only programs that compile should spend.
     from jitnorm.torch.fusion.compiler_pass import FusePass
 
     return {"post_grad_custom_pre_pass": FusePass(norms)}
 
 
 def fusions() -> list[Fusion]:
-    """Report what `fuse` has made of each norm in programs that this process compiled, or took from inductor's cache.
+    """Report what `fuse` did with each norm in programs that this process compiled, or loaded from inductor's cache.
 
     Example:
         >>> for fusion in fusions():

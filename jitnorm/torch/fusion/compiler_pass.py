@@ -1,4 +1,4 @@
-"""The pass over graphs of inductor that fuses norms."""
+"""The pass over inductor's graphs that fuses norms."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from jitnorm.torch.fusion.report import Fusion, place_of, record
 from jitnorm.torch.fusion.rewrite import NotFused, fuse
 from jitnorm.torch.schemas import config_text
 
-# Torch before 2.12 has only passes that are not told whether a graph is for inference.
+# Before 2.12, torch does not tell passes whether a graph is for inference.
 _Pass: Any = getattr(custom_graph_pass, "CustomInferenceAwareGraphPass", custom_graph_pass.CustomGraphPass)
 
 
 @dataclass(frozen=True)
 class FusePass(_Pass):  # type: ignore[misc]
-    """Puts ops in the place of norms, and of what quantizes them.
+    """Replaces norms, and their quantization, by ops.
 
     Args:
         norms: whether norms that nothing quantizes are fused, too.
@@ -35,12 +35,12 @@ class FusePass(_Pass):  # type: ignore[misc]
     norms: bool
 
     def __call__(self, graph: Graph, is_inference: bool | None = None) -> None:
-        """Rewrite a graph, and record what became of each norm in it."""
+        """Rewrite a graph, and record what happened to each norm in it."""
         library.register()
         if is_inference is None:
             is_inference = not any(node.name.startswith("primals") for node in graph.find_nodes(op="placeholder"))
         for node in graph.find_nodes(op="call_function", target=aten._assert_tensor_metadata.default):
-            graph.erase_node(node)  # of exported programs; inductor itself takes them out, but later
+            graph.erase_node(node)  # from exported programs; inductor itself removes them, but later
         roots = list(graph.find_nodes(op="call_function", target=aten.rsqrt.default))
         codes = _codes_by_root(graph, roots)
         for root in roots:
@@ -56,7 +56,7 @@ class FusePass(_Pass):  # type: ignore[misc]
         place = place_of(root)
         if not is_inference:
             return Fusion("", "", place, (), "gradients are recorded")
-        norm = find_norm(root)  # anew: what it reads may have been replaced
+        norm = find_norm(root)  # again, because its inputs may have been replaced
         if norm is None:
             return Fusion("", "", place, (), "no op computes it as it is written")
         encodings = [found for node in codes if (found := find_encoding(node, norm.values))]
@@ -76,7 +76,7 @@ class FusePass(_Pass):  # type: ignore[misc]
 
 
 def _codes_by_root(graph: Graph, roots: list[Node]) -> dict[Node, list[Node]]:
-    """The codes that norms are quantized to, by the roots that norms are found by."""
+    """The codes of quantized norms, by the roots that identify the norms."""
     owners = {value: root for root in roots if (norm := find_norm(root)) for value in norm.values}
     found: dict[Node, list[Node]] = {root: [] for root in roots}
     for node in graph.find_nodes(op="call_function", target=prims.convert_element_type.default):
@@ -87,14 +87,14 @@ def _codes_by_root(graph: Graph, roots: list[Node]) -> dict[Node, list[Node]]:
 
 
 def _unrounded(norm: Norm, encodings: list[Encoding]) -> tuple[str, ...]:
-    """Roundings to 16 bits of the program that the op leaves out."""
+    """The program's roundings to 16 bits that the op omits."""
     values = {value for each in encodings for value in each.values}
     return (*norm.rounds, "norm") if norm.is_narrow and values.intersection(norm.results) else norm.rounds
 
 
 @cache
 def _digest() -> str:
-    """A digest of all that decides what a graph becomes."""
+    """A digest of everything that affects the result of the pass."""
     folders = (Path(__file__).parent, Path(__file__).parents[1], Path(catalogue.__file__).parent)
     files = sorted(file for folder in folders for file in folder.glob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

@@ -1,4 +1,4 @@
-"""Finds quantization to FP8 of given values: with a given scale, by one for each row, or for each group of a row."""
+"""Finds FP8 quantization of given values: with a given scale, one per row, or one per group of a row."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Encoding:
 
 
 class _Scaled(NamedTuple):
-    """A way to read codes: values that are scaled, then rounded.
+    """An interpretation of codes as values that are scaled, then rounded.
 
     Attributes:
         codes: the node of the codes.
         element: their format.
-        value: the given node that the values are a form of.
-        factor: what they are divided or multiplied by, as it is broadcast.
-        source: what it is computed from.
-        kind: what that is: the ``scale``, or the ``amax`` that it belongs to.
+        value: the given node that the values are derived from.
+        factor: what they are divided or multiplied by, after broadcasting.
+        source: what the factor is computed from.
+        kind: what the source is: the ``scale``, or the corresponding ``amax``.
         is_clamped: whether the product is clamped to the range of the format.
     """
 
@@ -60,14 +60,14 @@ class _Scaled(NamedTuple):
 
 
 def find_encoding(codes: Node, values: Container[Node]) -> Encoding | None:
-    """The quantization that a node gives the codes of, if an op computes it.
+    """The quantization whose codes a node computes, if an op computes it.
 
     Args:
         codes: the node.
-        values: forms of one norm, rounded or not, whose quantization is looked for.
+        values: forms of one norm, rounded or not, whose quantization is searched for.
     """
     for scaled in _scaled(codes, values):
-        # Unclamped, torch makes what is too large a NaN; only a scale that is found prevents that.
+        # Without clamping, torch turns values that are too large into NaN; only a computed scale prevents that.
         found = _with_found_scale(scaled, values) or (_with_given_scale(scaled) if scaled.is_clamped else None)
         if found is not None:
             return found
@@ -75,7 +75,7 @@ def find_encoding(codes: Node, values: Container[Node]) -> Encoding | None:
 
 
 def quantized_value(codes: Node, values: Container[Node]) -> Node | None:
-    """The value that a node gives codes of, by whatever formula."""
+    """The value whose codes a node computes, by any formula."""
     return next((scaled.value for scaled in _scaled(codes, values)), None)
 
 
@@ -135,7 +135,7 @@ def _with_found_scale(scaled: _Scaled, values: Container[Node]) -> Encoding | No
         return None
     *rows, size = fake(scaled.codes).shape
     if not same_shape(fake(scaled.factor).shape, (*rows, 1)):
-        return None  # else there are as many scales as blocks, so they are of this size
+        return None  # otherwise there are as many scales as blocks, which gives their size
     formulas = dict(_formulas(amax, np.float32(MAX_CODE[scaled.element])))
     for block, least in _blocks(scaled.element, size, fake(value).shape[-1]):
         if formulas.get(scaled.source) == (scaled.kind, least):
@@ -145,7 +145,7 @@ def _with_found_scale(scaled: _Scaled, values: Container[Node]) -> Encoding | No
 
 
 def _blocks(element: str, size: int, hidden_size: int) -> Iterator[tuple[int | str, np.float32]]:
-    """The blocks of so many values that ops have, with their smallest scale."""
+    """The blocks of this size that ops support, with their smallest scale."""
     if size == hidden_size:
         yield "row", np.float32(QuantSpec(element, "row", "f32").smallest_scale)
     if element == "e4m3" and size in _GROUPS and hidden_size % size == 0:
@@ -153,12 +153,12 @@ def _blocks(element: str, size: int, hidden_size: int) -> Iterator[tuple[int | s
 
 
 def _signed(magnitudes: Node) -> Node | None:
-    """Values that a node has the magnitudes of."""
+    """The values whose magnitudes a node holds."""
     return next((args[0] for node in below(magnitudes) if (args := args_of(node, aten.abs.default))), None)
 
 
 def _amax_below(node: Any) -> Node | None:
-    """The largest magnitude that a scale is computed from."""
+    """The largest magnitude from which a scale is computed."""
     while isinstance(node, Node) and largest_of(node) is None:
         args = args_of(node, aten.div.Tensor, aten.clamp_min.default)
         node = args[0] if args else next(islice(below(node), 1, None), None)
@@ -166,7 +166,7 @@ def _amax_below(node: Any) -> Node | None:
 
 
 def _formulas(amax: Node, largest: np.float32) -> Iterator[tuple[Node, tuple[str, np.float32]]]:
-    """The nodes that are an amax with a lower bound, or the scale of such a one, with the smallest scale."""
+    """The nodes that are an amax with a lower bound, or its scale, with the smallest scale."""
     found: list[tuple[Node, bool, np.float32 | None]] = [(amax, False, None)]
     for node, is_divided, least in found:  # which grows
         if least is not None:

@@ -1,4 +1,4 @@
-"""Reads nodes of a graph of ATen, as inductor has it: functional, decomposed, with a fake tensor for each value."""
+"""Reads nodes of inductor's ATen graphs: functional, decomposed, with a fake tensor for each value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
-# They keep the elements and their order.
+# These keep the elements and their order.
 _RESHAPES = (
     aten.reshape.default, aten.view.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.dim,
     aten.squeeze.dims,
@@ -20,13 +20,13 @@ _RESHAPES = (
 
 
 def args_of(node: Any, *overloads: Any) -> tuple[Any, ...]:
-    """The arguments of a call of one of some operators; none if it is something else."""
+    """The arguments of a call to one of some operators; none if it is anything else."""
     is_call = isinstance(node, Node) and node.op == "call_function" and node.target in overloads and not node.kwargs
     return tuple(node.args) if is_call else ()
 
 
 def fake(node: Node) -> Any:
-    """The fake tensor of a node, or what else stands for its value."""
+    """The fake tensor of a node, or whatever else stands for its value."""
     return node.meta.get("val")
 
 
@@ -36,7 +36,7 @@ def is_tensor(node: Any) -> bool:
 
 
 def is_float32(node: Any) -> bool:
-    """Whether a node is a tensor of float32."""
+    """Whether a node is a float32 tensor."""
     return is_tensor(node) and fake(node).dtype == torch.float32
 
 
@@ -57,7 +57,7 @@ def is_reshape(node: Any) -> bool:
 
 
 def below(node: Any) -> Iterator[Node]:
-    """A node, then what it is a reshaped or widened form of, and so on."""
+    """Yield a node, then the node that it reshapes or widens, and so on."""
     while isinstance(node, Node):
         yield node
         node = node.args[0] if is_reshape(node) else cast_source(node, torch.float32)
@@ -73,18 +73,18 @@ def largest_of(node: Any) -> Node | None:
 
 
 def is_last(dims: Any, node: Node) -> bool:
-    """Whether dimensions are the last one of a node alone."""
+    """Whether dimensions are only the last one of a node."""
     dims = list(dims) if isinstance(dims, (list, tuple)) else [dims]
     return dims in ([-1], [fake(node).ndim - 1])
 
 
 def same_shape(one: Any, other: Any) -> bool:
-    """Whether two shapes are the same for certain, also with symbols in them."""
+    """Whether two shapes are certainly the same, even with symbols in them."""
     return len(one) == len(other) and all(statically_known_true(a == b) for a, b in zip(one, other, strict=True))
 
 
 def is_row_major(tensor: Any) -> bool:
-    """Whether a fake tensor is contiguous for certain."""
+    """Whether a fake tensor is certainly contiguous."""
     step: Any = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         if not statically_known_true(size == 1) and not statically_known_true(stride == step):

@@ -1,4 +1,4 @@
-"""Finds RMSNorm, with or without a residual, as Transformers, vLLM, torch and Gemma's authors write it."""
+"""Finds RMSNorm, with or without a residual, as written in Transformers, vLLM, torch and Gemma."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Norm:
 
     Attributes:
         x: the input.
-        residual: added to it, or None.
+        residual: the residual added to it, or None.
         weight: shape (hidden_size,).
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight.
         product: the last product.
         results: the norm in the dtype of the input: the product itself, or conversions of it.
         sums: the sum in the dtype of the input, if there is a residual.
-        root: the reciprocal root, which the norm was found by.
-        rounds: what the program rounds to 16 bits on the way, besides the result: ``sum``, ``normalized``.
+        root: the reciprocal root, which identifies the norm.
+        rounds: intermediate values that the program rounds to 16 bits: ``sum``, ``normalized``.
     """
 
     x: Node
@@ -65,7 +65,7 @@ class Norm:
 
 
 def root_mean_square(root: Node) -> tuple[Node, float] | None:
-    """Rows of which a reciprocal root is the root mean square, in float32, and eps; None if it is something else."""
+    """The float32 rows whose root mean square a reciprocal root computes, and eps; None if it is anything else."""
     mean, *shift = args_of(root.args[0], *_ADD) or (None,)
     square, *reduced = args_of(mean, aten.mean.dim) or (None,)
     if len(shift) != 1 or not isinstance(shift[0], (int, float)) or len(reduced) != 2 or reduced[1] is not True:
@@ -88,7 +88,7 @@ def find_norm(root: Node) -> Norm | None:
     if not _is_product(normalized, wide, root) or not _are_rows((x,) if residual is None else (x, residual)):
         return None
     dtype = fake(x).dtype
-    # A norm in float32 is multiplied as it is; a narrow one may be rounded before.
+    # A float32 norm is multiplied as it is; a narrow one may be rounded first.
     rounded = None if dtype == torch.float32 else _only_user(normalized)
     if rounded is not None and cast_source(rounded, dtype) is normalized:
         normalized, rounds = rounded, (*rounds, "normalized")
@@ -104,7 +104,7 @@ def find_norm(root: Node) -> Norm | None:
 
 
 def _input(wide: Node) -> tuple[Node, Node | None, tuple[Node, ...], tuple[str, ...]]:
-    """The input and the residual that were widened to or added in float32, their sum's nodes, and its rounding."""
+    """The input and the residual that were widened to, or added in, float32; their sum's nodes; and its rounding."""
     narrow = next((source for dtype in _DTYPES[:2] if (source := _widened(wide, dtype)) is not None), None)
     total = wide if narrow is None else narrow
     terms = args_of(total, aten.add.Tensor)

@@ -1,4 +1,4 @@
-"""Fusions of this process, kept where inductor keeps its own counts, which its caches restore."""
+"""Fusions of this process, stored with inductor's own counters, which its caches restore."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TORCH = str(Path(torch.__file__).parent)
 
 @dataclass(frozen=True)
 class Fusion:
-    """A norm in compiled programs that became one op, or did not.
+    """A norm in compiled programs, and whether it became one op.
 
     Attributes:
-        op: the op; empty if the norm stays as it is.
-        config: the op's options, in the words of a kernel's configuration.
+        op: the op; empty if the norm was left alone.
+        config: the op's options, in the text form of a kernel's configuration.
         place: where the program computes the norm: file, line and function.
-        unrounded: what the program rounds to 16 bits and the op does not: ``sum``, ``normalized``, ``norm``.
+        unrounded: values that the program rounds to 16 bits and the op does not: ``sum``, ``normalized``, ``norm``.
         reason: why the norm, or else its quantization, is not fused; empty if it is.
         count: how often it is in compiled graphs.
     """
@@ -49,7 +49,7 @@ def record(fusion: Fusion) -> None:
 
 
 def fusions() -> list[Fusion]:
-    """Everything that programs compiled with `fuse` in this process have fused, and norms that they have not."""
+    """All norms in programs compiled with `fuse` in this process, fused or not."""
     found = []
     for key, count in counters["inductor"].items():
         if key.startswith(_PREFIX):
@@ -59,7 +59,7 @@ def fusions() -> list[Fusion]:
 
 
 def place_of(node: Node) -> str:
-    """The line of the program that a node is from: the innermost outside of torch."""
+    """The line of the program that a node comes from: the innermost outside of torch."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     outside = [frame for frame in frames if not frame[0].startswith(_TORCH)] or frames or [("unknown", "0", "unknown")]
     file, line, function = outside[-1]

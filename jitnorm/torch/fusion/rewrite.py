@@ -1,4 +1,4 @@
-"""Puts the op for a norm, and for a quantization of it, in the place of their nodes."""
+"""Replaces the nodes of a norm and its quantization by an op."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _NORMS = {
     (False, False): RMSNORM, (True, False): ADD_RMSNORM, (False, True): GEMMA_RMSNORM, (True, True): GEMMA_ADD_RMSNORM,
 }  # fmt: skip
 _UNBATCHED = (False, False, False)
-_Size = int | tuple[int]  # a number, -1 for what is left, or the number of a dimension of the input
+_Size = int | tuple[int]  # a number, -1 for the rest, or the index of a dimension of the input
 
 
 class NotFused(Exception):  # noqa: N818 - no error: the program stays as it is
-    """Why the nodes of a norm stay as they are."""
+    """Why the nodes of a norm are left alone."""
 
 
 def fuse(graph: Graph, norm: Norm, encodings: Sequence[Encoding]) -> Dispatcher:
-    """Put one op in the place of a norm and of what quantizes it.
+    """Replace a norm and its quantization by one op.
 
     Args:
         graph: the graph.
         norm: the norm.
-        encodings: quantizations of it that are all the same; none for the norm alone.
+        encodings: equal quantizations of it; none for just the norm.
 
     Returns:
         the dispatcher of the op's calls.
 
     Raises:
-        NotFused: the program needs a value that the op does not give, or gives otherwise; nothing has changed.
+        NotFused: the program needs a value that the op does not return, or returns differently; nothing is changed.
     """
     scale = encodings[0].scale if encodings else None
     inputs = [node for node in (norm.x, norm.residual, norm.weight, scale) if node is not None]
@@ -75,7 +75,7 @@ def fuse(graph: Graph, norm: Norm, encodings: Sequence[Encoding]) -> Dispatcher:
 
 
 def _between(inputs: Sequence[Node], results: Iterable[Node]) -> dict[Node, None]:
-    """The nodes that compute results from inputs, in their order."""
+    """The nodes that compute results from inputs, in order."""
     found: set[Node] = set()
     rest = list(results)
     while rest:
@@ -87,7 +87,7 @@ def _between(inputs: Sequence[Node], results: Iterable[Node]) -> dict[Node, None
 
 
 def _last(inputs: Sequence[Node]) -> Node:
-    """The node after which all inputs are known."""
+    """The node after which all inputs are available."""
     last = max(inputs)
     while last.next.op == "placeholder":
         last = last.next
@@ -95,7 +95,7 @@ def _last(inputs: Sequence[Node]) -> Node:
 
 
 def _check(needed: Mapping[Node, Sequence[Node]], results: Mapping[Node, str], last: Node) -> None:
-    """Raise NotFused if an op cannot give what the program needs, when it needs it."""
+    """Raise NotFused if an op cannot provide what the program needs, when it needs it."""
     if not needed:
         raise NotFused("the program uses the norm in float32, which no op gives")
     for node, users in needed.items():
@@ -143,7 +143,7 @@ def _inserted(graph: Graph, dispatcher: Dispatcher, norm: Norm, scale: Node | No
 
 
 def _only_shape(node: Node, users: Sequence[Node], x: Node) -> bool:
-    """Whether users want only the shape of a node, which a form of the input has, too."""
+    """Whether users need only the shape of a node, which a form of the input has, too."""
     same_count = same_shape((fake(node).numel(),), (fake(x).numel(),))
     return same_count and all(args_of(user, aten.sym_size.int) for user in users)
 
@@ -154,7 +154,7 @@ def _reshaped(graph: Graph, x: Node, output: Node, sizes: Sequence[_Size]) -> No
 
 
 def _call(graph: Graph, like: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
-    """Insert a call, with the place in the program that another node has."""
+    """Insert a call, with another node's place in the program."""
     node = graph.call_function(target, args, kwargs)
     given, named = map_arg((args, kwargs), fake)
     with fake(like).fake_mode, torch.no_grad():
