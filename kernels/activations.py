@@ -1,4 +1,4 @@
-"""The activations: those that have a name, and those that have numbers of the caller's in their text."""
+"""The activations: those with just a name, and those whose text contains the caller's numbers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import lru_cache
 
 from .numerics import to_float32
 
-# Of values, and of gates alone; of the upper-case words, texts have numbers.
+# For values, and only for gates; texts have numbers in place of the upper-case words.
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu2", "swish:ALPHA", "fatrelu:THRESHOLD")
 GATES = (*ACTIVATIONS, "swigluoai", "swiglu:LIMIT:ALPHA:BETA")
-# Of gates that are a tensor of their own.
+# For gates in a separate tensor.
 NORM_GATES = (*ACTIVATIONS, "sigmoid")
 _LARGEST = 2.0**127
 _LOG2_E = Fraction("1.44269504088896340735992468100189214")
-# What numbers may be, by the upper-case words.
+# The allowed numbers, by the upper-case words.
 _RANGES = {
     "ALPHA": (0.01, 100.0),
     "LIMIT": (2.0**-126, _LARGEST),
@@ -24,19 +24,19 @@ _RANGES = {
     "THRESHOLD": (-_LARGEST, _LARGEST),
 }
 _WITH_NUMBERS = {form.partition(":")[0]: form.split(":")[1:] for form in GATES if ":" in form}
-# Texts of what has a name.
+# The texts of activations that have a name.
 _NAMED = {"swish:1": "silu", "swiglu:7:1.70200002:1": "swigluoai"}
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The numbers of an activation, those that it has not at their defaults; all rounded to float32.
+    """The numbers of an activation, with defaults for those that it lacks; all rounded to float32.
 
     Args:
-        alpha: what a value is multiplied by in the sigmoid.
-        limit: what gates are at most, and values in magnitude.
+        alpha: factor of a value within the sigmoid.
+        limit: the maximum of gates, and of values in magnitude.
         beta: what is added to values.
-        threshold: above which values stay what they are.
+        threshold: above it, values are unchanged.
     """
 
     alpha: float = 1.0
@@ -53,7 +53,7 @@ class Numbers:
 
     @property
     def bound(self) -> float:
-        """The magnitude beyond which nothing but the sign is left of a negative value's activation."""
+        """The magnitude beyond which only the sign of a negative value's activation is left."""
         return to_float32(125 / self.exponents[0])
 
 
@@ -71,15 +71,15 @@ def with_numbers(name: str, **numbers: float) -> str:
 
     Raises:
         ValueError: a number is out of its range.
-        TypeError: it is none.
+        TypeError: a value is not a number.
     """
     try:
         return _with_numbers(name, **numbers)
-    except TypeError:  # also of what cannot be remembered
+    except TypeError:  # also for what cannot be cached
         return _with_numbers.__wrapped__(name, **numbers)
 
 
-# Remembered because activations call it: 1.3 us. Types count, since True equals 1 but is refused.
+# Cached because every call of an activation needs it: 1.3 us. Types matter, because True equals 1 but is rejected.
 @lru_cache(maxsize=256, typed=True)
 def _with_numbers(name: str, **numbers: float) -> str:
     for key, number in numbers.items():
@@ -92,7 +92,7 @@ def _with_numbers(name: str, **numbers: float) -> str:
 
 
 def canonical(activation: str) -> str:
-    """The one text of activations that are the same; what is none stays as it is.
+    """The single text for equal activations; other texts are returned unchanged.
 
     Example:
         >>> canonical("swish:1.702"), canonical("swiglu:7.0:1.702:1")
@@ -106,7 +106,7 @@ def canonical(activation: str) -> str:
 
 
 def is_activation(activation: str, forms: Sequence[str]) -> bool:
-    """Whether there is an activation of that text among those of some forms, such as `GATES`."""
+    """Whether a text is an activation in one of some forms, such as `GATES`."""
     name, *texts = activation.split(":")
     form = next((form for form in forms if form.partition(":")[0] == name), "")
     words = form.split(":")[1:]

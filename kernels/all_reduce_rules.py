@@ -15,7 +15,7 @@ MAX_RANKS = 8
 
 
 def check_all_reduce(config: KernelConfig) -> None:
-    """Raise ValueError if one of `ALL_REDUCE` has a value that is not allowed, or not with the others."""
+    """Raise ValueError if one of `ALL_REDUCE` has a value that is not allowed, or not allowed with the others."""
     require_one_of("all_reduce", config.all_reduce, ("", *METHODS))
     if not config.all_reduce:
         if config.ranks or config.rounds_sum:

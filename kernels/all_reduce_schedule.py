@@ -10,15 +10,15 @@ from .target import Target
 
 
 def for_ranks(config: KernelConfig, target: Target, schedule: RowSchedule) -> RowSchedule:
-    """The schedule that the rules or the configuration give, for a sum over ranks.
+    """The schedule for a sum over ranks, from the rules or the configuration.
 
     Args:
-        config: with `all_reduce`.
-        target: of the kernel.
-        schedule: as for another sum.
+        config: a configuration with `all_reduce`.
+        target: the kernel's target.
+        schedule: the schedule of a sum with a residual.
 
     Raises:
-        ValueError: rows do not stay in registers, or share a block by the configuration's schedule where none may.
+        ValueError: rows do not fit in registers, or the configuration's schedule lets rows share a block.
     """
     if not (schedule.holds_row and schedule.chunks_per_lane <= CHUNKS_AT_ONCE):
         raise ValueError(
@@ -32,7 +32,7 @@ def for_ranks(config: KernelConfig, target: Target, schedule: RowSchedule) -> Ro
                 f"schedule: is {config.schedule!r}, by which rows share a block; a rank awaits each row's sum by itself"
             )
         return replace(schedule, rows_per_block=1, rows_at_once=1, lanes_per_row=WARP_LANES)
-    # Those that go to all ranks are few, and nothing is gained by their number.
+    # There are few rows for all ranks, so optimizing for many gains nothing.
     if config.all_reduce == "one_shot" and has_block and not config.schedule:
         return replace(schedule, takes_fast_path=True, favours_latency=True)
     return schedule

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .dtypes import DTYPES
 from .extents import Shape
 
-# Bytes of the widest access; where tensors are aligned to less, accesses are narrower.
+# Bytes of the widest access; less aligned tensors get narrower accesses.
 WIDEST_ACCESS = 16
 
 
@@ -17,21 +17,21 @@ class TensorArgument:
     """One tensor of an op.
 
     Args:
-        name: as the caller knows it.
+        name: its name for the caller.
         dtypes: the DLPack dtypes it may have, the preferred one first.
         shape: its extents, the first of which may be `LEADING`.
         chunk_bytes: bytes that belong to one chunk of a row; 0 if it is not accessed by chunks.
         is_output: whether the kernel writes it.
-        is_strided: whether its rows may lie at any stride; otherwise it is dense.
+        is_strided: whether its rows may have any stride; otherwise it is dense.
         may_be: name of the input that this output may be, for an operation in place.
-        is_present: False if this configuration does without it: the caller passes None.
-        is_flat: whether a tensor of any shape will do, if it is dense and has as many elements.
+        is_present: False if this configuration does not use it, so the caller passes None.
+        is_flat: whether any shape with as many elements is accepted, if it is dense.
         is_zeroed: whether the launcher fills it with zeros before the kernel runs.
-        if_empty: what the launcher writes into an output of one element if there are no rows, and no kernel runs.
-        field: as the source knows it; the name by default.
+        if_empty: what the launcher writes to a one-element output if there are no rows, so that no kernel runs.
+        field: its name in the source; by default the same name.
         c_type: type of its elements in the source; that of the preferred dtype by default.
-        run_bytes: bytes of its shortest contiguous run within a row, whose alignment bounds accesses; 0 for the row.
-        row_set: which row set it belongs to, 0 or 1; in a source, both know it by one field.
+        run_bytes: bytes of its shortest contiguous run within a row, whose alignment limits accesses; 0 for the row.
+        row_set: the row set that it belongs to, 0 or 1; in the source, both use the same field.
         table_dims: leading dimensions of its own, of any extent and stride, whose entries the kernel looks up.
     """
 
@@ -60,7 +60,7 @@ class TensorArgument:
 
     @property
     def is_updated(self) -> bool:
-        """Whether it is written in part, and so is always the caller's."""
+        """Whether it is only partly written, and so is always given by the caller."""
         return self.is_output and self.table_dims > 0
 
     @property

@@ -1,8 +1,8 @@
 """The gradients of norms: what their kernels take, and how the sums over rows are divided.
 
-A gradient of a parameter is a sum over all rows. Segments of the rows are summed by themselves, each to a row of
-`partials`, which ``sum_rows`` adds up. Which rows make a segment depends on their number and the hidden size alone, so
-that the bits agree on every target; docs/numerics.md defines the tree.
+A parameter's gradient is a sum over all rows. Segments of the rows are summed separately, each to a row of `partials`,
+which ``sum_rows`` adds up. The division into segments depends only on the number of rows and the hidden size, so that
+the bits agree on every target; docs/numerics.md defines the tree.
 """
 
 from __future__ import annotations
@@ -22,50 +22,51 @@ from .target import Target
 ACCUMULATORS = 256
 _SEGMENTS_OF_SHORT_ROWS, _SEGMENTS_OF_LONG_ROWS, _MOST_CHUNKS_OF_SHORT_ROWS = 256, 128, 256
 _PACKED_LANES = 256
-# Not part of them: these segments' sums are added in any case, before they are stored or by ``sum_rows``.
+# Not part of them: these segments' sums are added in any case, either before they are stored or by ``sum_rows``.
 _FOLDED_SEGMENTS = {_SEGMENTS_OF_SHORT_ROWS: 1, _SEGMENTS_OF_LONG_ROWS: 2}
 _MOST_PACKED_CHUNKS = 64
 # Columns that a block of ``sum_rows`` adds up, and its threads.
 SUMMED_COLUMNS, SUMMING_THREADS = 32, 256
 _MAX_WARPS = 16
 _CLUSTERS = (1, 2, 4, 8)
-# Rows and gradients on their way to a block. More come slower: with 96 KiB for each of the two blocks of a
+# Bytes of rows and gradients in flight to a block. More are slower: with 96 KiB for each of the two blocks of a
 # multiprocessor, 4096 columns fell from 0.93 of a copy to 0.85.
 _BYTES_ON_THEIR_WAY = {_SEGMENTS_OF_SHORT_ROWS: 40 << 10, _SEGMENTS_OF_LONG_ROWS: 96 << 10}
 _BLOCKS_OF_MULTIPROCESSOR = {_SEGMENTS_OF_SHORT_ROWS: 2, _SEGMENTS_OF_LONG_ROWS: 1}
 _MOST_STAGES = 4
 _MOST_WARPS_OF_PAIRS = 10
-# Registers of a multiprocessor, and those of a thread beside its row, its weight and its sums.
+# Registers of a multiprocessor, and those that a thread needs besides its row, its weight and its sums.
 _REGISTERS, _OTHER_REGISTERS = 1 << 16, 28
 
 
 def rows_of_pack(hidden_size: int) -> int:
-    """How many rows have accumulators of their own in a segment: the shorter they are, the more."""
+    """How many rows of a segment have separate accumulators: the shorter the rows, the more."""
     chunks = ceil_div(hidden_size, CHUNK_SIZE)
     return _PACKED_LANES // next_power_of_two(chunks) if chunks <= _MOST_PACKED_CHUNKS else 1
 
 
 def most_segments(hidden_size: int) -> int:
-    """The most segments that rows are divided into: the longer they are, the fewer, since each has sums to store."""
+    """The maximum number of segments: the longer the rows, the fewer, because each segment stores sums."""
     is_short = ceil_div(hidden_size, CHUNK_SIZE) <= _MOST_CHUNKS_OF_SHORT_ROWS
     return _SEGMENTS_OF_SHORT_ROWS if is_short else _SEGMENTS_OF_LONG_ROWS
 
 
 def segments(config: KernelConfig) -> Extent:
-    """How many segments the rows are divided into."""
+    """The number of segments that rows are divided into."""
     return ROWS.ceil_div(rows_of_pack(config.hidden_size)).at_most(most_segments(config.hidden_size))
 
 
 def folded_segments(hidden_size: int, input: str, target: Target) -> int:
-    """How many segments of such rows a cluster has, a block for each: it folds their sums before it stores them.
+    """How many segments of such rows a cluster has, one per block: it folds their sums before it stores them.
 
-    Two of long rows, of which a multiprocessor has one block: pairs of multiprocessors are what GPUs are made of. Where
-    a multiprocessor has two, clusters of four did not all run at once: 16384 x 4096 fell from 0.92 of a copy to 0.64.
+    Two for long rows, where a multiprocessor has one block, because GPUs consist of pairs of multiprocessors. Where a
+    multiprocessor has two blocks, clusters of four did not all run at once: 16384 x 4096 fell from 0.92 of a copy to
+    0.64.
 
     Args:
-        hidden_size: of the rows.
+        hidden_size: the hidden size of the rows.
         input: their dtype.
-        target: one without clusters folds nothing.
+        target: the target; without clusters, nothing is folded.
     """
     groups = ceil_div(hidden_size, CHUNK_SIZE * GROUP_CHUNKS)
     has_own_block = groups <= _MAX_WARPS * _most_chunks(input)
@@ -76,32 +77,32 @@ def folded_segments(hidden_size: int, input: str, target: Target) -> int:
 
 
 def segments_of_cluster(config: KernelConfig, target: Target) -> int:
-    """How many segments the blocks of a cluster have, one each; 1 where nothing is summed for parameters."""
+    """How many segments the blocks of a cluster have, one each; 1 if there are no parameters."""
     sums = config.backward and config.has_weight
     return folded_segments(config.hidden_size, config.input, target) if sums else 1
 
 
 def summed_rows(config: KernelConfig, target: Target) -> int:
-    """The most rows that ``sum_rows`` finds in partial sums on a GPU; 0 for another matrix, which has any number."""
+    """The most rows of partial sums that ``sum_rows`` reads on a GPU; 0 for other matrices, which have any number."""
     if target.is_cpu or not config.sums_of:
         return 0
     return most_segments(config.hidden_size) // folded_segments(config.hidden_size, config.sums_of, target)
 
 
 def clusters(config: KernelConfig, target: Target) -> tuple[Extent, int]:
-    """How many clusters find gradients, and the blocks of each: of a row, or those that fold their sums."""
+    """How many clusters compute gradients, and the blocks of each, which share a row or fold their sums."""
     folded = segments_of_cluster(config, target)
     most = most_segments(config.hidden_size) // folded
     return segments(config).at_most(most), folded * backward_schedule(config, target).blocks_per_row
 
 
 def backward_arguments(config: KernelConfig) -> tuple[Argument, ...]:
-    """The arguments of a kernel that finds the gradients of a norm, in calling order."""
+    """The arguments of a kernel that computes the gradients of a norm, in calling order."""
     parameters = 2 if config.has_bias else 1
     row_bytes = config.hidden_size * DTYPES["float32"].bytes
     chunk_bytes = CHUNK_SIZE * DTYPES["float32"].bytes
     partial_sums = shape(segments(config), parameters * config.hidden_size)
-    is_given = config.op == "layernorm"  # the statistic; RMSNorm's is one sum more, found with the others
+    is_given = config.op == "layernorm"  # the statistic; RMSNorm's is one more sum, computed with the others
     statistics: tuple[Argument, ...] = (row_statistic("mean"), row_statistic("rstd"))
     return (
         first_tensor(config),
@@ -131,7 +132,7 @@ def sum_arguments(config: KernelConfig) -> tuple[Argument, ...]:
 
 
 def backward_schedule(config: KernelConfig, target: Target) -> RowSchedule:
-    """How threads share a row whose gradient they find; each keeps its columns' sums from row to row."""
+    """How threads share a row to compute its gradient; each keeps its columns' sums from row to row."""
     chunks = ceil_div(config.hidden_size, CHUNK_SIZE)
     packed = rows_of_pack(config.hidden_size)
     if packed > 1:
@@ -149,7 +150,7 @@ def backward_schedule(config: KernelConfig, target: Target) -> RowSchedule:
 
 
 def _most_chunks(input: str) -> int:
-    """Chunks of a lane: each takes 16 registers for each sum, and 16 for the row and its gradient, 32 in float32."""
+    """Chunks per lane: each takes 16 registers per sum, and 16 for the row and its gradient, 32 in float32."""
     return 1 if input == "float32" else 2
 
 
@@ -159,12 +160,12 @@ def _schedule_of_block(config: KernelConfig, groups: int) -> RowSchedule:
     pair = RowSchedule(groups, 1, rows_at_once=2)
     if 2 * _bytes_of_rows(config, pair) <= _BYTES_ON_THEIR_WAY[most] and groups <= _MOST_WARPS_OF_PAIRS:
         return pair
-    # Of short rows, the compiler would take a few registers too many for two blocks.
+    # For short rows, the compiler would use a few registers too many for two blocks.
     return RowSchedule(groups, 1, resident_blocks=2 if most == _SEGMENTS_OF_SHORT_ROWS else 0)
 
 
 def _with_room(config: KernelConfig, target: Target, schedule: RowSchedule) -> RowSchedule:
-    """The schedule with rows and the weight in shared memory, if registers are too few and there is room for two."""
+    """The schedule with rows and weight in shared memory, if registers do not suffice and two blocks have room."""
     shared = replace(schedule, stays_shared=True)
     is_better = _takes_too_many_registers(config, schedule) and _stages(config, target, shared) > 1
     return shared if is_better else schedule
@@ -185,7 +186,7 @@ def _bytes_of_rows(config: KernelConfig, schedule: RowSchedule) -> int:
 
 
 def _bytes_of_chunks(schedule: RowSchedule, dtype: str) -> int:
-    """Bytes of the chunks that the threads of a block have of a row."""
+    """Bytes of a row's chunks in the threads of a block."""
     return schedule.chunks_per_lane * schedule.threads * CHUNK_SIZE * DTYPES[dtype].bytes
 
 
@@ -200,7 +201,7 @@ def _weight_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
 
 
 def stages(config: KernelConfig, target: Target) -> int:
-    """How often a thread's rows are on their way to it by way of shared memory; never where they cannot be."""
+    """How many rows a thread has in flight through shared memory; 0 if that is impossible."""
     if target.is_cpu or not config.backward:
         return 0
     return _stages(config, target, backward_schedule(config, target))
@@ -218,10 +219,10 @@ def _stages(config: KernelConfig, target: Target, schedule: RowSchedule) -> int:
 
 
 def stages_statistic(config: KernelConfig, target: Target) -> bool:
-    """Whether the statistic of layer normalization comes to a thread with the row, not by itself a row ahead.
+    """Whether the statistic of layer normalization is loaded with the row, not separately a row ahead.
 
-    4096 x 2048 went from 0.71 of a copy to 0.80, with sums that are stored side by side; but 16384 x 1024 from 0.89 to
-    0.84, where a warp has a row, and 16384 x 8192 from 0.97 to 0.91, where many have a chunk of a long one.
+    4096 x 2048 went from 0.71 of a copy to 0.80, with sums stored side by side; but 16384 x 1024, where a warp has a
+    row, fell from 0.89 to 0.84, and 16384 x 8192, where many warps have a chunk of a long row, from 0.97 to 0.91.
     """
     if config.op != "layernorm" or not stages(config, target) or rows_of_pack(config.hidden_size) > 1:
         return False
@@ -230,10 +231,10 @@ def stages_statistic(config: KernelConfig, target: Target) -> bool:
 
 
 def staged_bytes(config: KernelConfig, target: Target) -> int:
-    """Shared memory that a block takes for them.
+    """Shared memory of a block for rows in flight.
 
-    No less than leaves room for as many blocks as a multiprocessor shall have: blocks of the next call, which come
-    early by programmatic dependent launch, would gather where room is left, and others have none: 16384 x 5120 took
+    At least so much that a multiprocessor has room only for its intended number of blocks: otherwise blocks of the next
+    call, which start early by programmatic dependent launch, would pile up on some multiprocessors: 16384 x 5120 took
     1.5 times as long.
     """
     count, of_sums = stages(config, target), shared_sum_bytes(config, target)
@@ -246,7 +247,7 @@ def staged_bytes(config: KernelConfig, target: Target) -> int:
 
 
 def shared_sum_bytes(config: KernelConfig, target: Target) -> int:
-    """Shared memory that the sums of a segment take where its threads store them together; 0 where each does alone."""
+    """Shared memory for the sums of a segment if its threads store them together; 0 if each stores its own."""
     if target.is_cpu or not (config.backward and config.has_weight):
         return 0
     schedule = backward_schedule(config, target)

@@ -11,7 +11,7 @@ BRANCH = ("branch_gate", "gate_bias", "branch_scale", "modulated", "modulation_b
 
 
 def check_branch(config: KernelConfig) -> None:
-    """Raise ValueError if one of `BRANCH` does not go with the other fields."""
+    """Raise ValueError if one of `BRANCH` is not allowed with the other fields."""
     if config.modulation_bias and not config.modulated:
         raise ValueError("modulation_bias: is True, which needs modulated=True")
     if config.modulated and config.weight != "none":

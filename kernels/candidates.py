@@ -1,4 +1,4 @@
-"""Schedules worth measuring beside the one that the rules choose: a pure function, like the rules."""
+"""Schedules worth measuring in addition to the rules' choice: a pure function, like the rules."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from .schedule import CLUSTERS, MAX_WARPS, PREFERRED_WARPS, row_schedule, why_un
 from .target import Target
 
 MOST_CANDIDATES = 24
-# With more chunks a lane, their floats leave too few threads.
+# With more chunks per lane, their floats leave room for too few threads.
 _MOST_UNPACKED_CHUNKS = 2
-# Shorter rows lose by staying in shared memory, RMSNorm of 8192 columns 13 %.
+# Shorter rows lose by staying in shared memory: RMSNorm of 8192 columns, 13 %.
 _SHARED_GROUPS = 32
-# More chunks a lane leave too few threads; longer rows have no choice.
+# More chunks per lane leave too few threads; longer rows have no choice.
 _MOST_CHUNKS = 4
-# Rows that warps of several blocks may share with gain.
+# Rows that gain when warps of several blocks share them.
 _CLUSTERED_GROUPS = 4 * PREFERRED_WARPS
-# About how many threads a multiprocessor is asked to have room for, by the chunks of a lane: 40 registers each are
-# enough for one chunk, 64 for more. Left to itself, the compiler takes 66 for some kernels, which is a block less.
+# About how many threads a multiprocessor should have room for, by chunks per lane: 40 registers are enough for one
+# chunk, 64 for more. On its own, the compiler uses 66 for some kernels, which costs a block.
 _RESIDENT_THREADS = {1: (1536, 1024), 2: (1024,), 3: (1024,)}
-# More are not resident on every target.
+# Not every target can have more resident.
 _MOST_THREADS = 1536
-# The same for blocks that stay, by the registers that a row takes in each thread.
+# The same for persistent blocks, by the registers that a row takes in each thread.
 _STAYING_THREADS, _HEAVY_REGISTERS, _HEAVY_THREADS = 1024, 32, 512
 
 
@@ -37,9 +37,10 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
     """The schedules that are legal, give other code than the rules' one, and may be faster.
 
     Args:
-        config: of a row-wise op, for a GPU; what schedule it names does not count.
+        config: the configuration of a row-wise op for a GPU; its own schedule is ignored.
         target: what it is built for.
-        row_class: the class of the calls' rows; few rows have others, which shorten the way of one.
+        row_class: the class of the calls' rows; few rows have additional candidates, which shorten a single row's
+            latency.
 
     Example:
         >>> [str(each) for each in candidates(KernelConfig("rmsnorm", 1536), Target("sm_90a"))][:4]
@@ -73,7 +74,7 @@ def _variants(config: KernelConfig) -> Iterator[RowSchedule]:
         yield split
         yield replace(split, prefetches_weight=True)
     if config.normalizes:
-        # Two float32 parameters cost layer normalization more than the row, so it shares them among more.
+        # For layer normalization, two float32 parameters cost more than the row, so more rows share them.
         shared = ((4, 2), (2, 2), (1, 2), (1, 4)) if config.op == "layernorm" else ((1, 2), (2, 2))
         for chunks, rows in shared:
             yield from (replace(split, rows_at_once=rows) for split in splits if split.chunks_per_lane == chunks)
@@ -90,7 +91,7 @@ def _variants(config: KernelConfig) -> Iterator[RowSchedule]:
 
 
 def _divided(config: KernelConfig) -> Iterator[RowSchedule]:
-    """Blocks that have parts of a row each, of few warps, which neither wait for others nor leave many without work."""
+    """Blocks of few warps with separate parts of a row, which neither wait for others nor leave many idle."""
     for chunks, warps in product((1, 2), (4, 8, 2)):
         blocks = ceil_div(groups_of(config), chunks * warps)
         if 1 < blocks <= MOST_BLOCKS:
@@ -100,7 +101,7 @@ def _divided(config: KernelConfig) -> Iterator[RowSchedule]:
 
 
 def _storing_early(config: KernelConfig, by_rule: RowSchedule | None) -> list[RowSchedule]:
-    """The rules' schedule and the widest one, storing the sum with the residual early, where that is a choice."""
+    """The rules' schedule and the widest one, storing the sum with the residual early if that is possible."""
     if by_rule is None or not may_store_sum_late(config):
         return []
     widest = replace(_splits(groups_of(config))[0], prefetches_weight=True)
@@ -108,7 +109,7 @@ def _storing_early(config: KernelConfig, by_rule: RowSchedule | None) -> list[Ro
 
 
 def _shortening(config: KernelConfig, by_rule: RowSchedule | None) -> Iterator[RowSchedule]:
-    """Schedules by which one row gains: the fast path, and with it choices by which many rows would lose."""
+    """Schedules that speed up a single row: the fast path, also with options that would slow down many rows."""
     if not config.normalizes:
         return
     splits = [split for split in _splits(groups_of(config)) if split.chunks_per_lane <= _MOST_UNPACKED_CHUNKS]
@@ -121,14 +122,14 @@ def _shortening(config: KernelConfig, by_rule: RowSchedule | None) -> Iterator[R
 
 
 def _keeping_unpacked(config: KernelConfig) -> Iterator[RowSchedule]:
-    """Few chunks a lane, whose floats do not take more registers than are left to as many threads."""
+    """Few chunks per lane, whose floats fit in the registers that so many threads leave."""
     for split in _splits(groups_of(config)):
         if split.chunks_per_lane <= _MOST_UNPACKED_CHUNKS:
             yield _effective(config, replace(split, prefetches_weight=True, keeps_unpacked=True))
 
 
 def _sharing(config: KernelConfig, target: Target) -> Iterator[RowSchedule]:
-    """Blocks that stay and share the parameters of layer normalization, which are as long as the row."""
+    """Persistent blocks that share the parameters of layer normalization, which are as long as the row."""
     if config.op == "layernorm" and config.has_weight:
         for split in _splits(groups_of(config)):
             if split.chunks_per_lane <= _MOST_UNPACKED_CHUNKS:
@@ -136,7 +137,7 @@ def _sharing(config: KernelConfig, target: Target) -> Iterator[RowSchedule]:
 
 
 def _loading_ahead(config: KernelConfig, target: Target) -> Iterator[RowSchedule]:
-    """Blocks that stay, as many as registers and shared memory have room for; long rows may stay in the latter."""
+    """Persistent blocks, as many as fit in registers and shared memory; long rows may stay in the latter."""
 
     def staying(split: RowSchedule, threads: int, **more: bool) -> RowSchedule:
         of_block = staged_bytes(config, split)
@@ -152,7 +153,7 @@ def _loading_ahead(config: KernelConfig, target: Target) -> Iterator[RowSchedule
 
 
 def _splits(groups: int) -> list[RowSchedule]:
-    """Warps and chunks that a block's row can be divided into: the fewest chunks a lane first."""
+    """The divisions of a block's row into warps and chunks, those with the fewest chunks per lane first."""
     least = ceil_div(groups, MAX_WARPS)
     found = [RowSchedule(ceil_div(groups, chunks), chunks) for chunks in range(least, max(_MOST_CHUNKS, 2 * least) + 1)]
     even = [each for each in found if each.chunks_per_lane == ceil_div(groups, each.warps_per_row)]
@@ -170,6 +171,6 @@ def _clustered(groups: int) -> Iterator[RowSchedule]:
 
 
 def _effective(config: KernelConfig, schedule: RowSchedule) -> RowSchedule:
-    """The schedule as it takes effect: where there is no weight, or no room for it, none is loaded early."""
+    """The effective schedule: without a weight, or room for it, none is loaded early."""
     has_room = has_room_for_weight(config, schedule.chunks_per_lane, schedule.stays_shared)
     return replace(schedule, prefetches_weight=schedule.prefetches_weight and has_room)

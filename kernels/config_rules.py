@@ -1,4 +1,4 @@
-"""Rules on the fields of a KernelConfig: their values, and which go together."""
+"""Rules on the fields of a KernelConfig: their values, and which combinations are allowed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FLOAT_DTYPES = ("float16", "bfloat16", "float32")
 # Inputs of quantize.
 INPUT_DTYPES = (*FLOAT_DTYPES, "float8_e4m3fn")
-# Inputs of ops that move elements without looking into them.
+# Inputs of ops that move elements without interpreting them.
 MOVED_DTYPES = (*INPUT_DTYPES, "uint8", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fnx2")
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 SHUFFLE_ROWS = (16, 32)
@@ -55,7 +55,7 @@ _OPTIONS = {
     "mhc_post": ("streams",),
 }  # fmt: skip
 OPS = tuple(_OPTIONS)
-# The fields that say what is encoded.
+# The fields that determine what is encoded.
 VALUE_FIELDS = ("op", "weight", *_COMBINED, *FINISHED, *BRANCH, "unit_bias", "bias", "rounding")
 NORMS = ("rmsnorm", "layernorm")
 MOVES = ("interleave", "shuffle")
@@ -67,7 +67,7 @@ def default_weight(op: str, input: str) -> str:
 
 
 def distinct_rounding(config: KernelConfig) -> str:
-    """The first rounding that gives the same bits: what is not encoded is rounded anyway, float32 never."""
+    """The first rounding with the same bits: without an encoding, the result is rounded anyway; float32 never is."""
     if config.input == "float32":
         return "once"
     rounding = config.rounding
@@ -83,7 +83,7 @@ def _rounds_steps(config: KernelConfig) -> bool:
     """Whether Transformers or vLLM rounds more than the result."""
     if config.op == "quantize":
         return config.gate_columns != 0 or config.rope != ""
-    # With w + 1, all is in float32 between the sum and the norm.
+    # With weight + 1, everything between the sum and the norm is in float32.
     rounds_norm = bool(config.rope or config.finish or config.sandwich)
     return not config.unit_bias or rounds_norm or (config.residual and config.rounding == "hf")
 

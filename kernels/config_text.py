@@ -11,11 +11,11 @@ from .spelling import did_you_mean
 
 
 def read_values(text: str, types: Mapping[str, str]) -> dict[str, Any]:
-    """The values of ``field=value``, separated by commas.
+    """Read values of the form ``field=value``, separated by commas.
 
     Args:
-        text: what is read.
-        types: of the fields that may be named, as their annotations have them.
+        text: the text to read.
+        types: the annotated types of the allowed fields, by name.
 
     Raises:
         ValueError: what cannot be read.
@@ -33,7 +33,7 @@ def read_values(text: str, types: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _read_int(name: str, text: str) -> int:
-    # Of all negative numbers only -1 means something: the last axis, as many columns of gates as there are.
+    # -1 is the only negative number with a meaning: the last axis, or as many columns of gates as there are.
     if text != "-1" and not text.isdecimal():
         raise ValueError(f"config: {name} is {text!r}, which is not a whole number")
     return int(text)

@@ -45,7 +45,7 @@ from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes, stag
 from .schedule import ITEM_THREADS, holds_halves, row_schedule, stores_in_pairs, stores_sum_early
 from .target import Target
 
-# The values of an enumeration of common/types.h, by what the configuration calls them.
+# The values of an enumeration of common/types.h, by their names in the configuration.
 _OPS = {
     "rmsnorm": "kRmsNorm",
     "layernorm": "kLayerNorm",
@@ -54,7 +54,7 @@ _OPS = {
     "interleave": "kInterleave",
     "shuffle": "kShuffle",
     "sum_rows": "kSumRows",
-    "mhc_post": "kQuantize",  # no header asks: its items are its own
+    "mhc_post": "kQuantize",  # unused by headers, because this op has its own items
 }
 _ACTIVATIONS = {
     "swish": "kSwish",
@@ -91,7 +91,7 @@ def constants(config: KernelConfig, target: Target) -> Iterator[str]:
         *_launch_constants(config, target),
     ]
     yield from _types(config)
-    # NVRTC gives each variable a symbol, also a constexpr one: with these as variables, cubins were 15 % larger.
+    # NVRTC creates a symbol for each variable, even constexpr ones: with these as variables, cubins were 15 % larger.
     for kind in ("int", "bool"):
         yield f"enum : {kind} {{"
         yield from (f"  {name} = {value}," for each, name, value in found if each == kind)
@@ -211,7 +211,7 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
 
 
 def _hash_of_call(config: KernelConfig) -> int:
-    """A number that is the same on ranks whose calls are: what alignment, strides and targets decide does not count."""
+    """A number that is equal on ranks with equal calls; it ignores alignment, strides and targets."""
     defaults: dict[str, Any] = {
         "row_dims": 1,
         "vector_bytes": WIDEST_ACCESS,
@@ -244,14 +244,14 @@ def _encoding(config: KernelConfig) -> str:
 def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> Iterator[Constant]:
     largest = MAX_CODE[quant.element]
     global_scale = "tensor" if config.tensor_scale else quant.global_scale
-    # Rounded without the instruction, the values of two codes cost less: 20.0 instructions an element, not 26.5.
+    # Without the instruction, the values of both codes cost less: 20.0 instructions per element, not 26.5.
     has_native_e2m1 = target.has_native_e2m1 and not (config.is_row_wise and quant.four_over_six)
     yield _choice("Element", "kElement", _ELEMENTS[quant.element])
     yield _bool("kHasNativeE2M1", has_native_e2m1)
     yield _bool("kHasNativeFp8", target.has_native_e4m3)
     yield _int("kMaxExponent", MAX_EXPONENT[quant.element])
     yield _float("kMaxCode", f"{largest}f")
-    # The nearest float of the quotient: the division is one IEEE rounding, here in the compiler.
+    # The float nearest to the quotient: a single IEEE rounding, done here by the compiler.
     yield _float("kReciprocalMax", f"1.0f / {largest}f")
     yield _float("kSmallestScale", f"{quant.smallest_scale:.8e}f")
     yield _choice("ScaleFormat", "kScaleFormat", _SCALE_FORMATS[quant.scale_format])

@@ -30,11 +30,11 @@ DTYPES = {
     "uint8": BYTE,
     "int8": BYTE,
     "int32": DType("Int32", 4),
-    "none": DType("One", 0),  # of a weight that a norm does without
+    "none": DType("One", 0),  # for a norm without a weight
     "int64": DType("Int64", 8),
 }
 
-# Of codes and scales, by the formats of a QuantSpec.
+# Dtypes of codes and scales, by the formats of a QuantSpec.
 DTYPE_OF_FORMAT = {
     "e2m1": "float4_e2m1fnx2",
     "e4m3": "float8_e4m3fn",

@@ -1,7 +1,7 @@
-"""The entry point of a source: its plain parameters, and the `Arguments` of common/arguments.h, made of them.
+"""The entry point of a source: its plain parameters, and the `Arguments` of common/arguments.h made from them.
 
 Row-wise kernels see one row set at a time: that of the parameters, one of two (a pair), or one matrix of a batch. The
-entry point says what `Arguments` are for each, and the schedule which one runs where. Items see them all.
+entry point creates the `Arguments` of each, and the schedule decides which one runs where. Items see all of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _process(config: KernelConfig, target: Target, part: str = "") -> str:
 
 
 def _schedule(config: KernelConfig, target: Target) -> str:
-    """The function that has all rows processed."""
+    """The call that processes all rows."""
     if config.backward:
         return "process_segments"
     if config.all_reduce:
@@ -93,9 +93,10 @@ def _lines(lines: list[str]) -> str:
 
 
 def _of_set(config: KernelConfig, row_set: int) -> Iterator[Argument]:
-    """The arguments that a row set has, in the order of the first one's; it shares those that it lacks.
+    """The arguments of a row set, in the order of the first set; the second shares those that it lacks.
 
-    Without a pair there is one, of all arguments: what is gathered is written to as many rows as the second has.
+    Without a pair there is a single set with all arguments; gathered rows are written to as many rows as the second set
+    has.
     """
     if not config.pair:
         yield from interface(config)
@@ -108,7 +109,7 @@ def _of_set(config: KernelConfig, row_set: int) -> Iterator[Argument]:
             yield argument
         elif argument.row_set == 0:
             yield own.get(argument.field, argument)
-        elif argument.field not in shared:  # the second set's alone, which the first does not look at
+        elif argument.field not in shared:  # only for the second set; the first ignores it
             yield argument
 
 
@@ -140,7 +141,7 @@ def _extent_prefixes(config: KernelConfig) -> tuple[str, ...]:
 
 
 def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
-    """The members of `Arguments` that a row set has, and what they are in terms of the parameters."""
+    """The members of `Arguments` for a row set, in terms of the parameters."""
     dims = range(config.row_dims)
     for argument in _of_set(config, row_set):
         if isinstance(argument, ScalarArgument):
@@ -177,13 +178,13 @@ def _assignments(config: KernelConfig) -> list[str]:
     """Statements that fill empty `Arguments` for the first row set, or for the `second`."""
     first = dict(_values(config, 0))
     second = dict(_values(config, 1)) if config.pair else first
-    # Chosen one by one: a choice between two structs would put both into local memory.
+    # Selected one by one: selecting between two structs would put both into local memory.
     chosen = {member: x if x == second[member] else f"second ? {second[member]} : {x}" for member, x in first.items()}
     return [f"a.{member} = {value};" for member, value in chosen.items()]
 
 
 def _arguments_of(config: KernelConfig) -> str:
-    """The function object that gives the `Arguments` of a row set."""
+    """The function object that returns the `Arguments` of a row set."""
     is_several = config.batched or config.experts
     parameter = "bool second" if config.pair else "Int64 matrix" if is_several else ""
     lines = ["Arguments a{};", *_assignments(config)]
@@ -214,7 +215,7 @@ def _steps_to_matrix(config: KernelConfig) -> Iterator[str]:
 
 
 def _steps_to_expert(config: KernelConfig) -> Iterator[str]:
-    """Statements that advance each pointer to what the expert called `matrix` has."""
+    """Statements that advance each pointer to the rows of the expert called `matrix`."""
     yield "const ExpertRows own = rows_of_expert(offsets, matrix, a.rows);"
     yield "a.matrices = kExperts;"
     for argument in interface(config):

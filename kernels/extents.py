@@ -1,4 +1,4 @@
-"""Extents: sizes of tensors and grids as formulas of how many rows and matrices a call has.
+"""Extents: sizes of tensors and grids as formulas of a call's numbers of rows and matrices.
 
 Python evaluates them, sources contain them as C++, and launch recipes as JSON, which the launcher evaluates.
 """
@@ -30,10 +30,10 @@ class Extent(ABC):
         """The value for a call; the launcher has the same evaluator in C++.
 
         Args:
-            rows: how many rows there are, of each matrix in a batch.
-            matrices: how many matrices there are.
-            second_rows: how many rows the second row set has.
-            tokens: how many tokens there are, whose heads are the rows.
+            rows: the number of rows, per matrix in a batch.
+            matrices: the number of matrices.
+            second_rows: the number of rows in the second row set.
+            tokens: the number of tokens whose heads are the rows.
         """
 
     @abstractmethod
@@ -139,12 +139,12 @@ Shape = tuple[Extent, ...]
 
 
 def extent(size: Extent | int) -> Extent:
-    """An extent, or the one of a number."""
+    """Convert a number to an extent; extents are returned unchanged."""
     return Number(size) if isinstance(size, int) else size
 
 
 def shape(*sizes: Extent | int) -> Shape:
-    """The shape of these extents and numbers."""
+    """The shape with these extents and numbers."""
     return tuple(map(extent, sizes))
 
 

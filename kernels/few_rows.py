@@ -1,4 +1,4 @@
-"""Schedules of calls with too few rows to fill a GPU, where the way of a single row counts."""
+"""Schedules for calls with too few rows to fill a GPU, where the latency of a single row counts."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .schedule import MAX_WARPS, PREFERRED_CHUNKS, PREFERRED_WARPS, row_schedule, why_unfit
 from .target import Target
 
-# Warps of blocks that have parts of a short row, the first of those that leave the fewest without work; longer rows
-# have blocks of four: SwiGLU of 512 x 20864 took 1.18 times the fastest by six.
+# Warps of blocks with parts of a short row, in order of preference among those that leave the fewest idle; longer rows
+# have blocks of four: with six, SwiGLU of 512 x 20864 took 1.18 times as long as the fastest.
 _WARPS, _WARPS_OF_LONGER = (4, 5, 6, 7, 8, 3), (4,)
 _LONGER_GROUPS = 12
-# Where each element takes many instructions, half as many have twice the multiprocessors: four over six of 1 to 128
-# rows took 1.14 times the fastest by four, 1.06 by two.
+# If elements take many instructions, half as many warps use twice the multiprocessors: four over six of 1 to 128 rows
+# took 1.14 times as long as the fastest with four, 1.06 with two.
 _WARPS_OF_FOUR_OVER_SIX = (2, *_WARPS)
-# Rows of 256 and more that are parted: NVFP4 of 22144 columns took 1.07 times the fastest in one block.
+# For 256 or more rows, longer ones are split: in one block, NVFP4 of 22144 columns took 1.07 times as long as the
+# fastest.
 _PARTED_GROUPS = 20
-# Norms of more than so many groups are shared by clusters: MXFP8 of 16 x 27648 took 1.30 times the fastest in a block.
+# Clusters share norms of more groups: in one block, MXFP8 of 16 x 27648 took 1.30 times as long as the fastest.
 _MOST_GROUPS, _BLOCKS = 44, 4
 
 
 def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> str:
-    """The schedule of rows too few to fill a GPU, as text; empty if the rules' is as fast.
+    """The schedule for too few rows to fill a GPU, as text; empty if the rules' is as fast.
 
     Example:
         >>> swiglu, hopper = KernelConfig("quantize", 11648, weight="none", gate_columns=11648), Target("sm_90a")
@@ -55,11 +56,11 @@ def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> s
 
 
 def _of_parts(config: KernelConfig, row_class: str) -> RowSchedule | None:
-    """Small blocks, each of which has a part of a row.
+    """Small blocks, each with a part of a row.
 
-    Those of four warps with a chunk a lane were within 1 to 5 % of the fastest of 24 schedules from 2048 to 26880
-    columns, in the mean over 1, 16 and 128 rows. A block for each row took 1.19 to 1.24 times that for quantization,
-    1.29 to 1.42 for SwiGLU; of 256 to 1024 rows of SwiGLU, 1.13.
+    Blocks of four warps with one chunk per lane were within 1 to 5 % of the fastest of 24 schedules from 2048 to 26880
+    columns, in the mean over 1, 16 and 128 rows. One block per row took 1.19 to 1.24 times as long for quantization,
+    1.29 to 1.42 for SwiGLU, and 1.13 for 256 to 1024 rows of SwiGLU.
     """
     groups = groups_of(config)
     if is_four_over_six(config):
@@ -76,17 +77,16 @@ def _of_parts(config: KernelConfig, row_class: str) -> RowSchedule | None:
 
 
 def _of_norm(config: KernelConfig, target: Target, row_class: str) -> RowSchedule | None:
-    """Warps up to what a block has, so that each lane has one chunk, and whatever else shortens the way of a row.
+    """One chunk per lane, up to a block's warps, and everything else that shortens a row's latency.
 
-    Of seven ops at seven lengths, 1 to 128 rows took 1.02 times the fastest of 24 schedules in the mean; by the
-    schedules of usual calls, 1.21.
+    For seven ops at seven lengths, 1 to 128 rows took 1.02 times as long as the fastest of 24 schedules in the mean;
+    with the schedules of usual calls, 1.21.
     """
     groups = groups_of(config)
     if row_class == "some":
         if not row_schedule(config, target).loads_ahead:
             return None
-        # Rows that share a block that stays take turns at it, which these need not: layer normalization to FP8 took
-        # 1.20 times the fastest.
+        # Few rows need not share a persistent block: layer normalization to FP8 took 1.20 times as long as the fastest.
         return _shortest(config, ceil_div(groups, PREFERRED_WARPS))
     if config.second_size or config.prenorm:
         return None
@@ -94,7 +94,7 @@ def _of_norm(config: KernelConfig, target: Target, row_class: str) -> RowSchedul
 
 
 def _of_gates(config: KernelConfig) -> RowSchedule | None:
-    """Warps up to what a block has, for rows of gates whose scale is found: two blocks on each multiprocessor."""
+    """As many warps as a block can have, for gated rows with a computed scale: two blocks per multiprocessor."""
     chunks = ceil_div(groups_of(config), MAX_WARPS)
     if chunks >= CHUNKS_AT_ONCE:
         return None

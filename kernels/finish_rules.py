@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 FINISHED = ("activates_norm", "gate", "weight_rows", "sandwich", "weights")
 MAX_WEIGHTS = 4
-# What gates that are a tensor of their own multiply.
+# What gates in a separate tensor multiply.
 GATED = ("", "input", "norm")
 
 
 def check_activation(config: KernelConfig) -> None:
-    """Raise ValueError if there is no such activation of the input, its gates or gates of their own."""
+    """Raise ValueError if there is no such activation for the input, its gates or separate gates."""
     require_one_of("gate", config.gate, GATED)
     forms = GATES if config.gate_columns else NORM_GATES if config.gate else ACTIVATIONS
     if config.activation and not is_activation(config.activation, forms):
@@ -25,7 +25,7 @@ def check_activation(config: KernelConfig) -> None:
 
 
 def check_finish(config: KernelConfig) -> None:
-    """Raise ValueError if one of `FINISHED` has a value that is not allowed, or not with the others."""
+    """Raise ValueError if one of `FINISHED` has a value that is not allowed, or not allowed with the others."""
     if config.activates_norm and (not config.activation or config.gate_columns or config.gate):
         raise ValueError("activates_norm: is True, which takes an activation, and no gate or gate_columns")
     if config.gate and config.gate_columns:

@@ -1,7 +1,7 @@
 """The generator: KernelConfig + Target -> Source, the complete text of one kernel.
 
-A source includes nothing. It is the constants of this one configuration, an entry point, and what that needs of the
-headers.
+A source includes nothing. It consists of the constants of one configuration, an entry point, and the parts of the
+headers that the entry point needs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def generate(config: KernelConfig, target: Target) -> Source:
     """The source of `config` for `target`: the same text on every machine.
 
     Raises:
-        ValueError: the target cannot do what the configuration asks for.
+        ValueError: the target does not support the configuration.
 
     Example:
         >>> source = generate(KernelConfig("rmsnorm", 4096), Target("sm_90a"))
@@ -43,7 +43,7 @@ def generate(config: KernelConfig, target: Target) -> Source:
 
 
 def compose(config: KernelConfig, target: Target, functions: str) -> str:
-    """The text of a source that ends with `functions`, which stand behind what they need of the headers."""
+    """The text of a source that ends with `functions`, after the parts of the headers that they need."""
     configuration = "\n".join(constants(config, target))
     before, after = headers(configuration, functions, is_cpu=target.is_cpu)
     parts = [
@@ -57,7 +57,7 @@ def compose(config: KernelConfig, target: Target, functions: str) -> str:
 
 
 def require_pdl(config: KernelConfig, target: Target) -> None:
-    """Raise ValueError if the configuration has programmatic dependent launch and the target has not."""
+    """Raise ValueError if the configuration uses programmatic dependent launch and the target lacks it."""
     if config.pdl and not target.has_pdl:
         raise ValueError(
             f"pdl: is True, but {target} has no programmatic dependent launch, which begins with sm_90a; use False"

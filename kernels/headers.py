@@ -1,6 +1,6 @@
-"""The headers of a kernel as one text: of a target's, what the kernel's entry point needs.
+"""The headers of a kernel as one text: the parts of a target's headers that the kernel's entry point needs.
 
-A source could have all headers: what is left out changes no machine code, only how long it takes to compile.
+A source could include all headers: omitting the rest does not change the machine code, only the compile time.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-# Stands for the constants of a source: editors see a sample.
+# Stands in for the constants of a source, so that editors see a sample.
 CONFIGURATION = "common/configuration.h"
 _INCLUDE = re.compile(r'#include "(.+)"\n')
 _ON_GPU = "__CUDACC__"
-# What else a source is decided on before it is cut, and the constants that say so: so what few sources need changes no
-# other one.
+# Conditions that are decided before a source is cut, with the constants that imply them, so that what few sources need
+# does not change the others.
 CONDITIONS = {
     "JITNORM_ROUNDS": "Rounding kRounding",  # values are rounded before they are encoded
     "JITNORM_EXPERTS": "kExperts",
@@ -34,13 +34,13 @@ CONDITIONS = {
     "JITNORM_ROTATES": "Rotation kRotation",
     "JITNORM_HOLDS_HALVES": "kHoldsHalves = true",  # a lane has a chunk of each half of a head
     "JITNORM_PAGES": "Encoding::kPages",  # keys and values are inserted into pages of caches
-    "JITNORM_FINISHES": "Finish kFinish",  # something follows a norm before it is encoded
-    "JITNORM_GATES": "kGateAccessBytes",  # gates are a tensor of their own
-    "JITNORM_TURNS": "kWeightRows",  # rows take turns with the rows of the weight
-    "JITNORM_WEIGHTS": "kWeights",  # a norm is multiplied by several weights, each in an output of its own
-    "JITNORM_SHARES_PARAMETERS": "kSharedChunks",  # blocks that stay have the parameters in shared memory
-    "JITNORM_SUMS_FIRST": "kSumsFirst",  # a sum over what is loaded comes before the row that is made of it
-    "JITNORM_MAPS_STREAMS": "Combine::kMapped",  # the factors of streams are found from projections
+    "JITNORM_FINISHES": "Finish kFinish",  # a norm goes through another step before it is encoded
+    "JITNORM_GATES": "kGateAccessBytes",  # gates are a separate tensor
+    "JITNORM_TURNS": "kWeightRows",  # rows cycle through the rows of the weight
+    "JITNORM_WEIGHTS": "kWeights",  # a norm is multiplied by several weights, each for a separate output
+    "JITNORM_SHARES_PARAMETERS": "kSharedChunks",  # persistent blocks have the parameters in shared memory
+    "JITNORM_SUMS_FIRST": "kSumsFirst",  # a sum over the loaded elements is needed before the row
+    "JITNORM_MAPS_STREAMS": "Combine::kMapped",  # the factors of streams are computed from projections
     "JITNORM_BRANCH": "Combine::kBranch",  # a branch is gated or scaled before it is added, or the norm is modulated
     "JITNORM_MODULATES": "Finish::kModulated",
     "JITNORM_REDUCES": "Combine::kReduced",  # inputs of several ranks are summed first
@@ -49,7 +49,7 @@ CONDITIONS = {
     "JITNORM_DIVIDES": "kSharesSum",  # ranks divide the rows, and each encodes its own
     "JITNORM_SANDWICH": "Combine::kSandwich",  # what is normalized is a sum with a norm
 }
-# One that has none within.
+# A condition with none nested in it.
 _CONDITION = re.compile(
     rf"#ifdef ({'|'.join((_ON_GPU, *CONDITIONS))})\n((?:(?!#ifdef).)*?)(?:#else\n((?:(?!#ifdef).)*?))?#endif\n",
     re.DOTALL,
@@ -71,12 +71,12 @@ _SPECIALIZATION = re.compile(r"^template <>\n.*?\w<(\w+::\w+)>", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Definition:
-    """A part of a header, between blank lines: a function or a type, or some that stand together.
+    """A part of a header, between blank lines: a function or a type, or several together.
 
     Args:
-        text: with the comment above.
-        code: without comments.
-        names: what it defines; a heading, which has none, stays with the rest of its header.
+        text: its text, including the comment above it.
+        code: its text without comments.
+        names: the names that it defines; a heading, which has none, stays with the rest of its header.
         choice: the enumerator that it is a specialization for, such as ``Combine::kAdd``, if it is one.
     """
 
@@ -102,9 +102,9 @@ def holding_of(constants: str) -> frozenset[str]:
 
 
 def needed(available: Iterable[Definition], constants: str, entry_point: str) -> set[Definition]:
-    """The definitions whose names the constants or the entry point mention, or another one that is needed.
+    """The definitions named by the constants, by the entry point, or by other needed definitions.
 
-    Of the specializations for an enumerator, those are needed whose enumerator is among the constants.
+    A specialization for an enumerator is needed only if that enumerator is among the constants.
     """
     chosen = [each for each in available if not each.choice or each.choice in constants]
     named: dict[str, list[Definition]] = {}
@@ -121,7 +121,7 @@ def needed(available: Iterable[Definition], constants: str, entry_point: str) ->
 
 @cache
 def order_of(is_cpu: bool) -> tuple[str, ...]:
-    """The headers of a target, relative to this folder, each behind those that it includes."""
+    """The headers of a target, relative to this folder, each after those that it includes."""
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:
@@ -141,7 +141,7 @@ def order_of(is_cpu: bool) -> tuple[str, ...]:
 
 @cache
 def cut(name: str, is_cpu: bool, holding: frozenset[str] = frozenset()) -> tuple[Definition, ...]:
-    """The definitions of a header, in their order, as the conditions that hold make it; its heading defines nothing."""
+    """The definitions of a header, in order, under the conditions that hold; its heading defines nothing."""
     return tuple(definitions_in(_INCLUDE.sub("", _read(name, is_cpu, holding)).strip("\n")))
 
 
@@ -160,7 +160,7 @@ def _words(code: str) -> frozenset[str]:
 
 
 def _text(found: set[Definition], cuts: dict[str, tuple[Definition, ...]], names: tuple[str, ...]) -> str:
-    """The definitions that are needed, in their order, each header's below its heading."""
+    """The needed definitions, in order, each header's below its heading."""
     return "\n\n".join(
         part.text
         for name in names
@@ -172,7 +172,7 @@ def _text(found: set[Definition], cuts: dict[str, tuple[Definition, ...]], names
 
 @cache
 def _read(name: str, is_cpu: bool, holding: frozenset[str]) -> str:
-    """The text of a header, as the target and the conditions that hold make it."""
+    """The text of a header for a target, under the conditions that hold."""
     text = (FOLDER / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
     true = holding if is_cpu else holding | {_ON_GPU}
     found = 1

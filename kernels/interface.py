@@ -15,11 +15,11 @@ from .item_ops import item_arguments
 from .row_ops import row_arguments
 
 
-@lru_cache(maxsize=256)  # a first call asks ten times, which took 1 ms of its 8
+@lru_cache(maxsize=256)  # a first call uses it ten times, which took 1 ms of its 8
 def interface(config: KernelConfig) -> tuple[Argument, ...]:
     """The arguments of `config`'s kernel, in calling order.
 
-    Which there are depends on the op and the kind of encoding alone; some are absent in some configurations.
+    The list depends only on the op and the kind of encoding; some arguments are absent in some configurations.
     """
     if config.backward:
         return backward_arguments(config)

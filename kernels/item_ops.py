@@ -18,7 +18,7 @@ from .schedule import ITEM_THREADS
 
 INTERLEAVED_ROWS = SWIZZLED_ROWS["128x4"]
 INTERLEAVED_COLUMNS = SWIZZLED_COLUMNS
-# Of an item of ``mhc_post``: with a chunk, each lane would store half sectors, and its streams take 127 registers.
+# Columns of an item of ``mhc_post``: with a chunk, each lane would store half sectors, and streams take 127 registers.
 STREAM_COLUMNS = CHUNK_SIZE // 2
 
 
@@ -76,7 +76,7 @@ def has_square_items(config: KernelConfig) -> bool:
 
 
 def _quantized(config: KernelConfig, **changes: Any) -> dict[str, TensorArgument]:
-    """The tensors of ``quantize`` along the rows, by their fields; decoding reads what it writes."""
+    """The tensors of ``quantize`` along rows, by their fields; decoding reads its outputs."""
     row_wise = replace(config, op="quantize", axis=-1, tensor_scale=False, **changes)
     return {a.field: a for a in row_arguments(row_wise) if isinstance(a, TensorArgument)}
 
@@ -170,6 +170,6 @@ def _mhc_post(config: KernelConfig) -> tuple[Argument, ...]:
 
 
 def _copied_dtypes(config: KernelConfig) -> tuple[str, ...]:
-    """The input's dtype, and uint8 in its place where a framework lacks it."""
+    """The input's dtype, and uint8 for frameworks that lack it."""
     is_byte = DTYPES[config.input].bytes == 1
     return tuple(dict.fromkeys((config.input, "uint8"))) if is_byte else (config.input,)

@@ -26,12 +26,12 @@ from .rows_ahead import staged_bytes
 from .schedule import ITEM_THREADS, MASKED_THREADS, MIXING_THREADS, row_schedule, shared_amax_bytes
 from .target import Target
 
-# Raised whenever a launcher built before the change could not run the recipe, or would run it wrongly.
+# Raised whenever an older launcher could not run a new recipe, or would run it incorrectly.
 LAUNCHER_ABI = 8
 ENTRY = "jitnorm_kernel"
 # No tensor reaches further: no machine has longer addresses.
 MOST_BYTES = 1 << 57
-# Elements that take the CPU 0.1 ms or more, several times what a thread costs.
+# Elements that take the CPU 0.1 ms or more, several times the cost of a thread.
 _ELEMENTS_PER_THREAD = 1 << 17
 
 
@@ -77,7 +77,7 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
         most = MASKED_THREADS // schedule.threads
     if config.prenorm:
         most = most or MIXING_THREADS // (schedule.threads * schedule.blocks_per_row)
-    elif config.sinkhorn:  # the first blocks find factors, a thread those of a row
+    elif config.sinkhorn:  # the first blocks compute factors, one thread per row
         rows = ROWS.ceil_div(schedule.threads * schedule.blocks_per_row) + rows
     if most is not None:
         rows = rows.at_most(most)
@@ -101,7 +101,7 @@ def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
             "cluster": blocks,
             "shared_bytes": backward.staged_bytes(config, target),
         }
-    # Blocks that stay, and those that find the factors of all their rows in the end, are as many as run at once.
+    # Persistent blocks, and those that compute the factors of all their rows at the end, are as many as run at once.
     stays = schedule.loads_ahead or config.prenorm
     most = schedule.resident_blocks * target.multiprocessors if stays else 0
     shared_bytes = staged_bytes(config, schedule) if schedule.loads_ahead else shared_amax_bytes(config, schedule)
@@ -137,7 +137,7 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
 
 
 def dispatch_signature(config: KernelConfig) -> list[dict[str, Any]]:
-    """The facts of an op's arguments by which a dispatcher tells which kernel a call needs.
+    """The facts about an op's arguments by which a dispatcher determines which kernel a call needs.
 
     It holds for every configuration whose kernel takes the same arguments.
     """

@@ -8,7 +8,7 @@ from .launch_recipe import LAUNCHER_ABI, MOST_BYTES
 from .row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, SHORT_ROW, SOME_ROWS
 
 _FOLDER = Path(__file__).parent / "launcher"
-# Each file uses only what stands before it.
+# Each file uses only what precedes it.
 _FILES = (
     "prelude.h",
     "json.h",

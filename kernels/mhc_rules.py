@@ -13,7 +13,7 @@ MAX_SPLITS = 64
 
 
 def check_mapping(config: KernelConfig) -> None:
-    """Raise ValueError if one of `MAPPED` has a value that is not allowed, or not with the others."""
+    """Raise ValueError if one of `MAPPED` has a value that is not allowed, or not allowed with the others."""
     for name, least, most in (("sinkhorn", 0, MAX_SINKHORN), ("splits", 1, MAX_SPLITS)):
         value = getattr(config, name)
         if type(value) is not int or not least <= value <= most:

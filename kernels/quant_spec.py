@@ -196,7 +196,7 @@ class QuantSpec:
 
     @classmethod
     def parse(cls, text: str) -> QuantSpec:
-        """The QuantSpec of a text form; fields left out at the end take their defaults."""
+        """Parse a text form; fields omitted at the end take their defaults."""
         values: list[Any] = list(text.split("/"))
         if len(values) > len(_ALLOWED[0]) + 2:
             raise ValueError(
@@ -217,7 +217,7 @@ class QuantSpec:
         return replace(self, global_scale=global_scale)
 
     def with_scale_floor(self, scale_floor: float | None) -> QuantSpec:
-        """The same encoding with scales that are at least so large.
+        """The same encoding with a lower bound for scales.
 
         Example:
             >>> str(FP8_TOKEN.with_scale_floor(0.001))
@@ -227,7 +227,7 @@ class QuantSpec:
 
     @property
     def has_blocks(self) -> bool:
-        """Whether scales are found for blocks, rather than for rows or the tensor, or given."""
+        """Whether scales are computed for blocks, rather than for rows or the tensor, or given."""
         return self.block_size not in ("row", "tensor") and not self.has_given_scales
 
     @property
@@ -237,13 +237,13 @@ class QuantSpec:
 
     @property
     def may_be_given(self) -> bool:
-        """Whether scales could be given as well as found."""
+        """Whether scales could also be given instead of computed."""
         is_plain = self.scale_format == "f32" and self.scale_layout == "linear" and self.scale_floor is None
         return is_plain and self.block_size != "tensor"
 
     @property
     def may_be_found(self) -> bool:
-        """Whether scales are given that could be found as well."""
+        """Whether scales are given that could also be computed."""
         fitting = (each for each in _ALLOWED if self.element in each[0] and self.block_size in each[1])
         return self.has_given_scales and any("f32" in each[2] and "none" in each[4] for each in fitting)
 
@@ -256,7 +256,7 @@ class QuantSpec:
 
     @property
     def block_rows(self) -> int:
-        """Rows that share the scale of a block that is found."""
+        """Rows that share the computed scale of a block."""
         return 1 if self.has_given_scales else SQUARE_BLOCKS.get(str(self.block_size), 1)
 
     @property
@@ -268,7 +268,7 @@ class QuantSpec:
 
     @property
     def crosses_warps(self) -> bool:
-        """Whether a block that is found may have chunks in two warps: their number is no power of two."""
+        """Whether a block with a computed scale may have chunks in two warps: their number is not a power of two."""
         chunks = self.block_columns // CHUNK_SIZE
         return self.has_blocks and chunks & (chunks - 1) != 0
 
@@ -311,7 +311,7 @@ class QuantSpec:
 
     @property
     def smallest_scale(self) -> float:
-        """The smallest scale in float32 that is found, itself rounded to float32."""
+        """The smallest computed float32 scale, itself rounded to float32."""
         if self.scale_floor is not None:
             return to_float32(self.scale_floor)
         least_amax = 1e-10 if self.element == "int8" else 1e-4 if self.has_blocks else 1 / 512
@@ -319,13 +319,13 @@ class QuantSpec:
 
     @property
     def needs_given_scale(self) -> bool:
-        """Whether encoding needs one scale that is given, global or of FP8 or INT8."""
+        """Whether encoding needs a single given scale, global or of FP8 or INT8."""
         is_global = self.global_scale == "given" and not self.has_given_scales
         return is_global or (self.block_size == "tensor" and not self.needs_tensor_amax)
 
     @property
     def needs_tensor_amax(self) -> bool:
-        """Whether encoding needs the largest magnitude of the tensor first, which another launch finds."""
+        """Whether encoding first needs the largest magnitude of the tensor, which another launch computes."""
         return self.global_scale == "tensor"
 
 

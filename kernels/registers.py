@@ -1,4 +1,4 @@
-"""Registers: what a lane can hold in them, and how many blocks a multiprocessor then has room for."""
+"""Registers: what a lane can hold in them, and how many blocks then fit on a multiprocessor."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES
 
-# Bytes of a row that a lane can hold in registers beside what it computes with.
+# Bytes of a row that a lane can hold in registers, besides those that it computes with.
 MAX_HELD_BYTES = 256
-# The same with the weight that is loaded beside the row; if they take more, it comes late.
+# The same including the weight, if that is loaded with the row; if they take more, it is loaded late.
 MAX_PREFETCHED_BYTES = 192
-# About how many threads a multiprocessor is asked to have room for; more are not resident on every target.
+# About how many threads a multiprocessor should have room for; not every target can have more resident.
 _RESIDENT_THREADS, _MOST_RESIDENT_THREADS = 1024, 1536
-# Chunks for which so many leave a lane registers, by the bytes of an element that it holds.
+# Chunks for which that many threads leave a lane enough registers, by bytes per held element.
 _MOST_RESIDENT_CHUNKS = {2: 3, 4: 2, 8: 1}
 
 
 def groups_of(config: KernelConfig) -> int:
-    """Groups of a row, each of which one chunk of every lane of a warp makes."""
+    """Groups of a row, each consisting of one chunk from every lane of a warp."""
     return ceil_div(config.encoded_size, CHUNK_SIZE * GROUP_CHUNKS)
 
 
 def has_room_for_weight(config: KernelConfig, chunks_per_lane: int, stays_shared: bool = False) -> bool:
-    """Whether a lane has room for the weight of so many chunks, beside the chunks unless they stay in shared memory."""
+    """Whether a lane has room for the weight of so many chunks, plus the chunks unless they are in shared memory."""
     if not config.normalizes or chunks_per_lane > CHUNKS_AT_ONCE:
         return False
     of_parameters = config.weights * DTYPES[config.weight].bytes + 8 * config.modulation_bias
@@ -32,12 +32,12 @@ def has_room_for_weight(config: KernelConfig, chunks_per_lane: int, stays_shared
 
 
 def most_held_chunks(element_bytes: int) -> int:
-    """Chunks of elements of that size that a lane can hold."""
+    """The number of chunks of elements of this size that a lane can hold."""
     return MAX_HELD_BYTES // (element_bytes * CHUNK_SIZE)
 
 
 def held_bytes(config: KernelConfig) -> int:
-    """Bytes of an element that is held: what is computed of the input, and a float32 input, are floats."""
+    """Bytes of a held element: values computed from the input, and float32 inputs, are floats."""
     if config.combine in ("beside", "sandwich"):
         return 2 * DTYPES[config.input].bytes
     if config.prenorm:
@@ -49,7 +49,7 @@ def held_bytes(config: KernelConfig) -> int:
 
 
 def waits_for_row_amax(config: KernelConfig) -> bool:
-    """Whether blocks are encoded after the row's amax is known, for which a lane keeps the normalized row as floats."""
+    """Whether encoding blocks needs the row's amax first, so that a lane keeps the normalized row as floats."""
     return config.quant is not None and config.quant.has_blocks and config.quant.needs_row_amax
 
 
@@ -64,24 +64,24 @@ def is_four_over_six(config: KernelConfig) -> bool:
 
 
 def blocks_with_room(warps: int) -> int:
-    """Blocks of so many warps, of which a multiprocessor can have all on any target."""
+    """The number of blocks with so many warps that a multiprocessor of any target can hold."""
     threads = WARP_LANES * warps
     return max(1, min(_MOST_RESIDENT_THREADS // threads, round(_RESIDENT_THREADS / threads)))
 
 
 def residents(config: KernelConfig, warps: int, chunks: int) -> int:
-    """Blocks that a multiprocessor is asked to have room for; 0 if what its lanes hold would not fit.
+    """The number of blocks that a multiprocessor should have room for; 0 if their registers would not fit.
 
     SwiGLU to NVFP4 of 512 x 10240 went from 0.80 to 0.86 of the roofline, mHC of 4096 x 10240 from 0.74 to 0.85, layer
     normalization of 2048 x 18432 from 0.69 to 0.77. With four chunks a lane, 16384 x 8192 fell from 0.95 to 0.88.
     """
     if config.all_reduce:
-        return 0  # the shares of all ranks take registers
+        return 0  # the inputs of all ranks take registers
     is_heavy = config.op == "layernorm" and (config.needs_row_amax or config.combine == "branch")
     if is_heavy or chunks > _MOST_RESIDENT_CHUNKS.get(held_bytes(config), 0):
         return 0
     threads = WARP_LANES * warps
-    # One block more would have 56 registers a thread: too few for two parameters, for GELU, or to look for rows.
+    # With one more block, threads would have 56 registers: too few for two parameters, for GELU, or to search for rows.
     if config.op == "layernorm" or config.activation == "gelu" or config.counts_rows:
         return max(1, _RESIDENT_THREADS // threads)
     return blocks_with_room(warps)

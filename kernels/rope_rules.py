@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 ROPES = ("", "neox", "interleaved")
 ANGLE_DTYPES = ("float16", "bfloat16", "float32")
 POSITION_DTYPES = ("int32", "int64")
-# Elements of a head that is turned: the chunks of one warp, whose lanes exchange what belongs together.
+# Elements of a rotated head: the chunks of one warp, whose lanes exchange partners.
 MAX_ROPE_SIZE = 512
-# Heads that share a row; lanes of a warp have whole ones.
+# Elements of heads that share a row; each warp has whole ones.
 SHARED_HEAD_SIZES = (16, 32, 64, 128, 256, 512)
-# Elements of such a row: what the lanes of a block hold.
+# Elements of such a row: what the lanes of a block can hold.
 MAX_ROPE_ROW = 32768
 
 
 def check_rope(config: KernelConfig) -> None:
-    """Raise ValueError if a field of a rotation has a value that is not allowed, or not with the others."""
+    """Raise ValueError if a field of a rotation has a value that is not allowed, or not allowed with the others."""
     require_one_of("rope", config.rope, ROPES)
     require_one_of("cos_sin_cache dtype", config.angles, ANGLE_DTYPES)
     require_one_of("positions dtype", config.positions, POSITION_DTYPES)
@@ -47,7 +47,7 @@ def check_rope(config: KernelConfig) -> None:
 
 
 def _check_pages(config: KernelConfig) -> None:
-    """Check what inserts keys and values into pages."""
+    """Check the fields for inserting keys and values into pages."""
     require_one_of("slot_mapping dtype", config.slots, POSITION_DTYPES)
     if not config.paged:
         if config.keep_heads or config.slots != "int64":

@@ -1,19 +1,19 @@
-"""Classes of calls by their rows: each may have a schedule of its own. The launcher knows them from here."""
+"""Classes of calls by their rows, each of which may have its own schedule. The launcher gets them from here."""
 
 from __future__ import annotations
 
-# Up to about as many rows as a large GPU has multiprocessors, calls take as long as one row does.
+# Up to about as many rows as a large GPU has multiprocessors, a call takes as long as a single row.
 FEW_ROWS = 128
-# Up to so many, all rows take two or three turns of what a large GPU holds at once, so it counts how full the last is.
+# Up to so many rows, a large GPU processes them in two or three waves, so it matters how full the last one is.
 SOME_ROWS = 1280
-# With this many elements, so many rows wait for a multiprocessor that threads with more to do use memory better than
-# many threads, which finish a row sooner.
+# With this many elements, there are enough rows per multiprocessor that fewer threads with more work use memory better
+# than many threads, which finish a row sooner.
 MANY_ELEMENTS = 1 << 26
-# With this many rows of up to `SHORT_ROW` elements, the time goes to starting blocks, of which several rows need fewer:
+# With this many rows of up to `SHORT_ROW` elements, starting blocks takes the time, so several rows share a block:
 # NVFP4 of 16384 x 1536 went from 0.751 of the roofline to 0.887. Of 8192 x 4096 it fell from 0.902 to 0.848.
 MANY_ROWS = 8192
 SHORT_ROW = 2048
-# Classes of calls, as the launcher numbers them: up to `FEW_ROWS` rows; up to `SOME_ROWS`; what is between;
+# Classes of calls, in the launcher's order: up to `FEW_ROWS` rows; up to `SOME_ROWS`; everything in between;
 # `MANY_ELEMENTS`, or `MANY_ROWS` short ones, or more.
 ROW_CLASSES = ("few", "some", "usual", "many")
 

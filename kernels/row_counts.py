@@ -1,4 +1,4 @@
-"""How many rows a kernel of rows writes, pads and visits, as extents."""
+"""How many rows a row-wise kernel writes, pads and visits, as extents."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from .extents import MATRICES, ROWS, SECOND_ROWS, Extent, extent
 
 
 def written_rows(config: KernelConfig) -> Extent:
-    """The rows of what is written: those of the input, of all ranks' inputs, or as many as are gathered."""
+    """The rows of the outputs: those of the input, of all ranks' inputs, or the gathered ones."""
     if config.all_reduce == "all_gather":
         return ROWS * config.ranks
     return SECOND_ROWS if config.gathers else ROWS
 
 
 def padded_rows(config: KernelConfig) -> Extent:
-    """The rows and those that pad the scales' layout; of each matrix in a batch, of each expert at most a tile."""
+    """The rows including padding of the scale layout, per matrix in a batch; at most a tile per expert."""
     rows = written_rows(config)
     if config.experts and config.row_multiple > 1:
         return (rows.ceil_div(config.row_multiple) + extent(config.experts)) * config.row_multiple
@@ -27,7 +27,7 @@ def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
         return written_rows(config).ceil_div(rows_per_block) + extent(
             (1 if rows_per_block == 1 else 2) * config.experts
         )
-    # What a mask leaves out is not padded either.
+    # Rows excluded by a mask are not padded, either.
     if config.passes_sums:
         return ROWS.ceil_div(config.ranks) * config.ranks
     if config.all_reduce == "all_gather":

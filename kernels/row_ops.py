@@ -15,14 +15,14 @@ from .numerics import CHUNK_SIZE, ceil_div
 from .quant_spec import CODE_BITS, PACKED_COLUMNS, QuantSpec
 from .row_counts import padded_rows, written_rows
 
-# Words of the control block of a workspace, whose members are those of `Workspace` in common/workspace.h.
+# Words in the control block of a workspace; its members are those of `Workspace` in common/workspace.h.
 CONTROL_WORDS = 32
-# The fields of tensors from which the entry point finds an expert's rows: stages see what they have found.
+# The fields of tensors from which the entry point computes an expert's rows; stages see only the result.
 OFFSETS = ("offsets", "scale_offsets")
 
 
 def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
-    """The arguments of a kernel of rows, in calling order."""
+    """The arguments of a row-wise kernel, in calling order."""
     if config.pair:
         return _pair_interface(config)
     if config.sinkhorn:
@@ -99,7 +99,7 @@ def _branch(config: KernelConfig) -> list[TensorArgument]:
 
 
 def _offsets(config: KernelConfig) -> list[TensorArgument]:
-    """Where the rows of each expert begin, and their scales, if these are padded; then where the last ones end."""
+    """The offsets of each expert's rows, and of its scales if these are padded, followed by the end of the last."""
     borders = shape(config.experts + 1)
     is_padded = config.row_multiple > 1
     return [
@@ -135,7 +135,7 @@ def _statistics(config: KernelConfig) -> tuple[TensorArgument, ...]:
 
 
 def row_statistic(name: str, **options: Any) -> TensorArgument:
-    """A number for each row, shaped as the rows are."""
+    """A number for each row, in the shape of the rows."""
     return TensorArgument(name, ("float32",), shape(LEADING), is_flat=True, **options)
 
 
@@ -156,12 +156,12 @@ def _pair_output(config: KernelConfig, name: str, row_set: int) -> TensorArgumen
 
 
 def _kept_heads(config: KernelConfig, name: str, field: str) -> TensorArgument:
-    """The output of what is also inserted into pages."""
+    """The output for heads that are also inserted into pages."""
     return _half_output(config, f"{name}_out", name, field=field, row_set=1, is_present=config.keep_heads)
 
 
 def _paging(config: KernelConfig) -> list[TensorArgument]:
-    """The slot of each token, the caches of keys and values, and the scales of their codes: one, or one a head."""
+    """The slot of each token, the caches of keys and values, and the scales of their codes: one, or one per head."""
     dtypes = _encoded_dtypes(config.quant.element) if config.quant else (config.input,)
     options: dict[str, Any] = {"is_output": True, "table_dims": 3, "row_set": 1}
     if config.quant:
@@ -180,7 +180,7 @@ def _paging(config: KernelConfig) -> list[TensorArgument]:
 
 
 def _rotation(config: KernelConfig) -> tuple[TensorArgument, ...]:
-    """The table of cosines and, behind them, sines; and where each token's stand in it."""
+    """The table of cosines followed by sines, and each token's position in it."""
     run_bytes = angles_in_run(config) * DTYPES[config.angles].bytes
     return (
         TensorArgument(
@@ -191,7 +191,7 @@ def _rotation(config: KernelConfig) -> tuple[TensorArgument, ...]:
 
 
 def angles_in_run(config: KernelConfig) -> int:
-    """How many of the angles of any chunk lie side by side: all of them if halves are whole chunks."""
+    """How many of a chunk's angles are contiguous: all of them if halves are whole chunks."""
     return math.gcd(CHUNK_SIZE if config.rope == "neox" else CHUNK_SIZE // 2, config.rotary_size // 2)
 
 
@@ -216,7 +216,7 @@ def first_tensor(config: KernelConfig) -> TensorArgument:
 
 
 def _run_columns(config: KernelConfig) -> int:
-    """Columns side by side of those that a lane loads: of a chunk, if gates and values alternate in it."""
+    """How many columns that a lane loads are contiguous: both parts of a chunk if gates and values alternate in it."""
     if not config.gate_columns:
         return config.hidden_size
     return config.gate_columns if CHUNK_SIZE % config.gate_columns else CHUNK_SIZE
@@ -257,7 +257,7 @@ def _half_output(config: KernelConfig, name: str = "out", may_be: str = "input",
 
 
 def _gathered(output: TensorArgument, config: KernelConfig) -> TensorArgument:
-    """An output as it is, or a dense one with the rows of all ranks."""
+    """An output unchanged, or as a dense one with the rows of all ranks."""
     if config.all_reduce != "all_gather":
         return output
     columns = output.shape[-1]
@@ -267,7 +267,7 @@ def _gathered(output: TensorArgument, config: KernelConfig) -> TensorArgument:
 
 
 def _outputs_of_weights(config: KernelConfig, name: str) -> TensorArgument:
-    """All rows by the first weight, then all by the next."""
+    """Outputs for all rows with the first weight, then for all rows with the next."""
     one = strided_rows(name, config.input, config, is_output=True, is_flat=True)
     rows = shape(config.weights, ROWS, config.hidden_size)
     return dataclasses.replace(one, shape=rows, is_strided=False, run_bytes=config.hidden_size * one.element_bytes)
@@ -279,7 +279,7 @@ def number(name: str, **options: Any) -> TensorArgument:
 
 
 def _given_scale(name: str, config: KernelConfig, *, is_present: bool) -> TensorArgument:
-    """A float32 scale, or one for each matrix."""
+    """A float32 scale, or one per matrix."""
     scale = number(name, is_present=is_present)
     if not config.scale_per_matrix:
         return scale
@@ -306,14 +306,14 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
 
 
 def _given_scales(config: KernelConfig, quant: QuantSpec) -> TensorArgument:
-    """Scales of rows, columns or blocks of both."""
+    """Given scales of rows, columns or blocks."""
     rows, columns = quant.given_block
     per_row = [] if columns is None else [config.scale_columns]
     if rows == 1:
         extents = shape(LEADING, *per_row)
     else:
         extents = _of_matrices(config, *([] if rows is None else [ROWS.ceil_div(rows)]), *per_row)
-    # Those of columns are loaded by chunks.
+    # Scales of columns are loaded by chunks.
     chunk_bytes = _chunk_bytes("float32") if columns == 1 else 0
     return TensorArgument("scale", ("float32",), extents, chunk_bytes, is_flat=True)
 
@@ -356,11 +356,11 @@ def _block_scales(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
 
 
 def _encoded_dtypes(format: str) -> tuple[str, ...]:
-    """The dtypes of codes or scales: that of their format and, in place of one that not all frameworks have, uint8."""
+    """The dtypes of codes or scales: that of their format and, for frameworks that lack it, uint8."""
     dtype = DTYPE_OF_FORMAT[format]
     return (dtype, "uint8") if dtype.startswith(("float4", "float8")) else (dtype,)
 
 
 def _of_matrices(config: KernelConfig, *extents: Extent | int) -> Shape:
-    """The shape of what each matrix of a batch has for itself."""
+    """The shape of something that each matrix of a batch has separately."""
     return shape(MATRICES, *extents) if config.batched else shape(*extents)

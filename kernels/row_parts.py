@@ -1,4 +1,4 @@
-"""Rows whose parts are separate: blocks that share one exchange nothing, so that any number may, on any GPU."""
+"""Rows with separate parts: blocks that share such a row exchange nothing, so any number can share it on any GPU."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .config import KernelConfig
 from .numerics import ceil_div
 from .row_schedule import RowSchedule
 
-# Blocks that share a row without a cluster, at most: what a schedule's text can say.
+# The maximum number of blocks that share a row without a cluster, as limited by a schedule's text.
 MOST_BLOCKS = 99
-# Warps of the blocks of a long row, with two chunks a lane, or one of gates.
+# Warps in each block of a long row, with two chunks per lane, or one chunk of gates.
 _WARPS_OF_LONG_ROW = 8
 
 
 def has_separate_parts(config: KernelConfig) -> bool:
-    """Whether there is neither a statistic of a row nor a magnitude but those of its blocks.
+    """Whether nothing is computed over a whole row, only over its blocks.
 
     Example:
         >>> has_separate_parts(KernelConfig("quantize", 4096, weight="none", gate_columns=4096))
@@ -38,11 +38,11 @@ def of_long_row(config: KernelConfig, groups: int) -> RowSchedule | None:
 
 
 def of_few_rows(groups: int, blocks_of: Sequence[int]) -> RowSchedule | None:
-    """Small blocks for a row of so many groups, with a chunk a lane; None if they are too many.
+    """Small blocks for a row of so many groups, with one chunk per lane; None if there are too many.
 
     Args:
-        groups: of the row.
-        blocks_of: the warps that a block may have; the first of those that leave the fewest without work are taken.
+        groups: the number of groups in the row.
+        blocks_of: the allowed numbers of warps per block; the first that leaves the fewest idle is used.
 
     Example:
         >>> [str(of_few_rows(groups, (4, 5, 6, 7, 8, 3))) for groups in (2, 7, 14, 16, 23)]
@@ -55,9 +55,9 @@ def of_few_rows(groups: int, blocks_of: Sequence[int]) -> RowSchedule | None:
 
 
 def of_rows_that_fill(groups: int) -> RowSchedule | None:
-    """Blocks of four warps with a chunk a lane, twelve on each multiprocessor; None if a row has too many.
+    """Blocks of four warps with one chunk per lane, twelve per multiprocessor; None if a row has too many.
 
-    SwiGLU to FP8 groups of 3072 x 21760 took 1.36 times that in a block of three chunks a lane.
+    In a block with three chunks per lane, SwiGLU to FP8 groups of 3072 x 21760 took 1.36 times as long.
     """
     schedule = of_few_rows(groups, (4,))
     return schedule and replace(schedule, resident_blocks=12)

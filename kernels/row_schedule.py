@@ -7,53 +7,53 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 WARP_LANES = 32
-# Chunks of a lane that are encoded by straight-line code; longer rows loop over it.
+# Chunks per lane that are encoded by straight-line code; longer rows loop over it.
 CHUNKS_AT_ONCE = 4
 
 
 def _flag(letter: str, help: str) -> Any:
-    """A choice that a letter makes."""
+    """An option given by a letter."""
     return field(default=False, metadata={"letter": letter, "help": help})
 
 
 def _count(letter: str, numbers: str, default: int, help: str) -> Any:
-    """A choice that a letter and a number make; texts omit the default."""
+    """An option given by a letter and a number; texts omit the default."""
     return field(default=default, metadata={"letter": letter, "numbers": numbers, "help": help})
 
 
 @dataclass(frozen=True, slots=True)
 class RowSchedule:
-    """A row's threads, and what else can be chosen of how they work on it.
+    """How many threads share a row, and options for how they process it.
 
-    Its text form is warps x chunks a lane and a letter for each choice: ``4x2``, ``8x1w``, ``14x1we``, ``4x4r2``,
-    ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``16x4waso2``, ``4x2uap6o1``.
+    Its text form is warps x chunks per lane, followed by a letter for each option: ``4x2``, ``8x1w``, ``14x1we``,
+    ``4x4r2``, ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``16x4waso2``, ``4x2uap6o1``.
 
     Args:
         warps_per_row: warps that share a row.
         chunks_per_lane: chunks that each of their lanes has.
-        prefetches_weight: (w) whether the weight may be loaded before it is needed. Blocks of layer normalization that
-            stay have it in shared memory instead, and may have several rows there.
-        stores_sum_early: (e) whether a row's sum with the residual is stored before its blocks are encoded; what is not
-            encoded in blocks stores it early anyway.
+        prefetches_weight: (w) whether the weight may be loaded before it is needed. Persistent blocks of layer
+            normalization have it in shared memory instead, and may have several rows there.
+        stores_sum_early: (e) whether a row's sum with the residual is stored before its blocks are encoded; without
+            blocks it is always stored early.
         keeps_unpacked: (u) whether the floats of a row of 16-bit values are kept from one pass to the next, which takes
             twice the registers, rather than unpacked again.
-        takes_fast_path: (q) whether the statistic and the FP8 scale of values in the normal range take a fast path, to
-            the same bits.
-        favours_latency: (l) whether one row is done sooner at the cost of many: its weight is unpacked before the
-            statistic is known, dependents are signalled at once, each lane stores by itself.
-        loads_ahead: (a) whether blocks stay, as many as `resident_blocks` says, and copy their next row to shared
+        takes_fast_path: (q) whether the statistic and the FP8 scale of values in the normal range take a fast path,
+            which gives the same bits.
+        favours_latency: (l) whether a single row finishes sooner at the expense of many: its weight is unpacked before
+            the statistic is known, dependents are signalled at once, each lane stores separately.
+        loads_ahead: (a) whether blocks are persistent, `resident_blocks` of them, and copy their next row to shared
             memory while they work on one.
-        stays_shared: (s) whether a row that was loaded ahead stays in shared memory, where each pass finds it, and not
-            in registers.
-        rows_at_once: (r) rows that threads work on together, for which they load the weight once.
-        rows_per_block: (p) rows, each with threads of its own, that share a block.
-        blocks_per_row: (b) blocks that the warps of a row belong to: a cluster, unless they have nothing to exchange.
-        resident_blocks: (o) blocks that a multiprocessor shall have room for, at the cost of registers; 0 leaves it to
-            the compiler.
-        lanes_per_row: lanes of each warp that share a row; less than all of them, and without a name, only of short
-            rows.
-        holds_row: whether the row stays in registers or shared memory; a schedule that loads it again for each pass
-            has no name.
+        stays_shared: (s) whether a row that was loaded ahead stays in shared memory for all passes, instead of in
+            registers.
+        rows_at_once: (r) rows that threads process together, loading the weight once for all of them.
+        rows_per_block: (p) rows that share a block, each with its own threads.
+        blocks_per_row: (b) blocks among which the warps of a row are divided: a cluster, unless they have nothing to
+            exchange.
+        resident_blocks: (o) blocks that a multiprocessor should have room for, at the expense of registers; 0 leaves it
+            to the compiler.
+        lanes_per_row: lanes of each warp that share a row; fewer than all only for short rows, which have no text form.
+        holds_row: whether the row stays in registers or shared memory; a schedule that reloads it in each pass has no
+            text form.
 
     Example:
         >>> RowSchedule.parse("8x2w") == RowSchedule(8, 2, prefetches_weight=True)
@@ -78,7 +78,7 @@ class RowSchedule:
 
     @property
     def has_name(self) -> bool:
-        """Whether a configuration can name it."""
+        """Whether it has a text form, so that a configuration can name it."""
         return self.holds_row and self.lanes_per_row == WARP_LANES
 
     @property
@@ -101,7 +101,7 @@ class RowSchedule:
 
     @classmethod
     def parse(cls, text: str) -> RowSchedule:
-        """The schedule of a text form; ValueError if it is none."""
+        """Parse a text form; ValueError if it is not one."""
         found = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if found is None:
             choices = ", ".join(choice.metadata["help"] for choice in _CHOICES)
@@ -116,7 +116,7 @@ def _pattern(choice: Field[Any]) -> str:
     return f"(?:{letter}(?P<{choice.name}>{numbers}))?" if numbers else f"(?P<{choice.name}>{letter})?"
 
 
-# In their order in a text.
+# In the order of a text form.
 _CHOICES = tuple(choice for choice in fields(RowSchedule) if choice.metadata)
 _TEXT = re.compile(
     r"(?P<warps_per_row>[1-9]\d{0,2})x(?P<chunks_per_lane>[1-9]\d?)" + "".join(_pattern(each) for each in _CHOICES)

@@ -1,4 +1,4 @@
-"""Blocks that stay and load rows ahead: when a schedule may have such blocks, and what lies in their shared memory."""
+"""Persistent blocks that load rows ahead: when a schedule may have them, and what their shared memory holds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .target import Target
 
 # Bytes of an asynchronous copy to shared memory.
 AHEAD_BYTES = 16
-# Rows on their way to the threads of each row, where they share parameters. With one, all blocks waited for memory at
-# the same time: layer normalization to FP8 of 16384 x 4096 took 62.1 us, not 52.3.
+# Rows in flight to the threads of each row, if these share parameters. With one, all blocks waited for memory at the
+# same time: layer normalization to FP8 of 16384 x 4096 took 62.1 us, not 52.3.
 _STAGED_ROWS = 2
-# Rows that may share a block, each of which takes a named barrier, and threads for which there are registers, by their
+# How many rows may share a block, each of which takes a named barrier, and for how many threads there are registers, by
 # chunks.
 _MOST_SHARING_ROWS = 15
 _SHARING_THREADS, _SHARING_THREADS_OF_TWO_CHUNKS = 1024, 768
@@ -24,13 +24,13 @@ _SHARING_THREADS, _SHARING_THREADS_OF_TWO_CHUNKS = 1024, 768
 def shares_parameters(config: KernelConfig, schedule: RowSchedule) -> bool:
     """Whether the rows of a block share the parameters of a norm in its shared memory.
 
-    Each thread would else load them for each row from the L1 cache, and put them in order.
+    Otherwise each thread would load them for each row from the L1 cache, and sort them.
     """
     return schedule.loads_ahead and not schedule.prefetches_weight and config.op == "layernorm" and config.has_weight
 
 
 def sharing_rows(config: KernelConfig, target: Target, split: RowSchedule) -> RowSchedule:
-    """A block of a multiprocessor whose rows, divided as in `split`, are as many as have room, and share parameters."""
+    """A block with as many rows, divided as in `split`, as a multiprocessor has room for, which share parameters."""
     one = replace(split, prefetches_weight=False, loads_ahead=True, rows_per_block=1, resident_blocks=1)
     of_row = staged_rows(config, one) * staged_row_bytes(config)
     room = 1 + (target.shared_bytes - staged_bytes(config, one)) // of_row
@@ -40,23 +40,23 @@ def sharing_rows(config: KernelConfig, target: Target, split: RowSchedule) -> Ro
 
 
 def shared_chunks(schedule: RowSchedule) -> int:
-    """Chunks of a parameter in shared memory: all that threads go through, also past the row."""
+    """Chunks of a parameter in shared memory: all that threads visit, even past the row."""
     at_once = min(schedule.chunks_per_lane, CHUNKS_AT_ONCE)
     return schedule.threads_per_row * round_up(schedule.chunks_per_lane, at_once)
 
 
 def staged_rows(config: KernelConfig, schedule: RowSchedule) -> int:
-    """Rows on their way to the threads of each row."""
+    """Rows in flight to the threads of each row."""
     return _STAGED_ROWS if shares_parameters(config, schedule) and not schedule.stays_shared else 1
 
 
 def staged_row_bytes(config: KernelConfig) -> int:
-    """Bytes of a row, of all tensors that it is loaded from."""
+    """Bytes of a row, over all tensors that it is loaded from."""
     return config.hidden_size * DTYPES[config.input].bytes * (2 if config.residual else 1)
 
 
 def staged_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
-    """Shared memory of a block: for the rows that come, and for parameters that stay."""
+    """Shared memory of a block, for rows in flight and for parameters."""
     of_rows = schedule.rows_per_block * staged_rows(config, schedule) * staged_row_bytes(config)
     if not shares_parameters(config, schedule):
         return of_rows

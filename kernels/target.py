@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .spelling import did_you_mean
 
-# sm_87 and sm_88 are left out: cubins of other 8.x targets are not promised to run there.
+# Without sm_87 and sm_88: cubins for other 8.x targets are not guaranteed to run there.
 _CAPABILITY_OF = {
     "sm_80": (8, 0),
     "sm_86": (8, 6),
@@ -23,7 +23,7 @@ _FAMILY_CAPABILITY_OF = {
     "sm_100f": (10, 0),
     "sm_120f": (12, 0),
 }
-# Of the largest GPUs of a target: multiprocessors, and the shared memory of each.
+# For the largest GPUs of each target: the number of multiprocessors, and the shared memory of each.
 _MULTIPROCESSORS = {
     "sm_80": 108,
     "sm_86": 84,
@@ -96,7 +96,7 @@ class Target:
 
     @property
     def family(self) -> Target | None:
-        """The family that has this target's devices, such as ``sm_100f`` of ``sm_103a``; None if there is none."""
+        """The family of this target's devices, such as ``sm_100f`` for ``sm_103a``; None if there is none."""
         if not self.is_family:
             for name, (major, minor) in _FAMILY_CAPABILITY_OF.items():
                 if self.capability[0] == major and self.capability[1] >= minor:
@@ -115,7 +115,7 @@ class Target:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a multiprocessor that its blocks may plan with, some being left for their sums."""
+        """Shared memory of a multiprocessor that its blocks may use, leaving some for their sums."""
         return self.all_shared_bytes - _SHARED_BYTES_FOR_SUMS
 
     @property
