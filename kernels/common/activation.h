@@ -1,12 +1,12 @@
-// Activations: SiLU, GELU by erf and by tanh, the square of ReLU, the gates of gpt-oss; of IEEE operations alone, so
-// that their bits agree on every target.
+// Activations: SiLU, GELU by erf and by tanh, the square of ReLU, the gates of gpt-oss; built only from IEEE
+// operations, so that their bits agree on every target.
 #pragma once
 
 #include "configuration.h"
 #include "intrinsics.h"
 
 // 2^f, for an f of at most a half in magnitude: the polynomial 1 + f q(f) nearest to it. With it and fast_reciprocal,
-// GELU takes 37.7 instructions an element on Hopper; with e^r and Newton's steps it took 42.7.
+// GELU takes 37.7 instructions per element on Hopper; with e^r and Newton steps it took 42.7.
 JITNORM_INLINE float exp2_of_rest(float f) {
   float p = 0x1.5bb9fcp-10f;
   p = fma_rn(p, f, 0x1.3cea9ep-7f);
@@ -16,11 +16,11 @@ JITNORM_INLINE float exp2_of_rest(float f) {
   return fma_rn(p, f, 1.0f);
 }
 
-// 2^n, for an n that was added to 1.5 * 2^23: of a float of this size, the lowest bits hold it.
+// 2^n, for an n that was added to 1.5 * 2^23, so that the lowest bits of the sum hold it.
 JITNORM_INLINE float power_of_two(float shifted) { return float_of(bits_of(shifted) * 0x800000u + 0x3f800000u); }
 
 // 1 / (1 + 2^-z), for a product z = x (factor + low) of at most 125.5 in magnitude, which is never rounded as a whole:
-// an error of it would be one of the result, in relative terms.
+// its absolute error would become a relative error of the result.
 JITNORM_INLINE float sigmoid_of_product(float x, float factor, float low) {
   const float shifted = fma_rn(x, -factor, 0x1.8p23f);
   const float n = add_rn(shifted, -0x1.8p23f);
@@ -28,8 +28,8 @@ JITNORM_INLINE float sigmoid_of_product(float x, float factor, float low) {
   return fast_reciprocal(fma_rn(exp2_of_rest(rest), power_of_two(shifted), 1.0f));
 }
 
-// sum + factor * (x^2 - square), where the square is rounded. Those of narrow inputs are exact, and nothing is added; a
-// norm of them is float32.
+// sum + factor * (x^2 - square), where the square is rounded. Squares of narrow inputs are exact, so nothing is added;
+// a norm of them is float32.
 JITNORM_INLINE float add_rest_of_square(float sum, float factor, float x, float square) {
   if constexpr (sizeof(Input) < sizeof(float) && kOp == Op::kQuantize) return sum;
   return fma_rn(fma_rn(x, x, -square), factor, sum);
@@ -59,17 +59,17 @@ JITNORM_INLINE float normal_tail(float x) {
 // a, but at most `limit`; NaN stays.
 JITNORM_INLINE float min_or_nan(float a, float limit) { return -max_or_nan(-a, -limit); }
 
-// x / (1 + e^(-alpha x)), alpha / ln 2 being factor + low. Values below -bound count as that; their result is nothing
-// but the sign.
+// x / (1 + e^(-alpha x)), where alpha / ln 2 is factor + low. Values below -bound count as -bound; only the sign of
+// their result is left.
 JITNORM_INLINE float swish(float x, float factor, float low, float bound) {
   const float bounded = max_or_nan(x, -bound);
   return mul_rn(bounded, sigmoid_of_product(min_or_limit(bounded, bound), factor, low));
 }
 
-// The same of an alpha of 1.
+// The same for an alpha of 1.
 constexpr float kSiluFactor = 0x1.715476p+0f, kSiluLow = 0x1.4ae0cp-26f, kSiluBound = 0x1.5a92d8p+6f;
 
-// e^t, for a t up to 0. Values below -kSiluBound count as that.
+// e^t, for a t up to 0. Values below -kSiluBound count as -kSiluBound.
 JITNORM_INLINE float exponential(float t) {
   const float bounded = max_or_nan(t, -kSiluBound);
   const float shifted = fma_rn(bounded, kSiluFactor, 0x1.8p23f);
@@ -113,21 +113,21 @@ JITNORM_FORCE_INLINE float activated<Activation::kRelu2>(float x) {
   return mul_rn(positive, positive);
 }
 
-// Of gates alone: those of gpt-oss, x / (1 + e^(-1.702 x)) of an x up to 7. Gates below -51 count as -51.
+// Only for gates: those of gpt-oss, x / (1 + e^(-1.702 x)) for an x up to 7. Gates below -51 count as -51.
 template <>
 JITNORM_FORCE_INLINE float activated<Activation::kSwigluOai>(float x) {
   const float bounded = max_or_nan(min_or_nan(x, 7.0f), -51.0f);
   return mul_rn(bounded, sigmoid_of_product(min_or_limit(bounded, 7.0f), 0x1.3a4cbep+1f, 0x1.7c622ep-28f));
 }
 
-// 1 / (1 + e^-x), of an x up to kSiluBound in magnitude.
+// 1 / (1 + e^-x), for an x of up to kSiluBound in magnitude.
 JITNORM_INLINE float sigmoid(float x) {
   const float bounded = min_or_limit(max_or_nan(x, -kSiluBound), kSiluBound);
   return x == x ? sigmoid_of_product(bounded, kSiluFactor, kSiluLow) : x;
 }
 
 #ifdef JITNORM_GATES
-// Of gates that are a tensor of their own.
+// For gates in a separate tensor.
 template <>
 JITNORM_FORCE_INLINE float activated<Activation::kSigmoid>(float x) {
   return sigmoid(x);
@@ -140,7 +140,7 @@ JITNORM_INLINE float factor_of_gate(float value) {
   return value;
 }
 
-// In gpt-oss value + 1, of a value from -7 to 7.
+// In gpt-oss: value + 1, for a value clamped to -7 to 7.
 template <>
 JITNORM_FORCE_INLINE float factor_of_gate<Activation::kSwigluOai>(float value) {
   return add_rn(max_or_nan(min_or_nan(value, 7.0f), -7.0f), 1.0f);
@@ -154,13 +154,13 @@ JITNORM_FORCE_INLINE float activated<Activation::kSwish>(float x) {
   return own_swish(x);
 }
 
-// Of gates alone: of an x up to the limit.
+// Only for gates: for an x up to the limit.
 template <>
 JITNORM_FORCE_INLINE float activated<Activation::kClampedSwiglu>(float x) {
   return own_swish(min_or_nan(x, kGateLimit));
 }
 
-// A value of up to the limit in magnitude, and an offset if there is one.
+// A value clamped to the limit in magnitude, plus an offset if there is one.
 template <>
 JITNORM_FORCE_INLINE float factor_of_gate<Activation::kClampedSwiglu>(float value) {
   const float clamped = max_or_nan(min_or_nan(value, kGateLimit), -kGateLimit);

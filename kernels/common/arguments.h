@@ -1,12 +1,11 @@
-// What a kernel takes: the tensors of one row set, or of all items. A configuration has some of them; the others are
-// null.
+// What a kernel takes: the tensors of one row set, or of all items. Those that a configuration does not have are null.
 #pragma once
 
 #include "configuration.h"
 #include "types.h"
 
 #ifdef JITNORM_PAGES
-// The cache of keys or of values: pages (pages, tokens of a page, heads), and the scales of their codes, one or of each
+// The cache of keys or of values: pages (pages, tokens per page, heads), and the scales of their codes, one or one per
 // head.
 struct Cache {
   Page* pages;
@@ -30,7 +29,7 @@ struct Arguments {
 #endif
   Input* y_out;  // the normalized rows, beside their codes
   Int64 y_out_strides[kRowDims];
-  const Input* grad;  // of what a norm gives
+  const Input* grad;  // of the output of a norm
   Int64 grad_strides[kRowDims];
   Output* out;
   Output* bias_out;
@@ -53,7 +52,7 @@ struct Arguments {
   const float* shift_bias;
 #endif
 #ifdef JITNORM_GATHERS
-  const Int32* input_rows;  // which row of the input each row is made of
+  const Int32* input_rows;  // the input row that each row is computed from
   Int64 input_rows_strides[kRowDims];
   Int64 input_count;  // the rows of the input
 
@@ -67,10 +66,10 @@ struct Arguments {
   float eps;
 #ifdef JITNORM_ROTATES
 
-  // Of the tokens whose heads are the rows.
-  const Angle* angles;  // a table of cosines and, behind them, sines
+  // For tokens whose heads are the rows.
+  const Angle* angles;  // a table of cosines followed by sines
   Int64 angles_strides[1], angles_extents[1];
-  const Position* positions;  // of each token in the table
+  const Position* positions;  // the position of each token in the table
   Int64 heads;                // rows of a token
 #endif
 #ifdef JITNORM_PAGES
@@ -80,24 +79,25 @@ struct Arguments {
   Output* values_out;
   Int64 values_strides[kRowDims], values_out_strides[kRowDims];
   Cache key_cache, value_cache;
-  const Slot* slots;  // of each token in both caches
+  const Slot* slots;  // the slot of each token in both caches
   Int64 slots_strides[1], slots_extents[1];
 #endif
 
   // One element, or one for each row or matrix.
-  const Int32* mask;  // the rows of each matrix that are there
+  const Int32* mask;  // the number of rows of each matrix
   const float* mix;   // the factors of each row's streams
   float* mean;
   float* rstd;
 #ifdef JITNORM_MIXES_LAYER
-  const float* layer_mix;  // those of what the layer gives, for each stream
+  const float* layer_mix;  // the factors of the layer's output, for each stream
 #endif
 #ifdef JITNORM_MAPS_STREAMS
 
-  // Hyper-connections (mHC) before a layer: what the factors of each row's streams are found from, and those behind it.
-  const float* dot_mix;    // projections, of each split
-  const float* sqrsum;     // sums of squares, of each split
-  const float* mhc_scale;  // of the three kinds of factors
+  // Hyper-connections (mHC) before a layer: what the factors of each row's streams are computed from, and the factors
+  // after it.
+  const float* dot_mix;    // projections, per split
+  const float* sqrsum;     // sums of squares, per split
+  const float* mhc_scale;  // for the three kinds of factors
   const float* mhc_base;
   float* post_mix;
   float* comb_mix;
@@ -108,8 +108,8 @@ struct Arguments {
   Int64* workspace;  // the control block of this rank
 #endif
 #ifdef JITNORM_DIVIDES
-  Int64 first, end;    // of the rows that this rank works on
-  const Input* whole;  // the input with the rows of all ranks, where the others have these alone
+  Int64 first, end;    // the rows that this rank works on
+  const Input* whole;  // the input with the rows of all ranks, if the other tensors have only these
   Int64 whole_strides[kRowDims], whole_rows;
 #endif
   float* amax;

@@ -1,4 +1,4 @@
-// The scale of a block, and what it makes of the block's codes.
+// The scale of a block, and its effect on the block's codes.
 #pragma once
 
 #include "arguments.h"
@@ -8,24 +8,24 @@
 struct BlockScale {
   UInt32 stored;  // the scale's bits
   float encode;   // codes are those of y * encode
-  UInt32 keep;    // and-mask of the codes: none of a zero block
-  UInt32 fill;    // or-mask of the codes: those of NaN in a block that holds one
+  UInt32 keep;    // and-mask of the codes: zero for a zero block
+  UInt32 fill;    // or-mask of the codes: NaN's code for a block that holds one
 };
 
-// What the scales of blocks share.
+// Values that all block scales share.
 struct GlobalScale {
-  // Of scales in E4M3.
+  // For E4M3 scales.
   float reciprocal_max;  // global scale / 6
   float inverse;         // 1 / global scale
   float quarter;         // global scale / 4
-  // Of scales in float32.
+  // For float32 scales.
   float amax_bound;
 };
 
 JITNORM_INLINE GlobalScale global_scale_from(const Arguments& a, float global_scale) {
   if constexpr (kScaleFormat == ScaleFormat::kUE8M0) return {};
   if constexpr (kScaleFormat == ScaleFormat::kF32) return {0.0f, 0.0f, 0.0f, amax_bound(a)};
-  // A reciprocal of 1 is not known to the compiler: spelt out, three instructions a block fall away.
+  // The compiler does not know the reciprocal of 1: spelling it out saves three instructions per block.
   if constexpr (kGlobalScale == GlobalScaleKind::kNone) return {kReciprocalMax, 1.0f, 0.25f};
   return {mul_rn(global_scale, kReciprocalMax), computed(reciprocal_rn(global_scale)), mul_rn(global_scale, 0.25f)};
 }
@@ -47,15 +47,15 @@ JITNORM_FORCE_INLINE BlockScale scale_of<ScaleFormat::kE4M3>(float amax, GlobalS
 
 // The biased exponent of a UE8M0 scale.
 JITNORM_INLINE UInt32 scale_exponent(float amax) {
-  if constexpr (kScaleRounding == ScaleRounding::kFloor) {  // OCP's rule: that of amax less that of the largest code
+  if constexpr (kScaleRounding == ScaleRounding::kFloor) {  // OCP's rule: amax's exponent minus the largest code's
 #ifdef JITNORM_ROUNDS_AMAX
-    const UInt32 exponent = (bits_of(amax) + kHalfOfLastBit) >> 23, of_code = kMaxExponent;  // as a code is rounded
+    const UInt32 exponent = (bits_of(amax) + kHalfOfLastBit) >> 23, of_code = kMaxExponent;  // rounded like a code
 #else
     const UInt32 exponent = bits_of(amax) >> 23, of_code = kMaxExponent;
 #endif
     return exponent > of_code ? exponent - of_code : 0u;
   }
-  // That of the least normal power of two that is not below amax / (largest code).
+  // The exponent of the smallest normal power of two that is not below amax / (largest code).
   const UInt32 bits = bits_of(mul_rn(amax, kReciprocalMax));
   return (bits >> 23) + ((bits & 0x7fffffu) != 0);
 }
@@ -92,7 +92,7 @@ JITNORM_FORCE_INLINE BlockScale choose_scale<ScaleChoice::kOnly>(const float*, f
   return scale_of<kScaleFormat>(amax, global);
 }
 
-// The sum of errors, or of their squares, with one more.
+// Adds to the sum of errors, or of their squares.
 JITNORM_INLINE float add_error(float sum, float error) {
   return kSumsAbsoluteErrors ? add_rn(sum, magnitude_of(error)) : fma_rn(error, error, sum);
 }
@@ -112,7 +112,7 @@ JITNORM_INLINE float error_of(const float* y, const BlockScale& scale, float inv
   return error;
 }
 
-// The one whose codes decode nearer to the values.
+// The scale whose codes decode closer to the values.
 template <>
 JITNORM_FORCE_INLINE BlockScale choose_scale<ScaleChoice::kFourOverSix>(const float* y, float amax,
                                                                         GlobalScale global) {

@@ -1,4 +1,4 @@
-// The sum of a residual and a branch of a network, which a gate and a number may multiply first.
+// The sum of a residual and a branch of a network, which may first be multiplied by a gate and a number.
 #pragma once
 
 #include "configuration.h"

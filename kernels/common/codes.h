@@ -1,7 +1,7 @@
-// Codes of E2M1, eight a word, and of E4M3, E5M2 and INT8, four a word, the first in the lowest bits: to and from
-// float. Encoding rounds to nearest even, saturates at the largest code, makes the largest positive code of a NaN in
-// E2M1, 0x7f in FP8 and 0 in INT8, and keeps -0 where there is one; by the instruction where the target has it, else
-// exactly as that does. Without branches, so that the host's compiler can vectorize it.
+// Codes of E2M1, eight per word, and of E4M3, E5M2 and INT8, four per word, the first in the lowest bits: to and from
+// float. Encoding rounds to nearest even and saturates at the largest code; NaN becomes the largest positive code in
+// E2M1, 0x7f in FP8 and 0 in INT8, and -0 is kept if the format has it. It uses the instruction if the target has one,
+// and otherwise gives exactly the same results. There are no branches, so that the host's compiler can vectorize it.
 #pragma once
 
 #include "configuration.h"
@@ -43,13 +43,13 @@ JITNORM_INLINE UInt32 encode_e5m2(float v) {
   return exact_e5m2(v);
 }
 
-// The value of an E4M3 code that is no NaN.
+// The value of an E4M3 code that is not NaN.
 JITNORM_INLINE float decode_e4m3(UInt32 code) {
   // As the top bits of a float the exponent is 120 too small; the product also normalizes denormals, exactly.
   return mul_rn(float_of(((code & 0x80u) << 24) | ((code & 0x7fu) << 20)), 0x1p120f);
 }
 
-// Of any, which a float holds exactly.
+// The value of any code, which a float holds exactly.
 JITNORM_INLINE float to_float(Float8E4M3 x) {
   return (x.bits & 0x7fu) == 0x7fu ? float_of(0x7fffffffu) : decode_e4m3(x.bits);
 }
@@ -87,7 +87,7 @@ JITNORM_INLINE UInt32 scaled_code(float m, float factor) {
   return lower_line<kIsBounded>(fma_rn(m, factor, 0x1p23f - 2.0f), fma_rn(m, mul_rn(factor, 0.5f), 0x1p23f));
 }
 
-// A word of codes that come with kCodeZero, which is taken off as a whole.
+// A word of codes that include kCodeZero, which is subtracted from the whole word.
 JITNORM_INLINE UInt32 pack_codes(const UInt32 (&codes)[kE2M1PerWord]) {
   UInt32 word = 0;
   JITNORM_UNROLL
@@ -95,7 +95,7 @@ JITNORM_INLINE UInt32 pack_codes(const UInt32 (&codes)[kE2M1PerWord]) {
   return word - kCodeZero * 0x11111111u;
 }
 
-// The signs of eight codes, where they belong in their word.
+// The signs of eight codes, at their places in the word.
 JITNORM_INLINE UInt32 signs_of(const float* y) {
   UInt32 signs = 0;
   JITNORM_UNROLL

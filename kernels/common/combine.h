@@ -1,4 +1,4 @@
-// What the combine stages of all targets compute of an input: its product with a scale; and where its gates stand.
+// What the combine stages of all targets compute from an input: its product with a scale, and the place of its gates.
 #pragma once
 
 #include "activation.h"
@@ -16,11 +16,12 @@ JITNORM_INLINE float input_scale(const Arguments& a) {
 
 JITNORM_INLINE float rescaled(float x, float scale) { return kCombine == Combine::kRescaled ? mul_rn(x, scale) : x; }
 
-// Where the gate of output `i` stands in a row of gates and values that take turns, kGateColumns at a time.
+// The column of output `i`'s gate in a row of gates and values that alternate, kGateColumns at a time.
 JITNORM_INLINE int gate_position(int i) { return i + i / kGateColumns * kGateColumns; }
 
 #ifdef JITNORM_ROUNDS
-// The activation of a gate, times the value. What `quantize` encodes is rounded to the input's type, or each step is.
+// The activation of a gate, times the value. Before `quantize` encodes it, the result or each step is rounded to the
+// input's type.
 JITNORM_INLINE float gated(float gate, float value) {
   const float activation = activated<kActivation>(gate), factor = factor_of_gate<kActivation>(value);
   if constexpr (kOp != Op::kQuantize) return mul_rn(activation, factor);

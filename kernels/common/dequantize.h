@@ -17,13 +17,13 @@ JITNORM_INLINE float value_of_scale(UInt8 scale) {
   return float_of(scale == 0 ? 0x00400000u : scale == 255 ? 0x7fffffffu : (UInt32)scale << 23);
 }
 
-// What the codes of a block stand for.
+// The values of a block's codes.
 struct DecodeContext {
   float scale, global_scale;
 };
 
-// The scale of block `column` of a row, each matrix of a batch padded for itself; or that of the row, the tensor or the
-// matrix.
+// The scale of block `column` of a row, with each matrix of a batch padded separately; or that of the row, the tensor
+// or the matrix.
 JITNORM_INLINE float scale_at(const Arguments& a, Int64 row, int column) {
   const Int64 matrix = matrix_of(a, row), m = row - matrix * a.rows;
   if constexpr (kScaleOwner == ScaleOwner::kRow) return a.row_scale[row];
@@ -50,7 +50,7 @@ JITNORM_INLINE void decode_to(Output& to, UInt32 code, DecodeContext context) {
   round_to(undo_global_scale(mul_rn(value_of_code<kElement>(code), context.scale), context.global_scale), to);
 }
 
-// Code i of those that begin at `codes`; bits above it are to be ignored.
+// Code i of those that begin at `codes`; ignore the bits above it.
 JITNORM_INLINE UInt32 code_at(const UInt8* codes, int i) {
   return kCodeBits == 8 ? codes[i] : codes[i / 2] >> (i % 2 * 4);
 }
@@ -76,7 +76,7 @@ JITNORM_INLINE void dequantize_row_item(const Arguments& a, Int64 item) {
 }
 
 #ifdef JITNORM_GIVEN_SCALES
-// The same, by scales that are given for columns, or for blocks of several rows.
+// The same, with given scales for columns, or for blocks of several rows.
 JITNORM_INLINE void dequantize_given_item(const Arguments& a, Int64 item) {
   const Int64 row = item / kChunks, matrix = matrix_of(a, row);
   const int index = (int)(item % kChunks), first = index * kChunkSize;

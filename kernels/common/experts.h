@@ -1,4 +1,4 @@
-// The rows of experts, which follow one another: where those of each begin, and what pads their scales.
+// The consecutive rows of experts: where each expert's rows begin, and the padding of their scales.
 #pragma once
 
 #include "scale_layout.h"
@@ -12,13 +12,13 @@ JITNORM_INLINE Int32 clamped(Int32 x, Int32 least, Int32 most) { return x < leas
 // A bound of numbers of 32 bits.
 JITNORM_INLINE Int32 as_bound(Int64 most) { return most < 0x7fffffff ? (Int32)most : 0x7fffffff; }
 
-// Other kernels find the offsets: whatever they are, an expert has rows of the tensor alone.
+// Other kernels compute the offsets: whatever their values, an expert only has rows within the tensor.
 JITNORM_INLINE ExpertRows rows_of_expert(const Int32* offsets, Int64 expert, Int64 rows) {
   const Int32 most = as_bound(rows), first = clamped(offsets[expert], 0, most);
   return {first, clamped(offsets[expert + 1], first, most) - first};
 }
 
-// The first of its tiles of scales, all of which lie among the `scale_rows` of the tensor.
+// The first of its tiles of scales, all of which are within the tensor's `scale_rows`.
 JITNORM_INLINE Int64 first_tile_of_expert(const Int32* scale_offsets, Int64 expert, Int64 count, Int64 scale_rows) {
   const Int32 most = as_bound(scale_rows - padded_rows(count));
   return (UInt32)clamped(scale_offsets[expert], 0, most) / kPaddedRowMultiple;

@@ -1,6 +1,6 @@
-// Divisions and roots of numbers in the normal range, bit for bit. CUDA's own have a look at exponents and a jump each,
-// for which a row waits: calls of few rows take 1 to 2 % less time in the mean, add + RMSNorm of 16 x 7168 1.96 us,
-// not 2.03.
+// Divisions and roots of numbers in the normal range, bit for bit. CUDA's own functions each check exponents and
+// branch, which a row has to wait for: without that, calls with few rows take 1 to 2 % less time in the mean, add +
+// RMSNorm of 16 x 7168 1.96 us, not 2.03.
 #pragma once
 
 #include "intrinsics.h"
@@ -17,8 +17,8 @@ JITNORM_INLINE float fast_quotient(float a, float divisor, float reciprocal) {
 }
 
 // reciprocal_rn(sqrt_rn(a)) for an a in the normal range. The root takes the steps of __fsqrt_rn. The instruction's
-// result is off from the root's reciprocal by 2^-22: one of Newton's steps, rounded up, leaves less than an ulp,
-// another one nothing.
+// result is off from the root's reciprocal by 2^-22: one Newton step, rounded up, leaves less than an ulp, another one
+// nothing.
 JITNORM_INLINE float fast_reciprocal_root(float a) {
   const float r = approximate_reciprocal_root(a);
   const float near_root = mul_rn(a, r);

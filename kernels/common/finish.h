@@ -1,4 +1,4 @@
-// The finish stage: what follows a norm before it is encoded, where anything does.
+// The finish stage: the step between a norm and its encoding, if there is one.
 #pragma once
 
 #include "activation.h"

@@ -1,4 +1,4 @@
-// The scale of FP8 or INT8 codes that a row or the tensor share: given, or found from an amax and stored.
+// The scale of FP8 or INT8 codes that a row or the tensor shares: given, or computed from an amax and stored.
 #pragma once
 
 #include "arguments.h"
@@ -19,7 +19,7 @@ JITNORM_INLINE float exact_fp8_scale(float amax) {
   return with_positive_nan(exact < kSmallestScale ? kSmallestScale : exact);
 }
 
-// amax / (largest code), but not too small to divide by.
+// amax / (largest code), with a lower bound so that it can be divided by.
 JITNORM_INLINE float fp8_scale_from(float amax) {
   if constexpr (!kTakesFastPath) return exact_fp8_scale(amax);
   if (!is_in_normal_range(amax)) return exact_fp8_scale(amax);
@@ -32,22 +32,21 @@ JITNORM_INLINE float reciprocal_of_scale(float scale) {
   return is_in_normal_range(scale) ? fast_reciprocal(scale) : reciprocal_rn(scale);
 }
 
-// What a launch is given, as it lies in memory: the tensor's scale, or its amax, which another launch has found.
+// What a launch is given, as stored in memory: the tensor's scale, or its amax, which another launch has computed.
 JITNORM_INLINE float given_fp8_scale(const Arguments& a) {
   if constexpr (kScaleOwner == ScaleOwner::kRow) return 0.0f;
   if constexpr (kGlobalScale == GlobalScaleKind::kTensor) return *a.amax;
   return *a.scale;
 }
 
-// What all rows take of it: the reciprocal of the given scale, the scale that is found, or the bound of each row's
-// amax.
+// What all rows use of it: the reciprocal of the given scale, the computed scale, or the bound of each row's amax.
 JITNORM_INLINE float prepare_fp8_scale(const Arguments& a, float given) {
   if constexpr (kScaleOwner == ScaleOwner::kRow) return amax_bound(a);
   if constexpr (kGlobalScale == GlobalScaleKind::kTensor) return fp8_scale_from(given);
   return computed(reciprocal_rn(given));
 }
 
-// The scale of a row, or the reciprocal of the given one; stores the scale if it is found.
+// The scale of a row, or the reciprocal of the given one; stores a computed scale.
 JITNORM_INLINE float fp8_scale_of_row(const Arguments& a, Int64 row, float prepared, float row_amax, bool is_writer) {
   float scale = prepared;
   if constexpr (kScaleOwner == ScaleOwner::kRow) {

@@ -1,5 +1,5 @@
-// Scales of FP8 or INT8 codes that are given, for rows, columns or blocks of both: a block has kBlockRows rows, all if
-// that is 0, and kBlockSize columns, unless a row has one scale or one for each column.
+// Given scales of FP8 or INT8 codes, for rows, columns or blocks: a block has kBlockRows rows (all if that is 0) and
+// kBlockSize columns, unless a row has one scale or one for each column.
 #pragma once
 
 #include "arguments.h"

@@ -1,5 +1,5 @@
-// The global scale of NVFP4, by which the scales of blocks are multiplied: none, given, or found from the amax of the
-// row or the tensor; then its inverse, which decoding multiplies by, is stored.
+// The global scale of NVFP4, which multiplies the scales of blocks: none, given, or computed from the amax of the row
+// or the tensor; then its inverse is stored for decoding.
 #pragma once
 
 #include "arguments.h"
@@ -18,14 +18,14 @@ JITNORM_INLINE float decode_scale_from(float amax, float encode_scale) {
   return amax == 0.0f ? 0.0f : with_positive_nan(reciprocal_rn(encode_scale));
 }
 
-// What a launch is given, as it lies in memory: the scale, or the amax of the tensor, which another launch has found.
+// What a launch is given, as stored in memory: the scale, or the amax of the tensor, which another launch has computed.
 JITNORM_INLINE float given_global_scale(const Arguments& a) {
   if constexpr (kGlobalScale == GlobalScaleKind::kGiven) return *a.global_scale;
   if constexpr (kGlobalScale == GlobalScaleKind::kTensor) return *a.amax;
   return 0.0f;
 }
 
-// What all rows take of it.
+// What all rows use of it.
 struct PreparedGlobalScale {
   float amax, encode_scale;  // of the tensor
   GlobalScale global;
@@ -42,7 +42,7 @@ JITNORM_INLINE PreparedGlobalScale prepare_global_scale(const Arguments& a, floa
   }
 }
 
-// The global scale of a row's blocks; stores its inverse if it is found.
+// The global scale of a row's blocks; stores the inverse of a computed one.
 JITNORM_INLINE GlobalScale global_scale_of_row(const Arguments& a, Int64 row, PreparedGlobalScale prepared,
                                                float row_amax, bool is_writer) {
   if constexpr (kGlobalScale == GlobalScaleKind::kRow) {

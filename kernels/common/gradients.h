@@ -1,4 +1,4 @@
-// The gradients of a norm: of a row, and the rows that each segment sums up for those of the parameters.
+// The gradients of a norm: of a row, and of the parameters, for which each segment sums its rows.
 #pragma once
 
 #include "arguments.h"
@@ -6,12 +6,12 @@
 
 struct GradientStatistic {
   RowStatistic of_row;
-  float mean_grad;  // of the gradient times the weight; of layer normalization alone
+  float mean_grad;  // of the gradient times the weight; only for layer normalization
   float slope;      // the mean of that gradient times the normalized row
 };
 
-// The statistic of layer normalization, which takes one sum after another, is given: the norm has written it. RMSNorm's
-// takes one sum beside those of the gradient.
+// The statistic of layer normalization, which would take one sum after another, is given, because the norm has written
+// it. RMSNorm's takes one sum in addition to those of the gradient.
 constexpr bool kIsStatisticGiven = kCenters;
 
 JITNORM_INLINE RowStatistic given_statistic(const Arguments& a, Int64 row) {
@@ -26,13 +26,13 @@ JITNORM_INLINE float input_gradient(float g, float n, const GradientStatistic& o
   return mul_rn(of.of_row.rstd, fma_rn(-n, of.slope, kCenters ? add_rn(g, -of.mean_grad) : g));
 }
 
-// From two sums over a row: of gradients times values, and of gradients or, where no statistic is given, of squares.
+// From two sums over a row: of gradients times values, and of gradients or, if no statistic is given, of squares.
 JITNORM_INLINE GradientStatistic gradient_statistic(RowStatistic of_row, float products, float other, float eps) {
   if constexpr (!kIsStatisticGiven) of_row.rstd = reciprocal_rms(other, eps);
   return {of_row, kCenters ? mean_of(other) : 0.0f, mean_of(mul_rn(products, of_row.rstd))};
 }
 
-// The second of these sums with another term.
+// Adds a term to the second of these sums.
 JITNORM_INLINE float add_other(float h, float g, float sum) {
   return kIsStatisticGiven ? add_rn(sum, g) : fma_rn(h, h, sum);
 }
@@ -40,14 +40,14 @@ JITNORM_INLINE float add_other(float h, float g, float sum) {
 // The first row of the i-th pack of a segment.
 JITNORM_INLINE Int64 row_of_pack(Int64 segment, Int64 i) { return (segment + i * kMostSegments) * kRowsOfPack; }
 
-// Sums for the weight and, behind them, for the bias.
+// Sums for the weight, followed by those for the bias.
 constexpr int kParameterSums = kHasBias ? 2 : 1;
 
 JITNORM_INLINE float* partial_sums(const Arguments& a, Int64 segment, int parameter) {
   return a.partials + (segment * kParameterSums + parameter) * kHiddenSize;
 }
 
-// Where `sum_rows` writes the sum of a column, which is for the weight or, behind those, for the bias.
+// Where `sum_rows` writes the sum of a column, which is for the weight or, after those, for the bias.
 JITNORM_INLINE Output& sum_of_column(const Arguments& a, Int64 column) {
   return kHasBias && column >= kHiddenSize ? a.bias_out[column - kHiddenSize] : a.out[column];
 }

@@ -1,4 +1,4 @@
-// The schedule of ops on independent items: on GPUs a thread each, or a block of threads, on the host a loop.
+// The schedule of ops on independent items: on GPUs, a thread or a block of threads for each; on the host, a loop.
 // process_item(item) processes one.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Hyper-connections (mHC) before a layer: from projections of a row's streams to the factors by which they are mixed,
-// here and behind the layer.
+// Hyper-connections (mHC) before a layer: from projections of a row's streams to the factors that mix them, here and
+// after the layer.
 #pragma once
 
 #include "activation.h"
@@ -8,18 +8,18 @@
 #include "intrinsics.h"
 
 #ifdef JITNORM_MAPS_STREAMS
-// What factors are for: the streams before the layer, what it gives, and the streams behind it.
+// What factors are for: the streams before the layer, its output, and the streams after it.
 enum Mapping { kBefore, kOfLayer, kBehind };
 constexpr int kMixes = kStreams * (2 + kStreams);
 
-// What each split has of a sum, `stride` apart.
+// Adds the splits' parts of a sum, which are `stride` apart.
 JITNORM_INLINE float sum_of_splits(const float* first, Int64 stride) {
   float sum = *first;
   for (int s = 1; s < kSplits; ++s) sum = add_rn(sum, first[s * stride]);
   return sum;
 }
 
-// By which projections are divided, given the sum of the squares of `count` elements.
+// The divisor of projections, given the sum of the squares of `count` elements.
 JITNORM_INLINE float reciprocal_rms_of_streams(float sum_of_squares, float count, float eps) {
   return reciprocal_rn(sqrt_rn(add_rn(div_rn(sum_of_squares, count), eps)));
 }
@@ -28,7 +28,7 @@ JITNORM_INLINE float given_reciprocal_rms(const Arguments& a, Int64 row) {
   return reciprocal_rms_of_streams(sum_of_splits(a.sqrsum + row, a.rows), a.k, a.eps);
 }
 
-// What the `index`th factor is found from, once it is known by what projections are divided.
+// What the `index`th factor is computed from, once the divisor of projections is known.
 struct Logit {
   float projection, scale, base;
 
@@ -47,7 +47,7 @@ JITNORM_INLINE float factor_of_stream(const Arguments& a, const Logit& logit, fl
 // From each stream to each.
 typedef float StreamMix[kStreams][kStreams];
 
-// Of each sum its reciprocal. They have one look at exponents together: the sums of each round wait for the last ones.
+// The reciprocal of each sum, with a single check of exponents for all: each round's sums wait for the previous ones.
 JITNORM_INLINE void invert(float (&sums)[kStreams]) {
   bool are_normal = true;
   JITNORM_UNROLL
@@ -61,7 +61,7 @@ JITNORM_INLINE void invert(float (&sums)[kStreams]) {
   }
 }
 
-// A row after another becomes its softmax, plus eps.
+// Turns each row into its softmax, plus eps.
 JITNORM_INLINE void make_positive(StreamMix& mix, float eps) {
   float sums[kStreams];
   JITNORM_UNROLL
@@ -102,7 +102,7 @@ JITNORM_INLINE void divide_by_sums(StreamMix& mix, float eps) {
   }
 }
 
-// Writes the factors for behind the layer. Those of streams approach a doubly stochastic matrix (Sinkhorn and Knopp).
+// Writes the factors for after the layer. Those of streams approach a doubly stochastic matrix (Sinkhorn and Knopp).
 JITNORM_INLINE void write_mixes(const Arguments& a, Int64 row, float rstd) {
   StreamMix mix;
   JITNORM_UNROLL

@@ -1,4 +1,4 @@
-// Hyper-connections (mHC) behind a layer: the streams are mixed, and each gets its part of what the layer gives.
+// Hyper-connections (mHC) after a layer: mixes the streams, and adds the layer's weighted output to each.
 #pragma once
 
 #include "arguments.h"

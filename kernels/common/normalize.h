@@ -1,5 +1,5 @@
-// The normalize stage: RMSNorm, layer normalization, or nothing where rows are only quantized; and the statistic of a
-// row that it takes.
+// The normalize stage: RMSNorm, layer normalization, or nothing if rows are only quantized; and the row statistic for
+// it.
 #pragma once
 
 #include "configuration.h"
@@ -11,11 +11,11 @@ constexpr bool kCenters = kOp == Op::kLayerNorm;
 constexpr bool kNormalizes = kCenters || kOp == Op::kRmsNorm;
 
 struct RowStatistic {
-  float mean;  // of layer normalization alone
+  float mean;  // only for layer normalization
   float rstd;  // the reciprocal of the root mean square
 };
 
-// By a power of two, the quotient is the product with its reciprocal, bit for bit.
+// Dividing by a power of two equals multiplying by its reciprocal, bit for bit.
 JITNORM_INLINE float mean_of(float sum) {
   return kHasPowerOfTwoSize ? mul_rn(sum, 1.0f / kHiddenSize) : div_rn(sum, (float)kHiddenSize);
 }
@@ -34,7 +34,7 @@ JITNORM_INLINE float reciprocal_rms(float sum_of_squares, float eps) {
 }
 
 #ifdef JITNORM_TWO_SIZES
-// Of a row of that size, up to kHiddenSize.
+// For a row of that size, up to kHiddenSize.
 JITNORM_INLINE float reciprocal_rms_of(float sum_of_squares, int size, float eps) {
   return reciprocal_rn(sqrt_rn(add_rn(div_rn(sum_of_squares, (float)size), eps)));
 }
@@ -46,17 +46,17 @@ JITNORM_INLINE float centered(float h, float mean) { return kCenters ? add_rn(h,
 JITNORM_INLINE float factor_of(float w) { return kHasUnitBias ? add_rn(w, 1.0f) : w; }
 
 #ifdef JITNORM_ROUNDS
-// As below, rounded to the input's type: at each step, or at the end alone, as layer normalization and with w + 1.
+// As below, rounded to the input's type: at each step, or only at the end, as for layer normalization and w + 1.
 JITNORM_INLINE float normalize(float h, RowStatistic statistic, float factor, float bias) {
   if constexpr (!kNormalizes) return h;
   const float scaled = mul_rn(centered(h, statistic.mean), statistic.rstd);
   const float y = mul_rn(kHasUnitBias ? scaled : rounded_step(scaled), factor);
   const float sum = kHasBias ? add_rn(kHasUnitBias ? y : rounded_step(y), bias) : y;
 #ifdef JITNORM_FINISHES
-  return rounded_step(sum);  // what follows is rounded, too
+  return rounded_step(sum);  // the next step is rounded, too
 #else
 #ifdef JITNORM_ROTATES
-  return rounded_step(sum);  // what it is turned to is rounded, too
+  return rounded_step(sum);  // its rotation is rounded, too
 #else
   return kEncoding == Encoding::kValues ? sum : rounded(sum);  // values are rounded when they are stored
 #endif

@@ -1,11 +1,11 @@
-// Where the heads of a token go in the pages of a cache.
+// The place of a token's heads in the pages of a cache.
 #pragma once
 
 #include "rotation.h"
 
 #ifdef JITNORM_PAGES
-// Of a row of keys or values in the pages. A pointer to these is not part of it: once chosen by a condition, NVRTC does
-// not see any more that it is to global memory.
+// The place of a row of keys or values in the pages. It has no pointer to these: once a pointer is selected by a
+// condition, NVRTC no longer sees that it points to global memory.
 struct Place {
   Int64 offset;
   float factor;  // codes are those of elements times it
@@ -18,7 +18,7 @@ JITNORM_INLINE float factor_of_head(const Cache& cache, Int64 head) {
   return last < 0 ? 1.0f : reciprocal_rn(cache.scales[(head < last ? head : last) * cache.scales_strides[0]]);
 }
 
-// Without branches, where a warp could part.
+// Without branches, in which a warp could diverge.
 JITNORM_INLINE Place place_of(const Arguments& a, const Cache& cache, Int64 row) {
   const Int64 token = token_of_row(a, row), head = row - token * a.heads;
   const Int64 slot = token < a.slots_extents[0] ? (Int64)a.slots[token * a.slots_strides[0]] : -1;

@@ -12,7 +12,7 @@ JITNORM_INLINE float rounded_to(float x, T result) {
 
 JITNORM_INLINE float rounded(float x) { return rounded_to(x, Input{}); }
 
-// What is rounded step by step.
+// Rounding for values that are rounded step by step.
 JITNORM_INLINE float rounded_step(float x) { return kRounding == Rounding::kOutput ? x : rounded(x); }
 JITNORM_INLINE float rounded_sum(float x) { return kRounding == Rounding::kEachStep ? rounded(x) : x; }
 #endif

@@ -15,7 +15,7 @@ JITNORM_INLINE Int64 row_offset(Int64 row, const Int64* extents, const Int64* st
 }
 
 #ifdef JITNORM_WEIGHTS
-// A row of the norm by weight `number`.
+// A row of the norm with weight `number`.
 JITNORM_INLINE Output* row_by_weight(const Arguments& a, int number, Int64 row) {
   return a.out + (number * a.rows + row) * kHiddenSize;
 }
@@ -26,7 +26,7 @@ JITNORM_INLINE Int64 matrix_of(const Arguments& a, Int64 row) {
   return kRowSets == RowSets::kMatrices ? row / a.rows : 0;
 }
 
-// Rows with those that pad the layout of the scales.
+// Rows, including those that pad the layout of the scales.
 JITNORM_INLINE Int64 padded_rows(Int64 rows) {
   return (rows + kPaddedRowMultiple - 1) / kPaddedRowMultiple * kPaddedRowMultiple;
 }
@@ -35,7 +35,7 @@ JITNORM_INLINE Int64 padded_rows(Int64 rows) {
 // The rows of an expert, which are a matrix.
 JITNORM_INLINE Int64 counted_rows(const Arguments& a) { return a.rows; }
 #else
-// The rows of a matrix that its mask counts; all others are left alone, and so is the padding.
+// The rows of a matrix that its mask counts; the others and the padding are not touched.
 JITNORM_INLINE Int64 counted_rows(const Arguments& a) {
   const Int64 count = *a.mask;
   return count < 0 ? 0 : count < a.rows ? count : a.rows;
@@ -43,7 +43,7 @@ JITNORM_INLINE Int64 counted_rows(const Arguments& a) {
 #endif
 
 #ifdef JITNORM_GATHERS
-// The row of the input that a row is made of; -1 if there is no such row, and nothing is written.
+// The input row that a row is computed from; -1 if there is none, and nothing is written.
 JITNORM_INLINE Int64 input_row(const Arguments& a, Int64 row) {
   const Int64 number = a.input_rows[row * a.input_rows_strides[0]];
   return number < 0 || number >= a.input_count ? -1 : number;
@@ -53,7 +53,7 @@ JITNORM_INLINE Int64 input_row(const Arguments& a, Int64 row) {
 #ifdef JITNORM_DIVIDES
 JITNORM_INLINE bool is_processed(const Arguments& a, Int64 row) { return row < a.end; }
 
-// What pads the layout of the scales is no rank's.
+// Padding of the scales' layout belongs to no rank.
 JITNORM_INLINE bool is_padding(const Arguments&, Int64) { return false; }
 #else
 JITNORM_INLINE bool is_processed(const Arguments& a, Int64 row) {

@@ -1,5 +1,5 @@
-// The sum of a normalized input and a residual, which is normalized in turn: norms before and after a layer, as Gemma 3
-// has them.
+// The sum of a normalized input and a residual, which is normalized in turn: norms before and after a layer, as in
+// Gemma 3.
 #pragma once
 
 #include "configuration.h"

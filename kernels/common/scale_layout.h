@@ -1,5 +1,5 @@
-// Where the scale of row m, block column k is stored, kScaleColumns columns a row: row-major, column-major, packed,
-// swizzled for block-scaled matrix products, or twice.
+// Where the scale of row m, block column k is stored, with kScaleColumns columns per row: row-major, column-major,
+// packed, swizzled for block-scaled matrix products, or twice.
 #pragma once
 
 #include "arguments.h"
@@ -27,12 +27,12 @@ JITNORM_INLINE Int64 swizzled_offset(Int64 m, int k) {
   return tile * kTile + within + k % 4;
 }
 
-// With both layouts asked for, `block_scale` is the swizzled one.
+// If both layouts are written, `block_scale` is the swizzled one.
 JITNORM_INLINE Scale* linear_scales(const Arguments& a) {
   return kHasSwizzledScales ? a.block_scale_unswizzled : a.block_scale;
 }
 
-// Packed, a power of two in float32 is its exponent alone, which is UE8M0; that of NaN is 255 in both.
+// Packing stores only the exponent of a float32 power of two, which is UE8M0; NaN's is 255 in both.
 JITNORM_INLINE void assign_bits(UInt8& scale, UInt32 bits) { scale = (UInt8)(kHasPackedScales ? bits >> 23 : bits); }
 JITNORM_INLINE void assign_bits(float& scale, UInt32 bits) { scale = float_of(bits); }
 
@@ -41,7 +41,7 @@ JITNORM_INLINE void store_scale(const Arguments& a, Int64 row, int column, UInt3
   if (kHasLinearScales) assign_bits(linear_scales(a)[linear_offset(row, column, a.rows)], bits);
 }
 
-// Zeroes what pads row `row`: the columns from `first` on that `thread` of `threads` is in charge of.
+// Zeroes the padding of row `row`: the columns from `first` on for which `thread` of `threads` is responsible.
 JITNORM_INLINE void store_zero_scales(const Arguments& a, Int64 row, int first, int thread, int threads) {
   for (int k = first + thread; k < kPaddedScaleColumns; k += threads) {
     if (kHasSwizzledScales) a.block_scale[swizzled_offset(row, k)] = Scale{};

@@ -1,4 +1,4 @@
-// Square blocks of a matrix, whose values share a scale: their numbers are the places of their scales, row by row.
+// Square blocks of a matrix, whose values share a scale: their indices are the places of their scales, row by row.
 #pragma once
 
 #include "arguments.h"
@@ -20,7 +20,7 @@ JITNORM_INLINE Square square_at(const Arguments& a, Int64 number) {
           (int)(number % kScaleColumns) * kBlockSize};
 }
 
-// The scale of a block of that amax; stores it.
+// Computes the scale of a block from its amax, and stores it.
 JITNORM_INLINE BlockScale scale_of_square(const Arguments& a, Int64 number, float amax, bool is_writer) {
   const BlockScale scale = scale_of<kScaleFormat>(amax, global_scale_from(a, 1.0f));
   if (is_writer) assign_bits(a.block_scale[number], scale.stored);

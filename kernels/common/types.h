@@ -19,14 +19,14 @@ struct Float8E4M3 {
   UInt8 bits;
 };
 
-// An element of the weight of a norm without one: each counts as 1, and none is in memory.
+// An element of the weight for a norm without one: it counts as 1, and is not in memory.
 struct One {};
 
 constexpr float kMaxFloat = 0x1.fffffep127f;
 
 enum class Op { kRmsNorm, kLayerNorm, kQuantize, kDequantize, kInterleave, kShuffle, kSumRows };
 
-// What a row is made of.
+// What a row is computed from.
 enum class Combine {
   kInput,      // the input as it is
   kRescaled,   // the input in FP8, times a scale
@@ -35,44 +35,44 @@ enum class Combine {
   kMix,        // hyper-connections (mHC): a weighted sum of streams
   kActivated,  // the activation of the input
 #ifdef JITNORM_GATES
-  kScaled,  // the input, times the activations of gates that are a tensor of their own
-  kBeside,  // the input, and beside it such gates, for its norm
+  kScaled,  // the input, times the activations of gates in a separate tensor
+  kBeside,  // the input, together with such gates for its norm
 #endif
 #ifdef JITNORM_SANDWICH
   kSandwich,  // the norm of the input and a residual
 #endif
 #ifdef JITNORM_REDUCES
-  kReduced,  // the inputs of all ranks, and a residual or none
+  kReduced,  // the inputs of all ranks, with or without a residual
 #endif
 #ifdef JITNORM_BRANCH
-  kBranch,  // the input, times a gate and a number or not, and a residual or none
+  kBranch,  // the input, optionally times a gate and a number, with or without a residual
 #endif
 #ifdef JITNORM_MAPS_STREAMS
-  kMapped,  // such a sum of streams, by weights that are found from projections
+  kMapped,  // such a sum of streams, with weights computed from projections
 #endif
 };
 
-// Which elements of a head are turned together.
+// Which elements of a head are rotated together.
 enum class Rotation {
-  kHalves,  // those of one place in two halves, as in GPT-NeoX
+  kHalves,  // those at the same place in both halves, as in GPT-NeoX
   kPairs,   // neighbours, as in GPT-J
 };
 
-// What of a norm is rounded to the input's type before it is encoded, where anything is.
+// What is rounded to the input's type before a norm is encoded, if anything is.
 enum class Rounding {
   kOutput,    // the norm
-  kProducts,  // as in vLLM's fused kernels: its products with rstd and with the weight
-  kEachStep,  // as in Transformers: these, and the sum with a residual before
+  kProducts,  // as in vLLM's fused kernels: the products with rstd and with the weight
+  kEachStep,  // as in Transformers: these, and before them the sum with a residual
 };
 
-// What follows a norm before it is encoded, where anything does.
+// What follows a norm before it is encoded, if anything does.
 enum class Finish {
   kActivated,  // its activation
   kGated,      // its product with the activation of a gate
   kModulated,  // its product with 1 plus a scale, plus a shift
 };
 
-// What values or gates go through.
+// The activation of values or gates.
 #ifdef JITNORM_GATES
 enum class Activation { kSilu, kGeluErf, kGeluTanh, kRelu2, kSwigluOai, kSwish, kClampedSwiglu, kFatRelu, kSigmoid };
 #else
@@ -90,17 +90,17 @@ enum class RowSets {
   kMatrices,  // those of each matrix of a batch
 };
 
-// What is written of a row.
+// What a row is written as.
 enum class Encoding {
   kValues,    // its values, rounded to the input's type
-  kAmax,      // nothing but the largest magnitude of all rows
+  kAmax,      // only the largest magnitude of all rows
   kOneScale,  // FP8 or INT8 codes, with one scale for the row or the tensor
   kBlocks,    // codes with a scale for each block
 #ifdef JITNORM_GIVEN_SCALES
-  kGivenScales,  // FP8 or INT8 codes, by scales of rows, columns or blocks that are given
+  kGivenScales,  // FP8 or INT8 codes, with given scales of rows, columns or blocks
 #endif
 #ifdef JITNORM_PAGES
-  kPages,  // of queries their values, while keys and values go to pages of caches, as values or FP8 codes
+  kPages,  // queries as values, while keys and values go to pages of caches, as values or FP8 codes
 #endif
 };
 
@@ -115,7 +115,7 @@ enum class ScaleRounding { kUp, kFloor };
 
 // Which scale a block has.
 enum class ScaleChoice {
-  kOnly,         // that of its amax
+  kOnly,         // the one for its amax
   kFourOverSix,  // the better of amax / 6 and amax / 4
 };
 

@@ -1,5 +1,5 @@
-// What ranks share to sum their inputs: the control block that each has for itself, and its window of memory, which all
-// of them write. docs/parallel.md describes the protocol.
+// What ranks share to sum their inputs: each rank's private control block, and its window of memory, which all of them
+// write. docs/parallel.md describes the protocol.
 #pragma once
 
 #include "arguments.h"
@@ -10,7 +10,7 @@
 constexpr int kMaxRanks = 8, kBuffers = 3;
 // A call is less than 2^20 parts: blocks of threads, or rows on a CPU. So calls are counted up to 2^44.
 constexpr int kPartBits = 20;
-// Once a rank has failed, it neither sends nor waits: so the others hear of it, too.
+// Once a rank has failed, it neither sends nor waits, so that the others notice, too.
 constexpr UInt64 kFailed = (UInt64)1 << 63;
 
 // Words that the host sees: for each rank, one more than the number of the call in which it was too late, or had other
@@ -24,9 +24,9 @@ struct Workspace {
   UInt64 deadline;  // of a wait, in nanoseconds
   Int64 slot_rows;  // rows of a slot
   Int64 row_bytes;  // from one of them to the next
-  UInt64 progress;  // kFailed, calls before this one << kPartBits, and how many parts of it have read that
-  Int64 used_rows[kBuffers], used_bytes[kBuffers];  // what the calls before have written of each slot, and of its rows
-  UInt64 finished;                                  // parts of this call whose rows are with all ranks
+  UInt64 progress;  // kFailed, the number of earlier calls << kPartBits, and how many parts of this call have read that
+  Int64 used_rows[kBuffers], used_bytes[kBuffers];  // what earlier calls have written to each slot, and to its rows
+  UInt64 finished;                                  // parts of this call whose rows have reached all ranks
   Int64 slots;                                      // where in a window the rows of slots are
   Int64 sums;                                       // and the sums of rows that other ranks have found
   CallStatus* status;
@@ -37,12 +37,12 @@ static_assert(sizeof(Workspace) <= 32 * sizeof(Int64));
 
 JITNORM_INLINE Workspace& workspace_of(const Arguments& a) { return *reinterpret_cast<Workspace*>(a.workspace); }
 
-// What a rank knows of another's call, in a word: whether it is the same one, and of the same arguments.
+// What a rank knows of another's call, in a word: whether it is the same call, with the same arguments.
 JITNORM_INLINE UInt64 mark_of(UInt64 epoch, Int64 rows) {
   return (UInt64)((UInt32)kCallHash ^ (UInt32)rows * 0x9e3779b1u) << 32 | (UInt32)(epoch + 1);
 }
 
-// What a part of a call that works on so many of its parts adds to the progress, once it has read it for good.
+// What a part of a call that works on so many of its parts adds to the progress, once it will not read it again.
 JITNORM_INLINE UInt64 progress_of(bool is_first, Int64 own, Int64 all) {
   return is_first ? ((UInt64)1 << kPartBits) - (UInt64)(all - own) : (UInt64)own;
 }
@@ -51,14 +51,13 @@ JITNORM_INLINE UInt64 calls_before(UInt64 progress) { return (progress & ~kFaile
 
 enum class Arrival { kNotYet, kThere, kOther };
 
-// A mark of a call before is that of a rank which has not come so far; one of a later call, of a rank that skipped
-// this.
+// A mark of an earlier call belongs to a rank that is not there yet; one of a later call, to a rank that skipped this.
 JITNORM_INLINE Arrival arrival_of(UInt64 mark, UInt64 expected) {
   if (mark == expected) return Arrival::kThere;
   return (Int32)((UInt32)mark - (UInt32)expected) < 0 || mark == 0 ? Arrival::kNotYet : Arrival::kOther;
 }
 
-// A window begins with a mark of each rank for what it has done for all rows of a call.
+// A window begins with a mark from each rank for steps that it has finished for all rows of a call.
 enum class Step { kReady, kDone };
 constexpr Int64 kStepBytes = 2 * kMaxRanks * sizeof(UInt64);
 
@@ -80,7 +79,7 @@ constexpr int kSentBytes = kChunks * kChunkSize * (int)sizeof(Input);
 // What a word of elements is that have not come: -0, as which none is sent.
 constexpr UInt32 kNotYet = sizeof(Input) == 2 ? 0x80008000u : 0x80000000u;
 
-// The sum with the share of one more rank, in their order from +0 on.
+// Adds one more rank's share to the sum, in rank order, starting from +0.
 JITNORM_INLINE float added_share(float sum, float x) { return add_rn(sum, x); }
 
 // Rounded to the input's type; +0 in place of -0, as everywhere in sums over ranks.
@@ -101,10 +100,10 @@ JITNORM_INLINE float with_residual(float sum, float residual) {
 #endif
 }
 
-// How many of the rows a rank has, which follow one another; the last ranks may have fewer.
+// How many consecutive rows a rank has; the last ranks may have fewer.
 JITNORM_INLINE Int64 rows_of_rank(const Arguments& a) { return (a.rows + kRanks - 1) / kRanks; }
 
-// How far the window of another rank is from the own one, as this rank sees them.
+// The distance between another rank's window and this rank's, in this rank's address space.
 JITNORM_INLINE Int64 distance_of(const Workspace& w, Int64 rank) { return w.windows[rank] - w.windows[w.rank]; }
 
 template <typename T>

@@ -28,7 +28,7 @@ JITNORM_INLINE void store_shared(T* at, T value) {
 JITNORM_INLINE UInt64 epoch_of(Workspace& w) { return calls_before(load_shared(&w.progress)); }
 JITNORM_INLINE bool has_failed(Workspace& w) { return load_shared(&w.progress) & kFailed; }
 
-// Waits until is_there(), but no longer than the workspace says, nor once another wait of the rank has been in vain.
+// Waits until is_there(), but no longer than the workspace allows, and not after another wait of the rank has failed.
 template <typename IsThere>
 JITNORM_INLINE bool wait_until(Workspace& w, IsThere is_there) {
   UInt64 start = 0;
@@ -42,13 +42,13 @@ JITNORM_INLINE bool wait_until(Workspace& w, IsThere is_there) {
   return true;
 }
 
-// The number of the call in which something failed is told to the host for each rank.
+// Reports the number of the call in which something failed to the host, for each rank.
 JITNORM_INLINE void report(Workspace& w, UInt64* of_ranks, int rank, UInt64 epoch) {
   store_shared(&of_ranks[rank], epoch + 1);
   __atomic_fetch_or(&w.progress, kFailed, __ATOMIC_RELAXED);
 }
 
-// Words of a row on its way.
+// Words of a row in transit.
 typedef UInt64 Word;
 constexpr int kSentWords = kSentBytes / (int)sizeof(Word);
 constexpr Word kNotYetWord = (Word)kNotYet << 32 | kNotYet;
@@ -60,7 +60,7 @@ JITNORM_INLINE bool is_incomplete(Word word) {
   return ((difference - kLowBits) & ~difference & kNotYetWord) != 0;
 }
 
-// A row as it is sent: whole chunks, with +0 in place of -0.
+// A row in its transmitted form: whole chunks, with +0 in place of -0.
 struct SentRow {
   union {
     Word words[kSentWords];
@@ -98,7 +98,7 @@ JITNORM_INLINE void send_row(const Arguments& a, Workspace& w, UInt64 epoch, Int
   }
 }
 
-// A row of another rank, once it has come; false if it does not.
+// Waits for a row of another rank; false if it does not arrive.
 JITNORM_INLINE bool receive_row(const Arguments& a, Workspace& w, UInt64 epoch, Int64 row, int rank,
                                 SentRow& received) {
   const Int64 slot = slot_number(w, epoch, rank, row);
@@ -126,14 +126,14 @@ JITNORM_INLINE void add_share(const Input* share, Tile* h) {
   }
 }
 
-// Adds the share of each rank to a row of zeros, which lies in its window.
+// Adds the share of each rank, which is in its window, to a row of zeros.
 JITNORM_INLINE void add_shares_in_windows(const Arguments& a, Int64 row, Tile* h) {
   const Input* own = a.input + row_offset(row, a.extents, a.input_strides);
   for (int rank = 0; rank < kRanks; ++rank) add_share(at_distance(own, distance_of(workspace_of(a), rank)), h);
 }
 
 #ifdef JITNORM_DIVIDES
-// rows_of_rank() where tensors may have the rows of the rank alone.
+// rows_of_rank() for tensors that may have only this rank's rows.
 JITNORM_INLINE Int64 rows_of_each(const Arguments& a) {
   return kSharesRows ? rows_of_rank(a) : (a.whole_rows + kRanks - 1) / kRanks;
 }
@@ -149,7 +149,7 @@ JITNORM_INLINE Word* sent_words_of_sum(const Arguments& a, Int64 rank, Int64 row
   return reinterpret_cast<Word*>(sum_of_row(workspace_of(a), rows_of_rank(a), rank, row));
 }
 
-// The sum of another rank's row, whose place is left as it was, for the next call; false if it does not come.
+// Takes the sum of another rank's row, and clears its slot for the next call; false if it does not arrive.
 JITNORM_INLINE bool receive_sum(const Arguments& a, Int64 row, SentRow& told) {
   Workspace& w = workspace_of(a);
   const int owner = (int)(row / rows_of_rank(a));
@@ -160,7 +160,7 @@ JITNORM_INLINE bool receive_sum(const Arguments& a, Int64 row, SentRow& told) {
   for (int i = 0; i < kSentWords; ++i) {
     const bool is_over = !wait_until(w, [&] {
       if (has_come(i) || call == Arrival::kOther) return true;
-      // Asked for before the word is again: what came before the mark of a later call is then there.
+      // Loaded before the word is loaded again: the mark of a later call comes after the words of this one.
       call = arrival_of(__atomic_load_n(step_of(w.windows[w.rank], Step::kReady, owner), __ATOMIC_ACQUIRE), mark);
       return false;
     });
@@ -173,8 +173,8 @@ JITNORM_INLINE bool receive_sum(const Arguments& a, Int64 row, SentRow& told) {
   return true;
 }
 
-// Finds the sum of an own row, and tells it to the other ranks; of others, takes it as they have told it. If that does
-// not come, there is some row, and the host hears of it.
+// Computes the sum of this rank's row and sends it to the others; for any other row, takes the sum that was sent. If it
+// does not arrive, the row is undefined, and the host is told.
 JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) {
   static thread_local SentRow told;
   Workspace& w = workspace_of(a);
@@ -196,7 +196,7 @@ struct SharedRows {
   SentRow sent, received;
 };
 
-// Adds the share of each rank to a row of zeros. If a rank does not come, there is some row, and the host hears of it.
+// Adds the share of each rank to a row of zeros. If a rank does not arrive, the row is undefined, and the host is told.
 JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) {
   static thread_local SharedRows rows;
   Workspace& w = workspace_of(a);
@@ -213,8 +213,8 @@ JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) {
 #endif
 #endif
 
-// The sum of the inputs of all ranks, in their order, and of a residual, which may also be stored, rounded to the
-// input's type.
+// The sum of the inputs of all ranks, in rank order, and of a residual; it may also be stored, rounded to the input's
+// type.
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kReduced>(const Arguments& a, Int64 row, Tile* h) {
   for (int t = 0; t < kRowTiles; ++t) h[t] = Tile{};
@@ -229,7 +229,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kReduced>(const Arguments& a, Int64 
   }
 }
 
-// Makes ready for another call what the one before this has used: parts `first` to `last` of `all` of it.
+// Prepares what the previous call used for another call: parts `first` to `last` of `all`.
 JITNORM_INLINE void clear_last(const Arguments& a, Int64 first, Int64 last, Int64 all) {
   Workspace& w = workspace_of(a);
   if (has_failed(w)) return;
@@ -245,7 +245,7 @@ JITNORM_INLINE void clear_last(const Arguments& a, Int64 first, Int64 last, Int6
   }
 }
 
-// What a part of a call does last: it says that it will not ask again how many calls there have been.
+// The last step of a part of a call: announces that it will not read the number of calls again.
 JITNORM_INLINE void end_part(Workspace& w, UInt64 epoch, Int64 sent_rows, Int64 first, Int64 last, Int64 all) {
   if (first == 0) {
     w.used_rows[epoch % kBuffers] = sent_rows;
@@ -254,14 +254,14 @@ JITNORM_INLINE void end_part(Workspace& w, UInt64 epoch, Int64 sent_rows, Int64 
   __atomic_fetch_add(&w.progress, progress_of(first == 0, last - first, all), __ATOMIC_ACQ_REL);
 }
 
-// Tells the other ranks that a step is done for all rows.
+// Tells the other ranks that a step is finished for all rows.
 JITNORM_INLINE void announce(Workspace& w, Step step, UInt64 mark) {
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank != w.rank) __atomic_store_n(step_of(w.windows[rank], step, w.rank), mark, __ATOMIC_RELEASE);
   }
 }
 
-// Waits until another has set a mark; false if it does not.
+// Waits until another rank has set a mark; false if it does not.
 JITNORM_INLINE bool await_mark(Workspace& w, const UInt64* at, UInt64 mark, int rank, UInt64 epoch) {
   Arrival arrival = Arrival::kNotYet;
   wait_until(w, [&] {
@@ -273,7 +273,7 @@ JITNORM_INLINE bool await_mark(Workspace& w, const UInt64* at, UInt64 mark, int 
   return arrival == Arrival::kThere;
 }
 
-// Waits until all others have said so; false if one does not.
+// Waits until all other ranks have said so; false if one does not.
 JITNORM_INLINE bool await_others(Workspace& w, Step step, UInt64 mark, UInt64 epoch) {
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank != w.rank && !await_mark(w, step_of(w.windows[w.rank], step, rank), mark, rank, epoch)) return false;

@@ -6,7 +6,7 @@
 #include "combine.h"
 
 #ifdef JITNORM_BRANCH
-// The float32 sum of a branch and a residual, which may also be stored, rounded to the input's type.
+// The float32 sum of a branch and a residual; it may also be stored, rounded to the input's type.
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kBranch>(const Arguments& a, Int64 row, Tile* h) {
   const Input* x = a.input + row_offset(row, a.extents, a.input_strides);

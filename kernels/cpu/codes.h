@@ -1,4 +1,4 @@
-// Codes of a tile, a chunk a lane.
+// Codes of a tile, with one chunk per lane.
 #pragma once
 
 #include "../common/codes.h"
@@ -8,8 +8,8 @@ constexpr int kChunkWords = kChunkSize / kCodesPerWord;
 
 typedef UInt32 TileCodes[kLanes * kChunkWords];
 
-// As integers, the two lines of which a code in E2M1 is the lowest keep their order, and NaN lies above them: GCC sees
-// their minimum, for which that of floats may become a comparison and a choice.
+// An E2M1 code is the lower of two lines. As integers they keep their order, with NaN above them, and GCC recognizes
+// the minimum; a minimum of floats may become a comparison and a selection.
 JITNORM_INLINE UInt32 lower_of(UInt32 a, UInt32 b) { return a < b ? a : b; }
 
 JITNORM_INLINE UInt32 lane_magnitude_code(float m) {
@@ -40,7 +40,7 @@ JITNORM_FORCE_INLINE UInt32 encode_lane_word<Element::kE2M1>(const float* y, flo
   return encode_e2m1_lanes(y, factor);
 }
 
-// A chunk's values, of which vectors are made where this is done for all chunks of a tile in a loop.
+// A chunk's values, which become vectors when this is done in a loop over all chunks of a tile.
 JITNORM_INLINE void take_chunk(const Tile& tile, int k, float (&chunk)[kChunkSize]) {
   JITNORM_UNROLL
   for (int e = 0; e < kChunkSize; ++e) chunk[e] = tile.at[e][k];

@@ -10,7 +10,7 @@
 template <Combine>
 JITNORM_INLINE void load_row(const Arguments& a, Int64 row, Tile* h);
 
-// What is loaded, followed by zeros if rows of codes are longer.
+// The loaded row, followed by zeros if rows of codes are longer.
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kInput>(const Arguments& a, Int64 row, Tile* h) {
   const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
@@ -21,7 +21,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kInput>(const Arguments& a, Int64 ro
 #endif
 }
 
-// What is loaded times the scale of an FP8 tensor; zeros behind it, whatever the scale.
+// The loaded row times the scale of an FP8 tensor, followed by zeros, whatever the scale.
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kRescaled>(const Arguments& a, Int64 row, Tile* h) {
   const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
@@ -34,7 +34,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kRescaled>(const Arguments& a, Int64
   }
 }
 
-// The float32 sum with a residual, which may also be stored, rounded to the input's type.
+// The float32 sum with a residual; it may also be stored, rounded to the input's type.
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kAdd>(const Arguments& a, Int64 row, Tile* h) {
   const Input* x = a.input + row_offset(row, a.extents, a.input_strides);
@@ -72,7 +72,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kGated>(const Arguments& a, Int64 ro
 }
 
 #ifdef JITNORM_GATES
-// The input, times the activations of gates; zeros stay behind it.
+// The input, times the activations of gates, followed by zeros.
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kScaled>(const Arguments& a, Int64 row, Tile* h) {
   const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
@@ -86,7 +86,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kScaled>(const Arguments& a, Int64 r
   }
 }
 
-// The input alone: gates are loaded where its norm needs them.
+// Only the input: gates are loaded when its norm needs them.
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kBeside>(const Arguments& a, Int64 row, Tile* h) {
   const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
@@ -94,7 +94,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kBeside>(const Arguments& a, Int64 r
 }
 #endif
 
-// The activation of the input; that of the zeros behind it is zero.
+// The activation of the input; that of the zeros after it is zero.
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kActivated>(const Arguments& a, Int64 row, Tile* h) {
   const Input* from = a.input + row_offset(row, a.extents, a.input_strides);
@@ -104,7 +104,7 @@ JITNORM_FORCE_INLINE void load_row<Combine::kActivated>(const Arguments& a, Int6
   }
 }
 
-// Hyper-connections (mHC): the sum of kStreams rows, each times a factor of its own.
+// Hyper-connections (mHC): the sum of kStreams rows, each times its own factor.
 JITNORM_INLINE void mix_streams(const Input* x, const float* factors, Tile* h) {
   for (int t = 0; t < kRowTiles; ++t) {
     h[t] = Tile{};
@@ -117,7 +117,7 @@ JITNORM_INLINE void mix_streams(const Input* x, const float* factors, Tile* h) {
   }
 }
 
-// That sum, by factors that are given.
+// That sum, with given factors.
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kMix>(const Arguments& a, Int64 row, Tile* h) {
   mix_streams(a.input + row_offset(row, a.extents, a.input_strides), a.mix + row * kStreams, h);

@@ -1,5 +1,5 @@
-// The encode stage: what becomes of the tiles of a row. Each alternative begins a row, encodes its tiles, and writes
-// the rows that pad the layout of scales.
+// The encode stage, which writes the tiles of a row. Each alternative begins a row, encodes its tiles, and writes the
+// rows that pad the layout of scales.
 #pragma once
 
 #include "../common/block_scale.h"
@@ -43,7 +43,7 @@ struct Encoder<Encoding::kValues> {
   JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
 };
 
-// Nothing but the largest magnitude of all rows, which threads share.
+// Only the largest magnitude of all rows, which threads share.
 template <>
 struct Encoder<Encoding::kAmax> {
   JITNORM_INLINE Encoder begin_row(const Arguments& a, Int64, float row_amax) {
@@ -61,7 +61,7 @@ struct Encoder<Encoding::kAmax> {
   JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
 };
 
-// Stores the codes of tile t of a row, of its values times a factor.
+// Stores the codes of tile t of a row: of its values times a factor.
 JITNORM_INLINE void store_codes_of(const Tile& y, float factor, int t, UInt8* row) {
   TileCodes codes;
   JITNORM_LANES
@@ -99,9 +99,10 @@ constexpr int kBlockTiles = kBlockChunks > kLanes ? kBlockChunks / kLanes : 1;
 constexpr int kTileBlocks = kBlockChunks > kLanes ? 1 : kLanes / kBlockChunks;
 
 #ifdef JITNORM_BLOCKS_CROSS_WARPS
-// The largest magnitude of the block that each chunk of tile t belongs to, which may begin or end in the tile beside.
+// The largest magnitude of the block that each chunk of tile t belongs to, which may begin or end in a neighbouring
+// tile.
 JITNORM_INLINE void find_block_amaxes(const Tile& y, int t, float (&amax)[kLanes]) {
-  float of_chunks[3][kLanes] = {};  // of the tile and those beside
+  float of_chunks[3][kLanes] = {};  // of the tile and its neighbours
   for (int i = t > 0 ? 0 : 1; i < (t + 1 < kRowTiles ? 3 : 2); ++i) raise_to_chunks((&y)[i - 1], of_chunks[i]);
   for (int k = 0; k < kLanes; ++k) {
     const int first = kLanes + k - (t * kLanes + k) % kBlockChunks;
@@ -198,7 +199,7 @@ JITNORM_INLINE void scale_tile(const float* scales, int t, const Tile& y, Tile& 
   }
 }
 
-// FP8 or INT8 by scales that are given, for rows, columns or blocks of both.
+// FP8 or INT8 with given scales, for rows, columns or blocks.
 template <>
 struct Encoder<Encoding::kGivenScales> {
   UInt8* to;
@@ -219,7 +220,7 @@ struct Encoder<Encoding::kGivenScales> {
 #endif
 
 #ifdef JITNORM_PAGES
-// Tile t of a row, in its place.
+// Writes tile t of a row to its place.
 JITNORM_INLINE void store_in_page(const Tile& y, int t, const Cache& cache, const Place& place) {
   if (!place.is_there) return;
   if constexpr (kHasEncodedPages) {
@@ -229,7 +230,7 @@ JITNORM_INLINE void store_in_page(const Tile& y, int t, const Cache& cache, cons
   }
 }
 
-// Queries as values, and keys in their places, too or alone.
+// Queries as values, and keys in their places, either additionally or only there.
 template <>
 struct Encoder<Encoding::kPages> {
   Output* to;

@@ -63,7 +63,7 @@ JITNORM_INLINE void process_gradient_row(const Arguments& a, Int64 row, int plac
 }
 
 #ifdef JITNORM_UNWEIGHTED
-// Without parameters, what is summed up for them is dropped.
+// Without parameters, sums for them are dropped.
 JITNORM_INLINE void store_sums(const Arguments&, Int64, GradientBuffers&) {}
 #else
 // Folds the sums of the rows of a pack, and stores them.

@@ -8,7 +8,7 @@
 #define JITNORM_FORCE_INLINE inline __attribute__((always_inline))
 #define JITNORM_INLINE static JITNORM_FORCE_INLINE
 #define JITNORM_UNROLL _Pragma("GCC unroll 16")
-// Before a loop over lanes: GCC is to make vectors of it, not to unroll it first (NVFP4: 23 ms to 14).
+// Before a loop over lanes: makes GCC vectorize it instead of unrolling it first (NVFP4: 23 ms to 14).
 #define JITNORM_LANES _Pragma("GCC unroll 1")
 
 JITNORM_INLINE float fma_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
@@ -34,10 +34,10 @@ JITNORM_INLINE float float_of(UInt32 bits) {
 
 JITNORM_INLINE float magnitude_of(float a) { return float_of(bits_of(a) & 0x7fffffffu); }
 
-// The word moved up by four bits, and the top four of others below.
+// The word shifted up by four bits, with the top four bits of another below.
 JITNORM_INLINE UInt32 append_top_bits(UInt32 word, UInt32 others) { return (word << 4) | (others >> 28); }
 
-// a, of which the compiler knows nothing.
+// a, hidden from the compiler.
 JITNORM_INLINE float opaque(float a) {
   asm("" : "+m"(a));
   return a;
@@ -57,7 +57,7 @@ JITNORM_INLINE float min_or_limit(float a, float limit) { return a < limit ? a :
 // a, but at least `limit`; NaN stays.
 JITNORM_INLINE float max_or_nan(float a, float limit) { return a < limit ? limit : a; }
 
-// x86 gives its own NaNs a sign, the GPU does not.
+// x86 gives the NaNs that it creates a sign, the GPU does not.
 JITNORM_INLINE float with_positive_nan(float a) { return a != a ? float_of(0x7fffffffu) : a; }
 JITNORM_INLINE float with_canonical_nan(float a) { return with_positive_nan(a); }
 
@@ -73,7 +73,7 @@ JITNORM_INLINE float to_float(Float16 x) {
 
 JITNORM_INLINE float to_float(float x) { return x; }
 
-// Every NaN becomes 0x7fff, or 0x7fffffff. In words, as GCC does not vectorize choices between narrower ones.
+// Every NaN becomes 0x7fff, or 0x7fffffff. In words, because GCC does not vectorize selections between narrower types.
 JITNORM_INLINE UInt32 rounded_bits(float x, BFloat16) {
   const UInt32 bits = bits_of(x);
   const UInt32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;

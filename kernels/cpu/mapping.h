@@ -1,4 +1,4 @@
-// The combine stage of hyper-connections (mHC) whose factors are found from projections.
+// The combine stage of hyper-connections (mHC) whose factors are computed from projections.
 #pragma once
 
 #include "../common/mapping.h"
@@ -7,7 +7,7 @@
 
 #ifdef JITNORM_MAPS_STREAMS
 #ifdef JITNORM_SUMS_FIRST
-// By which projections are divided: chunks take one stream after another.
+// The divisor of projections: chunks accumulate one stream after another.
 JITNORM_INLINE float reciprocal_rms_of_row(const Arguments& a, Int64, const Input* x) {
   const float sum = tree_sum_of_tiles([x](int t, float* sums) {
     for (int s = 0; s < kStreams; ++s) {
@@ -24,7 +24,7 @@ JITNORM_INLINE float reciprocal_rms_of_row(const Arguments& a, Int64 row, const 
 }
 #endif
 
-// The sum of kStreams rows by such factors; those for behind the layer are written.
+// The sum of kStreams rows with such factors; those for after the layer are written.
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kMapped>(const Arguments& a, Int64 row, Tile* h) {
   const Input* x = a.input + row_offset(row, a.extents, a.input_strides);

@@ -1,11 +1,11 @@
-// Values on their way to the pages of a cache.
+// Inserts values into the pages of a cache.
 #pragma once
 
 #include "../common/pages.h"
 #include "encode.h"
 
 #ifdef JITNORM_PAGES
-// Brings rows of values to their places, as they are.
+// Copies rows of values to their places.
 JITNORM_INLINE void insert_values(const Arguments& a, Int64 first, Int64 last) {
   constexpr int kRowBytes = kHiddenSize * sizeof(Input);
   for (Int64 row = first; row < last; ++row) {

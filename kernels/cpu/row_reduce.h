@@ -13,7 +13,7 @@ JITNORM_INLINE float fold_sum(float (&values)[kWidth]) {
   return values[0];
 }
 
-// The sum of a row along the tree; add_tile(t, sums) adds to the sum of each chunk of tile t what that has.
+// The sum of a row along the tree; add_tile(t, sums) adds the terms of tile t to the sum of each chunk.
 template <typename AddTile>
 JITNORM_INLINE float tree_sum_of_tiles(AddTile add_tile) {
   constexpr int kGroupTiles = kGroupChunks / kLanes;
@@ -52,7 +52,7 @@ JITNORM_INLINE float row_sum_of_squares(const Tile* row, float mean) {
   });
 }
 
-// The largest magnitude of each chunk of a tile, or what `amax` has if that is larger.
+// The larger of `amax` and the largest magnitude, for each chunk of a tile.
 JITNORM_INLINE void raise_to_chunks(const Tile& tile, float (&amax)[kLanes]) {
   for_each_value([&](int e, int k) { amax[k] = max_magnitude(amax[k], tile.at[e][k]); });
 }

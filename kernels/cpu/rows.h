@@ -1,5 +1,5 @@
-// The schedule of row-wise ops: rows one after another, each read once and kept as floats in a buffer that stays in
-// the cache, beside the parameters.
+// The schedule of row-wise ops: rows one after another, each read once and kept as floats in a buffer that stays in the
+// cache, together with the parameters.
 #pragma once
 
 #include "../common/experts.h"
@@ -82,7 +82,7 @@ JITNORM_INLINE void normalize_tile(int t, const RowStatistic& statistic, const R
 }
 
 #ifdef JITNORM_WEIGHTS
-// Stores the norms of a tile by all weights but the first.
+// Stores the norms of a tile with all weights but the first.
 JITNORM_INLINE void store_other_norms(const Arguments& a, Int64 row, int t, const RowStatistic& statistic,
                                       const RowBuffers& buffers) {
   for (int n = 1; n < kWeights; ++n) {
@@ -111,10 +111,10 @@ JITNORM_INLINE RowStatistic statistic_of(const Arguments& a, Int64 row, const Ti
 }
 
 #ifdef JITNORM_ROTATES
-// What is turned together may stand in two tiles.
+// Elements that are rotated together may be in two tiles.
 constexpr bool kNormalizesFirst = kNormalizes;
 #else
-// Where the amax of the row, or of a block that spans tiles, comes first, so do all values.
+// If the amax of the row, or of a block that spans tiles, is needed first, all values are computed first.
 constexpr bool kNormalizesFirst = kNormalizes && (kNeedsRowAmax || kBlockTiles > 1);
 #endif
 
@@ -192,8 +192,8 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of, Int64 first, Int6
 
 #ifdef JITNORM_REDUCES
 #ifdef JITNORM_DIVIDES
-// Rows that ranks divide: each sums and encodes its own, for all ranks or itself, once all have come; the part of a
-// call that is finished last waits until the others have done the same.
+// Rows that ranks divide: each sums and encodes its own, for all ranks or only itself, once all ranks have arrived; the
+// last part of a call to finish waits until the other ranks have done the same.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of, Int64 first, Int64 last) {
   const Arguments a = with_own_rows(arguments_of());
@@ -204,7 +204,7 @@ JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of, Int64 first, 
   if (first == 0 && is_good) announce(w, Step::kReady, mark);
   clear_last(a, first, last, all);
   if (is_good && await_others(w, Step::kReady, mark, epoch)) {
-    for (int p = kSharesRows ? 1 : kRanks; p <= kRanks; ++p) {  // itself last, as sums may take the residual's place
+    for (int p = kSharesRows ? 1 : kRanks; p <= kRanks; ++p) {  // itself last, because sums may overwrite the residual
       process_rows(with_outputs_of(a, (w.rank + p) % kRanks), a.first + first, a.first + last);
     }
   }
@@ -221,7 +221,7 @@ JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of, Int64 first, 
 }
 #else
 #ifdef JITNORM_PASSES_SUMS
-// Rows that ranks divide to sum them, once all have come; each works on all.
+// Rows that ranks divide to sum them, once all have arrived; each processes all of them.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of, Int64 first, Int64 last) {
   const Arguments a = arguments_of();
@@ -241,7 +241,7 @@ JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of, Int64 first, I
   end_part(w, epoch, 0, first, last, all);
 }
 #else
-// Rows whose inputs are summed over ranks, each of which gets those of all.
+// Rows whose inputs are summed over ranks, each of which receives all inputs.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of, Int64 first, Int64 last) {
   const Arguments a = arguments_of();
@@ -257,14 +257,14 @@ JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of, Int64 first, 
 #endif
 
 #ifdef JITNORM_TURNS
-// Rows take turns at kWeightRows parts of the weight; arguments_of() gives the Arguments of those with a part.
+// Rows cycle through kWeightRows parts of the weight; arguments_of() gives the Arguments of the rows for a part.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_rows_in_turn(ArgumentsOf arguments_of, Int64 first, Int64 last) {
   for (Int64 row = first; row < last; ++row) process_rows(arguments_of(row % kWeightRows), row, row + 1);
 }
 #endif
 
-// arguments_of() gives those of an expert. All `rows` are followed by a turn for the padding of each.
+// arguments_of() gives the Arguments of an expert. After all `rows`, each expert's padding has a turn.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_experts(ArgumentsOf arguments_of, const Int32* offsets, Int64 rows, Int64 first,
                                     Int64 last) {

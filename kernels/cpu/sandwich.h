@@ -1,4 +1,4 @@
-// The combine stage of sandwich norms: the row statistic of the input comes before the row.
+// The combine stage of sandwich norms: the input's row statistic is computed before the row.
 #pragma once
 
 #include "../common/sandwich.h"
@@ -6,7 +6,7 @@
 #include "row_reduce.h"
 
 #ifdef JITNORM_SANDWICH
-// The float32 sum of the normalized input and a residual, which may also be stored, rounded to the input's type.
+// The float32 sum of the normalized input and a residual; it may also be stored, rounded to the input's type.
 template <>
 JITNORM_FORCE_INLINE void load_row<Combine::kSandwich>(const Arguments& a, Int64 row, Tile* h) {
   const Input* x = a.input + row_offset(row, a.extents, a.input_strides);

@@ -1,4 +1,4 @@
-// Rows of eight words, transposed, a row a lane, and back: `columns[j][k]` is word j of row k.
+// Transposes rows of eight words, one row per lane, and back: `columns[j][k]` is word j of row k.
 #pragma once
 
 #include "../common/intrinsics.h"

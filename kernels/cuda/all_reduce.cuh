@@ -7,9 +7,9 @@
 #ifdef JITNORM_REDUCES
 #ifdef JITNORM_RECEIVES
 #else
-// The sum of a chunk of the windows of all ranks, in their order.
+// The sum of a chunk over the windows of all ranks, in rank order.
 JITNORM_INLINE void add_shares(Chunk<float, 16>& sum, const Workspace& w, const Input* input, int index) {
-  constexpr int kAtOnce = kRanks < 4 ? kRanks : 4;  // more take more registers than there are
+  constexpr int kAtOnce = kRanks < 4 ? kRanks : 4;  // more would exceed the registers
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) sum.elements[i] = 0.0f;
   JITNORM_UNROLL
@@ -30,8 +30,8 @@ JITNORM_INLINE void add_shares(Chunk<float, 16>& sum, const Workspace& w, const 
 #endif
 
 #ifdef JITNORM_DIVIDES
-// The sum of a chunk of the windows of all ranks, in their order, and of a residual, which may also be stored for all
-// of them, rounded to the input's type.
+// The sum of a chunk over the windows of all ranks, in rank order, and of a residual; it may also be stored for all of
+// them, rounded to the input's type.
 template <>
 struct RowSource<Combine::kReduced> {
   typedef Chunk<float, 16> Held;
@@ -99,10 +99,10 @@ JITNORM_INLINE UInt32 missing_of(uint4 words) {
 typedef Chunk<Input, 16> SentChunk;
 constexpr int kSentAccesses = SentChunk::kBytes / 16;
 
-// Access k of all chunks, then the next: so the lanes of a warp write and read what lies side by side.
+// Access k of all chunks, then the next, so that the lanes of a warp write and read contiguous memory.
 JITNORM_INLINE Int64 place_of(int index, int access) { return ((Int64)access * kChunks + index) * 16; }
 
-// The chunk of a row that another rank awaits, with +0 in place of -0.
+// Stores a chunk of a row that another rank awaits, with +0 in place of -0.
 JITNORM_INLINE void store_sent(UInt8* row, int index, const SentChunk& chunk) {
   JITNORM_UNROLL
   for (int k = 0; k < kSentAccesses; ++k) {
@@ -111,7 +111,7 @@ JITNORM_INLINE void store_sent(UInt8* row, int index, const SentChunk& chunk) {
 }
 
 #ifdef JITNORM_PASSES_SUMS
-// Whether all of a chunk has come, which is loaded.
+// Loads a chunk; returns whether all of it has arrived.
 JITNORM_INLINE bool load_sent(SentChunk& chunk, const UInt8* row, int index) {
   UInt32 missing = 0;
   JITNORM_UNROLL
@@ -123,8 +123,8 @@ JITNORM_INLINE bool load_sent(SentChunk& chunk, const UInt8* row, int index) {
   return missing == 0;
 }
 
-// The sum of all ranks, which the one that has the row finds and sends to the others, and of a residual, which may also
-// be stored, rounded to the input's type. If a sum does not come, there is some row, and the host hears of it.
+// The sum over all ranks, which the row's owner computes and sends to the others, and of a residual; it may also be
+// stored, rounded to the input's type. If it does not arrive, the row is undefined, and the host is told.
 template <>
 struct RowSource<Combine::kReduced> {
   typedef Chunk<float, 16> Held;
@@ -173,7 +173,7 @@ struct RowSource<Combine::kReduced> {
     for (int p = 1; p < kRanks; ++p) store_sent(sum_of_row(w, each, (w.rank + p) % kRanks, row), index, told);
   }
 
-  // Leaves the place of a chunk as it was, for the next call.
+  // Clears the chunk's slot for the next call.
   JITNORM_INLINE void receive(SentChunk& told, int index) const {
     Workspace& w = *workspace;
     const int owner = (int)(row / each);
@@ -190,7 +190,7 @@ struct RowSource<Combine::kReduced> {
         }
         return;
       }
-      // Asked for before the chunk is again: what came before the mark of a later call is then there.
+      // Loaded before the chunk is loaded again: the mark of a later call comes after the sums of this one.
       if (index == 0) call = arrival_of(load_acquire(step_of(w.from_own[0], Step::kReady, owner)), mark);
     }
     const uint4 not_yet = {kNotYet, kNotYet, kNotYet, kNotYet};
@@ -204,7 +204,7 @@ struct RowSource<Combine::kReduced> {
   }
 };
 #else
-// The own input and the residual as they are loaded, and what they become.
+// This rank's input and the residual as they are loaded, and their sum.
 struct ReducedChunk {
   union {
     InputChunk input;
@@ -217,8 +217,8 @@ struct ReducedChunk {
 JITNORM_INLINE float value_of(const ReducedChunk& h, int i) { return h.sum.elements[i]; }
 JITNORM_INLINE void forget_unpacked(ReducedChunk&) {}
 
-// The sum of the inputs of all ranks, in their order, and of a residual, which may also be stored, rounded to the
-// input's type. If a rank does not come, there is some row, and the host hears of it.
+// The sum of the inputs of all ranks, in rank order, and of a residual; it may also be stored, rounded to the input's
+// type. If a rank does not arrive, the row is undefined, and the host is told.
 template <>
 struct RowSource<Combine::kReduced> {
   typedef ReducedChunk Held;
@@ -262,7 +262,7 @@ struct RowSource<Combine::kReduced> {
     }
   }
 
-  // What others sent of a chunk and, with the first one, the marks of the row: all that is missing is asked for at
+  // What other ranks sent of a chunk and, with the first one, the marks of the row: everything missing is polled at
   // once.
   struct Received {
     uint4 shares[kRanks][kSentAccesses];
@@ -296,7 +296,7 @@ struct RowSource<Combine::kReduced> {
     return missing;
   }
 
-  // The ranks whose calls are other ones, as a row's first chunk tells.
+  // The ranks whose calls differ, according to a row's first chunk.
   JITNORM_INLINE UInt32 disagreeing(const Received& from, int index) const {
     UInt32 found = 0;
     JITNORM_UNROLL
@@ -334,7 +334,7 @@ struct RowSource<Combine::kReduced> {
     for (int i = 0; i < kChunkSize; ++i) h.sum.elements[i] = 0.0f;
     JITNORM_UNROLL
     for (int rank = 0; rank < kRanks; ++rank) {
-      SentChunk share = {};  // zeros past the row, and of a rank that has failed
+      SentChunk share = {};  // zeros past the row, and for a rank that has failed
       JITNORM_UNROLL
       for (int k = 0; k < kSentAccesses; ++k) {
         if (index < kChunks && is_good) share.accesses[k] = from.shares[rank][k];

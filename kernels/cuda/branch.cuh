@@ -1,4 +1,5 @@
-// The combine stage of branches that are gated or scaled, beside what modulates the norm of their sum with a residual.
+// The combine stage of branches that are gated or scaled, together with the modulation of the norm of their sum with a
+// residual.
 #pragma once
 
 #include "../common/branch.h"
@@ -9,7 +10,7 @@
 typedef Chunk<float, (kInputAccessBytes > 4 ? kInputAccessBytes : 4)> BranchBias;
 
 #ifdef JITNORM_MODULATES
-// The sum, and what modulates its norm as it is loaded.
+// The sum, and the modulation of its norm as it is loaded.
 struct BranchChunk {
   Chunk<float, 16> sum;
   InputChunk scale, shift;
@@ -29,7 +30,7 @@ JITNORM_INLINE void forget_unpacked(BranchChunk&) {}
 
 JITNORM_INLINE float value_of(const BranchChunk& h, int i) { return h.sum.elements[i]; }
 
-// The float32 sum of a branch and a residual, which may also be stored, rounded to the input's type.
+// The float32 sum of a branch and a residual; it may also be stored, rounded to the input's type.
 template <>
 struct RowSource<Combine::kBranch> {
   typedef BranchChunk Held;

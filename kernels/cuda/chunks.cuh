@@ -5,7 +5,7 @@
 #include "../common/configuration.h"
 #include "../common/intrinsics.h"
 
-// Chunks of a row that are whole; the one after them may hold a few elements, those past it none.
+// The number of whole chunks in a row; the next one may hold a few elements, later ones none.
 constexpr int kWholeChunks = kHiddenSize / kChunkSize;
 
 template <int kBytes>
@@ -31,7 +31,7 @@ struct Access<1> {
   typedef UInt8 Type;
 };
 
-// A chunk in registers: its bytes, seen in whatever width an access has.
+// A chunk in registers: its bytes, viewed in the width of an access.
 template <typename T, int kAccessBytes>
 union alignas(16) Chunk {
   static constexpr int kBytes = kChunkSize * (int)sizeof(T);
@@ -40,7 +40,8 @@ union alignas(16) Chunk {
   typename Access<kAccessBytes>::Type accesses[kBytes / kAccessBytes];
 };
 
-// Element i, widened. A bfloat16 is taken out of its word: by itself, the upper one of two takes an instruction more.
+// Element i, widened. A bfloat16 is extracted from its word: on its own, the upper one of two takes one more
+// instruction.
 template <typename T, int kAccessBytes>
 JITNORM_INLINE float value_of(const Chunk<T, kAccessBytes>& chunk, int i) {
   return to_float(chunk.elements[i]);
@@ -90,7 +91,7 @@ template <int kAccessBytes>
 JITNORM_INLINE void load_chunk(Chunk<One, kAccessBytes>&, const One*, int) {}
 
 #endif
-// In assembly, since NVRTC 13.0 takes three instructions for a word of a swap by ?:, not two.
+// In assembly, because NVRTC 13.0 takes three instructions, not two, for each word that is swapped by ?:.
 JITNORM_INLINE UInt32 selected(bool is_first, UInt32 first, UInt32 second) {
   UInt32 result;
   asm("{\n.reg .pred is_first;\nsetp.ne.s32 is_first, %3, 0;\nselp.b32 %0, %1, %2, is_first;\n}"
@@ -110,8 +111,9 @@ JITNORM_INLINE void swap_if(bool is_swapped, uint4& a, uint4& b) {
   a = first;
 }
 
-// A chunk of a parameter, which the rows of a block load again and again from the L1 cache. Of float32, a lane has 64
-// bytes, and eight lanes that loaded them in order would meet in two of eight banks; they take turns instead.
+// A chunk of a parameter, which the rows of a block load again and again from the L1 cache. In float32, a lane has 64
+// bytes, and eight lanes that loaded them in order would meet in two of eight banks; so they load them in rotated order
+// instead.
 template <typename T, int kAccessBytes>
 JITNORM_INLINE void load_parameter(Chunk<T, kAccessBytes>& chunk, const T* row, int index) {
   if constexpr (sizeof(T) == 4 && kAccessBytes == 16) {
@@ -143,8 +145,8 @@ JITNORM_INLINE void store_in_pairs(T* row, int index, const Chunk<T, 16>& chunk)
   constexpr int kAccesses = Chunk<T, 16>::kBytes / 16;
   const bool is_second = threadIdx.x % 2;
   uint4* to = reinterpret_cast<uint4*>(row + (index & ~1) * kChunkSize) + is_second;
-  // All before any store: in between, NVRTC 13.0 copies exchanges into both branches of the condition, which parts the
-  // warp.
+  // All before any store: otherwise NVRTC 13.0 copies exchanges into both branches of the condition, in which the warp
+  // diverges.
   uint4 others[kAccesses / 2];
   JITNORM_UNROLL
   for (int i = 0; i < kAccesses; i += 2) {
@@ -180,8 +182,8 @@ JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>&
   }
 }
 
-// Makes the compiler unpack a 16-bit chunk anew where it is used next, rather than hold its floats until then: they
-// take twice the registers. With 48 instead of 64, a multiprocessor has five blocks of 256 threads instead of four.
+// Makes the compiler unpack a 16-bit chunk again at its next use, instead of holding its floats until then: they take
+// twice the registers. With 48 instead of 64, a multiprocessor has five blocks of 256 threads instead of four.
 template <typename T, int kAccessBytes>
 JITNORM_INLINE void forget_unpacked(Chunk<T, kAccessBytes>& chunk) {
   if constexpr (sizeof(T) < sizeof(float) && !kKeepsUnpacked) {
@@ -213,7 +215,7 @@ JITNORM_INLINE void store_codes(UInt8* row, int index, const CodeChunk& codes) {
     return;
   }
   JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) {  // only codes of a byte have partial chunks
+  for (int i = 0; i < kChunkSize; ++i) {  // only one-byte codes have partial chunks
     if (is_in_row(index, i)) row[index * kCodeBytes + i] = (UInt8)(codes.words[i / 4] >> (i % 4 * 8));
   }
 }

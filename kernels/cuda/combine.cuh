@@ -1,5 +1,5 @@
 // The combine stage: what a row is loaded from, and what its threads hold of it from one pass to the next. source.cuh
-// has them all.
+// selects one.
 #pragma once
 
 #include "../common/activation.h"
@@ -13,7 +13,7 @@
 template <Combine>
 struct RowSource;
 
-// The input alone, held as it is loaded.
+// Only the input, held as it is loaded.
 template <>
 struct RowSource<Combine::kInput> {
   typedef InputChunk Held;
@@ -71,7 +71,7 @@ struct RowSource<Combine::kRescaled> {
   JITNORM_INLINE void store_sum(const Held&, int) const {}
 };
 
-// The float32 sum with a residual, which may also be stored, rounded to the input's type.
+// The float32 sum with a residual; it may also be stored, rounded to the input's type.
 template <>
 struct RowSource<Combine::kAdd> {
   typedef Chunk<float, 16> Held;
@@ -104,7 +104,7 @@ struct RowSource<Combine::kAdd> {
     visit(residual);
   }
 
-  // The same row in shared memory, where the residual lies behind the input.
+  // The same row in shared memory, where the residual follows the input.
   JITNORM_INLINE RowSource staged(const Input* memory) const { return {memory, memory + kHiddenSize, sum}; }
 
   // Only once nobody will load the residual again: the sum may take its place.
@@ -114,7 +114,7 @@ struct RowSource<Combine::kAdd> {
 };
 
 #ifdef JITNORM_SANDWICH
-// The input and the residual as they are loaded, and what they become.
+// The input and the residual as they are loaded, and their sum.
 struct SandwichChunk {
   InputChunk input, residual;
   Chunk<float, 16> sum;
@@ -123,7 +123,7 @@ struct SandwichChunk {
 JITNORM_INLINE float value_of(const SandwichChunk& h, int i) { return h.sum.elements[i]; }
 JITNORM_INLINE void forget_unpacked(SandwichChunk&) {}
 
-// The float32 sum of the normalized input and a residual, which may also be stored, rounded to the input's type.
+// The float32 sum of the normalized input and a residual; it may also be stored, rounded to the input's type.
 template <>
 struct RowSource<Combine::kSandwich> {
   typedef SandwichChunk Held;
@@ -140,7 +140,7 @@ struct RowSource<Combine::kSandwich> {
             a.residual_out + row_offset(row, a.extents, a.residual_out_strides), a.input_weight, 0.0f};
   }
 
-  // What the sum that comes first takes of a chunk.
+  // The terms of a chunk in the sum that comes first.
   JITNORM_INLINE static float sum_of(const Held& h) {
     float sum = 0.0f;
     JITNORM_UNROLL
@@ -150,7 +150,7 @@ struct RowSource<Combine::kSandwich> {
 
   JITNORM_INLINE void take_sum(const Arguments& a, Int64, float total) { rstd = reciprocal_rms(total, a.eps); }
 
-  // A row that is not held is loaded again for each pass; the sum does not count in the first.
+  // A row that is not held is loaded again for each pass; in the first, it is not summed yet.
   JITNORM_INLINE void load(Held& h, int index) const {
     load_chunk(h.input, input, index);
     load_chunk(h.residual, residual, index);
@@ -176,9 +176,9 @@ struct RowSource<Combine::kSandwich> {
 };
 #endif
 
-// What is held of a row whose activations are visited once: what was loaded of them. They are computed where a chunk is
-// encoded, so that all chunks are on their way by then; of activations that come before, the compiler computes the
-// first before it loads the last.
+// A row whose activations are visited once, held as it was loaded. The activations are computed when a chunk is
+// encoded, after all chunks have been requested; if they came earlier, the compiler would compute the first before it
+// loads the last.
 constexpr bool kIsVisitedOnce = !kNormalizes && !kNeedsRowAmax && sizeof(Input) < sizeof(float);
 
 template <typename Loaded, bool kIsHeld>
@@ -196,8 +196,7 @@ JITNORM_INLINE void compute_floats(Chunk<float, 16>& h, const Loaded& loaded) {
   for (int i = 0; i < kChunkSize; ++i) h.elements[i] = value_of(loaded, i);
 }
 
-// What stands first of a chunk's gates and values, and what stands second, in two chunks: each in one of them, or in
-// turn within both.
+// A chunk's gates and values, in two chunks: one in each, or alternating within both.
 struct GatesAndValues {
   static constexpr bool kIsRun = kGateColumns % kChunkSize == 0 || kGateColumns == kHiddenSize;
   static constexpr bool kAlternates = !kIsRun && kChunkSize % kGateColumns == 0;
@@ -261,7 +260,7 @@ struct RowSource<Combine::kGated> {
 };
 
 #ifdef JITNORM_FINISHES
-// The gate beside a value, where there is one.
+// The gate of a value, if there is one.
 template <typename Held>
 JITNORM_INLINE float gate_of(const Held&, int) {
   return 0.0f;
@@ -310,7 +309,7 @@ struct RowSource<Combine::kScaled> {
   JITNORM_INLINE void store_sum(const Held&, int) const {}
 };
 
-// The input, and beside it gates.
+// The input together with gates.
 template <>
 struct RowSource<Combine::kBeside> {
   typedef GatedChunk Held;
@@ -360,7 +359,7 @@ struct RowSource<Combine::kActivated> {
   JITNORM_INLINE void store_sum(const Held&, int) const {}
 };
 
-// Hyper-connections (mHC): the sum of kStreams rows, each times a factor of its own.
+// Hyper-connections (mHC): the sum of kStreams rows, each times its own factor.
 template <>
 struct RowSource<Combine::kMix> {
   typedef Chunk<float, 16> Held;

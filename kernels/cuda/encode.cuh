@@ -1,4 +1,4 @@
-// The encode stage: what becomes of the chunks of a row. Each alternative prepares what all rows take of the arguments,
+// The encode stage, which writes the chunks of a row. Each alternative prepares what all rows need of the arguments,
 // begins a row, encodes its chunks, ends it, and writes the rows that pad the layout of scales.
 #pragma once
 
@@ -41,7 +41,7 @@ struct Encoder<Encoding::kValues> {
   JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
 };
 
-// Nothing but the largest magnitude of all rows.
+// Only the largest magnitude of all rows.
 template <>
 struct Encoder<Encoding::kAmax> {
   struct CallScale {};
@@ -49,8 +49,8 @@ struct Encoder<Encoding::kAmax> {
   JITNORM_INLINE static float given(const Arguments&) { return 0.0f; }
   JITNORM_INLINE static CallScale prepare(const Arguments&, float) { return {}; }
 
-  // The threads of a block, of whose rows each has been reduced to one value that all its threads know, write once: an
-  // atomic operation takes 1.2 ns where all have the same address, and 16384 x 1408 took 10 us more, one for each row.
+  // Each row of a block has been reduced to one value that all its threads know, and the block writes once: atomic
+  // operations on one address take 1.2 ns each, and with one for each row, 16384 x 1408 took 10 us more.
   JITNORM_INLINE static Encoder begin_row(const Arguments& a, Int64, CallScale, float row_amax, bool) {
     constexpr int kWarps = kRowsPerBlock * kThreadsPerRow / kBlocksPerRow / 32;
     float amax = butterfly_max<32>(row_amax);
@@ -71,7 +71,7 @@ struct Encoder<Encoding::kAmax> {
   JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
 };
 
-// The codes of a chunk, of its values times a factor.
+// The codes of a chunk: of its values times a factor.
 JITNORM_INLINE CodeChunk codes_of(const float (&y)[kChunkSize], float factor) {
   CodeChunk chunk;
   JITNORM_UNROLL
@@ -179,8 +179,8 @@ struct Encoder<Encoding::kBlocks> {
 };
 
 #ifdef JITNORM_GIVEN_SCALES
-// The reciprocals of a chunk's scales, where each column has one. The fast path asks once for all of them whether they
-// are normal; asked for each, the compiler takes a branch for each, and one after another.
+// The reciprocals of a chunk's scales, if each column has one. The fast path checks once for all of them whether they
+// are normal; with a check for each, the compiler takes one branch after another.
 JITNORM_INLINE void find_reciprocals(const Chunk<float, kScaleAccessBytes>& scales, float (&reciprocals)[kChunkSize]) {
   float least = kMaxFloat;  // NaN if any is
   JITNORM_UNROLL
@@ -193,7 +193,7 @@ JITNORM_INLINE void find_reciprocals(const Chunk<float, kScaleAccessBytes>& scal
   for (int i = 0; i < kChunkSize; ++i) reciprocals[i] = reciprocal_rn(scales.elements[i]);
 }
 
-// FP8 or INT8 by scales that are given, for rows, columns or blocks of both.
+// FP8 or INT8 with given scales, for rows, columns or blocks.
 template <>
 struct Encoder<Encoding::kGivenScales> {
   UInt8* codes;
@@ -228,7 +228,7 @@ struct Encoder<Encoding::kGivenScales> {
 #endif
 
 #ifdef JITNORM_PAGES
-// Queries as values, and keys in their places, too or alone.
+// Queries as values, and keys in their places, either additionally or only there.
 template <>
 struct Encoder<Encoding::kPages> {
   Output* row;
@@ -236,7 +236,7 @@ struct Encoder<Encoding::kPages> {
   Place place;
   bool has_pages;
 
-  typedef Place CallScale;  // as each thread has one row
+  typedef Place CallScale;  // because each thread has one row
 
   JITNORM_INLINE static float given(const Arguments&) { return 0.0f; }
 
@@ -248,7 +248,7 @@ struct Encoder<Encoding::kPages> {
     return {a.out + row_offset(row, a.extents, a.out_strides), a.key_cache.pages, place, a.has_pages};
   }
 
-  // All threads of a block have queries, or all have keys.
+  // Either all threads of a block have queries, or all have keys.
   JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float) const {
     if (kKeepsHeads || !has_pages) store_rounded(row, index, y);
     if (!has_pages) return;

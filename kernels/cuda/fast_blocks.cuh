@@ -1,5 +1,5 @@
-// The fast path of blocks in the normal range, which are nearly all: their codes in E2M1, found without the
-// instruction, need neither saturation nor those of special blocks.
+// The fast path for blocks in the normal range, which are nearly all: their E2M1 codes, computed without the
+// instruction, need neither saturation nor special cases.
 #pragma once
 
 #include "../common/block_scale.h"
@@ -27,14 +27,14 @@ JITNORM_INLINE FastScale fast_scale_of<ScaleFormat::kE4M3>(float amax, GlobalSca
   return {code, decode, fast_reciprocal(decode)};
 }
 
-// In UE8M0, encode is no positive float for scales that are too large.
+// In UE8M0, encode is not a positive float if the scale is too large.
 template <>
 JITNORM_INLINE FastScale fast_scale_of<ScaleFormat::kUE8M0>(float amax, GlobalScale) {
   const UInt32 exponent = scale_exponent(amax);
   return {exponent, 0.0f, float_of((254u - exponent) << 23)};
 }
 
-// Above zero and below the bound; NaN is neither.
+// Whether it is above zero and below the bound; false for NaN.
 JITNORM_INLINE bool lies_within(float a, float bound) { return bits_of(a) - 1u < bits_of(bound) - 1u; }
 
 // The scales that a block may have, and how it is encoded if it is in the normal range.
@@ -74,7 +74,7 @@ JITNORM_INLINE UInt32 round_magnitude(float m, float& value) {
   }
 }
 
-// Codes without their signs, and the error that they make: with both signs turned, it stays.
+// Codes without their signs, and their error, which does not change if both signs are flipped.
 template <bool kIsUpTo4>
 JITNORM_INLINE float round_block(UInt32 (&words)[kE2M1Words], const float (&magnitudes)[kChunkSize],
                                  const FastScale& scale) {
@@ -87,7 +87,7 @@ JITNORM_INLINE float round_block(UInt32 (&words)[kE2M1Words], const float (&magn
       const float m = magnitudes[i * kE2M1PerWord + j];
       float value;
       rounded[j] = round_magnitude<kIsUpTo4>(mul_rn(m, scale.encode), value);
-      // Without a global scale the product is exact, so that it need not be rounded by itself.
+      // Without a global scale the product is exact, so it need not be rounded separately.
       const float difference = kGlobalScale != GlobalScaleKind::kNone ? add_rn(m, -mul_rn(value, scale.decode))
                                                                       : fma_rn(-value, scale.decode, m);
       error = add_error(error, difference);
@@ -97,7 +97,7 @@ JITNORM_INLINE float round_block(UInt32 (&words)[kE2M1Words], const float (&magn
   return error;
 }
 
-// Encoded with the scale that makes the smaller error.
+// Encodes with the scale that gives the smaller error.
 template <>
 struct FastBlock<ScaleChoice::kFourOverSix> {
   FastScale six, four;

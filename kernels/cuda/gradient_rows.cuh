@@ -1,6 +1,6 @@
-// Rows and the gradients of their norms, from memory to the threads that go through the rows of a segment: by way of
-// shared memory, where the next rows arrive while the threads work on one; straight, where accesses are narrow or
-// chunks partial; or once more for each pass, where rows are too long for registers.
+// Loads rows and the gradients of their norms for the threads that go through the rows of a segment: through shared
+// memory, where the next rows arrive while the threads work on one; directly, if accesses are narrow or chunks partial;
+// or again in each pass, if rows are too long for registers.
 #pragma once
 
 #include "../common/gradients.h"
@@ -9,10 +9,10 @@
 
 constexpr bool kStagesRows = kStages > 0;
 constexpr int kHeldSums = kHoldsRow ? kChunksPerLane : 1;
-// Where registers are few, rows and the weight stay in shared memory, and the sums alone are held.
+// If registers are scarce, rows and the weight stay in shared memory, and only the sums are held.
 constexpr int kHeldGradients = kStaysShared ? 1 : kHeldSums;
 
-// What a row's gradient is made of: the row, the gradient of its norm, and one that is added to the row's own.
+// What a row's gradient is computed from: the row, the gradient of its norm, and one that is added to the result.
 constexpr int kRowTensors = kAddsGrad ? 3 : 2;
 
 // A chunk of each.
@@ -30,12 +30,12 @@ struct GradientRow {
   GradientChunks chunks[kHeldGradients];
 };
 
-// Sums for a chunk, of the rows that a thread has worked on.
+// Sums for a chunk over the rows that a thread has processed.
 struct ParameterSums {
   float of[kParameterSums][kChunkSize];
 };
 
-// What a thread has of all rows.
+// A thread's share of all rows.
 struct GradientThread {
   int first_chunk, lane, warp;  // its chunks are a row's threads apart
   int place;                    // of its row in a pack
@@ -67,32 +67,32 @@ JITNORM_INLINE void load_gradient_row(const Arguments& a, Int64 row, const Gradi
   for (int j = 0; j < kHeldGradients; ++j) load_gradient_chunks(a, row, thread.index(j), to.chunks[j]);
 }
 
-// Accesses of 16 bytes that a chunk takes.
+// 16-byte accesses per chunk.
 template <typename StagedChunk>
 constexpr int kAccessesOf = StagedChunk::kBytes / 16;
 
-// Chunks j of the lanes that share a row, in shared memory: of a tensor of the row that has this place there.
+// Chunks j of the lanes that share a row, in shared memory: of a tensor of the row at this place.
 JITNORM_INLINE uint4* staged_chunks(int place, int tensor, int j, int lane) {
   extern __shared__ uint4 staged[];
   const int thread = ((place * kRowTensors + tensor) * kChunksPerLane + j) * kThreads + threadIdx.x - lane;
   return staged + thread * kAccessesOf<InputChunk>;
 }
 
-// The same of the weight, which stands behind all rows.
+// The same for the weight, which follows all rows.
 JITNORM_INLINE uint4* staged_weight(int j, int lane) {
   constexpr int kPlaces = kStages * kRowsAtOnce;
   const int thread = j * kThreads + threadIdx.x - lane;
   return staged_chunks(kPlaces, 0, 0, threadIdx.x) + thread * kAccessesOf<WeightChunk>;
 }
 
-// Where an access stands among those to the chunks of such lanes. They are out of order, so that lanes use different
-// banks both as they copy, next to each other, and as they take chunks of their own.
+// The position of an access among those to the chunks of such lanes. They are permuted so that lanes use different
+// banks both when they copy adjacent accesses and when they read their own chunks.
 template <int kAccesses>
 JITNORM_INLINE int place_of_access(int access) {
   return access ^ access / 8 % kAccesses;
 }
 
-// Begins to copy chunks of a row to those of lanes, of which each copies what makes whole sectors with the others';
+// Begins to copy chunks of a row for all lanes, each of which copies parts that make whole sectors with the others';
 // zeros if there is no such row.
 template <typename StagedChunk, typename T>
 JITNORM_INLINE void stage_chunks(uint4* to, const T* row, int first, int lane, bool is_there) {
@@ -102,7 +102,7 @@ JITNORM_INLINE void stage_chunks(uint4* to, const T* row, int first, int lane, b
   for (int i = 0; i < kAccesses; ++i) {
     const int access = i * kLanesPerRow + lane, of_row = first * kAccesses + access;
     const bool is_in_row = is_there && of_row < kChunks * kAccesses;
-    // Of no bytes, what is missing of 16 becomes zero.
+    // With a size of 0, all 16 bytes become zero.
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                      (UInt32)__cvta_generic_to_shared(to + place_of_access<kAccesses>(access))),
                  "l"(from + (is_in_row ? of_row : 0)), "r"(is_in_row ? 16 : 0)
@@ -118,8 +118,8 @@ JITNORM_INLINE void take_chunk(const uint4* from, int lane, StagedChunk& to) {
   for (int i = 0; i < kAccesses; ++i) accesses[i] = from[place_of_access<kAccesses>(lane * kAccesses + i)];
 }
 
-// The mean and rstd of the row that has this place, for each warp that works on it. Where they come with the row, they
-// are as early as it is.
+// The mean and rstd of the row at this place, for each warp that works on it. If they are loaded with the row, they
+// arrive as early.
 JITNORM_INLINE RowStatistic& staged_statistic(int place) {
   __shared__ RowStatistic statistics[kStagesStatistic ? kStages * kRowsAtOnce : 1][kThreads / kLanesPerRow];
   return statistics[place][threadIdx.x / kLanesPerRow];
@@ -168,8 +168,8 @@ JITNORM_INLINE void take_staged_chunks(int place, int j, const GradientThread& t
   }
 }
 
-// Calls visit(j, chunks, weight, sums) for each chunk; a row that is not held is taken again from shared memory, or
-// loaded again, and then its sums are in memory.
+// Calls visit(j, chunks, weight, sums) for each chunk; a row that is not held is read again from shared memory, or
+// loaded again, in which case its sums are in memory.
 template <typename Visit>
 JITNORM_INLINE void visit_gradient_chunks(const Arguments& a, Int64 row, GradientThread& thread, GradientRow& of,
                                           Visit visit) {

@@ -7,7 +7,8 @@
 #include "segment_sums.cuh"
 
 constexpr bool kHoldsWeight = kHoldsRow && !kStaysShared;
-// The only stage is filled again once its rows are in registers, or nothing would be on its way for half of the time.
+// The only stage is refilled as soon as its rows are in registers, because otherwise nothing would be in flight half of
+// the time.
 constexpr bool kRefillsEarly = kStages == 1 && !kStaysShared;
 
 // What lies past the row counts as zero, also where the mean does not.
@@ -20,13 +21,13 @@ JITNORM_INLINE float weighted_grad(const InputChunk& grad, const WeightChunk& we
   return mul_rn(value_of(grad, i), factor_of(value_of(weight, i)));
 }
 
-// Rows that threads work on together, which takes one barrier, and their numbers; what is not there is zero.
+// Rows that threads process together, with one barrier, and their indices; missing ones are zero.
 struct GradientRows {
   GradientRow rows[kRowsAtOnce];
   Int64 numbers[kRowsAtOnce];
 };
 
-// The statistics of rows, if they do not come with these: long before they are needed; of rows that are not there, any.
+// The statistics of rows, if they are not loaded with these: long before they are needed; arbitrary for missing rows.
 JITNORM_INLINE void load_statistics(const Arguments& a, const GradientThread& thread, Int64 pack,
                                     RowStatistic (&given)[kRowsAtOnce]) {
   if constexpr (kStagesStatistic) return;
@@ -37,8 +38,8 @@ JITNORM_INLINE void load_statistics(const Arguments& a, const GradientThread& th
   }
 }
 
-// The statistics of rows with the sums over them, for which every thread of the rows takes part. Rows take turns with
-// two sets of shared sums, so that one barrier is enough.
+// The statistics of rows and the sums over them, in which every thread of the rows takes part. Rows alternate between
+// two sets of shared sums, so that one barrier suffices.
 JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, GradientThread& thread, GradientRows& of,
                                              GradientStatistic (&statistics)[kRowsAtOnce]) {
   Sums<2 * kRowsAtOnce, 2> sums;
@@ -69,7 +70,7 @@ JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, Gradie
   }
 }
 
-// Stores the gradient of a row, and adds what the row adds to the sums.
+// Stores the gradient of a row, and adds the row's terms to the sums.
 JITNORM_INLINE void finish_gradient_row(const Arguments& a, Int64 row, const GradientStatistic& statistic,
                                         GradientThread& thread, GradientRow& of) {
   const bool is_there = row < a.rows;
@@ -124,7 +125,7 @@ JITNORM_INLINE void take_rows(const Arguments& a, int stage, const GradientThrea
   }
 }
 
-// Begins to copy the rows after those on their way to a stage that the warp has read.
+// Begins to copy the rows after those in flight to a stage that the warp has read.
 JITNORM_INLINE void stage_next_rows(const Arguments& a, Int64 pack, int stage, const GradientThread& thread) {
   if constexpr (!kStagesRows) return;
   __syncwarp();

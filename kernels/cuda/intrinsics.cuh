@@ -44,31 +44,31 @@ JITNORM_INLINE float approximate_reciprocal_root(float a) {
   return r;
 }
 
-// The word moved up by four bits, and the top four of others below. In assembly it is one instruction; the compiler
-// makes more of some.
+// The word shifted up by four bits, with the top four bits of another below. In assembly it is one instruction; the
+// compiler sometimes uses more.
 JITNORM_INLINE UInt32 append_top_bits(UInt32 word, UInt32 others) {
   UInt32 result;
   asm("shf.l.wrap.b32 %0, %1, %2, 4;" : "=r"(result) : "r"(others), "r"(word));
   return result;
 }
 
-// a, computed no later than here: the compiler would do it where it is used, behind a barrier that others wait for.
+// a, computed no later than here: the compiler would compute it where it is used, after a barrier that others wait for.
 JITNORM_INLINE float computed(float a) {
   asm volatile("" : "+f"(a));
   return a;
 }
 
-// a, of which the compiler knows nothing: it need not be kept from this one.
+// a: nothing needs to be hidden from this compiler.
 JITNORM_INLINE float opaque(float a) { return a; }
 
-// a, of which the compiler does not know any more what it was computed from.
+// a, without the compiler's knowledge of how it was computed.
 JITNORM_INLINE Int64 concealed(Int64 a) {
   asm("" : "+l"(a));
   return a;
 }
 
-// The larger magnitude of a >= 0 and v; NaN if either is. In assembly the magnitude costs nothing; outside, the
-// compiler may make of it another mask of a value that it unpacks.
+// The larger magnitude of a >= 0 and v; NaN if either is. In assembly the magnitude is free; otherwise, the compiler
+// may turn it into another mask of a value that it unpacks.
 JITNORM_INLINE float max_magnitude(float a, float v) {
   float result;
   asm("{\n.reg .f32 m;\nabs.f32 m, %2;\nmax.NaN.f32 %0, %1, m;\n}" : "=f"(result) : "f"(a), "f"(v));
@@ -92,7 +92,7 @@ JITNORM_INLINE float max_or_nan(float a, float limit) {
   return result;
 }
 
-// The GPU's arithmetic gives every NaN as 0x7fffffff already; a NaN that was only loaded may be another.
+// The GPU's arithmetic always gives NaN as 0x7fffffff; a NaN that was only loaded may differ.
 JITNORM_INLINE float with_positive_nan(float a) { return a; }
 JITNORM_INLINE float with_canonical_nan(float a) { return a != a ? __uint_as_float(0x7fffffffu) : a; }
 
@@ -113,8 +113,7 @@ JITNORM_INLINE void round_to(float x, Float16& result) { asm("cvt.rn.f16.f32 %0,
 
 JITNORM_INLINE void round_to(float x, float& result) { result = with_canonical_nan(x); }
 
-// Rounded to bfloat16, as a float, of which that is the upper half: one instruction, where round_to and to_float take
-// two, one of them of the XU pipe.
+// Rounded to bfloat16, as a float: one instruction, where round_to and to_float take two, one of them in the XU pipe.
 JITNORM_INLINE float rounded_to(float x, BFloat16) {
   UInt32 bits;
   asm("cvt.rn.bf16x2.f32 %0, %1, 0f00000000;" : "=r"(bits) : "f"(x));
@@ -170,7 +169,7 @@ JITNORM_INLINE void copy_bytes(void* to, const void* from) {
   memcpy(to, from, kBytes);
 }
 
-// With programmatic dependent launch, a kernel may begin while the one before still runs, and write what this one
+// With programmatic dependent launch, a kernel may begin while the previous one still runs and writes what this one
 // reads.
 JITNORM_INLINE void wait_for_inputs() {
   if constexpr (kHasPdl) asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -1,18 +1,18 @@
-// The combine stage of hyper-connections (mHC) whose factors are found from projections.
+// The combine stage of hyper-connections (mHC) whose factors are computed from projections.
 #pragma once
 
 #include "../common/mapping.h"
 #include "combine.cuh"
 
 #ifdef JITNORM_MAPS_STREAMS
-// A chunk of all streams as it is loaded, and what it becomes.
+// A chunk of all streams as it is loaded, and their mix.
 struct MappedChunk {
   InputChunk streams[kStreams];
   Chunk<float, 16> mix;
 };
 
 #ifdef JITNORM_SUMS_FIRST
-// The rstd of a row, where its factors for behind the layer will be, until these are found.
+// The rstd of a row, stored in the place of its factors for after the layer until these are computed.
 JITNORM_INLINE void leave_rstd(const Arguments& a, Int64 row, float rstd) { a.post_mix[row * kStreams] = rstd; }
 JITNORM_INLINE float left_rstd(const Arguments& a, Int64 row) { return a.post_mix[row * kStreams]; }
 #endif
@@ -23,14 +23,14 @@ JITNORM_INLINE void forget_unpacked(MappedChunk& h) {
   for (int s = 0; s < kStreams; ++s) forget_unpacked(h.streams[s]);
 }
 
-// Hyper-connections (mHC): the same sum, by factors that are found from projections.
+// Hyper-connections (mHC): the same sum, with factors computed from projections.
 template <>
 struct RowSource<Combine::kMapped> {
   typedef MappedChunk Held;
 
   const Input* input;
   Logit logits[kStreams];  // loaded before the row, which hides it
-  float rstd;              // by which projections are divided, once it is known
+  float rstd;              // the divisor of projections, once it is known
   float factors[kStreams];
 
   JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
@@ -48,7 +48,7 @@ struct RowSource<Combine::kMapped> {
   }
 
 #ifdef JITNORM_SUMS_FIRST
-  // What the sum that comes first takes of a chunk: one stream after another.
+  // The terms of a chunk in the sum that comes first: one stream after another.
   JITNORM_INLINE static float sum_of(const Held& h) {
     float sum = 0.0f;
     JITNORM_UNROLL
@@ -66,7 +66,7 @@ struct RowSource<Combine::kMapped> {
   JITNORM_INLINE void take_given_sum(const Arguments& a, Int64 row) { find_factors(a, given_reciprocal_rms(a, row)); }
 #endif
 
-  // A row that is not held is loaded again for each pass; where a sum comes first, the mix does not count in that.
+  // A row that is not held is loaded again for each pass; in a preceding sum, it is not mixed yet.
   JITNORM_INLINE void load(Held& h, int index) const {
     JITNORM_UNROLL
     for (int s = 0; s < kStreams; ++s) load_chunk(h.streams[s], input + s * kHiddenSize, index);

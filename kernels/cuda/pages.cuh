@@ -1,11 +1,11 @@
-// Values on their way to the pages of a cache.
+// Inserts values into the pages of a cache.
 #pragma once
 
 #include "../common/pages.h"
 #include "encode.cuh"
 
 #ifdef JITNORM_PAGES
-// Block number `block` of the rows of values: to their places, as they are.
+// Copies block `block` of the rows of values to their places.
 JITNORM_INLINE void insert_values(const Arguments& a, Int64 block) {
   static_assert(kRowsAtOnce == 1, "threads have a head each");
   const Int64 row = block * kRowsPerBlock + threadIdx.x / kThreadsPerRow;

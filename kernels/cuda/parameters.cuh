@@ -1,12 +1,11 @@
-// The parameters of a norm, which the rows that a thread works on share; and whether they are loaded before they are
-// needed.
+// The parameters of a norm, which a thread's rows share; and whether they are loaded before they are needed.
 #pragma once
 
 #include "../common/normalize.h"
 #include "source.cuh"
 
 // Long rows are encoded a few chunks at a time, by the same code: unrolled in full, 8 chunks took NVRTC 0.34 s instead
-// of 0.2, and the compiler kept their unpacked floats, twice the size of the chunks, in more registers than there are.
+// of 0.2, and the compiler kept their unpacked floats, twice the size of the chunks, which exceeds the registers.
 constexpr int kChunksAtOnce = !kHoldsRow ? 1 : kChunksPerLane < kChunksUnrolled ? kChunksPerLane : kChunksUnrolled;
 constexpr int kChunkSlots = (kChunksPerLane + kChunksAtOnce - 1) / kChunksAtOnce * kChunksAtOnce;
 constexpr int kHeldChunks = kHoldsRow ? kChunkSlots : 1;
@@ -25,12 +24,12 @@ constexpr int kWeightBytes = sizeof(WeightChunk);
 // The weight is fetched before the reduction hides its latency, unless the registers are needed for the row.
 constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kMayPrefetchWeight && kChunksPerLane == kChunksAtOnce &&
                                    kChunksPerLane * (kLongHeldBytes + kWeightBytes) <= kMaxPrefetchedBytes;
-// Few rows have time to unpack it, too, while they wait for each other's sums.
+// With few rows, there is also time to unpack it while they wait for each other's sums.
 constexpr bool kFindsFactorsEarly = kPrefetchesWeight && kFavoursLatency;
 
 #ifdef JITNORM_SHARES_PARAMETERS
-// Blocks that stay have float32 parameters in shared memory, behind the rows: a chunk in four pieces, each beside those
-// of other lanes. From the L1 cache, they would have to be put in order for every row.
+// Persistent blocks have float32 parameters in shared memory, after the rows: a chunk in four pieces, each next to
+// those of other lanes. From the L1 cache, they would have to be sorted for every row.
 JITNORM_INLINE uint4* shared_pieces(int parameter, int index) {
   extern __shared__ uint4 staged[];
   return staged + kRowsPerBlock * kStagedRows * kStagedBytes / 16 + parameter * (4 * kSharedChunks) + index;
@@ -47,10 +46,10 @@ JITNORM_INLINE void take_parameter(Chunk<float, 16>& chunk, int parameter, int i
 }
 #endif
 
-// What all rows share, loaded once for those that a thread works on.
+// What all rows share, loaded once for a thread's rows.
 struct Parameters {
   WeightChunk weight;
-  float factors[kChunkSize];  // of the weight, if they are found before the rows' statistics
+  float factors[kChunkSize];  // of the weight, if they are unpacked before the rows' statistics are known
   Chunk<Weight, kBiasAccessBytes> bias;
 #ifdef JITNORM_WEIGHTS
   WeightChunk others[kWeights - 1];

@@ -1,12 +1,12 @@
-// How GPUs that write each other's memory wait for each other, and what a call leaves for the next.
+// How GPUs that write each other's memory wait for each other, and what a call prepares for the next.
 #pragma once
 
 #include "../common/workspace.h"
 #include "row_sharing.cuh"
 
 #ifdef JITNORM_REDUCES
-// What other GPUs write and read passes by the caches of a multiprocessor. Accesses of one element are whole: that is
-// all that is asked of those of 16 bytes.
+// Data that other GPUs write and read bypasses the caches of a multiprocessor. Accesses of one element are atomic;
+// 16-byte accesses need not be more than that.
 JITNORM_INLINE uint4 load_shared(const uint4* at) {
   uint4 value;
   asm volatile("ld.relaxed.sys.global.v4.b32 {%0, %1, %2, %3}, [%4];"
@@ -47,13 +47,13 @@ JITNORM_INLINE UInt64 nanoseconds() {
 JITNORM_INLINE UInt64 epoch_of(const Workspace& w) { return calls_before(load_shared(&w.progress)); }
 JITNORM_INLINE bool has_failed(const Workspace& w) { return load_shared(&w.progress) & kFailed; }
 
-// A wait that ends when the workspace says, or once another wait of the rank has been in vain.
+// A wait that ends at the workspace's deadline, or once another wait of the rank has failed.
 struct Wait {
   UInt64 start = 0;
   UInt32 looks = 0;
 
   JITNORM_INLINE bool is_over(const Workspace& w) {
-    constexpr UInt32 kLooksAtOnce = 16;  // at what takes longer to ask than to look again
+    constexpr UInt32 kLooksAtOnce = 16;  // at what takes longer to check than another poll
     if (++looks % kLooksAtOnce != 0) return false;
     if (has_failed(w)) return true;
     const UInt64 now = nanoseconds();
@@ -62,13 +62,13 @@ struct Wait {
   }
 };
 
-// The number of the call in which something failed is told to the host for each rank.
+// Reports the number of the call in which something failed to the host, for each rank.
 JITNORM_INLINE void report(Workspace& w, UInt64* of_ranks, int rank, UInt64 epoch) {
   store_shared(&of_ranks[rank], epoch + 1);
   asm volatile("red.relaxed.gpu.global.or.b64 [%0], %1;" ::"l"(&w.progress), "l"(kFailed) : "memory");
 }
 
-// What calls before have used of the slots, asked for at once, so that nothing waits for it.
+// What earlier calls used of the slots, loaded early, so that nothing waits for it.
 struct UsedSlots {
   UInt64 progress;
   Int64 rows[kBuffers], bytes[kBuffers];
@@ -85,7 +85,7 @@ struct UsedSlots {
   }
 };
 
-// Makes ready for another call what the one before this has used: each of the first blocks does its part.
+// Prepares what the previous call used for another call: each of the first blocks does its part.
 JITNORM_INLINE void clear_last(const Arguments& a, const UsedSlots& used, Int64 blocks) {
   const Workspace& w = workspace_of(a);
   if (used.progress & kFailed) return;
@@ -106,7 +106,7 @@ JITNORM_INLINE void clear_last(const Arguments& a, const UsedSlots& used, Int64 
   }
 }
 
-// What each block does last: adds to the progress, which it will not ask for again.
+// The last step of each block: adds to the progress, which it will not read again.
 JITNORM_INLINE void end_block(const Arguments& a, Int64 sent_rows) {
   wait_for_inputs();                                 // a block without rows has not waited yet
   if constexpr (kWarpsPerRow == 1) __syncthreads();  // else its warps have met since they asked
@@ -121,7 +121,7 @@ JITNORM_INLINE void end_block(const Arguments& a, Int64 sent_rows) {
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(&w.progress), "l"(progress) : "memory");
 }
 
-// One thread tells the other ranks that a step is done for all rows: what it has seen done, they will see, too.
+// One thread tells the other ranks that a step is finished for all rows: what it has seen done, they will see, too.
 JITNORM_INLINE void announce(const Workspace& w, Step step, UInt64 mark) {
   __threadfence_system();
 #pragma unroll 1
@@ -141,8 +141,8 @@ JITNORM_INLINE bool await_mark(Workspace& w, const UInt64* at, UInt64 mark, int 
   return arrival == Arrival::kThere;
 }
 
-// A thread for each rank waits until that has said so. All threads of the block take part, and all hear whether all
-// others have come.
+// One thread per rank waits until that rank has said so. All threads of the block take part, and all learn whether all
+// other ranks have arrived.
 JITNORM_INLINE bool await_others(Workspace& w, Step step, UInt64 mark, UInt64 epoch) {
   bool is_good = !has_failed(w);
   const int rank = threadIdx.x;
@@ -153,7 +153,7 @@ JITNORM_INLINE bool await_others(Workspace& w, Step step, UInt64 mark, UInt64 ep
 }
 
 #ifdef JITNORM_DIVIDES
-// The last block to come here tells the other ranks that its own has done its rows, and waits for theirs.
+// The last block to arrive here tells the other ranks that this rank has finished its rows, and waits for theirs.
 JITNORM_INLINE void finish_together(Workspace& w, UInt64 mark, UInt64 epoch) {
   __shared__ bool is_last;
   __syncthreads();  // all threads have stored

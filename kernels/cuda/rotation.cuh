@@ -1,4 +1,5 @@
-// The rotation of heads whose chunks neighbouring lanes of a warp have, one each at a time, or one of each half.
+// The rotation of heads whose chunks are in neighbouring lanes of a warp: one chunk per lane at a time, or one of each
+// half.
 #pragma once
 
 #include "../common/normalize.h"
@@ -11,20 +12,20 @@ JITNORM_INLINE int chunk_of_head(int index) {
   return kHeadSize < kHiddenSize ? index % ((kHeadSize + kChunkSize - 1) / kChunkSize) : index;
 }
 
-// Elements up to kRotarySize are turned two by two: whether element i is the first of the two, and their angle.
+// Elements up to kRotarySize are rotated in pairs: whether element i is the first of a pair, and the pair's angle.
 JITNORM_INLINE bool is_first_of_two(int i) { return kTurnsHalves ? i < kAngles : i % 2 == 0; }
 JITNORM_INLINE int angle_of(int i) { return kTurnsHalves ? i % kAngles : i / 2; }
 
-// Whether a chunk is turned as a whole, and whether the elements of one are all the first of two, or all the second.
+// Whether a chunk is rotated as a whole, and whether its elements are all first or all second elements of pairs.
 constexpr bool kTurnsWholeChunks = kRotarySize % kChunkSize == 0;
 constexpr bool kHalvesAreChunks = kTurnsHalves && kAngles % kChunkSize == 0;
 
-// The value `from` lanes further, of another lane of the row.
+// The value of another lane of the row, `from` lanes further.
 JITNORM_INLINE float value_from(float value, int from) {
   return __shfl_sync(kFullWarp, value, threadIdx.x % 32 + from);
 }
 
-// What each element of a chunk is turned with, if it is turned. Every lane of the warp takes part.
+// The partner of each rotated element of a chunk. Every lane of the warp takes part.
 JITNORM_INLINE void find_others(const float (&y)[kChunkSize], int index, float (&others)[kChunkSize]) {
   constexpr int kLanesApart = kAngles / kChunkSize, kRest = kAngles % kChunkSize;
   JITNORM_UNROLL
@@ -43,7 +44,7 @@ JITNORM_INLINE void find_others(const float (&y)[kChunkSize], int index, float (
   }
 }
 
-// Angles that lie side by side in the table, and the words that they are loaded as.
+// Angles that are contiguous in the table, and the words that they are loaded as.
 union AngleRun {
   Angle elements[kAnglesInRun];
   UInt32 words[(kAnglesInRun * sizeof(Angle) + 3) / 4];
@@ -66,7 +67,7 @@ struct ChunkAngles {
   static constexpr UInt32 kSigns = sizeof(Angle) == 2 ? 0x80008000u : 0x80000000u;
   static constexpr int kWords = (kAnglesInRun * sizeof(Angle) + 3) / 4;
   bool is_known;
-  AngleRun cosines[kRuns], sines[kRuns];  // where halves are chunks, the sines of the first elements have their sign
+  AngleRun cosines[kRuns], sines[kRuns];  // if halves are whole chunks, the sines of first elements have their sign
 
   JITNORM_INLINE void load(const Arguments& a, Int64 row, int index) {
     const Int64 position = a.positions[token_of_row(a, row)];
@@ -80,7 +81,7 @@ struct ChunkAngles {
         load_array<kAnglesAccessBytes>(sines[r].elements, angles + kAngles + angle_of(element));
       }
     }
-    // Where a lane holds both halves, normalized heads of an unknown position become NaN by their statistic.
+    // If a lane holds both halves, normalized heads at an unknown position become NaN through their statistic.
     if constexpr (!kHoldsHalves || !kNormalizes) {
       if (!is_known) forget();
     }
@@ -91,7 +92,7 @@ struct ChunkAngles {
     }
   }
 
-  // NaN in any type. The barrier keeps this a branch that is not taken.
+  // NaN in any type. The barrier keeps this a branch that is normally not taken.
   JITNORM_INLINE void forget() {
     JITNORM_UNROLL
     for (int r = 0; r < kRuns; ++r) {
@@ -103,7 +104,7 @@ struct ChunkAngles {
     }
   }
 
-  // A chunk of the first half, and the one that it is turned with.
+  // A chunk of the first half, and the one that it is rotated with.
   JITNORM_INLINE void turn(float (&first)[kChunkSize], float (&second)[kChunkSize]) const {
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) {

@@ -1,4 +1,4 @@
-// What a thread has of a row from its only load on, and how it goes through the chunks.
+// A thread's part of a row from its only load on, and how it goes through the chunks.
 #pragma once
 
 #include "../common/finish.h"
@@ -11,7 +11,7 @@ static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1, "threads that work on seve
 // One of the rows that a thread works on.
 struct Row {
   Int64 number;
-  bool is_processed;  // otherwise the thread is there only for the others: it loads nothing and stores nothing
+  bool is_processed;  // otherwise the thread only takes part for the others: it loads and stores nothing
   Source source;
   int first_chunk;  // this thread's first; the others follow, a row's threads apart
 #ifdef JITNORM_TWO_SIZES
@@ -21,7 +21,7 @@ struct Row {
   float amax[kHeldChunks];  // the largest |y| of each chunk, if that of the row is needed
   RowStatistic statistic;
 #ifdef JITNORM_ROTATES
-  ChunkAngles angles;  // of all its chunks, which stand in one place in different heads
+  ChunkAngles angles;  // of all its chunks, which are at the same place in different heads
 #endif
 
 #ifdef JITNORM_TWO_SIZES
@@ -30,8 +30,9 @@ struct Row {
     return at < chunks ? at : kChunks;
   }
 
-  // Whether lanes of the warp have such a chunk, the same for all of them: they exchange values in it. Of a short row,
-  // most warps have none: a row of 1024 columns beside one of 4096 took as many instructions.
+  // Whether lanes of the warp have such a chunk; the same for all of them, because they exchange values in it. In a
+  // short row, most warps have none: without this check, a row of 1024 columns took as many instructions as one of 4096
+  // in the same launch.
   JITNORM_INLINE bool has_chunk(int slot) const { return thread_of_row() / 32 * 32 + slot * kThreadsPerRow < chunks; }
 #else
   JITNORM_INLINE int index(int slot) const { return first_chunk + slot * kThreadsPerRow; }
@@ -47,8 +48,8 @@ struct AreFloats<Chunk<float, 16>> {
   static constexpr bool kValue = true;
 };
 
-// Whether the norm takes the place of a row of floats once its largest magnitude is found: then the weight, as long as
-// the row, is not loaded again to encode it.
+// Whether the norm replaces a row of floats once its largest magnitude is known: then the weight, which is as long as
+// the row, need not be loaded again to encode it.
 constexpr bool kKeepsNormalized = kNeedsRowAmax && kNormalizes && kHoldsRow && !kStaysShared &&
                                   AreFloats<HeldChunk>::kValue && (kStoresSumEarly || !kStoresSum);
 
@@ -58,7 +59,7 @@ struct Rows {
 };
 
 #ifdef JITNORM_RECEIVES
-// Makes the rows of what has been loaded, and of what other ranks send.
+// Computes the rows from what has been loaded, and from what other ranks send.
 JITNORM_INLINE void receive_rows(Rows& of) {
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {

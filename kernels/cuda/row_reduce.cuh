@@ -23,7 +23,7 @@ JITNORM_INLINE float chunk_sum_of_squares(const HeldChunk& chunk, float mean, in
     const float d = is_past ? 0.0f : centered(value_of(chunk, i), mean);
     sum = fma_rn(d, d, sum);
   }
-  return kCenters && index >= kChunks ? 0.0f : sum;  // asked once: of each element, it would take an instruction each
+  return kCenters && index >= kChunks ? 0.0f : sum;  // checked once: per element, it would take an instruction each
 }
 
 // The butterfly over `kWidth` neighbouring lanes; each of them gets the sum.
@@ -34,8 +34,8 @@ JITNORM_INLINE float butterfly_sum(float value) {
   return value;
 }
 
-// The same for several values at once, by fewer exchanges: 6 for four values, not 20. After each of the first, a lane
-// goes on with half of them. Lane l gets the sum of value l * kCount / kWidth.
+// The same for several values at once, with fewer exchanges: 6 for four values, not 20. After each of the first
+// exchanges, a lane continues with half of them. Lane l gets the sum of value l * kCount / kWidth.
 template <int kWidth, int kCount>
 JITNORM_INLINE float butterfly_sums(const float (&values)[kCount], int lane) {
   if constexpr (kCount == 1) {
@@ -78,19 +78,19 @@ JITNORM_INLINE float butterfly_max(float value) {
 // Whether threads meet in shared memory over a row: for its statistic or its largest magnitudes.
 constexpr bool kMeetsOverRows = kNormalizes || kNeedsRowAmax || kEncoding == Encoding::kAmax;
 
-// Over all lanes of a row. Those of a warp are compared by one instruction, as the integers that they are: the order of
-// magnitudes is that of their bits, NaN last.
+// Over all lanes of a row. One instruction compares those of a warp as integers: the order of magnitudes is that of
+// their bits, with NaN last.
 JITNORM_INLINE float lanes_max(float amax) {
   if constexpr (kLanesPerRow < 32) return butterfly_max<kLanesPerRow>(amax);
   return float_of(__reduce_max_sync(kFullWarp, bits_of(amax)));
 }
 
-// So many sums over a row or over the rows of a thread, whose group sums come one after another: add() is called by
-// whole warps, total() by all threads of the rows. A single warp keeps them in registers: several rows of a block would
-// meet in its memory. With two sets of sums, a thread may begin the next ones while others still read the last.
+// Several sums over a row or over a thread's rows, whose group sums arrive one after another: whole warps call add(),
+// all threads of the rows call total(). A single warp keeps them in registers, because several rows of a block would
+// collide in shared memory. With two sets of sums, a thread may begin the next ones while others still read the last.
 template <int kCount, int kSets = 1>
 struct Sums {
-  // Chunks of a lane whose sums share a butterfly.
+  // Chunks per lane whose sums share a butterfly.
   static constexpr int kBatch = !kHoldsRow ? 1 : kChunksPerLane % 4 == 0 ? 4 : kChunksPerLane % 2 == 0 ? 2 : 1;
   float batch[kCount][kBatch];
   float of_warp[kCount][kWarpsPerRow == 1 ? kPaddedGroups : 1] = {};
@@ -126,8 +126,8 @@ struct Sums {
     return sums[kSharingRows == 1 ? 0 : row_of_block()][kSets == 1 ? which : set * kCount + which];
   }
 
-  // Groups past the last one count as zero. Not by ?: since NVRTC 13.0 makes branches of it and copies the exchanges
-  // after it into both: the gradients of 12288 columns took 1.6 times as long.
+  // Groups past the last one count as zero. Not with ?:, because NVRTC 13.0 turns it into branches and copies the
+  // exchanges after it into both: the gradients of 12288 columns took 1.6 times as long.
   JITNORM_INLINE static float group_sum(const float* sums, int group) {
     constexpr int kGroups = kChunksPerLane * kWarpsPerRow;
     float sum = sums[group];
@@ -140,7 +140,7 @@ struct Sums {
   }
 
   JITNORM_INLINE static float sum_of_groups(const float* sums, int lane) {
-    // A few are added by every thread: each shuffle would take as long as five additions.
+    // Every thread adds a few of them itself: each shuffle would take as long as five additions.
     constexpr int kLanes = kPaddedGroups <= 16 ? 1 : 32;
     constexpr int kFolds = kPaddedGroups / kLanes;
     float partial[kFolds];
@@ -150,10 +150,10 @@ struct Sums {
   }
 };
 
-// Layer normalization sums up a row twice: its second sums need not wait until nobody reads the first.
+// Layer normalization sums a row twice: its second sums need not wait until nobody reads the first.
 typedef Sums<kRowsAtOnce, kCenters ? 2 : 1> RowSums;
 
-// Makes of the largest magnitudes that each thread has seen those of the rows.
+// Reduces the largest magnitudes that each thread has seen to those of the rows.
 JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], int warp, int lane) {
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) amax[r] = lanes_max(amax[r]);

@@ -29,7 +29,7 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
 }
 
 #ifdef JITNORM_REDUCES
-// Rows whose inputs are summed over ranks, each of which gets those of all.
+// Rows whose inputs are summed over ranks, each of which receives all inputs.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of) {
   constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
@@ -41,7 +41,7 @@ JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of) {
 }
 
 #ifdef JITNORM_DIVIDES
-// Rows that ranks divide: each sums and encodes its own, for all ranks or itself, once all have come.
+// Rows that ranks divide: each sums and encodes its own, for all ranks or only itself, once all have arrived.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of) {
   const Arguments a = with_own_rows(arguments_of());
@@ -60,8 +60,7 @@ JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of) {
 #endif
 
 #ifdef JITNORM_PASSES_SUMS
-// Rows that ranks divide to sum them, once all have come; each works on all, and awaits the sums of others chunk by
-// chunk.
+// Rows that ranks divide to sum them, once all have arrived; each processes all of them, as their sums arrive.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of) {
   const Arguments a = arguments_of();
@@ -81,7 +80,7 @@ JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of) {
 #endif
 
 #ifdef JITNORM_TURNS
-// Rows take turns at kWeightRows parts of the weight; arguments_of() gives the Arguments of those with a part.
+// Rows cycle through kWeightRows parts of the weight; arguments_of() gives the Arguments of the rows for a part.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_rows_in_turn(ArgumentsOf arguments_of) {
   const UInt32 first = row_block() * kRowsPerBlock;
@@ -92,8 +91,8 @@ JITNORM_INLINE void process_rows_in_turn(ArgumentsOf arguments_of) {
 
 #ifdef JITNORM_MAPS_STREAMS
 #ifdef JITNORM_SUMS_FIRST
-// Blocks work on one row after another. Then each thread has the factors for behind the layer of one of these: a thread
-// that found them between two rows would have all others of its block wait.
+// Blocks process one row after another. Then each thread computes the factors for after the layer of one of these: a
+// thread that computed them between two rows would keep all others of its block waiting.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_mapped_rows(ArgumentsOf arguments_of) {
   constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
@@ -109,7 +108,7 @@ JITNORM_INLINE void process_mapped_rows(ArgumentsOf arguments_of) {
   }
 }
 #else
-// The first blocks have the factors for behind the layer, each thread those of a row; the others have rows.
+// The first blocks compute the factors for after the layer, one row per thread; the others have rows.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_mapped_rows(ArgumentsOf arguments_of) {
   constexpr UInt32 kThreadsOfCluster = kThreads * kBlocksPerRow;
@@ -133,7 +132,7 @@ struct FoundBlock {
   bool is_found, is_last;
 };
 
-// Finds the matrix that a block belongs to, of blocks that are asked for in order: each lane knows how many one of 32
+// Finds the matrix that a block belongs to, for blocks in increasing order: each lane knows how many blocks one of 32
 // matrices has.
 template <typename ArgumentsOf>
 struct BlockFinder {
@@ -169,9 +168,9 @@ struct BlockFinder {
   }
 };
 
-// With a mask, which counts the rows of each matrix, those of all matrices are shared out among the blocks of a grid
-// that does not grow with them. Such batches have room for many more rows than they hold, and most of as many blocks
-// would begin only to end.
+// With a mask, which counts the rows of each matrix, the rows of all matrices are distributed among the blocks of a
+// fixed grid. Such batches have room for many more rows than they hold, so with a block for each, most would start only
+// to exit.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_counted_rows(ArgumentsOf arguments_of) {
   wait_for_inputs();

@@ -11,20 +11,20 @@ JITNORM_INLINE int thread_of_row() {
   } else if constexpr (kRowsPerBlock > 1 || (kThreadsPerRow & (kThreadsPerRow - 1)) == 0) {
     return threadIdx.x % kThreadsPerRow;
   } else {
-    // The compiler does not know how many threads there are, and would divide.
+    // The compiler does not know how many threads there are, and would use a division.
     __builtin_assume(threadIdx.x < kThreadsPerRow);
     return threadIdx.x;
   }
 }
 
-// The number of a thread among those of its block, or of its cluster of blocks.
+// The index of a thread in its block, or in its cluster of blocks.
 JITNORM_INLINE int thread_of_cluster() { return blockIdx.x % kBlocksPerRow * kThreads + threadIdx.x; }
 
-// The number of the block, or of the cluster of blocks, that has a row.
+// The index of the block, or of the cluster of blocks, that has a row.
 JITNORM_INLINE UInt32 row_block() { return blockIdx.x / kBlocksPerRow; }
 JITNORM_INLINE UInt32 row_blocks() { return gridDim.x / kBlocksPerRow; }
 
-// Rows of several warps that share a block, each with shared memory and a barrier of its own.
+// Rows of several warps that share a block, each with its own shared memory and barrier.
 constexpr int kSharingRows = kWarpsPerRow > 1 ? kRowsPerBlock : 1;
 
 JITNORM_INLINE int row_of_block() { return kRowsPerBlock == 1 ? 0 : (int)threadIdx.x / kThreadsPerRow; }
@@ -44,8 +44,8 @@ JITNORM_INLINE void begin_sharing() {
   if constexpr (kInClusters) row_barrier();
 }
 
-// A block that has ended has no shared memory: it waits until the others have used what they read of it. Nothing that
-// was written need be seen, which would be waited for, too.
+// A block that has exited has no shared memory, so it waits until the others have finished reading it. The wait need
+// not make writes visible, which would take longer.
 JITNORM_INLINE void end_sharing() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }

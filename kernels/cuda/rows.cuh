@@ -4,11 +4,10 @@
 #pragma once
 
 #include "encode.cuh"
-#include "row.cuh"
-#include "shared_amax.cuh"
+#include "row_amax.cuh"
 
 #ifdef JITNORM_WEIGHTS
-// Stores the norms of a chunk by all weights but the first.
+// Stores the norms of a chunk with all weights but the first.
 JITNORM_INLINE void store_other_norms(const Arguments& a, const Row& row, const HeldChunk& h, const Parameters& p,
                                       int index) {
   JITNORM_UNROLL
@@ -23,46 +22,7 @@ JITNORM_INLINE void store_other_norms(const Arguments& a, const Row& row, const 
 }
 #endif
 
-// What lies past the row does not count: normalized, its zeros are NaN if the row's statistic is infinite.
-JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
-  float amax = magnitude_of(y[0]);
-  JITNORM_UNROLL
-  for (int i = 1; i < kChunkSize; ++i) {
-    const bool counts = !kNormalizes || !kHasPartialChunk || index * kChunkSize + i < kHiddenSize;
-    if (counts) amax = max_magnitude(amax, y[i]);
-  }
-  return !kNormalizes || index < kChunks ? amax : 0.0f;
-}
-
-// The largest |y| of each row, and of each chunk that is held.
-JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsAtOnce], int warp, int lane) {
-  JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) {
-    Row& row = of.rows[r];
-    amax[r] = 0.0f;
-    visit_chunks(row, [&](HeldChunk& h, int j) {
-      if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
-      Parameters& parameters = of.parameters[kPrefetchesWeight ? j : 0];
-      if constexpr (!kPrefetchesWeight) parameters.take(a, row.index(j));
-      float y[kChunkSize];
-      normalize_chunk(h, parameters, row.statistic, y);
-      keep_normalized(h, y);
-      const float of_chunk = chunk_amax(y, row.index(j));
-#ifdef JITNORM_BLOCKS_CROSS_WARPS
-      share_chunk_amax(r, row.index(j), of_chunk);
-#else
-      if constexpr (kHoldsRow) row.amax[j] = of_chunk;
-#endif
-      amax[r] = max_magnitude(amax[r], of_chunk);
-    });
-  }
-  row_max(amax, warp, lane);
-#ifdef JITNORM_BLOCKS_CROSS_WARPS
-  if constexpr (kWarpsPerRow == 1) __syncwarp();  // those of several have met for the row's
-#endif
-}
-
-// Calls after_chunk(index) once a chunk of a row is not needed any more.
+// Calls after_chunk(index) once a chunk of a row is no longer needed.
 template <typename Visit>
 JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (&encoders)[kRowsAtOnce],
                                 Visit after_chunk) {
@@ -116,9 +76,9 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
 }
 
 #ifdef JITNORM_HOLDS_HALVES
-// The same of heads of which a lane has a chunk of each half.
+// The same for heads of which a lane has a chunk of each half.
 JITNORM_INLINE void encode_heads(const Arguments& a, Rows& of, const RowEncoder (&encoders)[kRowsAtOnce]) {
-  // Lanes have loaded before any stores in place of it: without a norm, no sum has them meet.
+  // All lanes load before any overwrites the input: without a norm, no sum synchronizes them.
   if constexpr (!kNormalizes) __syncwarp();
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
@@ -137,7 +97,7 @@ JITNORM_INLINE void encode_heads(const Arguments& a, Rows& of, const RowEncoder 
 }
 #endif
 
-// Stores what the rows were combined to while their statistics are on their way.
+// Stores the combined rows while their statistics are in flight.
 JITNORM_INLINE void store_sums(Rows& of) {
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
@@ -148,7 +108,7 @@ JITNORM_INLINE void store_sums(Rows& of) {
 }
 
 #ifdef JITNORM_SUMS_FIRST
-// Makes the rows of what is loaded, after a sum over that; every thread of the block takes part.
+// Computes the rows from what is loaded, after a sum over that; every thread of the block takes part.
 JITNORM_INLINE void make_rows(const Arguments& a, Rows& of, int warp, int lane) {
   RowSums sums;
   float totals[kRowsAtOnce];
@@ -251,7 +211,7 @@ JITNORM_INLINE Int64 blocks_of(Int64 rows) {
 }
 #endif
 
-// Number `number` among the rows: its chunks are on their way.
+// Starts loading the chunks of row `number`.
 JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
 #ifdef JITNORM_GATHERS
   const Int64 from = is_processed(a, number) ? input_row(a, number) : -1;
@@ -259,7 +219,8 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
   Row row{is_there ? number : 0, is_there, Source::of(a, is_there ? from : 0), is_there ? thread : kChunks};
 #else
 #ifdef JITNORM_HOLDS_HALVES
-  // Lanes past the last row repeat it, as it is in their warp: they load it before any lane stores it, the same again.
+  // Lanes past the last row repeat it, because it is in their warp: they load it before any lane stores it, and store
+  // the same.
   const Int64 at = is_processed(a, number) ? number : a.rows - 1;
   Row row{at, true, Source::of(a, at), thread};
 #else
@@ -296,7 +257,7 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
   return row;
 }
 
-// What follows once the largest magnitude of each row is known, too, if it is needed.
+// The steps after the largest magnitude of each row is known, if it is needed.
 template <typename Visit>
 JITNORM_INLINE void encode_found_rows(const Arguments& a, Rows& of, const RowEncoder::CallScale& call,
                                       const float (&amax)[kRowsAtOnce], int thread, Visit after_chunk) {
@@ -325,7 +286,7 @@ JITNORM_INLINE void encode_found_rows(const Arguments& a, Rows& of, const RowEnc
   }
 }
 
-// What follows once the rows' statistics are known.
+// The steps after the rows' statistics are known.
 template <typename Visit>
 JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::CallScale& call, int thread, int warp,
                                 int lane, Visit after_chunk) {
@@ -341,8 +302,8 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
 #endif
 }
 
-// Block number `block` of a row set; the blocks of a cluster, which share a row, have one number. Calls meanwhile()
-// while the rows are on their way, if there are any.
+// Processes block `block` of a row set; the blocks of a cluster, which share a row, have the same number. Calls
+// meanwhile() while the rows, if any, are being loaded.
 template <typename Visit>
 JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhile) {
   const int thread = thread_of_row();
@@ -355,8 +316,8 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
 #endif
   const Int64 first = first_of_block + (kRowsPerBlock == 1 ? 0 : threadIdx.x / kThreadsPerRow * kRowsAtOnce);
 
-  // A block with nothing to do may leave. Asked before the wait, this has the parameters arrive while the kernel before
-  // still runs: RMSNorm of 16 x 7168 took 1.85 us, so 1.74.
+  // A block with nothing to do may exit. Checking before the wait lets the parameters arrive while the previous kernel
+  // still runs: RMSNorm of 16 x 7168 went from 1.85 us to 1.74.
   if (!is_processed(a, first_of_block) && !is_padding(a, first_of_block)) return;
   wait_for_inputs();
   bool has_rows = false;
@@ -365,19 +326,19 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
     has_rows |= is_processed(a, first + r);
     if (is_padding(a, first + r)) RowEncoder::write_padding_row(a, first + r, thread);
   }
-  // A block without rows may leave early; in one of several, all lanes are needed by the shuffles below.
+  // A block without rows may exit early; in a block with several rows, the shuffles below need all lanes.
   if (kRowsPerBlock == 1 && !has_rows) return;
 #ifdef JITNORM_HOLDS_HALVES
   if (__ballot_sync(kFullWarp, has_rows) == 0) return;  // no warp waits for another
 #endif
 
   if constexpr (kFavoursLatency) launch_dependents();
-  const float given = RowEncoder::given(a);  // before the row, which then hides what is computed of it
+  const float given = RowEncoder::given(a);  // before the row, whose latency then hides what is computed from it
   Rows of;
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r] = begin_loading(a, first + r, thread);
   if constexpr (kPrefetchesWeight) {
-    // Or the compiler loads the weight first, and the row waits: RMSNorm of 16 x 7168 took 1.88 us, so 1.71.
+    // Otherwise the compiler loads the weight first, and the row waits: RMSNorm of 16 x 7168 went from 1.88 us to 1.71.
     __syncwarp();
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));

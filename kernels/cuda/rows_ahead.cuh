@@ -1,6 +1,6 @@
-// The schedule that loads rows ahead: blocks stay, as many as run at once: while one works on a row, its
-// next is on its way to shared memory. Each thread copies the chunks that it will load itself, so nobody has to wait
-// for another thread's.
+// The schedule that loads rows ahead, with as many persistent blocks as run at once: while one works on a row, its next
+// is being copied to shared memory. Each thread copies the chunks that it will load itself, so no thread waits for
+// another's.
 #pragma once
 
 #include "rows.cuh"
@@ -9,7 +9,7 @@ constexpr int kCopiedBytes = 16;
 static_assert(kHoldsRow && kRowsAtOnce == 1 && kBlocksPerRow == 1 && kNormalizes);
 static_assert(kHiddenSize % kChunkSize == 0, "chunks are copied whole");
 
-// One of the places for rows that come.
+// One of the places for rows in flight.
 JITNORM_INLINE Input* staged_row(int place) {
   extern __shared__ uint4 staged[];
   return reinterpret_cast<Input*>(staged + (row_of_block() * kStagedRows + place) * (kStagedBytes / 16));
@@ -40,7 +40,7 @@ JITNORM_INLINE void copy_ahead(const Arguments& a, Int64 number, int place, int 
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// The row in a place, once it has come; those behind it may still be on their way.
+// The row in a place, once it has arrived; later ones may still be in flight.
 JITNORM_INLINE Row take_staged(const Arguments& a, Int64 number, int place, int thread) {
   asm volatile("cp.async.wait_group %0;" ::"n"(kStagedRows - 1) : "memory");
   Row row{number, true, Source::of(a, number).staged(staged_row(place)), thread};
@@ -80,7 +80,7 @@ JITNORM_INLINE void process_rows_ahead(ArgumentsOf arguments_of) {
     const Int64 next = number + kStagedRows * stride;
     if (number + stride >= a.rows) launch_dependents();
     find_statistics(a, of, warp, lane, [&] {
-      if constexpr (!kStaysShared) copy_ahead(a, next, place, thread);  // all that this thread took is added up
+      if constexpr (!kStaysShared) copy_ahead(a, next, place, thread);  // all that this thread read is added up
     });
     const Source after = Source::of(a, next < a.rows ? next : number);
     finish_rows(a, of, call, thread, warp, lane, [&](int index) {
@@ -88,7 +88,7 @@ JITNORM_INLINE void process_rows_ahead(ArgumentsOf arguments_of) {
     });
     if constexpr (kStaysShared) asm volatile("cp.async.commit_group;" ::: "memory");
     place = place + 1 < kStagedRows ? place + 1 : 0;
-    // The next row's sums take the same shared memory; other threads have read it where there are two more barriers.
+    // The next row's sums use the same shared memory, which other threads have read after two more barriers.
     if constexpr (!kCenters && !kNeedsRowAmax) row_barrier();
   }
   for (; number < visited_rows(a.rows); number += stride) RowEncoder::write_padding_row(a, number, thread);

@@ -1,6 +1,6 @@
-// What threads have summed up over the rows of a segment, from registers to a row of partial sums. A block folds what
-// its packs have and, where blocks form a cluster of a segment each, what its neighbours have: fewer rows are written,
-// and read once more by `sum_rows`.
+// Stores what threads have summed over the rows of a segment in a row of partial sums. A block folds the sums of its
+// packs and, if blocks with a segment each form a cluster, those of its neighbours, so that fewer rows are written, and
+// read again by `sum_rows`.
 #pragma once
 
 #include "gradient_rows.cuh"
@@ -17,7 +17,7 @@ JITNORM_INLINE Int64 segment_of_block() {
 }
 
 #ifdef JITNORM_UNWEIGHTED
-// Without parameters, what is summed up for them is dropped, and so the compiler drops the sums.
+// Without parameters, sums for them are unused, so the compiler removes them.
 JITNORM_INLINE void store_parameter_sums(const Arguments&, const GradientThread&, int, const ParameterSums&) {}
 
 JITNORM_INLINE void load_parameter_sums(const Arguments&, const GradientThread&, int, ParameterSums&) {}
@@ -50,7 +50,7 @@ JITNORM_INLINE void load_parameter_sums(const Arguments& a, const GradientThread
 constexpr int kFoldedPlaces = kRowsPerBlock < 8 ? kRowsPerBlock : 8;
 constexpr int kColumnQuads = kThreadsPerRow * kChunksPerLane * kChunkSize / 4;
 
-// Four columns of the accumulators of a place in a pack, where rows were on their way; as with them, lanes use
+// Four columns of the accumulators at a place in a pack, in the memory of rows in flight; as with those, lanes use
 // different banks.
 JITNORM_INLINE float4& shared_sums(int parameter, int place, int quad) {
   extern __shared__ uint4 staged[];
@@ -58,7 +58,7 @@ JITNORM_INLINE float4& shared_sums(int parameter, int place, int quad) {
   return sums[place_of_access<4>(quad)];
 }
 
-// The same of a block of the cluster. Nobody writes them any more, so stores to elsewhere need not be kept in order.
+// The same for a block of the cluster. Nobody writes them anymore, so they need no order with stores to elsewhere.
 JITNORM_INLINE float4 sums_of_block(int block, int parameter, int place, int quad) {
   float4& own = shared_sums(parameter, place, quad);
   if constexpr (kFoldedSegments == 1) return own;
@@ -71,7 +71,7 @@ JITNORM_INLINE float4 sums_of_block(int block, int parameter, int place, int qua
   return sums;
 }
 
-// The fold of quads, which at(i) gives.
+// Folds the quads that at(i) returns.
 template <int kCount, typename At>
 JITNORM_INLINE float4 folded_quads(At at) {
   float columns[4][kCount];
@@ -120,8 +120,8 @@ JITNORM_INLINE void store_quad(float* row, int quad, const float4& sums) {
   }
 }
 
-// All threads of the blocks whose sums are folded have come here. What each block has written to its own shared memory
-// is seen by the others; a barrier that releases everything would wait until gradients of rows have reached memory.
+// Waits until all threads of the blocks whose sums are folded are here. The others then see what each block has written
+// to its own shared memory; a barrier that releases everything would wait until gradients of rows have reached memory.
 JITNORM_INLINE void folding_barrier() {
   if constexpr (kFoldedSegments == 1) {
     __syncthreads();
@@ -134,7 +134,7 @@ JITNORM_INLINE void folding_barrier() {
   }
 }
 
-// Folds what the threads of a cluster have, and stores it in rows of lanes side by side.
+// Folds the sums of a cluster's threads, and stores them, with adjacent lanes side by side.
 JITNORM_INLINE void fold_segment_sums(const Arguments& a, const GradientThread& thread) {
   if constexpr (kStagesRows) asm volatile("cp.async.wait_all;" ::: "memory");  // rows that are not there come, too
   __syncthreads();

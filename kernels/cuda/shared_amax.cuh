@@ -1,10 +1,10 @@
-// The largest magnitudes of blocks whose chunks may be in two warps, such as the three of 48 values: each chunk shares
-// its own.
+// The largest magnitudes of blocks whose chunks may be in two warps, such as the three chunks of 48 values: each chunk
+// shares its own.
 #pragma once
 
 #include "row_sharing.cuh"
 
-// Those of the chunks of row `row` of the thread.
+// The magnitudes of the chunks of the thread's row `row`.
 JITNORM_INLINE float* chunk_amaxes(int row) {
   extern __shared__ uint4 staged[];
   const int of_block = kRowsPerBlock == 1 ? row : threadIdx.x / kThreadsPerRow;
@@ -15,7 +15,7 @@ JITNORM_INLINE void share_chunk_amax(int row, int index, float amax) {
   if (index < kChunks) share(chunk_amaxes(row) + index, amax);
 }
 
-// That of the block of a chunk, once all chunks have shared theirs.
+// The largest magnitude of a chunk's block, once all chunks have shared theirs.
 JITNORM_INLINE float shared_block_amax(int row, int index) {
   constexpr int kBlockChunks = kBlockSize / kChunkSize;
   float amax = 0.0f;

@@ -1,4 +1,4 @@
-// What a row is loaded from: of all that the combine stage has, what the configuration chooses.
+// What a row is loaded from: the alternative of the combine stage that the configuration selects.
 #pragma once
 
 #include "all_reduce.cuh"

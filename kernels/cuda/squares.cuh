@@ -1,5 +1,5 @@
-// Quantization in square blocks: a block of threads has one, in registers from its only load to its store. Neighbouring
-// threads have neighbouring chunks.
+// Quantization in square blocks: each is held in the registers of a block of threads from its only load to its store.
+// Neighbouring threads have neighbouring chunks.
 #pragma once
 
 #include "../common/squares.h"
@@ -27,8 +27,8 @@ JITNORM_INLINE void load_square(const Arguments& a, const Square& square, Square
   }
 }
 
-// The largest of the magnitudes that the threads of a block have seen. Those of a warp are compared as the integers
-// that they are, NaN the largest.
+// The largest of the magnitudes that the threads of a block have seen. Those of a warp are compared as integers, with
+// NaN the largest.
 JITNORM_INLINE float largest_of_threads(float amax) {
   __shared__ float of_warps[kThreads / 32];
   const UInt32 of_warp = __reduce_max_sync(kFullWarp, bits_of(amax));

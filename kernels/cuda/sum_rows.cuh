@@ -1,5 +1,5 @@
-// The sums of columns of a float32 matrix on GPUs: a block for a few columns, whose threads share the rows. Shared
-// memory would be in the way of the next kernel's blocks, which come early by programmatic dependent launch.
+// The sums of columns of a float32 matrix on GPUs: a block for a few columns, whose threads share the rows. It uses no
+// shared memory, which would block the next kernel's blocks, which start early by programmatic dependent launch.
 #pragma once
 
 #include "../common/gradients.h"
@@ -7,18 +7,18 @@
 #include "row_reduce.cuh"
 
 constexpr int kAddedColumns = kParameterSums * kHiddenSize;
-// Columns of a thread, and threads that have all columns of an item.
+// Columns per thread, and threads that cover all columns of an item.
 constexpr int kQuad = 4, kQuads = kSummedColumns / kQuad;
 // Rows that the threads of a block begin with.
 constexpr int kRowsAbreast = kSummingThreads / kQuads;
-// Accumulators that get a row: partial sums are fewer, and which accumulators stay at zero is known then.
+// Accumulators that get a row: there are fewer partial sums, so it is known which accumulators stay zero.
 constexpr int kUsedAccumulators = kMostSummedRows > 0 ? kMostSummedRows : kAccumulators;
-// Those that a thread has in each of its columns.
+// Accumulators of a thread in each of its columns.
 constexpr int kThreadSums = kUsedAccumulators / kRowsAbreast;
 constexpr int kSummingWarps = kSummingThreads / 32;
 static_assert(kUsedAccumulators % kRowsAbreast == 0);
 
-// Columns of a row, of which `count` are there; zeros in place of the others.
+// Columns of a row, of which `count` exist; zeros in place of the others.
 JITNORM_INLINE float4 quad_at(const Input* from, int count) {
   constexpr bool kIsWide = kInputAccessBytes == sizeof(float4);
   if (kIsWide && (kAddedColumns % kQuad == 0 ? count > 0 : count >= kQuad)) {
@@ -34,11 +34,11 @@ JITNORM_INLINE float4 quad_at(const Input* from, int count) {
 
 // The sums of a thread: of every kAccumulators-th row from each kRowsAbreast-th on, in columns from `column` on.
 JITNORM_INLINE void add_rows(const Arguments& a, int first, int column, float (&sums)[kQuad][kThreadSums]) {
-  // Those of segments that were folded have been added to the first rows.
+  // The sums of folded segments have been added to the first rows.
   const Int64 rows = kMostSummedRows > 0 && a.rows > kMostSummedRows ? kMostSummedRows : a.rows;
 #pragma unroll 1
   for (Int64 row = first; row < rows; row += kAccumulators) {
-    float4 quads[kThreadSums];  // all on their way at once
+    float4 quads[kThreadSums];  // all in flight at once
     JITNORM_UNROLL
     for (int i = 0; i < kThreadSums; ++i) {
       const Int64 at = row + i * kRowsAbreast;
@@ -60,7 +60,8 @@ JITNORM_INLINE void add_rows(const Arguments& a, int first, int column, float (&
 JITNORM_INLINE void sum_rows_item(const Arguments& a, Int64 item) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int first_column = (int)item * kSummedColumns;
-  // Accumulators are folded from the most distant ones on: those of a thread, of lanes with its columns, of warps.
+  // Accumulators are folded starting with the most distant ones: those of a thread, of lanes with its columns, of
+  // warps.
   const int first_row = lane / kQuads * kSummingWarps + warp;
   float sums[kQuad][kThreadSums] = {};
   add_rows(a, first_row, first_column + lane % kQuads * kQuad, sums);

@@ -18,8 +18,8 @@ struct CudaAllocator {
     if (bytes > 0) driver.Check(driver.MemAlloc(&address, bytes), "cuMemAlloc");
     t->data = reinterpret_cast<void*>(address);
   }
-  // cuMemFree waits for work that uses the memory. Errors, as of a GPU that is lost, have nobody to be told to: whoever
-  // frees may be built with another C++ library, where they would end the process.
+  // cuMemFree waits for work that uses the memory. Errors, such as those of a lost GPU, cannot be reported: the caller
+  // may be built with another C++ library, where they would end the process.
   void FreeData(DLTensor* t) noexcept {
     if (t->data == nullptr) return;
     try {
@@ -67,7 +67,7 @@ struct Owner {
   void FreeData(DLTensor*) {}
 };
 
-// A dense tensor in memory that somebody else has.
+// A dense tensor in memory that somebody else owns.
 inline ffi::Tensor AtAddress(const ffi::Shape& shape, const ffi::String& dtype, int64_t device, int64_t address,
                              const ffi::Any& owner) {
   const DLDevice where = device < 0 ? DLDevice{kDLCPU, 0} : DLDevice{kDLCUDA, static_cast<int>(device)};

@@ -1,0 +1,44 @@
+// The largest magnitudes of rows and of their chunks.
+#pragma once
+
+#include "row.cuh"
+#include "shared_amax.cuh"
+
+// Elements past the row do not count: once normalized, their zeros are NaN if the row's statistic is infinite.
+JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
+  float amax = magnitude_of(y[0]);
+  JITNORM_UNROLL
+  for (int i = 1; i < kChunkSize; ++i) {
+    const bool counts = !kNormalizes || !kHasPartialChunk || index * kChunkSize + i < kHiddenSize;
+    if (counts) amax = max_magnitude(amax, y[i]);
+  }
+  return !kNormalizes || index < kChunks ? amax : 0.0f;
+}
+
+// The largest |y| of each row, and of each chunk that is held.
+JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsAtOnce], int warp, int lane) {
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    Row& row = of.rows[r];
+    amax[r] = 0.0f;
+    visit_chunks(row, [&](HeldChunk& h, int j) {
+      if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
+      Parameters& parameters = of.parameters[kPrefetchesWeight ? j : 0];
+      if constexpr (!kPrefetchesWeight) parameters.take(a, row.index(j));
+      float y[kChunkSize];
+      normalize_chunk(h, parameters, row.statistic, y);
+      keep_normalized(h, y);
+      const float of_chunk = chunk_amax(y, row.index(j));
+#ifdef JITNORM_BLOCKS_CROSS_WARPS
+      share_chunk_amax(r, row.index(j), of_chunk);
+#else
+      if constexpr (kHoldsRow) row.amax[j] = of_chunk;
+#endif
+      amax[r] = max_magnitude(amax[r], of_chunk);
+    });
+  }
+  row_max(amax, warp, lane);
+#ifdef JITNORM_BLOCKS_CROSS_WARPS
+  if constexpr (kWarpsPerRow == 1) __syncwarp();  // several warps have met for the amax of the row
+#endif
+}
