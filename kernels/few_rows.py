@@ -94,7 +94,7 @@ def _of_norm(config: KernelConfig, target: Target, row_class: str) -> RowSchedul
 
 
 def _of_gates(config: KernelConfig) -> RowSchedule | None:
-    """As many warps as a block can have, for gated rows with a computed scale: two blocks per multiprocessor."""
+    """The schedule of gated rows with a computed scale: as many warps as fit a block, two blocks per multiprocessor."""
     chunks = ceil_div(groups_of(config), MAX_WARPS)
     if chunks >= CHUNKS_AT_ONCE:
         return None

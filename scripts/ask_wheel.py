@@ -31,7 +31,7 @@ def main(name: str) -> None:
         load_or_build_kernel(config, target, user_cache())
     if not kernels:
         sys.exit(f"error: {wheel.name} has no kernels")
-    print(f"{wheel.name}: {len(kernels)} kernels, all of them found and verified")
+    print(f"{wheel.name}: {len(kernels)} kernels, all found and verified")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python scripts/backends.py [--json FILE] [--text FILE] [--backends nvrtc cute]
 
-Each backend is measured in a separate process with no kernels of another. Ops that a backend lacks are built by
+Each backend is measured in a separate process without kernels of other backends. Ops that a backend lacks are built by
 another, named in the column `built by`.
 """
 
@@ -37,7 +37,7 @@ TIME_LIMIT = 1800.0
 
 
 def measure_all() -> Iterator[dict[str, Any]]:
-    """Figures of the backend that JITNORM_BACKEND names."""
+    """Measure the backend that JITNORM_BACKEND names."""
     torch.manual_seed(0)
     known: set[str] = set()
     for op in (op for op in OPS if op.name in MEASURED):
@@ -49,7 +49,7 @@ def measure_all() -> Iterator[dict[str, Any]]:
 
 
 def measure_in_process(backend: str, folder: Path) -> list[dict[str, Any]]:
-    """The figures of one backend, from a process with an empty cache."""
+    """Measure one backend in a process with an empty cache."""
     path = folder / f"{backend}.json"
     environment = {**os.environ, "JITNORM_BACKEND": backend, "JITNORM_CACHE_DIR": str(folder / backend)}
     command = [sys.executable, __file__, "--worker", str(path)]
@@ -59,7 +59,7 @@ def measure_in_process(backend: str, folder: Path) -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]], backends: list[str]) -> Iterator[str]:
-    """Roofline by backend, and its geometric mean."""
+    """Tabulate the roofline of each backend, and its geometric mean."""
     yield f"{'op':15} {'M x H':>14} " + " ".join(f"{backend + ' us':>10} {'roofline':>9}" for backend in backends)
     cells: dict[tuple[str, int, int], dict[str, Row]] = {}
     for each in rows:

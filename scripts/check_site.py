@@ -3,8 +3,8 @@
 
     python scripts/check_site.py FOLDER
 
-Every link within the site leads to a page, every anchor to a place on it, every picture to a file; nothing is loaded
-from other hosts; no Markdown is left unread; the search finds every op.
+Links within the site must lead to pages, anchors to places on them, and pictures to files. Nothing may be loaded from
+other hosts, no Markdown may be left unrendered, and the search must find every op.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from jitnorm.catalogue import OPS
 
-# What a browser loads by itself, by the tag's attribute.
+# The attributes of tags that make a browser load something.
 LOADED = {("img", "src"), ("script", "src"), ("link", "href"), ("source", "src"), ("iframe", "src")}
-# Links that say something of the page and load nothing.
+# Links that describe the page and load nothing.
 UNLOADED = {"canonical", "next", "prev", "alternate"}
 UNREAD = re.compile(r"\]\(|^\s*[-*] \S|\| ?---|```", re.MULTILINE)
 
@@ -67,16 +67,16 @@ def read(path: Path) -> Page:
 
 
 def faults(folder: Path) -> Iterator[str]:
-    """Everything that is wrong with a site, a line each."""
+    """Faults of a site, one per line."""
     pages = {path.relative_to(folder).as_posix(): read(path) for path in sorted(folder.rglob("*.html"))}
     if len(pages) < 20:
         yield f"{folder} has {len(pages)} pages"
     for name, page in pages.items():
-        # What the server shows for any address has absolute ones.
+        # The page that the server shows for any unknown address has absolute links.
         if name != "404.html":
             yield from faults_of_links(folder, name, pages)
         yield from (f"{name}: loads {each} from another host" for each in page.loaded if urlsplit(each).netloc)
-        yield from (f"{name}: unread Markdown: {each.strip()[:80]}" for each in page.prose if UNREAD.search(each))
+        yield from (f"{name}: unrendered Markdown: {each.strip()[:80]}" for each in page.prose if UNREAD.search(each))
     yield from faults_of_search(folder, pages)
 
 
@@ -93,7 +93,7 @@ def faults_of_links(folder: Path, name: str, pages: dict[str, Page]) -> Iterator
 
 
 def faults_of_search(folder: Path, pages: dict[str, Page]) -> Iterator[str]:
-    """Ops that are no title of the search's index, and entries that lead nowhere."""
+    """Ops missing from the titles of the search index, and entries that lead nowhere."""
     items = json.loads((folder / "search.json").read_text(encoding="utf-8"))["items"]
     titles = {re.sub(r"<[^>]+>", "", item["title"]) for item in items}
     yield from (f"search: {op.name} is no title" for op in OPS.values() if op.computes and op.name not in titles)

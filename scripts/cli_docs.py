@@ -21,7 +21,7 @@ from jitnorm.cli import app
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 MARK = "<!-- From here on scripts/cli_docs.py writes this page. -->\n"
-# Between these markers goes the table of fields of the dataclass that the first one names.
+# The table of fields goes between these markers; the first names the dataclass.
 FIELDS = re.compile(r"(<!-- scripts/cli_docs.py writes the fields of (\w+) -->\n).*?(?=<!-- /fields -->)", re.DOTALL)
 DESCRIBED = {described.__name__: described for described in (KernelConfig, QuantSpec)}
 # Typer's own options, whose help changes with its version; described by hand.

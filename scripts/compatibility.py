@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/compatibility.md: the peers' public functions of this field, and their state here.
+"""Writes the tables of docs/compatibility.md: the peers' public functions in this field, and whether jitnorm has them.
 
 scripts/compatibility.py
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 MARK = "<!-- scripts/compatibility.py writes what follows -->\n"
 
-# The peers' functions, and, where one is not there or differs, why.
+# The peers' functions, each with a note on why it is missing or how it differs.
 FLASHINFER = {
     "rmsnorm": "",
     "rmsnorm_quant": "",
@@ -27,8 +27,8 @@ FLASHINFER = {
     "add_rmsnorm_fp4quant": "",
     "fused_rmsnorm_silu": "FP8 and NVFP4 on all GPUs, and on the CPU",
     "fused_qk_rmsnorm_rope": "also float16 and float32",
-    "apply_rope_with_cos_sin_cache": "tables in float16 and bfloat16, too; positions outside of one give NaN",
-    "apply_rope_with_cos_sin_cache_inplace": "likewise",
+    "apply_rope_with_cos_sin_cache": "tables may also be float16 or bfloat16; positions outside a table give NaN",
+    "apply_rope_with_cos_sin_cache_inplace": "as above",
     "fused_dit_gate_residual_layernorm_gamma_beta": "also other dtypes, sizes and strides",
     "fused_dit_gate_residual_layernorm_scale_shift": "also other dtypes, sizes and strides",
     "fused_dit_residual_layernorm_scale_shift": "also other dtypes, sizes and strides",
@@ -36,7 +36,7 @@ FLASHINFER = {
     "gelu_and_mul": "",
     "gelu_tanh_and_mul": "",
     "silu_and_mul_scaled_nvfp4_experts_quantize": "",
-    "silu_and_mul_mxfp8_quantize": "also float16 and float32, all GPUs and the CPU; along columns, torch transposes",
+    "silu_and_mul_mxfp8_quantize": "also float16 and float32, all GPUs and the CPU; torch transposes along columns",
     "silu_and_mul_nvfp4_quantize": "",
     "fp4_quantize": "",
     "nvfp4_quantize": "",
@@ -62,29 +62,29 @@ FLASHINFER = {
     "resolve_nvfp4_4over6": "",
     "nvfp4_kv_quantize": "",
     "nvfp4_kv_dequantize": "",
-    "nvfp4_kv_dequantize_paged": "torch brings pages together before they are decoded",
+    "nvfp4_kv_dequantize_paged": "torch gathers the pages before they are decoded",
     "nvfp4_quantize_paged_kv_cache": "",
     "comm.create_allreduce_fusion_workspace": "2 to 8 GPUs of one host, or processes on the CPU; no multicast",
-    "comm.AllReduceFusionWorkspace": "as many rows and columns as it was made for, each for themselves",
+    "comm.AllReduceFusionWorkspace": "rows and columns are limited separately",
     "comm.AllReduceFusionPattern": "",
     "comm.QuantizationSFLayout": "",
-    "comm.allreduce_fusion": "sums in float32; results are copied to given outputs; patterns of experts are not here",
+    "comm.allreduce_fusion": "sums in float32; results are copied to given outputs; no patterns for experts",
     "mhc_post": "also float16 and float32",
     "mhc_pre_big_fuse": "also float16 and float32",
     "mhc_pre_big_fuse_with_prenorm": "also float16 and float32",
 }
-_FEWER_ROWS = "experts' scales follow each other without gaps, in as many rows as they can need"
-_LEAST_SCALE = "likewise; blocks whose scale is 2^-127 keep their values"
+_FEWER_ROWS = "the scales of experts follow each other without gaps, in as many rows as they may need"
+_LEAST_SCALE = f"{_FEWER_ROWS}; blocks whose scale is 2^-127 keep their values"
 VLLM = {
     "rms_norm": "",
     "fused_add_rms_norm": "the sum is normalized unrounded",
     "fused_q_kv_rmsnorm": "",
     "rms_norm_dynamic_per_token_quant": "",
     "rms_norm_per_block_quant": "",
-    "rms_norm_gated": "groups of a row with gates alone; without a weight, too",
-    "fla_rms_norm_gated": "groups of a row with gates alone",
+    "rms_norm_gated": "groups within a row only with gates; the weight may be omitted",
+    "fla_rms_norm_gated": "groups within a row only with gates",
     "silu_and_mul_per_block_quant": "",
-    "scaled_fp8_quant": "given scales of groups: 16 columns, or a multiple",
+    "scaled_fp8_quant": "given scales per group: 16 columns or a multiple",
     "scaled_int8_quant": "symmetric",
     "scaled_fp4_quant": "",
     "create_fp4_scale_tensor": "",
@@ -96,11 +96,11 @@ VLLM = {
     "silu_and_mul_scaled_fp4_experts_quant": _FEWER_ROWS,
     "mxfp4_experts_quant": _LEAST_SCALE,
     "silu_and_mul_mxfp4_experts_quant": _LEAST_SCALE,
-    "rotary_embedding": "positions outside of `cos_sin_cache` give NaN; `inverse`: torch negates the sines",
+    "rotary_embedding": "positions outside `cos_sin_cache` give NaN; with `inverse`, torch negates the sines",
     "_C.rotary_embedding": "as above",
-    "fused_qk_norm_rope": "positions outside of `cos_sin_cache` give NaN",
+    "fused_qk_norm_rope": "positions outside `cos_sin_cache` give NaN",
     "_C.fused_qk_norm_rope": "as above",
-    "fused_qknorm_rope_cache": "scales may be those of heads; slots past the cache are skipped",
+    "fused_qknorm_rope_cache": "scales may also be per head; slots past the cache are skipped",
     "_C.fused_qknorm_rope_cache": "as above",
     "_C.rms_norm_static_fp8_quant": "",
     "_C.fused_add_rms_norm_static_fp8_quant": "",
@@ -125,7 +125,7 @@ VLLM = {
     "_C.silu_and_mul_scaled_fp4_experts_quant": _FEWER_ROWS,
     "_C.mxfp4_experts_quant": _LEAST_SCALE,
     "_C.silu_and_mul_mxfp4_experts_quant": _LEAST_SCALE,
-    "_C.static_scaled_fp8_quant": "scales of groups: 16 columns, or a multiple",
+    "_C.static_scaled_fp8_quant": "scales per group: 16 columns or a multiple",
     "_C.dynamic_scaled_fp8_quant": "",
     "_C.dynamic_per_token_scaled_fp8_quant": "",
     "_C.static_scaled_int8_quant": "symmetric",
@@ -139,7 +139,7 @@ SGLANG = {
     "fused_add_rmsnorm": "",
     "gemma_rmsnorm": "",
     "gemma_fused_add_rmsnorm": "",
-    "rms_norm_gated": "RMSNorm alone, groups of a row with gates alone",
+    "rms_norm_gated": "only RMSNorm; groups within a row only with gates",
     "silu_and_mul": "",
     "gelu_and_mul": "",
     "gelu_tanh_and_mul": "",
@@ -149,13 +149,13 @@ SGLANG = {
     "sgl_per_token_group_quant_8bit": "",
     "sgl_per_token_group_quant_fp8": "",
     "sgl_per_token_group_quant_int8": "",
-    "silu_and_mul_masked_post_quant_fwd": "of alphas and limits gpt-oss's",
+    "silu_and_mul_masked_post_quant_fwd": "`gemm1_alpha` and `gemm1_clamp_limit`: only gpt-oss's",
     "silu_and_mul_masked_post_per_tensor_quant_fwd": "",
     "sglang_per_token_quant_fp8": "",
     "sglang_per_token_group_quant_fp8": "",
     "per_token_quant_int8": "sums in float64",
     "per_token_group_quant_int8": "",
-    "fused_qk_norm_rope": "cosines and sines are torch's, in launches of their own",
+    "fused_qk_norm_rope": "torch computes cosines and sines, in separate launches",
     "scaled_fp4_quant": "",
 }
 PEERS = (
@@ -166,7 +166,7 @@ PEERS = (
 
 
 def page(present: str) -> str:
-    """The page with the tables as the modules have it."""
+    """Generate the page, with tables of what the modules provide."""
     before, mark, _ = present.partition(MARK)
     if not mark:
         raise SystemExit(f"{PAGE} has no line {MARK!r}")

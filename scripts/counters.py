@@ -1,9 +1,9 @@
-"""Shows with ncu's counters what kernels wait for where an op is slower than a copy of the same bytes.
+"""Shows, with ncu's counters, what kernels wait for where an op is slower than a copy of the same bytes.
 
-    python scripts/counters.py [OP:MxH...]    names of jitnorm bench, such as "rmsnorm nvfp4:16384x8192"
+    python scripts/counters.py [OP:MxH...]    names from jitnorm bench, such as "rmsnorm nvfp4:16384x8192"
 
-Needs access to the GPU's counters, and ncu on PATH. Prints a Markdown table: microseconds under ncu, at its own clocks
-and with a cold cache; DRAM bytes per byte of the op; shares of the peak, for DRAM's throughput, issue slots and
+Needs access to the GPU's counters, and ncu on PATH. Prints a Markdown table: microseconds under ncu, at its clocks and
+with a cold cache; DRAM bytes per byte of the op; shares of the peak, for DRAM's throughput, issue slots and
 pipelines, while a multiprocessor is busy; resident warps; instructions per element.
 """
 

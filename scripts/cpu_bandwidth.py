@@ -2,7 +2,7 @@
 
     python scripts/cpu_bandwidth.py [ROWSxHIDDEN_SIZE ...]
 
-Bandwidths are bytes read and written over time and number of threads; the best of nine calls.
+A bandwidth is the bytes read and written, divided by time and number of threads; the best of nine calls counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def best(call: Call) -> float:
 
 
 def ops(rows: int, hidden_size: int) -> dict[str, tuple[float, Call]]:
-    """Bytes per element of each op, and a call."""
+    """A call of each op, and its bytes per element."""
     x = np.random.default_rng(0).standard_normal((rows, hidden_size)).astype(ml_dtypes.bfloat16)
     half = np.random.default_rng(1).standard_normal((rows, hidden_size)).astype(np.float16)
     w, residual, out, half_out = x[0].copy(), x.copy(), np.empty_like(x), np.empty_like(half)

@@ -1,10 +1,10 @@
-"""Compares bytes: of batches and their parts, of targets, of frameworks, and of other libraries' functions.
+"""Compares the bytes of batches and their parts, of targets, of frameworks, and of other libraries' functions.
 
     python scripts/determinism.py                # a table
     python scripts/determinism.py --markdown     # writes it into docs/determinism.md
 
-Runs on the CPU and, where torch finds a GPU, on that as well. Frameworks and libraries that are not installed are left
-out. Fails if anything differs that has to be equal.
+Runs on the CPU and on the GPU, if torch finds one. Frameworks and libraries that are not installed are omitted. Fails
+if anything differs that must be equal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST_CHUNK = 255
 Array = NDArray[Any]
 Call = Callable[[Any, Any], Any]
 
-# What has a result for each row: an op over any tensor and a weight.
+# Ops that have a result for each row, over any tensor and a weight.
 CALLS: dict[str, Call] = {
     "rmsnorm": jitnorm.rmsnorm,
     "add_rmsnorm": lambda x, weight: jitnorm.add_rmsnorm(x, x, weight),
@@ -46,7 +46,7 @@ CALLS: dict[str, Call] = {
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison: of how many values or bytes, how many differ, and whether none may."""
+    """A comparison: the number of values or bytes, how many of them differ, and whether any may."""
 
     what: str
     by: str
@@ -62,7 +62,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Framework:
-    """A way to pass arrays to ops, and to read the bytes of what they return."""
+    """A way to pass arrays to ops, and to read the bytes of the results."""
 
     where: str
     give: Callable[[Array], Any]
@@ -72,7 +72,7 @@ class Framework:
 def _to_torch(array: Array, device: str) -> Any:
     import torch
 
-    if array.dtype.name == "bfloat16":  # which torch does not take from NumPy
+    if array.dtype.name == "bfloat16":  # torch does not accept these from NumPy
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).to(device)
     return torch.from_numpy(array).to(device)
 
@@ -93,7 +93,7 @@ def _bytes(array: Any) -> Array:
 
 
 def frameworks() -> dict[str, Framework]:
-    """The frameworks that are installed; NumPy, with which the others are compared, comes first."""
+    """The installed frameworks; NumPy, the reference for the others, comes first."""
     found = {"NumPy": Framework("cpu", lambda array: array, _bytes)}
     if find_spec("torch"):
         found["torch"] = _of_torch("cpu")
@@ -126,7 +126,7 @@ def parts(result: Any) -> tuple[Any, ...]:
 
 
 def bytes_of(framework: Framework, call: Call, x: Array, weight: Array) -> Array:
-    """The bytes of a call's result for each row, (rows, bytes)."""
+    """The bytes of a call's result, (rows, bytes)."""
     found = parts(call(framework.give(x), framework.give(weight)))
     return np.concatenate([framework.take(part).reshape(len(x), -1) for part in found], axis=1)
 
@@ -139,7 +139,7 @@ def inputs(rows: int, hidden_size: int, dtype: Any) -> tuple[Array, Array]:
 
 
 def chunks(rows: int) -> Iterator[slice]:
-    """Rows in chunks of any length up to the longest."""
+    """Split rows into chunks of random lengths up to the longest."""
     generator, start = np.random.default_rng(1), 0
     while start < rows:
         end = start + int(generator.integers(1, LONGEST_CHUNK + 1))
@@ -148,7 +148,7 @@ def chunks(rows: int) -> Iterator[slice]:
 
 
 def batches(rows: int, hidden_size: int) -> Iterator[Compared]:
-    """Each op of all rows, and of some at a time."""
+    """Compare each op over all rows with the op over a few rows at a time."""
     x, weight = inputs(rows, hidden_size, ml_dtypes.bfloat16)
     places = [_of_torch("cuda")] if has_gpu() else []
     for framework in (frameworks()["NumPy"], *places):
@@ -161,7 +161,7 @@ def batches(rows: int, hidden_size: int) -> Iterator[Compared]:
 
 
 def places(rows: int, hidden_size: int) -> Iterator[Compared]:
-    """Each op through each framework, where it puts its tensors, and through NumPy."""
+    """Compare each op through each framework, on that framework's device, with NumPy."""
     # CuPy has no bfloat16.
     x, weight = inputs(rows, hidden_size, np.float16)
     known = frameworks()
@@ -176,7 +176,7 @@ def places(rows: int, hidden_size: int) -> Iterator[Compared]:
 
 
 def peers(rows: int, hidden_size: int) -> Iterator[Compared]:
-    """Ops and the functions of other libraries, on the CPU."""
+    """Compare ops with functions of other libraries, on the CPU."""
     x, weight = inputs(rows, hidden_size, ml_dtypes.bfloat16)
     for library, functions in determinism_peers.PEERS.items():
         if find_spec(library) and find_spec("torch"):

@@ -1,4 +1,4 @@
-"""Calls of jitnorm's ops and of other libraries' functions that compute the same."""
+"""Calls of jitnorm's ops and of equivalent functions in other libraries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jitnorm
 
 EPS = 1e-6
 Tensor = Any
-# jitnorm's result and the other's, as bytes or in a dtype in which they can be compared, and whether all must be equal.
+# jitnorm's result and the other's, as bytes or in a comparable dtype, and whether all values must be equal.
 Pair = tuple[Tensor, Tensor, bool]
 
 
@@ -67,7 +67,7 @@ def _joined(codes: Tensor, scales: Tensor) -> Tensor:
     return torch.cat(rows, dim=1)
 
 
-# By library: what is compared, and with what.
+# The comparisons with each library.
 PEERS: dict[str, dict[tuple[str, str], Callable[[Tensor, Tensor], Pair]]] = {
     "transformers": {
         ("rmsnorm, rounding hf, bfloat16", "Transformers' LlamaRMSNorm"): _llama("hf"),

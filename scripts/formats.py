@@ -1,4 +1,4 @@
-"""Measures what each format loses on real activations; rewrites the table and the plot of docs/formats.md.
+"""Measures the error of each format on real activations; rewrites the table and the plot of docs/formats.md.
 
 Needs only jitnorm: python scripts/formats.py
 """
@@ -106,7 +106,7 @@ class Measured:
 
 
 def activations(site: str) -> Array:
-    """The RMSNorm of a site's input with the site's own weight, in float32."""
+    """RMSNorm of a site's input with the site's weight, in float32."""
     with np.load(ROOT / "jitnorm" / "data" / "activations.npz") as arrays:
         x, weight = (arrays[f"{name}_{site}"].view(ml_dtypes.bfloat16) for name in ("x", "gamma"))
     return ref.rmsnorm_f32(x, weight)
@@ -131,7 +131,7 @@ def sqnr(signal: Array, decoded: Array) -> float:
 
 def table(rows: list[Measured]) -> str:
     """The rows in Markdown, numbered as in the plot."""
-    lines = ["| # | format | bits a value | SQNR, `x_l3_mlp` | SQNR, `x_l5_mlp` |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| # | format | bits per value | SQNR, `x_l3_mlp` | SQNR, `x_l5_mlp` |", "| --- | --- | --- | --- | --- |"]
     for number, row in enumerate(rows, 1):
         decibels = " | ".join(f"{value:.2f}" for value in row.sqnr)
         lines.append(f"| {number} | {row.name} | {row.bits:.2f} | {decibels} |")
@@ -163,7 +163,7 @@ PANELS = (Panel((4.2, 4.65), (17, 22), 50), Panel((7.9, 8.6), (25, 43), 430))
 def plot(rows: list[Measured]) -> str:
     """Draw the mean SQNR of both sites over bits per value, as SVG."""
     body = [element for panel in PANELS for element in (*axes(panel), *points(panel, rows))]
-    return svg.document(770, 370, "SQNR against bits a value", body)
+    return svg.document(770, 370, "SQNR against bits per value", body)
 
 
 def axes(panel: Panel) -> Iterable[str]:
@@ -176,7 +176,7 @@ def axes(panel: Panel) -> Iterable[str]:
     for eighth in range(33, 70):
         if panel.bits[0] < eighth / 8 < panel.bits[1]:
             yield svg.text(panel.x(eighth / 8), bottom + 18, f"{eighth / 8:g}")
-    yield svg.text((left + right) / 2, bottom + 38, "bits a value")
+    yield svg.text((left + right) / 2, bottom + 38, "bits per value")
     yield svg.text(left, panel.top - 6, "SQNR in dB", "start")
 
 

@@ -2,8 +2,8 @@
 
     JITNORM_JIT=deny PATH= python scripts/gpu_wheel.py sm90a
 
-The CPU's kernels come from the wheel jitnorm-kernels-cpu, or from any other tier. For an environment without compilers;
-exit status 0 means that nothing was missing and no byte differed.
+The CPU's kernels come from the wheel jitnorm-kernels-cpu or from any other tier. Meant for an environment without
+compilers. Exit status 0 means that nothing was missing and no byte differed.
 """
 
 from __future__ import annotations

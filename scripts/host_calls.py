@@ -1,4 +1,4 @@
-"""Calls of the names of other libraries, `jitnorm.compat`, for `host_table.py`: of 1 x 256 elements or a few more."""
+"""Calls of the functions in `jitnorm.compat`, for `host_table.py`, on 1 x 256 elements or slightly more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZE, _GROUP, _EPS, _FP8 = 256, 128, 1e-6, torch.float8_e4m3fn
 
 
 class _Tensors:
-    """Tensors of all calls, on a device."""
+    """The tensors of all calls, on one device."""
 
     def __init__(self, device: str) -> None:
         def bf16(*shape: int) -> torch.Tensor:
@@ -40,7 +40,7 @@ class _Tensors:
 
 
 def compat_calls(device: str) -> Calls:
-    """The calls, by the names of module and function; outputs are given where the function takes them."""
+    """The calls by name of module and function, with given outputs where the function accepts them."""
     t = _Tensors(device)
     return {
         **{f"vllm.{name}": call for name, call in _vllm(t).items()},

@@ -1,11 +1,11 @@
-"""Measures the host time of every public function and every name of `jitnorm.compat`, and prints it as Markdown.
+"""Measures the host time of every public function, including those of `jitnorm.compat`, and prints it as Markdown.
 
-    python scripts/host_table.py [NAME...]    all by default; else those with one of these in their name
+    python scripts/host_table.py [NAME...]    all by default, or those whose name contains one of these
 
-On the GPU if there is one, else on the CPU target. A row has the microseconds of a call; of its handles, the kernels of
-its launches, called with the same arguments; of `torch.empty_like` of the outputs that the call allocates; and what it
-takes over these. A public function has two rows where it allocates outputs that may be given. All are the best of
-batches of a millisecond, which take turns, so that other processes disturb them little.
+Runs on the GPU if there is one, else on the CPU target. A row has the microseconds of a call; of its handles, which are
+the kernels of its launches, called with the same arguments; of `torch.empty_like` for the outputs that the call
+allocates; and the difference. A public function has two rows if it allocates outputs that can also be passed in. Each
+time is the best of batches of a millisecond; the batches take turns, so that other processes disturb them little.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from jitnorm.interop.torch import Torch
 Call = Callable[[], Any]
 _BATCHES, _BATCH_US = 40, 1000
 _SIZE = 256
-# Of ops that have no default.
+# Quantization for ops without a default.
 _ENCODINGS = ("e4m3/row/f32", "e2m1/16/e4m3")
 _known: list[Dispatcher] = []
 
@@ -42,9 +42,9 @@ class Launch:
     """A launch of a call.
 
     Attributes:
-        kernel: what it runs.
-        arguments: the kernel's.
-        allocated: the outputs that the call made.
+        kernel: the kernel that it runs.
+        arguments: the arguments of the kernel.
+        allocated: the outputs that the call allocated.
     """
 
     kernel: Call
@@ -53,7 +53,7 @@ class Launch:
 
 
 def know_dispatchers() -> None:
-    """Have `_known` hold each dispatcher that is called."""
+    """Record in `_known` each dispatcher that is called."""
     usual = Torch.way
 
     def way(self: Torch, dispatcher: Dispatcher) -> Any:
@@ -70,7 +70,7 @@ def launches_of(call: Call) -> list[Launch]:
     def recording(dispatcher: Dispatcher, usual: Any) -> Any:
         def way(named: dict[str, Any], stream: Any) -> bool:
             missing = [name for name in dispatcher.outputs.names if named[name] is None]
-            assert usual(named, stream), f"{dispatcher.op.name} takes no usual way"
+            assert usual(named, stream), f"{dispatcher.op.name} does not take the usual path"
             arguments = dispatcher.in_order(named)
             allocated = [named[name] for name in missing]
             found.append(Launch(dispatcher.kernel_of(*arguments)[0], arguments, allocated))
@@ -107,7 +107,7 @@ def batch_time(call: Call, count: int) -> float:
 
 
 def measured(name: str, call: Call) -> str:
-    """The row of a call."""
+    """Measure a row of the table."""
     call(), call()
     launches = launches_of(call)
     allocated = [tensor for launch in launches for tensor in launch.allocated]
@@ -136,7 +136,7 @@ def public_calls(device: str) -> Iterator[tuple[str, Call]]:
 
 
 def _call_of(op: Op, new: New, *, outputs: bool) -> partial[Any] | None:
-    """A call of an op's function, in the first of the encodings that it takes."""
+    """A call of an op with the first encoding that it accepts."""
     parameters = signature(getattr(jitnorm, op.function or op.name)).parameters
     encodings = [{"quant": text} for text in _ENCODINGS] if {"spec", "q"} & parameters.keys() else [{}]
     for encoding in encodings:
@@ -150,7 +150,7 @@ def _call_of(op: Op, new: New, *, outputs: bool) -> partial[Any] | None:
 def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     know_dispatchers()
-    print("| call | us | handles | `empty_like` | over these |\n|---|---|---|---|---|")
+    print("| call | us | handles | `empty_like` | difference |\n|---|---|---|---|---|")
     for name, call in [*public_calls(device), *compat_calls(device).items()]:
         if len(sys.argv) == 1 or any(each in name for each in sys.argv[1:]):
             print(measured(name, call), flush=True)

@@ -2,9 +2,9 @@
 
     python scripts/host_time.py [FRAMEWORK...]    torch by default; numpy, cupy, jax
 
-Prints microseconds per call in this process: the best of ten batches of 200 calls. Processes differ more than batches,
-so quote the median of several, and how many. JAX always allocates its outputs. For comparison, it also measures the
-framework's own addition, in JAX a compiled program.
+Prints microseconds per call in this process: the best of ten batches of 200 calls. Processes differ more than batches
+do, so quote the median of several processes and their number. JAX always allocates its outputs. For comparison, the
+script also measures the framework's own addition, which is a compiled program in JAX.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import jitnorm
 
 X = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
 W = np.random.default_rng(1).standard_normal(64).astype(np.float32)
-# For each framework, functions that make a tensor and wait for its device, and its addition.
+# For each framework, functions that make a tensor, wait for its device, and add.
 Tensors = tuple[Callable[[Any], Any], Callable[[], object], Callable[[Any, Any], object]]
 
 
@@ -67,7 +67,7 @@ def jax_tensors() -> Iterator[tuple[str, Tensors]]:
 
 @cache
 def library() -> Any:
-    """An operator in Python that does nothing, with the arguments of RMSNorm's."""
+    """A Python operator that does nothing, with the arguments of RMSNorm's operator."""
     import torch
 
     made = torch.library.Library("host_time", "DEF")

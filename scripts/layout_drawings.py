@@ -1,4 +1,4 @@
-"""Draws where each scale lies in memory, from the layout functions of the reference; rewrites docs/layouts/.
+"""Draws where each scale is stored, from the layout functions of the reference; rewrites docs/layouts/.
 
 Needs only jitnorm: python scripts/layout_drawings.py
 """
@@ -18,18 +18,18 @@ from jitnorm import reference as ref
 
 FOLDER = Path(__file__).parents[1] / "docs" / "layouts"
 Memory = NDArray[np.int64]
-"""The number of the scale, in order of rows, that lies at each place; -1 where padding lies."""
+"""The number, in row order, of the scale stored at each position; -1 for padding."""
 
 CELL, LINE, LEFT, TOP, GAP, HEAD = 40, 20, 60, 46, 90, 20
-# A color for each row or group of rows, so that the eye finds them again in memory.
+# A color for each row or group of rows, so that they are easy to find in memory.
 COLORS = ("#cfe2f3", "#fce5cd", "#d9ead3", "#ead1dc", "#fff2cc", "#d0e0e3", "#f4cccc", "#d9d2e9")
 
 
 def swizzled(layout: Literal["linear", "128x4", "8x4"]) -> Callable[[int, int], Memory]:
-    """Where the layouts of bytes put scales, found by laying out their numbers, a byte at a time."""
+    """The positions of scales in layouts of bytes, found by laying out their numbers, one byte at a time."""
 
     def memory(rows: int, columns: int) -> Memory:
-        # From 1 on, as zero is the padding.
+        # Starts at 1, because zero is the padding.
         numbers = np.arange(1, rows * columns + 1).reshape(rows, columns)
         low, high = (ref.swizzle_scales((numbers >> shift).astype(np.uint8), layout).ravel() for shift in (0, 8))
         return low.astype(np.int64) + 256 * high.astype(np.int64) - 1
@@ -46,7 +46,7 @@ def column_major(tma_aligned: bool) -> Callable[[int, int], Memory]:
 
 
 def packed(rows: int, columns: int) -> Memory:
-    """Where the bytes of packed scales lie, found by laying out powers of two."""
+    """The positions of packed scales, found by laying out powers of two."""
     exponents = np.arange(1, rows * columns + 1).reshape(rows, columns)
     laid_out = ref.packed_scales(np.ldexp(np.float32(1), exponents - 127).astype(np.float32))
     return laid_out.view(np.uint8).astype(np.int64) - 1
@@ -54,7 +54,7 @@ def packed(rows: int, columns: int) -> Memory:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A layout, the size of the matrix to lay out, the rows of it to show, and how memory is cut into lines."""
+    """A layout, the size of the matrix to lay out, its rows to show, and how memory is split into lines."""
 
     memory: Callable[[int, int], Memory]
     rows: int
@@ -83,7 +83,7 @@ DRAWINGS = {
 
 
 def drawing(name: str) -> str:
-    """The matrix with the place of each scale, and beside it memory with the row and column of each."""
+    """Draw the matrix with the position of each scale and, beside it, memory with the row and column of each."""
     drawn = DRAWINGS[name]
     memory = drawn.memory(drawn.rows, drawn.columns)
     right = LEFT + drawn.columns * CELL + GAP
@@ -98,7 +98,7 @@ def _height(shown: tuple[int, ...]) -> float:
 
 
 def _places(shown: tuple[int, ...]) -> list[tuple[int, float]]:
-    """The numbers with how far down they stand; half a line is left where numbers are left out."""
+    """The numbers with their vertical positions; omitted numbers leave a gap of half a line."""
     places, down = [], 0.0
     for position, number in enumerate(shown):
         if position and number != shown[position - 1] + 1:
@@ -132,7 +132,7 @@ def lines_of_memory(drawn: Drawing, memory: Memory, left: float) -> Iterable[str
 
 
 def drawings() -> dict[str, str]:
-    """The text of each drawing by the name of its file."""
+    """The drawings, by file name."""
     return {f"{name}.svg": drawing(name) for name in DRAWINGS}
 
 

@@ -5,13 +5,13 @@ graph of branches: of all paths from the entry to an exit that call no subroutin
 accesses, the one with the fewest choices, and of those the shortest. So
 
 - the slow paths of division and square root, which are calls, are not counted;
-- of two ways to encode a block, the one for ordinary values is taken: the other distinguishes more cases, such as
+- of two ways to encode a block, the path takes the one for ordinary values: the other distinguishes more cases, such as
   blocks of zeros, which have nothing to encode;
 - work of only some lanes, such as storing the scale of a pair of lanes, is counted: the whole warp waits for it;
 - a loop that clears shared memory where a row has few warps is skipped.
 
-A predicated instruction counts whether its predicate holds or not, since it takes an issue slot either way; an exit
-that is predicated is not taken. A loop on the way counts as often as the caller says, and is refused otherwise.
+A predicated instruction counts whether or not its predicate holds, since it takes an issue slot either way; a
+predicated exit is not taken. A loop on the path counts as often as the caller says; without a number, it is an error.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-# The pipe that an instruction goes to, by the stem of its opcode; all others, for control flow, constants and uniform
-# registers, take an issue slot only. By the section on pipelines of NVIDIA's Nsight Compute profiling guide.
+# The pipe of an instruction, by the stem of its opcode. Others, for control flow, constants and uniform registers, take
+# only an issue slot. Source: the section on pipelines in NVIDIA's Nsight Compute profiling guide.
 _PIPES = {
     "fma": "FADD FMUL FFMA FADD2 FMUL2 FFMA2 HADD2 HMUL2 HFMA2 IMAD",
     "alu": "FMNMX FMNMX3 FSEL FSETP IABS IADD3 ISETP LEA LOP3 MOV PLOP3 PRMT SEL SHF VIADD VIADDMNMX VIMNMX VIMNMX3",
@@ -31,7 +31,7 @@ _PIPES = {
 }
 _PIPE_OF = {stem: pipe for pipe, stems in _PIPES.items() for stem in stems.split()}
 PIPES = tuple(_PIPES)
-# What sm_100 and later can do to two pairs of floats at once, as FADD2, FMUL2 and FFMA2.
+# Instructions that sm_100 and later can apply to two pairs of floats at once, as FADD2, FMUL2 and FFMA2.
 _PACKABLE = ("FADD", "FMUL", "FFMA")
 
 _LABEL = re.compile(r"(\.\w+|[\w$]+):")
@@ -150,7 +150,7 @@ def _jump(instruction: Instruction) -> tuple[bool, str]:
 
 
 def _walk(blocks: list[Block]) -> tuple[list[int], set[tuple[int, int]]]:
-    """Reachable blocks, each after all that follow it, and the edges that close loops."""
+    """Reachable blocks, each after all its successors, and the edges that close loops."""
     order, back_edges, open_blocks, seen = list[int](), set[tuple[int, int]](), set[int](), set[int]()
     stack = [(0, iter(blocks[0].successors))]
     open_blocks.add(0)

@@ -16,7 +16,7 @@ HEAD = "| op | computes |\n| --- | --- |\n"
 
 
 def page(present: str) -> str:
-    """The page with the table as the records have it."""
+    """Generate the page, with a table from the records."""
     before, head, rest = present.partition(HEAD)
     if not head:
         raise SystemExit(f"{PAGE} has no table {HEAD!r}")
@@ -25,7 +25,7 @@ def page(present: str) -> str:
 
 
 def table() -> str:
-    """A row for the ops, one after another, that compute the same."""
+    """Tabulate the ops: consecutive ones that compute the same share a row."""
     public = [op for op in OPS.values() if op.computes]
     rows = [(computes, [op.name for op in ops]) for computes, ops in groupby(public, lambda op: op.computes)]
     return "".join(f"| {', '.join(f'`{name}`' for name in names)} | {computes} |\n" for computes, names in rows)

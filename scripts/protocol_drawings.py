@@ -87,7 +87,7 @@ def two_shot() -> str:
 
 
 def drawings() -> dict[str, str]:
-    """The text of each drawing by the name of its file."""
+    """The drawings, by file name."""
     return {"one_shot.svg": one_shot(), "two_shot.svg": two_shot()}
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 # Results per clock of a multiprocessor's pipes, assumed equal for compute capabilities 9.0 and 10.0: four warps issue
 # an instruction each; float additions and products, 128; integers and logic, 64; special functions and conversions, 16;
-# the L1 cache moves 128 bytes, 32 words. docs/performance.md has the sources, and which could not be confirmed.
+# the L1 cache moves 128 bytes, 32 words. docs/performance.md lists the sources, and which are unconfirmed.
 RATES = {"issue": 128, "fma": 128, "alu": 64, "xu": 16, "lsu": 32}
 # The share of issue slots that a kernel bound by them fills, by ncu on an H200: docs/measured.md. Nothing is fitted.
 BUSY_SHARE = 0.80
@@ -21,7 +21,7 @@ COPY_SHARE = 0.88
 
 @dataclass(frozen=True)
 class Gpu:
-    """Published figures: multiprocessors, highest clock, bytes per second; docs/performance.md has the sources."""
+    """Published figures: multiprocessors, highest clock, bytes per second; docs/performance.md lists the sources."""
 
     name: str
     target: str
@@ -39,7 +39,7 @@ GPUS = {
 
 @dataclass(frozen=True)
 class Prediction:
-    """Microseconds of a copy of the op's bytes and of its instructions, with the name in `RATES` that is slowest."""
+    """Microseconds of a copy of the op's bytes and of its instructions, with the slowest resource of `RATES`."""
 
     copy: float
     instructions: float
@@ -80,5 +80,5 @@ def predict(per_element: Mapping[str, float], elements: float, copy: float, gpu:
 
 
 def packed(per_element: Mapping[str, float]) -> dict[str, float]:
-    """The counts if float additions and products shared instructions in pairs; the pipe does as much as before."""
+    """The counts if float additions and products shared instructions in pairs; the pipe's work stays the same."""
     return {**per_element, "issue": per_element["issue"] - per_element.get("packable", 0) / 2}

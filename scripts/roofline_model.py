@@ -1,4 +1,4 @@
-"""Predicts how near to a copy of the same bytes each op comes on GPUs, from its machine code; docs/performance.md.
+"""Predicts, from an op's machine code, how close it comes to a copy of the same bytes; see docs/performance.md.
 
     python scripts/roofline_model.py                   # the tables of docs/performance.md
     python scripts/roofline_model.py --markdown        # writes them into that page
@@ -44,7 +44,7 @@ MARK = "<!-- From here on scripts/roofline_model.py --markdown writes this page.
 ROWS = 16384
 HIDDEN_SIZES = (4096, 8192)
 CALIBRATED = ((16384, 8192), (4096, 4096))
-# Below, latency decides, which the model does not know.
+# Below this, latency dominates, which the model ignores.
 FEWEST_ELEMENTS = 1 << 24
 
 # Ops of `jitnorm bench`.
@@ -55,7 +55,7 @@ OPS = (
 
 
 def config_of(op: str, rows: int, hidden_size: int, target: Target) -> KernelConfig:
-    """The kernel that a call of contiguous bfloat16 tensors runs where nobody has tuned."""
+    """The kernel that a call with contiguous bfloat16 tensors runs without tuning."""
     with only_shipped_tables():
         measured, row_class = op_named(op), class_of(rows, hidden_size)
         chosen = {**measured.choices, "hidden_size": hidden_size, "row_class": row_class}
@@ -65,10 +65,10 @@ def config_of(op: str, rows: int, hidden_size: int, target: Target) -> KernelCon
 
 @cache
 def per_element(config: KernelConfig, target: Target) -> dict[str, float]:
-    """Instructions an element, by pipe; ValueError if the kernel loads rows again or has partial chunks."""
+    """Instructions per element, by pipe; ValueError if the kernel reloads rows or has partial chunks."""
     schedule = row_schedule(config, target)
     if not schedule.holds_row or config.hidden_size % CHUNK_SIZE:
-        raise ValueError(f"config: {config} loads rows again or in part, which is not counted")
+        raise ValueError(f"config: {config} reloads rows or loads partial chunks, which is not counted")
     loops = schedule.chunks_per_lane > CHUNKS_AT_ONCE
     trips = ceil_div(schedule.chunks_per_lane, CHUNKS_AT_ONCE) if loops else None
     counts = count(executed(listing_of(config, target), trips))
@@ -130,7 +130,7 @@ def prediction_row(op: str, hidden_size: int) -> str:
 
 
 def _count_table() -> Iterator[str]:
-    yield "## Instructions an element"
+    yield "## Instructions per element"
     yield ""
     yield f"{ROWS} rows. *All* are issue slots; LSU is in words of 4 bytes. Built by"
     yield f"{Nvrtc().identity()}."
@@ -176,7 +176,7 @@ def _row(cells: list[str]) -> str:
 
 
 def beside(file: Path) -> Iterator[tuple[dict[str, Any], Prediction]]:
-    """The rows of a measurement that the model covers, and what it predicts from the time of their copies."""
+    """The rows of a measurement that the model covers, with its predictions from the times of their copies."""
     measured = json.loads(file.read_text(encoding="utf-8"))
     gpu = next((gpu for name, gpu in GPUS.items() if name in measured["device"]), None)
     if gpu is None:

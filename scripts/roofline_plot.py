@@ -1,4 +1,4 @@
-"""Draws the committed results of jitnorm bench as bytes a second over bytes; rewrites docs/roofline.svg.
+"""Draws the committed results of jitnorm bench as bytes per second over bytes; rewrites docs/roofline.svg.
 
 Needs only jitnorm: python scripts/roofline_plot.py
 """
@@ -36,8 +36,8 @@ def _date(path: Path) -> str:
 
 
 def plot(run: dict[str, Any]) -> str:
-    """A line for copies, a dot for each op and shape."""
-    title = f"Bytes a second of jitnorm's ops and of copies, {run['device']}, {run['date']}"
+    """Draw a line for copies, and a dot for each op and shape."""
+    title = f"Bytes per second of jitnorm's ops and of copies, {run['device']}, {run['date']}"
     rows = [row for row in run["rows"] if row["by"] == "jitnorm"]
     body = [*axes(title), *copies(rows)]
     for position, (family, (color, ops)) in enumerate(FAMILIES.items()):
@@ -60,7 +60,7 @@ def dot(size: float, microseconds: float, color: str) -> str:
 
 
 def copies(rows: Iterable[dict[str, Any]]) -> Iterable[str]:
-    """The line through copies of as many bytes."""
+    """Draw the line through the copies."""
     times = {row["op_bytes"]: row["copy"] for row in rows}
     points = " ".join(f"{x_of(size):.1f},{y_of(size / times[size] * 1e6):.1f}" for size in sorted(times))
     yield f"<polyline points='{points}' fill='none' stroke='#333' stroke-width='1.5'/>"

@@ -1,6 +1,6 @@
 """Launches every kind of kernel once, on small tensors, for compute-sanitizer to watch.
 
-scripts/sanitize.py [PART/PARTS]    only one part of the launches: 0/4 to 3/4 together are all
+scripts/sanitize.py [PART/PARTS]    only one part of the launches; 0/4 to 3/4 together cover all
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from jitnorm.comm.all_reduce import METHODS
 from jitnorm.comm.memory import Exchange
 from jitnorm.comm.threads import on_threads
 
-# Of ops that have any encoding.
-# Those that experts' rows are quantized in.
+# Encodings for the ops that support all of them.
+# Encodings for the rows of experts.
 GROUPED = ("grouped_quantize", "silu_and_mul_grouped_quantize")
 GENERAL = (
     "norm_quantize", "add_norm_quantize", "rmsnorm_gated_quantize", "sandwich_norm_quantize", "layernorm_quantize",
@@ -50,7 +50,7 @@ ENCODINGS_OF_EXPERTS: list[dict[str, Any]] = [
     {"quant": "fp8_group"},
     {"quant": "fp8_token"},
 ]
-# Several rows a warp, one warp, several warps with partial groups, the longest rows of a block, clusters.
+# Several rows per warp, one warp, several warps with partial groups, the longest rows of a block, clusters.
 HIDDEN_SIZES = (128, 1152, 4224, 65536, 131072)
 ROWS = 5
 PART, PARTS = map(int, (sys.argv[1] if len(sys.argv) > 1 else "0/1").split("/"))
@@ -58,7 +58,7 @@ _numbers = itertools.count()
 
 
 def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
-    # Copied from the host: the sanitizer is told to watch jitnorm's kernels alone, and must see inputs written.
+    # Copied from the host: the sanitizer watches only jitnorm's kernels, and must see the inputs being written.
     return torch.randn(*shape).to(dtype).cuda()
 
 
@@ -174,7 +174,7 @@ def launch_variants() -> None:
 
 
 def launch_many_rows() -> None:
-    """The kernels for so many rows that no sanitizer would finish them, on a few."""
+    """Launch the kernels for very many rows on a few: with that many, no sanitizer would finish."""
     x, out, w, b = random(5, 8192), random(5, 8192), random(8192), random(8192, dtype=torch.float32)
     target = jitnorm.Target.of_capability(*torch.cuda.get_device_capability())
     jitnorm.get_kernel("rmsnorm:hidden_size=8192,many_rows=true", target)(x, w, out, 1e-6)
@@ -182,7 +182,7 @@ def launch_many_rows() -> None:
 
 
 def launch_gradients_of_many_rows() -> None:
-    """So many that segments have several packs, whose rows take turns in shared memory."""
+    """Launch gradients of so many rows that segments have several packs, whose rows take turns in shared memory."""
     for hidden_size, rows in (
         (128, 8300),
         (1024, 1100),
@@ -198,7 +198,7 @@ def launch_gradients_of_many_rows() -> None:
 
 
 def launch_named_schedule() -> None:
-    """Kernels that tables of schedules choose alone; of the last two, blocks have several rows."""
+    """Launch kernels that only the tables of schedules choose; blocks of the last two have several rows."""
     x, residual, w = random(5, 4096), random(5, 4096), random(4096)
     codes = torch.empty(5, 2048, dtype=torch.uint8, device="cuda")
     scales = torch.empty(128 * 256, dtype=torch.uint8, device="cuda")
@@ -215,17 +215,17 @@ def launch_named_schedule() -> None:
 
 
 def launch_over_ranks() -> None:
-    """Calls of two ranks on one GPU, whose kernels wait for each other, as far as the sanitizer runs them at once."""
+    """Launch calls of two ranks on one GPU, whose kernels wait for each other, if they can run concurrently."""
     if next(_numbers) % PARTS != PART:
         return
     try:
         on_threads(2, call_over_ranks)
     except comm.CommError as error:
-        print(f"kernels that wait for each other do not run at once here, so those after these are left out: {error}")
+        print(f"kernels that wait for each other do not run concurrently here, so the rest are skipped: {error}")
 
 
 def call_over_ranks(rank: int, exchange: Exchange) -> None:
-    """All forms of calls over ranks, on one of them."""
+    """Make all kinds of calls over ranks, on one rank."""
     sizes: dict[str, Any] = {"max_rows": 2 * ROWS, "hidden_size": 4224, "output_bytes": 1 << 20}
     workspace = comm.Workspace.from_exchange(rank, 2, exchange, device=0, **sizes)
     specs = (None, jitnorm.NVFP4.with_layout("linear+128x4"), jitnorm.FP8_TOKEN)
@@ -245,9 +245,9 @@ def call_over_ranks(rank: int, exchange: Exchange) -> None:
 
 
 def launch_cute() -> None:
-    """Kernels in CuTe-DSL: in registers, through shared memory (also several rows a block), and in clusters."""
+    """Launch CuTe-DSL kernels: in registers, through shared memory (also with several rows per block), in clusters."""
     if find_spec("cutlass") is None:
-        print("CuTe-DSL is not installed: its kernels are left out")
+        print("CuTe-DSL is not installed: its kernels are skipped")
         return
     target = jitnorm.Target.of_capability(*torch.cuda.get_device_capability())
     for rows, text in (

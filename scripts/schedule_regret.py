@@ -1,9 +1,9 @@
-"""Measures by how much calls at drawn lengths take longer than with the fastest schedule that tuning finds there.
+"""Measures how much longer calls at random lengths take than with the fastest schedule that tuning finds.
 
     python scripts/schedule_regret.py [SEED]    0 by default
 
-Needs a GPU, torch and NVRTC. Each op of `jitnorm tune` is called at one length for each class of rows, drawn from 1024
-to 32768.
+Needs a GPU, torch and NVRTC. Each op of `jitnorm tune` is called at one length per class of rows, drawn from 1024 to
+32768.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main(seed: int) -> None:
         found.append(each)
         print(row_text(each), flush=True)
     for name, values in (("schedule", [f.by_choice for f in found]), ("rules", [f.by_rule for f in found])):
-        print(f"{name}: {sum(values) / len(values):.1%} in the mean, {max(values):.1%} at most, of {len(values)} calls")
+        print(f"{name}: {sum(values) / len(values):.1%} on average, {max(values):.1%} at most, of {len(values)} calls")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from jitnorm.catalogue import (
 )
 from jitnorm.catalogue.op import Op
 
-# The chapters, in the catalogue's order, by the names of their pages below ops/.
+# The chapters, in the catalogue's order, by their page names below ops/.
 CHAPTERS: dict[str, tuple[str, Any]] = {
     "norms": ("Norms", norms),
     "gradients": ("Gradients", gradients),
@@ -41,7 +41,7 @@ LISTS = {"Args": "Arguments", "Attributes": "Attributes", "Raises": "Errors"}
 
 
 def pages() -> dict[str, str]:
-    """The text of each page of the reference by its path."""
+    """The pages of the reference, by path."""
     written = {f"ops/{name}.md": chapter(title, ops_of(module)) for name, (title, module) in CHAPTERS.items()}
     others = [name for name in jitnorm.__all__ if name not in places()]
     entries = [entry(name, "") for name in others if not isinstance(getattr(jitnorm, name), jitnorm.QuantSpec)]
@@ -85,7 +85,7 @@ def encodings(names: Iterable[str]) -> str:
 
 
 def entry(name: str, facts: str) -> str:
-    """The section of a function or a class: its signature and its docstring."""
+    """The section on a function or a class: its signature and docstring."""
     described = getattr(jitnorm, name)
     parts = [f"## `{name}`", signature(name, described), facts, *docstring(inspect.getdoc(described) or "", name)]
     methods = vars(described).items() if inspect.isclass(described) else ()
@@ -97,7 +97,7 @@ def entry(name: str, facts: str) -> str:
 
 
 def signature(name: str, described: Any) -> str:
-    """The call with its defaults, an argument a line where one line is too short; no types, which are all Any."""
+    """The call with its defaults, on one line or one argument per line; no types, which are all Any."""
     bare = [each.replace(annotation=inspect.Parameter.empty) for each in parameters(described)]
     call = str(inspect.Signature(bare))
     if len(name + call) > 90:
@@ -106,7 +106,7 @@ def signature(name: str, described: Any) -> str:
 
 
 def _spelled(parameters: list[inspect.Parameter]) -> Iterator[str]:
-    """The parameters as a signature has them, with the star before those that go by name."""
+    """The parameters as in a signature, with a star before the keyword-only ones."""
     was_by_name = False
     for each in parameters:
         by_name = each.kind is inspect.Parameter.KEYWORD_ONLY
@@ -124,7 +124,7 @@ def parameters(described: Any) -> list[inspect.Parameter]:
 
 
 def docstring(text: str, own: str) -> Iterator[str]:
-    """The parts of a docstring in Markdown."""
+    """Convert the parts of a docstring to Markdown."""
     head, *sections = SECTION.split(text)
     yield linked(head.strip(), own)
     for title, body in zip(sections[::2], sections[1::2], strict=True):
@@ -142,14 +142,14 @@ def docstring(text: str, own: str) -> Iterator[str]:
 
 
 def _indented(body: str) -> tuple[str, str]:
-    """The indented beginning of a section, without the indentation, and what follows it."""
+    """Split off the indented beginning of a section, without its indentation."""
     lines = body.splitlines()
     end = next((at for at, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))
     return inspect.cleandoc("\n".join(lines[:end])), "\n".join(lines[end:]).strip()
 
 
 def linked(text: str, own: str) -> str:
-    """The text with links from names of ops to their sections, and from pages to themselves."""
+    """Link names of ops to their sections, and names of pages to the pages."""
     pages_of = places()
 
     def link(found: re.Match[str]) -> str:

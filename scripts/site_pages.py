@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Puts the pages of the documentation site together, which scripts/docs then builds.
+"""Assembles the pages of the documentation site, which scripts/docs then builds.
 
     python scripts/site_pages.py FOLDER
 
-The pages are those of docs/, the README and the changelog, and a reference of all ops. Links to what is no page lead to
-the repository.
+The pages are those of docs/, the README, the changelog, and a reference of all ops. Links to other files lead to the
+repository.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import site_ops
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://github.com/jitnorm/jitnorm"
 HERE = (f"{REPOSITORY}/blob/main/", "https://raw.githubusercontent.com/jitnorm/jitnorm/main/")
-# Pages that lie outside of docs/, by where they come to lie.
+# Pages from outside docs/, by their places on the site.
 OUTSIDE = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[)#])")
 FENCED = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
@@ -45,14 +45,14 @@ def write(path: Path, text: str) -> None:
 
 
 def relinked(source: Path) -> str:
-    """The text of a page with links as they are on the site."""
+    """Rewrite the links of a page for the site."""
     parts = FENCED.split(source.read_text(encoding="utf-8"))
     parts[::2] = [LINK.sub(lambda found: link(source, found[1]), part) for part in parts[::2]]
     return "".join(parts)
 
 
 def link(source: Path, target: str) -> str:
-    """Where a link of a page leads on the site."""
+    """The target of a page's link on the site."""
     folder = source.parent
     for prefix in HERE:
         if target.startswith(prefix):

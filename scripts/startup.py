@@ -3,8 +3,8 @@
     python scripts/startup.py
 
 Each figure is the best of several fresh processes, with NumPy input on the CPU target, and with torch input on the GPU
-if there is one. Cold builds are the first in their process, of RMSNorm to NVFP4 at hidden size 4096: they include
-importing the bindings and loading the compiler, whose identity the cache remembers.
+if there is one. A cold build is the first one in its process, of RMSNorm to NVFP4 at hidden size 4096: it includes
+importing the bindings and loading the compiler, whose identity is cached.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes what the drawings of the documentation are made of."""
+"""Writes the SVG elements of the drawings in the documentation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import hypot
 
 
 def document(width: float, height: float, title: str, body: Iterable[str], size: int = 12) -> str:
-    """A drawing on white, which a page shows in a dark scheme, too."""
+    """A drawing on a white background, so that it is readable in dark mode, too."""
     style = f"font-family='sans-serif' font-size='{size}'"
     head = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:g} {height:g}' role='img' {style}>"
     ground = f"<rect width='{width:g}' height='{height:g}' fill='white'/>"

@@ -2,12 +2,12 @@
 
     python scripts/upkeep.py [--entries 50000] [--folder FOLDER]
 
-Makes a cache of that many kernels of realistic sizes, each with its alias and its lock file, written directly and not
-by `Store.publish`, which would sync each to the disk. Commands are processes of their own, their output goes to a file;
-their times include the interpreter. Disk space is what the disk gives, blocks and not bytes.
+Makes a cache of that many kernels of realistic sizes, each with its alias and lock file, written directly instead of by
+`Store.publish`, which would sync each to disk. Commands run in separate processes, with their output going to a file;
+their times include starting the interpreter. Disk space is counted in blocks, not in bytes.
 
-The publishers share a small cache of their own, whose budget is a tenth of what they publish; all the while another
-process measures it. What they have published counts as no longer in use.
+The publishers share a separate, small cache, whose budget is a tenth of what they publish, while another process
+measures it. The kernels that they have published count as no longer in use.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ print(json.dumps(times))
 
 
 def kernel(seed: object) -> tuple[str, Artifact]:
-    """A key, and something like a kernel: 8 to 40 kB of code, 2 kB of manifest."""
+    """A key and a stand-in for a kernel: 8 to 40 kB of code, 2 kB of manifest."""
     chance = random.Random(repr(seed))
     config = KernelConfig.parse(f"rmsnorm:hidden_size={64 * chance.randrange(1, 4096)},quant=e2m1/16/e4m3")
     manifest = {
@@ -70,7 +70,7 @@ def kernel(seed: object) -> tuple[str, Artifact]:
 
 
 def fill(layout: Layout, count: int) -> None:
-    """Write the files that `count` publishes leave, and the locks of their builds; the first were used longest ago."""
+    """Write the files that `count` publishes leave, with the locks of their builds; the first were used longest ago."""
     for folder in layout.folders:
         folder.mkdir(mode=0o700, exist_ok=True)
     now = time.time()
@@ -90,7 +90,7 @@ def fill(layout: Layout, count: int) -> None:
 
 
 def disk_space(root: Path) -> tuple[int, int]:
-    """Bytes of all blocks below a folder, and how many inodes."""
+    """Bytes of all blocks below a folder, and the number of inodes."""
     space = inodes = 0
     for folder, _, names in os.walk(root):
         for path in (folder, *(os.path.join(folder, name) for name in names)):
@@ -107,7 +107,7 @@ def environment(root: Path, budget: int | None = None) -> dict[str, str]:
 
 
 def command(root: Path, *arguments: str) -> None:
-    """Run a command and print what it took."""
+    """Run a command, and print its time and memory."""
     program = [sys.executable, "-m", "jitnorm.cli", *arguments]
     with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
@@ -132,7 +132,7 @@ def start_publisher(root: Path, budget: int | None, seed: int, count: int) -> su
 
 
 def publish(name: str, root: Path, budget: int | None, seed: int) -> None:
-    """Publish in a process of its own, and print what its callers waited."""
+    """Publish in a separate process, and print how long its callers waited."""
     output, _ = start_publisher(root, budget, seed, 21).communicate()
     first, *others = json.loads(output)
     text = f"the first {first:.0f} ms, others {statistics.median(others):.1f} ms (median), {max(others):.0f} ms (worst)"
@@ -140,7 +140,7 @@ def publish(name: str, root: Path, budget: int | None, seed: int) -> None:
 
 
 def publish_at_once(root: Path) -> None:
-    """Let several processes publish into a small cache, and print how far it passes its budget."""
+    """Let several processes publish into a small cache, and print how far it exceeds its budget."""
     layout = Layout(root)
     fill(layout, 1)
     empty = disk_space(root)[0]
@@ -152,7 +152,7 @@ def publish_at_once(root: Path) -> None:
         most = max(most, disk_space(root)[0])
     times = sorted(time for process in processes for time in json.loads(process.communicate()[0]))
     show(
-        f"{PUBLISHERS} publishers at once",
+        f"{PUBLISHERS} concurrent publishers",
         f"up to {most / budget:.2f} times the budget, {max(0, most - budget) / fill_size:.1f} entries more; at the end "
         f"{disk_space(root)[0] / budget:.2f} times; a publish {statistics.median(times):.1f} ms (median), "
         f"{times[-1]:.0f} ms (worst)",
@@ -172,7 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--entries", type=int, default=50_000)
     parser.add_argument(
-        "--folder", type=Path, default=None, help="where to make the caches; default: where tempfile does"
+        "--folder", type=Path, default=None, help="where to make the caches; default: the folder of tempfile"
     )
     arguments = parser.parse_args()
     base = Path(tempfile.mkdtemp(dir=arguments.folder))
@@ -180,12 +180,12 @@ def main() -> None:
         root = base / "large"
         fill(Layout(root), arguments.entries)
         show_space(f"{arguments.entries} entries", root)
-        command(root, "doctor")  # builds the launcher, and asks compilers what they are
+        command(root, "doctor")  # builds the launcher, and asks compilers for their identities
         for each in (["cache", "ls"], ["cache", "ls", "--json"], ["doctor"], ["cache", "prune", "--dry-run"]):
             command(root, *each)
         (root / "v1" / "index.jsonl").unlink()
         command(root, "cache", "ls")
-        publish("to an empty cache", base / "empty", None, 1)
+        publish("into an empty cache", base / "empty", None, 1)
         publish("no budget", root, None, 2)
         held = disk_space(root)[0]
         publish("within the budget", root, 2 * held, 3)
@@ -196,7 +196,7 @@ def main() -> None:
         show_space("after publishing", root)
         command(root, "cache", "prune", "--max-bytes", str(int(held * 0.9)))
         command(root, "cache", "prune", "--max-bytes", str(held // 2))
-        show_space("after pruning to the half", root)
+        show_space("after pruning to half", root)
         command(root, "cache", "prune", "--max-bytes", "1")
         show_space("after pruning to nothing", root)
         publish_at_once(base / "small")

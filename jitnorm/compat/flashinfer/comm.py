@@ -24,7 +24,7 @@ _GROUP_EPS = 448e-10
 
 
 class AllReduceFusionPattern:
-    """What follows the sum over ranks in `allreduce_fusion`."""
+    """The steps after the sum over ranks in `allreduce_fusion`."""
 
     kAllReduce = 0  # noqa: N815
     kARResidualRMSNorm = 1  # noqa: N815
