@@ -110,7 +110,8 @@ class Setting:
 def fused(method: str, round_sum: bool, s: Setting) -> Iterable[Call]:
     """jitnorm's call. Where ranks divide the rows, the input is in the workspace, as if a GEMM wrote it there."""
     workspace = s.one_shot_workspace if method == "one_shot" else s.workspace
-    is_divided = method not in ("auto", "one_shot") or (method == "auto" and s.rows > workspace.layout.rows)
+    taken = workspace.method_of(*s.shape, SPECS[s.format], round_sum) if method == "auto" else method
+    is_divided = taken != "one_shot"
     for _ in range(s.sets):
         x = workspace.empty(*s.shape, library="torch").copy_(s.new()) if is_divided else s.new()
         yield partial(

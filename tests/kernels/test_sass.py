@@ -66,8 +66,8 @@ def opcodes(text: str, target_name: str, folder: Path) -> list[str]:
 
 
 def assert_wide_loads(text: str, target_name: str) -> None:
-    """In PTX, which says how wide they are, too; nvdisasm takes 0.5 s to start."""
-    loads = set(re.findall(r"\b(ld\.global[\w.]*)", compiled(text, target_name)[0]))
+    """In PTX, which says how wide they are, too; nvdisasm takes 0.5 s to start. Those of peers do not say of what."""
+    loads = set(re.findall(r"\b(ld\.(?:global|v\d)[\w.]*)", compiled(text, target_name)[0]))
     assert any(re.search(r"\.v4\.\w32|\.v2\.\w64", load) for load in loads), loads
 
 
@@ -209,6 +209,7 @@ RANKS = (
     ("rmsnorm:hidden_size=8192,residual=true,quant=e2m1/16/e4m3/128x4/given,all_reduce=one_shot,ranks=4", "sm_100a"),
     ("rmsnorm:hidden_size=7168,residual=true,quant=e4m3/row/f32,all_reduce=two_shot,ranks=2", "sm_90a"),
     ("layernorm:hidden_size=4096,all_reduce=two_shot,ranks=8", "sm_80"),
+    ("quantize:hidden_size=7168,all_reduce=two_shot,ranks=2,pdl=true", "sm_90a"),
     ("layernorm:hidden_size=4096,quant=e4m3/32/ue8m0,all_reduce=two_shot,ranks=2,rounds_sum=true", "sm_90a"),
     ("rmsnorm:hidden_size=384,residual=true,quant=e2m1/16/e4m3,all_reduce=two_shot,ranks=2,rounds_sum=true", "sm_90a"),
     ("rmsnorm:hidden_size=7168,residual=true,quant=e4m3/row/f32,all_reduce=reduce_scatter,ranks=8", "sm_90a"),
