@@ -67,7 +67,10 @@ class Entry:
         return self.device, self.ranks, self.hidden_size, self.code_bits
 
     def steps(self, allowed: Collection[str]) -> Steps:
-        """The fastest of some methods for inputs of any size; those of which nothing is known are left out."""
+        """The fastest of some methods for inputs of any size; those of which nothing is known are left out.
+
+        The fastest for the largest stays so for larger ones; but not one-shot, whose lead ends somewhere.
+        """
         points: list[tuple[int, str]] = []
         for i in range(len(self.bytes)):
             times = {method: time for method in METHODS if method in allowed and (time := self.times[method][i])}
@@ -76,7 +79,9 @@ class Entry:
         bounds = [
             (self._crossing(*one, *next_one), one[1]) for one, next_one in pairwise(points) if one[1] != next_one[1]
         ]
-        return (*bounds, *((_ANY_SIZE, method) for _, method in points[-1:]))
+        for i, last in points[-1:]:
+            bounds.append((self.bytes[i] if last == "one_shot" else _ANY_SIZE, last))
+        return tuple(bounds)
 
     def _crossing(self, i: int, before: str, j: int, after: str) -> int:
         """Bytes up to which `before`, the fastest at point i, takes no longer than `after`, the fastest at point j."""
@@ -130,10 +135,18 @@ def steps_for(choices: Choices, hidden_size: int, bits: int, allowed: Collection
     return min(choices, key=distance).steps(allowed)
 
 
-def one_shot_bytes(choices: Choices) -> int:
-    """The most bytes of an input for which one-shot is the fastest, as far as it was measured; 0 if there are none."""
-    bounds = [(most, method, each.bytes[-1]) for each in choices for most, method in each.steps(METHODS)]
-    return max((min(most, measured) for most, method, measured in bounds if method == METHODS[0]), default=0)
+def one_shot_bytes(choices: Choices, by_rule: int) -> int:
+    """The most bytes of an input for which one-shot is the fastest; those of the rule, if it is for no input measured.
+
+    Where it is for all of them, it may be for larger ones, so that the rule counts if it says more.
+    """
+    found = [by_rule if not choices else 0]
+    for steps in (each.steps(METHODS) for each in choices):
+        bounds = [most for most, method in steps if method == "one_shot"]
+        found += bounds
+        if bounds and steps[-1][1] == "one_shot":
+            found.append(by_rule)
+    return max(found) or by_rule
 
 
 def agreed(exchange: Exchange, rank: int, ranks: int, device: str) -> Choices:

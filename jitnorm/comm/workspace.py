@@ -301,7 +301,7 @@ def _agreed_layout(exchange: Exchange, rank: int, ranks: int, device: str | int,
     require_one_of("ranks", ranks, tuple(range(2, MAX_RANKS + 1)))
     require_one_of("rank", rank, tuple(range(ranks)))
     choices = agreed(exchange, rank, ranks, device_name(device))
-    layout = _layout(ranks, one_shot_bytes(choices) or _one_shot_bytes(ranks), *sizes)
+    layout = _layout(ranks, one_shot_bytes(choices, _one_shot_bytes(ranks)), *sizes)
     _require_same(exchange, layout)
     return layout, choices
 

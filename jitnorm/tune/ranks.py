@@ -102,20 +102,12 @@ def measure(exchange: Exchange, wanted: Wanted, seconds: float, driver: str, dat
     for size in wanted.hidden_sizes:
         with_size = _Calls(exchange, wanted, size)
         for name in wanted.formats:
-            if _any(exchange, time.monotonic() > end):
+            times = with_size.times(name, end)
+            if times is None:
                 break
-            rows, times = with_size.times(name, end)
-            sizes = tuple(each * size * _DTYPE_BYTES for each in rows)
-            if rows:
-                facts = (
-                    device_name(_place(exchange, wanted)),
-                    wanted.ranks,
-                    size,
-                    code_bits(FORMATS[name]),
-                    driver,
-                    date,
-                )
-                found.append(Entry(*facts, sizes, times))
+            sizes = tuple(rows * size * _DTYPE_BYTES for rows in wanted.rows)
+            facts = device_name(_place(exchange, wanted)), wanted.ranks, size, code_bits(FORMATS[name]), driver, date
+            found.append(Entry(*facts, sizes, times))
         with_size.workspace.close()
     return found
 
@@ -167,19 +159,17 @@ class _Calls:
             residual=self._residual[:rows], method=method,
         )  # fmt: skip
 
-    def times(self, name: str, end: float) -> tuple[tuple[int, ...], dict[str, tuple[float | None, ...]]]:
-        """The numbers of rows that were measured before the end, and the times of each method."""
-        measured: list[int] = []
+    def times(self, name: str, end: float) -> dict[str, tuple[float | None, ...]] | None:
+        """The times of each method, for each number of rows; None if the time was over before all were measured."""
         times: dict[str, list[float | None]] = {method: [] for method in METHODS}
         for rows in self._wanted.rows:
             if _any(self._exchange, time.monotonic() > end):
-                break
+                return None
             able = [method for method in METHODS if method != "one_shot" or rows <= self.workspace.layout.rows]
             self._require_same(name, rows, able)
             for method in METHODS:
                 times[method].append(self._time(name, method, rows) if method in able else None)
-            measured.append(rows)
-        return tuple(measured), {method: tuple(of_method) for method, of_method in times.items()}
+        return {method: tuple(of_method) for method, of_method in times.items()}
 
     def _require_same(self, name: str, rows: int, methods: Sequence[str]) -> None:
         """Raise RuntimeError if methods differ in a byte; kernels are loaded by that."""

@@ -79,11 +79,12 @@ def test_a_method_is_chosen_only_as_far_as_it_was_measured() -> None:
     times["two_shot"] = (None, 0.5, 2.0)
     assert entry(times=times).steps(METHODS) == ((4 * ROW - 1, "one_shot"), (1 << 62, "two_shot"))
     assert entry(times=times).steps(["not_fused"]) == ()
+    assert entry(times=times).steps(["one_shot"]) == ((4 * ROW, "one_shot"),)
 
 
 def test_of_equal_times_the_first_method_is_taken() -> None:
     times: dict[str, Any] = dict.fromkeys(METHODS, (2.0, 2.0, 2.0))
-    assert entry(times=times).steps(METHODS) == ((1 << 62, "one_shot"),)
+    assert entry(times=times).steps(METHODS) == ((16 * ROW, "one_shot"),)
 
 
 def test_the_nearest_entry_counts_that_of_the_same_codes_first() -> None:
@@ -103,10 +104,14 @@ def test_the_nearest_entry_counts_that_of_the_same_codes_first() -> None:
 
 
 def test_one_shot_is_by_default_for_what_it_is_fastest_for() -> None:
-    assert one_shot_bytes((entry(),)) == 2 * ROW + ROW // 2
-    times: dict[str, Any] = dict.fromkeys(METHODS, (2.0, 2.0, 2.0))
-    assert one_shot_bytes((entry(), entry(times=times, code_bits=8))) == 16 * ROW
-    assert one_shot_bytes(()) == 0
+    small, large = ROW, 1 << 20
+    assert one_shot_bytes((entry(),), small) == one_shot_bytes((entry(),), large) == 2 * ROW + ROW // 2
+    always: dict[str, Any] = dict.fromkeys(METHODS, (2.0, 2.0, 2.0))
+    assert one_shot_bytes((entry(times=always),), small) == 16 * ROW
+    assert one_shot_bytes((entry(times=always),), large) == large, "nothing says that its lead ends"
+    never = {**always, "one_shot": (3.0, 3.0, 3.0)}
+    assert one_shot_bytes((entry(times=never), entry(code_bits=8)), large) == 2 * ROW + ROW // 2
+    assert one_shot_bytes((entry(times=never),), small) == one_shot_bytes((), small) == small
 
 
 def test_calls_follow_the_table_with_the_same_bits(used: list[tuple[int, str]]) -> None:
