@@ -79,6 +79,13 @@ class Dispatcher:
         functions = launcher().make_dispatcher(json.dumps(dispatch_signature(example)))
         self.launch, self._learn, self._facts = functions
 
+    def in_words(self, error: Exception) -> Exception:
+        """The error, an argument named as the op's caller knows it."""
+        dtypes_of = {"input": self.first}
+        if self._weight is not None:
+            dtypes_of["weight"] = self.names[self._weight]
+        return in_words_of(self.op, error, dtypes_of)
+
     def of_op(self, op: Op) -> Dispatcher:
         """Create the dispatcher of another op for the same options."""
         return Dispatcher(op, self.enable_pdl, {**self.options, **op.fixed})
@@ -205,10 +212,19 @@ def _dispatcher(op: Op, enable_pdl: bool | None, options: tuple[Hashable, ...], 
         raise in_words_of(op, error) from None
 
 
-def in_words_of(op: Op, error: Exception) -> Exception:
-    """The error with the argument's name replaced by that of the op's caller."""
-    name, _, rest = str(error).partition(":")
-    return type(error)(f"{op.aliases[name]}:{rest}") if name in op.aliases else error
+def in_words_of(op: Op, error: Exception, dtypes_of: Mapping[str, str] | None = None) -> Exception:
+    """The error, an argument named as the op's caller knows it.
+
+    Args:
+        op: the op.
+        error: whose text begins with the name of an argument, or with that of the field that is its dtype.
+        dtypes_of: the arguments of such fields.
+    """
+    head, colon, rest = str(error).partition(":")
+    name, dtype = head.removesuffix(" dtype"), " dtype" if head.endswith(" dtype") else ""
+    argument = (dtypes_of or {}).get(name, name) if dtype else name
+    known = op.aliases.get(argument, argument)
+    return error if known == name else type(error)(f"{known}{dtype}{colon}{rest}")
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jitnorm.dispatch import in_words_of
 from jitnorm.interop import check_given, converted_tensors, framework_of, tried
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
     try:
         return _run(dispatcher, named, stream)
     except (TypeError, ValueError) as error:
-        raise in_words_of(dispatcher.op, error) from None
+        raise dispatcher.in_words(error) from None
 
 
 def run_with_amax(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from jitnorm.catalogue.op import Allocated, Op
-from jitnorm.dispatch import Dispatcher, in_words_of
+from jitnorm.dispatch import Dispatcher
 from jitnorm.interop import check_gradient, framework_of
 from jitnorm.interop.base import Way
 from jitnorm.kernels.config import KernelConfig, read_options
@@ -193,7 +193,7 @@ def fake_outputs(dispatcher: Dispatcher, outputs: Outputs, named: Mapping[str, A
         shapes = [(*leader.shape[:-1], int(leader.shape[-1])) for leader in leaders]
         made = outputs.of(shapes, framework.dtype_name(leaders[0]))
     except (TypeError, ValueError) as error:
-        raise in_words_of(dispatcher.op, error) from None
+        raise dispatcher.in_words(error) from None
     return {name: framework.empty(shape, dtype, leaders[0]) for name, (shape, dtype) in made.items()}
 
 

@@ -71,7 +71,7 @@ def test_an_input_that_does_not_fit_is_refused() -> None:
         compute_amax(np.ones((2, 32), np.float16)[:, ::2])
     with pytest.raises(TypeError, match=r"(x|input): is a .*list; expected a tensor"):
         compute_amax([1.0])
-    with pytest.raises(ValueError, match="input dtype: is 'float64'"):
+    with pytest.raises(ValueError, match="x dtype: is 'float64'"):
         compute_amax(np.ones((2, 16)))
 
 

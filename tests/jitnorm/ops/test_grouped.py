@@ -89,7 +89,7 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
     ("a_none", {"a": None}, "a: is .*None.*; expected a tensor", TypeError),
     ("a_matrix", {"a": ones(5, 64)}, r"a: shape is \(5, 64\), expected \(B, M, K\)", ValueError),
     ("a_size", {"a": ones(3, 5, 40)}, "a: its last dimension .* is 40, not a multiple of block_size 16", ValueError),
-    ("a_integers", {"a": ones(3, 5, 64, dtype=np.int32)}, "input dtype: is 'int32'", ValueError),
+    ("a_integers", {"a": ones(3, 5, 64, dtype=np.int32)}, "a dtype: is 'int32'", ValueError),
     ("a_stride", {"a": ones(3, 5, 128)[..., ::2]}, "a: the stride of its last dimension is 2", ValueError),
     ("mask_none", {"mask": None}, "mask: is .*None.*; expected a tensor", TypeError),
     ("mask_dtype", {"mask": ones(3, dtype=np.int64)}, "mask: dtype is int64, expected int32", ValueError),

@@ -81,7 +81,7 @@ def test_every_framework_gets_the_same_bytes(framework: str) -> None:
         (lambda: quantize_weight(np.ones((24, 4), np.float16)), ValueError, r"w: shape is \(24, 4\); .* of 16"),
         (lambda: quantize_weight(np.ones(16, np.float16)), ValueError, r"w: shape is \(16,\); expected \(K, N\)"),
         (lambda: quantize_weight(np.ones((16, 0), np.float16)), ValueError, r"w: its last dimension .* is 0"),
-        (lambda: quantize_weight(np.ones((16, 4), np.int32)), ValueError, "input dtype: is 'int32'; allowed are"),
+        (lambda: quantize_weight(np.ones((16, 4), np.int32)), ValueError, "w dtype: is 'int32'; allowed are"),
         (lambda: quantize_weight(np.ones((32, 4), np.float16), spec=MXFP8), ValueError, "axis: is 0, which does not"),
         (
             lambda: quantize_weight(np.ones((32, 4), np.float16), spec=NVFP4.with_layout("128x4")),

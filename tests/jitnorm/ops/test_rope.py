@@ -149,7 +149,7 @@ def test_nothing_is_done_without_tokens() -> None:
         ({"k": np.ones((6, 2, 32), np.float16)}, r"k: shape is \(6, 2, 32\), expected"),
         ({"positions": POSITIONS[:3]}, "positions: "),
         ({"positions": POSITIONS.astype(np.int16)}, "positions dtype: is 'int16'; allowed are 'int32', 'int64'"),
-        ({"q": np.ones((6, 3, 64), np.int32)}, "input dtype: is 'int32'; allowed are 'float16'"),
+        ({"q": np.ones((6, 3, 64), np.int32)}, "q dtype: is 'int32'; allowed are 'float16'"),
         ({"rounding": "up"}, "rounding: is 'up'; allowed are 'once'"),
     ],
 )  # fmt: skip
