@@ -155,7 +155,7 @@ def _check_bounds(name: str, shape: tuple[int, ...]) -> None:
         raise ValueError(f"{name}: has no dimensions; expected (..., hidden_size)")
     # Extents may be a tracer's symbols, on which its program should not depend.
     known = [extent for extent in shape if isinstance(extent, int)]
-    if min(known) < 0 or math.prod(max(1, extent) for extent in known) > MOST_BYTES:
+    if any(extent < 0 for extent in known) or math.prod(max(1, extent) for extent in known) > MOST_BYTES:
         raise ValueError(f"{name}: shape is {tuple(shape)}; at most {MOST_BYTES} bytes have addresses")
 
 

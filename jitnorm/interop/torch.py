@@ -100,6 +100,10 @@ class Torch(Framework):
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
         return self._refusals.refusal(tensor, is_output)
 
+    def layout_refusal(self, tensor: Any) -> str | None:
+        """The part of `refusal` that also holds for a tensor of which torch knows no more than its metadata."""
+        return self._refusals.layout_refusal(tensor)
+
     def gradient_refusal(self, tensor: Any, is_output: bool) -> str | None:
         return self._refusals.gradient_refusal(tensor, is_output)
 

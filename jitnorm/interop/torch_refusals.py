@@ -75,6 +75,7 @@ class TorchRefusals:
         with self._torch._C.DisableTorchFunction():
             return (
                 self._of_situation(tensor)
+                or self._of_layout(tensor)
                 or self._of_memory(tensor)
                 or self._of_gradient(tensor, is_output)
                 or self._of_tangent(tensor)
@@ -97,11 +98,16 @@ class TorchRefusals:
             return "is used in a transform of torch.func, whose tensors have no memory; call it there, with no `stream`"
         return None
 
-    def _of_memory(self, tensor: Any) -> str | None:
+    def layout_refusal(self, tensor: Any) -> str | None:
+        """The part of `refusal` that also holds for a tensor of which torch knows no more than its metadata."""
+        with self._torch._C.DisableTorchFunction():
+            return self._of_layout(tensor)
+
+    def _of_layout(self, tensor: Any) -> str | None:
         torch = self._torch
         if tensor.is_nested:
             return "is a nested tensor, whose rows differ in length; pass `.values()`, or each of its parts"
-        if tensor.device.type not in ("cpu", "cuda"):
+        if tensor.device.type not in ("cpu", "cuda", "meta"):
             return f"is on {tensor.device}; allowed are cpu and cuda"
         if tensor.layout is not torch.strided:
             return f"has layout {tensor.layout}; allowed is torch.strided, so pass `.to_dense()`"
@@ -109,6 +115,11 @@ class TorchRefusals:
             return "is one of torch's quantized tensors; pass `.dequantize()`, or `.int_repr()`"
         if tensor._is_zerotensor():
             return "is a zero tensor without memory; pass `.clone()`"
+        return None
+
+    def _of_memory(self, tensor: Any) -> str | None:
+        if tensor.is_meta:
+            return f"is on {tensor.device}; allowed are cpu and cuda"
         if tensor.numel() and not tensor.data_ptr():
             return "has no memory, as after `untyped_storage().resize_(0)`; pass it while it has its values"
         return None

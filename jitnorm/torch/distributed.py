@@ -88,7 +88,8 @@ def _check_placements(name: str, tensor: Any, expected: Placements | None) -> No
 def _output_shapes(dispatcher: Dispatcher, named: dict[str, Any]) -> Shapes:
     leaders = [named[name] for name in dispatcher.outputs.leaders]
     dtype = framework_of(leaders[0], dispatcher.outputs.leaders[0]).dtype_name(leaders[0])
-    found = dispatcher.outputs.of([tuple(leader.shape) for leader in leaders], dtype)
+    # As in any traced program, only the number of rows may be a symbol.
+    found = dispatcher.outputs.of([(*each.shape[:-1], *map(int, each.shape[-1:])) for each in leaders], dtype)
     return {name: shape for name, (shape, _) in found.items()}
 
 

@@ -12,6 +12,7 @@ import torch
 
 from jitnorm.interop.base import Way
 from jitnorm.torch.gradients import Implementation, runs_next
+from jitnorm.torch.refusals import are_in_parts
 from jitnorm.torch.schemas import Schema
 
 Run = Callable[[str, "bool | None", tuple[Any, ...]], Any]
@@ -34,10 +35,12 @@ def run_or_record(_keyset, {parameters}):
 # Makes calls directly that torch's dispatcher would only pass on, in 3 us.
 _DIRECT = """
 def direct({parameters}, **others):
-    if not (others or _is_profiled() or _has_torch_function({tensors})):
+    if not (others or {lacks}_is_profiled() or _has_torch_function({tensors})):
         named = {{{named}}}
         if _ways[config, enable_pdl](named, None):
             return {returned}
+    if not (others or _plain.issuperset(map(type, ({tensors},)))) and _are_in_parts(({tensors},)):
+        return _run_parts(config, enable_pdl, ({arguments},))
     return _dispatch({passed}, **others)
 """
 
@@ -70,14 +73,10 @@ class EntryPoints:
             run: the implementation.
             record: makes the calls that a gradient, a mode or a transform must see.
         """
-        absent = self._schema.nullable.union(self._schema.optional, self._schema.sometimes)
         text = _TEXT.format(
             parameters=self._parameters,
             arguments=", ".join([*self._inputs, *self._outputs]),
-            requires_grad=" or ".join(
-                f"{name} is not None and {name}.requires_grad" if name in absent else f"{name}.requires_grad"
-                for name in self._tensors
-            ),
+            requires_grad=" or ".join(f"{name} is not None and {name}.requires_grad" for name in self._tensors),
             passed=self._passed,
         )
         scope: dict[str, Any] = {
@@ -90,11 +89,14 @@ class EntryPoints:
         scope["_record"] = record(scope["run"])
         return scope["run"], scope["run_or_record"]
 
-    def direct(self, ways: Mapping[tuple[str, bool | None], Way], dispatch: Implementation) -> Implementation:
+    def direct(
+        self, ways: Mapping[tuple[str, bool | None], Way], run_parts: Run, dispatch: Implementation
+    ) -> Implementation:
         """The function in which a call from Python starts: of the overload, or without an overload's name.
 
         Args:
             ways: the fast paths of calls, by `config` and `enable_pdl`.
+            run_parts: makes calls of tensors that consist of others, such as DTensors.
             dispatch: torch's own function, for all other calls; it may have other keywords, too.
         """
         schema = self._schema
@@ -103,7 +105,9 @@ class EntryPoints:
             returned = f"[each for each in ({returned},) if each is not None]"
         text = _DIRECT.format(
             parameters=self._parameters,
+            lacks="".join(f"{name} is None or " for name in self._outputs if name not in schema.sometimes),
             tensors=", ".join(self._tensors),
+            arguments=", ".join([*self._inputs, *self._outputs]),
             named=", ".join(
                 f"'{name}': {name if self._writes or name not in schema.outputs else None}"
                 for name in (*self._inputs, *schema.outputs)
@@ -115,6 +119,9 @@ class EntryPoints:
             "_is_profiled": torch.autograd._profiler_enabled,
             "_has_torch_function": torch._C._has_torch_function_variadic,
             "_ways": ways,
+            "_plain": {torch.Tensor, torch.nn.Parameter, type(None)},
+            "_are_in_parts": are_in_parts,
+            "_run_parts": run_parts,
             "_dispatch": dispatch,
         }
         exec(text, scope)

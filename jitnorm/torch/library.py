@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from jitnorm.catalogue import OPS
-from jitnorm.torch import ranks
+from jitnorm.torch import ranks, refusals
 from jitnorm.torch.batching import batched
 from jitnorm.torch.entry_points import EntryPoints
 from jitnorm.torch.gradients import OperatorGradient, autograd_kernel, operator_gradient
@@ -55,13 +55,20 @@ def _define(operator: Operator, text: str, gradient: OperatorGradient | None) ->
     qualified = f"jitnorm::{name}"
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
     _LIBRARY.impl(name, on_autograd, "Autograd", with_keyset=True)
+    inputs = (*schema.required, *schema.numbers, *schema.optional)
+    for key in refusals.KEYS:
+        _LIBRARY.impl(name, refusals.refusing(inputs), key)
+    for key in refusals.VIEW_KEYS if writes else ():
+        _LIBRARY.impl(name, refusals.resolving(overload), key)
     return qualified
 
 
 def _call_directly(called: Any, operator: Operator, *, writes: bool) -> None:
     """Make calls of an overload, or without an overload's name, start in a function of `EntryPoints.direct`."""
-    if operator.ways is not None:
-        called._op = EntryPoints(operator.schema, writes=writes).direct(operator.ways, called._op)
+    ways = operator.ways_to_write if writes else operator.ways
+    if ways is not None:
+        run_parts = operator.write_parts if writes else operator.make_parts
+        called._op = EntryPoints(operator.schema, writes=writes).direct(ways, run_parts, called._op)
 
 
 def _overload(name: str) -> Any:

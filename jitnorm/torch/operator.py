@@ -31,7 +31,8 @@ class Operator:
 
     Attributes:
         schema: as given.
-        ways: the fast paths of its calls, by `config` and `enable_pdl`; None if torch tensors have none.
+        ways: the fast paths of calls that allocate, by `config` and `enable_pdl`; None if torch tensors have none.
+        ways_to_write: those of calls that are given their outputs.
     """
 
     def __init__(self, op: Op, schema: Schema) -> None:
@@ -43,7 +44,8 @@ class Operator:
         self._returned: Callable[[tuple[Any, ...]], Any] = returned
         self._forms = _Forms(with_bytes(op), (*inputs, *schema.outputs), optional)
         self._nothing = (None,) * len(schema.outputs)
-        self.ways = _Ways(self._forms) if _TORCH.is_direct else None
+        self.ways = _Ways(self._forms, frozenset()) if _TORCH.is_direct else None
+        self.ways_to_write = _Ways(self._forms, schema.sometimes) if _TORCH.is_direct else None
 
     def make(self, config: str, enable_pdl: bool | None, inputs: tuple[Any, ...]) -> Any:
         """Run the op and return its allocated outputs."""
@@ -53,6 +55,15 @@ class Operator:
     def write(self, config: str, enable_pdl: bool | None, given: tuple[Any, ...]) -> None:
         """Run the op on outputs that the caller gives after the inputs."""
         self._forms[config, enable_pdl].writing(given)
+
+    def make_parts(self, config: str, enable_pdl: bool | None, inputs: tuple[Any, ...]) -> Any:
+        """`make` with tensors that consist of others: an operator's call of DTensors is the function's."""
+        form = self._forms[config, enable_pdl]
+        return self._returned(form.dispatcher.outputs_among(form.running(inputs + self._nothing)))
+
+    def write_parts(self, config: str, enable_pdl: bool | None, given: tuple[Any, ...]) -> None:
+        """`write` with such tensors."""
+        self._forms[config, enable_pdl].running(given, writes=True)
 
     def fake(self, *given: Any, config: str = "", enable_pdl: bool | None = None) -> Any:
         """The results of `make`, without values."""
@@ -96,14 +107,18 @@ class _Form:
         """The arguments by name."""
         return dict(zip(self.dispatcher.arguments, self._ordered(given), strict=True))
 
-    def way(self) -> Way:
-        """The fast path of such calls."""
+    def way(self, given: frozenset[str]) -> Way:
+        """The fast path of such calls; those that lack an output that must be given have none."""
         usual, unused = _TORCH.way(self.dispatcher), [name for _, name in self._unused]
+        needed = [name for name in self.dispatcher.outputs.names if name in given]
 
         def call(named: dict[str, Any], stream: Any) -> bool:
+            for name in needed:
+                if named[name] is None:
+                    return False
             return all(named[name] is None for name in unused) and usual(named, stream)
 
-        return call if unused else usual
+        return call if unused or needed else usual
 
     def writing(self, given: tuple[Any, ...]) -> None:
         """Make a call with outputs."""
@@ -115,7 +130,7 @@ class _Form:
                     return
         except (BufferError, RuntimeError, TypeError, ValueError):
             pass  # nothing has run; `run` raises it again, in the caller's terms
-        run(dispatcher, dict(zip(dispatcher.arguments, arguments, strict=True)), None)
+        self.running(given, writes=True)
 
     def allocating(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """Make a call without outputs, and return its arguments with them."""
@@ -126,10 +141,17 @@ class _Form:
                 arguments = dispatcher.in_order(named)
                 if dispatcher.launch(*arguments) is None:
                     return arguments
-        except (BufferError, RuntimeError, TypeError, ValueError):
+        except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
             pass
-        named.update(dict.fromkeys(dispatcher.outputs.names))
-        return dispatcher.in_order(run(dispatcher, named, None))
+        return self.running(given)
+
+    def running(self, given: tuple[Any, ...], *, writes: bool = False) -> tuple[Any, ...]:
+        """Make a call, with outputs if it writes, as a function makes it, and return its arguments with outputs."""
+        named = self.named(given)
+        for name in self.dispatcher.outputs.names if writes else ():
+            if named[name] is None:
+                raise TypeError(f"{name}: is None; expected a tensor")
+        return self.dispatcher.in_order({**named, **run(self.dispatcher, named, None)})
 
     def _ordered(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments in the dispatcher's order."""
@@ -160,12 +182,12 @@ class _Forms(dict[tuple[str, "bool | None"], _Form]):
 class _Ways(dict[tuple[str, "bool | None"], Way]):
     """The fast paths of an operator's calls, by `config` and `enable_pdl`, created on first use."""
 
-    def __init__(self, forms: _Forms) -> None:
+    def __init__(self, forms: _Forms, given: frozenset[str]) -> None:
         super().__init__()
-        self._forms = forms
+        self._forms, self._given = forms, given
 
     def __missing__(self, options: tuple[str, bool | None]) -> Way:
-        made = self[options] = self._forms[options].way()
+        made = self[options] = self._forms[options].way(self._given)
         return made
 
 
@@ -190,7 +212,7 @@ def fake_outputs(dispatcher: Dispatcher, outputs: Outputs, named: Mapping[str, A
         leaders = [named[name] for name in outputs.leaders]
         framework = framework_of(leaders[0], outputs.leaders[0])
         # While torch traces, only the number of rows may be a symbol.
-        shapes = [(*leader.shape[:-1], int(leader.shape[-1])) for leader in leaders]
+        shapes = [(*leader.shape[:-1], *map(int, leader.shape[-1:])) for leader in leaders]
         made = outputs.of(shapes, framework.dtype_name(leaders[0]))
     except (TypeError, ValueError) as error:
         raise dispatcher.in_words(error) from None

@@ -13,14 +13,16 @@ from jitnorm.catalogue.all_reduce import ALL_REDUCE_NORM_QUANTIZE
 from jitnorm.comm.calls import admitted_shape, launch, own_part
 from jitnorm.comm.workspace import Workspace, workspace_named
 from jitnorm.dispatch import Dispatcher
-from jitnorm.interop import check_gradient
+from jitnorm.interop import check_gradient, check_passable
 from jitnorm.kernels.config import read_options
 from jitnorm.outputs import Outputs
+from jitnorm.torch import refusals
 from jitnorm.torch.operator import fake_outputs, with_bytes
 from jitnorm.torch.schemas import config_text
 
 _NAME = ALL_REDUCE_NORM_QUANTIZE.name
 _INPUTS = ("input", "weight", "residual", "bias", "global_scale", "scale", "scale_ub")
+_POSITIONAL = ("input", "weight", "eps", "workspace", *_INPUTS[2:])
 SCHEMA = (
     f"{_NAME}(Tensor input, Tensor? weight, float eps, str workspace, Tensor? residual=None, Tensor? bias=None, "
     "Tensor? global_scale=None, Tensor? scale=None, Tensor? scale_ub=None, *, str config, bool? enable_pdl=None, "
@@ -36,6 +38,8 @@ def define(library: torch.library.Library) -> None:
     library.define(SCHEMA, tags=(torch.Tag.pt2_compliant_tag,))
     for device in ("CPU", "CUDA"):
         library.impl(_NAME, _run, device)
+    for key in refusals.KEYS:
+        library.impl(_NAME, refusals.refusing(_POSITIONAL), key)
     library.impl(_NAME, _without_gradients, "Autograd")
     torch.library.register_fake(f"jitnorm::{_NAME}", _fake, lib=library)
 
@@ -123,10 +127,12 @@ def _fake(
 
 def _without_gradients(*given: Any, **named: Any) -> Any:
     """Make a call, unless autograd would record it."""
-    inputs = {**dict(zip(("input", "weight", "eps", "workspace", *_INPUTS[2:]), given, strict=False)), **named}
+    inputs = {**dict(zip(_POSITIONAL, given, strict=False)), **named}
     for name in _INPUTS:
-        if inputs.get(name) is not None:
-            check_gradient(inputs[name], name)
+        if (tensor := inputs.get(name)) is not None:
+            if refusals.are_in_parts((tensor,)):
+                check_passable(tensor, name)
+            check_gradient(tensor, name)
     with torch._C._AutoDispatchBelowAutograd():
         return torch.ops.jitnorm.all_reduce_norm_quantize.default(*given, **named)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,6 +106,76 @@ def test_what_a_process_cannot_compute_alone_is_an_error_that_names_the_placemen
     with pytest.raises(TypeError, match=r"^input: has the placements .*, but amax is made of rows of all"):
         jitnorm.quantize(rows, spec=FP8_TENSOR, scale="tensor")
     assert_part(jitnorm.rmsnorm(rows, weight), jitnorm.rmsnorm(X, WEIGHT), Shard(0), rank)
+
+
+@pytest.mark.parametrize("placement", [Replicate(), Shard(0)], ids=str)
+def test_operators_called_directly_do_the_same(rank: int, placement: Any) -> None:
+    operators, weight = torch.ops.jitnorm, placed(WEIGHT, Replicate(), rank)
+    x, residual, out = (placed(each, placement, rank) for each in (X, RESIDUAL, X))
+    expected = jitnorm.rmsnorm(X, WEIGHT), *jitnorm.add_rmsnorm(X, RESIDUAL, WEIGHT)
+    assert_part(operators.rmsnorm(x, weight, 1e-6), expected[0], placement, rank)
+    with torch.inference_mode():
+        assert_part(operators.rmsnorm.default(x, weight, 1e-6), expected[0], placement, rank)
+    assert operators.rmsnorm.out(x, weight, 1e-6, out=out) is None
+    assert_part(out, expected[0], placement, rank)
+    for ours, theirs in zip(operators.fused_add_rmsnorm(x, residual, weight, 1e-6), expected[1:], strict=True):
+        assert_part(ours, theirs, placement, rank)
+    codes, scales = operators.rmsnorm_fp4quant(x, weight, 1e-6, config="quant=e2m1/16/e4m3")
+    for ours, theirs in zip((codes, scales), jitnorm.rmsnorm_fp4quant(X, WEIGHT), strict=True):
+        assert_part(ours, theirs, placement, rank)
+    operators.fused_add_rmsnorm.out(x, residual, weight, 1e-6, out=x, residual_out=residual)
+    assert_part(x, expected[1], placement, rank)
+    assert_part(residual, expected[2], placement, rank)
+
+
+def test_so_do_compiled_programs_that_call_them(rank: int) -> None:
+    def program(x: Any, residual: Any, weight: Any) -> Any:
+        torch.ops.jitnorm.fused_add_rmsnorm.out(x, residual, weight, 1e-6, out=x, residual_out=residual)
+        return torch.ops.jitnorm.rmsnorm(x * 2, weight, 1e-6) + 1
+
+    def inputs() -> Any:
+        return placed(X, Shard(0), rank), placed(RESIDUAL, Shard(0), rank), placed(WEIGHT, Replicate(), rank)
+
+    given, mine = inputs(), inputs()
+    compiled = torch.compile(program, backend="aot_eager", fullgraph=True)
+    for ours, theirs in zip((compiled(*given), *given), (program(*mine), *mine), strict=True):
+        assert torch.equal(ours.to_local(), theirs.to_local())
+
+
+def test_a_program_may_have_symbols_for_rows_and_hidden_sizes(rank: int) -> None:
+    compiled = torch.compile(jitnorm.rmsnorm, backend="aot_eager", fullgraph=True, dynamic=True)
+    for size in (64, 96):
+        x, weight = (placed(each, Replicate(), rank) for each in (X[:, :size], WEIGHT[:size]))
+        assert torch.equal(compiled(x, weight).to_local(), jitnorm.rmsnorm(x, weight).to_local())
+
+
+@pytest.mark.parametrize("placement", [Shard(1), Partial()], ids=str)
+def test_operators_name_other_placements(rank: int, placement: Any) -> None:
+    operators, weight = torch.ops.jitnorm, placed(WEIGHT, Replicate(), rank)
+    rows, other = placed(X, Shard(0), rank), placed(X, placement, rank)
+    named = re.escape(f"has the placements ({placement!r},)")
+    with pytest.raises(TypeError, match=f"^input: {named}"):
+        operators.rmsnorm(other, weight, 1e-6)
+    with pytest.raises(TypeError, match=f"^out: {named}"):
+        operators.rmsnorm.out(rows, weight, 1e-6, out=other)
+    with pytest.raises(TypeError, match=f"^residual: {named}"):
+        operators.fused_add_rmsnorm.out(rows, other, weight, 1e-6, out=rows, residual_out=other)
+    with pytest.raises(TypeError, match=r"^weight: is a plain tensor beside DTensors"):
+        operators.rmsnorm(rows, WEIGHT, 1e-6)
+    with pytest.raises(TypeError, match=r"^input: is a DTensor"):
+        operators.all_reduce_norm_quantize(rows, weight, 1e-6, "none", config="rmsnorm:ranks=2")
+    assert_part(operators.rmsnorm(rows, weight, 1e-6), jitnorm.rmsnorm(X, WEIGHT), Shard(0), rank)
+
+
+def test_operators_have_the_gradients_of_functions(rank: int) -> None:
+    x, weight = placed(X, Shard(0), rank).requires_grad_(), placed(WEIGHT, Replicate(), rank).requires_grad_()
+    torch.ops.jitnorm.rmsnorm(x, weight, 1e-6).to_local().float().square().sum().backward()
+    found = [x.grad, weight.grad]
+    x.grad = weight.grad = None
+    jitnorm.rmsnorm(x, weight).to_local().float().square().sum().backward()
+    for ours, theirs in zip(found, (x.grad, weight.grad), strict=True):
+        assert ours.placements == theirs.placements
+        assert torch.equal(ours.to_local(), theirs.to_local())
 
 
 def test_a_plain_tensor_beside_them_is_an_error_by_name(rank: int) -> None:
