@@ -110,6 +110,10 @@ class Dispatcher:
         config, target = self._config_of(arguments, self._facts(*arguments))
         return get_kernel(config, target), f"{config} for {target}"
 
+    def check(self, *arguments: Any) -> None:
+        """Raise the error that a call would, given the arguments of `kernel_of`; nothing is built."""
+        self._config_of(arguments, self._facts(*arguments))
+
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> Any:
         """Return a function that runs a call without a kernel: usually `launch`, to which the kernel was added."""
         config, target = self._config_of(arguments, facts)
@@ -139,8 +143,14 @@ class Dispatcher:
             enable_pdl=self.enable_pdl,
             **{field: dtypes[i] for field, i in self._dtypes.items()},
         )
-        launcher().make_checker(recipe_text(config, target))(*arguments)
+        _checker(config, target)(*arguments)
         return config, target
+
+
+@lru_cache(maxsize=64)
+def _checker(config: KernelConfig, target: Target) -> Any:
+    """What refuses the calls that a kernel would refuse."""
+    return launcher().make_checker(recipe_text(config, target))
 
 
 def _captured_kernel(config: KernelConfig, target: Target) -> Any:

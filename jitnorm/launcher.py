@@ -42,6 +42,7 @@ _FUNCTIONS = (
     "bind",
     "allocate",
     "stand_in",
+    "stand_in_view",
     "at_address",
     "merge_last_two",
     "reinterpret",
@@ -62,6 +63,7 @@ class Launcher:
     bind: Callable[[Any, Any, Any], Any]
     allocate: Callable[[Any, str, int], Any]
     stand_in: Callable[[Any, str, int, int], Any]
+    stand_in_view: Callable[[Any, Any, str, int, int, int], Any]
     at_address: Callable[[Any, str, int, int, Any], Any]
     merge_last_two: Callable[[Any], Any]
     reinterpret: Callable[[Any, str], Any]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
 import torch
 
-from jitnorm.catalogue.op import Allocated, Op
+from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher
-from jitnorm.interop import check_gradient, framework_of
+from jitnorm.interop import framework_of
 from jitnorm.interop.base import Way
-from jitnorm.kernels.config import KernelConfig, read_options
+from jitnorm.kernels.config import read_options
 from jitnorm.ops.run import run
-from jitnorm.outputs import Outputs
+from jitnorm.torch.fakes import check_given_outputs, faked, with_bytes
 from jitnorm.torch.schemas import Schema
 
 _TORCH = framework_of(torch.empty(0), "")
@@ -67,22 +66,22 @@ class Operator:
 
     def fake(self, *given: Any, config: str = "", enable_pdl: bool | None = None) -> Any:
         """The results of `make`, without values."""
-        return self._returned(tuple(self._faked(config, enable_pdl, given, {}).values()))
+        dispatcher, named = self._named(config, enable_pdl, given, {})
+        return self._returned(tuple(faked(dispatcher, named).values()))
 
     def fake_write(self, *given: Any, config: str = "", enable_pdl: bool | None = None, **outputs: Any) -> None:
         """Check what can be checked without values."""
-        self._faked(config, enable_pdl, given, outputs)
+        dispatcher, named = self._named(config, enable_pdl, given, outputs)
+        check_given_outputs(dispatcher, named)
+        faked(dispatcher, named)
 
-    def _faked(
+    def _named(
         self, config: str, enable_pdl: bool | None, given: tuple[Any, ...], outputs: dict[str, Any]
-    ) -> dict[str, Any]:
-        """The outputs of a call in torch's form, without trailing arguments that have their defaults."""
+    ) -> tuple[Dispatcher, dict[str, Any]]:
+        """The dispatcher and the arguments by name of a call in torch's form, which omits trailing defaults."""
         form = self._forms[config, enable_pdl]
         inputs = (*given, *(None,) * (self._input_count - len(given)))
-        named = form.named((*inputs, *map(outputs.get, self._outputs)))
-        _check_devices(form.dispatcher, named)
-        check_gradients(form.dispatcher, named)
-        return fake_outputs(form.dispatcher, form.dispatcher.outputs, named)
+        return form.dispatcher, form.named((*inputs, *map(outputs.get, self._outputs)))
 
 
 class _Form:
@@ -148,9 +147,8 @@ class _Form:
     def running(self, given: tuple[Any, ...], *, writes: bool = False) -> tuple[Any, ...]:
         """Make a call, with outputs if it writes, as a function makes it, and return its arguments with outputs."""
         named = self.named(given)
-        for name in self.dispatcher.outputs.names if writes else ():
-            if named[name] is None:
-                raise TypeError(f"{name}: is None; expected a tensor")
+        if writes:
+            check_given_outputs(self.dispatcher, named)
         return self.dispatcher.in_order({**named, **run(self.dispatcher, named, None)})
 
     def _ordered(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -189,49 +187,3 @@ class _Ways(dict[tuple[str, "bool | None"], Way]):
     def __missing__(self, options: tuple[str, bool | None]) -> Way:
         made = self[options] = self._forms[options].way(self._given)
         return made
-
-
-def with_bytes(op: Op) -> Op:
-    """The op with E2M1 codes allocated as bytes: torch's compilers and exported programs lack their dtype."""
-
-    def allocated(config: KernelConfig) -> Allocated:
-        return {"y_fp4": (None, "uint8"), **(op.allocated(config) if op.allocated else {})}
-
-    return replace(op, allocated=allocated)
-
-
-def fake_outputs(dispatcher: Dispatcher, outputs: Outputs, named: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs of a call, with the shapes and dtypes that it would allocate, without values.
-
-    Args:
-        dispatcher: the op's, for the options of the call.
-        outputs: how they are allocated.
-        named: the call's arguments by name.
-    """
-    try:
-        leaders = [named[name] for name in outputs.leaders]
-        framework = framework_of(leaders[0], outputs.leaders[0])
-        # While torch traces, only the number of rows may be a symbol.
-        shapes = [(*leader.shape[:-1], *map(int, leader.shape[-1:])) for leader in leaders]
-        made = outputs.of(shapes, framework.dtype_name(leaders[0]))
-    except (TypeError, ValueError) as error:
-        raise dispatcher.in_words(error) from None
-    return {name: framework.empty(shape, dtype, leaders[0]) for name, (shape, dtype) in made.items()}
-
-
-def _check_devices(dispatcher: Dispatcher, named: Mapping[str, Any]) -> None:
-    """Raise ValueError unless all tensors of a call are on one device; kernels check that, but not for `meta`."""
-    first = named[dispatcher.first]
-    for name in dispatcher.names:
-        tensor = named.get(name)
-        if tensor is not None and tensor.device != first.device:
-            raise ValueError(
-                f"{name}: is on {tensor.device}, expected {first.device}, where {dispatcher.first} is; move it there"
-            )
-
-
-def check_gradients(dispatcher: Dispatcher, named: Mapping[str, Any]) -> None:
-    """Raise TypeError if a tensor of a call requires a gradient."""
-    for name in dispatcher.names:
-        if named.get(name) is not None:
-            check_gradient(named[name], name, name in dispatcher.outputs.names)

@@ -17,7 +17,7 @@ from jitnorm.interop import check_gradient, check_passable
 from jitnorm.kernels.config import read_options
 from jitnorm.outputs import Outputs
 from jitnorm.torch import refusals
-from jitnorm.torch.operator import fake_outputs, with_bytes
+from jitnorm.torch.fakes import fake_outputs, with_bytes
 from jitnorm.torch.schemas import config_text
 
 _NAME = ALL_REDUCE_NORM_QUANTIZE.name

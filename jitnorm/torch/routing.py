@@ -15,7 +15,7 @@ from jitnorm.interop import check_tensors, framework_of
 from jitnorm.ops.gradients import gradient_of
 from jitnorm.outputs import Outputs
 from jitnorm.torch import gradients
-from jitnorm.torch.operator import check_gradients, fake_outputs, with_bytes
+from jitnorm.torch.fakes import check_gradients, fake_outputs, with_bytes
 from jitnorm.torch.schemas import config_text
 
 

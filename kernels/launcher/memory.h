@@ -31,12 +31,19 @@ struct CudaAllocator {
   }
 };
 
+// The dtype of a name as `DtypeName` writes it.
+inline DLDataType DtypeNamed(const ffi::String& name) {
+  const std::string text = name, complex = "complex";
+  if (text.rfind(complex, 0) != 0) return ffi::StringToDLDataType(name);
+  return {kDLComplex, static_cast<uint8_t>(std::atoi(text.c_str() + complex.size())), 1};
+}
+
 // The dtype of a name, if dense tensors of it can have the shape.
 inline DLDataType DtypeOf(const ffi::Shape& shape, const ffi::String& dtype) {
   DLTensor t{};
   t.shape = const_cast<int64_t*>(shape.data());
   t.ndim = static_cast<int>(shape.size());
-  t.dtype = ffi::StringToDLDataType(dtype);
+  t.dtype = DtypeNamed(dtype);
   CheckBounds("shape", t);
   return t.dtype;
 }
@@ -80,6 +87,17 @@ inline ffi::Tensor ViewOf(const ffi::Tensor& tensor, const DLTensor& prototype) 
   TVM_FFI_CHECK_SAFE_CALL(TVMFFITensorCreateUnsafeView(ffi::details::ObjectUnsafe::TVMFFIObjectPtrFromObjectRef(tensor),
                                                        &prototype, &view));
   return ffi::Tensor(ffi::details::ObjectUnsafe::ObjectPtrFromOwned<ffi::TensorObj>(static_cast<TVMFFIObject*>(view)));
+}
+
+// A stand-in with strides, in elements, that begins `offset` elements behind its place.
+inline ffi::Tensor StandInView(const ffi::Shape& shape, const ffi::Shape& strides, const ffi::String& dtype,
+                               int64_t device, int64_t place, int64_t offset) {
+  const ffi::Tensor dense = StandIn(shape, dtype, device, place);
+  DLTensor prototype = *dense.GetDLTensorPtr();
+  JITNORM_CHECK(strides.size() == shape.size(), ValueError) << "strides: are of " << strides.size() << " dimensions";
+  prototype.strides = const_cast<int64_t*>(strides.data());
+  prototype.data = static_cast<char*>(prototype.data) + offset * ElementBytes(prototype.dtype);
+  return ViewOf(dense, prototype);
 }
 
 // The same memory with its last two dimensions, which must be dense, merged.
