@@ -132,13 +132,25 @@ class TorchRefusals:
         return None
 
     def _of_tangent(self, tensor: Any) -> str | None:
-        torch = self._torch
-        level = torch.autograd.forward_ad._current_level
-        if level >= 0 and torch.autograd.forward_ad.unpack_dual(tensor, level=level).tangent is not None:
+        if self._torch.autograd.forward_ad._current_level >= 0 and self._has_tangent(tensor):
             return (
                 "has a tangent, and jitnorm's ops have no gradients of forward mode; pass the primal of `unpack_dual`"
             )
         return None
+
+    def _has_tangent(self, tensor: Any) -> bool:
+        """Whether a tensor or one within it, where transforms are nested, has a tangent."""
+        torch, functorch = self._torch, self._torch._C._functorch
+        forward_ad = torch.autograd.forward_ad
+        while True:
+            try:
+                if forward_ad.unpack_dual(tensor, level=forward_ad._current_level).tangent is not None:
+                    return True
+            except RuntimeError:  # torch cannot ask a batch, but what is within it
+                pass
+            if not functorch.is_functorch_wrapped_tensor(tensor):
+                return False
+            tensor = functorch.get_unwrapped(tensor)
 
     def _of_view(self, tensor: Any, is_output: bool) -> str | None:
         if is_output and (tensor.is_neg() or tensor.is_conj()):

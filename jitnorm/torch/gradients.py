@@ -12,7 +12,7 @@ from torch._functorch.autograd_function import enable_single_level_autograd_func
 from torch.autograd import forward_ad
 
 from jitnorm.catalogue.op import Op
-from jitnorm.interop import check_gradient
+from jitnorm.interop import check_gradient, framework_of
 from jitnorm.ops.gradients import Gradient, gradient_of
 from jitnorm.torch.schemas import Schema, schemas_of
 
@@ -94,7 +94,7 @@ def autograd_kernel(operator: Any, implementation: Implementation, gradient: Ope
 
     def kernel(keyset: Any, *given: Any, **options: Any) -> Any:
         if forward_ad._current_level >= 0:
-            _refuse(operator, given, options)
+            _refuse_tangents(operator, given, options)
         if is_grad_enabled() and any_requires_grad(*given, **options):
             if differentiable is not None:
                 return differentiable(keyset & after_autograd, options, *given)
@@ -122,8 +122,16 @@ class _RunsNext(dict[int, bool]):
 runs_next = _RunsNext()
 
 
+def _refuse_tangents(operator: Any, given: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """Raise TypeError if a tensor of a call has a tangent."""
+    inputs = zip((argument.name for argument in operator._schema.arguments), given, strict=False)
+    for name, tensor in (*inputs, *options.items()):
+        if isinstance(tensor, torch.Tensor) and (reason := framework_of(tensor, name).tangent_refusal(tensor)):
+            raise TypeError(f"{name}: {reason}")
+
+
 def _refuse(operator: Any, given: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """Raise TypeError if a tensor of a call requires a gradient or has a tangent."""
+    """Raise TypeError if a tensor of a call requires a gradient."""
     arguments = operator._schema.arguments
     for argument, tensor in zip(arguments, given, strict=False):
         if isinstance(tensor, torch.Tensor):
@@ -131,6 +139,9 @@ def _refuse(operator: Any, given: tuple[Any, ...], options: dict[str, Any]) -> N
     for name, tensor in options.items():
         if isinstance(tensor, torch.Tensor):
             check_gradient(tensor, name, is_output=True)
+
+
+_NO_SECOND = "jitnorm's ops have no second derivatives; compute the first ones without create_graph"
 
 
 # torch.func calls autograd kernels level by level, so these are functions of one level.
@@ -146,27 +157,57 @@ class _Once(torch.autograd.function._SingleLevelFunction):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
-        raise RuntimeError("jitnorm's ops have no second derivatives; compute the first ones without create_graph")
+        raise RuntimeError(_NO_SECOND)
+
+
+class _OnceAtEachLevel(torch.autograd.Function):  # type: ignore[misc]
+    """The same where transforms of torch.func are nested, each of which must record it to raise the error."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(of: OperatorGradient, eps: float, *tensors: torch.Tensor | None) -> Any:
+        return of.backward(eps, *tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
+        raise RuntimeError(_NO_SECOND)
 
 
 def _differentiable(operator: Any, of: OperatorGradient) -> Implementation:
     """An operator as autograd records it, given the dispatch keys below autograd's, its keywords and its arguments."""
-    below_autograd = torch._C._AutoDispatchBelowAutograd
+    below_autograd, are_transforming = torch._C._AutoDispatchBelowAutograd, torch._C._are_functorch_transforms_active
     op = of.gradient.recorded
 
     @cache  # it may be defined after this operator
     def recorded() -> Any:
         return getattr(torch.ops.jitnorm, op.name).default if op else operator
 
+    def of_levels(below: Any, *inputs: Any, **options: Any) -> Any:
+        """What is recorded gives, of which transforms of torch.func around this one record the operator itself."""
+        with torch.enable_grad():
+            seen = operator.redispatch(below, *inputs, **options)
+        if not op:
+            return seen
+        outputs = (seen,) if isinstance(seen, torch.Tensor) else tuple(seen)
+        return (*outputs, *recorded().redispatch(below, *inputs, **options)[len(outputs) :])
+
     class Differentiable(torch.autograd.function._SingleLevelFunction):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, below: Any, options: dict[str, Any], *inputs: Any) -> Any:
             with below_autograd():
-                output = recorded().redispatch(below, *inputs, **options)
+                made = of_levels if are_transforming() else recorded().redispatch
+                output = made(below, *inputs, **options)
             return of.save(ctx, inputs, output)
 
         @staticmethod
         def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+            if are_transforming():
+                return None, None, *_OnceAtEachLevel.apply(of, ctx.eps, *grads, *ctx.saved_tensors)
             with enable_single_level_autograd_function():
                 return None, None, *_Once.apply(of, ctx.eps, *grads, *ctx.saved_tensors)
 
