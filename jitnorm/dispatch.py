@@ -149,7 +149,7 @@ class Dispatcher:
 
 @lru_cache(maxsize=64)
 def _checker(config: KernelConfig, target: Target) -> Any:
-    """What refuses the calls that a kernel would refuse."""
+    """A function that raises the error of a call that the kernel would reject."""
     return launcher().make_checker(recipe_text(config, target))
 
 

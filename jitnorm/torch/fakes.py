@@ -16,15 +16,15 @@ from jitnorm.outputs import Outputs
 
 
 def faked(dispatcher: Dispatcher, named: Mapping[str, Any]) -> dict[str, Any]:
-    """What a call allocates, by name.
+    """The outputs that a call allocates, by name, without values.
 
     Args:
         dispatcher: the op's, for the options of the call.
         named: the call's arguments by name; outputs that it writes may be given.
 
     Raises:
-        ValueError: the call would be refused, for the same reason.
-        TypeError: so it would, or autograd would not see it.
+        ValueError: the call would raise it, too.
+        TypeError: likewise, or autograd would not see the call.
     """
     for name in dispatcher.names:
         if name not in dispatcher.outputs.names:

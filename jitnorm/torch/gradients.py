@@ -188,7 +188,7 @@ def _differentiable(operator: Any, of: OperatorGradient) -> Implementation:
         return getattr(torch.ops.jitnorm, op.name).default if op else operator
 
     def of_levels(below: Any, *inputs: Any, **options: Any) -> Any:
-        """What is recorded gives, of which transforms of torch.func around this one record the operator itself."""
+        """The outputs of the recorded op, of which outer transforms of torch.func record the operator itself."""
         with torch.enable_grad():
             seen = operator.redispatch(below, *inputs, **options)
         if not op:

@@ -25,7 +25,7 @@ def are_in_parts(tensors: tuple[Any, ...]) -> bool:
 
 
 def refusing(names: Sequence[str]) -> Callable[..., Any]:
-    """What raises the error of a call with such a tensor, given the names of positional arguments."""
+    """A function that raises the error of a call with such a tensor; `names` are those of positional arguments."""
 
     def refuse(*given: Any, **named: Any) -> Any:
         for name, value in (*zip(names, given, strict=False), *named.items()):
@@ -37,7 +37,7 @@ def refusing(names: Sequence[str]) -> Callable[..., Any]:
 
 
 def resolving(operator: Any) -> Callable[..., Any]:
-    """What makes a call that writes, with views of other signs: as inputs they are copied, as outputs refused."""
+    """A function that makes a call that writes: views with changed signs are copied as inputs, rejected as outputs."""
 
     def resolve(*given: Any, **options: Any) -> Any:
         for name, value in options.items():

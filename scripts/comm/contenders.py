@@ -217,7 +217,7 @@ def peer_sum(s: Setting) -> Iterable[Call]:
 
 
 def peer_norm(s: Setting) -> Iterable[Call]:
-    """What follows a sum, of the next rank's matrix: all that a fused call does but for waiting and adding shares."""
+    """The op that follows a sum, of the next rank's matrix: a fused call without waiting and adding shares."""
     add_norm = s.add_norm()
     for _, peer in s.of_peers():
         yield partial(add_norm, peer)
