@@ -37,7 +37,7 @@ class Peer:
 
 PEERS = {
     "flashinfer": Peer(("flashinfer",), flashinfer_names.FILES, flashinfer_names.names),
-    "sglang": Peer(("sgl_kernel", "sglang", "vllm"), sglang_names.FILES, sglang_names.names),
+    "sglang": Peer(("sgl_kernel", "sglang", "vllm", "flashinfer"), sglang_names.FILES, sglang_names.names),
     "vllm": Peer(("vllm",), vllm_names.FILES, vllm_names.names, vllm_names.prepare, (vllm_names,)),
 }
 

@@ -21,12 +21,14 @@ class Report:
         outcomes: by file.
         reasons: by text, in which numbers do not count.
         examples: the first text of each, and a test.
+        failures: every failed test, and what it says.
     """
 
     selected: int = 0
     outcomes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     reasons: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, files: Iterable[Path]) -> Report:
@@ -34,29 +36,38 @@ class Report:
         report = cls()
         for file in files:
             lines = [json.loads(line) for line in file.read_text().splitlines()]
-            if lines and "outcome" not in lines[-1] and "test" in lines[-1]:
-                lines[-1] |= {"outcome": "failed", "reason": "did not end"}
-            for line in lines:
-                report.selected += line.get("selected", 0)
-                if "outcome" in line:
-                    report._add(**line)
+            report.selected += sum(line.get("selected", 0) for line in lines)
+            outcomes = [line for line in lines if "outcome" in line]
+            ended = {line["test"] for line in outcomes}
+            begun = (line["begun"] for line in lines if "begun" in line)
+            outcomes += [
+                {"test": test, "outcome": "failed", "reason": "did not end"} for test in begun if test not in ended
+            ]
+            for line in outcomes:
+                report._add(**line)
         return report
 
     def _add(self, test: str, outcome: str, reason: str) -> None:
         file, _, name = test.partition("::")
         self.outcomes[file][outcome] += 1
+        if outcome == "failed":
+            self.failures[test] = reason
         if reason:
             text = f"{outcome} {name.partition('[')[0]}: {reason}"
             alike = _NUMBER.sub("#", text)
             self.reasons[alike] += 1
             self.examples.setdefault(alike, text)
 
-    def show(self) -> None:
-        """Print a table of the files, then the reasons."""
+    def text(self) -> str:
+        """A table of the files, then the reasons."""
         total = sum(self.outcomes.values(), Counter())
-        print("\n| file | passed | failed | skipped |\n|---|---|---|---|")
+        lines = ["", "| file | passed | failed | skipped |", "|---|---|---|---|"]
         for file, counts in [*sorted(self.outcomes.items()), (f"all of {self.selected}", total)]:
-            print(f"| {file} | {counts['passed']} | {counts['failed']} | {counts['skipped']} |")
-        print("\n| tests | reason |\n|---|---|")
-        for alike, count in self.reasons.most_common():
-            print(f"| {count} | {self.examples[alike]} |")
+            lines.append(f"| {file} | {counts['passed']} | {counts['failed']} | {counts['skipped']} |")
+        lines += ["", "| tests | reason |", "|---|---|"]
+        lines += [f"| {count} | {self.examples[alike]} |" for alike, count in self.reasons.most_common()]
+        return "\n".join(lines) + "\n"
+
+    def list_of_failures(self) -> str:
+        """A line for each test that failed."""
+        return "".join(f"{test}: {reason}\n" for test, reason in sorted(self.failures.items()))

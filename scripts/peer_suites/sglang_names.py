@@ -1,6 +1,6 @@
 """SGLang's modules: `jitnorm.compat.sglang`, layers to compare it with, and what its tests ask of the platform.
 
-Its tests also compare with functions of vLLM, which are jitnorm's then.
+Its tests also compare with functions of vLLM and FlashInfer, which are jitnorm's then.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import flashinfer_names
 import torch
 import vllm_layers
 import vllm_names
@@ -50,6 +51,7 @@ def get_rope(
 _LAYERS = "sglang.srt.layers."
 _NAMES: dict[str, dict[str, Any]] = {
     "sgl_kernel": {name: getattr(sglang, name) for name in sglang.__all__},
+    "sgl_kernel.utils": {"is_arch_support_pdl": lambda: torch.cuda.get_device_capability()[0] >= 9},
     _LAYERS + "layernorm": {"RMSNorm": vllm_layers.RMSNorm},
     _LAYERS + "rotary_embedding": {"get_rope": get_rope},
     "sglang.srt.server_args": {
@@ -66,4 +68,6 @@ _NAMES: dict[str, dict[str, Any]] = {
 
 def names(module: str) -> dict[str, Any]:
     """The names of a module."""
+    if module.partition(".")[0] == "flashinfer":
+        return flashinfer_names.names(module)
     return _NAMES.get(module) or vllm_names.names(module)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from not_here import NotHereError
 from torch.nn import functional
 
 from jitnorm.compat.vllm import _C
@@ -56,19 +57,39 @@ class RotaryEmbedding(torch.nn.Module):
         self.register_buffer("cos_sin_cache", torch.cat([turns.cos(), turns.sin()], -1).to(dtype))
 
     def forward_native(
-        self, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Both turned, step by step in their dtype."""
         cos, sin = self.cos_sin_cache[positions.flatten()].unsqueeze(-2).chunk(2, dim=-1)
-        return self._turned(query, cos, sin), self._turned(key, cos, sin)
+        return self._turned(query, cos, sin), None if key is None else self._turned(key, cos, sin)
+
+    def forward(
+        self, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Both turned by the kernel, in place."""
+        _C.rotary_embedding(positions, query, key, self.head_size, self.cos_sin_cache, self.is_neox_style)
+        return query, key
 
     def _turned(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        heads = x.unflatten(-1, (-1, self.head_size))
+        heads = x.reshape(cos.shape[0], -1, self.head_size)
         part, rest = heads.split([self.rotary_dim, self.head_size - self.rotary_dim], dim=-1)
         first, second = part.chunk(2, dim=-1) if self.is_neox_style else (part[..., ::2], part[..., 1::2])
         both = first * cos - second * sin, second * cos + first * sin
         turned = torch.cat(both, -1) if self.is_neox_style else torch.stack(both, -1).flatten(-2)
         return torch.cat([turned, rest], -1).view(x.shape)
+
+
+def get_rope(
+    head_size: int, max_position: int, is_neox_style: bool = True, rope_parameters: dict[str, Any] | None = None,
+    dtype: torch.dtype | None = None,
+) -> RotaryEmbedding:  # fmt: skip
+    """The layer of these parameters, of those whose type is the default one."""
+    parameters = {"rope_theta": 10000.0, "partial_rotary_factor": 1.0, "rope_type": "default"} | (rope_parameters or {})
+    if parameters["rope_type"] != "default":
+        raise NotHereError(f"get_rope of {parameters['rope_type']}")
+    rotary_dim = int(head_size * parameters["partial_rotary_factor"])
+    base = parameters["rope_theta"]
+    return RotaryEmbedding(head_size, rotary_dim, max_position, base, is_neox_style, dtype or torch.get_default_dtype())
 
 
 class Activation(torch.nn.Module):

@@ -23,7 +23,10 @@ FILES = tuple(
         "core/test_fused_q_kv_rmsnorm",
         "core/test_activation",
         "core/test_fused_qk_norm_rope",
+        "core/test_rotary_embedding",
+        "core/test_pos_encoding",
         "test_fused_qknorm_rope_cache",
+        "test_fused_quant_activation",
         "core/test_fused_quant_layernorm",
         "core/test_fused_silu_mul_block_quant",
         "quantization/test_fp8_quant",
@@ -72,7 +75,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "vllm.utils.torch_utils": {"set_random_seed": torch.manual_seed},
     "vllm.utils.math_utils": {"round_up": lambda n, multiple: -(-n // multiple) * multiple},
     _LAYERS + "layernorm": {"RMSNorm": vllm_layers.RMSNorm},
-    _LAYERS + "rotary_embedding": {"RotaryEmbedding": vllm_layers.RotaryEmbedding},
+    _LAYERS + "rotary_embedding": {"RotaryEmbedding": vllm_layers.RotaryEmbedding, "get_rope": vllm_layers.get_rope},
     _LAYERS + "activation": {
         name: getattr(vllm_layers, name)
         for name in (
@@ -145,3 +148,8 @@ def prepare() -> None:
 def default_vllm_config() -> SimpleNamespace:
     """vLLM's settings, of which tests change one."""
     return SimpleNamespace(compilation_config=SimpleNamespace(custom_ops=[]))
+
+
+@pytest.fixture
+def dist_init() -> None:
+    """vLLM's processes, of which tests here need none."""

@@ -19,11 +19,12 @@ from devices import blackwell_or_cpu
 from names import PEERS, install
 
 _FLAGS = ["-q", "-rN", "--noconftest", "-p", "no:cacheprovider", "--rootdir", ".", "--tb=no", "-W", "ignore"]
+_FLAGS += ["--continue-on-collection-errors"]
 _CACHED_BYTES = 2 << 30  # of a GPU that others share
 
 
-def run(options: argparse.Namespace) -> None:
-    """Run the tests that are this process's, and write their outcomes."""
+def run(options: argparse.Namespace) -> int:
+    """Run the tests that are this process's, and write their outcomes; not 0 where others may be left."""
     peer = PEERS[options.peer]
     install(peer)
     results = options.results.absolute() / f"{options.worker:03}.jsonl"
@@ -33,6 +34,7 @@ def run(options: argparse.Namespace) -> None:
     part = Part(options.worker, options.workers, options.seed, options.tests, options.until, results)
     with blackwell_or_cpu():
         pytest.main([*flags, *(file for file in peer.files if options.files in file)], plugins=[part, *peer.plugins])
+    return int(part.is_context_lost)
 
 
 @dataclass
@@ -46,6 +48,8 @@ class Part:
         tests: how many all of them run; None for all.
         until: when no test is started any more.
         results: the file of lines.
+        session: what `_stop` stops.
+        is_context_lost: whether no other test can use the GPU.
     """
 
     worker: int
@@ -55,6 +59,7 @@ class Part:
     until: float
     results: Path
     session: pytest.Session | None = None
+    is_context_lost: bool = False
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Remember what stops."""
@@ -62,18 +67,22 @@ class Part:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave the tests of this part, in the order of the draw."""
+        """Leave the tests of this part, in the order of the draw, without those that were begun before."""
         items[:] = drawn(items, self.seed)[: self.tests][self.worker :: self.workers]
-        self._write(selected=len(items))
+        begun = self._begun()
+        if begun:
+            items[:] = [item for item in items if item.nodeid not in begun]
+        else:
+            self._write(selected=len(items))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Count files that cannot be read as failures, once."""
-        if report.failed and self.worker == 0:
+        if report.failed and self.worker == 0 and not self._begun():
             self._outcome(report.nodeid, "failed", _what_it_says(report.longreprtext))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Leave a trace of a test that does not end."""
-        self._write(test=nodeid)
+        self._write(begun=nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a test, once."""
@@ -83,6 +92,7 @@ class Part:
         elif report.failed:
             self._outcome(report.nodeid, "failed", _what_it_says(report.longreprtext))
             if "CUDA error" in report.longreprtext and _is_context_lost():
+                self.is_context_lost = True
                 self._stop("the GPU's context is lost")
         elif report.when == "call":
             self._outcome(report.nodeid, report.outcome)
@@ -102,6 +112,11 @@ class Part:
 
     def _outcome(self, test: str, outcome: str, reason: str = "") -> None:
         self._write(test=test, outcome=outcome, reason=reason)
+
+    def _begun(self) -> set[str]:
+        """The tests of this part that a process before this one began."""
+        lines = self.results.read_text().splitlines() if self.results.exists() else []
+        return {each["begun"] for each in map(json.loads, lines) if "begun" in each}
 
     def _write(self, **line: object) -> None:
         with self.results.open("a") as file:
@@ -127,6 +142,7 @@ def drawn(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
 
 
 def _what_it_says(text: str) -> str:
-    """The exception and the first line that it says."""
+    """The exception and the first lines that it says."""
     lines = [line.removeprefix("E").strip() for line in text.splitlines() if line.startswith("E ")]
-    return (lines or text.strip().splitlines() or [""])[0][:160]
+    said = [line for line in lines or text.strip().splitlines() if line]
+    return " ".join(said[:4])[:240].replace("|", "/")
