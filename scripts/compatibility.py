@@ -12,6 +12,12 @@ from pathlib import Path
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 MARK = "<!-- scripts/compatibility.py writes what follows -->\n"
 
+
+def _same(note: str, names: str) -> dict[str, str]:
+    """One note for several functions."""
+    return dict.fromkeys(names.split(), note)
+
+
 # The peers' functions, each with a note on why it is missing or how it differs.
 FLASHINFER = {
     "rmsnorm": "",
@@ -72,6 +78,45 @@ FLASHINFER = {
     "mhc_post": "also float16 and float32",
     "mhc_pre_big_fuse": "also float16 and float32",
     "mhc_pre_big_fuse_with_prenorm": "also float16 and float32",
+    "rmsnorm_sigmoid_gate": "also other dtypes and sizes, all GPUs and the CPU",
+    "supports_rmsnorm_sigmoid_gate": "",
+    "nvfp4_e4m3_max": "",
+    **_same(
+        "a norm into a float32 stream with a gate for each column, of rows of 8192: no op of one launch",
+        "gated_residual_rmsnorm gated_residual_next_rmsnorm supports_gated_residual_rmsnorm"
+        " supports_gated_residual_next_rmsnorm",
+    ),
+    **_same(
+        "autograd differentiates `jitnorm.rmsnorm`",
+        "CakeRMSNormFunction cake_rmsnorm cake_rmsnorm_train_forward cake_rmsnorm_train_backward",
+    ),
+    "silu_and_mul_mxfp8_quantize_backward": "gradients are not quantized",
+    **_same(
+        "rotates alone, by frequencies; tables of cosines and sines are taken",
+        "apply_rope apply_rope_inplace apply_rope_pos_ids apply_rope_pos_ids_inplace apply_llama31_rope"
+        " apply_llama31_rope_inplace apply_llama31_rope_pos_ids apply_llama31_rope_pos_ids_inplace",
+    ),
+    **_same(
+        "rotates and encodes without a norm; `jitnorm.qk_rmsnorm_rope_quant` norms, too",
+        "rope_quantize_fp8 mla_rope_quantize_fp8 rope_quantize_fp8_append_paged_kv_cache",
+    ),
+    **_same(
+        "inserts new tokens without norm or rotation; `jitnorm.qk_rmsnorm_rope_cache_quant` has both",
+        "nvfp4_quantize_append_paged_kv_cache nvfp4_quantize_append_paged_kv_cache_with_slot_mapping"
+        " nvfp4_quantize_append_paged_mla_kv_cache",
+    ),
+    **_same("numbers of a recipe for its kernels", "nvfp4_4over6_code nvfp4_4over6_from_code"),
+    **_same(
+        "one backend of the function without `_cute_dsl`",
+        "mxfp8_quantize_cute_dsl mxfp4_quantize_cute_dsl nvfp4_quantize_cute_dsl nvfp4_quantize_per_token_cute_dsl",
+    ),
+    **_same(
+        "belongs to one attention, matrix product or mix of experts",
+        "nvfp4_quantize_smooth trtllm_sage_attention_quantize nvfp4_attention_sm120_quantize_qkv"
+        " concat_mla_kv_quant_fp8 prepare_mega_mhc comm.trtllm_moe_allreduce_fusion"
+        " comm.trtllm_moe_finalize_allreduce_fusion comm.tp_moe_finalize_rmsnorm"
+        " diffusion_ops.minimax_h3_qkv_quantize_pack",
+    ),
 }
 _FEWER_ROWS = "the scales of experts follow each other without gaps, in as many rows as they may need"
 _LEAST_SCALE = f"{_FEWER_ROWS}; blocks whose scale is 2^-127 keep their values"
@@ -133,6 +178,37 @@ VLLM = {
     "_C.per_token_group_fp8_quant": "",
     "_C.per_token_group_fp8_quant_packed": "",
     "_C.per_token_group_quant_int8": "",
+    "_C.persistent_masked_m_silu_mul_quant": "scales are float32, there bfloat16",
+    "mxfp4_experts_quant_supported": "on all GPUs from Ampere on",
+    "_C.masked_moe_activation": "SwiGLU of the rows that a mask counts is here with its encoding alone",
+    **_same("SiTU is not here", "_C.situ_and_mul _C.situ_and_mul_quant"),
+    **_same(
+        "`jitnorm.silu_and_mul_quantize` with scales in a packed or column-major layout",
+        "silu_mul_quant_fp8_packed_triton silu_mul_per_token_group_quant_fp8_colmajor",
+    ),
+    "per_token_quant_int8": "`scaled_int8_quant` without a scale",
+    "mxfp8_e4m3_quantize": "`jitnorm.mxfp8_quantize`",
+    "convert_fp8": "encodes as `scaled_fp8_quant`, and decodes",
+    **_same(
+        "inserts into a cache without a norm",
+        "concat_and_cache_mla_rope_fused indexer_k_quant_and_cache",
+    ),
+    **_same(
+        "decodes pages of a cache",
+        "gather_and_maybe_dequant_cache cp_gather_and_upconvert_fp8_kv_cache cp_gather_and_upconvert_nvfp4_kv_cache"
+        " cp_gather_indexer_k_quant_cache",
+    ),
+    **_same(
+        "belongs to one model's attention, or mix of experts",
+        "fused_minimax_m3_qknorm_rope_kv_insert fused_muse_spark_qknorm_rope_kv_insert muse_spark_mul_tanh_soft_cap"
+        " kimi_k3_attn_res _C.fused_deepseek_v4_kv_rope_insert _C.fused_deepseek_v4_qnorm_rope_kv_rope_quant_insert"
+        " _C.fused_deepseek_v4_qnorm_rope_kv_rope_full_cache_bf16_insert"
+        " _C.fused_deepseek_v4_qnorm_rope_kv_rope_full_cache_fp8_insert"
+        " _C.fused_kimi_k3_mla_decode_q_concat_kv_cache_fp8_insert _C.fused_kimi_k3_mla_kv_concat_quant_fp8"
+        " _C.fused_kimi_k3_mla_qkv_quant_kv_cache_fp8_insert _C.beam_allreduce_norm",
+    ),
+    **_same("rotates by a Hadamard matrix", "fusedQuantizeMx fusedQuantizeNv"),
+    "onednn_scaled_int8_quant": "`scaled_int8_quant` has the CPU, too",
 }
 SGLANG = {
     "rmsnorm": "",
@@ -157,11 +233,59 @@ SGLANG = {
     "per_token_group_quant_int8": "",
     "fused_qk_norm_rope": "torch computes cosines and sines, in separate launches",
     "scaled_fp4_quant": "",
+    "rotary_embedding": "vLLM's, `jitnorm.compat.vllm.rotary_embedding`",
+    **_same(
+        "belongs to one model's attention, or mix of experts",
+        "dsv4_fused_q_norm_rope dsv4_fused_k_norm_rope_flashmla dsv4_fused_q_indexer_rope_hadamard_quant"
+        " es_sm100_mxfp8_blockscaled_grouped_quant",
+    ),
+}
+SGLANG_KERNELS = {
+    "rmsnorm": "all sizes",
+    "fused_add_rmsnorm": "",
+    "rmsnorm_hf": "all sizes, of any number of dimensions",
+    "fused_inplace_qknorm": "all sizes",
+    "can_use_fused_inplace_qknorm": "",
+    "run_activation": "rows without an expert: torch copies the others; no sorted rows",
+    **_same("likewise", "silu_and_mul gelu_and_mul gelu_tanh_and_mul"),
+    "silu_and_mul_with_activation_rounding": "no limit",
+    "gelu_and_mul_with_activation_rounding": "",
+    "relu2": "",
+    **_same(
+        "by another name in `jitnorm.compat.sglang`",
+        "per_token_quant_fp8 per_token_group_quant per_token_group_quant_8bit_v2 sglang_per_token_group_quant_int8",
+    ),
+    **_same(
+        "by another name in `jitnorm`: `sandwich_rmsnorm`, `rmsnorm_multi`, `rmsnorm_mxfp8quant`, `rmsnorm_quantize`,"
+        " `mxfp8_quantize`, `quantize`",
+        "fused_dual_residual_rmsnorm rmsnorm_fanout rmsnorm_mxfp8 rmsnorm_fp8_e8m0_quant mxfp8_quantize_swizzled"
+        " to_mxfp8 static_quant_fp8 fp8_quantize act_quant",
+    ),
+    **_same(
+        "not here yet",
+        "silu_and_mul_clamp silu_and_mul_contig_post_quant silu_and_mul_masked_fwd swiglu_oai_split"
+        " swiglu_oai_mxfp8_quant silu_mul_mxfp8 swiglu_oai_mxfp8 swiglu_oai_mxfp8_deepgemm bias_gelu_tanh"
+        " fused_rmsnorm rmsnorm_fp32 fused_eh_norm grouped_gemma_rmsnorm gemma_rmsnorm_residual_scalar"
+        " gemma_qkv_rmsnorm gemma_dual_rmsnorm_residual_scalar fused_sandwich_residual_rmsnorm"
+        " per_tensor_absmax_fp8 per_tensor_quant_mla_fp8 per_token_group_quant_mla_deep_gemm_masked_fp8"
+        " dequant_group_fp8_to_bf16 fp8_per_token_to_per_tensor_quant_triton"
+        " silu_mul_dynamic_tensorwise_quant_for_cutlass_moe silu_mul_static_tensorwise_quant_for_cutlass_moe",
+    ),
+    **_same("SiTU is not here", "situ_and_mul situ_and_mul_masked_post_quant"),
+    **_same(
+        "belongs to one model's layers or attention",
+        "hc_combine_norm hc_combine_norm_mxfp8 fused_hy4_ihc_pre fused_hy4_ihc_post fused_hy4_ihc_post_pre"
+        " fused_hy4_ihc_head mhc_pre mhc_post mhc_fused_post_pre mhc_mega_boundary mhc_post_combine_norm_prefill"
+        " mhc_post_split_h rms_norm_gate fused_norm_residual fused_norm_fp4_quant fused_norm_fp4_quant_static"
+        " quantize_fp4_indexer_tensor quantize_k_cache quantize_k_cache_separate fp8_wo_a_group_major_quant_ue8m0"
+        " per_token_quant_fp8_ue8m0_scatter",
+    ),
 }
 PEERS = (
-    ("FlashInfer 0.7.2", "flashinfer", FLASHINFER),
+    ("FlashInfer 0.7.2.post1", "flashinfer", FLASHINFER),
     ("vLLM 0.33", "vllm", VLLM),
     ("SGLang 0.5.23, sgl_kernel 0.4.10", "sglang", SGLANG),
+    ("SGLang 0.5.23, `sglang.kernels.ops`", "sglang_kernels", SGLANG_KERNELS),
 )
 
 

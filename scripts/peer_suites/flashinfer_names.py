@@ -83,5 +83,5 @@ def names(module: str) -> dict[str, Any]:
         return vars(getattr(flashinfer, module.rpartition(".")[2])) | {"__name__": module}
     if module.startswith("flashinfer.quantization"):
         variables = {"NVFP4_QUANT_ENV_VARS": four_over_six.NVFP4_QUANT_ENV_VARS}
-        return public | variables | {"nvfp4_e4m3_max": lambda recipe=None: recipe.e4m3_max if recipe else 448}
+        return public | variables
     return public if module in ("flashinfer", "flashinfer.diffusion_ops") else {}

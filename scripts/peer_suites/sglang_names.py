@@ -13,7 +13,7 @@ import torch
 import vllm_layers
 import vllm_names
 
-from jitnorm.compat import sglang
+from jitnorm.compat import sglang, sglang_kernels
 
 FILES = tuple(
     f"sgl-kernel/tests/test_{name}.py"
@@ -25,6 +25,9 @@ FILES = tuple(
         "per_tensor_quant_fp8",
         "fp4_quantize",
     )
+) + tuple(
+    f"test/registered/jit/test_{name}.py"
+    for name in ("activation", "fused_add_rmsnorm", "per_tensor_quant_fp8", "qknorm", "rmsnorm", "rmsnorm_hf")
 )
 
 
@@ -48,10 +51,20 @@ def get_rope(
     return RotaryEmbedding(head_size, size, max_position, base, is_neox_style, torch.float32)
 
 
-_LAYERS = "sglang.srt.layers."
+_LAYERS, _KERNELS = "sglang.srt.layers.", "sglang.jit_kernel."
 _NAMES: dict[str, dict[str, Any]] = {
     "sgl_kernel": {name: getattr(sglang, name) for name in sglang.__all__},
     "sgl_kernel.utils": {"is_arch_support_pdl": lambda: torch.cuda.get_device_capability()[0] >= 9},
+    _KERNELS + "norm": vars(sglang_kernels) | {"__name__": _KERNELS + "norm"},
+    _KERNELS + "rmsnorm_hf": {"rmsnorm_hf": sglang_kernels.rmsnorm_hf},
+    _KERNELS + "activation": {
+        "SUPPORTED_ACTIVATIONS": ("silu", "gelu", "gelu_tanh"),
+        "relu2": sglang_kernels.relu2,
+        "run_activation": sglang_kernels.run_activation,
+    },
+    _KERNELS + "per_tensor_quant_fp8": {"per_tensor_quant_fp8": sglang.per_tensor_quant_fp8},
+    _KERNELS + "utils": {"get_ci_test_range": lambda full_range, ci_range: full_range},
+    "sglang.test.ci.ci_register": {f"register_{name}_ci": lambda **_: None for name in ("cuda", "amd")},
     _LAYERS + "layernorm": {"RMSNorm": vllm_layers.RMSNorm},
     _LAYERS + "rotary_embedding": {"get_rope": get_rope},
     "sglang.srt.server_args": {

@@ -19,7 +19,7 @@ from devices import blackwell_or_cpu
 from names import PEERS, install
 
 _FLAGS = ["-q", "-rN", "--noconftest", "-p", "no:cacheprovider", "--rootdir", ".", "--tb=no", "-W", "ignore"]
-_FLAGS += ["--continue-on-collection-errors"]
+_FLAGS += ["--continue-on-collection-errors", "--import-mode=importlib"]  # files of one name in several folders
 _CACHED_BYTES = 2 << 30  # of a GPU that others share
 
 

@@ -18,7 +18,12 @@ from jitnorm.compat.flashinfer.dit_layernorm import (
     fused_dit_gate_residual_layernorm_scale_shift,
     fused_dit_residual_layernorm_scale_shift,
 )
-from jitnorm.compat.flashinfer.four_over_six import NVFP44Over6Config, NVFP44Over6ErrMode, resolve_nvfp4_4over6
+from jitnorm.compat.flashinfer.four_over_six import (
+    NVFP44Over6Config,
+    NVFP44Over6ErrMode,
+    nvfp4_e4m3_max,
+    resolve_nvfp4_4over6,
+)
 from jitnorm.compat.flashinfer.kv_cache import (
     nvfp4_kv_dequantize,
     nvfp4_kv_dequantize_paged,
@@ -39,6 +44,8 @@ from jitnorm.compat.flashinfer.norm import (
     rmsnorm,
     rmsnorm_fp4quant,
     rmsnorm_quant,
+    rmsnorm_sigmoid_gate,
+    supports_rmsnorm_sigmoid_gate,
 )
 from jitnorm.compat.flashinfer.quantization import (
     SfLayout,
@@ -107,6 +114,7 @@ __all__ = [
     "norm",
     "nvfp4_batched_quantize",
     "nvfp4_block_scale_interleave",
+    "nvfp4_e4m3_max",
     "nvfp4_kv_dequantize",
     "nvfp4_kv_dequantize_paged",
     "nvfp4_kv_quantize",
@@ -119,6 +127,7 @@ __all__ = [
     "rmsnorm",
     "rmsnorm_fp4quant",
     "rmsnorm_quant",
+    "rmsnorm_sigmoid_gate",
     "rope",
     "scaled_fp4_grouped_quantize",
     "shuffle_matrix_a",
@@ -127,4 +136,5 @@ __all__ = [
     "silu_and_mul_mxfp8_quantize",
     "silu_and_mul_nvfp4_quantize",
     "silu_and_mul_scaled_nvfp4_experts_quantize",
+    "supports_rmsnorm_sigmoid_gate",
 ]

@@ -98,3 +98,8 @@ def _recipe_of_environment() -> NVFP44Over6Config | None:
 
 def _is_set(variable: str) -> bool:
     return os.environ.get(variable) == "1"
+
+
+def nvfp4_e4m3_max(nvfp4_4over6_config: NVFP44Over6Config | None = None) -> int:
+    """The largest scale of a block: that of a recipe, or 448 without one."""
+    return nvfp4_4over6_config.e4m3_max if nvfp4_4over6_config else 448

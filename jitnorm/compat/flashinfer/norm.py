@@ -33,6 +33,18 @@ def gemma_rmsnorm(
     return jitnorm.gemma_rmsnorm(input, weight, eps, out, as_hint(enable_pdl))
 
 
+def rmsnorm_sigmoid_gate(
+    input: torch.Tensor, gate: torch.Tensor, eps: float = 1e-5, *, enable_pdl: bool = True
+) -> None:
+    """RMSNorm of the last dimension without a weight, times the sigmoid of the gate, in place."""
+    jitnorm.rmsnorm_gated(input, gate, None, eps, input, as_hint(enable_pdl), activation="sigmoid")
+
+
+def supports_rmsnorm_sigmoid_gate(dtype: torch.dtype, head_dim: int, device: torch.device | str | None = None) -> bool:
+    """Whether `rmsnorm_sigmoid_gate` has such heads: it has all that are not empty, on every device."""
+    return head_dim > 0 and dtype in (torch.float16, torch.bfloat16, torch.float32)
+
+
 def fused_add_rmsnorm(
     input: torch.Tensor,
     residual: torch.Tensor,

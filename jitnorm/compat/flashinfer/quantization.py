@@ -21,7 +21,13 @@ from jitnorm.catalogue.encodings import fp4_spec
 from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.sf_layout import layout_name
 from jitnorm.compat.arguments import as_hint, as_scale
-from jitnorm.compat.flashinfer.four_over_six import UNSET, NVFP44Over6Config, NVFP44Over6ErrMode, resolve_nvfp4_4over6
+from jitnorm.compat.flashinfer.four_over_six import (
+    UNSET,
+    NVFP44Over6Config,
+    NVFP44Over6ErrMode,
+    nvfp4_e4m3_max,
+    resolve_nvfp4_4over6,
+)
 from jitnorm.compat.groups import quantize_groups
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import QuantSpec
@@ -44,6 +50,7 @@ __all__ = [
     "mxfp8_quantize",
     "nvfp4_batched_quantize",
     "nvfp4_block_scale_interleave",
+    "nvfp4_e4m3_max",
     "nvfp4_quantize",
     "per_token_group_quant_8bit",
     "reorder_rows_for_gated_act_gemm",
@@ -204,7 +211,7 @@ def make_nvfp4_global_scale(
 
     A recipe may replace 448 by 256.
     """
-    e4m3_max = nvfp4_4over6_config.e4m3_max if nvfp4_4over6_config else 448
+    e4m3_max = nvfp4_e4m3_max(nvfp4_4over6_config)
     if per_token_activation:
         return as_scale(1 / (e4m3_max * 6), input_tensor)
     if global_scale is not None:

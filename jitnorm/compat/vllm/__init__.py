@@ -22,6 +22,7 @@ from jitnorm.compat.vllm.custom_ops import (
     silu_and_mul_per_block_quant,
     silu_and_mul_scaled_fp4_experts_quant,
 )
+from jitnorm.compat.vllm.experts import mxfp4_experts_quant_supported
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors, create_fp4_scale_tensor
 from jitnorm.compat.vllm.gated import fla_rms_norm_gated, rms_norm_gated
 from jitnorm.compat.vllm.kv_cache import fused_qknorm_rope_cache
@@ -38,6 +39,7 @@ __all__ = [
     "fused_qk_norm_rope",
     "fused_qknorm_rope_cache",
     "mxfp4_experts_quant",
+    "mxfp4_experts_quant_supported",
     "per_token_group_quant_fp8",
     "per_token_group_quant_fp8_packed_for_deepgemm",
     "per_token_group_quant_int8",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
 import jitnorm
 from jitnorm.compat.arguments import spec_of
+from jitnorm.compat.groups import spec_of_eps, write_groups
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec
 
@@ -104,3 +106,29 @@ def _fill(
     function(input, offsets, spec=spec, scale_offsets=scale_offsets, out=output, out_scale=scales, **options)
     if height < rows:
         given.copy_(scales[:height])
+
+
+def persistent_masked_m_silu_mul_quant(
+    input: torch.Tensor, counts: torch.Tensor, y_q: torch.Tensor, y_s: torch.Tensor, use_ue8m0: bool
+) -> None:
+    """SwiGLU of the first ``counts[e]`` rows of each expert, rounded at each step, then FP8 of groups of 128.
+
+    Args:
+        input: (experts, rows, 2 * hidden_size), gates and then values.
+        counts: int32 (experts,).
+        y_q: where to write the codes, float8_e4m3fn (experts, rows, hidden_size).
+        y_s: where to write the scales, column-major: float32 (experts, rows, groups), or int32 with the exponents of
+            four groups in each element.
+        use_ue8m0: whether scales are powers of two.
+    """
+    spec = spec_of_eps("e4m3", 128, 1e-10, use_ue8m0)
+    encode = partial(jitnorm.silu_and_mul_quantize, input, batched=True, mask=counts, rounding="hf")
+    if y_s.dtype == torch.int32:
+        write_groups(encode, spec, y_q, y_s)
+    else:
+        encode(spec=spec.with_layout("column"), out=y_q, out_scale=y_s.transpose(-1, -2))
+
+
+def mxfp4_experts_quant_supported(cuda_device_capability: int) -> bool:
+    """Whether `mxfp4_experts_quant` runs on GPUs of that capability: on those from Ampere on."""
+    return cuda_device_capability >= 80

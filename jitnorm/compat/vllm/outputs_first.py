@@ -16,6 +16,7 @@ from jitnorm.compat.arguments import element_of, given_spec, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
 from jitnorm.compat.rope import turn_packed
 from jitnorm.compat.vllm.experts import mxfp4_experts_quant as mxfp4_experts_quant
+from jitnorm.compat.vllm.experts import persistent_masked_m_silu_mul_quant as persistent_masked_m_silu_mul_quant
 from jitnorm.compat.vllm.experts import scaled_fp4_experts_quant as scaled_fp4_experts_quant
 from jitnorm.compat.vllm.experts import silu_and_mul_mxfp4_experts_quant as silu_and_mul_mxfp4_experts_quant
 from jitnorm.compat.vllm.experts import silu_and_mul_scaled_fp4_experts_quant as silu_and_mul_scaled_fp4_experts_quant

@@ -286,3 +286,11 @@ def test_swiglu_is_encoded_along_rows_and_columns() -> None:
     for wrong, message in ((gated[:100], "M and K multiples of 128"), (gated, "both are False")):
         with pytest.raises(ValueError, match=message):
             flashinfer.silu_and_mul_mxfp8_quantize(wrong, rowwise=len(wrong) == 100)
+
+
+def test_sigmoid_gates_multiply_the_norm_in_place() -> None:
+    x, gate = X.view(ROWS, 4, 64).clone(), RESIDUAL.view(ROWS, 4, 64)
+    norm = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-5)
+    assert flashinfer.supports_rmsnorm_sigmoid_gate(x.dtype, 64)
+    assert flashinfer.rmsnorm_sigmoid_gate(x, gate) is None
+    torch.testing.assert_close(x.float(), norm * gate.float().sigmoid(), atol=1e-6, rtol=2**-10)

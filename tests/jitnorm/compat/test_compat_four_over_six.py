@@ -99,3 +99,8 @@ def test_what_is_no_recipe_is_refused() -> None:
             NVFP44Over6Config(**fields)
     with pytest.raises(TypeError, match="must be an NVFP44Over6Config or None"):
         flashinfer.nvfp4_quantize(X, SCALE, nvfp4_4over6=True)
+
+
+def test_the_largest_scale_is_that_of_the_recipe() -> None:
+    assert flashinfer.nvfp4_e4m3_max() == 448
+    assert flashinfer.nvfp4_e4m3_max(flashinfer.NVFP44Over6Config(e4m3_max=256)) == 256

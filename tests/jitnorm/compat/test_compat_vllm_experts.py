@@ -79,3 +79,22 @@ def test_what_does_not_fit_is_an_error() -> None:
         ops.mxfp4_experts_quant(X, OFFSETS, TILE_OFFSETS, 4, 1)
     with pytest.raises(ValueError, match="input_tensor: has 3 dimensions; allowed are 2"):
         ops.scaled_fp4_experts_quant(X[None], SCALES, OFFSETS, TILE_OFFSETS, 1)
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_the_rows_that_counts_count_are_in_fp8(is_packed: bool) -> None:
+    x, counts = torch.stack([X.repeat(1, 4)] * 2), torch.tensor([7, 20], dtype=torch.int32)
+    codes = torch.full((2, ROWS, 512), 3.0).to(torch.float8_e4m3fn)
+    scales = torch.zeros(2, 1, ROWS, dtype=torch.int32) if is_packed else torch.zeros(2, 4, ROWS)
+    ops._C.persistent_masked_m_silu_mul_quant(x, counts, codes, scales.transpose(1, 2), is_packed)
+    spec = jitnorm.QuantSpec("e4m3", 128, "f32_ue8m0" if is_packed else "f32", "packed" if is_packed else "column")
+    wanted = jitnorm.silu_and_mul_quantize(x[0], spec=spec, rounding="hf")
+    for expert, count in enumerate(counts.tolist()):
+        assert torch.equal(codes[expert, :count].view(torch.uint8), wanted.data[:count].view(torch.uint8))
+        assert torch.equal(scales[expert, :, :count], wanted.scale[:, :count])
+        assert (codes[expert, count:].float() == 3).all()
+
+
+def test_gpus_from_ampere_on_quantize_the_rows_of_experts() -> None:
+    assert ops.mxfp4_experts_quant_supported(80)
+    assert not ops.mxfp4_experts_quant_supported(75)
