@@ -21,7 +21,7 @@ class Report:
         outcomes: by file.
         reasons: by text, in which numbers do not count.
         examples: the first text of each, and a test.
-        failures: every failed test, and what it says.
+        failures: every failed test, and what it says; of a CUDA error, the whole traceback.
     """
 
     selected: int = 0
@@ -47,11 +47,11 @@ class Report:
                 report._add(**line)
         return report
 
-    def _add(self, test: str, outcome: str, reason: str) -> None:
+    def _add(self, test: str, outcome: str, reason: str, details: str = "") -> None:
         file, _, name = test.partition("::")
         self.outcomes[file][outcome] += 1
         if outcome == "failed":
-            self.failures[test] = reason
+            self.failures[test] = f"{reason}\n{details}" if details else reason
         if reason:
             text = f"{outcome} {name.partition('[')[0]}: {reason}"
             alike = _NUMBER.sub("#", text)

@@ -18,9 +18,10 @@ import torch
 from devices import blackwell_or_cpu
 from names import PEERS, install
 
-_FLAGS = ["-q", "-rN", "--noconftest", "-p", "no:cacheprovider", "--rootdir", ".", "--tb=no", "-W", "ignore"]
+_FLAGS = ["-q", "-rN", "--noconftest", "-p", "no:cacheprovider", "--rootdir", ".", "--tb=short", "-W", "ignore"]
 _FLAGS += ["--continue-on-collection-errors", "--import-mode=importlib"]  # files of one name in several folders
 _CACHED_BYTES = 2 << 30  # of a GPU that others share
+_DETAILS = 6000  # of a CUDA error, its last characters
 
 
 def run(options: argparse.Namespace) -> int:
@@ -90,8 +91,10 @@ class Part:
             skipped = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             self._outcome(report.nodeid, "skipped", skipped)
         elif report.failed:
-            self._outcome(report.nodeid, "failed", _what_it_says(report.longreprtext))
-            if "CUDA error" in report.longreprtext and _is_context_lost():
+            is_of_cuda = "CUDA error" in report.longreprtext
+            details = report.longreprtext[-_DETAILS:] if is_of_cuda else ""
+            self._outcome(report.nodeid, "failed", _what_it_says(report.longreprtext), details)
+            if is_of_cuda and _is_context_lost():
                 self.is_context_lost = True
                 self._stop("the GPU's context is lost")
         elif report.when == "call":
@@ -110,8 +113,8 @@ class Part:
         if self.session is not None:
             self.session.shouldstop = why
 
-    def _outcome(self, test: str, outcome: str, reason: str = "") -> None:
-        self._write(test=test, outcome=outcome, reason=reason)
+    def _outcome(self, test: str, outcome: str, reason: str = "", details: str = "") -> None:
+        self._write(test=test, outcome=outcome, reason=reason, details=details)
 
     def _begun(self) -> set[str]:
         """The tests of this part that a process before this one began."""
