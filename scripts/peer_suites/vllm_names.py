@@ -24,9 +24,7 @@ FILES = tuple(
         "core/test_activation",
         "core/test_fused_qk_norm_rope",
         "core/test_rotary_embedding",
-        "core/test_pos_encoding",
         "test_fused_qknorm_rope_cache",
-        "test_fused_quant_activation",
         "core/test_fused_quant_layernorm",
         "core/test_fused_silu_mul_block_quant",
         "quantization/test_fp8_quant",
@@ -36,6 +34,9 @@ FILES = tuple(
         "quantization/test_per_token_group_quant",
         "moe/test_mxfp4_moe",
     )
+) + (
+    "tests/kernels/core/test_pos_encoding.py::test_rotary_embedding",
+    "tests/kernels/test_fused_quant_activation.py::test_silu_and_mul",
 )
 
 
