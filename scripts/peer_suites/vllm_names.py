@@ -16,27 +16,26 @@ from not_here import not_here
 from jitnorm.compat import vllm
 
 FILES = tuple(
-    f"tests/kernels/{name}.py"
+    f"tests/kernels/{name}"
     for name in (
-        "core/test_layernorm",
-        "core/test_batched_weight_rms_norm",
-        "core/test_fused_q_kv_rmsnorm",
-        "core/test_activation",
-        "core/test_fused_qk_norm_rope",
-        "core/test_rotary_embedding",
-        "test_fused_qknorm_rope_cache",
-        "core/test_fused_quant_layernorm",
-        "core/test_fused_silu_mul_block_quant",
-        "quantization/test_fp8_quant",
-        "quantization/test_int8_quant",
-        "quantization/test_nvfp4_quant",
-        "quantization/test_silu_mul_nvfp4_quant",
-        "quantization/test_per_token_group_quant",
-        "moe/test_mxfp4_moe",
+        "core/test_layernorm.py",
+        "core/test_batched_weight_rms_norm.py",
+        "core/test_fused_q_kv_rmsnorm.py",
+        "core/test_activation.py",
+        "core/test_fused_qk_norm_rope.py",
+        "core/test_rotary_embedding.py",
+        "core/test_pos_encoding.py::test_rotary_embedding",
+        "test_fused_qknorm_rope_cache.py",
+        "test_fused_quant_activation.py::test_silu_and_mul",
+        "core/test_fused_quant_layernorm.py",
+        "core/test_fused_silu_mul_block_quant.py",
+        "quantization/test_fp8_quant.py",
+        "quantization/test_int8_quant.py",
+        "quantization/test_nvfp4_quant.py",
+        "quantization/test_silu_mul_nvfp4_quant.py",
+        "quantization/test_per_token_group_quant.py",
+        "moe/test_mxfp4_moe.py",
     )
-) + (
-    "tests/kernels/core/test_pos_encoding.py::test_rotary_embedding",
-    "tests/kernels/test_fused_quant_activation.py::test_silu_and_mul",
 )
 
 
