@@ -90,7 +90,7 @@ class Setting:
 
     @property
     def next_rank(self) -> int:
-        """Whose matrices this one reads."""
+        """The rank whose matrices this one reads."""
         return (self.device.rank + 1) % self.ranks
 
     def of_peers(self) -> Iterable[tuple[Any, Any]]:
