@@ -335,7 +335,8 @@ def _layout(
         return Layout(ranks, max_rows, max_rows, hidden_size, name, 0)
     if output_bytes is None:
         output_bytes = 2 * max_rows * row_bytes + (1 << 20)
-    return Layout(ranks, max_rows, min(max_rows, one_shot_rows), hidden_size, name, round_up(output_bytes, 128))
+    output_bytes = round_up(max(output_bytes, max_rows * row_bytes), 128)  # with room for all sums, of not_fused
+    return Layout(ranks, max_rows, min(max_rows, one_shot_rows), hidden_size, name, output_bytes)
 
 
 def _require_same(exchange: Exchange, layout: Layout) -> None:
