@@ -174,10 +174,10 @@ class _Calls:
     def _require_same(self, name: str, rows: int, methods: Sequence[str]) -> None:
         """Raise RuntimeError if methods differ in a byte; kernels are loaded by that."""
         first, *others = (list(_tensors(self.call(name, method, rows)())) for method in methods)
-        self.workspace.check()
         differ = [
             method for method, found in zip(methods[1:], others, strict=True) if not all(map(_is_same, first, found))
         ]
+        self.workspace.check()  # now that all calls have ended
         if _any(self._exchange, bool(differ)):
             raise RuntimeError(
                 f"{', '.join(differ) or 'another rank'}: gives other bytes than {methods[0]} for {rows} rows of "

@@ -13,6 +13,7 @@ from inputs import in_turn
 from ranks import Exchange
 
 from jitnorm import FP8_TOKEN, NVFP4, QuantSpec, comm
+from jitnorm.comm.choices import Entry
 from jitnorm.comm.threads import on_threads
 
 SIZE = 64
@@ -157,6 +158,26 @@ def test_what_is_recorded_is_checked_as_calls_are() -> None:
                 comm.norm_quantize_all_gather(mode.from_tensor(values(9, SIZE)), mode.from_tensor(WEIGHT), own)
         with pytest.raises(TypeError, match="input: requires grad"):
             comm.norm_quantize_all_gather(x.requires_grad_(), WEIGHT, own)
+        return True
+
+    assert all(on_threads(2, work))
+
+
+def test_methods_that_are_measured_are_chosen_for_any_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"one_shot": (1.0, 9.0, 9.0), "two_shot": (2.0, 1.0, 9.0), "not_fused": (3.0, 3.0, 1.0)}
+    entry = Entry("CPU", 2, SIZE, 0, "", "", (2 * SIZE, 6 * SIZE, 16 * SIZE), times)
+    monkeypatch.setattr("jitnorm.comm.choices.of_device", lambda device, ranks: (entry,))
+
+    def work(rank: int, exchange: Exchange) -> bool:
+        own = workspace(rank, exchange)
+
+        def program(x: Any) -> Any:
+            return comm.all_reduce_norm_quantize(x, WEIGHT, own, residual=x).out
+
+        compiled = torch.compile(program, backend="aot_eager", fullgraph=True, dynamic=True)
+        for rows in (2, 3, 4, 6, 8):
+            x = values(rows, SIZE, seed=2)
+            assert torch.equal(compiled(x), program(x))
         return True
 
     assert all(on_threads(2, work))
