@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import Any
 
 from .numerics import CHUNK_SIZE, to_float32
@@ -55,6 +56,8 @@ _ALLOWED = (
     (("int8",), _GROUP_SIZES, ("f32",), _GROUPS, ("none",), ("up",), (False,)),
     (("e4m3", "e5m2", "int8"), _GIVEN, ("f32",), ("linear",), ("given",), ("up",), (False,)),
 )
+# What each of these fields may be, whatever the others are.
+_EVERYWHERE = tuple(tuple(dict.fromkeys(chain(*values))) for values in zip(*_ALLOWED, strict=True))
 
 
 def require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
@@ -151,20 +154,19 @@ class QuantSpec:
 
     def _check_combination(self) -> None:
         fitting = list(_ALLOWED)
-        for position, field in enumerate(fields(self)[: len(_ALLOWED[0])]):
+        for position, (field, everywhere) in enumerate(zip(fields(self), _EVERYWHERE, strict=False)):
             value = getattr(self, field.name)
             if field.name == "block_size" and _is_given_block(value):
                 value = _GIVEN[-1]
-            everywhere = tuple(dict.fromkeys(value for each in _ALLOWED for value in each[position]))
             require_one_of(field.name, value, everywhere)
-            allowed = tuple(dict.fromkeys(value for each in fitting for value in each[position]))
-            if value not in allowed:
+            before, fitting = fitting, [each for each in fitting if value in each[position]]
+            if not fitting:
+                allowed = dict.fromkeys(chain(*(each[position] for each in before)))
                 others = ", ".join(f"{f.name} {getattr(self, f.name)!r}" for f in fields(self)[:position])
                 raise ValueError(
                     f"{field.name}: is {value!r}, which does not go with {others}; "
                     f"allowed then are {', '.join(map(repr, allowed))}"
                 )
-            fitting = [each for each in fitting if value in each[position]]
 
     def _check_floor(self) -> None:
         floor = self.scale_floor
