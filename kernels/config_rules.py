@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING
 
 from .all_reduce_rules import ALL_REDUCE, check_all_reduce
@@ -142,14 +143,21 @@ def _check_fields(config: KernelConfig) -> None:
     check_activation(config)
 
 
+@cache
+def _defaults_of_others(op: str) -> tuple[tuple[str, object], ...]:
+    """The fields that other ops have and this one has not, with their defaults."""
+    from .config import KernelConfig  # which imports this module
+
+    others = {option for options in _OPTIONS.values() for option in options}.difference(_OPTIONS[op])
+    return tuple((field.name, field.default) for field in fields(KernelConfig) if field.name in others)
+
+
 def _check_options(config: KernelConfig) -> None:
-    for field in fields(config):
-        if getattr(config, field.name) == field.default:
-            continue
-        users = [op for op in OPS if field.name in _OPTIONS[op]]
-        if users and config.op not in users:
+    for name, default in _defaults_of_others(config.op):
+        if getattr(config, name) != default:
+            users = [op for op in OPS if name in _OPTIONS[op]]
             raise ValueError(
-                f"op: is {config.op!r}, which has no {field.name}; leave it {to_text(field.default)}, "
+                f"op: is {config.op!r}, which has no {name}; leave it {to_text(default)}, "
                 f"or use {', '.join(map(repr, users))}"
             )
     quant = config.quant

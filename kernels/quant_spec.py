@@ -62,11 +62,11 @@ _EVERYWHERE = tuple(tuple(dict.fromkeys(chain(*values))) for values in zip(*_ALL
 
 def require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raise ValueError, naming the argument and what is allowed, unless `value` is one of `allowed`."""
-    # 16.0 equals 16 and True equals 1, but neither writes the same source.
-    if not any(value == option and type(value) is type(option) for option in allowed):
-        raise ValueError(
-            f"{name}: is {value!r}; allowed are {', '.join(map(repr, allowed))}{did_you_mean(value, allowed)}"
-        )
+    for option in allowed:
+        # 16.0 equals 16 and True equals 1, but neither writes the same source.
+        if value == option and type(value) is type(option):
+            return
+    raise ValueError(f"{name}: is {value!r}; allowed are {', '.join(map(repr, allowed))}{did_you_mean(value, allowed)}")
 
 
 def to_text(value: object) -> str:
