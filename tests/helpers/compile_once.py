@@ -6,6 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
+from jitnorm.toolchains.search import on_sys_path
+
 _SCRIPT = """#!/bin/sh
 [ "$1" = -shared ] && [ -f kernel.cpp ] || exec {real} "$@"
 {{ read -r arguments _ && read -r source _; }} <<END
@@ -16,25 +18,31 @@ known={folder}/$arguments$source
 {real} "$@" || exit
 ln kernel.so "$known" 2>/dev/null || {{ cp kernel.so "$known.$$" && mv "$known.$$" "$known"; }} || exit 0
 """
-_NAME, _MARK = "g++", ".compiles-once"
+# The name under which clang is on PATH that the package `ziglang` contains.
+ZIGS_CLANG = "clang-of-zig"
+_MARK = ".compiles-once"
 
 
 def compile_once(folder: Path) -> None:
-    """Put a g++ first on PATH that remembers in `folder` what it has built, by its arguments and the source."""
-    real = shutil.which(_NAME)
-    if real is None:
-        return  # clang++ builds, without a memory
-    programs, libraries = folder / "programs", folder / "libraries"
+    """Put compilers first on PATH that remember in `folder` what they have built, by their arguments and the source."""
+    programs = folder / "programs"
     programs.mkdir()
-    libraries.mkdir()
-    script = programs / _NAME
-    script.write_text(_SCRIPT.format(real=real, folder=libraries))
-    script.chmod(0o755)
+    if real := shutil.which("g++"):  # else clang++ builds, without a memory
+        _remember(programs / "g++", real, folder / "libraries")
+    if zig := on_sys_path("ziglang/zig"):
+        clang = f"{zig} clang --target={os.uname().machine}-linux-gnu"
+        _remember(programs / ZIGS_CLANG, clang, folder / "libraries-of-clang")
     (programs / _MARK).touch()
     os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
 
 
+def _remember(script: Path, real: str, libraries: Path) -> None:
+    libraries.mkdir()
+    script.write_text(_SCRIPT.format(real=real, folder=libraries))
+    script.chmod(0o755)
+
+
 def path_of_the_machine() -> str:
-    """PATH without that g++."""
+    """PATH without those compilers."""
     places = os.environ["PATH"].split(os.pathsep)
     return os.pathsep.join(place for place in places if not Path(place, _MARK).exists())
