@@ -29,7 +29,7 @@ def branch_sum_f32(
         residual: Like x; None adds nothing.
         gate: Like x; None multiplies by `scale` alone, if there is one.
         gate_bias: (H,) float32, added to the gate; None adds nothing.
-        scale: Multiplies what x is multiplied by, rounded to float32; None for no weight.
+        scale: Factor of the gate and its bias, or of x without a gate, rounded to float32; None for none.
 
     Returns:
         (M, H) float32.

@@ -1,4 +1,4 @@
-"""The checks of arguments that the functions of the reference share."""
+"""Argument checks shared by the functions of the reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
 def as_float32(array: NDArray[Any], name: str, ndim: int | None = None) -> NDArray[np.float32]:
-    """Widen float16, bfloat16 and E4M3, refuse another dtype or number of dimensions."""
+    """Widen float16, bfloat16 and E4M3; reject other dtypes and numbers of dimensions."""
     if array.dtype not in (FLOAT16, BFLOAT16, FLOAT32, E4M3):
         raise TypeError(f"{name} is {array.dtype}; use float16, float32, or bfloat16 or float8_e4m3fn of ml_dtypes")
     _require_ndim(array, ndim, name)
@@ -32,7 +32,7 @@ def as_blocks(y: NDArray[Any], block_size: int) -> NDArray[np.float32]:
 
 
 def as_rows(array: NDArray[Any], name: str) -> NDArray[np.float32]:
-    """Widen (M, H) to float32 and refuse empty rows."""
+    """Widen (M, H) to float32, and reject empty rows."""
     rows = as_float32(array, name, ndim=2)
     if rows.shape[1] == 0:
         raise ValueError(f"{name} has shape {rows.shape}; a row needs at least one element")
@@ -40,7 +40,7 @@ def as_rows(array: NDArray[Any], name: str) -> NDArray[np.float32]:
 
 
 def as_uint8(array: NDArray[np.uint8], name: str, ndim: int | None = None) -> NDArray[np.uint8]:
-    """Refuse what is not uint8 or has another number of dimensions."""
+    """Reject dtypes other than uint8 and other numbers of dimensions."""
     if array.dtype != np.uint8:
         raise TypeError(f"{name} is {array.dtype}; use uint8")
     _require_ndim(array, ndim, name)
@@ -48,13 +48,13 @@ def as_uint8(array: NDArray[np.uint8], name: str, ndim: int | None = None) -> ND
 
 
 def require_shape(array: NDArray[Any], shape: tuple[int, ...], name: str) -> None:
-    """Refuse an array of another shape."""
+    """Reject an array of another shape."""
     if array.shape != shape:
         raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
 
 
 def require_member(value: object, allowed: tuple[object, ...], name: str) -> None:
-    """Refuse a value that is not one of the allowed ones."""
+    """Reject a value that is not one of the allowed ones."""
     if value not in allowed:
         raise ValueError(f"{name} is {value!r}; use one of {', '.join(map(repr, allowed))}")
 

@@ -62,8 +62,8 @@ def gated_rmsnorm_f32(
         gate: (M, H) in the dtype of x.
         weight: (H,), as of :func:`rmsnorm_f32`.
         activation: "sigmoid", or as of :func:`activated_f32`.
-        norm_before_gate: Whether it is the norm that is multiplied, not x.
-        group_size: Columns that are normalized by themselves, a divisor of H; None for all.
+        norm_before_gate: Whether the norm is multiplied, not x.
+        group_size: Number of columns that are normalized together, a divisor of H; None for all.
         rounding: What is rounded to the dtype of x: nothing ("once"), the result ("output"), or also the norm with this
             rounding ("hf", "vllm"). The product of x and the activation never is.
         norm: `eps` and `bias` of :func:`rmsnorm_f32`.
@@ -119,7 +119,7 @@ def sigmoid_f32(x: NDArray[Any]) -> F32:
 
 
 def _of_norm(rounding: Rounding) -> Rounding:
-    """The rounding of the norm: "output" is of what follows it."""
+    """The rounding of the norm; "output" rounds only the final result."""
     return "once" if rounding == "output" else rounding
 
 

@@ -44,12 +44,12 @@ def exponent_field(values: NDArray[np.float32]) -> NDArray[np.int32]:
 
 
 def significand(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return what is left of magnitudes without their powers of two, from 1 up to 2; 1 of infinity."""
+    """Return the significands of magnitudes, from 1 up to 2; that of infinity is 1."""
     return (values.view(np.uint32) & 0x7FFFFF | 0x3F800000).view(np.float32)
 
 
 def ceil_exponent_field(values: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Return the exponent field of the least normal power of two not below a number; 0 for zero alone."""
+    """Return the exponent field of the least normal power of two not below a number; 0 only for zero."""
     has_mantissa = (values.view(np.uint32) & 0x7FFFFF) != 0
     field: NDArray[np.int32] = exponent_field(values) + has_mantissa.astype(np.int32)
     return field

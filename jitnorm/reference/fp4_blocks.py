@@ -1,4 +1,4 @@
-"""The rules by which a block of E2M1 elements gets its scale and its codes."""
+"""The rules for the scale and the codes of a block of E2M1 elements."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def encode_e4m3_blocks(
 
     Args:
         blocks: (M, K, block size) float32.
-        global_scale: One float32, or a column of one a row.
-        reciprocal: One over the value that the largest element takes.
+        global_scale: One float32, or a column with one per row.
+        reciprocal: One over the value that the largest element becomes.
 
     Returns:
-        The codes, one a byte in the shape of the blocks, and the scales, (M, K).
+        The codes, one per byte in the shape of the blocks, and the scales, (M, K).
     """
     scales = encode_e4m3(np.minimum(max_magnitude(blocks) * (global_scale * reciprocal), E4M3_MAX))
     encode_scale = np.minimum(ONE / (decode_e4m3(scales) * (ONE / global_scale)), FLT_MAX)
@@ -42,9 +42,9 @@ def encode_e4m3_blocks(
 
 
 def encode_four_over_six(blocks: NDArray[np.float32], global_scale: Any, *, by_squares: bool) -> tuple[Codes, Scales]:
-    """Encode blocks with E4M3 scales twice, the largest element as 6 and as 4, and keep the better of each.
+    """Encode blocks with E4M3 scales twice, the largest element as 6 and as 4, and keep the better of each block.
 
-    What is better is told by the sum of the errors, squared or not; the 6 wins a tie, and where an error is NaN.
+    The smaller sum of errors, squared or not, is better; the 6 wins ties and wherever an error is NaN.
     """
     six, four = (encode_e4m3_blocks(blocks, global_scale, r) for r in (_ONE_SIXTH, _ONE_QUARTER))
     error_of_six, error_of_four = (_error(blocks, *each, global_scale, by_squares) for each in (six, four))
@@ -66,7 +66,7 @@ def _error(
 
 
 def encode_ue8m0_blocks(blocks: NDArray[np.float32], rounding: ScaleRounding) -> tuple[Codes, Scales]:
-    """Encode blocks with UE8M0 scales; the codes are one a byte in the shape of the blocks."""
+    """Encode blocks with UE8M0 scales; the codes are one per byte in the shape of the blocks."""
     amax = max_magnitude(blocks)
     scales, encode_scale = ue8m0_scales(
         amax, rounding, reciprocal=_ONE_SIXTH, max_exponent=_MAX_EXPONENT, even_from=_EVEN_FROM
@@ -85,5 +85,5 @@ def pack_e2m1(codes: Codes) -> NDArray[np.uint8]:
 
 
 def unpack_e2m1(packed: NDArray[np.uint8]) -> Codes:
-    """Unpack (M, H / 2) bytes to (M, H) codes, one a byte."""
+    """Unpack (M, H / 2) bytes to (M, H) codes, one per byte."""
     return np.stack([packed & 0xF, packed >> 4], axis=-1).reshape(len(packed), 2 * packed.shape[1])

@@ -1,4 +1,4 @@
-"""FP8 with float32 scales: one of the tensor, one a token (row), or one a group of a row."""
+"""FP8 with float32 scales: one per tensor, per token (row) or per group of a row."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LEAST_GROUP_AMAX = np.float32(1e-4)
 
 @np.errstate(all="ignore")
 def quantize_fp8_static(y: NDArray[Any], scale: Any, dtype: Fp8Dtype = "e4m3") -> NDArray[np.uint8]:
-    """Quantize to FP8 with scales that are given: each element is encoded as y * (1 / scale).
+    """Quantize to FP8 with given scales: each element is encoded as y * (1 / scale).
 
     Args:
         y: float32 (float16, bfloat16 and E4M3 are widened), any shape.
-        scale: What a decoded element is multiplied by, rounded to float32, or one such for each, as from
-            :func:`spread_scales`. Any value is taken as it is.
+        scale: The factor of a decoded element, rounded to float32, or one factor for each element, as from
+            :func:`spread_scales`. Any value is accepted.
         dtype: "e4m3" or "e5m2".
 
     Returns:
@@ -47,7 +47,7 @@ def quantize_fp8_static(y: NDArray[Any], scale: Any, dtype: Fp8Dtype = "e4m3") -
 
 @np.errstate(all="ignore")
 def quantize_fp8_tensor(y: NDArray[Any], dtype: Fp8Dtype = "e4m3") -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Quantize to FP8 with one scale, found from the whole tensor by the rule of :func:`quantize_fp8_token`.
+    """Quantize to FP8 with one scale, computed from the whole tensor by the rule of :func:`quantize_fp8_token`.
 
     Args:
         y: float32 (float16, bfloat16 and E4M3 are widened), any shape.
@@ -75,7 +75,7 @@ def quantize_fp8_tensor(y: NDArray[Any], dtype: Fp8Dtype = "e4m3") -> tuple[NDAr
 def quantize_fp8_token(
     y: NDArray[Any], dtype: Fp8Dtype = "e4m3", scale_ub: float | None = None, scale_floor: float | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Quantize each row to FP8 with a scale of its own.
+    """Quantize each row to FP8 with its own scale.
 
     The scale is ``max(amax / MAX, 1 / (MAX * 512))``, where amax is the largest magnitude of the row, at most
     scale_ub, and MAX is 448 or 57344; each element is encoded as ``y * (1 / scale)``.
@@ -83,9 +83,9 @@ def quantize_fp8_token(
     Args:
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened). H is at least 1.
         dtype: "e4m3" or "e5m2".
-        scale_ub: Upper bound of amax, rounded to float32. Any value is taken as it is; None and NaN are no
+        scale_ub: Upper bound of amax, rounded to float32. Any value is accepted; None and NaN are no
             bound.
-        scale_floor: What the scale is at least, rounded to float32; None for 1 / (MAX * 512).
+        scale_floor: Lower bound of the scale, rounded to float32; None for 1 / (MAX * 512).
 
     Returns:
         The codes, (M, H) uint8, and the scales, (M, 1) float32. A row with a NaN has the scale NaN and the
@@ -115,7 +115,7 @@ def quantize_fp8_group(
     scale_ub: float | None = None,
     scale_floor: float | None = None,
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Quantize groups of a row to E4M3 with one float32 scale a group.
+    """Quantize groups of a row to E4M3 with one float32 scale per group.
 
     The scale is ``max(amax, 1e-4) / 448``, where amax is the largest magnitude of the group, at most
     scale_ub; each element is encoded as ``y * (1 / scale)``.
@@ -123,7 +123,7 @@ def quantize_fp8_group(
     Args:
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); group_size divides H.
         group_size: 16, 32, 48, 64, 96, 128 or 256.
-        scale_format: "f32" takes the scale as it is, "ue8m0_f32" the least power of two not below it.
+        scale_format: "f32" keeps the scale as it is, "ue8m0_f32" the least power of two not below it.
         scale_ub: As in :func:`quantize_fp8_token`.
         scale_floor: As there, but None for 1e-4 / 448; before a power of two is taken.
 
@@ -151,7 +151,7 @@ def quantize_fp8_group(
 def dequantize_fp8(
     codes: NDArray[np.uint8], scales: NDArray[np.float32], dtype: Fp8Dtype = "e4m3"
 ) -> NDArray[np.float32]:
-    """Decode what the functions above return: the value of each code times its scale.
+    """Decode the results of the functions above: the value of each code times its scale.
 
     Args:
         codes: uint8, any shape with the scale of a tensor, else (M, H).
@@ -188,7 +188,7 @@ def dequantize_fp8(
 def group_scales(
     amax: NDArray[np.float32], scale_format: GroupScaleFormat, scale_floor: float | None = None
 ) -> NDArray[np.float32]:
-    """Return the scales of groups or blocks of those largest magnitudes; a NaN stays, with any bits."""
+    """Return the scales of groups or blocks with those largest magnitudes; a NaN stays, with any bits."""
     least = _LEAST_GROUP_AMAX / E4M3_MAX if scale_floor is None else np.float32(scale_floor)
     scales: NDArray[np.float32] = np.maximum(amax / E4M3_MAX, least)
     if scale_format == "ue8m0_f32":

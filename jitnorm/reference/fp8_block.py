@@ -20,14 +20,14 @@ _SIZE = 128
 def quantize_fp8_block(
     y: NDArray[Any], scale_format: GroupScaleFormat = "f32"
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Quantize blocks of 128 x 128 to E4M3 with one float32 scale a block.
+    """Quantize blocks of 128 x 128 to E4M3 with one float32 scale per block.
 
     The scale is that of :func:`quantize_fp8_group`, amax being the largest magnitude of the block. The last blocks have
     fewer rows or columns if 128 does not divide their number.
 
     Args:
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened).
-        scale_format: "f32" takes the scale as it is, "ue8m0_f32" the least power of two not below it.
+        scale_format: "f32" keeps the scale as it is, "ue8m0_f32" the least power of two not below it.
 
     Returns:
         The codes, (M, H) uint8, and the scales, (ceil(M / 128), ceil(H / 128)) float32. NaN and infinities count as in
@@ -53,7 +53,7 @@ def quantize_fp8_block(
 
 @np.errstate(all="ignore")
 def dequantize_fp8_block(codes: NDArray[np.uint8], scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Decode what :func:`quantize_fp8_block` returns: the value of each code times the scale of its block.
+    """Decode the results of :func:`quantize_fp8_block`: the value of each code times the scale of its block.
 
     Args:
         codes: (M, H) uint8.

@@ -1,4 +1,4 @@
-"""The gradients of RMSNorm and LayerNorm in float32, and the sums over rows of those of their parameters."""
+"""The gradients of RMSNorm and LayerNorm in float32, and those of their parameters, summed over rows."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ def rmsnorm_backward_f32(
     weight_bias: float = 0.0,
     residual_grad: NDArray[Any] | None = None,
 ) -> Gradients:
-    """Return the gradients of RMSNorm with respect to its input, its weight and, if it has one, its bias.
+    """Return the gradients of RMSNorm with respect to its input, its weight and its bias, if any.
 
-    With ``n = h * rstd`` and ``g = grad * (weight + weight_bias)``, or ``grad`` without a weight, that of the input is
-    ``rstd * (g - n * mean(g * n)) + residual_grad``, that of the weight the sum over the rows of ``grad * n``.
+    With ``n = h * rstd`` and ``g = grad * (weight + weight_bias)``, or ``grad`` without a weight, the gradient of the
+    input is ``rstd * (g - n * mean(g * n)) + residual_grad``, and that of the weight is the sum over the rows of
+    ``grad * n``.
 
     Args:
         grad: (M, H) float16, bfloat16 or float32, the gradient of the norm.
@@ -71,7 +72,7 @@ def layernorm_backward_f32(
 ) -> Gradients:
     """Return the gradients of LayerNorm with respect to its input, gamma and beta.
 
-    With ``d = x - mean``, ``n = d * rstd`` and ``g = grad * gamma``, that of the input is
+    With ``d = x - mean``, ``n = d * rstd`` and ``g = grad * gamma``, the gradient of the input is
     ``rstd * ((g - mean(g)) - n * mean(g * n)) + residual_grad``.
 
     Args:
@@ -129,7 +130,7 @@ def _sum_of_segments(dy: NDArray[np.float32], n: NDArray[np.float32] | None) -> 
 
 
 def rows_of_pack(size: int) -> int:
-    """How many rows of that length have accumulators of their own: as many as 256 lanes of 16 elements hold.
+    """The number of rows of that length with separate accumulators: as many as 256 lanes of 16 elements hold.
 
     Example:
         >>> [rows_of_pack(size) for size in (16, 128, 1024, 1025)]
@@ -151,7 +152,7 @@ def most_segments(size: int) -> int:
 
 @np.errstate(all="ignore")
 def sum_rows_f32(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Sum the rows of a matrix: 256 accumulators take every 256th row in order, and are folded.
+    """Sum the rows of a matrix: each of 256 accumulators adds every 256th row in order, and they are folded.
 
     Args:
         matrix: (M, N) float32.

@@ -1,4 +1,4 @@
-"""INT8 with float32 scales, symmetric: one of the tensor, one a token (row), or one a group of a row."""
+"""INT8 with float32 scales, symmetric: one per tensor, per token (row) or per group of a row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def encode_int8(v: NDArray[Any]) -> NDArray[np.int8]:
 
 @np.errstate(all="ignore")
 def quantize_int8_static(y: NDArray[Any], scale: Any) -> NDArray[np.int8]:
-    """Quantize to INT8 with scales that are given: each element is encoded as y * (1 / scale).
+    """Quantize to INT8 with given scales: each element is encoded as y * (1 / scale).
 
     Args:
         y: float32 (float16, bfloat16 and E4M3 are widened), any shape.
@@ -57,7 +57,7 @@ def quantize_int8_static(y: NDArray[Any], scale: Any) -> NDArray[np.int8]:
 
 @np.errstate(all="ignore")
 def quantize_int8_tensor(y: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Quantize to INT8 with one scale, found from the whole tensor by the rule of :func:`quantize_int8_token`.
+    """Quantize to INT8 with one scale, computed from the whole tensor by the rule of :func:`quantize_int8_token`.
 
     Args:
         y: float32 (float16, bfloat16 and E4M3 are widened), any shape.
@@ -81,15 +81,15 @@ def quantize_int8_tensor(y: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.
 def quantize_int8_token(
     y: NDArray[Any], scale_ub: float | None = None, scale_floor: float | None = None
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Quantize each row to INT8 with a scale of its own.
+    """Quantize each row to INT8 with its own scale.
 
     The scale is ``max(amax, 1e-10) / 127``, where amax is the largest magnitude of the row, at most scale_ub; each
     element is encoded as ``y * (1 / scale)``.
 
     Args:
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened). H is at least 1.
-        scale_ub: Upper bound of amax, rounded to float32. Any value is taken as it is; None and NaN are no bound.
-        scale_floor: What the scale is at least, rounded to float32; None for 1e-10 / 127.
+        scale_ub: Upper bound of amax, rounded to float32. Any value is accepted; None and NaN are no bound.
+        scale_floor: Lower bound of the scale, rounded to float32; None for 1e-10 / 127.
 
     Returns:
         The codes, (M, H), and the scales, (M, 1) float32. A row with a NaN has the scale NaN; an unbounded one with an
@@ -140,7 +140,7 @@ def quantize_int8_group(
 
 @np.errstate(all="ignore")
 def dequantize_int8(codes: NDArray[np.int8], scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Decode what the functions above return: each code times its scale.
+    """Decode the results of the functions above: each code times its scale.
 
     Args:
         codes: int8, any shape with the scale of a tensor, else (M, H).
@@ -173,7 +173,7 @@ def dequantize_int8(codes: NDArray[np.int8], scales: NDArray[np.float32]) -> NDA
 def _scales(
     amax: NDArray[np.float32], upper_bound: float | None = None, scale_floor: float | None = None
 ) -> NDArray[np.float32]:
-    """Return the scales of those largest magnitudes; a NaN stays, with any bits."""
+    """Return the scales for those largest magnitudes; a NaN stays, with any bits."""
     if upper_bound is not None:
         bound = np.float32(upper_bound)
         amax = np.where(amax > bound, bound, amax)

@@ -59,9 +59,9 @@ def column_major_scales(scales: NDArray[np.float32], tma_aligned: bool) -> NDArr
     """Lay out float32 group scales column by column, padded with zeros.
 
     Args:
-        scales: (M, G) float32, G groups a row.
-        tma_aligned: Whether each column takes M rounded up to a multiple of 4 elements, as the strides of a
-            TMA load are multiples of 16 bytes, or M alone.
+        scales: (M, G) float32, G groups per row.
+        tma_aligned: Whether the size of a column is M rounded up to a multiple of 4 elements, as the strides of a
+            TMA load are multiples of 16 bytes, or just M.
 
     Returns:
         Flat float32: the scale of row m and group g lies at g times the size of a column, plus m.
@@ -91,7 +91,7 @@ def packed_scales(scales: NDArray[np.float32]) -> NDArray[np.int32]:
 
     Returns:
         Flat int32: the integer of row m and groups 4j to 4j + 3, the first in its lowest byte, lies at j times M,
-        rounded up to a multiple of 4, plus m. What pads rows and columns is zero.
+        rounded up to a multiple of 4, plus m. The padding of rows and columns is zero.
 
     Raises:
         TypeError: scales is not float32.

@@ -50,10 +50,10 @@ def mhc_mix_f32(streams: NDArray[Any], mix: NDArray[Any]) -> NDArray[np.float32]
 def mhc_post_f32(
     x: NDArray[Any], streams: NDArray[Any], layer_mix: NDArray[Any], mix: NDArray[Any]
 ) -> NDArray[np.float32]:
-    """Mix the n residual streams of each token after a layer, from whose result each begins.
+    """Mix the n residual streams of each token after a layer, each starting from the layer's output.
 
     Args:
-        x: (M, H), what the layer gives, float32 (float16, bfloat16 and E4M3 are widened).
+        x: (M, H), the output of the layer, float32 (float16, bfloat16 and E4M3 are widened).
         streams: (M, n, H), likewise.
         layer_mix: (M, n): the factor of `x` in each stream.
         mix: (M, n, n): from each stream to each.
@@ -101,20 +101,20 @@ def mhc_pre_f32(
 
     Args:
         streams: (M, n, H) float32 (float16, bfloat16 and E4M3 are widened).
-        projections: (S, M, n (2 + n)) float32, partial sums: n for the mix before the layer, n for what it gives, n by
-            n for the mix behind it.
+        projections: (S, M, n (2 + n)) float32, partial sums: n for the mix before the layer, n for its output, n by
+            n for the mix after it.
         scale: (3,) float32, of each of these kinds.
         base: (n (2 + n),) float32.
-        squares: (S, M) float32, partial sums of the squares of all elements of a token; None finds them.
-        count: How many elements the squares are of; 0 for n H.
+        squares: (S, M) float32, partial sums of the squares of all elements of a token; None computes them.
+        count: The number of squared elements; 0 for n H.
         eps: Added to the mean square, rounded to float32, as are the other numbers.
         pre_eps: Added to the factors of the mix before the layer.
-        sinkhorn_eps: Added to the softmax of rows of the mix behind it, and to each sum that it is divided by.
-        post_factor: Multiplies the factors of what the layer gives.
-        rounds: How often the mix after the layer is divided by its sums, 1 or more.
+        sinkhorn_eps: Added to the softmax of rows of the mix after it, and to each sum that it is divided by.
+        post_factor: Multiplies the factors of the layer's output.
+        rounds: How many times the mix after the layer is divided by its sums, 1 or more.
 
     Returns:
-        (M, n), the factors of what the layer gives; (M, n, n), the mix behind it; (M, H), the mix before it, not
+        (M, n), the factors of the layer's output; (M, n, n), the mix after it; (M, H), the mix before it, not
         rounded to the dtype of the streams. All float32.
 
     Raises:
@@ -142,7 +142,7 @@ def mhc_pre_f32(
 
 
 def _doubly_stochastic(logits: NDArray[np.float32], eps: NDArray[np.float32], rounds: int) -> NDArray[np.float32]:
-    """Divide the exponentials by the sums of rows and of columns in turns (Sinkhorn and Knopp)."""
+    """Divide the exponentials by the sums of rows and of columns in turn (Sinkhorn and Knopp)."""
     most = logits.max(axis=2, keepdims=True)
     factor, low, bound = swish_constants(1.0)
     powers = power_of_product(np.maximum(logits - most, -bound), factor, low)
@@ -155,7 +155,7 @@ def _doubly_stochastic(logits: NDArray[np.float32], eps: NDArray[np.float32], ro
 
 
 def _sums(values: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
-    """Sums along an axis of a matrix of each token, which stays as one of 1, in order."""
+    """Sums, in order, along an axis of each token's matrix; the axis keeps the size 1."""
     return np.expand_dims(_added(np.moveaxis(values, axis, 0)), axis)
 
 

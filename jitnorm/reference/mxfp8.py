@@ -21,7 +21,7 @@ _EVEN_FROM = 1.9375
 def quantize_mxfp8(
     y: NDArray[Any], scale_rounding: ScaleRounding = "up"
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Quantize blocks of 32 elements of a row to E4M3 with one UE8M0 scale a block.
+    """Quantize blocks of 32 elements of a row to E4M3 with one UE8M0 scale per block.
 
     Args:
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); 32 divides H.
@@ -56,7 +56,7 @@ def quantize_mxfp8(
 
 @np.errstate(all="ignore")
 def dequantize_mxfp8(codes: NDArray[np.uint8], scales: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Decode what :func:`quantize_mxfp8` returns.
+    """Decode the results of :func:`quantize_mxfp8`.
 
     Args:
         codes: (M, H) uint8.

@@ -22,7 +22,7 @@ def rotate_f32(
     rounding: Rounding = "once",
     dtype: DTypeLike | None = None,
 ) -> NDArray[np.float32]:
-    """Turn pairs of elements by the angles of each row's position.
+    """Rotate pairs of elements by the angles of each row's position.
 
     A pair (a, b) becomes ``(fma(a, cos, -(b * sin)), fma(b, cos, a * sin))``. Elements past the first D stay.
 

@@ -33,7 +33,7 @@ def sandwich_rmsnorm_f32(
         eps: As of :func:`rmsnorm_f32`, for both norms.
         weight_bias: As of :func:`rmsnorm_f32`, for both norms.
         rounding: What is rounded to the dtype of x: nothing ("once"), the norm of the sum ("output"), or both norms
-            with this rounding, and with "hf" the sum before it is normalized.
+            with this rounding, and, with "hf", the sum before it is normalized.
 
     Returns:
         The norm of the sum, (M, H) float32; the sum, (M, H) in the dtype of x.

@@ -54,7 +54,7 @@ def normal_tail(x: F32) -> F32:
 
 
 def rest_of_square(x: F32, square: F32) -> F32:
-    """The difference of x * x from its rounded value."""
+    """The rounding error of x * x."""
     return fma(x, x, -square)
 
 

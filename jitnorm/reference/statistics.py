@@ -122,7 +122,7 @@ def _chunks(terms: NDArray[np.float32]) -> NDArray[np.float32]:
     """Terms of rows, (N, M, H), by groups and chunks: (N, M, groups, chunks of a group, elements of a chunk)."""
     count, rows, length = terms.shape
     groups = -(-length // (CHUNK * _GROUP))
-    # No partial sum is -0, as each begins at +0, so a zero taken in changes nothing: zeros stand for whatever
+    # No partial sum is -0, as each begins at +0, so adding a zero changes nothing: zeros stand for whatever
     # is missing.
     padded = np.zeros((count, rows, groups * _GROUP * CHUNK), np.float32)
     padded[:, :, :length] = terms

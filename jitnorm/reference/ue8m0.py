@@ -36,7 +36,7 @@ def ue8m0_scales(
     exponent = np.clip(exponent, 0, _LARGEST)
     is_nan = np.isnan(amax)
     encode_scale = np.where(is_nan, NAN, power_of_two(_BIAS - exponent))
-    # A block of zeros needs no case of its own here: all rules give it the exponent 0.
+    # A block of zeros is no special case: all rules give it the exponent 0.
     return np.where(is_nan, _NAN_BYTE, exponent).astype(np.uint8), encode_scale
 
 

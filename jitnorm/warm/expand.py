@@ -1,4 +1,4 @@
-"""From a launch to the configurations of calls with contiguous, aligned tensors."""
+"""Expands a launch to the configurations of calls with contiguous, aligned tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jitnorm.kernels.quant_spec import require_one_of
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 
-# The fields that a call's tensors and target decide; the others follow from its op and options.
+# The fields that depend on a call's tensors and target; the others follow from its op and options.
 _OF_THE_CALL = ("vector_bytes", "pdl", "many_rows", "schedule")
 # Ops whose options name the dtype of their first tensor.
 _OF_GIVEN_INPUT = ("dequantize", "sum_rows")
@@ -23,7 +23,7 @@ _OF_A_LAUNCH = {field.name for field in fields(KernelConfig)} - {"hidden_size", 
 
 
 def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]:
-    """The configurations of an op's calls on a target, in no order that matters.
+    """The configurations of an op's calls on a target, in arbitrary order.
 
     Args:
         name: of the op; see `jitnorm.catalogue.OPS`.
@@ -59,7 +59,7 @@ def configs_of_text(text: str, target: Target, row_classes: Sequence[str] = ROW_
     Args:
         text: such as ``rmsnorm:hidden_size=4096``.
         target: where the tensors are.
-        row_classes: which classes of rows are meant.
+        row_classes: the classes of rows to include.
 
     Raises:
         ValueError: the text cannot be read, or something is not allowed.
@@ -87,9 +87,9 @@ def configs_of_text(text: str, target: Target, row_classes: Sequence[str] = ROW_
 
 
 def vector_bytes_of(launch: Launch, target: Target) -> list[int]:
-    """How wide a call's accesses may be: for many rows, and for a single one, whose stride does not matter.
+    """The widest accesses of a call: for many rows, and for a single row, whose stride does not matter.
 
-    As `WidestAccess` in kernels/launcher/dispatcher.h finds it, with all tensors aligned and contiguous.
+    Computed like `WidestAccess` in kernels/launcher/dispatcher.h, with all tensors aligned and contiguous.
     """
     config = _config(launch, target, WIDEST_ACCESS, "usual")
     widest = WIDEST_ACCESS

@@ -20,27 +20,27 @@ class Model:
     """The dimensions of a language model that kernels depend on.
 
     Attributes:
-        name: what it is called.
+        name: its name.
         hidden_size: elements of the residual stream.
         head_sizes: of heads whose queries and keys are normalized.
         head_weight: whether these norms have weights.
-        turned_sizes: of heads whose queries and keys are turned by their positions without a norm.
-        rotary_factor: how much of a head is turned by its position, of 1.
+        turned_sizes: of heads whose queries and keys are rotated without a norm.
+        rotary_factor: the fraction of a head that is rotated.
         gated_sizes: of heads whose norm is multiplied by the SiLU of gates, as in Gated DeltaNet.
         norm_sizes: of further norms, such as those of low-rank projections.
         latent_sizes: of MLA's two latents, which are normalized together: of queries, of keys and values.
-        streams: how many streams hyper-connections (mHC) make of the residual stream; 0 without.
+        streams: the number of residual streams of hyper-connections (mHC); 0 without them.
         gate_sizes: intermediate sizes whose activation is gated.
-        expert_sizes: those of routed experts, which are quantized as masked batches, too.
-        experts: how many routed experts there are, whose rows are quantized one after another, too; several numbers if
-            models differ in it alone.
-        gemm_sizes: of inputs of matrix products that are quantized alone, such as the output of attention.
-        activation: of the gates, as of KernelConfig; of ``swigluoai``, gates and values take turns.
+        expert_sizes: those of routed experts, which are also quantized as masked batches.
+        experts: the number of routed experts, whose rows are also quantized expert by expert; several numbers if
+            models differ only in this.
+        gemm_sizes: of inputs of matrix products that are quantized separately, such as the output of attention.
+        activation: of the gates, as in KernelConfig; with ``swigluoai``, gates and values alternate.
         unit_bias: whether 1 is added to the weights of norms, as Gemma does.
-        rounding: of norms, as of `jitnorm.norm_quantize`.
+        rounding: of norms, as in `jitnorm.norm_quantize`.
         dtype: of activations and weights of norms.
-        formats: encodings that its activations are quantized to, of `MODEL_FORMATS`.
-        left_out: what it computes for which there is no kernel, for its user to know.
+        formats: encodings of its quantized activations, from `MODEL_FORMATS`.
+        left_out: parts of the model without a kernel, to be reported to the user.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Model:
 
 
 def read_model(table: dict[str, Any]) -> Model:
-    """A model of a table of a specification; ValueError says what is wrong with it."""
+    """Read a model from a table of a specification; ValueError if something is wrong with it."""
     known = {field.name for field in fields(Model)} - {"left_out"}
     for name in table:
         if name not in known:
@@ -94,9 +94,9 @@ def entries_of(
     Args:
         model: its dimensions.
         formats: encodings in place of the model's own; empty for none.
-        row_class: one or several classes of rows, as of `configs_of`.
-        tensor_parallel: over how many GPUs intermediate sizes and heads are divided; sizes that it does not divide are
-            left out.
+        row_class: one or several classes of rows, as in `configs_of`.
+        tensor_parallel: the number of GPUs that share intermediate sizes and heads; sizes that it does not divide are
+            skipped.
 
     Raises:
         ValueError: a format is not known.
@@ -149,7 +149,7 @@ def _listed(sizes: Sequence[int]) -> str:
 
 
 def _formats(model: Model, formats: Sequence[str] | None) -> Sequence[str]:
-    """The encodings that count for a model; ValueError if one is not known."""
+    """The encodings to use for a model; ValueError if one is not known."""
     chosen = model.formats if formats is None else formats
     for name in chosen:
         if name not in MODEL_FORMATS:
@@ -182,14 +182,14 @@ _ENCODINGS: dict[str, dict[str, Any]] = {
     "int8": {"quant": "int8"},
     "int8_token": {"quant": "int8_token"},
 }
-# How gates are rounded before they are encoded: jitnorm's way, and that of vLLM's and FlashInfer's functions.
+# The roundings of gates before they are encoded: jitnorm's, and that of vLLM's and FlashInfer's functions.
 _GATE_ROUNDINGS = {
     "nvfp4": ["once", "output"],
     "mxfp4": ["once", "output"],
     "mxfp8": ["once", "output"],
     "fp8": ["once", "hf"],
 }
-# Those that grouped GEMMs read with the rows of experts one after another.
+# The formats that grouped GEMMs read with the rows of experts one after another.
 _GROUPED_FORMATS = ("nvfp4", "mxfp4", "mxfp8")
 
 
@@ -246,7 +246,7 @@ def _turned(model: Model, norms: dict[str, Any]) -> list[Entry]:
 
 
 def _rotations(op: str, model: Model, sizes: Sequence[int], common: dict[str, Any]) -> list[Entry]:
-    """The entries of an op, and of those that insert: engines keep the angles in the model's dtype or in float32."""
+    """The entries of an op and of its inserting form; engines keep the angles in the model's dtype or in float32."""
     angles = tuple(dict.fromkeys((model.dtype, "float32")))
     found: list[Entry] = []
     for size in sizes:
@@ -266,7 +266,7 @@ def _rounding(model: Model) -> dict[str, str]:
 
 
 def _divided(sizes: Sequence[int], tensor_parallel: Sequence[int], block: int = 1) -> list[int]:
-    """The sizes, divided among GPUs, that are whole blocks."""
+    """The sizes that, divided among GPUs, are whole blocks."""
     parts = (size // parts for size in sizes for parts in tensor_parallel if size % parts == 0)
     return [size for size in dict.fromkeys(parts) if size % block == 0]
 

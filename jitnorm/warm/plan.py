@@ -28,7 +28,7 @@ class Outcome:
     Attributes:
         job: the job.
         status: ``hit``, if it was cached; ``built``; or ``failed``.
-        seconds: how long it took.
+        seconds: the time it took.
         size: bytes of its payload; 0 if it failed.
         key: its cache key; empty if unknown.
         error: what went wrong; empty on success.
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def jobs_of(entries: Iterable[Entry], targets: Sequence[Target]) -> list[Job]:
-    """The jobs of entries, each once; grouped by target, because a worker then already has the compiler."""
+    """The distinct jobs of entries, grouped by target, so that workers can reuse a loaded compiler."""
     listed = list(entries)
     return list(
         dict.fromkeys(Job(config, target) for target in targets for entry in listed for config in entry.configs(target))

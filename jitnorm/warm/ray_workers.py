@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster, which do the same as worker processes on other machines."""
+"""Workers on a Ray cluster, which do on other machines what worker processes do on this one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_on_ray(jobs: Sequence[Job], cache: Cache, address: str, backend: str = "
     Args:
         jobs: the kernels to build.
         cache: this machine's cache.
-        address: the cluster's address; ``auto`` for the running one, or ``local`` for a cluster of this process alone.
+        address: the cluster's address; ``auto`` for the running one, or ``local`` for a cluster only of this process.
         backend: see `jitnorm.toolchains.select`.
 
     Raises:
