@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a remote tier lies."""
+    """The folder of a remote tier."""
     return tmp_path / "remote"
 
 
@@ -48,7 +48,7 @@ def artifact() -> Artifact:
 
 @pytest.fixture
 def start_worker() -> Iterator[StartWorker]:
-    """Start ``worker.py`` processes; none of them outlives the test."""
+    """Start ``worker.py`` processes, none of which outlives the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start(task: str, **arguments: Any) -> subprocess.Popen[str]:
@@ -71,7 +71,7 @@ def start_worker() -> Iterator[StartWorker]:
 
 @pytest.fixture
 def rounds() -> Callable[[int], int]:
-    """How often to try what depends on chance: as often as the test says, or as JITNORM_TEST_ROUNDS does."""
+    """The number of attempts at something random: the test's, or that of JITNORM_TEST_ROUNDS."""
     return lambda usual: int(os.environ.get("JITNORM_TEST_ROUNDS", usual))
 
 
@@ -90,7 +90,7 @@ def full(store: Store) -> Store:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that a process without privileges can reach, unlike those of tmp_path."""
+    """A folder that an unprivileged process can reach, unlike those of tmp_path."""
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o777)
         yield Path(name)

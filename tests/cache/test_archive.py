@@ -1,4 +1,4 @@
-"""Entries travel as one file, which is believed in nothing."""
+"""Archives: entries in a single file, none of whose contents are trusted."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_entry_that_is_missing_or_damaged_is_not_exported_and_leaves_no_file(
 
 
 def test_every_bit_is_verified(empty: Store, tmp_path: Path) -> None:
-    """A bit in the padding or in a header's text may be lost without harm; an entry never comes out changed."""
+    """A bit in the padding or in a header's text may change without harm, but an entry is never returned changed."""
     good = write_tar(tmp_path / "good.tar", entry_members(KEYS[0], artifact_of(KEYS[0]))).read_bytes()
     refused = 0
     for position in range(0, 6000, 7):
@@ -168,7 +168,7 @@ def header(kind: bytes, size: int, form: int = tarfile.USTAR_FORMAT) -> bytes:
 
 @pytest.fixture
 def peak() -> Iterator[Callable[[], int]]:
-    """The most bytes that Python's memory has grown by since the test began."""
+    """The largest growth of Python's memory since the test began."""
     tracemalloc.start()
     yield lambda: tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -75,7 +75,7 @@ def test_other_json_is_not_a_manifest(text: str) -> None:
 
 
 def test_a_manifest_of_any_depth_is_one_or_is_refused() -> None:
-    """What reading, writing and comparing it can bear differs by a few levels, by version of Python."""
+    """The depth that reading, writing and comparing can handle differs slightly between versions of Python."""
     gc.collect()
     payload = {"size": 0, "sha256": hashlib.sha256(b"").hexdigest()}
     for depth in (1, *range(900, 1010), 5000, 100_000):

@@ -1,4 +1,4 @@
-"""No file of a cache is read beyond what it may have, however large it has become."""
+"""Files of a cache are never read beyond their allowed size, however large they have become."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCE = make_key({"source": "int f();"})
 
 
 def swell(path: Path) -> None:
-    """Let a file have a terabyte without taking any."""
+    """Grow a file to a terabyte without using disk space."""
     os.truncate(path, TERABYTE)
 
 

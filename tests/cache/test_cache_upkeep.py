@@ -27,7 +27,7 @@ ENTRY = 6 * 4096  # a folder, 10,000 bytes and a manifest, in blocks, and a shar
 
 @pytest.fixture
 def full(store: Store) -> Store:
-    """Sixty entries, above a budget for fifty, that no process uses."""
+    """Sixty unused entries, above a budget for fifty."""
     for number in range(60):
         store.publish(make_key({"number": str(number)}), ARTIFACT)
     release_uses(store.layout)
@@ -142,7 +142,7 @@ def test_a_child_forked_during_upkeep_can_have_its_own(full: Store, monkeypatch:
 
 
 def held_by(root: Path) -> int:
-    """What `du` would say; files may vanish meanwhile."""
+    """The disk space that `du` would report; files may vanish meanwhile."""
     space = 0
     for folder, _, names in os.walk(root):
         for path in (folder, *(os.path.join(folder, name) for name in names)):

@@ -68,7 +68,7 @@ def test_chosen_keys_are_looked_at_alone(filled: Store) -> None:
 
 
 def act_once_opened(monkeypatch: pytest.MonkeyPatch, folder: Path, act: Callable[[], object]) -> None:
-    """Have something done between the moment that a folder is opened and that its files are."""
+    """Run something between the opening of a folder and the opening of its files."""
     fstat, awaited = os.fstat, [folder.stat()]
 
     def fstat_and_act(descriptor: int) -> os.stat_result:

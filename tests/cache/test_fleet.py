@@ -1,4 +1,4 @@
-"""Many processes, killed processes, full disks, vanished folders: what a fleet does to a cache."""
+"""What a fleet does to a cache: many processes, killed processes, full disks, vanished folders."""
 
 from __future__ import annotations
 

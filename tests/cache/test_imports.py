@@ -30,7 +30,7 @@ def test_importing_the_cache_imports_nothing_heavy() -> None:
 
 
 def test_publishing_within_the_budget_imports_only_the_running_total(tmp_path: Path) -> None:
-    """Else importing takes longer than publishing."""
+    """Otherwise, importing would take longer than publishing."""
     first, second = (
         json.loads(subprocess.check_output([sys.executable, "-c", PUBLISH, str(tmp_path), digit], timeout=30))
         for digit in "12"

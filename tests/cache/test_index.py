@@ -1,4 +1,4 @@
-"""The index and what is listed by it: complete and right whatever the index lacks or claims."""
+"""The index and the listings from it are complete and correct, whatever the index lacks or claims."""
 
 from __future__ import annotations
 

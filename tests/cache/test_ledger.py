@@ -1,4 +1,4 @@
-"""The running total: what is added counts at once, and a new measurement forgets nothing that is added meanwhile."""
+"""The running total: additions count immediately, and a new measurement forgets none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small tasks done at once, by threads or by the caller."""
+"""Small concurrent tasks, run by threads or by the caller."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_answers_come_in_the_order_of_the_values(threads: int, count: int) -> No
 
 
 def test_an_error_is_raised_once_nothing_is_under_way() -> None:
-    """So that who asked can remove what the others were writing."""
+    """The caller can then remove what the other tasks were writing."""
     has_failed, ended = threading.Event(), []
 
     def work(value: int) -> None:

@@ -1,4 +1,4 @@
-"""Text from outside steers no terminal, and can be encoded."""
+"""Text from outside cannot control the terminal, and can always be encoded."""
 
 from __future__ import annotations
 

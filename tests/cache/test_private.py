@@ -70,7 +70,7 @@ def test_publishing_removes_what_the_dead_left(store: Store, key: str, artifact:
 def test_a_writer_overtaken_by_a_removal_fails_as_a_whole(
     store: Store, key: str, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process takes the folder for stale, and has removed half of it when the writer publishes."""
+    """Another process considers the folder stale, and has removed half of it when the writer publishes."""
     rename = Path.rename
 
     def late_rename(folder: Path, target: Path) -> Path:

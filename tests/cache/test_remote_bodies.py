@@ -1,4 +1,4 @@
-"""Whoever runs a remote tier is not trusted with this process's memory, nor with its time."""
+"""The operator of a remote tier is trusted neither with this process's memory nor with its time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BOMB = gzip.compress(bytes(ENDLESS_BYTES), 1)
 def answer_with(
     *headers: str, body: bytes = b"", status: str = "200 OK", chunked: bool = False, is_payload_alone: bool = False
 ) -> Answer:
-    """Answer every request so, or those for a payload alone; without a body with zeros, more than anybody wants."""
+    """Answer every request this way, or only those for a payload; without a body, send endless zeros."""
     head = "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode()
     piece = b"10000\r\n" + bytes(65536) + b"\r\n" if chunked else bytes(65536)
 
@@ -90,7 +90,7 @@ print(json.dumps([errors, most_bytes() - before]))
 
 
 def read_all(urls: dict[str, str], *calls: tuple[str, ...]) -> tuple[dict[str, str], int]:
-    """The first error of each, and how many bytes more than at the beginning the process held that read them all."""
+    """The first error of each tier, and how much the memory of the process that read them all grew."""
     done = subprocess.run(
         [sys.executable, "-c", READER, json.dumps(urls), json.dumps(calls)],
         capture_output=True,
@@ -141,7 +141,7 @@ def test_folders_take_no_more_memory_than_an_entry_may(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("piece", [b"x", bytes(65536)], ids=["slowly", "fast"])
 def test_a_server_that_never_ends_is_hung_up_on(store: Store, piece: bytes) -> None:
-    """At the timeout; what was left behind does not read on."""
+    """The timeout closes the connection, and the abandoned thread stops reading."""
     ended = threading.Event()
 
     def send(connection: socket.socket) -> None:
@@ -188,7 +188,7 @@ def test_what_is_encoded_is_not_asked_for(full: Store, folder: Path, remote: Rem
 def test_headers_that_the_operator_configured_are_still_sent(
     full: Store, folder: Path, remote: RemoteTier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the configuration of fsspec, which is how a web server's password is given."""
+    """The configuration of fsspec sets them; this is how the password of a web server is given."""
     push(full, remote, KEYS[:1])
     seen: list[bytes] = []
 

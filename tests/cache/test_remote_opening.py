@@ -1,4 +1,4 @@
-"""A remote tier that cannot be opened costs a bounded time and one warning, never an exception of the caller's."""
+"""A remote tier that cannot be opened costs a bounded time and one warning, and never raises in a lookup."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class WordlessError(Exception):
 
 
 class Opened(AbstractFileSystem):
-    """What calls a function when it is made."""
+    """A stand-in that calls a function when it is created."""
 
     protocol = "opened"
     begin: Callable[[], object] = staticmethod(lambda: None)
@@ -47,7 +47,7 @@ OpenWith = Callable[[Callable[[], object]], str]
 
 @pytest.fixture
 def open_with(monkeypatch: pytest.MonkeyPatch) -> OpenWith:
-    """Have a file system call a function when it is made; give its URL."""
+    """Make a file system call a function when it is created; return its URL."""
 
     def use(begin: Callable[[], object]) -> str:
         monkeypatch.setattr(Opened, "begin", staticmethod(begin))
@@ -57,7 +57,7 @@ def open_with(monkeypatch: pytest.MonkeyPatch) -> OpenWith:
 
 
 def check_is_done_without(url: str, store: Store, full: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """Lookups go on without it after one warning; commands fail, and say why."""
+    """Check that lookups continue without the tier after one warning, and that commands fail and say why."""
     remote = RemoteTier(url, timeout=0.5, writable=not url.startswith("http"))
     cache = Cache(store, remote=remote)
     began = time.monotonic()
@@ -154,7 +154,7 @@ def test_it_is_opened_again_after_a_while(open_with: OpenWith, monkeypatch: pyte
 
 
 def test_nothing_waits_on_after_the_timeout() -> None:
-    """Neither the thread that was left behind, nor the connection."""
+    """The abandoned thread and the connection both end."""
     ended = threading.Event()
 
     def listen(connection: Any) -> None:

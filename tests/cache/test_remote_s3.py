@@ -1,4 +1,4 @@
-"""Remote tiers in S3, by a server on this machine: push, pull, tampering, and a server that dies."""
+"""Remote tiers in S3, served on this machine: push, pull, tampering, and a server that dies."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_process_that_ends_at_once_has_published_what_it_built(
 def test_a_bucket_whose_server_is_killed_is_done_without(
     other: Store, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It answers the first request, then takes the connection down in the middle of an answer."""
+    """The server answers the first request, then drops the connection in the middle of an answer."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def die() -> None:
@@ -134,7 +134,7 @@ def test_a_bucket_whose_server_is_killed_is_done_without(
 
 
 def forward(connection: socket.socket, server: socket.socket) -> None:
-    """Have the server get what a connection sends."""
+    """Pass a connection's requests on to the server."""
     with contextlib.suppress(OSError):
         while data := connection.recv(65536):
             server.sendall(data)
@@ -142,13 +142,13 @@ def forward(connection: socket.socket, server: socket.socket) -> None:
 
 
 def cut(connection: socket.socket, answer: bytes) -> None:
-    """End in the middle of an answer."""
+    """Close the connection in the middle of an answer."""
     connection.sendall(answer[: len(answer) // 2])
     connection.shutdown(socket.SHUT_RDWR)
 
 
 def slow(connection: socket.socket, answer: bytes) -> None:
-    """Answer so that it would take minutes."""
+    """Answer at a pace that would take minutes."""
     for byte in answer:
         connection.sendall(bytes([byte]))
         time.sleep(0.2)
@@ -167,7 +167,7 @@ Fault = Callable[[socket.socket, bytes], None]
 
 @contextlib.contextmanager
 def through(url: str, choose: Callable[[], Fault], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have each answer of a server pass a proxy that forwards it in some way."""
+    """Route each answer of a server through a proxy that forwards it in some way."""
 
     def answer(connection: socket.socket) -> None:
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as server:

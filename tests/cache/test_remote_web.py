@@ -1,4 +1,4 @@
-"""Remote tiers on web servers, which may be slow, refuse, break off or be gone: a lookup is bounded."""
+"""Remote tiers on web servers, which may be slow, refuse, break off or be gone: lookups are bounded."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_web_server_that_lists_folders_can_be_listed(
 
 @pytest.mark.parametrize("link", ["{name}", "{name}/", "./{name}/", "/kernels/{name}/", "http://other/{name}/"])
 def test_links_of_all_kinds_are_followed(serve: Callable[..., str], link: str) -> None:
-    """And lead nowhere but below the folder."""
+    """Links lead nowhere except below the folder."""
     asked: list[str] = []
 
     def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
@@ -148,7 +148,7 @@ def test_a_slow_server_is_waited_for_once_and_not_longer_than_the_timeout(
 
 
 def test_a_server_that_sends_slowly_is_bounded_as_a_whole(store: Store, serve: Callable[..., str]) -> None:
-    """A byte now and then keeps every timeout of a socket from running out."""
+    """An occasional byte keeps any socket timeout from expiring."""
 
     def drip(handler: http.server.BaseHTTPRequestHandler) -> None:
         handler.send_response(200)

@@ -1,4 +1,4 @@
-"""Signatures that end, and what is revoked: nobody who can write to a remote tier can bring it back."""
+"""Expiring signatures and revocation: nobody who can write to a remote tier can bring revoked entries back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def keys(tmp_path: Path) -> dict[str, SigningKey]:
 
 @pytest.fixture
 def reader(folder: Path, other: Store, keys: dict[str, SigningKey]) -> Callable[[], RemoteTier]:
-    """The remote tier as a new process of one machine has it."""
+    """The remote tier as seen by a new process on one machine."""
 
     def open_tier() -> RemoteTier:
         trusted = TrustedKeys({}).plus(keys["signer"])
@@ -169,7 +169,7 @@ def test_the_list_counts_where_the_tier_is_not_asked(
     signed: RemoteTier, reader: Callable[[], RemoteTier], keys: dict[str, SigningKey], other: Store, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """In a read-only folder, by the variables."""
+    """This is a read-only folder, configured by the variables."""
     revoke(signed, keys["lists"], entries=[KEYS[0]])
     for name, value in {
         "JITNORM_CACHE_DIR": other.layout.root,

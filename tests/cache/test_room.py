@@ -26,7 +26,7 @@ MakeStore = Callable[[int], Store]
 
 @pytest.fixture
 def with_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeStore]:
-    """A cache with a budget for so many entries; upkeep does not begin by itself."""
+    """A cache with a budget for that many entries; upkeep does not start by itself."""
     monkeypatch.setattr(upkeep, "start", lambda store: None)
 
     def make(entries: int) -> Store:
@@ -39,7 +39,7 @@ def with_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
 
 
 def publish(store: Store, number: int, artifact: Artifact = ARTIFACT) -> str:
-    """Publish an entry that nobody uses, the more recently the higher its number."""
+    """Publish an entry that nobody uses; higher numbers were used more recently."""
     key = make_key({"number": str(number)})
     store.publish(key, artifact)
     moment = time.time() - (1000 - number) * HOUR
@@ -141,7 +141,7 @@ def test_a_cache_far_above_its_budget_shrinks_with_each_publish(
 def test_a_cache_of_unknown_size_is_measured_or_estimated_at_once(
     with_budget: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that an earlier version has left."""
+    """An earlier version leaves such a cache."""
     store = with_budget(300)
     for number in range(120):
         publish(store, number)

@@ -202,7 +202,7 @@ def test_an_unwritable_default_is_still_read(start_worker: StartWorker, open_fol
 
 
 def test_a_default_that_cannot_exist_is_never_read_later(tmp_path: Path) -> None:
-    """Whoever could make it then has not been checked."""
+    """If somebody could create it later, they would not have been checked."""
     (tmp_path / "file").touch()
     root = open_root(tmp_path / "file" / "jitnorm", explicit=False)
     assert not root.writable

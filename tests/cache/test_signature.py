@@ -1,4 +1,4 @@
-"""Where keys are trusted, entries of shared tiers count only if one of these keys has signed them."""
+"""Signatures: with trusted keys, entries of shared tiers count only if signed by one of them."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_the_variables_name_the_keys(
 
 @pytest.mark.parametrize("value", ["", ":", " ", ": :", "\t"])
 def test_keys_that_are_none_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    """Whoever sets the variable wants signatures, and must not do without them silently."""
+    """Setting the variable asks for signatures, which must not be skipped silently."""
     monkeypatch.setenv("JITNORM_CACHE_DIR", str(tmp_path / "user"))
     monkeypatch.setenv("JITNORM_TRUSTED_KEYS", value)
     with pytest.raises(CacheError, match=r"^JITNORM_TRUSTED_KEYS is .*, which names no key: name files.*; or unset it"):

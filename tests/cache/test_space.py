@@ -34,7 +34,7 @@ def keys_of(store: Store) -> list[str]:
 
 @pytest.fixture
 def filled(store: Store) -> Store:
-    """Five entries, the first used longest ago, that no process uses now."""
+    """Five entries that no process uses any more, the first one least recently used."""
     for number, key in enumerate(KEYS):
         store.publish(key, ARTIFACT)
         set_used(store, key, (10 - number) * HOUR)
@@ -44,19 +44,19 @@ def filled(store: Store) -> Store:
 
 @pytest.fixture
 def size(filled: Store) -> int:
-    """The disk space of one entry, and of the shard that it lies in alone."""
+    """The disk space of one entry and of a shard with nothing else in it."""
     assert len(filled.layout.shards()) == len(KEYS)
     return disk_space(filled.layout.entry(KEYS[0]).parent)
 
 
 @pytest.fixture
 def base(filled: Store, size: int) -> int:
-    """The disk space of all else, which stays."""
+    """The disk space of everything else, which stays."""
     return disk_space(filled.layout.root) - len(KEYS) * size
 
 
 def disk_space(folder: Path) -> int:
-    """What `du` would say; files may vanish meanwhile."""
+    """The disk space that `du` would report; files may vanish meanwhile."""
     space = 0
     for path in (folder, *folder.rglob("*")):
         with contextlib.suppress(FileNotFoundError):
@@ -65,7 +65,7 @@ def disk_space(folder: Path) -> int:
 
 
 def forget_uses(store: Store) -> None:
-    """As if the processes that published had ended."""
+    """Release all uses, as if the publishing processes had ended."""
     release_uses(store.layout)
     keys_in_use(store.layout)
 

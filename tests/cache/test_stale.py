@@ -1,4 +1,4 @@
-"""Files that another client of NFS has removed: whoever has them open can do nothing with them, and goes on without."""
+"""Files that another NFS client has removed: processes that have them open cannot use them, and continue without."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jitnorm.cache.uses import keys_in_use, note_use
 
 @pytest.fixture(autouse=True)
 def removed_files_are_stale(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have calls with the descriptor of a removed file fail as they do on NFS."""
+    """Make calls with the descriptor of a removed file fail as on NFS."""
     status = os.fstat
 
     def on_nfs(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,7 +137,7 @@ def test_a_shard_that_another_host_removes_once_it_has_an_entry_is_no_error(
 def test_an_entry_of_another_host_stays_although_its_private_name_has_been_seen_here(
     store: Store, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Linux then gives ESTALE for as long as one renames to its place, and looks at nothing there."""
+    """Linux then returns ESTALE on every rename to its place, without looking there."""
     place, rename = store.layout.entry(key), Path.rename
     store.publish(key, Artifact(b"first", {}))
 

@@ -171,7 +171,7 @@ def test_a_store_that_is_not_writable_leaves_damage_where_it_is(store: Store, ke
 def test_a_good_entry_that_replaced_a_damaged_one_is_not_quarantined(
     store: Store, key: str, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slow reader finds damage, and a faster one has quarantined and built again by the time it acts."""
+    """When a slow reader acts on damage, a faster one has already quarantined and rebuilt the entry."""
     store.publish(key, artifact)
     place = store.layout.entry(key)
     cut(0.5)(place / "payload")

@@ -1,4 +1,4 @@
-"""Sweeping: what belongs to no entry and to no process goes, and nothing else."""
+"""Sweeping removes what belongs to no entry and no process, and nothing else."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_alias_that_cannot_be_read_is_left_alone(store: Store, tmp_path: Path
 def test_an_entry_published_while_its_alias_is_swept_keeps_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """The alias of an entry is written before the entry, and seems to lead nowhere until then."""
+    """An alias is written before its entry, and seems to lead nowhere until the entry exists."""
     alias = store.layout.alias(SOURCE)
     alias.parent.mkdir(parents=True)
     alias.write_text(f"{GOOD}\n")
@@ -135,7 +135,7 @@ def test_a_lock_held_by_a_process_stays(store: Store, start_worker: StartWorker)
 
 
 def test_a_lock_file_put_in_the_place_of_the_locked_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if two sweepers and a builder had met: the lock is that of a file which is no longer there."""
+    """As after a race of two sweepers and a builder, the lock belongs to a file that no longer exists."""
     path = tmp_path / "lock"
     path.touch()
     lstat = os.lstat
@@ -156,7 +156,7 @@ def test_a_lock_file_put_in_the_place_of_the_locked_one_stays(tmp_path: Path, mo
 def test_no_two_processes_hold_a_lock_at_once_while_locks_are_swept(
     store: Store, tmp_path: Path, start_worker: StartWorker, rounds: Callable[[int], int]
 ) -> None:
-    """Each holder makes a mark, which fails if another's is there."""
+    """Each holder creates a mark, which fails if another holder's mark exists."""
     store.layout.locks.mkdir(parents=True)
     sweeper = start_worker("sweep_locks", root=store.layout.root, key=GOOD, until=tmp_path / "over")
     assert sweeper.stdout is not None

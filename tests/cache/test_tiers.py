@@ -1,4 +1,4 @@
-"""Tiers are asked in order; one that fails is passed over; what lies far away is copied up."""
+"""Tiers are searched in order; failing ones are skipped, and entries of remote ones are copied to the user's cache."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_the_folders_of_the_variable_are_read_in_order(
 def test_nothing_is_ever_written_to_a_read_only_folder(
     tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not even the quarantine of a damaged entry; it is named, and built into the user's cache."""
+    """Not even a damaged entry is quarantined; it is reported, and built into the user's cache."""
     folder = Store(tmp_path / "a")
     folder.publish(key, Artifact(b"good", {}))
     payload = folder.layout.entry(key) / "payload"
@@ -232,7 +232,7 @@ def test_a_value_that_is_not_allowed_is_an_error_that_says_what_is(
 def test_a_present_artifact_is_found_and_verified_within_milliseconds(
     store: Store, key: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """Of 200 kB, as large as a kernel or the launcher, in the last of three tiers of folders."""
+    """The artifact has 200 kB, like a kernel or the launcher, and is in the last of three folder tiers."""
     store.publish(key, Artifact(os.urandom(200_000), {"recipe": "x" * 2000}))
     above = [Store(store.layout.root / name, writable=False) for name in ("a", "b")]
     cache = Cache(store, above=above)

@@ -1,4 +1,4 @@
-"""What others can have written is never loaded: whatever it is, however it came there."""
+"""Nothing that others could have written is ever loaded, whatever it is and however it got there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can play anoth
 
 @pytest.fixture
 def cache(open_folder: Path, key: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's cache folder with one entry, where other users could reach it."""
+    """A user's cache folder with one entry, in a place that other users could reach."""
     monkeypatch.setenv("JITNORM_CACHE_DIR", str(open_folder / "cache"))
     open_store().publish(key, GOOD)
     return open_folder / "cache"
@@ -144,7 +144,7 @@ def test_everything_is_accepted_if_the_user_says_so(cache: Path, key: str, monke
 def test_a_folder_exchanged_after_its_check_is_not_read(
     cache: Path, key: str, open_folder: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its check is made on the descriptor that is then read from."""
+    """The check uses the descriptor that is then read from."""
     store = open_store()
     found = {"v1": cache / "v1", **places(cache, key)}[place]
     shutil.copytree(found, open_folder / "evil")
@@ -245,7 +245,7 @@ def _replace_shard(root: Path, key: str) -> list[str]:
 def test_code_that_another_user_put_into_an_open_cache_is_never_loaded(
     cache: Path, key: str, open_folder: Path, attack: Callable[[Path, str], list[str]]
 ) -> None:
-    """The folder was open to all, another user made use of it, and its owner has run what the errors said first."""
+    """The folder was open to all, another user exploited it, and its owner then ran the commands in the errors."""
     (open_folder / "payload").write_bytes(EVIL.payload)
     (open_folder / "manifest.json").write_bytes(encode_manifest(key, EVIL))
     subprocess.run(["chmod", "-R", "777", str(cache)], check=True, timeout=30)

@@ -36,7 +36,7 @@ def dead_pid() -> int:
 
 
 def leave_file(layout: Layout, host: str, pid: object, key: str, *, locked: bool = True, age: float = 0.0) -> Path:
-    """A file as a process leaves it that no longer holds its lock."""
+    """Leave a file behind, like a process that no longer holds its lock."""
     layout.uses.mkdir(parents=True, exist_ok=True)
     path = layout.uses / f"{host}.{os.urandom(4).hex()}"
     path.write_text(f"{TOKEN} {'locked' if locked else 'unlocked'} {pid}".ljust(63) + f"\n{TOKEN} {key}\n")

@@ -1,4 +1,4 @@
-"""Kernels that were installed as wheels are found by their metadata's files, quickly and without imports."""
+"""Kernels from installed wheels are found by the wheels' metadata, quickly and without imports."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_first_on_the_path_wins(tmp_path: Path, site: Path, install: Install
 
 
 def test_looking_for_them_takes_a_fraction_of_a_millisecond(site: Path, install: Install) -> None:
-    """In a folder of 400 distributions; importlib.metadata would take tens of milliseconds."""
+    """The folder has 400 distributions; importlib.metadata would take tens of milliseconds."""
     for number in range(400):
         (site / f"package{number}").mkdir()
         (site / f"package{number}-1.0.dist-info").mkdir()

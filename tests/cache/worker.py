@@ -48,7 +48,7 @@ def note(log: str) -> None:
 
 
 def build_when_told(root: str, key: str, log: str, timeout: float, build_seconds: float, size: int = 100_000) -> None:
-    """Build, leaving a line in ``log`` for every build begun."""
+    """Build when told to, adding a line to ``log`` for every build begun."""
 
     def build() -> Artifact:
         note(log)
@@ -63,7 +63,7 @@ def build_when_told(root: str, key: str, log: str, timeout: float, build_seconds
 
 
 def build_at_once(root: str, key: str, log: str, timeout: float, build_seconds: float, processes: int) -> None:
-    """`build_when_told` in as many processes."""
+    """Run `build_when_told` in that many processes."""
 
     def build() -> Artifact:
         note(log)
@@ -77,7 +77,7 @@ def build_at_once(root: str, key: str, log: str, timeout: float, build_seconds: 
 
 
 def build_configurations(root: str, keys: list[str], log: str, build_seconds: float, processes: int) -> None:
-    """Ask for several keys, each process in an order of its own, leaving a line in ``log`` for every build begun."""
+    """Request several keys, in a different order in each process, adding a line to ``log`` for every build begun."""
 
     def build() -> Artifact:
         note(log)
@@ -93,7 +93,7 @@ def build_configurations(root: str, keys: list[str], log: str, build_seconds: fl
 
 
 def in_processes(count: int, run: Callable[[int], None]) -> None:
-    """Fork processes that run something all at once; starting as many interpreters takes ten times as long."""
+    """Fork processes that run something at the same time; starting that many interpreters takes ten times as long."""
 
     def run_with_the_others(number: int) -> None:
         ready.wait(30)
@@ -110,7 +110,7 @@ def in_processes(count: int, run: Callable[[int], None]) -> None:
 
 
 def load_and_stay(root: str, key: str) -> None:
-    """Load an entry and live on."""
+    """Load an entry and keep running."""
     artifact = Store(Path(root)).load(key)
     say("loaded" if artifact else "missed")
     wait_for_parent()
@@ -132,7 +132,7 @@ def prune_again_and_again(root: str) -> None:
 
 
 def publish_many(root: str, budget: int, count: int, seed: int) -> None:
-    """Publish into a cache with a budget, using nothing; say how many times."""
+    """Publish into a cache with a budget, using nothing; report how many times."""
     store = Store(Path(root))
     store.max_bytes = budget
     for number in range(count):
@@ -142,7 +142,7 @@ def publish_many(root: str, budget: int, count: int, seed: int) -> None:
 
 
 def hold_locks(root: str, key: str, marks: str, count: int) -> None:
-    """Hold a lock again and again; say whether nobody else ever did meanwhile."""
+    """Take a lock repeatedly; report whether it was exclusive every time."""
     layout = Layout(Path(root))
     mark = Path(marks) / "held"
     for _ in range(count):
@@ -154,7 +154,7 @@ def hold_locks(root: str, key: str, marks: str, count: int) -> None:
 
 
 def sweep_locks(root: str, key: str, until: str) -> None:
-    """Sweep a lock again and again, until a file appears; say how often it was there and free."""
+    """Sweep a lock repeatedly until a file appears; report how often it was there and free."""
     layout = Layout(Path(root))
     swept = 0
     say("sweeping")
@@ -164,7 +164,7 @@ def sweep_locks(root: str, key: str, until: str) -> None:
 
 
 def kill_builders(root: str, rounds: int, seed: int) -> None:
-    """Kill forked builders at random moments; say what became of each entry, and the longest wait after a kill."""
+    """Kill forked builders at random moments; report the fate of each entry, and the longest wait after a kill."""
     chance = random.Random(seed)
     span = 0.02  # becomes about twice the time of a build and its publishing, however busy the machine is
     store = Store(Path(root))
@@ -196,7 +196,7 @@ def kill_builders(root: str, rounds: int, seed: int) -> None:
 
 
 def fill_a_disk(root: str, count: int, size: int) -> None:
-    """Ask for more than fits; say how many entries are stored, and how many of these are intact."""
+    """Request more than fits; report how many entries are stored, and how many of them are intact."""
     store = Store(Path(root))
     for number in range(count):
         artifact = Artifact(os.urandom(size), {})
@@ -233,7 +233,7 @@ def hang_in_build(root: str, key: str) -> None:
 
 
 def hang_in_publish(root: str, key: str, call: str, at: int) -> None:
-    """Stop in the ``at``-th call of ``os.write`` or ``os.fsync`` that publishing makes."""
+    """Stop in publishing's ``at``-th call of ``os.write`` or ``os.fsync``."""
     real = getattr(os, call)
     calls = 0
 
@@ -260,13 +260,13 @@ def hang_in_publish(root: str, key: str, call: str, at: int) -> None:
 
 
 def hang_in_export(root: str, path: str) -> None:
-    """Stop before an archive takes its name."""
+    """Stop before an archive gets its final name."""
     os.fsync = lambda descriptor: (say("exporting"), wait_for_parent())
     jitnorm.cache.archive.export_archive(Store(Path(root)), Path(path))
 
 
 def hang_in_upload(root: str, key: str) -> None:
-    """Stop before a file of a remote folder takes its name."""
+    """Stop before a file of a remote folder gets its final name."""
     from fsspec.implementations.local import LocalFileSystem
 
     LocalFileSystem.mv = lambda *_, **__: (say("uploading"), wait_for_parent())
