@@ -1,4 +1,4 @@
-"""Results of benchmarks that nobody measured, for what is done with results."""
+"""Made-up results of benchmarks, for tests of code that processes results."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BY = ("jitnorm", "flashinfer", "quack")
 
 
 def times() -> st.SearchStrategy[float]:
-    """To six digits, as files have them."""
+    """Round times to six digits, as in files."""
     return st.floats(0.1, 1e5).map(lambda time: float(f"{time:.6g}"))
 
 
 def rows(by: tuple[str, ...] = _BY) -> st.SearchStrategy[tuple[Row, ...]]:
-    """No measurement twice."""
+    """Distinct measurements."""
     sizes = st.sampled_from((1, 16, 1024)), st.sampled_from((1024, 4096, 7168))
     row = st.builds(Row, st.sampled_from(_OPS), st.sampled_from(by), *sizes, st.integers(1, 10**9), *[times()] * 3)
     return st.lists(row, min_size=1, unique_by=lambda row: (row.op, row.by, row.shape)).map(tuple)

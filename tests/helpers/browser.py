@@ -15,7 +15,7 @@ FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage
 
 
 def installed() -> str | None:
-    """The browser's program, if there is one."""
+    """The path of the browser's program, if there is one."""
     return next((found for found in map(shutil.which, NAMES) if found), None)
 
 
@@ -42,7 +42,7 @@ class Browser:
         os.close(self._read)
 
     def send(self, method: str, **parameters: Any) -> Any:
-        """The answer to a command; events that arrive meanwhile are dropped."""
+        """Send a command and return the answer; events that arrive meanwhile are dropped."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -60,20 +60,20 @@ class Browser:
                 return answer["result"]
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression in JavaScript on the page."""
+        """The value of a JavaScript expression on the page."""
         result = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
     def wait_for(self, expression: str, seconds: float = 20) -> None:
-        """Return once an expression is true."""
+        """Wait until an expression is true."""
         deadline = time.monotonic() + seconds
         while not self.evaluate(f"Boolean({expression})"):
             assert time.monotonic() < deadline, f"never true: {expression}"
             time.sleep(0.05)
 
     def open(self, url: str, width: int = 1280) -> None:
-        """Load a page in a window of a width."""
+        """Load a page in a window with a given width."""
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.send("Emulation.setDeviceMetricsOverride", **metrics)
         self.send("Page.navigate", url=url)

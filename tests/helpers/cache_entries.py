@@ -15,7 +15,7 @@ Answer = Callable[..., Any]
 
 
 def manifest_of(target: str, **fields: Any) -> dict[str, Any]:
-    """What a builder says of a kernel."""
+    """A builder's manifest of a kernel."""
     config = str(KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/16"))
     return {"kind": "kernel", "config": config, "target": target, "backend": "nvrtc", **fields}
 
@@ -31,7 +31,7 @@ ENTRIES = {
 
 
 def fill(store: Store) -> None:
-    """Publish all `ENTRIES`; this process counts as one that uses none of them."""
+    """Publish all `ENTRIES`, none of which count as used by this process."""
     for key, artifact in ENTRIES.items():
         store.publish(key, artifact)
     release_uses(store.layout)

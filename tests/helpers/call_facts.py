@@ -1,4 +1,4 @@
-"""A fixture: what of a call decides its configuration, as dispatchers tell it."""
+"""A fixture that records the facts of a call that determine its configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jitnorm.ffi import tvm_ffi
 
 @pytest.fixture
 def facts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[dict[str, Any], dict[str, Any]]]]:
-    """The facts of each launch that a call makes; kernels are ones that do nothing, and nothing is compiled."""
+    """The facts of each launch in a call; the kernels do nothing, and nothing is compiled."""
     found: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
     def record(options: dict[str, Any], target: Target, **of_call: Any) -> KernelConfig:

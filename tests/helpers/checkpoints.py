@@ -1,4 +1,4 @@
-"""Small checkpoints in the form of Hugging Face, and what is in them."""
+"""Small checkpoints in Hugging Face's format, and their contents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEPT = ("lm_head", "model.embed_tokens", "model.layers.0.mlp.gate")
 
 
 def weights() -> dict[str, NDArray[Any]]:
-    """The tensors of a model of one layer, with a router and an expert; up projections have larger values."""
+    """The tensors of a one-layer model with a router and an expert; up projections have larger values."""
     shapes: dict[str, tuple[int, ...]] = {f"{name}.weight": (HIDDEN, HIDDEN) for name in QUANTIZED[:4]}
     gate, up, down = (f"{name}.weight" for name in QUANTIZED[4:])
     shapes |= {gate: (INNER, HIDDEN), up: (INNER, HIDDEN), down: (INNER, HIDDEN), "model.norm.weight": (HIDDEN,)}
@@ -38,7 +38,7 @@ def weights() -> dict[str, NDArray[Any]]:
 
 
 def write_checkpoint(folder: Path, tensors: Mapping[str, NDArray[Any]] | None = None, shards: int = 3) -> Path:
-    """Write a checkpoint of so many files; those of a fused matrix are in different ones."""
+    """Write a checkpoint of that many files, with the parts of fused matrices in different ones."""
     folder.mkdir()
     tensors = weights() if tensors is None else tensors
     files = SHARDS[:shards] if shards > 1 else ("model.safetensors",)

@@ -1,4 +1,4 @@
-"""A compiler for the whole run: what one test has compiled, no other compiles again."""
+"""A compiler shared by the whole run: no two tests compile the same source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MARK = ".compiles-once"
 
 
 def compile_once(folder: Path) -> None:
-    """Put compilers first on PATH that remember in `folder` what they have built, by their arguments and the source."""
+    """Put compilers first on PATH that cache their results in `folder`, by their arguments and the source."""
     programs = folder / "programs"
     programs.mkdir()
     if real := shutil.which("g++"):  # else clang++ builds, without a memory
@@ -43,6 +43,6 @@ def _remember(script: Path, real: str, libraries: Path) -> None:
 
 
 def path_of_the_machine() -> str:
-    """PATH without those compilers."""
+    """PATH without the caching compilers."""
     places = os.environ["PATH"].split(os.pathsep)
     return os.pathsep.join(place for place in places if not Path(place, _MARK).exists())

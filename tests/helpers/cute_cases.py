@@ -1,4 +1,4 @@
-"""Configurations that together have every stage of the kernels in CuTe-DSL, under every schedule."""
+"""Configurations that together cover every stage of the CuTe-DSL kernels, with every schedule."""
 
 from __future__ import annotations
 

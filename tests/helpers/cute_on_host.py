@@ -1,4 +1,4 @@
-"""Kernels in CuTe-DSL and in CUDA C++, run on the host, beside the CPU target's."""
+"""Kernels in CuTe-DSL and in CUDA C++, run on the host and compared with the CPU target's."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def run_on_host(
     is_uneven: bool = False,
     is_cuda: bool = False,
 ) -> None:
-    """Runs the kernel for `target` by the recipe that the launcher would follow, or in fewer blocks that stay."""
+    """Run the kernel for `target` by the recipe that the launcher would follow, or in fewer, persistent blocks."""
     recipe = (launch_recipe if is_cuda else cute_recipe)(config, target)
     offsets, end = {}, _ALIGNMENT
     for name, array in arrays.items():
@@ -143,7 +143,7 @@ def run_on_host(
 
 
 def run_on_cpu(config: KernelConfig, arrays: Arrays, eps: float) -> None:
-    """Runs the CPU target's kernel, which is launched by no other and the same for any number of rows."""
+    """Run the CPU target's kernel, which launches no other and is the same for any number of rows."""
     config = replace(config, pdl=False, schedule="", many_rows=False)
     tensors = [
         NumPy().argument(argument.name, array.view(_named(argument)), argument.is_output)
@@ -154,7 +154,7 @@ def run_on_cpu(config: KernelConfig, arrays: Arrays, eps: float) -> None:
 
 
 def _named(argument: TensorArgument) -> Any:
-    """The dtype that the launcher expects of an array of its bits."""
+    """The dtype that the launcher expects for an array of its bits."""
     if "uint8" in argument.dtypes:
         return np.dtype(np.uint8)
     return np.dtype(getattr(ml_dtypes, argument.dtypes[0], argument.dtypes[0]))
@@ -171,7 +171,7 @@ def assert_same(
     is_uneven: bool = False,
     is_cuda: bool = False,
 ) -> None:
-    """The kernel for `target` writes what that of the CPU target writes."""
+    """Check that the kernel for `target` writes the same as the CPU target's."""
     expected, actual = make_arrays(config, rows, kind), make_arrays(config, rows, kind)
     run_on_cpu(config, expected, eps)
     run_on_host(config, target, actual, rows, eps, most_blocks, is_uneven, is_cuda)
@@ -182,7 +182,7 @@ def assert_same(
 
 
 def _written(config: KernelConfig, target: Target, name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """What a kernel has written; of partial sums, of which a target may fold some, the sum."""
+    """The outputs of a kernel; partial sums, some of which a target may fold, are summed."""
     if name != "partials":
         return array
     most = most_segments(config.hidden_size) // segments_of_cluster(config, target)

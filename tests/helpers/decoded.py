@@ -1,4 +1,4 @@
-"""Encodings of any bytes, and what decoding them must give by the NumPy reference."""
+"""Encodings with arbitrary bytes, and their expected decodings, from the NumPy reference."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ E2M1_SPECS = [
 
 
 def any_encoding(spec: QuantSpec, leading: tuple[int, ...], seed: int = 0, hidden_size: int = 0) -> QuantizedTensor:
-    """Codes and scales of any bytes, padding included, which must not matter: NaN is among them."""
+    """Codes and scales with arbitrary bytes, including NaN; the padding must not matter."""
     size = hidden_size or hidden_size_of(spec)
     fields: dict[str, Any] = encoded(np.ones((math.prod(leading), size), np.float32), spec, GIVEN)
     given = np.array([GIVEN], np.float32)
@@ -49,7 +49,7 @@ def any_encoding(spec: QuantSpec, leading: tuple[int, ...], seed: int = 0, hidde
 
 
 def any_weight(spec: QuantSpec, shape: tuple[int, int], seed: int = 0) -> QuantizedTensor:
-    """The same along the first dimension."""
+    """The same, along the first dimension."""
     keywords = given_keywords(spec)
     return _with_any_bytes(quantize_weight(np.ones(shape, np.float16), **keywords), np.random.default_rng(seed))
 
@@ -67,7 +67,7 @@ def _with_any_bytes(q: QuantizedTensor, generator: np.random.Generator) -> Quant
 
 
 def decoded(q: QuantizedTensor) -> Array:
-    """What `dequantize` must give, float32, in the shape of `q`."""
+    """The expected result of `dequantize`, float32, in the shape of `q`."""
     if q.axis == 0:
         turned = replace(q, data=q.data.T, scale=q.scale.T, shape=q.shape[::-1], axis=-1)
         return decoded(turned).T

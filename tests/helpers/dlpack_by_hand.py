@@ -1,4 +1,4 @@
-"""Tensors described by hand, as DLPack lets anybody do: also such as no framework makes."""
+"""Tensors with handwritten DLPack descriptions, including some that no framework creates."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def tensor_by_hand(
     byte_offset: int = 0,
     device: tuple[int, int] = (CPU, 0),
 ) -> Any:
-    """A `tvm_ffi.Tensor` of exactly this description; `data` is an address, None for null."""
+    """A `tvm_ffi.Tensor` with exactly this description; `data` is an address, or None for null."""
     dims, kind = len(shape), tvm_ffi.dtype(dtype)
     extents = (ctypes.c_int64 * dims)(*shape)
     steps = None if strides is None else (ctypes.c_int64 * dims)(*strides)

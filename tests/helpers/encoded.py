@@ -1,4 +1,4 @@
-"""Every encoding, and what it must give, byte for byte, by the NumPy reference."""
+"""Every encoding, and its expected result, byte for byte, from the NumPy reference."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ GIVEN = np.float32(0.37)
 
 
 def _one_of_each(specs: list[QuantSpec], kind: Callable[[QuantSpec], object]) -> list[QuantSpec]:
-    """One of each kind; those that are alike take turns."""
+    """One encoding of each kind; similar ones take turns."""
     kinds: dict[object, list[QuantSpec]] = {}
     for spec in specs:
         kinds.setdefault(kind(spec), []).append(spec)
@@ -110,38 +110,38 @@ IN_BATCHES = [spec for spec in KINDS if not spec.needs_tensor_amax][::2]
 
 
 def dtype_of(spec: QuantSpec) -> str:
-    """The dtype that one of `SPECS` is tested in, everywhere: a kernel that several tests need is compiled once."""
+    """The dtype in which all tests use one of `SPECS`, so that a shared kernel is compiled once."""
     return ("float16", "bfloat16", "float16", "float32")[SPECS.index(spec) % 4]
 
 
 def hidden_size_of(spec: QuantSpec) -> int:
-    """A small one that fills neither the layout's tiles nor, where blocks allow it, a chunk."""
+    """A small hidden size that fills neither the layout's tiles nor, if blocks allow it, a chunk."""
     if not isinstance(spec.block_size, int):
         return 40
     return 96 if spec.block_size <= 32 else 3 * spec.block_size
 
 
 def hidden_sizes_of(spec: QuantSpec) -> tuple[int, int]:
-    """The small one, and one of many chunks: 4096, or the next multiple of the block below it."""
+    """The small hidden size, and one of many chunks: 4096 or the largest multiple of the block below it."""
     block = spec.block_size if isinstance(spec.block_size, int) else 1
     return hidden_size_of(spec), 4096 // block * block
 
 
 def rows_of(x: Array) -> Array:
-    """The array with its leading dimensions made one."""
+    """The array with its leading dimensions merged."""
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def normalized(
     x: Array, weight: Array, residual: Array | None = None, unit_bias: bool = False, eps: float = 1e-6
 ) -> Array:
-    """The unrounded norm, two-dimensional."""
+    """The unrounded, two-dimensional norm."""
     added = None if residual is None else rows_of(residual)
     return rmsnorm_f32(rows_of(x), weight, eps, residual=added, weight_bias=float(unit_bias))
 
 
 def encoded(y: Array, spec: QuantSpec, given: np.float32 | None = None) -> dict[str, Array]:
-    """What encoding the rows `y` must give, by the fields of QuantizedTensor; without leading dimensions."""
+    """The expected encoding of the rows `y`, by the fields of QuantizedTensor; without leading dimensions."""
     if spec.element == "int8":
         return _int8(y, spec, given)
     if spec.block_size == "tensor" and spec.global_scale == "tensor":
@@ -217,7 +217,7 @@ def _block_codes(y: Array, spec: QuantSpec, given: np.float32 | None) -> dict[st
 
 
 def given_keywords(spec: QuantSpec, make: Any = np.asarray) -> dict[str, Any]:
-    """The keyword arguments `spec` and those tensors that it needs to be given."""
+    """The keyword arguments `spec` and the tensors that it requires."""
     given = make(np.array([GIVEN], np.float32))
     base = spec.with_global_scale("none")
     if spec.block_size == "tensor":
@@ -227,7 +227,7 @@ def given_keywords(spec: QuantSpec, make: Any = np.asarray) -> dict[str, Any]:
 
 
 def _is_given(spec: QuantSpec) -> bool:
-    """Whether `scale` is what the caller has given."""
+    """Whether the caller gives `scale`."""
     return spec.block_size == "tensor" and spec.global_scale == "none"
 
 
@@ -235,7 +235,7 @@ _FIELDS = ("data", "scale", "row_scale", "scale_unswizzled", "tensor_scale")
 
 
 def assert_encoded(got: QuantizedTensor, y: Array, spec: QuantSpec, shape: tuple[int, ...], what: str) -> None:
-    """The op has given what `encoded` has, with the leading dimensions of `shape`."""
+    """Check that the op's result is `encoded`, with the leading dimensions of `shape`."""
     assert (got.spec, got.shape) == (spec, shape)
     expected = encoded(y, spec, GIVEN)
     for name in _FIELDS:
@@ -252,20 +252,20 @@ def assert_encoded(got: QuantizedTensor, y: Array, spec: QuantSpec, shape: tuple
 
 
 def found_outputs(q: QuantizedTensor) -> tuple[Any, ...]:
-    """What the op has computed, in the order of `encoded`."""
+    """The op's outputs, in the order of `encoded`."""
     scale = None if _is_given(q.spec) else q.scale
     fields = (q.data, scale, q.row_scale, q.tensor_scale, q.scale_unswizzled)
     return tuple(value for value in fields if value is not None)
 
 
 def rows_among(spec: QuantSpec) -> tuple[str, ...]:
-    """The fields that have the leading dimensions of what was encoded."""
+    """The fields that have the leading dimensions of the encoded tensor."""
     is_linear = spec.scale_layout == "linear" and spec.has_blocks and spec.block_rows == 1
     return ("data", "scale_unswizzled", "scale") if is_linear else ("data", "scale_unswizzled")
 
 
 def assert_same_encoding(got: QuantizedTensor, other: QuantizedTensor, what: str) -> None:
-    """Two calls have given the same bytes."""
+    """Check that two calls returned the same bytes."""
     for name in _FIELDS:
         a, b = getattr(got, name), getattr(other, name)
         assert (a is None) == (b is None), name

@@ -1,4 +1,4 @@
-"""What the ops must return, byte for byte, by the NumPy reference."""
+"""The expected results of ops, byte for byte, from the NumPy reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Fp4Options:
-    """How `rmsnorm_fp4quant` is called; its text names the test cases."""
+    """The options of a call of `rmsnorm_fp4quant`; their text names the test cases."""
 
     block_size: int = 16
     scale_format: ScaleFormat = "e4m3"
@@ -30,7 +30,7 @@ class Fp4Options:
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """The keyword arguments of the call, but for the tensor `global_scale`."""
+        """The keyword arguments of the call, except for the tensor `global_scale`."""
         return {
             "block_size": self.block_size,
             "scale_format": self.scale_format,
@@ -49,13 +49,13 @@ LAYOUTS = ["linear", "128x4", "both"]
 
 
 def expected_rmsnorm(x: NDArray[Any], weight: NDArray[Any], eps: float = 1e-6) -> NDArray[Any]:
-    """What rmsnorm must return for a NumPy array of any number of dimensions."""
+    """The expected result of rmsnorm for a NumPy array with any number of dimensions."""
     rounded: NDArray[Any] = round_to(rmsnorm_f32(_rows(x), weight, eps), x.dtype)
     return rounded.reshape(x.shape)
 
 
 def expected_fp4(x: NDArray[Any], weight: NDArray[Any], options: Fp4Options, eps: float = 1e-6) -> tuple[Bytes, ...]:
-    """What rmsnorm_fp4quant must return, each output as its bytes."""
+    """The expected outputs of rmsnorm_fp4quant, as bytes."""
     y = rmsnorm_f32(_rows(x), weight, eps)
     codes, scales = quantize_fp4(
         y,
@@ -76,7 +76,7 @@ def _rows(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_bytes(tensor: Any) -> Bytes:
-    """The bytes of a tensor of any framework, its last dimension counted in bytes."""
+    """The bytes of a tensor of any framework; the last dimension counts bytes."""
     if type(tensor).__module__.startswith("torch"):
         import torch
 
@@ -93,7 +93,7 @@ def as_bytes(tensor: Any) -> Bytes:
 
 
 def assert_same_bytes(actual: Any, expected: Any, what: str = "output") -> None:
-    """Compare byte for byte, and say where the first difference is."""
+    """Compare byte for byte, and report the first difference."""
     got, wanted = as_bytes(actual), as_bytes(expected)
     assert got.shape == wanted.shape, f"{what}: shape in bytes is {got.shape}, expected {wanted.shape}"
     if got.tobytes() == wanted.tobytes():

@@ -1,4 +1,4 @@
-"""A C++ compiler that does something first: for tests of what happens around compilations."""
+"""A C++ compiler that runs something first, for tests of what happens around compilations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that have seen no call before."""
+"""Ops as if they had never been called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MODULES = [f"{ops.__name__}.{module.name}" for module in iter_modules(ops.__pat
 
 
 def forget_dispatchers() -> None:
-    """Have ops make their dispatchers anew, which then have learned no kernel."""
+    """Make ops create new dispatchers, which know no kernels yet."""
     dispatcher_of.cache_clear()
     rounded_dispatcher.cache_clear()
     for module in filter(None, map(sys.modules.get, _MODULES)):
@@ -25,5 +25,5 @@ def forget_dispatchers() -> None:
 
 @cache
 def _dispatchers_of(module: ModuleType) -> list[Any]:
-    """Those that it has made at its import; to look for them at each of thousands of tests would take 10 s."""
+    """A module's dispatchers, created at its import; searching for them in thousands of tests would take 10 s."""
     return [value for value in vars(module).values() if isinstance(value, Dispatchers | RoundingDispatchers)]

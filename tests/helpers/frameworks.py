@@ -15,7 +15,7 @@ def to_numpy(array: NDArray[Any]) -> Any:
 
 
 def to_torch(array: NDArray[Any], device: str = "cpu") -> Any:
-    """A torch tensor with memory of its own; strides are not kept."""
+    """A torch tensor with its own memory; strides are not kept."""
     import torch
 
     stored = np.ascontiguousarray(array)

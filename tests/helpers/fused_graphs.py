@@ -1,4 +1,4 @@
-"""Programs through the pass that fuses norms, in graphs as inductor has them, but without compiling these."""
+"""Runs programs through the pass that fuses norms, on graphs like inductor's, without compiling them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def values(*shape: int, seed: int = 0) -> Any:
 
 @dataclass
 class Run:
-    """A program's graph before and after the pass, the ops in it then, and what it gives."""
+    """A program's graph before and after the pass, the ops in it afterwards, and its results."""
 
     before: str
     after: str
@@ -32,7 +32,7 @@ class Run:
 
 
 def run(program: Callable[..., Any], *inputs: Any, **options: bool) -> Run:
-    """Run a program with its norms fused; the arguments are those of it and of `fuse`."""
+    """Run a program with its norms fused; the arguments are the program's and those of `fuse`."""
     seen: list[Any] = []
 
     def compile_graph(found: Any, _: Any) -> Any:

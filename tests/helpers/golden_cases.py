@@ -1,4 +1,4 @@
-"""The cases of the golden digests, made by integer arithmetic alone: no random library can change them."""
+"""The cases of the golden digests, made by integer arithmetic, so that no random library can change them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIELDS = {"float16": (10, 15, 0x7C00), "bfloat16": (7, 127, 0x7F80), "float32":
 
 @dataclass(frozen=True)
 class Case:
-    """One call; without `options` it is rmsnorm."""
+    """One call, of rmsnorm if there are no `options`."""
 
     hidden_size: int
     dtype: str
@@ -54,7 +54,7 @@ class Case:
 
 @dataclass(frozen=True)
 class QuantCase(Case):
-    """One call of norm_quantize, Gemma's weight and a residual included if `is_fused`, or of quantize."""
+    """One call of norm_quantize, with Gemma's weight and a residual if `is_fused`, or of quantize."""
 
     spec: QuantSpec = NVFP4_SPEC
     is_fused: bool = False
@@ -107,7 +107,7 @@ def splitmix64(seed: int, count: int) -> NDArray[np.uint64]:
 
 
 def _moderate(noise: NDArray[np.uint64], dtype: str) -> NDArray[np.uint64]:
-    """Patterns of magnitudes from 1/8 up to 32, of both signs."""
+    """Bit patterns of values of both signs with magnitudes from 1/8 up to 32."""
     shift, one, infinity = _FIELDS[dtype]
     exponent = (noise >> np.uint64(40)) % np.uint64(8) + np.uint64(one - 3)
     all_bits = 0xFFFFFFFF if dtype == "float32" else 0xFFFF

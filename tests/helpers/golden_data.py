@@ -1,4 +1,4 @@
-"""Golden cases of ops, and the tensors that they are made of."""
+"""Golden cases of ops, and their tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Outputs = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class OpCase:
-    """One op: what it gives for arrays made by `make`, and what the reference gives."""
+    """One op: its result for arrays created by `make`, and the reference's result."""
 
     name: str
     call: Callable[[Make], Outputs]
@@ -41,7 +41,7 @@ def weight() -> Array:
 
 
 def wide() -> Array:
-    """Float32 values of both signs, from 1/8 to 32 in magnitude."""
+    """Float32 values of both signs, with magnitudes from 1/8 to 32."""
     return Case(4608, "float16", "float32").weight().reshape(12, 384)
 
 

@@ -1,4 +1,4 @@
-"""Golden cases of heads that are turned after their norm, and inserted into pages."""
+"""Golden cases of heads that are rotated after their norm and inserted into pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SLOTS = np.array([15, 3, -1, 8, 0, 16, 7, 4, 12, 1])  # of the first tokens; 16 
 
 
 def turned_heads() -> Array:
-    """Of each head the first 96 elements; the last token has no position."""
+    """Rotate the first 96 elements of each head; the last token has no position."""
     y = reference.rmsnorm_f32(heads().reshape(-1, 128), weight()[:128])
     angles, positions = weight()[:384].reshape(4, 96), np.repeat(np.arange(12) % 4, 3)
     positions[-3:] = 4
@@ -35,7 +35,7 @@ def turn_heads_of_rows(make: Make) -> Outputs:
 
 
 def insert_heads(make: Make) -> Outputs:
-    """Heads of one of three as queries, one as keys and one as values, in pages of four tokens."""
+    """Insert heads into pages of four tokens: one of three serves as queries, one as keys and one as values."""
     q, k, v = (make(heads()[:, i : i + 1]) for i in range(3))
     factor, angles = make(weight()[:128]), make(weight()[:384].reshape(4, 96))
     scale, slots = make(np.array([0.5], np.float32)), make(SLOTS)
@@ -68,7 +68,7 @@ def turned_heads_of_rows() -> Outputs:
 
 
 def turn_heads_alone(make: Make) -> Outputs:
-    """Of each head the first 96 elements, without a norm; then in pages, in FP8."""
+    """Rotate the first 96 elements of each head, without a norm; then insert them into pages, in FP8."""
     positions, slots = np.arange(12) % 4, make(SLOTS)
     positions[-1] = 4
     q, k, v = (make(heads()[:, i : i + 1]) for i in range(3))

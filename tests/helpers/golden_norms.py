@@ -1,4 +1,4 @@
-"""Golden cases of norms beside RMSNorm alone: rounded, finished, with gates, of several rows, their gradients."""
+"""Golden cases of norms other than RMSNorm: rounded, finished, gated, over several rows, and their gradients."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def rounded_norm() -> Outputs:
 
 
 def layernorm_gradients(make: Make) -> Outputs:
-    """Of the rows in reverse, found with the statistics that the norm gives."""
+    """Gradients, given the rows in reverse order as those of the output, with the statistics of the norm."""
     _, mean, rstd = jitnorm.layernorm_with_statistics(make(x()), make(weight()), make(bias()))
     return jitnorm.layernorm_backward(make(x()[::-1].copy()), make(x()), mean, rstd, make(weight()))
 

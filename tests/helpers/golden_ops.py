@@ -1,4 +1,4 @@
-"""Golden cases of the ops that are neither a plain norm nor an encoding of rows, and what the reference gives them."""
+"""Golden cases of the other ops, neither plain norms nor encodings of rows, and the reference's results."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def mapped(**options: Array) -> Outputs:
 
 
 def finite() -> Array:
-    """Rows without NaN and infinity, for what has one result for all of them."""
+    """Rows without NaN and infinity, for ops with one result for all rows."""
     return x()[[0, 4, 8]]
 
 
@@ -82,7 +82,7 @@ def encode_batch(make: Make) -> Outputs:
 
 
 def encode_experts(make: Make) -> Outputs:
-    """Of three experts with five, no and seven rows, the second one without a tile."""
+    """Encode rows of three experts, with five, no and seven rows; the second has no tile."""
     offsets, tiles = (make(np.array(each, np.int32)) for each in ([0, 5, 5, 12], [0, 128, 128, 256]))
     spec = NVFP4.with_layout("128x4")
     codes, scales = jitnorm.grouped_quantize(make(x()), offsets, spec=spec, scale_offsets=tiles)
@@ -118,7 +118,7 @@ def encoded_fp8() -> Outputs:
 
 
 def matrix() -> Array:
-    """Finite blocks of 128 rows, and below them 12 rows of all kinds; the last 44 columns fill no block."""
+    """Finite blocks of 128 rows, followed by 12 rows of all kinds; the last 44 columns fill no block."""
     return np.concatenate([finite().repeat(43, axis=0)[:128], x()])[:, :300]
 
 

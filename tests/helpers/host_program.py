@@ -1,4 +1,4 @@
-"""C++ compiled from the kernels' own headers and called through ctypes."""
+"""C++ compiled from the kernels' headers and called through ctypes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jitnorm.toolchains.cxx import Cxx
 
 
 def load_with_headers(config: KernelConfig, functions: str, folder: Path) -> ctypes.CDLL:
-    """The functions, compiled behind what they use of the headers of CPU kernels, for a configuration."""
+    """Compile functions with the CPU kernels' headers that they use, for a configuration."""
     compiler = Cxx()
     library = folder / f"{abs(hash((config, functions)))}.so"
     text = compose(config, Target("cpu"), functions)
@@ -29,7 +29,7 @@ def pointer(array: NDArray[Any]) -> ctypes.c_void_p:
 
 
 def call_over(function: Any, values: NDArray[Any], result_dtype: Any) -> NDArray[Any]:
-    """What ``function(const In* from, Int64 count, Out* to)`` writes for contiguous `values`."""
+    """The output of ``function(const In* from, Int64 count, Out* to)`` for contiguous `values`."""
     values = np.ascontiguousarray(values)
     results = np.empty(values.shape, result_dtype)
     function(pointer(values), ctypes.c_int64(values.size), pointer(results))

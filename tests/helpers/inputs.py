@@ -1,4 +1,4 @@
-"""Inputs that find what random numbers do not, by name."""
+"""Named inputs that find what random numbers do not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}
 
 
 def make_input(kind: str, rows: int, hidden_size: int, dtype: str, seed: int = 0) -> Array:
-    """A (rows, hidden_size) array: one of `INPUT_KINDS`."""
+    """A (rows, hidden_size) array of one of `INPUT_KINDS`."""
     with np.errstate(over="ignore"):
         return _KINDS[kind](np.random.default_rng(seed), (rows, hidden_size), ALL_DTYPES[dtype])
 
@@ -36,7 +36,7 @@ def _bits_of(dtype: Any) -> Any:
 
 
 def _signed(generator: np.random.Generator, bits: Array, dtype: Any) -> Array:
-    """Magnitudes with signs at random."""
+    """Magnitudes with random signs."""
     signs = generator.integers(0, 2, bits.shape, dtype=bits.dtype) << bits.dtype.type(8 * dtype.itemsize - 1)
     return (bits | signs).view(dtype)
 
@@ -76,13 +76,13 @@ def _tiny(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) ->
 
 
 def _huge(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
-    """Up to the largest finite value: the sum of squares of bfloat16 overflows."""
+    """Values up to the largest finite one: the sum of squares of bfloat16 overflows."""
     bits = _bits_of(dtype)(_INFINITY[dtype.name]) - generator.integers(1, 300, shape, dtype=_bits_of(dtype))
     return _signed(generator, bits, dtype)
 
 
 def _with_special(generator: np.random.Generator, shape: tuple[int, int], dtype: Any, bits: list[int]) -> Array:
-    """Random, but every second row holds one of the bit patterns, at its first, last or a random place."""
+    """Random values, with one of the bit patterns in every second row, at its first, last or a random place."""
     x = _random(generator, shape, dtype)
     for row in range(0, shape[0], 2):
         place = (0, shape[1] - 1, int(generator.integers(shape[1])))[row // 2 % 3]
@@ -101,7 +101,7 @@ def _inf(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> 
 
 
 def _spiky(generator: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Array:
-    """A row is tiny but for one large value, so most blocks have scales near or at zero."""
+    """Rows of tiny values with one large value each, so most blocks have scales near or at zero."""
     x = (generator.standard_normal(shape) * 1e-4).astype(dtype)
     x[np.arange(shape[0]), generator.integers(0, shape[1], shape[0])] = 1000
     return x
@@ -123,5 +123,5 @@ INPUT_KINDS = tuple(_KINDS)
 
 
 def in_turn(many: Iterable[Any], *others: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Each of `many` beside one of each of the others, which take turns: what is independent needs no product."""
+    """Combine each of `many` with one of each of the others, in turn: independent choices need no product."""
     return [(one, *(other[number % len(other)] for other in others)) for number, one in enumerate(many)]

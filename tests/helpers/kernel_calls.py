@@ -1,4 +1,4 @@
-"""Calls of kernels by their interface alone: inputs of any kind, outputs poisoned."""
+"""Calls of kernels through their bare interface, with inputs of any kind and poisoned outputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBERS = {"global_scale": 0.75, "scale": 0.02, "scale_ub": 2.5, "amax": 3.5}
 
 
 def make_arguments(config: KernelConfig, kind: str, rows: int, matrices: int = 1) -> list[Any]:
-    """What the kernel of a configuration takes, for so many rows (of each matrix)."""
+    """The arguments of a configuration's kernel for that many rows (per matrix)."""
     return [_make(a, config, kind, rows, matrices) for a in interface(config) if a.is_present]
 
 

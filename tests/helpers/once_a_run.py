@@ -1,4 +1,4 @@
-"""What takes long to make is made once in a run, by whichever worker of pytest-xdist first needs it."""
+"""Expensive fixtures that are made once per run, by the first worker of pytest-xdist that needs them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TIME_LIMIT = 280.0
 
 
 def once_a_run(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder that ``make`` has filled.
+    """The folder filled by ``make``.
 
     Args:
         factory: the run's.

@@ -22,17 +22,17 @@ MATRICES = 2
 
 
 class Call(NamedTuple):
-    """Choices of a specification, and the call that they mean."""
+    """The choices of a specification, and the call that they mean."""
 
     op: str
     choices: dict[str, Any]
 
     def prepared(self, rows: int) -> partial[object]:
-        """The call, with so many rows."""
+        """The call with that many rows."""
         return call_of(OPS[self.op], self.choices, new, rows, matrices=MATRICES)
 
     def make(self, rows: int) -> None:
-        """Make the call, of tensors on their own and of views of a packed one, of several matrices and of one."""
+        """Make the call, on separate tensors and on views of a packed one, with several matrices and with one."""
         self.prepared(rows)()
         if OPS[self.op].fixed.get("weight_per_matrix"):
             call_of(OPS[self.op], self.choices, new, rows, matrices=1)()
@@ -46,7 +46,7 @@ class Call(NamedTuple):
 
 
 def new(shape: tuple[int, ...], dtype: str = "bfloat16", is_output: bool = False) -> Any:
-    """An array of ones; of bytes where NumPy lacks a dtype."""
+    """An array of ones, or of bytes if NumPy lacks the dtype."""
     if hasattr(ml_dtypes, dtype) and dtype != "float8_e8m0fnu":
         return np.ones(shape, getattr(ml_dtypes, dtype))
     return np.ones(shape, dtype if dtype in ("float16", "float32", "int32", "int64", "int8") else np.uint8)
@@ -54,7 +54,7 @@ def new(shape: tuple[int, ...], dtype: str = "bfloat16", is_output: bool = False
 
 @cache
 def calls() -> tuple[Call, ...]:
-    """Of every op: each encoding in each layout and with each global scale, each other choice on its own."""
+    """Calls of every op: each encoding in each layout with each global scale, and each other choice separately."""
     found = [Call(op.name, choices) for op in OPS.values() for choices in _choices(op)]
     return tuple(call for i, call in enumerate(found) if call not in found[:i])
 

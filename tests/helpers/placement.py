@@ -16,7 +16,7 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the rows of a tensor of some number of leading dimensions lie.
+    """The placement in memory of a tensor's rows, for some number of leading dimensions.
 
     Args:
         order: the leading dimensions from the outermost to the innermost in memory.
@@ -34,7 +34,7 @@ class Placement:
 
 
 def placements(leading_dims: int, gaps: tuple[int, ...], may_reverse: bool = True) -> st.SearchStrategy[Placement]:
-    """Any placement; `gaps` are the row gaps and offsets to choose from."""
+    """A strategy for any placement; `gaps` are the row gaps and offsets to choose from."""
     counts = st.tuples(*[st.integers(0, 1)] * leading_dims)
     return st.builds(
         Placement,
@@ -48,14 +48,14 @@ def placements(leading_dims: int, gaps: tuple[int, ...], may_reverse: bool = Tru
 
 @dataclass(frozen=True)
 class Placed:
-    """A view and the buffer it lies in, poisoned around it."""
+    """A view and the buffer that contains it, which is poisoned around it."""
 
     view: NDArray[Any]
     buffer: NDArray[np.uint8]
 
 
 def place(shape: tuple[int, ...], dtype: Any, placement: Placement) -> Placed:
-    """A poisoned array of a shape, its rows as `placement` says."""
+    """A poisoned array of a shape, with its rows placed according to `placement`."""
     dtype = np.dtype(dtype)
     extents = [shape[d] + gap for d, gap in zip(placement.order, placement.gaps, strict=True)]
     extents.append(shape[-1] + placement.row_gap)
@@ -69,14 +69,14 @@ def place(shape: tuple[int, ...], dtype: Any, placement: Placement) -> Placed:
 
 
 def poisoned(size: int) -> NDArray[np.uint8]:
-    """That many poisoned bytes at an aligned address."""
+    """An array of that many poisoned bytes at an aligned address."""
     memory = np.full(size + _ALIGNMENT, _POISON, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
     return memory[start : start + size]
 
 
 def assert_written_exactly(actual: Placed, expected: NDArray[Any], placement: Placement) -> None:
-    """The view holds what was expected and not one byte around it has changed."""
+    """Check that the view has the expected values and that no byte around it has changed."""
     wanted = place(expected.shape, expected.dtype, placement)
     wanted.view[...] = expected
     assert actual.buffer.tobytes() == wanted.buffer.tobytes()

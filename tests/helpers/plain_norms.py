@@ -1,4 +1,4 @@
-"""Norms and quantization as programs of plain torch write them, in the ways that libraries do."""
+"""Norms and quantization as programs write them in plain torch, in the styles of several libraries."""
 
 from __future__ import annotations
 

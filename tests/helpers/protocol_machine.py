@@ -1,4 +1,4 @@
-"""Ranks that store into each other's memory, and every run that they can have.
+"""Ranks that store into each other's memory, and all their possible runs.
 
 A store that was issued is pending until it arrives, which may be at any later time and in any order: only a release
 waits for what its rank issued before, two stores of a rank to one cell keep their order, and at the end of a kernel
@@ -51,12 +51,12 @@ class Load:
 
 @dataclass(frozen=True)
 class Settle:
-    """Waits until everything that the rank issued has arrived, as a host does that synchronizes its device."""
+    """Waits until everything that the rank issued has arrived, like a host that synchronizes its device."""
 
 
 @dataclass(frozen=True)
 class Meet:
-    """Waits until all ranks have come as far; a host that waits in vain gives up."""
+    """Waits until all ranks have reached this point; a host that waits in vain gives up."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,13 @@ class Kernel:
 
     @property
     def chooses(self) -> bool:
-        """Whether it is open which block starts next."""
+        """Whether several blocks could start next."""
         return self.resident is not None and not self.in_order
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What each rank launches, the rank in whose memory each cell lies, and the cells that are slots.
+    """The launches of each rank, the rank whose memory holds each cell, and the cells that are slots.
 
     Data may arrive only in an empty slot, and only a slot that was read may be emptied.
     """
@@ -117,7 +117,7 @@ State = tuple[tuple[Rank, ...], tuple[int, ...], frozenset[Pending]]
 
 
 class ViolationError(Exception):
-    """A run that breaks a property, with what happened in it."""
+    """A run that breaks a property, with its events."""
 
 
 def read(value: int) -> int:
@@ -127,7 +127,7 @@ def read(value: int) -> int:
 
 @dataclass(frozen=True)
 class Explorer:
-    """Takes a protocol through all its runs, also those where a rank dies or waits expire, if such may happen."""
+    """Explores all runs of a protocol, including those where a rank dies or waits expire, if that may happen."""
 
     protocol: Protocol
     deaths: int = 0
@@ -164,7 +164,7 @@ class Explorer:
         return kernel, RUNNING, (0,) * len(launches[kernel].blocks)
 
     def _steps(self, state: State) -> Iterator[tuple[str, State]]:
-        """What can happen next, with the state after it."""
+        """The possible next steps, each with the state after it."""
         ranks, _, pending = state
         for store in pending:
             if _may_arrive(store, pending):
@@ -231,7 +231,7 @@ class Explorer:
         return _with_rank((ranks, memory, pending), rank, moved)
 
     def _settled(self, state: State, rank: int) -> State:
-        """The state after the rank's steps that no other can notice: stores issued, kernels ended and started."""
+        """The state after the rank's steps that no other can observe: stores issued, kernels ended and started."""
         while (further := self._unnoticed(state, rank)) is not None:
             state = further
         return state

@@ -1,4 +1,4 @@
-"""The protocols of jitnorm.comm for protocol_machine, and ways to get them wrong."""
+"""The protocols of jitnorm.comm for protocol_machine, and faulty variants of them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class OneShot:
         return (push, clear, *takes) if self.clears_before_it_waits else (push, *takes, clear)
 
     def _reset(self, rank: int, cells: dict[tuple[int, ...], int]) -> Kernel:
-        """Once no rank has a kernel or a store on its way, each empties its own memory, and all wait for each other."""
+        """Once no rank has a kernel or a store in flight, each clears its own memory, and all wait for each other."""
         own = tuple(number for place, number in cells.items() if place[0] == rank)
         first = (Settle(), Meet()) if self.meets_before_reset else ()
         return Kernel(((*first, Wipe(own), Settle(), Meet()),), reset=True)

@@ -28,7 +28,7 @@ def run_ptx(
     *,
     is_uneven: bool = False,
 ) -> None:
-    """Runs the only kernel of `ptx`, whose pointers are offsets into the bytes of `memory`.
+    """Run the only kernel of `ptx`, whose pointers are offsets into the bytes of `memory`.
 
     If uneven, the first warp of each block goes ahead as far as barriers let it: what it overwrites, others still need.
     """
@@ -39,7 +39,7 @@ def run_ptx(
 
 
 def _bytes_from(at: Array, size: int) -> Array:
-    """The addresses of numbers' bytes, a row for each."""
+    """The addresses of numbers' bytes, with a row for each number."""
     addresses: Array = at[:, None] + np.arange(size)
     return addresses
 
@@ -81,7 +81,7 @@ class _Machine(Numbers):
         raise AssertionError("the kernel does not end")
 
     def _release(self) -> None:
-        """All threads are at a barrier or have ended: lets those go on whose warp, block or cluster is at the same."""
+        """Once all threads wait at a barrier or have ended, release those whose warp, block or cluster is complete."""
         is_released = np.zeros(self.count, bool)
         warp = np.arange(self.count) // 32
         for barrier, group in ((_OF_WARP, warp), (_OF_BLOCK, self.block), (_OF_CLUSTER, self.block // self.cluster)):
@@ -109,7 +109,7 @@ class _Machine(Numbers):
         return self.read(base) + np.uint64(int(offset or 0) & (1 << 64) - 1)
 
     def _bytes(self, space: str, operand: str) -> tuple[Array, Any]:
-        """The flat memory of a space, and where in it each thread's address is."""
+        """The flat memory of a space, and each thread's address in it."""
         address = self._address(operand).astype(np.int64)
         if space == "global":
             return self.memory, address
@@ -154,7 +154,7 @@ class _Machine(Numbers):
         self.write(operands[0], self.read(operands[1]) | rank << np.uint64(_CLUSTER_SHIFT))
 
     def _do_mbarrier(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        """Phases end with one arrival and all bytes announced; copies are there as soon as they begin."""
+        """Phases end with one arrival once all bytes are announced; copies arrive as soon as they begin."""
         if modifiers[0] == "init":
             for barrier in self._barriers(operands[0]):
                 self.barriers[barrier] = [0, 0, 0]  # the parity of the phase, arrivals, bytes to come
@@ -171,7 +171,7 @@ class _Machine(Numbers):
             self.write(operands[0], np.array([self.barriers[barrier][0] != parity for barrier, parity in pairs]), 1)
 
     def _barriers(self, operand: str) -> list[tuple[int, int]]:
-        """Of each active thread, the block and the address of a barrier."""
+        """The block and the barrier's address of each active thread."""
         return list(zip(self.block[self.active].tolist(), self._address(operand).tolist(), strict=True))
 
     def _end_phase(self, state: list[int]) -> None:
@@ -197,7 +197,7 @@ class _Machine(Numbers):
             self._end_phase(self.barriers[barrier])
 
     def _copy_ahead(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        """Until a thread waits for its copies, nobody knows what is there."""
+        """Start copies, whose targets are undefined until a thread waits for them."""
         if modifiers[1] in ("wait_all", "wait_group"):
             self._wait_for_copies(None if modifiers[1] == "wait_all" else int(operands[0]))
             return
@@ -218,7 +218,7 @@ class _Machine(Numbers):
         self.copies.append((self.active, self.groups[self.active], places, copied))
 
     def _wait_for_copies(self, pending: int | None) -> None:
-        """Until no more groups than that are on their way, besides copies that no group has yet; None: for all."""
+        """Wait until at most that many groups are in flight, besides copies not yet in a group; None waits for all."""
         arrived = np.zeros(self.count, np.int64)  # groups, of the threads that wait
         arrived[self.active] = self.groups[self.active] + (1 if pending is None else -pending)
         on_their_way = []

@@ -1,4 +1,4 @@
-"""What PTX computes: integers, floats and conversions, bit for bit as a GPU has them."""
+"""The arithmetic of PTX: integers, floats and conversions, bit for bit as on a GPU."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Numbers(Registers):
         self.write(operands[0], np.packbits(bits, axis=1).view(">u4")[:, 0].astype(np.uint64), 32)
 
     def _do_bfind(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        """The zeros before the highest bit; all ones without one."""
+        """The number of zeros before the highest one bit; all ones if there is none."""
         assert modifiers == ["shiftamt", "u32"]
         values = self.read(operands[1], 32)
         zeros = [32 - int(value).bit_length() if value else (1 << 32) - 1 for value in values]
@@ -244,7 +244,7 @@ class Numbers(Registers):
         self.write(operands[0], pair[0] | pair[1] << np.uint64(bits))
 
     def _round_to_integers(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        """To nearest even, saturating; NaN to 0."""
+        """Round to nearest even, saturating; NaN becomes 0."""
         assert modifiers == ["rni", "s32", "f32"]
         values = self.float(operands[1]).astype(np.float64)
         rounded = np.rint(np.where(np.isnan(values), 0, values)).clip(-(1 << 31), (1 << 31) - 1)
@@ -300,12 +300,12 @@ def fma_up(a: Array, b: Array, c: Array) -> Array:
 
 
 def _flushed(values: Array) -> Array:
-    """Zeros for what is not normal, as .ftz has it."""
+    """Flush denormals to zero, like .ftz."""
     return np.where(np.abs(values) < np.finfo(np.float32).tiny, np.float32(0) * values, values).astype(np.float32)
 
 
 def _rounded(values: Array, kind: str) -> Array:
-    """The codes of float32 in a format, saturating below 16 bits, NaN as the GPU has it."""
+    """The codes of float32 values in a format, saturating below 16 bits, with the GPU's NaN."""
     nan = np.isnan(values)
     if kind == "f16x2":
         codes = values.astype(np.float16).view(np.uint16)

@@ -1,4 +1,4 @@
-"""The registers of all threads of a grid: operands as numbers, for those threads that are active."""
+"""The registers of all threads of a grid: operands as numbers, for the active threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BITS = {
 
 
 class Registers:
-    """Of the threads of a grid.
+    """The registers of a grid's threads.
 
     Attributes:
         active: the numbers of the threads that an instruction is executed by.

@@ -1,4 +1,4 @@
-"""The text of PTX: its instructions, where labels point to, and what lies in shared memory."""
+"""The text of PTX: its instructions, the targets of labels, and the arrays in shared memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHARED_BYTES = 1 << 18
 
 
 class Instruction(NamedTuple):
-    """A line: executed by the threads whose predicate is as wanted."""
+    """An instruction, executed by the threads whose predicate has the required value."""
 
     predicate: str
     is_negated: bool
@@ -20,7 +20,7 @@ class Instruction(NamedTuple):
 
 @cache
 def parse_ptx(ptx: str) -> tuple[list[Instruction], dict[str, int], dict[str, int]]:
-    """The instructions, where labels point to, and the addresses of arrays in shared memory."""
+    """Parse the instructions, the targets of labels, and the addresses of arrays in shared memory."""
     shared, top = {}, 1024
     found_arrays = re.findall(r"\.shared \.align (\d+) \.b8 ([\w$]+)\[(\d*)\]", ptx)
     for alignment, name, size in sorted(found_arrays, key=lambda found: not found[2]):  # the dynamic one is last

@@ -1,4 +1,4 @@
-"""Fresh Python processes, for what one process can show only once."""
+"""Fresh Python processes, for behavior that one process can show only once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TIME_LIMIT = 120.0
 
 
 def run_python(program: str, *arguments: str, cwd: Path, **environment: str) -> str:
-    """What a program prints; its failure is the test's, with all that it wrote."""
+    """Run a program and return its output; if it fails, so does the test, with all that it printed."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=cwd,

@@ -1,4 +1,4 @@
-"""Ranks of a tensor-parallel group as processes, each with a way to exchange bytes with the others."""
+"""Ranks of a tensor-parallel group as processes that can exchange bytes with each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATIENCE = 60.0
 
 
 class Processes:
-    """Ranks as processes, which run work(rank, exchange, *arguments); a function of a module."""
+    """Ranks as processes that run work(rank, exchange, *arguments), a function of a module."""
 
     def __init__(self, ranks: int, work: Callable[..., Any], *arguments: Any) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -33,7 +33,7 @@ class Processes:
             out.close()
 
     def result(self, rank: int) -> Any:
-        """What work returned on a rank; RuntimeError if it raised something, or ended without a word."""
+        """The result of `work` on a rank; RuntimeError if it raised something or ended silently."""
         if not self.results[rank].poll(_PATIENCE):
             raise RuntimeError(f"rank {rank} does not end")
         try:

@@ -1,4 +1,4 @@
-"""Extents: any of them, and those of launch recipes, in JSON, evaluated by their definition."""
+"""Random extents, and the extents of launch recipes in JSON, evaluated by their definition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jitnorm.kernels.extents import MATRICES, ROWS, SECOND_ROWS, TOKENS, Extent,
 
 
 def extents() -> st.SearchStrategy[Extent]:
-    """Of a few operations."""
+    """A strategy for extents built from a few operations."""
     symbols: st.SearchStrategy[Extent] = st.sampled_from([ROWS, SECOND_ROWS, MATRICES, TOKENS])
     leaves = symbols | st.integers(0, 100000).map(extent)
     operations = (Extent.__add__, Extent.__mul__, Extent.at_most, Extent.round_up, Extent.ceil_div)

@@ -46,7 +46,7 @@ LEADING = ((), (0,), (1,), (3,), (128,), (2, 3), (2, 1, 2), (2,) * 9, (1 << 40,)
 
 
 def mutated(recipe: Any, rng: random.Random) -> str:
-    """The text of a recipe, changed in a few places of its structure, in a few bytes, or in both."""
+    """The text of a recipe with a few changes to its structure, to its bytes, or to both."""
     changed = json.loads(recipe)
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
         change(changed, rng)
@@ -108,7 +108,7 @@ def with_other_bytes(text: str, rng: random.Random) -> str:
 
 
 def calls(recipe: Any) -> Iterator[list[Any]]:
-    """Arguments of calls such as a recipe wants them, and some as no recipe does. Nothing reads their memory."""
+    """Arguments of calls as a recipe expects them, and some that no recipe expects. Nothing reads their memory."""
     for leading in LEADING:
         yield [argument_of(recipe, place, leading) for place in range(len(recipe["arguments"]))]
     device = (CUDA, 0) if recipe["device"] == "cuda" else (CPU, 0)
@@ -136,7 +136,7 @@ def argument_of(recipe: Any, place: int, leading: tuple[int, ...]) -> Any:
 
 
 def check(text: str, usual_calls: list[list[Any]]) -> bool:
-    """Whether a recipe is accepted; its calls are then checked."""
+    """Whether a recipe is accepted; if so, also check its calls."""
     try:
         checker = launcher().make_checker(text)
     except ValueError as error:
@@ -152,7 +152,7 @@ def check(text: str, usual_calls: list[list[Any]]) -> bool:
 
 
 def own_calls(text: str) -> list[list[Any]]:
-    """Calls such as a changed recipe wants them, as far as they can be told."""
+    """Calls as a changed recipe expects them, as far as this can be determined."""
     try:
         return list(calls(json.loads(text)))
     except Exception:

@@ -1,4 +1,4 @@
-"""Entries that tests of remote tiers move about."""
+"""Entries for tests of remote tiers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of bytes, for what no decent server does."""
+"""A server of raw bytes, for behavior that no proper server shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Answer = Callable[[socket.socket], None]
 
 @contextlib.contextmanager
 def listening(answer: Answer) -> Iterator[int]:
-    """Have each connection to a port of this machine answered in a thread of its own, then closed; give the port."""
+    """Answer each connection to a local port in a separate thread, then close it; return the port."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
 
     def serve(connection: socket.socket) -> None:
@@ -33,7 +33,7 @@ def listening(answer: Answer) -> Iterator[int]:
 
 
 def say_nothing(connection: socket.socket) -> None:
-    """Never answer, until the other side ends the connection."""
+    """Never answer; wait until the other side closes the connection."""
     while connection.recv(65536):
         pass
 

@@ -1,4 +1,4 @@
-"""One small call of each op with torch tensors, and the operators of ``torch.ops.jitnorm`` that it makes."""
+"""One small call of each op with torch tensors, and the operators of ``torch.ops.jitnorm`` behind it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHOICES = {
 
 
 def call(name: str, **choices: Any) -> Callable[[], Any]:
-    """A call of an op's function, the same values each time that it is made anew."""
+    """A call of an op's function, with the same values every time."""
     generator = torch.Generator().manual_seed(0)
     rows = MASKED_ROWS if op_of(name).fixed.get("masked") else ROWS
 
@@ -81,13 +81,13 @@ def operator_calls(name: str, **choices: Any) -> list[OperatorCall]:
 
 
 def output_names(function: Any, options: dict[str, Any]) -> tuple[str, ...]:
-    """The names of what an operator writes with certain options."""
+    """The names of an operator's outputs with certain options."""
     op = op_of(function.overloadpacket.__name__)
     return Dispatcher(op, None, {**op.fixed, **read_options(options.get("config", ""))}).outputs.names
 
 
 def as_bytes(value: Any) -> Any:
-    """A tensor of a dtype narrower than 16 bits as its bytes; anything else as it is."""
+    """A tensor narrower than 16 bits as its bytes; any other tensor unchanged."""
     narrow = isinstance(value, torch.Tensor) and value.dtype.is_floating_point and value.dtype.itemsize == 1
     return value.view(torch.uint8) if narrow else value
 

@@ -1,4 +1,4 @@
-"""torch tensors that no kernel can read or write, made out of ordinary ones, and what their refusal says."""
+"""torch tensors that kernels cannot read or write, derived from ordinary ones, and the errors about them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 
 
 class Refused(NamedTuple):
-    """How such a tensor is made, and what the error says of it."""
+    """A way to create such a tensor, and the expected error."""
 
     make: Callable[[Any], Any]
     message: str
 
 
 class Wrapper(torch.Tensor):
-    """A tensor that keeps its values in another."""
+    """A tensor whose values are in another."""
 
     @staticmethod
     def __new__(cls, inner: Any) -> Any:

@@ -53,7 +53,7 @@ def unoptimized_kernel(config: KernelConfig) -> Any:
 
 @pytest.fixture
 def unoptimized(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Calls on the CPU run such kernels."""
+    """Make calls on the CPU run such kernels."""
     get_kernel = dispatch.get_kernel
 
     def get(config: KernelConfig, target: Target) -> Any:

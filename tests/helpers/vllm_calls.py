@@ -1,4 +1,4 @@
-"""What calls of vLLM's names take, and how near their results are to torch's."""
+"""The arguments of vLLM's functions, and how close their results are to torch's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def same(found: torch.Tensor, expected: torch.Tensor) -> bool:
 
 
 def norm_by_steps(wide: torch.Tensor) -> torch.Tensor:
-    """The norm of what is not rounded yet, rounded at each step, by torch."""
+    """The norm of unrounded values, rounded at each step, by torch."""
     return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPS)).to(X.dtype) * WEIGHT
 
 
@@ -32,6 +32,6 @@ def int8_codes(y: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 
 
 def close(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether few codes differ, and those by little: the sum of squares has its order in each library."""
+    """Whether few codes differ, and only slightly: each library sums squares in a different order."""
     far = (found.float() - expected.float()).abs() > 0.13 * expected.float().abs() + 1
     return not far.any() and (found.float() != expected.float()).float().mean() < 0.01

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of wheels: what a release brings, and machines that it is installed on."""
+"""Fixtures for the tests of wheels: the files of a release, and machines to install it on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def bare_python(tmp_path_factory: pytest.TempPathFactory, dist: Path) -> Path:
-    """An environment into which the wheels are installed, that sees no compiler and no other jitnorm."""
+    """An environment for installing the wheels, without a compiler or another jitnorm."""
     folder = tmp_path_factory.mktemp("bare")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True, timeout=60)
     python = folder / "env" / "bin" / "python"

@@ -1,4 +1,4 @@
-"""Wheels of kernels for tests: built by the script of releases, or laid out by hand."""
+"""Wheels of kernels for tests: built by the release's script, or laid out by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIME_LIMIT = 280.0
 
 
 def build(out: Path, *options: str, **environment: str) -> str:
-    """What scripts/build_wheels prints."""
+    """Run scripts/build_wheels and return its output."""
     command = [str(ROOT / "scripts" / "build_wheels"), "--spec", str(SPEC), "--machine", "x86_64", "-o", str(out)]
     done = subprocess.run(
         [*command, *options],
@@ -39,7 +39,7 @@ def build(out: Path, *options: str, **environment: str) -> str:
 
 
 def lay_out(site: Path, name: str = "cpu") -> Store:
-    """Install an empty wheel of kernels; returns its store, to be filled."""
+    """Install an empty wheel of kernels; return its store, to be filled."""
     package = f"jitnorm_kernels_{name}"
     info = site / f"{package}-1.0.dist-info"
     info.mkdir()
@@ -49,7 +49,7 @@ def lay_out(site: Path, name: str = "cpu") -> Store:
 
 
 def kernel(config: str, target: str = "cpu", /, **changes: object) -> tuple[str, Artifact]:
-    """A kernel of this machine's compiler and its key, with changes to its manifest."""
+    """A kernel built by this machine's compiler, and its key, with changes to its manifest."""
     source = generate(KernelConfig.parse(config), Target(target))
     compiler = Cxx()
     built = compile_kernel(source, compiler)

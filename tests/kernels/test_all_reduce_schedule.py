@@ -1,4 +1,4 @@
-"""Rows that are summed over ranks: where each row's sum is awaited by itself, each has a block, whatever its length."""
+"""Rows summed over ranks: if each row's sum is awaited separately, each row has a block, whatever its length."""
 
 from __future__ import annotations
 

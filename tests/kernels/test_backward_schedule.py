@@ -1,4 +1,4 @@
-"""How kernels that find gradients divide rows among threads and segments."""
+"""The division of rows among threads and segments by the kernels of gradients."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""CPU kernels without AVX-512 have tiles of eight chunks: a block may span two of them."""
+"""CPU kernels without AVX-512 have tiles of eight chunks, so a block may span two of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS, SIZE, EPS = 4, 768, 1e-5
 
 
 class _Portable(Cxx):
-    """For any processor, not optimized."""
+    """A compiler for any processor, without optimization."""
 
     def flags(self, target: Target = CPU) -> tuple[str, ...]:
         return ("-O0", *(flag for flag in super().flags(target) if not flag.startswith(("-O", "-m"))))

@@ -1,4 +1,4 @@
-"""NVIDIA's own conversions, of the headers cuda_fp4.h and cuda_fp8.h compiled for the host, give the same codes."""
+"""NVIDIA's conversions, from cuda_fp4.h and cuda_fp8.h compiled for the host, give the same codes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 def floats_near(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Any patterns but NaN, and what lies within 4 ulp of the values and of the points halfway between them."""
+    """Any bit patterns except NaN, and floats within 4 ulp of the values and of the midpoints between them."""
     values = np.unique(np.abs(values.astype(np.float32)))
     values = values[np.isfinite(values)]
     edges = np.concatenate([values, (values[1:] + values[:-1]) / 2])
@@ -73,7 +73,7 @@ def test_every_code_is_theirs(headers: ctypes.CDLL, name: str, encode: Callable[
 
 
 def test_a_power_of_two_scale_is_theirs_rounded_up(headers: ctypes.CDLL) -> None:
-    """For the quotients that are normal; ours of denormals are smaller, as docs/numerics.md says."""
+    """This holds for normal quotients; our scales of denormals are smaller, as docs/numerics.md says."""
     floats = floats_near(2.0 ** np.arange(-125, 127))
     amax = floats[(floats >= 2.0**-100) & (floats <= 2.0**126)]
     sixth = np.float32(1 / 6)

@@ -1,4 +1,4 @@
-"""The bytes of kernels in CUDA C++ that encode blocks are the CPU target's: their PTX, run on the host."""
+"""The PTX of CUDA C++ kernels that encode blocks, run on the host, writes the bytes of the CPU target."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KERNELS = (
     ("text", "target"), [*product(KERNELS, (AMPERE, BLACKWELL)), *product(KERNELS[::3], (HOPPER,))]
 )
 def test_kernels_write_what_the_cpu_writes(text: str, target: Target) -> None:
-    """Without any conversion of the GPU's, with all of them, and with those of FP8 alone."""
+    """The targets have none of the GPU's conversions, all of them, or only those of FP8."""
     for kind in ("spiky", "tiny", "inf", "nan"):  # every second row of the last two is random
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
 
@@ -148,13 +148,13 @@ SQUARES = (
 
 @pytest.mark.parametrize(("text", "rows", "target"), SQUARES)
 def test_square_blocks_are_those_of_the_cpu(text: str, rows: int, target: Target) -> None:
-    """Also the last ones, of fewer rows or columns; with a NaN in some, which takes all of its block."""
+    """This includes the last blocks, with fewer rows or columns, and blocks with a NaN, which fills its block."""
     for kind in ("spiky", "nan"):
         assert_same(KernelConfig.parse(text), target, rows, kind, is_cuda=True)
 
 
 def blocks() -> NDArray[np.float32]:
-    """32 rows of 16 blocks: of all magnitudes, on the edges of codes, with zeros, infinities and NaN; any patterns."""
+    """32 rows of 16 blocks: all magnitudes, edges of codes, zeros, infinities, NaN, and arbitrary bit patterns."""
     rng = np.random.default_rng(0)
     found = rng.standard_normal((32, 16, 16)).astype(np.float32)
     found *= np.exp2(rng.integers(-30, 30, (32, 16, 1))).astype(np.float32)
@@ -175,7 +175,7 @@ WITH_GLOBAL_SCALE = ("e2m1/16/e4m3/linear/given", "e2m1/16/e4m3/linear/given/up/
 @pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=str)
 @pytest.mark.parametrize("quant", QUANTS + WITH_GLOBAL_SCALE)
 def test_every_kind_of_block_is_encoded_as_on_the_cpu(quant: str, target: Target) -> None:
-    """Ordinary blocks have a way of their own: no other may take it, whatever its global scale."""
+    """Ordinary blocks have a separate path, which no other block may take, whatever its global scale."""
     config = KernelConfig.parse(f"quantize:hidden_size=256,input=float32,quant={quant}")
     for global_scale in GLOBAL_SCALES if quant in WITH_GLOBAL_SCALE else (None,):
         expected, actual = make_arrays(config, 32, "random"), make_arrays(config, 32, "random")

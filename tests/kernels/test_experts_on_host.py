@@ -1,4 +1,4 @@
-"""Kernels for experts' rows, or for gathered ones, write the CPU target's bytes: their PTX, run on the host."""
+"""The PTX of kernels for experts' or gathered rows, run on the host, writes the bytes of the CPU target."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROWS = 20
 
 
 def offsets(experts: int, tile: int) -> tuple[list[int], list[int]]:
-    """Where experts begin, some without rows, one that ends before it begins; and where their scales do."""
+    """Offsets of experts, some without rows, one ending before it begins; and offsets of their scales."""
     borders = [2, 2, 13, 9, 13, 19][: experts + 1]
     borders += [ROWS] * (experts + 1 - len(borders))
     padded = [-(-max(0, after - first) // tile) * tile for first, after in pairwise(borders)]
@@ -44,7 +44,7 @@ def offsets(experts: int, tile: int) -> tuple[list[int], list[int]]:
 
 @pytest.mark.parametrize(("text", "target"), KERNELS)
 def test_each_block_finds_its_expert(text: str, target: str) -> None:
-    """Also where few blocks have the rows of all experts, one after another."""
+    """This includes few blocks that process the rows of all experts in turn."""
     config = KernelConfig.parse(text)
     expected, actual = (make_arrays(config, ROWS, "spiky") for _ in range(2))
     for arrays in (expected, actual):
@@ -62,7 +62,7 @@ def test_each_block_finds_its_expert(text: str, target: str) -> None:
 
 @pytest.mark.parametrize(("text", "target"), GATHERING)
 def test_each_row_finds_its_own_of_the_input(text: str, target: str) -> None:
-    """Also twice the same, and none for numbers of no row."""
+    """A row may be read twice, and none is written for an invalid number."""
     config = KernelConfig.parse(text)
     expected, actual = (make_arrays(config, ROWS, "spiky") for _ in range(2))
     for arrays in (expected, actual):

@@ -1,4 +1,4 @@
-"""Extents have one value, whether Python evaluates them, their C++, or their JSON."""
+"""Extents have the same value whether evaluated by Python, as C++, or from JSON."""
 
 from __future__ import annotations
 

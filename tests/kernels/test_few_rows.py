@@ -1,4 +1,4 @@
-"""Few rows get schedules by which one row is done sooner: legal on every target, for every op and length."""
+"""Few rows get schedules that finish a single row sooner: valid on every target, for every op and length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generator's texts: complete, the same on every machine, and different wherever the configuration is."""
+"""The generator's texts: complete, the same on every machine, and different for different configurations."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_nvrtc_compiles_rows_of_clusters_and_what_stands_for_them(name: str) -> 
     ],
 )
 def test_nvrtc_compiles_what_the_oldest_and_the_newest_targets_have(text: str) -> None:
-    """Targets that can do the same share one: of the sources, the first target's and the last one's differ most."""
+    """Targets with the same abilities share a source; those of the first and the last target differ most."""
     config = KernelConfig.parse(text)
     for name in (TARGET_NAMES[1], TARGET_NAMES[-1]):
         compile_for(Target(name), config)

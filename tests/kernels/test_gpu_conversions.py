@@ -1,4 +1,4 @@
-"""The GPU's conversions on all 2**32 floats, against torch's and against comparisons."""
+"""The GPU's conversions of all 2**32 floats, compared with torch's and with comparisons of values."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ CONVERT(to_reciprocal_root,
 
 
 def e2m1(x: torch.Tensor) -> torch.Tensor:
-    """Halfway between two codes lies the even one's."""
+    """Encode by comparing with midpoints, which belong to the even code."""
     m = x.abs()
     code = (m > 0.25).short() + (m >= 0.75) + (m > 1.25) + (m >= 1.75) + (m > 2.5) + (m >= 3.5) + (m > 5)
     return torch.where(x.isnan(), 7, code + 8 * x.signbit())

@@ -1,4 +1,4 @@
-"""Kernels of gradients in CUDA C++ write the CPU target's bytes: their PTX, run on the host."""
+"""The PTX of CUDA C++ kernels of gradients, run on the host, writes the bytes of the CPU target."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ def test_rows_of_segments_whose_sums_were_folded_are_not_looked_at() -> None:
 
 @pytest.mark.parametrize("size", [1152, 20000])
 def test_warps_of_whole_and_missing_chunks_exchange_float32_together(size: int) -> None:
-    """Lanes that store nothing would otherwise exchange their chunks elsewhere than the rest of their warp."""
+    """Otherwise, lanes that store nothing would exchange their chunks elsewhere than the rest of their warp."""
     assert_same(KernelConfig("rmsnorm", size, input="float32"), Target("sm_90a"), 3, "random", is_cuda=True)

@@ -1,4 +1,4 @@
-"""The headers of kernels are ordinary C++: each opens alone, and a source has what its entry point needs of them."""
+"""The kernels' headers are ordinary C++: each compiles alone, and a source contains what its entry point needs."""
 
 from __future__ import annotations
 
@@ -137,13 +137,13 @@ SOURCES = [
 
 
 def test_no_lambda_is_generic() -> None:
-    """NVRTC 13.0 takes its function for one of the host's, and refuses it."""
+    """NVRTC 13.0 mistakes the function of a generic lambda for a host function, and rejects it."""
     for name in ALL:
         assert not re.search(r"\]\([^()]*\bauto\b", (FOLDER / name).read_text(encoding="utf-8")), name
 
 
 def test_the_sample_of_constants_that_editors_see_is_current() -> None:
-    """To write it anew: `path.write_text(sample())`."""
+    """To regenerate it: `path.write_text(sample())`."""
     assert (FOLDER / "common" / "configuration.h").read_text(encoding="utf-8") == sample()
 
 
@@ -177,7 +177,7 @@ def test_a_source_includes_nothing_and_defines_nothing_twice(config: KernelConfi
 
 
 def test_a_source_has_what_its_entry_point_reaches_by_name() -> None:
-    """With the comment above, below the heading of the header; of specializations, those for the constants alone."""
+    """Definitions come with their comments and headings; specializations only if they match the constants."""
     _, after = headers("constexpr Combine kCombine = Combine::kMix;", "load_row<kCombine>(a, row, h);", is_cpu=True)
     assert "\n\n// Hyper-connections (mHC): the sum of kStreams rows" in after
     assert "load_row<Combine::kMix>" in after

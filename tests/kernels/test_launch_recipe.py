@@ -1,4 +1,4 @@
-"""Launch recipes: what an op's arguments are, and extents that Python and the launcher evaluate alike."""
+"""Launch recipes: the arguments of ops, and extents that Python and the launcher evaluate alike."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def recipe_of(extent: Any, grid: Any = "M") -> dict[str, Any]:
 
 
 def size_by_launcher(extent: Extent, rows: int, matrices: int, second_rows: int) -> int:
-    """The size that the launcher wants of the output, out of its complaint about another one."""
+    """The size of the output that the launcher expects, taken from its error about another size."""
     check = launcher().make_checker(json.dumps(recipe_of(extent.to_json())))
     inputs = np.zeros((matrices, rows, 1), np.uint8), np.zeros((second_rows, 1), np.uint8)
     with pytest.raises(ValueError, match=r"out: shape is \(1, 1\), expected \(\d+,\)") as caught:
@@ -96,7 +96,7 @@ def test_a_recipe_without_a_field_is_refused(field: str) -> None:
 
 
 def size_of_scales(quant: QuantSpec, rows: int, columns: int) -> int:
-    """Elements of block_scale, as the interface has it."""
+    """The number of elements of block_scale, as documented for callers."""
     config = KernelConfig("quantize", columns * int(quant.block_size), quant=quant)
     shape = next(a.shape for a in interface(config) if isinstance(a, TensorArgument) and a.name == "block_scale")
     return math.prod(sizes_of(shape, (rows,), rows))

@@ -1,4 +1,4 @@
-"""The kernels' arithmetic on the host: every pattern of every format against tables and ml_dtypes."""
+"""The kernels' arithmetic on the host: every bit pattern of every format, against tables and ml_dtypes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_every_16_bit_pattern_widens_exactly(conversions: ctypes.CDLL, name: str
 
 
 def first_of_each_code(values: NDArray[np.float32], overflow: float | None = None) -> NDArray[np.uint32]:
-    """The bits of the smallest magnitude that rounds to each of the ascending values, then the first NaN's.
+    """The bits of the smallest magnitude that rounds to each of the ascending values, then those of the first NaN.
 
     Halfway between two values lies what goes to the even code. From `overflow` on, infinity is one code more.
     """
@@ -198,7 +198,7 @@ def integers(folder: Path) -> ctypes.CDLL:
 
 
 def test_codes_of_int8_are_the_reference_s_four_a_word(integers: ctypes.CDLL) -> None:
-    """Of any floats, and of those next to where codes change."""
+    """For arbitrary floats, and for floats next to those where codes change."""
     near = (np.arange(-260, 260, dtype=np.float32) / 2).view(np.int32)[:, None] + np.arange(-2, 3, dtype=np.int32)
     values = np.concatenate([floats(), near.view(np.float32).ravel(), np.zeros(4, np.float32)])
     values = values[: values.size // 4 * 4]
@@ -245,7 +245,7 @@ GLOBAL_SCALES = [1.0, 0.37, 2688.0, 1e-20, 1e30, 1e-42, 3.4e38, 0.0, -1.5, np.in
 
 
 def block_maxima() -> NDArray[np.float32]:
-    """Magnitudes: random patterns, and floats around those at which a scale or a code changes."""
+    """Magnitudes: random bit patterns, and floats around those where a scale or a code changes."""
     random_bits = np.random.default_rng(2).integers(0, INFINITY_BITS, 1 << 15, dtype=np.uint32)
     edges = np.concatenate([magnitudes(ml_dtypes.float8_e4m3fn, 0x7F) * 6, 2.0 ** np.arange(-140, 128) * 6])
     edges = np.concatenate([edges, edges * 17 / 16, edges / 4, edges / 6])

@@ -1,4 +1,4 @@
-"""Kernels in CUDA C++ that insert heads into pages write the reference's bytes: their PTX, run on the host."""
+"""The PTX of CUDA C++ kernels that insert heads into pages, run on the host, writes the reference's bytes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def inputs_of(config: KernelConfig) -> dict[str, Any]:
 
 
 def expected_heads(config: KernelConfig, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Queries and keys, turned, and values, in float32."""
+    """Rotated queries and keys, and values, in float32."""
     found = {"v": arrays["v"].astype(np.float32)}
     for name in "qk":
         y = arrays[name].reshape(-1, config.hidden_size).astype(np.float32)
@@ -79,14 +79,14 @@ def expected_heads(config: KernelConfig, arrays: dict[str, Any]) -> dict[str, An
 
 
 def codes_of(heads: Any, scales: Any) -> Any:
-    """Those of (tokens, heads, size), each head by its scale."""
+    """The codes of (tokens, heads, size), with a scale for each head."""
     by_head = np.broadcast_to(scales, heads.shape[1:2])
     codes = [reference.quantize_fp8_static(heads[:, i], float(scale)) for i, scale in enumerate(by_head)]
     return np.stack(codes, 1)
 
 
 def run(config: KernelConfig, target: Target, arrays: dict[str, Any]) -> dict[str, Any]:
-    """What the kernel writes, by the recipe that the launcher would follow."""
+    """Run the kernel by the recipe that the launcher would follow, and return its outputs."""
     outputs = ("q_out", "k_out", "v_out") if config.keep_heads else ("q_out",)
     arrays = {**arrays, **{name: np.zeros_like(arrays[name[0]]) for name in outputs}}
     memory, places, end = np.zeros(1 << 16, np.uint8), {}, 256

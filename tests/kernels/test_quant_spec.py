@@ -1,4 +1,4 @@
-"""QuantSpec: the formats that have names, their texts, and what the layouts of scales say."""
+"""QuantSpec: the named formats, their texts, and the properties of scale layouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of kernels in CUDA C++ that turn heads are the reference's: their PTX, run on the host."""
+"""The PTX of CUDA C++ kernels that rotate heads, run on the host, writes the reference's bytes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def expected(config: KernelConfig, arrays: dict[str, Any], name: str) -> Any:
 
 
 def run(config: KernelConfig, target: Target, arrays: dict[str, Any], *, is_last_of_heads: bool) -> dict[str, Any]:
-    """What the kernel writes, by the recipe that the launcher would follow.
+    """Run the kernel by the recipe that the launcher would follow, and return its outputs.
 
     Two dimensions of rows are tokens and heads, or however else the launcher may have merged them.
     """

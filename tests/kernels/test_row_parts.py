@@ -1,4 +1,4 @@
-"""Blocks that share a row without exchanging anything: they cover it, on every GPU, and are no cluster."""
+"""Blocks that share a row without exchanging anything: they cover it on every GPU, and form no cluster."""
 
 from __future__ import annotations
 

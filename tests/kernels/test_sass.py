@@ -1,4 +1,4 @@
-"""What the compiler made of the kernels: wide loads, native conversions, and all of a row in registers."""
+"""The compiled kernels: wide loads, native conversions, and whole rows in registers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(
 
 @cache
 def compiled(text: str, target_name: str) -> tuple[str, bytes]:
-    """PTX and machine code."""
+    """The PTX and the machine code."""
     nvrtc, target = Nvrtc(), Target(target_name)
     source = generate(KernelConfig.parse(text), target).text
     with nvrtc_program._compiled(nvrtc.location, source, "kernel.cu", nvrtc.flags(target)) as program:
@@ -58,7 +58,7 @@ def listing_of(cubin: bytes, folder: Path) -> str:
 
 
 def opcodes(text: str, target_name: str, folder: Path) -> list[str]:
-    """The instructions of a kernel, operands left out: LDG.E.128.CONSTANT, F2FP..., ..."""
+    """The instructions of a kernel without operands: LDG.E.128.CONSTANT, F2FP..., ..."""
     listing = listing_of(compiled(text, target_name)[1], folder)
     found = re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?([A-Z][\w.]*)", listing, re.MULTILINE)
     assert "EXIT" in found
@@ -66,13 +66,13 @@ def opcodes(text: str, target_name: str, folder: Path) -> list[str]:
 
 
 def assert_wide_loads(text: str, target_name: str) -> None:
-    """In PTX, which says how wide they are, too; nvdisasm takes 0.5 s to start. Those of peers do not say of what."""
+    """Check for wide loads in the PTX, which also shows their width; loads from peers do not name a state space."""
     loads = set(re.findall(r"\b(ld\.(?:global|v\d)[\w.]*)", compiled(text, target_name)[0]))
     assert any(re.search(r"\.v4\.\w32|\.v2\.\w64", load) for load in loads), loads
 
 
 def local_memory_of(text: str, target_name: str, folder: Path) -> str:
-    """The local memory of a kernel, where registers spill to."""
+    """The local memory of a kernel, to which registers spill."""
     file = folder / "kernel.cubin"
     file.write_bytes(compiled(text, target_name)[1])
     command = [str(_CUOBJDUMP), "--dump-resource-usage", str(file)]
@@ -117,7 +117,7 @@ def test_on_hopper_a_row_is_loaded_wide_and_stays_in_registers(
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_100a"])
 def test_heads_are_turned_in_registers(target: str, tmp_path: Path) -> None:
-    """Of angles, runs that are as wide as an access are loaded so."""
+    """Runs of angles that are as wide as an access are loaded with one access."""
     text = "rmsnorm:hidden_size=80,pair=true,rope=neox,row_dims=2,angles=float16,rounding=hf"
     loads = [opcode for opcode in opcodes(text, target, tmp_path) if opcode.startswith("LDG")]
     assert {opcode.split(".")[2] for opcode in loads} == {"128", "64"}  # those of 64 bits are positions
@@ -292,13 +292,13 @@ def test_on_blackwell_codes_come_from_the_native_conversion(target_name: str, qu
 
 
 def test_narrow_accesses_are_narrow() -> None:
-    """The counter-example: what the assertion on wide loads looks for is not always there."""
+    """A counterexample: the assertion on wide loads can fail."""
     with pytest.raises(AssertionError, match=r"ld\.global"):
         assert_wide_loads("rmsnorm:hidden_size=4096,vector_bytes=2", "sm_90a")
 
 
 def test_a_kernel_with_too_few_registers_spills(tmp_path: Path) -> None:
-    """The counter-example: room for 8 blocks of 256 threads leaves 32 registers each."""
+    """A counterexample: room for 8 blocks of 256 threads leaves 32 registers for each thread."""
     text = "rmsnorm:hidden_size=4096,schedule=8x1o8,residual=true,quant=e2m1/16/e4m3"
     assert local_memory_of(text, "sm_90a", tmp_path) != "STACK:0 LOCAL:0"
 

@@ -1,4 +1,4 @@
-"""A schedule hands every chunk of a row to exactly one lane, whatever the hidden size."""
+"""A schedule assigns every chunk of a row to exactly one lane, whatever the hidden size."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HELD = [replace(config, hidden_size=size) for config in (NARROW, WIDE) for size 
 
 @cache
 def schedules_of(config: KernelConfig, target: Target = HOPPER) -> dict[int, RowSchedule]:
-    """By the number of chunks."""
+    """Schedules by their number of chunks."""
     return {chunks: row_schedule(replace(config, hidden_size=chunks * CHUNK_SIZE), target) for chunks in CHUNKS}
 
 
@@ -58,7 +58,7 @@ def test_only_the_number_of_chunks_counts() -> None:
 @settings(deadline=None, max_examples=300)
 @given(st.integers(GROUP_CHUNKS + 1, MOST_CHUNKS), st.sampled_from(ALL), st.sampled_from((AMPERE, HOPPER)))
 def test_within_a_group_schedules_do_not_differ(chunks: int, config: KernelConfig, target: Target) -> None:
-    """Or it would not do to look at those around each whole group."""
+    """This is why testing the sizes around each whole group is enough."""
     whole = round_up(chunks, GROUP_CHUNKS)
     one, other = (replace(config, hidden_size=count * CHUNK_SIZE) for count in (chunks, whole))
     assert row_schedule(one, target) == row_schedule(other, target)
@@ -115,7 +115,7 @@ def test_the_last_block_ends_with_the_last_padding_row_of_a_swizzled_layout() ->
 
 
 def test_the_warps_of_a_row_take_every_group_that_has_a_sum() -> None:
-    """cuda/row_reduce.cuh has a sum for each warp and slot, and zeroes what is left up to a power of two."""
+    """cuda/row_reduce.cuh has a sum for each warp and slot, and zeroes the rest up to a power of two."""
     for chunks, schedule in all_schedules():
         groups = -(-chunks // GROUP_CHUNKS)
         assert groups <= schedule.warps_per_row * schedule.chunks_per_lane, chunks

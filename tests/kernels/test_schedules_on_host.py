@@ -1,4 +1,4 @@
-"""Whatever schedule a configuration names, the kernel writes the CPU target's bytes: its PTX, run on the host."""
+"""The PTX of a kernel, run on the host, writes the bytes of the CPU target with every schedule."""
 
 from __future__ import annotations
 
@@ -78,6 +78,6 @@ def test_the_bytes_are_the_cpu_s(text: str) -> None:
 @pytest.mark.parametrize("text", [text for text in SCHEDULES if re.search(r"schedule=\w*q", text)])
 @pytest.mark.parametrize("kind", ["zeros", "tiny", "huge", "inf"])
 def test_statistics_outside_of_the_normal_range_are_exact_too(text: str, kind: str) -> None:
-    """Where there is no fast path to their quotients and roots."""
+    """There is no fast path to their quotients and roots."""
     for eps in (0.0, 1e-5):
         assert_same(KernelConfig.parse(text), Target("sm_90a"), 5, kind, eps=eps, is_cuda=True)

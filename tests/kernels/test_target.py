@@ -1,4 +1,4 @@
-"""Target: a GPU or the CPU, known by name and by compute capability."""
+"""Target: a GPU or the CPU, identified by name and by compute capability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CuTe-DSL makes of the kernels: plain parameters, native conversions, wide loads, and rows in registers."""
+"""The compiled CuTe-DSL kernels: plain parameters, native conversions, wide loads, and rows in registers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ FEW = (*IN_REGISTERS[::6], *PIPELINED[::4])
 
 @pytest.fixture(autouse=True)
 def _pipelines_wherever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if that always paid: the kernels must be right wherever they may come to be used."""
+    """Use pipelines even where they do not pay: the kernels must be correct wherever they may be used."""
     monkeypatch.setattr(schedules, "pays", lambda config: True)
 
 
 @cache
 def built(text: str, target: str) -> tuple[str, bytes]:
-    """PTX and cubin."""
+    """The PTX and the cubin."""
     from jitnorm.kernels.cute.build import build
 
     with tempfile.TemporaryDirectory() as folder:
@@ -58,7 +58,7 @@ def opcodes(cubin: bytes, folder: Path) -> list[str]:
 
 
 def local_bytes(cubin: bytes, folder: Path) -> int:
-    """Of each thread, where registers spill to. nvdisasm, which shows the spills, takes 0.5 s to start."""
+    """The local memory of each thread, to which registers spill; nvdisasm, which shows spills, needs 0.5 s to start."""
     path = folder / "kernel.cubin"
     path.write_bytes(cubin)
     command = [str(_CUOBJDUMP), "--dump-resource-usage", str(path)]
@@ -90,7 +90,7 @@ def test_every_cuda_target_is_built_for(target: str) -> None:
 
 @pytest.mark.parametrize("text", [*IN_REGISTERS[::4], *PIPELINED[::3]])
 def test_every_float_operation_says_how_it_rounds(text: str) -> None:
-    """Products without .rn could be contracted with sums; ptxas is told not to, besides."""
+    """Products without .rn could be contracted with sums; ptxas is also told not to do that."""
     ptx, _ = built(text, "sm_90a")
     rounded = {"mul", "fma", "div", "rcp", "sqrt", "cvt"}
     plain = [
@@ -131,7 +131,7 @@ def test_on_hopper_loads_are_wide_and_rows_stay_in_registers(text: str, tmp_path
 
 
 def test_a_kernel_takes_half_a_second_at_most() -> None:
-    """Of processor time, once the DSL is loaded."""
+    """This is processor time, once the DSL is loaded."""
     built("rmsnorm:hidden_size=384", "sm_90a")
     times = []
     for text in ("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given", "rmsnorm:hidden_size=8192,residual=true"):

@@ -1,4 +1,4 @@
-"""The bytes of kernels in CuTe-DSL are the CPU target's: their PTX, run on the host."""
+"""The PTX of CuTe-DSL kernels, run on the host, writes the bytes of the CPU target."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ AMPERE, HOPPER, BLACKWELL = Target("sm_80"), Target("sm_90a"), Target("sm_100a")
 
 @pytest.fixture(autouse=True)
 def _pipelines_wherever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if that always paid: the kernels must be right wherever they may come to be used."""
+    """Use pipelines even where they do not pay: the kernels must be correct wherever they may be used."""
     monkeypatch.setattr(schedules, "pays", lambda config: True)
 
 
 @pytest.mark.parametrize("text", IN_REGISTERS)
 def test_without_native_conversions(text: str) -> None:
-    """Every second row of the kind "nan" is random; a tensor with NaN has no other amax, so that is asked for twice."""
+    """Every second row of the kind "nan" is random; a tensor with a NaN has no other amax, hence two kinds for it."""
     config = KernelConfig.parse(text)
     for kind in ("random", "nan") if config.amax_only else ("nan",):
         assert_same(config, AMPERE, 2 if config.hidden_size > 16384 else 5, kind)
@@ -33,7 +33,7 @@ def test_without_native_conversions(text: str) -> None:
 
 @pytest.mark.parametrize("text", [text for text in IN_REGISTERS if "quant=" in text][::3])
 def test_with_native_conversions(text: str) -> None:
-    """On the first GPUs that have them: of FP8 Hopper, of FP4 Blackwell."""
+    """Each target is the first GPU with the conversions: Hopper for FP8, Blackwell for FP4."""
     config = KernelConfig.parse(text)
     target = BLACKWELL if "e2m1" in text else HOPPER
     for kind in ("spiky", "inf"):
@@ -52,7 +52,7 @@ def test_very_many_rows_by_blocks_that_end(text: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("text", PIPELINED)
 def test_blocks_that_stay(text: str) -> None:
-    """Two blocks, or one cluster, have all rows: more than they have room for."""
+    """Two blocks, or one cluster, process all rows, more than they have room for."""
     config = KernelConfig.parse(text)
     schedule, pipeline = cute_schedule(config, HOPPER)
     assert pipeline is not None
@@ -73,13 +73,13 @@ def test_inputs_at_the_edges(quant: str, kind: str) -> None:
 
 @pytest.mark.parametrize("element", ["e4m3", "e5m2"])
 def test_values_beyond_the_largest_code_saturate(element: str) -> None:
-    """Of so many patterns some lie between the largest code and what would round to infinity."""
+    """With this many patterns, some lie between the largest code and the values that would round to infinity."""
     config = KernelConfig.parse(f"quantize:hidden_size=1536,quant={element}/tensor/f32")
     assert_same(config, AMPERE, 64, "all_patterns")
 
 
 def test_another_epsilon_gives_other_bytes() -> None:
-    """The counter-example: what is compared above can differ."""
+    """A counterexample: the comparison above can fail."""
     config = KernelConfig.parse("rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3")
     one, other = make_arrays(config, 5, "random"), make_arrays(config, 5, "random")
     run_on_cpu(config, one, 1e-5)

@@ -1,4 +1,4 @@
-"""The text that keys of kernels in CuTe-DSL are made of, without CuTe-DSL."""
+"""The text from which keys of CuTe-DSL kernels are made, without CuTe-DSL."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ EPS = 1e-5
 
 @pytest.fixture(autouse=True)
 def _pipelines_wherever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if that always paid: the kernels must be right wherever they may come to be used."""
+    """Use pipelines even where they do not pay: the kernels must be correct wherever they may be used."""
     monkeypatch.setattr(schedules, "pays", lambda config: True)
 
 
@@ -95,7 +95,7 @@ def test_very_many_rows_by_blocks_that_end(text: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("text", PIPELINED[::2])
 def test_more_rows_than_blocks(text: str) -> None:
-    """Blocks have several rows, one after another, and the last ones fewer."""
+    """Blocks process several rows in turn, and the last ones fewer."""
     config = for_this_gpu(text)
     _, pipeline = cute_schedule(config, target())
     if pipeline is None:
@@ -142,7 +142,7 @@ print(*sorted(e.manifest["backend"] for e in user_store().entries() if e.manifes
 
 
 def test_the_variable_chooses_it_for_the_ops(tmp_path: Path) -> None:
-    """But for those that it lacks."""
+    """Other backends build the ops that it lacks."""
     environment: dict[str, Any] = {"JITNORM_BACKEND": "cute", "JITNORM_CACHE_DIR": str(tmp_path / "cache")}
     *same, backends = run_python(PROGRAM, cwd=tmp_path, **environment).splitlines()
     assert same == ["True"] * 3

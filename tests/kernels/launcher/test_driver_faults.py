@@ -1,4 +1,4 @@
-"""A GPU that is lost, and streams of many threads and two devices: errors, never a hang, and nothing left open.
+"""A lost GPU, and streams of many threads and two devices: errors, but never a hang, and nothing left open.
 
 A driver that stands in for NVIDIA's counts launches and fails on request.
 """

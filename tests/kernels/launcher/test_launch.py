@@ -1,4 +1,4 @@
-"""What the launcher asks the CUDA driver for is what recipes say."""
+"""The launcher's requests to the CUDA driver follow the recipes."""
 
 from __future__ import annotations
 

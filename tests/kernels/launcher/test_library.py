@@ -1,4 +1,4 @@
-"""Kernels of the CPU target leave no descriptor open, and none is taken for another."""
+"""Kernels of the CPU target leave no descriptor open, and are never mistaken for another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes that could crash a call are refused when they are read, by an error that says what is wrong."""
+"""Recipes that could crash a call are rejected when they are read, with an error that explains the fault."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Change = Callable[[Recipe], object]
 
 
 def good(target: str = "sm_90a") -> Recipe:
-    """That of a kernel with inputs, an output of one element, and a number."""
+    """The recipe of a kernel with inputs, an output of one element, and a number."""
     return launch_recipe(KernelConfig("rmsnorm", 64, "float16", amax_only=True), Target(target))
 
 
 def refused(recipe: object) -> str:
-    """What the launcher says of a recipe."""
+    """The launcher's error for a recipe."""
     with pytest.raises(ValueError, match=r"^recipe: ") as caught:
         launcher().make_checker(recipe if isinstance(recipe, str) else json.dumps(recipe))
     return str(caught.value).removeprefix("recipe: ")

@@ -1,4 +1,4 @@
-"""No mutation of a launch recipe crashes the launcher: neither as it reads it nor as it checks calls by it.
+"""No mutated launch recipe crashes the launcher, neither when it is read nor when calls are checked against it.
 
 By hand for longer: JITNORM_FUZZ_MUTATIONS=20000 JITNORM_FUZZ_SEED=7 pytest tests/kernels/launcher/test_recipe_fuzz.py
 """

@@ -1,4 +1,4 @@
-"""Tensors without memory, or with sizes that no address reaches, are refused before anything is read or written."""
+"""Tensors without memory, or with impossible sizes, are rejected before anything is read or written."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Run = Callable[..., object]
 
 
 def arrays() -> dict[str, Any]:
-    """Those of a good call of rmsnorm."""
+    """The arrays of a valid call of rmsnorm."""
     out = poisoned(ROWS * SIZE * 2).view(np.float16).reshape(ROWS, SIZE)
     return {"input": make_input("random", ROWS, SIZE, "float16"), "weight": make_weight(SIZE, "float16"), "out": out}
 
 
 def by_hand(array: Any, **changes: Any) -> Any:
-    """An array's description, with changes."""
+    """The description of an array, with changes."""
     description = {"data": array.ctypes.data, "shape": array.shape, "dtype": array.dtype.name}
     return tensor_by_hand(**(description | changes))
 
@@ -47,7 +47,7 @@ def assert_works(run: Run) -> None:
 
 
 def assert_refused(run: Run, name: str, message: str, **changes: Any) -> None:
-    """The call is an error, writes nothing, and the next one works."""
+    """Check that the call fails without writing anything, and that the next one works."""
     call = arrays()
     before = call["out"].tobytes()
     tensors = {each: by_hand(array, **(changes if each == name else {})) for each, array in call.items()}
