@@ -70,7 +70,7 @@ def from_named_tensors(tensors: Mapping[str, Any], metadata: Mapping[str, str] |
             str(name): (str(spec), int(axis), bool(batched)) for name, (spec, axis, batched) in json.loads(text).items()
         }
     except (AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"metadata: {_KEY!r} is {text!r}, not what to_named_tensors gave") from error
+        raise ValueError(f"metadata: {_KEY!r} is {text!r}, not what to_named_tensors returned") from error
     for name, kind in kinds.items():
         leaves = [values.pop(f"{name}.{part}", None) for part in TENSORS]
         for part, leaf in zip(TENSORS[:2], leaves, strict=False):

@@ -68,7 +68,7 @@ class Outputs:
         if columns % self._rows_combined:
             raise ValueError(
                 f"{self.leaders[0]}: its last dimension is {columns}, not a multiple of {self._rows_combined}, "
-                "as many rows as are combined"
+                "the number of rows that are combined"
             )
         return columns * self._values_per_element // self._rows_combined
 

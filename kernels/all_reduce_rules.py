@@ -27,21 +27,21 @@ def check_all_reduce(config: KernelConfig) -> None:
         "branch_gate", "branch_scale", "modulated", "keep_rstd", "keep_statistics",
     )  # fmt: skip
     if wrong := [name for name in others if getattr(config, name)]:
-        raise ValueError(f"{wrong[0]}: does not go with all_reduce; sum over ranks first, then call the op without it")
+        raise ValueError(f"{wrong[0]}: cannot be combined with all_reduce; sum over ranks first, then call the op")
     if config.op == "quantize" and (config.quant is not None or config.all_reduce not in ("one_shot", "two_shot")):
         raise ValueError(
             f"all_reduce: is {config.all_reduce!r} of quantize with quant {config.quant}, but without a norm there are "
             "only the sums themselves; use 'one_shot' or 'two_shot' and None"
         )
     if config.weights > 1 or config.weight_rows > 1:
-        raise ValueError("weights, weight_rows: are more than 1, which does not go with all_reduce")
+        raise ValueError("weights, weight_rows: are more than 1, which cannot be combined with all_reduce")
     if config.quant is not None and config.quant.needs_tensor_amax:
         raise ValueError(
             "scale: is that of the whole tensor, which takes a launch before the one that sums over ranks; give it, or "
             "use scales of rows or blocks"
         )
     if config.quant is not None and config.quant.has_given_scales and config.divides_rows:
-        raise ValueError("scale: is that of rows, columns or blocks, which goes with all_reduce='one_shot' alone")
+        raise ValueError("scale: is that of rows, columns or blocks, which needs all_reduce='one_shot'")
     if config.all_reduce == "all_gather" and config.rounds_sum:
         raise ValueError("rounds_sum: is True, but all_reduce is 'all_gather', which sums nothing; pass False")
     if config.all_reduce == "all_gather" and config.row_dims > 1:

@@ -29,7 +29,7 @@ def for_ranks(config: KernelConfig, target: Target, schedule: RowSchedule) -> Ro
     if config.passes_sums and not has_block:
         if config.schedule:
             raise ValueError(
-                f"schedule: is {config.schedule!r}, by which rows share a block; a rank awaits each row's sum by itself"
+                f"schedule: is {config.schedule!r}, with which rows share a block; ranks await each row's sum"
             )
         return replace(schedule, rows_per_block=1, rows_at_once=1, lanes_per_row=WARP_LANES)
     # There are few rows for all ranks, so optimizing for many gains nothing.

@@ -18,4 +18,4 @@ def check_branch(config: KernelConfig) -> None:
         raise ValueError(f"modulated: is True, which takes the place of a weight; it is {config.weight!r}, use 'none'")
     others = ("streams", "gate_columns", "activation", "backward", "masked")
     if config.combine == "branch" and any(getattr(config, name) for name in others):
-        raise ValueError(f"branch_gate, branch_scale, modulated: go with none of {', '.join(others)}")
+        raise ValueError(f"branch_gate, branch_scale, modulated: cannot be combined with any of {', '.join(others)}")

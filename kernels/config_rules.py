@@ -133,7 +133,7 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("weight dtype", config.weight, tuple(dict.fromkeys(weights)))
     if config.normalizes and config.weight == "none" and (config.unit_bias or config.bias):
         name = "unit_bias" if config.unit_bias else "bias"
-        raise ValueError(f"{name}: goes with a weight, but there is none; leave it out, or pass a weight")
+        raise ValueError(f"{name}: needs a weight, but there is none; omit it, or pass a weight")
     require_one_of("sums_of", config.sums_of, ("", *FLOAT_DTYPES))
     require_one_of("row_dims", config.row_dims, tuple(range(1, MAX_ROW_DIMS + 1)))
     require_one_of("vector_bytes", config.vector_bytes, VECTOR_BYTES)
@@ -162,7 +162,7 @@ def _check_options(config: KernelConfig) -> None:
             )
     quant = config.quant
     if config.op == "mhc_post" and not config.streams:
-        raise ValueError("streams: is 0, but mhc_post mixes 1 to 4 with what a layer gives")
+        raise ValueError("streams: is 0, but mhc_post mixes 1 to 4 with the output of a layer")
     if config.op == "shuffle":
         require_one_of("shuffle_rows", config.shuffle_rows, SHUFFLE_ROWS)
     needs_quant = config.op in ("quantize", "dequantize") and not (
@@ -270,9 +270,7 @@ def _check_row_sets(config: KernelConfig) -> None:
         quant.element in FP8_ELEMENTS and quant.needs_given_scale and quant.block_size == "tensor"
     )
     if config.pair and not (is_plain and is_given):
-        raise ValueError(
-            "pair: is True, which goes with a plain rmsnorm or a rotation alone, or with one in FP8 by given scales"
-        )
+        raise ValueError("pair: is True, which needs a plain rmsnorm or a rotation, or one in FP8 with given scales")
     if (config.masked or (config.scale_per_matrix and not config.experts)) and not config.batched:
         raise ValueError("masked, scale_per_matrix: need batched=True")
     if config.weight_per_matrix and (not config.batched or config.bias or config.weight == "none"):
@@ -287,13 +285,15 @@ def _check_gathering(config: KernelConfig) -> None:
     if not config.gathers:
         return
     if config.batched or config.has_square_blocks:
-        raise ValueError("gathers: is given, which goes with neither batched nor blocks that span rows")
+        raise ValueError("gathers: is given, which excludes batched and blocks that span rows")
     if config.quant is None or config.axis == 0 or config.row_dims != 1:
         raise ValueError("gathers: is given, but only encoded rows at one stride are gathered")
     if config.quant.needs_tensor_amax:
         raise ValueError("gathers: is given, but the amax of a tensor is that of all its rows")
     if config.quant.has_given_scales:
-        raise ValueError("scale: is that of rows, columns or blocks, but gathered rows find theirs; pass one or none")
+        raise ValueError(
+            "scale: is that of rows, columns or blocks, but gathered rows compute theirs; pass one or none"
+        )
 
 
 def _check_experts(config: KernelConfig) -> None:
@@ -302,16 +302,18 @@ def _check_experts(config: KernelConfig) -> None:
     if not config.experts:
         return
     if config.batched or config.has_square_blocks:
-        raise ValueError(f"experts: is {config.experts}, which goes with neither batched nor blocks that span rows")
+        raise ValueError(f"experts: is {config.experts}, which excludes batched and blocks that span rows")
     if config.quant is None or config.axis == 0 or config.row_dims != 1:
         raise ValueError(f"experts: is {config.experts}, but only encoded rows at one stride belong to experts")
     if config.quant.needs_tensor_amax:
         raise ValueError(f"experts: is {config.experts}, but the amax of a tensor is that of all its rows")
     if config.quant.has_given_scales:
-        raise ValueError("scale: is that of rows, columns or blocks, but experts' rows find theirs; pass one or none")
+        raise ValueError(
+            "scale: is that of rows, columns or blocks, but experts' rows compute theirs; pass one or none"
+        )
     if config.quant.is_column_major:
         raise ValueError(
-            f"scale_layout: is {config.quant.scale_layout!r}, in which experts' scales do not lie apart; "
+            f"scale_layout: is {config.quant.scale_layout!r}, which does not keep experts' scales apart; "
             "quantize all rows at once"
         )
 
@@ -323,7 +325,7 @@ def _check_second_size(config: KernelConfig) -> None:
     if not config.pair:
         raise ValueError(f"second_size: is {config.second_size!r}, but only a pair has a second input; leave it 0")
     if config.quant:
-        raise ValueError(f"second_size: is {config.second_size!r}, which goes with a plain rmsnorm alone; leave it 0")
+        raise ValueError(f"second_size: is {config.second_size!r}, which needs a plain rmsnorm; leave it 0")
     if type(config.second_size) is not int or not 1 <= config.second_size <= MAX_HIDDEN_SIZE:
         raise ValueError(f"k: its last dimension is {config.second_size!r}; 1 to {MAX_HIDDEN_SIZE} is supported")
     if any(size % CHUNK_SIZE for size in sizes):
@@ -341,7 +343,7 @@ def _check_backward(config: KernelConfig) -> None:
         "activates_norm", "gate", "sandwich", "schedule",
     )  # fmt: skip
     if wrong := [name for name in others if getattr(config, name)]:
-        raise ValueError(f"backward: is True, which does not go with {wrong[0]}; the gradient is that of a norm alone")
+        raise ValueError(f"backward: is True, which excludes {wrong[0]}; only plain norms have gradients")
     if config.rounding != "once":
         raise ValueError(f"rounding: is {config.rounding!r}, which has the gradient of 'once'; leave it")
 
@@ -374,10 +376,10 @@ def _check_columns(config: KernelConfig, quant: QuantSpec) -> None:
     if config.axis != 0:
         return
     if config.activation or config.streams or config.batched:
-        raise ValueError("axis: is 0, which does not go with gate_columns, activation, streams or batched; use -1")
+        raise ValueError("axis: is 0, which excludes gate_columns, activation, streams and batched; use -1")
     if quant.element != "e2m1" or quant.scale_layout != "linear" or quant.global_scale not in ("none", "given"):
         raise ValueError(
-            f"axis: is 0, which does not go with quant {quant}; "
+            f"axis: is 0, which cannot be combined with quant {quant}; "
             "allowed are e2m1 in the linear layout, with the global scale none or given"
         )
 

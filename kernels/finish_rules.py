@@ -36,7 +36,7 @@ def check_finish(config: KernelConfig) -> None:
     if type(rows) is not int or rows < 1:
         raise ValueError(f"weight_rows: is {rows!r}; expected a positive int")
     if rows > 1 and (config.batched or config.pair or config.backward or config.weight == "none"):
-        raise ValueError(f"weight_rows: is {rows}, which goes with a weight, and not with batched, pair or backward")
+        raise ValueError(f"weight_rows: is {rows}, which needs a weight and excludes batched, pair and backward")
     require_one_of("weights", config.weights, tuple(range(1, MAX_WEIGHTS + 1)))
     others = (
         "quant", "keep_norm", "keep_rstd", "amax_only", "bias", "pair", "batched", "backward", "streams",
@@ -44,6 +44,4 @@ def check_finish(config: KernelConfig) -> None:
     )  # fmt: skip
     is_plain = config.weight != "none" and rows == 1 and not any(getattr(config, name) for name in others)
     if config.weights > 1 and not is_plain:
-        raise ValueError(
-            f"weights: is {config.weights}, which goes with a plain rmsnorm, or one with a residual, alone"
-        )
+        raise ValueError(f"weights: is {config.weights}, which needs a plain rmsnorm or one with a residual")

@@ -38,7 +38,7 @@ def generate(config: KernelConfig, target: Target) -> Source:
     """
     require_pdl(config, target)
     if config.schedule and target.is_cpu:
-        raise ValueError(f"schedule: is {config.schedule!r}, but the CPU divides no rows; leave it empty")
+        raise ValueError(f"schedule: is {config.schedule!r}, but CPU kernels do not divide rows; leave it empty")
     return Source(config, target, compose(config, target, entry_point(config, target)))
 
 

@@ -26,4 +26,4 @@ def check_mapping(config: KernelConfig) -> None:
     if not config.streams or any(getattr(config, name) for name in others):
         raise ValueError(f"sinkhorn: is {config.sinkhorn}, which takes streams, and none of {', '.join(others)}")
     if config.prenorm and config.splits > 1:
-        raise ValueError(f"splits: is {config.splits}, but with prenorm projections come as one sum; use 1")
+        raise ValueError(f"splits: is {config.splits}, but with prenorm, projections are already summed; use 1")

@@ -164,7 +164,7 @@ class QuantSpec:
                 allowed = dict.fromkeys(chain(*(each[position] for each in before)))
                 others = ", ".join(f"{f.name} {getattr(self, f.name)!r}" for f in fields(self)[:position])
                 raise ValueError(
-                    f"{field.name}: is {value!r}, which does not go with {others}; "
+                    f"{field.name}: is {value!r}, which cannot be combined with {others}; "
                     f"allowed then are {', '.join(map(repr, allowed))}"
                 )
 

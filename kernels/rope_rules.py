@@ -31,9 +31,9 @@ def check_rope(config: KernelConfig) -> None:
             raise ValueError("rotary_size, head_size, angles, positions: are given without rope; leave them")
         return
     if not config.pair:
-        raise ValueError(f"rope: is {config.rope!r}, but only the heads of a pair are turned; use pair=True")
+        raise ValueError(f"rope: is {config.rope!r}, but only the heads of a pair are rotated; use pair=True")
     if config.second_size:
-        raise ValueError(f"second_size: is {config.second_size}, but heads that are turned have one size; leave it 0")
+        raise ValueError(f"second_size: is {config.second_size}, but rotated heads have one size; leave it 0")
     if config.head_size:
         _check_shared_row(config)
     elif config.hidden_size > MAX_ROPE_SIZE:

@@ -105,7 +105,7 @@ class RowSchedule:
         found = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if found is None:
             choices = ", ".join(choice.metadata["help"] for choice in _CHOICES)
-            raise ValueError(f"schedule: is {text!r}; write warps x chunks a lane, such as 4x2, with {choices}")
+            raise ValueError(f"schedule: is {text!r}; write warps x chunks per lane, such as 4x2, with {choices}")
         chosen = {name: text for name, text in found.groupdict().items() if text}
         values: dict[str, Any] = {name: int(text) if text.isdigit() else True for name, text in chosen.items()}
         return cls(**values)

@@ -180,7 +180,7 @@ def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     schedule = RowSchedule.parse(config.schedule)
     reason = why_unfit(config, target, schedule)
     if reason:
-        raise ValueError(f"schedule: is {config.schedule!r} at {config.hidden_size} elements a row, but {reason}")
+        raise ValueError(f"schedule: is {config.schedule!r} at {config.hidden_size} elements per row, but {reason}")
     return schedule
 
 

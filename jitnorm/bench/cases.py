@@ -307,7 +307,7 @@ def op_named(name: str) -> Measured:
     for op in OPS:
         if op.name == name:
             return op
-    raise ValueError(f"name: is {name!r}, which is no op's")
+    raise ValueError(f"name: is {name!r}, which no op has")
 
 
 def ops_named(parts: Sequence[str]) -> list[Measured]:
@@ -326,6 +326,6 @@ def ops_named(parts: Sequence[str]) -> list[Measured]:
         found = {part} & set(names) or {name for name in names if part in name}
         if not found:
             meant = did_you_mean(part, names)
-            raise ValueError(f"ops: {part!r} is in no op's name; these are {', '.join(names)}{meant}")
+            raise ValueError(f"ops: {part!r} matches no op; the names are {', '.join(names)}{meant}")
         chosen |= found
     return [op for op in OPS if not parts or op.name in chosen]

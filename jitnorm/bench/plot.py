@@ -70,7 +70,7 @@ def draw(results: Results, folder: Path, suffix: str = "svg") -> list[Path]:
     require_matplotlib()
     own = [row for row in results.rows if row.by == JITNORM]
     if not own:
-        raise ValueError("plot: the results have nothing of jitnorm; measure it, too: --by jitnorm")
+        raise ValueError("plot: the results do not include jitnorm; measure it, too: --by jitnorm")
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.{suffix}" for name in ("throughput", "roofline", "speedup")]
     throughputs = panels(own, lambda row: row.throughput)

@@ -123,7 +123,7 @@ def _linear_if_shuffled(choices: Choices, fields: Fields) -> Fields:
     if not choices["shuffled"]:
         return fields
     if quant.scale_layout != "128x4":
-        raise ValueError(f"layout: is {quant.scale_layout!r}; nvfp4_quantize shuffles with 128x4 alone")
+        raise ValueError(f"layout: is {quant.scale_layout!r}; nvfp4_quantize shuffles only 128x4")
     return {**fields, "quant": quant.with_layout("linear")}
 
 

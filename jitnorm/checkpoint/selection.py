@@ -98,7 +98,7 @@ def _compiled(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text[3:] if text.startswith("re:") else translate(text))
     except re.error as error:
-        raise ValueError(f"ignore: {text!r} is no regular expression: {error}") from None
+        raise ValueError(f"ignore: {text!r} is not a regular expression: {error}") from None
 
 
 def _key_of(module: str) -> tuple[str, tuple[str, ...]]:

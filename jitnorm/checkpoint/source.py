@@ -81,7 +81,7 @@ def _named_by(index: dict[str, Any], folder: Path) -> list[str]:
     names = sorted(set(places.values()))
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
-            raise ValueError(f"in: {folder / INDEX} names {name!r}, which is no safetensors file beside it")
+            raise ValueError(f"in: {folder / INDEX} names {name!r}, which is not a safetensors file beside it")
     return names
 
 

@@ -59,7 +59,7 @@ def rms_norm_gated(
 ) -> torch.Tensor:
     """RMSNorm times the activation of the gates `z`, or RMSNorm of that product; `is_rms_norm` must be True."""
     if not is_rms_norm:
-        raise ValueError("is_rms_norm: is False, but gates go with RMSNorm alone; pass True")
+        raise ValueError("is_rms_norm: is False, but gates need RMSNorm; pass True")
     return _rms_norm_gated(x, weight, bias, z, eps, group_size, norm_before_gate, activation)
 
 

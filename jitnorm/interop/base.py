@@ -152,7 +152,7 @@ class Framework(ABC):
     def moved(self, tensor: Any, device: Any) -> Any:
         """Move a tensor to another device of the library; TypeError if its arrays cannot be moved."""
         if not hasattr(tensor, "to_device"):
-            raise TypeError(f"device: {type(tensor).__module__} moves no arrays; make new ones in the other place")
+            raise TypeError(f"device: {type(tensor).__module__} cannot move arrays; create new ones there")
         return tensor.to_device(device)
 
     def to_bytes(self, tensor: Any) -> bytes:

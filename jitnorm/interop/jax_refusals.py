@@ -72,5 +72,5 @@ def _constant(name: str, tensor: Any) -> Any:
         )
     constant = jax.numpy.asarray(tensor)
     if constant.dtype != tensor.dtype:
-        raise TypeError(f"{name}: is {tensor.dtype}, of which JAX would make {constant.dtype}; convert it first")
+        raise TypeError(f"{name}: is {tensor.dtype}, which JAX would convert to {constant.dtype}; convert it first")
     return constant

@@ -30,7 +30,7 @@ def batch_of(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) -> tu
         raise ValueError("mask: is given, but batched is False; pass None or batched=True")
     if mask is not None and quant.needs_tensor_amax:
         raise ValueError(
-            "mask: is given, but a scale found for the tensor counts all rows; pass None, or give the scale"
+            "mask: is given, but a computed scale of the tensor counts all rows; pass None, or give the scale"
         )
     has_several = batched and quant.needs_given_scale and is_scale_per_matrix(given_scale)
     return batched, mask is not None, has_several

@@ -232,7 +232,7 @@ def _found_scale(spec: QuantSpec) -> str:
         return "row_scale"
     if spec.global_scale == "tensor":
         return "tensor_scale"
-    raise ValueError(f"out_scale: is given, but {spec} has no scale that is found; pass None")
+    raise ValueError(f"out_scale: is given, but {spec} has no computed scale; pass None")
 
 
 @cache

@@ -169,7 +169,7 @@ def rms_norm_per_block_quant(
     if isinstance(group_size, (str, int)) or list(group_size) not in ([1, 64], [1, 128]):
         raise ValueError(f"group_size: is {group_size!r}; allowed are [1, 64] and [1, 128]")
     if has_tma_aligned_scales and not is_scale_transposed:
-        raise ValueError("has_tma_aligned_scales: is True, but the scales lie in rows; pass is_scale_transposed=True")
+        raise ValueError("has_tma_aligned_scales: is True, but the scales are row-major; pass is_scale_transposed=True")
     if is_scale_transposed and type(input).__module__.startswith("tvm_ffi"):
         raise TypeError("is_scale_transposed: is True, but a tvm_ffi.Tensor has no transposed view; pass False")
     layout = "linear" if not is_scale_transposed else "column4" if has_tma_aligned_scales else "column"

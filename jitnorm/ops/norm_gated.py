@@ -137,8 +137,8 @@ def rmsnorm_gated_quantize(
     groups = _groups(input, group_size)
     if groups > 1 and not _is_of_groups(spec):
         raise ValueError(
-            f"group_size: is {group_size}, which goes with scales of the tensor, or of blocks in the linear layout "
-            f"alone, not with {spec}; pass None, or quantize what rmsnorm_gated returns"
+            f"group_size: is {group_size}, which needs scales of the tensor, or of blocks in the linear layout, "
+            f"not {spec}; pass None, or quantize what rmsnorm_gated returns"
         )
     options = (activation, norm_before_gate, bias is not None, groups, weight is not None)
     dispatcher = rounded_dispatcher(RMSNORM_GATED_QUANTIZE, enable_pdl, rounding, spec, scale_ub is not None, *options)
@@ -173,7 +173,7 @@ def _groups(input: Any, group_size: int | None) -> int:
     check_shaped(input, "input")
     columns = input.shape[-1] if len(input.shape) else 0
     if type(group_size) is not int or group_size < 1 or columns % group_size:
-        raise ValueError(f"group_size: is {group_size!r}, which is no divisor of the hidden size {columns}")
+        raise ValueError(f"group_size: is {group_size!r}, which does not divide the hidden size {columns}")
     return max(1, columns // group_size)
 
 

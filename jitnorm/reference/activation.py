@@ -14,7 +14,7 @@ from jitnorm.reference.elements import Rounding, round_to
 from jitnorm.reference.float32 import ONE, canonical, fma
 from jitnorm.reference.sigmoid import F32, normal_tail, rest_of_square, sigmoid_of_product
 
-# Values below, or beyond in magnitude, count as these: nothing but the sign would be left of their activations.
+# Values below these, or beyond them in magnitude, are clamped: only the sign would be left of their activations.
 _GELU_LIMIT = np.float32(12.75)
 _GELU_TANH_LIMIT = np.float32(9.96875)
 _SWIGLUOAI_LEAST = np.float32(-51)
@@ -28,7 +28,7 @@ _ALPHA, _ALPHA_LOW = np.float32(float.fromhex("0x1.3a4cbep+1")), np.float32(floa
 
 @np.errstate(all="ignore")
 def silu_f32(x: NDArray[Any]) -> F32:
-    """Return ``x / (1 + exp(-x))`` by float32 operations alone, each of which every target computes with the same bits.
+    """Return ``x / (1 + exp(-x))`` by float32 operations only, which have the same bits on every target.
 
     Below -125 ln 2, x counts as that.
 
@@ -173,10 +173,10 @@ def gated_f32(
     rounding: Rounding = "once",
     values_first: bool = False,
 ) -> F32:
-    """Return gated values, where gates and ups alternate in runs of some columns, gates first.
+    """Return gated values of gates and ups, which alternate in runs of `granularity` columns, gates first.
 
     They are ``activation(gate) * up``, for ``swigluoai`` ``gate / (1 + exp(-1.702 gate)) * (up + 1)``, as in gpt-oss,
-    of a gate from -51 to 7 and an up from -7 to 7, to which they are clamped. For ``swiglu:LIMIT:ALPHA:BETA`` they are
+    with the gate clamped to -51 to 7 and the up to -7 to 7. For ``swiglu:LIMIT:ALPHA:BETA`` they are
     `swish_f32` of a gate of at most the limit, times the sum of an up, clamped to the limit in magnitude, and beta,
     which is not added if it is 0.
 
@@ -186,7 +186,7 @@ def gated_f32(
         granularity: Columns of a run; it divides H. None is H: all gates, then all ups.
         rounding: What is rounded to the dtype of x: nothing ("once"), the product ("output"), or the activation, too
             ("hf").
-        values_first: Whether ups stand before gates.
+        values_first: Whether ups come before gates.
 
     Returns:
         (M, H) float32, by default not rounded to the dtype of x.
@@ -212,7 +212,7 @@ def gated_f32(
     x = as_float32(x, "x", ndim=2)
     rows, columns = x.shape
     if columns % 2:
-        raise ValueError(f"x has rows of {columns} elements; a gate for each up makes their number even")
+        raise ValueError(f"x has rows of {columns} elements; their number must be even, with a gate for each up")
     if granularity is None:
         granularity = max(columns // 2, 1)
     if granularity < 1 or columns // 2 % granularity:
@@ -236,7 +236,7 @@ def swiglu_f32(x: NDArray[Any], granularity: int | None = None) -> F32:
 
 
 def _of_gates(gate: F32, up: F32, activation: str) -> tuple[F32, F32]:
-    """The activation of gates, and what it is multiplied by."""
+    """The activation of gates, and its factor."""
     name, *texts = activation.split(":")
     if name == "swigluoai":
         return _swigluoai(gate), np.clip(up, -_SWIGLUOAI_LIMIT, _SWIGLUOAI_LIMIT) + ONE

@@ -46,7 +46,7 @@ def quantize_fp4(
     scale_rounding: ScaleRounding = "up",
     four_over_six: FourOverSix = False,
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Quantize blocks of a row to E2M1 with one scale a block.
+    """Quantize blocks of a row to E2M1 with one scale per block.
 
     NVFP4 is block size 16 with "e4m3" scales, MXFP4 is 32 with "ue8m0".
 
@@ -89,7 +89,7 @@ def quantize_fp4(
 def quantize_nvfp4_row(
     y: NDArray[Any], block_size: int = 16, *, four_over_six: FourOverSix = False, e4m3_max: float = 448
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float32]]:
-    """Quantize as :func:`quantize_fp4` does with E4M3 scales, each row with a global scale of its own.
+    """Quantize as :func:`quantize_fp4` does with E4M3 scales, each row with its own global scale.
 
     The global scale of a row is ``e4m3_max * 6 / amax``, at most the largest float32, where amax is the largest
     magnitude of the row. An infinite amax counts as the largest float32: a global scale of zero would make
@@ -99,7 +99,7 @@ def quantize_nvfp4_row(
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened). H is at least 1 and block_size divides it.
         block_size: 16 or 32.
         four_over_six: As in :func:`quantize_fp4`, for blocks of 16 only.
-        e4m3_max: What the largest block scale becomes: up to 448, rounded to float32.
+        e4m3_max: The value of the largest block scale: up to 448, rounded to float32.
 
     Returns:
         The codes, (M, H / 2) uint8; the scales, (M, H / block_size) uint8; and the row scales, (M,) float32:
@@ -131,7 +131,7 @@ def quantize_nvfp4_tensor(
         y: (M, H) float32 (float16, bfloat16 and E4M3 are widened); block_size divides H.
         block_size: 16 or 32.
         four_over_six: As in :func:`quantize_fp4`, for blocks of 16 only.
-        e4m3_max: What the largest block scale becomes: up to 448, rounded to float32.
+        e4m3_max: The value of the largest block scale: up to 448, rounded to float32.
 
     Returns:
         The codes, (M, H / 2) uint8; the scales, (M, H / block_size) uint8; and the tensor scale, (1,)
@@ -210,7 +210,7 @@ def dequantize_fp4(
     global_scale: float | None = None,
     decode_scale: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
-    """Decode what :func:`quantize_fp4` and its siblings return, with the same options.
+    """Decode the results of :func:`quantize_fp4` and its siblings, with the same options.
 
     With E4M3 scales, ``d = value * scale`` is divided by global_scale or multiplied by decode_scale. What
     :func:`quantize_fp4_columns` returns is decoded transposed: codes, scales and the result.
@@ -250,7 +250,7 @@ def dequantize_fp4(
 def _quantize_e4m3(
     y: NDArray[Any], block_size: int, global_scale: Any, four_over_six: FourOverSix
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Quantize rows with E4M3 scales; the global scale is one float32, or a column of one a row."""
+    """Quantize rows with E4M3 scales; the global scale is one float32, or a column with one per row."""
     if four_over_six and block_size != 16:
         raise ValueError(f"block_size is {block_size}; four_over_six takes blocks of 16")
     blocks = as_blocks(y, block_size)
@@ -262,7 +262,7 @@ def _quantize_e4m3(
 
 
 def _rescaled(y: NDArray[Any], global_scale: np.float32) -> NDArray[Any]:
-    """Return what an E4M3 tensor stands for whose FP8 scale, amax / 448, follows from its global scale."""
+    """Decode an E4M3 tensor whose FP8 scale, amax / 448, follows from its global scale."""
     if y.dtype != E4M3:
         return y
     values: NDArray[np.float32] = as_float32(y, "y") * (E2M1_MAX * (ONE / global_scale))
@@ -270,7 +270,7 @@ def _rescaled(y: NDArray[Any], global_scale: np.float32) -> NDArray[Any]:
 
 
 def _global_scales(amax: NDArray[np.float32], e4m3_max: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the global scales that make the largest block scale `e4m3_max`, and what decoding multiplies by."""
+    """Return the global scales that make the largest block scale `e4m3_max`, and the factors of decoding."""
     if not 2**-9 <= e4m3_max <= 448:
         raise ValueError(f"e4m3_max is {e4m3_max!r}; use a number from 2**-9 to 448")
     global_scales = np.minimum(np.float32(e4m3_max) * E2M1_MAX / np.minimum(amax, FLT_MAX), FLT_MAX)
@@ -287,11 +287,11 @@ def _require_format(block_size: int, scale_format: ScaleFormat, global_scale: fl
 def _decode_factor(
     decode_scale: NDArray[np.float32] | None, rows: int, scale_format: ScaleFormat, global_scale: float | None
 ) -> NDArray[np.float32] | None:
-    """Return decode_scale, one a row or one for all, after its checks."""
+    """Return decode_scale, one per row or one for all, after its checks."""
     if decode_scale is None:
         return None
     if scale_format == "ue8m0" or global_scale is not None:
-        raise ValueError("decode_scale is given; it goes with e4m3 scales and without a global_scale, else pass None")
+        raise ValueError("decode_scale is given; it needs e4m3 scales and no global_scale; otherwise pass None")
     if decode_scale.dtype != FLOAT32:
         raise TypeError(f"decode_scale is {decode_scale.dtype}; use float32")
     if decode_scale.shape not in ((rows,), (1,)):

@@ -61,7 +61,7 @@ def rmsnorm_f32(
     y = rounded(h * inv_rms_f32(h, eps)[:, None], is_needed=rounds_steps)
     if weight is None:
         if weight_bias or bias is not None:
-            raise ValueError("weight is None; without one there is no weight_bias and no bias")
+            raise ValueError("weight is None; without one, weight_bias and bias are not allowed")
         return canonical(rounded(y, is_needed=rounding != "once"))
     y = y * _factor(x, weight, weight_bias)
     if bias is not None:
@@ -84,7 +84,7 @@ def _factor(x: NDArray[Any], weight: NDArray[Any], weight_bias: float) -> NDArra
 
 @np.errstate(all="ignore")
 def inv_rms_f32(h: NDArray[Any], eps: float = 1e-6) -> NDArray[np.float32]:
-    """Return what RMSNorm multiplies a row by: ``1 / sqrt(sum_of_squares(h) / H + eps)``.
+    """Return the factor by which RMSNorm multiplies a row: ``1 / sqrt(sum_of_squares(h) / H + eps)``.
 
     Args:
         h: (M, H) float32 (float16, bfloat16 and E4M3 are widened). H is at least 1.
@@ -144,7 +144,7 @@ def layernorm_f32(
 
 @np.errstate(all="ignore")
 def layernorm_statistics_f32(x: NDArray[Any], eps: float = 1e-6) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return what :func:`layernorm_f32` subtracts from a row, its mean, and what it multiplies the difference by.
+    """Return the mean that :func:`layernorm_f32` subtracts from a row, and the factor of the difference.
 
     Args:
         x: (M, H) float16, bfloat16, float32 or E4M3. H is at least 1.

@@ -19,21 +19,21 @@ def rank_sum_f32(shares: Sequence[NDArray[Any]], *, round_sum: bool = True) -> N
 
     Args:
         shares: (M, H) float16, bfloat16 or float32 of each rank, in their order.
-        round_sum: Whether the result is rounded to the dtype of the shares, and is then +0 where that is -0.
+        round_sum: Whether the result is rounded to the dtype of the shares, with -0 becoming +0.
 
     Returns:
         (M, H) float32.
 
     Raises:
         TypeError: An array has another dtype.
-        ValueError: There is none, or one has another shape.
+        ValueError: The sequence is empty, or an array has another shape.
 
     Example:
         >>> rank_sum_f32([np.float32([[-0.0, 1e8]]), np.float32([[-0.0, 1]]), np.float32([[-0.0, -1e8]])]).tolist()
         [[0.0, 0.0]]
     """
     if not shares:
-        raise ValueError("shares is empty; there is one of each rank")
+        raise ValueError("shares is empty; pass one for each rank")
     total = np.zeros_like(as_float32(shares[0], "shares[0]", ndim=2))
     for number, share in enumerate(shares):
         require_shape(share, total.shape, f"shares[{number}]")

@@ -27,7 +27,7 @@ def call(dispatcher: Dispatcher, tensors: tuple[Any, ...], numbers: tuple[float,
     named = dict(zip(dispatcher.arguments, (*tensors, *numbers), strict=True))
     leader = named[dispatcher.outputs.leaders[0]]
     for name in dispatcher.outputs.updated:
-        raise TypeError(f"{name}: is written in part, by all processes; call the op with local tensors, of to_local()")
+        raise TypeError(f"{name}: is written in part, by all processes; call the op with local tensors from to_local()")
     placed = {name: named[name] for name in dispatcher.names if named[name] is not None}
     for name, tensor in placed.items():
         is_output = name in dispatcher.outputs.names

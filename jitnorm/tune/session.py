@@ -50,7 +50,7 @@ def tune(cases: Iterable[Case], meter_of: Callable[[Case], Meter]) -> Iterator[F
         configs = {each.schedule: each for each in case.configs}
         choice = choose(case.schedules, lambda schedule: meter.time(configs[schedule]))  # noqa: B023 - called at once
         if choice.schedule and not meter.is_same(case.config, configs[choice.schedule]):
-            raise RuntimeError(f"{configs[choice.schedule]} gives other bytes than {case.config}; please report it")
+            raise RuntimeError(f"{configs[choice.schedule]} gives different bytes from {case.config}; please report it")
         yield Found(case, choice, meter.copy())
 
 

@@ -12,7 +12,7 @@ from jitnorm.kernels.config_rules import FLOAT_DTYPES
 from jitnorm.warm.models import Model
 
 _NESTED = ("text_config", "thinker_config", "language_config", "llm_config")
-# Models whose norms multiply by weight + 1. (Gemma 3n and later multiply by the weight.)
+# Models whose norms multiply by weight + 1; Gemma 3n and later multiply by the weight.
 _UNIT_BIAS = ("gemma", "gemma2", "gemma3", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe")
 # Models that normalize queries and keys per head without a field that says so.
 _QK_NORM = (
@@ -21,8 +21,8 @@ _QK_NORM = (
 )  # fmt: skip
 # Models that normalize queries and keys without a weight.
 _UNWEIGHTED_QK_NORM = ("llama4", "llama4_text")
-# Activations of gates by their names; those by GELU are gated in some models only, and gpt-oss clamps its gates without
-# a field that says so.
+# Activations of gates, by name. GELU is gated only in some models, and gpt-oss clamps its gates without a field that
+# says so.
 _SWIGLU = {"silu": "silu", "swish": "silu"}
 _GEGLU = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
 _GEGLU_MODELS = ("gemma", "gemma2", "gemma3", "gemma3_text")
@@ -85,7 +85,7 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
     text = _text_part(config)
     hidden_size = _int(text, "hidden_size")
     if not hidden_size:
-        raise ValueError("has no hidden_size, also not in " + ", ".join(_NESTED))
+        raise ValueError("has no hidden_size, not even in " + ", ".join(_NESTED))
     kind = str(text.get("model_type") or config.get("model_type") or "")
     heads = _int(text, "num_attention_heads")
     head_size = _int(text, "head_dim") or (hidden_size // heads if heads else 0)
@@ -93,7 +93,7 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
     quantization = text.get("quantization_config") or config.get("quantization_config") or {}
     dense, experts = _dense_sizes(text), _expert_sizes(text)
     attention = heads * (_int(text, "v_head_dim") or head_size)
-    alone = (attention,) if kind != "deepseek_v4" else ()  # there a grouped projection follows
+    alone = (attention,) if kind != "deepseek_v4" else ()  # a grouped projection follows there
     of_q, of_kv = _int(text, "q_lora_rank"), _int(text, "kv_lora_rank") or (head_size if kind == "deepseek_v4" else 0)
     return Model(
         name,
@@ -122,7 +122,7 @@ def _left_out(text: Mapping[str, Any], gates: str) -> tuple[str, ...]:
     """The parts of the model without a kernel."""
     if gates:
         return ()
-    return (f"its activation, {_activation(text)}, which is no known gate: its output is quantized alone",)
+    return (f"its activation, {_activation(text)}, which is not a known gate: only its output is quantized",)
 
 
 def _unknown_formats(quantization: Mapping[str, Any]) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ def _activation(text: Mapping[str, Any]) -> str:
 
 
 def _gates(text: Mapping[str, Any], kind: str) -> str:
-    """The activation of the model's gates, as of KernelConfig; empty if it has none, as far as is known."""
+    """The activation of the model's gates, as in KernelConfig; empty if none is known."""
     if kind in _CLAMPED_MODELS:
         return "swigluoai"
     known = {**_SWIGLU, **(_GEGLU if kind in _GEGLU_MODELS else {})}
@@ -174,7 +174,7 @@ def _gates(text: Mapping[str, Any], kind: str) -> str:
 
 
 def _dense_sizes(text: Mapping[str, Any]) -> tuple[int, ...]:
-    """Intermediate sizes that every token passes, including shared experts."""
+    """Intermediate sizes of layers that every token passes through, including shared experts."""
     shared = _int(text, "n_shared_experts") * _int(text, "moe_intermediate_size")
     names = ("intermediate_size", "intermediate_size_mlp", "shared_expert_intermediate_size")
     return _positive(*(_int(text, name) for name in names), shared)
@@ -198,13 +198,13 @@ def _normalizes_heads(text: Mapping[str, Any], kind: str) -> bool:
 
 
 def _turns_heads_alone(text: Mapping[str, Any], kind: str) -> bool:
-    """Whether whole heads are turned by their positions without a norm: not in MLA, which turns parts of its own."""
+    """Whether whole heads are rotated without a norm; not in MLA, which rotates separate parts."""
     has_rope = any(text.get(name) for name in ("rope_theta", "rope_parameters", "rope_scaling"))
     return has_rope and not _normalizes_heads(text, kind) and not _int(text, "qk_rope_head_dim")
 
 
 def _rotary_factor(text: Mapping[str, Any]) -> float:
-    """How much of a head is turned; newer files say so among the parameters of the rotation."""
+    """The fraction of a head that is rotated; newer files list it among the parameters of the rotation."""
     for part in (text, text.get("rope_parameters"), text.get("rope_scaling")):
         factor = part.get("partial_rotary_factor") if isinstance(part, Mapping) else None
         if isinstance(factor, (int, float)) and 0 < factor <= 1:
@@ -240,7 +240,7 @@ def formats_of(quantization: Mapping[str, Any]) -> tuple[str, ...]:
     if method == "fbgemm_fp8":
         return ("fp8_token",)
     if method == "mxfp4":
-        return ("mxfp8",)  # the format of activations for such weights, if activations are quantized at all
+        return ("mxfp8",)  # the format of activations for such weights, if they are quantized at all
     if method == "compressed-tensors":
         found = [_compressed(group) for group in _groups(quantization)]
         return tuple(dict.fromkeys(name for name in found if name))

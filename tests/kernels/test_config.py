@@ -1,4 +1,4 @@
-"""KernelConfig and what it holds: frozen values with a text form that reads back."""
+"""KernelConfig and its parts: frozen values with a text form that can be read back."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def quant_specs() -> st.SearchStrategy[QuantSpec]:
 
 
 def item_configs() -> st.SearchStrategy[KernelConfig]:
-    """Of the ops that are not row-wise."""
+    """Configurations of the ops that are not row-wise."""
     sizes, floats = st.integers(1, 262144), st.sampled_from(FLOAT_DTYPES)
     columns = st.sampled_from([s for s in EVERY_SPEC if s.element == "e2m1" and s.scale_layout == "linear"])
     columns = columns.filter(lambda spec: spec.global_scale not in ("row", "tensor"))
@@ -191,7 +191,7 @@ def test_every_other_combination_is_refused() -> None:
         if combination in allowed:
             QuantSpec(*combination)
         else:
-            with pytest.raises(ValueError, match=r"\w+: is .*, which does not go with .*; allowed then are "):
+            with pytest.raises(ValueError, match=r"\w+: is .*, which cannot be combined with .*; allowed then are "):
                 QuantSpec(*combination)
 
 

@@ -1,4 +1,4 @@
-"""What a KernelConfig refuses: errors name the field and what is allowed."""
+"""Errors of KernelConfig, which name the field and the allowed values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from jitnorm.kernels.config import KernelConfig
         ("rmsnorm:hidden_size=64,activation=gelu,residual=true", "only one of residual, gate_columns or activation"),
         (
             "quantize:hidden_size=64,activation=gelu,quant=e2m1,axis=0",
-            "axis: is 0, which does not go .*activation",
+            "axis: is 0, which excludes .*activation",
         ),
         ("quantize:hidden_size=64,activation=gelu,quant=e4m3/32/ue8m0,alignment=64", "only quantize with block scales"),
         ("dequantize:hidden_size=64,activation=gelu", "op: is 'dequantize', which has no activation"),
@@ -38,7 +38,7 @@ from jitnorm.kernels.config import KernelConfig
         ("quantize:hidden_size=64,quant=e2m1/16,keep_rstd=true", "which has no keep_rstd"),
         ("rmsnorm:hidden_size=64,keep_statistics=true", "which has no keep_statistics; .* use 'layernorm'"),
         ("layernorm:hidden_size=64,keep_statistics=true,keep_rstd=true", "leave keep_rstd and amax_only False"),
-        ("layernorm:hidden_size=64,keep_statistics=true,backward=true", "backward: .* not go with keep_statistics"),
+        ("layernorm:hidden_size=64,keep_statistics=true,backward=true", "backward: .* excludes keep_statistics"),
         ("rmsnorm:hidden_size", "cannot read 'hidden_size'"),
         ("rmsnorm:hidden_size=64,depth=3", "cannot read 'depth=3'.*hidden_size, input"),
         ("rmsnorm:hidden_size=many", "hidden_size is 'many'.*whole number"),
@@ -62,22 +62,22 @@ from jitnorm.kernels.config import KernelConfig
             for name in ("unit_bias", "residual", "keep_norm")
         ),
         *(
-            (f"{config},pair=true", "pair: is True, which goes with a plain rmsnorm or a rotation alone")
+            (f"{config},pair=true", "pair: is True, which needs a plain rmsnorm or a rotation")
             for config in ("rmsnorm:hidden_size=64,quant=e2m1", "quantize:hidden_size=64,quant=e2m1")
         ),
         (
             "rmsnorm:hidden_size=64,residual=true,pair=true",
-            "pair: is True, which goes with a plain rmsnorm or a rotation alone",
+            "pair: is True, which needs a plain rmsnorm or a rotation",
         ),
         (
             "rmsnorm:hidden_size=64,batched=true,pair=true",
-            "pair: is True, which goes with a plain rmsnorm or a rotation alone",
+            "pair: is True, which needs a plain rmsnorm or a rotation",
         ),
         ("rmsnorm:hidden_size=64,masked=true", "masked, scale_per_matrix: need batched=True"),
         ("rmsnorm:hidden_size=64,quant=e2m1,experts=2", "op: is 'rmsnorm', which has no experts; .* or use 'quantize'"),
         ("quantize:hidden_size=64,quant=e2m1,experts=1025", "experts: is 1025; 0 to 1024 is allowed"),
-        ("quantize:hidden_size=64,quant=e2m1,batched=true,experts=2", "experts: is 2, which goes with neither batched"),
-        ("quantize:hidden_size=64,quant=e2m1,batched=true,gathers=true", "gathers: is given, which goes with neither"),
+        ("quantize:hidden_size=64,quant=e2m1,batched=true,experts=2", "experts: is 2, which excludes batched"),
+        ("quantize:hidden_size=64,quant=e2m1,batched=true,gathers=true", "gathers: is given, which excludes"),
         ("quantize:hidden_size=64,activation=silu,gathers=true", "gathers: is given, but only encoded rows at one"),
         ("quantize:hidden_size=64,quant=e2m1/16/e4m3/linear/tensor,gathers=true", "gathers: is given, but the amax"),
         ("quantize:hidden_size=64,quant=e2m1,row_dims=2,experts=2", "experts: is 2, but only encoded rows at one"),
@@ -85,11 +85,11 @@ from jitnorm.kernels.config import KernelConfig
         ("quantize:hidden_size=64,quant=e2m1/16/e4m3/linear/tensor,experts=2", "experts: is 2, but the amax"),
         (
             "quantize:hidden_size=128,quant=e4m3/128/f32/column,experts=2",
-            "scale_layout: is 'column', in which experts'",
+            "scale_layout: is 'column', which does not keep experts'",
         ),
         ("rmsnorm:hidden_size=64,weight_per_matrix=true", "weight_per_matrix: is True, which needs batched=True"),
         ("layernorm:hidden_size=64,batched=true,weight_per_matrix=true", "which has no weight_per_matrix"),
-        ("rmsnorm:hidden_size=64,weight=none,bias=true", "bias: goes with a weight, but there is none"),
+        ("rmsnorm:hidden_size=64,weight=none,bias=true", "bias: needs a weight, but there is none"),
         (
             "quantize:hidden_size=64,quant=e2m1,batched=true,scale_per_matrix=true",
             "scale_per_matrix: is True, but quant has no scale that is given",
@@ -115,7 +115,7 @@ from jitnorm.kernels.config import KernelConfig
         ("quantize:hidden_size=64,quant=e2m1,axis=1", "axis: is 1; allowed are -1, 0"),
         (
             "quantize:hidden_size=64,quant=e4m3/32/ue8m0,axis=0",
-            "axis: is 0, which does not go with .* allowed are e2m1",
+            "axis: is 0, which cannot be combined with .* allowed are e2m1",
         ),
         *(
             (f"{config},quant=e4m3/128x128/f32", "block_size: is '128x128', blocks of which only quantize .* use 128,")
@@ -126,7 +126,7 @@ from jitnorm.kernels.config import KernelConfig
                 "quantize:hidden_size=128,streams=2",
             )
         ),
-        ("quantize:hidden_size=128,quant=e4m3/128x128/f32,axis=0", "axis: is 0, which does not go with quant"),
+        ("quantize:hidden_size=128,quant=e4m3/128x128/f32,axis=0", "axis: is 0, which cannot be combined with quant"),
         ("quantize:hidden_size=128,quant=e4m3/128x128/f32,scale_ub=true", "scale_ub: is given, but only FP8 and INT8"),
         (
             "quantize:hidden_size=128,quant=e4m3/128x128/f32,schedule=4x2",
@@ -136,7 +136,10 @@ from jitnorm.kernels.config import KernelConfig
             "quantize:hidden_size=128,quant=e4m3/128x128/f32,batched=true,masked=true",
             "mask: is given, but blocks of 128x128 span rows that it may leave out; pass None",
         ),
-        ("quantize:hidden_size=128,quant=e4m3/128x128/f32/column", "scale_layout: is 'column', which does not go with"),
+        (
+            "quantize:hidden_size=128,quant=e4m3/128x128/f32/column",
+            "scale_layout: is 'column', which cannot be combined",
+        ),
         ("interleave:hidden_size=64,quant=e2m1", "op: is 'interleave', which has no quant; leave it none, or use"),
         ("interleave:hidden_size=64,weight=float32", "weight dtype: is 'float32'; allowed are 'none'"),
         ("interleave:hidden_size=64,input=int8", "input dtype: is 'int8'; allowed are 'float16', .*'uint8'"),
@@ -164,7 +167,7 @@ from jitnorm.kernels.config import KernelConfig
             "rmsnorm:hidden_size=64,quant=e2m1/x",
             "block_size: is 'x'; allowed are 16, 32, 48, 64, 96, 128, 256, '128x128', 'row', 'tensor'",
         ),
-        ("rmsnorm:hidden_size=64,quant=e2m1/64", "block_size: is 64, which does not go with element 'e2m1'.*16, 32"),
+        ("rmsnorm:hidden_size=64,quant=e2m1/64", "block_size: is 64, which cannot be .* element 'e2m1'.*16, 32"),
         (
             "rmsnorm:hidden_size=64,quant=e2m1/16/e5m2",
             "scale_format: is 'e5m2'; allowed are 'e4m3', 'ue8m0', 'f32', 'f32_ue8m0'",
@@ -173,25 +176,25 @@ from jitnorm.kernels.config import KernelConfig
             "rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/4x4",
             "scale_layout: is '4x4'; allowed are 'linear', '128x4', '8x4'",
         ),
-        ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/column", "scale_layout: is 'column', which does not go with"),
+        ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/column", "scale_layout: is 'column', which cannot be combined"),
         ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/some", "global_scale: is 'some'; allowed are"),
         ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/up/false/none/448/more", "is not element/block_size"),
         (
             "rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/floor",
-            "scale_rounding: is 'floor', which does not",
+            "scale_rounding: is 'floor', which cannot",
         ),
         (
             "rmsnorm:hidden_size=64,quant=e2m1/32/ue8m0/linear/none/down",
             "scale_rounding: is 'down'; allowed are 'up'",
         ),
-        ("rmsnorm:hidden_size=64,quant=e2m1/32/ue8m0/linear/none/up/true", "four_over_six: is True, which does not go"),
+        ("rmsnorm:hidden_size=64,quant=e2m1/32/ue8m0/linear/none/up/true", "four_over_six: is True, which cannot"),
         (
             "rmsnorm:hidden_size=64,quant=e2m1/16/e4m3/linear/none/up/1",
             "four_over_six: is '1'; allowed are False",
         ),
         (
             "rmsnorm:hidden_size=64,quant=int8/32/ue8m0",
-            "scale_format: is 'ue8m0', which does not go with element 'int8'",
+            "scale_format: is 'ue8m0', which cannot be combined with element 'int8'",
         ),
         (
             "rmsnorm:hidden_size=64,quant=e4m3/row/f32/linear/none/up/false/x",
@@ -204,7 +207,7 @@ from jitnorm.kernels.config import KernelConfig
             "rmsnorm:hidden_size=64,quant=e4m3/tensor/f32/linear/none/up/false/1",
             "scale_floor: is 1.0, but only FP8 and",
         ),
-        ("rmsnorm:hidden_size=64,quant=int8/64/f32_ue8m0", "scale_format: is 'f32_ue8m0', which does not go with"),
+        ("rmsnorm:hidden_size=64,quant=int8/64/f32_ue8m0", "scale_format: is 'f32_ue8m0', which cannot be"),
         ("rmsnorm:hidden_size=64,quant=e2m1,amax_only=true", "amax_only: is True, but quant is e2m1/16.*; use None"),
         (
             "rmsnorm:hidden_size=64,quant=e2m1,scale_ub=true",
@@ -221,7 +224,7 @@ from jitnorm.kernels.config import KernelConfig
         ("rmsnorm:hidden_size=64,input=float8_e4m3fn", "input dtype: is 'float8_e4m3fn'; allowed are 'float16', 'bf"),
         (
             "rmsnorm:hidden_size=64,quant=e2m1/32/ue8m0/linear/given",
-            "global_scale: is 'given', which does not go with .*ue8m0.*then are 'none'",
+            "global_scale: is 'given', which cannot be combined with .*ue8m0.*then are 'none'",
         ),
     ],
 )

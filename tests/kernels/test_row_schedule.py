@@ -1,4 +1,4 @@
-"""Schedules that a configuration names: their texts, and which of them fit a row."""
+"""Schedules named in a configuration: their texts, and whether they fit a row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AMPERE, HOPPER = Target("sm_80"), Target("sm_90a")
 
 
 def schedules() -> st.SearchStrategy[RowSchedule]:
-    """All that have a name."""
+    """All schedules that have a name."""
     counts, flags = st.integers(1, 99), st.tuples(*[st.booleans()] * 7)
     numbers = st.tuples(
         st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4, 8]), st.integers(0, 99)
@@ -64,7 +64,7 @@ def test_only_schedules_of_whole_warps_that_hold_the_row_have_names() -> None:
     "text", ["4", "x2", "0x2", "4x2r1", "4x2b1", "4x2o0", "4x2ew", "4x2au", "4x2sa", "4x2lq", "fast", " 4x2", "4x2 "]
 )
 def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"schedule: is .*; write warps x chunks a lane, such as 4x2"):
+    with pytest.raises(ValueError, match=r"schedule: is .*; write warps x chunks per lane, such as 4x2"):
         KernelConfig("rmsnorm", 4096, schedule=text)
 
 
@@ -101,12 +101,12 @@ def test_other_texts_are_refused(text: str) -> None:
     ],
 )
 def test_a_schedule_that_does_not_fit_the_row_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=f"schedule: is .* elements a row, but .*{reason}"):
+    with pytest.raises(ValueError, match=f"schedule: is .* elements per row, but .*{reason}"):
         generate(KernelConfig.parse(text), HOPPER)
 
 
 def test_a_schedule_is_for_gpus_and_clusters_for_those_that_have_them() -> None:
-    with pytest.raises(ValueError, match="the CPU divides no rows"):
+    with pytest.raises(ValueError, match="CPU kernels do not divide rows"):
         generate(KernelConfig("rmsnorm", 4096, schedule="4x2"), Target("cpu"))
     with pytest.raises(ValueError, match="sm_80 has no clusters"):
         generate(KernelConfig("rmsnorm", 4096, schedule="8x1b2"), AMPERE)

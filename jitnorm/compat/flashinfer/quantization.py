@@ -109,7 +109,7 @@ def nvfp4_quantize(
     if expanded_idx_to_permuted_idx is not None:
         if not per_token_activation or do_shuffle or sf_vec_size != 16 or out_scale is not None:
             raise ValueError(
-                "expanded_idx_to_permuted_idx: is given, which goes with per_token_activation and blocks of 16 alone"
+                "expanded_idx_to_permuted_idx: is given, which needs per_token_activation and blocks of 16"
             )
         recipe = recipe_of(resolve_nvfp4_4over6(nvfp4_4over6))
         spec = fp4_spec(16, "e4m3", layout_name("sfLayout", sfLayout), "row", recipe)

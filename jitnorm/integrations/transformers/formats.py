@@ -36,7 +36,7 @@ class Format:
         if device.type in ("cpu", "meta"):
             return
         if device.type != "cuda":
-            raise ValueError(f"quant: {self.name!r} is for GPUs of NVIDIA and for the CPU; the model is on {device}")
+            raise ValueError(f"quant: {self.name!r} is for NVIDIA GPUs and the CPU; the model is on {device}")
         if torch.cuda.get_device_capability(device) < self.capability:
             raise ValueError(
                 f"quant: torch multiplies {self.name} on {self.gpus} or later; the model is on {device}, "

@@ -115,7 +115,7 @@ def _sizes(node: Node, x: Node) -> list[_Size]:
         place = next(same, None)
         found.append(size if isinstance(size, int) else -1 if place is None else (place,))
     if found.count(-1) > 1:
-        raise NotFused(f"the shape of {node.name} has several symbols that that of {x.name} has not")
+        raise NotFused(f"the shape of {node.name} has several symbols that the shape of {x.name} lacks")
     return found
 
 

@@ -49,7 +49,7 @@ def test_names_are_unique_and_a_name_or_a_part_of_it_chooses() -> None:
     assert {op.name for op in ops_named(["decode", "mhc 4"])} == {"decode nvfp4", "decode mxfp8", "mhc 4"}
     names = [op.name for op in ops_named(["rmsnorm", "nvfp4 by r"])]
     assert names == ["rmsnorm", "nvfp4 by row"]
-    with pytest.raises(ValueError, match=r"ops: 'softmax' is in no op's name; these are rmsnorm, gemma, add_rmsnorm"):
+    with pytest.raises(ValueError, match=r"ops: 'softmax' matches no op; the names are rmsnorm, gemma, add_rmsnorm"):
         ops_named(["rmsnorm", "softmax"])
 
 

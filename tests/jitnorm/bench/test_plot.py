@@ -19,7 +19,7 @@ PEERS = Results(SETUP, tuple(measured("rmsnorm", by, m, 64, time) for by, time i
 
 
 def texts(path: Path) -> set[str]:
-    """What can be read in an SVG."""
+    """The readable text of an SVG."""
     return {found.strip() for found in re.findall(r">([^<>]+)</text>", path.read_text(encoding="utf-8"))}
 
 
@@ -58,7 +58,7 @@ def test_without_peers_there_is_no_plot_of_speedups(tmp_path: Path) -> None:
     alone = replace(PEERS, rows=tuple(row for row in PEERS.rows if row.by == "jitnorm"))
     assert [path.name for path in draw(alone, tmp_path)] == ["throughput.svg", "roofline.svg"]
     others = replace(PEERS, rows=tuple(row for row in PEERS.rows if row.by != "jitnorm"))
-    with pytest.raises(ValueError, match="plot: the results have nothing of jitnorm"):
+    with pytest.raises(ValueError, match="plot: the results do not include jitnorm"):
         draw(others, tmp_path)
 
 

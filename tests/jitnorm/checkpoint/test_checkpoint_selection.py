@@ -1,4 +1,4 @@
-"""Linear layers are quantized; heads, embeddings, norms, routers and what is asked for stay as they are."""
+"""Linear layers are quantized; heads, embeddings, norms, routers and ignored layers are not."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_matrices_that_engines_fuse_are_a_group() -> None:
     ("tensors", "ignore", "why"),
     [
         (matrices("a"), ["b*"], r"ignore: 'b\*' matches no weight; names are such as a"),
-        (matrices("a"), ["re:("], "ignore: .* is no regular expression"),
+        (matrices("a"), ["re:("], "ignore: .* is not a regular expression"),
         (matrices("a"), ["a"], "in: no weight is left"),
         (matrices("lm_head"), [], "in: no weight is left"),
         (matrices("x.q_proj", "x.k_proj"), ["*.k_proj"], "leaves x.k_proj as it is, but not x.q_proj"),

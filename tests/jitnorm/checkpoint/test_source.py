@@ -1,4 +1,4 @@
-"""What is not a whole checkpoint is refused, with what is wrong."""
+"""Incomplete checkpoints are rejected, with the reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (lambda folder: (folder / INDEX).write_text("{}"), "has no weight_map"),
     (lambda folder: change_index(folder, lambda places: places.pop("lm_head.weight")), "has lm_head.weight in no file"),
     (lambda folder: change_index(folder, lambda places: places.update(no=SHARDS[0])), "but it is in none"),
-    (lambda folder: change_index(folder, lambda places: places.update(no="../x.safetensors")), "no safetensors file"),
+    (
+        lambda folder: change_index(folder, lambda places: places.update(no="../x.safetensors")),
+        "not a safetensors file",
+    ),
     (move, f"lm_head.weight in {SHARDS[1]}, but it is in"),
     (lambda folder: (folder / INDEX).unlink(), r"lacks model.safetensors"),
     (lambda folder: (folder / "config.json").unlink(), "cannot read"),

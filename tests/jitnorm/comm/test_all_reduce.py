@@ -114,7 +114,7 @@ def test_it_is_encoded(spec: QuantSpec, unit_bias: bool, method: str) -> None:
 
 
 def test_calls_of_all_methods_follow_one_another() -> None:
-    """Whatever the call before has used is ready when it is needed again."""
+    """Whatever a call has used is ready again when a later call needs it."""
     x, weight = make_input("random", 16, 64, "float16"), make_weight(64, "float16")
     rng = np.random.default_rng(0)
     methods = [("one_shot", False), ("two_shot", False), ("two_shot", True), ("sharded", True), ("not_fused", True)]
@@ -287,8 +287,8 @@ def test_errors_say_what_is_allowed(options: dict[str, Any], message: str) -> No
         ("all_reduce=ring,ranks=2", "all_reduce: is 'ring'"),
         ("all_reduce=one_shot,ranks=9", "ranks: is 9"),
         ("ranks=2", "ranks, rounds_sum: are 2 and False, which need all_reduce"),
-        ("all_reduce=one_shot,ranks=2,batched=true", "batched: does not go with all_reduce"),
-        ("all_reduce=one_shot,ranks=2,keep_rstd=true", "keep_rstd: does not go with all_reduce"),
+        ("all_reduce=one_shot,ranks=2,batched=true", "batched: cannot be combined with all_reduce"),
+        ("all_reduce=one_shot,ranks=2,keep_rstd=true", "keep_rstd: cannot be combined with all_reduce"),
         ("all_reduce=one_shot,ranks=2,weights=2", "weights, weight_rows: are more than 1"),
         (
             "all_reduce=sharded,ranks=2",
@@ -316,7 +316,7 @@ def test_rows_that_no_registers_hold_are_refused() -> None:
 
 
 def _rank_of_process(rank: int, exchange: Exchange, victim: int) -> tuple[int, ...]:
-    """Calls until one of the ranks has been killed; then what the others say."""
+    """Call until one of the ranks has been killed; report the errors of the others."""
     own = workspace(rank, exchange, 3, deadline=0.5)
     x = np.full((4, 64), rank, np.float16)
     for call in range(20):

@@ -1,4 +1,4 @@
-"""`jitnorm bench` as its users meet it: a run on the CPU, its files, comparisons, errors."""
+"""`jitnorm bench` as seen by users: a run on the CPU, its files, comparisons, errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bench(*arguments: object) -> Result:
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    """A file of results of two measurements by each of two libraries."""
+    """A results file with two measurements of each of two libraries."""
     path = tmp_path / "stored.json"
     write(FIGURES, path)
     return path
@@ -36,7 +36,7 @@ def stored(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def slower(tmp_path: Path) -> Path:
-    """The same, one of jitnorm's a tenth slower."""
+    """The same file, with one of jitnorm's results a tenth slower."""
     path = tmp_path / "slower.json"
     first, *others = FIGURES.rows
     write(replace(FIGURES, rows=(slowed(first, 1.1), *others)), path)
@@ -127,7 +127,7 @@ def test_what_is_slower_is_listed_and_fails(stored: Path, slower: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--ops", "softmax"], "error: ops: 'softmax' is in no op's name; these are rmsnorm, "),
+        (["--ops", "softmax"], "error: ops: 'softmax' matches no op; the names are rmsnorm, "),
         (
             ["--shapes", "64"],
             "error: shapes: is '64'; allowed are small, quick, anchors, few, grid, random:SEED, or M x H such as",

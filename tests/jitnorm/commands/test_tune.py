@@ -1,4 +1,4 @@
-"""`jitnorm tune` as its users meet it, with a clock that is invented: kernels are neither built nor run."""
+"""`jitnorm tune` as seen by users, with an invented clock: kernels are neither built nor run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOME = ("--ops", "rmsnorm,layernorm", "--hidden-sizes", "4096", "--row-classes",
 
 
 class Clock:
-    """A meter to which one schedule of layer normalization is fast."""
+    """A meter that finds one schedule of layer normalization fast."""
 
     is_right = True
     cases: int
@@ -126,7 +126,7 @@ def test_a_schedule_that_gives_other_bytes_is_an_error(invoke: Invoke, monkeypat
     monkeypatch.setattr(Clock, "is_right", False)
     result = invoke("tune", *SOME)
     assert result.exit_code == 1
-    assert "schedule=8x1r4 gives other bytes than layernorm:" in result.stderr
+    assert "schedule=8x1r4 gives different bytes from layernorm:" in result.stderr
     assert {each.config.partition(":")[0] for each in read_table(user_file("sm_90a")).entries} == {"rmsnorm"}
 
 

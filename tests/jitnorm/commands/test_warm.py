@@ -1,4 +1,4 @@
-"""`jitnorm warm` as operators meet it: an order, a record, an interrupt, and what a server then finds."""
+"""`jitnorm warm` as seen by operators: an order, a record, an interrupt, and what a server finds afterwards."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def summary(*arguments: str) -> dict[str, Any]:
 
 
 def serve(*sizes: int, cwd: Path) -> dict[str, Any]:
-    """What a process finds that must not compile."""
+    """The kernels that a process finds if it must not compile."""
     found: dict[str, Any] = json.loads(run_python(SERVE, *map(str, sizes), cwd=cwd, JITNORM_JIT="deny"))
     return found
 
@@ -187,7 +187,7 @@ def test_what_a_model_needs_and_no_kernel_does_is_named(tmp_path: Path) -> None:
     model = ("--model", str(tmp_path), "--format", "fp8_group", "--arch", "cpu")
     plan = warm(*model, "--dry-run")
     assert plan.exit_code == 0, plan.output
-    assert "its activation, gelu, which is no known gate" in plan.stderr
+    assert "its activation, gelu, which is not a known gate" in plan.stderr
     assert "fp8_group of rows of 64, which are not whole blocks of 128" in plan.stderr
     told = json.loads(warm(*model, "--dry-run", "--json").stdout)["left_out"]
     assert [line.partition(": ")[0] for line in told] == [tmp_path.name] * 2

@@ -1,4 +1,4 @@
-"""jitnorm.compat.flashinfer: FlashInfer's names, and the arguments that it tolerates."""
+"""jitnorm.compat.flashinfer: FlashInfer's names, and the arguments that FlashInfer tolerates."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_nvfp4_of_the_rows_that_a_map_has_the_numbers_of(layout: int) -> None:
     if layout == 2:
         assert torch.equal(scales[kept], wanted[1][kept])
         assert not scales[[1, 2, 5]].any()
-    with pytest.raises(ValueError, match="expanded_idx_to_permuted_idx: is given, which goes with per_token"):
+    with pytest.raises(ValueError, match="expanded_idx_to_permuted_idx: is given, which needs per_token"):
         flashinfer.nvfp4_quantize(x, torch.ones(1), expanded_idx_to_permuted_idx=numbers)
 
 
@@ -198,7 +198,7 @@ def test_streams_behind_a_layer_are_four() -> None:
 
 
 def test_streams_before_a_layer_are_mixed_by_factors_found_from_projections() -> None:
-    """Partial sums of projections, or one; the sum of squares is given, or found."""
+    """There is one projection, or partial sums; the sum of squares is given or computed."""
     generator = torch.Generator().manual_seed(5)
     residual = torch.randn(2, 3, 4, 64, generator=generator).bfloat16()
     parts = torch.randn(4, 2, 3, 24, generator=generator)
@@ -226,7 +226,7 @@ def test_streams_before_a_layer_are_mixed_by_factors_found_from_projections() ->
 
 @pytest.mark.parametrize("encoding", ["", "nvfp4", "mxfp8"])
 def test_layer_norms_of_diffusion_transformers_are_gated_and_modulated(encoding: str) -> None:
-    """By views of one tensor; codes are packed, and the scales of each matrix stand for themselves."""
+    """Inputs are views of one tensor; codes are packed, and each matrix has separate scales."""
     generator = torch.Generator().manual_seed(6)
     x, residual, *of_token = torch.randn(5, 2, 3, 192, generator=generator).bfloat16()
     gate, scale, shift = torch.stack(of_token, 2).chunk(3, dim=2)

@@ -31,7 +31,7 @@ def assert_all_equal(found: Any, wanted: Any) -> None:
 
 
 def calls_under_vmap(jaxpr: Any) -> list[str]:
-    """The primitives that a program consists of, outermost first."""
+    """The primitives of a program, outermost first."""
     inner = [value.jaxpr for eqn in jaxpr.eqns for value in eqn.params.values() if hasattr(value, "jaxpr")]
     return [eqn.primitive.name for eqn in jaxpr.eqns] + [name for each in inner for name in calls_under_vmap(each)]
 
@@ -178,7 +178,7 @@ MIXED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ),
     "an input of torch": (lambda x, w: rmsnorm(to_torch(X), w), r"^weight: is traced by jax\.jit, where all tensors"),
     "an input of NumPy": (lambda x, w: rmsnorm(X, w), r"^weight: is traced by jax\.jit, where all tensors"),
-    "float64": (lambda x, w: rmsnorm(x, WEIGHT.astype(float)), "^weight: is float64, of which JAX would make float32"),
+    "float64": (lambda x, w: rmsnorm(x, WEIGHT.astype(float)), "^weight: is float64, which JAX would convert to"),
     "a stream": (lambda x, w: rmsnorm(x, w, stream=1), r"^input: is traced by jax\.jit, .*`stream`"),
     "a float": (lambda x, w: rmsnorm_fp4quant(x, w, global_scale=2.0), r"^global_scale: is a builtins\.float"),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is not allowed is an error that names the argument; nothing is written or compiled for it."""
+"""Invalid arguments raise an error that names the argument; nothing is written or compiled for them."""
 
 # ruff: noqa: E501 - in the tables below a line is a case
 
@@ -66,7 +66,7 @@ def good_fp4() -> dict[str, Any]:
 
 @dataclass
 class Refused:
-    """A change of a good call, and the error it must give."""
+    """A change to a valid call, and the error that it must raise."""
 
     name: str
     change: Callable[[dict[str, Any]], dict[str, Any]]
@@ -79,7 +79,7 @@ NUMPY_ONLY = ("numpy",)
 
 
 def with_shared_memory(call: dict[str, Any], name: str, other: str, shift: int) -> dict[str, Any]:
-    """The output `name` lies in the memory of `other`, `shift` bytes on."""
+    """The output `name` in the memory of `other`, `shift` bytes further."""
     a, b = call[name], call[other]
     shared = poisoned(2 * max(a.nbytes, b.nbytes) + shift)
     placed = shared[: b.nbytes].view(b.dtype).reshape(b.shape)
@@ -162,7 +162,7 @@ FP4_CASES = [
     Refused("global_scale_float64", lambda c: {"global_scale": np.ones(1)}, "global_scale: dtype is float64, expected float32"),
     Refused("global_scale_size", lambda c: {"global_scale": np.ones(2, np.float32)}, r"global_scale: shape is \(2,\), expected \(1,\)"),
     Refused("global_scale_number", lambda c: {"global_scale": 2.0}, "global_scale: is a .*float; expected a tensor", TypeError),
-    Refused("global_scale_with_ue8m0", lambda c: {"global_scale": np.ones(1, np.float32), "block_size": 32}, "global_scale: is 'given', which does not go with .* scale_format 'ue8m0'.*; allowed then are 'none'"),
+    Refused("global_scale_with_ue8m0", lambda c: {"global_scale": np.ones(1, np.float32), "block_size": 32}, "global_scale: is 'given', which cannot be combined with .* scale_format 'ue8m0'.*; allowed then are 'none'"),
     Refused("stream", lambda c: {"stream": 1}, "stream: is given, but input is on the cpu; pass None"),
     Refused("pdl", lambda c: {"enable_pdl": True}, "enable_pdl: is True, but cpu has no"),
 ]  # fmt: skip
@@ -198,7 +198,7 @@ def cases(listed: list[Refused]) -> Any:
 def empty_store(
     request: pytest.FixtureRequest, fresh_dispatchers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Store:
-    """A cache that nothing is in; `warm` has seen the good calls before it was emptied."""
+    """An empty cache; `warm` has seen the valid calls before the cache was emptied."""
     launcher()
     if request.param == "warm":
         rmsnorm(**good_norm())

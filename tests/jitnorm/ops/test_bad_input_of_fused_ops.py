@@ -1,4 +1,4 @@
-"""What the fused ops refuse is an error that names the argument, and nothing is written."""
+"""Invalid arguments of the fused ops raise an error that names the argument, and nothing is written."""
 
 # ruff: noqa: E501 - in the tables below a line is a case
 
@@ -71,7 +71,7 @@ ADD = [
 
 
 def shared(call: Call, name: str, other: str) -> Call:
-    """The tensor `name` begins one row after the one called `other`."""
+    """The tensor `name` starting one row after the one called `other`."""
     memory = ones(5, 64)
     return {other: memory[:4], name: memory[1:]}
 
@@ -105,9 +105,9 @@ SCALES = [
     ("scale_for_groups", with_spec(FP8_GROUP, scale=ones(1, dtype=np.float32)), "scale: shape is", ValueError),
     ("scale_for_rows", with_spec(FP8_TOKEN, scale=ones(1, dtype=np.float32)), "scale: shape is", ValueError),
     ("no_scale_for_the_tensor", with_spec(FP8_TENSOR), "scale: is None; expected a tensor", TypeError),
-    ("row_scale_with_mxfp4", with_spec(MXFP4, global_scale="row"), "global_scale: is 'row', which does not go with .*'ue8m0'.*then are 'none'", ValueError),
-    ("row_scale_with_mxfp8", with_spec(MXFP8, global_scale="row"), "global_scale: is 'row', which does not go with .*'e4m3'.*then are 'none'", ValueError),
-    ("row_scale_with_fp8", with_spec(FP8_TOKEN, global_scale="row"), "global_scale: is 'row', which does not go with", ValueError),
+    ("row_scale_with_mxfp4", with_spec(MXFP4, global_scale="row"), "global_scale: is 'row', which cannot be combined with .*'ue8m0'.*then are 'none'", ValueError),
+    ("row_scale_with_mxfp8", with_spec(MXFP8, global_scale="row"), "global_scale: is 'row', which cannot be combined with .*'e4m3'.*then are 'none'", ValueError),
+    ("row_scale_with_fp8", with_spec(FP8_TOKEN, global_scale="row"), "global_scale: is 'row', which cannot be combined with", ValueError),
     ("global_scale_with_groups", with_spec(FP8_GROUP, global_scale=ones(1, dtype=np.float32)), "global_scale: is given, but e4m3/128/f32/linear/none has none", ValueError),
     ("global_scale_unknown", with_spec(NVFP4, global_scale="column"), "global_scale: is 'column'; allowed are 'none', 'given', 'row'", ValueError),
     ("global_scale_missing", with_spec(NVFP4.with_global_scale("given")), "global_scale: is None; expected a tensor", TypeError),

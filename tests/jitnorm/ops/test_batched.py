@@ -1,4 +1,4 @@
-"""Batches: each matrix gets what it gets alone, and what a mask leaves out is not touched."""
+"""Batches: each matrix gets the same result as alone, and rows outside the mask are not touched."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ones(*shape: int, dtype: Any = np.float16) -> Any:
 
 
 def matrix_of(q: QuantizedTensor, b: int) -> QuantizedTensor:
-    """What a batch holds of one matrix, as if that were all."""
+    """One matrix of a batch, as if it were the whole batch."""
     rest = [None if part is None else part[b] for part in (q.row_scale, q.scale_unswizzled)]
     scale = q.scale if q.spec.block_size == "tensor" else q.scale[b]
     return QuantizedTensor(q.data[b], scale, q.global_scale, *rest, q.spec, q.shape[1:])
@@ -148,7 +148,7 @@ def test_strides_and_alignment_change_nothing(data: st.DataObject) -> None:
 
 
 def run_kernel(config: KernelConfig, given_tensors: dict[str, Any], rows: int, matrices: int) -> dict[str, Any]:
-    """The outputs of a kernel, in memory that is poisoned before."""
+    """The outputs of a kernel, in memory that was poisoned before."""
     tensors = dict(given_tensors)
     for argument in interface(config):
         if isinstance(argument, TensorArgument) and argument.is_present and argument.name not in tensors:
@@ -202,7 +202,7 @@ def pattern(value: Any) -> Any:
 
 
 def positions_written(spec: QuantSpec, name: str, value: Any, counts: Any) -> Any:
-    """Which elements belong to the rows that a mask counts, found in a table of the rows that they belong to."""
+    """The elements that belong to the rows within a mask, found in a table of the row of each element."""
     shape = value.shape[1:]
     if name == "block_scale" and spec.is_swizzled:
         tile = spec.row_multiple
@@ -274,7 +274,7 @@ def test_what_is_no_batch_is_refused() -> None:
         quantize(ones(64), spec=NVFP4, batched=True)
     with pytest.raises(ValueError, match="mask: is given, but batched is False; pass None or batched=True"):
         quantize(ones(3, 64), spec=NVFP4, mask=ones(3, dtype=np.int32))
-    with pytest.raises(ValueError, match="mask: is given, but a scale found for the tensor counts all rows"):
+    with pytest.raises(ValueError, match="mask: is given, but a computed scale of the tensor counts all rows"):
         quantize(ones(3, 2, 64), spec=NVFP4, global_scale="tensor", batched=True, mask=ones(3, dtype=np.int32))
     with pytest.raises(ValueError, match="sf_vec_size: is 8; allowed are 16, 32"):
         nvfp4_batched_quantize(ones(3, 5, 64), None, 8)

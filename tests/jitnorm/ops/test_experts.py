@@ -1,4 +1,4 @@
-"""Experts' rows, which follow one another: each expert gets what it gets alone, and nothing else is touched."""
+"""Experts' rows, one expert after another: each gets the same result as alone, and nothing else is touched."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def int32(*values: int) -> Any:
 
 
 def tile_offsets(spec: QuantSpec, offsets: list[int]) -> Any:
-    """Where the scales of each expert begin if they follow each other; None where they are not padded."""
+    """The offset of each expert's scales if they are contiguous; None where they are not padded."""
     tile = spec.row_multiple
     counts = [max(0, after - first) for first, after in pairwise(offsets)]
     padded = [-(-count // tile) * tile for count in counts]
@@ -50,7 +50,7 @@ def tile_offsets(spec: QuantSpec, offsets: list[int]) -> Any:
 
 
 def poisoned_outputs(spec: QuantSpec, rows: int, size: int, experts: int) -> dict[str, Any]:
-    """Codes and scales, full of poison."""
+    """Poisoned codes and scales."""
     code_bytes = size // 2 if spec.element == "e2m1" else size
     dtype = {"e2m1": np.uint8, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2, "int8": np.int8}
     out = poisoned(rows * code_bytes).view(dtype[spec.element]).reshape(rows, code_bytes)
@@ -64,7 +64,7 @@ def poisoned_outputs(spec: QuantSpec, rows: int, size: int, experts: int) -> dic
 
 
 def expected(spec: QuantSpec, y: Any, offsets: list[int], outputs: dict[str, Any], tiles: Any) -> tuple[Any, Any]:
-    """What the outputs must hold: by the reference, expert for expert."""
+    """The expected outputs, computed by the reference for each expert."""
     codes = as_bytes(outputs["out"]).copy()
     scales = None if outputs["out_scale"] is None else as_bytes(outputs["out_scale"]).copy()
     for e, (first, after) in enumerate(pairwise(offsets)):
@@ -145,7 +145,7 @@ def test_all_outputs_of_an_encoding_are_returned() -> None:
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_whatever_the_offsets_are_nothing_outside_is_touched(data: st.DataObject) -> None:
-    """Where experts do not overlap, each has what the reference gives it with clamped offsets."""
+    """Experts that do not overlap get the reference's result for clamped offsets."""
     rows, experts = data.draw(st.integers(0, 140)), EXPERTS
     numbers = st.one_of(st.integers(-3, rows + 3), st.sampled_from([-(2**31), 2**31 - 1, 128, 256, 384, 700]))
     offsets = data.draw(st.lists(numbers, min_size=experts + 1, max_size=experts + 1))
@@ -214,7 +214,7 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
     ("tiles_shape", {**TILES, "scale_offsets": int32(0, 1)}, r"scale_offsets: shape is \(2,\), expected", ValueError),
     ("scales", {"global_scale": np.ones(3, np.float32)}, r"global_scale: shape is \(3,\), expected", ValueError),
     ("tensor", {"global_scale": "tensor"}, "the amax of a tensor is that of all its rows", ValueError),
-    ("columns", {"spec": FP8_GROUP.with_layout("column")}, "scale_layout: is 'column', in which experts'", ValueError),
+    ("columns", {"spec": FP8_GROUP.with_layout("column")}, "is 'column', which does not keep experts'", ValueError),
     ("dims", {"input": np.ones((5, 4, 64), np.float16)[:, :2]}, "only encoded rows at one stride", ValueError),
     ("out_scale", {**TILES, "out_scale": np.ones((128, 4), np.uint8)}, r"out_scale: shape is \(128, 4\)", ValueError),
 ]
@@ -230,7 +230,7 @@ def test_bad_input_is_refused(change: dict[str, Any], message: str, error: Any) 
 @pytest.mark.parametrize("spec", [*SPECS[1:4], MXFP4.with_layout("8x4"), FP8_GROUP], ids=str)
 @pytest.mark.parametrize("size", [256, 1024, 7168, 65536])
 def test_the_gpu_s_bytes_are_the_cpu_s(size: int, spec: QuantSpec) -> None:
-    """Also of many experts with few rows, whose tiles are mostly padding, and with offsets past the rows."""
+    """This includes many experts with few rows, whose tiles are mostly padding, and offsets past the rows."""
     many = [min(13, 2 * i) for i in range(257)]
     for offsets in (OFFSETS, many, [0, 40, 40, 300, 1 << 30, 1 << 30]) if size < 65536 else (OFFSETS[:3],):
         rows = max(9, min(ROWS, max(offsets)))

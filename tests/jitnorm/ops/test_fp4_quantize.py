@@ -1,4 +1,4 @@
-"""fp4_quantize, nvfp4_quantize and mxfp4_quantize: the bytes of the reference in the shapes that FlashInfer has."""
+"""fp4_quantize, nvfp4_quantize and mxfp4_quantize: the bytes of the reference in FlashInfer's shapes."""
 
 # ruff: noqa: E501 - in the table below a line is a case
 
@@ -176,7 +176,7 @@ REFUSED: list[tuple[str, Callable[[], Any], str, type[Exception]]] = [
     ("backend", lambda: fp4_quantize(a(), backend="trtllm"), "backend: is 'trtllm'; allowed are 'cuda', 'cute-dsl'", ValueError),
     ("cake", lambda: mxfp4_quantize(a(), backend="cake"), "backend: is 'cake'; allowed are 'cuda', 'cute-dsl'", ValueError),
     ("sf_vec_size", lambda: fp4_quantize(a(), sf_vec_size=64), "sf_vec_size: is 64; allowed are 16, 32", ValueError),
-    ("ue8m0_scaled", lambda: fp4_quantize(a(), GLOBAL, 32, True), "global_scale: is 'given', which does not go with .*ue8m0", ValueError),
+    ("ue8m0_scaled", lambda: fp4_quantize(a(), GLOBAL, 32, True), "global_scale: is 'given', which cannot be combined with .*ue8m0", ValueError),
     ("shuffle", lambda: nvfp4_quantize(a(), GLOBAL, do_shuffle=True), r"a: shape is .*; with do_shuffle expected \(M, K\), M a multiple of 128", ValueError),
     ("shuffle_layout", lambda: nvfp4_quantize(a(), GLOBAL, SfLayout.layout_8x4, do_shuffle=True), "sfLayout: is 8x4; with do_shuffle only layout_128x4", ValueError),
     ("permuted", lambda: nvfp4_quantize(a(), GLOBAL, expanded_idx_to_permuted_idx=a()), "expanded_idx_to_permuted_idx: is given", ValueError),
@@ -190,7 +190,7 @@ REFUSED: list[tuple[str, Callable[[], Any], str, type[Exception]]] = [
     ("mode", lambda: fp4_quantize(a(), nvfp4_4over6=recipe(err_mode="L3")), "err_mode: is 'L3'; allowed are 'MAE', 'MSE'", ValueError),
     ("e4m3_max", lambda: fp4_quantize(a(), nvfp4_4over6=recipe(e4m3_max=128)), "e4m3_max: is 128; allowed are 448, 256", ValueError),
     ("recipe", lambda: fp4_quantize(a(), nvfp4_4over6=True), "nvfp4_4over6: is a bool; expected None or", TypeError),
-    ("recipe_mxfp4", lambda: fp4_quantize(a(), None, 32, True, nvfp4_4over6=FOUR_OVER_SIX), "four_over_six: is True, which does not go with", ValueError),
+    ("recipe_mxfp4", lambda: fp4_quantize(a(), None, 32, True, nvfp4_4over6=FOUR_OVER_SIX), "four_over_six: is True, which cannot be combined with", ValueError),
     ("stride", lambda: nvfp4_quantize(np.ones((4, 128), np.float16)[:, ::2], GLOBAL), "a: the stride of its last dimension is 2", ValueError),
     ("columns", lambda: nvfp4_quantize(np.ones((4, 72), np.float16), GLOBAL), r"(a|input): .* is 72, not a multiple of block_size 16", ValueError),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rows that are gathered as they are read: each is that of its number, and none is written for what is no number."""
+"""Rows gathered while they are read: each is the row with its number; invalid numbers write nothing."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def test_without_rows_there_is_nothing() -> None:
     [
         ({"input_rows": NUMBERS[:, None]}, r"input_rows: shape is \(9, 1\), expected \(N,\)"),
         ({"input_rows": NUMBERS.astype(np.int64)}, "input_rows: dtype is int64, expected int32"),
-        ({"batched": True}, "input_rows: is given, which goes with neither batched nor blocks"),
+        ({"batched": True}, "input_rows: is given, which excludes batched and blocks"),
         ({"global_scale": "tensor"}, "input_rows: is given, but the amax of a tensor is that of all its rows"),
-        ({"spec": FP8_BLOCK}, "input_rows: is given, which goes with neither batched nor blocks"),
+        ({"spec": FP8_BLOCK}, "input_rows: is given, which excludes batched and blocks"),
         ({"out": np.zeros((ROWS, 64), np.uint8)}, r"y_fp4: shape is \(7, 64\), expected \(9, 64\)|out: "),
     ],
 )

@@ -1,4 +1,4 @@
-"""Norms with gates: those of the reference, rounded to the input's dtype or encoded, and by groups of a row."""
+"""Norms with gates: the reference's, rounded to the input's dtype or encoded, and by groups within a row."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_it_is_torch_s_within_a_rounding(before: bool) -> None:
 
 
 def test_hf_is_the_rounded_norm_times_the_unrounded_activation() -> None:
-    """As in Transformers' ``Qwen3NextRMSNormGated``, given its norm."""
+    """Transformers' ``Qwen3NextRMSNormGated`` computes this from its norm."""
     x, gate = (make_input("random", 8, 128, "bfloat16", seed) for seed in (0, 5))
     weight = make_weight(128, "bfloat16")
     norm = jitnorm.rmsnorm(x, weight, rounding="hf").astype(np.float32)
@@ -179,21 +179,21 @@ def gated(x: NDArray[Any], weight: NDArray[Any], **options: Any) -> Any:
     ("call", "message"),
     [
         (lambda x, w: gated(x, w, activation="swigluoai"), "activation: is 'swigluoai'; allowed are .* 'sigmoid'"),
-        (lambda x, w: gated(x, w, group_size=48), "group_size: is 48, which is no divisor of the hidden size 64"),
-        (lambda x, w: gated(x, w, group_size=0), "group_size: is 0, which is no divisor"),
+        (lambda x, w: gated(x, w, group_size=48), "group_size: is 48, which does not divide the hidden size 64"),
+        (lambda x, w: gated(x, w, group_size=0), "group_size: is 0, which does not divide"),
         (lambda x, w: jitnorm.rmsnorm_gated(x, x[:, :32], w), r"gate: shape is \(2, 32\)"),
         (lambda x, w: jitnorm.rmsnorm_gated(x, x[:, :31], w, group_size=32), r"gate: shape is \(2, 31\)"),
         (lambda x, w: gated(x, w[:16], group_size=16), r"weight: shape is \(16,\), expected \(64,\)"),
         (
             lambda x, w: jitnorm.rmsnorm_gated_quantize(x, x, w, spec=FP8_TOKEN, group_size=16),
-            "group_size: is 16, which goes with scales of the tensor, or of blocks in the linear layout alone",
+            "group_size: is 16, which needs scales of the tensor, or of blocks in the linear layout",
         ),
         (lambda x, w: KernelConfig("rmsnorm", 64, gate="both"), "gate: is 'both'; allowed are '', 'input', 'norm'"),
         (lambda x, w: KernelConfig("rmsnorm", 64, gate="norm", residual=True), "op: can have only one of residual"),
         (lambda x, w: KernelConfig("rmsnorm", 64, weight_rows=0), "weight_rows: is 0; expected a positive int"),
         (
             lambda x, w: KernelConfig("rmsnorm", 64, weight_rows=2, batched=True),
-            "weight_rows: is 2, which goes with a weight, and",
+            "weight_rows: is 2, which needs a weight and",
         ),
     ],
 )

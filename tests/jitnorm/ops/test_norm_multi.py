@@ -1,4 +1,4 @@
-"""rmsnorm_multi gives for each weight what rmsnorm gives, and add_rmsnorm_multi what add_rmsnorm gives."""
+"""rmsnorm_multi returns rmsnorm's result for each weight, and add_rmsnorm_multi that of add_rmsnorm."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_outputs_are_the_reference_s(count: int, size: int, dtype: str, weig
 
 
 def test_a_residual_is_added_once() -> None:
-    """By rows at any stride, of several dimensions, in place of the residual."""
+    """Rows are strided and have several dimensions, and the residual is overwritten."""
     wide, residual = make_input("real", 6, 72, "bfloat16").reshape(2, 3, 72), make_input("random", 6, 64, "bfloat16")
     x, factors = wide[..., :64], weights(2, 64, "bfloat16")
     expected = [add_rmsnorm(x, residual.reshape(2, 3, 64), weight, rounding="vllm") for weight in factors]
@@ -73,8 +73,8 @@ X = np.ones((2, 64), np.float16)
         (lambda: rmsnorm_multi(X, X, out=X), r"out: shape is \(2, 64\), expected \(2, 2, 64\)"),
         (lambda: add_rmsnorm_multi(X, X[:1], X), r"residual: shape is \(1, 64\), expected \(2, 64\)"),
         (lambda: KernelConfig("rmsnorm", 64, weights=5), "weights: is 5; allowed are 1, 2, 3, 4"),
-        (lambda: KernelConfig("rmsnorm", 64, weights=2, weight="none"), "weights: is 2, which goes with a plain"),
-        (lambda: KernelConfig("rmsnorm", 64, weights=2, keep_rstd=True), "weights: is 2, which goes with a plain"),
+        (lambda: KernelConfig("rmsnorm", 64, weights=2, weight="none"), "weights: is 2, which needs a plain"),
+        (lambda: KernelConfig("rmsnorm", 64, weights=2, keep_rstd=True), "weights: is 2, which needs a plain"),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused(call: Callable[[], Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""`out` and `out_scale` of the general ops: codes and scales where the caller wants them."""
+"""`out` and `out_scale` of the general ops: codes and scales in tensors of the caller's."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_scale_that_is_found_for_the_tensor_is_one_of_them() -> None:
         ({"spec": MXFP8, "out_scale": np.zeros((ROWS, 4), np.uint8)}, "^out_scale: shape is .5, 4., expected .5, 8."),
         (
             {"spec": FP8_TENSOR, "scale": np.ones(1, np.float32), "out_scale": np.ones(1, np.float32)},
-            "^out_scale: is given, but e4m3/tensor/f32/linear/none has no scale that is found; pass None",
+            "^out_scale: is given, but e4m3/tensor/f32/linear/none has no computed scale; pass None",
         ),
     ],
 )

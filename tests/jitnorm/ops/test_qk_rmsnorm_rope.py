@@ -1,4 +1,4 @@
-"""qk_rmsnorm_rope and its form in FP8: norms of heads, turned by the positions of their tokens."""
+"""qk_rmsnorm_rope and its form in FP8: norms of heads, rotated by the positions of their tokens."""
 
 # ruff: noqa: E501 - in the table below a line is a case
 
@@ -39,7 +39,7 @@ def turned(
     x: Any, weight: Any, table: Any, positions: Any = POSITIONS, *, rounding: str = "once", unit_bias: bool = False,
     is_neox: bool = True, eps: float = 1e-6,
 ) -> Any:  # fmt: skip
-    """The reference's result, in float32, of heads of tokens."""
+    """The reference's result for heads of tokens, in float32."""
     steps: Any = "once" if rounding == "output" else rounding
     rows = x.reshape(-1, x.shape[-1])
     y = reference.rmsnorm_f32(rows, weight, eps, weight_bias=float(unit_bias), rounding=steps)
@@ -171,7 +171,7 @@ def test_tokens_may_have_any_dimensions_and_heads_be_missing(shape: tuple[int, .
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_strides_and_alignment_change_nothing(data: st.DataObject) -> None:
-    """Of inputs, outputs and the table; nothing but the rows of outputs is written."""
+    """Inputs, outputs and the table vary; only the rows of outputs are written."""
     weights = make_weight(64, "float16"), make_weight(64, "float16", 2)
     shapes, inputs, outputs, spots = [(TOKENS, 3, 64), (TOKENS, 1, 64)], [], [], []
     for seed, shape in enumerate(shapes):
@@ -273,7 +273,7 @@ def test_bad_input_is_refused(change: Callable[[Any], Any], message: str, error:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rmsnorm:hidden_size=64,rope=neox", "rope: is 'neox', but only the heads of a pair are turned"),
+        ("rmsnorm:hidden_size=64,rope=neox", "rope: is 'neox', but only the heads of a pair are rotated"),
         ("rmsnorm:hidden_size=64,pair=true,rope=half", "rope: is 'half'"),
         ("rmsnorm:hidden_size=64,pair=true,rotary_size=8", "rotary_size, head_size, angles, positions: are given with"),
         ("rmsnorm:hidden_size=96,pair=true,rope=neox,head_size=48", "head_size: is 48; allowed are 0, 16, 32, 64"),
@@ -281,7 +281,7 @@ def test_bad_input_is_refused(change: Callable[[Any], Any], message: str, error:
         ("rmsnorm:hidden_size=128,pair=true,rope=neox,head_size=64,rotary_size=66", "from 2 to the head size 64"),
         (
             "rmsnorm:hidden_size=64,pair=true,quant=e4m3/row/f32",
-            "pair: is True, which goes with a plain rmsnorm or a rotation alone",
+            "pair: is True, which needs a plain rmsnorm or a rotation",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""RMSNorm with a bias, plain and quantized, gives the bytes of the reference: on the CPU, in CUDA C++ and on a GPU."""
+"""RMSNorm with a bias, plain and quantized, returns the reference's bytes: on the CPU, in CUDA C++ and on a GPU."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_reference_rounds_the_product_and_then_the_sum() -> None:
 
 @pytest.mark.parametrize("number", range(0, len(BLOCKINGS), 3), ids=lambda number: str(BLOCKINGS[number]))
 def test_encodings_give_the_reference_s_bytes(number: int) -> None:
-    """Of all kinds, which come after the bias; the other options take turns."""
+    """All kinds of encodings, which follow the bias; the other options take turns."""
     spec, adds, unit_bias = BLOCKINGS[number], number // 3 % 2 == 1, number // 3 % 3 == 1
     dtype, size = dtype_of(spec), hidden_size_of(spec)
     weight, bias = parameters(size, "float32" if number % 5 == 0 else dtype)
@@ -117,7 +117,7 @@ def test_bad_input_is_refused_and_nothing_is_written(change: dict[str, Any], mes
 
 @pytest.mark.parametrize("text", ["layernorm:hidden_size=64,bias=true", "rmsnorm:hidden_size=64,pair=true,bias=true"])
 def test_kernels_without_such_a_bias_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"which has no bias|goes with a plain rmsnorm or a rotation alone"):
+    with pytest.raises(ValueError, match=r"which has no bias|needs a plain rmsnorm or a rotation"):
         KernelConfig.parse(text)
 
 

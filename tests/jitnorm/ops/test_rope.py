@@ -1,4 +1,4 @@
-"""rope and its other forms: heads turned without a norm, in the input's dtype, in FP8, and into paged caches."""
+"""rope and its other forms: heads rotated without a norm, in the input's dtype, in FP8, and into paged caches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CASES: list[tuple[int, int, str, dict[str, Any]]] = [
 
 
 def call_of(kind: str, size: int, rotary_size: int, dtype: str) -> dict[str, Any]:
-    """Queries, keys and values, views of a packed tensor, and the angles of tokens."""
+    """Queries, keys and values as views of a packed tensor, and the angles of tokens."""
     packed = make_input(kind, TOKENS * (Q_HEADS + 2 * HEADS), size, dtype).reshape(TOKENS, -1, size)
     q, k, v = np.split(packed, [Q_HEADS, Q_HEADS + HEADS], axis=1)
     turns = np.random.default_rng(3).uniform(0, 2 * np.pi, (10, rotary_size // 2))
@@ -37,7 +37,7 @@ def call_of(kind: str, size: int, rotary_size: int, dtype: str) -> dict[str, Any
 
 
 def turned(call: dict[str, Any], **options: Any) -> list[Any]:
-    """Queries and keys in float32, not rounded at the end."""
+    """Rotated queries and keys in float32, not rounded at the end."""
     return [
         reference.rotate_f32(
             x.reshape(-1, x.shape[-1]).astype(np.float32), call["cos_sin_cache"], np.repeat(POSITIONS, x.shape[1]),
@@ -107,7 +107,7 @@ def test_a_packed_tensor_is_turned_in_place_by_one_kernel(prepared: list[KernelC
 
 
 def test_a_quarter_of_a_turn_brings_a_pair_to_exactly_where_it_belongs() -> None:
-    """Of any finite elements: the others' products are zeros."""
+    """This holds for any finite elements, because the other products are zero."""
     x = make_input("random", 4, 64, "bfloat16").reshape(2, 2, 64)
     quarter = np.concatenate([np.zeros((1, 32), np.float32), np.ones((1, 32), np.float32)], 1)
     q, k = rope(x, x, quarter, np.zeros(2, np.int32))
@@ -164,10 +164,10 @@ def test_bad_input_is_refused(change: dict[str, Any], message: str) -> None:
     ("text", "message"),
     [
         ("quantize:hidden_size=64,pair=true", "quantize need a QuantSpec"),
-        ("quantize:hidden_size=64,pair=true,quant=fp8", "pair: is True, which goes with a plain rmsnorm or a rotation"),
-        ("quantize:hidden_size=64,rope=neox", "rope: is 'neox', but only the heads of a pair are turned"),
+        ("quantize:hidden_size=64,pair=true,quant=fp8", "pair: is True, which needs a plain rmsnorm or a rotation"),
+        ("quantize:hidden_size=64,rope=neox", "rope: is 'neox', but only the heads of a pair are rotated"),
         ("quantize:hidden_size=64,pair=true,rope=neox,head_size=32", "head_size: is 32, but only a norm takes heads"),
-        ("quantize:hidden_size=64,pair=true,rope=neox,quant=nvfp4", "pair: is True, which goes with"),
+        ("quantize:hidden_size=64,pair=true,rope=neox,quant=nvfp4", "pair: is True, which needs"),
     ],
 )  # fmt: skip
 def test_configurations_of_no_kernel_are_refused(text: str, message: str) -> None:

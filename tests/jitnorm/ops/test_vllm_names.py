@@ -1,4 +1,4 @@
-"""The FP8 norms under vLLM's names, and FlashInfer's in groups, give the bytes of the reference."""
+"""The FP8 norms under vLLM's names, and FlashInfer's in groups, return the bytes of the reference."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_transposed_scales_of_torch_are_a_view() -> None:
         ({"quant_dtype": "float8_e5m2"}, "quant_dtype: is float8_e5m2; allowed are float8_e4m3fn"),
         ({"group_size": [1, 32]}, r"group_size: is \[1, 32\]; allowed are \[1, 64\] and \[1, 128\]"),
         ({"group_size": 128}, r"group_size: is 128; allowed are \[1, 64\] and \[1, 128\]"),
-        ({"has_tma_aligned_scales": True}, "has_tma_aligned_scales: is True, but the scales lie in rows"),
+        ({"has_tma_aligned_scales": True}, "has_tma_aligned_scales: is True, but the scales are row-major"),
     ],
 )
 def test_what_does_not_exist_is_refused(options: dict[str, Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Norms without a weight give the bytes of the reference, which are those of a weight of ones."""
+"""Norms without a weight return the bytes of the reference, which are those of a weight of ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_reference_multiplies_by_nothing() -> None:
     x = make_input("random", 4, 96, "float32")
     assert_same_bytes(rmsnorm_f32(x, None), x * reference.inv_rms_f32(x)[:, None])
     assert_same_bytes(layernorm_f32(x, None, None), layernorm_f32(x, ones(96), np.full(96, -0.0, np.float32)))
-    with pytest.raises(ValueError, match="without one there is no weight_bias"):
+    with pytest.raises(ValueError, match="without one, weight_bias"):
         rmsnorm_f32(x, None, weight_bias=1.0)
     with pytest.raises(ValueError, match="use both or neither"):
         layernorm_f32(x, ones(96), None)
@@ -128,7 +128,7 @@ def plain(name: str, x: Any, r: Any) -> Any:
 
 
 def gradients(compute: Callable[..., Any], x: Any, r: Any, dy: Any) -> list[Any]:
-    """Of the inputs, by torch's autograd."""
+    """The gradients of the inputs, from torch's autograd."""
     inputs = [torch.tensor(each, requires_grad=True) for each in (x, r)]
     (compute(*inputs) * torch.tensor(dy)).sum().backward()
     return [np.zeros_like(x) if each.grad is None else each.grad.numpy() for each in inputs]
@@ -168,9 +168,9 @@ PARAMETER = ones(64, np.float16)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: jitnorm.norm_quantize(X, None, bias=PARAMETER, spec=MXFP8), "bias: goes with a weight"),
-        (lambda: jitnorm.norm_quantize(X, None, unit_bias=True, spec=MXFP8), "unit_bias: goes with a weight"),
-        (lambda: jitnorm.gemma_rmsnorm_backward(X, X, None), "unit_bias: goes with a weight"),
+        (lambda: jitnorm.norm_quantize(X, None, bias=PARAMETER, spec=MXFP8), "bias: needs a weight"),
+        (lambda: jitnorm.norm_quantize(X, None, unit_bias=True, spec=MXFP8), "unit_bias: needs a weight"),
+        (lambda: jitnorm.gemma_rmsnorm_backward(X, X, None), "unit_bias: needs a weight"),
         (lambda: jitnorm.layernorm(X, None, ones(64)), "beta: is given, but gemma is None; pass both or neither"),
         (lambda: jitnorm.layernorm(X, ones(64), None), "beta: is None; expected a tensor"),
         (lambda: jitnorm.qk_rmsnorm(X, X, None, PARAMETER), "k_weight: is given, but q_weight is None"),

@@ -87,12 +87,12 @@ ONES: Any = np.ones(2, np.float32)
         (
             lambda: dequantize_fp4(CODES, SCALES, **NVFP4, decode_scale=ONES, global_scale=1.0),
             ValueError,
-            "without a global_scale",
+            "e4m3 scales and no global_scale",
         ),
         (
             lambda: dequantize_fp4(CODES, SCALES[:, :1], block_size=32, scale_format="ue8m0", decode_scale=ONES),
             ValueError,
-            "goes with e4m3 scales",
+            "needs e4m3 scales",
         ),
         (lambda: quantize_nvfp4_tensor(ONES[None].astype(np.float64)), TypeError, "y is float64"),
         (lambda: quantize_nvfp4_tensor(np.ones((2, 64), np.float32), 8), ValueError, "block_size is 8"),

@@ -1,4 +1,4 @@
-"""Hugging Face's configuration files say what a model needs."""
+"""Models are read from Hugging Face's configuration files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def preset_model(preset: str, name: str) -> Model:
 
 
 def sizes(model: Model) -> tuple[object, ...]:
-    """The dimensions, whatever order they are in; the format is that of one of several checkpoints."""
+    """The dimensions in any order; the format is that of one of several checkpoints."""
     lists = (
         model.head_sizes,
         model.norm_sizes,
@@ -185,7 +185,7 @@ def test_the_formats_of_a_quantization_config(quantization: dict[str, Any], form
         (GPT_OSS, []),
         (
             {**LLAMA_8B, "hidden_act": "relu2"},
-            ["its activation, relu2, which is no known gate: its output is quantized"],
+            ["its activation, relu2, which is not a known gate: only its output is quantized"],
         ),
         ({**LLAMA_8B, "quantization_config": {"quant_algo": "INT4_AWQ"}}, ["its quantization, INT4_AWQ, whose format"]),
         (
