@@ -41,7 +41,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def unpacked(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the source distribution unpacks to."""
+    """The unpacked source distribution."""
     folder = tmp_path_factory.mktemp("sdist")
     build = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", folder]
     done = subprocess.run(build, cwd=checkout, capture_output=True, text=True, timeout=120)

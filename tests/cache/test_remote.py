@@ -1,4 +1,4 @@
-"""Remote tiers: a bucket, a web server, a folder; whatever they do, a lookup is bounded and nothing false is loaded."""
+"""Remote tiers: a bucket, a web server, a folder. Whatever they do, lookups are bounded and load no forgery."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """What the command writes of two tiny models, of one in prefill, of the other in decode."""
+    """The command's output for two tiny models, one in prefill, the other in decode."""
     folder = tmp_path_factory.mktemp("llama")
     paths = [folder / f"{model}.json" for model in ("tiny", "tiny-qwen3")]
     for path, phase in zip(paths, ("prefill", "decode"), strict=True):

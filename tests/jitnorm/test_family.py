@@ -184,7 +184,7 @@ print(json.dumps([
 
 
 def answers_of_the_launcher(recipes: list[dict[str, Any]], folder: Path) -> list[list[str]]:
-    """What it says of each recipe on each of DEVICES; empty if it takes it."""
+    """The launcher's errors for each recipe on each of DEVICES; empty if it accepts the recipe."""
     environment = build_stand_in_driver(folder, DEVICES)
     texts = json.dumps([json.dumps(recipe) for recipe in recipes])
     answers: list[list[str]] = json.loads(run_python(PROGRAM, texts, cwd=folder, **environment))

@@ -16,7 +16,7 @@ from jitnorm.launcher import launcher
 
 @pytest.fixture(scope="module", autouse=True)
 def _built_launcher() -> None:
-    """It takes the longest to build, and is none of the matter."""
+    """Build the launcher first: it takes longest and is not what is tested."""
     launcher()
 
 

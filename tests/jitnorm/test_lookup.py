@@ -75,7 +75,7 @@ class Stored(NamedTuple):
 
 @once
 def stored(config: KernelConfig, target: Target, backend: str, version: int, fits: bool) -> Stored | None:
-    """What a version of a backend has built, if it can; it may need another machine."""
+    """The artifact that a version of a backend has built, if it can; it may need another machine."""
     try:
         source = source_for(config, target, backend)
     except ValueError:
@@ -125,7 +125,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def outcome(case: Case, cache: Cache) -> str | Artifact:
-    """What a call gets without building: the artifact, or why there is none."""
+    """The outcome of a call without building: the artifact, or why there is none."""
     try:
         return load_or_build_kernel(case.config, case.target, cache, case.backend)
     except (BuildingNeededError, KernelNotWarmError, ToolchainMissingError):
@@ -135,7 +135,7 @@ def outcome(case: Case, cache: Cache) -> str | Artifact:
 
 
 def answer(case: Case, cache: Cache) -> str | Artifact | None:
-    """What `why` says that a call gets."""
+    """The outcome of a call as predicted by `why`."""
     try:
         found = explain(case.config, case.target, cache, case.backend)
     except ValueError as error:

@@ -55,7 +55,7 @@ def record_of(path: Path) -> list[dict[str, Any]]:
 
 
 def prebuilt(backend: str = "cxx", source: Source = SOURCE, **fields: Any) -> Artifact:
-    """As if another machine's compiler had made it."""
+    """A kernel as if the compiler of another machine had built it."""
     recipe = kernel_source.recipe_text(source.config, source.target)
     manifest = {"backend": backend, "source_key": kernel_source.kernel_source_key(source), "recipe": recipe, **fields}
     return Artifact(f"by {backend}".encode(), manifest)

@@ -55,7 +55,7 @@ def test_gates_of_a_whole_half_stay_so() -> None:
 def test_a_fitted_schedule_divides_the_row(
     warps: int, chunks: int, blocks: int, residents: int, hidden_size: int
 ) -> None:
-    """Into as many chunks a lane, or one less; only a lane of few registers may keep it from the row."""
+    """Into as many chunks per lane, or one fewer; only a lane with few registers may prevent that."""
     config = KernelConfig("rmsnorm", hidden_size)
     schedule = RowSchedule(warps * blocks, chunks, blocks_per_row=blocks, resident_blocks=residents)
     found = fitted(schedule, config)

@@ -38,7 +38,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 def difference(before: Stats, after: Stats) -> dict[str, Any]:
-    """What changed, without the times."""
+    """The difference of two snapshots, without the times."""
     changed: dict[str, Any] = {}
     for name, value in vars(after).items():
         old = getattr(before, name)

@@ -7,7 +7,7 @@ from machine_code import Instruction, count, executed
 
 
 def listing(text: str) -> str:
-    """What nvdisasm would print of instructions and labels, one a line."""
+    """The output of nvdisasm for instructions and labels, one per line."""
     lines = [line.strip() for line in text.strip().splitlines()]
     return "\n".join(
         line if line.endswith(":") else f"        /*{16 * number:04x}*/                   {line} ;"

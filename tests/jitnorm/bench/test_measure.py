@@ -14,7 +14,7 @@ from jitnorm.bench.results import JITNORM
 
 
 def test_calls_that_allocate_have_outputs_of_their_own_while_others_run() -> None:
-    """As the L2 cache would else hold what all of them write."""
+    """Otherwise, the L2 cache would hold the shared outputs of all calls."""
     made: list[int] = []
     last: dict[int, weakref.ref[torch.Tensor]] = {}
     others_alive: list[int] = []

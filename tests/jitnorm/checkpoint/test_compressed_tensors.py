@@ -1,4 +1,4 @@
-"""compressed-tensors' own code decodes what is written. scripts/check_checkpoints installs it and runs this file."""
+"""compressed-tensors' code decodes the written files. scripts/check_checkpoints installs it and runs this file."""
 
 from __future__ import annotations
 

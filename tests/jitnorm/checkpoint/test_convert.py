@@ -1,4 +1,4 @@
-"""A quantized checkpoint holds the codes of its weights, in the names and shapes that engines load."""
+"""A quantized checkpoint contains the codes of its weights, with the names and shapes that engines load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORST = {"nvfp4": 0.011, "mxfp4": 0.016, "fp8": 0.001, "fp8-block": 0.001}  # me
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have weights of several blocks."""
+    """Make weights span several blocks of work."""
     monkeypatch.setattr(pipeline, "BLOCK_BYTES", 100 * HIDDEN * 2)
 
 
@@ -139,7 +139,7 @@ def test_the_index_names_every_tensor_and_other_files_are_copied(tmp_path: Path)
 
 @pytest.mark.parametrize(("dtype", "formats"), [("float16", ["nvfp4"]), ("float32", ["fp8", "fp8-block"])])
 def test_weights_of_other_dtypes_and_odd_shapes(tmp_path: Path, dtype: str, formats: list[str]) -> None:
-    """Rows that are no whole number of blocks, of either kind, and a weight of zeros."""
+    """Rows are not whole numbers of blocks of either kind, and one weight is zero."""
     tensors = {"a.weight": np.linspace(-1, 1, 301 * 144).reshape(301, 144).astype(dtype)}
     tensors["zero.weight"] = np.zeros((1, 144), dtype)
     source = write_checkpoint(tmp_path / "in", tensors, shards=1)

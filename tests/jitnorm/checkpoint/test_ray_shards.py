@@ -1,4 +1,4 @@
-"""A Ray cluster writes the same bytes: each task gets what it needs as pickles, and its errors name the file."""
+"""A Ray cluster writes the same bytes: tasks can be pickled, and their errors name the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _RayError(Exception):
 
 
 class _Cluster:
-    """Stands in for Ray: runs tasks when their results are asked for, the last first, on copies of their arguments."""
+    """A stand-in for Ray that runs tasks when their results are requested, last first, on copies of their arguments."""
 
     exceptions = SimpleNamespace(RayError=_RayError)
 

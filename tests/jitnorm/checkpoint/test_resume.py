@@ -1,4 +1,4 @@
-"""Nothing is written before everything is checked, nothing is half written, and what was interrupted goes on."""
+"""Everything is checked before anything is written, nothing is half written, and interrupted runs resume."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def finish(source: Path, out: Path, **options: Any) -> Progress:
 
 
 def at_each_end(source: Path, out: Path) -> Iterator[None]:
-    """A run, at the beginning and whenever one more shard is whole."""
+    """A run at its beginning and after each complete shard."""
     known = -1
     for _ in steps(source, out):
         found = sum((out / name).exists() for name in SHARDS)
@@ -206,7 +206,7 @@ print(json.dumps([peak(folder / "small", 64), peak(folder / "large", 48 << 10)])
 
 
 def test_memory_does_not_grow_with_the_checkpoint(tmp_path: Path) -> None:
-    """A weight of 200 MB takes no more than the blocks that are under way."""
+    """A weight of 200 MB needs only the memory of the blocks in progress."""
     ended = subprocess.run([sys.executable, "-c", MEASURED, tmp_path], capture_output=True, check=False, text=True)
     assert ended.returncode == 0, ended.stderr
     small, large = map(int, ended.stdout.strip("[]\n").split(","))

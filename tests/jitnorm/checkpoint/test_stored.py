@@ -1,4 +1,4 @@
-"""Headers are those of the safetensors library, and what is not a whole file is refused."""
+"""Headers match the safetensors library's, and incomplete files are rejected."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def shares_of(kind: str, ranks: int, rows: int, size: int, dtype: str) -> list[A
 
 
 def check_calls(own: comm.Workspace, device: int, size: int, dtype: str, calls: int) -> None:
-    """Calls of changing numbers of rows give the bytes of the reference; then so do replays of a graph."""
+    """Check that calls with changing numbers of rows, and then replays of a graph, return the reference's bytes."""
     weight = make_weight(size, dtype)
     on_device = to_torch(weight).to(device)
     for number in range(calls):
@@ -58,7 +58,7 @@ def check_calls(own: comm.Workspace, device: int, size: int, dtype: str, calls: 
 
 
 def check_graph(own: comm.Workspace, device: int, size: int) -> None:
-    """A graph of calls replays to the same bytes again and again."""
+    """Check that a graph of calls replays to the same bytes every time."""
     weight = torch.ones(size, dtype=torch.float16, device=device)
     shares = shares_of("random", own.ranks, 8, size, "float16")
     x = to_torch(shares[own.rank]).to(device)

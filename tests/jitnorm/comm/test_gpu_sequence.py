@@ -26,7 +26,7 @@ ROWS = (16, 5, 64, 1, 33)
 
 
 def own_rows(rows: int, rank: int, ranks: int) -> slice:
-    """The rows that a rank gets of a sum; the last ones may have fewer, or none."""
+    """A rank's rows of a sum; the last ranks may have fewer, or none."""
     each = -(-rows // ranks)
     return slice(min(rows, rank * each), min(rows, (rank + 1) * each))
 

@@ -1,4 +1,4 @@
-"""The protocols of jitnorm.comm hold in every run of a model of them, and the model notices when they are wrong."""
+"""The protocols of jitnorm.comm hold in every run of their model, and the model detects faulty variants."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_rank_reads_what_was_sent_for_this_call_and_none_waits_forever(pro
     ],
 )
 def test_after_a_failure_no_rank_waits_forever_or_reads_anything_else(protocol: Described) -> None:
-    """A rank may die at any moment, and any wait may expire, also that for a rank that is only slow."""
+    """A rank may die at any moment, and any wait may expire, including a wait for a rank that is merely slow."""
     assert Explorer(protocol.protocol(), deaths=1, expiry=True).explore() > 10
 
 

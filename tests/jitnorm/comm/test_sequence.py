@@ -30,7 +30,7 @@ def workspace(rank: int, exchange: Exchange, ranks: int, **options: Any) -> comm
 
 
 def own_rows(rows: int, rank: int, ranks: int) -> slice:
-    """The rows that a rank gets of a sum; the last ones may have fewer, or none."""
+    """A rank's rows of a sum; the last ranks may have fewer, or none."""
     each = -(-rows // ranks)
     return slice(min(rows, rank * each), min(rows, (rank + 1) * each))
 
@@ -92,7 +92,7 @@ def test_each_rank_gets_its_rows_of_the_sum(
     ],
 )
 def test_all_ranks_get_the_norm_of_all_rows(ranks: int, size: int, dtype: str, rounding: Any, adds: bool) -> None:
-    """An input of -0 stays one, as it is not summed."""
+    """An input of -0 keeps its sign, because it is not summed."""
     weight = make_weight(size, dtype)
     cases = [
         [shares_of(kind, ranks, 1 + number % 2, size, dtype), shares_of("random", ranks, 1 + number % 2, size, dtype)]
@@ -126,7 +126,7 @@ def test_all_ranks_get_the_norm_of_all_rows(ranks: int, size: int, dtype: str, r
 
 @pytest.mark.parametrize(("spec", "unit_bias"), in_turn(SPECS[::5], (False, True)), ids=str)
 def test_rows_of_a_sum_are_encoded(spec: QuantSpec, unit_bias: bool) -> None:
-    """As if there were no other rows: also the padding of scales is that of a rank's rows."""
+    """A rank's rows are encoded as if there were no others, including the padding of scales."""
     dtype, size, rows = dtype_of(spec), hidden_size_of(spec), 5
     shares, weight = shares_of("real", 2, rows, size, dtype), make_weight(size, dtype)
     residual = make_input("random", rows, size, dtype, 9)
@@ -166,7 +166,7 @@ def test_codes_of_all_rows_are_gathered(spec: QuantSpec, unit_bias: bool) -> Non
 
 
 def test_a_layer_of_sequence_parallelism_has_the_bits_of_tensor_parallelism() -> None:
-    """A sum whose rows are scattered, and gathered after the next norm, and all forms in between."""
+    """The rows of a sum are scattered, and gathered after the next norm; all intermediate forms are tested, too."""
     rows, size, ranks = 6, 64, 3
     shares, weight = shares_of("real", ranks, rows, size, "bfloat16"), make_weight(size, "bfloat16")
 

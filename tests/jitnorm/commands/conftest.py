@@ -1,4 +1,4 @@
-"""Caches for commands to work on, and a way to run these."""
+"""Caches for commands to work on, and a way to run the commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _forget() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of an empty cache, and no variable but the one that names it."""
+    """The folder of an empty cache, with no variable set except the one that names it."""
     for name in [name for name in os.environ if name.startswith("JITNORM_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("JITNORM_CACHE_DIR", str(tmp_path / "cache"))
@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def store(folder: Path) -> Store:
-    """A cache of three kernels and a launcher, which no process uses."""
+    """A cache of three kernels and a launcher, used by no process."""
     store = user_store()
     fill(store)
     return store
@@ -47,7 +47,7 @@ def store(folder: Path) -> Store:
 
 @pytest.fixture
 def invoke(folder: Path) -> Invoke:
-    """Run a command as a new process would, with what it opens not opened yet."""
+    """Run a command as in a new process, with nothing opened yet."""
 
     def run(*arguments: object, **options: Any) -> Result:
         _forget()
@@ -61,7 +61,7 @@ def invoke(folder: Path) -> Invoke:
 
 @pytest.fixture
 def answer(invoke: Invoke) -> Answer:
-    """What a command prints with --json; its exit code must be the one expected."""
+    """A command's output with --json; its exit code must be the expected one."""
 
     def run(*arguments: object, exit_code: int = 0) -> Any:
         result = invoke(*arguments, "--json")

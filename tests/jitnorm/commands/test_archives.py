@@ -1,4 +1,4 @@
-"""`jitnorm cache export` and `import`: the cache of one machine as a file, then that of another."""
+"""`jitnorm cache export` and `import`: from one machine's cache to a file, and into another's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def archive(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
-    """A function that gives later commands an empty cache of their own."""
+    """A function that gives later commands another, empty cache."""
 
     def move() -> Store:
         monkeypatch.setenv("JITNORM_CACHE_DIR", str(tmp_path / "elsewhere"))

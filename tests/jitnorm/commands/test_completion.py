@@ -1,4 +1,4 @@
-"""What Tab completes, and that it costs little."""
+"""Completions by Tab, and their low cost."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_no_keys_where_there_is_no_cache(folder: Path) -> None:
 
 
 def press_tab(shell: str, line: str) -> subprocess.CompletedProcess[str]:
-    """What the shell's script runs; the program also says which heavy modules it has loaded."""
+    """Run the shell's completion script; the program also reports which heavy modules it has loaded."""
     code = (
         "import sys, atexit\n"
         "heavy = {'numpy', 'tvm_ffi', 'torch', 'fsspec', 'cryptography', 'jitnorm.reference', 'jitnorm.commands.why'}\n"

@@ -1,4 +1,4 @@
-"""Quantities as people read them: at every boundary between two units."""
+"""Human-readable quantities, at every boundary between two units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo tells right from wrong."""
+"""The demo distinguishes right results from wrong ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMING = Timing("0" * 64, None, 0.001)
 
 
 def reference_op(x: NDArray[Any], weight: NDArray[Any], **options: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What `rmsnorm_fp4quant` must return, from the reference."""
+    """The reference's result of `rmsnorm_fp4quant`."""
     global_scale = options["global_scale"]
     codes, scales = reference.quantize_fp4(
         reference.rmsnorm_f32(x, weight, options["eps"]),

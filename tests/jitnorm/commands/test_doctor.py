@@ -1,4 +1,4 @@
-"""The doctor: it names what is there and the remedy for what is not, and never raises."""
+"""The doctor reports what is there, suggests remedies for what is not, and never raises."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def raising(message: str) -> Any:
 
 
 def launcher_of(*capabilities: tuple[int, int]) -> Any:
-    """A launcher on a machine with such GPUs."""
+    """A launcher on a machine with these GPUs."""
     return SimpleNamespace(
         driver_version=lambda: 13010,
         device_count=lambda: len(capabilities),

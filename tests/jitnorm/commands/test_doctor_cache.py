@@ -1,4 +1,4 @@
-"""What the doctor finds of the cache: every tier with its state, whatever is wrong with the others."""
+"""The doctor's report on the cache: every tier with its state, whatever is wrong with the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAYLOADS = sum(len(artifact.payload) for artifact in ENTRIES.values())
 
 @pytest.fixture(autouse=True)
 def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Building the launcher takes seconds, and these tests are not about it."""
+    """Do not build the launcher: it takes seconds, and these tests are not about it."""
 
     def missing() -> None:
         raise RuntimeError("not built for this test")
@@ -39,7 +39,7 @@ def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def states(answer: Answer) -> dict[str, Any]:
-    """The tiers of the report, by name."""
+    """The states of the tiers in the report, by name."""
     return {tier["name"]: tier for tier in answer("doctor", exit_code=1)["tiers"]}
 
 
@@ -79,7 +79,7 @@ def test_a_cache_that_is_measured_in_time_is_no_estimate(store: Store, answer: A
 def test_a_default_folder_that_cannot_be_made_is_told_and_all_else_examined(
     answer: Answer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As where the home folder is read-only."""
+    """This happens where the home folder is read-only."""
     (tmp_path / "file").touch()
     monkeypatch.delenv("JITNORM_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "cache"))
@@ -163,7 +163,7 @@ def test_a_tier_that_hangs_is_given_up(store: Store, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def own_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """What jitnorm's own wheel brings: a launcher for the TVM-FFI that is installed, and one for another."""
+    """The contents of jitnorm's wheel: a launcher for the installed TVM-FFI, and one for another."""
     folder = tmp_path / "prebuilt"
     monkeypatch.setattr("jitnorm.store.PREBUILT", str(folder))
     wanted = LauncherParts.collect().source_key(os.uname().machine)

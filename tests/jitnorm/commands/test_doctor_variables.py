@@ -1,4 +1,4 @@
-"""The doctor on environment variables: every one that jitnorm reads is known, and bad values are found."""
+"""The doctor on environment variables: it knows every one that jitnorm reads, and finds bad values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers wrote into manifests is shown as it is: no view is steered by it, or fails at it."""
+"""Text from strangers in manifests is shown harmlessly: it can neither control a view nor make it fail."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MANIFESTS = st.dictionaries(st.sampled_from(FIELDS) | st.text(st.characters()), 
 
 
 def shown_by(invoke: Invoke, *arguments: str) -> list[str]:
-    """The lines that a command prints, all of which can be seen as they are."""
+    """The lines that a command prints, which must all be printable."""
     result = invoke(*arguments)
     assert result.exit_code in (0, 1)
     lines = (result.stdout + result.stderr).split("\n")

@@ -1,4 +1,4 @@
-"""`jitnorm cache info`: all that is known of an entry."""
+"""`jitnorm cache info`: everything known about an entry."""
 
 from __future__ import annotations
 

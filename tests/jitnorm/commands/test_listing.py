@@ -1,4 +1,4 @@
-"""`jitnorm cache ls`: what is stored, for people and for programs."""
+"""`jitnorm cache ls`: the contents of the cache, for people and for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The place of a command: a GPU that can be used, else the CPU with the reason."""
+"""The device of a command: a usable GPU, or else the CPU, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`jitnorm quantize` as its users meet it: the page's examples, progress, plans and errors."""
+"""`jitnorm quantize` as seen by users: the page's examples, progress, plans and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["unoptimized"]
 
 @pytest.fixture(autouse=True)
 def _checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unoptimized: None) -> None:
-    """A checkpoint by the name that the page has."""
+    """A checkpoint with the name used on the page."""
     write_checkpoint(tmp_path / "Qwen3-8B")
     monkeypatch.chdir(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Beginnings of keys, and filters."""
+"""Prefixes of keys, and filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`jitnorm cache keygen` and `sign`, and what trust makes of them."""
+"""`jitnorm cache keygen` and `sign`, and the effect on trust."""
 
 from __future__ import annotations
 

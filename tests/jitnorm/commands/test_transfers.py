@@ -71,7 +71,7 @@ def test_the_option_counts_more_than_the_environment(
 def test_pushing_signs_nothing_and_refuses_what_nobody_trusted_has_signed(
     store: Store, bucket: Path, tmp_path: Path, answer: Answer, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or a key would vouch for what was imported, or copied from a remote cache that asks for no signatures."""
+    """Otherwise, a key would vouch for imported entries, or for copies from a remote cache without signatures."""
     pytest.importorskip("cryptography", reason="signatures need jitnorm[sign]")
     for name in ("mine", "theirs"):
         invoke("cache", "keygen", tmp_path / f"{name}.pem")

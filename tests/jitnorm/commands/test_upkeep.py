@@ -106,7 +106,7 @@ def test_where_keys_are_trusted_what_they_have_not_signed_is_wrong_and_left_alon
 
 
 def use_long_ago(store: Store, *order: str) -> None:
-    """Make it that the entries were used last in this order, days ago."""
+    """Pretend that the entries were last used in this order, days ago."""
     for days, key in enumerate(reversed(order), start=1):
         moment = time.time() - 86400 * days
         os.utime(store.layout.entry(key), (moment, moment))

@@ -1,4 +1,4 @@
-"""`jitnorm cache why`: a hit with its tier, or a miss with what comes near and what it differs in."""
+"""`jitnorm cache why`: a hit with its tier, or a miss with the nearest entries and their differences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CPU = Target("cpu")
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that a real kernel for the CPU has been built into."""
+    """A cache with a real kernel for the CPU."""
     place = tmp_path_factory.mktemp("built")
     store = Store(place)
     load_or_build_kernel(KernelConfig.parse(CONFIG), CPU, store)
@@ -39,13 +39,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def kernel(built: Path, folder: Path) -> Store:
-    """The user's cache with this kernel alone."""
+    """The user's cache with only this kernel."""
     shutil.copytree(built, folder)
     return Store(folder)
 
 
 def publish_as_built(store: Store, config: KernelConfig, target: Target) -> None:
-    """Put a kernel into a store as this machine's toolchain would have built it; another's where there is none."""
+    """Publish a kernel as this machine's toolchain would have built it, or another's if it has none."""
     source = source_for(config, target, "c++")
     manifest = {
         "kind": "kernel", "config": str(config), "target": str(target), "backend": "nvrtc",
@@ -65,7 +65,7 @@ def key_of(store: Store) -> str:
 
 
 def change(store: Store, **fields: Any) -> None:
-    """Put another manifest to the one kernel of a store, under another key, as another builder would have."""
+    """Republish a store's only kernel with another manifest under another key, as another builder would have."""
     (entry,) = store.entries()
     artifact = store.load(entry.key)
     assert artifact is not None

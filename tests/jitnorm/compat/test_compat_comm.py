@@ -30,7 +30,7 @@ SCALE = torch.tensor([0.25])
 
 @pytest.fixture(autouse=True)
 def _plain(unoptimized: None) -> None:
-    """Kernels are not optimized here, which changes no bit."""
+    """Do not optimize kernels here, which changes no bit."""
 
 
 def expected_norm() -> torch.Tensor:
@@ -46,7 +46,7 @@ def workspace_of(rank: int, exchange: Exchange, **options: Any) -> comm.AllReduc
 
 
 def on_ranks(call: Callable[[torch.Tensor, comm.AllReduceFusionWorkspace], Any]) -> list[Any]:
-    """What a call returns on each rank, given its share of the sum."""
+    """Run a call on each rank with its share of the sum, and return the results."""
 
     def work(rank: int, exchange: Exchange) -> Any:
         workspace = workspace_of(rank, exchange)
@@ -59,7 +59,7 @@ def on_ranks(call: Callable[[torch.Tensor, comm.AllReduceFusionWorkspace], Any])
 
 
 def test_the_norm_and_the_sum_with_the_residual_take_the_places_that_are_given() -> None:
-    """As vLLM's pass calls it: the norm in place of the input, the sum in place of the residual."""
+    """vLLM's pass calls it this way: the norm replaces the input, and the sum replaces the residual."""
 
     def call(x: torch.Tensor, workspace: comm.AllReduceFusionWorkspace) -> Any:
         residual = RESIDUAL.clone()

@@ -16,7 +16,7 @@ TOKENS, SIZE = 12, 64
 
 
 def exact(x: torch.Tensor, weight: torch.Tensor | None, interleave: bool) -> torch.Tensor:
-    """Of heads side by side, in float64."""
+    """The exact result for adjacent heads, in float64."""
     y = x.double()
     if weight is not None:
         y = y / (y.square().mean(-1, keepdim=True) + 1e-6).sqrt() * weight.double()

@@ -1,4 +1,4 @@
-"""jitnorm.compat.flashinfer.rope: heads of two dimensions, turned by a table."""
+"""jitnorm.compat.flashinfer.rope: heads in two dimensions, rotated by a table."""
 
 from __future__ import annotations
 

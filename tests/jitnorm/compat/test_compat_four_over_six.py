@@ -1,4 +1,4 @@
-"""The recipe of four over six: an argument, or FlashInfer's environment variables where it is left out."""
+"""The recipe of four over six: an argument, or FlashInfer's environment variables if it is omitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""jitnorm.compat.flashinfer: NVFP4 of key-value caches, by their definition and by each other."""
+"""jitnorm.compat.flashinfer: NVFP4 key-value caches, compared with their definition and with each other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.bfloat16) -> t
 
 
 def in_layout(cache: torch.Tensor, layout: str) -> torch.Tensor:
-    """A cache of (pages, tokens, heads, ...) in memory of that layout."""
+    """A cache of (pages, tokens, heads, ...) stored in that layout."""
     return cache if layout == "NHD" else cache.transpose(1, 2).contiguous()
 
 

@@ -1,4 +1,4 @@
-"""vLLM's quantization of experts' rows: its shapes, and what each expert gets alone."""
+"""vLLM's quantization of experts' rows: its shapes, and the same result as for each expert alone."""
 
 from __future__ import annotations
 

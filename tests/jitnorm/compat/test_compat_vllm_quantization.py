@@ -1,4 +1,4 @@
-"""jitnorm.compat.vllm: quantization alone, in FP8, INT8 and FP4."""
+"""jitnorm.compat.vllm: separate quantization in FP8, INT8 and FP4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the peers' functions do with tensors on a GPU: results on the host, weights of their own, CUDA graphs."""
+"""The peers' functions with tensors on a GPU: results on the host, their own weights, CUDA graphs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_norm_without_a_weight_is_captured_in_a_cuda_graph(x: torch.Tensor) ->
 @pytest.mark.parametrize("is_inference", [False, True])
 @pytest.mark.parametrize("name", ["mxfp8_grouped_quantize", "nvfp4_quantize", "scaled_fp4_grouped_quantize"])
 def test_codes_are_captured_in_a_cuda_graph_after_one_call(name: str, is_inference: bool) -> None:
-    """FlashInfer's own tests of graphs do so in inference mode."""
+    """FlashInfer's tests of graphs do this in inference mode."""
     with torch.inference_mode(is_inference):
         x = torch.randn(2, 128, 256, dtype=torch.bfloat16, device="cuda")
         mask, scale = torch.full((2,), 128, dtype=torch.int32, device="cuda"), torch.ones(2, device="cuda")

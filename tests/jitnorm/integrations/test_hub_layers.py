@@ -1,4 +1,4 @@
-"""Layers of the folder for the Hub's `kernels` package, which has the name of a folder of this repository."""
+"""The layers for the Hub's `kernels` package, which shares its name with a folder of this repository."""
 
 from __future__ import annotations
 

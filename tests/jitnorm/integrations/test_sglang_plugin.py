@@ -1,4 +1,4 @@
-"""SGLang's plugin framework puts jitnorm's functions in the place of sgl_kernel's; scripts/sglang_plugin runs all."""
+"""SGLang's plugin framework replaces sgl_kernel's functions by jitnorm's; scripts/sglang_plugin runs everything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_no_function_is_hooked_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, ModuleType]]:
-    """SGLang's framework as before it loads plugins, and a module that has imported from a stand-in of `sgl_kernel`."""
+    """SGLang's framework before it loads plugins, and a module that has imported from a stand-in for `sgl_kernel`."""
     plugins = pytest.importorskip("sglang.srt.plugins", reason="scripts/sglang_plugin FOLDER runs SGLang's wheel")
     kernels, layer = ModuleType("sgl_kernel"), ModuleType("layer_of_sglang")
     for name in ("rmsnorm", "fused_add_rmsnorm", "silu_and_mul"):

@@ -1,4 +1,4 @@
-"""Small models of each kind give the same bits with jitnorm's norms, and with linears what their codes stand for."""
+"""Small models of each kind have the same bits with jitnorm's norms, and decoded products with its linears."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def as_encoded(x: torch.Tensor, to: Format) -> torch.Tensor:
 
 @contextmanager
 def with_plain_linears(model: Any, names: list[str], to: Format) -> Iterator[None]:
-    """The model, whose linears multiply in plain torch what the codes of input and weight stand for."""
+    """The model with linears that multiply the decoded input and weight in plain torch."""
 
     def hook(linear: torch.nn.Linear, inputs: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
         y = torch.nn.functional.linear(as_encoded(inputs[0], to), as_encoded(linear.weight.detach(), to))

@@ -1,4 +1,4 @@
-"""What `apply` finds in modules of plain torch, what it leaves alone and why, and what happens as they change."""
+"""`apply` on modules of plain torch: what it finds, what it skips and why, and what happens as they change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Block(torch.nn.Module):
 
 
 class Doubled(torch.nn.Module):
-    """A module of no known name that is an RMSNorm times something, if `factor` is not 1."""
+    """A module with an unknown name, an RMSNorm times a factor if `factor` is not 1."""
 
     def __init__(self, factor: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""vLLM's passes fuse into operators that jitnorm computes; scripts/vllm_plugin runs what needs vLLM's sources."""
+"""vLLM's passes fuse into operators that jitnorm computes; scripts/vllm_plugin runs the tests with vLLM's sources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_no_operator_is_registered_unasked(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture(scope="module")
 def vllm() -> Iterator[Any]:
-    """vLLM's pass manager for the CPU, with the operators of its sources; what it fuses into is jitnorm's."""
+    """vLLM's pass manager for the CPU, with the operators of its sources; jitnorm provides the fused ones."""
     package = pytest.importorskip("vllm", reason="scripts/vllm_plugin FOLDER runs vLLM's sources")
     bindings = Path(package.__file__).parents[1] / "csrc" / "torch_bindings.cpp"
     if not bindings.exists():
@@ -139,7 +139,7 @@ def test_vllm_s_passes_fuse_into_jitnorm_s_kernels(vllm: Any) -> None:
 def expected(
     x: list[torch.Tensor], residual: list[torch.Tensor], gates: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor
 ) -> list[torch.Tensor]:
-    """What the functions of `jitnorm.compat.vllm` write for each fused part of the program."""
+    """The outputs of `jitnorm.compat.vllm`'s functions for each fused part of the program."""
     codes, of_sum, of_swiglu = (torch.empty(x[0].shape, dtype=FP8) for _ in range(3))
     total = residual[0].clone()
     _C.rms_norm_static_fp8_quant(codes, x[0], weight, scale, EPS)

@@ -1,4 +1,4 @@
-"""As a provider of vLLM's IR, jitnorm computes what the IR defines; scripts/vllm_plugin runs this where vLLM is not."""
+"""As a provider of vLLM's IR, jitnorm follows the IR's definitions; scripts/vllm_plugin runs this without vLLM."""
 
 from __future__ import annotations
 

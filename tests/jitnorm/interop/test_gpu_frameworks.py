@@ -1,4 +1,4 @@
-"""Frameworks on the GPU: the same bytes from all, each on the stream that it is on."""
+"""Frameworks on the GPU: the same bytes from all, each on its own stream."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def jax_gpu() -> Any:
 
 @pytest.fixture(params=GPU_FRAMEWORKS)
 def make(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
-    """Makes a framework's tensor on the GPU of a NumPy array."""
+    """Create a framework's tensor on the GPU from a NumPy array."""
     pytest.importorskip(MODULES[request.param], reason=f"{request.param} is not installed")
     if request.param == "jax":
         request.getfixturevalue("jax_gpu")
@@ -92,7 +92,7 @@ def test_an_empty_batch(make: Callable[[Any], Any]) -> None:
 
 @pytest.fixture
 def late() -> tuple[Any, Any, Callable[[torch.Tensor], None]]:
-    """An input and a weight, and what fills a tensor with that input late on torch's current stream."""
+    """An input, a weight, and a function that fills a tensor with that input late on torch's current stream."""
     x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
     ready = to_torch(x, "cuda")
     # Everything is compiled, loaded and allocated before a stream has to be overtaken.
@@ -189,7 +189,7 @@ def test_jax_inputs_that_are_yet_to_be_computed_are_waited_for(jax_gpu: Any) -> 
 
 
 def test_ops_inside_of_jit_run_in_xla_s_order(jax_gpu: Any) -> None:
-    """Enough of them that XLA makes a graph of the program: its first run and the later ones."""
+    """There are enough ops that XLA makes a graph of the program, for its first run and later ones."""
     pytest.importorskip("jax_tvm_ffi", reason="jax-tvm-ffi is not installed")
     import jax
 

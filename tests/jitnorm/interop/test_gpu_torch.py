@@ -1,4 +1,4 @@
-"""What of torch is refused on GPUs, too; after each error the CUDA context lives, and the next call is right."""
+"""Rejected torch tensors on GPUs: after each error, the CUDA context is alive and the next call is correct."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_tensor_that_requires_grad_is_refused_where_there_is_no_gradient_unles
 
 
 def test_a_call_keeps_no_memory() -> None:
-    """Or the pool of a CUDA graph, which may be current, would not get it back."""
+    """Otherwise, the pool of a CUDA graph, which may be current, would not get it back."""
     x, weight = torch.ones(3, 1234, device="cuda"), torch.ones(1234, device="cuda")
     before = torch.cuda.memory_allocated()
     for _ in range(2):

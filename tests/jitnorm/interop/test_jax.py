@@ -1,4 +1,4 @@
-"""JAX arrays on the CPU, outside of jax.jit; test_jax_programs.py has what jax-tvm-ffi adds."""
+"""JAX arrays on the CPU, outside jax.jit; test_jax_programs.py tests what jax-tvm-ffi adds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Norms have gradients wherever JAX differentiates, those of jitnorm's own functions."""
+"""Norms have the gradients of jitnorm's functions wherever JAX differentiates."""
 
 from __future__ import annotations
 

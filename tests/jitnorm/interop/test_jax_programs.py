@@ -1,4 +1,4 @@
-"""JAX through jax-tvm-ffi: ops inside jax.jit, and eager calls as programs of JAX."""
+"""JAX with jax-tvm-ffi: ops inside jax.jit, and eager calls as JAX programs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def arrays_of(result: Any) -> list[Any]:
-    """The arrays of what an op returned."""
+    """The arrays in an op's result."""
     if isinstance(result, jitnorm.QuantizedTensor):
         found = [result.data, result.scale, result.row_scale, result.tensor_scale, result.amax]
         return [each for each in found if each is not None]
@@ -114,7 +114,7 @@ def test_a_kernel_that_is_not_warm_is_an_error_of_tracing(monkeypatch: pytest.Mo
 
 
 def test_a_program_is_known_by_what_it_runs() -> None:
-    """JAX may keep compiled programs on disk: another process must not take one's kernel for another's."""
+    """JAX may store compiled programs on disk, where another process must not mistake one kernel for another."""
     calls = ((*tensors(), 1e-6), (*tensors(), 1e-5), (*tensors("bfloat16"), 1e-6), (*tensors(), 1e-6))
     programs = [jax.jit(rmsnorm, static_argnums=2).lower(to_jax(x), to_jax(w), eps).as_text() for x, w, eps in calls]
     names = [text.partition('@"jitnorm ')[2].partition('"')[0] for text in programs]

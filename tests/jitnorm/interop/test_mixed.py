@@ -1,4 +1,4 @@
-"""One call with tensors of two frameworks: refused by name, because each has its own streams, modes and gradients.
+"""A call with tensors of two frameworks is an error, because each has its own streams, modes and gradients.
 
 Those of TVM-FFI have none, and go with all others.
 """

@@ -1,4 +1,4 @@
-"""What would need a gradient that an op lacks is an error, and what is written in place is known to autograd."""
+"""Gradients that an op lacks are an error, and autograd knows what is written in place."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_tangent_is_refused_and_others_may_be_used_beside() -> None:
 
 
 def outputs_of_calls() -> dict[str, tuple[Any, ...]]:
-    """For each op that can write into the caller's tensors: the call, and those."""
+    """The call and the caller's output tensors, for each op that can write into them."""
     x, weight, scale = to_torch(X), to_torch(WEIGHT), torch.ones(1)
 
     def like(dtype: torch.dtype = torch.float32, size: int = SIZE) -> Any:

@@ -1,4 +1,4 @@
-"""torch tensors without memory of their own are refused by name, and the process works on."""
+"""torch tensors without memory are rejected by name, and the process continues to work."""
 
 from __future__ import annotations
 

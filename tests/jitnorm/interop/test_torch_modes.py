@@ -1,4 +1,4 @@
-"""Where torch records, replaces or transforms what it is asked for, an op is one operator."""
+"""Where torch records, replaces or transforms calls, an op is one operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The usual way of torch's calls: which calls take it, what it leaves as it was, its time beside that of a handle."""
+"""The usual path of torch's calls: the calls that take it, its side effects, and its time compared with a handle's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OUT = torch.empty_like(X)
 
 @pytest.fixture
 def long_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The ops of calls that did not take the usual way."""
+    """The ops of calls that did not take the usual path."""
     ops: list[str] = []
     usual = run_module._run
 

@@ -1,4 +1,4 @@
-"""A QuantizedTensor is a node of the trees of torch and JAX, once jitnorm has made one there."""
+"""A QuantizedTensor is a node in torch's and JAX's trees once jitnorm has created one there."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from jitnorm import dispatch
 
 @pytest.fixture
 def fresh_dispatchers() -> Iterator[None]:
-    """No call has been seen before."""
+    """Forget all calls before the test."""
     forget_dispatchers()
     yield
     forget_dispatchers()
@@ -20,7 +20,7 @@ def fresh_dispatchers() -> Iterator[None]:
 
 @pytest.fixture
 def prepared(fresh_dispatchers: None, monkeypatch: pytest.MonkeyPatch) -> list[KernelConfig]:
-    """The configurations of the kernels that calls have asked for, in order."""
+    """The configurations of the kernels that calls have requested, in order."""
     configs: list[KernelConfig] = []
     get_kernel = dispatch.get_kernel
 
@@ -34,6 +34,6 @@ def prepared(fresh_dispatchers: None, monkeypatch: pytest.MonkeyPatch) -> list[K
 
 @pytest.fixture(autouse=True)
 def _quickly_built(request: pytest.FixtureRequest) -> None:
-    """Calls on the CPU run kernels that are not optimized, except where a GPU's bytes are compared with them."""
+    """Run unoptimized kernels on the CPU, except where a GPU's bytes are compared with them."""
     if request.node.get_closest_marker("gpu") is None:
         request.getfixturevalue("unoptimized")

@@ -1,4 +1,4 @@
-"""Activations, of values and of gates: the reference's, rounded to the input's dtype or encoded unrounded."""
+"""Activations of values and of gates: the reference's, rounded to the input's dtype or encoded unrounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations with numbers of the caller's, and values that stand before gates."""
+"""Activations with parameters from the caller, and values that precede gates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functional forms of ops with a residual: the bytes of the ops in place, and no input is written."""
+"""Functional forms of ops with a residual: they return the bytes of the in-place ops, and write no input."""
 
 from __future__ import annotations
 

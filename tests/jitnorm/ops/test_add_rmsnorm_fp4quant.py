@@ -71,7 +71,7 @@ def test_the_norm_itself_goes_to_y_out_and_changes_no_code(options: Fp4Options) 
 
 @pytest.mark.parametrize("options", [NVFP4, MXFP4], ids=str)
 def test_it_is_rmsnorm_fp4quant_of_the_float32_sum(options: Fp4Options) -> None:
-    """Not of the stored one, which is rounded."""
+    """The stored sum is rounded, and is not the one that is normalized."""
     x, residual = (make_input("random", 5, SMALL, "bfloat16", seed=seed) for seed in (0, 1))
     weight = make_weight(SMALL, "float32")
     total = x.astype(np.float32) + residual.astype(np.float32)

@@ -24,7 +24,7 @@ SIZES = (1, 17, 128, 513, 1024, 1100)
 
 
 def layernorm_backward(grad: Any, x: Any, weight: Any, **options: Any) -> tuple[Any, ...]:
-    """With the statistics that the norm gives."""
+    """The gradients with the statistics that the norm returns."""
     _, mean, rstd = jitnorm.layernorm_with_statistics(x, weight, weight)
     return jitnorm.layernorm_backward(grad, x, mean, rstd, weight, **options)
 
@@ -53,7 +53,7 @@ def given(kind: str, rows: int, size: int, dtype: str, name: str) -> tuple[Any, 
 
 
 def assert_gradients(found: tuple[Any, ...], expected: tuple[Any, ...], weight: Any, what: str) -> None:
-    """What a function returns is what the reference gives, rounded."""
+    """Check that the gradients are the reference's, rounded."""
     assert_same_bytes(found[0], round_to(expected[0], found[0].dtype), f"input of {what}")
     for each, exact in zip(found[1:], expected[1:], strict=False):
         assert each.dtype == weight.dtype
@@ -76,14 +76,14 @@ ROWS_AND_SIZES = [(1, 40), (31, 128), (33, 128), (257, 1030), (700, 1030), (8200
 
 @pytest.mark.parametrize(("shape", "name"), in_turn(2 * ROWS_AND_SIZES, list(FUNCTIONS)))
 def test_rows_are_summed_along_the_same_tree_however_many_they_are(shape: tuple[int, int], name: str) -> None:
-    """Of each shape, two of the functions, which sum alike."""
+    """Two of the functions suffice for each shape, because all sum alike."""
     (rows, size), (function, reference, _) = shape, FUNCTIONS[name]
     grad, x, weight = given("random", rows, size, "float32", name)
     assert_gradients(function(grad, x, weight), reference(grad, x, weight), weight, f"{rows} rows")
 
 
 def test_the_gradient_of_a_layernorm_takes_any_statistics() -> None:
-    """Such as those of other libraries, in the shape of torch's: they are not found anew."""
+    """They may come from other libraries, in torch's shape, and are not recomputed."""
     grad, x, weight = given("random", 40, 100, "float16", "layernorm")
     for kind in INPUT_KINDS:
         mean, rstd = make_input(kind, 2, 40, "float32", seed=2)

@@ -1,4 +1,4 @@
-"""compute_amax gives the largest magnitude of any tensor, NaN if there is one; norms find theirs by the same kernel."""
+"""compute_amax returns the largest magnitude of any tensor, NaN if there is one; norms use the same kernel."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_found_scale_comes_with_the_amax_it_was_found_from(rows: int) -> None:
 
 
 def test_the_amax_of_a_norm_reads_the_residual_once_only() -> None:
-    """Were it stored by both launches, it would be added twice."""
+    """If both launches stored the sum, the residual would be added twice."""
     x, residual = make_input("real", 5, 96, "bfloat16"), make_input("random", 5, 96, "bfloat16")
     weight, added = make_weight(96, "bfloat16"), residual.copy()
     q = norm_quantize(x, weight, spec=NVFP4, residual=added, global_scale="tensor")

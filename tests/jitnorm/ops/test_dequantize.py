@@ -1,4 +1,4 @@
-"""dequantize on the CPU gives the bytes of the reference, for every format and any bytes."""
+"""dequantize on the CPU returns the bytes of the reference, for every format and any bytes."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_the_dtype_is_that_of_the_output_given() -> None:
 
 
 def fp4(spec: QuantSpec, rows: int = 3) -> tuple[Any, Any, Any]:
-    """Codes, linear scales and what they stand for."""
+    """Codes, linear scales and their values."""
     q = any_encoding(spec, (rows,))
     return q.data, np.asarray(q.scale).view(np.uint8), decoded(q)
 
@@ -180,7 +180,7 @@ def test_e2m1_and_ufp8sf_scale_to_float(block: int, scale_format: str, layout: A
 
 
 def test_mxfp4_codes_are_decoded_without_the_global_scale_of_nvfp4() -> None:
-    """The call of a caller who passes one to either format: its values would be too small by that factor."""
+    """Some callers pass one with either format; using it would make the values too small by that factor."""
     x = make_input("random", 5, 64, "float32")
     scale = np.array([np.abs(x).max() / 2688], np.float32)
     decoded_x = e2m1_and_ufp8sf_scale_to_float(*mxfp4_quantize(x), scale, sf_vec_size=32, ufp8_type=0)

@@ -1,4 +1,4 @@
-"""An FP8 tensor to NVFP4: with a given global scale g its scale is 6 / g, as FlashInfer has it."""
+"""From FP8 to NVFP4: with a given global scale g, the tensor's scale is 6 / g, as in FlashInfer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def every_code(rows: int, size: int) -> Array:
 
 
 def fp8_tensor(rows: int, size: int, amax: float) -> tuple[Array, Array, Array]:
-    """A tensor in FP8, the values that it stands for, and the global scale 448 * 6 / amax of these."""
+    """A tensor in FP8, its decoded values, and the global scale 448 * 6 / amax of these."""
     values = np.random.default_rng(0).standard_normal((rows, size))
     values *= amax / np.abs(values).max()
     codes = (values * (448 / amax)).astype(E4M3)
@@ -54,7 +54,7 @@ def fp8_tensor(rows: int, size: int, amax: float) -> tuple[Array, Array, Array]:
 
 
 def assert_near(decoded: Array, values: Array, block_size: int = 16) -> None:
-    """Half the widest step between codes is a sixth of a block's amax; its scale, an E4M3 value, is exact."""
+    """Check the error: half the widest step between codes is a sixth of a block's amax; the E4M3 scale is exact."""
     amax = np.abs(values).reshape(len(values), -1, block_size).max(axis=-1).repeat(block_size, axis=1)
     assert (np.abs(decoded - values) <= amax / 6 * (1 + 1e-5)).all()
 
@@ -76,7 +76,7 @@ def test_the_scale_of_a_block_is_its_amax_in_fp8() -> None:
 
 @pytest.mark.parametrize("amax", [0.07, 70.0])
 def test_a_global_scale_of_the_codes_themselves_decodes_to_their_six_fold_over_it(amax: float) -> None:
-    """As FlashInfer's tests call it: 448 * 6 / amax of the FP8 values, so that 6 / g is not their scale."""
+    """FlashInfer's tests call it so: with 448 * 6 / amax of the FP8 values, so that 6 / g is not their scale."""
     x = (fp8_tensor(130, 96, amax)[0].astype(np.float32) * (amax / 448)).astype(E4M3)
     scale = np.float32(448 * 6) / np.abs(x.astype(np.float32)).max(keepdims=True)[0]
     codes, scales = nvfp4_quantize(x, scale)

@@ -87,7 +87,7 @@ CUTS = {
 @pytest.mark.parametrize("name", CUTS)
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 def test_a_view_s_update_arrives_in_its_tensor(name: str, framework: str) -> None:
-    """Three dimensions whose rows lie apart: all elements of the view change, and none beside it."""
+    """The view has three dimensions and gaps between rows: all its elements change, and no others."""
     whole = [to_torch(make_input("random", 3 * 8, 200, "bfloat16", seed).reshape(3, 8, 200)) for seed in (0, 1)]
     before = [tensor.clone() for tensor in whole]
     views = [CUTS[name](tensor) for tensor in whole]
@@ -138,7 +138,7 @@ def test_a_row_s_result_does_not_depend_on_its_batch(op: Callable[..., None], un
     ],
 )
 def test_the_norm_alone_is_the_reference_s(op: Callable[..., Any], dtype: str, hidden_size: int) -> None:
-    """The others of rmsnorm are in test_rmsnorm.py."""
+    """The other tests of rmsnorm are in test_rmsnorm.py."""
     unit_bias = op is gemma_rmsnorm
     weight = make_weight(hidden_size, dtype)
     for kind in INPUT_KINDS:
@@ -148,7 +148,7 @@ def test_the_norm_alone_is_the_reference_s(op: Callable[..., Any], dtype: str, h
 
 
 def test_gemma_adds_one_in_float32() -> None:
-    """1 + 2**-11 is no float16 or bfloat16: the weight is widened first."""
+    """1 + 2**-11 is not representable in float16 or bfloat16, so the weight is widened first."""
     x = np.ones((1, 16), np.float32)
     weight = np.full(16, 2.0**-11, np.float32)
     assert (gemma_rmsnorm(x, weight, eps=0.0) == 1 + 2.0**-11).all()

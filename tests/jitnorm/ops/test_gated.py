@@ -123,7 +123,7 @@ def test_interleaved_columns_give_what_halves_give() -> None:
 
 @pytest.mark.parametrize("size", [1, 15, 17, 33])
 def test_halves_of_any_length(size: int) -> None:
-    """The values then begin at any element."""
+    """The values then start at any element."""
     x = make_input("random", 5, 2 * size, "float16")
     assert_encoded(silu_and_mul_quantize(x, spec=FP8_TOKEN), swiglu_f32(x), FP8_TOKEN, (5, size), str(size))
 

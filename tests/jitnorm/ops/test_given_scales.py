@@ -1,4 +1,4 @@
-"""FP8 and INT8 by scales that are given for rows, columns, groups and blocks."""
+"""FP8 and INT8 with given scales for rows, columns, groups and blocks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sizes_of(spec: QuantSpec, rows: int, columns: int) -> tuple[int, int]:
 
 
 def scales_for(spec: QuantSpec, rows: int, columns: int, seed: int = 0) -> Array:
-    """Positive scales of every magnitude, some of no use among them, if there are many."""
+    """Positive scales of every magnitude, including useless ones if there are many."""
     r, c = sizes_of(spec, rows, columns)
     generator = np.random.default_rng(seed)
     scales = np.exp2(generator.uniform(-12, 4, (-(-rows // r), columns // c))).astype(np.float32)
@@ -113,7 +113,7 @@ def test_norms_and_gates_take_them_too() -> None:
 
 @pytest.mark.parametrize("spec", [FP8_TOKEN, FP8_BLOCK, INT8_GROUP], ids=str)
 def test_the_scales_that_were_found_give_the_same_codes(spec: QuantSpec) -> None:
-    """Without saying so: a spec whose scales are found has them given by an argument."""
+    """An argument suffices to pass scales with a spec that normally computes them."""
     x = make_input("real", 130, 256, "float16")
     found = jitnorm.quantize(x, spec=spec)
     q = jitnorm.quantize(x, spec=spec, scale=found.scale)

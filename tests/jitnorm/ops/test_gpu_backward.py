@@ -1,4 +1,4 @@
-"""The GPU's gradients have the bytes of the CPU target's, and autograd on the GPU has them."""
+"""The GPU's gradients have the bytes of the CPU target's, also through autograd."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.gpu
 
 
 def layernorm_backward(grad: Any, x: Any, weight: Any, **options: Any) -> Any:
-    """With the statistics that the norm gives."""
+    """The gradients with the statistics that the norm returns."""
     _, mean, rstd = jitnorm.layernorm_with_statistics(x, weight, weight)
     return jitnorm.layernorm_backward(grad, x, mean, rstd, weight, **options)
 

@@ -1,4 +1,4 @@
-"""Refusals that need a GPU: tensors of several devices, kernels of another one."""
+"""Errors that need a GPU: tensors on several devices, kernels of another device."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_tensor_on_another_device_is_refused_and_nothing_written(
 
 
 def by_hand(tensor: torch.Tensor, **changes: Any) -> Any:
-    """A CUDA tensor's description, with changes."""
+    """The description of a CUDA tensor, with changes."""
     description = {"data": tensor.data_ptr(), "shape": tuple(tensor.shape), "device": (CUDA, tensor.get_device())}
     return tensor_by_hand(**(description | changes))
 

@@ -117,7 +117,7 @@ def test_any_eps(eps: float) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("rows", [0, 1, 3, 31, 32, 33, 127, 128, 129, 257])
 def test_every_scale_and_all_padding_is_written(rows: int, layout: str) -> None:
-    """Rows of 64 elements share blocks of threads, those of 4096 have one each."""
+    """Several rows of 64 elements share a block of threads; rows of 4096 have one each."""
     for hidden_size in (64, SMALL, 4096):
         options = replace(NVFP4, layout=layout)
         x, weight = make_input("real", rows, hidden_size, "bfloat16"), make_weight(hidden_size, "bfloat16")
@@ -246,7 +246,7 @@ def huge() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
 
 
 def same_after_another_poison(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether all bytes were written: what is left of two different poisons differs."""
+    """Whether all bytes were written: remains of two different poisons would differ."""
     pairs = zip(first.view(torch.uint8).split(8192), second.view(torch.uint8).split(8192), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
 

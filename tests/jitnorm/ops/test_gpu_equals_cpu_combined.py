@@ -170,7 +170,7 @@ def test_mixed_streams(size: int, streams: int) -> None:
 @pytest.mark.parametrize("quant", ["none", "e2m1/16/e4m3/128x4", "e4m3/row/f32"])
 @pytest.mark.parametrize("op", ["rmsnorm", "layernorm"])
 def test_the_kernels_for_many_rows(op: str, quant: str, size: int) -> None:
-    """Calls large enough to get them would take the CPU too long: here they get few rows, and an odd number."""
+    """Calls large enough to use them would take the CPU too long, so they get few rows here, an odd number."""
     gamma, beta = (to_torch(make_weight(size, "float32", seed)) for seed in (1, 2))
     parameters = (gamma, beta) if op == "layernorm" else (gamma,)
     config = f"{op}:hidden_size={size},weight=float32,residual=true,quant={quant}"

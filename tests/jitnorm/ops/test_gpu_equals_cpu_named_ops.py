@@ -1,4 +1,4 @@
-"""The GPU's bytes are the CPU target's, for what is found for a tensor and the ops under their peers' names."""
+"""The GPU's bytes are the CPU target's, for ops that compute a tensor's scale or have their peers' names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make(kind: str, rows: int, size: int, dtype: str, seed: int = 0) -> torch.Te
 
 
 def same_on_both(op: Callable[..., Any], *tensors: torch.Tensor | None, what: str = "") -> None:
-    """`op` gives the same on the CPU and on the GPU, and makes the same of its arguments."""
+    """Check that `op` returns the same on the CPU and on the GPU, with the same effect on its arguments."""
     runs = []
     for device in ("cpu", "cuda"):
         given = [None if t is None else t.clone().to(device) for t in tensors]
@@ -149,7 +149,7 @@ def test_fp8_by_the_quantizers(layout: jitnorm.SfLayout) -> None:
 
 
 def test_fp8_of_masked_matrices() -> None:
-    """Only what the mask counts is written: the outputs' other bytes are whatever memory held."""
+    """Only the rows within the mask are written; the outputs' other bytes are undefined."""
     x, scale = every_e4m3_code(3 * 128, 64).reshape(3, 128, 64), torch.tensor([0.37, 38.4, 1.0])
     mask = torch.tensor([128, 0, 128], dtype=torch.int32)
     runs = [jitnorm.scaled_fp4_grouped_quantize(x.to(at), mask.to(at), scale.to(at)) for at in ("cpu", "cuda")]

@@ -1,4 +1,4 @@
-"""What grouped GEMMs read: the counted rows of each matrix, and the tiles of their scales taken apart."""
+"""The inputs of grouped GEMMs: the counted rows of each matrix, and the separate tiles of their scales."""
 
 # ruff: noqa: E501 - in the table below a line is a case
 
@@ -35,7 +35,7 @@ def ones(*shape: int, dtype: Any = np.float16) -> Any:
 
 
 def to_bytes(tensor: Any) -> Any:
-    """The bytes of a tensor whose elements are bytes, whatever its strides."""
+    """The bytes of a tensor with one-byte elements, whatever its strides."""
     if isinstance(tensor, np.ndarray):
         return tensor.view(np.uint8)
     if type(tensor).__module__.startswith("jax"):

@@ -1,4 +1,4 @@
-"""INT8 in every framework, in dtypes of its own, and from codes back to values."""
+"""INT8 in every framework, with its own dtypes, and decoding."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_norm_is_encoded_unrounded() -> None:
 
 
 def test_products_of_integers_are_near_those_of_values() -> None:
-    """As a GEMM of INT8 has them: exact sums, then the scales of both rows."""
+    """An INT8 GEMM computes exact sums, then applies the scales of both rows."""
     x, w = (torch.from_numpy(make_input("random", rows, 256, "float32", seed=rows)) for rows in (24, 32))
     a, b = (jitnorm.quantize(each, spec=INT8_TOKEN) for each in (x, w))
     y = torch._int_mm(a.data, b.data.t()).float() * a.scale[:, None] * b.scale

@@ -1,4 +1,4 @@
-"""layernorm gives the bytes of the reference."""
+"""layernorm returns the bytes of the reference."""
 
 from __future__ import annotations
 

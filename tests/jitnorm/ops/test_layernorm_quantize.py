@@ -1,4 +1,4 @@
-"""layernorm_quantize gives the bytes of the reference: on the CPU, in CUDA C++ and on a GPU."""
+"""layernorm_quantize returns the bytes of the reference: on the CPU, in CUDA C++ and on a GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parameters(size: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("number", range(2, len(BLOCKINGS), 3), ids=lambda number: str(BLOCKINGS[number]))
 def test_encodings_give_the_reference_s_bytes(number: int) -> None:
-    """Of all kinds, of the norm as it is or rounded; parameters take turns, too."""
+    """All kinds of encodings, of the plain or the rounded norm; parameters take turns, too."""
     spec, is_rounded = BLOCKINGS[number], number // 3 % 2 == 1
     dtype, size = dtype_of(spec), hidden_size_of(spec)
     gamma, beta = parameters(size) if number // 3 % 3 else (None, None)

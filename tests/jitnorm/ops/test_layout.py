@@ -1,4 +1,4 @@
-"""Scales and rows are moved to where the reference, and FlashInfer's tables, have them."""
+"""Scales and rows are moved to the same places as by the reference and by FlashInfer's tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def random_bits(shape: tuple[int, ...], dtype: np.dtype[Any], seed: int = 0) -> 
 
 
 def swizzled(scales: Any) -> Any:
-    """By the reference, which knows bytes alone: it moves indices of bytes."""
+    """Scales swizzled byte by byte, because the reference moves only bytes."""
     planes = scales.view(np.uint8).reshape(*scales.shape, scales.itemsize)
     moved = [swizzle_scales(np.ascontiguousarray(planes[..., i]), "128x4") for i in range(scales.itemsize)]
     return np.ascontiguousarray(np.stack(moved, axis=-1)).view(scales.dtype).reshape(-1)

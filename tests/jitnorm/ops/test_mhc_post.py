@@ -1,4 +1,4 @@
-"""The streams of hyper-connections behind a layer: the reference's bytes, and near what float64 gives."""
+"""The streams of hyper-connections after a layer: the reference's bytes, and close to float64."""
 
 from __future__ import annotations
 

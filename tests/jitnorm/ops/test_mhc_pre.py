@@ -1,4 +1,4 @@
-"""The streams of hyper-connections before a layer: the reference's bytes, and near what float64 gives."""
+"""The streams of hyper-connections before a layer: the reference's bytes, and close to float64."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_bytes_are_those_of_the_reference(size: int, streams: int, dtype: st
 
 
 def test_it_is_near_what_float64_gives() -> None:
-    """With the sum of squares, either way; the mix behind the layer is nearly doubly stochastic."""
+    """The sum of squares is given or computed; the mix after the layer is nearly doubly stochastic."""
     x, projections, _, scale, base = tensors(4096, 4, "bfloat16")
     exact = x.astype(np.float64)
     squares = np.square(exact).sum((1, 2))
@@ -142,7 +142,7 @@ def test_cuda_writes_what_the_cpu_writes(text: str) -> None:
 
 
 def test_blocks_of_several_rows_find_the_factors_of_each() -> None:
-    """Also of rows whose factors are no numbers."""
+    """This includes rows whose factors are NaN."""
     for size in (64, 1024):
         config = KernelConfig.parse(f"quantize:hidden_size={size},streams=2,sinkhorn=2,prenorm=true")
         assert_same(config, Target("sm_90a"), 70, "nan", most_blocks=2, is_cuda=True)

@@ -1,4 +1,4 @@
-"""mxfp8_quantize, rmsnorm_mxfp8quant and add_rmsnorm_mxfp8quant give the bytes of the reference."""
+"""mxfp8_quantize, rmsnorm_mxfp8quant and add_rmsnorm_mxfp8quant return the bytes of the reference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAYOUTS = {"128x4": SfLayout.layout_128x4, "8x4": SfLayout.layout_8x4, "linear":
 
 
 def expected(y: Any, layout: str, alignment: int = 32) -> tuple[Any, Any]:
-    """Codes and flat scales of rows that zeros have been added to."""
+    """Codes and flat scales of rows with added padding zeros."""
     padded = np.pad(y, ((0, 0), (0, -y.shape[1] % alignment)))
     fields = encoded(padded, MXFP8.with_layout(layout))
     return fields["data"], fields["scale"].reshape(-1)

@@ -1,4 +1,4 @@
-"""The activation of a norm: that of the reference, rounded to the input's dtype or encoded."""
+"""The activation of a norm: the reference's, rounded to the input's dtype or encoded."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_it_is_the_reference_s(size: int, dtype: str, activation: str) -> None:
 
 @pytest.mark.parametrize(("activation", "dtype"), [("gelu", "float16"), ("gelu_tanh", "float16"), ("gelu", "bfloat16")])
 def test_a_norm_of_narrow_rows_is_not_narrow_itself(activation: str, dtype: str) -> None:
-    """Its square is rounded, unlike that of an input; one in 200,000 results tells whether the rest of it is added."""
+    """Its square is rounded, unlike an input's; one in 200,000 results shows whether the rounding error is added."""
     for seed in range(6):
         x, weight = make_input("random", 200, 1000, dtype, seed), make_weight(1000, "float32", seed + 1)
         expected = round_to(activated_rmsnorm_f32(x, weight, activation, eps=1e-5), x.dtype)

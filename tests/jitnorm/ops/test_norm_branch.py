@@ -1,4 +1,4 @@
-"""Layer norms of a residual plus a gated branch, modulated or not: the reference's bytes, and near float64."""
+"""Layer norms of a residual plus a gated branch, modulated or not: the reference's bytes, close to float64."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_norm_is_modulated(dtype: str, has_residual: bool) -> None:
 
 
 def test_it_is_near_what_float64_gives() -> None:
-    """In place of the residual, with gates and modulations that are views of one tensor."""
+    """The sum replaces the residual; gates and modulations are views of one tensor."""
     x, residual = tensors("random", 2, "float16")
     of_token = make_input("random", ROWS, 3 * SIZE, "float16", seed=9).reshape(ROWS, 3, SIZE)
     gate, scale, shift = of_token.transpose(1, 0, 2)
@@ -79,7 +79,7 @@ def test_it_is_near_what_float64_gives() -> None:
 
 @pytest.mark.parametrize("name", CPU_FRAMEWORKS)
 def test_every_framework_gets_the_codes_of_the_parts(name: str) -> None:
-    """Each of two matrices has padded scales of its own."""
+    """Each of two matrices has its own padded scales."""
     make, spec = CPU_FRAMEWORKS[name], NVFP4.with_layout("128x4")
     x, scale, shift = (make_input("real", 6, 192, "bfloat16", seed=seed).reshape(2, 3, 192) for seed in range(3))
     options: dict[str, Any] = {"spec": spec, "batched": True}

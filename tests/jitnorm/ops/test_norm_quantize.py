@@ -1,4 +1,4 @@
-"""norm_quantize on the CPU gives the bytes of the reference: residual, bias, the norm itself, every format."""
+"""norm_quantize on the CPU returns the bytes of the reference: residual, bias, the norm itself, every format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FUSED = [
 
 @pytest.mark.parametrize(("number", "spec"), FUSED, ids=str)
 def test_every_format_gives_the_reference_s_bytes(number: int, spec: QuantSpec) -> None:
-    """The other options take turns; every second configuration is that of a golden digest, and compiled once."""
+    """The other options take turns; every second configuration is also a golden digest's, and compiled once."""
     dtype, size = list(ALL_DTYPES)[number // 2 % 3], hidden_size_of(spec)
     unit_bias, adds, keeps = number % 4 == 0, number // 4 % 2 == 1, number // 8 % 2 == 1
     if number % 2 == 1:
@@ -82,7 +82,7 @@ def test_the_op_of_fp8_gives_the_same() -> None:
 
 @pytest.mark.parametrize("spec", [NVFP4.with_global_scale("row"), FP8_GROUP], ids=str)
 def test_it_is_quantization_of_the_unrounded_norm(spec: QuantSpec) -> None:
-    """For float32 the norm is not rounded on its way, so that two calls do what one does."""
+    """In float32 the norm is never rounded, so two calls compute the same as one."""
     x, weight = make_input("random", 5, 384, "float32"), make_weight(384, "float32")
     keywords = given_keywords(spec)
     assert_same_encoding(norm_quantize(x, weight, **keywords), quantize(rmsnorm(x, weight), **keywords), str(spec))

@@ -1,4 +1,4 @@
-"""rmsnorm_quantize and mhc_rmsnorm_quantize give the bytes of the reference."""
+"""rmsnorm_quantize and mhc_rmsnorm_quantize return the bytes of the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sandwich norms: those of the reference, rounded to the input's dtype or encoded; each step is an op of its own."""
+"""Sandwich norms: the reference's, rounded to the input's dtype or encoded; each step also exists as an op."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BOTH = (False, True)
 
 
 def make(kind: str, rows: int, size: int, dtype: str, weight_dtype: str = "") -> tuple[NDArray[Any], ...]:
-    """Inputs, residuals and both weights."""
+    """The input, the residual and both weights."""
     weights = (make_weight(size, weight_dtype or dtype, seed) for seed in (1, 2))
     return (make_input(kind, rows, size, dtype), make_input("random", rows, size, dtype, 5), *weights)
 

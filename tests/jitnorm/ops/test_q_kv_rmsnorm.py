@@ -1,4 +1,4 @@
-"""q_kv_rmsnorm gives for each of its two tensors what rmsnorm gives, in one launch, whatever their lengths."""
+"""q_kv_rmsnorm returns rmsnorm's result for both tensors, in one launch, whatever their lengths."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_outputs_are_the_reference_s(sizes: tuple[int, int], dtype: str) -> 
 
 
 def test_nothing_is_written_behind_a_shorter_row() -> None:
-    """The two are parts of a packed tensor, and normalized in place."""
+    """Both are parts of a packed tensor, and normalized in place."""
     for sizes in ((96, 48), (48, 96)):
         packed = make_input("random", 6, sum(sizes) + 16, "float16")
         q, kv = packed[:, : sizes[0]], packed[:, sizes[0] : sum(sizes)]
@@ -133,7 +133,7 @@ ON_HOST = (
 
 @pytest.mark.parametrize("text", ON_HOST)
 def test_cuda_writes_what_the_cpu_writes(text: str) -> None:
-    """Rows that share a warp, of one warp, of a block, of a cluster, and rows that are loaded again."""
+    """Rows that share a warp, have a warp, a block or a cluster each, and rows that are loaded again."""
     assert_same(KernelConfig.parse(text), Target("sm_90a"), 3, "nan", is_cuda=True)
 
 

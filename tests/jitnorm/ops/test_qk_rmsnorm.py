@@ -1,4 +1,4 @@
-"""qk_rmsnorm gives for each of its two tensors what rmsnorm gives, in one launch."""
+"""qk_rmsnorm returns rmsnorm's result for both tensors, in one launch."""
 
 # ruff: noqa: E501 - in the table below a line is a case
 
@@ -62,7 +62,7 @@ def test_leading_shapes_are_independent_and_either_may_be_empty(q_shape: Any, k_
 @settings(deadline=None, max_examples=80)
 @given(data=st.data())
 def test_strides_and_alignment_change_nothing(data: st.DataObject) -> None:
-    """Each tensor has a leading shape, gaps and an offset of its own; nothing but the outputs' rows is written."""
+    """Each tensor has its own leading shape, gaps and offset; only the outputs' rows are written."""
     weights = make_weight(DIM, "float16"), make_weight(DIM, "float16", 2)
     inputs, outputs, places = [], [], []
     for seed in (0, 1):
@@ -128,7 +128,7 @@ def test_outputs_that_share_memory_are_refused_and_views_that_interleave_are_not
 
 
 def addresses(view: Any) -> list[int]:
-    """Of all elements."""
+    """The addresses of all elements."""
     offsets = sum(np.indices(view.shape)[d] * view.strides[d] for d in range(view.ndim))
     return (view.ctypes.data + offsets).ravel().tolist()
 

@@ -1,4 +1,4 @@
-"""qk_rmsnorm_rope_cache and its form in FP8: heads, turned, in paged caches of keys and values."""
+"""qk_rmsnorm_rope_cache and its form in FP8: rotated heads in paged caches of keys and values."""
 
 # ruff: noqa: E501 - in the table below a line is a case
 
@@ -31,7 +31,7 @@ SCALES = {"one": np.full(1, 0.05, np.float32), "of heads": np.array([0.05, 3.0],
 
 
 def call_of(kind: str, size: int, dtype: str, rotary_size: int | None = None) -> dict[str, Any]:
-    """The three are views of a packed tensor."""
+    """The arguments of a call; queries, keys and values are views of a packed tensor."""
     packed = make_input(kind, TOKENS * (Q_HEADS + 2 * HEADS), size, dtype).reshape(TOKENS, -1, size)
     q, k, v = np.split(packed, [Q_HEADS, Q_HEADS + HEADS], axis=1)
     turns = np.random.default_rng(3).uniform(0, 2 * np.pi, (10, (rotary_size or size) // 2))
@@ -42,7 +42,7 @@ def call_of(kind: str, size: int, dtype: str, rotary_size: int | None = None) ->
 
 
 def turned(call: dict[str, Any], *, rounding: Any = "once", is_neox: bool = True) -> list[Any]:
-    """Queries and keys in float32, not rounded at the end."""
+    """Rotated queries and keys in float32, not rounded at the end."""
     found = []
     for name in "qk":
         x = call[name]
@@ -54,7 +54,7 @@ def turned(call: dict[str, Any], *, rounding: Any = "once", is_neox: bool = True
 
 
 def rounded(call: dict[str, Any], **options: Any) -> list[Any]:
-    """What qk_rmsnorm_rope gives."""
+    """The result of qk_rmsnorm_rope."""
     return [reference.round_to(y, call["q"].dtype) for y in turned(call, **options)]
 
 
@@ -64,7 +64,7 @@ def filled(size: int, dtype: Any, fill: int = 1) -> Any:
 
 
 def codes_of(heads: Any, scales: Any) -> Any:
-    """Those of (tokens, heads, size), each head by its scale."""
+    """The codes of (tokens, heads, size), with a scale for each head."""
     by_head = np.broadcast_to(scales, (HEADS,))
     found = [reference.quantize_fp8_static(heads[:, i].astype(np.float32), float(by_head[i])) for i in range(HEADS)]
     return np.stack(found, 1)
@@ -111,7 +111,7 @@ def test_codes_are_those_of_keys_and_values(rounding: str) -> None:
 
 @pytest.mark.parametrize("spot", SPOTS)
 def test_strides_and_alignment_of_caches_change_nothing(spot: Any) -> None:
-    """Heads stand before the tokens of a page; nothing else in the memory of caches is written."""
+    """Heads precede the tokens of a page; nothing else in the memory of caches is written."""
     call = call_of("random", 64, "float16")
     placed = [place((PAGES, HEADS, PAGE_SIZE, 64), np.float16, spot) for _ in range(2)]
     for each in placed:

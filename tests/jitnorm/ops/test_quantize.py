@@ -1,4 +1,4 @@
-"""quantize on the CPU gives the bytes of the reference, in every format."""
+"""quantize on the CPU returns the bytes of the reference, in every format."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_longest_rows(spec: QuantSpec) -> None:
 
 @pytest.mark.parametrize(("size", "element"), in_turn([1, 15, 16, 17, 33, 35], ["e4m3", "e5m2", "int8"]))
 def test_fp8_rows_may_have_any_length(size: int, element: str) -> None:
-    """Their codes begin at any byte."""
+    """Their codes start at any byte."""
     spec = QuantSpec(element, "row", "f32")
     x = make_input("random", 5, size, "float16")
     assert_encoded(quantize(x, spec=spec), x.astype(np.float32), spec, x.shape, str(size))
@@ -97,7 +97,7 @@ def test_a_row_s_result_does_not_depend_on_its_batch(spec: QuantSpec) -> None:
 
 
 def test_a_decoded_row_is_near_what_was_encoded() -> None:
-    """An oracle that needs no table: relative errors are bounded by half a step of the format."""
+    """A check without tables: the relative error is at most half a step of the format."""
     x = make_input("random", 16, 512, "float32")
     q = quantize(x, spec=FP8_TOKEN)
     decoded = decode_e4m3(q.data.view(np.uint8)) * q.scale[:, None]

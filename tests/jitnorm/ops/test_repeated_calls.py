@@ -1,4 +1,4 @@
-"""A call like one before chooses its kernel by looking options up: nothing is validated or constructed again."""
+"""A repeated call finds its kernel by looking up its options: nothing is validated or constructed again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONSTRUCTION: dict[CodeType, str] = {
 
 @pytest.fixture
 def kernels_that_do_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing is compiled."""
+    """Replace kernels by ones that do nothing, without compiling."""
     forget_dispatchers()
     nothing = tvm_ffi().convert(lambda *_: None)
     monkeypatch.setattr("jitnorm.dispatch.get_kernel", lambda *_: nothing)
@@ -42,7 +42,7 @@ def kernels_that_do_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def constructed_by(call: Any) -> set[str]:
-    """Which of `CONSTRUCTION` a call runs."""
+    """The functions of `CONSTRUCTION` that a call runs."""
     found: set[str] = set()
 
     def note(frame: FrameType, event: str, _: object) -> None:

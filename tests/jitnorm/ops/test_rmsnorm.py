@@ -1,4 +1,4 @@
-"""rmsnorm on the CPU gives the bytes of the reference, wherever its tensors lie."""
+"""rmsnorm on the CPU returns the bytes of the reference, wherever its tensors are."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_vector_is_one_row() -> None:
 @settings(deadline=None, max_examples=100)
 @given(data=st.data())
 def test_strides_and_alignment_change_nothing(data: st.DataObject) -> None:
-    """Rows, gaps and offsets of odd numbers of elements; nothing but the output's rows is written."""
+    """Rows, gaps and offsets have odd numbers of elements; only the output's rows are written."""
     dtype = "float16"
     leading = tuple(data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
     gaps = (0, 1, 2, 4)
@@ -135,7 +135,7 @@ def test_one_part_of_a_packed_tensor_may_go_to_another() -> None:
 
 @pytest.mark.parametrize("batch", [1, 2])
 def test_one_part_of_a_packed_batch_may_go_to_another(batch: int) -> None:
-    """The parts interleave below the outermost dimension, yet share no byte."""
+    """The parts interleave below the outermost dimension, but share no byte."""
     packed = make_input("random", batch * 5, 3 * 64, "float16").reshape(batch, 5, 3, 64)
     weight, before = make_weight(64, "float16"), packed.copy()
     rmsnorm(packed[:, :, 0], weight, out=packed[:, :, 1])

@@ -1,4 +1,4 @@
-"""rmsnorm_fp4quant on the CPU gives the bytes of the reference: codes, scales and their padding."""
+"""rmsnorm_fp4quant on the CPU returns the bytes of the reference: codes, scales and their padding."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_any_number_of_leading_dimensions(shape: tuple[int, ...], layout: str) -
 def test_swizzled_scales_are_the_linear_ones_rearranged_and_their_padding_is_zero(
     options: Fp4Options, rows: int
 ) -> None:
-    """Given a poisoned tensor: whatever is not a scale is written too."""
+    """The given tensor is poisoned: the padding between scales must be written, too."""
     x, weight = make_input("real", rows, SMALL, "bfloat16"), make_weight(SMALL, "bfloat16")
     columns = SMALL // options.block_size
     swizzled = np.full(-(-rows // 128) * 128 * -(-columns // 4) * 4, 0xA5, np.uint8)
@@ -113,7 +113,7 @@ def test_swizzled_scales_are_the_linear_ones_rearranged_and_their_padding_is_zer
 @settings(deadline=None, max_examples=80)
 @given(data=st.data())
 def test_strides_and_alignment_change_nothing(data: st.DataObject) -> None:
-    """Nothing is written but the codes and the scales: guard bytes lie around all of them."""
+    """Only the codes and the scales are written: all of them are surrounded by guard bytes."""
     options = replace(MXFP4, layout="128x4")
     leading = tuple(data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
     where = data.draw(placements(len(leading), (0, 1, 2, 4)))
@@ -194,7 +194,7 @@ def test_a_power_of_two_in_the_weight_moves_mxfp4_scales_and_nothing_else(expone
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_blocks_do_not_see_each_other_s_weights(data: st.DataObject) -> None:
-    """Changing one block's weights changes that block's codes and scale alone."""
+    """Changing one block's weights changes only that block's codes and scale."""
     x, weight = make_input("random", 3, SMALL, "bfloat16"), make_weight(SMALL, "bfloat16")
     changed, block = weight.copy(), data.draw(st.integers(0, SMALL // 16 - 1))
     changed[block * 16 : block * 16 + 16] = data.draw(st.sampled_from([0.0, 3.0, np.nan]))

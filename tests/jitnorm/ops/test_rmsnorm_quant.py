@@ -1,4 +1,4 @@
-"""The norms fused with FP8 by a given scale give the bytes of the reference on the CPU."""
+"""The norms fused with FP8 by a given scale return the bytes of the reference on the CPU."""
 
 from __future__ import annotations
 

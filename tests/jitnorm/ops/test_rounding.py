@@ -28,7 +28,7 @@ HOPPER = Target("sm_90a")
 
 
 def half_of(spec: QuantSpec) -> str:
-    """The dtype that an encoding is tested in: rounding to float32 changes nothing."""
+    """The 16-bit dtype in which an encoding is tested: rounding to float32 would change nothing."""
     return "bfloat16" if dtype_of(spec) == "float32" else dtype_of(spec)
 
 
@@ -36,7 +36,7 @@ def half_of(spec: QuantSpec) -> str:
 
 
 def llama(x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor) -> torch.Tensor:
-    """What ``LlamaRMSNorm`` computes, with the given reciprocal root mean squares."""
+    """The result of ``LlamaRMSNorm`` with the given reciprocal root mean squares."""
     hidden_states = x.to(torch.float32)
     hidden_states = hidden_states * rstd
     return weight * hidden_states.to(x.dtype)
@@ -59,7 +59,7 @@ def test_hf_is_transformers_norm_bit_for_bit_given_its_statistic(size: int, dtyp
 
 
 def test_its_own_statistic_hardly_ever_differs_from_torch_s() -> None:
-    """The mean is rounded in another order: an ulp of rstd in float32 rarely shows in bfloat16."""
+    """The mean is rounded in another order; an ulp of rstd in float32 is rarely visible in bfloat16."""
     x, weight = (to_torch(make_input("random", 64, 4096, "bfloat16", seed=seed)) for seed in (1, 2))
     expected = llama(x, weight[0], rstd_of_torch(x, 1e-5))
 
@@ -124,7 +124,7 @@ def test_heads_are_rows() -> None:
 @given(st.data())
 @pytest.mark.parametrize("number", range(0, len(BLOCKINGS), 2), ids=lambda number: str(BLOCKINGS[number]))
 def test_output_fused_is_unfused_bit_for_bit(number: int, data: st.DataObject) -> None:
-    """The norm, then its encoding, with and without a residual, the norm being kept, too."""
+    """The norm, then its encoding, with and without a residual, also with the norm kept."""
     spec, adds, unit_bias = BLOCKINGS[number], number // 2 % 2 == 1, number % 3 == 1
     dtype, size = half_of(spec), hidden_size_of(spec)
     kind, rows = data.draw(st.sampled_from(INPUT_KINDS)), data.draw(st.integers(0, 20))
@@ -148,7 +148,7 @@ def test_output_fused_is_unfused_bit_for_bit(number: int, data: st.DataObject) -
 
 @pytest.mark.parametrize("number", range(0, len(BLOCKINGS), 3), ids=lambda number: str(BLOCKINGS[number]))
 def test_what_is_rounded_by_steps_and_encoded_has_the_reference_s_bytes(number: int) -> None:
-    """Of all kinds, which come after it; the other options take turns."""
+    """All kinds of encodings, which follow the rounding; the other options take turns."""
     spec, adds, unit_bias, has_bias = BLOCKINGS[number], number % 2 == 1, number // 3 % 4 == 3, number // 3 % 3 == 2
     dtype, size = half_of(spec), hidden_size_of(spec)
     weight = make_weight(size, "float32" if number % 5 == 0 else dtype)
@@ -185,7 +185,7 @@ NAMED: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_named_ops_take_it(name: str) -> None:
-    """With a weight of ones "output" and "hf" are the norm and its encoding, and "once" is not."""
+    """With a weight of ones, "output" and "hf" are the norm and its encoding, and "once" is not."""
     function, x = getattr(jitnorm, name), make_input("random", 16, 256, "bfloat16")
     weight = np.ones(256, x.dtype)
     once, output, hf = ([*function(x, weight, **NAMED[name], rounding=each)] for each in ("once", *EARLY))

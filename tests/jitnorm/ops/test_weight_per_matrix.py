@@ -1,4 +1,4 @@
-"""Batches with a weight for each matrix are their matrices one by one."""
+"""Batches with a weight for each matrix equal their matrices, computed one by one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def batch(kind: str, shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
 
 
 def each_alone(x: Any, weight: Any, residual: Any = None) -> Any:
-    """By the reference, matrix by matrix."""
+    """The reference's result, matrix by matrix."""
     result = np.empty_like(x)
     for i, matrix in enumerate(x):
         rows = matrix.reshape(-1, x.shape[-1])

@@ -37,7 +37,7 @@ def nearest_float32(value: Fraction) -> np.float32:
 
 
 def exact_fma(a: Any, b: Any, c: Any) -> np.float32:
-    """Compute a * b + c with one rounding; float64 is exact for what is not finite and for signs of zero."""
+    """Compute a * b + c with one rounding; float64 is exact for non-finite values and signs of zero."""
     in_float64 = float(a) * float(b) + float(c)
     result: np.float32 = np.float32(in_float64)
     if math.isfinite(in_float64) and in_float64 != 0:

@@ -19,7 +19,7 @@ def exact_e2m1_code(value: Fraction, negative: bool) -> int:
 
 
 def exact_e4m3_block(block: F32, global_scale: float, reciprocal: np.float32 = SIXTH) -> tuple[int, list[int]]:
-    """Return the scale byte and the codes of a block, rounding exact rationals where the definition does."""
+    """Return the scale byte and the codes of a block, rounding exact rationals where the definition rounds."""
     gs = exact(global_scale)
     factor = exact(nearest_float32(gs * exact(reciprocal)))
     scale = min(exact(nearest_float32(exact(np.abs(block).max()) * factor)), Fraction(448))

@@ -1,4 +1,4 @@
-"""The tree of the row statistics, followed with no array operation at all."""
+"""The tree of the row statistics, followed without array operations."""
 
 from __future__ import annotations
 

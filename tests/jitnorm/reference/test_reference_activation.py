@@ -75,7 +75,7 @@ def nearest_integer(a: np.float32, b: np.float32) -> np.float32:
 
 
 def exact_silu(x: np.float32) -> np.float32:
-    """Follow the definition, rounding exact rationals where it does."""
+    """Follow the definition with exact rationals, rounding where it rounds."""
     bounded = max(x, -SILU_BOUND)
     return product(bounded, exact_sigmoid_of_product(min(bounded, SILU_BOUND), LOG2_E, LOG2_E_LOW))
 
@@ -118,7 +118,7 @@ def exact_swigluoai(gate: np.float32, up: np.float32) -> np.float32:
 
 
 def ulps(actual: F32, expected: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The distance in units of the last place that a float32 has at the expected value."""
+    """The distance from the expected value in units of the last place of a float32."""
     exponent = np.maximum(np.frexp(expected)[1] - 1, -126)
     distance: NDArray[np.float64] = np.abs(actual.astype(np.float64) - expected) / np.ldexp(1.0, exponent - 23)
     return distance
@@ -218,7 +218,7 @@ def test_gelu_by_tanh_is_the_usual_formula() -> None:
 
 
 def test_16_bit_values_have_exact_squares() -> None:
-    """So kernels of 16-bit inputs leave out what rounding takes from squares."""
+    """Kernels of 16-bit inputs can therefore omit the rounding errors of squares."""
     for dtype, largest in ((np.dtype(np.float16), 0x4A60), (np.dtype(ml_dtypes.bfloat16), 0x414C)):
         x = np.arange(largest + 1, dtype=np.uint16).view(dtype).astype(np.float32)
         s = x * x

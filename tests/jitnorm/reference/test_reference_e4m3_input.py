@@ -1,4 +1,4 @@
-"""An input in E4M3 is widened exactly; a global scale that is given tells the scale of the tensor that it encodes."""
+"""E4M3 inputs are widened exactly; a given global scale determines the scale of the encoded tensor."""
 
 from __future__ import annotations
 

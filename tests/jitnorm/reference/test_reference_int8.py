@@ -37,7 +37,7 @@ def exact_scale(amax: np.float32, scale_ub: float | None = None) -> np.float32:
 
 
 def exact_codes(y: F32, scale: np.float32) -> list[int]:
-    """Those over a finite positive scale, rounded where the definition does."""
+    """The exact codes for a finite positive scale, rounded where the definition rounds."""
     inverse = exact(nearest_float32(1 / exact(scale)))
     return [nearest_integer(nearest_float32(exact(v) * inverse)) for v in y]
 

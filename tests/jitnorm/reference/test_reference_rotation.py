@@ -45,7 +45,7 @@ def test_pairs_are_turned_in_the_plane(pairs: int, rest: int, is_neox: bool, pos
 @pytest.mark.parametrize("is_neox", [True, False])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_hf_has_the_bits_of_torch_step_by_step(dtype: str, is_neox: bool) -> None:
-    """As the rotary embedding of Transformers and vLLM's native one: 16-bit cosines, sines, products and sums."""
+    """Like the rotary embedding of Transformers and vLLM's native one: 16-bit cosines, sines, products and sums."""
     size, rows = 64, 100
     y, table = normal(rows, size, ALL_DTYPES[dtype]), table_of(size, rows, ALL_DTYPES[dtype])
     found = rotate_f32(y, table, np.arange(rows), is_neox=is_neox, rounding="hf", dtype=y.dtype)

@@ -167,7 +167,7 @@ def test_what_goes_wrong_in_the_dsl_is_a_compile_error(monkeypatch: pytest.Monke
 
 
 def test_a_package_that_cannot_be_imported_is_missing(install: Callable[..., Path], tmp_path: Path) -> None:
-    """Its metadata is there, its modules are not."""
+    """Its metadata exists, but its modules do not."""
     install("nvidia_cutlass_dsl-4.8.1")
     program = f"""
 import sys

@@ -1,4 +1,4 @@
-"""Norms have gradients wherever torch differentiates, those of jitnorm's own functions, and others raise an error."""
+"""Norms have the gradients of jitnorm's functions wherever torch differentiates; other ops raise an error."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ OPS: dict[str, tuple[Norm, Norm, tuple[tuple[int, ...], ...]]] = {
 
 
 def scalar(results: Any) -> Any:
-    """A number that depends on each result in another way."""
+    """A number that depends on each result in a different way."""
     parts = results if isinstance(results, tuple) else (results,)
     return sum((part.double() * (i + 1)).cos().sum() for i, part in enumerate(parts))
 
@@ -241,7 +241,7 @@ def test_operators_pass_torch_s_own_checks_with_gradients(name: str) -> None:
 
 
 def test_every_parameter_of_a_small_llama_gets_a_gradient() -> None:
-    """Two layers of norms with residuals, a norm of heads and a final norm, beside the same in plain torch."""
+    """Two layers of norms with residuals, a norm of heads and a final norm, compared with plain torch."""
     linear = [torch.nn.Linear(SIZE, SIZE, bias=False) for _ in range(4)]
     weights = [leaf(SIZE, seed=i) for i in range(6)]
 

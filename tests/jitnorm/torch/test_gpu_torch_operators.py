@@ -1,4 +1,4 @@
-"""Operators and compiled programs on GPUs give the bytes of the CPU, in CUDA graphs too."""
+"""Operators and compiled programs on GPUs return the bytes of the CPU, also in CUDA graphs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Block(torch.nn.Module):
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_program_is_compiled_ahead_of_time(device: str, tmp_path: Path) -> None:
-    """On the CPU, too: a C++ compiler takes too long for the usual tests."""
+    """This includes the CPU, for which a C++ compiler takes too long in the usual tests."""
     rows = {0: torch.export.Dim("rows")}
     given = tuple(tensor.to(device) for tensor in inputs(5))
     exported = torch.export.export(Block(), given, dynamic_shapes=(rows, rows, None))

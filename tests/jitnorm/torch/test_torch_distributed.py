@@ -1,4 +1,4 @@
-"""With DTensors each process computes its own rows, and what needs those of others is an error."""
+"""With DTensors, each process computes its own rows; anything that needs other processes' rows is an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WEIGHT = torch.linspace(0.5, 2, SIZE).bfloat16()
 
 @pytest.fixture(params=range(PROCESSES))
 def rank(request: pytest.FixtureRequest) -> Iterator[int]:
-    """One process of a group in which nothing is communicated."""
+    """One process of a group that communicates nothing."""
     rank: int = request.param
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=PROCESSES)
     yield rank

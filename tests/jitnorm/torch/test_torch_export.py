@@ -1,4 +1,4 @@
-"""Exported programs hold operators, and are saved and loaded."""
+"""Exported programs contain operators, and can be saved and loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled programs are one graph, without a warning, and give the bytes of the program itself."""
+"""Compiled programs are one graph, without warnings, and return the bytes of the eager program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Plan = tuple[tuple[Step, tuple[int, ...]], ...]
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """A warning of torch or jitnorm is an error; those of deprecated parts that torch itself imports are not."""
+    """Warnings of torch or jitnorm are errors, except about deprecated parts that torch itself imports."""
     torch.compiler.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -42,7 +42,7 @@ WEIGHT = values(SIZE, seed=1)
 
 
 def assert_same(program: Program, *inputs: Any, backend: str = "aot_eager", **options: Any) -> Any:
-    """Compile a program, compare its results and what it leaves in its inputs with those of the program itself."""
+    """Compile a program, and compare its results and its effects on its inputs with the eager program's."""
     mine, compiled = ([each.clone() for each in inputs] for _ in range(2))
     expected = program(*mine)
     found = torch.compile(program, backend=backend, fullgraph=True, **options)(*compiled)
@@ -240,7 +240,7 @@ STEPS: dict[Step, tuple[int, int]] = {
 
 
 def random_plan(seed: int) -> Plan:
-    """Steps, and the places of what they take; inputs are numbered by their first use: a program has one plan."""
+    """Steps and the sources of their arguments; inputs are numbered by first use, so a program has one plan."""
     draw, inputs, there = random.Random(seed), dict[int, int](), INPUTS
     plan = []
     for _ in range(draw.randint(1, 2)):

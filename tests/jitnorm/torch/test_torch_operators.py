@@ -1,4 +1,4 @@
-"""Each op of the catalogue is an operator of torch that keeps torch's rules and gives the bytes of the function."""
+"""Each op of the catalogue is a torch operator that follows torch's rules and returns the function's bytes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_schemas_say_what_is_written_and_returned() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_both_overloads_keep_the_rules_of_operators(name: str) -> None:
-    """Tracing takes longest, and an op's overloads are registered alike: they take turns at it."""
+    """Tracing takes longest, and an op's overloads are registered alike, so they take turns at it."""
     calls, turn = torch_calls.operator_calls(name), NAMES.index(name)
     for number, (function, args, kwargs) in enumerate(calls):
         is_traced = len(calls) == 1 or (number + turn) % 2 == 0
@@ -65,7 +65,7 @@ CALLS = {f"{call.op} {call.choices}": call for call in op_calls.calls()}
 
 
 def test_every_call_of_every_op_works_with_fake_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No kernel is built: there is nothing to run."""
+    """No kernel is built, because nothing is run."""
 
     def new(shape: tuple[int, ...], dtype: str = "bfloat16", is_output: bool = False) -> Any:
         return torch.empty(shape, dtype=getattr(torch, {"float4_e2m1fnx2": "uint8"}.get(dtype, dtype)))

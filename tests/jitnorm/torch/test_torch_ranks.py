@@ -1,4 +1,4 @@
-"""Calls over ranks in programs of torch: one graph, with the results of the calls themselves, on ranks as threads."""
+"""Calls over ranks in torch programs: one graph, with the results of the calls themselves, on ranks as threads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def assert_alike(found: Any, expected: list[Any]) -> None:
 
 @pytest.mark.parametrize(("form", "spec"), in_turn([*FORMS, *FORMS], (None, FP8_TOKEN, NVFP4)), ids=str)
 def test_it_is_part_of_one_graph(form: str, spec: QuantSpec | None) -> None:
-    """Results stay what they are when other calls follow, which write the same memory."""
+    """Results do not change when later calls write the same memory."""
     options: dict[str, Any] = {"spec": spec, "keep_norm": spec is not None}
 
     def work(rank: int, exchange: Exchange) -> bool:

@@ -1,4 +1,4 @@
-"""What a specification names is exactly what calls run: every op is called, and its configurations are compared."""
+"""Specifications name exactly the kernels that calls run: every op is called, and configurations are compared."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def targets(number: int) -> tuple[Target, Target]:
 
 
 def row_classes(target: Target) -> Sequence[str]:
-    """Those that may have kernels of their own: on the CPU all have the same."""
+    """The classes of rows that may have separate kernels; on the CPU, all share one."""
     return ROW_CLASSES[:1] if target.is_cpu else ROW_CLASSES
 
 
 def distinct(facts: list[Any]) -> list[Any]:
-    """Each of the facts once: calls with one row and with more mostly have the same."""
+    """The distinct facts: calls with one row and with more mostly have the same."""
     return [each for i, each in enumerate(facts) if each not in facts[:i]]
 
 
@@ -59,7 +59,7 @@ def test_the_configurations_of_a_call_are_those_of_its_entry(name: str, facts: l
 
 
 def short_text(options: dict[str, Any], of_call: dict[str, Any]) -> str:
-    """A configuration as people write it: what depends on a call's tensors and target is left out."""
+    """A configuration as people write it, without what depends on a call's tensors and target."""
     named_so = ("hidden_size", "input", "weight", "row_dims", "angles", "positions", "slots")
     fixed = {name: of_call[name] for name in named_so if name in of_call}
     config = KernelConfig(**{**fixed, **options})

@@ -1,4 +1,4 @@
-"""Workers are as many as cores and memory allow."""
+"""The number of workers depends on cores and memory."""
 
 from __future__ import annotations
 

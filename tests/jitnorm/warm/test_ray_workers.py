@@ -1,4 +1,4 @@
-"""A Ray cluster builds what is missing; nothing is lost when a worker dies, and nothing that was done is done again."""
+"""A Ray cluster builds missing kernels; when a worker dies, nothing is lost and nothing finished is repeated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def compilations(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cluster(tmp_path: Path, compilations: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two workers on a node with a cache of its own, whose C++ compiler leaves a line for each compilation.
+    """Two workers on a node with a separate cache, whose C++ compiler leaves a line for each compilation.
 
     It kills the worker that first asks it for the deadly size.
     """

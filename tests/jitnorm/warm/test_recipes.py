@@ -1,4 +1,4 @@
-"""After the recipes of the documentation no call misses: for every target and number of rows, by its configuration."""
+"""After following the documentation's recipes, no call misses, for every target and number of rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fp4_norm(size: int, **options: Any) -> Callable[[], Any]:
 
 
 def norms(size: int, head_size: int) -> Callable[[], Any]:
-    """What every model calls."""
+    """The norms that every model calls."""
 
     def call() -> None:
         x, heads = new((3, size)), new((3, head_size))
@@ -72,7 +72,7 @@ MODELS = {"Qwen3-8B": {"hidden_size": 4096, "head_dim": 128}, "mine": {"hidden_s
 
 
 def jobs_of_recipe(recipe: str, models: Path, monkeypatch: pytest.MonkeyPatch) -> set[Job]:
-    """What a recipe builds, for every target that calls have."""
+    """The jobs of a recipe, for every target of the calls."""
     found: set[Job] = set()
 
     def show_warm(jobs: list[Job], *_: Any, **__: Any) -> Progress:

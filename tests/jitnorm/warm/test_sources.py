@@ -1,4 +1,4 @@
-"""Everything that can be named becomes one list of jobs."""
+"""All sources become one list of jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Specifications in TOML, the built-in ones among them."""
+"""Specifications in TOML, including the built-in ones."""
 
 from __future__ import annotations
 

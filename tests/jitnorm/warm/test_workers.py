@@ -1,4 +1,4 @@
-"""Worker processes build what is missing; those that die or hang stop nobody else."""
+"""Worker processes build missing kernels; those that die or hang do not stop the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def statuses(outcomes: list[Outcome]) -> dict[int, str]:
 
 
 def use_compiler(folder: Path, before: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiler that does something before it compiles the kernel with the fatal hidden size."""
+    """Use a compiler that does something before it compiles the kernel with the fatal hidden size."""
     at_fatal = f'if grep -q "hidden_size={FATAL}," "$source"; then\n{before}\nfi'
     monkeypatch.setenv("CXX", str(fake_cxx(folder / "bin", at_fatal)))
 

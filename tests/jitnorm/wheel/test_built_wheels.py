@@ -86,12 +86,12 @@ def jobs(*targets: str) -> list[tuple[str, str]]:
 
 
 def wanted() -> list[tuple[str, str]]:
-    """What the wheels have kernels for: their targets, and those of the family among them."""
+    """The targets of the wheels' kernels, and those of the same family."""
     return jobs(*TARGETS, "sm_100a", "sm_103a")
 
 
 def ask(python: Path, folder: Path, mode: str) -> dict[str, Any]:
-    """What PROGRAM prints on a machine that has nothing but Python and the wheels."""
+    """Run PROGRAM on a machine that has only Python and the wheels, and return its output."""
     environment = {"PATH": "", "HOME": str(folder), "JITNORM_JIT": mode}
     done = subprocess.run(
         [python, "-c", PROGRAM, json.dumps(wanted())],
@@ -133,7 +133,7 @@ def test_a_home_that_cannot_be_written_is_enough(bare_python: Path, tmp_path: Pa
 
 
 def test_the_same_kernels_give_the_same_bytes(dist: Path, tmp_path: Path) -> None:
-    """Into another folder, with an empty cache, by one process instead of two."""
+    """The second build goes to another folder, with an empty cache, by one process instead of two."""
     caches = {"JITNORM_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
     build(tmp_path / "dist", "--arch", "sm_90a,cpu", "--only-kernels", "-j", "1", **caches)
     again = sorted((tmp_path / "dist").glob("*.whl"))

@@ -1,4 +1,4 @@
-"""Norms and quantization in plain torch become the ops that they are, with their bytes, and the report says so."""
+"""Norms and quantization in plain torch become ops with the same bytes, and are reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def counted() -> Counter[tuple[str, ...]]:
 
 
 def compiled(program: Callable[..., Any], *inputs: Any, **options: Any) -> tuple[list[Any], list[Any]]:
-    """The tensors that a program gives with `fuse`; then of each of its norms op, configuration, roundings, reason."""
+    """The results of a program with `fuse`; then the op, configuration, roundings and reason of each of its norms."""
     before = counted()
     with torch.no_grad():
         result = torch.compile(program, fullgraph=True, options=fuse(**options))(*inputs)
@@ -164,7 +164,7 @@ def test_programs_that_are_measured_are_fused_and_round_nothing_else(name: str) 
 
 
 def test_what_else_the_program_uses_is_an_output_of_the_same_op() -> None:
-    """The norm, the sum, the scale in two shapes, and the same codes written down three times."""
+    """These are the norm, the sum, the scale in two shapes, and the same codes written three times."""
     x, residual, weight = values(ROWS, SIZE), values(ROWS, SIZE, seed=2), values(SIZE, seed=1)
 
     def program(x: Any, residual: Any, weight: Any) -> Any:
@@ -181,7 +181,7 @@ def test_what_else_the_program_uses_is_an_output_of_the_same_op() -> None:
 
 @pytest.mark.parametrize("rounds", ["amax", "codes"])
 def test_codes_and_scale_may_be_of_different_forms_of_the_norm(rounds: str) -> None:
-    """Some versions of torch take out the rounding before a conversion to float32, but not that before a maximum."""
+    """Some versions of torch remove the rounding before a conversion to float32, but not that before a maximum."""
     x, weight = values(ROWS, SIZE), values(SIZE, seed=1)
 
     def program(x: Any, weight: Any) -> Any:

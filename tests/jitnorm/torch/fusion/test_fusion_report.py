@@ -1,4 +1,4 @@
-"""Fusing is off unless asked for, leaves gradients alone, and is reported, also of graphs that inductor has cached."""
+"""Fusing is off by default, leaves gradients alone, and is reported, also for graphs that inductor has cached."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ X, WEIGHT = torch.linspace(-1, 1, 256).reshape(2, 128), torch.linspace(0.5, 2, 1
 
 @pytest.fixture(autouse=True)
 def _reset() -> Iterator[None]:
-    """No graph is known, and nothing counted."""
+    """Forget all graphs and counts."""
     torch.compiler.reset()
     counters.clear()
     with fresh_cache():
@@ -54,7 +54,7 @@ def test_only_programs_that_ask_for_it_are_changed_also_when_they_come_from_a_ca
 
 
 def test_where_gradients_are_recorded_nothing_is_fused() -> None:
-    """Also by a torch that does not tell passes what graphs are for."""
+    """This includes versions of torch that do not tell passes the purpose of graphs."""
     weight = WEIGHT.clone().requires_grad_()
     norm(X, weight).sum().backward()
     for options in (fuse(), {name: partial(each) for name, each in fuse().items()}):
@@ -66,7 +66,7 @@ def test_where_gradients_are_recorded_nothing_is_fused() -> None:
 
 
 def test_a_program_that_asks_for_its_roundings_keeps_them() -> None:
-    """Inductor itself leaves them out, too, unless it is asked for them."""
+    """Inductor itself also omits them unless asked for them."""
     x, weight = X.bfloat16(), WEIGHT.bfloat16()
     with torch._inductor.config.patch(emulate_precision_casts=True):
         assert run(plain_norms.llama, x, weight).ops == []

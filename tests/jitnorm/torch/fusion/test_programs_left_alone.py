@@ -1,4 +1,4 @@
-"""Norms that no op computes as they are written stay as they are, node by node."""
+"""Norms that no op computes exactly as written stay unchanged, node by node."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def every_second_column(x: Any) -> Any:
 
 
 def rows_in_another_order(x: Any) -> Any:
-    """The result would have the order of the input, which that of an op has not."""
+    """The result would have the memory order of the input, unlike an op's result."""
     h = x.view(2, 2, SIZE).transpose(0, 1).float()
     return WEIGHT * (h * rms(h)).bfloat16()
 

@@ -1,4 +1,4 @@
-"""Of quantization that no op computes as it is written, only the norm before it is fused."""
+"""If no op computes a quantization exactly as written, only the norm before it is fused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def other_floor(y: Any) -> Any:
 
 
 def no_floor(y: Any) -> Any:
-    """As torchao has it, whose scales are also rounded to bfloat16."""
+    """Quantization like torchao's, whose scales are also rounded to bfloat16."""
     scale = (y.abs().amax(-1, keepdim=True) / 448).float()
     return (y.float() / scale).clamp(-448, 448).to(torch.float8_e4m3fn), scale
 

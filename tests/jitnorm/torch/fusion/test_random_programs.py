@@ -1,4 +1,4 @@
-"""Random programs give what they give without the pass, but for roundings, whatever else needs what it fuses."""
+"""Random programs have the same results with and without the pass, except for roundings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fused_graphs import ROWS, SIZE, WEIGHT, run, values
 
 
 def random_program(seed: int) -> Callable[..., Any]:
-    """Norms and quantization of whatever is there, of which other steps may need anything."""
+    """Norms and quantization of random values in a program, any of which later steps may use."""
     draw = random.Random(seed)
     steps = [draw.choice([*plain_norms.NORMS, "add_narrow", "add_wide", "plus", "encode", "given"]) for _ in range(6)]
     places = [(draw.random(), draw.random()) for _ in steps]
