@@ -34,8 +34,8 @@ def all_reduce_norm_quantize(
 ) -> Reduced:
     """Sum inputs over ranks, add a residual, normalize and encode: in one launch, with the same bits on every rank.
 
-    The sum is that of float32, in the order of ranks; docs/numerics.md defines every bit. All ranks make the same call,
-    with inputs of their own and all other values alike. No input is written.
+    Sums are computed in float32, in the order of ranks; docs/numerics.md defines every bit. All ranks make the same
+    call, each with its own input and with the same values otherwise. Inputs are not modified.
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), on the device of the workspace; rows at any
@@ -53,18 +53,19 @@ def all_reduce_norm_quantize(
         keep_norm: whether the unencoded result is also returned.
         scale_ub: as in `norm_quantize`.
         rounding: as in `norm_quantize`.
-        round_sum: whether the sum over ranks is rounded to the input's dtype before anything else, as an all-reduce
-            would give it: then the bits are those of this sum and `add_norm_quantize`, and many rows take less time.
-            With False, the residual is added to the float32 sum.
-        method: how rows come together, with the same bits. ``one_shot``: every rank gets those of all; up to
-            `one_shot_rows` of the workspace. ``two_shot``: every rank gets those of some rows, and either encodes these
-            for all or, with `round_sum`, tells the others the sum. ``not_fused``: the same sum first, then a launch of
-            each rank's own for the rest; only with `round_sum`. ``sharded``: it encodes them for all, and of
-            `residual_out` writes, and of `residual` reads, those rows alone: ``ceil(rows / ranks)`` from ``rank`` times
-            as many on. ``auto``: with `round_sum`, the fastest of the first three, if `jitnorm tune-comm`
-            measured it; else ``one_shot`` up to `one_shot_rows`, and ``two_shot`` above. Where a rank encodes for all,
-            outputs are in the workspace's window (all except a sharded residual), where the next such call overwrites
-            them. With all but ``one_shot``, an input that is not in the window is copied there first.
+        round_sum: whether the sum over ranks is first rounded to the input's dtype, like that of an all-reduce: results
+            are then those of this sum and `add_norm_quantize`, and many rows take less time. With False, the residual
+            is added to the float32 sum.
+        method: how the rows are summed; it changes no bit. ``one_shot``: every rank receives all inputs and sums all
+            rows; for up to `one_shot_rows` of the workspace. ``two_shot``: every rank sums its share of the rows and
+            either encodes them for all ranks or, with `round_sum`, sends the sums to the others. ``not_fused``: only
+            the sum, followed by a second launch for the rest; requires `round_sum`. ``sharded``: every rank sums and
+            encodes its share, but keeps its rows of the residual: it reads and writes only
+            ``ceil(rows / ranks)`` rows of `residual` and `residual_out`, starting at ``rank`` times that number.
+            ``auto``: with `round_sum`, the fastest of the first three according to `jitnorm tune-comm`; without
+            measurements, ``one_shot`` up to `one_shot_rows` and ``two_shot`` above. Where ranks encode for each other,
+            outputs are in the workspace's window (except a sharded residual), and the next such call overwrites them.
+            All but ``one_shot`` first copy an input that is not in the window into it.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 

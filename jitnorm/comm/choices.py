@@ -1,7 +1,7 @@
-"""How rows of sums over ranks come together fastest, as measured: the table of `jitnorm tune-comm`, and its choices.
+"""The table of `jitnorm tune-comm`, and the fastest method of summing over ranks that it implies.
 
-A choice depends on nothing but what all ranks of a workspace know alike: rank 0 tells the others its entries when the
-workspace is made.
+A choice depends only on what all ranks of a workspace know: rank 0 sends its entries to the others when the workspace
+is created.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from jitnorm.launcher import launcher
 from jitnorm.sealed import read_sealed, write_sealed
 
 METHODS = ("one_shot", "two_shot", "not_fused")
-"""Those that are chosen between; of equal times, the first is taken."""
+"""The methods to choose from; with equal times, the first is chosen."""
 NAME = "ranks"
-"""What the table is called among those of schedules, which are called by targets."""
+"""The name of the table among the tables of schedules, which are named after targets."""
 CPU = "CPU"
 _ANY_SIZE = 1 << 62
 _HEAD = {"table": "sums over ranks"}

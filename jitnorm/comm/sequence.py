@@ -1,4 +1,4 @@
-"""The halves of a sum over ranks, for sequence parallelism: each rank has some of the rows between them."""
+"""The two halves of a sum over ranks, for sequence parallelism: between them, each rank has a share of the rows."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def reduce_scatter_norm_quantize(
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> Reduced:
-    """Sum inputs over ranks; each rank adds a residual to its part of the rows, normalizes and encodes them.
+    """Sum inputs over ranks; each rank adds a residual to its share of the rows, normalizes and encodes them.
 
-    Rank r has ``ceil(rows / ranks)`` rows from r times as many on; the last ranks may have fewer, or none. Its results
-    are those rows of what `all_reduce_norm_quantize` gives, bit for bit, but for where a layout puts their scales. All
-    ranks make the same call, as there. No input is written.
+    Rank r owns ``ceil(rows / ranks)`` rows, starting at r times that number; the last ranks may own fewer, or none. Its
+    results are the bits of these rows of `all_reduce_norm_quantize`, with scales placed by the layout of its own rows.
+    All ranks make the same call. Inputs are not modified.
 
     Args:
-        input: as in `all_reduce_norm_quantize`, with all rows; of more than two dimensions, the first is divided, a
-            multiple of the ranks. If it is not in the window of the workspace, it is copied there first.
-        weight: as in `all_reduce_norm_quantize`, like all that follows but for the residual.
+        input: as in `all_reduce_norm_quantize`, with all rows. If it has more than two dimensions, ranks divide the
+            first, which must be a multiple of their number. It is copied into the workspace's window unless there.
+        weight: as in `all_reduce_norm_quantize`, like all other arguments except the residual.
         workspace: that of this rank, with `output_bytes`.
         spec: how to encode; None writes the norm in the input's dtype.
         norm: ``rmsnorm`` or ``layernorm``.
-        residual: of the rows of this rank, or None; added to their sum.
+        residual: the residual of this rank's rows, or None; added to their sum.
         bias: added to the product with the weight.
         global_scale: as in `norm_quantize`, but not ``"tensor"``.
         scale: as in `norm_quantize`, but not ``"tensor"``.
@@ -56,7 +56,7 @@ def reduce_scatter_norm_quantize(
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        `Reduced`, of the rows of this rank, in memory of its own.
+        `Reduced` for this rank's rows, in memory of their own.
 
     Raises:
         CommError: a rank failed in a call before.
@@ -107,10 +107,11 @@ def norm_quantize_all_gather(
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> Reduced:
-    """Add a residual to the rows that each rank has, normalize and encode them; all ranks get the codes of all.
+    """Add a residual to each rank's rows, normalize and encode them, and gather the codes of all ranks on each.
 
-    They are those of `norm_quantize` of all rows, in the order of ranks, bit for bit. Codes and scales cross the links,
-    2 to 4 times fewer bytes than the norm. All ranks make the same call, with as many rows each. No input is written.
+    Results are the bits of `norm_quantize` of all ranks' rows, in the order of ranks. Codes and scales cross the links:
+    2 to 4 times fewer bytes than the norm. All ranks make the same call, with the same number of rows. Inputs are not
+    modified.
 
     Args:
         input: float16, bfloat16 or float32, shape (rows, hidden_size), anywhere on the device of the workspace; rows at

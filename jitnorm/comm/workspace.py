@@ -35,18 +35,19 @@ _workspaces: WeakValueDictionary[str, Workspace] = WeakValueDictionary()
 
 
 class Workspace:
-    """Memory of a rank for `all_reduce_norm_quantize`; all ranks make theirs at once, with the same sizes.
+    """A rank's memory for calls over ranks; all ranks create theirs at the same time, with the same sizes.
 
-    Calls with a workspace follow one another on one stream, on every rank in the same order; CUDA graphs may hold them.
+    Calls with a workspace run one after another on one stream, in the same order on every rank. They can be captured in
+    CUDA graphs.
 
     Attributes:
-        rank: this one's number.
-        ranks: how many there are, 2 to 8.
-        name: by which operators of torch know it, while it lives.
+        rank: the number of this rank.
+        ranks: the number of ranks, 2 to 8.
+        name: the name by which torch operators refer to the workspace while it exists.
         deadline: how long a kernel waits for another rank, in seconds.
-        layout: of the memory.
-        choices: how rows come together fastest, as far as it was measured; the same on all ranks.
-        is_synchronous: whether calls have ended when they return, as on the CPU: they raise what went wrong themselves.
+        layout: the layout of the memory.
+        choices: measurements of how rows are summed fastest; the same on all ranks.
+        is_synchronous: whether calls have finished when they return, as on the CPU, and raise their own errors.
     """
 
     def __init__(self, rank: int, layout: Layout, memory: Memory, deadline: float, choices: Choices) -> None:
@@ -77,25 +78,25 @@ class Workspace:
     ) -> Workspace:
         """The workspace of ranks that can exchange a few bytes: GPUs of one host, or processes on the CPU.
 
-        Ranks on GPUs share memory by CUDA IPC, or are threads of one process.
+        Ranks on GPUs share memory through CUDA IPC, or are threads of one process.
 
         Args:
-            rank: this one's number, from 0 on.
-            ranks: how many there are, 2 to 8.
-            exchange: called with bytes, returns those of all ranks in their order, as an all-gather does; a few times
-                here and in `reset`. Rank 0 sends what was measured of its GPU, a few KB at most.
-            max_rows: the most rows of a call.
-            hidden_size: the most elements of a row.
-            dtype: of the inputs: float16, bfloat16 or float32, by name or as a library's object.
-            device: ``"cpu"``, or the ordinal of the CUDA device of this rank.
+            rank: the number of this rank, starting at 0.
+            ranks: the number of ranks, 2 to 8.
+            exchange: an all-gather: called with bytes, it returns those of all ranks in order. It is called a few times
+                here and in `reset`; rank 0 sends the measurements of its GPU, a few KB at most.
+            max_rows: the maximum number of rows of a call.
+            hidden_size: the maximum number of elements of a row.
+            dtype: the dtype of inputs: float16, bfloat16 or float32, by name or as a library's object.
+            device: ``"cpu"``, or the ordinal of this rank's CUDA device.
             deadline: how long a kernel waits for another rank, in seconds.
-            one_shot_rows: the most rows of a call in which each rank gets those of all; None: as many as take less time
-                so, by what was measured or else by a rule. For more, ranks divide the rows.
-            output_bytes: for what a call with more rows writes, on each rank; None: twice that of `max_rows` rows of
-                the input and 1 MiB, enough for codes with scales and a sum with a residual.
+            one_shot_rows: the maximum number of rows of a one-shot call; None: as many as are faster that way, as
+                measured or by a rule. For more rows, ranks divide them.
+            output_bytes: each rank's memory for the results of calls with more rows; None: twice `max_rows` rows of the
+                input and 1 MiB, enough for codes with scales and a sum with a residual.
 
         Raises:
-            ValueError: a number that is not allowed, or not the same on all ranks.
+            ValueError: a number is not allowed, or differs between ranks.
         """
         if device != "cpu" and not isinstance(device, int):
             raise ValueError(f"device: is {device!r}; pass 'cpu' or the ordinal of a CUDA device")
@@ -131,7 +132,7 @@ class Workspace:
             output_bytes: as of `from_exchange`.
 
         Raises:
-            ValueError: a number that is not allowed, or not the same on all ranks.
+            ValueError: a number is not allowed, or differs between ranks.
         """
         import torch
         from torch import distributed
@@ -156,14 +157,14 @@ class Workspace:
         return self._controls[kind]
 
     def empty(self, rows: int, hidden_size: int = 0, library: str = "") -> Any:
-        """A tensor in the window, for the input of the next call: with it, no call has to copy its input first.
+        """A tensor in the window for the input of the next call, which then need not be copied.
 
-        There is one such place, so what was written to it before is overwritten. Only a workspace for more rows than
-        `one_shot_rows` has it.
+        There is only one such place: each tensor overwrites the previous one. It exists only in a workspace for more
+        than `one_shot_rows` rows.
 
         Args:
-            rows: of the tensor, up to `max_rows`.
-            hidden_size: elements of a row; 0 for that of the workspace.
+            rows: the number of rows, up to `max_rows`.
+            hidden_size: elements of a row; 0 for the workspace's hidden size.
             library: ``torch`` or ``numpy``; by default torch on GPUs and NumPy on the CPU.
 
         Returns:
