@@ -24,5 +24,5 @@ def test_a_row_of_which_the_sum_is_passed_has_a_block(norm: str, quant: str, siz
 
 def test_a_schedule_by_which_rows_share_a_block_is_refused() -> None:
     text = "rmsnorm:hidden_size=4096,all_reduce=two_shot,ranks=2,rounds_sum=true,schedule=4x2r2"
-    with pytest.raises(ValueError, match="schedule: is '4x2r2', by which rows share a block"):
+    with pytest.raises(ValueError, match="schedule: is '4x2r2', with which rows share a block"):
         row_schedule(KernelConfig.parse(text), TARGETS[1])

@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "a number": (lambda x, w: rmsnorm(x, w, w[0]), "^eps: is .*(static_argnames='eps'|a JAX array)"),
     "no dimensions": (lambda x, w: rmsnorm(x[0, 0, 0], w), "^input: has no dimensions"),
     "keys": (lambda x, w: rmsnorm(jax.random.split(jax.random.key(0), SIZE), w), "^input dtype: is 'key<fry>'"),
-    "complex weight": (lambda x, w: rmsnorm(x, w.astype("complex64")), "^weight: dtype is complex64"),
+    "complex weight": (lambda x, w: rmsnorm(x, w.astype("complex64")), "^weight dtype: is 'complex64'"),
     "complex": (lambda x, w: rmsnorm(x.astype("complex64"), w), "^input dtype: is 'complex64'"),
     "a shape alone": (
         lambda x, w: rmsnorm(x, jax.ShapeDtypeStruct(w.shape, w.dtype)), r"^weight: is a jax\.ShapeDtypeStruct",
