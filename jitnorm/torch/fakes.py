@@ -1,4 +1,4 @@
-"""Calls of operators without values: what they give, and what they refuse as they would with values."""
+"""Calls of operators without values: they return the same shapes and raise the same errors as calls with values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def faked(dispatcher: Dispatcher, named: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name in dispatcher.names:
         if name not in dispatcher.outputs.names:
-            framework_of(named[name], name)  # refuses what is no tensor
+            framework_of(named[name], name)  # raises TypeError unless it is a tensor
     _check_devices(dispatcher, named)
     check_gradients(dispatcher, named)
     written = {name: named[name] for name in dispatcher.outputs.names if named[name] is not None}
@@ -39,7 +39,7 @@ def faked(dispatcher: Dispatcher, named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fake_outputs(dispatcher: Dispatcher, outputs: Outputs, named: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs of a call, of the shapes and dtypes that it allocates, without values.
+    """The outputs of a call, with the shapes and dtypes that it would allocate, without values.
 
     Args:
         dispatcher: the op's, for the options of the call.
@@ -49,7 +49,7 @@ def fake_outputs(dispatcher: Dispatcher, outputs: Outputs, named: Mapping[str, A
     try:
         leaders = [named[name] for name in outputs.leaders]
         framework = framework_of(leaders[0], outputs.leaders[0])
-        # Of what torch traces, only the number of rows may be a symbol.
+        # While torch traces, only the number of rows may be a symbol.
         shapes = [(*leader.shape[:-1], *map(int, leader.shape[-1:])) for leader in leaders]
         made = outputs.of(shapes, framework.dtype_name(leaders[0]))
     except (TypeError, ValueError) as error:
@@ -58,7 +58,7 @@ def fake_outputs(dispatcher: Dispatcher, outputs: Outputs, named: Mapping[str, A
 
 
 def _check_devices(dispatcher: Dispatcher, named: Mapping[str, Any]) -> None:
-    """Raise ValueError unless all tensors of a call are on one device: kernels check that, but see none on `meta`."""
+    """Raise ValueError unless all tensors of a call are on one device; kernels check that, but not for `meta`."""
     first = named[dispatcher.first]
     for name in dispatcher.names:
         tensor = named.get(name)
@@ -76,14 +76,14 @@ def check_gradients(dispatcher: Dispatcher, named: Mapping[str, Any]) -> None:
 
 
 def check_given_outputs(dispatcher: Dispatcher, named: Mapping[str, Any]) -> None:
-    """Raise TypeError unless a call that writes what it is given has all of that."""
+    """Raise TypeError unless a call that writes to given outputs has all of them."""
     for name in dispatcher.outputs.names:
         if named[name] is None:
             raise TypeError(f"{name}: is None; expected a tensor")
 
 
 def _check_launch(dispatcher: Dispatcher, named: Mapping[str, Any]) -> None:
-    """Raise the error with which the launcher would refuse a call, unless that depends on sizes that nobody knows."""
+    """Raise the launcher's error for a call, unless it depends on sizes that are unknown while tracing."""
     device = named[dispatcher.first].device
     ordinal = _ordinal(device.type, device.index or 0)
     if ordinal < 0 and device.type != "cpu":
@@ -106,9 +106,9 @@ def _check_launch(dispatcher: Dispatcher, named: Mapping[str, Any]) -> None:
 
 
 def _hints(sizes: Sequence[Any]) -> tuple[int, ...] | None:
-    """Sizes as they are in the call that is traced; None if there is one that it does not have.
+    """The sizes in the call that is traced; None if one of them is unknown.
 
-    A program does not depend on what follows from them: each call of it is checked when it runs.
+    The program does not depend on them: each of its calls is checked when it runs.
     """
     found = [size if isinstance(size, int) else size.node.hint if size.node.has_hint() else None for size in sizes]
     known = [size for size in found if size is not None]
@@ -126,7 +126,7 @@ def _stand_in(name: str, sizes: tuple[int, ...], dtype: str, ordinal: int, place
 
 @cache
 def _ordinal(kind: str, index: int) -> int:
-    """The ordinal of a CUDA device; -1 for the CPU, and for devices that are not here, whose target nobody knows."""
+    """The ordinal of a CUDA device; -1 for the CPU and for absent devices, whose target is unknown."""
     try:
         return index if kind == "cuda" and index < launcher().device_count() else -1
     except RuntimeError:
@@ -135,12 +135,12 @@ def _ordinal(kind: str, index: int) -> int:
 
 @cache
 def _on_any_target(dispatcher: Dispatcher) -> Dispatcher:
-    """The dispatcher of the calls that ask for nothing which only some targets have."""
+    """The dispatcher of the same calls without options that only some targets support."""
     return Dispatcher(dispatcher.op, None, dispatcher.options)
 
 
 def with_bytes(op: Op) -> Op:
-    """The op with codes of E2M1 allocated as bytes: torch's compilers and its exported programs lack their dtype."""
+    """The op with E2M1 codes allocated as bytes: torch's compilers and exported programs lack their dtype."""
 
     def allocated(config: KernelConfig) -> Allocated:
         return {"y_fp4": (None, "uint8"), **(op.allocated(config) if op.allocated else {})}

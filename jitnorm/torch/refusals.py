@@ -1,4 +1,4 @@
-"""Kernels of operators for tensors that no kernel of jitnorm takes: torch's own errors would not name the argument."""
+"""Implementations of operators for tensors that no kernel accepts; torch's own errors would not name the argument."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 
 from jitnorm.interop import framework_of
 
-# For all backends without a kernel of their own, among them sparse, quantized and MKL-DNN tensors and other devices;
-# torch leaves nested tensors out there, and puts zeros that take no space in place of zero tensors.
+# The first key is for all backends without an implementation, such as those of sparse, quantized and MKL-DNN tensors
+# and other devices. It does not cover nested tensors, and torch would materialize zero tensors.
 KEYS = ("CompositeExplicitAutograd", "NestedTensorCPU", "NestedTensorCUDA", "ZeroTensor")
-# Views whose signs torch changes before it calls a kernel, and after it where it knows the result.
+# Views with changed signs, which torch resolves before a call and, where it knows the result, restores after it.
 VIEW_KEYS = ("Negative", "Conjugate")
-# Torch's subclasses that have a rule for each operator which they take.
+# Subclasses of torch that need a rule for each operator.
 _IN_PARTS = frozenset(("DTensor", "NestedTensor"))
 _TORCH: Any = framework_of(torch.empty(0), "")
 
 
 def are_in_parts(tensors: tuple[Any, ...]) -> bool:
-    """Whether one of a call's arguments consists of other tensors by one of torch's own classes."""
+    """Whether an argument of a call is one of torch's own tensors that consist of other tensors."""
     return any(type(tensor).__name__ in _IN_PARTS for tensor in tensors)
 
 
@@ -31,7 +31,7 @@ def refusing(names: Sequence[str]) -> Callable[..., Any]:
         for name, value in (*zip(names, given, strict=False), *named.items()):
             if isinstance(value, torch.Tensor) and (reason := _TORCH.layout_refusal(value)):
                 raise TypeError(f"{name}: {reason}")
-        raise TypeError(f"{names[0]}: is in a form of torch's that no kernel takes; pass plain tensors")
+        raise TypeError(f"{names[0]}: is a kind of torch tensor that no kernel accepts; pass plain tensors")
 
     return refuse
 
