@@ -1,4 +1,4 @@
-"""Tables of measurements as files: JSON with an entry a line, whose last member is a digest of all before."""
+"""Tables of measurements as files: JSON with one entry per line, which ends with a digest of everything before it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jitnorm.cache.files import make_folder
 from jitnorm.cache.private import new_file
 from jitnorm.store import read_file
 
-# Ends the part that the digest covers.
+# Follows the part that the digest covers.
 _SEAL = b',\n "sha256": '
 _MAX_BYTES = 1 << 26
 
@@ -22,19 +22,19 @@ def read_sealed(path: Path) -> bytes:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is something else, or incomplete.
+        ValueError: it is another kind of file, or incomplete.
     """
     raw = read_file(path, _MAX_BYTES)
     text, seal, _ = raw.rpartition(_SEAL)
     if not seal:
-        raise ValueError("it is not a table of schedules; remove it, or run jitnorm tune again")
+        raise ValueError("it is not a table of measurements; remove it, or measure again")
     if raw != text + _seal(text):
-        raise ValueError("it does not match its digest; remove it, or run jitnorm tune again")
+        raise ValueError("it does not match its digest; remove it, or measure again")
     return raw
 
 
 def write_sealed(head: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """Write what a table is of, and then its entries, one a line, atomically, creating its folder."""
+    """Write a table atomically, creating its folder: the members of `head`, then the entries, one per line."""
     members = json.dumps(dict(head), indent=1).removesuffix("\n}")
     lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
     text = f'{members},\n "entries": [\n{lines}\n ]'.encode()
