@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from .config import KernelConfig
 
 ALL_REDUCE = ("all_reduce", "ranks", "rounds_sum")
-METHODS = ("one_shot", "two_shot", "sharded", "reduce_scatter", "all_gather")
+METHODS = ("one_shot", "two_shot", "sharded", "one_shot_scatter", "reduce_scatter", "all_gather")
+SCATTERED = ("one_shot_scatter", "reduce_scatter")
+"""Methods with which each rank has only its own rows of the sum, and keeps what it makes of them."""
 MAX_RANKS = 8
 
 
@@ -40,7 +42,7 @@ def check_all_reduce(config: KernelConfig) -> None:
             "scale: is that of the whole tensor, which takes a launch before the one that sums over ranks; give it, or "
             "use scales of rows or blocks"
         )
-    if config.quant is not None and config.quant.has_given_scales and config.divides_rows:
+    if config.quant is not None and config.quant.has_given_scales and (config.divides_rows or config.scatters):
         raise ValueError("scale: is that of rows, columns or blocks, which needs all_reduce='one_shot'")
     if config.all_reduce == "all_gather" and config.rounds_sum:
         raise ValueError("rounds_sum: is True, but all_reduce is 'all_gather', which sums nothing; pass False")

@@ -26,13 +26,14 @@ def for_ranks(config: KernelConfig, target: Target, schedule: RowSchedule) -> Ro
             "summed over ranks have to stay"
         )
     has_block = schedule.rows_per_block * schedule.rows_at_once == 1
-    if config.passes_sums and not has_block:
+    one_by_one = config.passes_sums or config.all_reduce == "one_shot_scatter"
+    if one_by_one and not has_block:
         if config.schedule:
             raise ValueError(
-                f"schedule: is {config.schedule!r}, with which rows share a block; ranks await each row's sum"
+                f"schedule: is {config.schedule!r}, with which rows share a block; ranks await each row of others"
             )
-        return replace(schedule, rows_per_block=1, rows_at_once=1, lanes_per_row=WARP_LANES)
+        schedule, has_block = replace(schedule, rows_per_block=1, rows_at_once=1, lanes_per_row=WARP_LANES), True
     # There are few rows for all ranks, so optimizing for many gains nothing.
-    if config.all_reduce == "one_shot" and has_block and not config.schedule:
+    if config.all_reduce in ("one_shot", "one_shot_scatter") and has_block and not config.schedule:
         return replace(schedule, takes_fast_path=True, favours_latency=True)
     return schedule

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from .activations import canonical
+from .all_reduce_rules import SCATTERED
 from .config_rules import MOVES, NORMS, check, default_activation, default_weight, distinct_rounding
 from .config_text import read_values
 from .numerics import ceil_div, round_up
@@ -123,6 +124,7 @@ class KernelConfig:
         all_reduce: how the inputs of several GPUs, the ranks, are summed before a residual is added: ``one_shot``,
             every rank sums all rows; ``two_shot``, each rank sums some rows and encodes them for all; ``sharded``, the
             same, but the sum with a residual stays on the rank that computes it; ``reduce_scatter``, so do all results;
+            ``one_shot_scatter``, the same, but rows are sent to the rank that sums them instead of read by it;
             ``all_gather``, nothing is summed, and each rank encodes its own rows for all; empty, no ranks.
             ``quantize`` without `quant` writes only the sums.
         ranks: how many ranks there are, 2 to 8; only with `all_reduce`, otherwise 0.
@@ -250,8 +252,13 @@ class KernelConfig:
 
     @property
     def divides_rows(self) -> bool:
-        """Whether ranks divide the rows, and each encodes only its own."""
-        return self.all_reduce not in ("", "one_shot") and not self.passes_sums
+        """Whether ranks divide the rows, which they read from each other, and each encodes only its own."""
+        return self.all_reduce not in ("", "one_shot", "one_shot_scatter") and not self.passes_sums
+
+    @property
+    def scatters(self) -> bool:
+        """Whether each rank has only its own rows of the sum, and keeps what it makes of them."""
+        return self.all_reduce in SCATTERED
 
     @property
     def passes_sums(self) -> bool:

@@ -195,6 +195,8 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
             yield _bool("kSumsRanks", config.all_reduce != "all_gather")
         else:
             yield _bool("kSendsRows", True)
+            if config.scatters:
+                yield _bool("kScattersRows", True)
     if config.combine in ("branch", "reduced"):
         yield _bool("kHasResidual", config.residual)
     if config.combine == "branch":

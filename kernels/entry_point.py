@@ -60,7 +60,9 @@ def _schedule(config: KernelConfig, target: Target) -> str:
     if config.all_reduce:
         if config.passes_sums:
             return "process_passed_rows"
-        return "process_divided_rows" if config.divides_rows else "process_reduced_rows"
+        if config.divides_rows:
+            return "process_divided_rows"
+        return "process_scattered_rows" if config.scatters else "process_reduced_rows"
     if config.weight_rows > 1:
         return "process_rows_in_turn"
     if target.is_cpu:
@@ -137,7 +139,7 @@ def parameters(config: KernelConfig) -> Iterator[tuple[str, str]]:
 
 def _extent_prefixes(config: KernelConfig) -> tuple[str, ...]:
     """The prefixes of the names of the row sets' extents."""
-    return ("", "second_") if config.pair or config.gathers or config.all_reduce == "reduce_scatter" else ("",)
+    return ("", "second_") if config.pair or config.gathers or config.scatters else ("",)
 
 
 def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
@@ -161,7 +163,7 @@ def _values(config: KernelConfig, row_set: int) -> Iterator[tuple[str, str]]:
     prefix = _extent_prefixes(config)[-1 if config.gathers else row_set]
     if config.gathers:
         yield "input_count", "rows"
-    if config.all_reduce == "reduce_scatter":
+    if config.scatters:
         yield "whole_rows", "second_rows"
     if config.second_size:
         yield "size", str(config.second_size if row_set else config.hidden_size)

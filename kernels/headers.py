@@ -45,6 +45,7 @@ CONDITIONS = {
     "JITNORM_MODULATES": "Finish::kModulated",
     "JITNORM_REDUCES": "Combine::kReduced",  # inputs of several ranks are summed first
     "JITNORM_RECEIVES": "kSendsRows",  # each rank gets the rows of all
+    "JITNORM_SCATTERS": "kScattersRows",  # only those that it sums
     "JITNORM_PASSES_SUMS": "kPassesSums",  # ranks divide the rows to sum them, and each encodes all
     "JITNORM_DIVIDES": "kSharesSum",  # ranks divide the rows, and each encodes its own
     "JITNORM_SANDWICH": "Combine::kSandwich",  # what is normalized is a sum with a norm

@@ -32,8 +32,10 @@ def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
         return ROWS.ceil_div(config.ranks) * config.ranks
     if config.all_reduce == "all_gather":
         return ROWS.ceil_div(rows_per_block)
+    if config.all_reduce == "one_shot_scatter":  # those of others are sent
+        return SECOND_ROWS
     if config.divides_rows:
-        whole = SECOND_ROWS if config.all_reduce == "reduce_scatter" else ROWS
+        whole = SECOND_ROWS if config.scatters else ROWS
         return whole.ceil_div(config.ranks).ceil_div(rows_per_block)
     blocks = (ROWS if config.masked else padded_rows(config)).ceil_div(rows_per_block)
     if config.batched:

@@ -34,7 +34,7 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         arguments += _offsets(config)
     if config.all_reduce:
         arguments.append(TensorArgument("workspace", ("int64",), shape(CONTROL_WORDS)))
-    if config.all_reduce == "reduce_scatter":
+    if config.scatters:
         arguments.append(strided_rows("whole", config.input, config, row_set=1))
     if config.gathers:
         arguments.append(TensorArgument("input_rows", ("int32",), shape(LEADING, 1), is_strided=True, row_set=1))

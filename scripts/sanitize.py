@@ -236,7 +236,8 @@ def call_over_ranks(rank: int, exchange: Exchange) -> None:
             for method in METHODS:
                 comm.all_reduce_norm_quantize(x, weight, workspace, residual=residual, method=method, **options)
             own = residual[: ROWS - ROWS // 2] if rank == 0 else residual[: ROWS // 2]
-            comm.reduce_scatter_norm_quantize(x, weight, workspace, residual=own, **options)
+            for method in ("one_shot", "two_shot"):
+                comm.reduce_scatter_norm_quantize(x, weight, workspace, residual=own, method=method, **options)
             comm.norm_quantize_all_gather(x, weight, workspace, residual=residual, **options)
         torch.cuda.current_stream().synchronize()
     workspace.check()

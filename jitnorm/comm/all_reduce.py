@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitnorm.comm.calls import Reduced, admitted_shape, call, require_room
+from jitnorm.comm.calls import Reduced, admitted_shape, call, require_room, require_slots
 from jitnorm.comm.workspace import Workspace
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 
@@ -103,12 +103,8 @@ def all_reduce_norm_quantize(
 
 def _require_method(method: str, rows: int, workspace: Workspace, round_sum: bool) -> None:
     """Raise ValueError if the rows of a call cannot come together so."""
-    most = workspace.layout.rows
-    if method == "one_shot" and rows > most:
-        raise ValueError(
-            f"method: is 'one_shot', but the input has {rows} rows, and one_shot_rows of the workspace is {most}; "
-            "use 'auto', or make one for more"
-        )
+    if method == "one_shot":
+        require_slots(workspace, rows)
     if method == "not_fused" and not round_sum:
         raise ValueError("round_sum: is False, but method is 'not_fused', which passes a rounded sum on; pass True")
     if method != "one_shot":

@@ -12,7 +12,7 @@ from jitnorm.comm.views import copied
 from jitnorm.comm.workspace import Workspace
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import check_shaped, framework_of
-from jitnorm.kernels.all_reduce_rules import ALL_REDUCE
+from jitnorm.kernels.all_reduce_rules import ALL_REDUCE, SCATTERED
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
@@ -62,6 +62,16 @@ def require_room(workspace: Workspace, what: str) -> None:
         raise ValueError(f"{what}, but the workspace has no room for outputs; make one with output_bytes")
 
 
+def require_slots(workspace: Workspace, rows: int) -> None:
+    """Raise ValueError if a call has more rows than the workspace has slots for."""
+    most = workspace.layout.rows
+    if rows > most:
+        raise ValueError(
+            f"method: is 'one_shot', but the input has {rows} rows, and one_shot_rows of the workspace is {most}; "
+            "use 'auto', or make one for more"
+        )
+
+
 def call(
     workspace: Workspace, how: str, input: Any, weight: Any, *, spec: QuantSpec | None, norm: str, residual: Any,
     bias: Any, global_scale: Any, scale: Any, eps: float, unit_bias: bool, keep_norm: bool, scale_ub: Any,
@@ -90,7 +100,7 @@ def call(
         made = framework.call_over_ranks(workspace.name, dispatcher, inputs, eps, stream, is_fused)
     else:
         made = launch(workspace, dispatcher, inputs, eps, stream, is_fused)
-    rows, *others = own_part(workspace, input).shape if how == "reduce_scatter" else input.shape
+    rows, *others = own_part(workspace, input).shape if how in SCATTERED else input.shape
     shape = (rows * (workspace.ranks if how == "all_gather" else 1), *others)
     out = made["out"] if spec is None else quantized(spec, made, shape)
     return Reduced(out, made["residual_out"], made["y_out"])
@@ -119,9 +129,9 @@ def launch(
         return run(rest, _tensors({**inputs, "input": total}, eps), stream)
     how, input = dispatcher.options["all_reduce"], inputs["input"]
     tensors = {**_tensors(inputs, eps), "whole": None, "workspace": workspace.control(input)}
-    if how not in ("one_shot", "all_gather"):
+    if how not in ("one_shot", "one_shot_scatter", "all_gather"):
         tensors["input"] = _in_window(workspace, input, stream)
-    if how == "reduce_scatter":
+    if how in SCATTERED:
         tensors["whole"] = tensors["input"]
         tensors["input"] = own_part(workspace, tensors["input"])
     if how in _KEPT and not (how == "two_shot" and dispatcher.options.get("rounds_sum")):

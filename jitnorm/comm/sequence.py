@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitnorm.comm.calls import Reduced, admitted_shape, call, require_room
+from jitnorm.comm.calls import Reduced, admitted_shape, call, require_room, require_slots
 from jitnorm.comm.workspace import Workspace
-from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 
 
 def reduce_scatter_norm_quantize(
@@ -26,6 +26,7 @@ def reduce_scatter_norm_quantize(
     scale_ub: Any = None,
     rounding: str = "once",
     round_sum: bool = True,
+    method: str = "auto",
     enable_pdl: bool | None = None,
     stream: Any = None,
 ) -> Reduced:
@@ -37,9 +38,9 @@ def reduce_scatter_norm_quantize(
 
     Args:
         input: as in `all_reduce_norm_quantize`, with all rows. If it has more than two dimensions, ranks divide the
-            first, which must be a multiple of their number. It is copied into the workspace's window unless there.
+            first, which must be a multiple of their number.
         weight: as in `all_reduce_norm_quantize`, like all other arguments except the residual.
-        workspace: that of this rank, with `output_bytes`.
+        workspace: that of this rank.
         spec: how to encode; None writes the norm in the input's dtype.
         norm: ``rmsnorm`` or ``layernorm``.
         residual: the residual of this rank's rows, or None; added to their sum.
@@ -52,6 +53,9 @@ def reduce_scatter_norm_quantize(
         scale_ub: as in `norm_quantize`.
         rounding: as in `norm_quantize`.
         round_sum: whether the sum over ranks is rounded to the input's dtype before anything else.
+        method: how each rank gets its rows of all inputs; it changes no bit. ``one_shot``: they are sent to it; for up
+            to `one_shot_rows` of the workspace. ``two_shot``: it reads them in the workspace's window, into which the
+            input is copied unless there; the workspace needs `output_bytes`. ``auto``: ``one_shot`` where possible.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -74,15 +78,22 @@ def reduce_scatter_norm_quantize(
         >>> on_threads(2, work)
         [[[3.0, 3.0]], [[5.0, 5.0]]]
     """
-    _, shape = admitted_shape(input, workspace)
-    require_room(workspace, "input: is divided by the ranks")
+    require_one_of("method", method, ("auto", "one_shot", "two_shot"))
+    rows, shape = admitted_shape(input, workspace)
+    if method == "auto":
+        method = "one_shot" if rows <= workspace.layout.rows else "two_shot"
+    how = "one_shot_scatter" if method == "one_shot" else "reduce_scatter"
+    if method == "one_shot":
+        require_slots(workspace, rows)
+    else:
+        require_room(workspace, "input: is divided by the ranks")
     if len(shape) < 2 or (len(shape) > 2 and shape[0] % workspace.ranks):
         raise ValueError(
             f"input: shape is {shape}, of which {workspace.ranks} ranks cannot each have a part; pass a matrix, or "
             "more dimensions of which the first is a multiple of the ranks"
         )
     return call(
-        workspace, "reduce_scatter", input, weight, spec=spec, norm=norm, residual=residual, bias=bias,
+        workspace, how, input, weight, spec=spec, norm=norm, residual=residual, bias=bias,
         global_scale=global_scale, scale=scale, eps=eps, unit_bias=unit_bias, keep_norm=keep_norm, scale_ub=scale_ub,
         rounding=rounding, round_sum=round_sum, enable_pdl=enable_pdl, stream=stream,
     )  # fmt: skip

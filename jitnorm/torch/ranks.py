@@ -14,6 +14,7 @@ from jitnorm.comm.calls import admitted_shape, launch, own_part
 from jitnorm.comm.workspace import Workspace, workspace_named
 from jitnorm.dispatch import Dispatcher
 from jitnorm.interop import check_gradient, check_passable
+from jitnorm.kernels.all_reduce_rules import SCATTERED
 from jitnorm.kernels.config import read_options
 from jitnorm.outputs import Outputs
 from jitnorm.torch import refusals
@@ -120,7 +121,7 @@ def _fake(
     """The outputs, without values."""
     inputs = _by_name(input, weight, others, named)
     dispatcher, own = _found(config, enable_pdl, workspace, inputs)
-    scatters = dispatcher.options["all_reduce"] == "reduce_scatter"
+    scatters = dispatcher.options["all_reduce"] in SCATTERED
     leaders = {"input": own_part(own, input) if scatters else input, "whole": input}
     return list(fake_outputs(dispatcher, _outputs(dispatcher), leaders).values())
 

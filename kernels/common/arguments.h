@@ -2,6 +2,7 @@
 #pragma once
 
 #include "configuration.h"
+#include "slots.h"
 #include "types.h"
 
 #ifdef JITNORM_PAGES
@@ -106,6 +107,12 @@ struct Arguments {
 #endif
 #ifdef JITNORM_REDUCES
   Int64* workspace;  // the control block of this rank
+  Slots slots;       // what never changes of it
+  UInt64 progress;   // as the call began
+#endif
+#ifdef JITNORM_SCATTERS
+  const Input* whole;  // the input with the rows of all ranks: the other tensors have only this one's
+  Int64 whole_strides[kRowDims], whole_rows;
 #endif
 #ifdef JITNORM_DIVIDES
   Int64 first, end;    // the rows that this rank works on

@@ -23,17 +23,3 @@ JITNORM_INLINE Int64 first_tile_of_expert(const Int32* scale_offsets, Int64 expe
   const Int32 most = as_bound(scale_rows - padded_rows(count));
   return (UInt32)clamped(scale_offsets[expert], 0, most) / kPaddedRowMultiple;
 }
-
-// Zeroes the rows that pad an expert's last tile, four columns at once: an expert of one row has 127 of them.
-JITNORM_INLINE void pad_scales(const Arguments& a, int thread, int threads) {
-  if constexpr (!kHasSwizzledScales) return;
-  const int padding = (int)(padded_rows(a.rows) - a.rows);
-  for (int i = thread; i < padding * (kPaddedScaleColumns / 4); i += threads) {
-    Scale* four = a.block_scale + swizzled_offset(a.rows + i % padding, i / padding * 4);
-    if (reinterpret_cast<UInt64>(four) % 4 == 0) {
-      *reinterpret_cast<UInt32*>(four) = 0;
-    } else {
-      for (int k = 0; k < 4; ++k) four[k] = Scale{};
-    }
-  }
-}

@@ -7,7 +7,6 @@
 #include "rows.h"
 
 #ifdef JITNORM_REDUCES
-constexpr int kMaxRanks = 8, kBuffers = 3;
 // A call is less than 2^20 parts: blocks of threads, or rows on a CPU. So calls are counted up to 2^44.
 constexpr int kPartBits = 20;
 // Once a rank has failed, it neither sends nor waits, so that the others notice, too.
@@ -65,14 +64,21 @@ JITNORM_INLINE UInt64* step_of(UInt8* window, Step step, Int64 rank) {
   return reinterpret_cast<UInt64*>(window) + (int)step * kMaxRanks + rank;
 }
 
+JITNORM_INLINE Slots slots_of(const Workspace& w) {
+  Slots found{w.rank, w.slot_rows, w.row_bytes, w.slots};
+  JITNORM_UNROLL
+  for (int p = 0; p < kRanks; ++p) found.from_own[p] = w.from_own[p];
+  return found;
+}
+
 // Then follow the marks of each buffer, rank and row, then the rows, each of which has a slot of its own there.
-JITNORM_INLINE Int64 slot_number(const Workspace& w, UInt64 epoch, Int64 rank, Int64 row) {
-  return ((Int64)(epoch % kBuffers) * kRanks + rank) * w.slot_rows + row;
+JITNORM_INLINE Int64 slot_number(const Slots& s, UInt64 epoch, Int64 rank, Int64 row) {
+  return ((Int64)(epoch % kBuffers) * kRanks + rank) * s.rows + row;
 }
 
 JITNORM_INLINE Int64 mark_offset(Int64 slot) { return kStepBytes + slot * (Int64)sizeof(UInt64); }
 
-JITNORM_INLINE Int64 row_bytes_offset(const Workspace& w, Int64 slot) { return w.slots + slot * w.row_bytes; }
+JITNORM_INLINE Int64 row_bytes_offset(const Slots& s, Int64 slot) { return s.first + slot * s.row_bytes; }
 
 // The bytes of a row: whole chunks, of which nothing is -0 once they have come.
 constexpr int kSentBytes = kChunks * kChunkSize * (int)sizeof(Input);
@@ -100,8 +106,26 @@ JITNORM_INLINE float with_residual(float sum, float residual) {
 #endif
 }
 
+// The rows of all ranks' sum.
+JITNORM_INLINE Int64 all_rows(const Arguments& a) {
+#ifdef JITNORM_SCATTERS
+  return a.whole_rows;
+#else
+  return a.rows;
+#endif
+}
+
+// The first of them whose tensors this rank has.
+JITNORM_INLINE Int64 first_row(const Arguments& a) {
+#ifdef JITNORM_SCATTERS
+  return a.slots.rank * ((a.whole_rows + kRanks - 1) / kRanks);
+#else
+  return 0;
+#endif
+}
+
 // How many consecutive rows a rank has; the last ranks may have fewer.
-JITNORM_INLINE Int64 rows_of_rank(const Arguments& a) { return (a.rows + kRanks - 1) / kRanks; }
+JITNORM_INLINE Int64 rows_of_rank(const Arguments& a) { return (all_rows(a) + kRanks - 1) / kRanks; }
 
 // The distance between another rank's window and this rank's, in this rank's address space.
 JITNORM_INLINE Int64 distance_of(const Workspace& w, Int64 rank) { return w.windows[rank] - w.windows[w.rank]; }

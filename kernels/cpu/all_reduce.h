@@ -88,30 +88,43 @@ JITNORM_INLINE void make_sent(const Arguments& a, Int64 row, SentRow& sent) {
   finish_sent(sent);
 }
 
+// Whether a rank sums a row of all ranks' sum.
+JITNORM_INLINE bool is_summed_by(const Arguments& a, Int64 rank, Int64 row) {
+#ifdef JITNORM_SCATTERS
+  return row / rows_of_rank(a) == rank;
+#else
+  return true;
+#endif
+}
+
+// Sends a row of all ranks' sum to the ranks that sum it, and its mark to all.
 JITNORM_INLINE void send_row(const Arguments& a, Workspace& w, UInt64 epoch, Int64 row, const SentRow& sent) {
-  const Int64 slot = slot_number(w, epoch, w.rank, row);
+  const Slots slots = slots_of(w);
+  const Int64 slot = slot_number(slots, epoch, w.rank, row);
   for (int p = 1; p < kRanks; ++p) {
-    UInt8* window = w.windows[(w.rank + p) % kRanks];
-    Word* to = reinterpret_cast<Word*>(window + row_bytes_offset(w, slot));
-    for (int i = 0; i < kSentWords; ++i) store_shared(to + i, sent.words[i]);
-    store_shared(reinterpret_cast<UInt64*>(window + mark_offset(slot)), mark_of(epoch, a.rows));
+    UInt8* window = slots.from_own[p];
+    Word* to = reinterpret_cast<Word*>(window + row_bytes_offset(slots, slot));
+    const bool is_wanted = is_summed_by(a, (w.rank + p) % kRanks, row);
+    for (int i = 0; i < kSentWords && is_wanted; ++i) store_shared(to + i, sent.words[i]);
+    store_shared(reinterpret_cast<UInt64*>(window + mark_offset(slot)), mark_of(epoch, all_rows(a)));
   }
 }
 
-// Waits for a row of another rank; false if it does not arrive.
+// Waits for a row of another rank, or for its mark alone if this one does not sum it; false if it does not arrive.
 JITNORM_INLINE bool receive_row(const Arguments& a, Workspace& w, UInt64 epoch, Int64 row, int rank,
                                 SentRow& received) {
-  const Int64 slot = slot_number(w, epoch, rank, row);
-  const UInt8* window = w.windows[w.rank];
+  const Slots slots = slots_of(w);
+  const Int64 slot = slot_number(slots, epoch, rank, row);
+  const UInt8* window = slots.from_own[0];
   const UInt64* mark = reinterpret_cast<const UInt64*>(window + mark_offset(slot));
-  const UInt64 expected = mark_of(epoch, a.rows);
+  const UInt64 expected = mark_of(epoch, all_rows(a));
   Arrival arrival = Arrival::kNotYet;
   const bool has_mark =
       wait_until(w, [&] { return (arrival = arrival_of(load_shared(mark), expected)) != Arrival::kNotYet; });
   if (arrival == Arrival::kOther) report(w, w.status->disagreeing, rank, epoch);
-  const Word* from = reinterpret_cast<const Word*>(window + row_bytes_offset(w, slot));
+  const Word* from = reinterpret_cast<const Word*>(window + row_bytes_offset(slots, slot));
   bool is_there = has_mark && arrival == Arrival::kThere;
-  for (int i = 0; i < kSentWords && is_there; ++i) {
+  for (int i = 0; i < kSentWords && is_there && is_summed_by(a, w.rank, row); ++i) {
     is_there = wait_until(w, [&] { return !is_incomplete(received.words[i] = load_shared(from + i)); });
   }
   if (!is_there && arrival != Arrival::kOther && !has_failed(w)) report(w, w.status->late, rank, epoch);
@@ -202,14 +215,33 @@ JITNORM_INLINE void add_shares(const Arguments& a, Int64 row, Tile* h) {
   Workspace& w = workspace_of(a);
   const UInt64 epoch = epoch_of(w);
   const bool is_good = !has_failed(w);
+  const Int64 of_all = first_row(a) + row;
   make_sent(a, row, rows.sent);
-  if (is_good) send_row(a, w, epoch, row, rows.sent);
+  if (is_good) send_row(a, w, epoch, of_all, rows.sent);
   for (int rank = 0; rank < kRanks; ++rank) {
     const bool is_own = rank == w.rank;
-    if (!is_own && !(is_good && receive_row(a, w, epoch, row, rank, rows.received))) continue;
+    if (!is_own && !(is_good && receive_row(a, w, epoch, of_all, rank, rows.received))) continue;
     add_share(reinterpret_cast<const Input*>((is_own ? rows.sent : rows.received).words), h);
   }
 }
+
+#ifdef JITNORM_SCATTERS
+// Sends a row to the rank that sums it. All await each other's mark of it, so that no rank is more than a call ahead.
+JITNORM_INLINE void pass_row_on(const Arguments& a, Int64 row) {
+  static thread_local SharedRows rows;
+  Workspace& w = workspace_of(a);
+  const UInt64 epoch = epoch_of(w);
+  if (has_failed(w)) return;
+  Arguments whole = a;
+  whole.input = a.whole;
+  for (int d = 0; d < kRowDims; ++d) whole.input_strides[d] = a.whole_strides[d];
+  make_sent(whole, row, rows.sent);
+  send_row(a, w, epoch, row, rows.sent);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank != w.rank && !receive_row(a, w, epoch, row, rank, rows.received)) return;
+  }
+}
+#endif
 #endif
 #endif
 
@@ -235,11 +267,13 @@ JITNORM_INLINE void clear_last(const Arguments& a, Int64 first, Int64 last, Int6
   if (has_failed(w)) return;
   const UInt64 before = epoch_of(w) + kBuffers - 1;
   const Int64 rows = w.used_rows[before % kBuffers], words = w.used_bytes[before % kBuffers] / (Int64)sizeof(Word);
+  const Slots slots = slots_of(w);
   const auto start = [&](Int64 row) { return rows * row / all; };
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == w.rank) continue;
     for (Int64 row = start(first); row < start(last); ++row) {
-      Word* at = reinterpret_cast<Word*>(w.windows[w.rank] + row_bytes_offset(w, slot_number(w, before, rank, row)));
+      const Int64 slot = slot_number(slots, before, rank, row);
+      Word* at = reinterpret_cast<Word*>(slots.from_own[0] + row_bytes_offset(slots, slot));
       for (Int64 i = 0; i < words; ++i) store_shared(at + i, kNotYetWord);
     }
   }

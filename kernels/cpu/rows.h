@@ -252,6 +252,29 @@ JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of, Int64 first, 
   process_rows(a, first, last);
   end_part(w, epoch, a.rows, first, last, all);
 }
+
+#ifdef JITNORM_SCATTERS
+// Rows that ranks divide and send to each other: each sums and encodes its own, for itself.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_scattered_rows(ArgumentsOf arguments_of, Int64 first, Int64 last) {
+  Arguments a = arguments_of();
+  Workspace& w = workspace_of(a);
+  a.slots = slots_of(w);
+  const UInt64 epoch = epoch_of(w);
+  const Int64 all = all_rows(a), first_own = first_row(a);
+  clear_last(a, first, last, all);
+  for (Int64 row = first; row < last; ++row) {
+    const Int64 own = row - first_own;
+    if (own >= 0 && own < a.rows) {
+      process_rows(a, own, own + 1);
+    } else {
+      pass_row_on(a, row);
+    }
+  }
+  for (Int64 row = a.rows; first == 0 && row < padded_rows(a.rows); ++row) RowEncoder::write_padding_row(a, row);
+  end_part(w, epoch, all, first, last, all);
+}
+#endif
 #endif
 #endif
 #endif
@@ -272,6 +295,6 @@ JITNORM_INLINE void process_experts(ArgumentsOf arguments_of, const Int32* offse
     const Arguments a = arguments_of(expert);
     const Int64 begin = rows_of_expert(offsets, expert, rows).first;
     process_rows(a, first > begin ? first - begin : 0, last - begin < a.rows ? last - begin : a.rows);
-    if (first <= rows + expert && rows + expert < last) pad_scales(a, 0, 1);
+    if (kHasSwizzledScales && first <= rows + expert && rows + expert < last) pad_scales(a, 0, 1);
   }
 }

@@ -138,7 +138,7 @@ struct RowSource<Combine::kReduced> {
 
   JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
     Workspace& w = workspace_of(a);
-    const UInt64 epoch = epoch_of(w);
+    const UInt64 epoch = epoch_of(a);
     return {a.input + row_offset(row, a.extents, a.input_strides),
             a.residual + row_offset(row, a.extents, a.residual_strides),
             a.residual_out + row_offset(row, a.extents, a.residual_out_strides),
@@ -227,40 +227,55 @@ struct RowSource<Combine::kReduced> {
   const Input* residual;
   Input* sum;
   Workspace* workspace;
+  Slots slots;
   UInt64 epoch;
   bool is_good;
   Int64 rows, row;
 
   JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
-    Workspace& w = workspace_of(a);
-    const UInt64 progress = load_shared(&w.progress);
     return {a.input + row_offset(row, a.extents, a.input_strides),
             a.residual + row_offset(row, a.extents, a.residual_strides),
             a.residual_out + row_offset(row, a.extents, a.residual_out_strides),
-            &w,
-            calls_before(progress),
-            !(progress & kFailed),
-            a.rows,
-            row};
+            &workspace_of(a),
+            a.slots,
+            epoch_of(a),
+            !had_failed(a),
+            all_rows(a),
+            first_row(a) + row};
   }
+
+#ifdef JITNORM_SCATTERS
+  // A row that another rank sums, of which nothing else is here.
+  JITNORM_INLINE static RowSource of_other(const Arguments& a, Int64 row) {
+    RowSource found = of(a, 0);
+    found.input = a.whole + row_offset(row, a.extents, a.whole_strides);
+    found.row = row;
+    return found;
+  }
+#endif
 
   JITNORM_INLINE void load(Held& h, int index) const {
     load_chunk(h.input, input, index);
     if constexpr (kHasResidual) load_chunk(h.residual, residual, index);
   }
 
+  // Sends a chunk to the ranks that sum the row, and with the first one the mark of the row to all.
   JITNORM_INLINE void send(const Held& h, int index) const {
     if (index >= kChunks || !is_good) return;
-    const Workspace& w = *workspace;
-    const int rank = (int)w.rank;
-    const Int64 slot = slot_number(w, epoch, rank, row);
+    const Int64 slot = slot_number(slots, epoch, slots.rank, row);
     JITNORM_UNROLL
     for (int p = 1; p < kRanks; ++p) {
-      UInt8* window = w.from_own[p];
-      store_sent(window + row_bytes_offset(w, slot), index, h.sent);
+      UInt8* window = slots.from_own[p];
+      if (is_summed_by((slots.rank + p) % kRanks)) store_sent(window + row_bytes_offset(slots, slot), index, h.sent);
       if (index == 0) store_shared(reinterpret_cast<UInt64*>(window + mark_offset(slot)), mark_of(epoch, rows));
     }
   }
+
+#ifdef JITNORM_SCATTERS
+  JITNORM_INLINE bool is_summed_by(Int64 rank) const { return row / ((rows + kRanks - 1) / kRanks) == rank; }
+#else
+  JITNORM_INLINE bool is_summed_by(Int64) const { return true; }
+#endif
 
   // What other ranks sent of a chunk and, with the first one, the marks of the row: everything missing is polled at
   // once.
@@ -270,14 +285,13 @@ struct RowSource<Combine::kReduced> {
   };
 
   JITNORM_INLINE UInt32 look(Received& from, int index) const {
-    const Workspace& w = *workspace;
-    const UInt8* window = w.from_own[0];
+    const UInt8* window = slots.from_own[0];
     UInt32 missing = 0;
     JITNORM_UNROLL
     for (int rank = 0; rank < kRanks; ++rank) {
-      if (rank == w.rank) continue;
-      const Int64 slot = slot_number(w, epoch, rank, row);
-      const UInt8* at = window + row_bytes_offset(w, slot);
+      if (rank == slots.rank) continue;
+      const Int64 slot = slot_number(slots, epoch, rank, row);
+      const UInt8* at = window + row_bytes_offset(slots, slot);
       JITNORM_UNROLL
       for (int k = 0; k < kSentAccesses; ++k) {
         from.shares[rank][k] = load_shared(reinterpret_cast<const uint4*>(at + place_of(index, k)));
@@ -286,7 +300,7 @@ struct RowSource<Combine::kReduced> {
     }
     JITNORM_UNROLL
     for (int rank = 0; rank < kRanks; ++rank) {
-      if (rank == w.rank) continue;
+      if (rank == slots.rank) continue;
       UInt32 of_rank = 0;
       JITNORM_UNROLL
       for (int k = 0; k < kSentAccesses; ++k) of_rank |= missing_of(from.shares[rank][k]);
@@ -301,8 +315,8 @@ struct RowSource<Combine::kReduced> {
     UInt32 found = 0;
     JITNORM_UNROLL
     for (int rank = 0; rank < kRanks; ++rank) {
-      const bool is_other = index == 0 && rank != workspace->rank &&
-                            arrival_of(from.marks[rank], mark_of(epoch, rows)) == Arrival::kOther;
+      const bool is_other =
+          index == 0 && rank != slots.rank && arrival_of(from.marks[rank], mark_of(epoch, rows)) == Arrival::kOther;
       if (is_other) found |= 1u << rank;
     }
     return found;
@@ -338,7 +352,7 @@ struct RowSource<Combine::kReduced> {
       JITNORM_UNROLL
       for (int k = 0; k < kSentAccesses; ++k) {
         if (index < kChunks && is_good) share.accesses[k] = from.shares[rank][k];
-        if (rank == workspace->rank) share.accesses[k] = h.sent.accesses[k];
+        if (rank == slots.rank) share.accesses[k] = h.sent.accesses[k];
       }
       JITNORM_UNROLL
       for (int i = 0; i < kChunkSize; ++i) {
@@ -356,6 +370,28 @@ struct RowSource<Combine::kReduced> {
     if constexpr (kStoresSum) store_rounded(sum, index, h.sum.elements);
   }
 };
+
+#ifdef JITNORM_SCATTERS
+// Sends a row to the rank that sums it. All await each other's mark of it, so that no rank is more than a call ahead.
+// All threads of the block take part. Calls meanwhile() while the marks are on their way.
+template <typename Visit>
+JITNORM_INLINE void pass_row_on(const Arguments& a, Int64 row, Visit meanwhile) {
+  const RowSource<Combine::kReduced> source = RowSource<Combine::kReduced>::of_other(a, row);
+  for (int index = thread_of_row(); index < kChunks; index += kThreadsPerRow) {
+    ReducedChunk h;
+    load_chunk(h.input, source.input, index);
+    source.send(h, index);
+  }
+  meanwhile();
+  const int rank = thread_of_row();
+  if (rank < kRanks && rank != a.slots.rank && source.is_good) {
+    const UInt8* mark = a.slots.from_own[0] + mark_offset(slot_number(a.slots, source.epoch, rank, row));
+    await_mark(workspace_of(a), reinterpret_cast<const UInt64*>(mark), mark_of(source.epoch, source.rows), rank,
+               source.epoch);
+  }
+  __syncthreads();
+}
+#endif
 #endif
 #endif
 #endif

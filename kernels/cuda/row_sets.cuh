@@ -33,27 +33,45 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of) {
   constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
-  const Arguments a = arguments_of();
-  wait_for_inputs();
-  const UsedSlots used = UsedSlots::of(a);
-  process_rows(a, row_block(), [&] { clear_last(a, used, (a.rows + kRows - 1) / kRows); });
+  const Arguments a = begun(arguments_of);
+  const Int64 blocks = (a.rows + kRows - 1) / kRows;  // those behind have padding
+  UsedSlots used = {};
+  if (row_block() < blocks) used = UsedSlots::of(a);
+  process_rows(a, row_block(), [&] { clear_last(a, used, blocks); });
   end_block(a, a.rows);
 }
+
+#ifdef JITNORM_SCATTERS
+// Rows that ranks divide and send to each other: each sums and encodes its own, for itself.
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_scattered_rows(ArgumentsOf arguments_of) {
+  const Arguments a = begun(arguments_of);
+  const UsedSlots used = UsedSlots::of(a);
+  const auto meanwhile = [&] {
+    clear_last(a, used, row_blocks());
+    pad_scales(a, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);
+  };
+  const Int64 own = (Int64)row_block() - first_row(a);
+  if (own >= 0 && own < a.rows) {
+    process_rows(a, own, meanwhile);
+  } else {
+    pass_row_on(a, row_block(), meanwhile);
+  }
+  end_block(a, all_rows(a));
+}
+#endif
 
 #ifdef JITNORM_DIVIDES
 // Rows that ranks divide: each sums and encodes its own, for all ranks or only itself, once all have arrived.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of) {
-  const Arguments a = with_own_rows(arguments_of());
+  const Arguments a = with_own_rows(begun(arguments_of));
   Workspace& w = workspace_of(a);
-  wait_for_inputs();
-  const UInt64 epoch = epoch_of(w), mark = mark_of_divided(a, epoch);
-  if (blockIdx.x == 0 && threadIdx.x == 0 && !has_failed(w)) announce(w, Step::kReady, mark);
+  const UInt64 epoch = epoch_of(a), mark = mark_of_divided(a, epoch);
+  if (blockIdx.x == 0 && threadIdx.x == 0 && !had_failed(a)) announce(w, Step::kReady, mark);
   clear_last(a, UsedSlots::of(a), row_blocks());
-  if (await_others(w, Step::kReady, mark, epoch)) process_rows(a, row_block());
-  for (Int64 row = a.rows + row_block(); row < padded_rows(a.rows); row += row_blocks()) {
-    RowEncoder::write_padding_row(a, row, thread_of_row());
-  }
+  pad_scales(a, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);
+  if (!kSumsRanks || await_ready(a)) process_rows(a, row_block());
   finish_together(w, mark, epoch);
   end_block(a, 0);
 }
@@ -63,16 +81,17 @@ JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of) {
 // Rows that ranks divide to sum them, once all have arrived; each processes all of them, as their sums arrive.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of) {
-  const Arguments a = arguments_of();
+  const Arguments a = begun(arguments_of);
   Workspace& w = workspace_of(a);
-  wait_for_inputs();
-  const UInt64 epoch = epoch_of(w), mark = mark_of_places(a, epoch, nullptr);
-  if (blockIdx.x == 0 && threadIdx.x == 0 && !has_failed(w)) announce(w, Step::kReady, mark);
+  const UInt64 epoch = epoch_of(a), mark = mark_of_places(a, epoch, nullptr);
+  if (blockIdx.x == 0 && threadIdx.x == 0 && !had_failed(a)) announce(w, Step::kReady, mark);
   clear_last(a, UsedSlots::of(a), row_blocks());
+  pad_scales(a, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);
   const Int64 row = row_at_place(a, row_block());
-  if (row < a.rows && (!is_own_row(a, row) || await_others(w, Step::kReady, mark, epoch))) process_rows(a, row);
-  for (Int64 padding = a.rows + row_block(); padding < padded_rows(a.rows); padding += row_blocks()) {
-    RowEncoder::write_padding_row(a, padding, thread_of_row());
+  if (row < a.rows && (!is_own_row(a, row) || await_others(w, Step::kReady, mark, epoch))) {
+    process_rows(a, row);
+  } else {
+    __syncthreads();  // all threads know the call before its end
   }
   end_block(a, 0);
 }

@@ -293,8 +293,11 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
   float amax[kRowsAtOnce] = {};
   if constexpr (kNeedsRowAmax) find_amax(a, of, amax, warp, lane);
 #ifdef JITNORM_DIVIDES
+  // In the windows of all ranks, or where this one wants it. Without a sum, only the windows of others must be ready.
+  constexpr int kFirst = kSumsRanks && kSharesRows ? 1 : 0, kEnd = kSharesRows ? kFirst + kRanks : 1;
 #pragma unroll 1
-  for (int p = 0; p < (kSharesRows ? kRanks : 1); ++p) {  // in the windows of all ranks, or where this one wants it
+  for (int p = kFirst; p < kEnd; ++p) {
+    if (!kSumsRanks && p == 1 && !await_ready(a)) break;
     encode_found_rows(with_outputs_of(a, (workspace_of(a).rank + p) % kRanks), of, call, amax, thread, after_chunk);
   }
 #else

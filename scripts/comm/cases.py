@@ -8,7 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from jitnorm.kernels.all_reduce_rules import MAX_RANKS
+from jitnorm.kernels.all_reduce_rules import MAX_RANKS, SCATTERED
 from numpy.typing import NDArray
 
 import jitnorm
@@ -25,7 +25,7 @@ SPECS = {
     "nvfp4": jitnorm.NVFP4.with_layout("128x4"),
 }
 DTYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float32": np.float32}
-FORMS = (*METHODS, "reduce_scatter", "all_gather")
+FORMS = (*METHODS, *SCATTERED, "all_gather")
 """Methods of the whole sum, and its halves."""
 MAX_ROWS, MAX_HIDDEN = 96, 7168
 _BLOCKS, _ANY = (128, 512, 1024, 2944, 4096, 7168), (1, 7, 129, 513, 1000, 2880)
@@ -87,7 +87,7 @@ class Case:
     def tensors_of(self, tensors: dict[str, Any], rank: int, ranks: int) -> dict[str, Any]:
         """Tensors that a rank passes, out of those of all."""
         own = {**tensors, "input": tensors["input"][rank]}
-        if self.config.has_residual and self.config.method in ("reduce_scatter", "all_gather"):
+        if self.config.has_residual and self.config.method in (*SCATTERED, "all_gather"):
             own["residual"] = tensors["residual"][self.rows_of(rank, ranks)]
         return own
 
@@ -133,7 +133,7 @@ def expected(case: Case, tensors: dict[str, Any], rank: int, ranks: int) -> dict
     own = case.rows_of(rank, ranks) if config.method == "all_gather" else slice(None)
     with np.errstate(all="ignore"):
         h = _combined(case, tensors)
-        if config.method == "reduce_scatter":
+        if config.method in SCATTERED:
             h = h[case.rows_of(rank, ranks)]
         found = {"residual_out": h.astype(dtype)[own]} if config.has_residual else {}
         spec, weight, bias = SPECS[config.spec], tensors["weight"], tensors["bias"]
@@ -177,7 +177,8 @@ def call(case: Case, tensors: dict[str, Any], workspace: jitnorm.comm.Workspace)
     given = tensors["input"], tensors["weight"], workspace
     if config.method == "all_gather":
         reduced = jitnorm.comm.norm_quantize_all_gather(*given, **options)
-    elif config.method == "reduce_scatter":
+    elif config.method in SCATTERED:
+        options |= {"method": "one_shot" if config.method == "one_shot_scatter" else "two_shot"}
         reduced = jitnorm.comm.reduce_scatter_norm_quantize(*given, round_sum=config.round_sum, **options)
     else:
         options |= {"round_sum": config.round_sum, "method": config.method}

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from jitnorm.kernels.all_reduce_rules import SCATTERED
 from numpy.typing import NDArray
 
 from comm.cases import FORMS, MAX_HIDDEN, MAX_ROWS, Case, Config, call, differences, draw_case, draw_config, expected
@@ -219,7 +220,7 @@ def disagree(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
         replace(good, config=replace(PLAIN, hidden_size=2048)),
         replace(good, config=replace(PLAIN, spec="fp8")),
         replace(good, config=replace(PLAIN, has_residual=False)),
-        *(replace(good, config=replace(PLAIN, method=form)) for form in ("two_shot", "reduce_scatter", "all_gather")),
+        *(replace(good, config=replace(PLAIN, method=form)) for form in ("two_shot", *SCATTERED, "all_gather")),
     )
     right, wrong = Prepared.of(good, device, options.ranks), problems_when_alike(device, workspace, good, others)
     for other in others:

@@ -31,14 +31,18 @@ class OneShot:
     survives_failure: bool = False
     starts_early: bool = False
     """Whether a kernel touches the workspace before the clearing of the one before it has arrived."""
+    scatters: bool = False
+    """Whether a row goes to the rank that owns it alone, and its mark, in word -1, to all."""
+    awaits_marks: bool = True
 
     def protocol(self) -> Protocol:
-        most = max(rows or 0 for rows in self.rows)
-        places = product(range(self.ranks), range(self.buffers), range(self.ranks), range(most), range(self.words))
+        most, words = max(rows or 0 for rows in self.rows), range(-1 if self.scatters else 0, self.words)
+        places = product(range(self.ranks), range(self.buffers), range(self.ranks), range(most), words)
         cells = {place: number for number, place in enumerate(places)}
         launches = tuple(self._launches(rank, cells) for rank in range(self.ranks))
         owners = tuple(owner for owner, *_ in cells)
-        return Protocol(launches, owners, frozenset(cells.values()), self.survives_failure, not self.starts_early)
+        slots = frozenset(number for (*_, word), number in cells.items() if word >= 0)
+        return Protocol(launches, owners, slots, self.survives_failure, not self.starts_early)
 
     def _launches(self, rank: int, cells: dict[tuple[int, ...], int]) -> tuple[Kernel, ...]:
         kernels, epoch = [], 0
@@ -63,11 +67,18 @@ class OneShot:
     ) -> tuple[Step, ...]:
         buffer, used = epoch % self.buffers, (epoch - 1) % self.buffers
         peers, words, value = [r for r in range(self.ranks) if r != rank], range(self.words), 2 * (call + 1)
-        push = Store(tuple(cells[peer, buffer, rank, row, word] for peer in peers for word in words), value)
+        owner = row // -(-rows // self.ranks) if self.scatters else rank
+        told = [owner] if owner != rank else [] if self.scatters else peers
+        push = Store(tuple(cells[peer, buffer, rank, row, word] for peer in told for word in words), value)
         emptied = product(peers, range(row, cleared, rows), words)
         clear = Store(tuple(cells[(rank, used, *slot)] for slot in emptied if self.clears), EMPTY)
-        takes = [Take(cells[rank, buffer, peer, row, word], value) for peer in peers for word in words]
-        return (push, clear, *takes) if self.clears_before_it_waits else (push, *takes, clear)
+        awaited = peers if owner == rank else []
+        takes: list[Step] = [Take(cells[rank, buffer, peer, row, word], value) for peer in awaited for word in words]
+        sends: list[Step] = [push]
+        if self.scatters:
+            sends.append(Store(tuple(cells[peer, buffer, rank, row, -1] for peer in peers), value))
+            takes += [Await(cells[rank, buffer, peer, row, -1], value) for peer in peers if self.awaits_marks]
+        return (*sends, clear, *takes) if self.clears_before_it_waits else (*sends, *takes, clear)
 
     def _reset(self, rank: int, cells: dict[tuple[int, ...], int]) -> Kernel:
         """Once no rank has a kernel or a store in flight, each clears its own memory, and all wait for each other."""

@@ -31,7 +31,7 @@ def test_calls_across_ranks_withstand(trial: str, monkeypatch: pytest.MonkeyPatc
     assert wrong == []
 
 
-@pytest.mark.parametrize("form", ["reduce_scatter", "all_gather"])
+@pytest.mark.parametrize("form", ["one_shot_scatter", "reduce_scatter", "all_gather"])
 def test_random_calls_of_halves_of_a_sum_withstand(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITNORM_CPU_THREADS", "1")
     seed = next(seed for seed in itertools.count() if draw_config(random.Random(seed)).method == form)

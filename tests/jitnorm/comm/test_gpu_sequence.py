@@ -62,7 +62,8 @@ def test_rows_are_scattered_and_gathered(size: int, dtype: str) -> None:
             gathered = rmsnorm_f32(np.concatenate(shares).astype(np.float32), weight.astype(np.float32))
             among = own_rows(rows, own.rank, ranks)
             x, r = put(shares[own.rank]), put(residual[among])
-            out, total, _ = comm.reduce_scatter_norm_quantize(x, on_device, own, residual=r)
+            method = ("one_shot", "two_shot")[number % 2]
+            out, total, _ = comm.reduce_scatter_norm_quantize(x, on_device, own, residual=r, method=method)
             of_all = comm.norm_quantize_all_gather(x, on_device, own).out
             torch.cuda.current_stream().synchronize()
             own.check()
@@ -73,8 +74,9 @@ def test_rows_are_scattered_and_gathered(size: int, dtype: str) -> None:
     on_devices(ranks, size, dtype, work)
 
 
+@pytest.mark.parametrize("method", ["one_shot", "two_shot"])
 @pytest.mark.parametrize(("spec", "unit_bias"), in_turn(SPECS, (False, True)), ids=str)
-def test_they_are_encoded(spec: QuantSpec, unit_bias: bool) -> None:
+def test_they_are_encoded(spec: QuantSpec, unit_bias: bool, method: str) -> None:
     dtype, size, rows = dtype_of(spec), hidden_size_of(spec), 5
     shares = [make_input("real", rows, size, dtype, rank) for rank in range(2)]
     weight, residual = make_weight(size, dtype), make_input("random", rows, size, dtype, 9)
@@ -87,7 +89,9 @@ def test_they_are_encoded(spec: QuantSpec, unit_bias: bool) -> None:
     def work(own: comm.Workspace, put: Any) -> None:
         w, share, among = put(weight), put(shares[own.rank]), own_rows(rows, own.rank, 2)
         options: dict[str, Any] = {"unit_bias": unit_bias, "keep_norm": True, **given_keywords(spec, put)}
-        q, total, norm = comm.reduce_scatter_norm_quantize(share, w, own, residual=put(residual[among]), **options)
+        q, total, norm = comm.reduce_scatter_norm_quantize(
+            share, w, own, residual=put(residual[among]), method=method, **options
+        )
         codes, kept, own_norm = comm.norm_quantize_all_gather(share, w, own, residual=put(residual), **options)
         torch.cuda.current_stream().synchronize()
         own.check()

@@ -22,6 +22,7 @@ from jitnorm.reference import layernorm_f32, rank_sum_f32, rmsnorm_f32, round_to
 ROUNDINGS: Any = ("once", "hf", "vllm", "output")
 SPECS = [spec for spec in BLOCKINGS if not spec.needs_tensor_amax]
 ROWS = (4, 5, 16, 1)
+SCATTERS = ("one_shot", "two_shot")
 
 
 def workspace(rank: int, exchange: Exchange, ranks: int, **options: Any) -> comm.Workspace:
@@ -44,6 +45,7 @@ def shares_of(kind: str, ranks: int, rows: int, size: int, dtype: str) -> list[A
     return shares
 
 
+@pytest.mark.parametrize("method", SCATTERS)
 @pytest.mark.parametrize(
     ("ranks", "size", "dtype", "rounding", "round_sum", "adds"),
     [
@@ -54,7 +56,7 @@ def shares_of(kind: str, ranks: int, rows: int, size: int, dtype: str) -> list[A
     ],
 )
 def test_each_rank_gets_its_rows_of_the_sum(
-    ranks: int, size: int, dtype: str, rounding: Any, round_sum: bool, adds: bool
+    ranks: int, size: int, dtype: str, rounding: Any, round_sum: bool, adds: bool, method: str
 ) -> None:
     weight, cases = make_weight(size, dtype), []
     for number, kind in enumerate(INPUT_KINDS):
@@ -66,6 +68,7 @@ def test_each_rank_gets_its_rows_of_the_sum(
         for shares, residual in cases:
             added = residual[own_rows(len(residual), rank, ranks)] if adds else None
             options: dict[str, Any] = {"residual": added, "rounding": rounding, "round_sum": round_sum}
+            options["method"] = method
             found.append(comm.reduce_scatter_norm_quantize(shares[rank], weight, own, **options))
         return found
 
@@ -124,8 +127,8 @@ def test_all_ranks_get_the_norm_of_all_rows(ranks: int, size: int, dtype: str, r
                 assert total is None
 
 
-@pytest.mark.parametrize(("spec", "unit_bias"), in_turn(SPECS[::5], (False, True)), ids=str)
-def test_rows_of_a_sum_are_encoded(spec: QuantSpec, unit_bias: bool) -> None:
+@pytest.mark.parametrize(("spec", "unit_bias", "method"), in_turn(SPECS[::5], (False, True), SCATTERS), ids=str)
+def test_rows_of_a_sum_are_encoded(spec: QuantSpec, unit_bias: bool, method: str) -> None:
     """A rank's rows are encoded as if there were no others, including the padding of scales."""
     dtype, size, rows = dtype_of(spec), hidden_size_of(spec), 5
     shares, weight = shares_of("real", 2, rows, size, dtype), make_weight(size, dtype)
@@ -134,6 +137,7 @@ def test_rows_of_a_sum_are_encoded(spec: QuantSpec, unit_bias: bool) -> None:
     def work(rank: int, exchange: Exchange) -> comm.Reduced:
         own, among = workspace(rank, exchange, 2, dtype=dtype), own_rows(rows, rank, 2)
         options: dict[str, Any] = {"unit_bias": unit_bias, "keep_norm": True, **given_keywords(spec)}
+        options["method"] = method
         return comm.reduce_scatter_norm_quantize(shares[rank], weight, own, residual=residual[among], **options)
 
     h = rank_sum_f32(shares) + residual.astype(np.float32)
@@ -184,7 +188,7 @@ def test_a_layer_of_sequence_parallelism_has_the_bits_of_tensor_parallelism() ->
             kept = [each.copy() for each in (whole.out.data, whole.out.scale, whole.residual_out, whole.norm)]
             part = comm.reduce_scatter_norm_quantize(
                 shares[rank], weight, own, spec=FP8_TOKEN, residual=residual[among], keep_norm=True,
-                round_sum=call % 3 > 0,
+                round_sum=call % 3 > 0, method=SCATTERS[call // 2 % 2],
             )  # fmt: skip
             for got, expected in zip((part.out.data, part.out.scale, *part[1:]), kept, strict=True):
                 assert_same_bytes(got, expected[among])
@@ -196,7 +200,8 @@ def test_a_layer_of_sequence_parallelism_has_the_bits_of_tensor_parallelism() ->
     assert all(on_threads(ranks, work))
 
 
-def test_more_dimensions_and_rows_at_a_stride_in_the_window() -> None:
+@pytest.mark.parametrize("method", SCATTERS)
+def test_more_dimensions_and_rows_at_a_stride_in_the_window(method: str) -> None:
     size = 48
     gamma, beta = make_weight(size, "float32"), make_weight(size, "float32", 2)
     shares = [make_input("random", 12, 3 * size, "float16", rank) for rank in range(3)]
@@ -207,9 +212,10 @@ def test_more_dimensions_and_rows_at_a_stride_in_the_window() -> None:
         shared[...] = shares[rank]
         middle = shared[:, size : 2 * size]
         options: dict[str, Any] = {"norm": "layernorm", "bias": beta}
-        found = [comm.reduce_scatter_norm_quantize(x, gamma, own, **options).out for x in (middle, middle[:3])]
+        scatter_options = {**options, "method": method}
+        found = [comm.reduce_scatter_norm_quantize(x, gamma, own, **scatter_options).out for x in (middle, middle[:3])]
         x = np.ascontiguousarray(shares[rank].reshape(3, 4, 3 * size)[..., size : 2 * size])
-        found.append(comm.reduce_scatter_norm_quantize(x, gamma, own, **options).out)
+        found.append(comm.reduce_scatter_norm_quantize(x, gamma, own, **scatter_options).out)
         return [*found, comm.norm_quantize_all_gather(middle[:4], gamma, own, **options).out.copy()]
 
     s = rank_sum_f32([share[:, size : 2 * size] for share in shares])
@@ -226,6 +232,10 @@ def _scatter(x: Any, own: comm.Workspace, **options: Any) -> object:
     return comm.reduce_scatter_norm_quantize(x, x[0], own, **options)
 
 
+def _read(x: Any, own: comm.Workspace, **options: Any) -> object:
+    return _scatter(x, own, method="two_shot", **options)
+
+
 def _gather(x: Any, own: comm.Workspace, **options: Any) -> object:
     return comm.norm_quantize_all_gather(x, x[0], own, **options)
 
@@ -237,12 +247,13 @@ def _divide(x: Any, own: comm.Workspace, **options: Any) -> object:
 @pytest.mark.parametrize(
     ("usual", "other"),
     [
-        (_scatter, lambda x, own: _gather(x, own)),
+        (_read, lambda x, own: _gather(x, own)),
         (_gather, lambda x, own: _divide(x, own, round_sum=False)),
-        (_scatter, lambda x, own: _divide(x, own)),
         (_scatter, lambda x, own: _scatter(x[:3], own)),
         (_scatter, lambda x, own: _scatter(x, own, spec=FP8_TOKEN)),
-        (_scatter, lambda x, own: _scatter(own.empty(4, 128)[:, :64], own)),
+        (_read, lambda x, own: _divide(x, own)),
+        (_read, lambda x, own: _read(x[:3], own)),
+        (_read, lambda x, own: _read(own.empty(4, 128)[:, :64], own)),
         (_gather, lambda x, own: _gather(x[:3], own)),
         (_gather, lambda x, own: _gather(x, own, residual=x)),
     ],
@@ -265,7 +276,22 @@ def test_ranks_that_disagree_name_each_other(usual: Any, other: Any) -> None:
         assert named <= {0, 2} if rank == odd else named == {odd}, error
 
 
-@pytest.mark.parametrize("call", [_scatter, _gather])
+@pytest.mark.parametrize("other", [_read, _gather, _divide])
+def test_a_rank_that_makes_a_call_of_another_kind_is_named_within_the_deadline(other: Any) -> None:
+    """Rows that are sent say nothing to a call that reads them, and the other way round."""
+    x = np.ones((4, 64), np.float16)
+
+    def work(rank: int, exchange: Exchange) -> CommError:
+        own = workspace(rank, exchange, 2, deadline=0.2)
+        with pytest.raises(CommError) as error:
+            (other if rank else _scatter)(x, own)
+        return error.value
+
+    for rank, error in enumerate(on_threads(2, work)):
+        assert error.late == (1 - rank,)
+
+
+@pytest.mark.parametrize("call", [_scatter, _read, _gather])
 def test_a_rank_that_does_not_come_is_named_within_the_deadline(call: Any) -> None:
     x = np.ones((4, 64), np.float16)
 
@@ -307,7 +333,7 @@ def test_ranks_are_processes() -> None:
     [
         (_scatter, (17, 64), {}, "input: has 17 rows, but the workspace is for 16"),
         (_gather, (9, 64), {}, "input: has 18 rows, but the workspace is for 16"),
-        (_scatter, (4, 64), {"output_bytes": None}, "input: is divided by the ranks, but the workspace has no room"),
+        (_read, (4, 64), {"output_bytes": None}, "input: is divided by the ranks, but the workspace has no room"),
         (_gather, (4, 64), {"output_bytes": None}, "out: has the rows of all ranks, but the workspace has no room"),
         (_scatter, (3, 2, 64), {}, r"input: shape is \(3, 2, 64\), of which 2 ranks cannot each have a part"),
         (_gather, (2, 2, 64), {}, "input: has 3 dimensions, but those that ranks gather have 2"),
@@ -320,6 +346,21 @@ def test_errors_say_what_is_allowed(call: Any, shape: tuple[int, ...], options: 
             call(np.ones(shape, np.float16), own)
 
     on_threads(2, work)
+
+
+def test_more_rows_than_slots_are_read() -> None:
+    x = np.ones((4, 64), np.float16)
+
+    def work(rank: int, exchange: Exchange) -> Any:
+        own = workspace(rank, exchange, 2, one_shot_rows=3)
+        with pytest.raises(ValueError, match="method: is 'one_shot', but the input has 4 rows, and one_shot_rows"):
+            _scatter(x, own, method="one_shot")
+        with pytest.raises(ValueError, match="method: is 'three_shot'; allowed"):
+            _scatter(x, own, method="three_shot")
+        return _scatter(x, own)
+
+    for found in on_threads(2, work):
+        assert_same_bytes(found.out, x[:2])
 
 
 def test_a_residual_has_the_rows_of_its_rank() -> None:
@@ -339,6 +380,7 @@ def test_a_residual_has_the_rows_of_its_rank() -> None:
         ("all_reduce=all_gather,ranks=2,rounds_sum=true", "rounds_sum: is True, but all_reduce is 'all_gather'"),
         ("all_reduce=all_gather,ranks=2,row_dims=2", "row_dims: is 2, but all_reduce is 'all_gather'"),
         ("all_reduce=reduce_scatter,ranks=2,quant=e4m3/column/f32/linear/given", "scale: is that of rows, columns"),
+        ("all_reduce=one_shot_scatter,ranks=2,quant=e4m3/row/f32/linear/given", "scale: is that of rows, columns"),
     ],
 )
 def test_configurations_that_do_not_go_together(text: str, message: str) -> None:

@@ -25,8 +25,11 @@ FORMS = {
     "not_fused": lambda x, r, w, own, **o: comm.all_reduce_norm_quantize(
         x, w, own, residual=r, method="not_fused", **o
     ),
+    "one_shot_scatter": lambda x, r, w, own, **o: comm.reduce_scatter_norm_quantize(
+        x, w, own, residual=r[own.rank * 2 : own.rank * 2 + 2], method="one_shot", **o
+    ),
     "reduce_scatter": lambda x, r, w, own, **o: comm.reduce_scatter_norm_quantize(
-        x, w, own, residual=r[own.rank * 2 : own.rank * 2 + 2], **o
+        x, w, own, residual=r[own.rank * 2 : own.rank * 2 + 2], method="two_shot", **o
     ),
     "all_gather": lambda x, r, w, own, **o: comm.norm_quantize_all_gather(x, w, own, residual=r, **o),
 }
