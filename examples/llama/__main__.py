@@ -16,10 +16,11 @@ from threading import Lock
 
 import torch
 
-from llama import accuracy, report, workers
+from llama import accuracy, memory, report, workers
 from llama.arms import ARMS, default_arms
-from llama.measure import Bench, Case, Cell, Row
+from llama.measure import Bench, Case, Cell
 from llama.model import SHAPES
+from llama.schedule import Schedule, Task
 
 _RESULTS_LOCK = Lock()
 PAGE = Path(__file__).parents[2] / "docs" / "demonstration.md"
@@ -33,8 +34,9 @@ def main(arguments: list[str] | None = None) -> None:
         report.write_docs(PAGE, [report.Results.read(path) for path in options.write_docs])
         return
     torch.backends.cuda.enable_cudnn_sdp(False)  # all arms have flash attention
-    if options.cells is not None:
-        _work(options)
+    if options.serve:
+        answers, sys.stdout = sys.stdout, sys.stderr  # where what libraries print goes
+        workers.serve(_bench(options), _cells(options), sys.stdin, answers)
         return
     torch.manual_seed(0)
     results = report.Results(_setup(options))
@@ -42,7 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
         results.accuracy += accuracy.compared(options.device, options.steps, options.formats, _say)
     else:
         if options.json and options.resume and options.json.exists():
-            results.rows += report.Results.read(options.json).rows
+            results.resume(options.json)
         _measure(arguments, options, results, begun + options.seconds)
     _say("\n" + "".join(report.tables(results)))
     if options.device == "cuda":
@@ -52,74 +54,83 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _measure(arguments: list[str], options: argparse.Namespace, results: report.Results, end: float) -> None:
-    """Measure all cells, on each GPU those of some models."""
-    gpus = max(1, min(torch.cuda.device_count(), len(options.models))) if options.workers else 1
+    """Measure the cells that are missing, on each GPU those of some models."""
+    cells, known = _cells(options), {row.key for row in results.rows}
+    missing = [number for number, cell in enumerate(cells) if cell.key not in known]
+    if not options.workers:
+        found = workers.measured_here(_bench(options), cells, missing, end - time.monotonic())
+        _keep(found, cells, results, options.json)
+        return
+    gpus = max(1, min(torch.cuda.device_count(), len(options.models)))
+    names = [{SHAPES[model].name for model in options.models[i::gpus]} for i in range(gpus)]
     with ThreadPoolExecutor(gpus) as threads:
         on_gpus = [
-            threads.submit(_measure_models, arguments, options, results, end, options.models[i::gpus], i)
-            for i in range(gpus)
+            threads.submit(
+                _keep, _measured_on(gpu, arguments, options, cells, numbers, end), cells, results, options.json
+            )
+            for gpu in range(gpus)
+            if (numbers := [number for number in missing if cells[number].shape.name in names[gpu]])
         ]
     for each in on_gpus:
         each.result()
 
 
-def _measure_models(
-    arguments: list[str], options: argparse.Namespace, results: report.Results, end: float, models: list[str], gpu: int
-) -> None:
-    """Measure models on a GPU; the file is written after each cell, so that it has them if the program is ended."""
-    for done, model in enumerate(models):
-        shape, cells = SHAPES[model], _cells(options)
-        has = {(row.model, row.phase, row.batch, row.arm) for row in results.rows}
-        missing = [
-            number
-            for number, (case, arm) in enumerate(cells)
-            if (shape.name, case.phase, case.batch, arm.name) not in has
-        ]
-        seconds = (end - time.monotonic()) / (len(models) - done)
-        if options.workers:
-            own, environment = [*arguments, "--models", model], workers.environment_of(gpu, options.workers)
-            found = workers.measured_by_workers(own, missing, options.workers, environment, seconds)
-        else:
-            found = workers.measured_here(
-                _bench(options, model), {number: cells[number] for number in missing}, seconds
-            )
-        for number, row in found:
-            _keep(row, cells[number], shape.name, results, options.json)
+def _measured_on(
+    gpu: int, arguments: list[str], options: argparse.Namespace, cells: list[Cell], numbers: list[int], end: float
+) -> workers.Results:
+    """Measure cells by processes on a GPU."""
+    count = min(options.workers, len(numbers))
+    schedule = Schedule(
+        (_task(number, cells[number], options) for number in numbers), _free(options.device, gpu, count)
+    )
+    environment = workers.environment_of(gpu, options.workers)
+    crew = workers.Crew(arguments, cells, schedule, count, environment)
+    yield from crew.results(end - time.monotonic())
 
 
-def _keep(row: Row | str, cell: Cell, model: str, results: report.Results, path: Path | None) -> None:
-    """Add what was measured of a cell, or why nothing was."""
-    case, arm = cell
-    with _RESULTS_LOCK:
-        if isinstance(row, str):
-            results.left_out.append(f"{model}, {case.phase}, batch {case.batch}, {arm.name}: {row}")
-            _say(f"left out: {results.left_out[-1]}")
-            return
-        results.rows.append(row)
-        times = "".join(f", {name} {value:.1f}" for name, value in row.parts.items())
-        _say(f"{model} {case.phase} {case.batch} {arm.name}: {row.layer_us:.1f} us a layer{times}")
-        if path:
-            results.write(path)
+def _task(number: int, cell: Cell, options: argparse.Namespace) -> Task:
+    layers = options.layers or cell.shape.layers
+    to_prepare, to_measure = memory.bytes_to_prepare(cell, layers), memory.bytes_to_measure(cell, layers)
+    return Task(number, cell.arm.seconds, to_prepare, to_measure)
 
 
-def _work(options: argparse.Namespace) -> None:
-    """Be one of the processes that measure cells; what libraries print goes elsewhere."""
-    answers, sys.stdout = sys.stdout, sys.stderr
-    cells = _cells(options)
-    bench = _bench(options, *options.models)
-    workers.serve(bench, {number: cells[number] for number in options.cells}, sys.stdin, answers)
+def _free(device: str, gpu: int, processes: int) -> int:
+    """Bytes of a GPU that cells may have in so many processes."""
+    if device == "cpu":
+        return sys.maxsize
+    return int(torch.cuda.mem_get_info(gpu)[0]) - processes * memory.PROCESS - memory.SPARE
 
 
-def _bench(options: argparse.Namespace, model: str) -> Bench:
-    shape = SHAPES[model]
-    return Bench(shape, options.layers or shape.layers, options.device, options.backend)
+def _keep(found: workers.Results, cells: list[Cell], results: report.Results, path: Path | None) -> None:
+    """Add what is measured of cells, or why nothing is; the file has it at once, in case the program is ended."""
+    for number, row in found:
+        with _RESULTS_LOCK:
+            if isinstance(row, str):
+                model, phase, batch, arm = cells[number].key
+                results.left_out.append(f"{model}, {phase}, batch {batch}, {arm}: {row}")
+                _say(f"left out: {results.left_out[-1]}")
+            else:
+                results.rows.append(row)
+                times = "".join(f", {name} {value:.1f}" for name, value in row.parts.items())
+                _say(f"{row.model} {row.phase} {row.batch} {row.arm}: {row.layer_us:.1f} us a layer{times}")
+            if path:
+                results.write(path)
+
+
+def _bench(options: argparse.Namespace) -> Bench:
+    return Bench(options.layers, options.device, options.backend)
 
 
 def _cells(options: argparse.Namespace) -> list[Cell]:
-    """Everything that is measured of a model, the most important first."""
+    """Everything that is measured, the most important first."""
     lengths = {"prefill": options.prompt, "decode": options.context}
-    cases = [Case(phase, batch, lengths[phase]) for batch in options.batches for phase in options.phases]
-    return [(case, ARMS[name]) for case in cases for name in options.arms]
+    return [
+        Cell(SHAPES[model], Case(phase, batch, lengths[phase]), ARMS[arm])
+        for batch in options.batches
+        for phase in options.phases
+        for model in options.models
+        for arm in options.arms
+    ]
 
 
 def _say(text: str) -> None:
@@ -157,9 +168,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--prompt", type=int, default=256 if is_gpu else 8, help="tokens of a sequence in prefill")
     add("--context", type=int, default=1024 if is_gpu else 8, help="tokens of a sequence in decode")
     add("--layers", type=int, default=2, help="layers that are measured; 0: all that the model has")
-    add("--workers", type=int, default=12 if is_gpu else 0, help="processes that prepare cells on each GPU; 0: none")
-    add("--cells", type=_numbers, help=argparse.SUPPRESS)
-    add("--seconds", type=float, default=270, help="when nothing else is begun")
+    add("--workers", type=int, default=16 if is_gpu else 0, help="processes that prepare cells on each GPU; 0: none")
+    add("--serve", action="store_true", help=argparse.SUPPRESS)
+    add("--seconds", type=float, default=420, help="when all is over")
     add("--device", choices=("cuda", "cpu"), default=device, help="where to run")
     add("--backend", default="inductor", help="of torch.compile")
     trained = parser.add_argument_group("accuracy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,8 +46,24 @@ class Case:
         return self.batch * (self.length - self.first)
 
 
-Cell = tuple[Case, Arm]
-"""An arm in a case."""
+class Cell(NamedTuple):
+    """An arm in a case of a model."""
+
+    shape: Shape
+    case: Case
+    arm: Arm
+
+    @property
+    def key(self) -> tuple[str, str, int, str]:
+        """What tells it apart in results."""
+        return self.shape.name, self.case.phase, self.case.batch, self.arm.name
+
+
+class Around(NamedTuple):
+    """The microseconds of what no arm changes: the ends of the model, and a copy of the bytes that a layer moves."""
+
+    ends: float
+    copy: float | None
 
 
 class Inputs(NamedTuple):
@@ -63,14 +80,6 @@ class Inputs(NamedTuple):
         for w, cache in zip(weights, self.caches, strict=True):
             x, residual = layer(w, x, residual, cache, self.at)
         return x, residual
-
-
-class _Prepared(NamedTuple):
-    """An arm whose layers have run in a case: nothing is compiled any more."""
-
-    run: Callable[[], object]
-    graph: torch.cuda.CUDAGraph | None
-    error: float
 
 
 @dataclass
@@ -110,6 +119,11 @@ class Row:
     kernels: dict[str, tuple[float, float]] | None = None
 
     @property
+    def key(self) -> tuple[str, str, int, str]:
+        """What tells it apart, as its cell's."""
+        return self.model, self.phase, self.batch, self.arm
+
+    @property
     def parts(self) -> dict[str, float]:
         """What is known of where a layer's time goes."""
         found = {
@@ -127,110 +141,118 @@ class Row:
 
 
 class Bench:
-    """A model with random weights, whose cells are prepared, and then measured one by one.
+    """Measures cells. Between its steps it holds compiled programs, but no memory of the GPU.
 
     Args:
-        shape: its sizes.
-        layers: how many layers are measured; the others take as long.
+        layers: how many layers are measured; the others take as long. 0: all.
         device: ``cuda`` or ``cpu``.
         backend: torch.compile's.
+
+    Attributes:
+        around: what is known of cases besides their arms.
     """
 
-    def __init__(self, shape: Shape, layers: int, device: str, backend: str) -> None:
-        self.shape, self.device, self.backend = shape, device, backend
-        torch.manual_seed(0)
-        self.weights = [random_weights(shape, device) for _ in range(layers)]
-        self._encoded: dict[type[Plain], list[LayerWeights]] = {}
-        self._prepared: dict[Cell, _Prepared] = {}
-        self._known_inputs: dict[Case, tuple[Inputs, Tensor]] = {}
-        self._around: dict[Case, tuple[float, float | None]] = {}
+    def __init__(self, layers: int, device: str, backend: str) -> None:
+        self.layers, self.device, self.backend = layers, device, backend
+        self.around: dict[tuple[Shape, Case], Around] = {}
+        self._prepared: dict[Cell, tuple[Plain, Layer, float]] = {}
+
+    def limit(self, size: int | None) -> None:
+        """Let torch's allocator have so many bytes of the GPU, so that no other process lacks them; None: all."""
+        if self.device == "cuda":
+            total = torch.cuda.mem_get_info()[1]
+            torch.cuda.set_per_process_memory_fraction(1.0 if size is None else min(1.0, size / total))
 
     def prepare(self, cell: Cell) -> None:
-        """Have a cell's layers compiled, run, and captured in a graph; this need not be alone on the GPU."""
-        case, arm = cell
-        inputs, expected = self._inputs_of(case)
-        ops, layer = arm.prepared(self.shape, self.backend)
-        weights = self._weights_for(ops)
-        run = partial(inputs.through, layer, weights)
-        _, residual = run()
+        """Have a cell's layers compiled and run; this need not be alone on the GPU."""
+        ops, layer = cell.arm.prepared(cell.shape, self.backend)
+        weights, inputs = self._weights(cell.shape), self._inputs(cell)
+        expected = self._expected(cell.shape, weights, inputs)
+        _, residual = inputs.through(layer, [w.encoded(ops.encoded_weight) for w in weights])
         error = float((residual - expected).float().norm() / expected.float().norm())
-        graph = None if self.device == "cpu" else captured(run, self._shared_pool())
-        self._prepared[cell] = _Prepared(run, graph, error)
+        self._prepared[cell] = ops, layer, error
 
     def measure(self, cell: Cell) -> Row:
-        """Measure a cell that is prepared, which is not afterwards."""
-        case, arm = cell
-        run, graph, error = self._prepared.pop(cell)
-        taken, kernels = measured(run, graph)
-        ends, copy = self._around_layers(case)
-        count = len(self.weights)
+        """Measure a cell that is prepared, which is not afterwards; this has to be alone on the GPU."""
+        shape, case = cell.shape, cell.case
+        ops, layer, error = self._prepared.pop(cell)
+        taken, kernels = self._layers_measured(cell, ops, layer)
+        freed(self.device)
+        if (shape, case) not in self.around:
+            self.around[shape, case] = Around(self._ends_time(shape, case), self._copy_time(shape, case))
+        around, count = self.around[shape, case], self._count(shape)
         row = Row(
-            self.shape.name, case.phase, case.batch, case.tokens, arm.name, taken / count,
-            ends + taken * self.shape.layers / count, error,
+            shape.name, case.phase, case.batch, case.tokens, cell.arm.name, taken / count,
+            around.ends + taken * shape.layers / count, error,
         )  # fmt: skip
         if kernels is not None:
             row.launches, row.gemm_us, row.attention_us, row.outside_us = (each / count for each in kernels[:4])
             row.kernels = {name: (often / count, us / count) for name, (often, us) in kernels.names.items()}
-            row.copy_us = copy
+            row.copy_us = around.copy
         return row
 
-    def _shared_pool(self) -> tuple[int, int] | None:
-        """The memory pool of the graphs that wait to be measured; torch ends a pool together with its last graph."""
-        return next((each.graph.pool() for each in self._prepared.values() if each.graph), None)
+    def _layers_measured(self, cell: Cell, ops: Plain, layer: Layer) -> tuple[float, Kernels | None]:
+        """The microseconds of all layers, and their kernels; nothing of them is left in memory."""
+        weights = [w.encoded(ops.encoded_weight) for w in self._weights(cell.shape)]
+        run = partial(self._inputs(cell).through, layer, weights)
+        return measured(run, self._captured(run))
 
-    def _inputs_of(self, case: Case) -> tuple[Inputs, Tensor]:
-        """What the layers of a case work on, and the residual that bf16 finds."""
-        if case not in self._known_inputs:
-            torch.manual_seed(case.tokens)
-            shape = (case.tokens, self.shape.hidden)
-            x, residual = (torch.randn(shape, device=self.device, dtype=torch.bfloat16) for _ in range(2))
-            caches = [empty_cache(self.shape, case.batch, case.length, self.device) for _ in self.weights]
-            for cache in caches:
-                for tensor in cache:
-                    tensor.normal_()
-            at = places(self.shape, case.batch, case.length, case.first, self.device)
-            inputs = Inputs(x, residual, caches, at)
-            _, expected = inputs.through(partial(layer, Plain(self.shape)), self.weights)
-            self._known_inputs[case] = inputs, expected
-        return self._known_inputs[case]
+    def _count(self, shape: Shape) -> int:
+        """How many layers are measured."""
+        return self.layers or shape.layers
 
-    def _weights_for(self, ops: Plain) -> list[LayerWeights]:
-        """The weights as an arm's kind of operations takes them."""
-        kind = type(ops)
-        if kind not in self._encoded:
-            self._encoded[kind] = [w.encoded(ops.encoded_weight) for w in self.weights]
-        return self._encoded[kind]
+    def _weights(self, shape: Shape) -> list[LayerWeights]:
+        """Random weights, the same each time."""
+        torch.manual_seed(0)
+        return [random_weights(shape, self.device) for _ in range(self._count(shape))]
 
-    def _around_layers(self, case: Case) -> tuple[float, float | None]:
-        """The times of what no arm changes: the ends of the model, and a copy of the bytes that a layer moves."""
-        if case not in self._around:
-            self._around[case] = self._ends_time(case), self._copy_time(case)
-        return self._around[case]
+    def _inputs(self, cell: Cell) -> Inputs:
+        """What the layers of a case work on, the same each time."""
+        shape, case = cell.shape, cell.case
+        torch.manual_seed(case.tokens)
+        size = (case.tokens, shape.hidden)
+        x, residual = (torch.randn(size, device=self.device, dtype=torch.bfloat16) for _ in range(2))
+        caches = [empty_cache(shape, case.batch, case.length, self.device) for _ in range(self._count(shape))]
+        for cache in caches:
+            for tensor in cache:
+                tensor.normal_()
+        return Inputs(x, residual, caches, places(shape, case.batch, case.length, case.first, self.device))
 
-    def _ends_time(self, case: Case) -> float:
+    def _expected(self, shape: Shape, weights: Sequence[LayerWeights], inputs: Inputs) -> Tensor:
+        """The residual that bf16 finds."""
+        return inputs.through(partial(layer, Plain(shape)), weights)[1]
+
+    def _captured(self, run: Callable[[], object]) -> torch.cuda.CUDAGraph | None:
+        return None if self.device == "cpu" else captured(run)
+
+    def _ends_time(self, shape: Shape, case: Case) -> float:
         """What comes before the layers and after: the same in all arms, by torch in bfloat16."""
-        embedding, head = self._vocabulary()
+        size = (shape.vocabulary, shape.hidden)
+        embedding, head = (torch.randn(size, device=self.device, dtype=torch.bfloat16) for _ in range(2))
+        norm = torch.ones(shape.hidden, device=self.device, dtype=torch.bfloat16)
         tokens = torch.randint(len(embedding), (case.tokens,), device=self.device)
         last = torch.arange(1, case.batch + 1, device=self.device) * (case.tokens // case.batch) - 1
-        ops, norm = Plain(self.shape), self.weights[0].mlp_norm
+        ops = Plain(shape)
 
         def run() -> Tensor:
             x = embedding[tokens][last]
             return ops.linear(ops.add_norm(x, x, norm)[0], head)
 
-        return time_of(run, None if self.device == "cpu" else captured(run, None))
+        return time_of(run, self._captured(run))
 
-    def _vocabulary(self) -> list[Tensor]:
-        """The embedding, and the weight that logits are found by."""
-        size = (self.shape.vocabulary, self.shape.hidden)
-        return [torch.randn(size, device=self.device, dtype=torch.bfloat16) for _ in range(2)]
-
-    def _copy_time(self, case: Case) -> float | None:
+    def _copy_time(self, shape: Shape, case: Case) -> float | None:
         """A copy of a layer's bytes outside of matrix products and attention, from a profile as well."""
         if self.device == "cpu":
             return None
-        run, count = copies(self.shape, case.tokens, len(self.weights)), len(self.weights)
-        return kernels_of(captured(run, None).replay).outside / count
+        count = self._count(shape)
+        return kernels_of(captured(copies(shape, case.tokens, count)).replay).outside / count
+
+
+def freed(device: str) -> None:
+    """Give back memory that nothing uses, for other processes."""
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
 
 
 def measured(run: Callable[[], object], graph: torch.cuda.CUDAGraph | None) -> tuple[float, Kernels | None]:
@@ -249,12 +271,12 @@ def time_of(run: Callable[[], object], graph: torch.cuda.CUDAGraph | None) -> fl
     return _median_time(graph.replay, _synchronized_clock)
 
 
-def captured(run: Callable[[], object], pool: tuple[int, int] | None) -> torch.cuda.CUDAGraph:
-    """A graph of a run that has run before; graphs of one pool are not replayed at once."""
+def captured(run: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """A graph of a run."""
     run()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         run()
     return graph
 

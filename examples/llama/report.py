@@ -41,8 +41,24 @@ class Results:
     left_out: list[str] = field(default_factory=list)
 
     def write(self, path: Path) -> None:
-        """Write JSON."""
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        """Write JSON, all of it or nothing."""
+        (new := path.with_name(path.name + ".new")).write_text(json.dumps(asdict(self), indent=1) + "\n", "utf-8")
+        new.replace(path)
+
+    def resume(self, path: Path) -> None:
+        """Go on with the rows of a run that has written a file.
+
+        Raises:
+            ValueError: the file holds no results, or those of another setup.
+        """
+        held = self.read(path)
+        for name, value in self.setup.items():
+            if name != "date" and held.setup.get(name, value) != value:
+                raise ValueError(
+                    f"{path}: was measured with {name} {held.setup[name]!r}, which is {value!r} now; a table has the "
+                    "same throughout: give another file, or leave out --resume"
+                )
+        self.rows += held.rows
 
     @classmethod
     def read(cls, path: Path) -> Results:

@@ -1,13 +1,14 @@
-"""Processes that each prepare some cells of a model, all at once, and then measure them, one at a time on a GPU."""
+"""Processes that prepare cells on a GPU, as many at once as its memory allows, and then measure them one at a time."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from queue import Empty, Queue
@@ -16,116 +17,200 @@ from typing import Any, TextIO
 
 import torch
 
-from llama.measure import Bench, Cell, Row
+from llama.measure import Around, Bench, Cell, Row, freed
+from llama.schedule import Schedule, Task
 
 Message = dict[str, Any]
 Results = Iterator[tuple[int, Row | str]]
 """Of cells by their numbers what was measured, or why nothing was."""
 
 _OUT_OF_TIME, _ENDED, _OUT_OF_MEMORY = "out of time", "the process ended", "out of memory"
-_FOR_PREPARATION = 0.65  # of the time
+_FOR_PREPARATION = 0.55  # of the time that is left; then what is prepared is measured
+_FOR_A_MEASUREMENT = 60.0  # seconds at the most
 
 
 class Worker:
-    """A process with some of the cells.
+    """A process that takes cells.
 
     Args:
         arguments: of the command that it runs.
-        cells: the numbers of its cells.
         environment: variables besides those of this process.
-        messages: where what it says goes, with itself.
+        messages: where what it says goes, with itself; None says that it has ended.
     """
 
     def __init__(
-        self, arguments: Sequence[str], cells: Sequence[int], environment: dict[str, str], messages: Queue[Message]
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        messages: Queue[tuple[Worker, Message | None]],
     ) -> None:
-        self.cells = cells
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "llama", *arguments, "--cells", ",".join(map(str, cells))],
+            [sys.executable, "-m", "llama", *arguments, "--serve"],
             env={**os.environ, **environment}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         Thread(target=self._listen, args=(messages,), daemon=True).start()
 
-    def ask(self, cell: int) -> None:
-        """Ask for a cell's measurement."""
+    def ask(self, **request: Any) -> None:
+        """Ask for something, as `serve` takes it."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has said that it ended
-            print(cell, file=self._process.stdin, flush=True)
+            print(json.dumps(request), file=self._process.stdin, flush=True)
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the process has."""
-        return self._process.poll() is not None
+    def pause(self) -> None:
+        """Stop the process for a while."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Continue the process."""
+        self._process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
         """End the process."""
         self._process.kill()
         self._process.wait()
 
-    def _listen(self, messages: Queue[Message]) -> None:
+    def _listen(self, messages: Queue[tuple[Worker, Message | None]]) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            messages.put(json.loads(line))
-        for cell in self.cells:  # those that it has not spoken of will not come
-            messages.put({"cell": cell, "failed": _ENDED})
+            messages.put((self, json.loads(line)))
+        messages.put((self, None))
 
 
-def measured_by_workers(
-    arguments: Sequence[str], cells: Sequence[int], workers: int, environment: dict[str, str], seconds: float
-) -> Results:
-    """Measure cells; those for which so many processes have no memory, last, by a quarter as many.
+class Crew:
+    """The workers of a GPU.
 
     Args:
-        arguments: of the command, for one model.
-        cells: their numbers, the most important first.
-        workers: how many processes there are.
+        arguments: of the command that they run.
+        cells: all cells by their numbers, the most important first.
+        schedule: of those that are missing.
+        count: how many workers there are.
         environment: variables of theirs.
-        seconds: when all is over.
     """
-    end = time.monotonic() + seconds
-    messages: Queue[Message] = Queue()
-    groups = [cells[i::workers] for i in range(min(workers, len(cells)))]
-    started = [Worker(arguments, group, environment, messages) for group in groups]
-    owners = {cell: worker for worker in started for cell in worker.cells}
-    try:
-        states = _prepared(cells, messages, time.monotonic() + _FOR_PREPARATION * seconds)
-        for worker in started:
-            if any(cell not in states for cell in worker.cells):
-                worker.end()  # it would disturb the others
-                states.update(dict.fromkeys(worker.cells, _OUT_OF_TIME))
-        scarce = [cell for cell in cells if _OUT_OF_MEMORY in states[cell] and workers > 1]
-        for cell in cells:
-            if cell not in scarce:
-                yield cell, states[cell] or _answer(cell, owners[cell], messages, end)
-    finally:
-        for worker in started:
-            worker.end()
-    if scarce:
-        yield from measured_by_workers(arguments, scarce, max(1, workers // 4), environment, end - time.monotonic())
 
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        cells: Sequence[Cell],
+        schedule: Schedule,
+        count: int,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._cells, self._schedule = cells, schedule
+        self._messages: Queue[tuple[Worker, Message | None]] = Queue()
+        self._all = [Worker(arguments, environment, self._messages) for _ in range(count)]
+        self._idle = list(self._all)
+        self._busy: dict[Worker, Task] = {}
+        self._prepared: dict[int, tuple[Worker, Task]] = {}
+        self._around: dict[tuple[object, object], list[float | None]] = {}
 
-def _prepared(cells: Sequence[int], messages: Queue[Message], end: float) -> dict[int, str]:
-    """Of each cell that has come to an end, why it cannot be measured; an empty text if it can."""
-    states: dict[int, str] = {}
-    while len(states) < len(cells):
+    def results(self, seconds: float) -> Results:
+        """Measure the cells; those that have not come to an end after so many seconds are out of time."""
+        end = time.monotonic() + seconds
         try:
-            message = messages.get(timeout=max(0.0, end - time.monotonic()))
+            while (self._schedule.waiting or self._busy or self._prepared) and time.monotonic() < end:
+                now = time.monotonic()
+                yield from self._prepare(now + _FOR_PREPARATION * (end - now))
+                yield from self._measure(end)
+            yield from ((cell, _OUT_OF_TIME) for cell in self._left())
+        finally:
+            for worker in self._all:
+                worker.end()
+
+    def _left(self) -> list[int]:
+        tasks = [*self._schedule.waiting, *self._busy.values(), *(task for _, task in self._prepared.values())]
+        return sorted(task.cell for task in tasks)
+
+    def _prepare(self, until: float) -> Results:
+        """Have cells prepared, until all are or the time has come; those that fail are results."""
+        while True:
+            self._begin()
+            if not self._busy or time.monotonic() >= until:
+                break
+            yield from self._heard(until)
+        if not self._busy and not self._idle:  # all workers have ended
+            while self._schedule.waiting:
+                yield self._schedule.waiting.pop(0).cell, _ENDED
+
+    def _begin(self) -> None:
+        """Give cells to workers that have none."""
+        while self._idle and (task := self._schedule.begin()):
+            worker = self._idle.pop(0)
+            self._busy[worker] = task
+            worker.ask(prepare=task.cell, bytes=task.bytes)
+
+    def _heard(self, until: float) -> Results:
+        """What comes of the next thing that a worker says while cells are prepared, if one says something in time."""
+        try:
+            worker, message = self._messages.get(timeout=max(0.0, until - time.monotonic()))
         except Empty:
-            break
-        states.setdefault(message["cell"], message.get("failed", ""))
-    return states
+            return
+        task = self._busy.pop(worker, None)
+        if task is not None:
+            self._schedule.end(task.cell)
+        if message is None:
+            self._without(worker)
+            if task is not None:
+                yield task.cell, _ENDED
+            return
+        assert task is not None
+        self._idle.append(worker)
+        reason = message.get("failed")
+        again = self._schedule.alone(task) if reason and _OUT_OF_MEMORY in reason else None
+        if again is not None:
+            self._schedule.repeat(again)
+        elif reason:
+            yield task.cell, reason
+        else:
+            self._prepared[task.cell] = worker, task
 
+    def _without(self, worker: Worker) -> None:
+        """Go on without a worker that has ended; what it had prepared is prepared again."""
+        self._idle = [each for each in self._idle if each is not worker]
+        for cell, (owner, task) in list(self._prepared.items()):
+            if owner is worker:
+                del self._prepared[cell]
+                self._schedule.repeat(task)
 
-def _answer(cell: int, worker: Worker, messages: Queue[Message], end: float) -> Row | str:
-    """What comes of asking for a cell; a worker that has not answered by the end is ended."""
-    worker.ask(cell)
-    while time.monotonic() < end and not worker.has_ended:
-        with suppress(Empty):
-            message = messages.get(timeout=0.2)
-            if message["cell"] == cell:
-                return Row(**message["row"]) if "row" in message else str(message["failed"])
-    worker.end()
-    return _OUT_OF_TIME if time.monotonic() >= end else _ENDED
+    def _measure(self, end: float) -> Results:
+        """Measure the cells that are prepared, while workers that prepare others pause."""
+        for worker in self._busy:
+            worker.pause()
+        for cell in sorted(self._prepared):
+            if cell not in self._prepared or time.monotonic() >= end:
+                continue
+            worker, task = self._prepared[cell]
+            if worker in self._idle and self._schedule.has_room_to_measure(task):
+                del self._prepared[cell]
+                found = self._answer(worker, cell, end)
+                yield cell, found
+        for worker in self._busy:
+            worker.go_on()
+
+    def _answer(self, worker: Worker, cell: int, end: float) -> Row | str:
+        """What comes of asking for a cell; a worker that does not answer in time is ended."""
+        case, end = self._cells[cell][:2], min(end, time.monotonic() + _FOR_A_MEASUREMENT)
+        worker.ask(measure=cell, around=self._around.get(case))
+        others = []
+        try:
+            while True:
+                speaker, message = self._messages.get(timeout=max(0.0, end - time.monotonic()))
+                if speaker is not worker:  # said before it paused
+                    others.append((speaker, message))
+                    continue
+                if message is None:
+                    self._without(worker)
+                    return _ENDED
+                if "row" not in message:
+                    return str(message["failed"])
+                self._around[case] = message["around"]
+                return Row(**message["row"])
+        except Empty:
+            worker.end()
+            self._without(worker)
+            return _OUT_OF_TIME
+        finally:
+            for each in others:
+                self._messages.put(each)
 
 
 def environment_of(gpu: int, workers: int) -> dict[str, str]:
@@ -138,15 +223,18 @@ def environment_of(gpu: int, workers: int) -> dict[str, str]:
     }  # fmt: skip
 
 
-def measured_here(bench: Bench, cells: Mapping[int, Cell], seconds: float) -> Results:
+def measured_here(bench: Bench, cells: Sequence[Cell], numbers: Iterable[int], seconds: float) -> Results:
     """Measure cells in this process, one after another."""
     end = time.monotonic() + seconds
-    for number, cell in cells.items():
+    for number in numbers:
         if time.monotonic() > end:
             yield number, _OUT_OF_TIME
             continue
-        reason = attempted(bench.prepare, cell)
-        yield number, reason if isinstance(reason, str) else attempted(bench.measure, cell)
+        reason = attempted(bench.prepare, cells[number])
+        freed(bench.device)
+        found = reason if isinstance(reason, str) else attempted(bench.measure, cells[number])
+        freed(bench.device)
+        yield number, found
 
 
 def attempted(step: Callable[[Cell], Any], cell: Cell) -> Any:
@@ -159,16 +247,23 @@ def attempted(step: Callable[[Cell], Any], cell: Cell) -> Any:
         return f"{type(error).__name__}: {first_sentence}"
 
 
-def serve(bench: Bench, cells: Mapping[int, Cell], requests: TextIO, answers: TextIO) -> None:
-    """Prepare cells, then measure those that are asked for, as a worker does."""
-
-    def say(number: int, **message: Any) -> None:
-        print(json.dumps({"cell": number, **message}), file=answers, flush=True)
-
-    for number, cell in cells.items():
-        reason = attempted(bench.prepare, cell)
-        say(number, **({"failed": reason} if reason else {}))
+def serve(bench: Bench, cells: Sequence[Cell], requests: TextIO, answers: TextIO) -> None:
+    """Do what a crew asks for, as a worker does: prepare a cell with so many bytes, or measure one."""
     for line in requests:
-        number = int(line)
-        found = attempted(bench.measure, cells[number])
-        say(number, **({"failed": found} if isinstance(found, str) else {"row": asdict(found)}))
+        answer = _served(bench, cells, json.loads(line))
+        freed(bench.device)  # also what an exception held
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def _served(bench: Bench, cells: Sequence[Cell], request: Message) -> Message:
+    if "prepare" in request:
+        bench.limit(request["bytes"])
+        reason = attempted(bench.prepare, cells[request["prepare"]])
+        return {"failed": reason} if reason else {}
+    cell = cells[request["measure"]]
+    case = cell.shape, cell.case
+    if request["around"]:
+        bench.around[case] = Around(*request["around"])
+    bench.limit(None)
+    found = attempted(bench.measure, cell)
+    return {"failed": found} if isinstance(found, str) else {"row": asdict(found), "around": bench.around[case]}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import doctest
-import io
 import json
 import math
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -21,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "examples"))
 
 from llama import __main__ as command  # noqa: E402
-from llama import accuracy, measure, profile, report, traffic, workers  # noqa: E402
-from llama.arms import Jitnorm, Plain, default_arms  # noqa: E402
+from llama import accuracy, measure, profile, report, traffic  # noqa: E402
+from llama.arms import ARMS, Jitnorm, Plain, default_arms  # noqa: E402
 from llama.model import LLAMA, TINY, TINY_QWEN3, Shape, empty_cache, layer, places, random_weights  # noqa: E402
 from llama.text import text_of  # noqa: E402
 
@@ -173,59 +171,28 @@ def test_workers_measure_what_is_missing(tmp_path: Path, monkeypatch: pytest.Mon
     assert [text.partition(": ")[0] for text in held["left_out"]] == ["tiny, decode, batch 2, fp8-torchao"]
 
 
-@pytest.mark.parametrize(("does", "reason"), [("exec sleep 60", "out of time"), ("exit 1", "the process ended")])
-def test_workers_that_say_nothing_do_no_harm(
-    does: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (silent := tmp_path / "python").write_text(f"#!/bin/sh\n{does}\n", "utf-8")
-    silent.chmod(0o755)
-    monkeypatch.setattr(workers.sys, "executable", str(silent))
-    begun = time.monotonic()
-    found = workers.measured_by_workers([], [3, 4, 5], 2, {}, 1.0)
-    assert list(found) == [(3, reason), (4, reason), (5, reason)]
-    assert time.monotonic() < begun + 30
+def test_resuming_with_another_setup_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    report.Results({"device": "H100", "layers of tiny": 2}, [row("bf16")]).write(path)
+    resumed = report.Results({"device": "H100", "layers of tiny-qwen3": 2})
+    resumed.resume(path)
+    assert resumed.rows == [row("bf16")]
+    with pytest.raises(ValueError, match=r"was measured with device 'H100', which is 'H200' now"):
+        report.Results({"device": "H200"}).resume(path)
 
 
-def test_cells_for_which_there_is_no_memory_are_tried_again_by_fewer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker that has all three cells has enough."""
-    (worker := tmp_path / "python").write_text(
-        f"""#!{sys.executable}
-import json, sys
-cells = [int(cell) for cell in sys.argv[-1].split(",")]
-for cell in cells:
-    print(json.dumps({{"cell": cell, "failed": "ValueError: no" if len(cells) == 3 else "CUDA error: out of memory"}}))
-""",
-        "utf-8",
-    )
-    worker.chmod(0o755)
-    monkeypatch.setattr(workers.sys, "executable", str(worker))
-    found = workers.measured_by_workers([], [3, 4, 5], 3, {}, 60.0)
-    assert list(found) == [(3, "ValueError: no"), (4, "ValueError: no"), (5, "ValueError: no")]
-
-
-def test_a_worker_answers_what_it_is_asked(tmp_path: Path) -> None:
-    class Bench:
-        def prepare(self, cell: str) -> None:
-            if cell == "bad":
-                raise ValueError("no\nmore")
-
-        def measure(self, cell: str) -> measure.Row:
-            return row(cell)
-
-    answers, bench, cells = io.StringIO(), cast(measure.Bench, Bench()), cast(Any, {4: "bf16", 7: "bad"})
-    workers.serve(bench, cells, io.StringIO("4\n"), answers)
-    prepared, failed, measured = map(json.loads, answers.getvalue().splitlines())
-    assert (prepared, failed) == ({"cell": 4}, {"cell": 7, "failed": "ValueError: no"})
-    assert measure.Row(**measured["row"]) == row("bf16")
-
-
-def test_each_gpu_has_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert workers.environment_of(1, 4)["CUDA_VISIBLE_DEVICES"] == "1"
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert workers.environment_of(1, 4)["CUDA_VISIBLE_DEVICES"] == "7"
+def test_what_is_prepared_is_not_compiled_again() -> None:
+    bench = measure.Bench(1, "cpu", "eager")
+    cells = [measure.Cell(TINY, measure.Case("decode", batch, 8), ARMS["bf16-compiled"]) for batch in range(1, 10)]
+    compiled = torch._dynamo.utils.counters["stats"]
+    with torch.no_grad():
+        before = compiled["unique_graphs"]
+        for cell in cells:
+            bench.prepare(cell)
+        prepared = compiled["unique_graphs"]
+        rows = [bench.measure(cell) for cell in cells]
+    assert (prepared, compiled["unique_graphs"]) == (before + len(cells), prepared)
+    assert [each.key for each in rows] == [cell.key for cell in cells]
 
 
 @pytest.mark.parametrize("module", [profile, accuracy], ids=lambda module: module.__name__)
