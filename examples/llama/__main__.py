@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         _measure(arguments, options, results, begun + options.seconds)
     _say("\n" + "".join(report.tables(results)))
     if options.device == "cuda":
-        _say("\n".join(report.bars(results.rows)))
+        _say("\n".join([*report.bars(results.rows), *report.summary(results)]))
     if options.json:
         results.write(options.json)
 

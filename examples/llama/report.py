@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -96,11 +97,11 @@ def _version(package: str) -> str:
 
 def tables(results: Results) -> Iterator[str]:
     """What was measured, as Markdown."""
-    cases = dict.fromkeys((row.model, row.phase, row.batch, row.tokens) for row in results.rows)
-    for case in cases:
-        model, phase, batch, tokens = case
-        yield f"**{model}, {phase}, batch {batch}** ({tokens} tokens)\n\n{_HEAD}| --- |{' ---: |' * 8}\n"
-        yield from (f"{_cells(row)}\n" for row in _of_case(results.rows, case))
+    for of_case in _cases(results.rows):
+        first = of_case[0]
+        yield f"**{first.model}, {first.phase}, batch {first.batch}** ({first.tokens} tokens)\n\n"
+        yield f"{_HEAD}| --- |{' ---: |' * 8}\n"
+        yield from (f"{_cells(row)}\n" for row in of_case)
         yield "\n"
     if results.accuracy:
         yield "| format | loss | perplexity | logits, dB | " + " | ".join(results.accuracy[0].snr) + " |\n"
@@ -108,8 +109,11 @@ def tables(results: Results) -> Iterator[str]:
         yield from (f"{_accuracy_cells(each)}\n" for each in results.accuracy)
 
 
-def _of_case(rows: Iterable[Row], case: tuple[str, str, int, int]) -> list[Row]:
-    return [row for row in rows if (row.model, row.phase, row.batch, row.tokens) == case]
+def _cases(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of each case, in the order of arms; rows come in any order, as they were measured."""
+    arms = list(ARMS)
+    ordered = sorted(rows, key=lambda row: (row.model, row.phase, row.tokens, row.batch, arms.index(row.arm)))
+    return [list(of_case) for _, of_case in groupby(ordered, lambda row: (row.model, row.phase, row.tokens, row.batch))]
 
 
 def _cells(row: Row) -> str:
@@ -133,34 +137,79 @@ def _number(value: float | None, style: str) -> str:
     return "" if value is None else format(value, style)
 
 
+class _Figure(NamedTuple):
+    """What an arm reaches in a case.
+
+    Attributes:
+        bar: what it is held to.
+        value: the ratio that it reaches.
+        text: the ratio in words.
+        is_reached: None where the bar does not hold, or where an arm that could be better was not measured.
+    """
+
+    bar: str
+    value: float
+    text: str
+    is_reached: bool | None
+
+
 def bars(rows: Sequence[Row]) -> Iterator[str]:
     """What each arm of jitnorm reaches of what it is held to, a line for each case."""
-    for case in dict.fromkeys((row.model, row.phase, row.batch, row.tokens) for row in rows):
-        of_case = _of_case(rows, case)
-        others = [row for row in of_case if row.arm not in (*_OURS, "fp8-fused")]
-        for row in of_case:
-            if row.arm in _OURS:
-                name = f"{row.model}, {row.phase}, batch {row.batch}, {row.arm}"
-                yield f"{name}: {'; '.join(_reached(row, others)) or 'nothing to compare with'}"
+    for row, figures in _figures(rows):
+        reached = [f"{each.text}{' (MISSED)' if each.is_reached is False else ''}" for each in figures]
+        name = f"{row.model}, {row.phase}, batch {row.batch}, {row.arm}"
+        yield f"{name}: {'; '.join(reached) or 'nothing to compare with'}"
 
 
-def _reached(row: Row, others: Sequence[Row]) -> Iterator[str]:
+def summary(results: Results) -> Iterator[str]:
+    """How many cells were measured, and of each bar how often it is reached."""
+    if results.rows:
+        yield f"{len(results.rows)} of {len(results.rows) + len(results.left_out)} cells are measured"
+    held: dict[str, list[_Figure]] = {}
+    for _, figures in _figures(results.rows):
+        for each in figures:
+            if each.is_reached is not None:
+                held.setdefault(each.bar, []).append(each)
+    for bar, figures in held.items():
+        values, missed = [each.value for each in figures], sum(not each.is_reached for each in figures)
+        yield f"{bar}: {min(values):.2f} to {max(values):.2f}; {missed or 'none'} of {len(figures)} MISSED"
+
+
+def _figures(rows: Sequence[Row]) -> list[tuple[Row, list[_Figure]]]:
+    """Of each row of jitnorm's what it reaches."""
+    to_beat = {row.arm for row in rows} - {*_OURS, "fp8-fused"}
+    return [
+        (row, list(_reached(row, [other for other in of_case if other.arm in to_beat], to_beat)))
+        for of_case in _cases(rows)
+        for row in of_case
+        if row.arm in _OURS
+    ]
+
+
+def _reached(row: Row, others: Sequence[Row], to_beat: Collection[str]) -> Iterator[_Figure]:
+    absent = set(to_beat) - {other.arm for other in others}
     if others:
         best = min(others, key=lambda other: other.layer_us)
         speed = best.layer_us / row.layer_us
-        yield f"{speed:.3f} times the speed of {best.arm}, the best other arm{_verdict(speed >= 1)}"
+        of_how_many = f"of {len(others)} other arms, the rest were not measured" if absent else "other arm"
+        text = f"{speed:.3f} times the speed of {best.arm}, the best {of_how_many}"
+        yield _Figure("speed, at least the best other arm's", speed, text, _verdict(speed >= 1, absent))
     outside, few = row.outside_us, row.tokens <= _FEW_TOKENS
     compiled = [other.outside_us for other in others if other.arm in _COMPILED_FP8 and other.outside_us]
     if outside and compiled:
         share = outside / min(compiled)
-        yield f"{share:.2f} of compiled FP8's time outside{_verdict(share <= 0.5) if few else ''}"
+        bar = f"time outside, at most half of compiled FP8's, up to {_FEW_TOKENS} tokens"
+        text = f"{share:.2f} of compiled FP8's time outside"
+        yield _Figure(bar, share, text, _verdict(share <= 0.5, absent.intersection(_COMPILED_FP8)) if few else None)
     if outside and row.copy_us:
         share = outside / row.copy_us
-        yield f"{share:.2f} of a copy's{'' if few else _verdict(share <= 1.1)}"
+        bar = f"time outside, at most 1.1 of a copy's, above {_FEW_TOKENS} tokens"
+        yield _Figure(bar, share, f"{share:.2f} of a copy's", None if few else share <= 1.1)
 
 
-def _verdict(is_reached: bool) -> str:
-    return "" if is_reached else " (MISSED)"
+def _verdict(is_reached: bool, absent: Collection[str]) -> bool | None:
+    """Whether a bar is reached; arms that are absent could only raise it."""
+    return None if is_reached and absent else is_reached
 
 
 def write_docs(page: Path, all_results: Sequence[Results]) -> None:
@@ -181,9 +230,9 @@ def write_docs(page: Path, all_results: Sequence[Results]) -> None:
 
 
 def _said(results: Results) -> str:
-    """The setup in words, and what was left out."""
+    """The setup in words, what came of it, and what was left out."""
     setup = ", ".join(f"{name} {value}" for name, value in results.setup.items() if value not in ("none", None))
-    return f"{setup}.\n\n{_listed(f'not measured: {each}' for each in results.left_out)}"
+    return f"{setup}.\n\n{_listed([*summary(results), *(f'not measured: {each}' for each in results.left_out)])}"
 
 
 def _listed(lines: Iterable[str]) -> str:

@@ -221,6 +221,27 @@ def test_bars_that_are_missed_are_said_to_be() -> None:
     assert line.endswith("1.33 of a copy's (MISSED)")
 
 
+def test_bars_are_not_reached_while_a_better_arm_may_be_missing() -> None:
+    complete = [row("bf16", layer_us=30.0), row("fp8-compiled", layer_us=25.0, outside_us=9.0), row("fp8-jitnorm")]
+    scarce = [replace(each, batch=1, tokens=1) for each in (complete[0], complete[2])]
+    slow = [replace(each, batch=256, tokens=256) for each in (complete[0], row("fp8-jitnorm", layer_us=31.0))]
+    first, second, third = report.bars([*complete, *scarce, *slow])
+    assert "1.500 times the speed of bf16, the best of 1 other arms, the rest were not measured; 1.33" in first
+    assert "1.250 times the speed of fp8-compiled, the best other arm; 0.44 of" in second
+    assert "0.968 times the speed of bf16, the best of 1 other arms, the rest were not measured (MISSED)" in third
+    assert list(report.summary(report.Results({}, [*slow, *complete, *scarce], left_out=["one"]))) == [
+        "7 of 8 cells are measured",
+        "speed, at least the best other arm's: 0.97 to 1.25; 1 of 2 MISSED",
+        "time outside, at most half of compiled FP8's, up to 128 tokens: 0.44 to 0.44; none of 1 MISSED",
+        "time outside, at most 1.1 of a copy's, above 128 tokens: 1.33 to 1.33; 1 of 1 MISSED",
+    ]
+
+
+def test_tables_are_in_one_order_however_cells_are_measured() -> None:
+    rows = [row(arm, tokens=tokens) for tokens in (32, 256) for arm in ("fp8-jitnorm", "fp8-compiled", "bf16")]
+    assert list(report.tables(report.Results({}, rows[::-1]))) == list(report.tables(report.Results({}, rows)))
+
+
 def test_the_page_gets_tables_and_keeps_its_text(
     results: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
