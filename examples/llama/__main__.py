@@ -84,7 +84,7 @@ def _measured_on(
         (_task(number, cells[number], options) for number in numbers), _free(options.device, gpu, count)
     )
     environment = workers.environment_of(gpu, options.workers)
-    crew = workers.Crew(arguments, cells, schedule, count, environment)
+    crew = workers.Crew(arguments, cells, schedule, count, environment, _say)
     yield from crew.results(end - time.monotonic())
 
 

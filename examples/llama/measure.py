@@ -162,6 +162,12 @@ class Bench:
         if self.device == "cuda":
             total = torch.cuda.mem_get_info()[1]
             torch.cuda.set_per_process_memory_fraction(1.0 if size is None else min(1.0, size / total))
+            torch.cuda.reset_peak_memory_stats()
+
+    @property
+    def held(self) -> int:
+        """The most bytes that tensors have had since the last limit."""
+        return torch.cuda.max_memory_allocated() if self.device == "cuda" else 0
 
     def prepare(self, cell: Cell) -> None:
         """Have a cell's layers compiled and run; this need not be alone on the GPU."""

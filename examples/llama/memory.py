@@ -6,7 +6,6 @@ from llama.arms import Arm, Plain
 from llama.measure import Cell
 from llama.model import Shape
 
-GIB = 1 << 30
 PROCESS = 1 << 30
 """Of a process, besides its tensors: the CUDA context, loaded kernels, libraries' handles."""
 SPARE = 3 << 30

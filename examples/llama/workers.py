@@ -27,6 +27,7 @@ Results = Iterator[tuple[int, Row | str]]
 _OUT_OF_TIME, _ENDED, _OUT_OF_MEMORY = "out of time", "the process ended", "out of memory"
 _FOR_PREPARATION = 0.55  # of the time that is left; then what is prepared is measured
 _FOR_A_MEASUREMENT = 60.0  # seconds at the most
+_GIB = 1 << 30
 
 
 class Worker:
@@ -85,6 +86,7 @@ class Crew:
         schedule: of those that are missing.
         count: how many workers there are.
         environment: variables of theirs.
+        say: takes a line for each cell that is prepared.
     """
 
     def __init__(
@@ -94,8 +96,9 @@ class Crew:
         schedule: Schedule,
         count: int,
         environment: Mapping[str, str],
+        say: Callable[[str], None],
     ) -> None:
-        self._cells, self._schedule = cells, schedule
+        self._cells, self._schedule, self._say, self._begun = cells, schedule, say, time.monotonic()
         self._messages: Queue[tuple[Worker, Message | None]] = Queue()
         self._all = [Worker(arguments, environment, self._messages) for _ in range(count)]
         self._idle = list(self._all)
@@ -162,6 +165,9 @@ class Crew:
             yield task.cell, reason
         else:
             self._prepared[task.cell] = worker, task
+            name, after = " ".join(map(str, self._cells[task.cell].key)), time.monotonic() - self._begun
+            memory = f"{message['held'] / _GIB:.1f} of {task.bytes / _GIB:.1f} GiB"
+            self._say(f"prepared after {after:.0f} s, in {memory}: {name}")
 
     def _without(self, worker: Worker) -> None:
         """Go on without a worker that has ended; what it had prepared is prepared again."""
@@ -259,7 +265,7 @@ def _served(bench: Bench, cells: Sequence[Cell], request: Message) -> Message:
     if "prepare" in request:
         bench.limit(request["bytes"])
         reason = attempted(bench.prepare, cells[request["prepare"]])
-        return {"failed": reason} if reason else {}
+        return {"failed": reason} if reason else {"held": bench.held}
     cell = cells[request["measure"]]
     case = cell.shape, cell.case
     if request["around"]:

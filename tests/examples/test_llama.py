@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "examples"))
 
 from llama import __main__ as command  # noqa: E402
-from llama import accuracy, measure, profile, report, traffic  # noqa: E402
+from llama import accuracy, measure, profile, report, traffic, workers  # noqa: E402
 from llama.arms import ARMS, Jitnorm, Plain, default_arms  # noqa: E402
 from llama.model import LLAMA, TINY, TINY_QWEN3, Shape, empty_cache, layer, places, random_weights  # noqa: E402
 from llama.text import text_of  # noqa: E402
@@ -169,6 +169,21 @@ def test_workers_measure_what_is_missing(tmp_path: Path, monkeypatch: pytest.Mon
     assert held["rows"][:1] == first
     assert [row["arm"] for row in held["rows"]] == ["bf16", "fp8-jitnorm"]
     assert [text.partition(": ")[0] for text in held["left_out"]] == ["tiny, decode, batch 2, fp8-torchao"]
+
+
+def test_each_cell_is_in_the_file_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    cells = [measure.Cell(TINY, measure.Case("decode", batch, 8), ARMS["bf16"]) for batch in (1, 2)]
+
+    def found() -> workers.Results:
+        yield 0, row("bf16")
+        assert report.Results.read(path).rows == [row("bf16")]
+        yield 1, "out of time"
+        assert report.Results.read(path).left_out == ["tiny, decode, batch 2, bf16: out of time"]
+        path.unlink()
+
+    command._keep(found(), cells, report.Results({}), path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_resuming_with_another_setup_is_refused(tmp_path: Path) -> None:

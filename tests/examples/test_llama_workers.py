@@ -27,7 +27,7 @@ import json, pathlib, sys, time
 log = pathlib.Path(sys.argv[0]).with_suffix(".log").open("a")
 for line in sys.stdin:
     request = json.loads(line)
-    answer, cell = {}, request.get("prepare", request.get("measure"))
+    answer, cell = {'held': 1 << 30}, request.get("prepare", request.get("measure"))
     begun = time.monotonic()
     DOES
     print(json.dumps({**request, "begun": begun, "ended": time.monotonic()}), file=log, flush=True)
@@ -43,10 +43,10 @@ def crew(
     worker.chmod(0o755)
     monkeypatch.setattr(workers.sys, "executable", str(worker))
     cells = [measure.Cell(TINY, measure.Case("decode", 1, 8 + number), ARMS["bf16"]) for number in range(9)]
-    return workers.Crew([], cells, schedule.Schedule(tasks, free), count, {}), worker.with_suffix(".log")
+    return workers.Crew([], cells, schedule.Schedule(tasks, free), count, {}, print), worker.with_suffix(".log")
 
 
-MEASURED = 'answer = {"row": ROW, "around": [1, 2]} if "measure" in request else {}'
+MEASURED = 'answer = {"row": ROW, "around": [1, 2]} if "measure" in request else answer'
 
 
 def measuring(found: measure.Row) -> str:
@@ -67,7 +67,7 @@ def test_workers_that_do_not_answer_do_no_harm(
 
 
 def test_cells_are_prepared_together_as_far_as_memory_goes_and_measured_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tasks = [schedule.Task(cell, seconds=cell, bytes=2 + cell % 2) for cell in range(8)]
     both, log = crew(tmp_path, f"time.sleep(0.1); {measuring(ROW)}", tasks, 4, 6, monkeypatch)
@@ -79,6 +79,7 @@ def test_cells_are_prepared_together_as_far_as_memory_goes_and_measured_alone(
             assert others == []
         else:
             assert request["bytes"] + sum(each["bytes"] for each in others) <= 6
+    assert capsys.readouterr().out.count(" s, in 1.0 of 0.0 GiB: tiny decode 1 bf16\n") == 8
     assert any(each["begun"] < request["begun"] < each["ended"] for request in requests for each in requests)
 
 
@@ -130,6 +131,8 @@ def test_a_worker_answers_what_it_is_asked() -> None:
     class Bench:
         device, around, limits = "cpu", {}, []
 
+        held = 7
+
         def limit(self, size: int | None) -> None:
             self.limits.append(size)
 
@@ -147,7 +150,7 @@ def test_a_worker_answers_what_it_is_asked() -> None:
     text = io.StringIO("".join(f"{json.dumps(each)}\n" for each in requests))
     workers.serve(cast(measure.Bench, bench), [good, bad], text, answers)
     prepared, failed, measured = map(json.loads, answers.getvalue().splitlines())
-    assert (prepared, failed) == ({}, {"failed": "ValueError: no"})
+    assert (prepared, failed) == ({"held": 7}, {"failed": "ValueError: no"})
     assert (measure.Row(**measured["row"]), measured["around"]) == (ROW, [3.0, None])
     assert bench.limits == [5, 6, None]
 
