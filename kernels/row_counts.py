@@ -32,8 +32,8 @@ def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
         return ROWS.ceil_div(config.ranks) * config.ranks
     if config.all_reduce == "all_gather":
         return ROWS.ceil_div(rows_per_block)
-    if config.all_reduce == "one_shot_scatter":  # those of others are sent
-        return SECOND_ROWS
+    if config.all_reduce == "one_shot_scatter":  # also those of others, which are sent
+        return SECOND_ROWS.round_up(config.row_multiple)
     if config.divides_rows:
         whole = SECOND_ROWS if config.scatters else ROWS
         return whole.ceil_div(config.ranks).ceil_div(rows_per_block)

@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents
 
 _OUTPUTS, _COLUMNS, _WARPS = 4, 2048, 4
 
@@ -14,7 +15,12 @@ _OUTPUTS, _COLUMNS, _WARPS = 4, 2048, 4
 def fp8_gemv_kernel(  # type: ignore[no-untyped-def]
     a, a_scale, b, b_scale, out, inputs: tl.constexpr, outputs: tl.constexpr, columns: tl.constexpr
 ):
-    """Some outputs of one program, which goes through so many columns of their rows of the weight at once."""
+    """Some outputs of one program, which goes through so many columns of their rows of the weight at once.
+
+    A kernel that follows with programmatic dependent launch, such as jitnorm's, starts while the last of the weight is
+    read, and then waits for the outputs.
+    """
+    gdc_launch_dependents()
     rows = tl.program_id(0) * outputs + tl.arange(0, outputs)
     total = tl.zeros([outputs, columns], tl.float32)
     for first in range(0, inputs, columns):

@@ -261,9 +261,9 @@ JITNORM_INLINE void process_scattered_rows(ArgumentsOf arguments_of, Int64 first
   Workspace& w = workspace_of(a);
   a.slots = slots_of(w);
   const UInt64 epoch = epoch_of(w);
-  const Int64 all = all_rows(a), first_own = first_row(a);
+  const Int64 all = visited_rows(all_rows(a)), first_own = first_row(a);
   clear_last(a, first, last, all);
-  for (Int64 row = first; row < last; ++row) {
+  for (Int64 row = first; row < last && row < all_rows(a); ++row) {
     const Int64 own = row - first_own;
     if (own >= 0 && own < a.rows) {
       process_rows(a, own, own + 1);
@@ -272,7 +272,7 @@ JITNORM_INLINE void process_scattered_rows(ArgumentsOf arguments_of, Int64 first
     }
   }
   for (Int64 row = a.rows; first == 0 && row < padded_rows(a.rows); ++row) RowEncoder::write_padding_row(a, row);
-  end_part(w, epoch, all, first, last, all);
+  end_part(w, epoch, all_rows(a), first, last, all);
 }
 #endif
 #endif

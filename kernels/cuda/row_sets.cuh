@@ -51,11 +51,14 @@ JITNORM_INLINE void process_scattered_rows(ArgumentsOf arguments_of) {
     clear_last(a, used, row_blocks());
     pad_scales(a, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);
   };
-  const Int64 own = (Int64)row_block() - first_row(a);
+  const Int64 row = row_block(), own = row - first_row(a);
   if (own >= 0 && own < a.rows) {
     process_rows(a, own, meanwhile);
+  } else if (row < all_rows(a)) {
+    pass_row_on(a, row, meanwhile);
   } else {
-    pass_row_on(a, row_block(), meanwhile);
+    meanwhile();
+    __syncthreads();  // all threads know the call before its end
   }
   end_block(a, all_rows(a));
 }

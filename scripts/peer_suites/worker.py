@@ -69,8 +69,8 @@ class Part:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave the tests of this part, in the order of the draw, without those that were begun before."""
-        # A file of FlashInfer's turns torch's cache of memory off, in its whole process: it gets one of its own where it
-        # is run by hand. Without the cache, torch cannot allocate while a graph is captured.
+        # One file of FlashInfer's turns torch's cache of memory off, in its whole process, in which torch then cannot
+        # allocate while a graph is captured. The peer runs each file in a process of its own.
         os.environ.pop("PYTORCH_NO_CUDA_MEMORY_CACHING", None)
         items[:] = drawn(items, self.seed)[: self.tests][self.worker :: self.workers]
         begun = self._begun()
