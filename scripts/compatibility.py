@@ -35,6 +35,17 @@ FLASHINFER = {
     "fused_qk_rmsnorm_rope": "also float16 and float32",
     "apply_rope_with_cos_sin_cache": "tables may also be float16 or bfloat16; positions outside a table give NaN",
     "apply_rope_with_cos_sin_cache_inplace": "as above",
+    **_same(
+        "torch computes cosines and sines in separate launches, in float64, and rounds them to float32",
+        "apply_rope apply_rope_inplace apply_rope_pos_ids apply_rope_pos_ids_inplace apply_llama31_rope"
+        " apply_llama31_rope_inplace apply_llama31_rope_pos_ids apply_llama31_rope_pos_ids_inplace",
+    ),
+    **_same(
+        "a launch for queries and keys, and one for each tensor that is not rotated; E5M2 is encoded in further ones;"
+        " factors are reciprocals of float32 divisors",
+        "rope_quantize_fp8 mla_rope_quantize_fp8",
+    ),
+    "rope_quantize_fp8_append_paged_kv_cache": "as above; torch inserts the codes; padding tokens get queries, too",
     "fused_dit_gate_residual_layernorm_gamma_beta": "also other dtypes, sizes and strides",
     "fused_dit_gate_residual_layernorm_scale_shift": "also other dtypes, sizes and strides",
     "fused_dit_residual_layernorm_scale_shift": "also other dtypes, sizes and strides",
@@ -91,15 +102,6 @@ FLASHINFER = {
         "CakeRMSNormFunction cake_rmsnorm cake_rmsnorm_train_forward cake_rmsnorm_train_backward",
     ),
     "silu_and_mul_mxfp8_quantize_backward": "gradients are not quantized",
-    **_same(
-        "rotates alone, by frequencies; tables of cosines and sines are taken",
-        "apply_rope apply_rope_inplace apply_rope_pos_ids apply_rope_pos_ids_inplace apply_llama31_rope"
-        " apply_llama31_rope_inplace apply_llama31_rope_pos_ids apply_llama31_rope_pos_ids_inplace",
-    ),
-    **_same(
-        "rotates and encodes without a norm; `jitnorm.qk_rmsnorm_rope_quant` norms, too",
-        "rope_quantize_fp8 mla_rope_quantize_fp8 rope_quantize_fp8_append_paged_kv_cache",
-    ),
     **_same(
         "inserts new tokens without norm or rotation; `jitnorm.qk_rmsnorm_rope_cache_quant` has both",
         "nvfp4_quantize_append_paged_kv_cache nvfp4_quantize_append_paged_kv_cache_with_slot_mapping"

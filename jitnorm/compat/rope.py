@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 import jitnorm
@@ -86,3 +88,28 @@ def yarn_angles(
         frequencies = frequencies * (1 - divided) + frequencies / factor * divided
     turns = positions.to(torch.float32)[:, None] * frequencies
     return torch.cat([turns.cos(), turns.sin()], -1) * scale
+
+
+def llama_angles(
+    positions: torch.Tensor, rotary_size: int, base: float, factor: float,
+    smoothing: tuple[float, float, float] | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """The cosines and sines of each position, one row each: computed in float64, then rounded to float32.
+
+    Args:
+        positions: integers, (tokens,).
+        rotary_size: number of rotated elements.
+        base: base of the frequencies, ``base ** (-2 * j / rotary_size)`` for pair j.
+        factor: what frequencies are divided by.
+        smoothing: of Llama 3.1, the factors of low and of high frequencies and the original context length: high
+            frequencies are not divided, and those in between are blended. None: all are divided.
+    """
+    pairs = torch.arange(rotary_size // 2, dtype=torch.float64, device=positions.device)
+    frequencies = base ** (pairs * (-2 / rotary_size))
+    divided = frequencies / factor
+    if smoothing is not None:
+        low, high, length = smoothing
+        kept = ((frequencies * length / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
+        divided = divided * (1 - kept) + frequencies * kept
+    turns = positions.to(torch.float64)[:, None] * divided
+    return torch.cat([turns.cos(), turns.sin()], -1).float()

@@ -26,7 +26,7 @@ FILES = (
     "tests/utils/test_nvfp4_per_token_quantize_large_m.py",
     "tests/utils/test_fp8_quantize.py",
     "tests/utils/test_fp4_kv_quantization.py",
-    "tests/attention/test_rope.py::test_rope_cos_sin_cache",
+    "tests/attention/test_rope.py",
 )
 
 
@@ -61,6 +61,27 @@ def _default_check(
     return all(mismatches(*pair) <= max_mismatch_pct for pair in zip(expected, found, strict=True))
 
 
+def _seq_lens(kv_indptr: torch.Tensor, kv_last_page_len: torch.Tensor, page_size: int) -> torch.Tensor:
+    """The tokens of each request, of its pages and of the last one."""
+    return (kv_indptr.diff() - 1).clamp(min=0) * page_size + kv_last_page_len
+
+
+def _batch_indices_positions(
+    append_indptr: torch.Tensor, seq_lens: torch.Tensor, nnz: int, *outputs: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The request of each appended token, and its position there: appended tokens are a request's last."""
+    counts = append_indptr.diff().tolist()
+    requests, positions = outputs or torch.empty((2, nnz), dtype=torch.int32, device=append_indptr.device)
+    requests.fill_(-1)
+    positions.fill_(0)
+    for i, (first, count, length) in enumerate(zip(append_indptr.tolist(), counts, seq_lens.tolist(), strict=False)):
+        requests[first : first + count] = i
+        positions[first : first + count] = torch.arange(length - count, length)
+    return requests, positions
+
+
+# What tests prepare tokens in pages with.
+_PAGES = {"get_seq_lens": _seq_lens, "get_batch_indices_positions": _batch_indices_positions}
 _CUTE_DSL = {"is_cute_dsl_available": _yes, "is_cute_dsl_arch_supported": _yes}
 
 
@@ -69,7 +90,7 @@ def names(module: str) -> dict[str, Any]:
     public = {name: getattr(flashinfer, name) for name in flashinfer.__all__}
     if module == "flashinfer.utils":
         return _UTILS
-    if module == "flashinfer.cutile":
+    if module.startswith("flashinfer.cutile"):
         return {"is_cuda_tile_available": _yes}
     if module == "flashinfer.trace":
         return {"default_check": _default_check}
@@ -84,4 +105,6 @@ def names(module: str) -> dict[str, Any]:
     if module.startswith("flashinfer.quantization"):
         variables = {"NVFP4_QUANT_ENV_VARS": four_over_six.NVFP4_QUANT_ENV_VARS}
         return public | variables
-    return public if module in ("flashinfer", "flashinfer.diffusion_ops") else {}
+    if module == "flashinfer":
+        return public | _PAGES
+    return public if module == "flashinfer.diffusion_ops" else {}

@@ -1,10 +1,41 @@
-"""FlashInfer's rotation of queries and keys by a table; also ``from jitnorm.compat.flashinfer import rope``."""
+"""The functions of `flashinfer.rope`; here, those that rotate by a table of cosines and sines."""
 
 from __future__ import annotations
 
 import torch
 
+from jitnorm.compat.flashinfer.rope_fp8 import (
+    mla_rope_quantize_fp8,
+    rope_quantize_fp8,
+    rope_quantize_fp8_append_paged_kv_cache,
+)
+from jitnorm.compat.flashinfer.rope_frequencies import (
+    apply_llama31_rope,
+    apply_llama31_rope_inplace,
+    apply_llama31_rope_pos_ids,
+    apply_llama31_rope_pos_ids_inplace,
+    apply_rope,
+    apply_rope_inplace,
+    apply_rope_pos_ids,
+    apply_rope_pos_ids_inplace,
+)
 from jitnorm.compat.rope import turn
+
+__all__ = [
+    "apply_llama31_rope",
+    "apply_llama31_rope_inplace",
+    "apply_llama31_rope_pos_ids",
+    "apply_llama31_rope_pos_ids_inplace",
+    "apply_rope",
+    "apply_rope_inplace",
+    "apply_rope_pos_ids",
+    "apply_rope_pos_ids_inplace",
+    "apply_rope_with_cos_sin_cache",
+    "apply_rope_with_cos_sin_cache_inplace",
+    "mla_rope_quantize_fp8",
+    "rope_quantize_fp8",
+    "rope_quantize_fp8_append_paged_kv_cache",
+]
 
 
 def apply_rope_with_cos_sin_cache(

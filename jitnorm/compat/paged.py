@@ -1,0 +1,69 @@
+"""Writes tokens into paged caches. torch does it, without waiting for the host to learn which tokens have a place."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import pad
+
+
+def slots_of(
+    batch_indices: torch.Tensor,
+    positions: torch.Tensor,
+    kv_indices: torch.Tensor,
+    kv_indptr: torch.Tensor,
+    page_size: int,
+) -> torch.Tensor:
+    """The slot of each token, ``page * page_size + offset``; -1 for tokens without a request or a page.
+
+    Args:
+        batch_indices: the request of each token, (tokens,); negative for none.
+        positions: of each token in its request, (tokens,).
+        kv_indices: the pages of all requests, one request after another.
+        kv_indptr: where the pages of each request begin in `kv_indices`, (requests + 1,).
+        page_size: tokens of a page.
+    """
+    of_request = kv_indptr.long()[batch_indices.long().clamp(0, len(kv_indptr) - 1)]
+    at = of_request + positions.long() // page_size
+    is_there = (batch_indices >= 0) & (at < len(kv_indices))
+    pages = pad(kv_indices.long(), (0, 1), value=-1)[torch.where(is_there, at, len(kv_indices))]
+    return torch.where(pages < 0, -1, pages * page_size + positions.long() % page_size)
+
+
+def insert(cache: torch.Tensor, slots: torch.Tensor, values: torch.Tensor) -> None:
+    """Write the values of each token into its slot; tokens whose slot is negative or past the cache are skipped.
+
+    Args:
+        cache: (pages, page size, ...), at any strides.
+        slots: integers, (tokens,).
+        values: (tokens, ...), of the cache's dtype.
+
+    Raises:
+        ValueError: the values do not fit into the cache.
+    """
+    if cache.dtype != values.dtype or cache.shape[2:] != values.shape[1:]:
+        raise ValueError(
+            f"cache: is {cache.dtype} of shape {tuple(cache.shape)}; expected {values.dtype}, "
+            f"(pages, page size, {', '.join(map(str, values.shape[1:]))})"
+        )
+    if not cache.numel() or not len(slots):
+        return
+    # As bytes, because narrow dtypes support few operations.
+    cache, values = (each.view(torch.uint8) if each.element_size() == 1 else each for each in (cache, values))
+    page_size, last = cache.shape[1], cache.shape[0] * cache.shape[1] - 1
+    is_there = (slots >= 0) & (slots <= last)
+    # Tokens without a slot repeat the first token with one; if there is none, they write what is there.
+    source = torch.where(is_there, torch.arange(len(slots), device=slots.device), is_there.int().argmax())
+    slots = slots[source].long().clamp(0, last)
+    at = slots // page_size, slots % page_size
+    cache[at] = torch.where(is_there.any(), values[source], cache[at])
+
+
+def tokens_first(cache: torch.Tensor, kv_layout: str) -> torch.Tensor:
+    """A cache of (pages, page size, heads, ...) as a view of one in that layout.
+
+    Raises:
+        ValueError: `kv_layout` is neither NHD nor HND.
+    """
+    if kv_layout not in ("NHD", "HND"):
+        raise ValueError(f"kv_layout: is {kv_layout!r}; allowed are 'NHD' and 'HND'")
+    return cache if kv_layout == "NHD" else cache.transpose(1, 2)
