@@ -81,6 +81,11 @@ FLASHINFER = {
     "nvfp4_kv_dequantize": "",
     "nvfp4_kv_dequantize_paged": "torch gathers the pages before they are decoded",
     "nvfp4_quantize_paged_kv_cache": "",
+    **_same(
+        "torch inserts the codes and scales; also other sizes of heads; blocks whose scale is zero have no signs",
+        "nvfp4_quantize_append_paged_kv_cache nvfp4_quantize_append_paged_kv_cache_with_slot_mapping"
+        " nvfp4_quantize_append_paged_mla_kv_cache",
+    ),
     "comm.create_allreduce_fusion_workspace": "2 to 8 GPUs of one host, or processes on the CPU; no multicast",
     "comm.AllReduceFusionWorkspace": "rows and columns are limited separately",
     "comm.AllReduceFusionPattern": "",
@@ -102,11 +107,6 @@ FLASHINFER = {
         "CakeRMSNormFunction cake_rmsnorm cake_rmsnorm_train_forward cake_rmsnorm_train_backward",
     ),
     "silu_and_mul_mxfp8_quantize_backward": "gradients are not quantized",
-    **_same(
-        "inserts new tokens without norm or rotation; `jitnorm.qk_rmsnorm_rope_cache_quant` has both",
-        "nvfp4_quantize_append_paged_kv_cache nvfp4_quantize_append_paged_kv_cache_with_slot_mapping"
-        " nvfp4_quantize_append_paged_mla_kv_cache",
-    ),
     **_same("numbers of a recipe for its kernels", "nvfp4_4over6_code nvfp4_4over6_from_code"),
     **_same(
         "one backend of the function without `_cute_dsl`",

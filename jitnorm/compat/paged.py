@@ -59,11 +59,12 @@ def insert(cache: torch.Tensor, slots: torch.Tensor, values: torch.Tensor) -> No
 
 
 def tokens_first(cache: torch.Tensor, kv_layout: str) -> torch.Tensor:
-    """A cache of (pages, page size, heads, ...) as a view of one in that layout.
+    """A cache of (pages, page size, heads, ...) as a view of one in that layout."""
+    return cache if is_tokens_first(kv_layout) else cache.transpose(1, 2)
 
-    Raises:
-        ValueError: `kv_layout` is neither NHD nor HND.
-    """
+
+def is_tokens_first(kv_layout: str) -> bool:
+    """Whether the layout is NHD; ValueError if it is not HND, either."""
     if kv_layout not in ("NHD", "HND"):
         raise ValueError(f"kv_layout: is {kv_layout!r}; allowed are 'NHD' and 'HND'")
-    return cache if kv_layout == "NHD" else cache.transpose(1, 2)
+    return kv_layout == "NHD"

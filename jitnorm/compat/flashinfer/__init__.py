@@ -24,6 +24,11 @@ from jitnorm.compat.flashinfer.four_over_six import (
     nvfp4_e4m3_max,
     resolve_nvfp4_4over6,
 )
+from jitnorm.compat.flashinfer.kv_append import (
+    nvfp4_quantize_append_paged_kv_cache,
+    nvfp4_quantize_append_paged_kv_cache_with_slot_mapping,
+    nvfp4_quantize_append_paged_mla_kv_cache,
+)
 from jitnorm.compat.flashinfer.kv_cache import (
     nvfp4_kv_dequantize,
     nvfp4_kv_dequantize_paged,
@@ -142,6 +147,9 @@ __all__ = [
     "nvfp4_kv_dequantize_paged",
     "nvfp4_kv_quantize",
     "nvfp4_quantize",
+    "nvfp4_quantize_append_paged_kv_cache",
+    "nvfp4_quantize_append_paged_kv_cache_with_slot_mapping",
+    "nvfp4_quantize_append_paged_mla_kv_cache",
     "nvfp4_quantize_paged_kv_cache",
     "per_token_group_quant_8bit",
     "quantization",

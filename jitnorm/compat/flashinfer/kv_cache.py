@@ -9,6 +9,7 @@ import torch
 
 import jitnorm
 from jitnorm.compat.arguments import as_scale
+from jitnorm.compat.paged import is_tokens_first
 
 __all__ = ["nvfp4_kv_dequantize", "nvfp4_kv_dequantize_paged", "nvfp4_kv_quantize", "nvfp4_quantize_paged_kv_cache"]
 
@@ -64,7 +65,7 @@ def nvfp4_quantize_paged_kv_cache(
     The global scales are encode scales, by default ``448 / amax``. The scales of values are stored for four tokens
     together.
     """
-    is_nhd = _is_nhd(kv_layout)
+    is_nhd = is_tokens_first(kv_layout)
     pages, head_size = k_cache.shape[1 if is_nhd else 2], k_cache.shape[-1]
     if pages % _TOKENS_TOGETHER or head_size % (_TOKENS_TOGETHER * _BLOCK):
         raise ValueError(
@@ -98,8 +99,8 @@ def nvfp4_kv_dequantize_paged(
 
     torch gathers the codes and scales of the pages first.
     """
-    is_nhd = _is_nhd(kv_layout)
-    caches, scales = _halves(paged_kv_cache), _halves(kv_cache_sf)
+    is_nhd = is_tokens_first(kv_layout)
+    caches, scales = halves(paged_kv_cache), halves(kv_cache_sf)
     page_size, tokens = caches[0].shape[1 if is_nhd else 2], torch.arange(output_k.shape[1], device=output_k.device)
     if block_tables.shape[1] * page_size < len(tokens):
         raise ValueError(
@@ -125,13 +126,7 @@ def _scalar(name: str, scale: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return found.reshape(1)
 
 
-def _is_nhd(kv_layout: str) -> bool:
-    if kv_layout not in ("NHD", "HND"):
-        raise ValueError(f"kv_layout: is {kv_layout!r}; allowed are 'NHD' and 'HND'")
-    return kv_layout == "NHD"
-
-
-def _halves(cache: torch.Tensor | Pair) -> Any:
+def halves(cache: torch.Tensor | Pair) -> Any:
     """Keys and values of a cache that has both, in its second dimension or as two tensors."""
     return cache.unbind(1) if isinstance(cache, torch.Tensor) else cache
 

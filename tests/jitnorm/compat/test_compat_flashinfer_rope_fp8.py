@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from paged_tokens import INDICES, INDPTR, PAGE, PAGES, PLACES, REQUESTS, filled, has_tokens
 from turned_heads import codes, turned
 
 from jitnorm.compat import flashinfer
@@ -62,31 +63,12 @@ def test_there_may_be_no_other_elements() -> None:
     assert [tuple(each.shape) for each in made[2:]] == [(TOKENS, 4, 0), (TOKENS, 2, 0)]
 
 
-PAGE = 4
-# Two requests: pages 5, 1 and page 3. Token 2 is padding, token 5 past its request's pages.
-INDICES, INDPTR = torch.tensor([5, 1, 3]).int(), torch.tensor([0, 2, 3]).int()
-REQUESTS, PLACES = torch.tensor([0, 0, -1, 1, 1, 1, 0]).int(), torch.tensor([3, 4, 0, 0, 2, 5, 7]).int()
-SLOTS = {0: (5, 3), 1: (1, 0), 3: (3, 0), 4: (3, 2), 6: (1, 3)}
-
-
-def filled(*shape: int, dtype: torch.dtype = E4M3) -> torch.Tensor:
-    return torch.full(shape, 99, dtype=torch.uint8).view(dtype)
-
-
-def check_cache(cache: torch.Tensor, values: torch.Tensor) -> None:
-    """Compare a cache, (pages, page size, ...), with one into which a loop inserts values."""
-    expected = torch.full(cache.shape, 99, dtype=torch.uint8)
-    for token, (page, offset) in SLOTS.items():
-        expected[page, offset] = values[token]
-    assert torch.equal(cache.view(torch.uint8), expected)
-
-
 @pytest.mark.parametrize("layout", ["NHD", "HND"])
 @pytest.mark.parametrize("rest", [REST, 0])
 def test_keys_and_values_are_inserted_into_pages(layout: str, rest: int) -> None:
     q, k, v = (normal(TOKENS, n, TURNED + rest, seed=n) for n in (4, 2, 2))
     parts = [q[..., :TURNED], k[..., :TURNED], *([q[..., TURNED:], k[..., TURNED:]] if rest else [None, None])]
-    caches = [filled(6, PAGE, 2, TURNED + rest) for _ in (k, v)]
+    caches = [filled(PAGES, PAGE, 2, TURNED + rest) for _ in (k, v)]
     given = tuple(each if layout == "NHD" else each.transpose(1, 2).contiguous() for each in caches)
     made = flashinfer.rope_quantize_fp8_append_paged_kv_cache(
         *parts, v, TABLE, POSITIONS, given, INDICES, INDPTR, REQUESTS, PLACES, False, None, Q_SCALE, KV_SCALE, PAGE,
@@ -94,28 +76,28 @@ def test_keys_and_values_are_inserted_into_pages(layout: str, rest: int) -> None
     )  # fmt: skip
     assert torch.equal(torch.cat(made, -1).view(torch.uint8), expected_codes(q, Q_SCALE, False))
     found = given if layout == "NHD" else [each.transpose(1, 2) for each in given]
-    check_cache(found[0], expected_codes(k, KV_SCALE, False))
-    check_cache(found[1], codes(v, KV_SCALE))
+    assert has_tokens(found[0], expected_codes(k, KV_SCALE, False))
+    assert has_tokens(found[1], codes(v, KV_SCALE))
 
 
 def test_mla_has_one_cache_for_turned_elements_and_one_for_the_others() -> None:
     q, k = normal(TOKENS, 4, TURNED + REST, seed=1), normal(TOKENS, TURNED + REST, seed=2)
     parts = q[..., :TURNED], k[..., :TURNED], q[..., TURNED:], k[..., TURNED:]
-    caches = filled(6, PAGE, REST, dtype=E5M2), filled(6, PAGE, TURNED, dtype=E5M2)
+    caches = filled(PAGES, PAGE, REST, dtype=E5M2), filled(PAGES, PAGE, TURNED, dtype=E5M2)
     flashinfer.rope_quantize_fp8_append_paged_kv_cache(
         *parts, None, TABLE, POSITIONS, caches, INDICES, INDPTR, REQUESTS, PLACES, quantize_dtype=E5M2,
         quant_scale_kv=KV_SCALE, page_size=PAGE,
     )  # fmt: skip
     expected = expected_codes(k, KV_SCALE, True, E5M2)
-    check_cache(caches[0], expected[:, TURNED:])
-    check_cache(caches[1], expected[:, :TURNED])
+    assert has_tokens(caches[0], expected[:, TURNED:])
+    assert has_tokens(caches[1], expected[:, :TURNED])
 
 
 def test_nothing_is_inserted_when_no_token_has_a_request() -> None:
     q, k = normal(TOKENS, 4, TURNED), normal(TOKENS, TURNED)
-    cache, none = filled(6, PAGE, TURNED), torch.full_like(REQUESTS, -1)
+    cache, none = filled(PAGES, PAGE, TURNED), torch.full_like(REQUESTS, -1)
     flashinfer.rope_quantize_fp8_append_paged_kv_cache(
-        q, k, None, None, None, TABLE, POSITIONS, (filled(6, PAGE, 0), cache), INDICES, INDPTR, none, PLACES,
+        q, k, None, None, None, TABLE, POSITIONS, (filled(PAGES, PAGE, 0), cache), INDICES, INDPTR, none, PLACES,
         page_size=PAGE,
     )  # fmt: skip
     assert cache.view(torch.uint8).eq(99).all()
@@ -146,7 +128,7 @@ def test_other_arguments_are_refused(options: dict[str, Any], message: str) -> N
 )
 def test_other_arguments_of_caches_are_refused(options: dict[str, Any], message: str) -> None:
     q, k = normal(TOKENS, 4, TURNED), normal(TOKENS, 2, TURNED)
-    caches = filled(6, PAGE, 2, TURNED), filled(6, PAGE, 2, TURNED)
+    caches = filled(PAGES, PAGE, 2, TURNED), filled(PAGES, PAGE, 2, TURNED)
     with pytest.raises(ValueError, match=message):
         flashinfer.rope_quantize_fp8_append_paged_kv_cache(
             q, k, None, None, cos_sin_cache=TABLE, pos_ids=POSITIONS, paged_kv_cache=caches, kv_indices=INDICES,
@@ -161,7 +143,7 @@ def test_the_gpu_s_bytes_are_the_cpu_s(dtype: torch.dtype) -> None:
     found = []
     for device in ("cpu", "cuda"):
         moved = q.to(device), k.to(device)
-        caches = [filled(6, PAGE, 2, TURNED + REST, dtype=dtype).to(device) for _ in moved]
+        caches = [filled(PAGES, PAGE, 2, TURNED + REST, dtype=dtype).to(device) for _ in moved]
         parts = [each[..., slice(*part)] for part in ((0, TURNED), (TURNED, None)) for each in moved]
         where = [each.to(device) for each in (TABLE, POSITIONS)]
         places = [each.to(device) for each in (INDICES, INDPTR, REQUESTS, PLACES)]
