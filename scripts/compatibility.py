@@ -97,21 +97,22 @@ FLASHINFER = {
     "rmsnorm_sigmoid_gate": "also other dtypes and sizes, all GPUs and the CPU",
     "supports_rmsnorm_sigmoid_gate": "",
     "nvfp4_e4m3_max": "",
+    **_same("", "nvfp4_4over6_code nvfp4_4over6_from_code"),
+    **_same("", "mxfp8_quantize_cute_dsl mxfp4_quantize_cute_dsl nvfp4_quantize_cute_dsl"),
+    "nvfp4_quantize_per_token_cute_dsl": "torch multiplies by `out_scale`",
+    "cake_rmsnorm": "also other dtypes and sizes, all GPUs and the CPU; the unrounded sum is normalized",
     **_same(
         "a norm into a float32 stream with a gate for each column, of rows of 8192: no op of one launch",
         "gated_residual_rmsnorm gated_residual_next_rmsnorm supports_gated_residual_rmsnorm"
         " supports_gated_residual_next_rmsnorm",
     ),
+    "CakeRMSNormFunction": "`cake_rmsnorm`, which autograd differentiates",
     **_same(
-        "autograd differentiates `jitnorm.rmsnorm`",
-        "CakeRMSNormFunction cake_rmsnorm cake_rmsnorm_train_forward cake_rmsnorm_train_backward",
+        "hands the reciprocal root mean square of rows from one to the other; `jitnorm.rmsnorm_backward` computes it"
+        " again, given `eps`",
+        "cake_rmsnorm_train_forward cake_rmsnorm_train_backward",
     ),
-    "silu_and_mul_mxfp8_quantize_backward": "gradients are not quantized",
-    **_same("numbers of a recipe for its kernels", "nvfp4_4over6_code nvfp4_4over6_from_code"),
-    **_same(
-        "one backend of the function without `_cute_dsl`",
-        "mxfp8_quantize_cute_dsl mxfp4_quantize_cute_dsl nvfp4_quantize_cute_dsl nvfp4_quantize_per_token_cute_dsl",
-    ),
+    "silu_and_mul_mxfp8_quantize_backward": "the gradient of SwiGLU: no op",
     **_same(
         "belongs to one attention, matrix product or mix of experts",
         "nvfp4_quantize_smooth trtllm_sage_attention_quantize nvfp4_attention_sm120_quantize_qkv"

@@ -103,3 +103,32 @@ def _is_set(variable: str) -> bool:
 def nvfp4_e4m3_max(nvfp4_4over6_config: NVFP44Over6Config | None = None) -> int:
     """The largest scale of a block: that of a recipe, or 448 without one."""
     return nvfp4_4over6_config.e4m3_max if nvfp4_4over6_config else 448
+
+
+# A recipe as a number has these bits: bit 0 is always set, bits 2 and 3 are the mode of errors.
+_IS_ON, _HAS_256, _MODE, _HAS_FAST_MATH, _BITS = 1, 2, 2, 16, 5
+_OF_ENVIRONMENT = -1
+
+
+def nvfp4_4over6_code(config: NVFP44Over6Config | None) -> int:
+    """A recipe as a number; 0 without one."""
+    if config is None:
+        return 0
+    options = _HAS_256 * (config.e4m3_max == 256) + _HAS_FAST_MATH * bool(config.err_use_fast_math)
+    return _IS_ON + options + (int(config.err_mode) << _MODE)
+
+
+def nvfp4_4over6_from_code(code: int) -> Any:
+    """The recipe of `nvfp4_4over6_code`; for -1 the default of `nvfp4_4over6`, which uses the environment.
+
+    Raises:
+        ValueError: no recipe has this number.
+    """
+    if code == _OF_ENVIRONMENT:
+        return UNSET
+    mode = code >> _MODE & 3
+    if not 0 <= code < 1 << _BITS or (code & _IS_ON and mode not in tuple(NVFP44Over6ErrMode)):
+        raise ValueError(f"code: is {code}; Unsupported NVFP4 4over6 code, expected one of nvfp4_4over6_code, or -1")
+    if not code & _IS_ON:
+        return None
+    return NVFP44Over6Config(256 if code & _HAS_256 else 448, NVFP44Over6ErrMode(mode), bool(code & _HAS_FAST_MATH))

@@ -73,8 +73,8 @@ def nvfp4_quantize_append_paged_kv_cache_with_slot_mapping(
     for name, x, scale, i in (("key", append_key, k_scale, 0), ("value", append_value, v_scale, 1)):
         if x.ndim != 3 or len(x) < tokens or x.dtype not in (torch.float16, torch.bfloat16):
             raise ValueError(
-                f"append_{name}: is {x.dtype} of shape {tuple(x.shape)}; expected float16 or bfloat16 of shape (tokens, "
-                f"heads, head_dim), with {tokens} tokens or more, as many as slots"
+                f"append_{name}: is {x.dtype} of shape {tuple(x.shape)}; expected float16 or bfloat16 of shape "
+                f"(tokens, heads, head_dim), with {tokens} tokens or more, as many as slots"
             )
         where = tokens_first(caches[i], kv_layout), tokens_first(scales[i], kv_layout)
         _insert_nvfp4(x[:tokens], _checked(f"{name[0]}_scale", scale, x), slot_mapping, *where)

@@ -21,10 +21,18 @@ from jitnorm.catalogue.encodings import fp4_spec
 from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.sf_layout import layout_name
 from jitnorm.compat.arguments import as_hint, as_scale
+from jitnorm.compat.flashinfer.cute_dsl import (
+    mxfp4_quantize_cute_dsl,
+    mxfp8_quantize_cute_dsl,
+    nvfp4_quantize_cute_dsl,
+    nvfp4_quantize_per_token_cute_dsl,
+)
 from jitnorm.compat.flashinfer.four_over_six import (
     UNSET,
     NVFP44Over6Config,
     NVFP44Over6ErrMode,
+    nvfp4_4over6_code,
+    nvfp4_4over6_from_code,
     nvfp4_e4m3_max,
     resolve_nvfp4_4over6,
 )
@@ -45,13 +53,19 @@ __all__ = [
     "mxfp4_dequantize",
     "mxfp4_dequantize_host",
     "mxfp4_quantize",
+    "mxfp4_quantize_cute_dsl",
     "mxfp8_dequantize_host",
     "mxfp8_grouped_quantize",
     "mxfp8_quantize",
+    "mxfp8_quantize_cute_dsl",
+    "nvfp4_4over6_code",
+    "nvfp4_4over6_from_code",
     "nvfp4_batched_quantize",
     "nvfp4_block_scale_interleave",
     "nvfp4_e4m3_max",
     "nvfp4_quantize",
+    "nvfp4_quantize_cute_dsl",
+    "nvfp4_quantize_per_token_cute_dsl",
     "per_token_group_quant_8bit",
     "reorder_rows_for_gated_act_gemm",
     "resolve_nvfp4_4over6",

@@ -104,3 +104,28 @@ def test_what_is_no_recipe_is_refused() -> None:
 def test_the_largest_scale_is_that_of_the_recipe() -> None:
     assert flashinfer.nvfp4_e4m3_max() == 448
     assert flashinfer.nvfp4_e4m3_max(flashinfer.NVFP44Over6Config(e4m3_max=256)) == 256
+
+
+@pytest.mark.parametrize(
+    ("recipe", "code"),
+    [
+        (None, 0),
+        (NVFP44Over6Config(), 0b00001),
+        (NVFP44Over6Config(256), 0b00011),
+        (NVFP44Over6Config(448, "mse"), 0b00101),
+        (NVFP44Over6Config(256, "mse", True), 0b10111),
+    ],
+)
+def test_a_recipe_has_a_number(recipe: NVFP44Over6Config | None, code: int) -> None:
+    assert flashinfer.nvfp4_4over6_code(recipe) == code
+    assert flashinfer.nvfp4_4over6_from_code(code) == recipe
+
+
+def test_a_number_may_stand_for_the_environment_or_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PREFIX, "1")
+    with pytest.warns(FutureWarning):
+        recipe = flashinfer.resolve_nvfp4_4over6(flashinfer.nvfp4_4over6_from_code(-1))
+    assert recipe == NVFP44Over6Config()
+    for code in (-2, 32, 0b01001):
+        with pytest.raises(ValueError, match=rf"code: is {code}"):
+            flashinfer.nvfp4_4over6_from_code(code)
