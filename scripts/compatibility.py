@@ -183,24 +183,19 @@ VLLM = {
     "_C.per_token_group_quant_int8": "",
     "_C.persistent_masked_m_silu_mul_quant": "scales are float32, there bfloat16",
     "mxfp4_experts_quant_supported": "on all GPUs from Ampere on",
-    "_C.masked_moe_activation": "SwiGLU of the rows that a mask counts is here with its encoding alone",
-    **_same("SiTU is not here", "_C.situ_and_mul _C.situ_and_mul_quant"),
-    **_same(
-        "`jitnorm.silu_and_mul_quantize` with scales in a packed or column-major layout",
-        "silu_mul_quant_fp8_packed_triton silu_mul_per_token_group_quant_fp8_colmajor",
-    ),
-    "per_token_quant_int8": "`scaled_int8_quant` without a scale",
-    "mxfp8_e4m3_quantize": "`jitnorm.mxfp8_quantize`",
-    "convert_fp8": "encodes as `scaled_fp8_quant`, and decodes",
-    **_same(
-        "inserts into a cache without a norm",
-        "concat_and_cache_mla_rope_fused indexer_k_quant_and_cache",
-    ),
-    **_same(
-        "decodes pages of a cache",
-        "gather_and_maybe_dequant_cache cp_gather_and_upconvert_fp8_kv_cache cp_gather_and_upconvert_nvfp4_kv_cache"
-        " cp_gather_indexer_k_quant_cache",
-    ),
+    "_C.masked_moe_activation": "torch copies tokens' rows of all that are computed; neither SiTU nor SwigluStep",
+    **_same("SiTU is no activation of any op", "_C.situ_and_mul _C.situ_and_mul_quant"),
+    "silu_mul_quant_fp8_packed_triton": "torch copies experts' rows to a given output; rounds to the input's dtype",
+    "silu_mul_per_token_group_quant_fp8_colmajor": "likewise; any number of rows; a value plus `beta` is not rounded",
+    "per_token_quant_int8": "",
+    "mxfp8_e4m3_quantize": "a batch of matrices has scales of 3 dimensions, or swizzled matrix by matrix",
+    "convert_fp8": "also E5M2",
+    "concat_and_cache_mla_rope_fused": "in several launches; torch inserts; tokens without a slot are rotated, too",
+    "indexer_k_quant_and_cache": "torch inserts the codes and scales",
+    "gather_and_maybe_dequant_cache": "torch gathers the codes before they are decoded; also other sizes",
+    "cp_gather_and_upconvert_fp8_kv_cache": "torch gathers the codes before they are decoded; no rows of the host",
+    "cp_gather_and_upconvert_nvfp4_kv_cache": "torch gathers the codes before they are decoded; on all GPUs",
+    "cp_gather_indexer_k_quant_cache": "torch gathers",
     **_same(
         "belongs to one model's attention, or mix of experts",
         "fused_minimax_m3_qknorm_rope_kv_insert fused_muse_spark_qknorm_rope_kv_insert muse_spark_mul_tanh_soft_cap"
@@ -274,7 +269,7 @@ SGLANG_KERNELS = {
         " dequant_group_fp8_to_bf16 fp8_per_token_to_per_tensor_quant_triton"
         " silu_mul_dynamic_tensorwise_quant_for_cutlass_moe silu_mul_static_tensorwise_quant_for_cutlass_moe",
     ),
-    **_same("SiTU is not here", "situ_and_mul situ_and_mul_masked_post_quant"),
+    **_same("SiTU is no activation of any op", "situ_and_mul situ_and_mul_masked_post_quant"),
     **_same(
         "belongs to one model's layers or attention",
         "hc_combine_norm hc_combine_norm_mxfp8 fused_hy4_ihc_pre fused_hy4_ihc_post fused_hy4_ihc_post_pre"

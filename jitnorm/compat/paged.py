@@ -68,3 +68,37 @@ def is_tokens_first(kv_layout: str) -> bool:
     if kv_layout not in ("NHD", "HND"):
         raise ValueError(f"kv_layout: is {kv_layout!r}; allowed are 'NHD' and 'HND'")
     return kv_layout == "NHD"
+
+
+def gathered(
+    cache: torch.Tensor,
+    block_table: torch.Tensor,
+    starts: torch.Tensor,
+    count: int,
+    seq_starts: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The tokens of all requests, one request after another, and whether each was found.
+
+    Args:
+        cache: (pages, page size, ...).
+        block_table: the pages of each request, (requests, most pages).
+        starts: where the tokens of each request begin among the gathered ones, and where those of the last one end,
+            (requests + 1,).
+        count: the number of tokens to gather.
+        seq_starts: the position in its request of the first token to gather, (requests,); None for 0.
+
+    Returns:
+        (count, ...), and (count,); tokens that were not found are others.
+    """
+    if 0 in (*cache.shape[:2], *block_table.shape):
+        return cache.new_empty((count, *cache.shape[2:])), torch.zeros(count, dtype=torch.bool, device=cache.device)
+    tokens, starts, requests = torch.arange(count, device=cache.device), starts.long(), len(starts) - 1
+    request = (torch.searchsorted(starts, tokens, right=True) - 1).clamp(0, requests - 1)
+    at = tokens - starts[request]
+    if seq_starts is not None:
+        at = at + seq_starts.long()[request]
+    column = at // cache.shape[1]
+    is_there = (tokens >= starts[0]) & (tokens < starts[-1]) & (column < block_table.shape[1])
+    pages = block_table[request, column.clamp(0, block_table.shape[1] - 1)].long()
+    is_there &= (pages >= 0) & (pages < len(cache))
+    return cache[torch.where(is_there, pages, 0), at % cache.shape[1]], is_there

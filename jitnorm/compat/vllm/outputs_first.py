@@ -15,6 +15,18 @@ import jitnorm
 from jitnorm.compat.arguments import element_of, given_spec, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
 from jitnorm.compat.rope import turn_packed
+from jitnorm.compat.vllm.activations import fatrelu_and_mul as fatrelu_and_mul
+from jitnorm.compat.vllm.activations import gelu_and_mul as gelu_and_mul
+from jitnorm.compat.vllm.activations import gelu_fast as gelu_fast
+from jitnorm.compat.vllm.activations import gelu_new as gelu_new
+from jitnorm.compat.vllm.activations import gelu_quick as gelu_quick
+from jitnorm.compat.vllm.activations import gelu_tanh_and_mul as gelu_tanh_and_mul
+from jitnorm.compat.vllm.activations import masked_moe_activation as masked_moe_activation
+from jitnorm.compat.vllm.activations import mul_and_silu as mul_and_silu
+from jitnorm.compat.vllm.activations import relu_squared as relu_squared
+from jitnorm.compat.vllm.activations import silu_and_mul as silu_and_mul
+from jitnorm.compat.vllm.activations import silu_and_mul_with_clamp as silu_and_mul_with_clamp
+from jitnorm.compat.vllm.activations import swigluoai_and_mul as swigluoai_and_mul
 from jitnorm.compat.vllm.experts import mxfp4_experts_quant as mxfp4_experts_quant
 from jitnorm.compat.vllm.experts import persistent_masked_m_silu_mul_quant as persistent_masked_m_silu_mul_quant
 from jitnorm.compat.vllm.experts import scaled_fp4_experts_quant as scaled_fp4_experts_quant
@@ -153,62 +165,6 @@ def rms_norm_per_block_quant(
         jitnorm.norm_quantize, input, weight, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="vllm"
     )
     write_groups(norm, group_spec(element_of(result.dtype, "result"), group_size), result, scale)
-
-
-def silu_and_mul(result: torch.Tensor, input: torch.Tensor) -> None:
-    """SwiGLU: SiLU of the first half of each row times the second."""
-    jitnorm.silu_and_mul(input, result, rounding="hf")
-
-
-def gelu_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
-    """GELU, by erf, of the first half of each row times the second."""
-    jitnorm.gelu_and_mul(input, out, rounding="hf")
-
-
-def gelu_tanh_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
-    """GELU, by tanh, of the first half of each row times the second."""
-    jitnorm.gelu_tanh_and_mul(input, out, rounding="hf")
-
-
-def swigluoai_and_mul(out: torch.Tensor, input: torch.Tensor, alpha: float = 1.702, limit: float = 7.0) -> None:
-    """The clamped SwiGLU of gpt-oss, with alternating gates and values."""
-    jitnorm.swigluoai_and_mul(input, out, alpha=alpha, limit=limit)
-
-
-def silu_and_mul_with_clamp(
-    result: torch.Tensor, input: torch.Tensor, limit: float, alpha: float = 1.0, beta: float = 0.0
-) -> None:
-    """SwiGLU of a first half of at most `limit` and a second half clamped to it, plus `beta`."""
-    jitnorm.silu_and_mul_with_clamp(input, limit, result, alpha=alpha, beta=beta, rounding="hf")
-
-
-def mul_and_silu(out: torch.Tensor, input: torch.Tensor) -> None:
-    """The first half of each row times SiLU of the second."""
-    jitnorm.mul_and_silu(input, out, rounding="hf")
-
-
-def fatrelu_and_mul(out: torch.Tensor, input: torch.Tensor, threshold: float) -> None:
-    """The first half of each row, or zero up to the threshold, times the second."""
-    jitnorm.fatrelu_and_mul(input, threshold, out)
-
-
-def relu_squared(out: torch.Tensor, input: torch.Tensor) -> None:
-    """The square of ReLU."""
-    jitnorm.relu2(input, out)
-
-
-def gelu_new(out: torch.Tensor, input: torch.Tensor) -> None:
-    """GELU by tanh; vLLM rounds some of its steps."""
-    jitnorm.gelu_tanh(input, out)
-
-
-def gelu_quick(out: torch.Tensor, input: torch.Tensor) -> None:
-    """GELU by the sigmoid."""
-    jitnorm.gelu_quick(input, out)
-
-
-# The same function as `gelu_new`, with vLLM's products in a different order.
-gelu_fast = gelu_new
 
 
 def silu_and_mul_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:
