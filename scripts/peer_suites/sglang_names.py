@@ -55,7 +55,7 @@ _LAYERS, _KERNELS = "sglang.srt.layers.", "sglang.jit_kernel."
 _NAMES: dict[str, dict[str, Any]] = {
     "sgl_kernel": {name: getattr(sglang, name) for name in sglang.__all__},
     "sgl_kernel.utils": {"is_arch_support_pdl": lambda: torch.cuda.get_device_capability()[0] >= 9},
-    _KERNELS + "norm": vars(sglang_kernels) | {"__name__": _KERNELS + "norm"},
+    _KERNELS + "norm": {name: getattr(sglang_kernels, name) for name in sglang_kernels.__all__},
     _KERNELS + "rmsnorm_hf": {"rmsnorm_hf": sglang_kernels.rmsnorm_hf},
     _KERNELS + "activation": {
         "SUPPORTED_ACTIVATIONS": ("silu", "gelu", "gelu_tanh"),

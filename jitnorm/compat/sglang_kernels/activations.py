@@ -1,9 +1,4 @@
-"""SGLang's kernels of norms and activations, whose arguments are not those of `sgl_kernel`.
-
-Instead of ``from sglang.kernels.ops.layernorm.norm import rmsnorm``, write
-``from jitnorm.compat.sglang_kernels import rmsnorm``; likewise what `layernorm.rmsnorm_hf` and `activation.activation`
-have.
-"""
+"""SGLang's kernels of activations, alone and times values."""
 
 from __future__ import annotations
 
@@ -14,70 +9,11 @@ import torch
 
 import jitnorm
 
-__all__ = [
-    "can_use_fused_inplace_qknorm",
-    "fused_add_rmsnorm",
-    "fused_inplace_qknorm",
-    "gelu_and_mul",
-    "gelu_and_mul_with_activation_rounding",
-    "gelu_tanh_and_mul",
-    "relu2",
-    "rmsnorm",
-    "rmsnorm_hf",
-    "run_activation",
-    "silu_and_mul",
-    "silu_and_mul_with_activation_rounding",
-]
-
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "silu": jitnorm.silu_and_mul,
     "gelu": jitnorm.gelu_and_mul,
     "gelu_tanh": jitnorm.gelu_tanh_and_mul,
 }
-
-
-def rmsnorm(input: torch.Tensor, weight: torch.Tensor, out: torch.Tensor | None = None, eps: float = 1e-6) -> None:
-    """RMSNorm into `out`; for None, in place."""
-    jitnorm.rmsnorm(input, weight, eps, input if out is None else out)
-
-
-def fused_add_rmsnorm(
-    input: torch.Tensor,
-    residual: torch.Tensor,
-    weight: torch.Tensor,
-    eps: float = 1e-6,
-    *,
-    cast_x_before_out_mul: bool = False,
-) -> None:
-    """The residual becomes the sum, and the input its RMSNorm, rounded before the weight if asked for."""
-    jitnorm.fused_add_rmsnorm(input, residual, weight, eps, rounding="vllm" if cast_x_before_out_mul else "once")
-
-
-def rmsnorm_hf(
-    input: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, out: torch.Tensor | None = None
-) -> torch.Tensor:
-    """RMSNorm, rounded before the weight, as in Transformers."""
-    return jitnorm.rmsnorm(input, weight, eps, out, rounding="hf")
-
-
-def can_use_fused_inplace_qknorm(head_dim: int, dtype: torch.dtype) -> bool:
-    """Whether `fused_inplace_qknorm` has heads of that size: it has all that are not empty."""
-    return head_dim > 0 and dtype in (torch.float16, torch.bfloat16, torch.float32)
-
-
-def fused_inplace_qknorm(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    q_weight: torch.Tensor,
-    k_weight: torch.Tensor,
-    eps: float = 1e-6,
-    *,
-    head_dim: int = 0,
-) -> None:
-    """RMSNorm of the heads of queries and keys (tokens, heads, head_dim), in place."""
-    if head_dim not in (0, q.shape[-1]):
-        raise ValueError(f"head_dim: is {head_dim}, but the heads of q have {q.shape[-1]}; pass that, or 0")
-    jitnorm.qk_rmsnorm(q, k, q_weight, k_weight, eps, q, k)
 
 
 def run_activation(
