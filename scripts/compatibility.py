@@ -249,32 +249,42 @@ SGLANG_KERNELS = {
     "silu_and_mul_with_activation_rounding": "no limit",
     "gelu_and_mul_with_activation_rounding": "",
     "relu2": "",
+    "fused_rmsnorm": "",
+    "rmsnorm_fp32": "torch converts a bfloat16 weight of float32 rows",
+    "rmsnorm_fanout": "all sizes and numbers of rows; torch stacks the weights",
+    "can_use_rmsnorm_fanout": "",
+    "fused_eh_norm": "all sizes",
+    "is_supported_fused_eh_norm_hidden_size": "",
+    "grouped_gemma_rmsnorm": "groups of all sizes; one launch for each group of a row",
+    "gemma_qkv_rmsnorm": "values have a launch of their own",
+    "rms_norm_gate": "only with a norm",
+    "fused_dual_residual_rmsnorm": "the norm is added, and the sum normalized, unrounded",
+    "gemma_rmsnorm_residual_scalar": "the sum is rounded before torch multiplies it",
+    "gemma_dual_rmsnorm_residual_scalar": "both sums and the norm that is added to another are rounded; four launches",
+    "mhc_post": "",
     **_same(
         "by another name in `jitnorm.compat.sglang`",
         "per_token_quant_fp8 per_token_group_quant per_token_group_quant_8bit_v2 sglang_per_token_group_quant_int8",
     ),
     **_same(
-        "by another name in `jitnorm`: `sandwich_rmsnorm`, `rmsnorm_multi`, `rmsnorm_mxfp8quant`, `rmsnorm_quantize`,"
-        " `mxfp8_quantize`, `quantize`",
-        "fused_dual_residual_rmsnorm rmsnorm_fanout rmsnorm_mxfp8 rmsnorm_fp8_e8m0_quant mxfp8_quantize_swizzled"
-        " to_mxfp8 static_quant_fp8 fp8_quantize act_quant",
+        "by another name in `jitnorm`: `rmsnorm_mxfp8quant`, `rmsnorm_quantize`, `mxfp8_quantize`, `quantize`",
+        "rmsnorm_mxfp8 rmsnorm_fp8_e8m0_quant mxfp8_quantize_swizzled to_mxfp8 static_quant_fp8 fp8_quantize act_quant",
     ),
     **_same(
         "not here yet",
         "silu_and_mul_clamp silu_and_mul_contig_post_quant silu_and_mul_masked_fwd swiglu_oai_split"
         " swiglu_oai_mxfp8_quant silu_mul_mxfp8 swiglu_oai_mxfp8 swiglu_oai_mxfp8_deepgemm bias_gelu_tanh"
-        " fused_rmsnorm rmsnorm_fp32 fused_eh_norm grouped_gemma_rmsnorm gemma_rmsnorm_residual_scalar"
-        " gemma_qkv_rmsnorm gemma_dual_rmsnorm_residual_scalar fused_sandwich_residual_rmsnorm"
         " per_tensor_absmax_fp8 per_tensor_quant_mla_fp8 per_token_group_quant_mla_deep_gemm_masked_fp8"
         " dequant_group_fp8_to_bf16 fp8_per_token_to_per_tensor_quant_triton"
         " silu_mul_dynamic_tensorwise_quant_for_cutlass_moe silu_mul_static_tensorwise_quant_for_cutlass_moe",
     ),
+    "fused_sandwich_residual_rmsnorm": "needs an op that multiplies both parts of the sum by numbers",
     **_same("SiTU is no activation of any op", "situ_and_mul situ_and_mul_masked_post_quant"),
     **_same(
         "belongs to one model's layers or attention",
         "hc_combine_norm hc_combine_norm_mxfp8 fused_hy4_ihc_pre fused_hy4_ihc_post fused_hy4_ihc_post_pre"
-        " fused_hy4_ihc_head mhc_pre mhc_post mhc_fused_post_pre mhc_mega_boundary mhc_post_combine_norm_prefill"
-        " mhc_post_split_h rms_norm_gate fused_norm_residual fused_norm_fp4_quant fused_norm_fp4_quant_static"
+        " fused_hy4_ihc_head mhc_pre mhc_fused_post_pre mhc_mega_boundary mhc_post_combine_norm_prefill"
+        " mhc_post_split_h fused_norm_residual fused_norm_fp4_quant fused_norm_fp4_quant_static"
         " quantize_fp4_indexer_tensor quantize_k_cache quantize_k_cache_separate fp8_wo_a_group_major_quant_ue8m0"
         " per_token_quant_fp8_ue8m0_scatter",
     ),
