@@ -19,9 +19,16 @@ _LEAST_POWER = 1e-10  # the lower bound of engines' scales, before they become p
 
 
 @cache
-def spec_of_eps(element: str, group_size: int, eps: float, is_ue8m0: bool = False, layout: str = "linear") -> QuantSpec:
-    """One scale a group, with an amax of at least `eps`; a power of two if `is_ue8m0`."""
-    floor = max(eps / MAX_CODE[element], _LEAST_POWER if is_ue8m0 else _LEAST_FLOOR)
+def spec_of_eps(
+    element: str,
+    group_size: int,
+    eps: float,
+    is_ue8m0: bool = False,
+    layout: str = "linear",
+    least_power: float = _LEAST_POWER,
+) -> QuantSpec:
+    """One scale a group, with an amax of at least `eps`; if `is_ue8m0`, a power of two not below `least_power`."""
+    floor = max(eps / MAX_CODE[element], _LEAST_FLOOR, least_power if is_ue8m0 else 0.0)
     return spec_of(element, group_size, "f32_ue8m0" if is_ue8m0 else "f32", layout, floor)
 
 
@@ -44,12 +51,17 @@ def transposed_scales(q: QuantizedTensor) -> torch.Tensor:
 
 
 def write_groups(
-    encode: Callable[..., QuantizedTensor], spec: QuantSpec, out: torch.Tensor, scales: torch.Tensor
+    encode: Callable[..., QuantizedTensor],
+    spec: QuantSpec,
+    out: torch.Tensor,
+    scales: torch.Tensor,
+    is_batch: bool = False,
 ) -> None:
     """Encode into the caller's tensors.
 
-    Scales are float32 (..., groups), row-major or, for a matrix, column-major; or int32 (..., M, ceil(groups / 4)),
-    column-major and TMA-aligned, with the exponents of four groups in each element.
+    Scales are float32 (..., groups), row-major or, for a matrix or a batch that is encoded as one, column-major; or
+    int32 (..., M, ceil(groups / 4)), column-major and TMA-aligned, with the exponents of four groups in each element.
+    In other layouts, or if their memory ends with the last row, they are copied.
     """
     if scales.dtype == torch.int32:
         columns = _aligned_columns(scales)
@@ -58,6 +70,8 @@ def write_groups(
             _copy_columns(q.scale, scales)
     elif scales.is_contiguous():
         encode(spec=spec, out=out, out_scale=scales)
+    elif (scales.ndim == 2 or is_batch) and (columns := _aligned_columns(scales)) is not None:
+        encode(spec=_with_layout(spec, "column4"), out=out, out_scale=columns)
     elif scales.ndim == 2 and scales.t().is_contiguous():
         encode(spec=_with_layout(spec, "column"), out=out, out_scale=scales.t())
     else:  # columns with rows between them

@@ -14,7 +14,7 @@ import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.flashinfer.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.compat.groups import quantize_groups, spec_of_eps, write_groups
-from jitnorm.compat.rope import turn_packed, yarn_angles
+from jitnorm.compat.rope import turn, turn_packed, yarn_angles
 from jitnorm.compat.vllm.custom_ops import scaled_fp4_quant as _scaled_fp4_quant
 from jitnorm.compat.vllm.gated import rms_norm_gated as _rms_norm_gated
 from jitnorm.kernels.quant_spec import MAX_CODE
@@ -31,6 +31,7 @@ __all__ = [
     "per_token_quant_int8",
     "rms_norm_gated",
     "rmsnorm",
+    "rotary_embedding",
     "scaled_fp4_quant",
     "sgl_per_tensor_quant_fp8",
     "sgl_per_token_group_quant_8bit",
@@ -102,6 +103,18 @@ def fused_qk_norm_rope(
     rows = torch.arange(len(angles), device=angles.device)
     heads = num_heads_q, num_heads_k, num_heads_v
     turn_packed(qkv, heads, head_dim, eps, q_weight, k_weight, angles, is_neox, rows)
+
+
+def rotary_embedding(
+    positions: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor | None,
+    head_size: int,
+    cos_sin_cache: torch.Tensor,
+    is_neox: bool = True,
+) -> None:
+    """Rotate queries, and keys if given, in place, by cosines and sines at their positions."""
+    turn(query, key, head_size, cos_sin_cache, is_neox, positions, (query, key))
 
 
 def sgl_per_token_quant_fp8(input: torch.Tensor, output_q: torch.Tensor, output_s: torch.Tensor) -> None:

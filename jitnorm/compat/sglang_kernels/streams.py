@@ -1,4 +1,4 @@
-"""SGLang's kernel of the streams of hyper-connections after a layer."""
+"""SGLang's kernels of the streams of hyper-connections after a layer."""
 
 from __future__ import annotations
 
@@ -15,3 +15,10 @@ def mhc_post(
     Factors are float32: `post_layer_mix` (tokens, n, 1) of the layer's output, `comb_res_mix` (tokens, n, n).
     """
     return jitnorm.mhc_post(x, residual, post_layer_mix.squeeze(-1), comb_res_mix)
+
+
+def mhc_post_split_h(
+    x: torch.Tensor, residual: torch.Tensor, post: torch.Tensor, comb: torch.Tensor, *, block_size: int | None = None
+) -> torch.Tensor:
+    """`mhc_post` with `post` of (tokens, n); `block_size` is ignored."""
+    return jitnorm.mhc_post(x, residual, post, comb)

@@ -52,6 +52,27 @@ def test_queries_and_keys_are_turned_by_angles_of_rope_or_yarn(factor: float) ->
     torch.testing.assert_close(qkv, expected, rtol=2**-7, atol=1e-4)
 
 
+@pytest.mark.parametrize("is_neox", [True, False])
+@pytest.mark.parametrize("has_keys", [True, False])
+def test_queries_and_keys_are_turned_in_place(device: str, is_neox: bool, has_keys: bool) -> None:
+    """The first 32 elements of heads of 64 are complex numbers, in halves or as neighbours."""
+    angles = torch.rand(10, 16, generator=torch.Generator().manual_seed(2)) * 6
+    positions, query = torch.tensor([9, 0, 3, 3, 1, 2]), X.clone()
+    table, q = torch.cat([angles.cos(), angles.sin()], -1).to(device), query.to(device)
+    key = X[:, :64].flip(0).to(device) if has_keys else None
+    sglang.rotary_embedding(positions.to(device), q, key, 64, table, is_neox)
+    for found, given in ((q, X), (key, X[:, :64].flip(0))):
+        if found is not None:
+            heads = given.float().view(ROWS, -1, 64)
+            pairs = heads[..., :32].unflatten(-1, (2, 16) if is_neox else (16, 2))
+            pairs = pairs.transpose(-1, -2) if is_neox else pairs
+            factor = torch.polar(torch.ones_like(angles), angles)[positions][:, None]
+            turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * factor)
+            turned = turned.transpose(-1, -2) if is_neox else turned
+            expected = torch.cat([turned.flatten(-2), heads[..., 32:]], -1).view(given.shape)
+            torch.testing.assert_close(found.cpu().float(), expected, rtol=2**-8, atol=2**-8)
+
+
 def test_fp8_with_a_scale_for_each_row_or_one() -> None:
     codes, scales = torch.empty_like(X, dtype=FP8), torch.empty(ROWS, 1)
     sglang.sgl_per_token_quant_fp8(X, codes, scales)

@@ -149,3 +149,5 @@ def test_streams_are_mixed_after_a_layer(device: str) -> None:
     found = sglang_kernels.mhc_post(*(each.to(device) for each in (X, streams, factors, mix)))
     expected = factors.double() * X.double()[:, None] + mix.double().transpose(1, 2) @ streams.double()
     assert_rounded(found, expected)
+    tensors = (each.to(device) for each in (X, streams, factors[..., 0], mix))
+    assert torch.equal(sglang_kernels.mhc_post_split_h(*tensors, block_size=128), found)
