@@ -104,10 +104,10 @@ def _copy_columns(columns: torch.Tensor, to: torch.Tensor) -> None:
 def quantize_groups(
     x: torch.Tensor, dtype: torch.dtype, group_size: int, eps: float, is_ue8m0: bool = False,
     is_transposed: bool = False, is_tma_aligned: bool = False, out: torch.Tensor | None = None,
-    is_packed: bool = False,
+    is_packed: bool = False, least_power: float = _LEAST_POWER,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Codes and scales of the groups of rows, with an amax of at least `eps`."""
     layout = column_layout(is_transposed, is_tma_aligned, is_packed)
-    spec = spec_of_eps(element_of(dtype, "dtype"), group_size, eps, is_ue8m0, layout)
+    spec = spec_of_eps(element_of(dtype, "dtype"), group_size, eps, is_ue8m0, layout, least_power)
     q = jitnorm.quantize(x, spec=spec, batched=is_transposed and x.ndim == 3, out=out)
     return q.data, transposed_scales(q) if is_transposed else q.scale

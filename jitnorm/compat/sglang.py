@@ -5,7 +5,6 @@ Instead of ``import sgl_kernel``, write ``from jitnorm.compat import sglang as s
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,8 +14,10 @@ from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.flashinfer.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.compat.groups import quantize_groups, spec_of_eps, write_groups
 from jitnorm.compat.rope import turn, turn_packed, yarn_angles
+from jitnorm.compat.sglang_kernels.groups import empty_scales, write_rows
 from jitnorm.compat.vllm.custom_ops import scaled_fp4_quant as _scaled_fp4_quant
 from jitnorm.compat.vllm.gated import rms_norm_gated as _rms_norm_gated
+from jitnorm.kernels.activations import with_numbers
 from jitnorm.kernels.quant_spec import MAX_CODE
 
 __all__ = [
@@ -161,7 +162,7 @@ def sgl_per_token_group_quant_8bit(
         fp8_min: the smallest code; must be the dtype's.
         fp8_max: the largest code; must be the dtype's.
         scale_ue8m0: whether scales are powers of two.
-        fuse_silu_and_mul: whether the input has gates and values, of which SwiGLU is quantized.
+        fuse_silu_and_mul: whether the input has gates and values, of which SwiGLU, rounded at each step, is quantized.
         masked_m: int32 (B,), how many rows each matrix of a batch has; None: all.
         enable_v2: ignored; selects SGLang's kernel.
 
@@ -171,9 +172,8 @@ def sgl_per_token_group_quant_8bit(
     element = element_of(output_q.dtype, "output_q")
     if fp8_max != MAX_CODE[element]:
         raise ValueError(f"fp8_max: is {fp8_max!r}; allowed is {MAX_CODE[element]}, that of {output_q.dtype}")
-    function = jitnorm.silu_and_mul_quantize if fuse_silu_and_mul else jitnorm.quantize
-    encode = partial(function, input, batched=masked_m is not None, mask=masked_m)
-    write_groups(encode, spec_of_eps(element, group_size, eps, scale_ue8m0), output_q, output_s)
+    rounding = "hf" if fuse_silu_and_mul else None
+    write_rows(input, output_q, output_s, group_size, scale_ue8m0, rounding, masked_m, eps)
 
 
 sgl_per_token_group_quant_fp8 = sgl_per_token_group_quant_8bit
@@ -202,8 +202,9 @@ def silu_and_mul_masked_post_quant_fwd(
         quant_group_size: 16, 32, 48, 64, 96, 128 or 256.
         masked_m: int32 (experts,), how many rows each expert has.
         scale_ue8m0: whether scales are powers of two.
-        gemm1_alpha: 0, or 1.702 for gpt-oss's gates, which are not rounded.
-        gemm1_clamp_limit: the limit of gpt-oss's gates, 7.
+        gemm1_alpha: 0, or the factor of gates within the sigmoid of clamped SwiGLU, which is not rounded: 1.702 for
+            gpt-oss.
+        gemm1_clamp_limit: the limit of its gates, and of its values in magnitude.
         num_real_tokens: ignored; affects only SGLang's grid.
         topk: ignored, likewise.
 
@@ -212,18 +213,16 @@ def silu_and_mul_masked_post_quant_fwd(
     """
     options: dict[str, Any] = {"rounding": "hf"}
     if gemm1_alpha:
-        if (gemm1_alpha, gemm1_clamp_limit) != (1.702, 7.0):
-            raise ValueError(
-                f"gemm1_alpha, gemm1_clamp_limit: are {gemm1_alpha!r}, {gemm1_clamp_limit!r}; allowed are gpt-oss's, "
-                "1.702 and 7.0"
-            )
-        options = {"activation": "swigluoai"}
+        if not gemm1_clamp_limit or gemm1_clamp_limit < 0:
+            raise ValueError(f"gemm1_clamp_limit: is {gemm1_clamp_limit!r}; allowed are positive numbers")
+        options = {"activation": with_numbers("swiglu", limit=gemm1_clamp_limit, alpha=gemm1_alpha, beta=1.0)}
 
     def encode(**given: Any) -> jitnorm.QuantizedTensor:
         return jitnorm.silu_and_mul_quantize(input, batched=True, mask=masked_m, **options, **given)
 
     scales = output_scale.transpose(-1, -2) if output_scale.dtype == torch.int32 else output_scale
-    write_groups(encode, spec_of_eps("e4m3", quant_group_size, 1e-10, scale_ue8m0), output, scales)
+    spec = spec_of_eps("e4m3", quant_group_size, 1e-10, scale_ue8m0, least_power=0.0)
+    write_groups(encode, spec, output, scales)
 
 
 def silu_and_mul_masked_post_per_tensor_quant_fwd(
@@ -255,18 +254,32 @@ def sglang_per_token_group_quant_fp8(
     column_major_scales: bool = False,
     scale_tma_aligned: bool = False,
     scale_ue8m0: bool = False,
+    fuse_silu_and_mul: bool = False,
+    masked_m: torch.Tensor | None = None,
+    *,
+    output_q: torch.Tensor | None = None,
+    output_s: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """FP8 with a scale for each group of a row, with an amax of at least `eps`.
 
-    Column-major powers of two are stored as exponents, four per int32, as DeepGEMM reads them.
+    Column-major powers of two are stored as exponents, four per int32, as DeepGEMM reads them. The arguments after
+    `scale_ue8m0` are those of `sgl_per_token_group_quant_8bit`; outputs that are not given are allocated.
     """
     is_packed = column_major_scales and scale_ue8m0
     if is_packed and not scale_tma_aligned:
         raise ValueError("scale_tma_aligned: is False, but column-major powers of two are aligned; pass True")
-    return quantize_groups(
-        x, torch.float8_e4m3fn, group_size, eps, scale_ue8m0, column_major_scales, scale_tma_aligned,
-        is_packed=is_packed,
-    )  # fmt: skip
+    if not fuse_silu_and_mul and masked_m is None and output_q is None and output_s is None:
+        return quantize_groups(
+            x, torch.float8_e4m3fn, group_size, eps, scale_ue8m0, column_major_scales, scale_tma_aligned,
+            is_packed=is_packed, least_power=0.0,
+        )  # fmt: skip
+    if output_q is None:
+        columns = x.shape[-1] // 2 if fuse_silu_and_mul else x.shape[-1]
+        output_q = x.new_empty((*x.shape[:-1], columns), dtype=torch.float8_e4m3fn)
+    if output_s is None:
+        output_s = empty_scales(output_q, group_size, is_packed, column_major_scales, scale_tma_aligned)
+    write_rows(x, output_q, output_s, group_size, scale_ue8m0, "hf" if fuse_silu_and_mul else None, masked_m, eps)
+    return output_q, output_s
 
 
 def per_token_quant_int8(

@@ -6,13 +6,15 @@ import torch
 
 import jitnorm
 from jitnorm.compat.arguments import as_hint, as_scale, element_of, spec_of
-from jitnorm.compat.sglang import sgl_per_token_quant_fp8
 
-_E4M3 = spec_of("e4m3", "tensor")
+_E4M3, _E4M3_ROWS = spec_of("e4m3", "tensor"), spec_of("e4m3", "row")
 _LARGEST = 448.0
 _LARGEST_EPS = 1 / 512
 
-per_token_quant_fp8 = sgl_per_token_quant_fp8
+
+def per_token_quant_fp8(input: torch.Tensor, output_q: torch.Tensor, output_s: torch.Tensor) -> None:
+    """FP8 with a scale for each row."""
+    jitnorm.quantize(input, spec=_E4M3_ROWS, out=output_q, out_scale=output_s)
 
 
 def static_quant_fp8(
@@ -39,9 +41,9 @@ def fp8_quantize(
 
 
 def per_tensor_absmax_fp8(input: torch.Tensor, output_s: torch.Tensor) -> None:
-    """The scale of the tensor, its amax / 448, where torch divides; `output_s` is overwritten."""
+    """The scale of the tensor, its amax times 1 / 448, where torch multiplies; `output_s` is overwritten."""
     jitnorm.compute_amax(input, out=output_s)
-    output_s.div_(_LARGEST)
+    output_s.mul_(1 / _LARGEST)  # a division would have other bits on GPUs, where torch multiplies, too
 
 
 def per_tensor_quant_mla_fp8(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -70,7 +69,7 @@ def per_token_group_quant(
     if output_q is None or output_s is None:
         shape = (*input.shape[:-1], input.shape[-1] // 2 if fuse_silu_and_mul else input.shape[-1])
         output_q = input.new_empty(shape, dtype=out_dtype or torch.float8_e4m3fn)
-        output_s = _empty_scales(output_q, group_size, scale_ue8m0, column_major_scales)
+        output_s = empty_scales(output_q, group_size, scale_ue8m0, column_major_scales)
     elif out_dtype not in (None, output_q.dtype):
         raise ValueError(f"out_dtype: is {out_dtype}, but output_q is {output_q.dtype}; pass that, or None")
     if scale_ue8m0 != (output_s.dtype == torch.int32):
@@ -78,20 +77,30 @@ def per_token_group_quant(
             f"scale_ue8m0: is {scale_ue8m0}, but output_s is {output_s.dtype}; pass True with int32, and False with "
             "float32"
         )
-    encode = partial(jitnorm.quantize, input)
-    if fuse_silu_and_mul:
-        encode = partial(jitnorm.silu_and_mul_quantize, input, rounding=_ROUNDINGS[silu_and_mul_mode])
-    _write(encode, output_q, output_s, group_size, scale_ue8m0, masked_m)
+    rounding = _ROUNDINGS[silu_and_mul_mode] if fuse_silu_and_mul else None
+    write_rows(input, output_q, output_s, group_size, scale_ue8m0, rounding, masked_m)
     return output_q, output_s
 
 
-def _empty_scales(codes: torch.Tensor, group_size: int, is_packed: bool, is_column: bool) -> torch.Tensor:
+def empty_scales(
+    codes: torch.Tensor, group_size: int, is_packed: bool, is_column: bool, is_aligned: bool = True
+) -> torch.Tensor:
+    """Uninitialized scales for codes: float32, or int32 for exponents of four groups; column-major ones with gaps.
+
+    Args:
+        codes: for which.
+        group_size: columns that share a scale.
+        is_packed: whether exponents are stored.
+        is_column: whether they are column-major.
+        is_aligned: whether columns begin at multiples of 4 rows.
+    """
     *batch, rows, columns = codes.shape
     count = ceil_div(columns // group_size, PACKED_COLUMNS) if is_packed else columns // group_size
     dtype = torch.int32 if is_packed else torch.float32
     if not is_column:
         return codes.new_empty((*batch, rows, count), dtype=dtype)
-    return codes.new_empty((*batch, count, round_up(rows, 4)), dtype=dtype).transpose(-1, -2)[..., :rows, :]
+    height = round_up(rows, 4) if is_aligned else rows
+    return codes.new_empty((*batch, count, height), dtype=dtype).transpose(-1, -2)[..., :rows, :]
 
 
 def per_token_group_quant_8bit_v2(
@@ -115,19 +124,31 @@ def per_token_group_quant_8bit_v2(
         raise ValueError(f"eps: is {eps!r}; allowed is {_LEAST_AMAX}")
     if max_8bit != MAX_CODE[element]:
         raise ValueError(f"max_8bit: is {max_8bit!r}; allowed is {MAX_CODE[element]}, that of {output_q.dtype}")
-    encode = partial(jitnorm.quantize, input)
-    if fuse_silu_and_mul:
-        encode = partial(jitnorm.silu_and_mul_quantize, input, rounding="hf")
-    _write(encode, output_q, output_s, group_size, scale_ue8m0, masked_m)
+    rounding = "hf" if fuse_silu_and_mul else None
+    write_rows(input, output_q, output_s, group_size, scale_ue8m0, rounding, masked_m)
 
 
-def _write(
-    encode: Callable[..., QuantizedTensor], codes: torch.Tensor, scales: torch.Tensor, group_size: int, is_power: bool,
-    mask: torch.Tensor | None,
+def write_rows(
+    input: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor, group_size: int, is_power: bool,
+    rounding: str | None, mask: torch.Tensor | None, eps: float = _LEAST_AMAX,
 ) -> None:  # fmt: skip
-    """Encode groups with an amax of at least 1e-10 into the caller's tensors."""
-    spec = spec_of_eps(element_of(codes.dtype, "output_q"), group_size, _LEAST_AMAX, is_power, least_power=0.0)
+    """Encode groups with an amax of at least `eps` into the caller's tensors.
+
+    Args:
+        input: rows, or a batch of matrices.
+        codes: where to write the codes.
+        scales: where to write the scales.
+        group_size: columns that share a scale.
+        is_power: whether scales are powers of two.
+        rounding: of SwiGLU, which is then encoded; None: the input itself is.
+        mask: how many rows each matrix has; None: all.
+        eps: the least amax.
+    """
+    encode = partial(jitnorm.quantize, input)
+    if rounding is not None:
+        encode = partial(jitnorm.silu_and_mul_quantize, input, rounding=rounding)
     is_batch = codes.ndim == 3
+    spec = spec_of_eps(element_of(codes.dtype, "output_q"), group_size, eps, is_power, least_power=0.0)
     write_groups(partial(encode, batched=is_batch, mask=mask), spec, codes, scales, is_batch)
 
 

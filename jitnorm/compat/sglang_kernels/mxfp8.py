@@ -13,7 +13,7 @@ MXFP8_SWIZZLED = spec_of("e4m3", 32, "ue8m0", "128x4")
 
 
 class MXFP8Tensor(NamedTuple):
-    """What `to_mxfp8` returns."""
+    """Codes and scales, as `to_mxfp8` returns them."""
 
     data: torch.Tensor
     scale: torch.Tensor

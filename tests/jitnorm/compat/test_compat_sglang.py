@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch_codes import group_codes, group_scales
 
 import jitnorm
 from jitnorm.compat import sglang
@@ -100,10 +101,39 @@ def test_groups_with_and_without_swiglu(is_ue8m0: bool) -> None:
     assert same(found[0], codes)
     assert same(found[1], scales)
     sglang.sgl_per_token_group_quant_8bit(GATED, codes, scales, 64, 1e-10, -448.0, 448.0, is_ue8m0, True)
-    spec = jitnorm.QuantSpec("e4m3", 64, "f32_ue8m0" if is_ue8m0 else "f32")
-    q = jitnorm.silu_and_mul_quantize(GATED, spec=spec)
-    assert same(codes, q.data)
-    assert same(scales, q.scale)
+    y = torch.nn.functional.silu(X.float()).bfloat16() * X.flip(0)
+    assert same(scales, group_scales(y, 64, is_ue8m0))
+    assert same(codes, group_codes(y, scales))
+    again, others = torch.empty_like(codes), torch.empty_like(scales)
+    made = sglang.sglang_per_token_group_quant_fp8(
+        GATED, 64, scale_ue8m0=is_ue8m0, fuse_silu_and_mul=True, output_q=again, output_s=others
+    )
+    assert made[0] is again
+    assert made[1] is others
+    assert same(again, codes)
+    assert same(others, scales)
+
+
+@pytest.mark.parametrize(("is_column", "is_aligned"), [(False, False), (True, False), (True, True)])
+def test_allocated_groups_of_swiglu_are_laid_out_as_asked(is_column: bool, is_aligned: bool) -> None:
+    codes, scales = sglang.sglang_per_token_group_quant_fp8(
+        GATED, 64, column_major_scales=is_column, scale_tma_aligned=is_aligned, fuse_silu_and_mul=True
+    )
+    y = torch.nn.functional.silu(X.float()).bfloat16() * X.flip(0)
+    assert scales.stride() == (1, 8 if is_aligned else ROWS) if is_column else scales.is_contiguous()
+    assert same(scales, group_scales(y, 64))
+    assert same(codes, group_codes(y, scales))
+
+
+def test_powers_of_two_of_zeros_have_the_least_amax() -> None:
+    x, least = torch.zeros(2, 256), 2.0**-42  # the power above 1e-10 / 448
+    codes, scales = torch.empty(2, 256, dtype=FP8), torch.empty(2, 4)
+    sglang.sgl_per_token_group_quant_8bit(x, codes, scales, 64, 1e-10, -448.0, 448.0, scale_ue8m0=True)
+    assert (scales == least).all()
+    assert (sglang.sglang_per_token_group_quant_fp8(x, 64, scale_ue8m0=True)[1] == least).all()
+    codes, scales, mask = torch.empty(1, 2, 128, dtype=FP8), torch.empty(1, 2, 2), torch.tensor([2]).int()
+    sglang.silu_and_mul_masked_post_quant_fwd(x[None], codes, scales, 64, mask, True)
+    assert (scales == least).all()
 
 
 def test_rows_past_the_mask_are_left_alone() -> None:
@@ -117,7 +147,7 @@ def test_rows_past_the_mask_are_left_alone() -> None:
         assert not codes[matrix, rows:].view(torch.uint8).any()
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.702])
+@pytest.mark.parametrize("alpha", [0.0, 1.25, 1.702])
 def test_gates_of_the_rows_that_a_mask_counts(alpha: float) -> None:
     x = torch.randn(2, 8, 1024, generator=torch.Generator().manual_seed(6)).bfloat16()
     mask, gates = torch.tensor([3, 8], dtype=torch.int32), {"gemm1_alpha": alpha, "gemm1_clamp_limit": 7.0}
@@ -128,15 +158,15 @@ def test_gates_of_the_rows_that_a_mask_counts(alpha: float) -> None:
     assert same(codes, packed_codes)
     for matrix, rows in enumerate(mask.tolist()):
         spec = jitnorm.QuantSpec("e4m3", 128, "f32_ue8m0", scale_floor=2.0**-42)
-        options = {"activation": "swigluoai"} if alpha else {"rounding": "hf"}
+        options = {"activation": f"swiglu:7:{alpha}:1"} if alpha else {"rounding": "hf"}
         whole = jitnorm.silu_and_mul_quantize(x[matrix], spec=spec, **options)
         assert same(codes[matrix, :rows], whole.data[:rows])
         assert same(scales[matrix, :rows], whole.scale[:rows])
         exponents = packed[matrix, 0, :rows].view(torch.uint8).view(rows, 4)
         assert torch.equal(torch.exp2(exponents.float() - 127), whole.scale[:rows])
         assert not codes[matrix, rows:].view(torch.uint8).any()
-    with pytest.raises(ValueError, match=r"gemm1_alpha, gemm1_clamp_limit: are 1\.5, 7\.0; allowed are gpt-oss's"):
-        sglang.silu_and_mul_masked_post_quant_fwd(x, codes, scales, 128, mask, gemm1_alpha=1.5, gemm1_clamp_limit=7.0)
+    with pytest.raises(ValueError, match=r"gemm1_clamp_limit: is None; allowed are positive numbers"):
+        sglang.silu_and_mul_masked_post_quant_fwd(x, codes, scales, 128, mask, gemm1_alpha=1.5, gemm1_clamp_limit=None)
 
 
 def test_gates_of_the_rows_that_a_mask_counts_by_the_scale_of_an_expert() -> None:
