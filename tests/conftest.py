@@ -99,21 +99,33 @@ _LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    from sweeps import mark_the_rest
+
     place = {name: number for number, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: (place.get(item.path.name, len(place)), item.path))
+    mark_the_rest(items, config.getoption("--turn"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the digests in tests/golden")
+    parser.addoption("--turn", type=int, help="which cases of tests/sweeps.txt to run, by default those of today")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    turn = config.getoption("--turn")
+    return f"sweeps: a part of their cases, the same with --turn {turn}; with -m 'not gpu' all (tests/sweeps.txt)"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the run a cache folder of its own; the workers of pytest-xdist inherit it with the environment."""
+    """Give the run a turn and a cache folder; workers of pytest-xdist inherit them with options and environment."""
     if hasattr(config, "workerinput"):
         return
     from compile_once import compile_once
+    from sweeps import turn_of_today
 
+    if config.option.turn is None:
+        config.option.turn = turn_of_today()
     folder = tempfile.mkdtemp(prefix="jitnorm-tests-")
     os.environ["JITNORM_CACHE_DIR"] = f"{folder}/cache"
     compile_once(Path(folder))

@@ -144,6 +144,15 @@ def test_every_python_that_is_promised_is_tested() -> None:
     assert jobs["tests"]["strategy"]["matrix"]["python"] == promised
 
 
+def test_sweeps_run_in_full_every_night_and_for_a_release() -> None:
+    workflow = load(ROOT / ".github" / "workflows" / "tests.yml")
+    assert workflow[True]["schedule"], "YAML 1.1 reads `on` as true"
+    command = workflow["jobs"]["tests"]["steps"][-1]["run"]
+    condition = "github.event_name == 'schedule' || github.ref_type == 'tag'"
+    assert command == f"scripts/test ${{{{ ({condition}) && '--all' || '' }}}}"
+    assert RELEASE["tests"]["uses"] == "./.github/workflows/tests.yml"
+
+
 # What is installed to build and to check what is published.
 
 

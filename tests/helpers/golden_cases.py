@@ -33,6 +33,13 @@ class Case:
         op = "rmsnorm" if self.options is None else f"rmsnorm_fp4quant-{self.options}"
         return f"{op}-{self.hidden_size}-{self.dtype}-{self.weight_dtype}"
 
+    @property
+    def family(self) -> str:
+        """The op, and its format."""
+        if self.options is None:
+            return "rmsnorm"
+        return f"rmsnorm_fp4quant {self.options.block_size} {self.options.scale_format}"
+
     def input(self) -> NDArray[Any]:
         """Twelve rows of four kinds: moderate values, any finite ones, denormals, and one infinity or NaN."""
         _, _, infinity = _FIELDS[self.dtype]
@@ -62,6 +69,11 @@ class QuantCase(Case):
     def __str__(self) -> str:
         op = "fused_add_norm_quantize" if self.is_fused else "quantize"
         return f"{op}-{str(self.spec).replace('/', '.')}-{self.hidden_size}-{self.dtype}-{self.weight_dtype}"
+
+    @property
+    def family(self) -> str:
+        """The format, however its scales are laid out, rounded or given."""
+        return f"{self.spec.element} {self.spec.block_size} {self.spec.scale_format} {self.spec.four_over_six}"
 
     def residual(self) -> NDArray[Any]:
         """Moderate values."""

@@ -24,6 +24,10 @@ class OpCase:
     call: Callable[[Make], Outputs]
     expected: Callable[[], Outputs]
 
+    @property
+    def family(self) -> str:
+        return self.name
+
     def __str__(self) -> str:
         return self.name
 

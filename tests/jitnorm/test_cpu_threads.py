@@ -34,7 +34,7 @@ class Launcher:
         return getattr(real, name)
 
 manager.launcher = Launcher
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-n", "0", "-k", "cpu", {str(GOLDEN)!r}]))
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-n", "0", "-k", "cpu", *OPTIONS, {str(GOLDEN)!r}]))
 """
 
 ONE_LARGE_CALL = """
@@ -62,10 +62,13 @@ while time.monotonic() < end:
 """
 
 
-def test_every_row_may_be_a_part(tmp_path: Path) -> None:
-    # Golden tests make a cache of their own; the kernels of this run serve it.
+def test_every_row_may_be_a_part(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    # Golden tests make a cache of their own; the kernels of this run serve it, so the same cases run.
     built = os.environ["JITNORM_CACHE_DIR"]
-    said = run_python(EVERY_ROW_A_PART, cwd=tmp_path, JITNORM_CPU_THREADS="5", JITNORM_READONLY_CACHE=built)
+    options = ["-m", pytestconfig.getoption("-m"), "--turn", str(pytestconfig.getoption("--turn"))]
+    said = run_python(
+        f"OPTIONS = {options}\n{EVERY_ROW_A_PART}", cwd=tmp_path, JITNORM_CPU_THREADS="5", JITNORM_READONLY_CACHE=built
+    )
     assert " passed" in said
 
 

@@ -1,0 +1,91 @@
+"""A run takes some cases of each sweep, a few runs take them all, and nothing but cases of sweeps is left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from golden_cases import QuantCase, all_cases, quant_cases
+from golden_ops import OPS
+from sweeps import NAMES, TURNS, mark_the_rest
+
+TESTS = Path(__file__).parent
+TEXTS = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")]
+
+
+class Item:
+    """What a sweep looks at of a case."""
+
+    def __init__(self, test: str, case: object, *, is_gpu: bool = False) -> None:
+        self.nodeid = f"tests/test_file.py::{test}[{case}]"
+        self.callspec = SimpleNamespace(params={"case": case})
+        self.is_gpu = is_gpu
+        self.is_left_out = False
+
+    def get_closest_marker(self, name: str) -> object:
+        return (name == "gpu" and self.is_gpu) or None
+
+    def add_marker(self, marker: Any) -> None:
+        assert marker.name == "exhaustive"
+        self.is_left_out = True
+
+
+def taken(cases: list[Any], turn: int, test: str = min(NAMES), **options: bool) -> list[Any]:
+    items = [Item(test, case, **options) for case in cases]
+    mark_the_rest(items, turn)  # type: ignore[arg-type]
+    return [case for case, item in zip(cases, items, strict=True) if not item.is_left_out]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 100])
+def test_each_turn_has_a_case_and_successive_ones_have_all(count: int) -> None:
+    for first in (0, 739580):
+        turns = [taken(list(range(count)), first + turn) for turn in range(TURNS)]
+        assert min(map(len, turns)) >= 1
+        assert max(map(len, turns)) <= -(-count // TURNS)
+        assert {case for turn in turns for case in turn} == set(range(count))
+
+
+def test_a_turn_does_not_follow_the_grid() -> None:
+    grid = [(size, dtype) for size in range(100) for dtype in range(TURNS)]
+    for turn in range(TURNS):
+        assert {dtype for _, dtype in taken(grid, turn)} == set(range(TURNS))
+
+
+def test_tests_that_are_no_sweep_and_those_for_gpus_are_left_alone() -> None:
+    cases = list(range(100))
+    assert taken(cases, 0, test="test_of_something_else") == cases
+    assert taken(cases, 0, is_gpu=True) == cases
+
+
+@pytest.mark.parametrize("turn", range(TURNS))
+def test_every_turn_has_golden_bytes_of_every_op_and_format(turn: int) -> None:
+    cases = [*all_cases(), *quant_cases(), *OPS]
+    found = taken(cases, turn)
+    assert len(found) < len(cases)
+    assert set(found) >= set(OPS)
+    for kind in (op_of, format_of):
+        assert set(map(kind, found)) == set(map(kind, cases))
+
+
+def op_of(case: object) -> str:
+    return str(case).partition("-")[0]
+
+
+def format_of(case: object) -> object:
+    if isinstance(case, QuantCase):
+        return case.spec.element, case.spec.block_size, case.spec.scale_format
+    options = getattr(case, "options", None)
+    return options and (options.block_size, options.scale_format)
+
+
+def test_every_sweep_is_a_test() -> None:
+    tests = {name for text in TEXTS for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
+    assert NAMES - tests == set()
+
+
+def test_the_list_is_sorted() -> None:
+    names = (TESTS / "sweeps.txt").read_text(encoding="utf-8").split()
+    assert names == sorted(set(names))
