@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import tvm_ffi
+from jitnorm.ffi import tvm_ffi
 
 CPU, CUDA = 1, 2
 
@@ -63,11 +63,11 @@ def tensor_by_hand(
     device: tuple[int, int] = (CPU, 0),
 ) -> Any:
     """A `tvm_ffi.Tensor` with exactly this description; `data` is an address, or None for null."""
-    dims, kind = len(shape), tvm_ffi.dtype(dtype)
+    dims, kind = len(shape), tvm_ffi().dtype(dtype)
     extents = (ctypes.c_int64 * dims)(*shape)
     steps = None if strides is None else (ctypes.c_int64 * dims)(*strides)
     elements = kind.type_code, kind.bits, kind.lanes
     tensor = _Tensor(data, *device, dims, *elements, extents, steps, byte_offset)
     managed = _Managed(tensor, None, ctypes.cast(_forget, ctypes.c_void_p))
     _kept[ctypes.addressof(managed)] = managed, extents, steps
-    return tvm_ffi.from_dlpack(_Exported(managed))
+    return tvm_ffi().from_dlpack(_Exported(managed))
