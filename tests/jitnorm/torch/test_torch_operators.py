@@ -61,10 +61,8 @@ def test_both_overloads_give_the_same_bytes(name: str) -> None:
             assert torch.equal(made, torch_calls.leaves(given)[0])
 
 
-CALLS = {f"{call.op} {call.choices}": call for call in op_calls.calls()}
-
-
-def test_every_call_of_every_op_works_with_fake_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("op", NAMES)
+def test_every_call_of_an_op_works_with_fake_tensors(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No kernel is built, because nothing is run."""
 
     def new(shape: tuple[int, ...], dtype: str = "bfloat16", is_output: bool = False) -> Any:
@@ -72,10 +70,11 @@ def test_every_call_of_every_op_works_with_fake_tensors(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(op_calls, "new", new)
     monkeypatch.setattr("jitnorm.dispatch.get_kernel", lambda *_: pytest.fail("a kernel is built"))
-    for name, call in CALLS.items():
-        with FakeTensorMode():
-            results = torch.utils._pytree.tree_leaves(call.prepared(3)())
-        assert all(isinstance(result, FakeTensor) for result in results if result is not None), name
+    for call in op_calls.calls():
+        if call.op == op:
+            with FakeTensorMode():
+                results = torch.utils._pytree.tree_leaves(call.prepared(3)())
+            assert all(isinstance(result, FakeTensor) for result in results if result is not None), call.choices
 
 
 def test_an_option_that_the_operator_lacks_is_an_error_by_name() -> None:

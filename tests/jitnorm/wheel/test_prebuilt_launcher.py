@@ -58,7 +58,7 @@ def test_it_is_small(artifact: Artifact) -> None:
 
 def test_the_tests_of_the_ops_pass_with_it(prebuilt: Path) -> None:
     """Errors are thrown through it and through TVM-FFI's library, which another C++ library was linked to."""
-    tests = ["tests/jitnorm/ops/test_bad_input.py"]
+    tests = ["tests/jitnorm/ops/test_bad_input.py", "-k", "numpy"]  # other frameworks would only take longer
     environment = {**os.environ, "JITNORM_READONLY_CACHE": str(prebuilt), "CXX": "/nonexistent/c++"}
     environment.pop("PYTEST_XDIST_WORKER", None)
     program = "import jitnorm.launcher as l; print(l.load_or_build_launcher(l.user_cache()).manifest['toolchain'])"
