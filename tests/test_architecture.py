@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,14 +30,20 @@ def module_name(path: Path) -> str:
     return ".".join(installed[:-1] if installed[-1] == "__init__" else installed)
 
 
+@cache
+def import_statements(path: Path, *, at_import_only: bool) -> list[ast.Import | ast.ImportFrom]:
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    nodes = tree.body if at_import_only else ast.walk(tree)
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(path: Path, *, at_import_only: bool = False) -> Iterator[str]:
     """Absolute names of what a file imports, also for type checkers only and within functions."""
     package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    for node in tree.body if at_import_only else ast.walk(tree):
+    for node in import_statements(path, at_import_only=at_import_only):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             module = ".".join([*base, node.module] if node.module else base)
             yield from (f"{module}.{alias.name}" for alias in node.names)

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ ONES = np.ones((2, 64), np.float32)
 Raise = Callable[[Path, pytest.MonkeyPatch], object]
 
 
+@cache
 def defined() -> dict[str, str]:
     """The module of every public error class of the code, by its name."""
     return {
