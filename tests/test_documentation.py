@@ -7,6 +7,7 @@ import re
 import runpy
 import shlex
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,14 @@ def test_commands_have_the_arguments_that_pages_give_them(page: Path) -> None:
             check_arguments(shlex.split(line, comments=True)[1:])
 
 
+@cache
+def parser() -> Any:
+    return typer.main.get_command(app)
+
+
 def check_arguments(words: list[str]) -> None:
     """Raise click's error unless there is such a command with such arguments, but for files that are not there."""
-    command: Any = typer.main.get_command(app)
+    command = parser()
     while words and hasattr(command, "commands") and not words[0].startswith("-"):
         command = command.commands[words.pop(0)]
     end = next((at for at, word in enumerate(words) if word in ("|", ">", "&&")), len(words))

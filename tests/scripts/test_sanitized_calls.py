@@ -41,7 +41,9 @@ def libasan() -> str:
     return found.stdout.strip()
 
 
+@pytest.mark.exhaustive
 def test_random_calls_stay_within_their_tensors(libasan: str, tmp_path: Path) -> None:
+    """Each run makes random calls between guard bytes, in test_fuzz_calls.py; here the launcher is built anew."""
     pytest.importorskip("torch", reason="some calls are of torch's tensors")
     compiler = tmp_path / "cxx"
     compiler.write_text(QUICK)

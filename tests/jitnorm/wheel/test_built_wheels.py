@@ -132,8 +132,12 @@ def test_a_home_that_cannot_be_written_is_enough(bare_python: Path, tmp_path: Pa
     assert os.listdir(tmp_path) == [".cache"]
 
 
+@pytest.mark.exhaustive
 def test_the_same_kernels_give_the_same_bytes(dist: Path, tmp_path: Path) -> None:
-    """The second build goes to another folder, with an empty cache, by one process instead of two."""
+    """The second build goes to another folder, with an empty cache, by one process instead of two.
+
+    Each run shows it of compilers, in tests/jitnorm/toolchains/, and of archives, in test_wheel_archive.py.
+    """
     caches = {"JITNORM_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
     build(tmp_path / "dist", "--arch", "sm_90a,cpu", "--only-kernels", "-j", "1", **caches)
     again = sorted((tmp_path / "dist").glob("*.whl"))
