@@ -34,7 +34,7 @@ class Case:
         return f"{op}-{self.hidden_size}-{self.dtype}-{self.weight_dtype}"
 
     @property
-    def family(self) -> str:
+    def kind_in_every_run(self) -> str:
         """The op, and its format."""
         if self.options is None:
             return "rmsnorm"
@@ -71,7 +71,7 @@ class QuantCase(Case):
         return f"{op}-{str(self.spec).replace('/', '.')}-{self.hidden_size}-{self.dtype}-{self.weight_dtype}"
 
     @property
-    def family(self) -> str:
+    def kind_in_every_run(self) -> str:
         """The format, however its scales are laid out, rounded or given."""
         return f"{self.spec.element} {self.spec.block_size} {self.spec.scale_format} {self.spec.four_over_six}"
 

@@ -25,7 +25,7 @@ class OpCase:
     expected: Callable[[], Outputs]
 
     @property
-    def family(self) -> str:
+    def kind_in_every_run(self) -> str:
         return self.name
 
     def __str__(self) -> str:

@@ -23,12 +23,12 @@ def turn_of_today() -> int:
 
 def mark_the_rest(items: list[pytest.Item], turn: int) -> None:
     """Mark the cases of sweeps that are left to other turns."""
-    families: dict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
+    kinds: dict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
     for item in items:
         name, is_case, _ = item.nodeid.partition("[")
         if is_case and name.rpartition("::")[2] in NAMES and item.get_closest_marker("gpu") is None:
-            families[name, _family(item)].append(item)
-    for cases in families.values():
+            kinds[name, _kind(item)].append(item)
+    for cases in kinds.values():
         for item in rest(cases, turn):
             item.add_marker(pytest.mark.exhaustive)
 
@@ -41,7 +41,7 @@ def rest(cases: list[pytest.Item], turn: int) -> list[pytest.Item]:
     return [case for place, case in enumerate(cases) if place % turns != turn % turns]
 
 
-def _family(item: pytest.Item) -> str:
-    """What no run is without: a parameter may name the family that it is one of."""
+def _kind(item: pytest.Item) -> str:
+    """What no run is without: a parameter may say which kind of case it is."""
     values = item.callspec.params.values()  # type: ignore[attr-defined]
-    return " ".join(value.family for value in values if hasattr(value, "family"))
+    return " ".join(value.kind_in_every_run for value in values if hasattr(value, "kind_in_every_run"))
