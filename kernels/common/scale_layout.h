@@ -41,17 +41,26 @@ JITNORM_INLINE void store_scale(const Arguments& a, Int64 row, int column, UInt3
   if (kHasLinearScales) assign_bits(linear_scales(a)[linear_offset(row, column, a.rows)], bits);
 }
 
-// Zeroes the scales of all rows that pad the last tile, four columns at once: one row has 127 of them behind it.
+JITNORM_INLINE void zero_four(Scale* scales) {
+  if (reinterpret_cast<UInt64>(scales) % 4 == 0) {
+    *reinterpret_cast<UInt32*>(scales) = 0;
+  } else {
+    for (int k = 0; k < 4; ++k) scales[k] = Scale{};
+  }
+}
+
+// Zeroes the scales of all rows that pad the last tiles, four columns at once: one row has 127 of them behind it.
 JITNORM_INLINE void pad_scales(const Arguments& a, int thread, int threads) {
-  const int padding = (int)(padded_rows(a.rows) - a.rows);
-  for (int i = thread; kHasSwizzledScales && i < padding * (kPaddedScaleColumns / 4); i += threads) {
-    Scale* four = a.block_scale + swizzled_offset(a.rows + i % padding, i / padding * 4);
-    if (reinterpret_cast<UInt64>(four) % 4 == 0) {
-      *reinterpret_cast<UInt32*>(four) = 0;
-    } else {
-      for (int k = 0; k < 4; ++k) four[k] = Scale{};
+  const int rows = (int)(a.rows % kPaddedRowMultiple);
+  if (kHasSwizzledScales && rows != 0) {
+    Scale* tiles = a.block_scale + swizzled_offset(a.rows - rows, 0);
+    for (int i = thread; i < kPaddedRowMultiple * (kPaddedScaleColumns / 4); i += threads) {
+      const int within = i % kPaddedRowMultiple;
+      const int row = kPaddedRowMultiple == 128 ? within % 4 * 32 + within / 4 : within;
+      if (row >= rows) zero_four(tiles + 4 * (Int64)i);
     }
   }
+  const int padding = (int)(padded_rows(a.rows) - a.rows);
   for (int i = thread; kHasColumnMajorScales && i < padding * kPaddedScaleColumns; i += threads) {
     a.block_scale[linear_offset(a.rows + i % padding, i / padding, a.rows)] = Scale{};
   }

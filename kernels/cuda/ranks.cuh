@@ -138,13 +138,18 @@ JITNORM_INLINE void end_block(const Arguments& a, Int64 sent_rows) {
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(&w.progress), "l"(progress) : "memory");
 }
 
-// One thread tells the other ranks that a step is finished for all rows: what it has seen done, they will see, too.
-JITNORM_INLINE void announce(const Workspace& w, Step step, UInt64 mark) {
-  release_to_ranks();
+// One thread tells the other ranks that a step is finished for all rows.
+JITNORM_INLINE void tell(const Workspace& w, Step step, UInt64 mark) {
 #pragma unroll 1
   for (int p = 1; p < kRanks; ++p) {
     store_shared(step_of(w.from_own[p], step, w.rank), mark);
   }
+}
+
+// The same: what the thread has seen done, they will see, too.
+JITNORM_INLINE void announce(const Workspace& w, Step step, UInt64 mark) {
+  release_to_ranks();
+  tell(w, step, mark);
 }
 
 // One thread waits until another rank has set a mark.
@@ -174,6 +179,26 @@ JITNORM_INLINE bool await_others(Workspace& w, Step step, UInt64 mark, UInt64 ep
 JITNORM_INLINE bool await_ready(const Arguments& a) {
   const UInt64 epoch = epoch_of(a);
   return await_others(workspace_of(a), Step::kReady, mark_of_divided(a, epoch), epoch);
+}
+
+// Tells the other ranks that a block has finished its rows, and waits for the same block of theirs: without a sum over
+// ranks, all have as many. Few blocks have room for their marks beside the slots.
+JITNORM_INLINE void finish_block(const Arguments& a, UInt64 mark) {
+  const Slots& s = a.slots;
+  Workspace& w = workspace_of(a);
+  const UInt64 epoch = epoch_of(a);
+  const auto mark_at = [&](int p, Int64 rank) {
+    return reinterpret_cast<UInt64*>(s.from_own[p] + mark_offset(slot_number(s, epoch, rank, blockIdx.x)));
+  };
+  __syncthreads();  // all threads have stored
+  if (threadIdx.x == 0 && !has_failed(w)) {
+    release_to_ranks();
+    JITNORM_UNROLL
+    for (int p = 1; p < kRanks; ++p) store_shared(mark_at(p, s.rank), mark);
+  }
+  const int rank = threadIdx.x;
+  if (rank < kRanks && rank != s.rank && !has_failed(w)) await_mark(w, mark_at(0, rank), mark, rank, epoch);
+  __syncthreads();  // all threads know the call before its end
 }
 
 // The last block to arrive here tells the other ranks that this rank has finished its rows, and waits for theirs.

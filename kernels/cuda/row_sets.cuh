@@ -71,11 +71,22 @@ JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of) {
   const Arguments a = with_own_rows(begun(arguments_of));
   Workspace& w = workspace_of(a);
   const UInt64 epoch = epoch_of(a), mark = mark_of_divided(a, epoch);
-  if (blockIdx.x == 0 && threadIdx.x == 0 && !had_failed(a)) announce(w, Step::kReady, mark);
+  if (blockIdx.x == 0 && threadIdx.x == 0 && !had_failed(a)) {
+    // Without a sum, only reads come before: of what others will write.
+    if constexpr (kSumsRanks) {
+      announce(w, Step::kReady, mark);
+    } else {
+      tell(w, Step::kReady, mark);
+    }
+  }
   clear_last(a, UsedSlots::of(a), row_blocks());
   pad_scales(a, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);
   if (!kSumsRanks || await_ready(a)) process_rows(a, row_block());
-  finish_together(w, mark, epoch);
+  if (!kSumsRanks && gridDim.x <= a.slots.rows) {
+    finish_block(a, mark);
+  } else {
+    finish_together(w, mark, epoch);
+  }
   end_block(a, 0);
 }
 #endif

@@ -125,7 +125,9 @@ class TwoShot:
 
         def flag(kind: str) -> list[Step]:
             awaited: list[Step] = [Await(cells[kind, rank, peer], value) for peer in peers]
-            return [Store(tuple(cells[kind, peer, rank] for peer in peers), value, self.orders_flags), *awaited]
+            # Ranks whose input nobody reads have nothing to release before they say that they are there.
+            is_released = self.orders_flags and (self.reads or kind == "written")
+            return [Store(tuple(cells[kind, peer, rank] for peer in peers), value, is_released), *awaited]
 
         produce = Store((cells["input", rank, rank],), value)
         arrived = flag("arrived")
