@@ -118,14 +118,14 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the run a turn and a cache folder; workers of pytest-xdist inherit them with options and environment."""
-    if hasattr(config, "workerinput"):
-        return
+    """Give the run a turn and a cache folder; the workers of pytest-xdist inherit them with the environment."""
     from compile_once import compile_once
     from sweeps import turn_of_today
 
     if config.option.turn is None:
-        config.option.turn = turn_of_today()
+        config.option.turn = int(os.environ.setdefault("JITNORM_TEST_TURN", str(turn_of_today())))
+    if hasattr(config, "workerinput"):
+        return
     folder = tempfile.mkdtemp(prefix="jitnorm-tests-")
     os.environ["JITNORM_CACHE_DIR"] = f"{folder}/cache"
     compile_once(Path(folder))

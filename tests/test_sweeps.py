@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,6 +80,11 @@ def format_of(case: object) -> object:
         return case.spec.element, case.spec.block_size, case.spec.scale_format
     options = getattr(case, "options", None)
     return options and (options.block_size, options.scale_format)
+
+
+def test_every_worker_has_the_turn_of_the_run(pytestconfig: pytest.Config) -> None:
+    turn = pytestconfig.getoption("--turn")
+    assert turn == int(os.environ.get("JITNORM_TEST_TURN", turn))
 
 
 def test_every_sweep_is_a_test() -> None:
