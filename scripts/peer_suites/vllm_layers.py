@@ -248,6 +248,23 @@ def scaled_quantize(
     return codes.contiguous().to(quant_dtype), scale.float().reciprocal()
 
 
+class GroupQuantKernel:
+    """A kernel that tests launch, by rows of groups, to compare with: FP8 of groups, by division."""
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return self._launch
+
+    @staticmethod
+    def _launch(
+        x: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor, group_size: int, *sizes: int, eps: float,
+        use_ue8m0: bool, **options: Any,
+    ) -> None:  # fmt: skip
+        groups = x.float().unflatten(-1, (-1, group_size))
+        found = groups.abs().amax(-1).clamp(min=eps) * (1 / FP8_MAX)
+        scales.copy_(torch.exp2(torch.ceil(torch.log2(found))) if use_ue8m0 else found)
+        codes.copy_((groups / scales[..., None]).clamp(-FP8_MAX, FP8_MAX).to(codes.dtype).flatten(-2))
+
+
 def reshape_and_cache_flash(
     key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
     slot_mapping: torch.Tensor, kv_cache_dtype: str, k_scale: torch.Tensor, v_scale: torch.Tensor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -25,7 +26,14 @@ FILES = tuple(
         "core/test_fused_qk_norm_rope.py",
         "core/test_rotary_embedding.py",
         "core/test_pos_encoding.py::test_rotary_embedding",
+        "core/test_rotary_embedding_mla_cache_fused.py",
         "test_fused_qknorm_rope_cache.py",
+        "test_cache_kernels.py",
+        "test_cp_gather_fp8.py",
+        "attention/test_cache.py::test_fp8_e4m3_conversion",
+        "attention/test_cache.py::test_gather_and_maybe_dequant_cache_mla",
+        "attention/test_cache.py::test_gather_and_maybe_dequant_cache_mla_with_seq_starts",
+        "attention/test_cache.py::test_gather_and_maybe_dequant_cache_mla_large_uneven_sequences",
         "test_fused_quant_activation.py::test_silu_and_mul",
         "core/test_fused_quant_layernorm.py",
         "core/test_fused_silu_mul_block_quant.py",
@@ -35,6 +43,7 @@ FILES = tuple(
         "quantization/test_silu_mul_nvfp4_quant.py",
         "quantization/test_per_token_group_quant.py",
         "moe/test_mxfp4_moe.py",
+        "moe/test_silu_mul_per_token_group_quant_fp8_colmajor.py",
     )
 )
 
@@ -72,6 +81,14 @@ _NAMES: dict[str, dict[str, Any]] = {
     "vllm.platforms": {"current_platform": _PLATFORM},
     "vllm.platforms.current_platform": vars(_PLATFORM),
     "vllm.scalar_type": {"scalar_types": SimpleNamespace(float4_e2m1f=SimpleNamespace(max=lambda: 6.0))},
+    "vllm.config": {
+        "VllmConfig": SimpleNamespace,
+        "CompilationConfig": SimpleNamespace,
+        "set_current_vllm_config": nullcontext,
+    },
+    "vllm._aiter_ops": {"rocm_aiter_ops": SimpleNamespace(refresh_env_variables=lambda: None)},
+    "vllm.triton_utils": {"triton": SimpleNamespace(next_power_of_2=lambda n: n, cdiv=lambda a, b: -(-a // b))},
+    "vllm.utils.deep_gemm": {"is_deep_gemm_e8m0_used": lambda: False},
     "vllm.utils.torch_utils": {"set_random_seed": torch.manual_seed},
     "vllm.utils.math_utils": {"round_up": lambda n, multiple: -(-n // multiple) * multiple},
     _LAYERS + "layernorm": {"RMSNorm": vllm_layers.RMSNorm},
@@ -113,7 +130,10 @@ def names(module: str) -> dict[str, Any]:
     """The names of a module."""
     submodules = {name: import_module(f"{module}.{name}") for name in _SUBMODULES.get(module, ())}
     if module in _PUBLIC:
-        others = {"reshape_and_cache_flash": vllm_layers.reshape_and_cache_flash}
+        others = {
+            "reshape_and_cache_flash": vllm_layers.reshape_and_cache_flash,
+            "_per_token_group_quant_fp8_colmajor": vllm_layers.GroupQuantKernel(),
+        }
         return others | {name: getattr(vllm, name) for name in vllm.__all__}
     return submodules | _NAMES.get(module, {})
 
@@ -124,19 +144,23 @@ def _opcheck(function: Callable[..., Any], args: tuple[Any, ...], keywords: Any 
 
 
 class _Kernels:
-    """Names of vLLM's in ``torch.ops._C``."""
+    """Names of vLLM's in ``torch.ops``: of a module of compat's."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(vllm._C, name, None) or not_here(f"_C.{name}")
+        return getattr(self._module, name, None) or not_here(f"_C.{name}")
 
 
 def prepare() -> None:
-    """Have ``torch.ops._C`` and torch's check of operators lead here."""
-    torch.ops._C = _Kernels()
+    """Have ``torch.ops._C``, ``torch.ops._C_cache_ops`` and torch's check of operators lead here."""
+    torch.ops._C, torch.ops._C_cache_ops = _Kernels(vllm._C), _Kernels(vllm)
     torch.library.opcheck = _opcheck
     utils = ModuleType("tests.utils")
     utils.large_gpu_test = lambda *, min_gb: lambda test: test  # type: ignore[attr-defined]
     of_kernels = ModuleType("tests.kernels.utils")
+    of_kernels.DEFAULT_OPCHECK_TEST_UTILS = ()  # type: ignore[attr-defined]
     of_kernels.opcheck = _opcheck  # type: ignore[attr-defined]
     of_kernels.fp8_allclose = vllm_layers.fp8_allclose  # type: ignore[attr-defined]
     of_kernels.fp8_ulp_distance = vllm_layers.fp8_ulp_distance  # type: ignore[attr-defined]
