@@ -21,8 +21,9 @@ def static_quant_fp8(
     x: torch.Tensor, x_s: torch.Tensor, repeat_scale: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """FP8 with a given scale: codes, and `x_s`, which torch repeats for each row, (rows, 1), if asked for."""
-    q = jitnorm.quantize(x, spec=_E4M3, scale=x_s)
-    return q.data, x_s.view(1, 1).repeat(x.numel() // x.shape[-1], 1) if repeat_scale else x_s
+    scale = as_scale(x_s, x)
+    codes = jitnorm.quantize(x, spec=_E4M3, scale=scale).data
+    return codes, scale.view(1, 1).repeat(x.numel() // x.shape[-1], 1) if repeat_scale else x_s
 
 
 def fp8_quantize(

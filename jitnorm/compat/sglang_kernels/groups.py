@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import element_of, spec_of
+from jitnorm.compat.arguments import as_scale, element_of, spec_of
 from jitnorm.compat.groups import quantize_groups, spec_of_eps, write_groups
 from jitnorm.kernels.numerics import ceil_div, round_up
 from jitnorm.kernels.quant_spec import MAX_CODE, PACKED_COLUMNS
@@ -247,7 +247,7 @@ def fp8_per_token_to_per_tensor_quant_triton(
     """
     spec = spec_of(element_of(output.dtype, "output"), "tensor")
     values = _decoded(x, "x_scale", x_scale, 128, "float32")
-    jitnorm.quantize(values, spec=spec, scale=output_scale, batched=True, mask=masked_m, out=output)
+    jitnorm.quantize(values, spec=spec, scale=as_scale(output_scale, x), batched=True, mask=masked_m, out=output)
 
 
 def _decoded(codes: torch.Tensor, name: str, scales: torch.Tensor, group_size: int, dtype: str) -> torch.Tensor:

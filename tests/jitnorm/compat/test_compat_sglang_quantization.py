@@ -44,6 +44,10 @@ def test_a_given_scale_is_repeated_if_asked_for(device: str) -> None:
     assert same(codes, fp8_codes(X, scale.cpu()).view(2, 3, -1))
     assert returned is scale
     assert same(sglang_kernels.static_quant_fp8(X.to(device), scale, True)[1], scale.cpu().expand(ROWS, 1))
+    for other in (scale.bfloat16(), scale.cpu().double()):  # of another dtype, on another device
+        codes, repeated = sglang_kernels.static_quant_fp8(X.to(device), other, True)
+        assert same(repeated, other.cpu().float().expand(ROWS, 1))
+        assert same(codes, fp8_codes(X, other.cpu().float()))
 
 
 def test_scales_of_the_tensor(device: str) -> None:
@@ -272,6 +276,8 @@ def test_norms_and_their_nvfp4(device: str, has_weight: bool, largest: float) ->
     assert_decoded(*made, 1 / torch.tensor(3.0), expected)
     with pytest.raises(ValueError, match="quantize, want_normed: both are False"):
         sglang_kernels.fused_norm_fp4_quant(X, weight, 1e-5, 1 / 2688, quantize=False)
+    with pytest.raises(ValueError, match=r"^global_scale_inv: is 0\.0; allowed is 1 / \(6 \* m\)"):
+        sglang_kernels.fused_norm_fp4_quant(X, weight, 1e-5, 0.0)
 
 
 def assert_decoded(codes: torch.Tensor, scales: torch.Tensor, factor: torch.Tensor, y: torch.Tensor) -> None:
