@@ -259,23 +259,40 @@ struct RowSource<Combine::kReduced> {
     if constexpr (kHasResidual) load_chunk(h.residual, residual, index);
   }
 
-  // Sends a chunk to the ranks that sum the row, and with the first one the mark of the row to all.
+#ifdef JITNORM_SCATTERS
+  // Sends the mark of the row to all; the row itself is here.
+  JITNORM_INLINE void send(const Held&, int index) const {
+    if (index == 0 && is_good) send_mark();
+  }
+
+  // Sends a chunk of the row to the rank that sums it.
+  JITNORM_INLINE void send_to_owner(const SentChunk& chunk, int index) const {
+    const Int64 owner = row / ((rows + kRanks - 1) / kRanks);
+    UInt8* window = slots.from_own[0];
+    JITNORM_UNROLL
+    for (int p = 1; p < kRanks; ++p) {
+      if ((slots.rank + p) % kRanks == owner) window = slots.from_own[p];
+    }
+    store_sent(window + row_bytes_offset(slots, slot_number(slots, epoch, slots.rank, row)), index, chunk);
+  }
+#else
+  // Sends a chunk to all, with the first one also the mark of the row.
   JITNORM_INLINE void send(const Held& h, int index) const {
     if (index >= kChunks || !is_good) return;
     const Int64 slot = slot_number(slots, epoch, slots.rank, row);
     JITNORM_UNROLL
+    for (int p = 1; p < kRanks; ++p) store_sent(slots.from_own[p] + row_bytes_offset(slots, slot), index, h.sent);
+    if (index == 0) send_mark();
+  }
+#endif
+
+  JITNORM_INLINE void send_mark() const {
+    const Int64 offset = mark_offset(slot_number(slots, epoch, slots.rank, row));
+    JITNORM_UNROLL
     for (int p = 1; p < kRanks; ++p) {
-      UInt8* window = slots.from_own[p];
-      if (is_summed_by((slots.rank + p) % kRanks)) store_sent(window + row_bytes_offset(slots, slot), index, h.sent);
-      if (index == 0) store_shared(reinterpret_cast<UInt64*>(window + mark_offset(slot)), mark_of(epoch, rows));
+      store_shared(reinterpret_cast<UInt64*>(slots.from_own[p] + offset), mark_of(epoch, rows));
     }
   }
-
-#ifdef JITNORM_SCATTERS
-  JITNORM_INLINE bool is_summed_by(Int64 rank) const { return row / ((rows + kRanks - 1) / kRanks) == rank; }
-#else
-  JITNORM_INLINE bool is_summed_by(Int64) const { return true; }
-#endif
 
   // What other ranks sent of a chunk and, with the first one, the marks of the row: everything missing is polled at
   // once.
@@ -285,18 +302,23 @@ struct RowSource<Combine::kReduced> {
   };
 
   JITNORM_INLINE UInt32 look(Received& from, int index) const {
-    const UInt8* window = slots.from_own[0];
+    const Int64 first = slot_number(slots, epoch, 0, row);
+    const UInt8* shares = slots.from_own[0] + row_bytes_offset(slots, first);
+    const UInt8* marks = slots.from_own[0] + mark_offset(first);
+    Int64 apart = slots.rows;                                  // from the slot of a rank to that of the next
+    if constexpr (kRanks > 4) asm volatile("" : "+l"(apart));  // else registers would keep the addresses of all
     UInt32 missing = 0;
     JITNORM_UNROLL
     for (int rank = 0; rank < kRanks; ++rank) {
       if (rank == slots.rank) continue;
-      const Int64 slot = slot_number(slots, epoch, rank, row);
-      const UInt8* at = window + row_bytes_offset(slots, slot);
+      const UInt8* at = shares + rank * apart * slots.row_bytes;
       JITNORM_UNROLL
       for (int k = 0; k < kSentAccesses; ++k) {
         from.shares[rank][k] = load_shared(reinterpret_cast<const uint4*>(at + place_of(index, k)));
       }
-      if (index == 0) from.marks[rank] = load_shared(reinterpret_cast<const UInt64*>(window + mark_offset(slot)));
+      if (index == 0) {
+        from.marks[rank] = load_shared(reinterpret_cast<const UInt64*>(marks) + rank * apart);
+      }
     }
     JITNORM_UNROLL
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -378,10 +400,14 @@ template <typename Visit>
 JITNORM_INLINE void pass_row_on(const Arguments& a, Int64 row, Visit meanwhile) {
   const RowSource<Combine::kReduced> source = RowSource<Combine::kReduced>::of_other(a, row);
   for (int index = thread_of_row(); index < kChunks; index += kThreadsPerRow) {
-    ReducedChunk h;
-    load_chunk(h.input, source.input, index);
-    source.send(h, index);
+    union {
+      InputChunk input;
+      SentChunk sent;
+    };
+    load_chunk(input, source.input, index);
+    if (source.is_good) source.send_to_owner(sent, index);
   }
+  if (thread_of_row() == 0 && source.is_good) source.send_mark();
   meanwhile();
   const int rank = thread_of_row();
   if (rank < kRanks && rank != a.slots.rank && source.is_good) {

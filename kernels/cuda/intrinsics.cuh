@@ -175,6 +175,10 @@ JITNORM_INLINE void wait_for_inputs() {
   if constexpr (kHasPdl) asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
+// Has the L2 cache fetch what will be loaded. Unlike a load, that may be done before the wait for a kernel that writes
+// it.
+JITNORM_INLINE void fetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+
 JITNORM_INLINE void launch_dependents() {
   if constexpr (kHasPdl) asm volatile("griddepcontrol.launch_dependents;");
 }

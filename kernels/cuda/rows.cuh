@@ -305,6 +305,26 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
 #endif
 }
 
+// A single row finishes sooner if what the previous kernel most likely does not write is fetched while it still runs.
+constexpr bool kFetchesEarly =
+    kHasPdl && kFavoursLatency && kNormalizes && (kCombine == Combine::kInput || kCombine == Combine::kAdd);
+
+JITNORM_INLINE void fetch_early(const Arguments& a, Int64 row, int thread) {
+  JITNORM_UNROLL
+  for (int j = 0; j < kChunkSlots; ++j) {
+    const int index = thread + j * (int)kThreadsPerRow;
+    if (index >= kChunks) return;
+#ifdef JITNORM_UNWEIGHTED
+#else
+    fetch(a.weight + index * kChunkSize);
+#endif
+    if constexpr (kHasBias) fetch(a.bias + index * kChunkSize);
+    if constexpr (kCombine == Combine::kAdd) {
+      fetch(a.residual + row_offset(row, a.extents, a.residual_strides) + index * kChunkSize);
+    }
+  }
+}
+
 // Processes block `block` of a row set; the blocks of a cluster, which share a row, have the same number. Calls
 // meanwhile() while the rows, if any, are being loaded.
 template <typename Visit>
@@ -322,6 +342,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
   // A block with nothing to do may exit. Checking before the wait lets the parameters arrive while the previous kernel
   // still runs: RMSNorm of 16 x 7168 went from 1.85 us to 1.74.
   if (!is_processed(a, first_of_block) && !is_padding(a, first_of_block)) return;
+  if (kFetchesEarly && is_processed(a, first)) fetch_early(a, first, thread);
   wait_for_inputs();
   bool has_rows = false;
   JITNORM_UNROLL

@@ -253,6 +253,9 @@ class _Machine(Numbers):
     def _do_griddepcontrol(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         pass
 
+    def _do_prefetch(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        pass
+
     def _do_shfl(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert self.active.size % 32 == 0, "a warp is not together"
         source = self.registers[operands[1]]

@@ -127,6 +127,7 @@ OTHERS = [
     KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,all_reduce=two_shot,ranks=2"),
     KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,all_reduce=two_shot,ranks=2,rounds_sum=true"),
     KernelConfig.parse("quantize:hidden_size=4096,all_reduce=two_shot,ranks=2"),
+    KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,all_reduce=one_shot_scatter,ranks=2"),
     KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,all_reduce=reduce_scatter,ranks=2"),
     KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16,all_reduce=all_gather,ranks=2"),
 ]

@@ -212,6 +212,8 @@ RANKS = (
     ("quantize:hidden_size=7168,all_reduce=two_shot,ranks=2,pdl=true", "sm_90a"),
     ("layernorm:hidden_size=4096,quant=e4m3/32/ue8m0,all_reduce=two_shot,ranks=2,rounds_sum=true", "sm_90a"),
     ("rmsnorm:hidden_size=384,residual=true,quant=e2m1/16/e4m3,all_reduce=two_shot,ranks=2,rounds_sum=true", "sm_90a"),
+    ("rmsnorm:hidden_size=7168,residual=true,quant=e4m3/row/f32,all_reduce=one_shot_scatter,ranks=4", "sm_90a"),
+    ("rmsnorm:hidden_size=8192,residual=true,quant=e2m1/16/e4m3/128x4,all_reduce=one_shot_scatter,ranks=4", "sm_100a"),
     ("rmsnorm:hidden_size=7168,residual=true,quant=e4m3/row/f32,all_reduce=reduce_scatter,ranks=8", "sm_90a"),
     ("rmsnorm:hidden_size=8192,residual=true,quant=e2m1/16/e4m3/128x4,all_reduce=reduce_scatter,ranks=4", "sm_100a"),
     ("layernorm:hidden_size=384,all_reduce=reduce_scatter,ranks=2,rounds_sum=true", "sm_80"),
