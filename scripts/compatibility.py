@@ -82,7 +82,7 @@ FLASHINFER = {
     "nvfp4_kv_dequantize_paged": "torch gathers the pages before they are decoded",
     "nvfp4_quantize_paged_kv_cache": "",
     **_same(
-        "torch inserts the codes and scales; also other sizes of heads; blocks whose scale is zero have no signs",
+        "torch inserts the codes and scales; also other sizes of heads; a scale on a GPU is not looked at",
         "nvfp4_quantize_append_paged_kv_cache nvfp4_quantize_append_paged_kv_cache_with_slot_mapping"
         " nvfp4_quantize_append_paged_mla_kv_cache",
     ),

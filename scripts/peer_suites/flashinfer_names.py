@@ -27,6 +27,7 @@ FILES = (
     "tests/utils/test_fp8_quantize.py",
     "tests/utils/test_fp4_kv_quantization.py",
     "tests/attention/test_rope.py",
+    "tests/attention/test_page.py",
 )
 
 
@@ -102,7 +103,7 @@ def names(module: str) -> dict[str, Any]:
         return public | _CUTE_DSL
     if module in ("flashinfer.norm", "flashinfer.activation", "flashinfer.quantization"):
         return vars(getattr(flashinfer, module.rpartition(".")[2])) | {"__name__": module}
-    if module.startswith("flashinfer.quantization"):
+    if module.startswith(("flashinfer.quantization", "flashinfer.fp4_quantization")):
         variables = {"NVFP4_QUANT_ENV_VARS": four_over_six.NVFP4_QUANT_ENV_VARS}
         return public | variables
     if module == "flashinfer":

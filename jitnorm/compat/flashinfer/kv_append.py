@@ -110,14 +110,16 @@ def _insert_nvfp4(
 ) -> None:
     codes, of_blocks = nvfp4_kv_quantize(x, scale)
     insert(cache, slots, codes)
-    insert(scales, slots, of_blocks.view(*x.shape[:-1], -1).view(torch.float8_e4m3fn))
+    insert(scales, slots, of_blocks.view(*x.shape[:-1], x.shape[-1] // 16).view(torch.float8_e4m3fn))
 
 
 def _checked(name: str, scale: Any, like: torch.Tensor) -> torch.Tensor:
-    """A scale of one element; numbers must be positive and finite."""
-    if not isinstance(scale, torch.Tensor) and not 0 < scale < math.inf:
-        raise ValueError(f"{name}: is {scale!r}; allowed are positive finite numbers")
+    """A scale of one element; unless it is on a GPU, where nothing looks at it, it must be positive and finite."""
     found = as_scale(scale, like)
     if found.numel() != 1:
         raise ValueError(f"{name}: has {found.numel()} elements; pass one, the decode scale of the tensor")
+    if not isinstance(scale, torch.Tensor) or scale.device.type == "cpu":
+        value = float(scale)
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name}: is {value!r}; allowed is a positive finite global decode scale")
     return found.reshape(1)

@@ -42,7 +42,7 @@ def mxfp8_e4m3_quantize(
         q = jitnorm.quantize(x, spec=jitnorm.MXFP8.with_layout("128x4"), batched=True)
         return q.data, q.scale.view(-1)
     codes, scales = jitnorm.mxfp8_quantize(x, is_sf_swizzled_layout, alignment or 32)
-    return codes, scales if is_sf_swizzled_layout else scales.view(*x.shape[:-1], -1)
+    return codes, scales if is_sf_swizzled_layout else scales.view(*x.shape[:-1], codes.shape[-1] // 32)
 
 
 def convert_fp8(output: torch.Tensor, input: torch.Tensor, scale: float = 1.0, kv_dtype: str = "fp8") -> None:

@@ -77,7 +77,7 @@ def indexer_k_quant_and_cache(
         )
     scale_format = "f32_ue8m0" if is_mx or kv_cache_dtype == "ue8m0" else "f32"
     q = jitnorm.quantize(k, spec=spec_of("e4m3", quant_block_size, scale_format, scale_floor=_LEAST_AMAX / 448))
-    scales = q.scale.view(len(k), -1)
+    scales = q.scale.view(len(k), size // quant_block_size)
     if is_mx:
         scales = ((scales.view(torch.int32) >> 23) & 0xFF).byte().expand(-1, size // _MX_BLOCK).contiguous()
     codes, of_groups = indexer_pages(kv_cache, size, scales.view(torch.uint8).shape[-1])

@@ -99,6 +99,15 @@ def test_segments_begin_at_their_offsets(name: str) -> None:
     assert torch.equal(k, expected[1])
 
 
+def test_there_may_be_no_tokens() -> None:
+    none = torch.zeros(1, dtype=torch.int32)
+    for made in (
+        flashinfer.apply_rope_pos_ids(heads(4)[:0], heads(2)[:0], POSITIONS[:0]),
+        flashinfer.apply_llama31_rope(heads(4)[:0], heads(2)[:0], none, none[:0]),
+    ):
+        assert [tuple(each.shape) for each in made] == [(0, 4, SIZE), (0, 2, SIZE)]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -103,6 +103,15 @@ def test_nothing_is_inserted_when_no_token_has_a_request() -> None:
     assert cache.view(torch.uint8).eq(99).all()
 
 
+def test_there_may_be_no_tokens() -> None:
+    q, k, none, cache = normal(0, 4, TURNED), normal(0, TURNED), REQUESTS[:0], filled(PAGES, PAGE, TURNED)
+    made = flashinfer.rope_quantize_fp8_append_paged_kv_cache(
+        q, k, q, k, None, TABLE, POSITIONS[:0], (cache, cache), INDICES, INDPTR, none, none, page_size=PAGE
+    )  # fmt: skip
+    assert [tuple(each.shape) for each in made] == [(0, 4, TURNED)] * 2
+    assert cache.view(torch.uint8).eq(99).all()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

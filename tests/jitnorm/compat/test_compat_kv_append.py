@@ -81,6 +81,19 @@ def test_an_empty_cache_takes_nothing() -> None:
     assert made[0][0].numel() == 0
 
 
+def test_there_may_be_no_tokens() -> None:
+    made, x, none = caches(), normal(0, HEADS, SIZE), torch.empty(0, dtype=torch.int32)
+    flashinfer.nvfp4_quantize_append_paged_kv_cache(
+        x, x, none, none, *made, INDICES, INDPTR, INDPTR[1:], K_SCALE, V_SCALE
+    )  # fmt: skip
+    latents = filled(PAGES, PAGE, 48, dtype=torch.uint8), filled(PAGES, PAGE, 6), filled(PAGES, PAGE, 32)
+    flashinfer.nvfp4_quantize_append_paged_mla_kv_cache(
+        normal(0, 96), normal(0, 32), none, none, *latents, INDICES, INDPTR, INDPTR[1:], K_SCALE, 0.25
+    )
+    for cache in (*(each for pair in made for each in pair), *latents):
+        assert cache.view(torch.uint8).eq(99).all()
+
+
 def test_rotated_elements_of_mla_are_in_fp8() -> None:
     ckv, kpe = normal(TOKENS, 96), normal(TOKENS, 32, seed=1)
     caches = filled(PAGES, PAGE, 48, dtype=torch.uint8), filled(PAGES, PAGE, 6), filled(PAGES, PAGE, 32)
@@ -97,8 +110,10 @@ def test_rotated_elements_of_mla_are_in_fp8() -> None:
         ({"append_key": normal(TOKENS, SIZE)}, "append_key: is torch.bfloat16 of shape"),
         ({"append_value": normal(TOKENS - 1, HEADS, SIZE)}, "append_value: is torch.bfloat16 of shape"),
         ({"append_value": normal(TOKENS, HEADS, SIZE).float()}, "append_value: is torch.float32 of shape"),
-        ({"k_scale": 0.0}, "k_scale: is 0.0"),
+        ({"k_scale": 0.0}, "k_scale: is 0.0; allowed is a positive finite global decode scale"),
+        ({"k_scale": float("nan")}, "k_scale: is nan"),
         ({"v_scale": float("inf")}, "v_scale: is inf"),
+        ({"v_scale": torch.tensor([-1.0])}, "v_scale: is -1.0"),
         ({"v_scale": torch.ones(2)}, "v_scale: has 2 elements"),
         ({"kv_layout": "HN"}, "kv_layout: is 'HN'"),
         ({"kv_cache_sf": caches()[0]}, "cache: is torch.uint8 of shape"),

@@ -162,6 +162,22 @@ def test_latents_in_nvfp4_are_decoded() -> None:
     assert torch.equal(out, expected)
 
 
+def test_there_may_be_no_tokens() -> None:
+    none, cache = torch.empty(0, dtype=torch.int64), filled(PAGES, PAGE, RANK + TURNED, dtype=torch.uint8)
+    parts = normal(0, 4, TURNED), normal(0, TURNED), normal(0, RANK)
+    ops.concat_and_cache_mla_rope_fused(none, *parts, TABLE, True, none, cache, "fp8", torch.ones(1))
+    keys = filled(PAGES, PAGE, 132, dtype=torch.uint8)
+    for kind in ("fp8", "mxfp8"):
+        ops.indexer_k_quant_and_cache(normal(0, 128), keys, none, 128, kind)
+    assert cache.eq(99).all()
+    assert keys.eq(99).all()
+    starts = torch.zeros(3, dtype=torch.int32)
+    ops.cp_gather_indexer_k_quant_cache(keys, keys[0, :0, :128], keys[0, :0, :4], TABLES, starts)
+    ops.gather_and_maybe_dequant_cache(cache, OUT[:0, :128], TABLES, starts, starts, 0, "fp8", torch.ones(1))
+    ops.cp_gather_and_upconvert_fp8_kv_cache(CACHE, OUT[:0], TABLES, starts[:2], 2)
+    ops.cp_gather_and_upconvert_nvfp4_kv_cache(CACHE[..., :352].contiguous(), OUT[:0], TABLES, starts[:2], 2)
+
+
 X, TABLE = normal(TOKENS, 2, TURNED), normal(9, TURNED)
 CACHE, OUT = torch.zeros(PAGES, PAGE, 656, dtype=torch.uint8), torch.zeros(4, 576).bfloat16()
 

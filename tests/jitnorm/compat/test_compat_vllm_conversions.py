@@ -50,6 +50,15 @@ def test_mxfp8_has_linear_scales_unless_they_are_to_be_swizzled(shape: tuple[int
     assert not padded[:, 8:].any()
 
 
+def test_there_may_be_no_rows() -> None:
+    for x in (X[:0], X[None, :0]):
+        assert [tuple(each.shape) for each in ops.mxfp8_e4m3_quantize(x)] == [x.shape, (*x.shape[:-1], SIZE // 32)]
+        assert [tuple(each.shape) for each in ops.per_token_quant_int8(x)] == [x.shape, (*x.shape[:-1], 1)]
+    for function in (ops.silu_mul_quant_fp8_packed_triton, ops.silu_mul_per_token_group_quant_fp8_colmajor):
+        codes, scales = function(X[:0], group_size=32)
+        assert (codes.shape, len(scales)) == ((0, SIZE // 2), 0)
+
+
 @pytest.mark.parametrize("kv_dtype", CONVERTED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_fp8_is_encoded_and_decoded(kv_dtype: str, dtype: torch.dtype) -> None:
