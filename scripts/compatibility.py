@@ -56,7 +56,7 @@ FLASHINFER = {
     "silu_and_mul_mxfp8_quantize": "also float16 and float32, all GPUs and the CPU; torch transposes along columns",
     "silu_and_mul_nvfp4_quantize": "",
     "fp4_quantize": "",
-    "nvfp4_quantize": "",
+    "nvfp4_quantize": "torch multiplies by `out_scale`",
     "mxfp4_quantize": "",
     "mxfp8_quantize": "",
     "mxfp8_grouped_quantize": "rows past the mask are not written",

@@ -115,7 +115,7 @@ def nvfp4_quantize(
     out_scale: torch.Tensor | None = None,
     nvfp4_4over6: Any = UNSET,
 ) -> tuple[torch.Tensor, ...]:
-    """NVFP4: codes and scales, and with `per_token_activation` the global scale of each row.
+    """NVFP4: codes and scales, and with `per_token_activation` the global scale of each row, times any `out_scale`.
 
     With `expanded_idx_to_permuted_idx`, int32 (n,), only the rows with these indices are quantized, in their places;
     for other rows, scales are zero, and codes and global scales are uninitialized.
@@ -129,11 +129,13 @@ def nvfp4_quantize(
         spec = fp4_spec(16, "e4m3", layout_name("sfLayout", sfLayout), "row", recipe)
         spec = replace(spec, e4m3_max=largest_scale(a_global_sf) or spec.e4m3_max)
         return _of_rows(a, expanded_idx_to_permuted_idx, spec, as_hint(enable_pdl))
-    return jitnorm.nvfp4_quantize(
+    if out_scale is not None and not per_token_activation:
+        raise ValueError("out_scale: is given, which needs per_token_activation; pass None")
+    made = jitnorm.nvfp4_quantize(
         a, None if a_global_sf is None else as_scale(a_global_sf, a), sfLayout, do_shuffle, sf_vec_size,
-        as_hint(enable_pdl), backend, per_token_activation, expanded_idx_to_permuted_idx, out_scale,
-        resolve_nvfp4_4over6(nvfp4_4over6),
+        as_hint(enable_pdl), backend, per_token_activation, nvfp4_4over6=resolve_nvfp4_4over6(nvfp4_4over6),
     )  # fmt: skip
+    return made if out_scale is None else (*made[:2], made[2] * as_scale(out_scale, made[2]).reshape(1))
 
 
 def _of_rows(

@@ -80,9 +80,13 @@ def test_rows_have_scales_of_their_own() -> None:
     plain = flashinfer.nvfp4_quantize_per_token_cute_dsl(X, 1 / 2688, 2)
     made = reference.quantize_nvfp4_row(X.float().numpy())
     assert same(plain, [torch.from_numpy(each) for each in made])
-    scaled = flashinfer.nvfp4_quantize_per_token_cute_dsl(X, 1 / 2688, 2, out_scale=torch.tensor([3.0]))
-    assert same(scaled[:2], list(plain[:2]))
-    assert torch.equal(scaled[2], plain[2] * 3)
+    factor = torch.tensor([3.0])
+    for scaled in (
+        flashinfer.nvfp4_quantize_per_token_cute_dsl(X, 1 / 2688, 2, out_scale=factor),
+        flashinfer.nvfp4_quantize(X, 1 / 2688, 2, per_token_activation=True, out_scale=factor),
+    ):
+        assert same(scaled[:2], list(plain[:2]))
+        assert torch.equal(scaled[2], plain[2] * 3)
 
 
 @pytest.mark.parametrize(
@@ -93,6 +97,7 @@ def test_rows_have_scales_of_their_own() -> None:
             lambda: flashinfer.nvfp4_quantize_cute_dsl(X, 1.0, out=(X.byte(), torch.empty(9, dtype=torch.uint8))),
             "out: its scales are torch.uint8 of 9 elements",
         ),
+        (lambda: flashinfer.nvfp4_quantize(X, 1.0, out_scale=torch.ones(1)), "out_scale: is given, which needs"),
         (lambda: flashinfer.mxfp4_quantize_cute_dsl(X[:, :40]), "multiple of block_size 32"),
     ],
 )

@@ -98,3 +98,25 @@ def test_rows_that_a_map_has_the_numbers_of_are_those_of_the_cpu(x: torch.Tensor
     found = flashinfer.nvfp4_quantize(x, 1 / 2688, 2, **{**options, "expanded_idx_to_permuted_idx": numbers.cuda()})
     for got, expected in zip(found, wanted, strict=True):
         assert torch.equal(got[[0, 2, 5]].cpu(), expected[[0, 2, 5]])
+
+
+def test_tokens_are_appended_in_a_cuda_graph(x: torch.Tensor) -> None:
+    """Neither encoding nor insertion waits for the host, which would end the capture."""
+    heads, slots = x.view(6, 4, 64), torch.tensor([5, -1, 0, 9, 2, 99], device="cuda")
+    scales = torch.full((1,), 0.01, device="cuda"), torch.full((1,), 0.02, device="cuda")
+
+    def appended() -> list[torch.Tensor]:
+        caches = [torch.zeros(3, 4, 4, n, dtype=torch.uint8, device="cuda") for n in (32, 32, 4, 4)]
+        pairs = tuple(caches[:2]), tuple(each.view(torch.float8_e4m3fn) for each in caches[2:])
+        flashinfer.nvfp4_quantize_append_paged_kv_cache_with_slot_mapping(heads, heads, slots, *pairs, *scales)
+        return caches
+
+    expected = appended()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = appended()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert all(map(torch.equal, found, expected))
+    assert expected[0].any()
