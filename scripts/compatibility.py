@@ -86,6 +86,7 @@ FLASHINFER = {
         "nvfp4_quantize_append_paged_kv_cache nvfp4_quantize_append_paged_kv_cache_with_slot_mapping"
         " nvfp4_quantize_append_paged_mla_kv_cache",
     ),
+    "concat_mla_kv_quant_fp8": "three launches, and torch copies rotated elements to all heads; all GPUs and the CPU",
     "comm.create_allreduce_fusion_workspace": "2 to 8 GPUs of one host, or processes on the CPU; no multicast",
     "comm.AllReduceFusionWorkspace": "rows and columns are limited separately",
     "comm.AllReduceFusionPattern": "",
@@ -116,7 +117,7 @@ FLASHINFER = {
     **_same(
         "belongs to one attention, matrix product or mix of experts",
         "nvfp4_quantize_smooth trtllm_sage_attention_quantize nvfp4_attention_sm120_quantize_qkv"
-        " concat_mla_kv_quant_fp8 prepare_mega_mhc comm.trtllm_moe_allreduce_fusion"
+        " prepare_mega_mhc comm.trtllm_moe_allreduce_fusion"
         " comm.trtllm_moe_finalize_allreduce_fusion comm.tp_moe_finalize_rmsnorm"
         " diffusion_ops.minimax_h3_qkv_quantize_pack",
     ),

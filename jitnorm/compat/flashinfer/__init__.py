@@ -39,6 +39,7 @@ from jitnorm.compat.flashinfer.kv_cache import (
     nvfp4_quantize_paged_kv_cache,
 )
 from jitnorm.compat.flashinfer.mhc import mhc_post, mhc_pre_big_fuse, mhc_pre_big_fuse_with_prenorm
+from jitnorm.compat.flashinfer.mla_kv_pack import concat_mla_kv_quant_fp8
 from jitnorm.compat.flashinfer.norm import (
     add_rmsnorm_fp4quant,
     fused_add_rmsnorm,
@@ -117,6 +118,7 @@ __all__ = [
     "block_scale_interleave",
     "cake_rmsnorm",
     "comm",
+    "concat_mla_kv_quant_fp8",
     "diffusion_ops",
     "e2m1_and_ufp8sf_scale_to_float",
     "fp4_quantize",
