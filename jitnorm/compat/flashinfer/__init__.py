@@ -1,10 +1,10 @@
 """FlashInfer's norms, activations and quantization: ``from jitnorm.compat import flashinfer``.
 
 Its modules are here too: `flashinfer.norm`, `flashinfer.activation`, `flashinfer.comm`, `flashinfer.diffusion_ops`,
-`flashinfer.mhc`, `flashinfer.quantization`, `flashinfer.rope`.
+`flashinfer.mhc`, `flashinfer.page`, `flashinfer.quantization`, `flashinfer.rope`.
 """
 
-from jitnorm.compat.flashinfer import activation, comm, diffusion_ops, mhc, norm, quantization, rope
+from jitnorm.compat.flashinfer import activation, comm, diffusion_ops, mhc, norm, page, quantization, rope
 from jitnorm.compat.flashinfer.activation import (
     gelu_and_mul,
     gelu_tanh_and_mul,
@@ -26,11 +26,6 @@ from jitnorm.compat.flashinfer.four_over_six import (
     nvfp4_4over6_from_code,
     nvfp4_e4m3_max,
     resolve_nvfp4_4over6,
-)
-from jitnorm.compat.flashinfer.kv_append import (
-    nvfp4_quantize_append_paged_kv_cache,
-    nvfp4_quantize_append_paged_kv_cache_with_slot_mapping,
-    nvfp4_quantize_append_paged_mla_kv_cache,
 )
 from jitnorm.compat.flashinfer.kv_cache import (
     nvfp4_kv_dequantize,
@@ -55,6 +50,11 @@ from jitnorm.compat.flashinfer.norm import (
     rmsnorm_quant,
     rmsnorm_sigmoid_gate,
     supports_rmsnorm_sigmoid_gate,
+)
+from jitnorm.compat.flashinfer.page import (
+    nvfp4_quantize_append_paged_kv_cache,
+    nvfp4_quantize_append_paged_kv_cache_with_slot_mapping,
+    nvfp4_quantize_append_paged_mla_kv_cache,
 )
 from jitnorm.compat.flashinfer.quantization import (
     SfLayout,
@@ -167,6 +167,7 @@ __all__ = [
     "nvfp4_quantize_cute_dsl",
     "nvfp4_quantize_paged_kv_cache",
     "nvfp4_quantize_per_token_cute_dsl",
+    "page",
     "per_token_group_quant_8bit",
     "quantization",
     "reorder_rows_for_gated_act_gemm",

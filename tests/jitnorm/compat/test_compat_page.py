@@ -1,4 +1,4 @@
-"""jitnorm.compat.flashinfer: tokens appended to caches in NVFP4, compared with the definition and a loop."""
+"""jitnorm.compat.flashinfer.page: tokens appended to caches in NVFP4, compared with the definition and a loop."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_there_may_be_no_tokens() -> None:
 def test_rotated_elements_of_mla_are_in_fp8() -> None:
     ckv, kpe = normal(TOKENS, 96), normal(TOKENS, 32, seed=1)
     caches = filled(PAGES, PAGE, 48, dtype=torch.uint8), filled(PAGES, PAGE, 6), filled(PAGES, PAGE, 32)
-    flashinfer.nvfp4_quantize_append_paged_mla_kv_cache(
+    flashinfer.page.nvfp4_quantize_append_paged_mla_kv_cache(
         ckv, kpe, REQUESTS, PLACES, *caches, INDICES, INDPTR, INDPTR[1:], K_SCALE, 0.25
     )
     expected = *nvfp4(ckv, K_SCALE), codes(kpe, 4)

@@ -1,4 +1,4 @@
-"""FlashInfer's insertion of new tokens into paged caches in NVFP4; torch inserts the codes and scales.
+"""The functions of `flashinfer.page` that encode new tokens in NVFP4; torch inserts the codes and scales.
 
 `batch_indices` and `positions` say which request a token belongs to and where in it, `kv_indices` and `kv_indptr` which
 pages a request has; `kv_last_page_len` is not needed. Tokens without a request or a page are skipped. Scales are decode
