@@ -187,17 +187,18 @@ JITNORM_INLINE void finish_block(const Arguments& a, UInt64 mark) {
   const Slots& s = a.slots;
   Workspace& w = workspace_of(a);
   const UInt64 epoch = epoch_of(a);
-  const auto mark_at = [&](int p, Int64 rank) {
-    return reinterpret_cast<UInt64*>(s.from_own[p] + mark_offset(slot_number(s, epoch, rank, blockIdx.x)));
-  };
   __syncthreads();  // all threads have stored
   if (threadIdx.x == 0 && !has_failed(w)) {
     release_to_ranks();
-    JITNORM_UNROLL
-    for (int p = 1; p < kRanks; ++p) store_shared(mark_at(p, s.rank), mark);
+    const Int64 own = mark_offset(slot_number(s, epoch, s.rank, blockIdx.x));
+#pragma unroll 1
+    for (int p = 1; p < kRanks; ++p) store_shared(reinterpret_cast<UInt64*>(w.from_own[p] + own), mark);
   }
   const int rank = threadIdx.x;
-  if (rank < kRanks && rank != s.rank && !has_failed(w)) await_mark(w, mark_at(0, rank), mark, rank, epoch);
+  if (rank < kRanks && rank != s.rank && !has_failed(w)) {
+    const UInt8* at = s.from_own[0] + mark_offset(slot_number(s, epoch, rank, blockIdx.x));
+    await_mark(w, reinterpret_cast<const UInt64*>(at), mark, rank, epoch);
+  }
   __syncthreads();  // all threads know the call before its end
 }
 
