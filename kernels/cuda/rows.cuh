@@ -305,9 +305,9 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
 #endif
 }
 
-// A single row finishes sooner if what the previous kernel most likely does not write is fetched while it still runs.
+// Few rows finish sooner if what the previous kernel most likely does not write is fetched while it still runs.
 constexpr bool kFetchesEarly =
-    kHasPdl && kFavoursLatency && kNormalizes && (kCombine == Combine::kInput || kCombine == Combine::kAdd);
+    kHasPdl && kTakesFastPath && kNormalizes && (kCombine == Combine::kInput || kCombine == Combine::kAdd);
 
 JITNORM_INLINE void fetch_early(const Arguments& a, Int64 row, int thread) {
   JITNORM_UNROLL
