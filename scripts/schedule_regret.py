@@ -1,21 +1,90 @@
 """Measures how much longer calls at random lengths take than with the fastest schedule that tuning finds.
 
-    python scripts/schedule_regret.py [SEED]    0 by default
+    python scripts/schedule_regret.py [--seed 0] [--seconds 400] [--jobs N] [--out FILE]
 
-Needs a GPU, torch and NVRTC. Each op of `jitnorm tune` is called at one length per class of rows, drawn from 1024 to
-32768.
+Needs a GPU, torch and NVRTC. Each op of `jitnorm tune` is called at one length up to 32768 in all classes of rows, then
+at another, and so on until the time is up: worker processes build kernels ahead. All times go to a file of JSON lines,
+the first of which describes the machine.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import json
+import os
 import sys
+import time
+from collections import defaultdict
+from collections.abc import Generator, Sequence
+from dataclasses import asdict
+from pathlib import Path
 
+from jitnorm.kernels.row_classes import ROW_CLASSES
+
+from jitnorm.bench import machine
 from jitnorm.commands.tune import target_here
-from jitnorm.commands.warm import Progress, warm
-from jitnorm.tune.cases import OPS
+from jitnorm.launcher import load_or_build_launcher
+from jitnorm.store import user_cache
+from jitnorm.tune.ahead import built_ahead
+from jitnorm.tune.cases import OPS, Case
 from jitnorm.tune.meter import DeviceMeter
-from jitnorm.tune.regret import Regret, configs_of, draw, regrets
+from jitnorm.tune.regret import Regret, cases_of, configs_of, draw, regrets
+from jitnorm.warm.machine import worker_count
 from jitnorm.warm.plan import Job
+from jitnorm.warm.workers import run
+
+# Median of so many replays: calls with few rows take little time, but vary more.
+_REPLAYS = {"few": 9}
+_REPLAYS_OF_OTHERS = 5
+
+
+def main() -> None:
+    """Measure, show each case, and summarize."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0, help="of the drawn lengths")
+    parser.add_argument("--seconds", type=float, default=400, help="when to stop")
+    parser.add_argument("--jobs", type=int, help="processes that build; all cores by default")
+    parser.add_argument("--out", type=Path, default=Path("regret.jsonl"), help="file for all times")
+    wanted = parser.parse_args()
+    deadline = time.monotonic() + wanted.seconds
+    found = []
+    with wanted.out.open("w", encoding="utf-8") as out:
+        print(f"{'op':18} {'class':6} {'H':>6} {'schedule':12} {'fastest':12} {'regret':>7} {'rules':>7}")
+        out.write(json.dumps(asdict(machine.setup_of("cuda", []))) + "\n")
+        for each in measured(wanted.seed, wanted.jobs, deadline):
+            found.append(each)
+            out.write(f"{each}\n")
+            out.flush()
+            print(row_text(each), flush=True)
+    show_summary(found)
+
+
+def measured(seed: int, jobs: int | None, deadline: float) -> Generator[Regret, None, None]:
+    """Measure cases until the time is up."""
+    target = target_here()
+    machine.seed()
+    os.environ["JITNORM_JIT"] = "auto"
+    load_or_build_launcher(user_cache())
+
+    def jobs_of(cases: Sequence[Case]) -> list[Job]:
+        return [Job(config, target) for case in cases for config in configs_of(case, target)]
+
+    def build(missing: Sequence[Job]) -> Generator[Job, None, None]:
+        with contextlib.closing(run(missing, worker_count(len(missing), jobs), "nvrtc")) as outcomes:
+            yield from (outcome.job for outcome in outcomes)
+
+    def meter_of(case: Case) -> DeviceMeter:
+        replays = _REPLAYS.get(case.row_class, _REPLAYS_OF_OTHERS)
+        return DeviceMeter(case, target, "nvrtc", replays=replays)
+
+    drawn = (cases_of(op, size, target) for op, size in draw(OPS, seed))
+    with contextlib.closing(built_ahead(drawn, jobs_of, build, at_once=len(OPS))) as ready:
+        for cases in ready:
+            for each in regrets(cases, target, meter_of, lambda what: print(what, file=sys.stderr)):
+                yield each
+                if time.monotonic() > deadline:
+                    return
 
 
 def row_text(found: Regret) -> str:
@@ -23,24 +92,26 @@ def row_text(found: Regret) -> str:
     case = found.case
     return (
         f"{case.op:18} {case.row_class:6} {case.config.hidden_size:6} {found.schedule or '(rules)':12} "
-        f"{found.fastest or '(rules)':12} {found.by_choice:7.1%} {found.by_rule:7.1%}"
+        f"{found.fastest or '(rules)':12} {found.of(found.schedule):7.1%} {found.of(''):7.1%}"
     )
 
 
-def main(seed: int) -> None:
-    target = target_here()
-    cases = draw(OPS, seed, target)
-    configs = dict.fromkeys(config for case in cases for config in configs_of(case, target))
-    for _ in warm(Progress([Job(config, target) for config in configs]), backend="nvrtc", workers=None):
-        pass
-    print(f"{'op':18} {'class':6} {'H':>6} {'schedule':12} {'fastest':12} {'regret':>7} {'rules':>7}")
-    found = []
-    for each in regrets(cases, target, lambda case: DeviceMeter(case, target, "nvrtc")):
-        found.append(each)
-        print(row_text(each), flush=True)
-    for name, values in (("schedule", [f.by_choice for f in found]), ("rules", [f.by_rule for f in found])):
-        print(f"{name}: {sum(values) / len(values):.1%} on average, {max(values):.1%} at most, of {len(values)} calls")
+def show_summary(found: Sequence[Regret]) -> None:
+    """Print mean and worst regret of each op and class of rows."""
+    by_case = defaultdict(list)
+    for each in found:
+        by_case[each.case.op, each.case.row_class].append(each.of(each.schedule))
+    print(f"\n{'mean, worst':18}" + "".join(f"{row_class:>16}" for row_class in ROW_CLASSES))
+    for op in OPS:
+        cells = map(_mean_and_worst, (by_case[op, row_class] for row_class in ROW_CLASSES))
+        print(f"{op:18}" + "".join(f"{cell:>16}" for cell in cells))
+    for name, values in (("schedule", [f.of(f.schedule) for f in found]), ("rules", [f.of("") for f in found])):
+        print(f"{name}: {_mean_and_worst(values)} of {len(values)} cases")
+
+
+def _mean_and_worst(values: Sequence[float]) -> str:
+    return f"{sum(values) / len(values):.1%}, {max(values):.1%}" if values else "-"
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    main()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from statistics import median
 
 import torch
 
@@ -22,6 +23,7 @@ _LOOP_SECONDS = 2e-3
 _FEWEST_CALLS = 20  # calls in a graph, unless they take longer than
 _LONG_GRAPH = 2500.0  # microseconds
 _HOST_BATCHES = 10
+_REPLAYS = 9
 
 
 def buffer_count(op_bytes: float) -> int:
@@ -46,12 +48,12 @@ def copy_calls(op_bytes: int, new: Tensors) -> list[Call]:
     return [make() for _ in range(buffer_count(op_bytes))]
 
 
-def device_time(calls: list[Call], device: str) -> float:
-    """Measure microseconds per call on the device; the calls are one op over distinct buffers."""
-    return graph_time(calls) if device == "cuda" else loop_time(calls)
+def device_time(calls: list[Call], device: str, replays: int = _REPLAYS) -> float:
+    """Measure microseconds per call on the device, the median of replays, of an op over distinct buffers."""
+    return graph_time(calls, replays) if device == "cuda" else loop_time(calls, replays)
 
 
-def graph_time(calls: list[Call]) -> float:
+def graph_time(calls: list[Call], replays: int = _REPLAYS) -> float:
     """Measure the same on a GPU. Everything is compiled before the graph is captured."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -59,9 +61,9 @@ def graph_time(calls: list[Call]) -> float:
         _run(calls)
         rounds = rounds_of(_elapsed(lambda: _run(calls)) / len(calls), len(calls))
         graph = _captured(calls, rounds)
-        times = [_elapsed(graph.replay) for _ in range(11)]
+        times = [_elapsed(graph.replay) for _ in range(2 + replays)]
     torch.cuda.synchronize()
-    return sorted(times[2:])[4] / (rounds * len(calls))
+    return median(times[2:]) / (rounds * len(calls))
 
 
 def rounds_of(estimate: float, buffers: int) -> int:
@@ -124,12 +126,11 @@ def host_time(call: Call, device_time: float) -> float:
     return min(times[1:])
 
 
-def loop_time(calls: list[Call]) -> float:
+def loop_time(calls: list[Call], replays: int = _REPLAYS) -> float:
     """Measure the same on the CPU, on as many threads as jitnorm and torch start."""
     _seconds(calls, 1)
     rounds = max(1, math.ceil(_LOOP_SECONDS / _seconds(calls, 1)))
-    times = sorted(_seconds(calls, rounds) for _ in range(9))
-    return times[4] / (rounds * len(calls)) * 1e6
+    return median(_seconds(calls, rounds) for _ in range(replays)) / (rounds * len(calls)) * 1e6
 
 
 def _seconds(calls: list[Call], rounds: int) -> float:

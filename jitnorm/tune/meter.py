@@ -51,12 +51,13 @@ class DeviceMeter:
         target: the target of the kernels.
         backend: the backend that builds them.
         device: ``cuda`` or ``cpu``.
+        replays: how many replays a time is the median of.
     """
 
-    def __init__(self, case: Case, target: Target, backend: str, device: str = "cuda") -> None:
+    def __init__(self, case: Case, target: Target, backend: str, device: str = "cuda", replays: int = 9) -> None:
         from jitnorm.bench.timing import buffer_count
 
-        self._target, self._backend, self._device = target, backend, device
+        self._target, self._backend, self._device, self._replays = target, backend, device, replays
         op = op_named(case.op)
         self._runs = []
         for rows in case.rows:
@@ -69,7 +70,8 @@ class DeviceMeter:
         from jitnorm.bench.timing import device_time
 
         return tuple(
-            device_time([self._call(config, each) for each in run.arguments], self._device) for run in self._runs
+            device_time([self._call(config, each) for each in run.arguments], self._device, self._replays)
+            for run in self._runs
         )
 
     def copy(self) -> Times:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from jitnorm.bench.cases import op_named
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.row_classes import MANY_ELEMENTS, ROW_CLASSES, class_of
 from jitnorm.kernels.target import Target
 from jitnorm.tune.cases import Case, plan
@@ -15,48 +18,76 @@ from jitnorm.tune.choose import Times
 from jitnorm.tune.meter import Meter
 from jitnorm.tuning import schedule_for, tables
 
-# Lengths are drawn evenly from these multiples of 128, which every format divides.
-_SHORTEST, _LONGEST, _STEP = 1024, 32768, 128
+# Lengths are multiples of `_STEP`, or of an op's blocks. Rows of up to 512 elements have no choice of schedules.
+_SHORTEST, _LONGEST, _STEP = 528, 32768, 16
+# Schedules that are further behind the fastest after one measurement are not measured again.
+_FAR_BEHIND = 0.03
 
 
 @dataclass(frozen=True)
 class Regret:
-    """The times of a case, as ratios to the fastest schedule's, less 1.
+    """The times of a case by every schedule.
 
     Attributes:
         case: the case.
         schedule: the schedule that calls get; empty for the rules'.
-        fastest: the fastest schedule.
-        by_choice: how much longer the schedule that calls get takes.
-        by_rule: how much longer the rules' schedule takes.
+        times: microseconds by schedule, for each row count.
     """
 
     case: Case
     schedule: str
-    fastest: str
-    by_choice: float
-    by_rule: float
+    times: Mapping[str, Times]
+
+    @property
+    def fastest(self) -> str:
+        """The fastest schedule, in the geometric mean over row counts."""
+        return min(self.times, key=lambda each: _mean(self.times[each]))
+
+    def of(self, schedule: str) -> float:
+        """How much longer calls take by a schedule than by the fastest, as a fraction of its time."""
+        return _mean(self.times[schedule]) / _mean(self.times[self.fastest]) - 1
+
+    def __str__(self) -> str:
+        """Everything, as a line of JSON."""
+        case = self.case
+        facts = {"op": case.op, "config": str(case.config), "row_class": case.row_class, "rows": case.rows}
+        times = {each: [round(time, 3) for time in of_rows] for each, of_rows in self.times.items()}
+        return json.dumps({**facts, "schedule": self.schedule, "times": times})
 
 
-def draw(ops: Sequence[str], seed: int, target: Target) -> list[Case]:
-    """Draw a length for each op and class of rows, the same for the same seed.
+def draw(ops: Sequence[str], seed: int) -> Iterator[tuple[str, int]]:
+    """Draw lengths for ops without end, one for each before the next for any, the same for the same seed.
+
+    In each round, the lengths of all ops are spread over the whole range: evenly, then evenly in proportion, in turns,
+    because there are more long rows than short ones, but more calls with these.
 
     Args:
         ops: names out of `cases.OPS`.
         seed: the seed of the random numbers.
-        target: what the kernels are built for.
 
     Example:
-        >>> [case.row_class for case in draw(["rmsnorm"], 7, Target("sm_90a"))]
-        ['few', 'some', 'usual', 'many']
+        >>> numbers = draw(["rmsnorm", "add mxfp4"], 7)
+        >>> [next(numbers) for _ in range(4)]
+        [('rmsnorm', 21888), ('add mxfp4', 7552), ('rmsnorm', 1536), ('add mxfp4', 6944)]
     """
-    numbers = random.Random(seed)
-    found = []
-    for op in ops:
-        for row_class in ROW_CLASSES:
-            size = numbers.randrange(_SHORTEST, _LONGEST + 1, _STEP)
-            found += [_with_many_rows(case) for case in plan([op], [size], [row_class], target).cases]
-    return found
+    numbers, is_even = random.Random(seed), True
+    while True:
+        places = numbers.sample(range(len(ops)), len(ops))
+        for op, place in zip(ops, places, strict=True):
+            share = (place + numbers.random()) / len(ops)
+            even = _SHORTEST + share * (_LONGEST - _SHORTEST)
+            yield op, _allowed(op, int(even if is_even else _SHORTEST * (_LONGEST / _SHORTEST) ** share))
+        is_even = not is_even
+
+
+def _allowed(op: str, size: int) -> int:
+    """The next length that an op allows."""
+    return round_up(size, math.lcm(_STEP, op_named(op).multiples[1]))
+
+
+def cases_of(op: str, size: int, target: Target) -> list[Case]:
+    """The cases of all classes of rows, which have many kernels in common."""
+    return [_with_many_rows(case) for case in plan([op], [size], ROW_CLASSES, target).cases]
 
 
 def _with_many_rows(case: Case) -> Case:
@@ -79,20 +110,38 @@ def configs_of(case: Case, target: Target) -> tuple[KernelConfig, ...]:
     return tuple(replace(case.config, schedule=each) for each in schedules)
 
 
-def regrets(cases: Sequence[Case], target: Target, meter_of: Callable[[Case], Meter]) -> Iterator[Regret]:
-    """Measure every schedule of each case, and compare what calls get with the fastest.
+def regrets(
+    cases: Sequence[Case], target: Target, meter_of: Callable[[Case], Meter], leave_out: Callable[[str], None]
+) -> Iterator[Regret]:
+    """Measure every schedule of each case once, and those near the fastest again.
 
     Args:
-        cases: the cases, as `draw` gives them.
+        cases: the cases, as `cases_of` gives them.
         target: what the kernels are built for.
         meter_of: returns the meter of a case.
+        leave_out: called with kernels that cannot be built or run, and why.
     """
     for case in cases:
-        meter, of_call = meter_of(case), chosen(case, target)
-        times = {each.schedule: _mean(meter.time(each)) for each in configs_of(case, target)}
-        fastest = min(times, key=times.__getitem__)
-        least = times[fastest]
-        yield Regret(case, of_call, fastest, times[of_call] / least - 1, times[""] / least - 1)
+        meter, configs, times = meter_of(case), configs_of(case, target), {}
+        for config in configs:
+            try:
+                times[config.schedule] = meter.time(config)
+            except RuntimeError as error:
+                leave_out(f"{config}: {error}")
+        first = Regret(case, chosen(case, target), times)
+        if not {"", first.schedule} <= times.keys():
+            continue
+        again = [each for each in times if first.of(each) <= _FAR_BEHIND or each in ("", first.schedule)]
+        second = {
+            config.schedule: _between(times[config.schedule], meter.time(config))
+            for config in configs
+            if config.schedule in again
+        }
+        yield replace(first, times={**times, **second})
+
+
+def _between(one: Times, other: Times) -> Times:
+    return tuple((a + b) / 2 for a, b in zip(one, other, strict=True))
 
 
 def _mean(times: Times) -> float:

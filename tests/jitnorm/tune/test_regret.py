@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import pytest
 from jitnorm.kernels.config import KernelConfig
@@ -10,19 +12,24 @@ from jitnorm.kernels.row_classes import ROW_CLASSES, class_of
 from jitnorm.kernels.target import Target
 
 from jitnorm.tune.cases import OPS, Case
-from jitnorm.tune.regret import chosen, configs_of, draw, regrets
+from jitnorm.tune.regret import Regret, cases_of, chosen, configs_of, draw, regrets
 
 HOPPER = Target("sm_90a")
 
 
-@dataclass(frozen=True)
+@dataclass
 class ByText:
-    """A meter by which one schedule takes half the time of all others."""
+    """A meter by which one schedule takes half the time of all others, and some cannot run; it counts measurements."""
 
     case: Case
     fast: str
+    broken: str = "none"
+    measured: list[str] = field(default_factory=list)
 
     def time(self, config: KernelConfig) -> tuple[float, ...]:
+        self.measured.append(config.schedule)
+        if config.schedule == self.broken:
+            raise RuntimeError("too many registers")
         return tuple(rows * (1.0 if config.schedule == self.fast else 2.0) for rows in self.case.rows)
 
     def copy(self) -> tuple[float, ...]:
@@ -32,28 +39,77 @@ class ByText:
         raise NotImplementedError
 
 
-def test_a_seed_draws_the_same_lengths_for_every_op_and_class() -> None:
-    cases = draw(OPS, 3, HOPPER)
-    assert cases == draw(OPS, 3, HOPPER) != draw(OPS, 4, HOPPER)
-    assert {case.op for case in cases} == set(OPS)
-    assert {case.row_class for case in cases} == set(ROW_CLASSES)
-    for case in cases:
-        assert {class_of(rows, case.config.hidden_size) for rows in case.rows} == {case.row_class}
+def measured(case: Case, meter: ByText) -> tuple[list[Regret], list[str]]:
+    """What is found for a case, and what is left out."""
+    left_out: list[str] = []
+    return list(regrets([case], HOPPER, lambda case: meter, left_out.append)), left_out
 
 
-@pytest.mark.parametrize("op", ["rmsnorm", "silu nvfp4"])
-def test_what_calls_get_is_measured_too(op: str) -> None:
-    for case in draw([op], 5, HOPPER):
+def test_a_seed_draws_the_same_lengths_for_every_op_in_turns() -> None:
+    drawn = list(islice(draw(OPS, 3), 6 * len(OPS)))
+    assert drawn == list(islice(draw(OPS, 3), 6 * len(OPS))) != list(islice(draw(OPS, 4), 6 * len(OPS)))
+    assert [op for op, _ in drawn] == [*OPS] * 6
+
+
+def test_lengths_are_spread_over_the_whole_range_evenly_and_in_proportion() -> None:
+    numbers = draw(OPS, 5)
+    for share_of_long in (0.5, 0.17):
+        of_round = sorted(size for _, size in islice(numbers, len(OPS)))
+        assert 512 < of_round[0] < 2048
+        assert 29000 < of_round[-1] <= 32768
+        assert sum(size > 16384 for size in of_round) / len(OPS) == pytest.approx(share_of_long, abs=0.06)
+
+
+def test_every_drawn_length_has_cases_of_its_classes() -> None:
+    for op, size in islice(draw(OPS, 6), 2 * len(OPS)):
+        cases = cases_of(op, size, HOPPER)
+        assert {case.op for case in cases} == {op}
+        assert [case.row_class for case in cases] == list(ROW_CLASSES)
+        for case in cases:
+            assert {class_of(rows, case.config.hidden_size) for rows in case.rows} == {case.row_class}
+
+
+@pytest.mark.parametrize(("op", "size"), [("rmsnorm", 5392), ("silu nvfp4", 17024)])
+def test_what_calls_get_is_measured_too(op: str, size: int) -> None:
+    for case in cases_of(op, size, HOPPER):
         found = [config.schedule for config in configs_of(case, HOPPER)]
         assert {"", chosen(case, HOPPER), *case.schedules} == set(found)
         assert len(found) == len(set(found))
 
 
 def test_regret_is_the_time_beyond_that_of_the_fastest() -> None:
-    (case, *_) = draw(["rmsnorm"], 0, HOPPER)
+    case = cases_of("rmsnorm", 5392, HOPPER)[2]
     other = next(each for each in case.schedules if each != chosen(case, HOPPER))
-    (worse,) = regrets([case], HOPPER, lambda case: ByText(case, other))
+    ((worse,), _) = measured(case, ByText(case, other))
     assert worse.fastest == other
-    assert (worse.by_choice, worse.by_rule) == pytest.approx((1.0, 1.0))
-    (best,) = regrets([case], HOPPER, lambda case: ByText(case, chosen(case, HOPPER)))
-    assert (best.fastest, best.by_choice) == (chosen(case, HOPPER), 0.0)
+    assert (worse.of(worse.schedule), worse.of("")) == pytest.approx((1.0, 1.0))
+    ((best,), _) = measured(case, ByText(case, chosen(case, HOPPER)))
+    assert (best.fastest, best.of(best.schedule)) == (chosen(case, HOPPER), 0.0)
+
+
+def test_what_is_near_the_fastest_is_measured_again() -> None:
+    case = cases_of("rmsnorm", 5392, HOPPER)[0]
+    fast = case.schedules[-1]
+    meter = ByText(case, fast)
+    measured(case, meter)
+    again = {each for each in meter.measured if meter.measured.count(each) == 2}
+    assert again == {"", chosen(case, HOPPER), fast}
+
+
+def test_what_cannot_run_is_left_out_with_the_reason() -> None:
+    case = cases_of("rmsnorm", 5392, HOPPER)[2]
+    broken = next(each for each in case.schedules if each != chosen(case, HOPPER))
+    ((found,), left_out) = measured(case, ByText(case, case.schedules[-1], broken))
+    assert broken not in found.times
+    assert left_out == [f"{replace(case.config, schedule=broken)}: too many registers"]
+    assert measured(case, ByText(case, broken, broken=""))[0] == []
+
+
+def test_a_line_of_json_has_all_times() -> None:
+    case = cases_of("rmsnorm", 5392, HOPPER)[2]
+    ((found,), _) = measured(case, ByText(case, case.schedules[0]))
+    line = json.loads(str(found))
+    assert (line["op"], line["row_class"], tuple(line["rows"])) == ("rmsnorm", "usual", case.rows)
+    assert KernelConfig.parse(line["config"]) == case.config
+    assert line["times"].keys() == {config.schedule for config in configs_of(case, HOPPER)}
+    assert line["times"][case.schedules[0]] == list(map(float, case.rows))
