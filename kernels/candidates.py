@@ -7,12 +7,13 @@ from dataclasses import replace
 from itertools import chain, product
 
 from .config import KernelConfig
-from .numerics import CHUNK_SIZE, ceil_div
+from .numerics import ceil_div
 from .registers import groups_of, has_room_for_weight, held_bytes, may_store_sum_late
 from .row_parts import MOST_BLOCKS, has_separate_parts
 from .row_schedule import WARP_LANES, RowSchedule
-from .rows_ahead import sharing_rows, staged_bytes
+from .rows_ahead import loading_ahead, sharing_rows
 from .schedule import CLUSTERS, MAX_WARPS, PREFERRED_WARPS, row_schedule, why_unfit
+from .schedule_form import MOST_RESIDENT_THREADS, residents_of
 from .target import Target
 
 MOST_CANDIDATES = 24
@@ -27,10 +28,6 @@ _CLUSTERED_GROUPS = 4 * PREFERRED_WARPS
 # About how many threads a multiprocessor should have room for, by chunks per lane: 40 registers are enough for one
 # chunk, 64 for more. On its own, the compiler uses 66 for some kernels, which costs a block.
 _RESIDENT_THREADS = {1: (1536, 1024), 2: (1024,), 3: (1024,)}
-# Not every target can have more resident.
-_MOST_THREADS = 1536
-# The same for persistent blocks, by the registers that a row takes in each thread.
-_STAYING_THREADS, _HEAVY_REGISTERS, _HEAVY_THREADS = 1024, 32, 512
 
 
 def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -> list[RowSchedule]:
@@ -83,8 +80,7 @@ def _variants(config: KernelConfig) -> Iterator[RowSchedule]:
             yield from (replace(split, prefetches_weight=True, rows_per_block=rows) for rows in (2, 4))
     for split in splits:
         for threads in _RESIDENT_THREADS.get(split.chunks_per_lane, ()):
-            of_block = WARP_LANES * split.warps_per_row
-            residents = min(32, round(threads / of_block), _MOST_THREADS // of_block)
+            residents = residents_of(threads, WARP_LANES * split.warps_per_row)
             yield replace(split, resident_blocks=residents)
             yield replace(split, prefetches_weight=True, resident_blocks=residents)
     yield from _clustered(groups_of(config))
@@ -97,7 +93,7 @@ def _divided(config: KernelConfig) -> Iterator[RowSchedule]:
         if 1 < blocks <= MOST_BLOCKS:
             schedule = RowSchedule(warps * blocks, chunks, blocks_per_row=blocks)
             yield schedule
-            yield replace(schedule, resident_blocks=_MOST_THREADS // schedule.threads)
+            yield replace(schedule, resident_blocks=MOST_RESIDENT_THREADS // schedule.threads)
 
 
 def _storing_early(config: KernelConfig, by_rule: RowSchedule | None) -> list[RowSchedule]:
@@ -137,19 +133,12 @@ def _sharing(config: KernelConfig, target: Target) -> Iterator[RowSchedule]:
 
 
 def _loading_ahead(config: KernelConfig, target: Target) -> Iterator[RowSchedule]:
-    """Persistent blocks, as many as fit in registers and shared memory; long rows may stay in the latter."""
-
-    def staying(split: RowSchedule, threads: int, **more: bool) -> RowSchedule:
-        of_block = staged_bytes(config, split)
-        residents = min(threads // (WARP_LANES * split.warps_per_row), target.shared_bytes // of_block)
-        ahead = replace(split, prefetches_weight=True, loads_ahead=True, resident_blocks=residents)
-        return _effective(config, replace(ahead, **more))
-
+    """Persistent blocks that load a row ahead; long rows may stay in shared memory."""
     for split in _splits(groups_of(config)):
-        is_heavy = split.chunks_per_lane * CHUNK_SIZE * held_bytes(config) > 4 * _HEAVY_REGISTERS
-        yield staying(split, _HEAVY_THREADS if is_heavy else _STAYING_THREADS)
+        early = replace(split, prefetches_weight=True)
+        yield _effective(config, loading_ahead(config, target, early))
         if groups_of(config) >= _SHARED_GROUPS and held_bytes(config) == 2:
-            yield staying(split, _STAYING_THREADS, stays_shared=True)
+            yield _effective(config, loading_ahead(config, target, replace(early, stays_shared=True)))
 
 
 def _splits(groups: int) -> list[RowSchedule]:

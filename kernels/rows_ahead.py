@@ -7,6 +7,7 @@ from dataclasses import replace
 from .config import KernelConfig
 from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE, round_up
+from .registers import held_bytes
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .target import Target
 
@@ -19,6 +20,9 @@ _STAGED_ROWS = 2
 # chunks.
 _MOST_SHARING_ROWS = 15
 _SHARING_THREADS, _SHARING_THREADS_OF_TWO_CHUNKS = 1024, 768
+# About how many threads of other blocks a multiprocessor should have room for, by the registers that a row takes in
+# each.
+_STAYING_THREADS, _HEAVY_REGISTERS, _HEAVY_THREADS = 1024, 32, 512
 
 
 def shares_parameters(config: KernelConfig, schedule: RowSchedule) -> bool:
@@ -37,6 +41,17 @@ def sharing_rows(config: KernelConfig, target: Target, split: RowSchedule) -> Ro
     threads = _SHARING_THREADS if split.chunks_per_lane == 1 else _SHARING_THREADS_OF_TWO_CHUNKS
     rows = min(threads // (WARP_LANES * split.warps_per_row), room, _MOST_SHARING_ROWS)
     return replace(one, rows_per_block=max(1, rows))
+
+
+def loading_ahead(config: KernelConfig, target: Target, split: RowSchedule) -> RowSchedule:
+    """Persistent blocks of rows divided as in `split`, as many as fit in registers and shared memory."""
+    ahead = replace(split, loads_ahead=True)
+    if shares_parameters(config, ahead):
+        return sharing_rows(config, target, ahead)
+    is_heavy = split.chunks_per_lane * CHUNK_SIZE * held_bytes(config) > 4 * _HEAVY_REGISTERS
+    threads = _HEAVY_THREADS if is_heavy and not split.stays_shared else _STAYING_THREADS
+    blocks = min(threads // (WARP_LANES * split.warps_per_row), target.shared_bytes // staged_row_bytes(config))
+    return replace(ahead, resident_blocks=blocks)
 
 
 def shared_chunks(schedule: RowSchedule) -> int:
