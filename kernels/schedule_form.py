@@ -22,7 +22,7 @@ _TEXT = re.compile(r"(?P<chunks>\d+)(?:/(?P<warps>\d+))?(?P<options>[^t]*)(?:t(?
 
 
 def residents_of(threads: int, of_block: int) -> int:
-    """As many blocks of a number of threads as have about `threads` in all.
+    """The number of blocks of `of_block` threads that have about `threads` in all.
 
     Example:
         >>> residents_of(1024, 128), residents_of(1024, 320), residents_of(1536, 32)
