@@ -1,7 +1,7 @@
 """Tuned schedules: tables of measurements by `jitnorm tune`, and the schedule they choose for a call.
 
-A table is for a target. The user's own, in the cache folder, takes precedence over the one that jitnorm ships. The
-rules of kernels/schedule.py choose for everything that neither lists.
+A table is for a target. The user's own, in the cache folder, takes precedence over the one that jitnorm ships. Forms
+that jitnorm ships choose for other lengths, the rules of kernels/schedule.py for everything else.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
+from jitnorm.fitted_forms import Forms, fitted_schedule, read_forms
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.few_rows import few_rows_schedule
 from jitnorm.kernels.quant_spec import QuantSpec
@@ -38,6 +39,7 @@ _LISTS = ("rows", "by_rule", "best", "copy")
 # a process's first call, parsing JSON 5.0.
 _CHOICE = re.compile(r'^  {"config": "([^"]*)", "row_class": "([^"]*)", "schedule": "([^"]*)"', re.MULTILINE)
 _SHIPPED = Path(__file__).parent / "data" / "tuning"
+_NO_FORMS: Forms = {}
 _LOG = logging.getLogger("jitnorm.tuning")
 
 
@@ -150,19 +152,25 @@ def _same_width(dtype: str) -> str:
     return "bfloat16" if dtype == "float16" else dtype
 
 
-def schedule_for(config: KernelConfig, target: Target, row_class: str, found: Sequence[Schedules]) -> str:
+def schedule_for(
+    config: KernelConfig, target: Target, row_class: str, found: Sequence[Schedules], forms: Forms = _NO_FORMS
+) -> str:
     """The schedule for a kernel in the first table that has an entry, as text; empty for the rules' schedule.
 
-    Without an entry, a rule for few rows applies; without that, the entry of the nearest tuned length.
+    Without an entry, the form applies that was fitted; without that, a rule for few rows; without that, the entry of
+    the nearest tuned length.
 
     Args:
         config: the configuration of a call's kernel.
         target: the target of the kernel.
         row_class: the class of the call's rows, one of `ROW_CLASSES`.
         found: tables for the target, in order of precedence.
+        forms: forms for the target.
     """
-    key = tuning_key(config) if found else config
+    key = tuning_key(config) if found or forms else config
     schedule = _listed(key, row_class, found)
+    if schedule is None:
+        schedule = fitted_schedule(key, config, target, row_class, forms)
     if schedule is None:
         schedule = few_rows_schedule(config, target, row_class) or None
     if schedule is None and (near := nearest_tuned(key)):
@@ -181,7 +189,8 @@ def tuned(config: KernelConfig, target: Target, row_class: str) -> KernelConfig:
     """The configuration with its schedule from this environment's tables, if they list it."""
     if target.is_cpu or not config.is_row_wise:
         return config
-    schedule = schedule_for(config, target, row_class, tables(target.name, tuning_mode()))
+    mode = tuning_mode()
+    schedule = schedule_for(config, target, row_class, tables(target.name, mode), forms_of(target.name, mode))
     return replace(config, schedule=schedule) if schedule else config
 
 
@@ -190,7 +199,8 @@ def stand_ins(config: KernelConfig, target: Target) -> Iterator[KernelConfig]:
     if target.is_cpu or not config.is_row_wise:
         return
     known = {config.schedule}
-    chosen = (schedule_for(config, target, each, [of]) for of in tables(target.name) for each in ROW_CLASSES)
+    choices = [([], _NO_FORMS), ([], forms_of(target.name)), *(([of], _NO_FORMS) for of in tables(target.name))]
+    chosen = (schedule_for(config, target, each, *choice) for choice in choices for each in ROW_CLASSES)
     for schedule in ("", *chosen):
         if schedule not in known:
             known.add(schedule)
@@ -235,6 +245,22 @@ def tables(target: str, mode: str = "on") -> tuple[Schedules, ...]:
     paths = {"on": (user_file, shipped_file), "shipped": (shipped_file,), "off": ()}[mode]
     found = (_read_or_warn(path(target), target) for path in paths)
     return tuple(schedules for schedules in found if schedules)
+
+
+@lru_cache(maxsize=32)
+def forms_of(target: str, mode: str = "on") -> Forms:
+    """The forms for a target; read once per process, until `cache_clear`.
+
+    Args:
+        target: the name of the target.
+        mode: one of `MODES`.
+    """
+    path = shipped_file(f"{target}.forms")
+    try:
+        return _NO_FORMS if mode == "off" else read_forms(path, target)
+    except (OSError, ValueError) as error:
+        _LOG.warning("ignoring the forms in %s: %s", path, error)
+        return _NO_FORMS
 
 
 def user_file(target: str) -> Path:

@@ -1,6 +1,6 @@
 """Measures how much longer calls at random lengths take than with the fastest schedule that tuning finds.
 
-    python scripts/schedule_regret.py [--seed 0] [--seconds 400] [--jobs N] [--out FILE]
+    python scripts/schedule_regret.py [--seed 0] [--step 16] [--seconds 400] [--jobs N] [--out FILE]
 
 Needs a GPU, torch and NVRTC. Each op of `jitnorm tune` is called at one length up to 32768 in all classes of rows, then
 at another, and so on until the time is up: worker processes build kernels ahead. All times go to a file of JSON lines,
@@ -16,7 +16,7 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from jitnorm.store import user_cache
 from jitnorm.tune.ahead import built_ahead
 from jitnorm.tune.cases import OPS, Case
 from jitnorm.tune.meter import DeviceMeter
-from jitnorm.tune.regret import Regret, cases_of, configs_of, draw, regrets
+from jitnorm.tune.regret import STEP, Regret, cases_of, configs_of, draw, regrets
 from jitnorm.warm.machine import worker_count
 from jitnorm.warm.plan import Job
 from jitnorm.warm.workers import run
@@ -43,6 +43,7 @@ def main() -> None:
     """Measure, show each case, and summarize."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="of the drawn lengths")
+    parser.add_argument("--step", type=int, default=STEP, help="of the drawn lengths: they are multiples of it")
     parser.add_argument("--seconds", type=float, default=400, help="when to stop")
     parser.add_argument("--jobs", type=int, help="processes that build; all cores by default")
     parser.add_argument("--out", type=Path, default=Path("regret.jsonl"), help="file for all times")
@@ -52,7 +53,7 @@ def main() -> None:
     with wanted.out.open("w", encoding="utf-8") as out:
         print(f"{'op':18} {'class':6} {'H':>6} {'schedule':12} {'fastest':12} {'regret':>7} {'rules':>7}")
         out.write(json.dumps(asdict(machine.setup_of("cuda", []))) + "\n")
-        for each in measured(wanted.seed, wanted.jobs, deadline):
+        for each in measured(draw(OPS, wanted.seed, wanted.step), wanted.jobs, deadline):
             found.append(each)
             out.write(f"{each}\n")
             out.flush()
@@ -60,8 +61,8 @@ def main() -> None:
     show_summary(found)
 
 
-def measured(seed: int, jobs: int | None, deadline: float) -> Generator[Regret, None, None]:
-    """Measure cases until the time is up."""
+def measured(drawn: Iterator[tuple[str, int]], jobs: int | None, deadline: float) -> Generator[Regret, None, None]:
+    """Measure cases of drawn ops and lengths until the time is up."""
     target = target_here()
     machine.seed()
     os.environ["JITNORM_JIT"] = "auto"
@@ -78,8 +79,8 @@ def measured(seed: int, jobs: int | None, deadline: float) -> Generator[Regret, 
         replays = _REPLAYS.get(case.row_class, _REPLAYS_OF_OTHERS)
         return DeviceMeter(case, target, "nvrtc", replays=replays)
 
-    drawn = (cases_of(op, size, target) for op, size in draw(OPS, seed))
-    with contextlib.closing(built_ahead(drawn, jobs_of, build, at_once=len(OPS))) as ready:
+    planned = (cases_of(op, size, target) for op, size in drawn)
+    with contextlib.closing(built_ahead(planned, jobs_of, build, at_once=len(OPS))) as ready:
         for cases in ready:
             for each in regrets(cases, target, meter_of, lambda what: print(what, file=sys.stderr)):
                 yield each

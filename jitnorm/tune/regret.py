@@ -16,12 +16,15 @@ from jitnorm.kernels.target import Target
 from jitnorm.tune.cases import Case, plan
 from jitnorm.tune.choose import Times
 from jitnorm.tune.meter import Meter
-from jitnorm.tuning import schedule_for, tables
+from jitnorm.tuning import forms_of, schedule_for, tables
 
-# Lengths are multiples of `_STEP`, or of an op's blocks. Rows of up to 512 elements have no choice of schedules.
-_SHORTEST, _LONGEST, _STEP = 528, 32768, 16
-# Schedules that are further behind the fastest after one measurement are not measured again.
-_FAR_BEHIND = 0.03
+# Rows of up to 512 elements have no choice of schedules.
+_SHORTEST, _LONGEST = 528, 32768
+# All lengths are multiples of a chunk.
+STEP = 16
+# Schedules within this of the fastest are measured again, and those with a time so many times the least, which may have
+# waited for the host.
+_FAR_BEHIND, _SUSPICIOUS = 0.03, 2.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Regret:
         return json.dumps({**facts, "schedule": self.schedule, "times": times})
 
 
-def draw(ops: Sequence[str], seed: int) -> Iterator[tuple[str, int]]:
+def draw(ops: Sequence[str], seed: int, step: int = STEP) -> Iterator[tuple[str, int]]:
     """Draw lengths for ops without end, one for each before the next for any, the same for the same seed.
 
     In each round, the lengths of all ops are spread over the whole range: evenly, then evenly in proportion, in turns,
@@ -64,6 +67,7 @@ def draw(ops: Sequence[str], seed: int) -> Iterator[tuple[str, int]]:
     Args:
         ops: names out of `cases.OPS`.
         seed: the seed of the random numbers.
+        step: lengths are multiples of it, and of an op's blocks.
 
     Example:
         >>> numbers = draw(["rmsnorm", "add mxfp4"], 7)
@@ -76,13 +80,9 @@ def draw(ops: Sequence[str], seed: int) -> Iterator[tuple[str, int]]:
         for op, place in zip(ops, places, strict=True):
             share = (place + numbers.random()) / len(ops)
             even = _SHORTEST + share * (_LONGEST - _SHORTEST)
-            yield op, _allowed(op, int(even if is_even else _SHORTEST * (_LONGEST / _SHORTEST) ** share))
+            size = int(even if is_even else _SHORTEST * (_LONGEST / _SHORTEST) ** share)
+            yield op, round_up(size, math.lcm(step, op_named(op).multiples[1]))
         is_even = not is_even
-
-
-def _allowed(op: str, size: int) -> int:
-    """The next length that an op allows."""
-    return round_up(size, math.lcm(_STEP, op_named(op).multiples[1]))
 
 
 def cases_of(op: str, size: int, target: Target) -> list[Case]:
@@ -100,8 +100,9 @@ def _with_many_rows(case: Case) -> Case:
 
 
 def chosen(case: Case, target: Target) -> str:
-    """Return the schedule that calls of a case get, by jitnorm's own table; empty for the rules'."""
-    return schedule_for(case.config, target, case.row_class, tables(target.name, "shipped"))
+    """Return the schedule that calls of a case get, by jitnorm's own table and forms; empty for the rules'."""
+    shipped = tables(target.name, "shipped"), forms_of(target.name, "shipped")
+    return schedule_for(case.config, target, case.row_class, *shipped)
 
 
 def configs_of(case: Case, target: Target) -> tuple[KernelConfig, ...]:
@@ -113,7 +114,7 @@ def configs_of(case: Case, target: Target) -> tuple[KernelConfig, ...]:
 def regrets(
     cases: Sequence[Case], target: Target, meter_of: Callable[[Case], Meter], leave_out: Callable[[str], None]
 ) -> Iterator[Regret]:
-    """Measure every schedule of each case once, and those near the fastest again.
+    """Measure every schedule of each case once, and those that may be the fastest again.
 
     Args:
         cases: the cases, as `cases_of` gives them.
@@ -131,17 +132,21 @@ def regrets(
         first = Regret(case, chosen(case, target), times)
         if not {"", first.schedule} <= times.keys():
             continue
-        again = [each for each in times if first.of(each) <= _FAR_BEHIND or each in ("", first.schedule)]
-        second = {
-            config.schedule: _between(times[config.schedule], meter.time(config))
-            for config in configs
-            if config.schedule in again
-        }
+        again = [config for config in configs if config.schedule in times and _counts(first, config.schedule)]
+        second = {config.schedule: _least(times[config.schedule], meter.time(config)) for config in again}
         yield replace(first, times={**times, **second})
 
 
-def _between(one: Times, other: Times) -> Times:
-    return tuple((a + b) / 2 for a, b in zip(one, other, strict=True))
+def _counts(found: Regret, schedule: str) -> bool:
+    """Whether a second measurement of a schedule may matter."""
+    least = map(min, zip(*found.times.values(), strict=True))
+    is_suspicious = any(time > _SUSPICIOUS * of_row for time, of_row in zip(found.times[schedule], least, strict=True))
+    return found.of(schedule) <= _FAR_BEHIND or schedule in ("", found.schedule) or is_suspicious
+
+
+def _least(one: Times, other: Times) -> Times:
+    """The lesser of two measurements: whatever disturbs them adds time."""
+    return tuple(map(min, one, other))
 
 
 def _mean(times: Times) -> float:

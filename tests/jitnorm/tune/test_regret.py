@@ -19,18 +19,20 @@ HOPPER = Target("sm_90a")
 
 @dataclass
 class ByText:
-    """A meter by which one schedule takes half the time of all others, and some cannot run; it counts measurements."""
+    """A meter by which all schedules but one take 1.9 times its time; one cannot run, and one is delayed if first."""
 
     case: Case
     fast: str
     broken: str = "none"
+    delayed: str = "none"
     measured: list[str] = field(default_factory=list)
 
     def time(self, config: KernelConfig) -> tuple[float, ...]:
         self.measured.append(config.schedule)
         if config.schedule == self.broken:
             raise RuntimeError("too many registers")
-        return tuple(rows * (1.0 if config.schedule == self.fast else 2.0) for rows in self.case.rows)
+        delay = 1e4 if self.measured == [self.delayed] else 0.0
+        return tuple(delay + rows * (1.0 if config.schedule == self.fast else 1.9) for rows in self.case.rows)
 
     def copy(self) -> tuple[float, ...]:
         raise NotImplementedError
@@ -60,6 +62,13 @@ def test_lengths_are_spread_over_the_whole_range_evenly_and_in_proportion() -> N
         assert sum(size > 16384 for size in of_round) / len(OPS) == pytest.approx(share_of_long, abs=0.06)
 
 
+def test_lengths_are_multiples_of_a_step_and_of_the_blocks_of_an_op() -> None:
+    assert {size % 512 for _, size in islice(draw(OPS, 3, 512), 2 * len(OPS))} == {0}
+    drawn = list(islice(draw(OPS, 3), 2 * len(OPS)))
+    assert {size % 16 for _, size in drawn} == {0}
+    assert {size % 128 for op, size in drawn if "128" in op} == {0}
+
+
 def test_every_drawn_length_has_cases_of_its_classes() -> None:
     for op, size in islice(draw(OPS, 6), 2 * len(OPS)):
         cases = cases_of(op, size, HOPPER)
@@ -82,7 +91,7 @@ def test_regret_is_the_time_beyond_that_of_the_fastest() -> None:
     other = next(each for each in case.schedules if each != chosen(case, HOPPER))
     ((worse,), _) = measured(case, ByText(case, other))
     assert worse.fastest == other
-    assert (worse.of(worse.schedule), worse.of("")) == pytest.approx((1.0, 1.0))
+    assert (worse.of(worse.schedule), worse.of("")) == pytest.approx((0.9, 0.9))
     ((best,), _) = measured(case, ByText(case, chosen(case, HOPPER)))
     assert (best.fastest, best.of(best.schedule)) == (chosen(case, HOPPER), 0.0)
 
@@ -94,6 +103,14 @@ def test_what_is_near_the_fastest_is_measured_again() -> None:
     measured(case, meter)
     again = {each for each in meter.measured if meter.measured.count(each) == 2}
     assert again == {"", chosen(case, HOPPER), fast}
+
+
+def test_a_time_that_waited_for_the_host_is_measured_again() -> None:
+    case = cases_of("rmsnorm", 5392, HOPPER)[2]
+    meter = ByText(case, case.schedules[-1], delayed="")
+    ((found,), _) = measured(case, meter)
+    assert meter.measured[0] == ""
+    assert found.of("") == pytest.approx(0.9)
 
 
 def test_what_cannot_run_is_left_out_with_the_reason() -> None:

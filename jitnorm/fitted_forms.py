@@ -1,0 +1,110 @@
+"""Schedules for rows of any length: forms that were fitted to measurements at drawn lengths.
+
+`scripts/fit_schedules.py` writes them, for a target, by tuning key, class of rows and number of groups of a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.registers import groups_of
+from jitnorm.kernels.schedule_form import ScheduleForm
+from jitnorm.kernels.target import Target
+from jitnorm.sealed import read_sealed, write_sealed
+
+Forms = Mapping[tuple[str, str], str]
+"""The forms of a target as text, by the text of a key, as `form_key` gives it, and class of rows."""
+
+# Stands for the rules' schedule.
+BY_RULE = "rules"
+# A length that all kernels with a tuning key can have.
+_ANY_LENGTH = 4096
+_LINE = re.compile(r'^  {"config": "([^"]*)", "row_class": "([^"]*)", "forms": "([^"]*)"}', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class FittedForms:
+    """The forms of the kernels that share a key, in calls of a class of rows.
+
+    Attributes:
+        config: the text of the key; see `form_key`.
+        row_class: one of `ROW_CLASSES`.
+        forms: for each range of lengths, its least number of groups and a form: ``2:1wu 9:2w 33:rules``.
+    """
+
+    config: str
+    row_class: str
+    forms: str
+
+
+def form_key(key: KernelConfig) -> KernelConfig | None:
+    """What a tuning key has in common with those of all other lengths; None if the other fields depend on the length.
+
+    Example:
+        >>> str(form_key(KernelConfig("rmsnorm", 5376))) == str(KernelConfig("rmsnorm", 4096))
+        True
+    """
+    gate_columns = _ANY_LENGTH if key.gate_columns == key.hidden_size else key.gate_columns
+    second_size = key.second_size * _ANY_LENGTH // key.hidden_size
+    try:
+        return replace(key, hidden_size=_ANY_LENGTH, gate_columns=gate_columns, second_size=second_size)
+    except ValueError:
+        return None
+
+
+def form_at(groups: int, forms: str) -> str:
+    """The form for a number of groups.
+
+    Example:
+        >>> [form_at(groups, "2:1wu 9:2w 33:rules") for groups in (2, 8, 32, 64)]
+        ['1wu', '1wu', '2w', 'rules']
+    """
+    ranges = (each.split(":") for each in forms.split())
+    *_, (_, form) = takewhile(lambda each: int(each[0]) <= groups, ranges)
+    return form
+
+
+def fitted_schedule(
+    key: KernelConfig, config: KernelConfig, target: Target, row_class: str, forms: Forms
+) -> str | None:
+    """The schedule of the form that was fitted, as text, empty for the rules' schedule; None if none was.
+
+    Args:
+        key: the tuning key of the configuration.
+        config: the configuration of a call's kernel.
+        target: what it is built for.
+        row_class: the class of the call's rows.
+        forms: those of the target.
+    """
+    common = form_key(key) if forms and groups_of(config) > 1 else None
+    text = forms.get((str(common), row_class)) if common else None
+    if text is None:
+        return None
+    form = form_at(groups_of(config), text)
+    schedule = None if form == BY_RULE else ScheduleForm.parse(form).schedule(config, target)
+    return str(schedule) if schedule else ""
+
+
+def read_forms(path: Path, target: str) -> Forms:
+    """Read the forms of a target; none if there is no file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is another kind of file, or damaged.
+    """
+    try:
+        text = read_sealed(path).decode()
+    except FileNotFoundError:
+        return {}
+    of_target = f'\n "target": "{target}",\n' in text
+    return {(key, row_class): forms for key, row_class, forms in _LINE.findall(text) if of_target}
+
+
+def write_forms(target: str, head: Mapping[str, object], fitted: Iterable[FittedForms], path: Path) -> None:
+    """Write the forms of a target, and in `head` what they were fitted to."""
+    write_sealed({"target": target, **head}, map(asdict, fitted), path)
