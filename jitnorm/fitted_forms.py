@@ -22,6 +22,8 @@ Forms = Mapping[tuple[str, str], str]
 
 # Stands for the rules' schedule.
 BY_RULE = "rules"
+# Groups of the longest rows that have forms.
+MOST_GROUPS = 64
 # A length that all kernels with a tuning key can have.
 _ANY_LENGTH = 4096
 _LINE = re.compile(r'^  {"config": "([^"]*)", "row_class": "([^"]*)", "forms": "([^"]*)"}', re.MULTILINE)
@@ -81,30 +83,29 @@ def fitted_schedule(
         row_class: the class of the call's rows.
         forms: those of the target.
     """
-    common = form_key(key) if forms and groups_of(config) > 1 else None
+    groups = groups_of(config)
+    common = form_key(key) if forms and 1 < groups <= MOST_GROUPS else None
     text = forms.get((str(common), row_class)) if common else None
     if text is None:
         return None
-    form = form_at(groups_of(config), text)
+    form = form_at(groups, text)
     schedule = None if form == BY_RULE else ScheduleForm.parse(form).schedule(config, target)
     return str(schedule) if schedule else ""
 
 
-def read_forms(path: Path, target: str) -> Forms:
-    """Read the forms of a target; none if there is no file.
+def read_forms(path: Path) -> Forms:
+    """Read a file of forms.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is another kind of file, or damaged.
+        ValueError: it is another kind of file, or damaged, or of a version that knows other forms.
     """
-    try:
-        text = read_sealed(path).decode()
-    except FileNotFoundError:
-        return {}
-    of_target = f'\n "target": "{target}",\n' in text
-    return {(key, row_class): forms for key, row_class, forms in _LINE.findall(text) if of_target}
+    found = {(key, row_class): forms for key, row_class, forms in _LINE.findall(read_sealed(path).decode())}
+    if not found:
+        raise ValueError("it has no forms of schedules; install jitnorm again")
+    return found
 
 
-def write_forms(target: str, head: Mapping[str, object], fitted: Iterable[FittedForms], path: Path) -> None:
-    """Write the forms of a target, and in `head` what they were fitted to."""
-    write_sealed({"target": target, **head}, map(asdict, fitted), path)
+def write_forms(head: Mapping[str, object], fitted: Iterable[FittedForms], path: Path) -> None:
+    """Write forms, and in `head` what they were fitted to."""
+    write_sealed(head, map(asdict, fitted), path)

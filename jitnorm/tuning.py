@@ -24,7 +24,6 @@ from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.schedule import why_unfit
 from jitnorm.kernels.target import Target
-from jitnorm.nearest_tuned import fitted, nearest_tuned
 from jitnorm.sealed import read_sealed, write_sealed
 from jitnorm.store import user_store
 
@@ -34,12 +33,16 @@ Schedules = Mapping[tuple[str, str], str]
 VARIABLE = "JITNORM_TUNING"
 # All tables count; only jitnorm's own; none.
 MODES = ("on", "shipped", "off")
+# Elements per row that `jitnorm tune` measures by default. What a table does not list there is fastest by the rules.
+HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24576, 32768)
 _LISTS = ("rows", "by_rule", "best", "copy")
 # The parts of an entry's line, as `write_table` writes it, that calls need: reading the tables this way takes 2.6 ms of
 # a process's first call, parsing JSON 5.0.
 _CHOICE = re.compile(r'^  {"config": "([^"]*)", "row_class": "([^"]*)", "schedule": "([^"]*)"', re.MULTILINE)
 _SHIPPED = Path(__file__).parent / "data" / "tuning"
 _NO_FORMS: Forms = {}
+# The target whose forms others use that have none of their own, as they use its rules.
+_MEASURED = "sm_90a"
 _LOG = logging.getLogger("jitnorm.tuning")
 
 
@@ -157,8 +160,8 @@ def schedule_for(
 ) -> str:
     """The schedule for a kernel in the first table that has an entry, as text; empty for the rules' schedule.
 
-    Without an entry, the form applies that was fitted; without that, a rule for few rows; without that, the entry of
-    the nearest tuned length.
+    Without an entry, the form applies that was fitted to measurements, except to `HIDDEN_SIZES` if there are tables;
+    without that, a rule for few rows.
 
     Args:
         config: the configuration of a call's kernel.
@@ -169,13 +172,10 @@ def schedule_for(
     """
     key = tuning_key(config) if found or forms else config
     schedule = _listed(key, row_class, found)
-    if schedule is None:
+    if schedule is None and not (found and key.hidden_size in HIDDEN_SIZES):
         schedule = fitted_schedule(key, config, target, row_class, forms)
     if schedule is None:
-        schedule = few_rows_schedule(config, target, row_class) or None
-    if schedule is None and (near := nearest_tuned(key)):
-        schedule = _listed(near, row_class, found)
-        schedule = schedule and str(fitted(RowSchedule.parse(schedule), config))
+        schedule = few_rows_schedule(config, target, row_class)
     return "" if not schedule or why_unfit(config, target, RowSchedule.parse(schedule)) else schedule
 
 
@@ -199,7 +199,8 @@ def stand_ins(config: KernelConfig, target: Target) -> Iterator[KernelConfig]:
     if target.is_cpu or not config.is_row_wise:
         return
     known = {config.schedule}
-    choices = [([], _NO_FORMS), ([], forms_of(target.name)), *(([of], _NO_FORMS) for of in tables(target.name))]
+    found: list[Sequence[Schedules]] = [[of] for of in tables(target.name)]
+    choices = [*((each, _NO_FORMS) for each in found), ([], forms_of(target.name)), ([], _NO_FORMS)]
     chosen = (schedule_for(config, target, each, *choice) for choice in choices for each in ROW_CLASSES)
     for schedule in ("", *chosen):
         if schedule not in known:
@@ -247,20 +248,30 @@ def tables(target: str, mode: str = "on") -> tuple[Schedules, ...]:
     return tuple(schedules for schedules in found if schedules)
 
 
-@lru_cache(maxsize=32)
 def forms_of(target: str, mode: str = "on") -> Forms:
-    """The forms for a target; read once per process, until `cache_clear`.
+    """The forms for a target, or those of `_MEASURED` if it has none of its own.
 
     Args:
         target: the name of the target.
         mode: one of `MODES`.
     """
-    path = shipped_file(f"{target}.forms")
+    path = next(filter(Path.is_file, map(forms_file, (target, _MEASURED))), None)
+    return _NO_FORMS if path is None or mode == "off" else _forms_in(path)
+
+
+@lru_cache(maxsize=32)
+def _forms_in(path: Path) -> Forms:
+    """Read a file once per process."""
     try:
-        return _NO_FORMS if mode == "off" else read_forms(path, target)
+        return read_forms(path)
     except (OSError, ValueError) as error:
         _LOG.warning("ignoring the forms in %s: %s", path, error)
         return _NO_FORMS
+
+
+def forms_file(target: str) -> Path:
+    """The file of the forms for a target, if there is one."""
+    return shipped_file(f"{target}.forms")
 
 
 def user_file(target: str) -> Path:

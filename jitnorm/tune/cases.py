@@ -13,8 +13,7 @@ from jitnorm.kernels.row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_
 from jitnorm.kernels.schedule import for_many_rows
 from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.kernels.target import Target
-from jitnorm.nearest_tuned import HIDDEN_SIZES
-from jitnorm.tuning import tuning_key
+from jitnorm.tuning import HIDDEN_SIZES, tuning_key
 
 # Ops of `jitnorm bench` whose kernels divide rows in more than one way.
 OPS = (

@@ -299,6 +299,8 @@ def test_the_tables_that_are_shipped_fit() -> None:
         if path.stem == NAME:
             assert all(each.ranks <= MAX_RANKS and each.date for each in read_choices(path))
             continue
+        if path.name.endswith(".forms.json"):
+            continue
         found = read_table(path)
         assert path.stem == found.target in TARGET_NAMES
         for each in found.entries:

@@ -1,0 +1,187 @@
+"""Fits forms of schedules to samples, so that they serve lengths that nobody measured.
+
+What a form costs at a length is estimated by what it cost samples, weighted by how near their lengths and how alike
+their kernels are. The form with the least estimate is chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jitnorm.fitted_forms import MOST_GROUPS, FittedForms, form_key
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
+from jitnorm.kernels.registers import groups_of
+from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.target import Target
+from jitnorm.tune.samples import Sample, forms_in, schedules_of
+from jitnorm.tuning import tuning_key
+
+Floats = NDArray[np.float64]
+
+# Samples of about this ratio of lengths, as a logarithm, count.
+_NEAR = 0.25
+# Samples of other ops count little, by what they differ in; of those there are many.
+_OTHER_OP, _OTHER_WORK, _OTHER_FORMAT = 0.3, 0.1, 0.4
+# What one more sample would cost, so that a form with few of them is not preferred, and the largest cost that counts.
+_UNKNOWN, _MOST = 0.05, 0.5
+# Another form for the next length must gain this much.
+_LEAST_GAIN = 0.002
+_GROUPS = range(2, MOST_GROUPS + 1)
+
+
+def likeness(one: KernelConfig, other: KernelConfig) -> float:
+    """How much samples of a kernel count for another one, by their keys.
+
+    Example:
+        >>> norm = KernelConfig("rmsnorm", 4096)
+        >>> likeness(norm, norm), likeness(norm, KernelConfig("layernorm", 4096))
+        (1.0, 0.03)
+    """
+    if one == other:
+        return 1.0
+    works, formats = (zip(of(one), of(other), strict=True) for of in (_work, _format))
+    found = _OTHER_OP * _OTHER_WORK ** sum(a != b for a, b in works)
+    return found * _OTHER_FORMAT ** sum(a != b for a, b in formats)
+
+
+def _work(key: KernelConfig) -> tuple[object, ...]:
+    activation = key.activation if key.normalizes else ""
+    four_over_six = key.quant is not None and bool(key.quant.four_over_six)
+    return key.op, key.combine, activation, key.streams, four_over_six, key.needs_row_amax
+
+
+def _format(key: KernelConfig) -> tuple[object, ...]:
+    quant = key.quant
+    return (quant.has_blocks, quant.element, quant.block_size) if quant else (False, "", "")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The samples of a class of rows, as arrays with one row for each.
+
+    Attributes:
+        keys: what they have in common with kernels of other lengths.
+        sizes: elements of a row.
+        groups: logarithms of the groups of a row.
+        costs: regrets by form; 0 where not known.
+        is_known: where they are.
+    """
+
+    keys: Sequence[KernelConfig]
+    sizes: NDArray[np.int64]
+    groups: Floats
+    costs: Floats
+    is_known: Floats
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample], grid: Sequence[Sequence[str | None]]) -> Evidence:
+        """The evidence of samples, with the schedule of each form for each."""
+        regrets = np.array([
+            [np.nan if each is None else sample.regrets.get(each, np.nan) for each in of_sample]
+            for sample, of_sample in zip(samples, grid, strict=True)
+        ])  # fmt: skip
+        return cls(
+            [_key(sample.config) for sample in samples],
+            np.array([sample.config.hidden_size for sample in samples]),
+            np.log([groups_of(sample.config) for sample in samples]),
+            np.minimum(np.nan_to_num(regrets), _MOST),
+            (~np.isnan(regrets)).astype(float),
+        )
+
+    def weights(self, key: KernelConfig, groups: int, left_out: int = 0) -> Floats:
+        """How much each sample counts for a kernel.
+
+        Args:
+            key: what the kernel has in common with those of other lengths.
+            groups: groups of its row.
+            left_out: samples of that kernel with this length do not count.
+        """
+        near = np.exp(-(((self.groups - math.log(groups)) / _NEAR) ** 2))
+        alike = {each: likeness(key, each) for each in set(self.keys)}
+        counts = [each != key or size != left_out for each, size in zip(self.keys, self.sizes, strict=True)]
+        return np.array(near * [alike[each] for each in self.keys] * counts)
+
+    def estimates(self, weights: Floats, schedules: Sequence[str | None]) -> Floats:
+        """What each form costs a kernel, about; infinite if it has no schedule for it."""
+        found = (weights @ self.costs + _UNKNOWN) / (weights @ self.is_known + 1)
+        return np.where([each is None for each in schedules], np.inf, found)
+
+
+class Fitting:
+    """Forms fitted to samples.
+
+    Args:
+        samples: of all classes of rows.
+        target: what they were measured on.
+    """
+
+    def __init__(self, samples: Sequence[Sample], target: Target) -> None:
+        self._samples, self._target, self._forms = samples, target, forms_in(samples)
+        self._grid = [schedules_of(sample.config, self._forms, target) for sample in samples]
+
+    def fitted(self) -> Iterator[FittedForms]:
+        """The forms for each of the kernels and classes of rows."""
+        kernels = {_key(sample.config): replace(sample.config, many_rows=False) for sample in self._samples}
+        grids = {
+            key: [schedules_of(_with_groups(config, groups), self._forms, self._target) for groups in _GROUPS]
+            for key, config in kernels.items()
+        }
+        for row_class in ROW_CLASSES:
+            evidence = self._evidence(self._of_class(row_class))
+            for key, grid in grids.items():
+                estimates = [
+                    evidence.estimates(evidence.weights(key, groups), of_kernel)
+                    for groups, of_kernel in zip(_GROUPS, grid, strict=True)
+                ]
+                yield FittedForms(str(key), row_class, self._ranges(estimates))
+
+    def unseen(self) -> list[float]:
+        """The regret of each sample by forms fitted to all but those of its kernel and length; NaN if not measured."""
+        found = [math.nan] * len(self._samples)
+        for row_class in ROW_CLASSES:
+            places = self._of_class(row_class)
+            evidence = self._evidence(places)
+            for place in places:
+                config, of_kernel = self._samples[place].config, self._grid[place]
+                weights = evidence.weights(_key(config), groups_of(config), left_out=config.hidden_size)
+                chosen = of_kernel[int(evidence.estimates(weights, of_kernel).argmin())]
+                assert chosen is not None
+                found[place] = self._samples[place].regrets.get(chosen, math.nan)
+        return found
+
+    def _of_class(self, row_class: str) -> list[int]:
+        return [place for place, sample in enumerate(self._samples) if sample.row_class == row_class]
+
+    def _evidence(self, places: Sequence[int]) -> Evidence:
+        return Evidence.of([self._samples[place] for place in places], [self._grid[place] for place in places])
+
+    def _ranges(self, estimates: Sequence[Floats]) -> str:
+        """The text of the forms with the least estimates, each kept as long as no other gains much."""
+        best, chosen = int(estimates[0].argmin()), []
+        for groups, of_groups in zip(_GROUPS, estimates, strict=True):
+            least = int(of_groups.argmin())
+            if of_groups[best] > of_groups[least] + _LEAST_GAIN:
+                best = least
+            chosen.append((groups, self._forms[best]))
+        runs = (next(run) for _, run in groupby(chosen, key=lambda each: each[1]))
+        return " ".join(f"{groups}:{form}" for groups, form in runs)
+
+
+def _key(config: KernelConfig) -> KernelConfig:
+    key = form_key(tuning_key(config))
+    assert key is not None
+    return key
+
+
+def _with_groups(config: KernelConfig, groups: int) -> KernelConfig:
+    """The configuration at another length."""
+    size = groups * CHUNK_SIZE * GROUP_CHUNKS
+    gate_columns = size if config.gate_columns == config.hidden_size else config.gate_columns
+    return replace(config, hidden_size=size, gate_columns=gate_columns)

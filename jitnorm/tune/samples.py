@@ -1,0 +1,83 @@
+"""Samples: cases that `scripts/schedule_regret.py` measured, and the schedules that forms give them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from statistics import median
+
+from jitnorm.fitted_forms import BY_RULE
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.row_schedule import RowSchedule
+from jitnorm.kernels.schedule import row_schedule
+from jitnorm.kernels.schedule_form import ScheduleForm
+from jitnorm.kernels.target import Target
+
+_parsed = lru_cache(maxsize=None)(ScheduleForm.parse)
+# A time so many times the median of all schedules was disturbed: no legal schedule is as slow.
+_DISTURBED = 4.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A measured case.
+
+    Attributes:
+        op: its name in `jitnorm bench`.
+        config: the configuration of the kernel that the rules choose.
+        row_class: the class of its calls.
+        chosen: the schedule that calls got when it was measured.
+        regrets: how much longer calls take than by the fastest schedule, by schedule; empty for the rules'.
+    """
+
+    op: str
+    config: KernelConfig
+    row_class: str
+    chosen: str
+    regrets: Mapping[str, float]
+
+    @classmethod
+    def of_line(cls, line: str) -> Sample:
+        """The sample of a line that `schedule_regret.py` wrote, without disturbed measurements."""
+        found = json.loads(line)
+        usual = [median(of_row) for of_row in zip(*found["times"].values(), strict=True)]
+        means = {
+            schedule: math.prod(times) ** (1 / len(times))
+            for schedule, times in found["times"].items()
+            if all(time < _DISTURBED * of_row for time, of_row in zip(times, usual, strict=True))
+        }
+        least = min(means.values())
+        regrets = {schedule: mean / least - 1 for schedule, mean in means.items()}
+        return cls(found["op"], KernelConfig.parse(found["config"]), found["row_class"], found["schedule"], regrets)
+
+
+def read_samples(paths: Iterable[Path]) -> list[Sample]:
+    """The samples in files of `schedule_regret.py`, whose first lines describe the machine."""
+    return [Sample.of_line(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+
+
+def forms_in(samples: Iterable[Sample]) -> list[str]:
+    """The forms of all measured schedules, as text, and last that of the rules' schedule."""
+    found = {
+        str(ScheduleForm.of(RowSchedule.parse(schedule), sample.config))
+        for sample in samples
+        for schedule in sample.regrets
+        if schedule
+    }
+    return [*sorted(found), BY_RULE]
+
+
+def schedules_of(config: KernelConfig, forms: Sequence[str], target: Target) -> list[str | None]:
+    """The schedule of each form for a configuration, as text, empty for the rules'; None where none fits.
+
+    Example:
+        >>> schedules_of(KernelConfig("rmsnorm", 4608), ["1", "2w", "1/8b2", BY_RULE], Target("sm_90a"))
+        ['9x1', '', None, '']
+    """
+    by_rule = row_schedule(config, target)
+    schedules = (by_rule if form == BY_RULE else _parsed(form).schedule(config, target) for form in forms)
+    return [None if each is None else "" if each == by_rule else str(each) for each in schedules]

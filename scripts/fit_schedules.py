@@ -1,0 +1,80 @@
+"""Fits schedules for rows of any length to measurements of `scripts/schedule_regret.py`.
+
+    python scripts/fit_schedules.py FILE... [--target sm_90a] [--out FILE]
+
+Shows how much longer calls take than by the fastest schedule, by forms fitted without the lengths at which they are
+judged; `--out` writes the forms fitted to all lengths, by default those that jitnorm ships.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.target import Target
+
+from jitnorm.fitted_forms import write_forms
+from jitnorm.tune.fit import Fitting
+from jitnorm.tune.samples import Sample, read_samples
+from jitnorm.tuning import forms_file
+
+
+def main() -> None:
+    """Judge, fit and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path, help="written by schedule_regret.py")
+    parser.add_argument("--target", type=Target, default=Target("sm_90a"), help="what was measured")
+    parser.add_argument("--out", type=Path, help="file for the forms")
+    wanted = parser.parse_args()
+    samples, target = read_samples(wanted.files), wanted.target
+    fitting = Fitting(samples, target)
+    show_regret(samples, {
+        "rules": [sample.regrets.get("", math.nan) for sample in samples],
+        "before": [sample.regrets.get(sample.chosen, math.nan) for sample in samples],
+        "fitted": fitting.unseen(),
+    })  # fmt: skip
+    machines = [json.loads(path.read_text(encoding="utf-8").partition("\n")[0]) for path in wanted.files]
+    head = {
+        "target": str(target),
+        "devices": sorted({each["device"] for each in machines}),
+        "drivers": sorted({each["driver"] for each in machines}),
+        "date": max(each["date"] for each in machines),
+        "samples": len(samples),
+    }
+    path = wanted.out or forms_file(str(target))
+    write_forms(head, fitting.fitted(), path)
+    print(f"written: {path}")
+
+
+def show_regret(samples: Sequence[Sample], policies: dict[str, list[float]]) -> None:
+    """Print mean and worst regret of each op and class of rows, and of all."""
+    for name, regrets in policies.items():
+        cells = defaultdict(list)
+        for sample, regret in zip(samples, regrets, strict=True):
+            if not math.isnan(regret):
+                cells[sample.op, sample.row_class].append(regret)
+                cells["all", sample.row_class].append(regret)
+        print(f"\n{name:20}" + "".join(f"{row_class:>16}" for row_class in ROW_CLASSES))
+        for op in dict.fromkeys(op for op, _ in cells):
+            print(f"{op:20}" + "".join(f"{mean_and_worst(cells[op, row_class]):>16}" for row_class in ROW_CLASSES))
+        known = [regret for row_class in ROW_CLASSES for regret in cells.pop(("all", row_class), [])]
+        each_cell = [each for each in cells.values() if each]
+        print(
+            f"{name}: {mean_and_worst(known)} of {len(known)} cases, {len(regrets) - len(known)} not measured; "
+            f"{sum(sum(each) / len(each) > 0.03 for each in each_cell)} of {len(each_cell)} ops and classes over 3 %, "
+            f"{sum(max(each) > 0.1 for each in each_cell)} with a case over 10 %"
+        )
+
+
+def mean_and_worst(values: Sequence[float]) -> str:
+    """Text of a mean and a maximum."""
+    return f"{sum(values) / len(values):.1%}, {max(values):.1%}" if values else "-"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Forms are fitted to samples: near ones and those of alike kernels count, disturbed ones do not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.target import Target
+
+from jitnorm.fitted_forms import BY_RULE, form_at
+from jitnorm.tune.fit import Fitting, likeness
+from jitnorm.tune.samples import Sample, forms_in, read_samples, schedules_of
+
+HOPPER = Target("sm_90a")
+NORM = KernelConfig("rmsnorm", 4096)
+
+
+def sample(groups: int, regrets: Mapping[str, float], row_class: str = "usual", **fields: object) -> Sample:
+    """A measured RMSNorm: what forms cost it."""
+    config = KernelConfig("rmsnorm", 512 * groups - 16, **fields)
+    forms = [*regrets]
+    of_forms = zip(schedules_of(config, forms, HOPPER), regrets.values(), strict=True)
+    return Sample("rmsnorm", config, row_class, "", {each: regret for each, regret in of_forms if each is not None})
+
+
+def fitted(*samples: Sample) -> dict[tuple[str, str], str]:
+    """The forms of each kernel and class."""
+    return {(each.config, each.row_class): each.forms for each in Fitting(samples, HOPPER).fitted()}
+
+
+def test_the_form_that_costs_near_samples_least_is_chosen_for_each_length() -> None:
+    short = [sample(groups, {"1w": 0.0, "3": 0.2}) for groups in (6, 7, 9, 10)]
+    long = [sample(groups, {"1w": 0.3, "3": 0.0}) for groups in (30, 34, 40)]
+    found = fitted(*short, *long)[str(NORM), "usual"].split()
+    assert [each.split(":")[1] for each in found if each.split(":")[1] != BY_RULE][:2] == ["1w", "3"]
+    (start,) = [int(each.split(":")[0]) for each in found if each.endswith(":3")]
+    assert 11 < start < 30
+
+
+def test_a_kernel_without_samples_of_a_length_learns_from_others_that_are_alike() -> None:
+    known = [sample(groups, {"1w": 0.0, "2w": 0.2}) for groups in (7, 8, 9)]
+    elsewhere = sample(40, {"2w": 0.0}, residual=True)
+    found = fitted(*known, elsewhere)
+    key = next(key for key, _ in found if "residual=true" in key)
+    assert form_at(8, found[key, "usual"]) == "1w"
+
+
+def test_classes_of_rows_do_not_learn_from_each_other() -> None:
+    found = fitted(sample(8, {"1w": 0.0, "2": 0.1}, "few"), sample(8, {"1w": 0.1, "2": 0.0}, "many"))
+    assert [form_at(8, found[str(NORM), row_class]) for row_class in ("few", "many")] == ["1w", "2"]
+
+
+def test_regret_is_judged_without_the_sample_itself() -> None:
+    found = [sample(8, {"1w": 0.0, "2": 0.1}), sample(9, {"1w": 0.3, "2": 0.0})]
+    assert Fitting(found, HOPPER).unseen() == [0.1, 0.3]
+    alone = sample(8, {"1w": 0.2, BY_RULE: 0.1})
+    assert Fitting([alone], HOPPER).unseen()[0] in (0.1, 0.2)
+
+
+def test_kernels_are_the_more_alike_the_less_they_differ_in() -> None:
+    quantized = KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3")
+    other = KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/32/ue8m0")
+    alone = KernelConfig.parse("quantize:hidden_size=4096,weight=none,quant=e2m1/32/ue8m0")
+    assert likeness(NORM, NORM) == 1.0
+    assert 1 > likeness(quantized, other) > likeness(quantized, NORM) > likeness(NORM, alone) > 0
+    assert likeness(other, alone) == likeness(alone, other)
+
+
+def test_samples_are_read_without_disturbed_times(tmp_path: Path) -> None:
+    times = {"": [2.0, 4.0], "10x1": [1.0, 2.0], "5x2": [1.0, 900.0]}
+    facts = {"op": "rmsnorm", "config": str(KernelConfig("rmsnorm", 5120)), "row_class": "few", "schedule": "10x1"}
+    path = tmp_path / "regret.jsonl"
+    path.write_text(json.dumps({"device": "H200"}) + "\n" + json.dumps({**facts, "times": times}) + "\n")
+    (found,) = read_samples([path])
+    assert found.regrets == pytest.approx({"": 1.0, "10x1": 0.0})
+    assert (found.op, found.config.hidden_size, found.chosen) == ("rmsnorm", 5120, "10x1")
+    assert forms_in([found]) == ["1", BY_RULE]
+
+
+def test_the_schedule_of_a_form_that_is_the_rules_own_has_no_text_and_of_one_that_does_not_fit_there_is_none() -> None:
+    config = KernelConfig("rmsnorm", 4608)
+    assert schedules_of(config, [BY_RULE, "1", "2w", "1/8b2"], HOPPER) == ["", "9x1", "", None]
