@@ -45,7 +45,7 @@ class FittedForms:
 
 
 def form_key(key: KernelConfig) -> KernelConfig | None:
-    """What a tuning key has in common with those of all other lengths; None if the other fields depend on the length.
+    """The key that a kernel shares with those of all other lengths; None if the other fields depend on the length.
 
     Example:
         >>> str(form_key(KernelConfig("rmsnorm", 5376))) == str(KernelConfig("rmsnorm", 4096))

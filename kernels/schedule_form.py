@@ -33,7 +33,7 @@ def residents_of(threads: int, of_block: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleForm:
-    """What the schedules of a kernel have in common at all lengths.
+    """The part of schedules that is the same at all lengths.
 
     Its text is that of a RowSchedule without the warps of a row, with those of a block if that has so many at any
     length, and with threads instead of resident blocks: ``2``, ``1wu``, ``1/4``, ``1/8b2``, ``2wt1024``.

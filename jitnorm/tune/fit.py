@@ -109,7 +109,7 @@ class Evidence:
         return np.array(near * [alike[each] for each in self.keys] * counts)
 
     def estimates(self, weights: Floats, schedules: Sequence[str | None]) -> Floats:
-        """What each form costs a kernel, about; infinite if it has no schedule for it."""
+        """The estimated cost of each form for a kernel; infinite if it has no schedule for it."""
         found = (weights @ self.costs + _UNKNOWN) / (weights @ self.is_known + 1)
         return np.where([each is None for each in schedules], np.inf, found)
 
