@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -15,10 +15,13 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.schedule_form import ScheduleForm
 from jitnorm.kernels.target import Target
-from jitnorm.sealed import read_sealed, write_sealed
+from jitnorm.sealed import read_sealed
 
 Forms = Mapping[tuple[str, str], str]
-"""The forms of a target as text, by the text of a key, as `form_key` gives it, and class of rows."""
+"""The forms of a target, by the text of a key, as `form_key` gives it, and class of rows.
+
+A text has a form for each range of lengths, after its least number of groups: ``2:1wu 9:2w 33:rules``.
+"""
 
 # Stands for the rules' schedule.
 BY_RULE = "rules"
@@ -27,21 +30,6 @@ MOST_GROUPS = 64
 # A length that all kernels with a tuning key can have.
 _ANY_LENGTH = 4096
 _LINE = re.compile(r'^  {"config": "([^"]*)", "row_class": "([^"]*)", "forms": "([^"]*)"}', re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class FittedForms:
-    """The forms of the kernels that share a key, in calls of a class of rows.
-
-    Attributes:
-        config: the text of the key; see `form_key`.
-        row_class: one of `ROW_CLASSES`.
-        forms: for each range of lengths, its least number of groups and a form: ``2:1wu 9:2w 33:rules``.
-    """
-
-    config: str
-    row_class: str
-    forms: str
 
 
 def form_key(key: KernelConfig) -> KernelConfig | None:
@@ -104,8 +92,3 @@ def read_forms(path: Path) -> Forms:
     if not found:
         raise ValueError("it has no forms of schedules; install jitnorm again")
     return found
-
-
-def write_forms(head: Mapping[str, object], fitted: Iterable[FittedForms], path: Path) -> None:
-    """Write forms, and in `head` what they were fitted to."""
-    write_sealed(head, map(asdict, fitted), path)

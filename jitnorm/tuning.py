@@ -36,7 +36,7 @@ MODES = ("on", "shipped", "off")
 # Elements per row that `jitnorm tune` measures by default. What a table does not list there is fastest by the rules.
 HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24576, 32768)
 _LISTS = ("rows", "by_rule", "best", "copy")
-# The parts of an entry's line, as `write_table` writes it, that calls need: reading the tables this way takes 2.6 ms of
+# The parts of an entry's line, as `write_table` writes it, that calls need: reading the tables this way takes 1.4 ms of
 # a process's first call, parsing JSON 5.0.
 _CHOICE = re.compile(r'^  {"config": "([^"]*)", "row_class": "([^"]*)", "schedule": "([^"]*)"', re.MULTILINE)
 _SHIPPED = Path(__file__).parent / "data" / "tuning"
@@ -290,8 +290,9 @@ def _read_or_warn(path: Path, target: str) -> Schedules:
         text = read_sealed(path).decode()
         of_target = f'\n "target": "{target}",\n' in text
         found = {(key, row_class): text for key, row_class, text in _CHOICE.findall(text) if of_target}
-        for schedule in {*found.values()} - {""}:
-            RowSchedule.parse(schedule)  # another version may know other schedules
+        if path != shipped_file(target):  # another version, whose table it is, may know other schedules
+            for schedule in {*found.values()} - {""}:
+                RowSchedule.parse(schedule)
         return found
     except FileNotFoundError:
         return {}

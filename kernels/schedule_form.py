@@ -31,7 +31,7 @@ def residents_of(threads: int, of_block: int) -> int:
     return max(1, min(_MOST_RESIDENTS, round(threads / of_block), MOST_RESIDENT_THREADS // of_block))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScheduleForm:
     """The part of schedules that is the same at all lengths.
 

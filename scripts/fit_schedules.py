@@ -18,8 +18,7 @@ from pathlib import Path
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 
-from jitnorm.fitted_forms import write_forms
-from jitnorm.tune.fit import Fitting
+from jitnorm.tune.fit import Fitting, write_forms
 from jitnorm.tune.samples import Sample, read_samples
 from jitnorm.tuning import forms_file
 

@@ -7,19 +7,21 @@ their kernels are. The form with the least estimate is chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.fitted_forms import MOST_GROUPS, FittedForms, form_key
+from jitnorm.fitted_forms import MOST_GROUPS, form_key
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
 from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
+from jitnorm.sealed import write_sealed
 from jitnorm.tune.samples import Sample, forms_in, schedules_of
 from jitnorm.tuning import tuning_key
 
@@ -112,6 +114,26 @@ class Evidence:
         """The estimated cost of each form for a kernel; infinite if it has no schedule for it."""
         found = (weights @ self.costs + _UNKNOWN) / (weights @ self.is_known + 1)
         return np.where([each is None for each in schedules], np.inf, found)
+
+
+@dataclass(frozen=True)
+class FittedForms:
+    """The forms of the kernels that share a key, in calls of a class of rows.
+
+    Attributes:
+        config: the text of the key; see `form_key`.
+        row_class: one of `ROW_CLASSES`.
+        forms: their text; see `jitnorm.fitted_forms.Forms`.
+    """
+
+    config: str
+    row_class: str
+    forms: str
+
+
+def write_forms(head: Mapping[str, object], fitted: Iterable[FittedForms], path: Path) -> None:
+    """Write a file of forms, and in `head` what they were fitted to."""
+    write_sealed(head, map(asdict, fitted), path)
 
 
 class Fitting:

@@ -15,8 +15,9 @@ from jitnorm.kernels.target import TARGET_NAMES, Target
 
 from jitnorm import tuning
 from jitnorm.call_config import config_of_call
-from jitnorm.fitted_forms import BY_RULE, MOST_GROUPS, FittedForms, form_at, form_key, read_forms, write_forms
+from jitnorm.fitted_forms import BY_RULE, MOST_GROUPS, form_at, form_key, read_forms
 from jitnorm.tune.cases import OPS, plan
+from jitnorm.tune.fit import FittedForms, write_forms
 from jitnorm.tuning import forms_of, schedule_for, stand_ins, tuning_key
 
 HOPPER, AMPERE = Target("sm_90a"), Target("sm_80")
