@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from jitnorm.bench.cases import op_named
 from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.few_rows import few_rows_schedule
 from jitnorm.kernels.row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, class_of
 from jitnorm.kernels.schedule import for_many_rows
 from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.kernels.target import Target
-from jitnorm.tuning import HIDDEN_SIZES, tuning_key
+from jitnorm.tuning import HIDDEN_SIZES, forms_of, schedule_for, tuning_key
 
 # Ops of `jitnorm bench` whose kernels divide rows in more than one way.
 OPS = (
@@ -105,8 +104,9 @@ def _case(op: str, hidden_size: int, row_class: str, target: Target) -> Case:
     key = tuning_key(op_named(op).config(hidden_size))
     config = replace(key, pdl=target.has_pdl)
     config = for_many_rows(config, target) if row_class == "many" else config
-    # The schedule of calls without a table is compared, too.
-    found = (few_rows_schedule(config, target, row_class), *map(str, candidates(config, target, row_class)))
+    # The schedules of calls without a table, by a form or a rule, are compared, too.
+    own = (schedule_for(config, target, row_class, [], forms) for forms in (forms_of(target.name), {}))
+    found = (*own, *map(str, candidates(config, target, row_class)))
     schedules = tuple(dict.fromkeys(filter(None, found)))
     return Case(op, key, row_class, rows_of(row_class, hidden_size), config, schedules)
 

@@ -17,7 +17,7 @@ from jitnorm.bench.cases import op_named
 from jitnorm.bench.tensors import Tensors
 from jitnorm.call_config import config_of_call
 from jitnorm.tune.cases import HIDDEN_SIZES, OPS, USUAL_OPS, plan, rows_of
-from jitnorm.tuning import tuning_key
+from jitnorm.tuning import forms_of, schedule_for, tuning_key
 
 HOPPER = Target("sm_90a")
 
@@ -82,3 +82,11 @@ def test_a_size_that_an_op_cannot_have_is_left_out_with_the_reason_and_the_other
     ]  # fmt: skip
     assert reasons[0][2] == "no such call has a choice of schedules"
     assert "is 2880, not a multiple of block_size 128" in reasons[1][2]
+
+
+@pytest.mark.parametrize("row_class", ROW_CLASSES)
+@pytest.mark.parametrize("size", [1056, 5376, 11008, 28672])
+def test_what_calls_get_without_a_table_is_compared(size: int, row_class: str) -> None:
+    for op in ("rmsnorm", "add mxfp8", "silu nvfp4", "layernorm"):
+        (case,) = plan([op], [size], [row_class], HOPPER).cases
+        assert schedule_for(case.config, HOPPER, row_class, [], forms_of("sm_90a")) in ("", *case.schedules)
