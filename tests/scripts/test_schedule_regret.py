@@ -1,0 +1,78 @@
+"""Regret at drawn lengths, measured by a stand-in for a GPU, and the forms that are fitted to it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import fit_schedules
+import pytest
+import schedule_regret
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.row_schedule import RowSchedule
+from jitnorm.kernels.target import Target
+
+from jitnorm.bench.results import Setup
+from jitnorm.fitted_forms import form_at, read_forms
+from jitnorm.tune.cases import Case
+from jitnorm.warm.plan import Job, Outcome
+
+
+class FewerChunks:
+    """A meter by which each chunk more per lane takes longer, and everything else nothing."""
+
+    def __init__(self, case: Case, target: Target, backend: str, replays: int) -> None:
+        self._rows = case.rows
+
+    def time(self, config: KernelConfig) -> tuple[float, ...]:
+        chunks = RowSchedule.parse(config.schedule).chunks_per_lane if config.schedule else 4
+        return tuple(10.0 + chunks for _ in self._rows)
+
+
+def build(jobs: Sequence[Job], count: int, backend: str) -> Generator[Outcome, None, None]:
+    for job in jobs:
+        yield Outcome(job, "built")
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The file of a run that ends after one length of each of two ops."""
+    out = tmp_path / "regret.jsonl"
+    monkeypatch.setattr(schedule_regret, "target_here", lambda: Target("sm_90a"))
+    monkeypatch.setattr(schedule_regret.machine, "setup_of", lambda *_: Setup("2026-11-25", "stand-in", "1.0", {}))
+    monkeypatch.setattr(schedule_regret, "load_or_build_launcher", lambda cache: None)
+    monkeypatch.setattr(schedule_regret, "DeviceMeter", FewerChunks)
+    monkeypatch.setattr(schedule_regret, "run", build)
+    monkeypatch.setattr(schedule_regret, "draw", lambda ops, seed, step: iter([("rmsnorm", 5008), ("silu", 9008)]))
+    monkeypatch.setattr(sys, "argv", ["schedule_regret.py", "--seconds", "600", "--out", str(out)])
+    schedule_regret.main()
+    return out
+
+
+def test_every_schedule_of_every_case_is_written(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head, *lines = map(json.loads, measured.read_text().splitlines())
+    assert head["device"] == "stand-in"
+    assert [(line["op"], line["row_class"]) for line in lines] == [
+        (op, row_class) for op in ("rmsnorm", "silu") for row_class in ROW_CLASSES
+    ]
+    for line in lines:
+        assert {"", line["schedule"]} <= line["times"].keys()
+        assert all(len(times) == len(line["rows"]) for times in line["times"].values())
+    assert "of 8 cases" in capsys.readouterr().out
+
+
+def test_the_fastest_forms_are_fitted_and_the_regret_of_unseen_lengths_is_shown(
+    measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "forms.json"
+    monkeypatch.setattr(sys, "argv", ["fit_schedules.py", str(measured), "--out", str(out)])
+    fit_schedules.main()
+    shown = capsys.readouterr().out
+    assert all(f"{name}: " in shown for name in ("rules", "before", "fitted"))
+    forms = read_forms(out)
+    assert len(forms) == 2 * len(ROW_CLASSES)
+    assert {form_at(10, text)[0] for text in forms.values()} == {"1"}
+    assert '"samples": 8' in out.read_text()
