@@ -51,9 +51,11 @@ def cluster(tmp_path: Path, compilations: Path, monkeypatch: pytest.MonkeyPatch)
     ray.shutdown()
 
 
+@pytest.mark.exhaustive
 def test_a_cluster_warms_two_targets_although_a_worker_is_killed(
     cluster: None, tmp_path: Path, compilations: Path
 ) -> None:
+    """Every run kills workers that are processes, in test_workers.py; below, a cluster builds for two targets."""
     cache = Cache(Store(tmp_path / "driver"))
     outcomes = list(run_on_ray(JOBS, cache, "auto"))
 
