@@ -168,10 +168,10 @@ class Dispatcher {
       dtypes.push_back(packed ? DtypeName(dtype) : "");
     }
     const std::optional<void*> stream = GivenStream(args, roles_.size());
-    const bool is_capturing =
-        is_cuda && IsCapturing(stream ? *stream : TVMFFIEnvGetStream(kDLCUDA, key.device.device_id));
-    return ffi::Array<ffi::Any>{dtypes,  key.hidden_size,      key.row_dims, int{key.vector_bytes}, int{key.row_class},
-                                is_cuda, key.device.device_id, is_capturing};
+    const int device = key.device.device_id;
+    const bool is_capturing = is_cuda && IsCapturing(device, stream ? *stream : TVMFFIEnvGetStream(kDLCUDA, device));
+    return ffi::Array<ffi::Any>{dtypes,  key.hidden_size, key.row_dims, int{key.vector_bytes}, int{key.row_class},
+                                is_cuda, device,          is_capturing};
   }
 
   static constexpr uint32_t kPresent = 1u << 31;

@@ -164,9 +164,10 @@ class DeviceScope {
   bool pushed_ = false;
 };
 
-// Whether `stream` is being captured into a graph, which loading code would break.
-inline bool IsCapturing(void* stream) {
+// Whether a device's `stream` is being captured into a graph, which loading code would break.
+inline bool IsCapturing(int device, void* stream) {
   const Driver& driver = Driver::Get();
+  const DeviceScope scope(device);  // which a thread may lack, such as those of torch's autograd
   int status = 0;
   // An error means that this is the legacy stream, while another stream captures in global mode.
   return driver.StreamIsCapturing(static_cast<CUstream>(stream), &status) != 0 || status != 0;

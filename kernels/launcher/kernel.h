@@ -119,7 +119,7 @@ class CudaKernel : public Kernel {
   CUfunction FunctionOn(int device, void* stream) const {
     const CUfunction function = functions_[device].load(std::memory_order_acquire);
     if (function != nullptr) return function;
-    JITNORM_CHECK(!IsCapturing(stream), RuntimeError)
+    JITNORM_CHECK(!IsCapturing(device, stream), RuntimeError)
         << "the kernel is not loaded on cuda:" << device
         << " yet, and loading it would break the graph capture; call it once before capturing";
     return Load(device);

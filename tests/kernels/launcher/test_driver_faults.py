@@ -74,6 +74,22 @@ def test_each_failure_of_the_driver_is_an_error_that_names_it_and_leaves_nothing
     }
 
 
+CALL_WITHOUT_A_CONTEXT = """
+from jitnorm.call_config import prototype
+from jitnorm.kernels.launch_recipe import dispatch_signature
+
+_, _, facts = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype({"op": "rmsnorm"}))))
+*_, is_capturing = facts(*tensors(1), 1e-6)
+print(json.dumps([bool(is_capturing), driver.stand_in_depth()]))
+"""
+
+
+def test_a_thread_without_a_context_captures_nothing(driver: dict[str, str], tmp_path: Path) -> None:
+    """Torch's autograd runs backward passes in such threads, where the driver says of a stream only that it fails."""
+    answer = run_python(PRELUDE + CALL_WITHOUT_A_CONTEXT, HELPERS, RECIPE, cwd=tmp_path, **driver)
+    assert json.loads(answer) == [False, 0]
+
+
 LOSE_THE_GPU = """
 kernel = launcher().load_kernel(recipe, b"code")
 kernel(*tensors(0), 1e-6)
