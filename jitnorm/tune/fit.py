@@ -32,7 +32,7 @@ _NEAR = 0.25
 # Samples of other ops count little, by what they differ in; of those there are many.
 _OTHER_OP, _OTHER_WORK, _OTHER_FORMAT = 0.3, 0.1, 0.4
 # What one more sample would cost, so that a form with few of them is not preferred, and the largest cost that counts.
-_UNKNOWN, _MOST = 0.05, 0.5
+_UNKNOWN, _MOST = 0.07, 0.5
 # Another form for the next length must gain this much.
 _LEAST_GAIN = 0.002
 _GROUPS = range(2, MOST_GROUPS + 1)

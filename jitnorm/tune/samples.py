@@ -18,7 +18,7 @@ from jitnorm.kernels.schedule_form import ScheduleForm
 from jitnorm.kernels.target import Target
 
 _parsed = lru_cache(maxsize=None)(ScheduleForm.parse)
-# A time so many times the median of all schedules was disturbed: no legal schedule is as slow.
+# A time so many times the median of all schedules was disturbed: even with spilled registers, none takes as long.
 _DISTURBED = 4.0
 
 
