@@ -76,10 +76,10 @@ def pytest_collection_finish() -> None:
 # test_golden.py, and would build them again.
 _LONGEST = (
     "test_golden.py",
-    "test_deploy_page.py",
     "test_torch_graphs.py",
-    "test_ray_workers.py",
     "test_cute_on_host.py",
+    "test_ray_workers.py",
+    "test_deploy_page.py",
     "test_documentation.py",
     "test_llama.py",
     "test_sass.py",
