@@ -13,9 +13,9 @@ HEAVY = "{'filelock', 'subprocess', 'cuda', 'importlib.metadata'}"
 IMPORT_ALONE = f"""
 import sys, time
 before = set(sys.modules)
-start = time.perf_counter()
+start = time.process_time()  # the clock would also count other tests, which keep the machine busy
 import jitnorm
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 print(seconds, *sorted(({FRAMEWORKS} | {HEAVY}) & (set(sys.modules) - before)))
 """
 
@@ -73,7 +73,7 @@ def test_the_import_loads_no_framework_and_nothing_heavy(tmp_path: Path) -> None
 
 
 def test_the_import_takes_less_than_a_fifth_of_a_second(tmp_path: Path) -> None:
-    """The best of several: other tests keep the machine busy."""
+    """The best of several."""
     best = min(float(run_python(IMPORT_ALONE, cwd=tmp_path).split()[0]) for _ in range(4))
     assert best < 0.2
 
