@@ -1,10 +1,11 @@
 """Measures how much longer calls at random lengths take than with the fastest schedule that tuning finds.
 
-    python scripts/schedule_regret.py [--seed 0] [--step 16] [--seconds 400] [--jobs N] [--out FILE]
+    python scripts/schedule_regret.py [--seed 0] [--step 16] [--sizes 2880,5120] [--seconds 400] [--jobs N] [--out FILE]
 
 Needs a GPU, torch and NVRTC. Each op of `jitnorm tune` is called at one length up to 32768 in all classes of rows, then
-at another, and so on until the time is up: worker processes build kernels ahead. All times go to a file of JSON lines,
-the first of which describes the machine.
+at another, and so on until the time is up: worker processes build kernels ahead. With `--sizes`, each op is called at
+each of these lengths once, in drawn order. All times go to a file of JSON lines, the first of which describes the
+machine.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from jitnorm.store import user_cache
 from jitnorm.tune.ahead import built_ahead
 from jitnorm.tune.cases import OPS, Case
 from jitnorm.tune.meter import DeviceMeter
-from jitnorm.tune.regret import STEP, Regret, cases_of, configs_of, draw, regrets
+from jitnorm.tune.regret import STEP, Regret, cases_of, configs_of, draw, regrets, shuffled
 from jitnorm.warm.machine import worker_count
 from jitnorm.warm.plan import Job
 from jitnorm.warm.workers import run
@@ -44,16 +45,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="of the drawn lengths")
     parser.add_argument("--step", type=int, default=STEP, help="of the drawn lengths: they are multiples of it")
+    parser.add_argument("--sizes", help="lengths to measure instead, separated by commas")
     parser.add_argument("--seconds", type=float, default=400, help="when to stop")
     parser.add_argument("--jobs", type=int, help="processes that build; all cores by default")
     parser.add_argument("--out", type=Path, default=Path("regret.jsonl"), help="file for all times")
     wanted = parser.parse_args()
     deadline = time.monotonic() + wanted.seconds
+    sizes = [int(each) for each in (wanted.sizes or "").split(",") if each]
+    drawn = shuffled(OPS, sizes, wanted.seed) if sizes else draw(OPS, wanted.seed, wanted.step)
     found = []
     with wanted.out.open("w", encoding="utf-8") as out:
         print(f"{'op':18} {'class':6} {'H':>6} {'schedule':12} {'fastest':12} {'regret':>7} {'rules':>7}")
         out.write(json.dumps(asdict(machine.setup_of("cuda", []))) + "\n")
-        for each in measured(draw(OPS, wanted.seed, wanted.step), wanted.jobs, deadline):
+        for each in measured(drawn, wanted.jobs, deadline):
             found.append(each)
             out.write(f"{each}\n")
             out.flush()

@@ -85,6 +85,24 @@ def draw(ops: Sequence[str], seed: int, step: int = STEP) -> Iterator[tuple[str,
         is_even = not is_even
 
 
+def shuffled(ops: Sequence[str], sizes: Sequence[int], seed: int) -> Iterator[tuple[str, int]]:
+    """Each of several lengths once for each op that takes it: one for each op before the next for any, in drawn order.
+
+    Args:
+        ops: names out of `cases.OPS`.
+        sizes: the lengths.
+        seed: the seed of the random numbers.
+
+    Example:
+        >>> list(shuffled(["rmsnorm", "silu"], [2880, 5120], 1))
+        [('rmsnorm', 2880), ('silu', 5120), ('rmsnorm', 5120), ('silu', 2880)]
+    """
+    numbers = random.Random(seed)
+    orders = [numbers.sample(sizes, len(sizes)) for _ in ops]
+    for of_round in zip(*orders, strict=True):
+        yield from ((op, size) for op, size in zip(ops, of_round, strict=True) if size % op_named(op).multiples[1] == 0)
+
+
 def cases_of(op: str, size: int, target: Target) -> list[Case]:
     """The cases of all classes of rows, which have many kernels in common."""
     return [_with_many_rows(case) for case in plan([op], [size], ROW_CLASSES, target).cases]

@@ -12,7 +12,7 @@ from jitnorm.kernels.row_classes import ROW_CLASSES, class_of
 from jitnorm.kernels.target import Target
 
 from jitnorm.tune.cases import OPS, Case
-from jitnorm.tune.regret import Regret, cases_of, chosen, configs_of, draw, regrets
+from jitnorm.tune.regret import Regret, cases_of, chosen, configs_of, draw, regrets, shuffled
 
 HOPPER = Target("sm_90a")
 
@@ -51,6 +51,12 @@ def test_a_seed_draws_the_same_lengths_for_every_op_in_turns() -> None:
     drawn = list(islice(draw(OPS, 3), 6 * len(OPS)))
     assert drawn == list(islice(draw(OPS, 3), 6 * len(OPS))) != list(islice(draw(OPS, 4), 6 * len(OPS)))
     assert [op for op, _ in drawn] == [*OPS] * 6
+
+
+def test_given_lengths_come_once_for_every_op_that_takes_them() -> None:
+    found = list(shuffled(["rmsnorm", "add mxfp4"], [2880, 5008, 7168], 3))
+    assert sorted(size for op, size in found if op == "rmsnorm") == [2880, 5008, 7168]
+    assert sorted(size for op, size in found if op == "add mxfp4") == [2880, 7168]  # in blocks of 32
 
 
 def test_lengths_are_spread_over_the_whole_range_evenly_and_in_proportion() -> None:
