@@ -59,8 +59,7 @@ class RemoteTier:
 
     Raises:
         CacheError: it is not a URL, its protocol is read-only, or fsspec is not installed. Unknown protocols and
-        missing
-            packages are only detected on first use.
+            missing packages are only detected on first use.
     """
 
     def __init__(

@@ -179,7 +179,7 @@ class Store:
 
         Raises:
             OSError: it could not be written, or living processes use everything that could be evicted to make room for
-        it. Nothing of it is left behind.
+                it. Nothing of it is left behind.
         """
         if not self.writable:
             return

@@ -53,7 +53,7 @@ class Dispatcher:
         takes_as_given: whether the last call's tensors were passed without conversion, which is then tried first for
             the next call.
         launch: one call into the launcher, with the arguments of `run`; returns None, or, if there is no kernel yet and
-    nothing was written, the facts of the call.
+            nothing was written, the facts of the call.
     """
 
     def __init__(self, op: Op, enable_pdl: bool | None, fields: Mapping[str, Any]) -> None:
@@ -95,7 +95,7 @@ class Dispatcher:
 
         Args:
             arguments: the op's arguments that exist with its options, in the order of `interface`, including outputs,
-        converted for TVM-FFI; then the stream, None for the caller's current one.
+                converted for TVM-FFI; then the stream, None for the caller's current one.
         """
         facts = self.launch(*arguments)
         if facts is not None:

@@ -19,7 +19,7 @@ def to_named_tensors(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
 
     Returns:
         the tensors by name, with the parts of a quantized one as ``NAME.data``, ``NAME.scale`` and so on; and the
-            metadata to store with them, strings by name.
+        metadata to store with them, strings by name.
 
     Raises:
         ValueError: two tensors would have the same name.

@@ -37,7 +37,7 @@ class Outputs:
         leaders: the names of the inputs whose leading dimensions outputs have, the first tensor first.
         of_rows: the names of the tensors that have a row for each row of a leader.
         folds: whether outputs have only such rows, and inputs nothing that several rows share, so that a batch of calls
-    is a call with more rows.
+            is a call with more rows.
     """
 
     def __init__(self, op: Op, options: Mapping[str, Any], example: KernelConfig) -> None:

@@ -54,7 +54,7 @@ def turn(
         positions: of each token.
         outputs: where to write both.
         first: the first rotated element of a head; those before and after the rotated ones are not written to
-    `outputs`.
+            `outputs`.
     """
     size = cos_sin_cache.shape[-1] if first else head_size
 

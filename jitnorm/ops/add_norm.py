@@ -139,7 +139,7 @@ def add_norm_quantize(
 
     Returns:
         ``(q, residual_out)``: the `QuantizedTensor`, and the sum rounded to the input's dtype; with `keep_norm` also
-            the unencoded result, rounded to the input's dtype.
+        the unencoded result, rounded to the input's dtype.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.

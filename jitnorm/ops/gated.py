@@ -128,7 +128,7 @@ def silu_and_mul_nvfp4_quantize(
 
     Returns:
         ``(codes, scales)``, uint8: codes, two per byte, (M, K / 2), where M is the product of the leading dimensions;
-            scales as for `fp4_quantize`.
+        scales as for `fp4_quantize`.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.

@@ -24,7 +24,7 @@ class Gradient:
         backward: computes the gradients of inputs, by name, from the saved tensors, the gradients of outputs (None for
             those that nothing depends on) and `eps`.
         recorded: the op to call instead, with the same arguments, while gradients are recorded: its outputs are those
-    of the call, followed by others to save; None for the op itself.
+            of the call, followed by others to save; None for the op itself.
     """
 
     saved: tuple[str, ...]

@@ -35,7 +35,7 @@ def mxfp8_quantize(
 
     Returns:
         ``(codes, scales)``: float8_e4m3fn (..., roundup(K, alignment)), and uint8, flat, in the requested layout,
-            padded with zeros.
+        padded with zeros.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.

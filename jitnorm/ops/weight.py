@@ -29,7 +29,7 @@ def quantize_weight(
 
     Returns:
         codes, shape (K / 2, N), where byte [j, n] holds element 2j of column n in its low nibble and 2j + 1 in its high
-            one; scales, (K / block, N); `axis` is 0. `dequantize` decodes it.
+        one; scales, (K / block, N); `axis` is 0. `dequantize` decodes it.
 
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.

@@ -183,8 +183,8 @@ def per_token_group_quant_mla_deep_gemm_masked_fp8(
 
     Returns:
         ``(codes, scales, counts, rows, padded rows)``: codes (B, padded rows, hidden_size) and float32 scales (B,
-            padded rows, groups), uninitialized where there is no row; how many there are, int32 (B,). Rows are padded
-            to a multiple of 256; torch copies scales if that is more rows.
+        padded rows, groups), uninitialized where there is no row; how many there are, int32 (B,). Rows are padded to a
+        multiple of 256; torch copies scales if that is more rows.
     """
     batch, rows, columns = x.shape
     padded = round_up(rows, _MLA_ROWS)

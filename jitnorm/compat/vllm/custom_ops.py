@@ -69,7 +69,7 @@ def rms_norm_per_block_quant(
 
     Returns:
         the codes, and float32 scales (M, hidden_size / n); with `tma_alignment` and a 3-D input, scales are 3-D, and
-            each matrix is rounded up separately.
+        each matrix is rounded up separately.
 
     Raises:
         ValueError: an argument that is not allowed.
@@ -234,7 +234,7 @@ def scaled_fp4_experts_quant(
 
     Returns:
         the codes, two per byte, and the scales, float8_e4m3fn, swizzled, with as many rows as offsets can need, which
-    is fewer than in vLLM.
+        is fewer than in vLLM.
     """
     codes, scales = _of_experts(input_tensor, input_tensor.shape[1], expert_offsets, 16)
     fill_experts.scaled_fp4_experts_quant(
