@@ -1,13 +1,7 @@
 """The constants of a source: a configuration, as the headers see it.
 
-Every constant that a header names is always there; what a configuration does without has a value that does no harm.
-Only those that few sources need are left out of the others, which then have no code that names them: kRounding where
-norms are rounded once, kExperts where rows belong to none, kGathers where they are not gathered, kMixesLayer where no
-layer is mixed, kHalfOfLastBit where the amax of blocks is not rounded, kScaleAccessBytes where no scales of rows,
-columns or blocks are given, the numbers of activations that have none, kValuesFirst where gates are, kHasTwoSizes where
-rows have one, those of a rotation where there is none, kBlocksCrossWarps where none does, kFinish where nothing follows
-a norm, kWeights where norms have one weight, and what gates and several rows of weights have of their own; so are those
-of the factors of streams, of branches and of ranks, and kSumsFirst where no sum comes before a row.
+Headers name most constants in every source; what a configuration does without has a value that does no harm there. A
+source lacks the constants that only few sources need, such as kRounding, together with the code that names them.
 """
 
 from __future__ import annotations
@@ -17,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
+from . import enumerators
 from .activations import Numbers, numbers_of
 from .arguments import WIDEST_ACCESS
 from .backward import (
@@ -44,37 +39,6 @@ from .row_schedule import CHUNKS_AT_ONCE
 from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes, staged_rows
 from .schedule import ITEM_THREADS, holds_halves, row_schedule, stores_in_pairs, stores_sum_early
 from .target import Target
-
-# The values of an enumeration of common/types.h, by their names in the configuration.
-_OPS = {
-    "rmsnorm": "kRmsNorm",
-    "layernorm": "kLayerNorm",
-    "quantize": "kQuantize",
-    "dequantize": "kDequantize",
-    "interleave": "kInterleave",
-    "shuffle": "kShuffle",
-    "sum_rows": "kSumRows",
-    "mhc_post": "kQuantize",  # unused by headers, because this op has its own items
-}
-_ACTIVATIONS = {
-    "swish": "kSwish",
-    "swiglu": "kClampedSwiglu",
-    "fatrelu": "kFatRelu",
-    "silu": "kSilu",
-    "gelu": "kGeluErf",
-    "gelu_tanh": "kGeluTanh",
-    "relu2": "kRelu2",
-    "swigluoai": "kSwigluOai",
-    "sigmoid": "kSigmoid",
-}
-_ELEMENTS = {"e2m1": "kE2M1", "e4m3": "kE4M3", "e5m2": "kE5M2", "int8": "kInt8"}
-_SCALE_FORMATS = {"e4m3": "kE4M3", "ue8m0": "kUE8M0", "f32": "kF32", "f32_ue8m0": "kF32"}
-_SCALE_OWNERS = {"row": "kRow", "tensor": "kTensor"}
-_GLOBAL_SCALES = {"none": "kNone", "given": "kGiven", "row": "kRow", "tensor": "kTensor"}
-_SCALE_ROUNDINGS = {"up": "kUp", "floor": "kFloor", "even": "kFloor"}
-_ROPES = {"neox": "kHalves", "interleaved": "kPairs"}
-_ROUNDINGS = {"output": "kOutput", "hf": "kEachStep", "vllm": "kProducts"}
-
 
 Constant = tuple[str, str, str]  # type, name, value
 
@@ -128,12 +92,21 @@ def _types(config: KernelConfig) -> Iterator[str]:
 
 
 def _row_constants(config: KernelConfig) -> Iterator[Constant]:
-    chunks = ceil_div(config.encoded_size, CHUNK_SIZE)
-    groups = ceil_div(chunks, GROUP_CHUNKS)
-    yield _choice("Op", "kOp", _OPS[config.op])
+    yield from _kind_constants(config)
+    yield from _size_constants(config)
+    yield from _part_constants(config)
+    yield from _optional_constants(config)
+    if config.all_reduce:
+        yield from _rank_constants(config)
+    yield from _stage_constants(config)
+
+
+def _kind_constants(config: KernelConfig) -> Iterator[Constant]:
+    """The op and its stages."""
+    yield _choice("Op", "kOp", enumerators.OPS[config.op])
     yield _choice("Combine", "kCombine", f"k{config.combine.capitalize()}")
     activation = config.activation or "silu"
-    yield _choice("Activation", "kActivation", _ACTIVATIONS[activation.partition(":")[0]])
+    yield _choice("Activation", "kActivation", enumerators.ACTIVATIONS[activation.partition(":")[0]])
     if numbers := numbers_of(activation):
         yield from _activation_constants(numbers)
     if config.values_first:
@@ -141,6 +114,12 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     is_several = config.batched or config.experts
     yield _choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if is_several else "kOne")
     yield _choice("Encoding", "kEncoding", _encoding(config))
+
+
+def _size_constants(config: KernelConfig) -> Iterator[Constant]:
+    """The row's length and the parts that it is divided into."""
+    chunks = ceil_div(config.encoded_size, CHUNK_SIZE)
+    groups = ceil_div(chunks, GROUP_CHUNKS)
     yield _int("kHiddenSize", config.encoded_size)
     yield _int("kInputSize", config.encoded_size if config.pair else config.hidden_size)
     yield _bool("kHasPowerOfTwoSize", _is_power_of_two(config.encoded_size))
@@ -154,6 +133,10 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _int("kGateColumns", config.gate_columns or 1)
     yield _int("kStreams", config.streams or 1)
     yield _int("kShuffleRows", config.shuffle_rows or 8)
+
+
+def _part_constants(config: KernelConfig) -> Iterator[Constant]:
+    """What every source says that the op takes and keeps."""
     yield _bool("kIsMasked", config.counts_rows)
     yield _bool("kAlongColumns", config.axis == 0)
     yield _bool("kHasUnitBias", config.unit_bias)
@@ -164,6 +147,10 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _bool("kStoresSum", config.residual and not config.amax_only and not config.backward)
     yield _bool("kAddsGrad", config.residual and config.backward)
     yield _bool("kNeedsRowAmax", config.needs_row_amax)
+
+
+def _optional_constants(config: KernelConfig) -> Iterator[Constant]:
+    """What only the sources that need it say."""
     if config.experts:
         yield _int("kExperts", config.experts)
     if config.gathers:
@@ -174,7 +161,7 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
     if config.second_size:
         yield _bool("kHasTwoSizes", True)
     if config.rounding != "once":
-        yield _choice("Rounding", "kRounding", _ROUNDINGS[config.rounding])
+        yield _choice("Rounding", "kRounding", enumerators.ROUNDINGS[config.rounding])
     if config.quant and config.quant.crosses_warps:
         yield _bool("kBlocksCrossWarps", True)
     if config.finish:
@@ -183,20 +170,27 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
         yield _int("kWeightRows", config.weight_rows)
     if config.sums_first:
         yield _bool("kSumsFirst", True)
-    if config.all_reduce:
-        yield _int("kRanks", config.ranks)
-        yield _int("kCallHash", _hash_of_call(config))
-        yield _bool("kRoundsSum", config.rounds_sum)
-        if config.passes_sums:
-            yield _bool("kPassesSums", True)
-        elif config.divides_rows:
-            yield _bool("kSharesSum", config.all_reduce == "two_shot")
-            yield _bool("kSharesRows", config.all_reduce != "reduce_scatter")
-            yield _bool("kSumsRanks", config.all_reduce != "all_gather")
-        else:
-            yield _bool("kSendsRows", True)
-            if config.scatters:
-                yield _bool("kScattersRows", True)
+
+
+def _rank_constants(config: KernelConfig) -> Iterator[Constant]:
+    """How rows are summed over ranks."""
+    yield _int("kRanks", config.ranks)
+    yield _int("kCallHash", _hash_of_call(config))
+    yield _bool("kRoundsSum", config.rounds_sum)
+    if config.passes_sums:
+        yield _bool("kPassesSums", True)
+    elif config.divides_rows:
+        yield _bool("kSharesSum", config.all_reduce == "two_shot")
+        yield _bool("kSharesRows", config.all_reduce != "reduce_scatter")
+        yield _bool("kSumsRanks", config.all_reduce != "all_gather")
+    else:
+        yield _bool("kSendsRows", True)
+        if config.scatters:
+            yield _bool("kScattersRows", True)
+
+
+def _stage_constants(config: KernelConfig) -> Iterator[Constant]:
+    """What branches, modulation, hyper-connections and several weights need."""
     if config.combine in ("branch", "reduced"):
         yield _bool("kHasResidual", config.residual)
     if config.combine == "branch":
@@ -248,7 +242,7 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> 
     global_scale = "tensor" if config.tensor_scale else quant.global_scale
     # Without the instruction, the values of both codes cost less: 20.0 instructions per element, not 26.5.
     has_native_e2m1 = target.has_native_e2m1 and not (config.is_row_wise and quant.four_over_six)
-    yield _choice("Element", "kElement", _ELEMENTS[quant.element])
+    yield _choice("Element", "kElement", enumerators.ELEMENTS[quant.element])
     yield _bool("kHasNativeE2M1", has_native_e2m1)
     yield _bool("kHasNativeFp8", target.has_native_e4m3)
     yield _int("kMaxExponent", MAX_EXPONENT[quant.element])
@@ -256,15 +250,15 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> 
     # The float nearest to the quotient: a single IEEE rounding, done here by the compiler.
     yield _float("kReciprocalMax", f"1.0f / {largest}f")
     yield _float("kSmallestScale", f"{quant.smallest_scale:.8e}f")
-    yield _choice("ScaleFormat", "kScaleFormat", _SCALE_FORMATS[quant.scale_format])
-    yield _choice("ScaleOwner", "kScaleOwner", _SCALE_OWNERS.get(str(quant.block_size), "kBlock"))
-    yield _choice("ScaleRounding", "kScaleRounding", _SCALE_ROUNDINGS[quant.scale_rounding])
+    yield _choice("ScaleFormat", "kScaleFormat", enumerators.SCALE_FORMATS[quant.scale_format])
+    yield _choice("ScaleOwner", "kScaleOwner", enumerators.SCALE_OWNERS.get(str(quant.block_size), "kBlock"))
+    yield _choice("ScaleRounding", "kScaleRounding", enumerators.SCALE_ROUNDINGS[quant.scale_rounding])
     if quant.scale_rounding == "even":
         yield _int("kHalfOfLastBit", 1 << (22 - MANTISSA_BITS[quant.element]))
     yield _choice("ScaleChoice", "kScaleChoice", "kFourOverSix" if quant.four_over_six else "kOnly")
     yield _bool("kSumsAbsoluteErrors", quant.four_over_six == "mae")
     yield _float("kMaxBlockScale", f"{quant.e4m3_max:.8e}f" if quant.e4m3_max % 1 else f"{quant.e4m3_max}.0f")
-    yield _choice("GlobalScaleKind", "kGlobalScale", _GLOBAL_SCALES[global_scale])
+    yield _choice("GlobalScaleKind", "kGlobalScale", enumerators.GLOBAL_SCALES[global_scale])
     yield _bool("kPowerOfTwoScales", quant.scale_format in ("ue8m0", "f32_ue8m0"))
     yield _bool("kInvertsGlobalScale", config.inverse_global_scale)
     yield _bool("kScalePerMatrix", config.scale_per_matrix)
@@ -327,7 +321,7 @@ def _access_constants(config: KernelConfig) -> Iterator[Constant]:
 
 def _rotation_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
     (table,) = (each for each in tensor_arguments(config) if each.field == "angles")
-    yield _choice("Rotation", "kRotation", _ROPES[config.rope])
+    yield _choice("Rotation", "kRotation", enumerators.ROPES[config.rope])
     yield _int("kRotarySize", config.rotary_size)
     yield _int("kHeadSize", config.head_size or config.hidden_size)
     yield _bool("kHoldsHalves", holds_halves(config) and not target.is_cpu)

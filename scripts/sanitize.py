@@ -23,13 +23,12 @@ from jitnorm.comm.all_reduce import METHODS
 from jitnorm.comm.memory import Exchange
 from jitnorm.comm.threads import on_threads
 
-# Encodings for the ops that support all of them.
-# Encodings for the rows of experts.
-GROUPED = ("grouped_quantize", "silu_and_mul_grouped_quantize")
+# Ops that support all encodings, and ops on the rows of experts.
 GENERAL = (
     "norm_quantize", "add_norm_quantize", "rmsnorm_gated_quantize", "sandwich_norm_quantize", "layernorm_quantize",
     "gated_add_layernorm_quantize", "adaptive_layernorm_quantize", "quantize", "dequantize", "silu_and_mul_quantize",
 )  # fmt: skip
+GROUPED = ("grouped_quantize", "silu_and_mul_grouped_quantize")
 ENCODINGS: list[dict[str, Any]] = [
     {"quant": "nvfp4", "layout": "linear+128x4"},
     {"quant": "nvfp4", "layout": "8x4", "global_scale": "row"},
@@ -90,6 +89,13 @@ def launch_every_op(hidden_size: int) -> None:
 
 
 def launch_variants() -> None:
+    launch_variants_of_norms()
+    launch_variants_of_activations()
+    launch_variants_of_encodings()
+    launch_variants_of_rotations()
+
+
+def launch_variants_of_norms() -> None:
     for dtype in ("float32", "float16"):
         launch(OPS["rmsnorm"], 1151, input=dtype)
         launch(OPS["norm_quantize"], 1152, input=dtype, quant="nvfp4", residual=True, unit_bias=True)
@@ -115,6 +121,12 @@ def launch_variants() -> None:
     launch(OPS["mhc_pre"], 1151, streams=3, splits=2)
     launch(OPS["mhc_pre_with_prenorm"], 1151, input="float16")
     launch(OPS["mhc_post"], 1151, streams=3, input="float32")
+    qkv, weight = random(7, 12, 128), random(128)
+    q, k = qkv[:, :8], qkv[:, 8:10]
+    jitnorm.qk_rmsnorm(q, k, weight, weight, q_out=q, k_out=k)
+
+
+def launch_variants_of_activations() -> None:
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", gate_columns=64)
     for activation in ("gelu", "gelu_tanh", "relu2"):
         launch(OPS["silu_and_mul_quantize"], 1152, quant="mxfp8", activation=activation)
@@ -123,9 +135,12 @@ def launch_variants() -> None:
     for activation in ("swiglu:7:1.5:1", "fatrelu:0.5"):
         launch(OPS["silu_and_mul_quantize"], 1152, quant="mxfp8", activation=activation, values_first=True)
     launch(OPS["silu_and_mul_quantize"], 1152, quant="nvfp4", rounding="hf", four_over_six="mae")
-    launch(OPS["quantize"], 640, quant="e4m3/128/f32_ue8m0/packed")
     launch(OPS["swigluoai_and_mul"], 1151, gate_columns=-1)
     launch(OPS["gelu"], 1151, input="float32")
+
+
+def launch_variants_of_encodings() -> None:
+    launch(OPS["quantize"], 640, quant="e4m3/128/f32_ue8m0/packed")
     launch(OPS["quantize"], 256, quant="mxfp8", batched=True, masked=True)
     for name in ("nvfp4_batched_quantize", "scaled_fp4_grouped_quantize"):
         launch(OPS[name], 256, scale_per_matrix=True)
@@ -157,6 +172,9 @@ def launch_variants() -> None:
     launch(OPS["compute_amax"], 1000)
     launch(OPS["block_scale_interleave"], 6, batched=True)
     launch(OPS["shuffle_matrix_a"], 40, shuffle_rows=16)
+
+
+def launch_variants_of_rotations() -> None:
     for hidden_size, rotary_size in ((512, 384), (80, 80), (112, 24)):  # halves that are whole chunks, and not
         launch(OPS["qk_rmsnorm_rope"], hidden_size, rotary_size=rotary_size, positions="int32", rounding="hf")
         launch(OPS["qk_rmsnorm_rope_quant"], hidden_size, rotary_size=rotary_size, rope="interleaved")
@@ -168,9 +186,6 @@ def launch_variants() -> None:
         launch(OPS["qk_rmsnorm_rope_cache_quant"], hidden_size, keep_heads=True, rounding="output")
         launch(OPS["rope_cache"], hidden_size, slots="int32", keep_heads=True)
         launch(OPS["rope_cache_quant"], hidden_size, keep_heads=True, rounding="output")
-    qkv, weight = random(7, 12, 128), random(128)
-    q, k = qkv[:, :8], qkv[:, 8:10]
-    jitnorm.qk_rmsnorm(q, k, weight, weight, q_out=q, k_out=k)
 
 
 def launch_many_rows() -> None:
