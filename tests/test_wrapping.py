@@ -1,4 +1,4 @@
-"""Text is wrapped as it means: commands and entries begin their lines, and what continues an entry is indented."""
+"""Lines break where the text allows: commands, entries and tables are whole, and continuations are indented."""
 
 from __future__ import annotations
 
@@ -40,6 +40,12 @@ def test_lines_of_pages_fit_the_width(page: Path) -> None:
     text = FENCED.sub("", GENERATED.sub("", page.read_text(encoding="utf-8")))
     lines = [line for line in text.splitlines() if not line.startswith(("|", "!["))]
     assert [line for line in lines if len(line) > WIDTH] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_rows_of_tables_follow_a_heading(page: Path) -> None:
+    tables = re.findall(r"(?:^\|.*\n)+", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [table for table in tables if not re.match(r".*\n\|( ?:?-+:? ?\|)+\n", table)] == []
 
 
 @pytest.mark.parametrize("folder", ["jitnorm", "kernels", "cache", "scripts", "examples"])
