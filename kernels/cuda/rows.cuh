@@ -3,6 +3,7 @@
 // registers of a block are loaded again for each pass.
 #pragma once
 
+#include "early.cuh"
 #include "encode.cuh"
 #include "row_amax.cuh"
 
@@ -211,28 +212,32 @@ JITNORM_INLINE Int64 blocks_of(Int64 rows) {
 }
 #endif
 
-// Starts loading the chunks of row `number`.
-JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
+// Row `number`, and what it is loaded from.
+JITNORM_INLINE Row locate_row(const Arguments& a, Int64 number, int thread) {
 #ifdef JITNORM_GATHERS
   const Int64 from = is_processed(a, number) ? input_row(a, number) : -1;
   const bool is_there = from >= 0;
-  Row row{is_there ? number : 0, is_there, Source::of(a, is_there ? from : 0), is_there ? thread : kChunks};
+  return {is_there ? number : 0, is_there, Source::of(a, is_there ? from : 0), is_there ? thread : kChunks};
 #else
 #ifdef JITNORM_HOLDS_HALVES
   // Lanes past the last row repeat it, because it is in their warp: they load it before any lane stores it, and store
   // the same.
   const Int64 at = is_processed(a, number) ? number : a.rows - 1;
-  Row row{at, true, Source::of(a, at), thread};
+  return {at, true, Source::of(a, at), thread};
 #else
   const bool is_there = is_processed(a, number);
   const Int64 at = is_there ? number : 0;
 #ifdef JITNORM_TWO_SIZES
-  Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks, a.size / kChunkSize};
+  return {at, is_there, Source::of(a, at), is_there ? thread : kChunks, a.size / kChunkSize};
 #else
-  Row row{at, is_there, Source::of(a, at), is_there ? thread : kChunks};
+  return {at, is_there, Source::of(a, at), is_there ? thread : kChunks};
 #endif
 #endif
 #endif
+}
+
+// Starts loading the chunks of a row.
+JITNORM_INLINE void begin_loading(const Arguments& a, Row& row) {
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
@@ -242,19 +247,18 @@ JITNORM_INLINE Row begin_loading(const Arguments& a, Int64 number, int thread) {
   for (int j = 0; j < kChunkSlots; ++j) row.source.send(row.held[j], row.index(j));
 #endif
 #ifdef JITNORM_ROTATES
-  row.angles.load(a, at, chunk_of_head(row.index(0)));
+  row.angles.load(a, row.number, chunk_of_head(row.index(0)));
 #endif
 #ifdef JITNORM_MAPS_STREAMS
 #ifdef JITNORM_SUMS_FIRST
 #else
-  row.source.take_given_sum(a, at);
+  row.source.take_given_sum(a, row.number);
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.make(row.held[j], row.index(j));
   }
 #endif
 #endif
-  return row;
 }
 
 // The steps after the largest magnitude of each row is known, if it is needed.
@@ -305,27 +309,6 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
 #endif
 }
 
-// Few rows finish sooner if what the previous kernel most likely does not write is fetched while it still runs: behind
-// a product that has read its weight through the whole L2 cache, add + FP8 of 32 x 7168 went from 3.16 us to 2.88.
-constexpr bool kFetchesEarly =
-    kHasPdl && kTakesFastPath && kNormalizes && (kCombine == Combine::kInput || kCombine == Combine::kAdd);
-
-JITNORM_INLINE void fetch_early(const Arguments& a, Int64 row, int thread) {
-  JITNORM_UNROLL
-  for (int j = 0; j < kChunkSlots; ++j) {
-    const int index = thread + j * (int)kThreadsPerRow;
-    if (index >= kChunks) return;
-#ifdef JITNORM_UNWEIGHTED
-#else
-    fetch(a.weight + index * kChunkSize);
-#endif
-    if constexpr (kHasBias) fetch(a.bias + index * kChunkSize);
-    if constexpr (kCombine == Combine::kAdd) {
-      fetch(a.residual + row_offset(row, a.extents, a.residual_strides) + index * kChunkSize);
-    }
-  }
-}
-
 // Processes block `block` of a row set; the blocks of a cluster, which share a row, have the same number. Calls
 // meanwhile() while the rows, if any, are being loaded.
 template <typename Visit>
@@ -344,6 +327,14 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
   // still runs: RMSNorm of 16 x 7168 went from 1.85 us to 1.74.
   if (!is_processed(a, first_of_block) && !is_padding(a, first_of_block)) return;
   if (kFetchesEarly && is_processed(a, first)) fetch_early(a, first, thread);
+  Rows of;
+  if constexpr (kPlacesEarly) {
+    JITNORM_UNROLL
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      of.rows[r] = locate_row(a, first + r, thread);
+      compute_places(of.rows[r].source, of.rows[r].index(0));
+    }
+  }
   wait_for_inputs();
   bool has_rows = false;
   JITNORM_UNROLL
@@ -359,9 +350,11 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
 
   if constexpr (kFavoursLatency) launch_dependents();
   const float given = RowEncoder::given(a);  // before the row, whose latency then hides what is computed from it
-  Rows of;
   JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r] = begin_loading(a, first + r, thread);
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    if constexpr (!kPlacesEarly) of.rows[r] = locate_row(a, first + r, thread);
+    begin_loading(a, of.rows[r]);
+  }
   if constexpr (kPrefetchesWeight) {
     // Otherwise the compiler loads the weight first, and the row waits: RMSNorm of 16 x 7168 went from 1.88 us to 1.71.
     __syncwarp();

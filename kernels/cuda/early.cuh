@@ -1,0 +1,38 @@
+// What a kernel does before the previous one has ended.
+#pragma once
+
+#include "parameters.cuh"
+#include "row.cuh"
+
+// Where rows are is computed early, unless that depends on what the previous kernel may write.
+#ifdef JITNORM_GATHERS
+constexpr bool kPlacesEarly = false;
+#else
+constexpr bool kPlacesEarly = kHasPdl && (kCombine == Combine::kInput || kCombine == Combine::kAdd);
+#endif
+
+template <typename RowSource>
+JITNORM_INLINE void compute_places(const RowSource& source, int index) {
+  source.visit_loaded([&](const Input* row) { compute_now(row + index * kChunkSize); });
+}
+
+// Few rows finish sooner if what the previous kernel most likely does not write is fetched while it still runs: behind
+// a product that has read its weight through the whole L2 cache, add + FP8 of 32 x 7168 went from 3.16 us to 2.88.
+constexpr bool kFetchesEarly =
+    kHasPdl && kTakesFastPath && kNormalizes && (kCombine == Combine::kInput || kCombine == Combine::kAdd);
+
+JITNORM_INLINE void fetch_early(const Arguments& a, Int64 row, int thread) {
+  JITNORM_UNROLL
+  for (int j = 0; j < kChunkSlots; ++j) {
+    const int index = thread + j * (int)kThreadsPerRow;
+    if (index >= kChunks) return;
+#ifdef JITNORM_UNWEIGHTED
+#else
+    fetch(a.weight + index * kChunkSize);
+#endif
+    if constexpr (kHasBias) fetch(a.bias + index * kChunkSize);
+    if constexpr (kCombine == Combine::kAdd) {
+      fetch(a.residual + row_offset(row, a.extents, a.residual_strides) + index * kChunkSize);
+    }
+  }
+}
