@@ -78,9 +78,10 @@ JITNORM_INLINE float power_of_two_above(float x) {
 // float32, which decodes by multiplication (FP8 and INT8 for block-scaled GEMMs).
 template <>
 JITNORM_FORCE_INLINE BlockScale scale_of<ScaleFormat::kF32>(float unbounded, GlobalScale global) {
-  const float exact = exact_fp8_scale(bounded(unbounded, global.amax_bound));
+  const float exact = fp8_scale_from(bounded(unbounded, global.amax_bound));
   const float scale = kPowerOfTwoScales ? power_of_two_above(exact) : exact;
-  return block_scale(bits_of(scale), reciprocal_rn(scale), false, scale != scale);
+  // Values times NaN are NaN, whose codes need no mask.
+  return block_scale(bits_of(scale), reciprocal_of_scale(scale), false, false);
 }
 
 // The scale of a block of values.

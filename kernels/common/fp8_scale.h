@@ -19,17 +19,24 @@ JITNORM_INLINE float exact_fp8_scale(float amax) {
   return with_positive_nan(exact < kSmallestScale ? kSmallestScale : exact);
 }
 
-// amax / (largest code), with a lower bound so that it can be divided by.
+// Whether a scale is computed without branches: for a block, the lanes past its row, whose amax is zero, would take the
+// slow path of the division. On an H100, RMSNorm to FP8 groups of 1024 x 1920 went from 4.11 us to 3.68, of 1024 x 5760
+// from 7.96 to 7.63, SwiGLU to them of 512 x 7552 from 8.42 to 8.10.
+constexpr bool kFindsScalesFast = kDivisionsBranch && kSmallestScale >= 0x1p-101f && kSmallestScale <= 0x1p126f;
+
+// amax / (largest code), with a lower bound so that it can be divided by. What lies below the normal range ends there;
+// only infinity and NaN have no remainder.
 JITNORM_INLINE float fp8_scale_from(float amax) {
-  if constexpr (!kTakesFastPath) return exact_fp8_scale(amax);
-  if (!is_in_normal_range(amax)) return exact_fp8_scale(amax);
-  const float exact = fast_quotient(amax, kMaxCode, 1.0f / kMaxCode);
-  return exact < kSmallestScale ? kSmallestScale : exact;
+  if constexpr (!kFindsScalesFast) return exact_fp8_scale(amax);
+  constexpr float kReciprocal = 1.0f / kMaxCode;
+  const float quotient = fast_quotient(amax, kMaxCode, kReciprocal);
+  return amax <= kMaxFloat ? max_or_limit(quotient, kSmallestScale) : mul_rn(amax, kReciprocal);
 }
 
+// Of a computed scale, which is in the normal range, infinity or NaN.
 JITNORM_INLINE float reciprocal_of_scale(float scale) {
-  if constexpr (!kTakesFastPath) return reciprocal_rn(scale);
-  return is_in_normal_range(scale) ? fast_reciprocal(scale) : reciprocal_rn(scale);
+  if constexpr (!kFindsScalesFast) return reciprocal_rn(scale);
+  return scale <= kMaxFloat ? fast_reciprocal(scale) : approximate_reciprocal(scale);
 }
 
 // What a launch is given, as stored in memory: the tensor's scale, or its amax, which another launch has computed.

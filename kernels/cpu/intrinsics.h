@@ -11,6 +11,8 @@
 // Before a loop over lanes: makes GCC vectorize it instead of unrolling it first (NVFP4: 23 ms to 14).
 #define JITNORM_LANES _Pragma("GCC unroll 1")
 
+constexpr bool kDivisionsBranch = false;
+
 JITNORM_INLINE float fma_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 JITNORM_INLINE float add_rn(float a, float b) { return a + b; }
 JITNORM_INLINE float mul_rn(float a, float b) { return a * b; }
@@ -97,7 +99,8 @@ JITNORM_INLINE void round_to(float x, BFloat16& result) { result.bits = (UInt16)
 JITNORM_INLINE void round_to(float x, Float16& result) { result.bits = (UInt16)rounded_bits(x, result); }
 JITNORM_INLINE void round_to(float x, float& result) { result = with_canonical_nan(x); }
 
-// The host lacks these instructions; kHasNativeFp8, kHasNativeE2M1 and kTakesFastPath say so, and nothing calls them.
+// The host lacks these instructions; kHasNativeFp8, kHasNativeE2M1, kTakesFastPath and kDivisionsBranch say so, and nothing calls them.
+float max_or_limit(float a, float limit);
 float approximate_reciprocal(float a);
 float approximate_reciprocal_root(float a);
 float fma_ru(float a, float b, float c);

@@ -9,6 +9,8 @@
 #define JITNORM_UNROLL _Pragma("unroll")
 
 constexpr UInt32 kFullWarp = 0xffffffffu;
+// Whether divisions look at exponents, and branch.
+constexpr bool kDivisionsBranch = true;
 
 JITNORM_INLINE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 // Rounded up.
@@ -84,6 +86,9 @@ JITNORM_INLINE float min_magnitude(float a, float v) {
 
 // a, but at most `limit`; limit if a is NaN.
 JITNORM_INLINE float min_or_limit(float a, float limit) { return fminf(a, limit); }
+
+// a, but at least `limit`; limit if a is NaN.
+JITNORM_INLINE float max_or_limit(float a, float limit) { return fmaxf(a, limit); }
 
 // a, but at least `limit`; NaN stays.
 JITNORM_INLINE float max_or_nan(float a, float limit) {

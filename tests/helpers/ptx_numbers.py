@@ -211,8 +211,8 @@ class Numbers(Registers):
         if modifiers[0] in _INTEGERS:
             self._extremes(modifiers[0], operands, np.maximum)
             return
-        assert modifiers == ["NaN", "f32"]
-        self.write_float(operands[0], np.maximum(self.float(operands[1]), self.float(operands[2])))
+        choose = {"f32": np.fmax, "NaN.f32": np.maximum}[".".join(modifiers)]
+        self.write_float(operands[0], choose(self.float(operands[1]), self.float(operands[2])))
 
     def _do_min(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if modifiers[0] in _INTEGERS:

@@ -54,6 +54,13 @@ __device__ bool is_right(float a) {
 CONVERT(to_reciprocal, result = is_right(v[i]))
 CONVERT(to_quotient,
         result = !is_in_normal_range(v[i]) || fast_quotient(v[i], 7168.0f, 1.0f / 7168.0f) == v[i] / 7168.0f)
+// Whether a scale and its reciprocal, found without branches, are those of the divisions; an amax has no sign.
+__device__ bool has_right_scale(float amax) {
+  const float fast = fp8_scale_from(amax), exact = exact_fp8_scale(amax);
+  const float reciprocal = reciprocal_of_scale(fast), exact_reciprocal = reciprocal_rn(exact);
+  return bits_of(fast) == bits_of(exact) && bits_of(reciprocal) == bits_of(exact_reciprocal);
+}
+CONVERT(to_scale, result = has_right_scale(magnitude_of(v[i])))
 CONVERT(to_reciprocal_root,
         result = !is_in_normal_range(v[i]) || fast_reciprocal_root(v[i]) == reciprocal_rn(sqrt_rn(v[i])))
 """
@@ -101,6 +108,10 @@ def quotient(x: torch.Tensor) -> torch.Tensor:
     return torch.ones_like(x)
 
 
+def scale(x: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(x)
+
+
 def reciprocal_root(x: torch.Tensor) -> torch.Tensor:
     return torch.ones_like(x)
 
@@ -135,7 +146,7 @@ def all_floats() -> Iterator[torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    "expected", [e2m1, e4m3, e5m2, int8, int8_word, bfloat16, float16, reciprocal, quotient, reciprocal_root]
+    "expected", [e2m1, e4m3, e5m2, int8, int8_word, bfloat16, float16, reciprocal, quotient, scale, reciprocal_root]
 )
 def test_every_float_rounds_to_the_nearest_value(
     expected: Callable[[torch.Tensor], torch.Tensor], cubin: bytes, target: Target
