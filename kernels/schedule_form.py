@@ -17,7 +17,7 @@ from .target import Target
 # Not every target can have more threads or blocks resident.
 MOST_RESIDENT_THREADS, _MOST_RESIDENTS = 1536, 32
 # About how many threads a multiprocessor should have room for, where schedules do not leave that to the compiler.
-_RESIDENT_THREADS = (MOST_RESIDENT_THREADS, 1024)
+_RESIDENT_THREADS = (MOST_RESIDENT_THREADS, 1024, 512)
 _TEXT = re.compile(r"(?P<chunks>\d+)(?:/(?P<warps>\d+))?(?P<options>[^t]*)(?:t(?P<threads>\d+))?")
 
 

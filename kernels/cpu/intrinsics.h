@@ -99,7 +99,8 @@ JITNORM_INLINE void round_to(float x, BFloat16& result) { result.bits = (UInt16)
 JITNORM_INLINE void round_to(float x, Float16& result) { result.bits = (UInt16)rounded_bits(x, result); }
 JITNORM_INLINE void round_to(float x, float& result) { result = with_canonical_nan(x); }
 
-// The host lacks these instructions; kHasNativeFp8, kHasNativeE2M1, kTakesFastPath and kDivisionsBranch say so, and nothing calls them.
+// The host lacks these instructions; kHasNativeFp8, kHasNativeE2M1, kTakesFastPath and kDivisionsBranch say so, and
+// nothing calls them.
 float max_or_limit(float a, float limit);
 float approximate_reciprocal(float a);
 float approximate_reciprocal_root(float a);

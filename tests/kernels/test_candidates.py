@@ -46,8 +46,23 @@ def test_few_rows_have_candidates_that_shorten_the_way_of_one() -> None:
 
     assert {"8x1wq", "8x1wql", "8x1wuq", "4x2wuql"} <= fast("rmsnorm:hidden_size=4096", "few")
     assert {"8x1weq", "4x2weql"} <= fast("rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16", "few")
+    assert "6x3wql" in fast("rmsnorm:hidden_size=8704", "few")
+    assert {"16x1ql", "16x1wql"} <= fast("rmsnorm:hidden_size=8192,residual=true", "few")
     assert not fast("rmsnorm:hidden_size=4096", "some")
     assert not fast("quantize:hidden_size=4096,quant=e2m1/16", "few")
+
+
+def test_few_gated_rows_have_candidates_that_signal_before_their_activations() -> None:
+    gated = KernelConfig.parse("quantize:hidden_size=8704,weight=none,gate_columns=8704,quant=e4m3/row/f32")
+    assert {"9x2o2", "9x2lo2", "6x3lo3"} <= {str(each) for each in candidates(gated, HOPPER, "few")}
+    assert not [each for each in candidates(gated, HOPPER, "some") if each.favours_latency]
+    parted = replace(gated, quant=replace(gated.quant, block_size=128))
+    assert not [each for each in candidates(parted, HOPPER, "few") if each.favours_latency]
+
+
+def test_few_rows_do_not_take_turns_at_the_threads_of_a_block() -> None:
+    found = [candidates(KernelConfig("rmsnorm", 4096), HOPPER, each) for each in ("few", "some")]
+    assert [any(each.rows_at_once > 1 for each in of_class) for of_class in found] == [False, True]
 
 
 def test_the_compiler_is_asked_for_a_block_more_whether_the_weight_is_loaded_early_or_late() -> None:
