@@ -36,6 +36,29 @@ pip_install() {
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" </dev/null
 }
 
+# uv_install FOLDER ARGUMENT...: as pip_install, by uv, which takes a fifth of the processor's time for what the tests
+# need (24 s instead of 112); by pip if uv is missing or fails.
+uv_install() {
+  local venv=$1
+  { "$venv/bin/python" -m uv --version >/dev/null 2>&1 || pip_install "$venv" --constraint constraints.txt uv; } &&
+    say "uv pip install ${*:2}" && uv_as_pip "$@" </dev/null || pip_install "$@"
+}
+
+# uv_as_pip FOLDER ARGUMENT...: run uv pip install with pip's own settings, which uv does not read.
+uv_as_pip() {
+  local venv=$1 settings options=(--index-strategy unsafe-best-match) word
+  settings=$("$venv/bin/python" -m pip config list)
+  for word in $(pip_setting index-url "$settings"); do options+=(--default-index "$word"); done
+  for word in $(pip_setting extra-index-url "$settings"); do options+=(--index "$word"); done
+  for word in $(pip_setting find-links "$settings"); do options+=(--find-links "$word"); done
+  word=$(pip_setting cert "$settings")
+  [ -z "$word" ] || local -x SSL_CERT_FILE=$word
+  "$venv/bin/python" -m uv pip install --quiet --python "$venv/bin/python" "${options[@]}" "${@:2}"
+}
+
+# pip_setting NAME SETTINGS: print the words of one of pip's settings; those of the environment come first, and count.
+pip_setting() { sed -n "s/^[^.]*\.$1='\(.*\)'\$/\1/; T; s/\\\\n/ /g; p; q" <<<"$2"; }
+
 has_nvidia_driver() {
   [ -e /proc/driver/nvidia/version ] || nvidia-smi -L >/dev/null 2>&1
 }
