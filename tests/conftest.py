@@ -128,6 +128,8 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="jitnorm-tests-")
     os.environ["JITNORM_CACHE_DIR"] = f"{folder}/cache"
     compile_once(Path(folder))
+    # For each new cache, inductor would compile what tries vector instructions, 7 s although /proc/cpuinfo names them.
+    os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
     # JAX would take most of the GPU's memory at its first use, and torch's tests need some too.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
