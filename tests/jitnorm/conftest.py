@@ -15,11 +15,18 @@ __all__ = ["unoptimized"]
 # Else each call of a command builds the parser of all commands, which takes 50 ms.
 typer.testing._get_command = cache(get_command)
 
-# Names, arguments and what torch makes of calls are tested here; the kernels themselves are those of other tests.
-_FOLDERS = [Path(__file__).parent / name for name in ("checkpoint", "compat", "torch")]
+# Names, arguments, protocols and what libraries make of calls are tested here; the kernels themselves are those of
+# other tests: of ranks, those that are processes and those of scripts/comm.
+_PLACES = [
+    Path(__file__).parent / name
+    for name in (
+        *("checkpoint", "comm", "compat", "integrations", "torch"),
+        *("test_quantized.py", "test_scaled_mm.py"),
+    )
+]
 
 
 @pytest.fixture(autouse=True)
 def _plain(request: pytest.FixtureRequest) -> None:
-    if any(request.path.is_relative_to(folder) for folder in _FOLDERS):
+    if any(request.path.is_relative_to(place) for place in _PLACES):
         request.getfixturevalue("unoptimized")
