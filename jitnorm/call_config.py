@@ -11,7 +11,7 @@ from typing import Any
 
 from jitnorm.kernels import schedule
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.kernels.target import Target
 from jitnorm.toolchains import requested_backend
 from jitnorm.tuning import tuned
@@ -93,6 +93,7 @@ def for_many_rows(config: KernelConfig, target: Target) -> KernelConfig:
 
 def uses_pdl(enable_pdl: bool | None, target: Target) -> bool:
     """Whether a call takes part in programmatic dependent launch; ValueError if it is asked to and cannot."""
+    require_one_of("enable_pdl", enable_pdl, (None, True, False))
     if enable_pdl is None:
         return target.has_pdl
     if enable_pdl and not target.has_pdl:

@@ -61,6 +61,10 @@ def get_kernel(config: KernelConfig | str, target: Target | str = "cpu", *, back
     """
     config = KernelConfig.parse(config) if isinstance(config, str) else config
     target = Target(target) if isinstance(target, str) else target
+    if not isinstance(config, KernelConfig):
+        raise TypeError(f"config: is {config!r}; expected a KernelConfig or its text, 'rmsnorm:hidden_size=4096'")
+    if not isinstance(target, Target):
+        raise TypeError(f"target: is {target!r}; expected a Target or its name, such as 'sm_90a'")
     key = (config, target, backend)
     kernel = _kernels.get(key)
     if kernel is None:

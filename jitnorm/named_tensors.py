@@ -35,6 +35,8 @@ def to_named_tensors(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
 
     With safetensors: ``safetensors.torch.save_file(tensors, path, metadata=metadata)``.
     """
+    if not isinstance(values, Mapping):
+        raise TypeError(f"values: is a {type(values).__name__}; expected tensors by name, such as a state dict")
     tensors: dict[str, Any] = {}
     kinds = {}
     for name, value in values.items():

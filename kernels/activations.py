@@ -105,8 +105,10 @@ def canonical(activation: str) -> str:
     return _NAMED.get(text, text)
 
 
-def is_activation(activation: str, forms: Sequence[str]) -> bool:
-    """Whether a text is an activation in one of some forms, such as `GATES`."""
+def is_activation(activation: object, forms: Sequence[str]) -> bool:
+    """Whether a value is the text of an activation in one of some forms, such as `GATES`."""
+    if not isinstance(activation, str):
+        return False
     name, *texts = activation.split(":")
     form = next((form for form in forms if form.partition(":")[0] == name), "")
     words = form.split(":")[1:]

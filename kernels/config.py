@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from .activations import canonical
 from .all_reduce_rules import SCATTERED
 from .config_rules import MOVES, NORMS, check, default_activation, default_weight, distinct_rounding
-from .config_text import read_values
+from .config_text import options_text, read_values
+from .field_types import settle_types
 from .numerics import ceil_div, round_up
-from .quant_spec import PACKED_COLUMNS, SWIZZLED_COLUMNS, QuantSpec, to_text
+from .quant_spec import PACKED_COLUMNS, SWIZZLED_COLUMNS, QuantSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +207,7 @@ class KernelConfig:
     schedule: str = ""
 
     def __post_init__(self) -> None:
+        settle_types(self)
         if not self.weight:
             object.__setattr__(self, "weight", default_weight(self.op, self.input))
         if not self.activation:
@@ -390,11 +391,6 @@ def read_fields(text: str) -> dict[str, Any]:
 def read_options(text: str) -> dict[str, Any]:
     """Read the fields that follow the op in a text form, or raise ValueError."""
     return read_values(text, _TYPES)
-
-
-def options_text(options: Mapping[str, Any]) -> str:
-    """Write fields as `read_options` reads them."""
-    return ",".join(f"{name}={to_text(value)}" for name, value in options.items())
 
 
 _TYPES = {field.name: str(field.type) for field in fields(KernelConfig) if field.name != "op"}

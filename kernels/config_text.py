@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .formats import read_format
-from .quant_spec import QuantSpec, require_one_of
+from .quant_spec import QuantSpec, require_one_of, to_text
 from .spelling import did_you_mean
 
 
@@ -30,6 +30,11 @@ def read_values(text: str, types: Mapping[str, str]) -> dict[str, Any]:
             )
         values[name] = _READERS[types[name]](name, value)
     return values
+
+
+def options_text(options: Mapping[str, Any]) -> str:
+    """Write fields as `read_values` reads them."""
+    return ",".join(f"{name}={to_text(value)}" for name, value in options.items())
 
 
 def _read_int(name: str, text: str) -> int:

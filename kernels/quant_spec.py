@@ -199,6 +199,8 @@ class QuantSpec:
     @classmethod
     def parse(cls, text: str) -> QuantSpec:
         """Parse a text form; fields omitted at the end take their defaults."""
+        if not isinstance(text, str):
+            raise TypeError(f"text: is {text!r}; expected a text, such as 'e2m1/16/e4m3'")
         values: list[Any] = list(text.split("/"))
         if len(values) > len(_ALLOWED[0]) + 2:
             raise ValueError(

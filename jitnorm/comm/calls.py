@@ -47,9 +47,11 @@ def admitted_shape(input: Any, workspace: Workspace, ranks: int = 1) -> tuple[in
     Raises:
         CommError: a rank failed in a call before.
         ValueError: the workspace is for other inputs.
-        TypeError: it is no tensor.
+        TypeError: it is no tensor, or there is no workspace.
     """
     framework = check_shaped(input, "input")
+    if not isinstance(workspace, Workspace):
+        raise TypeError(f"workspace: is {workspace!r}; expected a comm.Workspace")
     shape = tuple(input.shape)
     rows = prod(shape[:-1]) * ranks
     workspace.admit(rows, shape[-1], framework.dtype_name(input))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Mapping
 from importlib import import_module
 from itertools import count
+from numbers import Integral, Real
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -319,25 +320,28 @@ def _layout(
     one_shot_rows: int | None, output_bytes: int | None,
 ) -> Layout:  # fmt: skip
     """The layout for such sizes; unless `one_shot_rows` are given, those are one-shot that have so many bytes."""
-    if not 1 <= max_rows <= _MOST_ROWS:
-        raise ValueError(f"max_rows: is {max_rows}; 1 to {_MOST_ROWS} is allowed")
-    if not 1 <= hidden_size <= MAX_HIDDEN_SIZE:
-        raise ValueError(f"hidden_size: is {hidden_size}; 1 to {MAX_HIDDEN_SIZE} is allowed")
-    if not 0 < deadline <= 3600:
-        raise ValueError(f"deadline: is {deadline} s; more than 0 and up to 3600 is allowed")
+    _require_size("max_rows", max_rows, _MOST_ROWS)
+    _require_size("hidden_size", hidden_size, MAX_HIDDEN_SIZE)
+    if not isinstance(deadline, Real) or not 0 < deadline <= 3600:
+        raise ValueError(f"deadline: is {deadline!r}; seconds, more than 0 and up to 3600, are allowed")
     name = (getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)).removeprefix("torch.")
     require_one_of("dtype", name, FLOAT_DTYPES)
     row_bytes = Layout(ranks, max_rows, max_rows, hidden_size, name, 0).row_bytes
     if one_shot_rows is None:
         one_shot_rows = max(1, most_bytes // row_bytes)
-    if one_shot_rows < 1:
-        raise ValueError(f"one_shot_rows: is {one_shot_rows}; at least 1 is allowed")
+    _require_size("one_shot_rows", one_shot_rows)
     if max_rows <= one_shot_rows and output_bytes is None:
         return Layout(ranks, max_rows, max_rows, hidden_size, name, 0)
     if output_bytes is None:
         output_bytes = 2 * max_rows * row_bytes + (1 << 20)
     output_bytes = round_up(max(output_bytes, max_rows * row_bytes), 128)  # with room for all sums, of not_fused
     return Layout(ranks, max_rows, min(max_rows, one_shot_rows), hidden_size, name, output_bytes)
+
+
+def _require_size(name: str, size: Any, most: float = math.inf) -> None:
+    if not isinstance(size, Integral) or not 1 <= int(size) <= most:
+        allowed = "at least 1" if most == math.inf else f"1 to {most}"
+        raise ValueError(f"{name}: is {size!r}; whole numbers of {allowed} are allowed")
 
 
 def _require_same(exchange: Exchange, layout: Layout) -> None:

@@ -46,12 +46,17 @@ def _discover(tensor: Any, name: str) -> Framework:
         if library in modules and _framework(file, kind).owns(tensor):
             return _framework(file, kind)
     raise TypeError(
-        f"{name}: is a {_type_name(tensor)}; expected a tensor of torch, NumPy (without a mask), JAX, CuPy or tvm_ffi"
+        f"{name}: is {_kind(tensor)}; expected a tensor of torch, NumPy (without a mask), JAX, CuPy or tvm_ffi"
     )
 
 
-def _type_name(tensor: Any) -> str:
-    return f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+def _kind(value: object) -> str:
+    """What a value is: ``None``, ``a list``, ``a numpy.ndarray``."""
+    if value is None:
+        return "None"
+    module, name = type(value).__module__, type(value).__qualname__
+    text = name if module == "builtins" else f"{module}.{name}"
+    return f"{'an' if text[0] in 'aeiou' else 'a'} {text}"
 
 
 @cache
@@ -108,7 +113,7 @@ def check_given(names: Sequence[str], tensors: Sequence[Any], outputs: Sequence[
             first = name, tensor
         elif framework_of(tensor, name) is not framework_of(first[1], first[0]):
             raise TypeError(
-                f"{name}: is a {_type_name(tensor)}, but {first[0]} a {_type_name(first[1])}; pass tensors of one "
+                f"{name}: is {_kind(tensor)}, but {first[0]} {_kind(first[1])}; pass tensors of one "
                 "framework (its from_dlpack shares memory)"
             )
 
@@ -121,11 +126,18 @@ def check_tensors(names: Sequence[str], tensors: Sequence[Any], outputs: Sequenc
         tensors: the tensors.
         outputs: the positions of those that are written.
     """
-    known: dict[int, str] = {}
-    for position, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
+    for position, (name, tensor) in enumerate(zip(_names_of_inputs(names, tensors), tensors, strict=True)):
         if tensor is not None:
-            # A tensor that is written in place has its input's name.
-            check_passable(tensor, known.setdefault(id(tensor), name), position in outputs)
+            check_passable(tensor, name, position in outputs)
+
+
+def _names_of_inputs(names: Sequence[str], tensors: Sequence[Any]) -> list[str]:
+    """The names, but of a tensor that is written in place that of the input which it also is."""
+    known: dict[int, str] = {}
+    return [
+        name if tensor is None else known.setdefault(id(tensor), name)
+        for name, tensor in zip(names, tensors, strict=True)
+    ]
 
 
 def converted_tensors(names: Sequence[str], tensors: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
@@ -137,7 +149,7 @@ def converted_tensors(names: Sequence[str], tensors: Sequence[Any], outputs: Seq
     check_tensors(names, tensors, outputs)
     return [
         None if tensor is None else _converted(tensor, name, position in outputs)
-        for position, (name, tensor) in enumerate(zip(names, tensors, strict=True))
+        for position, (name, tensor) in enumerate(zip(_names_of_inputs(names, tensors), tensors, strict=True))
     ]
 
 

@@ -66,6 +66,8 @@ def shuffle_matrix_a(input_tensor: Tensor, epilogue_tile_m: int, *, stream: Any 
         [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15]
     """
     _dims("input_tensor", input_tensor, (2,))
+    if not isinstance(epilogue_tile_m, int):
+        raise TypeError(f"epilogue_tile_m: is {epilogue_tile_m!r}; expected a whole number, such as 128")
     block = 32 if epilogue_tile_m % 128 == 0 else 16
     _check_rows(input_tensor, block)
     tensors = {"input_tensor": input_tensor, "out": None}

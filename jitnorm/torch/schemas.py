@@ -11,7 +11,8 @@ from jitnorm.call_config import prototype
 from jitnorm.catalogue.launches import chosen_of
 from jitnorm.catalogue.op import Fields, Op
 from jitnorm.kernels.arguments import Argument, TensorArgument
-from jitnorm.kernels.config import KernelConfig, options_text
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.config_text import options_text
 from jitnorm.kernels.formats import FORMATS
 from jitnorm.kernels.interface import interface
 

@@ -108,7 +108,7 @@ class CallChecker {
       if (tensors[i] == nullptr) continue;
       found.spans[i] = SpanOf(*tensors[i]);
       JITNORM_CHECK(!recipe_.arguments[i].is_output || IsInjective(*tensors[i]), ValueError)
-          << recipe_.arguments[i].name << ": its strides make elements share memory";
+          << NameOf(i, tensors) << ": its strides make elements share memory";
     }
     found.grid = recipe_.grid.Evaluate(found.sizes);
   }
@@ -125,13 +125,13 @@ class CallChecker {
     const ffi::AnyView value = args[static_cast<int>(i)];
     if (argument.kind == Argument::Kind::kFloat32) {
       if (!value.try_cast<double>()) {
-        JITNORM_THROW(TypeError) << argument.name << ": is a " << value.GetTypeKey() << "; expected a number";
+        JITNORM_THROW(TypeError) << argument.name << ": is " << KindOf(value) << "; expected a number";
       }
       return nullptr;
     }
     std::optional<DLTensor*> tensor = value.try_cast<DLTensor*>();
     if (!tensor) {
-      JITNORM_THROW(TypeError) << argument.name << ": is a " << value.GetTypeKey() << "; expected a tensor";
+      JITNORM_THROW(TypeError) << argument.name << ": is " << KindOf(value) << "; expected a tensor";
     }
     CheckMemory(argument.name, **tensor);  // not in CheckShapes, because calls of one shape may differ in memory
     return *tensor;
@@ -256,9 +256,18 @@ class CallChecker {
         if (ranges[i].end <= ranges[j].begin || ranges[j].end <= ranges[i].begin) continue;
         if (other.name == output.may_be && IsSame(*tensors[i], *tensors[j])) continue;
         JITNORM_CHECK(!MayOverlap(*tensors[i], *tensors[j]), ValueError)
-            << output.name << ": overlaps the memory of " << other.name << "; give it memory of its own";
+            << NameOf(i, tensors) << ": overlaps the memory of " << NameOf(j, tensors) << "; give it memory of its own";
       }
     }
+  }
+
+  // The name of an argument, or that of the input which it replaces: the caller may have passed only that.
+  const std::string& NameOf(size_t i, const DLTensor* const* tensors) const {
+    for (size_t j = 0; j < recipe_.arguments.size(); ++j) {
+      if (tensors[j] == nullptr || recipe_.arguments[j].name != recipe_.arguments[i].may_be) continue;
+      if (IsSame(*tensors[i], *tensors[j])) return recipe_.arguments[j].name;
+    }
+    return recipe_.arguments[i].name;
   }
 
   static bool IsSame(const DLTensor& a, const DLTensor& b) {

@@ -94,7 +94,7 @@ class Dispatcher {
     for (size_t i = 0; i < roles_.size(); ++i) {
       std::optional<DLTensor*> tensor = args[static_cast<int>(i)].try_cast<DLTensor*>();
       if (i == 0 && !tensor) {
-        JITNORM_THROW(TypeError) << roles_[0].name << ": is a " << args[0].GetTypeKey() << "; expected a tensor";
+        JITNORM_THROW(TypeError) << roles_[0].name << ": is " << KindOf(args[0]) << "; expected a tensor";
       }
       if (!tensor || !roles_[i].is_tensor) continue;
       const DLTensor& t = **tensor;

@@ -15,6 +15,15 @@ inline std::string DeviceName(DLDevice device) {
   return "device type " + std::to_string(device.device_type) + ":" + std::to_string(device.device_id);
 }
 
+// What a caller passed that is no tensor or number, in Python's words.
+inline std::string KindOf(const ffi::AnyView& value) {
+  const std::string key = value.GetTypeKey();
+  if (key == "None") return key;
+  if (key == "ffi.SmallStr" || key == "ffi.String") return "a str";
+  if (key == "ffi.Tensor" || key == "DLTensor*") return "a tensor";
+  return key == "ffi.OpaquePyObject" ? "an object of Python" : "a " + key;
+}
+
 // The dtype as frameworks write it; TVM-FFI throws for complex numbers.
 inline std::string DtypeName(DLDataType dtype) {
   return dtype.code == kDLComplex ? "complex" + std::to_string(dtype.bits)

@@ -347,7 +347,7 @@ def test_others_hear_of_a_killed_process_and_start_again_with_another() -> None:
         ({"max_rows": 0}, "max_rows: is 0"),
         ({"hidden_size": 0}, "hidden_size: is 0"),
         ({"dtype": "int8"}, "dtype: is 'int8'"),
-        ({"deadline": 0}, "deadline: is 0 s"),
+        ({"deadline": 0}, "deadline: is 0; seconds"),
         ({"device": "cuda"}, "device: is 'cuda'"),
     ],
 )

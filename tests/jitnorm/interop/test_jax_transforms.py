@@ -180,7 +180,7 @@ MIXED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "an input of NumPy": (lambda x, w: rmsnorm(X, w), r"^weight: is traced by jax\.jit, where all tensors"),
     "float64": (lambda x, w: rmsnorm(x, WEIGHT.astype(float)), "^weight: is float64, which JAX would convert to"),
     "a stream": (lambda x, w: rmsnorm(x, w, stream=1), r"^input: is traced by jax\.jit, .*`stream`"),
-    "a float": (lambda x, w: rmsnorm_fp4quant(x, w, global_scale=2.0), r"^global_scale: is a builtins\.float"),
+    "a float": (lambda x, w: rmsnorm_fp4quant(x, w, global_scale=2.0), r"^global_scale: is a float"),
 }  # fmt: skip
 
 

@@ -131,7 +131,7 @@ zeros = np.zeros
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: block_scale_interleave([1]), TypeError, "unswizzled_sf: is a builtins.list; expected a tensor"),
+        (lambda: block_scale_interleave([1]), TypeError, "unswizzled_sf: is a list; expected a tensor"),
         (lambda: block_scale_interleave(zeros(4, np.uint8)), ValueError, "unswizzled_sf: has 1 dimensions; expected 2"),
         (lambda: block_scale_interleave(zeros((2, 4), np.int32)), ValueError, "unswizzled_sf dtype: is 'int32'"),
         (
@@ -142,7 +142,7 @@ zeros = np.zeros
             lambda: block_scale_interleave(zeros((2, 4), np.uint8), out=zeros(512, np.float16)),
             ValueError, "out: dtype is float16, expected uint8",
         ),
-        (lambda: shuffle_matrix_a([1], 64), TypeError, "input_tensor: is a builtins.list; expected a tensor"),
+        (lambda: shuffle_matrix_a([1], 64), TypeError, "input_tensor: is a list; expected a tensor"),
         (lambda: shuffle_matrix_a(zeros(16, np.uint8), 64), ValueError, "input_tensor: has 1 dimensions; expected 2"),
         (lambda: shuffle_matrix_a(zeros((24, 4), np.uint8), 64), ValueError, "input_tensor: has 24 rows; .* of 16"),
         (lambda: shuffle_matrix_a(zeros((48, 4), np.uint8), 128), ValueError, "input_tensor: has 48 rows; .* of 32"),

@@ -68,7 +68,7 @@ X = np.ones((2, 64), np.float16)
     [
         (lambda: rmsnorm_multi(X, X[0]), r"weights: shape is \(64,\); expected \(n, hidden_size\) with n of 2 to 4"),
         (lambda: rmsnorm_multi(X, X[:1]), r"weights: shape is \(1, 64\); expected"),
-        (lambda: rmsnorm_multi(X, [X[0], X[0]]), "weights: is a builtins.list; expected a tensor"),
+        (lambda: rmsnorm_multi(X, [X[0], X[0]]), "weights: is a list; expected a tensor"),
         (lambda: rmsnorm_multi(X, X[:, :48]), r"weights: shape is \(2, 48\), expected \(2, 64\)"),
         (lambda: rmsnorm_multi(X, X, out=X), r"out: shape is \(2, 64\), expected \(2, 2, 64\)"),
         (lambda: add_rmsnorm_multi(X, X[:1], X), r"residual: shape is \(1, 64\), expected \(2, 64\)"),

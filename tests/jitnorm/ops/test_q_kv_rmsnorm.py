@@ -100,7 +100,7 @@ X = np.ones((2, 64), np.float16)
         (lambda: q_kv_rmsnorm(X, X[:, :48], X[0], X[0]), r"kv_weight: shape is \(64,\), expected \(48,\)"),
         (lambda: q_kv_rmsnorm(X, X[:, :48], X[0], X[0, :48], kv_out=X), r"kv_out: shape is \(2, 64\), expected"),
         (lambda: q_kv_rmsnorm(X, np.float16(1), X[0], X[0]), "kv: "),
-        (lambda: q_kv_rmsnorm(X, 3, X[0], X[0]), "kv: is a builtins.int; expected a tensor"),
+        (lambda: q_kv_rmsnorm(X, 3, X[0], X[0]), "kv: is an int; expected a tensor"),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused(call: Callable[[], Any], message: str) -> None:

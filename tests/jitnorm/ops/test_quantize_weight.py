@@ -77,7 +77,7 @@ def test_every_framework_gets_the_same_bytes(framework: str) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: quantize_weight([1]), TypeError, "w: is a builtins.list; expected a tensor of"),
+        (lambda: quantize_weight([1]), TypeError, "w: is a list; expected a tensor of"),
         (lambda: quantize_weight(np.ones((24, 4), np.float16)), ValueError, r"w: shape is \(24, 4\); .* of 16"),
         (lambda: quantize_weight(np.ones(16, np.float16)), ValueError, r"w: shape is \(16,\); expected \(K, N\)"),
         (lambda: quantize_weight(np.ones((16, 0), np.float16)), ValueError, r"w: its last dimension .* is 0"),

@@ -1,0 +1,31 @@
+"""The types of a configuration's fields, which callers may get wrong: sources contain the values as they are."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from operator import index
+from typing import Any, SupportsIndex
+
+_KINDS: dict[object, type] = {"bool": bool, "int": int}
+_ALLOWED = {bool: "True and False", int: "whole numbers"}
+
+
+def settle_types(config: Any) -> None:
+    """Make other libraries' integers Python's, and raise ValueError unless numbers and booleans are just that.
+
+    True and 16.0 equal 1 and 16, but write other sources. Checks of values compare texts with what is allowed.
+    """
+    described: Any = type(config)
+    for name, kind in _typed_fields(described):
+        value = getattr(config, name)
+        if type(value) is kind:
+            continue
+        if kind is bool or isinstance(value, bool) or not isinstance(value, SupportsIndex):
+            raise ValueError(f"{name}: is {value!r}; allowed are {_ALLOWED[kind]}")
+        object.__setattr__(config, name, index(value))
+
+
+@cache
+def _typed_fields(described: type) -> tuple[tuple[str, type], ...]:
+    return tuple((each.name, _KINDS[each.type]) for each in fields(described) if each.type in _KINDS)
