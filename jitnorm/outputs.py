@@ -67,8 +67,8 @@ class Outputs:
         """The hidden size for a first tensor with so many columns; ValueError if there is none."""
         if columns % self._rows_combined:
             raise ValueError(
-                f"{self.leaders[0]}: its last dimension is {columns}, not a multiple of {self._rows_combined}, "
-                "the number of rows that are combined"
+                f"{self.leaders[0]}: its last dimension is {columns}, not a multiple of {self._rows_combined}, the "
+                "number of rows that are combined in one, such as gates and values"
             )
         return columns * self._values_per_element // self._rows_combined
 
