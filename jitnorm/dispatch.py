@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 from jitnorm.call_config import config_of_call, prototype
 from jitnorm.catalogue.op import Op
@@ -26,6 +26,25 @@ from jitnorm.outputs import Outputs
 # Creates what each combination of options needs once, so that calls only look it up by their arguments. Types matter,
 # because 16.0 and True equal 16 and 1 but are rejected.
 per_options = lru_cache(maxsize=None, typed=True)
+
+
+class Form(Protocol):
+    """How a function passes its calls: `ops.forms.Form`."""
+
+    def of(self, dispatcher: Dispatcher) -> Callable[..., Any]:
+        """A function that makes a dispatcher's calls in this form."""
+
+
+class Calls(dict[Form, Callable[..., Any]]):
+    """The functions that make a dispatcher's calls, by their form."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        super().__init__()
+        self._dispatcher = dispatcher
+
+    def __missing__(self, form: Form) -> Callable[..., Any]:
+        made = self[form] = form.of(self._dispatcher)
+        return made
 
 
 class Dispatcher:
@@ -49,6 +68,7 @@ class Dispatcher:
         outputs: the names of what the op writes.
         positions: the positions of the outputs among the tensors.
         outputs_among: selects those of a call's tensors that it writes.
+        calls: the functions that make calls, by the form in which they are passed; see `ops.forms`.
         ways: the fast path of a call, by the type of its first tensor; see `interop.base.Way`.
         takes_as_given: whether the last call's tensors were passed without conversion, which is then tried first for
             the next call.
@@ -61,6 +81,7 @@ class Dispatcher:
         amax = op.amax_before(fields)
         self.before = None if amax is None else Dispatcher(op, enable_pdl, amax)
         self.ways: dict[type, Way] = {}
+        self.calls = Calls(self)
         self.takes_as_given = True
         example = prototype(fields)
         self.outputs = Outputs(op, fields, example)

@@ -110,13 +110,19 @@ def assembled(
     data: Any, scale: Any, global_scale: Any, row_scale: Any, scale_unswizzled: Any, spec: QuantSpec,
     shape: tuple[int, ...], batched: bool, tensor_scale: Any, amax: Any, axis: int,
 ) -> QuantizedTensor:  # fmt: skip
-    """Create a QuantizedTensor in 0.4 us; the constructor of a frozen class takes 1.3."""
-    made = object.__new__(QuantizedTensor)
-    made.__dict__.update(
-        data=data, scale=scale, global_scale=global_scale, row_scale=row_scale, scale_unswizzled=scale_unswizzled,
-        spec=spec, shape=shape, batched=batched, tensor_scale=tensor_scale, amax=amax, axis=axis,
-    )  # fmt: skip
-    return made
+    """Create a QuantizedTensor in 0.3 us; the constructor of a frozen class takes 1.3."""
+    if type(data) not in _introduced:
+        introduce(data)
+    made: Any = _Unfrozen()
+    made.data, made.scale, made.spec, made.shape, made.batched, made.axis = data, scale, spec, shape, batched, axis
+    made.global_scale, made.row_scale, made.scale_unswizzled = global_scale, row_scale, scale_unswizzled
+    made.tensor_scale, made.amax = tensor_scale, amax
+    made.__class__ = QuantizedTensor
+    return made  # type: ignore[no-any-return]
+
+
+class _Unfrozen:
+    """A QuantizedTensor before it is frozen."""
 
 
 def leaves_of(q: QuantizedTensor) -> tuple[list[Any], tuple[str, int, bool]]:
@@ -141,11 +147,10 @@ _introduced: set[type] = set()
 
 def introduce(tensor: Any) -> None:
     """Register QuantizedTensor with the tree and file functions of a tensor's framework."""
-    if type(tensor) not in _introduced:
-        framework = framework_of(tensor, "tensor")
-        framework.register_node(QuantizedTensor, leaves_of, of_leaves)
-        framework.allow_unpickling(unpickled)
-        _introduced.add(type(tensor))
+    framework = framework_of(tensor, "tensor")
+    framework.register_node(QuantizedTensor, leaves_of, of_leaves)
+    framework.allow_unpickling(unpickled)
+    _introduced.add(type(tensor))
 
 
 def _pickled(tensor: Any, name: str) -> tuple[Any, str]:

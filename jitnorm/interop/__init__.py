@@ -22,6 +22,8 @@ _CLASSES = {
 _by_type: dict[type, Framework] = {}
 # Frameworks whose tensors are first passed without conversion.
 tried: dict[type, Framework] = {}
+# Those of them with generated functions.
+generating: dict[type, Framework] = {}
 
 
 def framework_of(tensor: Any, name: str) -> Framework:
@@ -37,6 +39,8 @@ def framework_of(tensor: Any, name: str) -> Framework:
         if found.is_plain(kind) and (found.is_direct or found.is_often_direct):
             found.types.add(kind)
             tried[kind] = found
+            if found.has_direct:
+                generating[kind] = found
     return found
 
 

@@ -30,6 +30,8 @@ class Framework(ABC):
     is_direct = False
     # Whether most tensors are passed without conversion, and others raise an error before anything runs.
     is_often_direct = False
+    # Whether there are generated functions for calls: `direct`.
+    has_direct = False
     # Whether tensors have no streams, modes or gradients of their own, so that those of a call's other tensors apply.
     goes_with_any = False
     # The caller's current stream, if such tensors do not carry it.
@@ -74,6 +76,19 @@ class Framework(ABC):
             return False
 
         return call
+
+    def direct(
+        self, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str, scope: Mapping[str, Any]
+    ) -> Callable[..., Any]:
+        """Generate a function for calls in a fixed form, if `has_direct`.
+
+        Args:
+            dispatcher: makes the calls.
+            parameters: the names of the arguments, before the stream.
+            result: an expression of what is returned, with arguments and outputs in braces.
+            scope: the other names in it, and ``_otherwise``, which makes the calls that are not usual.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no direct calls")
 
     def note_written(self, tensors: Sequence[Any]) -> None:
         """Record with the library that a kernel writes tensors."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jitnorm.ffi import tvm_ffi
 from jitnorm.interop.base import Framework, Way
 from jitnorm.interop.torch_refusals import TorchRefusals
-from jitnorm.interop.torch_way import usual_way
+from jitnorm.interop.torch_way import direct_call, usual_way
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -31,6 +31,8 @@ _NAMES = {
 
 class Torch(Framework):
     """Tensors of `torch`."""
+
+    has_direct = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,6 +63,11 @@ class Torch(Framework):
 
     def way(self, dispatcher: Dispatcher) -> Way:
         return usual_way(self._torch, self, dispatcher)
+
+    def direct(
+        self, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str, scope: Mapping[str, Any]
+    ) -> Callable[..., Any]:
+        return direct_call(self._torch, self, dispatcher, parameters, result, scope)
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
         if not self.makes_calls_of(tensors) and not self._refusals.is_differentiated(tensors):
@@ -140,7 +147,12 @@ class Torch(Framework):
             return super().maker(shape, dtype, like)
         pattern.untyped_storage().resize_(0)  # a kept tensor must not hold memory, such as that of a CUDA graph's pool
         empty_like = self._torch.empty_like
-        return lambda _: empty_like(pattern)
+
+        def make(_: Any) -> Any:
+            return empty_like(pattern)
+
+        vars(make)["pattern"] = pattern  # for generated functions
+        return make
 
     def moved(self, tensor: Any, device: Any) -> Any:
         return tensor.to(device)

@@ -8,11 +8,13 @@ from jitnorm.catalogue import activations
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, Dispatchers, rounded_dispatcher
 from jitnorm.kernels.activations import with_numbers
-from jitnorm.ops.run import Tensor, run
+from jitnorm.ops.forms import Form
+from jitnorm.ops.run import Tensor
 
 _SILU, _GELU = Dispatchers(activations.SILU), Dispatchers(activations.GELU)
 _GELU_TANH, _RELU2 = Dispatchers(activations.GELU_TANH), Dispatchers(activations.RELU2)
 _GELU_QUICK = Dispatchers(activations.GELU_QUICK)
+_FORM = Form("input out", "{out}")
 
 
 def silu_and_mul(
@@ -258,5 +260,5 @@ def _gated(
 
 
 def _activated(dispatcher: Dispatcher, input: Tensor, out: Tensor | None, stream: Any) -> Tensor:
-    made: Tensor = run(dispatcher, {"input": input, "out": out}, stream)["out"]
+    made: Tensor = dispatcher.calls[_FORM](input, out, stream)
     return made

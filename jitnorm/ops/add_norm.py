@@ -10,12 +10,14 @@ from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.dispatch import Dispatcher, RoundingDispatchers, rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.batched import batch_of
+from jitnorm.ops.forms import Form
 from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
-from jitnorm.ops.run import Tensor, run, run_with_amax
+from jitnorm.ops.run import Tensor, run_with_amax
 
 _ADD_RMSNORM, _GEMMA_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM), RoundingDispatchers(GEMMA_ADD_RMSNORM)
 _UNWEIGHTED_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM, **WITHOUT_WEIGHT)
 _BATCHED_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM_BATCHED)
+_FORM = Form("input residual weight out residual_out eps", "({out}, {residual_out})")
 
 
 def add_rmsnorm(
@@ -89,11 +91,8 @@ def gemma_add_rmsnorm(
 def _add_rmsnorm(
     dispatcher: Dispatcher, input: Any, residual: Any, weight: Any, eps: float, out: Any, residual_out: Any, stream: Any
 ) -> tuple[Any, Any]:
-    tensors = {
-        "input": input, "residual": residual, "weight": weight, "out": out, "residual_out": residual_out, "eps": eps,
-    }  # fmt: skip
-    made = run(dispatcher, tensors, stream)
-    return made["out"], made["residual_out"]
+    made: tuple[Any, Any] = dispatcher.calls[_FORM](input, residual, weight, out, residual_out, eps, stream)
+    return made
 
 
 def add_norm_quantize(

@@ -6,7 +6,9 @@ from typing import Any
 
 from jitnorm.catalogue.quantizers import COMPUTE_AMAX
 from jitnorm.dispatch import dispatcher_of
-from jitnorm.ops.run import run
+from jitnorm.ops.forms import Form
+
+_FORM = Form("input amax", "{amax}")
 
 
 def compute_amax(x: Any, *, out: Any = None, stream: Any = None) -> Any:
@@ -31,4 +33,4 @@ def compute_amax(x: Any, *, out: Any = None, stream: Any = None) -> Any:
         >>> compute_amax(np.array([[1, -7], [2, 3]], np.float16))
         array([7.], dtype=float32)
     """
-    return run(dispatcher_of(COMPUTE_AMAX, None), {"input": x, "amax": out}, stream)["amax"]
+    return dispatcher_of(COMPUTE_AMAX, None).calls[_FORM](x, out, stream)

@@ -8,7 +8,10 @@ from jitnorm.catalogue import gradients
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import dispatcher_of
 from jitnorm.interop import framework_of
+from jitnorm.ops.forms import Form
 from jitnorm.ops.run import Tensor, run
+
+_SUM = Form("input out", "{out}")
 
 
 def sum_rows(
@@ -36,8 +39,7 @@ def sum_rows(
         >>> sum_rows(np.array([[1, 2], [3, 4]], np.float32)).tolist()
         [4.0, 6.0]
     """
-    tensors = {"input": input, "out": out}
-    made: Tensor = run(dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, False, ""), tensors, stream)["out"]
+    made: Tensor = dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, False, "").calls[_SUM](input, out, stream)
     return made
 
 

@@ -17,7 +17,10 @@ from jitnorm.dispatch import dispatcher_of, rounded_dispatcher
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.run import run
+from jitnorm.ops.forms import Form
+
+_NVFP4 = Form("input mask global_scale", "({y_fp4}, {block_scale})")
+_MXFP8 = Form("input mask", "({out}, {block_scale})")
 
 
 def batch_of(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) -> tuple[bool, bool, bool]:
@@ -26,14 +29,18 @@ def batch_of(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) -> tu
     Raises:
         ValueError: a mask is given without a batch.
     """
-    if mask is not None and not batched:
+    return kind_of_batch(quant, batched, mask is not None, batched and is_scale_per_matrix(given_scale))
+
+
+def kind_of_batch(quant: QuantSpec, batched: bool, masked: bool, per_matrix: bool) -> tuple[bool, bool, bool]:
+    """`batch_of` without tensors: whether there is a mask, and a given scale for each matrix."""
+    if masked and not batched:
         raise ValueError("mask: is given, but batched is False; pass None or batched=True")
-    if mask is not None and quant.needs_tensor_amax:
+    if masked and quant.needs_tensor_amax:
         raise ValueError(
             "mask: is given, but a computed scale of the tensor counts all rows; pass None, or give the scale"
         )
-    has_several = batched and quant.needs_given_scale and is_scale_per_matrix(given_scale)
-    return batched, mask is not None, has_several
+    return batched, masked, quant.needs_given_scale and per_matrix
 
 
 def is_scale_per_matrix(scale: Any) -> bool:
@@ -183,9 +190,8 @@ def mxfp8_grouped_quantize(
     """
     _check_batch(a)
     framework_of(mask, "mask")
-    tensors = {"input": a, "mask": mask, "out": None, "block_scale": None}
-    made = run(dispatcher_of(MXFP8_GROUPED_QUANTIZE, enable_pdl, backend), tensors, stream)
-    return _taken_apart(made["out"], made["block_scale"], 128)
+    codes, scales = dispatcher_of(MXFP8_GROUPED_QUANTIZE, enable_pdl, backend).calls[_MXFP8](a, mask, stream)
+    return _taken_apart(codes, scales, 128)
 
 
 def _grouped(
@@ -225,6 +231,5 @@ def _quantized(
         op, enable_pdl, rounding, block_size, recipe_of(nvfp4_4over6), a_global_sf is not None,
         is_scale_per_matrix(a_global_sf),
     )  # fmt: skip
-    tensors = {"input": a, "mask": mask, "y_fp4": None, "block_scale": None, "global_scale": a_global_sf}
-    made = run(dispatcher, tensors, stream)
-    return made["y_fp4"], made["block_scale"]
+    made: tuple[Any, Any] = dispatcher.calls[_NVFP4](a, mask, a_global_sf, stream)
+    return made

@@ -17,8 +17,11 @@ from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.quant_spec import CODE_BITS
 from jitnorm.ops.batched import batch_of
-from jitnorm.ops.run import run
+from jitnorm.ops.forms import Form
 from jitnorm.quantized import QuantizedTensor
+
+_FORM = Form("data scale global_scale row_scale tensor_scale out", "{out}")
+_TO_FLOAT = Form("data scale tensor_scale", "{out}")
 
 
 def dequantize(
@@ -65,14 +68,11 @@ def dequantize(
     spec = decoded_spec(q.spec)
     batch = batch_of(spec, q.batched, None, q.global_scale if spec.has_blocks else q.scale)
     dispatcher = dispatcher_of(DEQUANTIZE, enable_pdl, spec, dtype, q.axis, has_tensor_scale(q.spec), batch)
-    tensors = {
-        "data": q.data, "scale": q.scale_unswizzled if q.spec.both_layouts else q.scale, "global_scale": q.global_scale,
-        "row_scale": q.row_scale, "tensor_scale": q.tensor_scale, "out": out,
-    }  # fmt: skip
     for name in ("global_scale", "row_scale", "tensor_scale"):
-        if tensors[name] is not None and name not in dispatcher.names:
+        if getattr(q, name) is not None and name not in dispatcher.names:
             raise ValueError(f"{name}: is given, but the other options leave no use for it; pass None")
-    return run(dispatcher, tensors, stream)["out"]
+    scale = q.scale_unswizzled if q.spec.both_layouts else q.scale
+    return dispatcher.calls[_FORM](q.data, scale, q.global_scale, q.row_scale, q.tensor_scale, out, stream)
 
 
 def _check_shape(q: QuantizedTensor) -> None:
@@ -191,5 +191,4 @@ def mxfp8_dequantize_host(
 
 
 def _to_float(dispatcher: Dispatcher, data: Any, scale: Any, tensor_scale: Any, stream: Any) -> Any:
-    tensors = {"data": data, "scale": scale, "tensor_scale": tensor_scale, "out": None}
-    return run(dispatcher, tensors, stream)["out"]
+    return dispatcher.calls[_TO_FLOAT](data, scale, tensor_scale, stream)

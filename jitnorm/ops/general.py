@@ -8,17 +8,22 @@ from typing import Any
 
 from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
 from jitnorm.catalogue.quantizers import QUANTIZE
-from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
-from jitnorm.ops.batched import batch_of
-from jitnorm.ops.run import run, run_with_amax
-from jitnorm.quantized import QuantizedTensor, assembled, introduce
+from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
+from jitnorm.ops.forms import Form, Known
+from jitnorm.quantized import QuantizedTensor, assembled
 
 # The outputs of all encodings; a call has some of them.
 NO_OUTPUTS: dict[str, Any] = dict.fromkeys(
     ("out", "y_fp4", "block_scale", "block_scale_unswizzled", "row_scale", "tensor_scale", "amax")
 )
+
+
+_NORM_CALLS, _QUANTIZE_CALLS = Known(), Known()
+Kind = str | bool
+"""What is given for a scale: nothing, a tensor, or text that says how to find it."""
 
 
 def norm_quantize(
@@ -97,18 +102,35 @@ def norm_quantize(
         >>> q.data.dtype.name, q.scale.shape
         ('float8_e4m3fn', (2, 2))
     """
-    spec, given, scale = with_scales(spec, global_scale, scale)
-    batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = rounded_dispatcher(
-        NORM_QUANTIZE, enable_pdl, rounding, spec, residual is not None, unit_bias, bias is not None, y_out is not None,
-        scale_ub is not None, batch, weight is not None, activation or "",
+    of_global = global_scale if type(global_scale) is str else global_scale is not None
+    of_scale = scale if type(scale) is str else scale is not None
+    key = (
+        id(spec), enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
+        batched and is_scale_per_matrix(scale if global_scale is None else global_scale), out_scale is not None,
+        residual is not None, unit_bias, bias is not None, y_out is not None, scale_ub is not None, weight is not None,
+        activation,
     )  # fmt: skip
-    tensors = {
-        **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "residual": residual, "weight": weight,
-        "bias": bias, "global_scale": given, "scale": scale, "scale_ub": scale_ub, "residual_out": residual,
-        "y_out": y_out, "eps": eps,
-    }  # fmt: skip
-    return quantized(spec, run_with_amax(dispatcher, tensors, stream), tuple(input.shape), batched)
+    calls, form, _ = _NORM_CALLS.get(key) or _NORM_CALLS.remember(key, spec, *_norm_calls(spec, *key[1:]))
+    made: QuantizedTensor = calls[form](
+        input, out, out_scale, global_scale, scale, mask, scale_ub, residual, weight, bias, residual, y_out, eps, stream
+    )
+    return made
+
+
+def _norm_calls(
+    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, batched: bool,
+    masked: bool, per_matrix: bool, gives_scale: bool, adds: bool, unit_bias: bool, has_bias: bool, keeps_norm: bool,
+    has_bound: bool, has_weight: bool, activation: str | None,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """The calls of `norm_quantize` with such options, and their form."""
+    spec = with_kinds(spec, of_global, of_scale)
+    batch = kind_of_batch(spec, batched, masked, per_matrix)
+    dispatcher = rounded_dispatcher(
+        NORM_QUANTIZE, enable_pdl, rounding, spec, adds, unit_bias, has_bias, keeps_norm, has_bound, batch, has_weight,
+        activation or "",
+    )  # fmt: skip
+    others = "mask scale_ub residual weight bias residual_out y_out eps"
+    return dispatcher, encoding_form(spec, dispatcher, others, gives_scale=gives_scale, batched=batched)
 
 
 def quantize(
@@ -153,21 +175,82 @@ def quantize(
         >>> quantize(np.ones((300, 256), np.float16), spec=QuantSpec("e4m3", "128x128", "f32")).scale.shape
         (3, 2)
     """
-    spec, given, scale = with_scales(spec, global_scale, scale)
-    batch = batch_of(spec, batched, mask, scale if given is None else given)
-    gathers = input_rows is not None
-    dispatcher = rounded_dispatcher(
-        QUANTIZE, enable_pdl, rounding, spec, activation or "", scale_ub is not None, batch, gathers
+    of_global = global_scale if type(global_scale) is str else global_scale is not None
+    of_scale = scale if type(scale) is str else scale is not None
+    key = (
+        id(spec), enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
+        batched and is_scale_per_matrix(scale if global_scale is None else global_scale), out_scale is not None,
+        activation, scale_ub is not None, input_rows is not None,
+    )  # fmt: skip
+    calls, form, _ = _QUANTIZE_CALLS.get(key) or _QUANTIZE_CALLS.remember(key, spec, *_quantize_calls(spec, *key[1:]))
+    rows = None if input_rows is None else as_column(input_rows)
+    made: QuantizedTensor = calls[form](input, out, out_scale, global_scale, scale, mask, scale_ub, rows, stream)
+    return made
+
+
+def _quantize_calls(
+    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, batched: bool,
+    masked: bool, per_matrix: bool, gives_scale: bool, activation: str | None, has_bound: bool, gathers: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """The calls of `quantize` with such options, and their form."""
+    spec = with_kinds(spec, of_global, of_scale)
+    batch = kind_of_batch(spec, batched, masked, per_matrix)
+    dispatcher = rounded_dispatcher(QUANTIZE, enable_pdl, rounding, spec, activation or "", has_bound, batch, gathers)
+    shape = "({input_rows}.shape[0], {input}.shape[-1])" if gathers else "tuple({input}.shape)"
+    form = encoding_form(
+        spec, dispatcher, "mask scale_ub input_rows", shape=shape, gives_scale=gives_scale, batched=batched
     )
-    tensors = {
-        **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "global_scale": given, "scale": scale,
-        "scale_ub": scale_ub,
-    }  # fmt: skip
-    if gathers:
-        tensors["input_rows"] = as_column(input_rows)
-        made = run(dispatcher, tensors, stream)
-        return quantized(spec, made, (input_rows.shape[0], input.shape[-1]))
-    return quantized(spec, run_with_amax(dispatcher, tensors, stream), tuple(input.shape), batched)
+    return dispatcher, form
+
+
+def with_kinds(spec: QuantSpec, of_global: Kind, of_scale: Kind) -> QuantSpec:
+    """The spec with the requested kind of global scale, as `with_scales` finds it."""
+    return with_scales(spec, None if of_global is False else of_global, None if of_scale is False else of_scale)[0]
+
+
+def encoding_form(
+    spec: QuantSpec, dispatcher: Dispatcher, others: str, *, shape: str = "tuple({input}.shape)",
+    gives_scale: bool = False, batched: bool = False,
+) -> Form:  # fmt: skip
+    """The form of calls that return a QuantizedTensor.
+
+    Args:
+        spec: how they encode.
+        dispatcher: what makes them.
+        others: the names of the arguments after the input, its codes and computed scales, and the two given scales.
+        shape: an expression of the logical shape.
+        gives_scale: whether a call has an output for the computed scales.
+        batched: as in `quantize`.
+
+    Raises:
+        ValueError: a call has an output for scales, but none are computed.
+    """
+    written = written_names(spec, gives_scale)
+    codes = written.partition(" ")[0]
+
+    def known(name: str) -> str:
+        return f"{{{name}}}" if name in dispatcher.names else "None"
+
+    scales = ("block_scale",) if spec.has_blocks else ("scale", "row_scale", "tensor_scale")
+    scale = next(known(name) for name in scales if name in dispatcher.names)
+    with_blocks = ("global_scale", "row_scale", "block_scale_unswizzled", "tensor_scale")
+    given, row_scale, unswizzled, tensor_scale = (known(name) if spec.has_blocks else "None" for name in with_blocks)
+    return Form(
+        f"input {written} global_scale scale {others}",
+        f"_assembled({{{codes}}}, {scale}, {given}, {row_scale}, {unswizzled}, _spec, {shape}, {batched}, "
+        f"{tensor_scale}, {known('amax')}, -1)",
+        _assembled=assembled, _spec=spec,
+    )  # fmt: skip
+
+
+def written_names(spec: QuantSpec, gives_scale: bool) -> str:
+    """The names of the codes and of the computed scales; the latter stands for nothing unless a call gives it.
+
+    Raises:
+        ValueError: it is given, but no scale is computed.
+    """
+    codes = "y_fp4" if spec.element == "e2m1" else "out"
+    return f"{codes} {_found_scale(spec) if gives_scale else 'out_scale'}"
 
 
 def as_column(input_rows: Any) -> Any:
@@ -254,7 +337,6 @@ def quantized(
 ) -> QuantizedTensor:
     """Combine a call's tensors, by name, into one QuantizedTensor."""
     data = made["y_fp4" if spec.element == "e2m1" else "out"]
-    introduce(data)
     row_scale, tensor_scale, amax = made.get("row_scale"), made.get("tensor_scale"), made.get("amax")
     if spec.has_blocks:
         return assembled(

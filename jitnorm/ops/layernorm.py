@@ -7,16 +7,20 @@ from typing import Any
 from jitnorm.catalogue.encoding_norms import LAYERNORM_QUANTIZE
 from jitnorm.catalogue.norms import LAYERNORM, LAYERNORM_WITH_STATISTICS
 from jitnorm.catalogue.op import WITHOUT_WEIGHT
-from jitnorm.dispatch import Dispatchers, rounded_dispatcher
+from jitnorm.dispatch import Dispatcher, Dispatchers, rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.batched import batch_of
-from jitnorm.ops.general import outputs_of, quantized, with_scales
-from jitnorm.ops.run import Tensor, run, run_with_amax
+from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
+from jitnorm.ops.forms import Form, Known
+from jitnorm.ops.general import Kind, encoding_form, with_kinds
+from jitnorm.ops.run import Tensor
 from jitnorm.quantized import QuantizedTensor
 
 _LAYERNORM, _UNWEIGHTED_LAYERNORM = Dispatchers(LAYERNORM), Dispatchers(LAYERNORM, **WITHOUT_WEIGHT)
 _WITH_STATISTICS = Dispatchers(LAYERNORM_WITH_STATISTICS)
 _UNWEIGHTED_WITH_STATISTICS = Dispatchers(LAYERNORM_WITH_STATISTICS, **WITHOUT_WEIGHT)
+_NORM = Form("input gemma beta out eps", "{out}")
+_NORM_WITH_STATISTICS = Form("input gemma beta out mean rstd eps", "({out}, {mean}, {rstd})")
+_QUANTIZE_CALLS = Known()
 
 
 def layernorm(
@@ -49,9 +53,8 @@ def layernorm(
         >>> layernorm(np.array([[1, 3]], np.float16), np.ones(2, np.float32), np.zeros(2, np.float32), eps=0.0)
         array([[-1.,  1.]], dtype=float16)
     """
-    tensors = {"input": input, "gemma": gemma, "beta": beta, "out": out, "eps": eps}
     dispatchers = _LAYERNORM if _has_parameters(gemma, beta) else _UNWEIGHTED_LAYERNORM
-    made: Tensor = run(dispatchers[enable_pdl], tensors, stream)["out"]
+    made: Tensor = dispatchers[enable_pdl].calls[_NORM](input, gemma, beta, out, eps, stream)
     return made
 
 
@@ -87,10 +90,11 @@ def layernorm_with_statistics(
         >>> layernorm_with_statistics(x, gamma, beta, eps=0.0)
         (array([[-1.,  1.]], dtype=float16), array([3.], dtype=float32), array([0.5], dtype=float32))
     """
-    tensors = {"input": input, "gemma": gemma, "beta": beta, "out": out, "mean": mean, "rstd": rstd, "eps": eps}
     dispatchers = _WITH_STATISTICS if _has_parameters(gemma, beta) else _UNWEIGHTED_WITH_STATISTICS
-    made = run(dispatchers[enable_pdl], tensors, stream)
-    return made["out"], made["mean"], made["rstd"]
+    made: tuple[Tensor, Tensor, Tensor] = dispatchers[enable_pdl].calls[_NORM_WITH_STATISTICS](
+        input, gemma, beta, out, mean, rstd, eps, stream
+    )
+    return made
 
 
 def layernorm_quantize(
@@ -147,17 +151,32 @@ def layernorm_quantize(
         >>> layernorm_quantize(x, None, None, spec=spec, scale=scale, eps=0.0).data.astype(np.float32).tolist()
         [[-2.0, 2.0]]
     """
-    spec, given, scale = with_scales(spec, global_scale, scale)
-    batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = rounded_dispatcher(
-        LAYERNORM_QUANTIZE, enable_pdl, rounding, spec, y_out is not None, scale_ub is not None, batch,
-        _has_parameters(gemma, beta),
+    of_global = global_scale if type(global_scale) is str else global_scale is not None
+    of_scale = scale if type(scale) is str else scale is not None
+    key = (
+        id(spec), enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
+        batched and is_scale_per_matrix(scale if global_scale is None else global_scale), out_scale is not None,
+        y_out is not None, scale_ub is not None, _has_parameters(gemma, beta),
     )  # fmt: skip
-    tensors = {
-        **outputs_of(spec, out, out_scale), "input": input, "mask": mask, "gemma": gemma, "beta": beta,
-        "global_scale": given, "scale": scale, "scale_ub": scale_ub, "y_out": y_out, "eps": eps,
-    }  # fmt: skip
-    return quantized(spec, run_with_amax(dispatcher, tensors, stream), tuple(input.shape), batched)
+    calls, form, _ = _QUANTIZE_CALLS.get(key) or _QUANTIZE_CALLS.remember(key, spec, *_quantize_calls(spec, *key[1:]))
+    made: QuantizedTensor = calls[form](
+        input, out, out_scale, global_scale, scale, mask, scale_ub, gemma, beta, y_out, eps, stream
+    )
+    return made
+
+
+def _quantize_calls(
+    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, batched: bool,
+    masked: bool, per_matrix: bool, gives_scale: bool, keeps_norm: bool, has_bound: bool, has_parameters: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """What makes the calls of `layernorm_quantize` with such options, and their form."""
+    spec = with_kinds(spec, of_global, of_scale)
+    batch = kind_of_batch(spec, batched, masked, per_matrix)
+    dispatcher = rounded_dispatcher(
+        LAYERNORM_QUANTIZE, enable_pdl, rounding, spec, keeps_norm, has_bound, batch, has_parameters
+    )
+    others = "mask scale_ub gemma beta y_out eps"
+    return dispatcher, encoding_form(spec, dispatcher, others, gives_scale=gives_scale, batched=batched)
 
 
 def _has_parameters(gemma: Any, beta: Any) -> bool:

@@ -8,7 +8,10 @@ from jitnorm.catalogue.moves import BLOCK_SCALE_INTERLEAVE, SHUFFLE_MATRIX_A
 from jitnorm.dispatch import dispatcher_of, per_options
 from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import require_one_of
-from jitnorm.ops.run import Tensor, run
+from jitnorm.ops.forms import Form
+from jitnorm.ops.run import Tensor
+
+_INTERLEAVE, _SHUFFLE = Form("unswizzled_sf out", "{out}"), Form("input_tensor", "{out}")
 
 
 def block_scale_interleave(unswizzled_sf: Tensor, *, out: Tensor | None = None, stream: Any = None) -> Tensor:
@@ -36,8 +39,7 @@ def block_scale_interleave(unswizzled_sf: Tensor, *, out: Tensor | None = None, 
         ((512,), [0, 1, 2, 3], [4, 5, 6, 7])
     """
     dims = _dims("unswizzled_sf", unswizzled_sf, (2, 3))
-    tensors = {"unswizzled_sf": unswizzled_sf, "out": out}
-    made: Tensor = run(dispatcher_of(BLOCK_SCALE_INTERLEAVE, None, dims == 3), tensors, stream)["out"]
+    made: Tensor = dispatcher_of(BLOCK_SCALE_INTERLEAVE, None, dims == 3).calls[_INTERLEAVE](unswizzled_sf, out, stream)
     return made
 
 
@@ -70,8 +72,7 @@ def shuffle_matrix_a(input_tensor: Tensor, epilogue_tile_m: int, *, stream: Any 
         raise TypeError(f"epilogue_tile_m: is {epilogue_tile_m!r}; expected a whole number, such as 128")
     block = 32 if epilogue_tile_m % 128 == 0 else 16
     _check_rows(input_tensor, block)
-    tensors = {"input_tensor": input_tensor, "out": None}
-    made: Tensor = run(dispatcher_of(SHUFFLE_MATRIX_A, None, block), tensors, stream)["out"]
+    made: Tensor = dispatcher_of(SHUFFLE_MATRIX_A, None, block).calls[_SHUFFLE](input_tensor, stream)
     return made
 
 

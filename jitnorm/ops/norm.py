@@ -7,7 +7,8 @@ from typing import Any
 from jitnorm.catalogue import norms
 from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.dispatch import Dispatcher, RoundingDispatchers, rounded_dispatcher
-from jitnorm.ops.run import Tensor, run
+from jitnorm.ops.forms import Form
+from jitnorm.ops.run import Tensor
 
 _RMSNORM, _GEMMA_RMSNORM = RoundingDispatchers(norms.RMSNORM), RoundingDispatchers(norms.GEMMA_RMSNORM)
 _FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM)
@@ -17,6 +18,8 @@ _UNWEIGHTED_RMSNORM = RoundingDispatchers(norms.RMSNORM, **WITHOUT_WEIGHT)
 _BATCHED_RMSNORM = RoundingDispatchers(norms.RMSNORM_BATCHED)
 _BATCHED_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM_BATCHED)
 _UNWEIGHTED_FUSED_ADD_RMSNORM = RoundingDispatchers(norms.FUSED_ADD_RMSNORM, **WITHOUT_WEIGHT)
+_NORM, _NORM_BIAS = Form("input weight out eps", "{out}"), Form("input weight bias out eps", "{out}")
+_FUSED_ADD = Form("input residual weight out residual_out eps", "None")
 
 
 def rmsnorm(
@@ -61,9 +64,8 @@ def rmsnorm(
         >>> rmsnorm(x, np.ones(2, np.float16), eps=0.0)
         array([[0.8486, 1.132 ]], dtype=float16)
     """
-    tensors = {"input": input, "weight": weight, "out": out, "eps": eps}
     dispatchers = _BATCHED_RMSNORM if batched else _UNWEIGHTED_RMSNORM if weight is None else _RMSNORM
-    made: Tensor = run(dispatchers[rounding][enable_pdl], tensors, stream)["out"]
+    made: Tensor = dispatchers[rounding][enable_pdl].calls[_NORM](input, weight, out, eps, stream)
     return made
 
 
@@ -82,8 +84,8 @@ def rmsnorm_bias(
         >>> rmsnorm_bias(x, np.ones(2, np.float16), np.array([0, 1], np.float16), eps=0.0)
         array([[0.8486, 2.13  ]], dtype=float16)
     """
-    tensors = {"input": input, "weight": weight, "bias": bias, "out": out, "eps": eps}
-    made: Tensor = run(_RMSNORM_BIAS[rounding][enable_pdl], tensors, stream)["out"]
+    dispatcher = _RMSNORM_BIAS[rounding][enable_pdl]
+    made: Tensor = dispatcher.calls[_NORM_BIAS](input, weight, bias, out, eps, stream)
     return made
 
 
@@ -117,7 +119,7 @@ def rmsnorm_silu(
         array([[ 0.5938, -0.276 ]], dtype=float16)
     """
     dispatcher = rounded_dispatcher(norms.RMSNORM_SILU, enable_pdl, rounding, activation, weight is not None)
-    made: Tensor = run(dispatcher, {"input": input, "weight": weight, "out": out, "eps": eps}, stream)["out"]
+    made: Tensor = dispatcher.calls[_NORM](input, weight, out, eps, stream)
     return made
 
 
@@ -141,8 +143,7 @@ def gemma_rmsnorm(
         >>> gemma_rmsnorm(x, np.zeros(2, np.float16), eps=0.0)
         array([[0.8486, 1.132 ]], dtype=float16)
     """
-    tensors = {"input": input, "weight": weight, "out": out, "eps": eps}
-    made: Tensor = run(_GEMMA_RMSNORM[rounding][enable_pdl], tensors, stream)["out"]
+    made: Tensor = _GEMMA_RMSNORM[rounding][enable_pdl].calls[_NORM](input, weight, out, eps, stream)
     return made
 
 
@@ -221,8 +222,7 @@ def gemma_fused_add_rmsnorm(
 def _fused_add(
     dispatcher: Dispatcher, input: Any, residual: Any, weight: Any, eps: float, out: Any, residual_out: Any, stream: Any
 ) -> None:
-    tensors = {
-        "input": input, "residual": residual, "weight": weight, "out": input if out is None else out,
-        "residual_out": residual if residual_out is None else residual_out, "eps": eps,
-    }  # fmt: skip
-    run(dispatcher, tensors, stream)
+    dispatcher.calls[_FUSED_ADD](
+        input, residual, weight, input if out is None else out, residual if residual_out is None else residual_out, eps,
+        stream,
+    )  # fmt: skip

@@ -6,7 +6,11 @@ from typing import Any
 
 from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_FP4QUANT, RMSNORM_FP4QUANT
 from jitnorm.dispatch import rounded_dispatcher
-from jitnorm.ops.run import run
+from jitnorm.ops.forms import Form
+
+_PARAMETERS = "input residual weight y_fp4 block_scale block_scale_unswizzled global_scale residual_out y_out eps"
+_ONE_LAYOUT = Form(_PARAMETERS, "({y_fp4}, {block_scale})")
+_BOTH_LAYOUTS = Form(_PARAMETERS, "({y_fp4}, {block_scale}, {block_scale_unswizzled})")
 
 
 def rmsnorm_fp4quant(
@@ -73,14 +77,9 @@ def rmsnorm_fp4quant(
     )  # fmt: skip
     if block_scale_unswizzled is not None:
         check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
-    tensors = {
-        "input": input, "weight": weight, "y_fp4": y_fp4, "block_scale": block_scale,
-        "block_scale_unswizzled": block_scale_unswizzled, "global_scale": global_scale, "eps": eps,
-    }  # fmt: skip
-    made = run(dispatcher, tensors, stream)
-    if output_both_sf_layouts:
-        return made["y_fp4"], made["block_scale"], made["block_scale_unswizzled"]
-    return made["y_fp4"], made["block_scale"]
+    return dispatcher.calls[_BOTH_LAYOUTS if output_both_sf_layouts else _ONE_LAYOUT](
+        input, None, weight, y_fp4, block_scale, block_scale_unswizzled, global_scale, None, None, eps, stream
+    )
 
 
 def add_rmsnorm_fp4quant(
@@ -124,15 +123,9 @@ def add_rmsnorm_fp4quant(
         output_both_sf_layouts, global_scale is not None, y_out is not None,
     )  # fmt: skip
     check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
-    tensors = {
-        "input": input, "residual": residual, "weight": weight, "y_fp4": y_fp4, "block_scale": block_scale,
-        "block_scale_unswizzled": block_scale_unswizzled, "global_scale": global_scale, "residual_out": residual,
-        "y_out": y_out, "eps": eps,
-    }  # fmt: skip
-    made = run(dispatcher, tensors, stream)
-    if output_both_sf_layouts:
-        return made["y_fp4"], made["block_scale"], made["block_scale_unswizzled"]
-    return made["y_fp4"], made["block_scale"]
+    return dispatcher.calls[_BOTH_LAYOUTS if output_both_sf_layouts else _ONE_LAYOUT](
+        input, residual, weight, y_fp4, block_scale, block_scale_unswizzled, global_scale, residual, y_out, eps, stream
+    )
 
 
 def check_unswizzled(block_scale_unswizzled: Any, both: bool) -> None:

@@ -15,7 +15,9 @@ from jitnorm.catalogue.encoding_norms import (
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.interop import framework_of
-from jitnorm.ops.run import run
+from jitnorm.ops.forms import Form
+
+_FORM = Form("input residual weight out scale residual_out eps", "None")
 
 
 def rmsnorm_quant(
@@ -114,8 +116,5 @@ def _quant(
     rounding: str, stream: Any,
 ) -> None:  # fmt: skip
     out_dtype = framework_of(out, op.aliases.get("out", "out")).dtype_name(out)
-    tensors = {
-        "input": input, "residual": residual, "weight": weight, "out": out, "scale": scale, "residual_out": residual,
-        "eps": eps,
-    }  # fmt: skip
-    run(rounded_dispatcher(op, enable_pdl, rounding, out_dtype), tensors, stream)
+    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, out_dtype)
+    dispatcher.calls[_FORM](input, residual, weight, out, scale, residual, eps, stream)

@@ -9,9 +9,13 @@ from jitnorm.catalogue.encoding_norms import (
     RMS_NORM_DYNAMIC_PER_TOKEN_QUANT,
     RMS_NORM_PER_BLOCK_QUANT,
 )
-from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.interop import framework_of
-from jitnorm.ops.run import run
+from jitnorm.ops.forms import Form
+
+_ADDED = Form("input residual weight out block_scale residual_out y_out eps", "None")
+_OF_ROWS = Form("input residual weight scale_ub residual_out eps", "({out}, {row_scale})")
+_OF_GROUPS = Form("input residual weight scale_ub residual_out eps", "({out}, {block_scale})")
 
 
 def fused_add_rmsnorm_fp8_block_quant(
@@ -59,15 +63,8 @@ def fused_add_rmsnorm_fp8_block_quant(
     """
     for name, output in (("out", out), ("block_scale", block_scale)):
         framework_of(output, name)  # every output is given by the caller
-    tensors = {
-        "input": input, "residual": residual, "weight": weight, "out": out, "block_scale": block_scale,
-        "residual_out": residual, "y_out": normed_out, "eps": eps,
-    }  # fmt: skip
-    run(
-        rounded_dispatcher(FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, enable_pdl, rounding, normed_out is not None),
-        tensors,
-        stream,
-    )
+    dispatcher = rounded_dispatcher(FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, enable_pdl, rounding, normed_out is not None)
+    dispatcher.calls[_ADDED](input, residual, weight, out, block_scale, residual, normed_out, eps, stream)
 
 
 def rms_norm_dynamic_per_token_quant(
@@ -115,8 +112,8 @@ def rms_norm_dynamic_per_token_quant(
     """
     options = (quant_dtype, residual is not None, scale_ub is not None)
     dispatcher = rounded_dispatcher(RMS_NORM_DYNAMIC_PER_TOKEN_QUANT, enable_pdl, rounding, *options)
-    made = _with_found_scales(dispatcher, "row_scale", input, weight, epsilon, scale_ub, residual, stream)
-    return made["out"], made["row_scale"]
+    made: tuple[Any, Any] = dispatcher.calls[_OF_ROWS](input, residual, weight, scale_ub, residual, epsilon, stream)
+    return made
 
 
 def rms_norm_per_block_quant(
@@ -175,21 +172,10 @@ def rms_norm_per_block_quant(
     layout = "linear" if not is_scale_transposed else "column4" if has_tma_aligned_scales else "column"
     options = (quant_dtype, int(group_size[1]), layout, residual is not None, scale_ub is not None)
     dispatcher = rounded_dispatcher(RMS_NORM_PER_BLOCK_QUANT, enable_pdl, rounding, *options)
-    made = _with_found_scales(dispatcher, "block_scale", input, weight, epsilon, scale_ub, residual, stream)
-    codes, scales = made["out"], made["block_scale"]
+    codes, scales = dispatcher.calls[_OF_GROUPS](input, residual, weight, scale_ub, residual, epsilon, stream)
     if not is_scale_transposed:
         return codes, scales
     rows = 1
     for extent in input.shape[:-1]:
         rows *= extent
     return codes, scales.T[:rows]
-
-
-def _with_found_scales(
-    dispatcher: Dispatcher, scales: str, input: Any, weight: Any, eps: float, scale_ub: Any, residual: Any, stream: Any
-) -> dict[str, Any]:
-    tensors = {
-        "input": input, "residual": residual, "weight": weight, "out": None, scales: None, "scale_ub": scale_ub,
-        "residual_out": residual, "eps": eps,
-    }  # fmt: skip
-    return run(dispatcher, tensors, stream)

@@ -9,9 +9,12 @@ from jitnorm.catalogue.norms import RMSNORM_GATED
 from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.forms import Form
 from jitnorm.ops.general import outputs_of, quantized, with_scales
-from jitnorm.ops.run import Tensor, run, run_with_amax
+from jitnorm.ops.run import Tensor, run_with_amax
 from jitnorm.quantized import QuantizedTensor
+
+_FORM = Form("input gate weight bias out eps", "{out}")
 
 
 def rmsnorm_gated(
@@ -67,12 +70,13 @@ def rmsnorm_gated(
     groups = _groups(input, group_size)
     options = (activation, norm_before_gate, bias is not None, groups, weight is not None)
     dispatcher = rounded_dispatcher(RMSNORM_GATED, enable_pdl, rounding, *options)
-    tensors = {
-        "input": _split(input, groups, "input"), "gate": _split(gate, groups, "gate"), "weight": weight, "bias": bias,
-        "out": _split(out, groups, "out"), "eps": eps,
-    }  # fmt: skip
-    made: Tensor = _merged(run(dispatcher, tensors, stream)["out"], out, groups)
-    return made
+    if groups == 1:
+        made: Tensor = dispatcher.calls[_FORM](input, gate, weight, bias, out, eps, stream)
+        return made
+    parts = _split(input, groups, "input"), _split(gate, groups, "gate")
+    of_groups = dispatcher.calls[_FORM](*parts, weight, bias, _split(out, groups, "out"), eps, stream)
+    merged: Tensor = _merged(of_groups, out, groups)
+    return merged
 
 
 def rmsnorm_gated_quantize(

@@ -9,7 +9,11 @@ from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.finish_rules import MAX_WEIGHTS
-from jitnorm.ops.run import Tensor, run
+from jitnorm.ops.forms import Form
+from jitnorm.ops.run import Tensor
+
+_FORM = Form("input weight out eps", "{out}")
+_ADDED = Form("input residual weight out residual_out eps", "({out}, {residual_out})")
 
 
 def rmsnorm_multi(
@@ -48,8 +52,7 @@ def rmsnorm_multi(
         array([[1.697, 0.   ]], dtype=float16)
     """
     dispatcher = _dispatcher(RMSNORM_MULTI, weights, unit_bias, rounding, enable_pdl)
-    tensors = {"input": input, "weight": weights, "out": out, "eps": eps}
-    norms: Tensor = _norms(run(dispatcher, tensors, stream), input, out)
+    norms: Tensor = _norms(dispatcher.calls[_FORM](input, weights, out, eps, stream), input, out)
     return norms
 
 
@@ -83,11 +86,8 @@ def add_rmsnorm_multi(
         (array([[1.697, 0.   ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
     dispatcher = _dispatcher(ADD_RMSNORM_MULTI, weights, unit_bias, rounding, enable_pdl)
-    tensors = {
-        "input": input, "residual": residual, "weight": weights, "out": out, "residual_out": residual_out, "eps": eps,
-    }  # fmt: skip
-    made = run(dispatcher, tensors, stream)
-    return _norms(made, input, out), made["residual_out"]
+    norms, total = dispatcher.calls[_ADDED](input, residual, weights, out, residual_out, eps, stream)
+    return _norms(norms, input, out), total
 
 
 def _dispatcher(op: Op, weights: Any, unit_bias: bool, rounding: str, enable_pdl: bool | None) -> Dispatcher:
@@ -98,8 +98,9 @@ def _dispatcher(op: Op, weights: Any, unit_bias: bool, rounding: str, enable_pdl
     return rounded_dispatcher(op, enable_pdl, rounding, int(shape[0]), unit_bias)
 
 
-def _norms(made: dict[str, Any], input: Any, given: Any) -> Any:
+def _norms(out: Any, input: Any, given: Any) -> Any:
     """The norms; if they were allocated, with the leading dimensions of the input."""
-    out = made["out"]
+    if given is not None:
+        return out
     shape = (out.shape[0], *input.shape)
-    return out if given is not None else framework_of(out, "out").permuted(out, shape, tuple(range(len(shape))))
+    return out if out.shape == shape else framework_of(out, "out").permuted(out, shape, tuple(range(len(shape))))

@@ -6,8 +6,12 @@ from typing import Any
 
 from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_MXFP8QUANT, RMSNORM_MXFP8QUANT
 from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.ops.forms import Form
 from jitnorm.ops.norm_fp4 import check_unswizzled
-from jitnorm.ops.run import run
+
+_PARAMETERS = "input residual weight out block_scale block_scale_unswizzled residual_out y_out eps"
+_ONE_LAYOUT = Form(_PARAMETERS, "({out}, {block_scale})")
+_BOTH_LAYOUTS = Form(_PARAMETERS, "({out}, {block_scale}, {block_scale_unswizzled})")
 
 
 def rmsnorm_mxfp8quant(
@@ -61,14 +65,9 @@ def rmsnorm_mxfp8quant(
     options = (is_sf_swizzled_layout, output_both_sf_layouts, False)
     dispatcher = rounded_dispatcher(RMSNORM_MXFP8QUANT, enable_pdl, rounding, *options)
     check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
-    tensors = {
-        "input": input, "weight": weight, "out": y_fp8, "block_scale": block_scale,
-        "block_scale_unswizzled": block_scale_unswizzled, "eps": eps,
-    }  # fmt: skip
-    made = run(dispatcher, tensors, stream)
-    if output_both_sf_layouts:
-        return made["out"], made["block_scale"], made["block_scale_unswizzled"]
-    return made["out"], made["block_scale"]
+    return dispatcher.calls[_BOTH_LAYOUTS if output_both_sf_layouts else _ONE_LAYOUT](
+        input, None, weight, y_fp8, block_scale, block_scale_unswizzled, None, None, eps, stream
+    )
 
 
 def add_rmsnorm_mxfp8quant(
@@ -107,11 +106,6 @@ def add_rmsnorm_mxfp8quant(
     options = (is_sf_swizzled_layout, output_both_sf_layouts, y_out is not None)
     dispatcher = rounded_dispatcher(ADD_RMSNORM_MXFP8QUANT, enable_pdl, rounding, *options)
     check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
-    tensors = {
-        "input": input, "residual": residual, "weight": weight, "out": y_fp8, "block_scale": block_scale,
-        "block_scale_unswizzled": block_scale_unswizzled, "residual_out": residual, "y_out": y_out, "eps": eps,
-    }  # fmt: skip
-    made = run(dispatcher, tensors, stream)
-    if output_both_sf_layouts:
-        return made["out"], made["block_scale"], made["block_scale_unswizzled"]
-    return made["out"], made["block_scale"]
+    return dispatcher.calls[_BOTH_LAYOUTS if output_both_sf_layouts else _ONE_LAYOUT](
+        input, residual, weight, y_fp8, block_scale, block_scale_unswizzled, residual, y_out, eps, stream
+    )

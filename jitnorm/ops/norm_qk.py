@@ -8,9 +8,11 @@ from jitnorm.catalogue import norms
 from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.dispatch import Dispatcher, RoundingDispatchers, rounded_dispatcher
 from jitnorm.interop import framework_of
-from jitnorm.ops.run import Tensor, run
+from jitnorm.ops.forms import Form
+from jitnorm.ops.run import Tensor
 
 _QK_RMSNORM, _GEMMA_QK_RMSNORM = RoundingDispatchers(norms.QK_RMSNORM), RoundingDispatchers(norms.GEMMA_QK_RMSNORM)
+_FORM = Form("q k q_weight k_weight q_out k_out eps", "({q_out}, {k_out})")
 _UNWEIGHTED_QK_RMSNORM = RoundingDispatchers(norms.QK_RMSNORM, **WITHOUT_WEIGHT)
 
 
@@ -148,8 +150,5 @@ def _qk_rmsnorm(
     dispatcher: Dispatcher, q: Any, k: Any, q_weight: Any, k_weight: Any, eps: float, q_out: Any, k_out: Any,
     stream: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
-    tensors = {
-        "q": q, "k": k, "q_weight": q_weight, "k_weight": k_weight, "q_out": q_out, "k_out": k_out, "eps": eps,
-    }  # fmt: skip
-    made = run(dispatcher, tensors, stream)
-    return made["q_out"], made["k_out"]
+    made: tuple[Any, Any] = dispatcher.calls[_FORM](q, k, q_weight, k_weight, q_out, k_out, eps, stream)
+    return made

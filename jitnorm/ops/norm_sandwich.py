@@ -8,8 +8,11 @@ from jitnorm.catalogue.encoding_norms import SANDWICH_NORM_QUANTIZE
 from jitnorm.catalogue.norms import SANDWICH_RMSNORM
 from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.forms import Form
 from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
-from jitnorm.ops.run import Tensor, run, run_with_amax
+from jitnorm.ops.run import Tensor, run_with_amax
+
+_FORM = Form("input residual input_weight weight out residual_out eps", "({out}, {residual_out})")
 
 
 def sandwich_rmsnorm(
@@ -61,12 +64,10 @@ def sandwich_rmsnorm(
         (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
     dispatcher = rounded_dispatcher(SANDWICH_RMSNORM, enable_pdl, rounding, unit_bias)
-    tensors = {
-        "input": input, "residual": residual, "input_weight": input_weight, "weight": weight, "out": out,
-        "residual_out": residual_out, "eps": eps,
-    }  # fmt: skip
-    made = run(dispatcher, tensors, stream)
-    return made["out"], made["residual_out"]
+    made: tuple[Tensor, Tensor] = dispatcher.calls[_FORM](
+        input, residual, input_weight, weight, out, residual_out, eps, stream
+    )
+    return made
 
 
 def sandwich_norm_quantize(

@@ -7,13 +7,15 @@ from typing import Any
 from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.quantizers import FP4_QUANTIZE, MXFP4_QUANTIZE, NVFP4_QUANTIZE
 from jitnorm.catalogue.sf_layout import SfLayout
-from jitnorm.dispatch import Dispatcher, dispatcher_of
+from jitnorm.dispatch import dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.numerics import round_up
+from jitnorm.ops.forms import Form
 from jitnorm.ops.layout import shuffle_matrix_a, shuffle_matrix_sf_a
-from jitnorm.ops.run import run
 
 _SHUFFLE_TILE = 128  # FlashInfer's epilogue_tile_m for do_shuffle
+_FORM = Form("input global_scale", "({y_fp4}, {block_scale})")
+_WITH_ROW_SCALES = Form("input global_scale", "({y_fp4}, {block_scale}, {row_scale})")
 
 
 def fp4_quantize(
@@ -72,8 +74,8 @@ def fp4_quantize(
         FP4_QUANTIZE, enable_pdl, sf_vec_size, sf_use_ue8m0, is_sf_swizzled_layout, is_sf_8x4_layout,
         is_global_scale_inversed, backend, recipe_of(nvfp4_4over6), global_scale is not None,
     )  # fmt: skip
-    made = _quantized(dispatcher, input, global_scale, stream)
-    return made["y_fp4"], made["block_scale"]
+    made: tuple[Any, Any] = dispatcher.calls[_FORM](input, global_scale, stream)
+    return made
 
 
 def nvfp4_quantize(
@@ -140,8 +142,7 @@ def nvfp4_quantize(
     dispatcher = dispatcher_of(NVFP4_QUANTIZE, enable_pdl, *options)
     if do_shuffle:
         _check_shuffle(a)
-    found = _quantized(dispatcher, a, given, stream)
-    made = (found["y_fp4"], found["block_scale"], *([found["row_scale"]] if per_token_activation else []))
+    made: tuple[Any, ...] = dispatcher.calls[_WITH_ROW_SCALES if per_token_activation else _FORM](a, given, stream)
     return _shuffled(*made, stream=stream) if do_shuffle else made
 
 
@@ -176,13 +177,9 @@ def mxfp4_quantize(
         >>> codes.shape, scales.shape
         ((2, 32), (128, 4))
     """
-    made = _quantized(dispatcher_of(MXFP4_QUANTIZE, enable_pdl, backend, sfLayout), a, None, stream)
-    return made["y_fp4"], made["block_scale"]
-
-
-def _quantized(dispatcher: Dispatcher, input: Any, global_scale: Any, stream: Any) -> dict[str, Any]:
-    tensors = {"input": input, "y_fp4": None, "block_scale": None, "global_scale": global_scale, "row_scale": None}
-    return run(dispatcher, tensors, stream)
+    dispatcher = dispatcher_of(MXFP4_QUANTIZE, enable_pdl, backend, sfLayout)
+    made: tuple[Any, Any] = dispatcher.calls[_FORM](a, None, stream)
+    return made
 
 
 def _check_shuffle(a: Any) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 from jitnorm.catalogue.quantizers import MXFP8_QUANTIZE
 from jitnorm.dispatch import dispatcher_of
-from jitnorm.ops.run import run
+from jitnorm.ops.forms import Form
+
+_FORM = Form("input", "({out}, {block_scale})")
 
 
 def mxfp8_quantize(
@@ -49,6 +51,5 @@ def mxfp8_quantize(
         ((2, 128), [119, 119, 119, 0, 119, 119, 119, 0])
     """
     options = (is_sf_swizzled_layout, alignment, backend, sf_swizzle_layout)
-    tensors = {"input": input, "out": None, "block_scale": None}
-    made = run(dispatcher_of(MXFP8_QUANTIZE, enable_pdl, *options), tensors, stream)
-    return made["out"], made["block_scale"]
+    made: tuple[Any, Any] = dispatcher_of(MXFP8_QUANTIZE, enable_pdl, *options).calls[_FORM](input, stream)
+    return made

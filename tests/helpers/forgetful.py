@@ -10,7 +10,9 @@ from typing import Any
 
 from jitnorm import ops
 from jitnorm.dispatch import Dispatchers, RoundingDispatchers, dispatcher_of, rounded_dispatcher
+from jitnorm.ops.forms import Known
 
+_Remembering = Dispatchers | RoundingDispatchers | Known
 _MODULES = [f"{ops.__name__}.{module.name}" for module in iter_modules(ops.__path__)]
 
 
@@ -26,4 +28,4 @@ def forget_dispatchers() -> None:
 @cache
 def _dispatchers_of(module: ModuleType) -> list[Any]:
     """A module's dispatchers, created at its import; searching for them in thousands of tests would take 10 s."""
-    return [value for value in vars(module).values() if isinstance(value, Dispatchers | RoundingDispatchers)]
+    return [value for value in vars(module).values() if isinstance(value, _Remembering)]

@@ -1,0 +1,79 @@
+"""How public functions make calls: with their arguments in a fixed order, through functions generated from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+from jitnorm.interop import generating
+from jitnorm.ops.run import run, run_with_amax
+
+if TYPE_CHECKING:
+    from jitnorm.dispatch import Calls, Dispatcher
+    from jitnorm.kernels.quant_spec import QuantSpec
+
+_MOST_KNOWN = 1024
+
+_TEXT = """
+def call({parameters}, stream):
+    _named = _run(_dispatcher, {{{named}}}, stream)
+    if type({first}) in _generating:
+        _generate(type({first}))
+    return {result}
+"""
+
+
+class Known(dict[tuple[Hashable, ...], "tuple[Calls, Form, QuantSpec]"]):
+    """The calls of a function with each combination of its options, and their form.
+
+    A key has the `id` of the spec, whose hash would take 0.13 us; the spec itself is kept, so that no other gets its
+    `id`.
+    """
+
+    def remember(
+        self, key: tuple[Hashable, ...], spec: QuantSpec, dispatcher: Dispatcher, form: Form
+    ) -> tuple[Calls, Form, QuantSpec]:
+        """Add an entry; specs may be created for each call, so only the last ones are kept."""
+        if len(self) >= _MOST_KNOWN:
+            self.clear()
+        found = self[key] = dispatcher.calls, form, spec
+        return found
+
+
+class Form:
+    """The form of a function's calls: ``dispatcher.calls[form]`` takes them, 0.4 us faster than `run` a dict.
+
+    Args:
+        parameters: the names of the arguments, in the order in which they are passed, before the stream; those that a
+            dispatcher does not take are ignored, and outputs that are missing here are allocated.
+        result: an expression of what a call returns, with arguments and outputs in braces.
+        scope: the other names in it.
+    """
+
+    def __init__(self, parameters: str, result: str, **scope: Any) -> None:
+        self._parameters, self._result, self._scope = tuple(parameters.split()), result, scope
+
+    def of(self, dispatcher: Dispatcher) -> Callable[..., Any]:
+        """A function that makes a dispatcher's calls, until a framework's own is known."""
+        used = [name for _, name, _, _ in Formatter().parse(self._result) if name]
+        names = dict.fromkeys((*self._parameters, *dispatcher.outputs.names, *used))
+
+        def generate(kind: type) -> None:
+            if dispatcher.calls[self] is call:
+                scope = {**self._scope, "_otherwise": call}
+                dispatcher.calls[self] = generating[kind].direct(dispatcher, self._parameters, self._result, scope)
+
+        text = _TEXT.format(
+            parameters=", ".join(self._parameters),
+            named=", ".join(f"'{name}': {name if name in self._parameters else None}" for name in names),
+            first=dispatcher.first,
+            result=self._result.format_map({name: f"_named['{name}']" for name in names}),
+        )
+        scope = {
+            **self._scope, "_run": run if dispatcher.before is None else run_with_amax, "_dispatcher": dispatcher,
+            "_generating": {} if dispatcher.before else generating, "_generate": generate,
+        }  # fmt: skip
+        exec(text, scope)
+        call: Callable[..., Any] = scope["call"]
+        return call
