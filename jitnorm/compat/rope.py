@@ -33,7 +33,8 @@ def turn_packed(
         raise ValueError(
             f"qkv: has {qkv.shape[-1]} columns; {sum(heads)} heads of {head_dim} are {sum(heads) * head_dim}"
         )
-    q, k, _ = qkv.unflatten(-1, (sum(heads), head_dim)).split(heads, dim=-2)
+    each = qkv.view(*qkv.shape[:-1], sum(heads), head_dim)  # `unflatten` takes 3 us more
+    q, k = each.narrow(-2, 0, heads[0]), each.narrow(-2, heads[0], heads[1])
     jitnorm.qk_rmsnorm_rope(
         q, k, q_weight, k_weight, cos_sin_cache, positions, eps, is_neox, q_out=q, k_out=k
     )  # fmt: skip

@@ -9,15 +9,16 @@ from jitnorm.catalogue.norms import ADD_RMSNORM, ADD_RMSNORM_BATCHED, GEMMA_ADD_
 from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.dispatch import Dispatcher, RoundingDispatchers, rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.batched import batch_of
-from jitnorm.ops.forms import Form
-from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
-from jitnorm.ops.run import Tensor, run_with_amax
+from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
+from jitnorm.ops.forms import Form, Known
+from jitnorm.ops.general import Kind, encoding_form, with_kinds
+from jitnorm.ops.run import Tensor
 
 _ADD_RMSNORM, _GEMMA_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM), RoundingDispatchers(GEMMA_ADD_RMSNORM)
 _UNWEIGHTED_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM, **WITHOUT_WEIGHT)
 _BATCHED_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM_BATCHED)
 _FORM = Form("input residual weight out residual_out eps", "({out}, {residual_out})")
+_CALLS = Known()
 
 
 def add_rmsnorm(
@@ -151,16 +152,32 @@ def add_norm_quantize(
         >>> q.data.shape, q.scale.shape, float(total[0, 0]), float(residual[0, 0])
         ((2, 64), (2, 2), 2.0, 1.0)
     """
-    spec, given, scale = with_scales(spec, global_scale, scale)
-    batch = batch_of(spec, batched, mask, scale if given is None else given)
-    dispatcher = rounded_dispatcher(
-        ADD_NORM_QUANTIZE, enable_pdl, rounding, spec, unit_bias, bias is not None, keep_norm, scale_ub is not None,
-        batch, weight is not None, activation or "",
+    of_global = global_scale if type(global_scale) is str else global_scale is not None
+    of_scale = scale if type(scale) is str else scale is not None
+    key = (
+        id(spec), enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
+        batched and is_scale_per_matrix(scale if global_scale is None else global_scale), unit_bias, bias is not None,
+        keep_norm, scale_ub is not None, weight is not None, activation,
     )  # fmt: skip
-    tensors = {
-        **NO_OUTPUTS, "input": input, "mask": mask, "residual": residual, "weight": weight, "bias": bias,
-        "global_scale": given, "scale": scale, "scale_ub": scale_ub, "residual_out": None, "y_out": None, "eps": eps,
-    }  # fmt: skip
-    made = run_with_amax(dispatcher, tensors, stream)
-    results = quantized(spec, made, tuple(input.shape), batched), made["residual_out"]
-    return (*results, made["y_out"]) if keep_norm else results
+    calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, *key[1:]))
+    made: tuple[Any, ...] = calls[form](
+        input, None, None, global_scale, scale, mask, scale_ub, residual, weight, bias, eps, stream
+    )
+    return made
+
+
+def _calls(
+    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, batched: bool,
+    masked: bool, per_matrix: bool, unit_bias: bool, has_bias: bool, keep_norm: bool, has_bound: bool,
+    has_weight: bool, activation: str | None,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """What makes the calls of `add_norm_quantize` with such options, and their form."""
+    spec = with_kinds(spec, of_global, of_scale)
+    batch = kind_of_batch(spec, batched, masked, per_matrix)
+    dispatcher = rounded_dispatcher(
+        ADD_NORM_QUANTIZE, enable_pdl, rounding, spec, unit_bias, has_bias, keep_norm, has_bound, batch, has_weight,
+        activation or "",
+    )  # fmt: skip
+    beside = ("residual_out", "y_out") if keep_norm else ("residual_out",)
+    others = "mask scale_ub residual weight bias eps"
+    return dispatcher, encoding_form(spec, dispatcher, others, batched=batched, beside=beside)

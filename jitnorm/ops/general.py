@@ -210,7 +210,7 @@ def with_kinds(spec: QuantSpec, of_global: Kind, of_scale: Kind) -> QuantSpec:
 
 def encoding_form(
     spec: QuantSpec, dispatcher: Dispatcher, others: str, *, shape: str = "tuple({input}.shape)",
-    gives_scale: bool = False, batched: bool = False,
+    gives_scale: bool = False, batched: bool = False, beside: tuple[str, ...] = (),
 ) -> Form:  # fmt: skip
     """The form of calls that return a QuantizedTensor.
 
@@ -221,6 +221,7 @@ def encoding_form(
         shape: an expression of the logical shape.
         gives_scale: whether a call has an output for the computed scales.
         batched: as in `quantize`.
+        beside: the names of outputs that are returned after the QuantizedTensor.
 
     Raises:
         ValueError: a call has an output for scales, but none are computed.
@@ -235,12 +236,13 @@ def encoding_form(
     scale = next(known(name) for name in scales if name in dispatcher.names)
     with_blocks = ("global_scale", "row_scale", "block_scale_unswizzled", "tensor_scale")
     given, row_scale, unswizzled, tensor_scale = (known(name) if spec.has_blocks else "None" for name in with_blocks)
-    return Form(
-        f"input {written} global_scale scale {others}",
+    result = (
         f"_assembled({{{codes}}}, {scale}, {given}, {row_scale}, {unswizzled}, _spec, {shape}, {batched}, "
-        f"{tensor_scale}, {known('amax')}, -1)",
-        _assembled=assembled, _spec=spec,
-    )  # fmt: skip
+        f"{tensor_scale}, {known('amax')}, -1)"
+    )
+    if beside:
+        result = f"({result}, {', '.join(f'{{{name}}}' for name in beside)})"
+    return Form(f"input {written} global_scale scale {others}", result, _assembled=assembled, _spec=spec)
 
 
 def written_names(spec: QuantSpec, gives_scale: bool) -> str:

@@ -8,7 +8,13 @@ from jitnorm.catalogue.mhc import MHC_POST, MHC_PRE, MHC_PRE_WITH_PRENORM
 from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.config_rules import MAX_STREAMS
-from jitnorm.ops.run import run
+from jitnorm.ops.forms import Form
+
+_PRE = Form(
+    "residual dot_mix mhc_scale mhc_base sqrsum k post_mix comb_mix out eps pre_eps sinkhorn_eps post_factor",
+    "({post_mix}, {comb_mix}, {out})",
+)
+_POST = Form("residual x post_layer_mix comb_res_mix", "{out}")
 
 
 def mhc_pre(
@@ -78,11 +84,10 @@ def mhc_pre(
     check_shaped(dot_mix, "dot_mix")
     splits = int(dot_mix.shape[0]) if len(dot_mix.shape) == len(shape) else 1
     dispatcher = dispatcher_of(MHC_PRE, enable_pdl, shape[-2], sinkhorn_rounds, splits)
-    further = {"sqrsum": sqrsum, "k": shape[-2] * shape[-1] if k is None else k}
-    numbers = {"eps": eps, "pre_eps": pre_eps, "sinkhorn_eps": sinkhorn_eps, "post_factor": post_factor}
-    tensors = {"dot_mix": dot_mix, "mhc_scale": mhc_scale, "mhc_base": mhc_base, **further}
-    outputs = {"post_mix": post_mix, "comb_mix": comb_mix, "out": layer_input}
-    return _mixed(dispatcher, residual, {**tensors, **outputs, **numbers}, stream)
+    return _mixed(
+        dispatcher, residual, dot_mix, mhc_scale, mhc_base, sqrsum, shape[-2] * shape[-1] if k is None else k, post_mix,
+        comb_mix, layer_input, eps, pre_eps, sinkhorn_eps, post_factor, stream,
+    )  # fmt: skip
 
 
 def mhc_pre_with_prenorm(
@@ -115,10 +120,10 @@ def mhc_pre_with_prenorm(
     """
     shape = _shape_of_streams(residual)
     dispatcher = dispatcher_of(MHC_PRE_WITH_PRENORM, enable_pdl, shape[-2], sinkhorn_rounds)
-    numbers = {"eps": eps, "pre_eps": pre_eps, "sinkhorn_eps": sinkhorn_eps, "post_factor": post_factor}
-    tensors = {"dot_mix": dot_mix, "mhc_scale": mhc_scale, "mhc_base": mhc_base}
-    outputs = {"post_mix": post_mix, "comb_mix": comb_mix, "out": layer_input}
-    return _mixed(dispatcher, residual, {**tensors, **outputs, **numbers}, stream)
+    return _mixed(
+        dispatcher, residual, dot_mix, mhc_scale, mhc_base, None, None, post_mix, comb_mix, layer_input, eps, pre_eps,
+        sinkhorn_eps, post_factor, stream,
+    )  # fmt: skip
 
 
 def mhc_post(
@@ -160,11 +165,9 @@ def mhc_post(
         [[[31.0, 42.0], [12.0, 24.0]]]
     """
     shape = _shape_of_streams(residual)
-    tensors = {
-        "residual": framework_of(residual, "residual").merge_last_two(residual), "x": x,
-        "post_layer_mix": post_layer_mix, "comb_res_mix": comb_res_mix, "out": None,
-    }  # fmt: skip
-    out = run(dispatcher_of(MHC_POST, enable_pdl, int(shape[-2])), tensors, stream)["out"]
+    streams = framework_of(residual, "residual").merge_last_two(residual)
+    call = dispatcher_of(MHC_POST, enable_pdl, int(shape[-2])).calls[_POST]
+    out = call(streams, x, post_layer_mix, comb_res_mix, stream)
     return framework_of(out, "out").permuted(out, shape, tuple(range(len(shape))))
 
 
@@ -176,7 +179,7 @@ def _shape_of_streams(residual: Any) -> tuple[int, ...]:
     return shape
 
 
-def _mixed(dispatcher: Dispatcher, residual: Any, others: dict[str, Any], stream: Any) -> tuple[Any, Any, Any]:
+def _mixed(dispatcher: Dispatcher, residual: Any, *others: Any) -> tuple[Any, Any, Any]:
     streams = framework_of(residual, "residual").merge_last_two(residual)
-    made = run(dispatcher, {"residual": streams, **others}, stream)
-    return made["post_mix"], made["comb_mix"], made["out"]
+    made: tuple[Any, Any, Any] = dispatcher.calls[_PRE](streams, *others)
+    return made

@@ -13,9 +13,19 @@ from jitnorm.catalogue.branches import (
 from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.batched import batch_of
+from jitnorm.ops.forms import Form
 from jitnorm.ops.general import outputs_of, quantized, with_scales
-from jitnorm.ops.run import Tensor, run, run_with_amax
+from jitnorm.ops.run import Tensor, run_with_amax
 from jitnorm.quantized import QuantizedTensor
+
+_GATED = Form(
+    "input residual branch_gate gemma beta gate_bias branch_scale out residual_out eps", "({out}, {residual_out})"
+)
+_ADAPTIVE = Form(
+    "input residual branch_gate modulation_scale modulation_shift gate_bias scale_bias shift_bias branch_scale "
+    "out residual_out eps",
+    "({out}, {residual_out})",
+)
 
 
 def gated_add_layernorm(
@@ -58,12 +68,10 @@ def gated_add_layernorm(
     dispatcher = rounded_dispatcher(
         GATED_ADD_LAYERNORM, enable_pdl, "once", gate_bias is not None, input_scale is not None
     )
-    tensors = {
-        "input": input, "residual": residual, "branch_gate": gate, "gemma": gemma, "beta": beta, "gate_bias": gate_bias,
-        "branch_scale": input_scale, "out": out, "residual_out": residual_out, "eps": eps,
-    }  # fmt: skip
-    made = run(dispatcher, tensors, stream)
-    return made["out"], made["residual_out"]
+    made: tuple[Tensor, Tensor] = dispatcher.calls[_GATED](
+        input, residual, gate, gemma, beta, gate_bias, input_scale, out, residual_out, eps, stream
+    )
+    return made
 
 
 def gated_add_layernorm_quantize(
@@ -146,13 +154,11 @@ def adaptive_layernorm(
         ADAPTIVE_LAYERNORM, enable_pdl, "once",
         *_of_branch(residual, gate, scale_bias, shift_bias, gate_bias, input_scale),
     )  # fmt: skip
-    tensors = {
-        "input": input, "residual": residual, "branch_gate": gate, "modulation_scale": scale, "modulation_shift": shift,
-        "gate_bias": gate_bias, "scale_bias": scale_bias, "shift_bias": shift_bias, "branch_scale": input_scale,
-        "out": out, "residual_out": residual_out, "eps": eps,
-    }  # fmt: skip
-    made = run(dispatcher, tensors, stream)
-    return made["out"], made.get("residual_out")
+    made: tuple[Tensor, Tensor | None] = dispatcher.calls[_ADAPTIVE](
+        input, residual, gate, scale, shift, gate_bias, scale_bias, shift_bias, input_scale, out, residual_out, eps,
+        stream,
+    )  # fmt: skip
+    return made
 
 
 def adaptive_layernorm_quantize(

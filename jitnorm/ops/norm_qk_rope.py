@@ -7,8 +7,11 @@ from typing import Any
 from jitnorm.catalogue.norms import QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_QUANT
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.ops.forms import Form
 from jitnorm.ops.heads import rotary_size_of
-from jitnorm.ops.run import Tensor, run
+from jitnorm.ops.run import Tensor
+
+_FORM = Form("q k q_weight k_weight cos_sin_cache positions q_scale k_scale q_out k_out eps", "({q_out}, {k_out})")
 
 
 def qk_rmsnorm_rope(
@@ -146,10 +149,8 @@ def _qk_rmsnorm_rope(
     stream: Any, q_scale: Any = None, k_scale: Any = None,
 ) -> tuple[Any, Any]:  # fmt: skip
     rotary_size = rotary_size_of(cos_sin_cache)
-    tensors = {
-        "q": q, "k": k, "q_weight": q_weight, "k_weight": k_weight, "cos_sin_cache": cos_sin_cache,
-        "positions": positions, "q_scale": q_scale, "k_scale": k_scale, "q_out": q_out, "k_out": k_out, "eps": eps,
-    }  # fmt: skip
     dispatcher = rounded_dispatcher(op, enable_pdl, rounding, is_neox, rotary_size, unit_bias, head_size)
-    made = run(dispatcher, tensors, stream)
-    return made["q_out"], made["k_out"]
+    made: tuple[Any, Any] = dispatcher.calls[_FORM](
+        q, k, q_weight, k_weight, cos_sin_cache, positions, q_scale, k_scale, q_out, k_out, eps, stream
+    )
+    return made

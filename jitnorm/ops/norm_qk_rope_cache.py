@@ -6,8 +6,15 @@ from typing import Any
 
 from jitnorm.catalogue.norms import QK_RMSNORM_ROPE_CACHE, QK_RMSNORM_ROPE_CACHE_QUANT
 from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.ops.forms import Form
 from jitnorm.ops.heads import check_caches, rotary_size_of, scale_of_heads
-from jitnorm.ops.run import Tensor, run
+from jitnorm.ops.run import Tensor
+
+_FORM = Form(
+    "q k v q_weight k_weight cos_sin_cache positions slot_mapping key_cache value_cache k_scale v_scale "
+    "q_out k_out v_out eps",
+    "({q_out}, {k_out}, {v_out})",
+)
 
 
 def qk_rmsnorm_rope_cache(
@@ -169,10 +176,9 @@ def _insert(
     check_caches(k, key_cache, value_cache, keep_heads, k_out, v_out)
     op = QK_RMSNORM_ROPE_CACHE if k_scale is None else QK_RMSNORM_ROPE_CACHE_QUANT
     options = is_neox, rotary_size_of(cos_sin_cache), unit_bias, keep_heads
-    tensors = {
-        "q": q, "k": k, "v": v, "q_weight": q_weight, "k_weight": k_weight, "cos_sin_cache": cos_sin_cache,
-        "positions": positions, "slot_mapping": slot_mapping, "key_cache": key_cache, "value_cache": value_cache,
-        "k_scale": k_scale, "v_scale": v_scale, "q_out": q_out, "k_out": k_out, "v_out": v_out, "eps": eps,
-    }  # fmt: skip
-    made = run(rounded_dispatcher(op, enable_pdl, rounding, *options), tensors, stream)
-    return made["q_out"], made.get("k_out"), made.get("v_out")
+    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, *options)
+    made: tuple[Any, Any, Any] = dispatcher.calls[_FORM](
+        q, k, v, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, k_scale, v_scale,
+        q_out, k_out, v_out, eps, stream,
+    )  # fmt: skip
+    return made

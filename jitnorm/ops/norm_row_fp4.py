@@ -7,9 +7,10 @@ from typing import Any
 from jitnorm.catalogue.encoding_norms import MHC_RMSNORM_QUANTIZE, RMSNORM_QUANTIZE
 from jitnorm.dispatch import rounded_dispatcher
 from jitnorm.interop import check_shaped
-from jitnorm.ops.run import run
+from jitnorm.ops.forms import Form
 
-_OUTPUTS: dict[str, Any] = dict.fromkeys(("y_fp4", "block_scale", "row_scale", "inv_rms"))
+_OUTPUTS = "({y_fp4}, {block_scale}, {row_scale}, {inv_rms})"
+_NORM, _MIXED = Form("input weight eps", _OUTPUTS), Form("X A weight eps", _OUTPUTS)
 
 
 def rmsnorm_quantize(
@@ -44,9 +45,9 @@ def rmsnorm_quantize(
         >>> codes.shape, scales.shape, float(inv_rms[0])
         ((1, 8), (1, 1), 0.5)
     """
-    tensors = {"input": x, "weight": weight, **_OUTPUTS, "eps": eps}
-    made = run(rounded_dispatcher(RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, 0), tensors, stream)
-    return made["y_fp4"], made["block_scale"], made["row_scale"], made["inv_rms"]
+    dispatcher = rounded_dispatcher(RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, 0)
+    made: tuple[Any, Any, Any, Any] = dispatcher.calls[_NORM](x, weight, eps, stream)
+    return made
 
 
 def mhc_rmsnorm_quantize(
@@ -93,6 +94,6 @@ def mhc_rmsnorm_quantize(
     if len(X.shape) < 2 or not 1 <= X.shape[-2] <= 4:
         raise ValueError(f"X: shape is {tuple(X.shape)}; expected (..., n, hidden_size) with n of 1 to 4")
     streams = int(X.shape[-2])
-    tensors = {"X": framework.merge_last_two(X), "A": A, "weight": weight, **_OUTPUTS, "eps": eps}
-    made = run(rounded_dispatcher(MHC_RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, streams), tensors, stream)
-    return made["y_fp4"], made["block_scale"], made["row_scale"], made["inv_rms"]
+    dispatcher = rounded_dispatcher(MHC_RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, streams)
+    made: tuple[Any, Any, Any, Any] = dispatcher.calls[_MIXED](framework.merge_last_two(X), A, weight, eps, stream)
+    return made

@@ -6,8 +6,11 @@ from typing import Any
 
 from jitnorm.catalogue.rotations import ROPE, ROPE_QUANT
 from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.ops.forms import Form
 from jitnorm.ops.heads import rotary_size_of
-from jitnorm.ops.run import Tensor, run
+from jitnorm.ops.run import Tensor
+
+_FORM = Form("q k cos_sin_cache positions q_scale k_scale q_out k_out", "({q_out}, {k_out})")
 
 
 def rope(
@@ -61,12 +64,11 @@ def rope(
         >>> qkv.tolist()
         [[[-2.0, 1.0], [-4.0, 3.0], [5.0, 6.0]]]
     """
-    tensors = {
-        "q": q, "k": k, "cos_sin_cache": cos_sin_cache, "positions": positions, "q_out": q_out, "k_out": k_out,
-    }  # fmt: skip
     dispatcher = rounded_dispatcher(ROPE, enable_pdl, rounding, is_neox, rotary_size_of(cos_sin_cache))
-    made = run(dispatcher, tensors, stream)
-    return made["q_out"], made["k_out"]
+    made: tuple[Tensor, Tensor] = dispatcher.calls[_FORM](
+        q, k, cos_sin_cache, positions, None, None, q_out, k_out, stream
+    )
+    return made
 
 
 def rope_quant(
@@ -112,10 +114,8 @@ def rope_quant(
         >>> q.astype(float).tolist(), k.astype(float).tolist()
         ([[-8.0, 4.0]], [[-4.0, 2.0]])
     """
-    tensors = {
-        "q": q, "k": k, "cos_sin_cache": cos_sin_cache, "positions": positions, "q_scale": q_scale, "k_scale": k_scale,
-        "q_out": q_out, "k_out": k_out,
-    }  # fmt: skip
     dispatcher = rounded_dispatcher(ROPE_QUANT, enable_pdl, rounding, is_neox, rotary_size_of(cos_sin_cache))
-    made = run(dispatcher, tensors, stream)
-    return made["q_out"], made["k_out"]
+    made: tuple[Tensor, Tensor] = dispatcher.calls[_FORM](
+        q, k, cos_sin_cache, positions, q_scale, k_scale, q_out, k_out, stream
+    )
+    return made

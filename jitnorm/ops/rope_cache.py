@@ -6,8 +6,14 @@ from typing import Any
 
 from jitnorm.catalogue.rotations import ROPE_CACHE, ROPE_CACHE_QUANT
 from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.ops.forms import Form
 from jitnorm.ops.heads import check_caches, rotary_size_of, scale_of_heads
-from jitnorm.ops.run import Tensor, run
+from jitnorm.ops.run import Tensor
+
+_FORM = Form(
+    "q k v cos_sin_cache positions slot_mapping key_cache value_cache k_scale v_scale q_out k_out v_out",
+    "({q_out}, {k_out}, {v_out})",
+)
 
 
 def rope_cache(
@@ -71,13 +77,11 @@ def rope_cache(
         ([[[0.0, 0.0]], [[-4.0, 3.0]]], [[[0.0, 0.0]], [[3.0, 4.0]]])
     """
     check_caches(k, key_cache, value_cache, keep_heads, k_out, v_out)
-    tensors = {
-        "q": q, "k": k, "v": v, "cos_sin_cache": cos_sin_cache, "positions": positions, "slot_mapping": slot_mapping,
-        "key_cache": key_cache, "value_cache": value_cache, "q_out": q_out, "k_out": k_out, "v_out": v_out,
-    }  # fmt: skip
     options = is_neox, rotary_size_of(cos_sin_cache), keep_heads
-    made = run(rounded_dispatcher(ROPE_CACHE, enable_pdl, rounding, *options), tensors, stream)
-    return made["q_out"], made.get("k_out"), made.get("v_out")
+    made: tuple[Any, Any, Any] = rounded_dispatcher(ROPE_CACHE, enable_pdl, rounding, *options).calls[_FORM](
+        q, k, v, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, None, None, q_out, k_out, v_out, stream
+    )
+    return made
 
 
 def rope_cache_quant(
@@ -138,11 +142,9 @@ def rope_cache_quant(
         ([[200, 72]], [[64, 64]])
     """
     check_caches(k, key_cache, value_cache, keep_heads, k_out, v_out)
-    tensors = {
-        "q": q, "k": k, "v": v, "cos_sin_cache": cos_sin_cache, "positions": positions, "slot_mapping": slot_mapping,
-        "key_cache": key_cache, "value_cache": value_cache, "k_scale": scale_of_heads(k_scale, "k_scale", k),
-        "v_scale": scale_of_heads(v_scale, "v_scale", k), "q_out": q_out, "k_out": k_out, "v_out": v_out,
-    }  # fmt: skip
+    scales = scale_of_heads(k_scale, "k_scale", k), scale_of_heads(v_scale, "v_scale", k)
     options = is_neox, rotary_size_of(cos_sin_cache), keep_heads
-    made = run(rounded_dispatcher(ROPE_CACHE_QUANT, enable_pdl, rounding, *options), tensors, stream)
-    return made["q_out"], made.get("k_out"), made.get("v_out")
+    made: tuple[Any, Any, Any] = rounded_dispatcher(ROPE_CACHE_QUANT, enable_pdl, rounding, *options).calls[_FORM](
+        q, k, v, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, *scales, q_out, k_out, v_out, stream
+    )
+    return made
