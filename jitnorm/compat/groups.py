@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache, partial
 
 import torch
 
@@ -12,6 +12,7 @@ import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import MAX_CODE, QuantSpec
+from jitnorm.ops.pairs import quantize_pair
 from jitnorm.quantized import QuantizedTensor
 
 _LEAST_FLOOR = 2.0**-126  # the smallest value that a spec allows
@@ -78,16 +79,35 @@ def write_groups(
         scales.copy_(encode(spec=spec, out=out).scale.view(scales.shape))
 
 
+def quantize_groups_into(input: torch.Tensor, spec: QuantSpec, out: torch.Tensor, scales: torch.Tensor) -> None:
+    """`write_groups` for quantization alone."""
+    if scales.dtype is torch.float32 and scales.is_contiguous():
+        quantize_pair(input, spec, out, scales)
+    else:
+        write_groups(partial(jitnorm.quantize, input), spec, out, scales)
+
+
 def _aligned_columns(scales: torch.Tensor) -> torch.Tensor | None:
     """The whole columns behind a view (..., M, columns), with M rounded up to 4; None if the memory is too short."""
-    *batch, rows, columns = scales.shape
-    shape = (*batch, columns, round_up(rows, 4))
-    strides = tuple(math.prod(max(1, extent) for extent in shape[i + 1 :]) for i in range(len(shape)))
-    if scales.stride() != (*strides[:-2], 1, shape[-1]):
+    found = _columns_behind(tuple(scales.shape), scales.stride())
+    if found is None:
         return None
-    last = scales.storage_offset() + math.prod(shape)
+    shape, strides, elements = found
+    last = scales.storage_offset() + elements
     has_all = last * scales.element_size() <= scales.untyped_storage().nbytes()
     return scales.as_strided(shape, strides) if has_all else None
+
+
+# Cached, because it takes 3 us.
+@lru_cache(maxsize=1024)
+def _columns_behind(
+    of_rows: tuple[int, ...], strides_of_rows: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
+    """The shape, strides and number of elements of the whole columns; None if rows have other strides."""
+    *batch, rows, columns = of_rows
+    shape = (*batch, columns, round_up(rows, 4))
+    strides = tuple(math.prod(max(1, extent) for extent in shape[i + 1 :]) for i in range(len(shape)))
+    return (shape, strides, math.prod(shape)) if strides_of_rows == (*strides[:-2], 1, shape[-1]) else None
 
 
 def _copy_columns(columns: torch.Tensor, to: torch.Tensor) -> None:
@@ -109,5 +129,7 @@ def quantize_groups(
     """Codes and scales of the groups of rows, with an amax of at least `eps`."""
     layout = column_layout(is_transposed, is_tma_aligned, is_packed)
     spec = spec_of_eps(element_of(dtype, "dtype"), group_size, eps, is_ue8m0, layout, least_power)
-    q = jitnorm.quantize(x, spec=spec, batched=is_transposed and x.ndim == 3, out=out)
-    return q.data, transposed_scales(q) if is_transposed else q.scale
+    if not is_transposed:
+        return quantize_pair(x, spec, out)
+    q = jitnorm.quantize(x, spec=spec, batched=x.ndim == 3, out=out)
+    return q.data, transposed_scales(q)

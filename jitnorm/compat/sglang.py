@@ -19,6 +19,9 @@ from jitnorm.compat.vllm.custom_ops import scaled_fp4_quant as _scaled_fp4_quant
 from jitnorm.compat.vllm.gated import rms_norm_gated as _rms_norm_gated
 from jitnorm.kernels.activations import with_numbers
 from jitnorm.kernels.quant_spec import MAX_CODE
+from jitnorm.ops.pairs import quantize_pair
+
+_E4M3, _E4M3_ROWS = spec_of("e4m3", "tensor"), spec_of("e4m3", "row")
 
 __all__ = [
     "fused_add_rmsnorm",
@@ -120,18 +123,17 @@ def rotary_embedding(
 
 def sgl_per_token_quant_fp8(input: torch.Tensor, output_q: torch.Tensor, output_s: torch.Tensor) -> None:
     """FP8 with a scale for each row."""
-    jitnorm.quantize(input, spec=spec_of("e4m3", "row"), out=output_q, out_scale=output_s)
+    quantize_pair(input, _E4M3_ROWS, output_q, output_s)
 
 
 def sgl_per_tensor_quant_fp8(
     input: torch.Tensor, output_q: torch.Tensor, output_s: torch.Tensor, is_static: bool = False
 ) -> None:
     """FP8 with one scale, `output_s`, which is given if `is_static` and otherwise computed, in two launches."""
-    spec = spec_of("e4m3", "tensor")
     if is_static:
-        jitnorm.quantize(input, spec=spec, scale=output_s, out=output_q)
+        quantize_pair(input, _E4M3, output_q, None, output_s)
     else:
-        jitnorm.quantize(input, spec=spec, scale="tensor", out=output_q, out_scale=output_s)
+        jitnorm.quantize(input, spec=_E4M3, scale="tensor", out=output_q, out_scale=output_s)
 
 
 per_tensor_quant_fp8 = sgl_per_tensor_quant_fp8
@@ -243,8 +245,8 @@ def sglang_per_token_quant_fp8(
     output_s: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """FP8 with a scale for each row: codes, and float32 scales (M, 1)."""
-    q = jitnorm.quantize(x, spec=spec_of(element_of(dtype, "dtype"), "row"), out=output_q, out_scale=output_s)
-    return q.data, q.scale.view(-1, 1) if output_s is None else output_s
+    codes, scales = quantize_pair(x, spec_of(element_of(dtype, "dtype"), "row"), output_q, output_s)
+    return codes, scales.view(-1, 1) if output_s is None else output_s
 
 
 def sglang_per_token_group_quant_fp8(
@@ -289,8 +291,8 @@ def per_token_quant_int8(
 
     Sums are torch's, in float64 and rounded once.
     """
-    q = jitnorm.quantize(x, spec=spec_of("int8", "row"))
-    made = q.data, q.scale.view(*x.shape[:-1], 1).to(scale_dtype)
+    codes, scales = quantize_pair(x, spec_of("int8", "row"))
+    made = codes, scales.view(*x.shape[:-1], 1).to(scale_dtype)
     return (*made, x.sum(-1, dtype=torch.float64).to(x.dtype)) if cal_sum else made
 
 

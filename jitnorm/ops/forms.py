@@ -24,16 +24,16 @@ def call({parameters}, stream):
 """
 
 
-class Known(dict[tuple[Hashable, ...], "tuple[Calls, Form, QuantSpec]"]):
+class Known(dict[tuple[Hashable, ...], "tuple[Calls, Form, Any]"]):
     """The calls of a function with each combination of its options, and their form.
 
-    A key has the `id` of the spec, whose hash would take 0.13 us; the spec itself is kept, so that no other gets its
+    A key may have the `id` of a spec, whose hash would take 0.13 us; the spec itself is kept, so that no other gets its
     `id`.
     """
 
     def remember(
-        self, key: tuple[Hashable, ...], spec: QuantSpec, dispatcher: Dispatcher, form: Form
-    ) -> tuple[Calls, Form, QuantSpec]:
+        self, key: tuple[Hashable, ...], spec: QuantSpec | None, dispatcher: Dispatcher, form: Form
+    ) -> tuple[Calls, Form, Any]:
         """Add an entry; specs may be created for each call, so only the last ones are kept."""
         if len(self) >= _MOST_KNOWN:
             self.clear()

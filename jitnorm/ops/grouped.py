@@ -6,14 +6,16 @@ from typing import Any
 
 from jitnorm.catalogue.experts import GROUPED_QUANTIZE, SILU_AND_MUL_GROUPED_QUANTIZE
 from jitnorm.catalogue.op import Op
-from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import check_shaped
 from jitnorm.kernels.config_rules import MAX_EXPERTS
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.activation import gate_columns_of
 from jitnorm.ops.batched import is_scale_per_matrix
-from jitnorm.ops.general import as_column, outputs_of, with_scales
-from jitnorm.ops.run import run
+from jitnorm.ops.forms import Form, Known
+from jitnorm.ops.general import Kind, as_column, with_kinds, written_names
+
+_CALLS = Known()
 
 
 def grouped_quantize(
@@ -130,21 +132,35 @@ def _grouped(
     input_rows: Any = None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Codes and scales; `options` are the activation and the op's other options."""
-    spec, given, scale = with_scales(spec, global_scale, scale)
-    experts = _experts_of(offsets)
-    _check_scale_offsets(spec, scale_offsets)
-    dispatcher = rounded_dispatcher(
-        op, enable_pdl, rounding, spec, options[0], experts, is_scale_per_matrix(scale if given is None else given),
-        *options[1:],
+    of_global = global_scale if type(global_scale) is str else global_scale is not None
+    of_scale = scale if type(scale) is str else scale is not None
+    key = (
+        id(spec), op.name, enable_pdl, rounding, of_global, of_scale, options, _experts_of(offsets),
+        is_scale_per_matrix(scale if global_scale is None else global_scale), scale_offsets is None, out_scale is None,
     )  # fmt: skip
-    tensors = {
-        **outputs_of(spec, out, out_scale), "input": input, "offsets": offsets, "scale_offsets": scale_offsets,
-        "input_rows": None if input_rows is None else as_column(input_rows), "global_scale": given, "scale": scale,
-    }  # fmt: skip
-    made = run(dispatcher, tensors, stream)
-    codes = made["y_fp4" if spec.element == "e2m1" else "out"]
-    found = (made.get(name) for name in ("block_scale", "block_scale_unswizzled", "row_scale", "scale"))
-    return codes, *(each for each in found if each is not None)
+    calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, op, *key[2:]))
+    rows = None if input_rows is None else as_column(input_rows)
+    made: tuple[Any, ...] = calls[form](
+        input, out, out_scale, global_scale, scale, offsets, scale_offsets, rows, stream
+    )
+    return made
+
+
+def _calls(
+    spec: QuantSpec, op: Op, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind,
+    options: tuple[Any, ...], experts: int, per_expert: bool, lacks_offsets: bool, lacks_found: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """What makes an op's calls with such options, and their form."""
+    spec = with_kinds(spec, of_global, of_scale)
+    _check_scale_offsets(spec, lacks_offsets)
+    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, spec, options[0], experts, per_expert, *options[1:])
+    written = written_names(spec, not lacks_found)
+    found = ("block_scale", "block_scale_unswizzled", "row_scale", "scale")
+    results = (written.partition(" ")[0], *(name for name in found if name in dispatcher.names))
+    return dispatcher, Form(
+        f"input {written} global_scale scale offsets scale_offsets input_rows",
+        f"({', '.join(f'{{{name}}}' for name in results)},)",
+    )
 
 
 def _experts_of(offsets: Any) -> int:
@@ -155,11 +171,11 @@ def _experts_of(offsets: Any) -> int:
     return int(shape[0]) - 1
 
 
-def _check_scale_offsets(spec: QuantSpec, scale_offsets: Any) -> None:
-    if spec.is_swizzled and scale_offsets is None:
+def _check_scale_offsets(spec: QuantSpec, lacks_offsets: bool) -> None:
+    if spec.is_swizzled and lacks_offsets:
         raise ValueError(
             f"scale_offsets: is None, but scales are in the layout {spec.scale_layout}; say where those of each "
             "expert begin"
         )
-    if not spec.is_swizzled and scale_offsets is not None:
+    if not spec.is_swizzled and not lacks_offsets:
         raise ValueError("scale_offsets: is given, but linear scales belong to their row; pass None")

@@ -13,10 +13,11 @@ from jitnorm.catalogue.encoding_norms import (
     RMSNORM_QUANT,
 )
 from jitnorm.catalogue.op import Op
-from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.dispatch import Calls, rounded_dispatcher
 from jitnorm.interop import framework_of
-from jitnorm.ops.forms import Form
+from jitnorm.ops.forms import Form, Known
 
+_CALLS = Known()
 _FORM = Form("input residual weight out scale residual_out eps", "None")
 
 
@@ -115,6 +116,12 @@ def _quant(
     op: Op, out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float, enable_pdl: bool | None,
     rounding: str, stream: Any,
 ) -> None:  # fmt: skip
+    key = (op.name, enable_pdl, rounding, getattr(out, "dtype", None))
+    calls, form, _ = _CALLS.get(key) or _found(key, op, out)
+    calls[form](input, residual, weight, out, scale, residual, eps, stream)
+
+
+def _found(key: tuple[Any, ...], op: Op, out: Any) -> tuple[Calls, Form, Any]:
+    _, enable_pdl, rounding, _ = key
     out_dtype = framework_of(out, op.aliases.get("out", "out")).dtype_name(out)
-    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, out_dtype)
-    dispatcher.calls[_FORM](input, residual, weight, out, scale, residual, eps, stream)
+    return _CALLS.remember(key, None, rounded_dispatcher(op, enable_pdl, rounding, out_dtype), _FORM)

@@ -6,6 +6,7 @@ import torch
 
 import jitnorm
 from jitnorm.compat.arguments import as_hint, as_scale, element_of, spec_of
+from jitnorm.ops.pairs import quantize_pair
 
 _E4M3, _E4M3_ROWS = spec_of("e4m3", "tensor"), spec_of("e4m3", "row")
 _LARGEST = 448.0
@@ -14,7 +15,7 @@ _LARGEST_EPS = 1 / 512
 
 def per_token_quant_fp8(input: torch.Tensor, output_q: torch.Tensor, output_s: torch.Tensor) -> None:
     """FP8 with a scale for each row."""
-    jitnorm.quantize(input, spec=_E4M3_ROWS, out=output_q, out_scale=output_s)
+    quantize_pair(input, _E4M3_ROWS, output_q, output_s)
 
 
 def static_quant_fp8(

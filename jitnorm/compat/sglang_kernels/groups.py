@@ -8,7 +8,7 @@ import torch
 
 import jitnorm
 from jitnorm.compat.arguments import as_scale, element_of, spec_of
-from jitnorm.compat.groups import quantize_groups, spec_of_eps, write_groups
+from jitnorm.compat.groups import quantize_groups, quantize_groups_into, spec_of_eps, write_groups
 from jitnorm.kernels.numerics import ceil_div, round_up
 from jitnorm.kernels.quant_spec import MAX_CODE, PACKED_COLUMNS
 from jitnorm.quantized import QuantizedTensor
@@ -144,11 +144,14 @@ def write_rows(
         mask: how many rows each matrix has; None: all.
         eps: the least amax.
     """
+    is_batch = codes.ndim == 3
+    spec = spec_of_eps(element_of(codes.dtype, "output_q"), group_size, eps, is_power, least_power=0.0)
+    if rounding is None and mask is None and not is_batch:
+        quantize_groups_into(input, spec, codes, scales)
+        return
     encode = partial(jitnorm.quantize, input)
     if rounding is not None:
         encode = partial(jitnorm.silu_and_mul_quantize, input, rounding=rounding)
-    is_batch = codes.ndim == 3
-    spec = spec_of_eps(element_of(codes.dtype, "output_q"), group_size, eps, is_power, least_power=0.0)
     write_groups(partial(encode, batched=is_batch, mask=mask), spec, codes, scales, is_batch)
 
 

@@ -18,6 +18,7 @@ from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as fill_fp4
 from jitnorm.compat.vllm.given_scales import block_size_of
 from jitnorm.compat.vllm.outputs_first import refuse_azp
 from jitnorm.kernels.numerics import round_up
+from jitnorm.ops.pairs import norm_quantize_pair, quantize_pair, silu_and_mul_quantize_pair
 
 
 def fused_q_kv_rmsnorm(
@@ -37,10 +38,8 @@ def rms_norm_dynamic_per_token_quant(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """RMSNorm, then FP8 or INT8 with a scale for each row: codes, and float32 scales (M, 1)."""
     spec = row_spec(element_of(quant_dtype, "quant_dtype"))
-    q = jitnorm.norm_quantize(
-        input, weight, spec=spec, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="vllm"
-    )
-    return q.data, q.scale.view(-1, 1)
+    codes, scales = norm_quantize_pair(input, weight, epsilon, spec, "vllm", None, None, scale_ub, residual)
+    return codes, scales.view(-1, 1)
 
 
 def rms_norm_per_block_quant(
@@ -79,12 +78,15 @@ def rms_norm_per_block_quant(
     if tma_alignment not in (0, 4):
         raise ValueError(f"tma_alignment: is {tma_alignment!r}; allowed are 0 and 4")
     layout = column_layout(is_scale_transposed, tma_alignment == 4)
+    spec = group_spec(element_of(quant_dtype, "quant_dtype"), group_size[1], layout)
+    if layout == "linear":
+        codes, scales = norm_quantize_pair(input, weight, epsilon, spec, "vllm", None, None, scale_ub, residual)
+        return codes, scales if scales.ndim == 2 else scales.view(-1, scales.shape[-1])
     q = jitnorm.norm_quantize(
-        input, weight, spec=group_spec(element_of(quant_dtype, "quant_dtype"), group_size[1], layout),
-        residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="vllm",
+        input, weight, spec=spec, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="vllm",
         batched=layout == "column4" and input.ndim == 3,
     )  # fmt: skip
-    return q.data, q.scale.view(-1, q.scale.shape[-1]) if layout == "linear" else transposed_scales(q)
+    return q.data, transposed_scales(q)
 
 
 def silu_and_mul_per_block_quant(
@@ -97,8 +99,10 @@ def silu_and_mul_per_block_quant(
     """SwiGLU, then FP8 or INT8 with a scale for each group of a row: codes, and float32 scales (M, groups)."""
     layout = column_layout(is_scale_transposed, is_tma_aligned=False)
     spec = group_spec(element_of(quant_dtype, "quant_dtype"), group_size, layout)
+    if not is_scale_transposed:
+        return silu_and_mul_quantize_pair(input, spec, "once", scale_ub=scale_ub)
     q = jitnorm.silu_and_mul_quantize(input, spec=spec, scale_ub=scale_ub)
-    return q.data, transposed_scales(q) if is_scale_transposed else q.scale
+    return q.data, transposed_scales(q)
 
 
 def scaled_fp8_quant(
@@ -141,8 +145,9 @@ def scaled_fp8_quant(
     out = output[:rows] if output is not None and is_padded else output
     if scale is not None:
         element = "e4m3" if output is None else element_of(output.dtype, "output")
-        spec = given_spec(element, block_size_of(input, scale, group_shape))
-        codes = jitnorm.quantize(input, spec=spec, scale=scale.contiguous(), out=out).data
+        block_size = block_size_of(input, scale, group_shape)
+        given = scale if block_size == "tensor" else scale.contiguous()
+        codes, _ = quantize_pair(input, given_spec(element, block_size), out, None, given)
     elif not use_per_token_if_dynamic:
         q = jitnorm.quantize(input, spec=spec_of("e4m3", "tensor"), scale="tensor", out=out)
         codes, scale = q.data, q.scale
@@ -150,8 +155,8 @@ def scaled_fp8_quant(
         codes, scale = output, input.new_empty((output.shape[0], 1), dtype=torch.float32)
         jitnorm.quantize(input, spec=row_spec("e4m3"), scale_ub=scale_ub, out=out, out_scale=scale[:rows])
     else:
-        q = jitnorm.quantize(input, spec=row_spec("e4m3"), scale_ub=scale_ub, out=out)
-        codes, scale = q.data, q.scale.view(-1, 1)
+        codes, scale = quantize_pair(input, row_spec("e4m3"), out, None, None, scale_ub)
+        scale = scale.view(-1, 1)
     return codes if output is None else output, scale
 
 
@@ -172,9 +177,9 @@ def scaled_int8_quant(
     refuse_azp(azp is not None, "azp", "is given")
     refuse_azp(not symmetric, "symmetric", "is False")
     if scale is not None:
-        return jitnorm.quantize(input, spec=spec_of("int8", "tensor"), scale=scale).data, scale, None
-    q = jitnorm.quantize(input, spec=spec_of("int8", "row"))
-    return q.data, q.scale.view(-1, 1), None
+        return quantize_pair(input, spec_of("int8", "tensor"), None, None, scale)[0], scale, None
+    codes, scales = quantize_pair(input, spec_of("int8", "row"))
+    return codes, scales.view(-1, 1), None
 
 
 def scaled_fp4_quant(

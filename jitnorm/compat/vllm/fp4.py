@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 
-import jitnorm
-from jitnorm.compat.arguments import as_scale, spec_of
+from jitnorm.compat.arguments import as_scale, flat_bytes, spec_of
 from jitnorm.kernels.numerics import round_up
+from jitnorm.ops.pairs import quantize_pair
 
 _BLOCK_SIZE = 16
+_LINEAR, _SWIZZLED = (spec_of("e2m1", _BLOCK_SIZE, "e4m3", layout) for layout in ("linear", "128x4"))
 
 
 def create_fp4_scale_tensor(m: int, n: int, device: torch.device, is_sf_swizzled_layout: bool) -> torch.Tensor:
@@ -53,12 +54,13 @@ class _ScaledFp4Quant:
         padding = 2 * output.shape[-1] - matrix.shape[1]
         if padding:
             matrix = torch.nn.functional.pad(matrix, (0, padding))
-        scales = output_scale.view(torch.uint8)
-        jitnorm.quantize(
-            matrix, spec=spec_of("e2m1", _BLOCK_SIZE, "e4m3", "128x4" if is_sf_swizzled_layout else "linear"),
-            global_scale=as_scale(input_scale, matrix).view(1), out=output,
-            out_scale=scales.view(-1) if is_sf_swizzled_layout else scales,
-        )  # fmt: skip
+        scale = as_scale(input_scale, matrix)
+        if scale.ndim != 1:
+            scale = scale.view(1)
+        if is_sf_swizzled_layout:
+            quantize_pair(matrix, _SWIZZLED, output, flat_bytes(output_scale), global_scale=scale)
+        else:
+            quantize_pair(matrix, _LINEAR, output, output_scale.view(torch.uint8), global_scale=scale)
 
 
 scaled_fp4_quant = _ScaledFp4Quant()

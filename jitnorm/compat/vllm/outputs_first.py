@@ -12,8 +12,8 @@ from functools import partial
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import element_of, given_spec, spec_of
-from jitnorm.compat.groups import spec_of_eps, write_groups
+from jitnorm.compat.arguments import element_of, flat_bytes, given_spec, spec_of
+from jitnorm.compat.groups import quantize_groups_into, spec_of_eps, write_groups
 from jitnorm.compat.rope import turn_packed
 from jitnorm.compat.vllm.activations import fatrelu_and_mul as fatrelu_and_mul
 from jitnorm.compat.vllm.activations import gelu_and_mul as gelu_and_mul
@@ -38,6 +38,10 @@ from jitnorm.compat.vllm.given_scales import block_size_of
 from jitnorm.compat.vllm.kv_cache import angles_of, insert_turned_heads
 from jitnorm.compat.vllm.rotary import rotary_embedding as rotary_embedding
 from jitnorm.kernels.numerics import round_up
+from jitnorm.ops.pairs import norm_quantize_pair, quantize_pair, silu_and_mul_quantize_pair
+
+_NVFP4 = spec_of("e2m1", 16, "e4m3", "128x4")
+_INT8, _INT8_ROWS = spec_of("int8", "tensor"), spec_of("int8", "row")
 
 
 def rms_norm(result: torch.Tensor, input: torch.Tensor, weight: torch.Tensor | None, epsilon: float) -> None:
@@ -143,10 +147,8 @@ def rms_norm_dynamic_per_token_quant(
     residual: torch.Tensor | None = None,
 ) -> None:
     """RMSNorm, then FP8 or INT8 with a scale for each row."""
-    jitnorm.norm_quantize(
-        input, weight, spec=row_spec(element_of(result.dtype, "result")), residual=residual, eps=epsilon,
-        scale_ub=scale_ub, rounding="vllm", out=result, out_scale=scale,
-    )  # fmt: skip
+    spec = row_spec(element_of(result.dtype, "result"))
+    norm_quantize_pair(input, weight, epsilon, spec, "vllm", result, scale, scale_ub, residual)
 
 
 def rms_norm_per_block_quant(
@@ -161,16 +163,20 @@ def rms_norm_per_block_quant(
     is_scale_transposed: bool,
 ) -> None:
     """RMSNorm, then FP8 or INT8 with a scale for each group of a row; `scale` may be row-major or column-major."""
+    spec = group_spec(element_of(result.dtype, "result"), group_size)
+    if scale.is_contiguous() and scale.dtype is torch.float32:
+        norm_quantize_pair(input, weight, epsilon, spec, "vllm", result, scale, scale_ub, residual)
+        return
     norm = partial(
         jitnorm.norm_quantize, input, weight, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="vllm"
     )
-    write_groups(norm, group_spec(element_of(result.dtype, "result"), group_size), result, scale)
+    write_groups(norm, spec, result, scale)
 
 
 def silu_and_mul_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:
     """SwiGLU, then FP8 with a given scale."""
     spec = spec_of(element_of(result.dtype, "result"), "tensor")
-    jitnorm.silu_and_mul_quantize(input, spec=spec, rounding="hf", scale=scale, out=result)
+    silu_and_mul_quantize_pair(input, spec, "hf", result, None, scale)
 
 
 def silu_and_mul_per_block_quant(
@@ -183,17 +189,18 @@ def silu_and_mul_per_block_quant(
 ) -> None:
     """SwiGLU, then FP8 or INT8 with a scale for each group of a row; `scales` may be row-major or column-major."""
     spec = group_spec(element_of(out.dtype, "out"), group_size)
-    write_groups(partial(jitnorm.silu_and_mul_quantize, input, scale_ub=scale_ub), spec, out, scales)
+    if scales.is_contiguous() and scales.dtype is torch.float32:
+        silu_and_mul_quantize_pair(input, spec, "once", out, scales, None, scale_ub)
+    else:
+        write_groups(partial(jitnorm.silu_and_mul_quantize, input, scale_ub=scale_ub), spec, out, scales)
 
 
 def silu_and_mul_nvfp4_quant(
     result: torch.Tensor, result_block_scale: torch.Tensor, input: torch.Tensor, input_global_scale: torch.Tensor
 ) -> None:
     """SwiGLU, then NVFP4 with swizzled scales."""
-    jitnorm.silu_and_mul_quantize(
-        input, spec=spec_of("e2m1", 16, "e4m3", "128x4"), rounding="output", global_scale=input_global_scale,
-        out=result, out_scale=result_block_scale.view(torch.uint8).view(-1),
-    )  # fmt: skip
+    scales = flat_bytes(result_block_scale)
+    silu_and_mul_quantize_pair(input, _NVFP4, "output", result, scales, global_scale=input_global_scale)
 
 
 def static_scaled_fp8_quant(
@@ -206,7 +213,7 @@ def static_scaled_fp8_quant(
     """
     block_size = block_size_of(input, scale, group_shape)
     spec = given_spec(element_of(result.dtype, "result"), block_size)
-    jitnorm.quantize(input, spec=spec, scale=scale.contiguous(), out=result)
+    quantize_pair(input, spec, result, None, scale if block_size == "tensor" else scale.contiguous())
 
 
 def dynamic_scaled_fp8_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:
@@ -220,7 +227,7 @@ def dynamic_per_token_scaled_fp8_quant(
 ) -> None:
     """FP8 with a scale for each row."""
     spec = row_spec(element_of(result.dtype, "result"))
-    jitnorm.quantize(input, spec=spec, scale_ub=scale_ub, out=result, out_scale=scale)
+    quantize_pair(input, spec, result, scale, None, scale_ub)
 
 
 def static_scaled_int8_quant(
@@ -228,7 +235,7 @@ def static_scaled_int8_quant(
 ) -> None:
     """Symmetric INT8 with a given scale for the tensor."""
     refuse_azp(azp is not None, "azp", "is given")
-    jitnorm.quantize(input, spec=spec_of("int8", "tensor"), scale=scale, out=result)
+    quantize_pair(input, _INT8, result, None, scale)
 
 
 def dynamic_scaled_int8_quant(
@@ -236,7 +243,7 @@ def dynamic_scaled_int8_quant(
 ) -> None:
     """Symmetric INT8 with a scale for each row."""
     refuse_azp(azp is not None, "azp", "is given")
-    jitnorm.quantize(input, spec=spec_of("int8", "row"), out=result, out_scale=scale)
+    quantize_pair(input, _INT8_ROWS, result, scale)
 
 
 def per_token_group_fp8_quant(
@@ -254,7 +261,7 @@ def per_token_group_fp8_quant(
     """FP8 with a scale for each group of a row, with an amax of at least `eps`."""
     _check_range(fp8_min, fp8_max)
     spec = spec_of_eps(element_of(output_q.dtype, "output_q"), group_size, eps, scale_ue8m0)
-    write_groups(partial(jitnorm.quantize, input), spec, output_q, output_s)
+    quantize_groups_into(input, spec, output_q, output_s)
 
 
 def per_token_group_fp8_quant_packed(
@@ -275,7 +282,7 @@ def per_token_group_fp8_quant_packed(
         output_q[len(input) :].view(torch.uint8).zero_()
         output_q = output_q[: len(input)]
     spec = spec_of_eps(element_of(output_q.dtype, "output_q"), group_size, eps, is_ue8m0=True)
-    write_groups(partial(jitnorm.quantize, input), spec, output_q, output_s_packed)
+    quantize_groups_into(input, spec, output_q, output_s_packed)
 
 
 def _check_range(least: float, largest: float) -> None:
@@ -296,7 +303,7 @@ def per_token_group_quant_int8(
     if (int8_min, int8_max) != (-128.0, 127.0):
         raise ValueError(f"int8_min, int8_max: are {int8_min!r}, {int8_max!r}; allowed are -128.0 and 127.0")
     spec = spec_of_eps("int8", group_size, eps, is_ue8m0=False)
-    write_groups(partial(jitnorm.quantize, input), spec, output_q, output_s)
+    quantize_groups_into(input, spec, output_q, output_s)
 
 
 def refuse_azp(asked: bool, name: str, what: str) -> None:
