@@ -59,7 +59,8 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
         own = _shortening(config, by_rule)
         common = (each for each in _variants(config) if each.rows_at_once == 1)  # others leave multiprocessors idle
     else:
-        own = chain(_sharing(config, target), _keeping_unpacked(config))
+        fast = _taking_fast_path(config) if row_class == "some" else ()
+        own = chain(_sharing(config, target), fast, _keeping_unpacked(config))
         common = chain(_variants(config), _loading_ahead(config, target))
     for schedule in chain(_storing_early(config, by_rule), own, common):
         if schedule not in known and schedule == _effective(config, schedule):
@@ -131,6 +132,18 @@ def _shortening(config: KernelConfig, by_rule: RowSchedule | None) -> Iterator[R
             yield _effective(config, replace(each, favours_latency=True))
         if config.residual:
             yield replace(fast, prefetches_weight=False, favours_latency=True)
+
+
+def _taking_fast_path(config: KernelConfig) -> Iterator[RowSchedule]:
+    """Rows in two or three waves, whose latency still counts.
+
+    On an H100, RMSNorm to FP8 groups of 1024 x 1920 takes 3.51 us with 4x1wuq, 3.66 with 4x1wu.
+    """
+    is_kept = held_bytes(config) == 2
+    for split in _splits(groups_of(config)):
+        if split.chunks_per_lane <= _MOST_UNPACKED_CHUNKS:
+            fast = replace(split, prefetches_weight=True, keeps_unpacked=is_kept, takes_fast_path=True)
+            yield _effective(config, fast)
 
 
 def _of_gates(config: KernelConfig) -> Iterator[RowSchedule]:

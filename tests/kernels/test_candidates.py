@@ -48,7 +48,8 @@ def test_few_rows_have_candidates_that_shorten_the_way_of_one() -> None:
     assert {"8x1weq", "4x2weql"} <= fast("rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16", "few")
     assert "6x3wql" in fast("rmsnorm:hidden_size=8704", "few")
     assert {"16x1ql", "16x1wql"} <= fast("rmsnorm:hidden_size=8192,residual=true", "few")
-    assert not fast("rmsnorm:hidden_size=4096", "some")
+    assert fast("rmsnorm:hidden_size=4096", "some") == {"8x1wuq", "4x2wuq"}
+    assert not fast("rmsnorm:hidden_size=4096", "usual")
     assert not fast("quantize:hidden_size=4096,quant=e2m1/16", "few")
 
 
