@@ -47,6 +47,20 @@ def test_links_within_the_repository_lead_to_a_file(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_a_part_of_a_page_lead_to_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
+    lost = [anchor for file, anchor in links if anchor not in headings(page.parent / file if file else page)]
+    assert lost == []
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=["torch", "numpy"])
 def test_the_examples_of_the_readme_run(example: str) -> None:
     for needed, framework in (("torch", "torch"), ("jax", "jax"), ("jax_tvm_ffi", "jax")):
