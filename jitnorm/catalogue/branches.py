@@ -51,7 +51,7 @@ GATED_ADD_LAYERNORM = Op(
     _INPUT, choices=_GATED,
 )  # fmt: skip
 GATED_ADD_LAYERNORM_QUANTIZE = Op(
-    "gated_add_layernorm_quantize", "the same in any format below", _OF_GATED, _gated_quantized,
+    "gated_add_layernorm_quantize", "the same in any format", _OF_GATED, _gated_quantized,
     {**_INPUT, **_ENCODED}, finds_amax=True, choices={**_GATED, **_QUANTIZED}, options=_quantized_options,
 )  # fmt: skip
 ADAPTIVE_LAYERNORM = Op(
@@ -59,7 +59,7 @@ ADAPTIVE_LAYERNORM = Op(
     _OF_MODULATED, _modulated, _MODULATION, choices=_MODULATED,
 )  # fmt: skip
 ADAPTIVE_LAYERNORM_QUANTIZE = Op(
-    "adaptive_layernorm_quantize", "the same in any format below", _OF_MODULATED, _modulated_quantized,
+    "adaptive_layernorm_quantize", "the same in any format", _OF_MODULATED, _modulated_quantized,
     {**_MODULATION, **_ENCODED}, finds_amax=True, choices={**_MODULATED, **_QUANTIZED}, options=_quantized_options,
 )  # fmt: skip
 

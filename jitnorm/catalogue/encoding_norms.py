@@ -225,7 +225,7 @@ def _add_general_options(choices: Choices, fields: Fields) -> dict[str, Any]:
 
 
 ADD_NORM_QUANTIZE = Op(
-    "add_norm_quantize", "the norm of input + residual in any format below, and that sum; no input is written",
+    "add_norm_quantize", "the norm of input + residual in any format, and that sum; no input is written",
     {"op": "rmsnorm", "residual": True}, _add_general, finds_amax=True,
     choices=_GENERAL, as_called=_general_fields, options=_add_general_options, weight_optional=True,
 )  # fmt: skip
@@ -277,7 +277,7 @@ def _layernorm_options(_: Choices, fields: Fields) -> dict[str, Any]:
 
 
 LAYERNORM_QUANTIZE = Op(
-    "layernorm_quantize", "LayerNorm in any format below", {"op": "layernorm"}, _layernorm, GENERAL_OUTPUTS,
+    "layernorm_quantize", "LayerNorm in any format", {"op": "layernorm"}, _layernorm, GENERAL_OUTPUTS,
     finds_amax=True, choices={**NORM, **ANY_ENCODING, **BATCH, "keep_norm": False, "scale_ub": False},
     options=_layernorm_options, weight_optional=True,
 )  # fmt: skip

@@ -55,7 +55,7 @@ def _general_options(_: Choices, fields: Fields) -> dict[str, Any]:
 
 # Under the kernel op's name, it offers all that kernels can do.
 QUANTIZE = Op(
-    "quantize", "quantization, alone or of an activation, in any format below", {"op": "quantize"}, _general,
+    "quantize", "quantization, alone or of an activation, in any format", {"op": "quantize"}, _general,
     {**GENERAL_OUTPUTS, "gathers": "input_rows"}, finds_amax=True,
     choices={
         **ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": 0, "activation": "", "values_first": False, "streams": 0,
