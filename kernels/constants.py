@@ -136,7 +136,7 @@ def _size_constants(config: KernelConfig) -> Iterator[Constant]:
 
 
 def _part_constants(config: KernelConfig) -> Iterator[Constant]:
-    """What every source says that the op takes and keeps."""
+    """Inputs and results besides a row, and where rows come from."""
     yield _bool("kIsMasked", config.counts_rows)
     yield _bool("kAlongColumns", config.axis == 0)
     yield _bool("kHasUnitBias", config.unit_bias)
@@ -147,14 +147,14 @@ def _part_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _bool("kStoresSum", config.residual and not config.amax_only and not config.backward)
     yield _bool("kAddsGrad", config.residual and config.backward)
     yield _bool("kNeedsRowAmax", config.needs_row_amax)
-
-
-def _optional_constants(config: KernelConfig) -> Iterator[Constant]:
-    """What only the sources that need it say."""
     if config.experts:
         yield _int("kExperts", config.experts)
     if config.gathers:
         yield _bool("kGathers", True)
+
+
+def _optional_constants(config: KernelConfig) -> Iterator[Constant]:
+    """Constants that only the sources that need them have."""
     if config.op == "mhc_post":
         yield _bool("kMixesLayer", True)
         yield _int("kStreamColumns", STREAM_COLUMNS)
@@ -173,7 +173,7 @@ def _optional_constants(config: KernelConfig) -> Iterator[Constant]:
 
 
 def _rank_constants(config: KernelConfig) -> Iterator[Constant]:
-    """How rows are summed over ranks."""
+    """The ranks, and how they sum rows."""
     yield _int("kRanks", config.ranks)
     yield _int("kCallHash", _hash_of_call(config))
     yield _bool("kRoundsSum", config.rounds_sum)
@@ -190,7 +190,7 @@ def _rank_constants(config: KernelConfig) -> Iterator[Constant]:
 
 
 def _stage_constants(config: KernelConfig) -> Iterator[Constant]:
-    """What branches, modulation, hyper-connections and several weights need."""
+    """Branches, modulation, hyper-connections and several weights."""
     if config.combine in ("branch", "reduced"):
         yield _bool("kHasResidual", config.residual)
     if config.combine == "branch":
