@@ -69,7 +69,8 @@ def test_every_cut_and_every_added_byte_is_found(files: tuple[bytes, bytes]) -> 
 
 @pytest.mark.parametrize("text", ["[]", "3", "null", "{}", '{"digest":1}', "[" * 100_000, "NaN", '"\\ud800"'])
 def test_other_json_is_not_a_manifest(text: str) -> None:
-    gc.collect()  # what other tests left would else be finalized at the deepest bracket, and fail there
+    if len(text) > 1000:
+        gc.collect()  # what other tests left would else be finalized at the deepest bracket, and fail there
     with pytest.raises(CorruptEntryError):
         decode_artifact(KEY, text.encode(), b"")
 

@@ -17,8 +17,6 @@ import jitnorm
 from jitnorm.integrations.transformers import apply, undo
 from jitnorm.integrations.transformers.formats import FORMATS, Format
 
-pytest.importorskip("transformers", reason="the models are those of transformers")
-
 PAGE = Path(__file__).parents[3] / "docs" / "transformers.md"
 SIZES = {
     "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -47,6 +45,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 @pytest.fixture(autouse=True)
 def _no_gradients() -> Iterator[None]:
+    pytest.importorskip("transformers", reason="the models are those of transformers")
     with torch.no_grad():
         yield
 

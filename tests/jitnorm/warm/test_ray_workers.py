@@ -17,12 +17,15 @@ from jitnorm.warm.build import check
 from jitnorm.warm.plan import Job, Outcome
 from jitnorm.warm.ray_workers import run_on_ray
 
-ray = pytest.importorskip("ray", reason="warming on a cluster needs jitnorm[ray]")
-
 SIZES = range(8, 8 * 13, 8)
 JOBS = [Job(KernelConfig("rmsnorm", size), Target(name)) for size in SIZES for name in ("cpu", "sm_90a")]
 # The worker that first compiles this size dies of it.
 DEADLY = SIZES[7]
+
+
+@pytest.fixture
+def ray() -> Any:
+    return pytest.importorskip("ray", reason="warming on a cluster needs jitnorm[ray]")
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def compilations(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, compilations: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def cluster(ray: Any, tmp_path: Path, compilations: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two workers on a node with a separate cache, whose C++ compiler leaves a line for each compilation.
 
     It kills the worker that first asks it for the deadly size.
@@ -88,7 +91,7 @@ def test_nodes_leave_what_they_build_in_a_remote_cache_that_they_may_write_to(
     user_store.cache_clear()
 
 
-def test_without_a_cluster_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cluster_the_error_says_so(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
 
     def refuse(**_: object) -> None:

@@ -19,8 +19,6 @@ from jitnorm.kernels.target import TARGET_NAMES, Target
 
 from jitnorm.toolchains.search import on_path, on_sys_path
 
-pytest.importorskip("cutlass", reason="CuTe-DSL is not installed: pip install jitnorm[cute]")
-
 _NVDISASM = on_sys_path("nvidia/cu13/bin/nvdisasm") or on_path("nvdisasm")
 needs_nvdisasm = pytest.mark.skipif(_NVDISASM is None, reason="nvdisasm is missing: pip install nvidia-cuda-nvdisasm")
 _CUOBJDUMP = on_sys_path("nvidia/cu13/bin/cuobjdump") or on_path("cuobjdump")
@@ -33,6 +31,7 @@ FEW = (*IN_REGISTERS[::6], *PIPELINED[::4])
 @pytest.fixture(autouse=True)
 def _pipelines_wherever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use pipelines even where they do not pay: the kernels must be correct wherever they may be used."""
+    pytest.importorskip("cutlass", reason="CuTe-DSL is not installed: pip install jitnorm[cute]")
     monkeypatch.setattr(schedules, "pays", lambda config: True)
 
 

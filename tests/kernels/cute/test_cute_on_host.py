@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import cute_on_host
 import pytest
 from cute_cases import IN_REGISTERS, PIPELINED
+from cute_on_host import assert_same, make_arrays, run_on_cpu, run_on_host
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.cute import schedule as schedules
 from jitnorm.kernels.cute.schedule import cute_schedule
 from jitnorm.kernels.target import Target
-
-pytest.importorskip("cutlass", reason="CuTe-DSL is not installed: pip install jitnorm[cute]")
-
-import cute_on_host
-from cute_on_host import assert_same, make_arrays, run_on_cpu, run_on_host
 
 AMPERE, HOPPER, BLACKWELL = Target("sm_80"), Target("sm_90a"), Target("sm_100a")
 
@@ -20,6 +17,7 @@ AMPERE, HOPPER, BLACKWELL = Target("sm_80"), Target("sm_90a"), Target("sm_100a")
 @pytest.fixture(autouse=True)
 def _pipelines_wherever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use pipelines even where they do not pay: the kernels must be correct wherever they may be used."""
+    pytest.importorskip("cutlass", reason="CuTe-DSL is not installed: pip install jitnorm[cute]")
     monkeypatch.setattr(schedules, "pays", lambda config: True)
 
 

@@ -22,7 +22,6 @@ from python_process import run_python
 import jitnorm
 from jitnorm import manager
 
-pytest.importorskip("cutlass", reason="CuTe-DSL is not installed: pip install jitnorm[cute]")
 torch = pytest.importorskip("torch", reason="torch brings the tensors of this test")
 
 from cute_on_host import Arrays, make_arrays, run_on_cpu  # noqa: E402
@@ -34,6 +33,7 @@ EPS = 1e-5
 @pytest.fixture(autouse=True)
 def _pipelines_wherever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use pipelines even where they do not pay: the kernels must be correct wherever they may be used."""
+    pytest.importorskip("cutlass", reason="CuTe-DSL is not installed: pip install jitnorm[cute]")
     monkeypatch.setattr(schedules, "pays", lambda config: True)
 
 
