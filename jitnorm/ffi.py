@@ -1,4 +1,4 @@
-"""Imports TVM-FFI on first use, without importing torch."""
+"""Imports TVM-FFI on first use, without what it would import for callers that may not use it."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from types import ModuleType
 
 from jitnorm.forks import no_fork
 
+# torch takes about a second. Its tensors carry the DLPack exchange protocol themselves, so torch can be imported later.
+# cuda.bindings takes 0.1 s of 0.5. Its streams carry the protocol of streams themselves.
+_HIDDEN = ("torch", "cuda.bindings")
 
-class _WithoutTorch:
-    """A finder that makes `import torch` fail in the thread that created it; other threads are not affected.
+
+class _Without:
+    """A finder that makes imports of modules fail in the thread that created it; other threads are not affected.
 
     Has no base class, because importlib.abc would load shutil and tempfile with every `import jitnorm`.
+
+    Args:
+        names: of the modules.
     """
 
-    def __init__(self) -> None:
-        self._thread = threading.get_ident()
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names, self._thread = names, threading.get_ident()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname == "torch" and threading.get_ident() == self._thread:
-            raise ModuleNotFoundError("torch is blocked during this import", name="torch")
+        if fullname in self._names and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"{fullname} is blocked during this import", name=fullname)
         return None
 
 
 @lru_cache(maxsize=1)
 def tvm_ffi() -> ModuleType:
-    """Import and return the module `tvm_ffi`.
-
-    Otherwise it would import torch if installed, which takes about a second, even for callers that use NumPy or JAX.
-    Torch tensors carry the DLPack exchange protocol themselves, so torch can be imported later.
-    """
+    """Import and return the module `tvm_ffi`, which would otherwise import all of `_HIDDEN` that is installed."""
     with no_fork():  # a forked child would wait forever for a half-imported module
-        hides_torch = "torch" not in sys.modules
-        finder = _WithoutTorch()
-        if hides_torch:
-            sys.meta_path.insert(0, finder)
+        finder = _Without([name for name in _HIDDEN if name not in sys.modules])
+        sys.meta_path.insert(0, finder)
         try:
             import tvm_ffi as module
         finally:
-            if hides_torch:
-                sys.meta_path.remove(finder)
+            sys.meta_path.remove(finder)
         return module

@@ -24,7 +24,7 @@ import sys
 import numpy as np, jitnorm
 x, w = np.ones((2, 64), np.float16), np.ones(64, np.float16)
 assert jitnorm.rmsnorm(x, w, eps=0.0).sum() == 128
-print(*sorted({"torch", "jax", "cupy"} & set(sys.modules)))
+print(*sorted({"torch", "jax", "cupy", "cuda.bindings"} & set(sys.modules)))
 """
 
 TORCH_AFTERWARDS = (
