@@ -22,8 +22,8 @@ JITNORM_INLINE int gate_position(int i) { return i + i / kGateColumns * kGateCol
 #ifdef JITNORM_ROUNDS
 // The activation of a gate, times the value. Before `quantize` encodes it, the result or each step is rounded to the
 // input's type.
-JITNORM_INLINE float gated(float gate, float value) {
-  const float activation = activated<kActivation>(gate), factor = factor_of_gate<kActivation>(value);
+JITNORM_INLINE float gated_by(float activation, float value) {
+  const float factor = factor_of_gate<kActivation>(value);
   if constexpr (kOp != Op::kQuantize) return mul_rn(activation, factor);
   const float product = mul_rn(rounded_step(activation), factor);
   return kEncoding == Encoding::kValues ? product : rounded(product);  // values are rounded when they are stored
@@ -35,10 +35,12 @@ JITNORM_INLINE float activated_value(float x) {
 }
 #else
 // The activation of a gate, times the value.
-JITNORM_INLINE float gated(float gate, float value) {
-  return mul_rn(activated<kActivation>(gate), factor_of_gate<kActivation>(value));
+JITNORM_INLINE float gated_by(float activation, float value) {
+  return mul_rn(activation, factor_of_gate<kActivation>(value));
 }
 
 // The activation of a value.
 JITNORM_INLINE float activated_value(float x) { return activated<kActivation>(x); }
 #endif
+
+JITNORM_INLINE float gated(float gate, float value) { return gated_by(activated<kActivation>(gate), value); }

@@ -22,11 +22,5 @@ JITNORM_INLINE float modulated(float y, float scale, float scale_bias, float shi
   const float whole_shift = kHasModulationBias ? add_rn(shift, shift_bias) : shift;
   return rounded_finish(fma_rn(y, add_rn(1.0f, whole_scale), whole_shift));
 }
-#else
-// The activation of a norm, or its product with that of a gate.
-JITNORM_INLINE float finished(float y, float gate) {
-  return rounded_finish(kFinish == Finish::kGated ? mul_rn(y, activated<kActivation>(gate))
-                                                  : activated<kActivation>(y));
-}
 #endif
 #endif

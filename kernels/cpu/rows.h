@@ -59,12 +59,13 @@ JITNORM_INLINE void finish_tile(int t, const RowBuffers& buffers, Tile& y) {
 #ifdef JITNORM_GATES
   Tile gates;
   load_tile(buffers.gate, kHiddenSize, t, gates);
-  for_each_value([&](int e, int k) { y.at[e][k] = finished(y.at[e][k], gates.at[e][k]); });
+  for_each_value(
+      [&](int e, int k) { y.at[e][k] = rounded_finish(mul_rn(y.at[e][k], activated<kActivation>(gates.at[e][k]))); });
 #else
 #ifdef JITNORM_MODULATES
   modulate_tile(*buffers.arguments, buffers.row, t, y);
 #else
-  for_each_value([&](int e, int k) { y.at[e][k] = finished(y.at[e][k], 0.0f); });
+  for_each_value([&](int e, int k) { y.at[e][k] = rounded_finish(activated<kActivation>(y.at[e][k])); });
 #endif
 #endif
 }

@@ -53,6 +53,13 @@ JITNORM_INLINE float value_of(const Chunk<BFloat16, kAccessBytes>& chunk, int i)
   return float_of(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
 }
 
+// The elements of a chunk, widened or computed.
+template <typename Held>
+JITNORM_INLINE void values_of(const Held& h, float (&values)[kChunkSize]) {
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) values[i] = value_of(h, i);
+}
+
 typedef Chunk<Input, kInputAccessBytes> InputChunk;
 typedef Chunk<Weight, kWeightAccessBytes> WeightChunk;
 

@@ -1,7 +1,6 @@
 // A thread's part of a row from its only load on, and how it goes through the chunks.
 #pragma once
 
-#include "../common/finish.h"
 #include "parameters.cuh"
 #include "rotation.cuh"
 #include "row_reduce.cuh"
@@ -98,17 +97,20 @@ JITNORM_INLINE void visit_chunks(Row& row, Visit visit) {
 
 JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, RowStatistic statistic,
                                     float (&y)[kChunkSize]) {
+  values_of(h, y);
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
     const float bias = kHasBias ? value_of(p.bias, i) : 0.0f;
-    y[i] = normalize(value_of(h, i), statistic, p.factor(i), bias);
+    y[i] = normalize(y[i], statistic, p.factor(i), bias);
 #ifdef JITNORM_MODULATES
     y[i] = modulated(y[i], value_of(h.scale, i), value_of(p.scale_bias, i), value_of(h.shift, i),
                      value_of(p.shift_bias, i));
-#else
-#ifdef JITNORM_FINISHES
-    y[i] = finished(y[i], gate_of(h, i));
-#endif
 #endif
   }
+#ifdef JITNORM_MODULATES
+#else
+#ifdef JITNORM_FINISHES
+  finish(h, y);
+#endif
+#endif
 }

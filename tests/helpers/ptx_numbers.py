@@ -201,7 +201,8 @@ class Numbers(Registers):
         self.write(operands[0], self.read(operands[1], 32) ^ np.uint64(1 << 31))
 
     def _do_abs(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        self.write(operands[0], self.read(operands[1], 31))
+        mask = 0x7FFF7FFF if modifiers == ["f16x2"] else 0x7FFFFFFF
+        self.write(operands[0], self.read(operands[1], 32) & np.uint64(mask))
 
     def _extremes(self, kind: str, operands: tuple[str, ...], choose: Any) -> None:
         read, bits = self._signed if kind[0] == "s" else self.read, BITS[kind]
@@ -210,6 +211,11 @@ class Numbers(Registers):
     def _do_max(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if modifiers[0] in _INTEGERS:
             self._extremes(modifiers[0], operands, np.maximum)
+            return
+        if modifiers == ["NaN", "f16x2"]:
+            halves = np.maximum(*(_halves(self.read(operand, 32)) for operand in operands[1:]))
+            pairs = np.where(np.isnan(halves), np.uint16(0x7FFF), halves.view(np.uint16)).view(np.uint32)
+            self.write(operands[0], pairs[:, 0].astype(np.uint64), 32)
             return
         choose = {"f32": np.fmax, "NaN.f32": np.maximum}[".".join(modifiers)]
         self.write_float(operands[0], choose(self.float(operands[1]), self.float(operands[2])))
@@ -271,6 +277,11 @@ class Numbers(Registers):
 _COMPARISONS = {
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
 }  # fmt: skip
+
+
+def _halves(pairs: Array) -> Array:
+    """The two float16 of each word, the lower one first."""
+    return pairs.astype("<u4").view(np.float16).reshape(-1, 2)
 
 
 def fma(a: Array, b: Array, c: Array) -> Array:

@@ -1,0 +1,212 @@
+// Rows that go through an activation: what they are loaded from, and the step after a norm.
+#pragma once
+
+#include "../common/finish.h"
+#include "combine.cuh"
+#include "fast_activation.cuh"
+
+// A row whose activations are visited once, held as it was loaded. The activations are computed when a chunk is
+// encoded, after all chunks have been requested; if they came earlier, the compiler would compute the first before it
+// loads the last.
+constexpr bool kIsVisitedOnce = !kNormalizes && !kNeedsRowAmax && sizeof(Input) < sizeof(float);
+
+template <typename Loaded, bool kIsHeld>
+struct LoadedOrFloats {
+  typedef Loaded Type;
+};
+template <typename Loaded>
+struct LoadedOrFloats<Loaded, false> {
+  typedef Chunk<float, 16> Type;
+};
+
+// A chunk's gates and values, in two chunks: one in each, or alternating within both.
+struct GatesAndValues {
+  static constexpr bool kIsRun = kGateColumns % kChunkSize == 0 || kGateColumns == kHiddenSize;
+  static constexpr bool kAlternates = !kIsRun && kChunkSize % kGateColumns == 0;
+
+  InputChunk chunks[2];
+
+  JITNORM_INLINE static int first_at(int i) { return kAlternates ? gate_position(i) : i; }
+  JITNORM_INLINE static int second_at(int i) { return kAlternates ? gate_position(i) + kGateColumns : kChunkSize + i; }
+  JITNORM_INLINE float at(int place) const { return value_of(chunks[place / kChunkSize], place % kChunkSize); }
+  JITNORM_INLINE void put(int place, Input x) { chunks[place / kChunkSize].elements[place % kChunkSize] = x; }
+
+  JITNORM_INLINE void load(const Input* row, int index) {
+    if constexpr (kIsRun) {
+      const Input* from = row + index * kChunkSize / kGateColumns * kGateColumns;
+      load_chunk(chunks[0], from, index);
+      load_chunk(chunks[1], from + kGateColumns, index);
+    } else if (kAlternates && index < kWholeChunks) {
+      copy_words(chunks[0].accesses, row + index * 2 * kChunkSize);
+      copy_words(chunks[1].accesses, row + (index * 2 + 1) * kChunkSize);
+    } else {
+      JITNORM_UNROLL
+      for (int i = 0; i < kChunkSize; ++i) {
+        const bool is_there = index < kWholeChunks || is_in_row(index, i);
+        const Input* from = row + gate_position(index * kChunkSize + i);
+        put(first_at(i), is_there ? from[0] : Input{});
+        put(second_at(i), is_there ? from[kGateColumns] : Input{});
+      }
+    }
+  }
+};
+
+JITNORM_INLINE float value_of(const GatesAndValues& h, int i) {
+#ifdef JITNORM_VALUES_FIRST
+  return gated(h.at(h.second_at(i)), h.at(h.first_at(i)));
+#else
+  return gated(h.at(h.first_at(i)), h.at(h.second_at(i)));
+#endif
+}
+JITNORM_INLINE void forget_unpacked(GatesAndValues&) {}
+
+JITNORM_INLINE void values_of(const GatesAndValues& h, float (&values)[kChunkSize]) {
+  if constexpr (GatesAndValues::kIsRun) {
+#ifdef JITNORM_VALUES_FIRST
+    constexpr int kGates = 1;
+#else
+    constexpr int kGates = 0;
+#endif
+    activate(h.chunks[kGates], values);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) values[i] = gated_by(values[i], value_of(h.chunks[1 - kGates], i));
+  } else {
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) values[i] = value_of(h, i);
+  }
+}
+
+// The activations of gates, times values, of an input with both.
+template <>
+struct RowSource<Combine::kGated> {
+  typedef LoadedOrFloats<GatesAndValues, kIsVisitedOnce>::Type Held;
+
+  const Input* input;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides)};
+  }
+
+  JITNORM_INLINE void load(GatesAndValues& h, int index) const { h.load(input, index); }
+
+  JITNORM_INLINE void load(Chunk<float, 16>& h, int index) const {
+    GatesAndValues loaded;
+    loaded.load(input, index);
+    values_of(loaded, h.elements);
+  }
+
+  JITNORM_INLINE void store_sum(const Held&, int) const {}
+};
+
+#ifdef JITNORM_FINISHES
+#ifdef JITNORM_MODULATES
+#else
+// The step after a norm: its activation.
+template <typename Held>
+JITNORM_INLINE void finish(const Held&, float (&y)[kChunkSize]) {
+  activate(y, y);
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) y[i] = rounded_finish(y[i]);
+}
+#endif
+#endif
+
+#ifdef JITNORM_GATES
+typedef Chunk<Input, kGateAccessBytes> GateChunk;
+
+// Values and the gates of their norm, both held as they are loaded.
+struct GatedChunk {
+  InputChunk values;
+  GateChunk gates;
+};
+
+JITNORM_INLINE float value_of(const GatedChunk& h, int i) { return value_of(h.values, i); }
+JITNORM_INLINE void forget_unpacked(GatedChunk& h) {
+  forget_unpacked(h.values);
+  forget_unpacked(h.gates);
+}
+
+#ifdef JITNORM_FINISHES
+// Its product with the activations of gates.
+JITNORM_INLINE void finish(const GatedChunk& h, float (&y)[kChunkSize]) {
+  float gates[kChunkSize];
+  activate(h.gates, gates);
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) y[i] = rounded_finish(mul_rn(y[i], gates[i]));
+}
+#endif
+
+// The input, times the activations of gates.
+template <>
+struct RowSource<Combine::kScaled> {
+  typedef Chunk<float, 16> Held;
+
+  const Input* input;
+  const Input* gate;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides), a.gate + row_offset(row, a.extents, a.gate_strides)};
+  }
+
+  JITNORM_INLINE void load(Held& h, int index) const {
+    InputChunk x;
+    GateChunk g;
+    load_chunk(x, input, index);
+    load_chunk(g, gate, index);
+    activate(g, h.elements);
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = mul_rn(value_of(x, i), h.elements[i]);
+  }
+
+  JITNORM_INLINE void store_sum(const Held&, int) const {}
+};
+
+// The input together with gates.
+template <>
+struct RowSource<Combine::kBeside> {
+  typedef GatedChunk Held;
+
+  const Input* input;
+  const Input* gate;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides), a.gate + row_offset(row, a.extents, a.gate_strides)};
+  }
+
+  JITNORM_INLINE void load(Held& h, int index) const {
+    load_chunk(h.values, input, index);
+    load_chunk(h.gates, gate, index);
+  }
+
+  JITNORM_INLINE void store_sum(const Held&, int) const {}
+};
+#endif
+
+struct ActivatedChunk {
+  InputChunk input;
+};
+
+JITNORM_INLINE float value_of(const ActivatedChunk& h, int i) { return activated_value(value_of(h.input, i)); }
+JITNORM_INLINE void forget_unpacked(ActivatedChunk&) {}
+
+// The activation of the input; that of the zeros past it is zero.
+template <>
+struct RowSource<Combine::kActivated> {
+  typedef LoadedOrFloats<ActivatedChunk, kIsVisitedOnce>::Type Held;
+
+  const Input* input;
+
+  JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
+    return {a.input + row_offset(row, a.extents, a.input_strides)};
+  }
+
+  JITNORM_INLINE void load(ActivatedChunk& h, int index) const { load_chunk(h.input, input, index); }
+
+  JITNORM_INLINE void load(Chunk<float, 16>& h, int index) const {
+    ActivatedChunk loaded;
+    load(loaded, index);
+    values_of(loaded, h.elements);
+  }
+
+  JITNORM_INLINE void store_sum(const Held&, int) const {}
+};

@@ -1,0 +1,56 @@
+"""SiLU's fast path: chunks with one argument at a bound, or past it, get the bytes of the CPU target."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.target import Target
+
+from jitnorm.toolchains import ToolchainMissingError
+from jitnorm.toolchains.nvrtc import Nvrtc
+
+try:
+    Nvrtc()
+except ToolchainMissingError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+from cute_on_host import make_arrays, run_on_cpu, run_on_host
+
+# Around the last value that takes the fast path, SiLU's bound of 86.587, and where powers of two would leave the range.
+MAGNITUDES = (85.5, 86.0, 86.25, 86.5, 86.75, 87.0, 87.5, 88.5, 89.0, 89.5, 90.0, 177.0, 6e4, 1e30, math.inf, math.nan)
+# The tensor with the arguments, or the weight that makes norms as large as them.
+CONFIGS = {
+    "quantize:hidden_size=512,gate_columns=512": "input",
+    "quantize:hidden_size=512,input=float16,gate_columns=512,quant=e2m1/32/ue8m0": "input",
+    "quantize:hidden_size=512,gate_columns=512,values_first=true,rounding=hf,quant=e4m3/128/f32": "input",
+    "rmsnorm:hidden_size=512,gate=norm,quant=e2m1/16/e4m3": "gate",
+    "rmsnorm:hidden_size=512,input=float16,weight=float16,gate=input": "gate",
+    "rmsnorm:hidden_size=512,activation=silu,activates_norm=true": "weight",
+    "rmsnorm:hidden_size=512,weight=float32,activation=silu,activates_norm=true,quant=e2m1/16/e4m3": "weight",
+}
+
+
+@pytest.mark.parametrize("text", CONFIGS)
+def test_arguments_past_the_bounds_are_bounded(text: str) -> None:
+    config, rows = KernelConfig.parse(text), 1
+    expected, actual = (make_arrays(config, rows, "random") for _ in range(2))
+    for arrays in (expected, actual):
+        if CONFIGS[text] == "weight":
+            arrays["input"].view(_dtype_of(config, "input"))[...] = 1
+        chunks = arrays[CONFIGS[text]].view(_dtype_of(config, CONFIGS[text])).reshape(-1, 16)
+        with np.errstate(over="ignore"):
+            for i, chunk in enumerate(chunks):  # at every place of a chunk
+                chunk[i * 5 % 16] = math.copysign(MAGNITUDES[i // 2 % len(MAGNITUDES)], i % 2 - 0.5)
+    run_on_cpu(config, expected, 1e-5)
+    run_on_host(config, Target("sm_90a"), actual, rows, 1e-5, is_cuda=True)
+    for name, array in expected.items():
+        assert (actual[name].view(np.uint8) == array.view(np.uint8)).all(), name
+
+
+def _dtype_of(config: KernelConfig, name: str) -> np.dtype:
+    named = config.weight if name == "weight" else config.input
+    return np.dtype(getattr(ml_dtypes, named) if named == "bfloat16" else named)
