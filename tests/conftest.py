@@ -73,13 +73,12 @@ def pytest_collection_finish() -> None:
 
 
 # What takes longest goes first, else a worker may be left with it at the end; test_cpu_threads.py runs the kernels of
-# test_golden.py, and would build them again.
+# test_golden.py, and would build them again. test_deploy_page.py waits for zig's C++ library (scripts/test).
 _LONGEST = (
     "test_golden.py",
     "test_torch_graphs.py",
     "test_cute_on_host.py",
     "test_ray_workers.py",
-    "test_deploy_page.py",
     "test_documentation.py",
     "test_llama.py",
     "test_sass.py",
@@ -87,6 +86,7 @@ _LONGEST = (
     "test_remote_s3.py",
     "test_peer_suites.py",
     "test_torch_export.py",
+    "test_deploy_page.py",
     "test_gradients_on_host.py",
     "test_torch_operators.py",
     "test_cuda_on_host.py",
