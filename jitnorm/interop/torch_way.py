@@ -98,7 +98,7 @@ def generated(
     allocated = _allocated(dispatcher)
 
     def find_patterns(*leaders: Any) -> tuple[Any, ...] | None:
-        """What outputs are allocated like, behind the first tensor's dtype and device; None if not yet known."""
+        """The first tensor's dtype and device, then what outputs are allocated like; None if not yet known."""
         first, *others = leaders
         likeness = framework.likeness(first)
         shapes = [leader.shape for leader in leaders]

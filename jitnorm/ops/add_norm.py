@@ -171,7 +171,7 @@ def _calls(
     masked: bool, per_matrix: bool, unit_bias: bool, has_bias: bool, keep_norm: bool, has_bound: bool,
     has_weight: bool, activation: str | None,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
-    """What makes the calls of `add_norm_quantize` with such options, and their form."""
+    """The dispatcher of the calls of `add_norm_quantize` with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
     batch = kind_of_batch(spec, batched, masked, per_matrix)
     dispatcher = rounded_dispatcher(

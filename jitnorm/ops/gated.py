@@ -103,7 +103,7 @@ def _calls(
     masked: bool, per_matrix: bool, gives_scale: bool, gate_columns: int, activation: str, values_first: bool,
     has_bound: bool,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
-    """What makes the calls of `silu_and_mul_quantize` with such options, and their form."""
+    """The dispatcher of the calls of `silu_and_mul_quantize` with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
     batch = kind_of_batch(spec, batched, masked, per_matrix)
     dispatcher = rounded_dispatcher(

@@ -122,7 +122,7 @@ def _norm_calls(
     masked: bool, per_matrix: bool, gives_scale: bool, adds: bool, unit_bias: bool, has_bias: bool, keeps_norm: bool,
     has_bound: bool, has_weight: bool, activation: str | None,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
-    """The calls of `norm_quantize` with such options, and their form."""
+    """The dispatcher of the calls of `norm_quantize` with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
     batch = kind_of_batch(spec, batched, masked, per_matrix)
     dispatcher = rounded_dispatcher(
@@ -192,7 +192,7 @@ def _quantize_calls(
     spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, batched: bool,
     masked: bool, per_matrix: bool, gives_scale: bool, activation: str | None, has_bound: bool, gathers: bool,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
-    """The calls of `quantize` with such options, and their form."""
+    """The dispatcher of the calls of `quantize` with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
     batch = kind_of_batch(spec, batched, masked, per_matrix)
     dispatcher = rounded_dispatcher(QUANTIZE, enable_pdl, rounding, spec, activation or "", has_bound, batch, gathers)

@@ -150,7 +150,7 @@ def _calls(
     spec: QuantSpec, op: Op, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind,
     options: tuple[Any, ...], experts: int, per_expert: bool, lacks_offsets: bool, lacks_found: bool,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
-    """What makes an op's calls with such options, and their form."""
+    """The dispatcher of an op's calls with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
     _check_scale_offsets(spec, lacks_offsets)
     dispatcher = rounded_dispatcher(op, enable_pdl, rounding, spec, options[0], experts, per_expert, *options[1:])

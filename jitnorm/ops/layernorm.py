@@ -169,7 +169,7 @@ def _quantize_calls(
     spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, batched: bool,
     masked: bool, per_matrix: bool, gives_scale: bool, keeps_norm: bool, has_bound: bool, has_parameters: bool,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
-    """What makes the calls of `layernorm_quantize` with such options, and their form."""
+    """The dispatcher of the calls of `layernorm_quantize` with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
     batch = kind_of_batch(spec, batched, masked, per_matrix)
     dispatcher = rounded_dispatcher(
