@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop import generating
@@ -56,8 +55,9 @@ class Form:
 
     def of(self, dispatcher: Dispatcher) -> Callable[..., Any]:
         """A function that makes a dispatcher's calls, until a framework's own is known."""
-        used = [name for _, name, _, _ in Formatter().parse(self._result) if name]
-        names = dict.fromkeys((*self._parameters, *dispatcher.outputs.names, *used))
+        names = dict.fromkeys((*self._parameters, *dispatcher.outputs.names))
+        # A framework that makes the call itself returns only what the dispatcher takes.
+        results = {**{name: name for name in names}, **{name: f"_named['{name}']" for name in dispatcher.names}}
 
         def generate(kind: type) -> None:
             if dispatcher.calls[self] is call:
@@ -68,7 +68,7 @@ class Form:
             parameters=", ".join(self._parameters),
             named=", ".join(f"'{name}': {name if name in self._parameters else None}" for name in names),
             first=dispatcher.first,
-            result=self._result.format_map({name: f"_named['{name}']" for name in names}),
+            result=self._result.format_map(results),
         )
         scope = {
             **self._scope, "_run": run if dispatcher.before is None else run_with_amax, "_dispatcher": dispatcher,
