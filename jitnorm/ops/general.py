@@ -295,21 +295,6 @@ def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSp
     return spec, global_scale, scale
 
 
-def outputs_of(spec: QuantSpec, out: Any, out_scale: Any) -> dict[str, Any]:
-    """The outputs of an encoding, including those given by the caller.
-
-    Raises:
-        ValueError: `out_scale` is given, but no scale is computed.
-    """
-    if out is None and out_scale is None:
-        return NO_OUTPUTS
-    outputs = NO_OUTPUTS.copy()
-    outputs["y_fp4" if spec.element == "e2m1" else "out"] = out
-    if out_scale is not None:
-        outputs[_found_scale(spec)] = out_scale
-    return outputs
-
-
 def _found_scale(spec: QuantSpec) -> str:
     if spec.has_blocks:
         return "block_scale"

@@ -10,13 +10,16 @@ from jitnorm.catalogue.branches import (
     GATED_ADD_LAYERNORM,
     GATED_ADD_LAYERNORM_QUANTIZE,
 )
-from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.catalogue.op import Op
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.batched import batch_of
-from jitnorm.ops.forms import Form
-from jitnorm.ops.general import outputs_of, quantized, with_scales
-from jitnorm.ops.run import Tensor, run_with_amax
+from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
+from jitnorm.ops.forms import Form, Known
+from jitnorm.ops.general import Kind, encoding_form, with_kinds
+from jitnorm.ops.run import Tensor
 from jitnorm.quantized import QuantizedTensor
+
+_CALLS = Known()
 
 _GATED = Form(
     "input residual branch_gate gemma beta gate_bias branch_scale out residual_out eps", "({out}, {residual_out})"
@@ -94,19 +97,36 @@ def gated_add_layernorm_quantize(
         >>> q.data.shape, q.scale.shape, float(total[0, 0])
         ((2, 64), (2, 2), 2.0)
     """
-    spec, given, scale = with_scales(spec, global_scale, quant_scale)
-    batch, _, scale_per_matrix = batch_of(spec, batched, None, scale if given is None else given)
-    dispatcher = rounded_dispatcher(
-        GATED_ADD_LAYERNORM_QUANTIZE, enable_pdl, rounding, spec, batch, scale_per_matrix, gate_bias is not None,
-        input_scale is not None,
+    of_global = global_scale if type(global_scale) is str else global_scale is not None
+    of_scale = quant_scale if type(quant_scale) is str else quant_scale is not None
+    key = (
+        id(spec), enable_pdl, rounding, of_global, of_scale, batched,
+        batched and is_scale_per_matrix(quant_scale if global_scale is None else global_scale), out_scale is not None,
+        GATED_ADD_LAYERNORM_QUANTIZE, gate_bias is not None, input_scale is not None,
     )  # fmt: skip
-    tensors = {
-        **outputs_of(spec, out, out_scale), "input": input, "residual": residual, "branch_gate": gate, "gemma": gemma,
-        "beta": beta, "gate_bias": gate_bias, "branch_scale": input_scale, "global_scale": given, "scale": scale,
-        "residual_out": residual_out, "eps": eps,
-    }  # fmt: skip
-    made = run_with_amax(dispatcher, tensors, stream)
-    return quantized(spec, made, tuple(input.shape), batched), made["residual_out"]
+    calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, *key[1:]))
+    made: tuple[QuantizedTensor, Any] = calls[form](
+        input, out, out_scale, global_scale, quant_scale, residual, gate, gemma, beta, None, None, gate_bias, None,
+        None, input_scale, residual_out, eps, stream,
+    )  # fmt: skip
+    return made
+
+
+def _calls(
+    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, batched: bool,
+    per_matrix: bool, gives_scale: bool, op: Op, *options: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """The dispatcher of the calls of an op with such options, and their form."""
+    spec = with_kinds(spec, of_global, of_scale)
+    batch, _, per_matrix = kind_of_batch(spec, batched, False, per_matrix)
+    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, spec, batch, per_matrix, *options)
+    others = (
+        "residual branch_gate gemma beta modulation_scale modulation_shift gate_bias scale_bias shift_bias "
+        "branch_scale residual_out eps"
+    )
+    return dispatcher, encoding_form(
+        spec, dispatcher, others, gives_scale=gives_scale, batched=batched, beside=("residual_out",)
+    )
 
 
 def adaptive_layernorm(
@@ -181,20 +201,19 @@ def adaptive_layernorm_quantize(
         >>> q.data.shape, q.scale.shape, total
         ((2, 64), (2, 2), None)
     """
-    spec, given, of_quant = with_scales(spec, global_scale, quant_scale)
-    batch, _, scale_per_matrix = batch_of(spec, batched, None, of_quant if given is None else given)
-    dispatcher = rounded_dispatcher(
-        ADAPTIVE_LAYERNORM_QUANTIZE, enable_pdl, rounding, spec, batch, scale_per_matrix,
-        *_of_branch(residual, gate, scale_bias, shift_bias, gate_bias, input_scale),
+    of_global = global_scale if type(global_scale) is str else global_scale is not None
+    of_scale = quant_scale if type(quant_scale) is str else quant_scale is not None
+    key = (
+        id(spec), enable_pdl, rounding, of_global, of_scale, batched,
+        batched and is_scale_per_matrix(quant_scale if global_scale is None else global_scale), out_scale is not None,
+        ADAPTIVE_LAYERNORM_QUANTIZE, *_of_branch(residual, gate, scale_bias, shift_bias, gate_bias, input_scale),
     )  # fmt: skip
-    tensors = {
-        **outputs_of(spec, out, out_scale), "input": input, "residual": residual, "branch_gate": gate,
-        "modulation_scale": scale, "modulation_shift": shift, "gate_bias": gate_bias, "scale_bias": scale_bias,
-        "shift_bias": shift_bias, "branch_scale": input_scale, "global_scale": given, "scale": of_quant,
-        "residual_out": residual_out, "eps": eps,
-    }  # fmt: skip
-    made = run_with_amax(dispatcher, tensors, stream)
-    return quantized(spec, made, tuple(input.shape), batched), made.get("residual_out")
+    calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, *key[1:]))
+    made: tuple[QuantizedTensor, Any] = calls[form](
+        input, out, out_scale, global_scale, quant_scale, residual, gate, None, None, scale, shift, gate_bias,
+        scale_bias, shift_bias, input_scale, residual_out, eps, stream,
+    )  # fmt: skip
+    return made
 
 
 def _of_branch(

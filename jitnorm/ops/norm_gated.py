@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import RMSNORM_GATED_QUANTIZE
 from jitnorm.catalogue.norms import RMSNORM_GATED
-from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.forms import Form
-from jitnorm.ops.general import outputs_of, quantized, with_scales
-from jitnorm.ops.run import Tensor, run_with_amax
+from jitnorm.ops.forms import Form, Known
+from jitnorm.ops.general import Kind, encoding_form, with_kinds
+from jitnorm.ops.run import Tensor
 from jitnorm.quantized import QuantizedTensor
+
+_CALLS = Known()
 
 _FORM = Form("input gate weight bias out eps", "{out}")
 
@@ -137,26 +140,42 @@ def rmsnorm_gated_quantize(
         >>> q.data.shape, q.scale.shape
         ((2, 64), (2, 2))
     """
-    spec, given, scale = with_scales(spec, global_scale, scale)
+    of_global = global_scale if type(global_scale) is str else global_scale is not None
+    of_scale = scale if type(scale) is str else scale is not None
     groups = _groups(input, group_size)
-    if groups > 1 and not _is_of_groups(spec):
+    if groups > 1 and not _is_of_groups(with_kinds(spec, of_global, of_scale)):
         raise ValueError(
             f"group_size: is {group_size}, which needs scales of the tensor, or of blocks in the linear layout, "
             f"not {spec}; pass None, or quantize what rmsnorm_gated returns"
         )
-    options = (activation, norm_before_gate, bias is not None, groups, weight is not None)
-    dispatcher = rounded_dispatcher(RMSNORM_GATED_QUANTIZE, enable_pdl, rounding, spec, scale_ub is not None, *options)
-    tensors = {
-        **outputs_of(spec, _split(out, groups, "out"), out_scale), "input": _split(input, groups, "input"),
-        "gate": _split(gate, groups, "gate"), "weight": weight, "bias": bias, "global_scale": given, "scale": scale,
-        "scale_ub": scale_ub, "eps": eps,
-    }  # fmt: skip
-    made = run_with_amax(dispatcher, tensors, stream)
-    codes = "y_fp4" if spec.element == "e2m1" else "out"
-    merged = {codes: _merged(made[codes], out, groups)}
-    if spec.has_blocks:
-        merged["block_scale"] = _merged(made["block_scale"], out_scale, groups)
-    return quantized(spec, {**made, **merged}, tuple(input.shape))
+    key = (
+        id(spec), enable_pdl, rounding, of_global, of_scale, groups, out_scale is not None, scale_ub is not None,
+        activation, norm_before_gate, bias is not None, weight is not None,
+    )  # fmt: skip
+    calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, *key[1:]))
+    if groups == 1:
+        made: QuantizedTensor = calls[form](
+            input, out, out_scale, global_scale, scale, scale_ub, gate, weight, bias, eps, stream
+        )
+        return made
+    parts = _split(input, groups, "input"), _split(out, groups, "out"), out_scale, global_scale, scale, scale_ub
+    q: QuantizedTensor = calls[form](*parts, _split(gate, groups, "gate"), weight, bias, eps, stream)
+    merged: dict[str, Any] = {"data": _merged(q.data, out, groups), "shape": tuple(input.shape)}
+    if q.spec.has_blocks:
+        merged["scale"] = _merged(q.scale, out_scale, groups)
+    return replace(q, **merged)
+
+
+def _calls(
+    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, groups: int,
+    gives_scale: bool, has_bound: bool, activation: str, norm_before_gate: bool, has_bias: bool, has_weight: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """The dispatcher of the calls of `rmsnorm_gated_quantize` with such options, and their form."""
+    spec = with_kinds(spec, of_global, of_scale)
+    options = (activation, norm_before_gate, has_bias, groups, has_weight)
+    dispatcher = rounded_dispatcher(RMSNORM_GATED_QUANTIZE, enable_pdl, rounding, spec, has_bound, *options)
+    others = "scale_ub gate weight bias eps"
+    return dispatcher, encoding_form(spec, dispatcher, others, gives_scale=gives_scale)
 
 
 def _is_of_groups(spec: QuantSpec) -> bool:

@@ -6,11 +6,13 @@ from typing import Any
 
 from jitnorm.catalogue.encoding_norms import SANDWICH_NORM_QUANTIZE
 from jitnorm.catalogue.norms import SANDWICH_RMSNORM
-from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.forms import Form
-from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
-from jitnorm.ops.run import Tensor, run_with_amax
+from jitnorm.ops.forms import Form, Known
+from jitnorm.ops.general import Kind, encoding_form, with_kinds
+from jitnorm.ops.run import Tensor
+
+_CALLS = Known()
 
 _FORM = Form("input residual input_weight weight out residual_out eps", "({out}, {residual_out})")
 
@@ -120,14 +122,24 @@ def sandwich_norm_quantize(
         >>> q.data.shape, q.scale.shape, float(total[0, 0])
         ((2, 64), (2, 2), 2.0)
     """
-    spec, given, scale = with_scales(spec, global_scale, scale)
-    dispatcher = rounded_dispatcher(
-        SANDWICH_NORM_QUANTIZE, enable_pdl, rounding, spec, unit_bias, keep_norm, scale_ub is not None
+    of_global = global_scale if type(global_scale) is str else global_scale is not None
+    of_scale = scale if type(scale) is str else scale is not None
+    key = (
+        id(spec), enable_pdl, rounding, of_global, of_scale, unit_bias, keep_norm, scale_ub is not None,
+    )  # fmt: skip
+    calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, *key[1:]))
+    made: tuple[Any, ...] = calls[form](
+        input, None, None, global_scale, scale, scale_ub, residual, input_weight, weight, eps, stream
     )
-    tensors = {
-        **NO_OUTPUTS, "input": input, "residual": residual, "input_weight": input_weight, "weight": weight,
-        "global_scale": given, "scale": scale, "scale_ub": scale_ub, "residual_out": None, "y_out": None, "eps": eps,
-    }  # fmt: skip
-    made = run_with_amax(dispatcher, tensors, stream)
-    results = quantized(spec, made, tuple(input.shape)), made["residual_out"]
-    return (*results, made["y_out"]) if keep_norm else results
+    return made
+
+
+def _calls(
+    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, unit_bias: bool,
+    keep_norm: bool, has_bound: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """The dispatcher of the calls of `sandwich_norm_quantize` with such options, and their form."""
+    spec = with_kinds(spec, of_global, of_scale)
+    dispatcher = rounded_dispatcher(SANDWICH_NORM_QUANTIZE, enable_pdl, rounding, spec, unit_bias, keep_norm, has_bound)
+    beside = ("residual_out", "y_out") if keep_norm else ("residual_out",)
+    return dispatcher, encoding_form(spec, dispatcher, "scale_ub residual input_weight weight eps", beside=beside)
