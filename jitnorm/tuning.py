@@ -160,8 +160,8 @@ def schedule_for(
 ) -> str:
     """The schedule for a kernel in the first table that has an entry, as text; empty for the rules' schedule.
 
-    Without an entry, the form applies that was fitted to measurements, except to `HIDDEN_SIZES` if there are tables;
-    without that, a rule for few rows.
+    Without an entry, the form applies that was fitted to measurements, except to `HIDDEN_SIZES`; without that, a rule
+    for few rows.
 
     Args:
         config: the configuration of a call's kernel.
@@ -172,7 +172,7 @@ def schedule_for(
     """
     key = tuning_key(config) if found or forms else config
     schedule = _listed(key, row_class, found)
-    if schedule is None and not (found and key.hidden_size in HIDDEN_SIZES):
+    if schedule is None and key.hidden_size not in HIDDEN_SIZES:
         schedule = fitted_schedule(key, config, target, row_class, forms)
     if schedule is None:
         schedule = few_rows_schedule(config, target, row_class)

@@ -274,7 +274,10 @@ def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSp
 
     Raises:
         ValueError: one of them does not fit the encoding.
+        TypeError: the spec is not a QuantSpec.
     """
+    if not isinstance(spec, QuantSpec):
+        raise TypeError(f"spec: is {spec!r}; expected a QuantSpec, such as jitnorm.NVFP4")
     if scale is None and global_scale is None and not spec.has_given_scales:
         return spec, None, None
     if isinstance(scale, str):

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.fitted_forms import MOST_GROUPS, form_key
+from jitnorm.fitted_forms import MOST_GROUPS, Forms, form_at, form_key
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
 from jitnorm.kernels.registers import groups_of
@@ -35,6 +36,8 @@ _OTHER_OP, _OTHER_WORK, _OTHER_FORMAT = 0.3, 0.1, 0.4
 _UNKNOWN, _MOST = 0.07, 0.5
 # Another form for the next length must gain this much.
 _LEAST_GAIN = 0.002
+# A form that was fitted to other samples is only replaced by one that gains this much.
+_GAIN_OVER_KEPT = 0.03
 _GROUPS = range(2, MOST_GROUPS + 1)
 
 
@@ -142,10 +145,12 @@ class Fitting:
     Args:
         samples: of all classes of rows.
         target: what they were measured on.
+        kept: forms fitted before, to samples that are not among these.
     """
 
-    def __init__(self, samples: Sequence[Sample], target: Target) -> None:
-        self._samples, self._target, self._forms = samples, target, forms_in(samples)
+    def __init__(self, samples: Sequence[Sample], target: Target, kept: Forms = MappingProxyType({})) -> None:
+        self._samples, self._target, self._kept = samples, target, kept
+        self._forms = forms_in(samples, kept.values())
         self._grid = [schedules_of(sample.config, self._forms, target) for sample in samples]
 
     def fitted(self) -> Iterator[FittedForms]:
@@ -162,7 +167,8 @@ class Fitting:
                     evidence.estimates(evidence.weights(key, groups), of_kernel)
                     for groups, of_kernel in zip(_GROUPS, grid, strict=True)
                 ]
-                yield FittedForms(str(key), row_class, self._ranges(estimates))
+                kept = self._kept.get((str(key), row_class))
+                yield FittedForms(str(key), row_class, self._ranges(estimates, kept))
 
     def unseen(self) -> list[float]:
         """The regret of each sample by forms fitted to all but those of its kernel and length; NaN if not measured."""
@@ -184,12 +190,14 @@ class Fitting:
     def _evidence(self, places: Sequence[int]) -> Evidence:
         return Evidence.of([self._samples[place] for place in places], [self._grid[place] for place in places])
 
-    def _ranges(self, estimates: Sequence[Floats]) -> str:
+    def _ranges(self, estimates: Sequence[Floats], kept: str | None) -> str:
         """The text of the forms with the least estimates, each kept as long as no other gains much."""
-        best, chosen = int(estimates[0].argmin()), []
+        best, least_gain, chosen = int(estimates[0].argmin()), _LEAST_GAIN, []
         for groups, of_groups in zip(_GROUPS, estimates, strict=True):
             least = int(of_groups.argmin())
-            if of_groups[best] > of_groups[least] + _LEAST_GAIN:
+            if kept:
+                best, least_gain = self._forms.index(form_at(groups, kept)), _GAIN_OVER_KEPT
+            if of_groups[best] > of_groups[least] + least_gain:
                 best = least
             chosen.append((groups, self._forms[best]))
         runs = (next(run) for _, run in groupby(chosen, key=lambda each: each[1]))

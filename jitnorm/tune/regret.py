@@ -86,7 +86,7 @@ def draw(ops: Sequence[str], seed: int, step: int = STEP) -> Iterator[tuple[str,
 
 
 def shuffled(ops: Sequence[str], sizes: Sequence[int], seed: int) -> Iterator[tuple[str, int]]:
-    """Each of several lengths once for each op that takes it: one for each op before the next for any, in drawn order.
+    """Yield given lengths once for each op that takes them: one for each op before the next for any, in drawn order.
 
     Args:
         ops: names out of `cases.OPS`.

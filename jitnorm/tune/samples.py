@@ -60,15 +60,16 @@ def read_samples(paths: Iterable[Path]) -> list[Sample]:
     return [Sample.of_line(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()[1:]]
 
 
-def forms_in(samples: Iterable[Sample]) -> list[str]:
-    """The forms of all measured schedules, as text, and last that of the rules' schedule."""
+def forms_in(samples: Iterable[Sample], kept: Iterable[str] = ()) -> list[str]:
+    """The forms of all measured schedules and of `kept` texts, as text, and last that of the rules' schedule."""
     found = {
         str(ScheduleForm.of(RowSchedule.parse(schedule), sample.config))
         for sample in samples
         for schedule in sample.regrets
         if schedule
     }
-    return [*sorted(found), BY_RULE]
+    found.update(each.partition(":")[2] for text in kept for each in text.split())
+    return [*sorted(found - {BY_RULE}), BY_RULE]
 
 
 def schedules_of(config: KernelConfig, forms: Sequence[str], target: Target) -> list[str | None]:
