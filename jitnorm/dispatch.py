@@ -59,7 +59,7 @@ class Dispatcher:
         op: as given.
         enable_pdl: as given.
         options: the fields, as given.
-        before: the dispatcher of a first launch that computes the tensor's largest magnitude, or None.
+        before: the dispatcher of a first launch that finds the largest magnitudes of the tensor's parts, or None.
         names: the names of the tensors that the op takes with these options, in calling order.
         first: the first of these names.
         tensor_count: how many tensors there are.

@@ -25,7 +25,7 @@ def check_all_reduce(config: KernelConfig) -> None:
         return
     require_one_of("ranks", config.ranks, tuple(range(2, MAX_RANKS + 1)))
     others = (
-        "pair", "batched", "gate_columns", "streams", "activation", "gate", "sandwich", "backward", "amax_only",
+        "pair", "batched", "gate_columns", "streams", "activation", "gate", "sandwich", "backward", "amax_parts",
         "branch_gate", "branch_scale", "modulated", "keep_rstd", "keep_statistics",
     )  # fmt: skip
     if wrong := [name for name in others if getattr(config, name)]:

@@ -26,7 +26,6 @@ class TensorArgument:
         may_be: name of the input that this output may be, for an operation in place.
         is_present: False if this configuration does not use it, so the caller passes None.
         is_flat: whether any shape with as many elements is accepted, if it is dense.
-        is_zeroed: whether the launcher fills it with zeros before the kernel runs.
         if_empty: what the launcher writes to a one-element output if there are no rows, so that no kernel runs.
         field: its name in the source; by default the same name.
         c_type: type of its elements in the source; that of the preferred dtype by default.
@@ -44,7 +43,6 @@ class TensorArgument:
     may_be: str | None = None
     is_present: bool = True
     is_flat: bool = False
-    is_zeroed: bool = False
     if_empty: float = 0.0
     field: str = ""
     c_type: str = ""

@@ -59,8 +59,8 @@ class KernelConfig:
             if `batched`, or with `experts`.
         weight_per_matrix: whether the weight has a row for each matrix; only for ``rmsnorm`` without a bias, if
             `batched`.
-        amax_only: whether only the largest magnitude of all (normalized) elements is written; `quant` is None and a
-            residual is only read.
+        amax_parts: 256 to write only the largest magnitudes of so many parts of the (normalized) elements, some of
+            which may be empty, or 1 for that of all, in rows of up to 512; `quant` is None and a residual is only read.
         scale_ub: whether an upper bound for amax is given; only for FP8 and INT8 with scales of rows or groups.
         inverse_global_scale: whether the global scale given is the decode scale, the inverse of the encode scale.
         alignment: the multiple of elements to which rows of codes are padded with zeros; only for ``quantize`` with
@@ -165,7 +165,7 @@ class KernelConfig:
     masked: bool = False
     scale_per_matrix: bool = False
     weight_per_matrix: bool = False
-    amax_only: bool = False
+    amax_parts: int = 0
     scale_ub: bool = False
     inverse_global_scale: bool = False
     alignment: int = 1
@@ -358,7 +358,7 @@ class KernelConfig:
     def needs_row_amax(self) -> bool:
         """Whether the largest magnitude of each row, or of each of its chunks, is found before it is encoded."""
         waits = self.quant is not None and (self.quant.needs_row_amax or self.quant.crosses_warps)
-        return self.amax_only or waits
+        return (self.amax_parts > 0 and self.normalizes) or waits
 
     def __str__(self) -> str:
         implied = {"activation": default_activation(self.gate_columns, self.gate)}

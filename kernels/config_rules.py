@@ -10,7 +10,7 @@ from .all_reduce_rules import ALL_REDUCE, check_all_reduce
 from .branch_rules import BRANCH, check_branch
 from .finish_rules import FINISHED, check_activation, check_finish
 from .mhc_rules import MAPPED, check_mapping
-from .numerics import CHUNK_SIZE
+from .numerics import AMAX_PARTS, CHUNK_SIZE, GROUP_CHUNKS
 from .quant_spec import QuantSpec, require_one_of, to_text
 from .rope_rules import check_rope
 from .row_schedule import RowSchedule
@@ -35,7 +35,7 @@ FP8_ELEMENTS = ("e4m3", "e5m2")
 # The options that each op has; the others keep their defaults.
 _COMBINED = ("residual", "gate_columns", "values_first", "streams", "activation")
 _ROWS = ("many_rows", "batched", "masked", "scale_per_matrix", "schedule")
-_ENCODED = ("quant", "amax_only", "scale_ub", "inverse_global_scale")
+_ENCODED = ("quant", "amax_parts", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (
         *_COMBINED, *FINISHED, *_ROWS, *_ENCODED, "weight_per_matrix", "unit_bias", "bias", "rounding", "keep_norm",
@@ -76,7 +76,7 @@ def distinct_rounding(config: KernelConfig) -> str:
         rounding = "hf"
     if rounding in ("hf", "vllm") and not _rounds_steps(config):
         rounding = "output"
-    is_encoded = config.quant is not None or config.amax_only
+    is_encoded = config.quant is not None or config.amax_parts
     return "once" if rounding == "output" and not is_encoded else rounding
 
 
@@ -122,7 +122,7 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("op", config.op, OPS)
     if not isinstance(config.quant, QuantSpec | None):
         raise TypeError(f"quant: is {config.quant!r}; expected a QuantSpec or None")
-    writes_values = config.quant is None and not config.amax_only
+    writes_values = config.quant is None and not config.amax_parts
     is_computed = config.rope or ((config.activation or config.sinkhorn or config.all_reduce) and writes_values)
     takes_codes = config.op == "quantize" and not is_computed
     inputs = MOVED_DTYPES if config.moves else INPUT_DTYPES if takes_codes else FLOAT_DTYPES
@@ -166,21 +166,23 @@ def _check_options(config: KernelConfig) -> None:
     if config.op == "shuffle":
         require_one_of("shuffle_rows", config.shuffle_rows, SHUFFLE_ROWS)
     needs_quant = config.op in ("quantize", "dequantize") and not (
-        config.amax_only or config.activation or config.sinkhorn or config.rope or config.all_reduce
+        config.amax_parts or config.activation or config.sinkhorn or config.rope or config.all_reduce
     )
     if quant is None and (config.keep_norm or needs_quant):
         raise ValueError(
             "quant: is None, but dequantize, keep_norm and, without an activation, rope or all_reduce, quantize need a "
             "QuantSpec"
         )
-    if config.amax_only and (quant is not None or config.keep_rstd or config.axis == 0):
+    if config.amax_parts and (quant is not None or config.keep_rstd or config.axis == 0):
         raise ValueError(
-            f"amax_only: is True, but quant is {quant}, keep_rstd {config.keep_rstd}, axis {config.axis}; "
-            "use None, False, -1"
+            f"amax_parts: is {config.amax_parts}, but quant is {quant}, keep_rstd {config.keep_rstd}, "
+            f"axis {config.axis}; use None, False, -1"
         )
-    if config.keep_statistics and (config.keep_rstd or config.amax_only):
+    is_short = config.hidden_size <= CHUNK_SIZE * GROUP_CHUNKS
+    require_one_of("amax_parts", config.amax_parts, (0, 1, AMAX_PARTS) if is_short else (0, AMAX_PARTS))
+    if config.keep_statistics and (config.keep_rstd or config.amax_parts):
         raise ValueError(
-            "keep_statistics: is True, which writes rstd beside the mean of rows; leave keep_rstd and amax_only False"
+            "keep_statistics: is True, which writes rstd beside the mean of rows; leave keep_rstd False, amax_parts 0"
         )
     if config.scale_ub and (quant is None or not quant.may_be_bounded):
         raise ValueError(
@@ -261,7 +263,7 @@ def _check_combine(config: KernelConfig) -> None:
 
 def _check_row_sets(config: KernelConfig) -> None:
     others = (
-        *_COMBINED, "keep_norm", "keep_rstd", "batched", "amax_only", "bias", "experts", "gathers", "sinkhorn",
+        *_COMBINED, "keep_norm", "keep_rstd", "batched", "amax_parts", "bias", "experts", "gathers", "sinkhorn",
     )  # fmt: skip
     has_op = config.op == "rmsnorm" or (config.op == "quantize" and config.rope != "")
     is_plain = has_op and not any(getattr(config, name) for name in others)
@@ -275,7 +277,9 @@ def _check_row_sets(config: KernelConfig) -> None:
         raise ValueError("masked, scale_per_matrix: need batched=True")
     if config.weight_per_matrix and (not config.batched or config.bias or config.weight == "none"):
         raise ValueError("weight_per_matrix: is True, which needs batched=True and a weight without a bias")
-    if config.masked and (config.amax_only or (config.quant and config.quant.needs_tensor_amax)):
+    if config.batched and config.amax_parts:
+        raise ValueError("batched: is True, but the amax of a tensor is that of all its matrices; use False")
+    if config.masked and config.quant and config.quant.needs_tensor_amax:
         raise ValueError("masked: is True, but the amax of a tensor is that of all its rows; use False")
     if config.scale_per_matrix and not (config.quant and config.quant.needs_given_scale):
         raise ValueError("scale_per_matrix: is True, but quant has no scale that is given")
@@ -339,8 +343,8 @@ def _check_backward(config: KernelConfig) -> None:
     if not config.backward:
         return
     others = (
-        "quant", "keep_norm", "keep_rstd", "keep_statistics", "batched", "amax_only", "pair", "gate_columns", "streams",
-        "activates_norm", "gate", "sandwich", "schedule",
+        "quant", "keep_norm", "keep_rstd", "keep_statistics", "batched", "amax_parts", "pair", "gate_columns",
+        "streams", "activates_norm", "gate", "sandwich", "schedule",
     )  # fmt: skip
     if wrong := [name for name in others if getattr(config, name)]:
         raise ValueError(f"backward: is True, which excludes {wrong[0]}; only plain norms have gradients")

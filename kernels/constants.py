@@ -30,9 +30,10 @@ from .config import KernelConfig
 from .dtypes import BYTE, DTYPES
 from .interface import tensor_arguments
 from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, STREAM_COLUMNS, item_threads
-from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
+from .numerics import AMAX_PARTS, CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MANTISSA_BITS, MAX_CODE, MAX_EXPONENT, QuantSpec
 from .registers import MAX_PREFETCHED_BYTES
+from .row_counts import rows_of_part
 from .row_ops import angles_in_run
 from .row_parts import has_separate_parts
 from .row_schedule import CHUNKS_AT_ONCE
@@ -144,9 +145,12 @@ def _part_constants(config: KernelConfig) -> Iterator[Constant]:
     yield _bool("kKeepsNorm", config.keep_norm)
     yield _bool("kKeepsMean", config.keep_statistics)
     yield _bool("kKeepsRstd", config.keep_rstd or config.keep_statistics)
-    yield _bool("kStoresSum", config.residual and not config.amax_only and not config.backward)
+    yield _bool("kStoresSum", config.residual and not config.amax_parts and not config.backward)
     yield _bool("kAddsGrad", config.residual and config.backward)
-    yield _bool("kNeedsRowAmax", config.needs_row_amax)
+    yield _bool("kNeedsRowAmax", config.needs_row_amax or config.amax_parts > 0)
+    if config.amax_parts or (config.quant and config.quant.needs_tensor_amax):
+        yield _int("kAmaxParts", config.amax_parts or AMAX_PARTS)
+        yield _int("kRowsPerPart", rows_of_part(config))
     if config.experts:
         yield _int("kExperts", config.experts)
     if config.gathers:
@@ -234,7 +238,7 @@ def _encoding(config: KernelConfig) -> str:
     if config.quant:
         kinds = {"kGivenScales": config.quant.has_given_scales, "kBlocks": config.quant.has_blocks}
         return next((name for name, is_it in kinds.items() if is_it), "kOneScale")
-    return "kAmax" if config.amax_only else "kValues"
+    return "kAmax" if config.amax_parts else "kValues"
 
 
 def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> Iterator[Constant]:

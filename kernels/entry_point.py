@@ -63,6 +63,8 @@ def _schedule(config: KernelConfig, target: Target) -> str:
         if config.divides_rows:
             return "process_divided_rows"
         return "process_scattered_rows" if config.scatters else "process_reduced_rows"
+    if config.amax_parts:
+        return "process_amax"
     if config.weight_rows > 1:
         return "process_rows_in_turn"
     if target.is_cpu:

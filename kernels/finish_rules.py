@@ -39,7 +39,7 @@ def check_finish(config: KernelConfig) -> None:
         raise ValueError(f"weight_rows: is {rows}, which needs a weight and excludes batched, pair and backward")
     require_one_of("weights", config.weights, tuple(range(1, MAX_WEIGHTS + 1)))
     others = (
-        "quant", "keep_norm", "keep_rstd", "amax_only", "bias", "pair", "batched", "backward", "streams",
+        "quant", "keep_norm", "keep_rstd", "amax_parts", "bias", "pair", "batched", "backward", "streams",
         "gate_columns", "activation", "sandwich",
     )  # fmt: skip
     is_plain = config.weight != "none" and rows == 1 and not any(getattr(config, name) for name in others)

@@ -31,6 +31,7 @@ CONDITIONS = {
     "JITNORM_TWO_SIZES": "kHasTwoSizes = true",
     "JITNORM_ROUNDS_AMAX": "kHalfOfLastBit",
     "JITNORM_BLOCKS_CROSS_WARPS": "kBlocksCrossWarps",
+    "JITNORM_TENSOR_AMAX": "kAmaxParts",  # of the tensor, which is found in parts
     "JITNORM_ROTATES": "Rotation kRotation",
     "JITNORM_HOLDS_HALVES": "kHoldsHalves = true",  # a lane has a chunk of each half of a head
     "JITNORM_PAGES": "Encoding::kPages",  # keys and values are inserted into pages of caches

@@ -19,7 +19,7 @@ from .extents import ROWS, Extent, shape
 from .interface import interface
 from .item_ops import item_count, item_size, item_threads
 from .numerics import ceil_div
-from .row_counts import grid_size
+from .row_counts import ELEMENTS_PER_THREAD, grid_size, rows_of_part
 from .row_parts import has_separate_parts
 from .row_schedule import RowSchedule
 from .rows_ahead import staged_bytes
@@ -27,12 +27,10 @@ from .schedule import ITEM_THREADS, MASKED_THREADS, MIXING_THREADS, row_schedule
 from .target import Target
 
 # Raised whenever an older launcher could not run a new recipe, or would run it incorrectly.
-LAUNCHER_ABI = 8
+LAUNCHER_ABI = 9
 ENTRY = "jitnorm_kernel"
 # No tensor reaches further: no machine has longer addresses.
 MOST_BYTES = 1 << 57
-# Elements that take the CPU 0.1 ms or more, several times the cost of a thread.
-_ELEMENTS_PER_THREAD = 1 << 17
 
 
 def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
@@ -49,6 +47,8 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
     }
     if target.is_cpu:
         grid = _row_grid(config, 1) if items is None else items
+        if config.amax_parts:
+            grid = _row_grid(config, rows_of_part(config)).at_most(config.amax_parts)
         return {**recipe, "device": "cpu", "grid": grid.to_json(), "grain": _grain(config)}
     return {
         **recipe,
@@ -56,22 +56,25 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "capability": list(target.capability),
         "family": target.is_family,
         **(_row_blocks(config, target) if items is None else _item_blocks(config, items)),
-        # Its output is zeroed by a memset, which a kernel cannot overtake.
-        "pdl": config.pdl and not config.amax_only,
+        "pdl": config.pdl,
     }
 
 
 def _grain(config: KernelConfig) -> int:
     """Rows or items that are worth a thread."""
     if not config.is_row_wise:
-        return _ELEMENTS_PER_THREAD // item_size(config)
+        return ELEMENTS_PER_THREAD // item_size(config)
+    if config.amax_parts:
+        return 1
     rows = rows_of_pack(config.hidden_size) if config.backward else 1
-    return ceil_div(_ELEMENTS_PER_THREAD, config.hidden_size * rows)
+    return ceil_div(ELEMENTS_PER_THREAD, config.hidden_size * rows)
 
 
 def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = None) -> dict[str, Any]:
     """Grid, block and cluster of a kernel of rows, with at most so many blocks or clusters."""
-    of_block = 1 if schedule.loads_ahead else schedule.rows_per_block * schedule.rows_at_once
+    if config.amax_parts:
+        most = max(1, config.amax_parts // schedule.blocks_per_row)
+    of_block = 1 if schedule.loads_ahead or config.amax_parts else schedule.rows_per_block * schedule.rows_at_once
     rows = _row_grid(config, of_block)
     if config.counts_rows:
         most = MASKED_THREADS // schedule.threads
@@ -87,7 +90,9 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
 
 
 def _row_grid(config: KernelConfig, rows_per_block: int) -> Extent:
-    """Blocks of a kernel of rows; for gradients, segments."""
+    """Blocks of a kernel of rows; for gradients, segments, and for an amax, parts of the tensor, even without rows."""
+    if config.amax_parts:
+        return (ROWS + 1).ceil_div(rows_per_block)
     return segments(config) if config.backward else grid_size(config, rows_per_block)
 
 
@@ -127,7 +132,6 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
         # Not a sum over rows of one column, which may be narrower.
         "single": argument.shape == shape(1) and not (argument.is_output and argument.element_bytes < 4),
         "flat": argument.is_flat,
-        "zeroed": argument.is_zeroed,
         "if_empty": argument.if_empty,
         "alignment": argument.access_bytes(config.vector_bytes),
         "output": argument.is_output,

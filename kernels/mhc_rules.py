@@ -22,7 +22,7 @@ def check_mapping(config: KernelConfig) -> None:
         if config.splits > 1 or config.prenorm:
             raise ValueError(f"splits, prenorm: are {config.splits} and {config.prenorm}, which need sinkhorn")
         return
-    others = ("quant", "amax_only", "batched", "experts", "gathers")
+    others = ("quant", "amax_parts", "batched", "experts", "gathers")
     if not config.streams or any(getattr(config, name) for name in others):
         raise ValueError(f"sinkhorn: is {config.sinkhorn}, which takes streams, and none of {', '.join(others)}")
     if config.prenorm and config.splits > 1:

@@ -9,6 +9,9 @@ import struct
 CHUNK_SIZE = 16
 # Chunks whose sums one butterfly combines: one warp, a chunk a lane.
 GROUP_CHUNKS = 32
+# Parts of a tensor whose largest magnitudes are found first: a launch's blocks each write one, and each warp of the
+# next reads all. So no word need be zeroed before.
+AMAX_PARTS = 256
 
 
 def ceil_div(a: int, b: int) -> int:

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from .config import KernelConfig
 from .extents import MATRICES, ROWS, SECOND_ROWS, Extent, extent
+from .numerics import ceil_div
+
+# Elements that take the CPU 0.1 ms or more, several times the cost of a thread.
+ELEMENTS_PER_THREAD = 1 << 17
+
+
+def rows_of_part(config: KernelConfig) -> int:
+    """Rows of a part of a tensor on the CPU, at least: worth a thread."""
+    return ceil_div(ELEMENTS_PER_THREAD, config.hidden_size)
 
 
 def written_rows(config: KernelConfig) -> Extent:

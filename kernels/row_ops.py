@@ -11,7 +11,7 @@ from .config import KernelConfig
 from .config_rules import name_of_first
 from .dtypes import BYTE, DTYPE_OF_FORMAT, DTYPES
 from .extents import LEADING, MATRICES, ROWS, TOKENS, Extent, Shape, shape
-from .numerics import CHUNK_SIZE, ceil_div
+from .numerics import AMAX_PARTS, CHUNK_SIZE, ceil_div
 from .quant_spec import CODE_BITS, PACKED_COLUMNS, QuantSpec
 from .row_counts import padded_rows, written_rows
 
@@ -47,12 +47,12 @@ def row_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         arguments.append(weight_argument(config))
         arguments.append(_bias(config))
         arguments += _branch(config)
-    if config.amax_only:
-        arguments.append(number("amax", is_output=True, is_zeroed=True))
+    if config.amax_parts:
+        arguments.append(TensorArgument("amax", ("float32",), shape(config.amax_parts), is_output=True))
     else:
         arguments += _encoded_outputs(config, config.quant) if config.quant else [_half_output(config)]
     if config.normalizes:
-        stores_sum = config.residual and not config.amax_only
+        stores_sum = config.residual and not config.amax_parts
         sum_options: dict[str, Any] = {"is_output": True, "may_be": "residual", "is_present": stores_sum}
         arguments.append(strided_rows("residual_out", config.input, config, **sum_options))
         arguments.append(strided_rows("y_out", config.input, config, is_output=True, is_present=config.keep_norm))
@@ -292,8 +292,9 @@ def _encoded_outputs(config: KernelConfig, quant: QuantSpec) -> list[Argument]:
     scale_of_nothing = 0.0 if quant.has_blocks else quant.smallest_scale
     found = [
         _row_output("row_scale", config, is_present=quant.needs_row_amax),
-        number("amax", is_present=is_found),
+        TensorArgument("amax_parts", ("float32",), shape(AMAX_PARTS), is_present=is_found),
         number("tensor_scale", is_output=True, is_present=is_found, if_empty=scale_of_nothing),
+        number("amax", is_output=True, is_present=is_found),
     ]
     bound = number("scale_ub", is_present=config.scale_ub)
     if quant.has_given_scales:

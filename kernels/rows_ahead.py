@@ -18,7 +18,7 @@ AHEAD_BYTES = 16
 _STAGED_ROWS = 2
 # How many rows may share a block, each of which takes a named barrier, and for how many threads there are registers, by
 # chunks.
-_MOST_SHARING_ROWS = 15
+MOST_SHARING_ROWS = 15
 _SHARING_THREADS, _SHARING_THREADS_OF_TWO_CHUNKS = 1024, 768
 # About how many threads of other blocks a multiprocessor should have room for, by the registers that a row takes in
 # each.
@@ -39,7 +39,7 @@ def sharing_rows(config: KernelConfig, target: Target, split: RowSchedule) -> Ro
     of_row = staged_rows(config, one) * staged_row_bytes(config)
     room = 1 + (target.shared_bytes - staged_bytes(config, one)) // of_row
     threads = _SHARING_THREADS if split.chunks_per_lane == 1 else _SHARING_THREADS_OF_TWO_CHUNKS
-    rows = min(threads // (WARP_LANES * split.warps_per_row), room, _MOST_SHARING_ROWS)
+    rows = min(threads // (WARP_LANES * split.warps_per_row), room, MOST_SHARING_ROWS)
     return replace(one, rows_per_block=max(1, rows))
 
 
@@ -91,7 +91,7 @@ def why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) -
     is_whole = config.encoded_size == config.hidden_size and config.hidden_size % CHUNK_SIZE == 0
     if config.vector_bytes < AHEAD_BYTES or not is_whole:
         return f"rows that are loaded ahead are whole chunks in accesses of {AHEAD_BYTES} bytes"
-    shares = shares_parameters(config, schedule) and schedule.rows_per_block <= _MOST_SHARING_ROWS
+    shares = shares_parameters(config, schedule) and schedule.rows_per_block <= MOST_SHARING_ROWS
     if schedule.rows_at_once > 1 or (schedule.rows_per_block > 1 and not shares) or schedule.blocks_per_row > 1:
         return "a block that loads a row ahead has one row"
     if not schedule.resident_blocks:

@@ -24,7 +24,7 @@ from .registers import (
 )
 from .row_parts import has_separate_parts, of_long_row, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
-from .rows_ahead import sharing_rows, why_not_ahead
+from .rows_ahead import MOST_SHARING_ROWS, sharing_rows, why_not_ahead
 from .target import Target
 
 # Rows of at most a group fill blocks of this many threads.
@@ -38,6 +38,9 @@ PREFERRED_WARPS = 8
 MAX_WARPS = 16
 # Threads of a block of items, one item each unless they share one.
 ITEM_THREADS = 256
+# Threads of the blocks that find the largest magnitudes of parts of a tensor, two of which run at once: of elements as
+# they are loaded, and of those that take more registers.
+_AMAX_THREADS, _AMAX_THREADS_OF_COMPUTED = 1024, 512
 # Blocks of a cluster that share a row.
 CLUSTERS = (2, 4, 8)
 CHUNKS_OF_MANY_ROWS = 4
@@ -67,7 +70,27 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         256
     """
     schedule = _named_schedule(config, target) if config.schedule else _schedule_by_rules(config, target)
+    if config.amax_parts and not config.schedule:
+        return _amax_schedule(config, schedule)
     return for_ranks(config, target, schedule) if config.all_reduce else schedule
+
+
+def _amax_schedule(config: KernelConfig, schedule: RowSchedule) -> RowSchedule:
+    """Persistent blocks whose threads divide rows as in a schedule; as many rows share one as fit."""
+    is_light = not config.normalizes and held_bytes(config) == 2
+    if schedule.blocks_per_row > 1 and not config.normalizes:  # its only pass need not hold the row
+        schedule = RowSchedule(MAX_WARPS, ceil_div(groups_of(config), MAX_WARPS), holds_row=False)
+    threads = _AMAX_THREADS if is_light else _AMAX_THREADS_OF_COMPUTED
+    rows = schedule.rows_per_block
+    if config.amax_parts > 1 and schedule.blocks_per_row == 1:
+        rows = max(1, threads // schedule.threads_per_row)
+    if schedule.warps_per_row > 1:  # they meet at barriers of their own
+        rows = min(rows, MOST_SHARING_ROWS)
+    return RowSchedule(
+        schedule.warps_per_row, schedule.chunks_per_lane, prefetches_weight=schedule.prefetches_weight,
+        keeps_unpacked=schedule.keeps_unpacked, rows_per_block=rows, blocks_per_row=schedule.blocks_per_row,
+        lanes_per_row=schedule.lanes_per_row, holds_row=schedule.holds_row,
+    )  # fmt: skip
 
 
 def _schedule_by_rules(config: KernelConfig, target: Target) -> RowSchedule:
@@ -146,6 +169,8 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
         return "only rows with a statistic or a scale of their own, one to a block, favour latency"
     if schedule.stays_shared and (not schedule.loads_ahead or schedule.keeps_unpacked or schedule.stores_sum_early):
         return "only rows that are loaded ahead stay in shared memory, where neither floats nor sums are kept"
+    if config.amax_parts and (schedule.rows_at_once > 1 or schedule.loads_ahead):
+        return "threads that find an amax load one row after another"
     if schedule.rows_at_once > 1 and config.weight_rows > 1:
         return "rows that take turns at a weight do not share it"
     if schedule.loads_ahead:
@@ -259,7 +284,7 @@ def _short_row_schedule(config: KernelConfig, groups: int) -> RowSchedule:
     has_block = config.prenorm or config.all_reduce  # each row
     if has_block or (config.normalizes and (config.residual or not config.many_rows)):
         return RowSchedule(groups, 1, prefetches_weight=True)
-    if config.gate_columns or not (config.normalizes or config.many_rows or config.amax_only):
+    if config.gate_columns or not (config.normalizes or config.many_rows or config.amax_parts):
         return RowSchedule(groups, 1, resident_blocks=residents(config, groups, 1))
     # A multiprocessor holds 32 blocks, which is too few warps if none waits for the row: NVFP4 alone of 65536 x 1536
     # went from 0.780 to 0.974 of the roofline.

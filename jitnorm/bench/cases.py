@@ -81,7 +81,8 @@ def _bytes_per_element(op_name: str, choices: dict[str, Any]) -> float:
 
     def bytes_of(rows: int, hidden_size: int) -> int:
         calls = launches(op_name, {**choices, "hidden_size": hidden_size})
-        calls = [each for each in calls if each.options["op"] != "sum_rows"]  # their rows do not grow with the call's
+        # Sums of rows, and the amax of parts, do not grow with the call's rows.
+        calls = [each for each in calls if each.options["op"] != "sum_rows" and each.options.get("amax_parts") != 1]
         configs = [KernelConfig(**{"hidden_size": hidden_size, "input": each.input, **each.options}) for each in calls]
         tensors = [argument for config in configs for argument in tensor_arguments(config)]
         return sum(each.element_bytes * prod(sizes_of(each.shape, (rows,), rows)) for each in tensors)

@@ -17,7 +17,7 @@ RMSNORM = Op(
     choices={
         **NORM, **ANY_ENCODING, **BATCH, "residual": False, "unit_bias": False, "keep_norm": False, "keep_rstd": False,
         "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False,
-        "amax_only": False, "pair": False, "bias": False, "activates_norm": False,
+        "amax_parts": 0, "pair": False, "bias": False, "activates_norm": False,
         "gate": "", "weight_rows": 1, "sandwich": False, "weights": 1,
     },
     weight_optional=True,
@@ -112,7 +112,7 @@ LAYERNORM = Op(
         "weight": "", **ANY_ENCODING, **BATCH, "residual": False, "keep_norm": False, "keep_rstd": False,
         "keep_statistics": False,
         "gate_columns": 0, "activation": "", "streams": 0, "scale_ub": False, "inverse_global_scale": False,
-        "amax_only": False, "activates_norm": False,
+        "amax_parts": 0, "activates_norm": False,
     },
     weight_optional=True,
 )  # fmt: skip

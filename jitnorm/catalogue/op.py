@@ -9,6 +9,7 @@ from typing import Any
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.config_rules import VALUE_FIELDS
 from jitnorm.kernels.extents import Shape
+from jitnorm.kernels.numerics import AMAX_PARTS
 from jitnorm.kernels.quant_spec import QuantSpec
 
 Fields = dict[str, Any]
@@ -116,8 +117,8 @@ class Op:
         return self.also is not None and not self.has_options
 
     def amax_before(self, fields: Mapping[str, Any]) -> Fields | None:
-        """The fields of a first launch that computes the tensor's largest magnitude; None if no scale needs it."""
+        """The fields of a first launch that finds the largest magnitudes of parts; None if no scale needs them."""
         quant = fields.get("quant")
         if not self.finds_amax or quant is None or not quant.needs_tensor_amax:
             return None
-        return {**{name: fields[name] for name in VALUE_FIELDS if name in fields}, "amax_only": True}
+        return {**{name: fields[name] for name in VALUE_FIELDS if name in fields}, "amax_parts": AMAX_PARTS}

@@ -27,7 +27,7 @@ from jitnorm.catalogue.op import Allocated, Choices, Fields, Launch, Op
 from jitnorm.catalogue.sf_layout import layout_name, layout_of_flags, sf_layout_of
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import shape
-from jitnorm.kernels.numerics import round_up
+from jitnorm.kernels.numerics import AMAX_PARTS, round_up
 from jitnorm.kernels.quant_spec import MXFP4, MXFP8, NVFP4, QuantSpec, require_one_of
 from jitnorm.kernels.row_counts import padded_rows
 
@@ -35,9 +35,19 @@ from jitnorm.kernels.row_counts import padded_rows
 _BACKENDS = ("cuda", "cute-dsl")
 _LIKE_FLASHINFER = "quantization alone, as in FlashInfer"
 
+
+def _parts(amax_parts: int) -> Fields:
+    return {"amax_parts": amax_parts}
+
+
+def _of_parts(_: Choices, launch: Launch) -> list[Launch]:
+    one = {**launch.options, **_parts(1)}
+    return [] if launch.options == one else [Launch(one, AMAX_PARTS, "float32", enable_pdl=launch.enable_pdl)]
+
+
 COMPUTE_AMAX = Op(
-    "compute_amax", "the largest magnitude of a tensor", {"op": "quantize", "amax_only": True},
-    aliases={"input": "x", "amax": "out"},
+    "compute_amax", "the largest magnitude of a tensor", {"op": "quantize"}, _parts,
+    aliases={"input": "x", "amax": "out"}, choices={"amax_parts": AMAX_PARTS}, also=_of_parts,
 )  # fmt: skip
 
 
@@ -59,7 +69,7 @@ QUANTIZE = Op(
     {**GENERAL_OUTPUTS, "gathers": "input_rows"}, finds_amax=True,
     choices={
         **ANY_ENCODING, **BATCH, **ROUNDING, "gate_columns": 0, "activation": "", "values_first": False, "streams": 0,
-        "scale_ub": False, "inverse_global_scale": False, "amax_only": False, "axis": -1, "alignment": 1,
+        "scale_ub": False, "inverse_global_scale": False, "amax_parts": 0, "axis": -1, "alignment": 1,
         "gathers": False,
     },
     options=_general_options,

@@ -6,13 +6,14 @@ from typing import Any
 
 from jitnorm.catalogue.quantizers import COMPUTE_AMAX
 from jitnorm.dispatch import dispatcher_of
+from jitnorm.kernels.numerics import AMAX_PARTS
 from jitnorm.ops.forms import Form
 
 _FORM = Form("input amax", "{amax}")
 
 
 def compute_amax(x: Any, *, out: Any = None, stream: Any = None) -> Any:
-    """The largest magnitude of a tensor, in one launch and without host synchronization.
+    """The largest magnitude of a tensor, in two launches and without host synchronization.
 
     Args:
         x: float16, bfloat16, float32 or float8_e4m3fn, shape (..., hidden_size), 1 to 262144 elements per row; rows at
@@ -33,4 +34,5 @@ def compute_amax(x: Any, *, out: Any = None, stream: Any = None) -> Any:
         >>> compute_amax(np.array([[1, -7], [2, 3]], np.float16))
         array([7.], dtype=float32)
     """
-    return dispatcher_of(COMPUTE_AMAX, None).calls[_FORM](x, out, stream)
+    parts = dispatcher_of(COMPUTE_AMAX, None, AMAX_PARTS).calls[_FORM](x, None, stream)
+    return dispatcher_of(COMPUTE_AMAX, None, 1).calls[_FORM](parts, out, stream)

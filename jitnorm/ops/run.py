@@ -43,10 +43,10 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
 
 
 def run_with_amax(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:
-    """`run`, preceded by a launch that computes the tensor's largest magnitude if a scale needs it."""
+    """`run`, preceded by a launch that finds the largest magnitudes of the tensor's parts if a scale needs them."""
     before = dispatcher.before
     if before is not None:
-        named["amax"] = run(before, {name: named.get(name) for name in before.arguments}, stream)["amax"]
+        named["amax_parts"] = run(before, {name: named.get(name) for name in before.arguments}, stream)["amax"]
     return run(dispatcher, named, stream)
 
 

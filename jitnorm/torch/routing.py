@@ -118,7 +118,7 @@ class _Operator:
 def _operator(dispatcher: Dispatcher) -> _Operator:
     op, fields = dispatcher.op, dispatcher.options
     packet = getattr(torch.ops.jitnorm, op.name)
-    is_amax = op.finds_amax and fields.get("amax_only")
+    is_amax = op.finds_amax and fields.get("amax_parts")
     functional, out = (packet.amax, packet.amax_out) if is_amax else (getattr(packet, "default", None), packet.out)
     example = prototype(fields)
     without = {

@@ -119,7 +119,8 @@ struct Arguments {
   const Input* whole;  // the input with the rows of all ranks, if the other tensors have only these
   Int64 whole_strides[kRowDims], whole_rows;
 #endif
-  float* amax;
+  float* amax;  // of the tensor, or of its parts
+  const float* amax_parts;
   float* partials;  // sums over the rows of each segment
 
   // Scales.

@@ -4,6 +4,7 @@
 #include "arguments.h"
 #include "fast_path.h"
 #include "intrinsics.h"
+#include "tensor_amax.h"
 
 // The upper bound of every amax that becomes a scale, if there is one.
 JITNORM_INLINE float amax_bound(const Arguments& a) {
@@ -39,28 +40,45 @@ JITNORM_INLINE float reciprocal_of_scale(float scale) {
   return scale <= kMaxFloat ? fast_reciprocal(scale) : approximate_reciprocal(scale);
 }
 
+// What all rows use: the computed scale and what it is computed from, or else the reciprocal of the given scale or the
+// bound of each row's amax.
+struct PreparedFp8Scale {
+  float scale, amax;
+};
+
+#ifdef JITNORM_TENSOR_AMAX
 // What a launch is given, as stored in memory: the tensor's scale, or its amax, which another launch has computed.
-JITNORM_INLINE float given_fp8_scale(const Arguments& a) {
+JITNORM_INLINE GivenScale given_fp8_scale(const Arguments& a) { return given_amax(a); }
+
+JITNORM_INLINE PreparedFp8Scale prepare_fp8_scale(const Arguments&, const GivenScale& given) {
+  const float amax = tensor_amax(given);
+  return {fp8_scale_from(amax), amax};
+}
+#else
+// What a launch is given, as stored in memory: the tensor's scale, if anything.
+JITNORM_INLINE GivenScale given_fp8_scale(const Arguments& a) {
   if constexpr (kScaleOwner == ScaleOwner::kRow) return 0.0f;
-  if constexpr (kGlobalScale == GlobalScaleKind::kTensor) return *a.amax;
   return *a.scale;
 }
 
-// What all rows use of it: the reciprocal of the given scale, the computed scale, or the bound of each row's amax.
-JITNORM_INLINE float prepare_fp8_scale(const Arguments& a, float given) {
-  if constexpr (kScaleOwner == ScaleOwner::kRow) return amax_bound(a);
-  if constexpr (kGlobalScale == GlobalScaleKind::kTensor) return fp8_scale_from(given);
-  return computed(reciprocal_rn(given));
+JITNORM_INLINE PreparedFp8Scale prepare_fp8_scale(const Arguments& a, GivenScale given) {
+  if constexpr (kScaleOwner == ScaleOwner::kRow) return {amax_bound(a), 0.0f};
+  return {computed(reciprocal_rn(given)), 0.0f};
 }
+#endif
 
 // The scale of a row, or the reciprocal of the given one; stores a computed scale.
-JITNORM_INLINE float fp8_scale_of_row(const Arguments& a, Int64 row, float prepared, float row_amax, bool is_writer) {
-  float scale = prepared;
+JITNORM_INLINE float fp8_scale_of_row(const Arguments& a, Int64 row, PreparedFp8Scale prepared, float row_amax,
+                                      bool is_writer) {
+  float scale = prepared.scale;
   if constexpr (kScaleOwner == ScaleOwner::kRow) {
-    scale = fp8_scale_from(bounded(row_amax, prepared));
+    scale = fp8_scale_from(bounded(row_amax, prepared.scale));
     if (is_writer) a.row_scale[row] = scale;
   } else if constexpr (kGlobalScale == GlobalScaleKind::kTensor) {
-    if (is_writer && row == 0) *a.tensor_scale = scale;
+    if (is_writer && row == 0) {
+      *a.tensor_scale = scale;
+      *a.amax = prepared.amax;
+    }
   }
   return scale;
 }

@@ -5,6 +5,7 @@
 #include "arguments.h"
 #include "block_scale.h"
 #include "intrinsics.h"
+#include "tensor_amax.h"
 
 // The largest scale of a block * 6 / amax. The divisor is opaque: where the quotient is infinite, GCC 13 concludes that
 // amax was zero, although a tiny one overflows, too, and would make its decode scale zero.
@@ -19,10 +20,13 @@ JITNORM_INLINE float decode_scale_from(float amax, float encode_scale) {
 }
 
 // What a launch is given, as stored in memory: the scale, or the amax of the tensor, which another launch has computed.
-JITNORM_INLINE float given_global_scale(const Arguments& a) {
+JITNORM_INLINE GivenScale given_global_scale(const Arguments& a) {
+#ifdef JITNORM_TENSOR_AMAX
+  return given_amax(a);
+#else
   if constexpr (kGlobalScale == GlobalScaleKind::kGiven) return *a.global_scale;
-  if constexpr (kGlobalScale == GlobalScaleKind::kTensor) return *a.amax;
   return 0.0f;
+#endif
 }
 
 // What all rows use of it.
@@ -31,15 +35,14 @@ struct PreparedGlobalScale {
   GlobalScale global;
 };
 
-JITNORM_INLINE PreparedGlobalScale prepare_global_scale(const Arguments& a, float given) {
-  if constexpr (kGlobalScale == GlobalScaleKind::kRow) {
-    return {};
-  } else if constexpr (kGlobalScale == GlobalScaleKind::kTensor) {
-    const float scale = encode_scale_from(given);
-    return {given, scale, global_scale_from(a, scale)};
-  } else {
-    return {0.0f, 0.0f, global_scale_from(a, kInvertsGlobalScale ? reciprocal_rn(given) : given)};
-  }
+JITNORM_INLINE PreparedGlobalScale prepare_global_scale(const Arguments& a, const GivenScale& given) {
+#ifdef JITNORM_TENSOR_AMAX
+  const float amax = tensor_amax(given), scale = encode_scale_from(amax);
+  return {amax, scale, global_scale_from(a, scale)};
+#else
+  if constexpr (kGlobalScale == GlobalScaleKind::kRow) return {};
+  return {0.0f, 0.0f, global_scale_from(a, kInvertsGlobalScale ? reciprocal_rn(given) : given)};
+#endif
 }
 
 // The global scale of a row's blocks; stores the inverse of a computed one.
@@ -51,7 +54,10 @@ JITNORM_INLINE GlobalScale global_scale_of_row(const Arguments& a, Int64 row, Pr
     return global_scale_from(a, scale);
   } else {
     const bool is_found = kGlobalScale == GlobalScaleKind::kTensor;
-    if (is_found && is_writer && row == 0) *a.tensor_scale = decode_scale_from(prepared.amax, prepared.encode_scale);
+    if (is_found && is_writer && row == 0) {
+      *a.tensor_scale = decode_scale_from(prepared.amax, prepared.encode_scale);
+      *a.amax = prepared.amax;
+    }
     return prepared.global;
   }
 }

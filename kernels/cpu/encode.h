@@ -43,17 +43,11 @@ struct Encoder<Encoding::kValues> {
   JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
 };
 
-// Only the largest magnitude of all rows, which threads share.
+// Only the largest magnitude of all rows.
 template <>
 struct Encoder<Encoding::kAmax> {
   JITNORM_INLINE Encoder begin_row(const Arguments& a, Int64, float row_amax) {
-    // As integers, magnitudes keep their order, and NaN lies above infinity.
-    const UInt32 amax = bits_of(with_positive_nan(row_amax));
-    UInt32* largest = reinterpret_cast<UInt32*>(a.amax);
-    UInt32 known = __atomic_load_n(largest, __ATOMIC_RELAXED);
-    while (amax > known &&
-           !__atomic_compare_exchange_n(largest, &known, amax, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-    }
+    *a.amax = with_positive_nan(max_magnitude(*a.amax, row_amax));
     return {};
   }
 

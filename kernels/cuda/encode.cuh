@@ -41,36 +41,6 @@ struct Encoder<Encoding::kValues> {
   JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
 };
 
-// Only the largest magnitude of all rows.
-template <>
-struct Encoder<Encoding::kAmax> {
-  struct CallScale {};
-
-  JITNORM_INLINE static float given(const Arguments&) { return 0.0f; }
-  JITNORM_INLINE static CallScale prepare(const Arguments&, float) { return {}; }
-
-  // Each row of a block has been reduced to one value that all its threads know, and the block writes once: atomic
-  // operations on one address take 1.2 ns each, and with one for each row, 16384 x 1408 took 10 us more.
-  JITNORM_INLINE static Encoder begin_row(const Arguments& a, Int64, CallScale, float row_amax, bool) {
-    constexpr int kWarps = kRowsPerBlock * kThreadsPerRow / kBlocksPerRow / 32;
-    float amax = butterfly_max<32>(row_amax);
-    if constexpr (kRowsPerBlock > 1) {
-      __shared__ float of_warps[kWarps];
-      if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = amax;
-      __syncthreads();
-      JITNORM_UNROLL
-      for (int i = 0; i < kWarps; ++i) amax = max_magnitude(amax, of_warps[i]);
-    }
-    // As integers, magnitudes have the same order, NaN above infinity.
-    if (threadIdx.x == 0) atomicMax(reinterpret_cast<UInt32*>(a.amax), bits_of(amax));
-    return {};
-  }
-
-  JITNORM_INLINE void encode_chunk(int, const float (&)[kChunkSize], float) const {}
-  JITNORM_INLINE void end_row(int) const {}
-  JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
-};
-
 // The codes of a chunk: of its values times a factor.
 JITNORM_INLINE CodeChunk codes_of(const float (&y)[kChunkSize], float factor) {
   CodeChunk chunk;
@@ -85,10 +55,12 @@ struct Encoder<Encoding::kOneScale> {
   UInt8* codes;
   float factor;  // codes are those of y * factor
 
-  typedef float CallScale;
+  typedef PreparedFp8Scale CallScale;
 
-  JITNORM_INLINE static float given(const Arguments& a) { return given_fp8_scale(a); }
-  JITNORM_INLINE static CallScale prepare(const Arguments& a, float given) { return prepare_fp8_scale(a, given); }
+  JITNORM_INLINE static GivenScale given(const Arguments& a) { return given_fp8_scale(a); }
+  JITNORM_INLINE static CallScale prepare(const Arguments& a, const GivenScale& given) {
+    return prepare_fp8_scale(a, given);
+  }
 
   JITNORM_INLINE static Encoder begin_row(const Arguments& a, Int64 row, CallScale call, float row_amax,
                                           bool is_writer) {
@@ -148,8 +120,10 @@ struct Encoder<Encoding::kBlocks> {
 
   typedef PreparedGlobalScale CallScale;
 
-  JITNORM_INLINE static float given(const Arguments& a) { return given_global_scale(a); }
-  JITNORM_INLINE static CallScale prepare(const Arguments& a, float given) { return prepare_global_scale(a, given); }
+  JITNORM_INLINE static GivenScale given(const Arguments& a) { return given_global_scale(a); }
+  JITNORM_INLINE static CallScale prepare(const Arguments& a, const GivenScale& given) {
+    return prepare_global_scale(a, given);
+  }
 
   JITNORM_INLINE static Encoder begin_row(const Arguments& a, Int64 row, CallScale call, float row_amax,
                                           bool is_writer) {

@@ -20,9 +20,14 @@ JITNORM_INLINE int thread_of_row() {
 // The index of a thread in its block, or in its cluster of blocks.
 JITNORM_INLINE int thread_of_cluster() { return blockIdx.x % kBlocksPerRow * kThreads + threadIdx.x; }
 
-// The index of the block, or of the cluster of blocks, that has a row.
-JITNORM_INLINE UInt32 row_block() { return blockIdx.x / kBlocksPerRow; }
 JITNORM_INLINE UInt32 row_blocks() { return gridDim.x / kBlocksPerRow; }
+
+// The index of the block, or of the cluster of blocks, that has a row. If a launch before has found the tensor's scale,
+// the last rows, which it has left in the L2 cache, come first: 16384 x 4096 to FP8 went from 111.9 us to 104.9.
+JITNORM_INLINE UInt32 row_block() {
+  const UInt32 block = blockIdx.x / kBlocksPerRow;
+  return kGlobalScale == GlobalScaleKind::kTensor ? row_blocks() - 1 - block : block;
+}
 
 // Rows of several warps that share a block, each with its own shared memory and barrier.
 constexpr int kSharingRows = kWarpsPerRow > 1 ? kRowsPerBlock : 1;

@@ -357,7 +357,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
 #endif
 
   if constexpr (kFavoursLatency) launch_dependents();
-  const float given = RowEncoder::given(a);  // before the row, whose latency then hides what is computed from it
+  const auto given = RowEncoder::given(a);  // before the row, whose latency then hides what is computed from it
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     if constexpr (!kPlacesEarly) of.rows[r] = locate_row(a, first + r, thread);

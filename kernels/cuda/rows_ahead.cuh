@@ -58,7 +58,7 @@ JITNORM_INLINE void process_rows_ahead(ArgumentsOf arguments_of) {
   const Int64 blocks = row_blocks(), stride = blocks * kRowsPerBlock;
   Int64 number = row_block() + row_of_block() * blocks;
   wait_for_inputs();
-  const float given = RowEncoder::given(a);
+  const auto given = RowEncoder::given(a);
   JITNORM_UNROLL
   for (int place = 0; place < kStagedRows; ++place) copy_ahead(a, number + place * stride, place, thread);
   Rows of;

@@ -30,11 +30,10 @@ class Combine:
 
     def source_of(self, arguments: Arguments, row: UInt) -> RowSource:
         """Where row `row` comes from."""
-        stores_sum = not self._constants.config.amax_only
         return RowSource(
             arguments.row_address("input", row),
             arguments.row_address("residual", row),
-            arguments.row_address("residual_out", row) if stores_sum else None,
+            arguments.row_address("residual_out", row),
         )
 
     def loaded(self, source: RowSource) -> tuple[UInt, ...]:

@@ -11,7 +11,7 @@ from ..target import Target
 # The fields of KernelConfig that kernels in CuTe-DSL know; others have to be left at their defaults.
 _KNOWN = (
     "op", "hidden_size", "input", "weight", "unit_bias", "residual", "quant", "keep_norm", "row_dims", "vector_bytes",
-    "pdl", "many_rows", "keep_rstd", "amax_only", "scale_ub", "inverse_global_scale", "schedule",
+    "pdl", "many_rows", "keep_rstd", "scale_ub", "inverse_global_scale", "schedule",
 )  # fmt: skip
 
 

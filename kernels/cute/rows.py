@@ -12,7 +12,7 @@ from typing import Any
 from cutlass import cute
 
 from ..registers import has_room_for_weight
-from . import combine_add, combine_none, encode_amax, encode_blocks, encode_fp8, encode_half
+from . import combine_add, combine_none, encode_blocks, encode_fp8, encode_half
 from .arguments import Arguments
 from .constants import Constants
 from .intrinsics import f32, max_magnitude
@@ -74,8 +74,6 @@ class RowKernel:
 
     def _encode_stage(self) -> Any:
         constants, quant = self._constants, self._constants.config.quant
-        if constants.config.amax_only:
-            return encode_amax.Encode(constants, self._sharing)
         if quant is None:
             return encode_half.Encode(constants)
         return (encode_blocks if quant.has_blocks else encode_fp8).Encode(constants)

@@ -7,7 +7,7 @@ struct CheckedCall {
   // Kernel parameters, one value per slot, in the order of launch_recipe.py.
   int64_t slots[kMaxArguments * (kMaxRowDims + 1) + kMaxRowSets * (kMaxRowDims + 1) + 2];
   int slot_count = 0;
-  // Outputs of one float32, written before the kernel runs.
+  // Outputs of one float32, written because no kernel runs.
   struct Fill {
     void* at;
     float value;
@@ -288,9 +288,8 @@ class CallChecker {
       if (argument.kind != Argument::Kind::kTensor) continue;
       call.Push(DataOf(*tensors[i]));
       // Without rows, no kernel runs that could write the output.
-      const bool stays_unwritten = argument.is_output && argument.is_single && call.grid == 0;
-      if (argument.is_zeroed || stays_unwritten) {
-        call.fills[call.fill_count++] = {DataOf(*tensors[i]), stays_unwritten ? argument.if_empty : 0.0f};
+      if (argument.is_output && argument.is_single && call.grid == 0) {
+        call.fills[call.fill_count++] = {DataOf(*tensors[i]), argument.if_empty};
       }
       for (int d = 0; d < argument.table_dims; ++d) call.Push(StrideOf(*tensors[i], d));
       for (int d = 0; d < argument.table_dims; ++d) call.Push(tensors[i]->shape[d]);

@@ -22,8 +22,7 @@ struct Argument {
   int64_t alignment = 1;
   bool is_flat = false;  // any shape with as many elements is accepted
   bool is_output = false;
-  bool is_zeroed = false;  // filled with zeros before the kernel runs
-  float if_empty = 0;      // the value of a one-element output if there are no rows
+  float if_empty = 0;  // the value of a one-element output if there are no rows
   bool is_strided = false;
   std::string may_be;
 
@@ -53,9 +52,7 @@ inline void CheckArgument(const Argument& argument) {
     is_word = is_word && bytes == sizeof(float);
     require(argument.alignment >= bytes, "has an alignment of less than an element");
   }
-  const bool is_filled = argument.is_zeroed || (argument.is_output && argument.is_single);
-  require(!is_filled || (argument.is_output && argument.is_single && is_word),
-          "is filled by the launcher, but not an output of one 32-bit element");
+  require(!(argument.is_output && argument.is_single) || is_word, "is an output of one element, but not of 32 bits");
   require(!argument.is_strided || (!argument.is_single && !argument.is_flat), "is strided, but of any shape");
   require(!argument.is_strided || !argument.extents.empty(), "is strided, but has no extent of its own");
   const bool is_other = argument.is_strided || argument.is_single || argument.is_flat || argument.has_leading_dims;
@@ -85,7 +82,6 @@ inline Argument ReadArgument(const JsonObject& json) {
   argument.table_dims = static_cast<int>(NumberField(json, "table_dims", 0, kMaxTableDims));
   argument.is_single = Field<bool>(json, "single");
   argument.is_flat = Field<bool>(json, "flat");
-  argument.is_zeroed = Field<bool>(json, "zeroed");
   const double if_empty = Field<double>(json, "if_empty");
   JITNORM_CHECK(std::abs(if_empty) <= std::numeric_limits<float>::max(), ValueError)
       << "recipe: if_empty is " << if_empty << "; expected a float32";

@@ -14,8 +14,6 @@ IN_REGISTERS = (
     "rmsnorm:hidden_size=7168,input=float32",
     "rmsnorm:hidden_size=16384,input=float16,weight=float32,residual=true",
     "rmsnorm:hidden_size=65536",
-    "rmsnorm:hidden_size=4096,amax_only=true",
-    "quantize:hidden_size=384,amax_only=true",
     "layernorm:hidden_size=100,input=float16,vector_bytes=4",
     "layernorm:hidden_size=4096,residual=true",
     "layernorm:hidden_size=4097,vector_bytes=1,quant=e4m3/row/f32",

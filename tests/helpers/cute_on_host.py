@@ -71,7 +71,7 @@ def _array(
     dtype = np.dtype(np.int32 if argument.dtypes == ("int32",) else _DTYPES[argument.c_type])
     if argument.is_output:
         size = int(np.prod(shape)) * dtype.itemsize
-        fill = 0 if argument.is_zeroed else _POISON
+        fill = _POISON
         return np.full(size, fill, np.uint8).view(dtype).reshape(shape)
     if dtype == np.int32:
         return np.zeros(shape, dtype)
@@ -92,7 +92,9 @@ def _array(
         return make_weight(shape[0], "float32", seed)
     if config.sinkhorn:
         return np.random.default_rng(seed).uniform(0, 4, shape).astype(np.float32)
-    numbers = {"global_scale": 37.5, "scale": 0.037, "scale_ub": 1.5, "amax": 5.25, "branch_scale": 0.75}
+    numbers = {"global_scale": 37.5, "scale": 0.037, "scale_ub": 1.5, "branch_scale": 0.75}
+    if argument.name == "amax_parts":
+        return np.roll(np.linspace(0, 5.25, shape[0], dtype=np.float32), 100)
     return np.full(shape, numbers[argument.name], np.float32)
 
 

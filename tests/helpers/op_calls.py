@@ -65,7 +65,7 @@ _NOT_OF_THE_FUNCTION = {
     "layernorm": set(OPS["layernorm"].choices),
     "dequantize": {"tensor_scale"},
     "sum_rows": {"bias", "sums_of"},
-    "quantize": {"gate_columns", "streams", "inverse_global_scale", "amax_only", "axis", "alignment"},
+    "quantize": {"gate_columns", "streams", "inverse_global_scale", "amax_parts", "axis", "alignment"},
 }
 _LAYOUTS = ("linear", "128x4", "8x4", "linear+128x4", "linear+8x4", "column", "column4")
 _GLOBAL_SCALES = ("none", "given", "row", "tensor")

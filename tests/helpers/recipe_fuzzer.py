@@ -32,7 +32,7 @@ KERNELS = (
     ("rmsnorm:hidden_size=64,pair=true,rope=neox,paged=true,quant=e4m3/tensor/f32", "c++", ("cpu", "sm_90a")),
     ("quantize:hidden_size=512,quant=e2m1/16/e4m3/128x4/given,batched=true,masked=true", "c++", ("cpu", "sm_100a")),
     ("quantize:hidden_size=384,quant=e4m3/tensor/f32/linear/tensor", "c++", ("cpu", "sm_90a")),
-    ("quantize:hidden_size=64,amax_only=true", "c++", ("cpu", "sm_80")),
+    ("quantize:hidden_size=64,amax_parts=256", "c++", ("cpu", "sm_80")),
     ("quantize:hidden_size=64,axis=0,quant=e2m1/16/e4m3", "c++", ("cpu", "sm_90a")),
     ("dequantize:hidden_size=64,quant=e2m1/32/ue8m0/128x4", "c++", ("cpu", "sm_120a")),
     ("interleave:hidden_size=20,input=uint8,batched=true", "c++", ("cpu", "sm_90a")),

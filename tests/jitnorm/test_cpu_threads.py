@@ -110,9 +110,19 @@ def test_a_bad_number_of_threads_is_an_error_that_says_what_is_allowed(value: st
     assert said == f"ValueError: JITNORM_CPU_THREADS: is '{value}'; use a whole number of at least 1\n"
 
 
-@given(st.sampled_from([1, 7, 128, 4096, 70001, 262144]), st.sampled_from(["rmsnorm", "quantize"]))
-def test_small_calls_stay_on_one_thread(hidden_size: int, op: str) -> None:
-    config = KernelConfig("rmsnorm", hidden_size) if op == "rmsnorm" else KernelConfig(op, hidden_size, amax_only=True)
-    grain = launch_recipe(config, Target("cpu"))["grain"]
+SIZES = [1, 7, 128, 4096, 70001, 262144]
+
+
+@given(st.sampled_from(SIZES))
+def test_small_calls_stay_on_one_thread(hidden_size: int) -> None:
+    grain = launch_recipe(KernelConfig("rmsnorm", hidden_size), Target("cpu"))["grain"]
     assert grain * hidden_size >= 1 << 17
     assert (grain - 1) * hidden_size < 1 << 17
+
+
+@given(st.sampled_from(SIZES))
+def test_small_tensors_have_one_part_whose_amax_is_found(hidden_size: int) -> None:
+    grid = launch_recipe(KernelConfig("quantize", hidden_size, amax_parts=256), Target("cpu"))["grid"]
+    rows = grid[1][2] if grid[1][0] == "ceil_div" else 1
+    assert (rows - 1) * hidden_size < 1 << 17 <= rows * hidden_size
+    assert grid == ["min", ["+", "M", 1] if rows == 1 else ["ceil_div", ["+", "M", 1], rows], 256]

@@ -105,7 +105,7 @@ def configs(draw: st.DrawFn) -> KernelConfig:
     input_dtype = draw(st.sampled_from(FLOAT_DTYPES if normalizes else INPUT_DTYPES))
     has_bound = quant is not None and quant.may_be_bounded
     pads = not normalizes and quant is not None and not quant.scale_format.startswith("f32")
-    batched = draw(st.booleans())
+    batched = not amax_only and draw(st.booleans())
     counts_rows = not amax_only and not (quant and quant.needs_tensor_amax)
     return KernelConfig(
         op,
@@ -122,7 +122,7 @@ def configs(draw: st.DrawFn) -> KernelConfig:
         batched=batched,
         masked=batched and counts_rows and draw(st.booleans()),
         scale_per_matrix=batched and quant is not None and quant.needs_given_scale and draw(st.booleans()),
-        amax_only=amax_only,
+        amax_parts=256 if amax_only else 0,
         scale_ub=has_bound and draw(st.booleans()),
         inverse_global_scale=quant is not None
         and quant.has_blocks

@@ -90,7 +90,7 @@ def test_every_process_writes_the_same_text(tmp_path: Path) -> None:
         {"quant": NVFP4.with_global_scale("given"), "batched": True, "scale_per_matrix": True},
         {"quant": replace(NVFP4, four_over_six=True)},
         {"quant": replace(NVFP4, global_scale="tensor")},
-        {"quant": None, "amax_only": True},
+        {"quant": None, "amax_parts": 256},
     ],
     ids=lambda change: ",".join(f"{name}={value}" for name, value in change.items()),
 )
@@ -191,7 +191,7 @@ def test_nvrtc_compiles_rows_of_clusters_and_what_stands_for_them(name: str) -> 
         "rmsnorm:hidden_size=96,input=float16,quant=e2m1/32/ue8m0/128x4,row_dims=2,vector_bytes=4",
         "quantize:hidden_size=17,input=float32,quant=e5m2/row/f32,vector_bytes=1",
         "quantize:hidden_size=4096,quant=e2m1/16/e4m3/linear/tensor/up/true",
-        "rmsnorm:hidden_size=4096,residual=true,amax_only=true",
+        "rmsnorm:hidden_size=4096,residual=true,amax_parts=256",
         "quantize:hidden_size=96,input=float8_e4m3fn,quant=e4m3/32/ue8m0/8x4/none/floor/false,alignment=128",
         "layernorm:hidden_size=4097,input=float16",
         "quantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given,gate_columns=8",

@@ -118,7 +118,7 @@ def reciprocal_root(x: torch.Tensor) -> torch.Tensor:
 
 def recipe(entry: str, target: Target) -> str:
     common = {"kind": "tensor", "single": False, "alignment": 4, "may_be": "", "shape": ["...", ROW]}
-    common |= {"row_set": 0, "table_dims": 0, "flat": False, "zeroed": False, "if_empty": 0.0}
+    common |= {"row_set": 0, "table_dims": 0, "flat": False, "if_empty": 0.0}
     arguments = [
         {**common, "name": "input", "dtypes": ["float32"], "output": False, "strided": True},
         {**common, "name": "out", "dtypes": ["int16"], "output": True, "strided": False},

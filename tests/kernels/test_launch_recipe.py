@@ -40,7 +40,6 @@ def recipe_of(extent: Any, grid: Any = "M") -> dict[str, Any]:
         "table_dims": 0,
         "single": False,
         "flat": False,
-        "zeroed": False,
         "if_empty": 0.0,
         "alignment": 1,
         "may_be": "",
@@ -117,7 +116,7 @@ def test_column_major_scales_take_the_reference_s_size(rows: int, columns: int) 
 
 
 NORM = ("input", "residual", "gate", "input_weight", "weight", "bias")
-FOUND = ("row_scale", "amax", "tensor_scale", "scale_ub")
+FOUND = ("row_scale", "amax_parts", "tensor_scale", "amax", "scale_ub")
 BLOCKS = ("block_scale", "block_scale_unswizzled", "global_scale", *FOUND)
 WRITTEN = ("residual_out", "y_out", "inv_rms", "eps")
 
@@ -154,11 +153,14 @@ def test_an_op_s_arguments_keep_their_order(op: str, quant: QuantSpec | None, na
         (f"quantize:hidden_size=64,quant={BOTH}", "input y_fp4 block_scale block_scale_unswizzled global_scale"),
         ("quantize:hidden_size=64,quant=e5m2/row/f32", "input out row_scale"),
         ("quantize:hidden_size=64,quant=e5m2/tensor/f32", "input out scale"),
-        ("quantize:hidden_size=64,quant=e5m2/tensor/f32/linear/tensor", "input out amax tensor_scale"),
-        ("quantize:hidden_size=64,quant=e2m1/16/e4m3/linear/tensor", "input y_fp4 block_scale amax tensor_scale"),
+        ("quantize:hidden_size=64,quant=e5m2/tensor/f32/linear/tensor", "input out amax_parts tensor_scale amax"),
+        (
+            "quantize:hidden_size=64,quant=e2m1/16/e4m3/linear/tensor",
+            "input y_fp4 block_scale amax_parts tensor_scale amax",
+        ),
         ("quantize:hidden_size=64,quant=e4m3/row/f32,scale_ub=true", "input out row_scale scale_ub"),
-        ("quantize:hidden_size=64,amax_only=true", "input amax"),
-        ("rmsnorm:hidden_size=64,residual=true,amax_only=true", "input residual weight amax eps"),
+        ("quantize:hidden_size=64,amax_parts=256", "input amax"),
+        ("rmsnorm:hidden_size=64,residual=true,amax_parts=256", "input residual weight amax eps"),
     ],
 )
 def test_a_kernel_takes_only_what_its_configuration_has(config: str, taken: str) -> None:
@@ -251,11 +253,13 @@ def test_a_cuda_recipe_says_how_to_launch() -> None:
     assert (recipe["block"], recipe["pdl"]) == (128, True)
 
 
-def test_a_kernel_whose_output_is_zeroed_before_it_cannot_begin_early() -> None:
-    """A kernel with PDL would overtake the memset."""
-    recipe = launch_recipe(KernelConfig("quantize", 4096, amax_only=True, pdl=True), Target("sm_90a"))
-    assert any(argument.get("zeroed") for argument in recipe["arguments"])
-    assert not recipe["pdl"]
+@pytest.mark.parametrize("text", ["quantize:hidden_size=96", "rmsnorm:hidden_size=4096", "rmsnorm:hidden_size=262144"])
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+def test_parts_of_a_tensor_are_found_by_at_most_as_many_blocks_even_without_rows(text: str, target: str) -> None:
+    """Each block writes its own part, and the first ones those that are left."""
+    recipe = launch_recipe(KernelConfig.parse(f"{text},amax_parts=256"), Target(target))
+    assert 1 <= evaluate(recipe["grid"], 0) <= recipe.get("cluster", 1)
+    assert 128 < evaluate(recipe["grid"], 1 << 30) <= 256
 
 
 def test_a_recipe_for_a_family_differs_from_that_of_its_oldest_target_by_saying_so() -> None:

@@ -223,7 +223,7 @@ def test_torch_compile_keeps_it() -> None:
         ("hidden_size=64,unit_bias=true,rounding=hf,quant=e2m1/16/e4m3", "output"),
         ("hidden_size=64,unit_bias=true,residual=true,rounding=hf", "hf"),
         ("hidden_size=64,input=float32,rounding=hf,quant=e2m1/16/e4m3", "once"),
-        ("hidden_size=64,amax_only=true,rounding=output", "output"),
+        ("hidden_size=64,amax_parts=256,rounding=output", "output"),
         ("hidden_size=64,pair=true,rounding=hf", "hf"),
         ("hidden_size=64,residual=true,rounding=vllm", "vllm"),
         ("hidden_size=64,rounding=vllm", "hf"),

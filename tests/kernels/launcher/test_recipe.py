@@ -20,7 +20,7 @@ Change = Callable[[Recipe], object]
 
 def good(target: str = "sm_90a") -> Recipe:
     """The recipe of a kernel with inputs, an output of one element, and a number."""
-    return launch_recipe(KernelConfig("rmsnorm", 64, "float16", amax_only=True), Target(target))
+    return launch_recipe(KernelConfig("rmsnorm", 64, "float16", amax_parts=1), Target(target))
 
 
 def refused(recipe: object) -> str:
@@ -86,8 +86,7 @@ def test_what_the_cases_change_is_accepted(target: str) -> None:
     (argument(0, flat=True), "argument input is strided, but of any shape"),
     (argument(0, shape=[]), "argument input is strided, but has no extent of its own"),
     (argument(0, strided=False), "argument input is the first, but is not a strided tensor of rows"),
-    (argument(1, zeroed=True), "argument weight is filled by the launcher, but not an output of one 32-bit element"),
-    (argument(2, dtypes=["uint8"]), "argument amax is filled by the launcher, but not an output of one 32-bit element"),
+    (argument(2, dtypes=["uint8"]), "argument amax is an output of one element, but not of 32 bits"),
     (argument(2, if_empty=1e300), "if_empty is 1e+300; expected a float32"),
     (argument(2, single=[]), "single is of type ffi.Array; expected a boolean"),
     (field(grid=[]), "grid has an extent of 0 parts; expected an operator and two operands"),
