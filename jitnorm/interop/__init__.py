@@ -55,7 +55,7 @@ def _discover(tensor: Any, name: str) -> Framework:
 
 
 def _kind(value: object) -> str:
-    """What a value is: ``None``, ``a list``, ``a numpy.ndarray``."""
+    """The kind of a value, in words: ``None``, ``a list``, ``a numpy.ndarray``."""
     if value is None:
         return "None"
     module, name = type(value).__module__, type(value).__qualname__
