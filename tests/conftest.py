@@ -73,7 +73,8 @@ def pytest_collection_finish() -> None:
 
 
 # What takes longest goes first, else a worker may be left with it at the end; test_cpu_threads.py runs the kernels of
-# test_golden.py, and would build them again. test_deploy_page.py waits for zig's C++ library (scripts/test).
+# test_golden.py, and would build them again. test_deploy_page.py goes last of them: before zig's C++ library is
+# there (scripts/test), it would build it a second time, 45 s.
 _LONGEST = (
     "test_golden.py",
     "test_torch_graphs.py",
@@ -86,7 +87,6 @@ _LONGEST = (
     "test_remote_s3.py",
     "test_peer_suites.py",
     "test_torch_export.py",
-    "test_deploy_page.py",
     "test_gradients_on_host.py",
     "test_torch_operators.py",
     "test_cuda_on_host.py",
@@ -95,6 +95,7 @@ _LONGEST = (
     "test_sequence.py",
     "test_all_reduce.py",
     "test_warm.py",
+    "test_deploy_page.py",
 )
 
 
