@@ -30,6 +30,7 @@ SHARED_MODULES = (
     "dtypes.py",
     "entry_point.py",
     "extents.py",
+    "field_types.py",
     "finish_rules.py",
     "formats.py",
     "interface.py",
