@@ -95,6 +95,8 @@ def _shape(argument: TensorArgument, config: KernelConfig, rows: int, matrices: 
         return (*_entries(argument), *sizes_of(argument.shape, (), rows))
     if argument.name == "X" or (argument.name == "residual" and (config.op == "mhc_post" or config.sinkhorn)):
         return (*leading, config.streams, config.hidden_size)
+    if argument.name == "amax":
+        return (1,)  # of all parts, which a second launch finds
     return sizes_of(argument.shape, leading, rows, matrices if config.batched else 1, rows, tokens=rows)
 
 
