@@ -3,6 +3,12 @@
 Importing jitnorm loads no array framework and no compiler.
 """
 
+import os as _os
+
+# In a checkout, kernels/ and cache/ lie beside this folder, not within it as where jitnorm is installed.
+if not _os.path.isdir(_os.path.join(__path__[0], "kernels")):
+    __path__.append(_os.path.dirname(__path__[0]))
+
 from jitnorm.catalogue.sf_layout import SfLayout
 from jitnorm.errors import KernelNotReadyError, KernelNotWarmError
 from jitnorm.interop.dynamo import replace_in_graphs as _replace_in_graphs

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-from python_process import run_python
+from python_process import TIME_LIMIT, run_python
+
+ROOT = Path(__file__).parents[2]
 
 FRAMEWORKS = "{'torch', 'jax', 'jaxlib', 'cupy', 'numpy', 'tvm_ffi', 'ml_dtypes'}"
 HEAVY = "{'filelock', 'subprocess', 'cuda', 'importlib.metadata'}"
@@ -70,6 +76,22 @@ print(failures)
 def test_the_import_loads_no_framework_and_nothing_heavy(tmp_path: Path) -> None:
     loaded = run_python(IMPORT_ALONE, cwd=tmp_path).split()[1:]
     assert loaded == []
+
+
+def test_the_checkout_can_be_imported_from_its_own_folder_whatever_is_installed() -> None:
+    """As after `pip install .`, by an interpreter that is started there; without site, no editable install helps."""
+    packages = Path(np.__file__).parents[1]
+    program = "import jitnorm, jitnorm.cache, jitnorm.kernels; print(jitnorm.kernels.__file__)"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        cwd=ROOT,
+        env={**environment, "PYTHONPATH": str(packages)},
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+    )
+    assert done.stdout.strip() == str(ROOT / "kernels" / "__init__.py"), done.stderr
 
 
 def test_the_import_takes_less_than_a_fifth_of_a_second(tmp_path: Path) -> None:
