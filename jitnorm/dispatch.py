@@ -17,6 +17,7 @@ from jitnorm.kernels.arguments import ScalarArgument
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.interface import interface, tensor_arguments
 from jitnorm.kernels.launch_recipe import dispatch_signature
+from jitnorm.kernels.quant_spec import require_one_of
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 from jitnorm.launcher import launcher
@@ -77,6 +78,8 @@ class Dispatcher:
     """
 
     def __init__(self, op: Op, enable_pdl: bool | None, fields: Mapping[str, Any]) -> None:
+        # Before anything remembers the dispatcher: 1 equals True, which another call may pass.
+        require_one_of("enable_pdl", enable_pdl, (None, True, False))
         self.op, self.enable_pdl, self.options = op, enable_pdl, fields
         amax = op.amax_before(fields)
         self.before = None if amax is None else Dispatcher(op, enable_pdl, amax)

@@ -16,7 +16,7 @@ from jitnorm.catalogue.quantizers import (
 from jitnorm.dispatch import dispatcher_of, rounded_dispatcher
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.numerics import ceil_div
-from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.forms import Form
 
 _NVFP4 = Form("input mask global_scale", "({y_fp4}, {block_scale})")
@@ -34,6 +34,7 @@ def batch_of(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) -> tu
 
 def kind_of_batch(quant: QuantSpec, batched: bool, masked: bool, per_matrix: bool) -> tuple[bool, bool, bool]:
     """`batch_of` without tensors: whether there is a mask, and a given scale for each matrix."""
+    require_one_of("batched", batched, (True, False))
     if masked and not batched:
         raise ValueError("mask: is given, but batched is False; pass None or batched=True")
     if masked and quant.needs_tensor_amax:

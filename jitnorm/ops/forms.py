@@ -27,7 +27,7 @@ class Known(dict[tuple[Hashable, ...], "tuple[Calls, Form, Any]"]):
     """The calls of a function with each combination of its options, and their form.
 
     A key may have the `id` of a spec, whose hash would take 0.13 us; the spec itself is kept, so that no other gets its
-    `id`.
+    `id`. It has the types of options too, because True equals 1, which is refused.
     """
 
     def remember(

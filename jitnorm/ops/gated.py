@@ -89,7 +89,8 @@ def silu_and_mul_quantize(
     of_global = global_scale if type(global_scale) is str else global_scale is not None
     of_scale = scale if type(scale) is str else scale is not None
     key = (
-        id(spec), enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
+        (id(spec), enable_pdl.__class__, batched.__class__, gate_columns.__class__, values_first.__class__),
+        enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
         batched and is_scale_per_matrix(scale if global_scale is None else global_scale), out_scale is not None,
         gate_columns, activation, values_first, scale_ub is not None,
     )  # fmt: skip

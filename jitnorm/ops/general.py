@@ -105,7 +105,8 @@ def norm_quantize(
     of_global = global_scale if type(global_scale) is str else global_scale is not None
     of_scale = scale if type(scale) is str else scale is not None
     key = (
-        id(spec), enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
+        (id(spec), enable_pdl.__class__, batched.__class__, unit_bias.__class__),
+        enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
         batched and is_scale_per_matrix(scale if global_scale is None else global_scale), out_scale is not None,
         residual is not None, unit_bias, bias is not None, y_out is not None, scale_ub is not None, weight is not None,
         activation,
@@ -178,7 +179,8 @@ def quantize(
     of_global = global_scale if type(global_scale) is str else global_scale is not None
     of_scale = scale if type(scale) is str else scale is not None
     key = (
-        id(spec), enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
+        (id(spec), enable_pdl.__class__, batched.__class__),
+        enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
         batched and is_scale_per_matrix(scale if global_scale is None else global_scale), out_scale is not None,
         activation, scale_ub is not None, input_rows is not None,
     )  # fmt: skip

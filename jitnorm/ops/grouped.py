@@ -135,7 +135,8 @@ def _grouped(
     of_global = global_scale if type(global_scale) is str else global_scale is not None
     of_scale = scale if type(scale) is str else scale is not None
     key = (
-        id(spec), op.name, enable_pdl, rounding, of_global, of_scale, options, _experts_of(offsets),
+        (id(spec), enable_pdl.__class__),
+        op.name, enable_pdl, rounding, of_global, of_scale, options, _experts_of(offsets),
         is_scale_per_matrix(scale if global_scale is None else global_scale), scale_offsets is None, out_scale is None,
     )  # fmt: skip
     calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, op, *key[2:]))

@@ -100,7 +100,8 @@ def gated_add_layernorm_quantize(
     of_global = global_scale if type(global_scale) is str else global_scale is not None
     of_scale = quant_scale if type(quant_scale) is str else quant_scale is not None
     key = (
-        id(spec), enable_pdl, rounding, of_global, of_scale, batched,
+        (id(spec), enable_pdl.__class__, batched.__class__),
+        enable_pdl, rounding, of_global, of_scale, batched,
         batched and is_scale_per_matrix(quant_scale if global_scale is None else global_scale), out_scale is not None,
         GATED_ADD_LAYERNORM_QUANTIZE, gate_bias is not None, input_scale is not None,
     )  # fmt: skip
@@ -204,7 +205,8 @@ def adaptive_layernorm_quantize(
     of_global = global_scale if type(global_scale) is str else global_scale is not None
     of_scale = quant_scale if type(quant_scale) is str else quant_scale is not None
     key = (
-        id(spec), enable_pdl, rounding, of_global, of_scale, batched,
+        (id(spec), enable_pdl.__class__, batched.__class__),
+        enable_pdl, rounding, of_global, of_scale, batched,
         batched and is_scale_per_matrix(quant_scale if global_scale is None else global_scale), out_scale is not None,
         ADAPTIVE_LAYERNORM_QUANTIZE, *_of_branch(residual, gate, scale_bias, shift_bias, gate_bias, input_scale),
     )  # fmt: skip

@@ -116,7 +116,7 @@ def _quant(
     op: Op, out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float, enable_pdl: bool | None,
     rounding: str, stream: Any,
 ) -> None:  # fmt: skip
-    key = (op.name, enable_pdl, rounding, getattr(out, "dtype", None))
+    key = ((op.name, enable_pdl.__class__), enable_pdl, rounding, getattr(out, "dtype", None))
     calls, form, _ = _CALLS.get(key) or _found(key, op, out)
     calls[form](input, residual, weight, out, scale, residual, eps, stream)
 

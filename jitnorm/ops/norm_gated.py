@@ -149,7 +149,8 @@ def rmsnorm_gated_quantize(
             f"not {spec}; pass None, or quantize what rmsnorm_gated returns"
         )
     key = (
-        id(spec), enable_pdl, rounding, of_global, of_scale, groups, out_scale is not None, scale_ub is not None,
+        (id(spec), enable_pdl.__class__),
+        enable_pdl, rounding, of_global, of_scale, groups, out_scale is not None, scale_ub is not None,
         activation, norm_before_gate, bias is not None, weight is not None,
     )  # fmt: skip
     calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, *key[1:]))

@@ -125,7 +125,8 @@ def sandwich_norm_quantize(
     of_global = global_scale if type(global_scale) is str else global_scale is not None
     of_scale = scale if type(scale) is str else scale is not None
     key = (
-        id(spec), enable_pdl, rounding, of_global, of_scale, unit_bias, keep_norm, scale_ub is not None,
+        (id(spec), enable_pdl.__class__, unit_bias.__class__, keep_norm.__class__),
+        enable_pdl, rounding, of_global, of_scale, unit_bias, keep_norm, scale_ub is not None,
     )  # fmt: skip
     calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, *key[1:]))
     made: tuple[Any, ...] = calls[form](
