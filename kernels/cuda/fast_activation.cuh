@@ -8,7 +8,7 @@
 
 // The bits of 86.5 twice: what is below in magnitude is within SiLU's bounds, as is what is rounded to less. Magnitudes
 // in bfloat16 are compared as float16, of which Hopper compares six with one instruction: the order of the bits is the
-// same, and what would be NaN is not below.
+// same, and what would be NaN is not below. Other inputs have no fast path.
 JITNORM_INLINE UInt32 pair_of_limits(BFloat16) { return 0x42ad42adu; }
 JITNORM_INLINE UInt32 pair_of_limits(Float16) { return 0x55685568u; }
 
@@ -35,8 +35,11 @@ JITNORM_INLINE bool are_below(PairAt pair_at, UInt32 limits) {
 
 template <typename T, int kAccessBytes>
 JITNORM_INLINE bool are_within_bounds(const Chunk<T, kAccessBytes>& x) {
-  if constexpr (sizeof(T) != 2) return false;
-  return are_below([&](int i) { return x.words[i]; }, pair_of_limits(T{}));
+  if constexpr (sizeof(T) == 2) {
+    return are_below([&](int i) { return x.words[i]; }, pair_of_limits(T{}));
+  } else {
+    return false;
+  }
 }
 
 JITNORM_INLINE bool are_within_bounds(const float (&x)[kChunkSize]) {

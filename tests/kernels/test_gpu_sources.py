@@ -1,0 +1,47 @@
+"""Every op that is measured compiles for a GPU, with every dtype that its input may have: no GPU is needed."""
+
+from __future__ import annotations
+
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.generator import generate
+from jitnorm.kernels.target import Target
+
+from jitnorm.bench.cases import OPS, Measured
+from jitnorm.catalogue import OPS as CATALOGUE
+from jitnorm.toolchains import ToolchainMissingError
+from jitnorm.toolchains.nvrtc import Nvrtc
+from jitnorm.toolchains.nvrtc_program import ptx_of
+from jitnorm.warm.expand import configs_of
+
+TARGET = Target("sm_90a")
+# A multiple of all blocks, and a head that may be rotated.
+HIDDEN_SIZE = 384
+DTYPES = ("float16", "bfloat16", "float32", "float8_e4m3fn")
+
+
+def kernels() -> dict[str, KernelConfig]:
+    """Each kernel, once, by its text; dtypes that an op does not take are left out."""
+    found = [config for measured in OPS for dtype in DTYPES for config in kernels_of(measured, dtype)]
+    return {str(config): config for config in found}
+
+
+def kernels_of(measured: Measured, dtype: str) -> list[KernelConfig]:
+    chosen = {**measured.choices, "hidden_size": HIDDEN_SIZE, "input": dtype, "row_class": "some"}
+    if "input" in measured.choices or "input" in CATALOGUE[measured.op].choices:
+        return configs_of(measured.op, {**chosen, **measured.choices}, TARGET) if dtype == "bfloat16" else []
+    try:
+        return configs_of(measured.op, chosen, TARGET)
+    except ValueError:
+        if dtype == "float8_e4m3fn":
+            return []
+        raise
+
+
+@pytest.mark.parametrize("config", kernels().values(), ids=str)
+def test_a_gpu_s_source_compiles(config: KernelConfig) -> None:
+    try:
+        toolchain = Nvrtc()
+    except ToolchainMissingError as error:
+        pytest.skip(str(error))
+    assert ptx_of(toolchain.location, generate(config, TARGET).text, "kernel.cu", toolchain.flags(TARGET))
