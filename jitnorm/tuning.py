@@ -1,7 +1,7 @@
-"""Tuned schedules: tables of measurements by `jitnorm tune`, and the schedule they choose for a call.
+"""Tuned schedules: the user's tables of measurements by `jitnorm tune`, and the schedule of a call.
 
-A table is for a target. The user's own, in the cache folder, takes precedence over the one that jitnorm ships. Forms
-that jitnorm ships choose for other lengths, the rules of kernels/schedule.py for everything else.
+A table is for a target, in the cache folder. Where it has no entry, forms that jitnorm ships choose, and the rules of
+kernels/schedule.py for everything else.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Schedules = Mapping[tuple[str, str], str]
 """The schedules of a table as text, by tuning key and class of rows; see `Entry`."""
 
 VARIABLE = "JITNORM_TUNING"
-# All tables count; only jitnorm's own; none.
+# The user's tables and jitnorm's forms count; only the forms; neither.
 MODES = ("on", "shipped", "off")
-# Elements per row that `jitnorm tune` measures by default. What a table does not list there is fastest by the rules.
+# Elements per row that `jitnorm tune` measures by default.
 HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24576, 32768)
 _LISTS = ("rows", "by_rule", "best", "copy")
 # The parts of an entry's line, as `write_table` writes it, that calls need: reading the tables this way takes 1.4 ms of
@@ -156,51 +156,46 @@ def _same_width(dtype: str) -> str:
 
 
 def schedule_for(
-    config: KernelConfig, target: Target, row_class: str, found: Sequence[Schedules], forms: Forms = _NO_FORMS
+    config: KernelConfig, target: Target, row_class: str, found: Schedules, forms: Forms = _NO_FORMS
 ) -> str:
-    """The schedule for a kernel in the first table that has an entry, as text; empty for the rules' schedule.
+    """The schedule for a kernel, as text; empty for the rules' schedule.
 
-    Without an entry, the form applies that was fitted to measurements, except to `HIDDEN_SIZES`; without that, a rule
-    for few rows.
+    It is that of a table. Without an entry there, the form applies that was fitted to measurements; without that, a
+    rule for few rows.
 
     Args:
         config: the configuration of a call's kernel.
         target: the target of the kernel.
         row_class: the class of the call's rows, one of `ROW_CLASSES`.
-        found: tables for the target, in order of precedence.
+        found: the table for the target; may be empty.
         forms: forms for the target.
     """
     key = tuning_key(config) if found or forms else config
-    schedule = _listed(key, row_class, found)
-    if schedule is None and key.hidden_size not in HIDDEN_SIZES:
+    schedule = found.get((str(key), row_class))
+    if schedule is None:
         schedule = fitted_schedule(key, config, target, row_class, forms)
     if schedule is None:
         schedule = few_rows_schedule(config, target, row_class)
     return "" if not schedule or why_unfit(config, target, RowSchedule.parse(schedule)) else schedule
 
 
-def _listed(key: KernelConfig, row_class: str, found: Sequence[Schedules]) -> str | None:
-    """The schedule in the first table that lists a tuning key; None if none does."""
-    text = str(key)
-    return next((schedules[text, row_class] for schedules in found if (text, row_class) in schedules), None)
-
-
 def tuned(config: KernelConfig, target: Target, row_class: str) -> KernelConfig:
-    """The configuration with its schedule from this environment's tables, if they list it."""
+    """The configuration with the schedule that this environment chooses, if it is not the rules'."""
     if target.is_cpu or not config.is_row_wise:
         return config
     mode = tuning_mode()
-    schedule = schedule_for(config, target, row_class, tables(target.name, mode), forms_of(target.name, mode))
+    schedule = schedule_for(config, target, row_class, user_table(target.name, mode), forms_of(target.name, mode))
     return replace(config, schedule=schedule) if schedule else config
 
 
 def stand_ins(config: KernelConfig, target: Target) -> Iterator[KernelConfig]:
-    """Kernels with the same interface and output that other tables, or none, would have chosen instead."""
+    """Kernels with the same interface and output that the table alone, forms or rules would have chosen instead."""
     if target.is_cpu or not config.is_row_wise:
         return
     known = {config.schedule}
-    found: list[Sequence[Schedules]] = [[of] for of in tables(target.name)]
-    choices = [*((each, _NO_FORMS) for each in found), ([], forms_of(target.name)), ([], _NO_FORMS)]
+    choices: Sequence[tuple[Schedules, Forms]] = (
+        (user_table(target.name), _NO_FORMS), ({}, forms_of(target.name)), ({}, _NO_FORMS)
+    )  # fmt: skip
     chosen = (schedule_for(config, target, each, *choice) for choice in choices for each in ROW_CLASSES)
     for schedule in ("", *chosen):
         if schedule not in known:
@@ -236,16 +231,14 @@ def only_shipped_tables() -> Iterator[None]:
 
 
 @lru_cache(maxsize=32)
-def tables(target: str, mode: str = "on") -> tuple[Schedules, ...]:
-    """The tables for a target, in order of precedence; read once per process, until `cache_clear`.
+def user_table(target: str, mode: str = "on") -> Schedules:
+    """The schedules of the user's table for a target, if it counts; read once per process, until `cache_clear`.
 
     Args:
         target: the name of the target.
         mode: one of `MODES`.
     """
-    paths = {"on": (user_file, shipped_file), "shipped": (shipped_file,), "off": ()}[mode]
-    found = (_read_or_warn(path(target), target) for path in paths)
-    return tuple(schedules for schedules in found if schedules)
+    return _read_or_warn(user_file(target), target) if mode == "on" else {}
 
 
 def forms_of(target: str, mode: str = "on") -> Forms:
@@ -279,9 +272,9 @@ def user_file(target: str) -> Path:
     return user_store().layout.tuning(target)
 
 
-def shipped_file(target: str) -> Path:
-    """The file of jitnorm's own table for a target, if there is one."""
-    return _SHIPPED / f"{target}.json"
+def shipped_file(name: str) -> Path:
+    """The file of measurements that jitnorm ships under a name, if there is one."""
+    return _SHIPPED / f"{name}.json"
 
 
 def _read_or_warn(path: Path, target: str) -> Schedules:
@@ -290,9 +283,8 @@ def _read_or_warn(path: Path, target: str) -> Schedules:
         text = read_sealed(path).decode()
         of_target = f'\n "target": "{target}",\n' in text
         found = {(key, row_class): text for key, row_class, text in _CHOICE.findall(text) if of_target}
-        if path != shipped_file(target):  # another version, whose table it is, may know other schedules
-            for schedule in {*found.values()} - {""}:
-                RowSchedule.parse(schedule)
+        for schedule in {*found.values()} - {""}:  # another version, whose table it is, may know other schedules
+            RowSchedule.parse(schedule)
         return found
     except FileNotFoundError:
         return {}

@@ -8,7 +8,7 @@ from itertools import chain, product
 
 from .config import KernelConfig
 from .few_rows import GATED_THREADS
-from .numerics import ceil_div
+from .numerics import ceil_div, round_up
 from .registers import groups_of, has_room_for_weight, held_bytes, may_store_sum_late
 from .row_parts import MOST_BLOCKS, has_separate_parts
 from .row_schedule import WARP_LANES, RowSchedule
@@ -55,8 +55,9 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
     found = []
     if has_separate_parts(config):
         own, common = _divided(config), _variants(config)
-    elif row_class == "few":
-        own = _shortening(config, by_rule)
+    elif row_class in ("fewest", "few"):
+        shared = _sharing_few(config) if row_class == "fewest" else ()
+        own = chain(shared, _shortening(config, by_rule))
         common = (each for each in _variants(config) if each.rows_at_once == 1)  # others leave multiprocessors idle
     else:
         fast = _taking_fast_path(config) if row_class == "some" else ()
@@ -132,6 +133,25 @@ def _shortening(config: KernelConfig, by_rule: RowSchedule | None) -> Iterator[R
             yield _effective(config, replace(each, favours_latency=True))
         if config.residual:
             yield replace(fast, prefetches_weight=False, favours_latency=True)
+
+
+def _sharing_few(config: KernelConfig) -> Iterator[RowSchedule]:
+    """Clusters for rows so few that each has several multiprocessors.
+
+    On an H100, RMSNorm + SiLU of 1 x 15104 takes 2.51 us with 32x1wuqlb8, 3.04 with 15x2wuql.
+    """
+    groups, is_norm = groups_of(config), config.normalizes
+    for blocks, chunks in product((8, 4), (1, 2)):
+        warps = round_up(ceil_div(groups, chunks), blocks)
+        shared = RowSchedule(warps, ceil_div(groups, warps), blocks_per_row=blocks)
+        if not is_norm:
+            yield from (shared, replace(shared, favours_latency=True))
+            continue
+        fast = _effective(config, replace(shared, prefetches_weight=True, takes_fast_path=True))
+        hurried = replace(fast, favours_latency=True)
+        yield from (fast, hurried)
+        if held_bytes(config) == 2:
+            yield replace(hurried, keeps_unpacked=True)
 
 
 def _taking_fast_path(config: KernelConfig) -> Iterator[RowSchedule]:

@@ -32,8 +32,10 @@ _WARPS_OF_FOUR_OVER_SIX = (2, *_WARPS)
 # For 256 or more rows, longer ones are split: in one block, NVFP4 of 22144 columns took 1.07 times as long as the
 # fastest.
 _PARTED_GROUPS = 20
-# Clusters share norms of more groups: in one block, MXFP8 of 16 x 27648 took 1.30 times as long as the fastest.
-_MOST_GROUPS, _BLOCKS = 44, 4
+# Clusters share the fewest rows of so many groups: on an H100, add + FP8 groups of 1 x 18432 takes 2.77 us with
+# 40x1wqlb8 and 3.70 with 12x3eq, of 1 x 12032 2.46 with 24x1wqlb8 and 2.50 with 12x2weq.
+_CLUSTERED_GROUPS, _BLOCKS = 29, 8
+_MOST_CHUNKS = 3
 # About how many threads a multiprocessor should have room for, by chunks per lane, of gated rows with a computed scale.
 # With fewer registers, the activations of a second chunk wait for the first: SwiGLU to FP8 by token of 51 x 8704 takes
 # 3.20 us with 9x2o3, 3.04 with 9x2o2.
@@ -49,10 +51,16 @@ def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> s
         ('24x1b6o8', '')
         >>> few_rows_schedule(KernelConfig("rmsnorm", 5376), hopper, "few")
         '11x1wuq'
+        >>> few_rows_schedule(KernelConfig("rmsnorm", 18432), hopper, "fewest")
+        '40x1wuqlb8'
     """
     schedule = None
-    if row_class in ("few", "some") and groups_of(config) > 1 and not (config.all_reduce or config.backward):
-        if config.amax_parts and not config.normalizes:
+    if row_class in ("fewest", "few", "some") and groups_of(config) > 1 and not (config.all_reduce or config.backward):
+        if row_class == "fewest":
+            schedule = _in_cluster(config)
+            if schedule is None or why_unfit(config, target, schedule):
+                return few_rows_schedule(config, target, "few")
+        elif config.amax_parts and not config.normalizes:
             schedule = of_few_rows(groups_of(config), _WARPS_OF_AMAX) if row_class == "few" else None
         elif has_separate_parts(config):
             schedule = _of_parts(config, row_class)
@@ -101,6 +109,25 @@ def _of_norm(config: KernelConfig, target: Target, row_class: str) -> RowSchedul
     return _shortest(config, ceil_div(groups, MAX_WARPS), is_fast=True)
 
 
+def _in_cluster(config: KernelConfig) -> RowSchedule | None:
+    """A chunk per lane in blocks of a cluster, for rows so long that they gain more than its barriers cost."""
+    groups = groups_of(config)
+    is_alone = has_separate_parts(config) or config.second_size or config.prenorm or config.amax_parts
+    if groups < _CLUSTERED_GROUPS or is_alone:
+        return None
+    warps = round_up(groups, _BLOCKS)
+    chunks = ceil_div(groups, warps)
+    return RowSchedule(
+        warps,
+        chunks,
+        prefetches_weight=has_room_for_weight(config, chunks),
+        keeps_unpacked=config.normalizes and held_bytes(config) == 2,
+        takes_fast_path=config.normalizes,
+        favours_latency=True,
+        blocks_per_row=_BLOCKS,
+    )
+
+
 def _of_gates(config: KernelConfig) -> RowSchedule | None:
     """The schedule of gated rows with a computed scale: as many warps as fit a block, with registers for activations.
 
@@ -117,24 +144,21 @@ def _of_gates(config: KernelConfig) -> RowSchedule | None:
 
 
 def _shortest(config: KernelConfig, chunks: int, is_fast: bool = False) -> RowSchedule | None:
-    groups, blocks = groups_of(config), 1
-    if is_fast and groups > _MOST_GROUPS:
-        chunks, blocks = PREFERRED_CHUNKS, _BLOCKS
-    elif chunks > PREFERRED_CHUNKS:
+    groups = groups_of(config)
+    if chunks > (_MOST_CHUNKS if is_fast and held_bytes(config) == 2 else PREFERRED_CHUNKS):
         return None
-    warps = round_up(ceil_div(groups, chunks), blocks)
-    is_divided, is_active = blocks > 1, config.activation != "" and chunks == 1
+    warps = ceil_div(groups, chunks)
+    is_active = config.activation != "" and chunks == 1
     # The blocks of a sum with a residual, encoded early, take the place of what latency gains.
     is_plain = config.op == "rmsnorm" and config.combine in ("input", "add") and not config.activation
     is_hurried = is_plain and not may_store_sum_late(config) and 4 < groups <= MAX_WARPS
     return RowSchedule(
         warps,
         ceil_div(groups, warps),
-        prefetches_weight=has_room_for_weight(config, chunks) and not (is_divided and config.op == "layernorm"),
+        prefetches_weight=has_room_for_weight(config, chunks),
         stores_sum_early=may_store_sum_late(config),
-        keeps_unpacked=held_bytes(config) == 2 and not (is_divided or is_active),
-        takes_fast_path=is_fast and not (is_divided or is_active),
+        keeps_unpacked=held_bytes(config) == 2 and chunks <= PREFERRED_CHUNKS and not is_active,
+        takes_fast_path=is_fast and not is_active,
         favours_latency=is_fast and is_hurried,
-        blocks_per_row=blocks,
         resident_blocks=residents(config, warps, chunks) if is_active else 0,
     )

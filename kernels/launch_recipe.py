@@ -9,6 +9,7 @@ all 64-bit.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from . import backward
@@ -16,7 +17,7 @@ from .arguments import WIDEST_ACCESS, Argument, ScalarArgument
 from .backward import rows_of_pack, segments
 from .config import KernelConfig
 from .extents import ROWS, Extent, shape
-from .interface import interface
+from .interface import interface, tensor_arguments
 from .item_ops import item_count, item_size, item_threads
 from .numerics import ceil_div
 from .row_counts import ELEMENTS_PER_THREAD, grid_size, rows_of_part
@@ -140,12 +141,13 @@ def _argument(argument: Argument, config: KernelConfig) -> dict[str, Any]:
     }
 
 
-def dispatch_signature(config: KernelConfig) -> list[dict[str, Any]]:
+def dispatch_signature(config: KernelConfig) -> dict[str, Any]:
     """The facts about an op's arguments by which a dispatcher determines which kernel a call needs.
 
-    It holds for every configuration whose kernel takes the same arguments.
+    It holds for every configuration whose kernel takes the same arguments, of any hidden size, which is proportional to
+    the columns of the first tensor.
     """
-    return [
+    arguments = [
         {"name": argument.name, "kind": "float32"}
         if isinstance(argument, ScalarArgument)
         else {
@@ -158,3 +160,6 @@ def dispatch_signature(config: KernelConfig) -> list[dict[str, Any]]:
         for argument in interface(config)
         if argument.is_present
     ]
+    columns = tensor_arguments(config)[0].shape[-1].evaluate(rows=0)
+    common = math.gcd(config.hidden_size, columns)
+    return {"hidden_size": config.hidden_size // common, "columns": columns // common, "arguments": arguments}

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from .launch_recipe import LAUNCHER_ABI, MOST_BYTES
-from .row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, SHORT_ROW, SOME_ROWS
+from .row_classes import (
+    FEW_ROWS,
+    FEWEST_ROWS,
+    LONG_ROW,
+    MANY_ELEMENTS,
+    MANY_ROWS,
+    ROW_CLASSES,
+    SHORT_ROW,
+    SOME_ROWS,
+)
 
 _FOLDER = Path(__file__).parent / "launcher"
 # Each file uses only what precedes it.
@@ -36,7 +45,8 @@ def launcher_source() -> str:
     constants = (
         f"constexpr int kLauncherAbi = {LAUNCHER_ABI};\n"
         f"constexpr int64_t kMostBytes = {MOST_BYTES};\n"
-        f"constexpr int64_t kFewRows = {FEW_ROWS}, kSomeRows = {SOME_ROWS};\n"
+        f"constexpr int64_t kFewestRows = {FEWEST_ROWS}, kFewRows = {FEW_ROWS}, kSomeRows = {SOME_ROWS};\n"
+        f"constexpr int64_t kLongRow = {LONG_ROW};\n"
         f"constexpr int64_t kManyRows = {MANY_ROWS}, kShortRow = {SHORT_ROW}, kManyElements = {MANY_ELEMENTS};\n"
         f"enum RowClass : int16_t {{ {classes} }};\n"
     )

@@ -179,9 +179,8 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
 
 
 def _most_warps(config: KernelConfig, schedule: RowSchedule) -> int:
-    """The maximum number of warps for a row: one per group; with separate parts, the last block may have idle ones."""
-    warps = groups_of(config)
-    return round_up(warps, schedule.blocks_per_row) if has_separate_parts(config) else warps
+    """The maximum number of warps for a row: one per group; of several blocks, the last may have idle ones."""
+    return round_up(groups_of(config), schedule.blocks_per_row)
 
 
 def _why_no_cluster(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:

@@ -20,7 +20,7 @@ from jitnorm.kernels.target import Target
 from jitnorm.tune.cases import OPS, Case, Plan, plan
 from jitnorm.tune.meter import DeviceMeter, Meter
 from jitnorm.tune.session import Found, shipped, table_of, tune
-from jitnorm.tuning import Table, read_table, tables, user_file, write_table
+from jitnorm.tuning import Table, read_table, user_file, user_table, write_table
 from jitnorm.warm.plan import Job
 
 MeterOf = Callable[[Case], Meter]
@@ -118,7 +118,7 @@ def show_tune(wanted: Wanted, json_file: Path | None = None, out: Path | None = 
             found.append(each)
             table = table.with_entries([each.entry])
             write_table(table if out is None else shipped(table), path)
-            tables.cache_clear()
+            user_table.cache_clear()
     finally:
         _show(found, path)
         if json_file is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from jitnorm.bench.cases import op_named
 from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, class_of
+from jitnorm.kernels.row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, class_of, classes_of
 from jitnorm.kernels.schedule import for_many_rows
 from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.kernels.target import Target
@@ -24,7 +24,7 @@ OPS = (
 )  # fmt: skip
 USUAL_OPS = OPS[: OPS.index("mhc 4") + 1]
 # Row counts that cover each class.
-_FEW = (1, 16, FEW_ROWS)
+_FEW = (1, 16, 64, FEW_ROWS)
 _SOME = (2 * FEW_ROWS, 512, 1024)
 _USUAL = (1792, 3072, 6144)
 _MANY_ELEMENTS = (MANY_ELEMENTS >> 1, MANY_ELEMENTS << 1)
@@ -75,7 +75,7 @@ def plan(ops: Sequence[str], hidden_sizes: Sequence[int], row_classes: Sequence[
     Args:
         ops: names out of `OPS`; none for `USUAL_OPS`.
         hidden_sizes: elements of rows; none for `HIDDEN_SIZES`.
-        row_classes: some of `ROW_CLASSES`; none for all.
+        row_classes: some of `ROW_CLASSES`, of which ``few`` includes ``fewest``; none for all.
         target: what the kernels are built for.
 
     Raises:
@@ -89,7 +89,7 @@ def plan(ops: Sequence[str], hidden_sizes: Sequence[int], row_classes: Sequence[
     for op in ops or USUAL_OPS:
         for size in hidden_sizes or HIDDEN_SIZES:
             try:
-                of_size = [_case(op, size, of, target) for of in row_classes or ROW_CLASSES]
+                of_size = [_case(op, size, of, target) for of in classes_of(size, row_classes or ROW_CLASSES)]
             except ValueError as error:
                 found.left_out.append(f"{op} at {size}: {error}")
                 continue
@@ -105,7 +105,7 @@ def _case(op: str, hidden_size: int, row_class: str, target: Target) -> Case:
     config = replace(key, pdl=target.has_pdl)
     config = for_many_rows(config, target) if row_class == "many" else config
     # The schedules of calls without a table, by a form or a rule, are compared, too.
-    own = (schedule_for(config, target, row_class, [], forms) for forms in (forms_of(target.name), {}))
+    own = (schedule_for(config, target, row_class, {}, forms) for forms in (forms_of(target.name), {}))
     found = (*own, *map(str, candidates(config, target, row_class)))
     schedules = tuple(dict.fromkeys(filter(None, found)))
     return Case(op, key, row_class, rows_of(row_class, hidden_size), config, schedules)
@@ -121,5 +121,5 @@ def rows_of(row_class: str, hidden_size: int) -> tuple[int, ...]:
     if row_class == "many":
         rows = {MANY_ROWS, *(elements // hidden_size for elements in _MANY_ELEMENTS)}
     else:
-        rows = set({"few": _FEW, "some": _SOME, "usual": _USUAL}[row_class])
+        rows = set({"fewest": _FEW, "few": _FEW, "some": _SOME, "usual": _USUAL}[row_class])
     return tuple(sorted(each for each in rows if class_of(each, hidden_size) == row_class))

@@ -16,7 +16,7 @@ from jitnorm.kernels.target import Target
 from jitnorm.tune.cases import Case, plan
 from jitnorm.tune.choose import Times
 from jitnorm.tune.meter import Meter
-from jitnorm.tuning import forms_of, schedule_for, tables
+from jitnorm.tuning import forms_of, schedule_for
 
 # Rows of up to 512 elements have no choice of schedules.
 _SHORTEST, _LONGEST = 528, 32768
@@ -118,9 +118,8 @@ def _with_many_rows(case: Case) -> Case:
 
 
 def chosen(case: Case, target: Target) -> str:
-    """Return the schedule that calls of a case get, by jitnorm's own table and forms; empty for the rules'."""
-    shipped = tables(target.name, "shipped"), forms_of(target.name, "shipped")
-    return schedule_for(case.config, target, case.row_class, *shipped)
+    """Return the schedule that calls of a case get, by the forms that jitnorm ships; empty for the rules'."""
+    return schedule_for(case.config, target, case.row_class, {}, forms_of(target.name, "shipped"))
 
 
 def configs_of(case: Case, target: Target) -> tuple[KernelConfig, ...]:

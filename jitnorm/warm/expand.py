@@ -12,7 +12,7 @@ from jitnorm.kernels.arguments import WIDEST_ACCESS, TensorArgument
 from jitnorm.kernels.config import ALWAYS_NAMED, KernelConfig, read_fields
 from jitnorm.kernels.interface import tensor_arguments
 from jitnorm.kernels.quant_spec import require_one_of
-from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.row_classes import ROW_CLASSES, classes_of
 from jitnorm.kernels.target import Target
 
 # The fields that depend on a call's tensors and target; the others follow from its op and options.
@@ -28,7 +28,7 @@ def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]
     Args:
         name: of the op; see `jitnorm.catalogue.OPS`.
         chosen: one value for each of its choices that is not omitted. ``row_class`` is one of
-            `kernels.row_classes.ROW_CLASSES`, or ``all`` of them.
+            `kernels.row_classes.ROW_CLASSES`, or ``all`` of them; ``few`` includes ``fewest``.
         target: where the tensors are.
 
     Raises:
@@ -40,11 +40,11 @@ def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]
     """
     chosen_class = chosen.get("row_class", "all")
     require_one_of("row_class", chosen_class, ("all", *ROW_CLASSES))
-    row_classes = ROW_CLASSES if chosen_class == "all" else (chosen_class,)
+    named = ROW_CLASSES if chosen_class == "all" else (chosen_class,)
     found: dict[KernelConfig, None] = {}
     for launch in launches(name, chosen):
         for vector_bytes in vector_bytes_of(launch, target):
-            for row_class in row_classes:
+            for row_class in classes_of(launch.hidden_size, named):
                 found[_config(launch, target, vector_bytes, row_class)] = None
     return list(found)
 
@@ -79,7 +79,8 @@ def configs_of_text(text: str, target: Target, row_classes: Sequence[str] = ROW_
         options["input"] = literal.input
     launch = Launch(options, literal.hidden_size, literal.input, literal.weight, row_dims=literal.row_dims)
     widths = [literal.vector_bytes] if "vector_bytes" in named else vector_bytes_of(launch, target)
-    found = [_config(launch, target, width, row_class) for width in widths for row_class in row_classes]
+    classes = [each for each in classes_of(literal.hidden_size) if each in row_classes]
+    found = [_config(launch, target, width, row_class) for width in widths for row_class in classes]
     if decided:
         named_so = [config for config in found if all(getattr(config, name) == decided[name] for name in decided)]
         found = named_so or [replace(config, **decided) for config in found]

@@ -2,8 +2,11 @@
 // reported as facts, from which the caller gets a kernel and teaches it to the dispatcher.
 class Dispatcher {
  public:
-  explicit Dispatcher(const ffi::String& signature) {
-    for (const ffi::Any& json : ValueOf<JsonArray>(ParseJson(signature), "signature")) {
+  explicit Dispatcher(const ffi::String& text) {
+    const auto signature = ValueOf<JsonObject>(ParseJson(text), "signature");
+    hidden_size_ = NumberField(signature, "hidden_size", 1, kMostBytes);
+    columns_ = NumberField(signature, "columns", 1, kMostBytes);
+    for (const ffi::Any& json : Field<JsonArray>(signature, "arguments")) {
       const auto object = ValueOf<JsonObject>(json, "signature");
       Role role{Field<ffi::String>(object, "name"), Field<ffi::String>(object, "kind") == "tensor"};
       if (role.is_tensor) {
@@ -55,7 +58,7 @@ class Dispatcher {
   // Hashed and compared as bytes, so it has no padding.
   struct Key {
     DLDevice device;
-    int64_t hidden_size;
+    int64_t columns;  // of the first tensor
     int row_dims;
     int16_t vector_bytes, row_class;
     uint32_t dtypes[kMaxArguments];  // code, bits and lanes; 0 for non-tensors
@@ -107,7 +110,7 @@ class Dispatcher {
       }
       if (i == 0) {
         key.device = t.device;
-        key.hidden_size = t.ndim > 0 ? t.shape[t.ndim - 1] : 0;
+        key.columns = t.ndim > 0 ? t.shape[t.ndim - 1] : 0;
       }
     }
     key.vector_bytes = static_cast<int16_t>(vector_bytes);
@@ -122,14 +125,14 @@ class Dispatcher {
       for (int d = 0; d < rows.dims && d < kMaxRowDims; ++d) rows_of_set *= rows.extents[d];
       all_rows += rows_of_set;
     }
-    key.row_class = ClassOf(all_rows, key.hidden_size);
+    key.row_class = ClassOf(all_rows, key.columns * hidden_size_ / columns_);
     return key;
   }
 
   // The same as class_of in kernels/row_classes.py.
   static RowClass ClassOf(int64_t rows, int64_t hidden_size) {
     if (rows * hidden_size >= kManyElements || (rows >= kManyRows && hidden_size <= kShortRow)) return kMany;
-    if (rows <= kFewRows) return kFew;
+    if (rows <= kFewRows) return rows <= kFewestRows && hidden_size > kLongRow ? kFewest : kFew;
     return rows <= kSomeRows ? kSome : kUsual;
   }
 
@@ -154,8 +157,8 @@ class Dispatcher {
     return it == kernels_.end() ? nullptr : &it->second;
   }
 
-  // dtypes ("" for non-tensors), hidden size, row dims, vector bytes, the class of its rows, whether on a
-  // CUDA device, its ordinal, whether the stream is capturing.
+  // dtypes ("" for non-tensors), columns of the first tensor, row dims, vector bytes, the class of its rows, whether on
+  // a CUDA device, its ordinal, whether the stream is capturing.
   ffi::Any FactsOf(const Key& key, ffi::PackedArgs args) const {
     const bool is_cuda = IsCuda(key.device);
     JITNORM_CHECK(is_cuda || IsHost(key.device), ValueError)
@@ -170,12 +173,13 @@ class Dispatcher {
     const std::optional<void*> stream = GivenStream(args, roles_.size());
     const int device = key.device.device_id;
     const bool is_capturing = is_cuda && IsCapturing(device, stream ? *stream : TVMFFIEnvGetStream(kDLCUDA, device));
-    return ffi::Array<ffi::Any>{dtypes,  key.hidden_size, key.row_dims, int{key.vector_bytes}, int{key.row_class},
-                                is_cuda, device,          is_capturing};
+    return ffi::Array<ffi::Any>{dtypes,  key.columns, key.row_dims, int{key.vector_bytes}, int{key.row_class},
+                                is_cuda, device,      is_capturing};
   }
 
   static constexpr uint32_t kPresent = 1u << 31;
   std::vector<Role> roles_;
+  int64_t hidden_size_, columns_;  // the ratio between the hidden size of a call and the columns of its first tensor
   // Never moved, replaced or removed, because calls use them without the lock.
   std::unordered_map<Key, const ffi::Function, KeyHash> kernels_;
   CallMemory<const ffi::Function*> known_;

@@ -30,7 +30,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("JITNORM_TUNING", raising=False)
     monkeypatch.setattr(tuning, "user_file", lambda target: tmp_path / "user" / f"{target}.json")
     monkeypatch.setattr(tuning, "_SHIPPED", tmp_path)
-    tuning.tables.cache_clear()
+    tuning.user_table.cache_clear()
     return tmp_path
 
 
@@ -81,17 +81,8 @@ def test_an_entry_of_a_table_for_the_length_itself_comes_first(shipped: Path) ->
     config = KernelConfig("rmsnorm", 5376)
     table = {(str(tuning_key(config)), "usual"): "6x2"}
     forms = forms_of("sm_90a")
-    assert schedule_for(config, HOPPER, "usual", [table], forms) == "6x2"
-    assert schedule_for(config, HOPPER, "usual", [], forms) == "11x1w"
-
-
-def test_what_a_table_does_not_list_of_the_lengths_that_are_tuned_is_left_to_the_rules(shipped: Path) -> None:
-    write(shipped, "2:1w")
-    forms = forms_of("sm_90a")
-    table = {(str(tuning_key(KernelConfig("rmsnorm", 8192))), "usual"): "8x2"}
-    tuned, between = KernelConfig("rmsnorm", 4096), KernelConfig("rmsnorm", 4112)
-    assert [schedule_for(each, HOPPER, "usual", [table], forms) for each in (tuned, between)] == ["", "9x1w"]
-    assert [schedule_for(each, AMPERE, "usual", [], forms) for each in (tuned, between)] == ["", "9x1w"]
+    assert schedule_for(config, HOPPER, "usual", table, forms) == "6x2"
+    assert schedule_for(config, HOPPER, "usual", {}, forms) == "11x1w"
 
 
 def test_without_tables_there_are_no_forms_and_the_shipped_ones_are_jitnorms(

@@ -1,4 +1,4 @@
-"""Tables of tuned schedules: which calls they serve, which one wins, and that none of them breaks a call."""
+"""Tables of tuned schedules: which calls they serve, when one wins, and that none of them breaks a call."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from forgetful import forget_dispatchers
 from jitnorm.cache import Artifact, Cache, CacheTrustError, Store, make_key
 from jitnorm.kernels.all_reduce_rules import MAX_RANKS
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.row_classes import ROW_CLASSES, class_of
-from jitnorm.kernels.schedule import row_schedule
-from jitnorm.kernels.target import TARGET_NAMES, Target
+from jitnorm.kernels.row_classes import ROW_CLASSES, class_of, classes_of
+from jitnorm.kernels.target import Target
 
 import jitnorm
 from jitnorm import building, kernel_source, manager, misses, tuning
@@ -27,6 +26,7 @@ from jitnorm.dispatch import _captured_kernel
 from jitnorm.errors import KernelNotReadyError, KernelNotWarmError
 from jitnorm.ffi import tvm_ffi
 from jitnorm.toolchains import ToolchainMissingError
+from jitnorm.tune.fit import FittedForms, write_forms
 from jitnorm.tuning import (
     Entry,
     Table,
@@ -34,8 +34,8 @@ from jitnorm.tuning import (
     read_table,
     schedule_for,
     stand_ins,
-    tables,
     tuning_key,
+    user_table,
     write_table,
 )
 from jitnorm.warm.expand import configs_of
@@ -54,21 +54,27 @@ def table(*entries: Entry, target: str = "sm_90a") -> Table:
 
 @pytest.fixture(autouse=True)
 def _places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A user's table and a shipped one, neither of which is there yet."""
+    """A user's table and shipped forms, neither of which is there yet."""
     monkeypatch.delenv("JITNORM_TUNING", raising=False)
     monkeypatch.delenv("JITNORM_BACKEND", raising=False)
     monkeypatch.setattr(tuning, "user_file", lambda target: tmp_path / "user" / f"{target}.json")
     monkeypatch.setattr(tuning, "_SHIPPED", tmp_path / "shipped")
-    tables.cache_clear()
+    user_table.cache_clear()
+    tuning._forms_in.cache_clear()
     yield
-    tables.cache_clear()
+    user_table.cache_clear()
+    tuning._forms_in.cache_clear()
 
 
-def store(user: Table | None = None, shipped: Table | None = None) -> None:
-    for each, path in ((user, tuning.user_file("sm_90a")), (shipped, tuning.shipped_file("sm_90a"))):
-        if each is not None:
-            write_table(each, path)
-    tables.cache_clear()
+def store(user: Table | None = None, **shipped: str) -> None:
+    """Write the user's table, and ship forms by class of rows."""
+    if user is not None:
+        write_table(user, tuning.user_file("sm_90a"))
+    if shipped:
+        fitted = [FittedForms(str(CONFIG), row_class, forms) for row_class, forms in shipped.items()]
+        write_forms({"target": "sm_90a"}, fitted, tuning.forms_file("sm_90a"))
+    user_table.cache_clear()
+    tuning._forms_in.cache_clear()
 
 
 def called(row_class: str = "usual", hidden_size: int = 4096, target: Target = HOPPER, **options: object) -> str:
@@ -80,8 +86,9 @@ def called(row_class: str = "usual", hidden_size: int = 4096, target: Target = H
 
 
 def test_a_call_gets_the_schedule_of_its_class() -> None:
-    store(table(entry("4x2"), entry("8x1r2", "few"), entry("8x1", "some"), entry("2x4", "many")))
-    assert [called(each) for each in ROW_CLASSES] == ["8x1r2", "8x1", "4x2", "2x4"]
+    of_classes = ("4x2r2", "8x1r2", "8x1", "4x2", "2x4")
+    store(table(*map(entry, of_classes, ROW_CLASSES)))
+    assert tuple(map(called, ROW_CLASSES)) == of_classes
 
 
 def test_what_no_table_lists_is_left_to_the_rules() -> None:
@@ -91,7 +98,8 @@ def test_what_no_table_lists_is_left_to_the_rules() -> None:
 
 
 def test_without_tables_only_few_rows_have_a_schedule_of_their_own() -> None:
-    assert [called(row_class) for row_class in ROW_CLASSES] == ["8x1wuql", "", "", ""]
+    assert [called(row_class, 4096) for row_class in classes_of(4096)] == ["8x1wuql", "", "", ""]
+    assert [called(row_class, 18432) for row_class in classes_of(18432)] == ["40x1wuqlb8", "12x3wq", "", "", ""]
 
 
 @pytest.mark.parametrize(
@@ -137,19 +145,25 @@ def test_experts_share_the_tuning_key_of_a_mask() -> None:
 def test_what_is_warmed_is_what_calls_run() -> None:
     store(table(entry("4x2"), entry("8x1r2", "few")))
     schedules = {config.schedule for config in configs_of("rmsnorm", {"hidden_size": 4096}, HOPPER)}
-    assert schedules == {called(each) for each in ROW_CLASSES} == {"8x1r2", "4x2", ""}
+    assert schedules == {called(each) for each in classes_of(4096)} == {"8x1r2", "4x2", ""}
 
 
-# Which table wins.
+def test_few_rows_that_are_warmed_include_the_fewest() -> None:
+    found = {size: configs_of("rmsnorm", {"hidden_size": size, "row_class": "few"}, HOPPER) for size in (4096, 18432)}
+    assert [config.schedule for config in found[4096]] == [called("few", 4096)]
+    assert [config.schedule for config in found[18432]] == [called("fewest", 18432), called("few", 18432)]
 
 
-def test_the_user_s_table_comes_before_the_shipped_one() -> None:
-    store(user=table(entry("8x1r2")), shipped=table(entry("4x2"), entry("2x4", "many")))
+# What wins.
+
+
+def test_the_user_s_table_comes_before_shipped_forms() -> None:
+    store(user=table(entry("8x1r2")), usual="2:2", many="2:4")
     assert (called(), called("many")) == ("8x1r2", "2x4")
 
 
 def test_the_user_s_table_may_say_that_the_rules_are_best() -> None:
-    store(user=table(entry("")), shipped=table(entry("4x2")))
+    store(user=table(entry("")), usual="2:2")
     assert called() == ""
 
 
@@ -165,7 +179,7 @@ def test_tables_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_user_s_table_can_be_left_aside_for_what_others_will_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    store(user=table(entry("8x1r2")), shipped=table(entry("4x2")))
+    store(user=table(entry("8x1r2")), usual="2:2")
     with only_shipped_tables():
         assert called() == "4x2"
     assert called() == "8x1r2"
@@ -181,6 +195,10 @@ def test_the_user_s_table_can_be_left_aside_for_what_others_will_use(monkeypatch
     ("rows", "hidden_size", "row_class"),
     [
         (1, 16, "few"),
+        (1, 8192, "few"),
+        (1, 8193, "fewest"),
+        (32, 8193, "fewest"),
+        (33, 8193, "few"),
         (128, 16, "few"),
         (129, 16, "some"),
         (1280, 16, "some"),
@@ -219,22 +237,22 @@ def test_the_launcher_knows_the_class_of_a_call(
 
 def test_a_schedule_that_does_not_fit_is_not_used() -> None:
     key = (str(tuning_key(CONFIG)), "usual")
-    assert schedule_for(CONFIG, HOPPER, "usual", [{key: "8x1"}]) == "8x1"
-    assert schedule_for(CONFIG, HOPPER, "usual", [{key: "4x1"}]) == ""
-    assert schedule_for(CONFIG, Target("sm_80"), "usual", [{key: "8x1b2"}]) == ""
+    assert schedule_for(CONFIG, HOPPER, "usual", {key: "8x1"}) == "8x1"
+    assert schedule_for(CONFIG, HOPPER, "usual", {key: "4x1"}) == ""
+    assert schedule_for(CONFIG, Target("sm_80"), "usual", {key: "8x1b2"}) == ""
 
 
 def test_a_table_with_a_schedule_that_is_not_known_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     of_later_version = entry("4x2")
     object.__setattr__(of_later_version, "schedule", "4x2z9")
-    store(user=table(of_later_version), shipped=table(entry("8x1")))
+    store(user=table(of_later_version), usual="2:1")
     assert called() == "8x1"
     assert f"ignoring the schedules in {tuning.user_file('sm_90a')}" in caplog.text
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "{}", "null", '"text"', '{"sha256": "0", "entries": []}'])
 def test_a_file_that_is_no_table_is_ignored_with_a_warning(damage: str, caplog: pytest.LogCaptureFixture) -> None:
-    store(shipped=table(entry("4x2")))
+    store(usual="2:2")
     path = tuning.user_file("sm_90a")
     path.parent.mkdir()
     path.write_text(damage)
@@ -252,7 +270,7 @@ def test_a_table_that_was_changed_by_hand_is_ignored(caplog: pytest.LogCaptureFi
 
 
 def test_a_table_that_has_grown_is_ignored_unread(caplog: pytest.LogCaptureFixture) -> None:
-    store(user=table(entry("4x2")), shipped=table(entry("8x1")))
+    store(user=table(entry("4x2")), usual="2:1")
     os.truncate(tuning.user_file("sm_90a"), 1 << 40)
     assert called() == "8x1"
     assert f"ignoring the schedules in {tuning.user_file('sm_90a')}" in caplog.text
@@ -294,19 +312,9 @@ def test_a_table_reads_back_and_new_entries_replace_old_ones(tmp_path: Path) -> 
         entry("fast")
 
 
-def test_the_tables_that_are_shipped_fit() -> None:
-    for path in (Path(tuning.__file__).parent / "data" / "tuning").glob("*.json"):
-        if path.stem == NAME:
-            assert all(each.ranks <= MAX_RANKS and each.date for each in read_choices(path))
-            continue
-        if path.name.endswith(".forms.json"):
-            continue
-        found = read_table(path)
-        assert path.stem == found.target in TARGET_NAMES
-        for each in found.entries:
-            config = KernelConfig.parse(each.config)
-            assert tuning_key(config) == config
-            row_schedule(replace(config, schedule=each.schedule), Target(found.target))
+def test_the_choices_over_ranks_that_are_shipped_fit() -> None:
+    path = Path(tuning.__file__).parent / "data" / "tuning" / f"{NAME}.json"
+    assert all(each.ranks <= MAX_RANKS and each.date for each in read_choices(path))
 
 
 # What was warmed before tuning, or after.
@@ -353,8 +361,8 @@ def test_where_nothing_is_compiled_the_untuned_kernel_serves(cache: Cache) -> No
     assert served(cache, tuned) == "4x2"
 
 
-def test_where_nothing_is_compiled_the_kernel_of_another_table_serves(cache: Cache) -> None:
-    store(user=table(entry("8x1r2")), shipped=table(entry("4x2", "few")))
+def test_where_nothing_is_compiled_the_kernel_of_a_form_serves(cache: Cache) -> None:
+    store(user=table(entry("8x1r2")), few="2:2")
     publish(cache, replace(CONFIG, schedule="4x2"))
     assert served(cache, replace(CONFIG, schedule="8x1r2")) == "4x2"
     assert served(cache, CONFIG) == "4x2"
@@ -370,8 +378,8 @@ def test_during_a_capture_what_is_loaded_serves(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_stand_ins_fit_and_are_named_once() -> None:
-    store(user=table(entry("8x1r2"), entry("9x9", "few")), shipped=table(entry("4x2"), entry("8x1r2", "many")))
-    assert [each.schedule for each in stand_ins(replace(CONFIG, schedule="4x2"), HOPPER)] == ["", "8x1r2", "8x1wuql"]
+    store(user=table(entry("8x1r2"), entry("9x9", "few")), usual="2:2", many="2:1r2")
+    assert [each.schedule for each in stand_ins(replace(CONFIG, schedule="4x2"), HOPPER)] == ["", "8x1wuql", "8x1r2"]
     assert list(stand_ins(CONFIG, Target("cpu"))) == []
 
 

@@ -137,7 +137,7 @@ def test_an_op_s_arguments_keep_their_order(op: str, quant: QuantSpec | None, na
     config = KernelConfig(op, 128, quant=quant)
     assert tuple(argument.name for argument in interface(config)) == names
     taken = [argument.name for argument in interface(config) if argument.is_present]
-    assert [argument["name"] for argument in dispatch_signature(config)] == taken
+    assert [argument["name"] for argument in dispatch_signature(config)["arguments"]] == taken
     assert [argument["name"] for argument in launch_recipe(config, CPU)["arguments"]] == taken
 
 

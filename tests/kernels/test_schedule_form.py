@@ -53,7 +53,7 @@ def test_the_form_of_a_candidate_gives_that_schedule_again_and_its_text_the_form
         (TEXTS[0], "2w", ["2x2w", "10x2w"]),
         (TEXTS[0], "1wt1024", ["3x1wo11", "10x2wo3"]),
         (TEXTS[0], "3wp2", ["1x3wp2", "7x3w"]),
-        (TEXTS[0], "2b4", ["None", "12x2b4"]),
+        (TEXTS[0], "2b4", ["4x1b4", "12x2b4"]),
         (TEXTS[0], "1/8b2", ["None", "16x2b2"]),
         (TEXTS[3], "1/4", ["3x1", "20x1b5"]),
         (TEXTS[3], "2/8t1536", ["2x2o24", "16x2b2o6"]),

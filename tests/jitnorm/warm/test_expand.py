@@ -12,7 +12,7 @@ from forgetful import forget_dispatchers
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.config_rules import default_weight
 from jitnorm.kernels.quant_spec import to_text
-from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.row_classes import ROW_CLASSES, classes_of
 from jitnorm.kernels.target import Target
 
 from jitnorm.call_config import config_of_call
@@ -30,9 +30,9 @@ def targets(number: int) -> tuple[Target, Target]:
     return CPU, GPUS[number % len(GPUS)]
 
 
-def row_classes(target: Target) -> Sequence[str]:
+def row_classes(target: Target, of_call: dict[str, Any]) -> Sequence[str]:
     """The classes of rows that may have separate kernels; on the CPU, all share one."""
-    return ROW_CLASSES[:1] if target.is_cpu else ROW_CLASSES
+    return ROW_CLASSES[:1] if target.is_cpu else classes_of(of_call["hidden_size"])
 
 
 def distinct(facts: list[Any]) -> list[Any]:
@@ -53,7 +53,7 @@ def test_the_configurations_of_a_call_are_those_of_its_entry(name: str, facts: l
             expected = {
                 config_of_call(options, target, **{**of_call, "row_class": row_class})
                 for options, of_call in distinct(facts)
-                for row_class in row_classes(target)
+                for row_class in row_classes(target, of_call)
             }
             assert set(configs_of(call.op, call.choices, target)) == expected, (call.choices, target)
 
@@ -81,7 +81,8 @@ def test_what_a_text_leaves_open_is_all_that_calls_want(name: str, facts: list[A
                 call.make(rows)
     for number, (options, of_call) in enumerate(distinct(facts)):
         for target in targets(number + 1):
-            wanted = {config_of_call(options, target, **{**of_call, "row_class": each}) for each in row_classes(target)}
+            classes = row_classes(target, of_call)
+            wanted = {config_of_call(options, target, **{**of_call, "row_class": each}) for each in classes}
             assert wanted <= set(configs_of_text(short_text(options, of_call), target))
             for config in wanted:
                 assert configs_of_text(str(config), target) == [config], "what jitnorm writes leaves nothing open"
@@ -116,7 +117,9 @@ def test_every_public_function_that_launches_a_kernel_can_be_named() -> None:
     assert ops <= set(OPS)
 
 
-def test_the_classes_of_rows_together_are_all_calls() -> None:
+def test_the_classes_of_rows_together_are_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITNORM_TUNING", "off")
+
     def of(row_class: str) -> set[KernelConfig]:
         return set(configs_of("layernorm", {"hidden_size": 8192, "row_class": row_class}, Target("sm_80")))
 
@@ -135,7 +138,11 @@ def test_the_classes_of_rows_together_are_all_calls() -> None:
         ("rmsnorm_fp4quant", {"hidden_size": 64, "global_scale": "row"}, "global_scale: is 'row'"),
         ("rmsnorm_fp4quant", {"hidden_size": 64, "residual": True}, "residual: is given, but rmsnorm_fp4quant has no"),
         ("rmsnorm", {"hidden_size": 64, "quant": "nvfp5"}, "quant: 'nvfp5' is not known; use one of nvfp4"),
-        ("rmsnorm", {"hidden_size": 64, "row_class": "most"}, "row_class: is 'most'; allowed are 'all', 'few', 'some'"),
+        (
+            "rmsnorm",
+            {"hidden_size": 64, "row_class": "most"},
+            "row_class: is 'most'; allowed are 'all', 'fewest', 'few'",
+        ),
         ("rmsnorm", {"hidden_size": 64, "input": "int8"}, "input: is 'int8'"),
         ("rmsnorm", {"hidden_size": 64, "pdl": True}, "enable_pdl: is True, but sm_80 has no"),
         ("dequantize", {"hidden_size": 64}, "quant: is not given for dequantize"),

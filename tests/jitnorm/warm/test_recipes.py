@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.row_classes import classes_of
 from jitnorm.kernels.target import TARGET_NAMES, Target
 from op_calls import new
 from typer.testing import CliRunner
@@ -107,7 +107,7 @@ def test_no_call_misses_after_a_recipe(
     for name in TARGET_NAMES:
         target = Target(name)
         for options, of_call in facts:
-            for row_class in ROW_CLASSES:
+            for row_class in classes_of(of_call["hidden_size"]):
                 assert Job(config_of_call(options, target, **{**of_call, "row_class": row_class}), target) in warmed
 
 
