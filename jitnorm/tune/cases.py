@@ -121,5 +121,5 @@ def rows_of(row_class: str, hidden_size: int) -> tuple[int, ...]:
     if row_class == "many":
         rows = {MANY_ROWS, *(elements // hidden_size for elements in _MANY_ELEMENTS)}
     else:
-        rows = set({"fewest": _FEW, "few": _FEW, "some": _SOME, "usual": _USUAL}[row_class])
+        rows = {*_FEW, *_SOME, *_USUAL}
     return tuple(sorted(each for each in rows if class_of(each, hidden_size) == row_class))

@@ -7,24 +7,19 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from forgetful import forget_dispatchers
 from jitnorm.cache import Artifact, Cache, CacheTrustError, Store, make_key
 from jitnorm.kernels.all_reduce_rules import MAX_RANKS
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.row_classes import ROW_CLASSES, class_of, classes_of
+from jitnorm.kernels.row_classes import ROW_CLASSES, classes_of
 from jitnorm.kernels.target import Target
 
-import jitnorm
 from jitnorm import building, kernel_source, manager, misses, tuning
 from jitnorm.call_config import config_of_call
 from jitnorm.comm.choices import NAME, read_choices
 from jitnorm.dispatch import _captured_kernel
 from jitnorm.errors import KernelNotReadyError, KernelNotWarmError
-from jitnorm.ffi import tvm_ffi
 from jitnorm.toolchains import ToolchainMissingError
 from jitnorm.tune.fit import FittedForms, write_forms
 from jitnorm.tuning import (
@@ -189,47 +184,6 @@ def test_the_user_s_table_can_be_left_aside_for_what_others_will_use(monkeypatch
     with only_shipped_tables():
         assert called() == ""
     assert called() == ""
-
-
-@pytest.mark.parametrize(
-    ("rows", "hidden_size", "row_class"),
-    [
-        (1, 16, "few"),
-        (1, 8192, "few"),
-        (1, 8193, "fewest"),
-        (32, 8193, "fewest"),
-        (33, 8193, "few"),
-        (128, 16, "few"),
-        (129, 16, "some"),
-        (1280, 16, "some"),
-        (1281, 16, "usual"),
-        (8191, 16, "usual"),
-        (8192, 16, "many"),
-        (8191, 2048, "usual"),
-        (8192, 2048, "many"),
-        (8192, 2049, "usual"),
-        (1023, 65536, "some"),
-        (1024, 65536, "many"),
-    ],
-)
-def test_the_launcher_knows_the_class_of_a_call(
-    rows: int, hidden_size: int, row_class: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert class_of(rows, hidden_size) == row_class
-    found: list[str] = []
-
-    def record(*args: Any, **of_call: Any) -> KernelConfig:
-        found.append(of_call["row_class"])
-        return config_of_call(*args, **of_call)
-
-    forget_dispatchers()
-    nothing = tvm_ffi().convert(lambda *_: None)
-    monkeypatch.setattr("jitnorm.dispatch.config_of_call", record)
-    monkeypatch.setattr("jitnorm.dispatch.get_kernel", lambda *_: nothing)
-    x = np.zeros((rows, hidden_size), np.float16)  # whose pages nobody touches
-    jitnorm.rmsnorm(x, np.ones(hidden_size, np.float16), out=np.zeros(x.shape, x.dtype))
-    forget_dispatchers()
-    assert found == [row_class]
 
 
 # What may be wrong with them.

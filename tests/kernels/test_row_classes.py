@@ -1,0 +1,74 @@
+"""Classes of rows: the launcher gives each call the class that kernels/row_classes.py gives it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from forgetful import forget_dispatchers
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.row_classes import class_of
+
+import jitnorm
+from jitnorm.call_config import config_of_call
+from jitnorm.ffi import tvm_ffi
+
+
+@pytest.mark.parametrize(
+    ("rows", "hidden_size", "row_class"),
+    [
+        (1, 16, "few"),
+        (1, 8192, "few"),
+        (1, 8193, "fewest"),
+        (32, 8193, "fewest"),
+        (33, 8193, "few"),
+        (128, 16, "few"),
+        (129, 16, "some"),
+        (1280, 16, "some"),
+        (1281, 16, "usual"),
+        (8191, 16, "usual"),
+        (8192, 16, "many"),
+        (8191, 2048, "usual"),
+        (8192, 2048, "many"),
+        (8192, 2049, "usual"),
+        (1023, 65536, "some"),
+        (1024, 65536, "many"),
+    ],
+)
+def test_the_launcher_knows_the_class_of_a_call(
+    rows: int, hidden_size: int, row_class: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert class_of(rows, hidden_size) == row_class
+    found = classes_of_calls(monkeypatch)
+    x = np.zeros((rows, hidden_size), np.float16)  # whose pages nobody touches
+    jitnorm.rmsnorm(x, np.ones(hidden_size, np.float16), out=np.zeros(x.shape, x.dtype))
+    forget_dispatchers()
+    assert found == [row_class]
+
+
+@pytest.mark.parametrize("shape", [(32, 8192), (32, 8208), (8191, 2048), (8192, 2048), (4095, 16384), (4096, 16384)])
+def test_the_class_counts_the_elements_of_a_row_not_the_columns_of_a_tensor(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, hidden_size = shape
+    found = classes_of_calls(monkeypatch)
+    gates_and_values = np.zeros((rows, 2 * hidden_size), np.float16)  # whose pages nobody touches
+    jitnorm.silu_and_mul(gates_and_values, out=np.zeros(shape, np.float16))
+    forget_dispatchers()
+    assert found == [class_of(*shape)]
+
+
+def classes_of_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list that gets the class of rows of each call, none of which runs a kernel."""
+    found: list[str] = []
+
+    def record(*args: Any, **of_call: Any) -> KernelConfig:
+        found.append(of_call["row_class"])
+        return config_of_call(*args, **of_call)
+
+    forget_dispatchers()
+    nothing = tvm_ffi().convert(lambda *_: None)
+    monkeypatch.setattr("jitnorm.dispatch.config_of_call", record)
+    monkeypatch.setattr("jitnorm.dispatch.get_kernel", lambda *_: nothing)
+    return found
