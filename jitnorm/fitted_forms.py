@@ -62,7 +62,7 @@ def form_at(groups: int, forms: str) -> str:
 def fitted_schedule(
     key: KernelConfig, config: KernelConfig, target: Target, row_class: str, forms: Forms
 ) -> str | None:
-    """The schedule of the form that was fitted, as text, empty for the rules' schedule; None if none was.
+    """The schedule of the form that was fitted, as text, empty for the rules' schedule; None if none was, or fits.
 
     Args:
         key: the tuning key of the configuration.
@@ -77,8 +77,10 @@ def fitted_schedule(
     if text is None:
         return None
     form = form_at(groups, text)
-    schedule = None if form == BY_RULE else ScheduleForm.parse(form).schedule(config, target)
-    return str(schedule) if schedule else ""
+    if form == BY_RULE:
+        return ""
+    schedule = ScheduleForm.parse(form).schedule(config, target)
+    return str(schedule) if schedule else None
 
 
 def read_forms(path: Path) -> Forms:

@@ -69,6 +69,12 @@ def test_a_form_that_does_not_fit_is_left_to_the_rules(shipped: Path) -> None:
     assert called(16128, target=AMPERE) == ""
 
 
+def test_few_rows_whose_form_does_not_fit_have_a_rule_of_their_own(shipped: Path) -> None:
+    write(shipped, "2:1wuqlb8", "fewest")
+    assert called(16128, "fewest") == "32x1wuqlb8"
+    assert called(16128, "fewest", AMPERE) == "16x2wuq"
+
+
 def test_targets_without_forms_use_those_of_the_measured_one(shipped: Path) -> None:
     write(shipped, "2:1w")
     assert called(5376, target=AMPERE) == "11x1w"
