@@ -13,7 +13,7 @@ from jitnorm.catalogue.quantizers import (
     SCALED_FP4_GROUPED_QUANTIZE,
     SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE,
 )
-from jitnorm.dispatch import dispatcher_of, rounded_dispatcher
+from jitnorm.dispatch import dispatcher_of, per_options, rounded_dispatcher
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
@@ -23,17 +23,19 @@ _NVFP4 = Form("input mask global_scale", "({y_fp4}, {block_scale})")
 _MXFP8 = Form("input mask", "({out}, {block_scale})")
 
 
-def batch_of(quant: QuantSpec, batched: bool, mask: Any, given_scale: Any) -> tuple[bool, bool, bool]:
+@per_options
+def kind_of_batch(quant: QuantSpec, batched: bool, masked: bool, per_matrix: bool) -> tuple[bool, bool, bool]:
     """How a batch is encoded: `batched`, `masked` and `scale_per_matrix` of KernelConfig.
 
+    Args:
+        quant: the encoding.
+        batched: whether the first dimension counts matrices.
+        masked: whether there is a mask.
+        per_matrix: whether a given scale has an element for each matrix.
+
     Raises:
-        ValueError: a mask is given without a batch.
+        ValueError: a mask is given without a batch, or counts rows of a tensor whose scale is computed.
     """
-    return kind_of_batch(quant, batched, mask is not None, batched and is_scale_per_matrix(given_scale))
-
-
-def kind_of_batch(quant: QuantSpec, batched: bool, masked: bool, per_matrix: bool) -> tuple[bool, bool, bool]:
-    """`batch_of` without tensors: whether there is a mask, and a given scale for each matrix."""
     require_one_of("batched", batched, (True, False))
     if masked and not batched:
         raise ValueError("mask: is given, but batched is False; pass None or batched=True")

@@ -16,7 +16,7 @@ from jitnorm.catalogue.sf_layout import SfLayout
 from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.quant_spec import CODE_BITS
-from jitnorm.ops.batched import batch_of
+from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
 from jitnorm.ops.forms import Form
 from jitnorm.quantized import QuantizedTensor
 
@@ -66,7 +66,8 @@ def dequantize(
     if dtype is None:
         dtype = framework.float_dtype if out is None else framework_of(out, "out").dtype_name(out)
     spec = decoded_spec(q.spec)
-    batch = batch_of(spec, q.batched, None, q.global_scale if spec.has_blocks else q.scale)
+    given = q.global_scale if spec.has_blocks else q.scale
+    batch = kind_of_batch(spec, q.batched, False, q.batched and is_scale_per_matrix(given))
     dispatcher = dispatcher_of(DEQUANTIZE, enable_pdl, spec, dtype, q.axis, has_tensor_scale(q.spec), batch)
     for name in ("global_scale", "row_scale", "tensor_scale"):
         if getattr(q, name) is not None and name not in dispatcher.names:
