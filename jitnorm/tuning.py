@@ -216,8 +216,8 @@ def tuning_mode() -> str:
 
 
 @contextlib.contextmanager
-def only_shipped_tables() -> Iterator[None]:
-    """Ignore the user's own tables, for kernels that are built for others, who do not have these tables."""
+def without_user_tables() -> Iterator[None]:
+    """Ignore the user's tables, for kernels that are built for others, who do not have these tables."""
     before = os.environ.get(VARIABLE)
     if tuning_mode() == "on":
         os.environ[VARIABLE] = "shipped"

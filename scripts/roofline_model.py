@@ -34,7 +34,7 @@ from roofline import GPUS, Gpu, Prediction, copy_time, packed, predict
 from jitnorm.bench.cases import op_named
 from jitnorm.toolchains.nvrtc import Nvrtc
 from jitnorm.toolchains.search import on_path, on_sys_path
-from jitnorm.tuning import only_shipped_tables
+from jitnorm.tuning import without_user_tables
 from jitnorm.warm.expand import configs_of
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +56,7 @@ OPS = (
 
 def config_of(op: str, rows: int, hidden_size: int, target: Target) -> KernelConfig:
     """The kernel that a call with contiguous bfloat16 tensors runs without tuning."""
-    with only_shipped_tables():
+    with without_user_tables():
         measured, row_class = op_named(op), class_of(rows, hidden_size)
         chosen = {**measured.choices, "hidden_size": hidden_size, "row_class": row_class}
         (config,) = configs_of(measured.op, chosen, target)

@@ -213,7 +213,7 @@ def launch_gradients_of_many_rows() -> None:
 
 
 def launch_named_schedule() -> None:
-    """Launch kernels that only the tables of schedules choose; blocks of the last two have several rows."""
+    """Launch kernels that only forms of schedules choose: some blocks have several rows, some rows a cluster."""
     x, residual, w = random(5, 4096), random(5, 4096), random(4096)
     codes = torch.empty(5, 2048, dtype=torch.uint8, device="cuda")
     scales = torch.empty(128 * 256, dtype=torch.uint8, device="cuda")
@@ -227,6 +227,11 @@ def launch_named_schedule() -> None:
     x, b = random(900, 2048), torch.rand(2048, device="cuda")
     kernel = jitnorm.get_kernel("layernorm:hidden_size=2048,schedule=2x2uap3o1", target)
     kernel(x, b, b, torch.empty_like(x), 1e-6)
+    if target.has_clusters:  # in whose last block a warp is idle
+        x, w = random(3, 15872), random(15872)
+        for schedule in ("32x1wuqlb8", "16x2wqb4"):
+            kernel = jitnorm.get_kernel(f"rmsnorm:hidden_size=15872,schedule={schedule}", target)
+            kernel(x, w, torch.empty_like(x), 1e-6)
 
 
 def launch_over_ranks() -> None:

@@ -24,7 +24,7 @@ from jitnorm.sealed import read_sealed, write_sealed
 METHODS = ("one_shot", "two_shot", "not_fused")
 """The methods to choose from; with equal times, the first is chosen."""
 NAME = "ranks"
-"""The name of the table among the tables of schedules, which are named after targets."""
+"""The name of the table, beside tables of schedules, which are named after targets."""
 CPU = "CPU"
 _ANY_SIZE = 1 << 62
 _HEAD = {"table": "sums over ranks"}

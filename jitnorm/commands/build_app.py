@@ -126,7 +126,7 @@ def wheel(
     Exit code 0: all wheels are written. 1: something failed, or a wheel is too large. 2: an argument is invalid.
     """
     from jitnorm.commands.wheel import build_kernels_wheel, build_own_wheels, show, targets_of_wheels
-    from jitnorm.tuning import only_shipped_tables
+    from jitnorm.tuning import without_user_tables
     from jitnorm.warm.sources import Sources
 
     machines = machine or ["x86_64"]
@@ -135,7 +135,7 @@ def wheel(
         return
     presets = preset or ([] if spec or config or record else ["default"])
     sources = Sources(configs=config, specs=spec, presets=presets, records=record)
-    with only_shipped_tables():
+    with without_user_tables():
         pairs = [(sources.jobs([target]), each) for target in targets_of_wheels(arch) for each in machines]
     show(
         [

@@ -23,7 +23,7 @@ from jitnorm.kernel_source import kernel_key, source_for
 from jitnorm.manager import load_or_build_kernel
 from jitnorm.toolchains import Toolchain, ToolchainMissingError
 
-# One that every backend builds, with schedules of jitnorm's own table for sm_90a; one that CuTe-DSL lacks.
+# One that every backend builds, with schedules of sm_90a; one that CuTe-DSL lacks.
 CONFIGS = [
     KernelConfig("rmsnorm", 4096, schedule="4x2wu"),
     KernelConfig("rmsnorm", 4096),

@@ -25,12 +25,12 @@ from jitnorm.tune.fit import FittedForms, write_forms
 from jitnorm.tuning import (
     Entry,
     Table,
-    only_shipped_tables,
     read_table,
     schedule_for,
     stand_ins,
     tuning_key,
     user_table,
+    without_user_tables,
     write_table,
 )
 from jitnorm.warm.expand import configs_of
@@ -175,13 +175,13 @@ def test_tables_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_user_s_table_can_be_left_aside_for_what_others_will_use(monkeypatch: pytest.MonkeyPatch) -> None:
     store(user=table(entry("8x1r2")), usual="2:2")
-    with only_shipped_tables():
+    with without_user_tables():
         assert called() == "4x2"
     assert called() == "8x1r2"
     monkeypatch.setenv("JITNORM_TUNING", "shipped")
     assert called() == "4x2"
     monkeypatch.setenv("JITNORM_TUNING", "off")
-    with only_shipped_tables():
+    with without_user_tables():
         assert called() == ""
     assert called() == ""
 

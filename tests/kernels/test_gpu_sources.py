@@ -21,15 +21,15 @@ DTYPES = ("float16", "bfloat16", "float32", "float8_e4m3fn")
 
 
 def kernels() -> dict[str, KernelConfig]:
-    """Each kernel, once, by its text; dtypes that an op does not take are left out."""
+    """Each kernel, once, by its text."""
     found = [config for measured in OPS for dtype in DTYPES for config in kernels_of(measured, dtype)]
     return {str(config): config for config in found}
 
 
 def kernels_of(measured: Measured, dtype: str) -> list[KernelConfig]:
-    chosen = {**measured.choices, "hidden_size": HIDDEN_SIZE, "input": dtype, "row_class": "some"}
-    if "input" in measured.choices or "input" in CATALOGUE[measured.op].choices:
-        return configs_of(measured.op, {**chosen, **measured.choices}, TARGET) if dtype == "bfloat16" else []
+    """The kernels of an op for such an input, unless its input has one dtype only; none if it takes no FP8."""
+    of_input = {} if "input" in CATALOGUE[measured.op].choices else {"input": dtype}
+    chosen = {"hidden_size": HIDDEN_SIZE, "row_class": "some", **of_input, **measured.choices}
     try:
         return configs_of(measured.op, chosen, TARGET)
     except ValueError:
