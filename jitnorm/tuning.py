@@ -104,8 +104,8 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
 
     One measurement serves them all. It ignores which 16-bit dtype is used, strides, PDL, Gemma's weight + 1, the
     rounding of the norm, where scales are stored, whether a single scale is given or has a floor, batches, gathering,
-    and the activation of gates. One-byte codes count as E4M3, and their groups as groups of 128. Experts count as a
-    mask: tensors say how many rows they have.
+    and the activation of gates; without gates or a norm, any counts as GELU. One-byte codes count as E4M3, and their
+    groups as groups of 128. Experts count as a mask: tensors say how many rows they have.
 
     Example:
         >>> str(tuning_key(KernelConfig.parse("rmsnorm:hidden_size=64,input=float16,pdl=true"))).split(",")[1]
@@ -137,7 +137,7 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
         weight_per_matrix=False,
         scale_ub=False,
         inverse_global_scale=False,
-        activation="" if config.gate_columns else config.activation,
+        activation=_alone(config),
         values_first=False,
         schedule="",
     )
@@ -149,6 +149,12 @@ def _stand_in(quant: QuantSpec, hidden_size: int) -> QuantSpec:
         return quant
     is_grouped = quant.scale_format == "f32" and isinstance(quant.block_size, int) and hidden_size % 128 == 0
     return replace(quant, element="e4m3", block_size=128 if is_grouped else quant.block_size)
+
+
+def _alone(config: KernelConfig) -> str:
+    """The representative of an activation without gates."""
+    is_alone = config.activation and not config.normalizes
+    return "" if config.gate_columns else "gelu" if is_alone else config.activation
 
 
 def _same_width(dtype: str) -> str:

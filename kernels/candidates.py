@@ -47,7 +47,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
         ['3x1', '3x1w', '2x2', '2x2w']
     """
     config = replace(config, schedule="")
-    if target.is_cpu or not config.is_row_wise or groups_of(config) == 1:
+    if target.is_cpu or not config.is_row_wise or config.backward or groups_of(config) == 1:
         return []
     of_rule = row_schedule(config, target)
     by_rule = of_rule if of_rule.has_name else None

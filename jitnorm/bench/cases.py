@@ -22,7 +22,7 @@ Maker = Callable[[Tensors, int, int], Call]
 """From M and H to a call on tensors of its own."""
 
 CHAIN = 20  # calls
-_MATRICES = 8
+MATRICES = 8  # of a batch
 _ANY_SIZE = 3072
 
 
@@ -68,10 +68,10 @@ def _of(name: str, op_name: str, *, only_large: bool = False, **choices: Any) ->
 
     def make(new: Tensors, m: int, h: int) -> Call:
         rows = m // matrices
-        return call_of(op, {**choices, "hidden_size": h}, new.of, rows, matrices=_MATRICES, outputs=True)
+        return call_of(op, {**choices, "hidden_size": h}, new.of, rows, matrices=MATRICES, outputs=True)
 
     config = config_of(*chosen_of(op, {**choices, "hidden_size": _ANY_SIZE}))
-    matrices = _MATRICES if config.batched else 1
+    matrices = MATRICES if config.batched else 1
     multiples = (config.block_size, 1) if config.axis == 0 else (matrices, config.block_size)
     return Measured(name, op_name, choices, _bytes_per_element(op_name, choices), make, multiples, only_large)
 

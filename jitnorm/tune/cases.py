@@ -14,15 +14,21 @@ from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.kernels.target import Target
 from jitnorm.tuning import HIDDEN_SIZES, forms_of, schedule_for, tuning_key
 
-# Ops of `jitnorm bench` whose kernels divide rows in more than one way.
-OPS = (
+# Ops of `jitnorm bench` that are tuned if none are named, and all whose kernels divide rows in more than one way, one
+# for each tuning key.
+USUAL_OPS = (
     "rmsnorm", "add_rmsnorm", "rmsnorm fp8", "add fp8", "fp8 token", "add fp8 token", "rmsnorm fp8 128", "add fp8 128",
     "rmsnorm nvfp4", "add nvfp4", "rmsnorm mxfp4", "add mxfp4", "rmsnorm mxfp8", "add mxfp8", "nvfp4 by row",
-    "nvfp4 alone", "layernorm", "silu nvfp4", "mhc 4", "mhc 2", "mxfp4 alone", "mxfp8 alone", "fp8 128 alone",
-    "four over six", "silu mxfp8", "silu fp8 128", "silu fp8", "silu fp8 token", "silu", "layernorm fp8",
-    "layernorm mxfp8", "rmsnorm silu", "rmsnorm silu nvfp4", "gated", "gated nvfp4", "sandwich", "sandwich nvfp4",
+    "nvfp4 alone", "layernorm", "silu nvfp4", "mhc 4",
 )  # fmt: skip
-USUAL_OPS = OPS[: OPS.index("mhc 4") + 1]
+OPS = (
+    *USUAL_OPS, "mhc 2", "mxfp4 alone", "mxfp8 alone", "fp8 128 alone", "four over six", "silu mxfp8", "silu fp8 128",
+    "silu fp8", "silu fp8 token", "silu", "layernorm fp8", "layernorm mxfp8", "rmsnorm silu", "rmsnorm silu nvfp4",
+    "gated", "gated nvfp4", "sandwich", "sandwich nvfp4", "gated add", "adaptive", "adaptive mxfp8", "rmsnorm multi",
+    "gated input", "gated fp8", "rmsnorm alone", "fp8 by columns", "fp8 128 by given", "mxfp8 grouped",
+    "nvfp4 experts", "silu mxfp4 experts", "silu nvfp4 by 8", "swigluoai", "swigluoai mxfp8", "gelu alone",
+    "relu2 nvfp4", "mhc pre", "mhc pre with prenorm", "amax",
+)  # fmt: skip
 # Row counts that cover each class.
 _FEW = (1, 16, 64, FEW_ROWS)
 _SOME = (2 * FEW_ROWS, 512, 1024)

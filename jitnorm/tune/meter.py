@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jitnorm.bench.calls import Call
-from jitnorm.bench.cases import op_named
+from jitnorm.bench.cases import MATRICES, op_named
 from jitnorm.bench.tensors import Tensors
 from jitnorm.kernels.arguments import ScalarArgument, TensorArgument
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.extents import sizes_of
 from jitnorm.kernels.interface import interface
+from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.target import Target
 from jitnorm.manager import get_kernel
 from jitnorm.tune.cases import Case
@@ -62,7 +63,7 @@ class DeviceMeter:
         self._runs = []
         for rows in case.rows:
             op_bytes = int(op.bytes_per_element * rows * case.config.hidden_size)
-            sets = [_arguments(case.config, rows, device) for _ in range(buffer_count(op_bytes))]
+            sets = [_arguments(case.config, rows, Tensors(device)) for _ in range(buffer_count(op_bytes))]
             self._runs.append(Run(rows, op_bytes, sets))
 
     def time(self, config: KernelConfig) -> Times:
@@ -104,7 +105,7 @@ class DeviceMeter:
         return lambda: kernel(*arguments, torch.cuda.current_stream().cuda_stream)
 
 
-def _arguments(config: KernelConfig, rows: int, device: str) -> list[Any]:
+def _arguments(config: KernelConfig, rows: int, new: Tensors) -> list[Any]:
     """Arguments for the kernel: random numbers, scales of 1, outputs of zeros; in place with a residual."""
     named: dict[str, Any] = {}
     for argument in interface(config):
@@ -112,20 +113,16 @@ def _arguments(config: KernelConfig, rows: int, device: str) -> list[Any]:
             named[argument.name] = _EPS
         elif argument.is_present:
             same = argument.may_be if config.residual else None
-            named[argument.name] = named[same] if same else _tensor(argument, rows, device)
+            named[argument.name] = named[same] if same else _tensor(argument, config, rows, new)
     return list(named.values())
 
 
-def _tensor(argument: TensorArgument, rows: int, device: str) -> Any:
-    import torch
-
-    shape = sizes_of(argument.shape, (rows,), rows)
-    dtype = getattr(torch, argument.dtypes[-1])
-    if argument.is_output:
-        return torch.zeros(shape, dtype=dtype, device=device)
-    if shape == (1,):
-        return torch.ones(shape, dtype=dtype, device=device)
-    return torch.randn(shape, device=device).to(dtype)
+def _tensor(argument: TensorArgument, config: KernelConfig, rows: int, new: Tensors) -> Any:
+    matrices = MATRICES if config.batched else 1
+    rows = ceil_div(rows, matrices)
+    leading = (matrices, rows) if config.batched else (rows,)
+    found = new.of(sizes_of(argument.shape, leading, rows, matrices), argument.dtypes[-1], argument.is_output)
+    return found.zero_() if argument.is_output else found
 
 
 def _copies(arguments: list[Any]) -> list[Any]:
