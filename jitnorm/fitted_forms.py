@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.schedule_form import ScheduleForm
 from jitnorm.kernels.target import Target
+from jitnorm.likeness import nearest
 from jitnorm.sealed import read_sealed
 
 Forms = Mapping[tuple[str, str], str]
@@ -64,6 +66,8 @@ def fitted_schedule(
 ) -> str | None:
     """The schedule of the form that was fitted, as text, empty for the rules' schedule; None if none was, or fits.
 
+    Kernels that were not measured have the forms of the most alike one that does the same work.
+
     Args:
         key: the tuning key of the configuration.
         config: the configuration of a call's kernel.
@@ -73,7 +77,7 @@ def fitted_schedule(
     """
     groups = groups_of(config)
     common = form_key(key) if forms and 1 < groups <= MOST_GROUPS else None
-    text = forms.get((str(common), row_class)) if common else None
+    text = _forms_for(common, row_class, forms) if common else None
     if text is None:
         return None
     form = form_at(groups, text)
@@ -81,6 +85,19 @@ def fitted_schedule(
         return ""
     schedule = ScheduleForm.parse(form).schedule(config, target)
     return str(schedule) if schedule else None
+
+
+def _forms_for(key: KernelConfig, row_class: str, forms: Forms) -> str | None:
+    """The forms of a key, or of the most alike kernel that was measured; None if none does the same work."""
+    found = forms.get((str(key), row_class))
+    if found is None and (alike := nearest(key, _parsed_keys(frozenset(known for known, _ in forms)))):
+        found = forms.get((str(alike), row_class))
+    return found
+
+
+@lru_cache(maxsize=8)
+def _parsed_keys(texts: frozenset[str]) -> tuple[KernelConfig, ...]:
+    return tuple(map(KernelConfig.parse, sorted(texts)))
 
 
 def read_forms(path: Path) -> Forms:

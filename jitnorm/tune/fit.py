@@ -22,6 +22,7 @@ from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
 from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
+from jitnorm.likeness import likeness
 from jitnorm.sealed import write_sealed
 from jitnorm.tune.samples import Sample, forms_in, schedules_of
 from jitnorm.tuning import tuning_key
@@ -30,8 +31,6 @@ Floats = NDArray[np.float64]
 
 # Samples of about this ratio of lengths, as a logarithm, count.
 _NEAR = 0.25
-# Samples of other ops count little, by what they differ in; of those there are many.
-_OTHER_OP, _OTHER_WORK, _OTHER_FORMAT = 0.3, 0.1, 0.4
 # What one more sample would cost, so that a form with few of them is not preferred, and the largest cost that counts.
 _UNKNOWN, _MOST = 0.07, 0.5
 # Another form for the next length must gain this much.
@@ -41,38 +40,13 @@ _GAIN_OVER_KEPT = 0.03
 _GROUPS = range(2, MOST_GROUPS + 1)
 
 
-def likeness(one: KernelConfig, other: KernelConfig) -> float:
-    """How much samples of a kernel count for another one, by their keys.
-
-    Example:
-        >>> norm = KernelConfig("rmsnorm", 4096)
-        >>> likeness(norm, norm), likeness(norm, KernelConfig("layernorm", 4096))
-        (1.0, 0.03)
-    """
-    if one == other:
-        return 1.0
-    works, formats = (zip(of(one), of(other), strict=True) for of in (_work, _format))
-    found = _OTHER_OP * _OTHER_WORK ** sum(a != b for a, b in works)
-    return found * _OTHER_FORMAT ** sum(a != b for a, b in formats)
-
-
-def _work(key: KernelConfig) -> tuple[object, ...]:
-    activation = key.activation if key.normalizes else ""
-    four_over_six = key.quant is not None and bool(key.quant.four_over_six)
-    return key.op, key.combine, activation, key.streams, four_over_six, key.needs_row_amax
-
-
-def _format(key: KernelConfig) -> tuple[object, ...]:
-    quant = key.quant
-    return (quant.has_blocks, quant.element, quant.block_size) if quant else (False, "", "")
-
-
 @dataclass(frozen=True)
 class Evidence:
     """The samples of a class of rows, as arrays with one row for each.
 
     Attributes:
-        keys: what they have in common with kernels of other lengths.
+        keys: what their kernels have in common with those of other lengths, each once.
+        places: the place of each sample's key among these.
         sizes: elements of a row.
         groups: logarithms of the groups of a row.
         costs: regrets by form; 0 where not known.
@@ -80,6 +54,7 @@ class Evidence:
     """
 
     keys: Sequence[KernelConfig]
+    places: NDArray[np.int64]
     sizes: NDArray[np.int64]
     groups: Floats
     costs: Floats
@@ -92,8 +67,12 @@ class Evidence:
             [np.nan if each is None else sample.regrets.get(each, np.nan) for each in of_sample]
             for sample, of_sample in zip(samples, grid, strict=True)
         ])  # fmt: skip
+        keys = [_key(sample.config) for sample in samples]
+        distinct = list(dict.fromkeys(keys))
+        place_of = {key: place for place, key in enumerate(distinct)}
         return cls(
-            [_key(sample.config) for sample in samples],
+            distinct,
+            np.array([place_of[key] for key in keys], dtype=np.int64),
             np.array([sample.config.hidden_size for sample in samples]),
             np.log([groups_of(sample.config) for sample in samples]),
             np.minimum(np.nan_to_num(regrets), _MOST),
@@ -109,9 +88,9 @@ class Evidence:
             left_out: samples of that kernel with this length do not count.
         """
         near = np.exp(-(((self.groups - math.log(groups)) / _NEAR) ** 2))
-        alike = {each: likeness(key, each) for each in set(self.keys)}
-        counts = [each != key or size != left_out for each, size in zip(self.keys, self.sizes, strict=True)]
-        return np.array(near * [alike[each] for each in self.keys] * counts)
+        alike = np.array([likeness(key, each) for each in self.keys])
+        is_other = np.array([each != key for each in self.keys], dtype=bool)
+        return np.array(near * alike[self.places] * (is_other[self.places] | (self.sizes != left_out)))
 
     def estimates(self, weights: Floats, schedules: Sequence[str | None]) -> Floats:
         """The estimated cost of each form for a kernel; infinite if it has no schedule for it."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.quant_spec import NVFP4
 from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.schedule import why_unfit
@@ -48,7 +49,7 @@ def called(hidden_size: int, row_class: str = "usual", target: Target = HOPPER, 
 def test_a_call_gets_the_form_of_its_class_and_length(shipped: Path) -> None:
     write(shipped, "2:1w 5:2 20:1/8b2 40:rules")
     assert [called(size) for size in (1040, 5376, 9000, 18000, 32768)] == ["3x1w", "6x2", "9x2", "16x3b2", ""]
-    assert called(5376, "many") == called(5376, residual=True) == ""
+    assert called(5376, "many") == ""
 
 
 def test_rows_that_are_longer_or_shorter_than_those_of_any_sample_have_no_form(shipped: Path) -> None:
@@ -73,6 +74,12 @@ def test_few_rows_whose_form_does_not_fit_have_a_rule_of_their_own(shipped: Path
     write(shipped, "2:1wuqlb8", "fewest")
     assert called(16128, "fewest") == "32x1wuqlb8"
     assert called(16128, "fewest", AMPERE) == "16x2wuq"
+
+
+def test_kernels_that_were_not_measured_have_the_forms_of_the_most_alike_one(shipped: Path) -> None:
+    write(shipped, "2:1w 20:2")
+    assert called(5376, weight="none") == called(5376, quant=NVFP4) == "11x1w"
+    assert called(5376, residual=True) == called(5376, op="layernorm", weight="float32") == ""
 
 
 def test_targets_without_forms_use_those_of_the_measured_one(shipped: Path) -> None:

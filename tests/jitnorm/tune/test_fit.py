@@ -11,7 +11,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
 from jitnorm.fitted_forms import BY_RULE, form_at
-from jitnorm.tune.fit import Fitting, likeness
+from jitnorm.tune.fit import Fitting
 from jitnorm.tune.samples import Sample, forms_in, read_samples, schedules_of
 
 HOPPER = Target("sm_90a")
@@ -66,15 +66,6 @@ def test_regret_is_judged_without_the_sample_itself() -> None:
     assert Fitting(found, HOPPER).unseen() == [0.1, 0.3]
     alone = sample(8, {"1w": 0.2, BY_RULE: 0.1})
     assert Fitting([alone], HOPPER).unseen()[0] in (0.1, 0.2)
-
-
-def test_kernels_are_the_more_alike_the_less_they_differ_in() -> None:
-    quantized = KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3")
-    other = KernelConfig.parse("rmsnorm:hidden_size=4096,quant=e2m1/32/ue8m0")
-    alone = KernelConfig.parse("quantize:hidden_size=4096,weight=none,quant=e2m1/32/ue8m0")
-    assert likeness(NORM, NORM) == 1.0
-    assert 1 > likeness(quantized, other) > likeness(quantized, NORM) > likeness(NORM, alone) > 0
-    assert likeness(other, alone) == likeness(alone, other)
 
 
 def test_samples_are_read_without_disturbed_times(tmp_path: Path) -> None:
