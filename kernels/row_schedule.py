@@ -26,7 +26,8 @@ class RowSchedule:
     """How many threads share a row, and options for how they process it.
 
     Its text form is warps x chunks per lane, followed by a letter for each option: ``4x2``, ``8x1w``, ``14x1we``,
-    ``4x4r2``, ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``16x4waso2``, ``4x2uap6o1``.
+    ``4x4r2``, ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``16x4waso2``, ``4x2uap6o1``,
+    ``1x3wp16n8``.
 
     Args:
         warps_per_row: warps that share a row.
@@ -52,7 +53,7 @@ class RowSchedule:
             exchange.
         resident_blocks: (o) blocks that a multiprocessor should have room for, at the expense of registers; 0 leaves it
             to the compiler.
-        lanes_per_row: lanes of each warp that share a row; fewer than all only for short rows, which have no text form.
+        lanes_per_row: (n) lanes of each warp that share a row; fewer than all only for short rows, several to a warp.
         holds_row: whether the row stays in registers or shared memory; a schedule that reloads it in each pass has no
             text form.
 
@@ -71,16 +72,16 @@ class RowSchedule:
     loads_ahead: bool = _flag("a", "a to load a row ahead")
     stays_shared: bool = _flag("s", "s to leave it in shared memory")
     rows_at_once: int = _count("r", "[2-4]", 1, "r2 for two rows at once")
-    rows_per_block: int = _count("p", r"[2-9]|1[0-5]", 1, "p2 for two rows a block")
+    rows_per_block: int = _count("p", r"[2-9]|[1-9]\d", 1, "p2 for two rows a block")
     blocks_per_row: int = _count("b", r"[2-9]|[1-9]\d", 1, "b2 for two blocks a row")
     resident_blocks: int = _count("o", r"[1-9]\d?", 0, "o4 for room for four blocks")
-    lanes_per_row: int = WARP_LANES
+    lanes_per_row: int = _count("n", "[1248]|16", WARP_LANES, "n8 for rows that share a warp, with eight lanes each")
     holds_row: bool = True
 
     @property
     def has_name(self) -> bool:
         """Whether it has a text form, so that a configuration can name it."""
-        return self.holds_row and self.lanes_per_row == WARP_LANES
+        return self.holds_row
 
     @property
     def threads_per_row(self) -> int:

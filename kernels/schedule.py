@@ -22,6 +22,7 @@ from .registers import (
     residents,
     waits_for_row_amax,
 )
+from .packed_rows import why_not_packed
 from .row_parts import has_separate_parts, of_long_row, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import MOST_SHARING_ROWS, sharing_rows, why_not_ahead
@@ -147,16 +148,18 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
     warps, chunks = schedule.warps_per_row, schedule.chunks_per_lane
     if target.is_cpu:
         return "the CPU divides no rows"
-    if groups == 1:
-        return "a row of up to 512 elements has less than a warp"
+    if groups == 1 and config.rope:
+        return "heads to rotate have as many lanes as they need"
+    if schedule.lanes_per_row < WARP_LANES:
+        return why_not_packed(config, schedule)
     if chunks != ceil_div(groups, warps) or warps > _most_warps(config, schedule):
         return f"the {groups} groups of a row are not {chunks} or one less for each of {warps} warps"
     if chunks * schedule.rows_at_once > most_chunks:
         return f"a lane holds {most_chunks} chunks"
     if warps % schedule.blocks_per_row or warps // schedule.blocks_per_row > MAX_WARPS:
         return f"a block has up to {MAX_WARPS} warps, as many as the others of its cluster"
-    if schedule.rows_per_block > 1 and (warps > 1 or schedule.rows_at_once > 1) and not schedule.loads_ahead:
-        return "only rows of one warp, worked on one by one, share a block"
+    if schedule.rows_per_block > 1 and warps > 1 and not schedule.loads_ahead:
+        return "only rows of one warp share a block"
     if schedule.stores_sum_early and not may_store_sum_late(config):
         return "no sum with a residual is stored late, after blocks are encoded"
     if schedule.keeps_unpacked and (held_bytes(config) > 2 or not config.normalizes):

@@ -92,16 +92,18 @@ JITNORM_INLINE UInt32 encode_any_block(CodeChunk& codes, const float (&y)[kChunk
 }
 
 template <Element>
-JITNORM_INLINE UInt32 encode_block(CodeChunk& codes, const float (&y)[kChunkSize], float amax, GlobalScale global) {
+JITNORM_INLINE UInt32 encode_block(CodeChunk& codes, const float (&y)[kChunkSize], float amax, GlobalScale global,
+                                   bool) {
   return encode_any_block(codes, y, amax, global);
 }
 
+// Lanes past the row take the fast path, too: with their zeros, the whole warp would take the other as well.
 template <>
 JITNORM_INLINE UInt32 encode_block<Element::kE2M1>(CodeChunk& codes, const float (&y)[kChunkSize], float amax,
-                                                   GlobalScale global) {
+                                                   GlobalScale global, bool is_there) {
   if constexpr (!kHasNativeE2M1) {
     const auto block = FastBlock<kScaleChoice>::of(amax, global);
-    if (block.is_normal(amax)) return block.encode(codes, y);
+    if (!is_there || block.is_normal(amax)) return block.encode(codes, y);
   }
   return encode_any_block(codes, y, amax, global);
 }
@@ -134,11 +136,13 @@ struct Encoder<Encoding::kBlocks> {
   JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float amax) const {
     CodeChunk chunk;
 #ifdef JITNORM_BLOCKS_CROSS_WARPS
-    const UInt32 stored = encode_block<kElement>(chunk, y, amax, global);
+    const float of_block = amax;
 #else
-    const UInt32 stored = encode_block<kElement>(chunk, y, butterfly_max<kLanesPerBlock>(amax), global);
+    const float of_block = butterfly_max<kLanesPerBlock>(amax);
 #endif
-    if (index >= kChunks) return;
+    const bool is_there = index < kChunks;
+    const UInt32 stored = encode_block<kElement>(chunk, y, of_block, global, is_there);
+    if (!is_there) return;
     store_codes(codes, index, chunk);
     if (index % kLanesPerBlock == 0) store_scale(*arguments, row, index / kLanesPerBlock, stored);
   }
@@ -153,20 +157,6 @@ struct Encoder<Encoding::kBlocks> {
 };
 
 #ifdef JITNORM_GIVEN_SCALES
-// The reciprocals of a chunk's scales, if each column has one. The fast path checks once for all of them whether they
-// are normal; with a check for each, the compiler takes one branch after another.
-JITNORM_INLINE void find_reciprocals(const Chunk<float, kScaleAccessBytes>& scales, float (&reciprocals)[kChunkSize]) {
-  float least = kMaxFloat;  // NaN if any is
-  JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) {
-    reciprocals[i] = fast_reciprocal(scales.elements[i]);
-    least = min_magnitude(least, reciprocals[i]);
-  }
-  if (least > 0.0f) return;
-  JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) reciprocals[i] = reciprocal_rn(scales.elements[i]);
-}
-
 // FP8 or INT8 with given scales, for rows, columns or blocks.
 template <>
 struct Encoder<Encoding::kGivenScales> {
@@ -183,17 +173,9 @@ struct Encoder<Encoding::kGivenScales> {
   }
 
   JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float) const {
-    if constexpr (!kScalesColumns) {
-      store_codes(codes, index, codes_of(y, reciprocal_rn(given_scale_at(scales, index))));
-      return;
-    }
-    Chunk<float, kScaleAccessBytes> own;
-    load_parameter(own, scales, index);
-    float reciprocals[kChunkSize], scaled[kChunkSize];
-    find_reciprocals(own, reciprocals);
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) scaled[i] = mul_rn(y[i], reciprocals[i]);
-    store_codes(codes, index, codes_of(scaled, 1.0f));
+    // Values have been divided by the scales of columns.
+    const float factor = kScalesColumns ? 1.0f : reciprocal_rn(given_scale_at(scales, index));
+    store_codes(codes, index, codes_of(y, factor));
   }
 
   JITNORM_INLINE void end_row(int) const {}

@@ -1,6 +1,7 @@
 // The parameters of a norm, which a thread's rows share; and whether they are loaded before they are needed.
 #pragma once
 
+#include "../common/given_scales.h"
 #include "../common/normalize.h"
 #include "source.cuh"
 
@@ -102,3 +103,34 @@ struct Parameters {
 
   JITNORM_INLINE float factor(int i) const { return kFindsFactorsEarly ? factors[i] : factor_of(value_of(weight, i)); }
 };
+
+#ifdef JITNORM_GIVEN_SCALES
+// Without a norm, the scales of columns are loaded with the row: loaded afterwards, they would take another latency.
+constexpr bool kLoadsScalesEarly = kScalesColumns && !kNormalizes && kHoldsRow && kChunksPerLane == kChunksAtOnce;
+
+// Scales of the columns of a chunk, which a thread's rows share.
+struct ColumnScales {
+  Chunk<float, kScaleAccessBytes> scales;
+
+  JITNORM_INLINE void load(const Arguments& a, int index) {
+    load_parameter(scales, given_scales_of(a, 0), index);
+    if (index < kWholeChunks) return;
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) scales.elements[i] = is_in_row(index, i) ? scales.elements[i] : 1.0f;
+  }
+
+  // The fast path checks once for all whether the reciprocals are normal; with a check for each, the compiler takes one
+  // branch after another.
+  JITNORM_INLINE void find_reciprocals(float (&reciprocals)[kChunkSize]) const {
+    float least = kMaxFloat;  // NaN if any is
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) {
+      reciprocals[i] = fast_reciprocal(scales.elements[i]);
+      least = min_magnitude(least, reciprocals[i]);
+    }
+    if (least > 0.0f) return;
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) reciprocals[i] = reciprocal_rn(scales.elements[i]);
+  }
+};
+#endif

@@ -5,7 +5,7 @@
 #include "rotation.cuh"
 #include "row_reduce.cuh"
 
-static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1, "threads that work on several rows have them to themselves");
+static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1 || kWarpsPerRow == 1, "rows of several warps share no block");
 
 // One of the rows that a thread works on.
 struct Row {
@@ -55,6 +55,9 @@ constexpr bool kKeepsNormalized = kNeedsRowAmax && kNormalizes && kHoldsRow && !
 struct Rows {
   Row rows[kRowsAtOnce];
   Parameters parameters[kChunksAtOnce];
+#ifdef JITNORM_GIVEN_SCALES
+  ColumnScales scales[kChunksAtOnce];
+#endif
 };
 
 #ifdef JITNORM_RECEIVES

@@ -85,6 +85,11 @@ JITNORM_INLINE float lanes_max(float amax) {
   return float_of(__reduce_max_sync(kFullWarp, bits_of(amax)));
 }
 
+// Chunks of a group that a lane has, padded to a power of two: several if rows share a warp. Those missing count as +0,
+// which changes no sum, because none is -0.
+constexpr int kGroupSlots = kGroups > 1 ? 32 / kLanesPerRow : kChunksPerLane > 2 ? 4 : kChunksPerLane;
+static_assert(kWarpsPerRow > 1 || kChunksPerLane <= kPaddedGroups * kGroupSlots, "a slot for each chunk of a lane");
+
 // Several sums over a row or over a thread's rows, whose group sums arrive one after another: whole warps call add(),
 // all threads of the rows call total(). A single warp keeps them in registers, because several rows of a block would
 // collide in shared memory. With two sets of sums, a thread may begin the next ones while others still read the last.
@@ -93,12 +98,12 @@ struct Sums {
   // Chunks per lane whose sums share a butterfly.
   static constexpr int kBatch = !kHoldsRow ? 1 : kChunksPerLane % 4 == 0 ? 4 : kChunksPerLane % 2 == 0 ? 2 : 1;
   float batch[kCount][kBatch];
-  float of_warp[kCount][kWarpsPerRow == 1 ? kPaddedGroups : 1] = {};
+  float of_warp[kCount][kWarpsPerRow == 1 ? kPaddedGroups * kGroupSlots : 1] = {};
   int set = 0;
 
   JITNORM_INLINE void add(int which, float chunk_sum, int slot, int warp, int lane) {
     if constexpr (kWarpsPerRow == 1) {
-      of_warp[which][slot] = butterfly_sum<kLanesPerRow>(chunk_sum);
+      of_warp[which][slot] = chunk_sum;
       return;
     }
     batch[which][slot % kBatch] = chunk_sum;
@@ -112,7 +117,7 @@ struct Sums {
   JITNORM_INLINE void total(float (&totals)[kCount], int lane) {
     if constexpr (kWarpsPerRow == 1) {
       JITNORM_UNROLL
-      for (int i = 0; i < kCount; ++i) totals[i] = fold_sum(of_warp[i]);
+      for (int i = 0; i < kCount; ++i) totals[i] = sum_of_slots(of_warp[i]);
     } else {
       row_barrier();
       JITNORM_UNROLL
@@ -121,6 +126,19 @@ struct Sums {
   }
 
  private:
+  // Folds first what a lane has of each group, whose chunks are kLanesPerRow apart.
+  JITNORM_INLINE static float sum_of_slots(const float (&slots)[kPaddedGroups * kGroupSlots]) {
+    float groups[kPaddedGroups];
+    JITNORM_UNROLL
+    for (int g = 0; g < kPaddedGroups; ++g) {
+      float of_group[kGroupSlots];
+      JITNORM_UNROLL
+      for (int i = 0; i < kGroupSlots; ++i) of_group[i] = slots[g * kGroupSlots + i];
+      groups[g] = g < kGroups ? butterfly_sum<kLanesPerRow>(fold_sum(of_group)) : 0.0f;
+    }
+    return fold_sum(groups);
+  }
+
   JITNORM_INLINE float* group_sums(int which) const {
     __shared__ alignas(16) float sums[kSharingRows][kSets * kCount][kPaddedGroups];
     return sums[kSharingRows == 1 ? 0 : row_of_block()][kSets == 1 ? which : set * kCount + which];

@@ -32,6 +32,13 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) {
       if constexpr (!kPrefetchesWeight && !kKeepsNormalized) of.parameters[j].take(a, of.rows[0].index(first + j));
+#ifdef JITNORM_GIVEN_SCALES
+      float reciprocals[kChunkSize];
+      if constexpr (kScalesColumns) {
+        if constexpr (!kLoadsScalesEarly) of.scales[j].load(a, of.rows[0].index(first + j));
+        of.scales[j].find_reciprocals(reciprocals);
+      }
+#endif
       JITNORM_UNROLL
       for (int r = 0; r < kRowsAtOnce; ++r) {
         Row& row = of.rows[r];
@@ -54,6 +61,10 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
         if constexpr (kKeepsNorm) {
           store_rounded(a.y_out + row_offset(row.number, a.extents, a.y_out_strides), index, y);
         }
+#ifdef JITNORM_GIVEN_SCALES
+        JITNORM_UNROLL
+        for (int i = 0; kScalesColumns && i < kChunkSize; ++i) y[i] = mul_rn(y[i], reciprocals[i]);
+#endif
 #ifdef JITNORM_BLOCKS_CROSS_WARPS
         encoders[r].encode_chunk(index, y, shared_block_amax(r, index));
 #else
@@ -141,6 +152,13 @@ JITNORM_INLINE void load_weights(const Arguments& a, Rows& of) {
   for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));
 }
 
+#ifdef JITNORM_GIVEN_SCALES
+JITNORM_INLINE void load_scales(const Arguments& a, Rows& of) {
+  JITNORM_UNROLL
+  for (int j = 0; j < kChunksAtOnce; ++j) of.scales[j].load(a, of.rows[0].index(j));
+}
+#endif
+
 // The rows' statistics; every thread of the block takes part. Calls meanwhile() once each thread has gone through its
 // chunks for the first time.
 template <typename Visit>
@@ -170,14 +188,6 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) {
       Row& row = of.rows[r];
-#ifdef JITNORM_HOLDS_HALVES
-      float sum_of_halves[2];
-      visit_chunks(row, [&](HeldChunk& h, int j) {
-        sum_of_halves[j] = chunk_sum_of_squares(h, row.statistic.mean, row.index(j));
-        forget_unpacked(h);
-      });
-      sums.add(r, fold_sum(sum_of_halves), 0, warp, lane);
-#else
       visit_chunks(row, [&](HeldChunk& h, int j) {
 #ifdef JITNORM_TWO_SIZES
         const float sum = row.has_chunk(j) ? chunk_sum_of_squares(h, row.statistic.mean, row.index(j)) : 0.0f;
@@ -187,7 +197,6 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
 #endif
         forget_unpacked(h);
       });
-#endif
     }
     if constexpr (kFindsFactorsEarly) {
       JITNORM_UNROLL
@@ -363,6 +372,9 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
     if constexpr (!kPlacesEarly) of.rows[r] = locate_row(a, first + r, thread);
     begin_loading(a, of.rows[r]);
   }
+#ifdef JITNORM_GIVEN_SCALES
+  if constexpr (kLoadsScalesEarly) load_scales(a, of);
+#endif
   // If the row waited for the weight, RMSNorm of 16 x 7168 would take 1.88 us, not 1.71.
   if constexpr (kPrefetchesWeight && !kLoadsWeightInFlight) load_weights(a, of);
   meanwhile();

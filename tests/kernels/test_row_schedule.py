@@ -51,13 +51,9 @@ def test_the_texts_that_tables_hold_mean_what_they_meant() -> None:
     assert shared.stays_shared
 
 
-def test_only_schedules_of_whole_warps_that_hold_the_row_have_names() -> None:
-    assert [row_schedule(KernelConfig("rmsnorm", size), AMPERE).has_name for size in (64, 512, 4096, 131072)] == [
-        False,
-        True,
-        True,
-        False,
-    ]
+def test_only_schedules_that_hold_the_row_have_names() -> None:
+    schedules = [row_schedule(KernelConfig("rmsnorm", size), AMPERE) for size in (64, 512, 4096, 131072)]
+    assert [schedule.has_name for schedule in schedules] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +67,11 @@ def test_other_texts_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("rmsnorm:hidden_size=512,schedule=1x1", "a row of up to 512 elements"),
+        ("rmsnorm:hidden_size=128,pair=true,rope=neox,rotary_size=128,schedule=1x1", "heads to rotate"),
+        ("rmsnorm:hidden_size=384,schedule=1x2wp16n8", "the 24 chunks of a row are not 2 or one less for each of 8"),
+        ("rmsnorm:hidden_size=384,schedule=1x3wp2n8", "blocks are up to 32 whole warps"),
+        ("rmsnorm:hidden_size=384,schedule=1x3r2p16n8", "a lane holds 4 chunks"),
+        ("rmsnorm:hidden_size=256,quant=e4m3/128/f32,schedule=1x4wp8n4", "a block of 128 elements has more lanes"),
         ("rmsnorm:hidden_size=4096,schedule=4x1", "the 8 groups of a row"),
         ("rmsnorm:hidden_size=4096,schedule=4x3", "the 8 groups of a row"),
         ("rmsnorm:hidden_size=4096,schedule=9x1", "the 8 groups of a row"),

@@ -43,6 +43,21 @@ SCHEDULES = [
     "quantize:hidden_size=2048,quant=e4m3/128/f32,gate_columns=2048,pdl=true,schedule=4x1b2",
     "quantize:hidden_size=2560,quant=e4m3/tensor/f32,weight=none,schedule=6x1b3",
     "quantize:hidden_size=2000,quant=none,weight=none,gate_columns=2000,schedule=2x2b2",
+    "rmsnorm:hidden_size=384,quant=e2m1/16/e4m3/128x4/given,schedule=1x3wp16n8",
+    "rmsnorm:hidden_size=640,residual=true,pdl=true,schedule=1x3p2n16",
+    "rmsnorm:hidden_size=1000,vector_bytes=8,quant=e4m3/row/f32,schedule=1x4wup8n16",
+    "rmsnorm:hidden_size=112,quant=e4m3/16/f32,schedule=1x4wp32n2",
+    "rmsnorm:hidden_size=48,schedule=1x3wp32n1",
+    "rmsnorm:hidden_size=256,pair=true,second_size=64,schedule=1x4wp8n4",
+    "layernorm:hidden_size=384,quant=e4m3/32/ue8m0/128x4,schedule=1x3p4n8",
+    "layernorm:hidden_size=320,schedule=1x2r2p4n16",
+    "layernorm:hidden_size=500,vector_bytes=8,schedule=1x1r2p4",
+    "rmsnorm:hidden_size=768,quant=e2m1/16/e4m3/linear/row,activation=silu,schedule=1x3p4n16",
+    "quantize:hidden_size=768,quant=e2m1/16/e4m3/128x4/given/four_over_six,schedule=1x3p4n16",
+    "quantize:hidden_size=768,quant=e4m3/128/f32,gate_columns=768,schedule=1x3p4n16",
+    "quantize:hidden_size=256,streams=4,sinkhorn=20,schedule=1x2p4n8",
+    "quantize:hidden_size=256,streams=4,sinkhorn=20,prenorm=true,schedule=1x2p4n8",
+    "quantize:hidden_size=640,streams=4,sinkhorn=20,prenorm=true,schedule=1x2p4",
 ]
 
 
