@@ -23,6 +23,7 @@ from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.schedule import why_unfit
+from jitnorm.kernels.short_rows import packed_schedule
 from jitnorm.kernels.target import Target
 from jitnorm.sealed import read_sealed, write_sealed
 from jitnorm.store import user_store
@@ -178,6 +179,8 @@ def schedule_for(
     """
     key = tuning_key(config) if found or forms else config
     schedule = found.get((str(key), row_class))
+    if schedule is None and packed_schedule(config):
+        schedule = ""  # forms are of rows that do not share warps
     if schedule is None:
         schedule = fitted_schedule(key, config, target, row_class, forms)
     if schedule is None:

@@ -38,7 +38,8 @@ from .row_ops import angles_in_run
 from .row_parts import has_separate_parts
 from .row_schedule import CHUNKS_AT_ONCE
 from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes, staged_rows
-from .schedule import ITEM_THREADS, holds_halves, row_schedule, stores_in_pairs, stores_sum_early
+from .schedule import ITEM_THREADS, row_schedule, stores_in_pairs, stores_sum_early
+from .short_rows import holds_halves
 from .target import Target
 
 Constant = tuple[str, str, str]  # type, name, value

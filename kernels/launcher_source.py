@@ -11,6 +11,7 @@ from .row_classes import (
     LONG_ROW,
     MANY_ELEMENTS,
     MANY_ROWS,
+    MANY_SHORT_ELEMENTS,
     ROW_CLASSES,
     SHORT_ROW,
     SOME_ROWS,
@@ -48,6 +49,7 @@ def launcher_source() -> str:
         f"constexpr int64_t kFewestRows = {FEWEST_ROWS}, kFewRows = {FEW_ROWS}, kSomeRows = {SOME_ROWS};\n"
         f"constexpr int64_t kLongRow = {LONG_ROW};\n"
         f"constexpr int64_t kManyRows = {MANY_ROWS}, kShortRow = {SHORT_ROW}, kManyElements = {MANY_ELEMENTS};\n"
+        f"constexpr int64_t kManyShortElements = {MANY_SHORT_ELEMENTS};\n"
         f"enum RowClass : int16_t {{ {classes} }};\n"
     )
     return "\n".join([prelude, constants, *rest])

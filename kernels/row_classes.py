@@ -19,8 +19,11 @@ MANY_ELEMENTS = 1 << 26
 # NVFP4 of 16384 x 1536 went from 0.751 of the roofline to 0.887. Of 8192 x 4096 it fell from 0.902 to 0.848.
 MANY_ROWS = 8192
 SHORT_ROW = 2048
+# With fewer elements, several rows in a warp are too few threads: NVFP4 of 8192 x 384 fell from 0.90 of a copy to 0.78.
+MANY_SHORT_ELEMENTS = 1 << 22
 # Classes of calls, in the launcher's order: up to `FEWEST_ROWS` rows of more than `LONG_ROW` elements; up to `FEW_ROWS`
-# rows; up to `SOME_ROWS`; everything in between; `MANY_ELEMENTS`, or `MANY_ROWS` short ones, or more.
+# rows; up to `SOME_ROWS`; everything in between; `MANY_ELEMENTS`, or `MANY_ROWS` short ones with
+# `MANY_SHORT_ELEMENTS`, or more.
 ROW_CLASSES = ("fewest", "few", "some", "usual", "many")
 
 
@@ -31,7 +34,9 @@ def class_of(rows: int, hidden_size: int) -> str:
         >>> class_of(16, 16384), class_of(16, 7168), class_of(1024, 8192), class_of(16384, 8192)
         ('fewest', 'few', 'some', 'many')
     """
-    if rows * hidden_size >= MANY_ELEMENTS or (rows >= MANY_ROWS and hidden_size <= SHORT_ROW):
+    elements = rows * hidden_size
+    is_short = hidden_size <= SHORT_ROW and rows >= MANY_ROWS
+    if elements >= MANY_ELEMENTS or (is_short and elements >= MANY_SHORT_ELEMENTS):
         return "many"
     if rows <= FEW_ROWS:
         return "fewest" if rows <= FEWEST_ROWS and hidden_size > LONG_ROW else "few"

@@ -91,7 +91,8 @@ def why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) -
     is_whole = config.encoded_size == config.hidden_size and config.hidden_size % CHUNK_SIZE == 0
     if config.vector_bytes < AHEAD_BYTES or not is_whole:
         return f"rows that are loaded ahead are whole chunks in accesses of {AHEAD_BYTES} bytes"
-    shares = shares_parameters(config, schedule) and schedule.rows_per_block <= MOST_SHARING_ROWS
+    most = MOST_SHARING_ROWS if schedule.warps_per_row > 1 else _SHARING_THREADS // WARP_LANES
+    shares = shares_parameters(config, schedule) and schedule.rows_per_block <= most
     if schedule.rows_at_once > 1 or (schedule.rows_per_block > 1 and not shares) or schedule.blocks_per_row > 1:
         return "a block that loads a row ahead has one row"
     if not schedule.resident_blocks:

@@ -11,7 +11,7 @@ from .all_reduce_schedule import for_ranks
 from .backward import backward_schedule
 from .config import KernelConfig
 from .dtypes import DTYPES
-from .numerics import CHUNK_SIZE, ceil_div, next_power_of_two, round_up
+from .numerics import CHUNK_SIZE, ceil_div, round_up
 from .registers import (
     groups_of,
     has_room_for_weight,
@@ -22,18 +22,14 @@ from .registers import (
     residents,
     waits_for_row_amax,
 )
-from .packed_rows import why_not_packed
 from .row_parts import has_separate_parts, of_long_row, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import MOST_SHARING_ROWS, sharing_rows, why_not_ahead
+from .short_rows import SINGLE_WARP_GROUPS, short_row_schedule, why_not_packed
 from .target import Target
 
-# Rows of at most a group fill blocks of this many threads.
-SMALL_ROW_THREADS = 128
-# Measured on an H200, see docs/measured.md: many rows of up to 3 groups are fastest in one warp each, which waits for
-# no other; longer ones, with two chunks per lane, whose weight arrives with the row; above 16 warps, or 8 for many
-# rows, lanes have more chunks, as many as their registers allow.
-SINGLE_WARP_GROUPS = 3
+# Measured on an H200, see docs/measured.md: rows that are not short are fastest with two chunks per lane, whose weight
+# arrives with the row; above 16 warps, or 8 for many rows, lanes have more chunks, as many as their registers allow.
 PREFERRED_CHUNKS = 2
 PREFERRED_WARPS = 8
 MAX_WARPS = 16
@@ -98,15 +94,8 @@ def _schedule_by_rules(config: KernelConfig, target: Target) -> RowSchedule:
     if config.backward:
         return backward_schedule(config, target)
     groups = groups_of(config)
-    if groups == 1:
-        chunks = 2 if holds_halves(config) else 1
-        lanes = next_power_of_two(ceil_div(config.encoded_size, CHUNK_SIZE)) // chunks
-        rows_per_block = SMALL_ROW_THREADS // lanes
-        # In addition to two halves and their angles, the weight takes registers: for FP8, 71 instead of 64, which costs
-        # a block.
-        return RowSchedule(1, chunks, prefetches_weight=chunks == 1, rows_per_block=rows_per_block, lanes_per_row=lanes)
     if groups <= SINGLE_WARP_GROUPS:
-        return _short_row_schedule(config, groups)
+        return short_row_schedule(config, target)
     most_chunks = most_held_chunks(held_bytes(config))
     if groups > MAX_WARPS * most_chunks:
         return of_long_row(config, groups) or _long_row_schedule(groups, most_chunks, target)
@@ -130,16 +119,6 @@ def _schedule_by_rules(config: KernelConfig, target: Target) -> RowSchedule:
     return RowSchedule(
         ceil_div(groups, chunks_per_lane), chunks_per_lane, prefetches_weight=True, keeps_unpacked=is_kept
     )
-
-
-def holds_halves(config: KernelConfig) -> bool:
-    """Whether a lane has two chunks of a head to rotate with each other, without shuffles and with angles loaded once.
-
-    The first addition of the row's tree is then one within a lane, which has the chunks half a head apart.
-    """
-    size = config.hidden_size
-    is_turned_in_halves = config.rope == "neox" and config.rotary_size == size and not config.head_size
-    return is_turned_in_halves and size >= 4 * CHUNK_SIZE and size == next_power_of_two(size)
 
 
 def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
@@ -276,22 +255,6 @@ def _is_uneven(config: KernelConfig) -> bool:
 def _many_rows_schedule(groups: int) -> RowSchedule:
     warps = ceil_div(groups, CHUNKS_OF_MANY_ROWS)
     return RowSchedule(warps, ceil_div(groups, warps))
-
-
-def _short_row_schedule(config: KernelConfig, groups: int) -> RowSchedule:
-    """One warp per row for many rows without a residual, else one warp per group.
-
-    SwiGLU of 1536 columns takes half the time up to 128 rows, and 0.83 to 0.92 of it for many.
-    """
-    has_block = config.prenorm or config.all_reduce  # each row
-    if has_block or (config.normalizes and (config.residual or not config.many_rows)):
-        return RowSchedule(groups, 1, prefetches_weight=True)
-    if config.gate_columns or not (config.normalizes or config.many_rows or config.amax_parts):
-        return RowSchedule(groups, 1, resident_blocks=residents(config, groups, 1))
-    # A multiprocessor holds 32 blocks, which is too few warps if none waits for the row: NVFP4 alone of 65536 x 1536
-    # went from 0.780 to 0.974 of the roofline.
-    rows_per_block = 2 if config.normalizes else SMALL_ROW_THREADS // WARP_LANES
-    return RowSchedule(1, groups, prefetches_weight=True, rows_per_block=rows_per_block)
 
 
 def _layernorm_schedule(config: KernelConfig, groups: int, target: Target) -> RowSchedule:

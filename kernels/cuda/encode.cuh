@@ -97,13 +97,17 @@ JITNORM_INLINE UInt32 encode_block(CodeChunk& codes, const float (&y)[kChunkSize
   return encode_any_block(codes, y, amax, global);
 }
 
-// Lanes past the row take the fast path, too: with their zeros, the whole warp would take the other as well.
+// Whether the chunks of a row leave lanes idle.
+constexpr bool kHasIdleLanes = kChunks % (kChunksPerLane * kThreadsPerRow) != 0;
+
+// Idle lanes take the fast path, too: with their zeros, the whole warp would take the other as well. On an H100, NVFP4
+// of 32262 x 384 went from 0.61 of a copy to 0.82, four over six from 0.29 to 0.71.
 template <>
 JITNORM_INLINE UInt32 encode_block<Element::kE2M1>(CodeChunk& codes, const float (&y)[kChunkSize], float amax,
                                                    GlobalScale global, bool is_there) {
   if constexpr (!kHasNativeE2M1) {
     const auto block = FastBlock<kScaleChoice>::of(amax, global);
-    if (!is_there || block.is_normal(amax)) return block.encode(codes, y);
+    if ((kHasIdleLanes && !is_there) || block.is_normal(amax)) return block.encode(codes, y);
   }
   return encode_any_block(codes, y, amax, global);
 }

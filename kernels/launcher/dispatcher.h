@@ -131,7 +131,9 @@ class Dispatcher {
 
   // The same as class_of in kernels/row_classes.py.
   static RowClass ClassOf(int64_t rows, int64_t hidden_size) {
-    if (rows * hidden_size >= kManyElements || (rows >= kManyRows && hidden_size <= kShortRow)) return kMany;
+    const int64_t elements = rows * hidden_size;
+    const bool is_short = hidden_size <= kShortRow && rows >= kManyRows;
+    if (elements >= kManyElements || (is_short && elements >= kManyShortElements)) return kMany;
     if (rows <= kFewRows) return rows <= kFewestRows && hidden_size > kLongRow ? kFewest : kFew;
     return rows <= kSomeRows ? kSome : kUsual;
   }

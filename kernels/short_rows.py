@@ -1,0 +1,193 @@
+"""How rows of up to three groups are divided: those with few elements share a warp or a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from .config import KernelConfig
+from .numerics import CHUNK_SIZE, ceil_div, next_power_of_two
+from .registers import (
+    groups_of,
+    has_room_for_weight,
+    held_bytes,
+    is_four_over_six,
+    most_held_chunks,
+    residents,
+    waits_for_row_amax,
+)
+from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
+from .rows_ahead import sharing_rows, why_not_ahead
+from .target import Target
+
+# Measured on an H200, see docs/measured.md: many rows of up to so many groups are fastest in one warp each, which waits
+# for no other.
+SINGLE_WARP_GROUPS = 3
+# Rows that share a block fill blocks of this many threads.
+_BLOCK_THREADS = 128
+# With two lanes for a row, a warp's accesses are scattered: RMSNorm of 200000 x 64 fell from 1.01 of a copy to 0.82.
+# Four chunks per lane leave too few threads: NVFP4 of 23111 x 912 fell from 0.97 to 0.83.
+_FEWEST_LANES, _MOST_CHUNKS = 4, 3
+
+
+def short_row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
+    """The schedule of rows of up to `SINGLE_WARP_GROUPS` groups."""
+    if config.prenorm:
+        return _prenorm_schedule(config)
+    if config.many_rows and scales_columns(config):
+        return _scaled_columns_schedule(config)
+    if config.many_rows and _shares_parameters(config):
+        sharing = sharing_rows(config, target, RowSchedule(1, 1, keeps_unpacked=held_bytes(config) == 2))
+        if not why_not_ahead(config, target, sharing):
+            return sharing
+    return packed_schedule(config) or (_small_row_schedule(config) if groups_of(config) == 1 else _of_warps(config))
+
+
+def chunks_of(config: KernelConfig) -> int:
+    """Chunks of a row."""
+    return ceil_div(config.encoded_size, CHUNK_SIZE)
+
+
+def holds_halves(config: KernelConfig) -> bool:
+    """Whether a lane has two chunks of a head, half a head apart, which it rotates with each other without shuffles."""
+    size = config.hidden_size
+    is_turned_in_halves = config.rope == "neox" and config.rotary_size == size and not config.head_size
+    return is_turned_in_halves and size >= 4 * CHUNK_SIZE and size == next_power_of_two(size)
+
+
+def scales_columns(config: KernelConfig) -> bool:
+    """Whether a quantization has a given scale for each column, whose reciprocals a thread's rows can share."""
+    is_given = config.quant is not None and config.quant.has_given_scales and not config.normalizes
+    return is_given and config.quant is not None and config.quant.given_block == (None, 1)
+
+
+def packed_schedule(config: KernelConfig) -> RowSchedule | None:
+    """Rows that share a warp, each of whose lanes has several chunks; None if many rows gain nothing by it.
+
+    Fewer lanes are idle, and what a row takes besides its elements is divided among more of them: on an H100, NVFP4 by
+    row of 53907 x 768 went from 0.86 of a copy to 0.98, four over six from 0.73 to 0.95, FP8 by token of 40960 x 272
+    from 0.85 to 1.02.
+    """
+    is_left = config.residual or config.streams or _shares_parameters(config)
+    if not config.many_rows or is_left:
+        return None
+    found = [each for each in packings(config) if each.lanes_per_row >= _FEWEST_LANES]
+    best = min(found, key=lambda each: (_capacity(each), each.chunks_per_lane != 2), default=None)
+    groups, chunks = groups_of(config), chunks_of(config)
+    usual = next_power_of_two(chunks) if groups == 1 else groups * WARP_LANES
+    if best is None or _capacity(best) > usual or (groups > 1 and _capacity(best) == usual):
+        return None
+    # Others are bound by memory, and gain only where a third of the lanes would be idle.
+    return best if _is_bound_by_instructions(config) or 3 * chunks < 2 * usual else None
+
+
+def packings(config: KernelConfig) -> Iterator[RowSchedule]:
+    """The divisions of a row among some lanes of a warp, those with the most lanes first."""
+    for lanes in (16, 8, 4, 2, 1):
+        chunks = ceil_div(chunks_of(config), lanes)
+        packing = RowSchedule(
+            1, chunks, prefetches_weight=has_room_for_weight(config, chunks), keeps_unpacked=_keeps_unpacked(config),
+            rows_per_block=_BLOCK_THREADS // lanes, lanes_per_row=lanes,
+        )  # fmt: skip
+        if chunks <= _MOST_CHUNKS and not why_not_packed(config, packing):
+            yield packing
+
+
+def why_not_packed(config: KernelConfig, schedule: RowSchedule) -> str:
+    """Why rows cannot share a warp as in a schedule, as the end of a sentence; empty if they can."""
+    lanes, chunks, count = schedule.lanes_per_row, schedule.chunks_per_lane, chunks_of(config)
+    most = min(CHUNKS_AT_ONCE, most_held_chunks(held_bytes(config)))
+    if schedule.warps_per_row > 1 or schedule.blocks_per_row > 1 or schedule.loads_ahead:
+        return "rows that share a warp have no other, and are not loaded ahead"
+    if chunks != ceil_div(count, lanes):
+        return f"the {count} chunks of a row are not {chunks} or one less for each of {lanes} lanes"
+    if chunks * schedule.rows_at_once > most:
+        return f"a lane holds {most} chunks"
+    if lanes * schedule.rows_per_block % WARP_LANES or schedule.threads > 1024:
+        return "blocks are up to 32 whole warps"
+    if config.rope or config.all_reduce or config.backward or config.amax_parts:
+        return "heads to rotate, rows of several ranks, gradients and threads that find an amax share no warp so"
+    if config.quant is not None and config.quant.has_blocks and config.quant.block_columns > lanes * CHUNK_SIZE:
+        return f"a block of {config.quant.block_columns} elements has more lanes than {lanes}"
+    return ""
+
+
+def _capacity(packing: RowSchedule) -> int:
+    """Chunks for which a row has room."""
+    return packing.lanes_per_row * packing.chunks_per_lane
+
+
+def _is_bound_by_instructions(config: KernelConfig) -> bool:
+    """Whether elements, or the sums of short rows, take longer than memory."""
+    is_light_norm = config.op == "rmsnorm" and held_bytes(config) == 2 and config.weights == 1
+    if is_light_norm and not config.second_size:
+        return config.quant is not None or config.activation != ""
+    return is_four_over_six(config) or (config.quant is not None and config.activation.startswith("gelu"))
+
+
+def _keeps_unpacked(config: KernelConfig) -> bool:
+    """Whether floats are kept from pass to pass: RMSNorm + SiLU to NVFP4 of 53907 x 768 went from 0.72 to 0.75."""
+    is_light = config.normalizes and held_bytes(config) == 2 and config.op == "rmsnorm"
+    return is_light and config.quant is not None and not waits_for_row_amax(config)
+
+
+def _shares_parameters(config: KernelConfig) -> bool:
+    """Whether many rows of a group share a persistent block for the parameters of layer normalization.
+
+    To FP8, 32262 x 384 went from 0.71 of a copy to 0.92, to MXFP8 from 0.67 to 0.88.
+    """
+    is_byte = config.quant is not None and config.quant.element != "e2m1" and not config.needs_row_amax
+    return config.op == "layernorm" and config.has_weight and is_byte and not config.modulated
+
+
+def _scaled_columns_schedule(config: KernelConfig) -> RowSchedule:
+    """Rows that a thread works on together, for whose columns it finds reciprocals once.
+
+    On an H100, 32262 x 384 went from 0.97 of a copy to 1.06, 17077 x 1200 from 0.92 to 1.02.
+    """
+    groups = groups_of(config)
+    if groups > 1:
+        return RowSchedule(groups, 1, rows_at_once=4)
+    small = _small_row_schedule(config)
+    return replace(small, rows_at_once=2) if small.lanes_per_row == WARP_LANES else small
+
+
+def _prenorm_schedule(config: KernelConfig) -> RowSchedule:
+    """Persistent blocks, so that their threads compute the factors of several rows together at the end.
+
+    On an H100, `mhc_pre_with_prenorm` of 20000 x 640 went from 0.36 of a copy to 0.85, 12000 x 1200 from 0.76 to 0.87.
+    """
+    groups = groups_of(config)
+    if groups == 1:
+        packed = RowSchedule(1, 2, rows_per_block=8, lanes_per_row=16)
+        return _small_row_schedule(config) if why_not_packed(config, packed) else packed
+    if groups == 2:
+        return RowSchedule(1, 2, rows_per_block=4, resident_blocks=4)
+    return RowSchedule(groups, 1, resident_blocks=6)
+
+
+def _small_row_schedule(config: KernelConfig) -> RowSchedule:
+    """Rows of up to a group, with a chunk per lane, or two that are rotated with each other."""
+    chunks = 2 if holds_halves(config) else 1
+    lanes = next_power_of_two(chunks_of(config)) // chunks
+    # In addition to two halves and their angles, the weight takes registers: for FP8, 71 instead of 64, which costs a
+    # block.
+    return RowSchedule(
+        1, chunks, prefetches_weight=chunks == 1, rows_per_block=_BLOCK_THREADS // lanes, lanes_per_row=lanes
+    )  # fmt: skip
+
+
+def _of_warps(config: KernelConfig) -> RowSchedule:
+    """One warp per row for many rows without a residual, else one warp per group.
+
+    SwiGLU of 1536 columns takes half the time up to 128 rows, and 0.83 to 0.92 of it for many.
+    """
+    groups = groups_of(config)
+    if config.all_reduce or (config.normalizes and (config.residual or not config.many_rows)):
+        return RowSchedule(groups, 1, prefetches_weight=True)
+    if config.gate_columns or not (config.normalizes or config.many_rows or config.amax_parts):
+        return RowSchedule(groups, 1, resident_blocks=residents(config, groups, 1))
+    # A multiprocessor holds 32 blocks, which is too few warps if none waits for the row: NVFP4 alone of 65536 x 1536
+    # went from 0.780 to 0.974 of the roofline.
+    rows_per_block = 2 if config.normalizes else _BLOCK_THREADS // WARP_LANES
+    return RowSchedule(1, groups, prefetches_weight=True, rows_per_block=rows_per_block)
