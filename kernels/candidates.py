@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, product
 
@@ -15,6 +15,7 @@ from .row_schedule import WARP_LANES, RowSchedule
 from .rows_ahead import loading_ahead, sharing_rows
 from .schedule import CLUSTERS, MAX_WARPS, PREFERRED_WARPS, row_schedule, why_unfit
 from .schedule_form import MOST_RESIDENT_THREADS, residents_of
+from .short_rows import packings, small_row_schedule
 from .target import Target
 
 MOST_CANDIDATES = 24
@@ -47,13 +48,18 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
         ['3x1', '3x1w', '2x2', '2x2w']
     """
     config = replace(config, schedule="")
-    if target.is_cpu or not config.is_row_wise or config.backward or groups_of(config) == 1:
+    is_small = groups_of(config) == 1
+    if target.is_cpu or not config.is_row_wise or config.backward or (is_small and row_class != "many"):
         return []
     of_rule = row_schedule(config, target)
     by_rule = of_rule if of_rule.has_name else None
     known = {by_rule and _effective(config, by_rule)}
     found = []
-    if has_separate_parts(config):
+    own: Iterable[RowSchedule]
+    common: Iterable[RowSchedule]
+    if is_small:
+        own, common = _sharing_warps(config), _sharing(config, target)
+    elif has_separate_parts(config):
         own, common = _divided(config), _variants(config)
     elif row_class in ("fewest", "few"):
         shared = _sharing_few(config) if row_class == "fewest" else ()
@@ -100,6 +106,15 @@ def _divided(config: KernelConfig) -> Iterator[RowSchedule]:
             schedule = RowSchedule(warps * blocks, chunks, blocks_per_row=blocks)
             yield schedule
             yield replace(schedule, resident_blocks=MOST_RESIDENT_THREADS // schedule.threads)
+
+
+def _sharing_warps(config: KernelConfig) -> Iterator[RowSchedule]:
+    """Rows of up to a group, several of which share a warp."""
+    small = small_row_schedule(config)
+    for each in (small, *packings(config)):
+        yield each
+        yield replace(each, rows_per_block=2 * each.rows_per_block)
+        yield replace(each, rows_at_once=2)
 
 
 def _storing_early(config: KernelConfig, by_rule: RowSchedule | None) -> list[RowSchedule]:

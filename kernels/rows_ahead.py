@@ -16,10 +16,10 @@ AHEAD_BYTES = 16
 # Rows in flight to the threads of each row, if these share parameters. With one, all blocks waited for memory at the
 # same time: layer normalization to FP8 of 16384 x 4096 took 62.1 us, not 52.3.
 _STAGED_ROWS = 2
-# How many rows may share a block, each of which takes a named barrier, and for how many threads there are registers, by
-# chunks.
+# How many rows of several warps may share a block, each of which takes a named barrier, and with how many threads; with
+# fewer, if lanes have several chunks or rows one warp, of which others wait for none.
 MOST_SHARING_ROWS = 15
-_SHARING_THREADS, _SHARING_THREADS_OF_TWO_CHUNKS = 1024, 768
+_SHARING_THREADS, _FEWER_SHARING_THREADS = 1024, 768
 # About how many threads of other blocks a multiprocessor should have room for, by the registers that a row takes in
 # each.
 _STAYING_THREADS, _HEAVY_REGISTERS, _HEAVY_THREADS = 1024, 32, 512
@@ -38,9 +38,15 @@ def sharing_rows(config: KernelConfig, target: Target, split: RowSchedule) -> Ro
     one = replace(split, prefetches_weight=False, loads_ahead=True, rows_per_block=1, resident_blocks=1)
     of_row = staged_rows(config, one) * staged_row_bytes(config)
     room = 1 + (target.shared_bytes - staged_bytes(config, one)) // of_row
-    threads = _SHARING_THREADS if split.chunks_per_lane == 1 else _SHARING_THREADS_OF_TWO_CHUNKS
-    rows = min(threads // (WARP_LANES * split.warps_per_row), room, MOST_SHARING_ROWS)
+    is_light = split.chunks_per_lane == 1 and split.warps_per_row > 1
+    threads = _SHARING_THREADS if is_light else _FEWER_SHARING_THREADS
+    rows = min(threads // (WARP_LANES * split.warps_per_row), room, _most_sharing_rows(split))
     return replace(one, rows_per_block=max(1, rows))
+
+
+def _most_sharing_rows(schedule: RowSchedule) -> int:
+    """Rows that may share a block: those of several warps have a barrier each."""
+    return MOST_SHARING_ROWS if schedule.warps_per_row > 1 else _SHARING_THREADS // WARP_LANES
 
 
 def loading_ahead(config: KernelConfig, target: Target, split: RowSchedule) -> RowSchedule:
@@ -91,8 +97,7 @@ def why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) -
     is_whole = config.encoded_size == config.hidden_size and config.hidden_size % CHUNK_SIZE == 0
     if config.vector_bytes < AHEAD_BYTES or not is_whole:
         return f"rows that are loaded ahead are whole chunks in accesses of {AHEAD_BYTES} bytes"
-    most = MOST_SHARING_ROWS if schedule.warps_per_row > 1 else _SHARING_THREADS // WARP_LANES
-    shares = shares_parameters(config, schedule) and schedule.rows_per_block <= most
+    shares = shares_parameters(config, schedule) and schedule.rows_per_block <= _most_sharing_rows(schedule)
     if schedule.rows_at_once > 1 or (schedule.rows_per_block > 1 and not shares) or schedule.blocks_per_row > 1:
         return "a block that loads a row ahead has one row"
     if not schedule.resident_blocks:

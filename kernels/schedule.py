@@ -12,6 +12,7 @@ from .backward import backward_schedule
 from .config import KernelConfig
 from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE, ceil_div, round_up
+from .prenorm_rows import may_hold, prenorm_schedule
 from .registers import (
     groups_of,
     has_room_for_weight,
@@ -94,6 +95,8 @@ def _schedule_by_rules(config: KernelConfig, target: Target) -> RowSchedule:
     if config.backward:
         return backward_schedule(config, target)
     groups = groups_of(config)
+    if config.prenorm and may_hold(config, MAX_WARPS):
+        return prenorm_schedule(config)
     if groups <= SINGLE_WARP_GROUPS:
         return short_row_schedule(config, target)
     most_chunks = most_held_chunks(held_bytes(config))

@@ -63,7 +63,7 @@ def test_only_the_number_of_chunks_counts() -> None:
     st.sampled_from(ALL),
     st.sampled_from((AMPERE, HOPPER)),
 )
-def test_within_a_group_schedules_of_longer_rows_do_not_differ(chunks: int, config: KernelConfig, target: Target) -> None:
+def test_within_a_group_schedules_do_not_differ(chunks: int, config: KernelConfig, target: Target) -> None:
     """This is why testing the sizes around each whole group is enough."""
     whole = round_up(chunks, GROUP_CHUNKS)
     one, other = (replace(config, hidden_size=count * CHUNK_SIZE) for count in (chunks, whole))

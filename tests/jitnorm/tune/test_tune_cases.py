@@ -79,7 +79,7 @@ def test_without_names_the_usual_ones_are_tuned() -> None:
     found = plan([], [], [], HOPPER).cases
     assert len(found) == len(USUAL_OPS) * sum(len(classes_of(size)) for size in HIDDEN_SIZES)
     assert {case.op for case in found} == set(USUAL_OPS)
-    assert plan([], [512], [], HOPPER).cases == []
+    assert plan([], [512], ["few"], HOPPER).cases == []
 
 
 @pytest.mark.parametrize(("ops", "row_classes", "name"), [(["softmax"], [], "ops"), ([], ["most"], "row_classes")])
