@@ -89,7 +89,8 @@ def _variants(config: KernelConfig) -> Iterator[RowSchedule]:
             yield from (replace(split, rows_at_once=rows) for split in splits if split.chunks_per_lane == chunks)
     for split in splits:
         if split.warps_per_row == 1:
-            yield from (replace(split, prefetches_weight=True, rows_per_block=rows) for rows in (2, 4))
+            for rows in (2, 4):
+                yield _effective(config, replace(split, prefetches_weight=True, rows_per_block=rows))
     for split in splits:
         for threads in _RESIDENT_THREADS.get(split.chunks_per_lane, ()):
             residents = residents_of(threads, WARP_LANES * split.warps_per_row)

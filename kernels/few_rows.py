@@ -18,6 +18,7 @@ from .row_parts import has_separate_parts, of_few_rows, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .schedule import MAX_WARPS, PREFERRED_CHUNKS, PREFERRED_WARPS, row_schedule, why_unfit
 from .schedule_form import residents_of
+from .short_rows import SINGLE_WARP_GROUPS, scales_columns
 from .target import Target
 
 # Warps of blocks with parts of a short row, in order of preference among those that leave the fewest idle; longer rows
@@ -87,6 +88,8 @@ def _of_parts(config: KernelConfig, row_class: str) -> RowSchedule | None:
             return of_few_rows(groups, _WARPS_OF_FOUR_OVER_SIX)
         chunks = ceil_div(groups, MAX_WARPS)
         return RowSchedule(ceil_div(groups, chunks), chunks)
+    if row_class == "some" and scales_columns(config) and groups <= SINGLE_WARP_GROUPS:
+        return RowSchedule(groups, 1)  # rows that threads work on together would leave multiprocessors idle
     if row_class == "some" and not config.gate_columns and groups < _PARTED_GROUPS:
         return None
     if row_class == "some" and groups >= _LONGER_GROUPS:

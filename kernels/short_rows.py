@@ -32,7 +32,7 @@ _FEWEST_LANES, _MOST_CHUNKS = 4, 3
 
 def short_row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     """The schedule of rows of up to `SINGLE_WARP_GROUPS` groups."""
-    if config.many_rows and scales_columns(config):
+    if scales_columns(config):
         return _scaled_columns_schedule(config)
     if config.many_rows and _shares_parameters(config):
         sharing = sharing_rows(config, target, RowSchedule(1, 1, keeps_unpacked=held_bytes(config) == 2))
@@ -55,8 +55,9 @@ def holds_halves(config: KernelConfig) -> bool:
 
 def scales_columns(config: KernelConfig) -> bool:
     """Whether a quantization has a given scale for each column, whose reciprocals a thread's rows can share."""
-    is_given = config.quant is not None and config.quant.has_given_scales and not config.normalizes
-    return is_given and config.quant is not None and config.quant.given_block == (None, 1)
+    if config.quant is None or not config.quant.has_given_scales or config.quant.given_block != (None, 1):
+        return False
+    return not (config.normalizes or config.all_reduce) and held_bytes(config) == 2
 
 
 def packed_schedule(config: KernelConfig) -> RowSchedule | None:

@@ -62,8 +62,6 @@ def call_of(
         for argument in tensor_arguments(config)
         if is_passed(argument)
     }
-    if "sqrsum" in tensors:
-        tensors["sqrsum"] **= 2  # NaN, of the root of a negative sum, would take the slow path of each division
     if config.experts:
         _share_out(rows, config, tensors)
     if config.paged:

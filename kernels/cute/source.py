@@ -38,6 +38,7 @@ SHARED_MODULES = (
     "launch_recipe.py",
     "mhc_rules.py",
     "numerics.py",
+    "prenorm_rows.py",
     "quant_spec.py",
     "registers.py",
     "rope_rules.py",
@@ -47,6 +48,7 @@ SHARED_MODULES = (
     "row_schedule.py",
     "rows_ahead.py",
     "schedule.py",
+    "short_rows.py",
     "spelling.py",
     "target.py",
 )

@@ -1,0 +1,98 @@
+"""Schedules of rows of up to three groups, several of which may share a warp."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.few_rows import few_rows_schedule
+from jitnorm.kernels.numerics import CHUNK_SIZE, ceil_div
+from jitnorm.kernels.row_schedule import WARP_LANES
+from jitnorm.kernels.schedule import row_schedule, why_unfit
+from jitnorm.kernels.short_rows import packed_schedule, packings
+from jitnorm.kernels.target import Target
+
+from jitnorm.tuning import forms_of, schedule_for
+
+HOPPER = Target("sm_90a")
+NVFP4 = KernelConfig.parse("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3,many_rows=true")
+BY_COLUMNS = "quantize:hidden_size={},quant=e4m3/column/f32/linear/given"
+
+
+def schedule_of(text: str) -> str:
+    return str(row_schedule(KernelConfig.parse(text), HOPPER))
+
+
+@pytest.mark.parametrize(
+    ("text", "schedule"),
+    [
+        ("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3", "1x3wup16n8"),
+        ("rmsnorm:hidden_size=768,quant=e4m3/tensor/f32", "1x3wup8n16"),
+        # Of as many idle lanes, those with two chunks; four lanes at least.
+        ("rmsnorm:hidden_size=512,quant=e4m3/tensor/f32", "1x2wup8n16"),
+        ("rmsnorm:hidden_size=64,quant=e2m1/16/e4m3", "1x1wup32n4"),
+        # The normalized row is held as floats.
+        ("rmsnorm:hidden_size=768,quant=e2m1/16/e4m3/linear/row", "1x3wp8n16"),
+        ("rmsnorm:hidden_size=912,quant=e2m1/16/e4m3", "1x2wp2"),
+        # Bound by memory: only if a third of the lanes would be idle.
+        ("quantize:hidden_size=384,quant=e2m1/16/e4m3", "1x1wp4"),
+        ("quantize:hidden_size=272,quant=e2m1/16/e4m3", "1x3p16n8"),
+        ("quantize:hidden_size=384,quant=e2m1/16/e4m3/linear/none/up/true", "1x3p16n8"),
+        ("quantize:hidden_size=672,quant=none,weight=none,gate_columns=672", "2x1o16"),
+        ("rmsnorm:hidden_size=384,residual=true,quant=e2m1/16/e4m3", "1x1wp4"),
+        # Parameters of layer normalization in shared memory.
+        ("layernorm:hidden_size=384,weight=float32,quant=e4m3/row/f32", "1x1wp4"),
+        ("layernorm:hidden_size=384,weight=float32,quant=e4m3/tensor/f32", "1x1uap24o1"),
+        ("layernorm:hidden_size=128,weight=float32,quant=e4m3/tensor/f32", "1x1wp16n8"),
+    ],
+)
+def test_many_rows_share_warps_where_that_takes_less(text: str, schedule: str) -> None:
+    assert schedule_of(f"{text},many_rows=true") == schedule
+
+
+@given(st.integers(1, 96))
+def test_packing_leaves_no_more_lanes_idle_than_a_chunk_per_lane(chunks: int) -> None:
+    config = replace(NVFP4, hidden_size=chunks * CHUNK_SIZE)
+    packed = packed_schedule(config)
+    if packed is not None:
+        assert not why_unfit(config, HOPPER, packed)
+        whole = row_schedule(replace(config, many_rows=False), HOPPER)
+        assert packed.lanes_per_row * packed.chunks_per_lane <= whole.threads_per_row * whole.chunks_per_lane
+        assert packed.threads % WARP_LANES == 0
+    for each in packings(config):
+        assert (each.chunks_per_lane - 1) * each.lanes_per_row < chunks <= each.chunks_per_lane * each.lanes_per_row
+
+
+def test_fewer_rows_do_not_share_warps_so() -> None:
+    assert packed_schedule(replace(NVFP4, many_rows=False)) is None
+    assert schedule_of("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3") == "1x1wp4"
+
+
+def test_rows_that_share_warps_come_before_forms() -> None:
+    forms = forms_of("sm_90a", "shipped")
+    assert schedule_for(replace(NVFP4, hidden_size=768), HOPPER, "many", {}, forms) == ""
+    assert schedule_for(replace(NVFP4, hidden_size=1024), HOPPER, "many", {}, forms) != ""
+    assert schedule_for(replace(NVFP4, hidden_size=768, many_rows=False), HOPPER, "usual", {}, forms) != ""
+
+
+def test_threads_find_the_reciprocals_of_columns_for_several_rows() -> None:
+    assert [schedule_of(BY_COLUMNS.format(size)) for size in (128, 384, 912, 1200)] == [
+        "1x1wp16n8", "1x1wr2p4", "2x1r4", "3x1r4",
+    ]  # fmt: skip
+    config = KernelConfig.parse(BY_COLUMNS.format(912))
+    assert [few_rows_schedule(config, HOPPER, each) for each in ("some", "usual")] == ["2x1", ""]
+
+
+def test_streams_that_are_summed_first_have_blocks_of_several_rows() -> None:
+    text = "quantize:hidden_size={},weight=none,streams=4,sinkhorn=20,prenorm=true"
+    found = [schedule_of(text.format(size)) for size in (640, 1200, 2048, 4096, 8192, 16384)]
+    assert found == ["1x2p4o4", "3x1o6", "4x1", "4x2", "8x2o2", "16x2o1"]
+    assert schedule_of(text.format(384) + ",many_rows=true") == "1x2p8n16"
+    config = KernelConfig.parse(text.format(640))
+    assert [few_rows_schedule(config, HOPPER, each) for each in ("few", "some")] == ["2x1", ""]
+    # In float32, a lane holds one chunk.
+    assert schedule_of(text.format(1024) + ",input=float32") == "2x1"
+    assert ceil_div(1024, CHUNK_SIZE) == 2 * WARP_LANES
