@@ -22,6 +22,7 @@ from cute_on_host import make_arrays, run_on_cpu, run_on_host
 KERNELS = (
     ("quantize:hidden_size=64,quant=e2m1/16/e4m3/128x4/given,experts=5,scale_per_matrix=true", "sm_80"),
     ("quantize:hidden_size=640,quant=e2m1/32/ue8m0/8x4,experts=5,gate_columns=-1", "sm_90a"),
+    ("quantize:hidden_size=272,quant=e2m1/16/e4m3/128x4/given,experts=5,many_rows=true", "sm_90a"),
     ("quantize:hidden_size=2048,quant=e2m1/16/e4m3/linear+128x4/row,experts=40,pdl=true", "sm_100a"),
     ("quantize:hidden_size=1536,quant=e4m3/row/f32,experts=3", "sm_90a"),
     ("quantize:hidden_size=4096,quant=e4m3/128/f32,schedule=4x2b2,experts=2", "sm_90a"),

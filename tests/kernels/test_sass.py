@@ -115,6 +115,20 @@ def test_on_hopper_a_row_is_loaded_wide_and_stays_in_registers(
     assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rmsnorm:hidden_size=384,quant=e2m1/16/e4m3/128x4/given",
+        "rmsnorm:hidden_size=768,quant=e2m1/16/e4m3/linear/row,activation=silu",
+        "quantize:hidden_size=640,weight=none,gate_columns=640,activation=gelu,quant=e2m1/16/e4m3",
+        "quantize:hidden_size=912,quant=e4m3/column/f32/linear/given",
+    ],
+)
+def test_on_hopper_many_short_rows_stay_in_registers(text: str, tmp_path: Path) -> None:
+    assert_wide_loads(f"{text},many_rows=true", "sm_90a")
+    assert_no_local_memory(f"{text},many_rows=true", "sm_90a", tmp_path)
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_100a"])
 def test_heads_are_turned_in_registers(target: str, tmp_path: Path) -> None:
     """Runs of angles that are as wide as an access are loaded with one access."""
