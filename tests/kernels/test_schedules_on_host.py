@@ -53,11 +53,13 @@ SCHEDULES = [
     "layernorm:hidden_size=320,schedule=1x2r2p4n16",
     "layernorm:hidden_size=500,vector_bytes=8,schedule=1x1r2p4",
     "rmsnorm:hidden_size=768,quant=e2m1/16/e4m3/linear/row,activation=silu,schedule=1x3p4n16",
-    "quantize:hidden_size=768,quant=e2m1/16/e4m3/128x4/given/four_over_six,schedule=1x3p4n16",
+    "quantize:hidden_size=768,quant=e2m1/16/e4m3/128x4/given/up/true,schedule=1x3p4n16",
     "quantize:hidden_size=768,quant=e4m3/128/f32,gate_columns=768,schedule=1x3p4n16",
     "quantize:hidden_size=256,streams=4,sinkhorn=20,schedule=1x2p4n8",
     "quantize:hidden_size=256,streams=4,sinkhorn=20,prenorm=true,schedule=1x2p4n8",
     "quantize:hidden_size=640,streams=4,sinkhorn=20,prenorm=true,schedule=1x2p4",
+    "quantize:hidden_size=912,quant=e4m3/column/f32/linear/given,schedule=2x1r4",
+    "rmsnorm:hidden_size=400,keep_norm=true,quant=e4m3/column/f32/linear/given,schedule=1x2wp8n16",
 ]
 
 
@@ -74,6 +76,7 @@ AHEAD = [
     "layernorm:hidden_size=1536,input=float32,schedule=3x1aso4",
     "layernorm:hidden_size=2048,quant=e4m3/row/f32,pdl=true,schedule=2x2uap2o1",
     "layernorm:hidden_size=1568,quant=e4m3/32/ue8m0/128x4,schedule=2x2uap3o1",
+    "layernorm:hidden_size=384,quant=e4m3/tensor/f32,schedule=1x1uap24o1",
 ]
 
 
